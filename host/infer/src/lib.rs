@@ -1,0 +1,1 @@
+//! Inference engines behind one trait: ONNX on the CPU, pass-through.

@@ -1,0 +1,1 @@
+//! The real-time pipeline: injector, inference stage, CPU stage, completion, statistics.
