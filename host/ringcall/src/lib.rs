@@ -1,1 +1,61 @@
-//! Rings, function tables, dispatchers and counters: real-time RPC over polled ring buffers.
+//! Real-time RPC over polled ring buffers: the host side.
+//!
+//! A [`Ring`] holds slots; a producer writes requests into them and sets flags; a [`HostDispatcher`] polls the flags,
+//! checks every request, calls the function it names (inline, or on a pool of workers) and answers in the slot.
+//! Nothing is silently dropped: bad input is answered with a status of its own and counted, a result that comes too
+//! late is counted, and a stop says what it drained and what it gave up.
+//!
+//! ```
+//! use ringcall::{Client, FunctionTable, HostDispatcher, Ring, RingConfig};
+//! use std::time::Duration;
+//!
+//! let ring = Ring::allocate(RingConfig { slots: 64, slot_bytes: 256 })?;
+//! let table = FunctionTable::builder()
+//!     .host_call("rpc_increment", |request: &[u8], result: &mut [u8]| {
+//!         for (out, byte) in result.iter_mut().zip(request) {
+//!             *out = byte.wrapping_add(1);
+//!         }
+//!         Ok(request.len())
+//!     })
+//!     .build(&ring)?;
+//! let dispatcher = HostDispatcher::builder(&ring, table).build()?.start()?;
+//!
+//! let mut client = Client::new(&ring);
+//! let reply = client.call("rpc_increment", &[1, 2, 3], Duration::from_secs(5))?;
+//! assert_eq!(reply.result, [2, 3, 4]);
+//!
+//! let stopped = dispatcher.stop(Duration::from_secs(5));
+//! assert_eq!(stopped.report.dropped, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`ring`] | rings this process owns, or that somebody else mapped |
+//! | [`table`] | which function is run how, with its schema; collisions and schemas that cannot fit are refused |
+//! | [`dispatcher`] | the host dispatcher: inline calls, worker pools, per-function queues, stop with a report |
+//! | [`worker`] | the worker's side of a pool: jobs, ready flags, answers, deferred completions |
+//! | [`notice`] | word of answers on rings whose responses are somebody else's |
+//! | [`client`] | a producer and consumer in one thread, for tests and benchmarks without a NIC |
+//! | [`wait`], [`pin`] | how threads poll, and on which core |
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod dispatcher;
+pub mod notice;
+pub mod pin;
+pub mod ring;
+mod shared;
+pub mod table;
+pub mod wait;
+pub mod worker;
+
+pub use client::Client;
+pub use dispatcher::{HostDispatcher, HostOptions, StopReport};
+pub use ring::{Ring, RingConfig};
+pub use ringcall_wire as wire;
+pub use ringcall_wire::function::FunctionId;
+pub use ringcall_wire::status::Status;
+pub use table::FunctionTable;
+pub use wait::Wait;

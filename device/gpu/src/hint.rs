@@ -1,0 +1,34 @@
+//! Hints to the processor: nothing here changes what a program computes.
+
+/// Tells the processor that this thread polls. Under loom, lets another thread of the model run.
+#[inline(always)]
+pub fn spin() {
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+/// Asks for the cache line at `address`, to be read soon.
+#[inline(always)]
+pub(crate) fn prefetch_read(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch never faults, whatever the address, and changes no memory.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    let _ = address;
+}
+
+/// Asks for the cache line at `address` with ownership, to be written soon.
+#[inline(always)]
+pub(crate) fn prefetch_write(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    {
+        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a prefetch never faults, whatever the address, and changes no memory.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
+    }
+    let _ = address;
+}

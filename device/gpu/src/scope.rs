@@ -1,0 +1,46 @@
+//! Who has to see a write.
+//!
+//! The scope is part of an atomic's type, because a scope that is too narrow is a data race that no test on one machine
+//! reveals. On a CPU all scopes are the same hardware; the types still decide which operations exist (see
+//! [`SameSide`]).
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A set of agents between which an atomic synchronises.
+pub trait Scope: sealed::Sealed + Send + Sync + 'static {
+    /// The qualifier's spelling in PTX.
+    const PTX: &'static str;
+}
+
+/// A scope whose agents all sit on one side of the bus, so that read-modify-write operations are atomic between them.
+///
+/// Memory mapped between a CPU and a GPU is [`System`] scope and offers aligned loads and stores only: a
+/// read-modify-write across PCIe is atomic only on machines with native host atomics, so the type does not have one.
+pub trait SameSide: Scope {}
+
+/// Every agent: CPU threads, GPU threads, NICs.
+#[derive(Debug, Clone, Copy)]
+pub enum System {}
+/// All threads of one device. On a CPU: all threads of the process.
+#[derive(Debug, Clone, Copy)]
+pub enum Device {}
+/// The threads of one block. On a CPU: the threads that play one block's lanes.
+#[derive(Debug, Clone, Copy)]
+pub enum Block {}
+
+impl sealed::Sealed for System {}
+impl sealed::Sealed for Device {}
+impl sealed::Sealed for Block {}
+impl Scope for System {
+    const PTX: &'static str = "sys";
+}
+impl Scope for Device {
+    const PTX: &'static str = "gpu";
+}
+impl Scope for Block {
+    const PTX: &'static str = "cta";
+}
+impl SameSide for Device {}
+impl SameSide for Block {}

@@ -1,0 +1,288 @@
+//! The host dispatcher: one thread that polls a ring, checks, calls, hands to workers, and answers.
+//!
+//! # What is promised
+//! - **Every request is answered or accounted for.** Rejections carry a status of their own; every answer is counted
+//!   under its status; what a stop could not finish is answered `SHUTTING_DOWN` and counted.
+//! - **A busy function stalls no other.** Requests of a function whose workers are all busy wait in that function's own
+//!   queue, in order, and the scan goes on.
+//! - **No allocation, no lock, no system call** on the dispatcher thread between start and stop (but for the yields of
+//!   [`Wait::Yield`](crate::Wait)).
+//! - **Recycling by flag**: a worker returns by setting its idle bit; no stream is ever queried.
+//!
+//! # Life cycle
+//! [`HostDispatcher<Wired>`] → [`start`](HostDispatcher::start) → [`HostDispatcher<Running>`] →
+//! [`stop`](HostDispatcher::stop) → [`Stopped`], which gives the wired dispatcher back to be started again.
+
+mod pool;
+mod run;
+
+use crate::notice::NoticeBoard;
+use crate::pin::PinReport;
+use crate::shared::{Control, Shared};
+pub use crate::shared::{SlotDump, SlotState, WorkerState};
+use crate::table::FunctionTable;
+use crate::worker::{WorkerPort, WorkerSpec};
+use crate::{Ring, Wait};
+pub use ringcall_dispatch::counters::Snapshot;
+use ringcall_wire::function::FunctionId;
+use run::Loop;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Choices of a host dispatcher.
+#[derive(Debug, Clone, Default)]
+pub struct HostOptions {
+    /// How the thread polls.
+    pub wait: Wait,
+    /// The core it is pinned to.
+    pub core: Option<usize>,
+    /// How long a request may be in flight (queued or with a worker) before it is answered `TIMED_OUT` and its slot
+    /// freed; a result that comes later is dropped and counted. `None`: for ever.
+    pub request_timeout: Option<Duration>,
+}
+
+/// Why a dispatcher cannot be built or started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DispatcherError {
+    /// A worker serves a function that the table does not have.
+    #[error("worker {worker} serves function {id:#010x}, which is not in the table")]
+    UnknownFunction {
+        /// The worker.
+        worker: usize,
+        /// The id.
+        id: u32,
+    },
+    /// A worker serves a function that is not for workers.
+    #[error("worker {worker} serves `{name}`, which is not entered as a worker call")]
+    NotAWorkerCall {
+        /// The worker.
+        worker: usize,
+        /// The function.
+        name: String,
+    },
+    /// The operating system refused a thread.
+    #[error("no thread for the dispatcher: {0}")]
+    Thread(String),
+}
+
+/// Not running.
+#[derive(Debug)]
+pub struct Wired {
+    lp: Box<Loop>,
+}
+
+/// Running.
+#[derive(Debug)]
+pub struct Running {
+    done: mpsc::Receiver<Box<Loop>>,
+    pin: PinReport,
+    thread: std::thread::JoinHandle<()>,
+}
+
+/// A host dispatcher, before or after its thread runs.
+#[derive(Debug)]
+#[must_use]
+pub struct HostDispatcher<State = Wired> {
+    shared: Arc<Shared>,
+    state: State,
+}
+
+/// A dispatcher being put together.
+#[derive(Debug)]
+pub struct HostDispatcherBuilder {
+    ring: Ring,
+    table: FunctionTable,
+    workers: Vec<WorkerSpec>,
+    options: HostOptions,
+    notices: Option<NoticeBoard>,
+}
+
+impl HostDispatcherBuilder {
+    /// Adds a worker. Workers are numbered from 0 in the order they are added; there may be any number of them.
+    #[must_use]
+    pub fn worker(mut self, spec: WorkerSpec) -> Self {
+        self.workers.push(spec);
+        self
+    }
+
+    /// Sets the options.
+    #[must_use]
+    pub fn options(mut self, options: HostOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Reports every answer on `board` as well. Somebody must read it: a slot whose notice is unread takes no new
+    /// request.
+    #[must_use]
+    pub fn notices(mut self, board: NoticeBoard) -> Self {
+        self.notices = Some(board);
+        self
+    }
+
+    /// Checks the wiring.
+    ///
+    /// # Errors
+    /// A worker for a function that is not there, or not for workers.
+    pub fn build(self) -> Result<HostDispatcher<Wired>, DispatcherError> {
+        let Self { ring, table, workers, options, notices } = self;
+        let shared = Arc::new(Shared::new(ring.shared().clone(), workers.len(), notices));
+        let lp = Box::new(Loop::new(Arc::clone(&shared), table, workers, options)?);
+        Ok(HostDispatcher { shared, state: Wired { lp } })
+    }
+}
+
+impl HostDispatcher<Wired> {
+    /// Puts a dispatcher of `ring` together.
+    pub fn builder(ring: &Ring, table: FunctionTable) -> HostDispatcherBuilder {
+        HostDispatcherBuilder {
+            ring: ring.clone(),
+            table,
+            workers: Vec::new(),
+            options: HostOptions::default(),
+            notices: None,
+        }
+    }
+
+    /// The worker ends, for the threads that will hold them. Each worker needs exactly one.
+    #[must_use]
+    pub fn ports(&self) -> Vec<WorkerPort> {
+        (0..self.shared.cells.len() as u32).map(|w| WorkerPort::new(Arc::clone(&self.shared), w)).collect()
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn start(self) -> Result<HostDispatcher<Running>, DispatcherError> {
+        let Self { shared, state: Wired { mut lp } } = self;
+        shared.set_control(Control::Run);
+        let (hand_back, done) = mpsc::channel();
+        let (pinned, pin) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("ringcall-dispatch".to_owned())
+            .spawn(move || {
+                let _ = pinned.send(crate::pin::pin_current("dispatcher", lp.options.core));
+                lp.run();
+                let _ = hand_back.send(lp);
+            })
+            .map_err(|e| DispatcherError::Thread(e.to_string()))?;
+        let pin = pin.recv().map_err(|e| DispatcherError::Thread(e.to_string()))?;
+        Ok(HostDispatcher { shared, state: Running { done, pin, thread } })
+    }
+}
+
+impl<State> HostDispatcher<State> {
+    /// All counters, now. Never blocks, never disturbs the dispatcher.
+    #[must_use]
+    pub fn counters(&self) -> Snapshot {
+        self.shared.counters()
+    }
+
+    /// What every slot and worker is doing, now.
+    #[must_use]
+    pub fn dump(&self) -> SlotDump {
+        self.shared.dump()
+    }
+
+    /// A handle for watching from elsewhere.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Reads a dispatcher's counters and slots from any thread, also after it has stopped.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    shared: Arc<Shared>,
+}
+
+impl Watch {
+    /// All counters, now.
+    #[must_use]
+    pub fn counters(&self) -> Snapshot {
+        self.shared.counters()
+    }
+
+    /// What every slot and worker is doing, now.
+    #[must_use]
+    pub fn dump(&self) -> SlotDump {
+        self.shared.dump()
+    }
+}
+
+/// What a stop did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StopReport {
+    /// Requests answered between the call and the end.
+    pub drained: u64,
+    /// Requests answered `SHUTTING_DOWN` because the deadline had passed.
+    pub dropped: u64,
+    /// The dispatcher thread did not come back: it is stuck in an inline call.
+    pub stuck: bool,
+    /// What was not finished when the deadline passed; `None` if everything was.
+    pub unfinished: Option<SlotDump>,
+    /// How long the stop took.
+    pub took: Duration,
+}
+
+/// A stopped dispatcher.
+#[derive(Debug)]
+pub struct Stopped {
+    /// What the stop did.
+    pub report: StopReport,
+    /// The dispatcher, ready to be started again; `None` if its thread is stuck in an inline call that never returns.
+    pub dispatcher: Option<HostDispatcher<Wired>>,
+}
+
+/// How long a halted dispatcher may take to answer what is left: bounded work, so this is only reached when a handler
+/// never returns.
+const HALT_GRACE: Duration = Duration::from_millis(500);
+
+impl HostDispatcher<Running> {
+    /// Where the thread runs.
+    #[must_use]
+    pub fn pin(&self) -> &PinReport {
+        &self.state.pin
+    }
+
+    /// Takes what is in the ring, waits until everything in flight is answered, and stops; at the deadline answers
+    /// what is left `SHUTTING_DOWN`. Returns at most half a second after the deadline.
+    #[must_use]
+    pub fn stop(self, deadline: Duration) -> Stopped {
+        use ringcall_wire::counter::Counter;
+        let Self { shared, state: Running { done, thread, .. } } = self;
+        let begin = Instant::now();
+        let before = shared.counters();
+        shared.set_control(Control::Drain);
+        let mut unfinished = None;
+        let back = done.recv_timeout(deadline).or_else(|_| {
+            unfinished = Some(shared.dump());
+            shared.set_control(Control::Halt);
+            done.recv_timeout(HALT_GRACE)
+        });
+        let after = shared.counters();
+        let dropped = after.get(Counter::ShuttingDown) - before.get(Counter::ShuttingDown);
+        let report = StopReport {
+            drained: after.answered() - before.answered() - dropped,
+            dropped,
+            stuck: back.is_err(),
+            unfinished,
+            took: begin.elapsed(),
+        };
+        let dispatcher = back.ok().map(|lp| {
+            // The thread has handed everything back: nothing of it is left to wait for.
+            let _ = thread.join();
+            HostDispatcher { shared, state: Wired { lp } }
+        });
+        Stopped { report, dispatcher }
+    }
+}
+
+/// The id under which a name is found in a table.
+#[must_use]
+pub fn id(name: &str) -> FunctionId {
+    FunctionId::of(name)
+}

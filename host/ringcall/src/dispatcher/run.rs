@@ -1,0 +1,243 @@
+//! The dispatcher's loop.
+
+use super::pool::Pool;
+use super::{DispatcherError, HostOptions};
+use crate::shared::{Control, Shared};
+use crate::table::{Function, FunctionTable};
+use crate::wait::Waiter;
+use crate::worker::WorkerSpec;
+use ringcall_dispatch::scan::Scan;
+use ringcall_dispatch::slot::{Answered, Request, Seen};
+use ringcall_dispatch::{RingMemory, validate};
+use ringcall_gpu::clock;
+use ringcall_wire::counter::Counter;
+use ringcall_wire::status::{DispatchMode, Status};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Everything the dispatcher thread owns. Handed back by a stop, so that a restart keeps cursors and handlers.
+pub(super) struct Loop {
+    shared: Arc<Shared>,
+    table: FunctionTable,
+    pool: Pool,
+    scan: Scan,
+    /// The request an inline call works on: a private copy, one slot long.
+    staged: Vec<u8>,
+    /// Its result.
+    result: Vec<u8>,
+    pub(super) options: HostOptions,
+}
+
+impl std::fmt::Debug for Loop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loop")
+            .field("table", &self.table)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Turns between looks at the control word, and between looks at the clock, while there is work to do.
+const LOOK: u32 = 64;
+
+impl Loop {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        table: FunctionTable,
+        workers: Vec<WorkerSpec>,
+        options: HostOptions,
+    ) -> Result<Self, DispatcherError> {
+        let geometry = *shared.ring.geometry();
+        let pool = Pool::new(&shared, &table.functions, workers)?;
+        Ok(Self {
+            table,
+            pool,
+            scan: Scan::new(geometry.slots()),
+            staged: vec![0; geometry.request_capacity() as usize],
+            result: vec![0; geometry.result_capacity() as usize],
+            options,
+            shared,
+        })
+    }
+
+    /// Runs until stopped and drained, or halted.
+    pub(super) fn run(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut waiter = self.options.wait.waiter();
+        let mut timer = Timer::new(&self.options);
+        let mut turn = 0_u32;
+        loop {
+            let busy = self.turn(&shared) > 0;
+            turn = turn.wrapping_add(1);
+            if busy {
+                waiter.reset();
+                if !turn.is_multiple_of(LOOK) {
+                    continue;
+                }
+            }
+            if timer.due(turn) {
+                let _ = self.pool.give_up(&shared, Status::TIMED_OUT, timer.oldest());
+            }
+            match shared.control() {
+                Control::Run => {
+                    if !busy {
+                        waiter.idle();
+                    }
+                }
+                Control::Drain => {
+                    if !busy && self.is_drained(&shared) {
+                        return;
+                    }
+                    waiter_idle(&mut waiter, busy);
+                }
+                Control::Halt => {
+                    self.halt(&shared);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One look at the ring and at the queues; how much there was to do.
+    #[inline(always)]
+    fn turn(&mut self, shared: &Shared) -> u32 {
+        let Self { table, pool, scan, staged, result, .. } = self;
+        let mut done = pool.refill(shared);
+        scan.turn(&shared.ring, |seen| done += serve(shared, table, pool, staged, result, seen));
+        done
+    }
+
+    /// Nothing in flight, and a look at every slot finds nothing to take.
+    fn is_drained(&mut self, shared: &Shared) -> bool {
+        let Self { table, pool, scan, staged, result, .. } = self;
+        let mut done = 0;
+        scan.full(&shared.ring, |seen| done += serve(shared, table, pool, staged, result, seen));
+        done == 0 && shared.ledger().unsettled().next().is_none()
+    }
+
+    /// The deadline has passed: everything is answered, nothing is called.
+    fn halt(&mut self, shared: &Shared) {
+        let _ = self.pool.give_up(shared, Status::SHUTTING_DOWN, 0);
+        let Self { scan, .. } = self;
+        scan.full(&shared.ring, |seen| {
+            if let Some(request) = seen.claim(&shared.ring) {
+                shared.bank.count(Counter::Received);
+                answer(shared, request, Status::SHUTTING_DOWN, &[]);
+            }
+        });
+    }
+}
+
+fn waiter_idle(waiter: &mut Waiter, busy: bool) {
+    if !busy {
+        waiter.idle();
+    }
+}
+
+/// Takes one request, if its slot's previous response was taken: 1 if it did.
+#[inline(always)]
+fn serve(
+    shared: &Shared,
+    table: &mut FunctionTable,
+    pool: &mut Pool,
+    staged: &mut [u8],
+    result: &mut [u8],
+    seen: Seen,
+) -> u32 {
+    let ring = &shared.ring;
+    // The previous response is still there, or still to be reported: the slot is looked at again next turn.
+    if shared.notice_pending(seen.slot()) {
+        return 0;
+    }
+    let Some(request) = seen.claim(ring) else { return 0 };
+    shared.bank.count(Counter::Received);
+    let runs = |mode| matches!(mode, DispatchMode::HostCall | DispatchMode::GraphLaunch);
+    let checked = request
+        .check(ring)
+        .and_then(|()| validate::function(&table.functions, request.header(), runs))
+        .and_then(|entry| match entry.mode {
+            DispatchMode::GraphLaunch if !pool.serves(entry.index) => Err(Status::NO_WORKER),
+            _ => Ok((entry.index, entry.mode)),
+        });
+    match checked {
+        Err(status) => answer(shared, request, status, &[]),
+        Ok((index, DispatchMode::GraphLaunch)) => pool.accept(shared, index, request.take(ring)),
+        Ok((index, _)) => call(shared, table, staged, result, request, index),
+    }
+    1
+}
+
+#[inline(always)]
+fn answer(shared: &Shared, request: Request, status: Status, result: &[u8]) {
+    // A result longer than the slot was clamped by the caller, so the status is the one that will be sent.
+    shared.bank.count(Counter::for_rejection(status));
+    shared.notify(request.slot(), request.header(), status, None);
+    let Answered { .. } = request.answer(&shared.ring, status, result);
+}
+
+/// Runs an inline call on private copies.
+#[inline(always)]
+fn call(
+    shared: &Shared,
+    table: &mut FunctionTable,
+    staged: &mut [u8],
+    result: &mut [u8],
+    request: Request,
+    index: usize,
+) {
+    let FunctionTable { functions, handlers } = table;
+    let (Some(Function { id, .. }), Some(Some(handler))) =
+        (functions.entries.get(index), handlers.get_mut(index))
+    else {
+        return answer(shared, request, Status::UNKNOWN_FUNCTION, &[]);
+    };
+    // Checked against the capacity, which is the buffer's length.
+    let args = &mut staged[..request.header().arg_len as usize];
+    request.read_payload(&shared.ring, args);
+    shared.bank.count(Counter::Dispatched);
+    shared.inline_function.store(u64::from(id.0) + 1, Ordering::Relaxed);
+    let outcome = catch_unwind(AssertUnwindSafe(|| handler.call(args, result)));
+    shared.inline_function.store(0, Ordering::Relaxed);
+    match outcome {
+        Ok(Ok(len)) => match result.get(..len) {
+            Some(result) => answer(shared, request, Status::OK, result),
+            None => answer(shared, request, Status::RESULT_TOO_LONG, result),
+        },
+        Ok(Err(status)) => answer(shared, request, status, &[]),
+        Err(_) => answer(shared, request, Status::HANDLER_PANIC, &[]),
+    }
+}
+
+/// When to look for requests whose time is up: eight times within the time allowed.
+struct Timer {
+    timeout_ns: u64,
+    next_ns: u64,
+    now_ns: u64,
+}
+
+impl Timer {
+    fn new(options: &HostOptions) -> Self {
+        let timeout_ns = options
+            .request_timeout
+            .map_or(0, |timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1));
+        Self { timeout_ns, next_ns: 0, now_ns: 0 }
+    }
+
+    fn due(&mut self, turn: u32) -> bool {
+        if self.timeout_ns == 0 || !turn.is_multiple_of(LOOK) {
+            return false;
+        }
+        self.now_ns = clock::now_ns();
+        if self.now_ns < self.next_ns {
+            return false;
+        }
+        self.next_ns = self.now_ns + (self.timeout_ns / 8).max(1000);
+        self.now_ns > self.timeout_ns
+    }
+
+    /// Requests accepted before this are late.
+    fn oldest(&self) -> u64 {
+        self.now_ns.saturating_sub(self.timeout_ns).max(1)
+    }
+}

@@ -1,0 +1,80 @@
+//! Core pinning that reports what it got.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// What became of pinning one thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinReport {
+    /// The thread: "dispatcher", "worker 3".
+    pub thread: String,
+    /// The core asked for, if any.
+    pub wanted: Option<usize>,
+    /// The cores the thread may run on now.
+    pub got: Vec<usize>,
+    /// Why the pin did not take, if it did not.
+    pub error: Option<String>,
+}
+
+impl PinReport {
+    /// Whether the thread runs where it was asked to; true where nothing was asked.
+    #[must_use]
+    pub fn took(&self) -> bool {
+        self.error.is_none() && self.wanted.is_none_or(|core| self.got == [core])
+    }
+}
+
+impl std::fmt::Display for PinReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.wanted, &self.error) {
+            (None, _) => write!(f, "{}: not pinned, may run on {} cores", self.thread, self.got.len()),
+            (Some(core), None) => write!(f, "{}: pinned to core {core}", self.thread),
+            (Some(core), Some(error)) => write!(
+                f,
+                "{}: NOT pinned to core {core} ({error}); may run on {} cores",
+                self.thread,
+                self.got.len()
+            ),
+        }
+    }
+}
+
+/// Pins the calling thread to `core`, or leaves it where it is for `None`, and reads back what the kernel says.
+#[must_use]
+pub fn pin_current(thread: &str, core: Option<usize>) -> PinReport {
+    let error = core.and_then(|core| {
+        if core >= CpuSet::MAX_CPU {
+            return Some(format!("core numbers end at {}", CpuSet::MAX_CPU - 1));
+        }
+        let mut set = CpuSet::new();
+        set.set(core);
+        sched_setaffinity(None, &set).err().map(|e| e.to_string())
+    });
+    let got: Vec<usize> = sched_getaffinity(None)
+        .map(|set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+        .unwrap_or_default();
+    PinReport { thread: thread.to_owned(), wanted: core, got, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_to_an_allowed_core_takes_and_one_to_none_reports() {
+        // On a thread of its own: the affinity sticks.
+        std::thread::spawn(|| {
+            let before = pin_current("t", None);
+            assert!(before.took() && !before.got.is_empty());
+            let core = before.got[0];
+            let pinned = pin_current("t", Some(core));
+            assert!(pinned.took(), "{pinned}");
+            assert_eq!(pinned.got, [core]);
+            let refused = pin_current("t", Some(CpuSet::MAX_CPU + 7));
+            assert!(!refused.took());
+            assert_eq!(refused.got, [core]);
+            assert!(refused.to_string().contains("NOT pinned"));
+        })
+        .join()
+        .expect("no panic");
+    }
+}

@@ -1,0 +1,297 @@
+//! What a dispatcher, its workers and its watchers share.
+
+use crate::notice::{Notice, NoticeBoard};
+use ringcall_dispatch::counters::{Bank, CommonBank, Snapshot};
+use ringcall_dispatch::idle::IdleMask;
+use ringcall_dispatch::ledger::{Ledger, Record, Ticket};
+use ringcall_dispatch::mailbox::Mailbox;
+use ringcall_dispatch::ready::ReadyFlag;
+use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
+use ringcall_gpu::atomic::{DeviceU64, SystemU64};
+use ringcall_gpu::clock;
+use ringcall_gpu::pad::CachePadded;
+use ringcall_wire::counter::Counter;
+use ringcall_wire::header::RequestHeader;
+use ringcall_wire::status::Status;
+use std::sync::atomic::Ordering;
+
+/// How far a stop has come. Only ever moves up, until the next start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u64)]
+pub(crate) enum Control {
+    Run = 0,
+    /// Take and answer what is there, then leave.
+    Drain = 1,
+    /// The deadline has passed: answer everything `SHUTTING_DOWN` and leave.
+    Halt = 2,
+}
+
+/// One worker's words.
+#[derive(Debug, Default)]
+pub(crate) struct Cell {
+    pub(crate) mailbox: CachePadded<Mailbox>,
+    pub(crate) ready: CachePadded<SystemU64>,
+    pub(crate) bank: Bank,
+}
+
+/// Shared by the dispatcher thread, its workers, deferred completions and whoever reads counters.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) ring: SharedRing,
+    records: Box<[CachePadded<Record>]>,
+    idle: Box<[DeviceU64]>,
+    pub(crate) cells: Box<[Cell]>,
+    /// Written by the dispatcher thread alone.
+    pub(crate) bank: Bank,
+    /// Written by deferred completions, from any thread.
+    common: CommonBank,
+    control: CachePadded<DeviceU64>,
+    /// The function id + 1 of an inline call under way and when it began, for watchers.
+    pub(crate) inline_function: DeviceU64,
+    /// One a slot, where somebody wants to hear of answers without touching the response flags.
+    notices: Option<NoticeBoard>,
+}
+
+impl Shared {
+    pub(crate) fn new(ring: SharedRing, workers: usize, notices: Option<NoticeBoard>) -> Self {
+        let slots = ring.geometry().slots() as usize;
+        let words = IdleMask::words_for(workers as u32);
+        Self {
+            records: (0..slots).map(|_| CachePadded::default()).collect(),
+            idle: (0..words).map(|_| DeviceU64::new(0)).collect(),
+            cells: (0..workers).map(|_| Cell::default()).collect(),
+            bank: Bank::default(),
+            common: CommonBank::default(),
+            control: CachePadded(DeviceU64::new(Control::Run as u64)),
+            inline_function: DeviceU64::new(0),
+            notices,
+            ring,
+        }
+    }
+
+    pub(crate) fn ledger(&self) -> Ledger<'_> {
+        Ledger::new(&self.records)
+    }
+
+    pub(crate) fn idle(&self) -> IdleMask<'_> {
+        IdleMask::new(&self.idle)
+    }
+
+    pub(crate) fn ready(&self, worker: u32) -> Option<ReadyFlag<'_>> {
+        self.cells.get(worker as usize).map(|cell| ReadyFlag::new(&cell.ready.0))
+    }
+
+    pub(crate) fn control(&self) -> Control {
+        match self.control.load(Ordering::Relaxed) {
+            0 => Control::Run,
+            1 => Control::Drain,
+            _ => Control::Halt,
+        }
+    }
+
+    pub(crate) fn set_control(&self, to: Control) {
+        self.control.store(to as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counters(&self) -> Snapshot {
+        let mut sum = Snapshot::default();
+        sum.absorb(&self.bank);
+        for cell in &self.cells {
+            sum.absorb(&cell.bank);
+        }
+        sum.absorb_common(&self.common);
+        sum
+    }
+
+    /// Answers a request in flight, if nobody else has. Counted in `bank`, or in the common one.
+    pub(crate) fn settle(
+        &self,
+        ticket: &Ticket,
+        bank: Option<&Bank>,
+        status: Status,
+        result: &[u8],
+    ) -> Result<(), Late> {
+        let count = |counter| match bank {
+            Some(bank) => bank.count(counter),
+            None => self.common.count(counter),
+        };
+        match self.ledger().settle(ticket) {
+            Some(in_flight) => {
+                // Counted before it is published: whoever saw the answer sees it counted.
+                let fits = result.len() <= self.ring.geometry().result_capacity() as usize;
+                let status = if fits { status } else { Status::RESULT_TOO_LONG };
+                count(Counter::for_rejection(status));
+                self.notify(ticket.slot, &ticket.header, status, None);
+                let _ = in_flight.answer(&self.ring, status, result);
+                Ok(())
+            }
+            None => {
+                count(Counter::LateResults);
+                Err(Late)
+            }
+        }
+    }
+
+    /// Sets the error mark on a request in flight, if nobody has answered it.
+    pub(crate) fn settle_error(
+        &self,
+        ticket: &Ticket,
+        bank: &Bank,
+        status: Status,
+        code: u16,
+    ) -> Result<(), Late> {
+        match self.ledger().settle(ticket) {
+            Some(in_flight) => {
+                bank.count(Counter::for_rejection(status));
+                self.notify(ticket.slot, &ticket.header, status, Some(code));
+                in_flight.fail(&self.ring, status, code);
+                Ok(())
+            }
+            None => {
+                bank.count(Counter::LateResults);
+                Err(Late)
+            }
+        }
+    }
+
+    /// Whether the last answer of `slot` is still to be reported.
+    #[inline(always)]
+    pub(crate) fn notice_pending(&self, slot: SlotIndex) -> bool {
+        self.notices.as_ref().is_some_and(|board| board.is_pending(slot))
+    }
+
+    /// Reports an answer, before it is published.
+    #[inline(always)]
+    pub(crate) fn notify(&self, slot: SlotIndex, header: &RequestHeader, status: Status, error: Option<u16>) {
+        if let Some(board) = &self.notices {
+            board.post(slot, &Notice { request_id: header.request_id, status, error });
+        }
+    }
+
+    /// Every slot with something in it, for people.
+    pub(crate) fn dump(&self) -> SlotDump {
+        let now = clock::now_ns();
+        let ledger = self.ledger();
+        let slots = self
+            .ring
+            .geometry()
+            .iter()
+            .filter_map(|slot| {
+                let (rx, tx) = (self.ring.rx(slot), self.ring.tx(slot));
+                let entry = ledger.look(slot)?;
+                let settled = entry.phase == ringcall_dispatch::ledger::Phase::Settled;
+                (rx != 0 || tx != 0 || !settled).then(|| SlotState {
+                    slot: slot.get(),
+                    rx,
+                    tx,
+                    phase: (!settled).then(|| format!("{:?}", entry.phase)),
+                    function_id: entry.function_id,
+                    request_id: entry.request_id,
+                    worker: entry.worker.filter(|_| !settled),
+                    age_us: if settled { 0 } else { now.saturating_sub(entry.since_ns) / 1000 },
+                })
+            })
+            .collect();
+        let workers = (0..self.cells.len() as u32)
+            .map(|worker| WorkerState {
+                worker,
+                idle: self.idle().is_idle(worker),
+                ready: self.ready(worker).map_or(0, |flag| flag.state()),
+                slot: self.cells[worker as usize]
+                    .mailbox
+                    .tag(self.ring.geometry())
+                    .map(|j| j.ticket.slot.get()),
+            })
+            .collect();
+        SlotDump {
+            slots,
+            workers,
+            inline_function: self.inline_function.load(Ordering::Relaxed).checked_sub(1),
+        }
+    }
+}
+
+/// The request was answered by somebody else before (its time was up, or the dispatcher stopped). The result was
+/// dropped, and counted in [`Counter::LateResults`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the request was already answered: it timed out, or the dispatcher stopped")]
+pub struct Late;
+
+/// One slot of a [`SlotDump`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotState {
+    /// The slot.
+    pub slot: u32,
+    /// Its request flag.
+    pub rx: u64,
+    /// Its response flag.
+    pub tx: u64,
+    /// How far its request has come, if one is in flight.
+    pub phase: Option<String>,
+    /// The function last asked for in this slot.
+    pub function_id: u32,
+    /// The 32-bit id of the request last taken from this slot.
+    pub request_id: u32,
+    /// The worker that has it.
+    pub worker: Option<u32>,
+    /// For how long it has been in flight, µs.
+    pub age_us: u64,
+}
+
+/// One worker of a [`SlotDump`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerState {
+    /// The worker.
+    pub worker: u32,
+    /// Whether its bit in the idle mask is set.
+    pub idle: bool,
+    /// Its ready flag: 0 idle, 1 ready, 2 being processed.
+    pub ready: u64,
+    /// Its origin tag: the slot of the job it was last given.
+    pub slot: Option<u32>,
+}
+
+/// What every slot that is not idle and every worker is doing. A snapshot of live words.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SlotDump {
+    /// Slots that are not idle.
+    pub slots: Vec<SlotState>,
+    /// All workers.
+    pub workers: Vec<WorkerState>,
+    /// The function id of the inline call that the dispatcher thread is in, if it is in one.
+    pub inline_function: Option<u64>,
+}
+
+impl std::fmt::Display for SlotDump {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{} slots not idle", self.slots.len())?;
+        for s in &self.slots {
+            writeln!(
+                f,
+                "  slot {:4}  rx {:#018x}  tx {:#018x}  {:8}  function {:#010x}  request {}  worker {}  age {} us",
+                s.slot,
+                s.rx,
+                s.tx,
+                s.phase.as_deref().unwrap_or("-"),
+                s.function_id,
+                s.request_id,
+                s.worker.map_or_else(|| "-".to_owned(), |w| w.to_string()),
+                s.age_us
+            )?;
+        }
+        for w in &self.workers {
+            writeln!(
+                f,
+                "  worker {:3}  {}  ready {}  slot {}",
+                w.worker,
+                if w.idle { "idle" } else { "busy" },
+                w.ready,
+                w.slot.map_or_else(|| "-".to_owned(), |s| s.to_string())
+            )?;
+        }
+        match self.inline_function {
+            Some(id) => writeln!(f, "  dispatcher in inline call {id:#010x}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Which function is run how.
+
+use crate::Ring;
+use ringcall_dispatch::table::{Callable, Cell, IdIndex, IndexError, Table};
+use ringcall_wire::function::FunctionId;
+use ringcall_wire::schema::HandlerSchema;
+use ringcall_wire::status::{DispatchMode, Status};
+
+/// A function that the dispatcher thread runs inline.
+///
+/// It gets the request's payload and a buffer for the result, both private copies, and returns how many bytes of the
+/// result it wrote. An error is sent as the response's status: positive values are the handler's own. It must not
+/// block: every other request of the ring waits for it.
+pub trait HostHandler: Send {
+    /// Runs the function.
+    ///
+    /// # Errors
+    /// The status to answer with.
+    fn call(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status>;
+}
+
+impl<F: FnMut(&[u8], &mut [u8]) -> Result<usize, Status> + Send> HostHandler for F {
+    fn call(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status> {
+        self(request, result)
+    }
+}
+
+/// Why a table cannot be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// Two names hash to one id, or one name was entered twice.
+    #[error("functions `{first}` and `{second}` have the same id {id:#010x}: rename one")]
+    Collision {
+        /// The earlier name.
+        first: String,
+        /// The later name.
+        second: String,
+        /// Their id.
+        id: u32,
+    },
+    /// A schema is malformed.
+    #[error("function `{name}`: {reason}")]
+    Schema {
+        /// The function.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Arguments or results do not fit a slot.
+    #[error("function `{name}`: {what} of {bytes} bytes do not fit a slot that takes {capacity}")]
+    TooLong {
+        /// The function.
+        name: String,
+        /// Arguments or results.
+        what: &'static str,
+        /// Bytes of the schema.
+        bytes: u32,
+        /// Bytes a slot takes.
+        capacity: u32,
+    },
+    /// The id index could not be built.
+    #[error("{0}")]
+    Index(IndexError),
+}
+
+/// What validation needs of one function, and where its handler is.
+#[derive(Debug, Clone)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) id: FunctionId,
+    pub(crate) schema: HandlerSchema,
+    pub(crate) mode: DispatchMode,
+    arg_bytes: Option<u32>,
+    pub(crate) index: usize,
+}
+
+impl Callable for Function {
+    #[inline(always)]
+    fn mode(&self) -> DispatchMode {
+        self.mode
+    }
+
+    #[inline(always)]
+    fn arg_bytes(&self) -> Option<u32> {
+        self.arg_bytes
+    }
+}
+
+/// The lookup half of a table: shared by reference while handlers run.
+#[derive(Debug, Clone)]
+pub(crate) struct Functions {
+    pub(crate) entries: Vec<Function>,
+    index: IdIndex,
+    cells: Vec<Cell>,
+}
+
+impl Table for Functions {
+    type Entry = Function;
+
+    #[inline(always)]
+    fn lookup(&self, id: FunctionId) -> Option<&Function> {
+        self.entries.get(self.index.lookup(&self.cells, id)?)
+    }
+}
+
+/// The functions of one dispatcher, found by id in constant time.
+pub struct FunctionTable {
+    pub(crate) functions: Functions,
+    /// The handler of each function, where it has one.
+    pub(crate) handlers: Vec<Option<Box<dyn HostHandler>>>,
+}
+
+impl std::fmt::Debug for FunctionTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+impl FunctionTable {
+    /// A table to fill.
+    #[must_use]
+    pub fn builder() -> TableBuilder {
+        TableBuilder { functions: Vec::new() }
+    }
+
+    /// The schema of each function, in order of entry.
+    pub fn schemas(&self) -> impl Iterator<Item = (&str, &HandlerSchema)> {
+        self.functions.entries.iter().map(|f| (f.name.as_str(), &f.schema))
+    }
+
+    /// The functions' names and ids, in order of entry.
+    pub fn names(&self) -> impl Iterator<Item = (&str, FunctionId)> {
+        self.functions.entries.iter().map(|f| (f.name.as_str(), f.id))
+    }
+}
+
+struct Draft {
+    name: String,
+    schema: HandlerSchema,
+    mode: DispatchMode,
+    handler: Option<Box<dyn HostHandler>>,
+}
+
+/// A table being filled.
+pub struct TableBuilder {
+    functions: Vec<Draft>,
+}
+
+impl TableBuilder {
+    fn push(
+        mut self,
+        name: &str,
+        schema: HandlerSchema,
+        mode: DispatchMode,
+        handler: Option<Box<dyn HostHandler>>,
+    ) -> Self {
+        self.functions.push(Draft { name: name.to_owned(), schema, mode, handler });
+        self
+    }
+
+    /// A function that the dispatcher thread runs inline, taking payloads of any length.
+    #[must_use]
+    pub fn host_call(self, name: &str, handler: impl HostHandler + 'static) -> Self {
+        self.host_call_with_schema(name, HandlerSchema::new(), handler)
+    }
+
+    /// A function that the dispatcher thread runs inline. Payloads of another length than the schema's are refused.
+    #[must_use]
+    pub fn host_call_with_schema(
+        self,
+        name: &str,
+        schema: HandlerSchema,
+        handler: impl HostHandler + 'static,
+    ) -> Self {
+        self.push(name, schema, DispatchMode::HostCall, Some(Box::new(handler)))
+    }
+
+    /// A function that a pool of workers serves ([`HostDispatcherBuilder::worker`](crate::dispatcher::HostDispatcherBuilder::worker)).
+    #[must_use]
+    pub fn worker_call(self, name: &str, schema: HandlerSchema) -> Self {
+        self.push(name, schema, DispatchMode::GraphLaunch, None)
+    }
+
+    /// A function that only a device dispatcher runs. Here its requests are answered
+    /// [`WRONG_MODE`](Status::WRONG_MODE); entering it tells a mistake in wiring from an unknown name.
+    #[must_use]
+    pub fn device_call(self, name: &str, schema: HandlerSchema) -> Self {
+        self.push(name, schema, DispatchMode::DeviceCall, None)
+    }
+
+    /// Checks everything against the ring it is for.
+    ///
+    /// # Errors
+    /// Two functions with one id, a malformed schema, or one that does not fit the ring's slots.
+    pub fn build(self, ring: &Ring) -> Result<FunctionTable, TableError> {
+        let geometry = ring.geometry();
+        let mut entries = Vec::with_capacity(self.functions.len());
+        let mut handlers = Vec::with_capacity(self.functions.len());
+        for (index, Draft { name, schema, mode, handler }) in self.functions.into_iter().enumerate() {
+            let malformed =
+                |e: &dyn std::fmt::Display| TableError::Schema { name: name.clone(), reason: e.to_string() };
+            schema.validate().map_err(|e| malformed(&e))?;
+            let args = schema.args_bytes().map_err(|e| malformed(&e))?;
+            let results = schema.results_bytes().map_err(|e| malformed(&e))?;
+            for (what, bytes, capacity) in [
+                ("arguments", args, geometry.request_capacity()),
+                ("results", results, geometry.result_capacity()),
+            ] {
+                if bytes > capacity {
+                    return Err(TableError::TooLong { name, what, bytes, capacity });
+                }
+            }
+            let arg_bytes = (!schema.is_untyped()).then_some(args);
+            entries.push(Function { id: FunctionId::of(&name), name, schema, mode, arg_bytes, index });
+            handlers.push(handler);
+        }
+        let mut size = IdIndex::cells_for(entries.len());
+        let (index, cells) = loop {
+            let mut cells = vec![Cell::EMPTY; size];
+            match IdIndex::build(entries.len(), |i| entries[i].id.0, &mut cells) {
+                Ok(index) => break (index, cells),
+                Err(IndexError::NoMultiplier) if size < 1 << 24 => size *= 2,
+                Err(IndexError::Collision { id, first, second }) => {
+                    return Err(TableError::Collision {
+                        first: entries[first].name.clone(),
+                        second: entries[second].name.clone(),
+                        id,
+                    });
+                }
+                Err(other) => return Err(TableError::Index(other)),
+            }
+        };
+        Ok(FunctionTable { functions: Functions { entries, index, cells }, handlers })
+    }
+}

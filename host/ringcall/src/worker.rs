@@ -1,0 +1,270 @@
+//! The worker's side of a pool.
+//!
+//! A worker is claimed by the dispatcher in the idle mask, given a [`Job`], and gives itself back when it is done. How
+//! the work is started is the worker's [`Lane`]: a thread of this process finds the job in its mailbox, or the
+//! dispatcher starts something (a CUDA graph) whose end raises the worker's ready flag. Either way one thread holds the
+//! [`WorkerPort`] and answers.
+
+pub use crate::shared::Late;
+use crate::shared::Shared;
+use ringcall_dispatch::ledger::{Phase, Ticket};
+pub use ringcall_dispatch::mailbox::Job;
+use ringcall_dispatch::{Geometry, RingMemory, SharedRing};
+use ringcall_wire::counter::Counter;
+use ringcall_wire::function::FunctionId;
+use ringcall_wire::status::Status;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// What a launch or a hook is given.
+#[derive(Debug)]
+pub struct LaunchContext<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The worker it goes to.
+    pub worker: u32,
+    pub(crate) ring: &'a SharedRing,
+}
+
+impl LaunchContext<'_> {
+    /// The request slot's address as the device sees it: the source of a DMA copy. Never dereferenced here.
+    #[must_use]
+    pub fn slot_address(&self) -> u64 {
+        self.ring.geometry().peer_request_address(self.job.ticket.slot)
+    }
+
+    /// Copies the payload's first bytes into `out`; how many: the payload's length at most.
+    pub fn read_payload(&self, out: &mut [u8]) -> usize {
+        read_payload(self.ring, self.job, out)
+    }
+}
+
+/// A launch that failed. The request is answered with the error mark `0xDEAD…code`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("launch failed with code {code}")]
+pub struct LaunchError {
+    /// The launcher's own code (a CUDA error's number).
+    pub code: u16,
+}
+
+/// Runs on the dispatcher thread before or after a launch. Must not block.
+pub type Hook = Box<dyn FnMut(&LaunchContext<'_>) + Send>;
+
+/// Starts a job on the dispatcher thread. Must not block.
+pub type Launcher = Box<dyn FnMut(&LaunchContext<'_>) -> Result<(), LaunchError> + Send>;
+
+/// How a worker's work is started.
+pub enum Lane {
+    /// The worker's own thread takes the job from its mailbox.
+    Mailbox,
+    /// The dispatcher starts it; its end raises the ready flag.
+    Launch(Launcher),
+}
+
+/// One worker, as the dispatcher knows it.
+pub struct WorkerSpec {
+    /// The function it serves.
+    pub function: FunctionId,
+    /// How its work is started.
+    pub lane: Lane,
+    /// Before each launch (staging of input).
+    pub pre_launch: Option<Hook>,
+    /// After each launch that succeeded.
+    pub post_launch: Option<Hook>,
+}
+
+impl WorkerSpec {
+    /// A worker whose own thread takes jobs for `function`.
+    #[must_use]
+    pub fn mailbox(function: FunctionId) -> Self {
+        Self { function, lane: Lane::Mailbox, pre_launch: None, post_launch: None }
+    }
+}
+
+impl std::fmt::Debug for WorkerSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lane = match self.lane {
+            Lane::Mailbox => "mailbox",
+            Lane::Launch(_) => "launch",
+        };
+        f.debug_struct("WorkerSpec").field("function", &self.function).field("lane", &lane).finish()
+    }
+}
+
+fn read_payload(ring: &SharedRing, job: &Job, out: &mut [u8]) -> usize {
+    // The header is the dispatcher's checked copy: its length fits the slot.
+    let len = (job.ticket.header.arg_len.min(ring.geometry().request_capacity()) as usize).min(out.len());
+    ring.read_payload(job.ticket.slot, &mut out[..len]);
+    len
+}
+
+/// One worker's end. `Send`, held by one thread.
+#[derive(Debug)]
+pub struct WorkerPort {
+    shared: Arc<Shared>,
+    worker: u32,
+    /// One thread at a time: mailbox and counters have one reader and one writer.
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+impl WorkerPort {
+    pub(crate) fn new(shared: Arc<Shared>, worker: u32) -> Self {
+        Self { shared, worker, _not_sync: PhantomData }
+    }
+
+    /// The worker's number.
+    #[must_use]
+    pub fn worker(&self) -> u32 {
+        self.worker
+    }
+
+    /// The ring's shape.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        self.shared.ring.geometry()
+    }
+
+    fn cell(&self) -> &crate::shared::Cell {
+        &self.shared.cells[self.worker as usize]
+    }
+
+    /// Takes the job from the mailbox, if there is one. For [`Lane::Mailbox`].
+    #[inline]
+    #[must_use]
+    pub fn take_job(&self) -> Option<Job> {
+        self.cell().mailbox.take(self.geometry())
+    }
+
+    /// Raises this worker's ready flag: its output is complete.
+    #[inline]
+    pub fn signal_ready(&self) {
+        if let Some(flag) = self.shared.ready(self.worker) {
+            flag.signal();
+        }
+    }
+
+    /// Something that can raise this worker's ready flag from elsewhere (whoever plays the GPU).
+    #[must_use]
+    pub fn signal(&self) -> ReadySignal {
+        ReadySignal { shared: Arc::clone(&self.shared), worker: self.worker }
+    }
+
+    /// Claims the raised ready flag and names the job it is for.
+    #[inline]
+    #[must_use]
+    pub fn claim_ready(&self) -> Option<Job> {
+        let flag = self.shared.ready(self.worker)?;
+        if !flag.claim() {
+            return None;
+        }
+        // Emptied here for launched lanes, whose jobs nobody took; the origin tag stays.
+        let _ = self.cell().mailbox.take(self.geometry());
+        self.cell().mailbox.tag(self.geometry())
+    }
+
+    /// Copies the payload's first bytes into `out`; how many.
+    #[inline]
+    pub fn read_payload(&self, job: &Job, out: &mut [u8]) -> usize {
+        read_payload(&self.shared.ring, job, out)
+    }
+
+    /// Answers. The worker stays claimed until [`release`](Self::release).
+    ///
+    /// # Errors
+    /// [`Late`] if the request was answered by somebody else before.
+    #[inline]
+    pub fn answer(&self, job: &Job, status: Status, result: &[u8]) -> Result<(), Late> {
+        self.shared.settle(&job.ticket, Some(&self.cell().bank), status, result)
+    }
+
+    /// Sets the error mark.
+    ///
+    /// # Errors
+    /// [`Late`] if the request was answered by somebody else before.
+    pub fn fail(&self, job: &Job, status: Status, code: u16) -> Result<(), Late> {
+        self.shared.settle_error(&job.ticket, &self.cell().bank, status, code)
+    }
+
+    /// Whether somebody else has answered this job meanwhile.
+    #[must_use]
+    pub fn is_settled(&self, job: &Job) -> bool {
+        self.shared
+            .ledger()
+            .look(job.ticket.slot)
+            .is_none_or(|entry| entry.generation != job.ticket.generation || entry.phase == Phase::Settled)
+    }
+
+    /// Hands the job's answer to whoever gets the [`Deferral`]; the worker can be released at once.
+    #[must_use]
+    pub fn defer(&self, job: &Job) -> Deferral {
+        let _ = self.shared.ledger().advance(&job.ticket, Phase::Deferred, None);
+        Deferral { shared: Arc::clone(&self.shared), ticket: job.ticket, open: true }
+    }
+
+    /// Back to idle: the ready flag is lowered, then the worker's bit is set. Once for each job.
+    #[inline]
+    pub fn release(&self) {
+        if let Some(flag) = self.shared.ready(self.worker) {
+            flag.release();
+        }
+        self.shared.idle().release(self.worker);
+    }
+
+    /// Counts in this worker's bank.
+    #[inline]
+    pub fn count(&self, counter: Counter) {
+        self.cell().bank.count(counter);
+    }
+}
+
+/// Raises one worker's ready flag. `Clone`, from any thread.
+#[derive(Debug, Clone)]
+pub struct ReadySignal {
+    shared: Arc<Shared>,
+    worker: u32,
+}
+
+impl ReadySignal {
+    /// The output is complete.
+    pub fn raise(&self) {
+        if let Some(flag) = self.shared.ready(self.worker) {
+            flag.signal();
+        }
+    }
+}
+
+/// The right to answer a request later, from any thread. Dropped without an answer it answers
+/// [`ABANDONED`](Status::ABANDONED): nobody waits for ever.
+#[derive(Debug)]
+#[must_use = "a deferred request must be completed, or it is answered ABANDONED"]
+pub struct Deferral {
+    shared: Arc<Shared>,
+    ticket: Ticket,
+    open: bool,
+}
+
+impl Deferral {
+    /// The slot.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.ticket.slot.get()
+    }
+
+    /// Answers with `status` and `result`.
+    ///
+    /// # Errors
+    /// [`Late`] if the request was answered by somebody else before.
+    pub fn complete(mut self, status: Status, result: &[u8]) -> Result<(), Late> {
+        self.open = false;
+        self.shared.settle(&self.ticket, None, status, result)
+    }
+}
+
+impl Drop for Deferral {
+    fn drop(&mut self) {
+        if self.open {
+            let _ = self.shared.settle(&self.ticket, None, Status::ABANDONED, &[]);
+        }
+    }
+}
