@@ -1,1 +1,85 @@
-//! The real-time pipeline: injector, inference stage, CPU stage, completion, statistics.
+//! The real-time pipeline: requests go into a ring, an inference stage runs, a CPU stage finishes, an answer comes out.
+//!
+//! ```text
+//! injector ─► ring ─► dispatcher ─► worker: inference ─► CPU stage ─► response ─► consumer ─► completion handler
+//! ```
+//! | thread | does | allocates | blocks |
+//! |---|---|---|---|
+//! | the caller's, with the [`Injector`] | writes requests | no | only [`Injector::submit`], until a slot is free or the pipeline stops |
+//! | dispatcher | checks, hands to idle workers, queues per function | no | no |
+//! | workers | inference, CPU stage, answer | no | no |
+//! | consumer | harvests out of order, calls the completion handler | no | no |
+//!
+//! ("No" holds for the pipeline itself, between start and stop; what stages and handlers do is theirs.)
+//!
+//! Every request that was submitted has exactly one completion, whatever happens: a stage's failure or panic is
+//! answered with its status, a deferred answer that is dropped is answered `ABANDONED`, one that takes longer than
+//! [`StageConfig::request_timeout`] is answered `TIMED_OUT`, and [`Pipeline::stop`] answers what is left at its
+//! deadline `SHUTTING_DOWN`.
+//!
+//! ```
+//! use ringcall::wire::schema::HandlerSchema;
+//! use ringcall_pipeline::{Pipeline, RequestView, StageConfig, StageContext, StageOutcome, WorkerResources};
+//! use std::sync::mpsc;
+//! use std::time::Duration;
+//!
+//! let (done, completions) = mpsc::channel();
+//! let pipeline = Pipeline::builder()
+//!     .config(StageConfig { workers: 2, ..StageConfig::default() })
+//!     .gpu_stage(|_worker| {
+//!         // Inference: here, every byte doubled.
+//!         Ok(WorkerResources::inline("double", HandlerSchema::new(), 64, |request: RequestView<'_>, output: &mut [u8]| {
+//!             for (out, byte) in output.iter_mut().zip(request.payload) {
+//!                 *out = byte * 2;
+//!             }
+//!             Ok(request.payload.len())
+//!         }))
+//!     })
+//!     .cpu_stage(|_worker| {
+//!         // The rest: the sum.
+//!         Ok(Box::new(|context: &mut StageContext<'_>| {
+//!             context.response[0] = context.output.iter().sum();
+//!             StageOutcome::Done(1)
+//!         }))
+//!     })
+//!     .on_completion(move |completion| {
+//!         let _ = done.send((completion.request_id, completion.result.map(<[u8]>::to_vec)));
+//!     })
+//!     .build()?
+//!     .start()?;
+//!
+//! let mut injector = pipeline.injector().expect("the first");
+//! injector.submit(ringcall::FunctionId::of("double"), &[1, 2, 3], 1 << 40)?;
+//! assert_eq!(completions.recv()?, (1 << 40, Some(vec![12])));
+//!
+//! let stopped = pipeline.stop(Duration::from_secs(1));
+//! assert!(stopped.report.is_clean());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod consumer;
+mod engine_stage;
+mod injector;
+mod pipeline;
+mod report;
+mod stage;
+mod state;
+mod stats;
+mod times;
+mod worker;
+
+pub use config::{CorePinning, ExternalIds, StageConfig};
+pub use consumer::CompletionHandler;
+pub use engine_stage::EngineStage;
+pub use injector::{Injector, SubmitError};
+pub use pipeline::{BoxError, Idle, Monitor, Pipeline, PipelineBuilder, PipelineError, Running, Stopped};
+pub use report::{Dump, StopReport, StuckRequest};
+pub use ringcall::worker::Deferral;
+pub use stage::{
+    Completion, CpuStage, Execution, InferenceStage, RequestView, StageContext, StageError, StageOutcome,
+    StageTimes, WorkerResources,
+};
+pub use stats::Stats;

@@ -93,6 +93,12 @@ impl Shared {
         self.control.store(to as u64, Ordering::Relaxed);
     }
 
+    /// Whether any slot carries the in-flight mark: a request that was settled is out only when its mark is gone.
+    pub(crate) fn any_in_flight(&self) -> bool {
+        use ringcall_wire::flag::IN_FLIGHT;
+        self.ring.geometry().iter().any(|slot| self.ring.tx(slot) == IN_FLIGHT)
+    }
+
     pub(crate) fn counters(&self) -> Snapshot {
         let mut sum = Snapshot::default();
         sum.absorb(&self.bank);

@@ -41,6 +41,9 @@ impl std::fmt::Debug for Loop {
 /// Turns between looks at the control word, and between looks at the clock, while there is work to do.
 const LOOK: u32 = 64;
 
+/// Yields that a halt grants to workers in the middle of an answer.
+const HALT_YIELDS: u32 = 10_000;
+
 impl Loop {
     pub(super) fn new(
         shared: Arc<Shared>,
@@ -113,12 +116,20 @@ impl Loop {
         let Self { table, pool, scan, staged, result, .. } = self;
         let mut done = 0;
         scan.full(&shared.ring, |seen| done += serve(shared, table, pool, staged, result, seen));
-        done == 0 && shared.ledger().unsettled().next().is_none()
+        done == 0 && shared.ledger().unsettled().next().is_none() && !shared.any_in_flight()
     }
 
     /// The deadline has passed: everything is answered, nothing is called.
     fn halt(&mut self, shared: &Shared) {
         let _ = self.pool.give_up(shared, Status::SHUTTING_DOWN, 0);
+        // A worker that won the right to answer a moment ago may not have published yet: it has only stores to do, so
+        // this ends as soon as it runs. Bounded all the same.
+        for _ in 0..HALT_YIELDS {
+            if !shared.any_in_flight() {
+                break;
+            }
+            std::thread::yield_now();
+        }
         let Self { scan, .. } = self;
         scan.full(&shared.ring, |seen| {
             if let Some(request) = seen.claim(&shared.ring) {

@@ -1,0 +1,59 @@
+//! What a pipeline is told before it is built.
+
+use ringcall::{RingConfig, Wait};
+use std::time::Duration;
+
+/// Which core each thread is pinned to; `None` leaves a thread where the kernel puts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CorePinning {
+    /// The dispatcher thread.
+    pub dispatcher: Option<usize>,
+    /// The consumer thread, which runs the completion handler.
+    pub consumer: Option<usize>,
+    /// Worker `i` is pinned to `worker_base + i`.
+    pub worker_base: Option<usize>,
+}
+
+/// How the 32-bit request ids of an external ring become the 64-bit ids of completions.
+///
+/// An injector's ids are 64 bits wide from the start and need no rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExternalIds {
+    /// The producer counts: the low 32 bits of a number that goes up. Each id becomes the 64-bit number with those low
+    /// bits that is nearest to the highest one so far: exact while requests under way span less than 2³¹.
+    #[default]
+    Counting,
+    /// The producer's ids mean something else: taken as they are, the high half zero.
+    Opaque,
+}
+
+/// The shape of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageConfig {
+    /// How many workers, each with its own inference lane and CPU stage. Any number from 1.
+    pub workers: u32,
+    /// The ring to allocate; an external ring has its own.
+    pub ring: RingConfig,
+    /// Where threads run.
+    pub cores: CorePinning,
+    /// How threads poll.
+    pub wait: Wait,
+    /// How long a request may be in flight before it is answered `TIMED_OUT`. `None`: until it is done.
+    pub request_timeout: Option<Duration>,
+    /// Rule for the ids of an external ring.
+    pub external_ids: ExternalIds,
+}
+
+impl Default for StageConfig {
+    /// 8 workers, 32 slots of 16 KiB, nothing pinned, no timeout: the reference's defaults.
+    fn default() -> Self {
+        Self {
+            workers: 8,
+            ring: RingConfig::default(),
+            cores: CorePinning::default(),
+            wait: Wait::Auto,
+            request_timeout: None,
+            external_ids: ExternalIds::default(),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The consumer thread: harvests answers out of order and calls the completion handler.
+
+use crate::config::ExternalIds;
+use crate::stage::{Completion, StageTimes};
+use crate::state::State;
+use ringcall::notice::NoticeBoard;
+use ringcall::wire::flag::{FREE, IN_FLIGHT};
+use ringcall::{Status, Wait};
+use ringcall_dispatch::RingMemory;
+use ringcall_dispatch::scan::GROUP;
+use ringcall_dispatch::slot::Response;
+use ringcall_gpu::atomic::DeviceU64;
+use ringcall_gpu::clock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The user's completion handler.
+pub type CompletionHandler = Box<dyn FnMut(&Completion<'_>) + Send>;
+
+pub(crate) struct Consumer {
+    pub(crate) state: Arc<State>,
+    pub(crate) handler: CompletionHandler,
+    pub(crate) quit: Arc<DeviceU64>,
+    pub(crate) wait: Wait,
+    /// On an external ring: where answers are reported.
+    pub(crate) board: Option<NoticeBoard>,
+    pub(crate) ids: IdExtender,
+    /// A private copy of one result.
+    pub(crate) result: Vec<u8>,
+}
+
+impl Consumer {
+    /// Until told to quit and nothing is left; gives the handler back for the next start.
+    pub(crate) fn run(mut self) -> (CompletionHandler, IdExtender) {
+        let mut waiter = self.wait.waiter();
+        loop {
+            // Read before the scan: what was answered before the order to quit is seen by a scan after it.
+            let quitting = self.quit.load(Ordering::Acquire) != 0;
+            let found = match self.board.clone() {
+                None => self.harvest(),
+                Some(board) => self.read_notices(&board),
+            };
+            if found > 0 {
+                waiter.reset();
+            } else if quitting {
+                return (self.handler, self.ids);
+            } else {
+                waiter.idle();
+            }
+        }
+    }
+
+    /// One look at every response flag, eight at a time.
+    fn harvest(&mut self) -> u32 {
+        let state = Arc::clone(&self.state);
+        let ring = state.ring.shared();
+        let mut found = 0;
+        for group in 0..ring.geometry().slots().div_ceil(GROUP) {
+            let flags = ring.tx_group(group);
+            let there = |flag: u64| flag != FREE && flag != IN_FLIGHT;
+            if !flags.iter().any(|&flag| there(flag)) {
+                continue;
+            }
+            for (i, _) in flags.into_iter().enumerate().filter(|&(_, flag)| there(flag)) {
+                let Some(slot) = ring.geometry().slot(group * GROUP + i as u32) else { continue };
+                let Some(response) = Response::probe(ring, slot) else { continue };
+                let len = response.read(ring, &mut self.result);
+                let header = *response.header();
+                let error = response.error();
+                let times = state.times.take(slot);
+                // Out of the book first, then the slot is freed: the other way round a producer that is fast enough
+                // books its next request in between, and that is what would be taken out.
+                let booked = state.book().take(slot);
+                response.release(ring);
+                found += 1;
+                let request_id = booked.map_or(u64::from(header.request_id), |b| b.request_id);
+                let submitted = booked.map_or(0, |b| b.submitted_ns);
+                let times = StageTimes { submitted, harvested: clock::now_ns(), ..times };
+                self.complete(
+                    Done { request_id, slot: slot.get(), status: Status(header.status), error, times },
+                    Some(len),
+                );
+            }
+        }
+        found
+    }
+
+    /// One look at every place of the notice board.
+    fn read_notices(&mut self, board: &NoticeBoard) -> u32 {
+        let state = Arc::clone(&self.state);
+        let mut found = 0;
+        for slot in state.ring.geometry().iter() {
+            let Some(notice) = board.take(slot) else { continue };
+            found += 1;
+            let times = StageTimes { harvested: clock::now_ns(), ..state.times.take(slot) };
+            let request_id = self.ids.extend(notice.request_id);
+            let done =
+                Done { request_id, slot: slot.get(), status: notice.status, error: notice.error, times };
+            self.complete(done, None);
+        }
+        found
+    }
+
+    fn complete(&mut self, done: Done, result: Option<usize>) {
+        let Done { request_id, slot, status, error, times } = done;
+        let completion = Completion {
+            request_id,
+            slot,
+            status,
+            error,
+            result: result.map(|len| &self.result[..len]),
+            times,
+        };
+        let handler = &mut self.handler;
+        if catch_unwind(AssertUnwindSafe(|| handler(&completion))).is_err() {
+            self.state.tally.panics.fetch_add(1, Ordering::Relaxed);
+        }
+        // After the handler: whoever waits for the count finds the handler's work done.
+        self.state.tally.completed(status, error);
+    }
+}
+
+struct Done {
+    request_id: u64,
+    slot: u32,
+    status: Status,
+    error: Option<u16>,
+    times: StageTimes,
+}
+
+/// Turns the 32-bit ids of an external ring into 64-bit ones.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdExtender {
+    rule: ExternalIds,
+    highest: Option<u64>,
+}
+
+impl IdExtender {
+    pub(crate) fn new(rule: ExternalIds) -> Self {
+        Self { rule, highest: None }
+    }
+
+    /// The 64-bit number with these low bits that is nearest to the highest so far.
+    pub(crate) fn extend(&mut self, low: u32) -> u64 {
+        let (ExternalIds::Counting, Some(highest)) = (self.rule, self.highest) else {
+            self.highest = Some(u64::from(low));
+            return u64::from(low);
+        };
+        // Distance around the 32-bit circle, -2^31 .. 2^31.
+        let step = i64::from(low.wrapping_sub(highest as u32).cast_signed());
+        let id = highest.checked_add_signed(step).unwrap_or(u64::from(low));
+        self.highest = Some(highest.max(id));
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A counter read out of order, within a window, is recovered exactly past any number of wraps.
+        #[test]
+        fn a_counter_is_recovered(start: u32, steps in proptest::collection::vec((1..1_u64 << 30, 0..1000_u64), 1..200)) {
+            let mut extender = IdExtender::new(ExternalIds::Counting);
+            let mut highest = u64::from(start);
+            prop_assert_eq!(extender.extend(start), highest);
+            for (ahead, behind) in steps {
+                highest += ahead;
+                prop_assert_eq!(extender.extend(highest as u32), highest);
+                let late = highest - behind.min(highest);
+                prop_assert_eq!(extender.extend(late as u32), late);
+            }
+        }
+
+        #[test]
+        fn opaque_ids_stay_as_they_are(ids in proptest::collection::vec(any::<u32>(), 1..50)) {
+            let mut extender = IdExtender::new(ExternalIds::Opaque);
+            for id in ids {
+                prop_assert_eq!(extender.extend(id), u64::from(id));
+            }
+        }
+    }
+}

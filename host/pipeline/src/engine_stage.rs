@@ -1,0 +1,115 @@
+//! An inference engine as a pipeline stage.
+
+use crate::stage::{InferenceStage, RequestView, StageError};
+use ringcall::Status;
+use ringcall_infer::{Engine, TensorSpec};
+
+/// The most inputs, and the most outputs, of an engine in a stage: what a schema can describe (8 arguments).
+const MAX_TENSORS: usize = 8;
+
+/// Runs an [`Engine`] on each request: the payload is its inputs one after the other, the output its outputs one after
+/// the other, all tightly packed little-endian, in the order the engine declares them.
+///
+/// Allocates nothing itself; what the engine allocates is the engine's.
+///
+/// ```
+/// use ringcall::wire::{header::RequestHeader};
+/// use ringcall_infer::{ElementType, Model, Passthrough, TensorSpec};
+/// use ringcall_pipeline::{EngineStage, InferenceStage, RequestView};
+///
+/// let model = Passthrough::new("copy", vec![TensorSpec::new("syndrome", ElementType::U8, vec![1, 4])?])?;
+/// let mut stage = EngineStage::new(model.instantiate()?)?;
+/// let header = RequestHeader::new(0, 4, 0, 0);
+/// let mut output = vec![0; stage.output_bytes()];
+/// let n = stage.infer(RequestView { header: &header, payload: &[1, 0, 1, 1] }, &mut output)?;
+/// assert_eq!(output[..n], [1, 0, 1, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct EngineStage {
+    engine: Box<dyn Engine>,
+    input_bytes: usize,
+    output_bytes: usize,
+}
+
+/// An engine with more tensors than a stage takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "an engine in a pipeline has 1 to {MAX_TENSORS} inputs and outputs; this one has {inputs} and {outputs}"
+)]
+pub struct TooManyTensors {
+    /// Inputs.
+    pub inputs: usize,
+    /// Outputs.
+    pub outputs: usize,
+}
+
+fn bytes(specs: &[TensorSpec]) -> usize {
+    specs.iter().map(TensorSpec::size_bytes).sum()
+}
+
+impl EngineStage {
+    /// A stage around `engine`.
+    ///
+    /// # Errors
+    /// More tensors than a stage takes, or none.
+    pub fn new(engine: Box<dyn Engine>) -> Result<Self, TooManyTensors> {
+        let (inputs, outputs) = (engine.inputs().len(), engine.outputs().len());
+        if [inputs, outputs].iter().any(|n| *n == 0 || *n > MAX_TENSORS) {
+            return Err(TooManyTensors { inputs, outputs });
+        }
+        let (input_bytes, output_bytes) = (bytes(engine.inputs()), bytes(engine.outputs()));
+        Ok(Self { engine, input_bytes, output_bytes })
+    }
+
+    /// Bytes of all inputs.
+    #[must_use]
+    pub fn input_bytes(&self) -> usize {
+        self.input_bytes
+    }
+
+    /// Bytes of all outputs.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        self.output_bytes
+    }
+
+    /// Runs the engine on packed inputs into packed outputs.
+    ///
+    /// # Errors
+    /// [`Status::SCHEMA_MISMATCH`] on lengths that are not the engine's, [`Status::ENGINE_FAILED`] if the run fails.
+    pub fn run(&mut self, input: &[u8], output: &mut [u8]) -> Result<usize, StageError> {
+        if input.len() != self.input_bytes || output.len() < self.output_bytes {
+            return Err(StageError(Status::SCHEMA_MISMATCH));
+        }
+        let mut inputs: [&[u8]; MAX_TENSORS] = [&[]; MAX_TENSORS];
+        let mut rest = input;
+        for (place, spec) in inputs.iter_mut().zip(self.engine.inputs()) {
+            (*place, rest) = rest.split_at(spec.size_bytes());
+        }
+        let mut outputs: [&mut [u8]; MAX_TENSORS] = std::array::from_fn(|_| &mut [][..]);
+        let mut rest = output;
+        for (place, spec) in outputs.iter_mut().zip(self.engine.outputs()) {
+            (*place, rest) = rest.split_at_mut(spec.size_bytes());
+        }
+        let (n_in, n_out) = (self.engine.inputs().len(), self.engine.outputs().len());
+        self.engine
+            .run(&inputs[..n_in], &mut outputs[..n_out])
+            .map_err(|_| StageError(Status::ENGINE_FAILED))?;
+        Ok(self.output_bytes)
+    }
+}
+
+impl InferenceStage for EngineStage {
+    fn infer(&mut self, request: RequestView<'_>, output: &mut [u8]) -> Result<usize, StageError> {
+        self.run(request.payload, output)
+    }
+}
+
+impl std::fmt::Debug for EngineStage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineStage")
+            .field("input_bytes", &self.input_bytes)
+            .field("output_bytes", &self.output_bytes)
+            .finish_non_exhaustive()
+    }
+}

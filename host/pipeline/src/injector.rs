@@ -1,0 +1,145 @@
+//! The injector: plays the controller on a ring of this process.
+
+use crate::state::State;
+use ringcall::{FunctionId, Wait};
+use ringcall_dispatch::book::Booked;
+use ringcall_dispatch::ring::SlotIndex;
+use ringcall_dispatch::slot::{TooLong, Vacant};
+use ringcall_gpu::clock;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Why a request was not submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// Every slot is taken.
+    #[error("every slot of the ring is taken")]
+    Full,
+    /// The pipeline is not running.
+    #[error("the pipeline is not running")]
+    Stopped,
+    /// The payload does not fit a slot.
+    #[error("{0}")]
+    TooLong(TooLong),
+}
+
+/// Writes requests into a pipeline's ring. One exists at a time; `Send`, used by one thread.
+///
+/// Allocates nothing. [`try_submit`](Self::try_submit) returns at once; [`submit`](Self::submit) waits for a slot,
+/// until the pipeline stops.
+#[derive(Debug)]
+pub struct Injector {
+    state: Arc<State>,
+    next: SlotIndex,
+    wait: Wait,
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+impl Injector {
+    pub(crate) fn new(state: Arc<State>, wait: Wait) -> Option<Self> {
+        let next = state.ring.geometry().slot(0)?;
+        state.take_producer().then(|| Self { state, next, wait, _not_sync: PhantomData })
+    }
+
+    /// Submits a request if a slot is free. A slot that stays taken for long does not hold up the others.
+    ///
+    /// # Errors
+    /// [`SubmitError::Full`] counts as a stall; the request was not submitted.
+    #[inline]
+    pub fn try_submit(
+        &mut self,
+        function: FunctionId,
+        payload: &[u8],
+        request_id: u64,
+    ) -> Result<SlotIndex, SubmitError> {
+        let result = self.attempt(function, payload, request_id);
+        if result == Err(SubmitError::Full) {
+            self.stalled();
+        }
+        result
+    }
+
+    /// Submits a request, waiting for a slot while there is none; the wait counts as one stall.
+    ///
+    /// # Errors
+    /// The pipeline stopped, or the payload does not fit.
+    pub fn submit(
+        &mut self,
+        function: FunctionId,
+        payload: &[u8],
+        request_id: u64,
+    ) -> Result<SlotIndex, SubmitError> {
+        let mut result = self.try_submit(function, payload, request_id);
+        let mut waiter = self.wait.waiter();
+        while result == Err(SubmitError::Full) {
+            waiter.idle();
+            result = self.attempt(function, payload, request_id);
+        }
+        result
+    }
+
+    /// How often a submission found every slot taken, over the pipeline's life.
+    #[must_use]
+    pub fn backpressure_stalls(&self) -> u64 {
+        self.state.tally.stalls.load(Ordering::Relaxed)
+    }
+
+    fn stalled(&self) {
+        self.state.tally.stalls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn attempt(
+        &mut self,
+        function: FunctionId,
+        payload: &[u8],
+        request_id: u64,
+    ) -> Result<SlotIndex, SubmitError> {
+        if !self.state.begin_submission() {
+            return Err(SubmitError::Stopped);
+        }
+        let result = self.write(function, payload, request_id);
+        self.state.end_submission();
+        result
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        function: FunctionId,
+        payload: &[u8],
+        request_id: u64,
+    ) -> Result<SlotIndex, SubmitError> {
+        let ring = self.state.ring.shared();
+        let geometry = self.state.ring.geometry();
+        let capacity = geometry.request_capacity();
+        if payload.len() > capacity as usize {
+            return Err(SubmitError::TooLong(TooLong { len: payload.len(), capacity }));
+        }
+        let mut slot = self.next;
+        let vacant = loop {
+            match Vacant::probe(ring, slot) {
+                Some(vacant) => break vacant,
+                None => slot = geometry.next(slot),
+            }
+            if slot == self.next {
+                return Err(SubmitError::Full);
+            }
+        };
+        // Counted and entered before the flag: whoever sees the request sees both.
+        self.state.tally.submitted.fetch_add(1, Ordering::Relaxed);
+        self.state.book().enter(slot, Booked { request_id, submitted_ns: clock::now_ns() });
+        // The header's id is the low half; the full one is in the book.
+        vacant.submit(ring, function.0, request_id as u32, 0, payload).map_err(SubmitError::TooLong)?;
+        self.next = geometry.next(slot);
+        Ok(slot)
+    }
+}
+
+impl Drop for Injector {
+    fn drop(&mut self) {
+        self.state.return_producer();
+    }
+}

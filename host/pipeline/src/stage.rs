@@ -1,0 +1,198 @@
+//! What users write: inference stages, CPU stages, completion handlers.
+
+use ringcall::Status;
+use ringcall::wire::header::RequestHeader;
+use ringcall::wire::schema::HandlerSchema;
+use ringcall::worker::{Deferral, Hook, Job, Launcher, ReadySignal, WorkerPort};
+use ringcall_gpu::shared::Bytes;
+
+/// One request, as a stage sees it: private copies, checked by the dispatcher.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestView<'a> {
+    /// The header.
+    pub header: &'a RequestHeader,
+    /// The payload: `header.arg_len` bytes.
+    pub payload: &'a [u8],
+}
+
+/// A stage that failed: the status its request is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("stage failed: {0}")]
+pub struct StageError(pub Status);
+
+/// Inference that runs on the worker's thread (a CPU engine).
+pub trait InferenceStage: Send {
+    /// Reads the request, writes the output, returns its length in bytes.
+    ///
+    /// # Errors
+    /// The status to answer with. A panic is caught and answered
+    /// [`ENGINE_FAILED`](Status::ENGINE_FAILED).
+    fn infer(&mut self, request: RequestView<'_>, output: &mut [u8]) -> Result<usize, StageError>;
+}
+
+impl<F> InferenceStage for F
+where
+    F: FnMut(RequestView<'_>, &mut [u8]) -> Result<usize, StageError> + Send,
+{
+    fn infer(&mut self, request: RequestView<'_>, output: &mut [u8]) -> Result<usize, StageError> {
+        self(request, output)
+    }
+}
+
+/// How a worker's inference is executed.
+pub enum Execution {
+    /// On the worker's own thread.
+    Inline(Box<dyn InferenceStage>),
+    /// Started by the dispatcher (a captured graph on a stream of the worker's); its last node raises the ready flag.
+    Launched {
+        /// Starts the inference of one job; runs on the dispatcher thread.
+        launcher: Launcher,
+        /// Given the worker's ready flag once, before the first launch.
+        connect: Box<dyn FnOnce(ReadySignal) + Send>,
+        /// Where the output appears: memory the device writes.
+        output: Bytes,
+    },
+}
+
+/// What a worker owns: made by the GPU-stage factory, once per worker at each start.
+pub struct WorkerResources {
+    /// Name of the function this worker serves.
+    pub function: String,
+    /// Its schema; the same for all workers of one function.
+    pub schema: HandlerSchema,
+    /// How inference is executed.
+    pub execution: Execution,
+    /// Runs on the dispatcher thread before each launch (staging of input).
+    pub pre_launch: Option<Hook>,
+    /// Runs on the dispatcher thread after each launch.
+    pub post_launch: Option<Hook>,
+    /// The most bytes of inference output.
+    pub output_bytes: usize,
+}
+
+impl WorkerResources {
+    /// A worker that runs `stage` on its own thread, with an output of at most `output_bytes`.
+    #[must_use]
+    pub fn inline(
+        function: &str,
+        schema: HandlerSchema,
+        output_bytes: usize,
+        stage: impl InferenceStage + 'static,
+    ) -> Self {
+        Self {
+            function: function.to_owned(),
+            schema,
+            execution: Execution::Inline(Box::new(stage)),
+            pre_launch: None,
+            post_launch: None,
+            output_bytes,
+        }
+    }
+}
+
+impl std::fmt::Debug for WorkerResources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkerResources").field("function", &self.function).finish_non_exhaustive()
+    }
+}
+
+/// What a CPU stage says of its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StageOutcome {
+    /// Nothing yet: call again.
+    NotReady,
+    /// So many bytes of the response buffer are the result.
+    Done(usize),
+    /// Answered later, through [`StageContext::defer`]; the worker is free at once.
+    Deferred,
+    /// Answered with this status and no result.
+    Failed(Status),
+}
+
+/// What a CPU stage is given for each inference output.
+#[derive(Debug)]
+pub struct StageContext<'a> {
+    /// The request.
+    pub request: RequestView<'a>,
+    /// The inference output: as many bytes as it wrote.
+    pub output: &'a [u8],
+    /// Where the result goes: as long as a response slot takes.
+    pub response: &'a mut [u8],
+    pub(crate) port: &'a WorkerPort,
+    pub(crate) job: &'a Job,
+}
+
+impl StageContext<'_> {
+    /// The worker that calls.
+    #[must_use]
+    pub fn worker(&self) -> u32 {
+        self.port.worker()
+    }
+
+    /// The ring slot that the request came in.
+    #[must_use]
+    pub fn origin_slot(&self) -> u32 {
+        self.job.ticket.slot.get()
+    }
+
+    /// The right to answer this request later, from any thread; return [`StageOutcome::Deferred`] after taking it.
+    pub fn defer(&self) -> Deferral {
+        self.port.defer(self.job)
+    }
+}
+
+/// CPU work on an inference output (matching). One per worker.
+pub trait CpuStage: Send {
+    /// Looks at the output; called again while it says [`StageOutcome::NotReady`].
+    ///
+    /// A panic is caught and answered [`HANDLER_PANIC`](Status::HANDLER_PANIC).
+    fn process(&mut self, context: &mut StageContext<'_>) -> StageOutcome;
+}
+
+impl<F: FnMut(&mut StageContext<'_>) -> StageOutcome + Send> CpuStage for F {
+    fn process(&mut self, context: &mut StageContext<'_>) -> StageOutcome {
+        self(context)
+    }
+}
+
+/// When each part of a request's way was over: nanoseconds of [`ringcall_gpu::clock`], 0 where it did not get there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StageTimes {
+    /// The injector set the flag. 0 on external rings.
+    pub submitted: u64,
+    /// The dispatcher took the request.
+    pub accepted: u64,
+    /// A worker began with it.
+    pub started: u64,
+    /// The inference output was there.
+    pub inferred: u64,
+    /// The CPU stage was done.
+    pub processed: u64,
+    /// The consumer saw the answer.
+    pub harvested: u64,
+}
+
+/// One request that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct Completion<'a> {
+    /// The id, all 64 bits.
+    pub request_id: u64,
+    /// The slot it was in.
+    pub slot: u32,
+    /// What it was answered with.
+    pub status: Status,
+    /// The launcher's code, if its launch failed.
+    pub error: Option<u16>,
+    /// The result; `None` on external rings, where responses belong to the transport.
+    pub result: Option<&'a [u8]>,
+    /// Where its time went.
+    pub times: StageTimes,
+}
+
+impl Completion<'_> {
+    /// Whether it was answered with success.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.status.is_ok() && self.error.is_none()
+    }
+}

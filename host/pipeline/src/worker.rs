@@ -1,0 +1,148 @@
+//! The thread of one worker: takes jobs, runs inference, claims the ready flag, runs the CPU stage, answers.
+
+use crate::stage::{CpuStage, InferenceStage, RequestView, StageContext, StageOutcome, StageTimes};
+use crate::state::State;
+use ringcall::worker::{Job, WorkerPort};
+use ringcall::{Status, Wait};
+use ringcall_gpu::atomic::DeviceU64;
+use ringcall_gpu::clock;
+use ringcall_gpu::shared::Bytes;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Where a worker's inference output is.
+pub(crate) enum Output {
+    /// Written by this thread.
+    Inline(Box<dyn InferenceStage>),
+    /// Written by a device; copied before the CPU stage reads it.
+    Mapped(Bytes),
+}
+
+pub(crate) struct Worker {
+    pub(crate) port: WorkerPort,
+    pub(crate) output: Output,
+    pub(crate) cpu: Option<Box<dyn CpuStage>>,
+    pub(crate) state: Arc<State>,
+    pub(crate) quit: Arc<DeviceU64>,
+    pub(crate) wait: Wait,
+    /// Private copies, as long as the slots and the output.
+    pub(crate) payload: Vec<u8>,
+    pub(crate) inferred: Vec<u8>,
+    pub(crate) response: Vec<u8>,
+}
+
+impl Worker {
+    /// Until told to quit.
+    pub(crate) fn run(mut self) {
+        let mut waiter = self.wait.waiter();
+        let mut times = StageTimes::default();
+        let mut inferred = 0;
+        loop {
+            let mut busy = false;
+            if let Output::Inline(stage) = &mut self.output
+                && let Some(job) = self.port.take_job()
+            {
+                busy = true;
+                times = StageTimes { accepted: job.accepted_ns, started: clock::now_ns(), ..times };
+                let len = self.port.read_payload(&job, &mut self.payload);
+                let request = RequestView { header: &job.ticket.header, payload: &self.payload[..len] };
+                let output = &mut self.inferred;
+                match catch_unwind(AssertUnwindSafe(|| stage.infer(request, output))) {
+                    Ok(Ok(len)) if len <= self.inferred.len() => {
+                        inferred = len;
+                        self.port.signal_ready();
+                    }
+                    Ok(Ok(_)) => self.give_up(&job, Status::ENGINE_FAILED),
+                    Ok(Err(error)) => self.give_up(&job, error.0),
+                    Err(_) => {
+                        self.panicked();
+                        self.give_up(&job, Status::ENGINE_FAILED);
+                    }
+                }
+                times.inferred = clock::now_ns();
+            }
+            if let Some(job) = self.port.claim_ready() {
+                busy = true;
+                if let Output::Mapped(window) = &self.output {
+                    inferred = self.inferred.len();
+                    let now = clock::now_ns();
+                    times = StageTimes {
+                        accepted: job.accepted_ns,
+                        started: job.posted_ns,
+                        inferred: now,
+                        ..times
+                    };
+                    let _ = window.read(0, &mut self.inferred);
+                    let _ = self.port.read_payload(&job, &mut self.payload);
+                }
+                self.process(&job, inferred, &mut times);
+                self.port.release();
+            }
+            if busy {
+                waiter.reset();
+            } else if self.quit.load(Ordering::Relaxed) != 0 {
+                return;
+            } else {
+                waiter.idle();
+            }
+        }
+    }
+
+    /// Runs the CPU stage until it is done with the job, or somebody else has answered it.
+    fn process(&mut self, job: &Job, inferred: usize, times: &mut StageTimes) {
+        let slot = job.ticket.slot;
+        let Some(stage) = &mut self.cpu else {
+            // No CPU stage: the inference output is the answer.
+            times.processed = times.inferred;
+            self.state.times.write(slot, times);
+            let _ = self.port.answer(job, Status::OK, &self.inferred[..inferred]);
+            return;
+        };
+        let mut waiter = self.wait.waiter();
+        loop {
+            let header = &job.ticket.header;
+            let len = (header.arg_len as usize).min(self.payload.len());
+            let mut context = StageContext {
+                request: RequestView { header, payload: &self.payload[..len] },
+                output: &self.inferred[..inferred],
+                response: &mut self.response,
+                port: &self.port,
+                job,
+            };
+            // Before the stage runs, since a deferred answer may be out before it returns.
+            self.state.times.write(slot, times);
+            let outcome = catch_unwind(AssertUnwindSafe(|| stage.process(&mut context)));
+            let (status, len) = match outcome {
+                Ok(StageOutcome::NotReady) => {
+                    // Bounded by the request's timeout and by the stop's deadline: both settle it.
+                    if waiter.idle().is_multiple_of(64) && self.port.is_settled(job) {
+                        return;
+                    }
+                    continue;
+                }
+                Ok(StageOutcome::Deferred) => return,
+                Ok(StageOutcome::Done(len)) if len <= self.response.len() => (Status::OK, len),
+                Ok(StageOutcome::Done(_)) => (Status::RESULT_TOO_LONG, self.response.len()),
+                Ok(StageOutcome::Failed(status)) => (status, 0),
+                Err(_) => {
+                    self.panicked();
+                    (Status::HANDLER_PANIC, 0)
+                }
+            };
+            times.processed = clock::now_ns();
+            self.state.times.write(slot, times);
+            let _ = self.port.answer(job, status, &self.response[..len]);
+            return;
+        }
+    }
+
+    fn give_up(&self, job: &Job, status: Status) {
+        let _ = self.port.answer(job, status, &[]);
+        self.port.release();
+    }
+
+    fn panicked(&self) {
+        self.state.tally.panics.fetch_add(1, Ordering::Relaxed);
+    }
+}
