@@ -44,11 +44,13 @@ impl core::error::Error for TooLong {}
 impl Vacant {
     /// The slot, if its previous request was consumed and its previous response taken.
     ///
-    /// Two acquire loads: of tx, which pairs with [`Response::release`], and of rx, which pairs with the dispatcher's
-    /// [`RingMemory::clear_rx`].
+    /// **rx is read before tx.** A dispatcher sets tx (mark or answer) before it clears rx, so rx = 0 seen with acquire
+    /// (pairs with [`RingMemory::clear_rx`]) means that tx is seen set, until [`Response::release`] clears it. Read the
+    /// other way round, tx = 0 may be from before the answer and rx = 0 from after it: the slot would look idle with
+    /// an answer in it. `tests/loom_life_cycle.rs` has that mutant.
     #[inline(always)]
     pub fn probe(ring: &SharedRing, slot: SlotIndex) -> Option<Self> {
-        (ring.tx(slot) == flag::FREE && ring.rx(slot) == flag::FREE).then_some(Self { slot })
+        (ring.rx(slot) == flag::FREE && ring.tx(slot) == flag::FREE).then_some(Self { slot })
     }
 
     /// The slot's number.

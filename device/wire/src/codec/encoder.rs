@@ -1,0 +1,223 @@
+//! Writing a payload: [`Encoder`].
+
+use super::{Cursor, check_count};
+use crate::bits::{check_padding, pack_bits, packed_len};
+use crate::error::WireError;
+use crate::payload::{PayloadType, TypeDesc};
+use crate::readout::pack_nibbles;
+use crate::schema::HandlerSchema;
+
+/// Writes the values of a schema into a buffer.
+///
+/// ```
+/// use ringcall_wire::{Decoder, Encoder, HandlerSchema, TypeDesc};
+///
+/// const SCHEMA: HandlerSchema =
+///     HandlerSchema::new().arg(TypeDesc::bit_packed(10)).arg(TypeDesc::float32());
+/// let mut payload = [0; 6];
+/// let written =
+///     Encoder::args(&SCHEMA, &mut payload)?.bits(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1])?.f32(0.5)?.finish()?;
+/// assert_eq!(payload[..written], [1, 2, 0, 0, 0, 0x3F]);
+///
+/// let mut decoder = Decoder::args(&SCHEMA, &payload)?;
+/// assert!(decoder.bits()?.ones().eq([0, 9]));
+/// assert_eq!(decoder.f32()?, 0.5);
+/// decoder.finish()?;
+/// # Ok::<(), ringcall_wire::WireError>(())
+/// ```
+///
+/// After a refused push the encoder still waits for the same value; its bytes are unspecified until it is pushed.
+#[derive(Debug)]
+pub struct Encoder<'a> {
+    cursor: Cursor<'a>,
+    out: &'a mut [u8],
+}
+
+impl<'a> Encoder<'a> {
+    /// For the arguments of `schema`. `out` may be longer than they are.
+    ///
+    /// # Errors
+    /// What [`HandlerSchema::validate`] refuses; [`WireError::Truncated`] when `out` is too short.
+    pub fn args(schema: &'a HandlerSchema, out: &'a mut [u8]) -> Result<Self, WireError> {
+        schema.validate()?;
+        Self::new(schema.args(), schema.args_bytes()?, out)
+    }
+
+    /// For the results of `schema`. `out` may be longer than they are.
+    ///
+    /// # Errors
+    /// As [`Self::args`].
+    pub fn results(schema: &'a HandlerSchema, out: &'a mut [u8]) -> Result<Self, WireError> {
+        schema.validate()?;
+        Self::new(schema.results(), schema.results_bytes()?, out)
+    }
+
+    fn new(descs: &'a [TypeDesc], needed: u32, out: &'a mut [u8]) -> Result<Self, WireError> {
+        let (needed, available) = (needed as usize, out.len());
+        let out = out.get_mut(..needed).ok_or(WireError::Truncated { needed, available })?;
+        Ok(Self { cursor: Cursor::new(descs), out })
+    }
+
+    /// The bytes of the next value.
+    fn place(&mut self, desc: TypeDesc) -> Result<&mut [u8], WireError> {
+        let available = self.out.len();
+        let (start, size) = (self.cursor.offset, desc.size_bytes as usize);
+        let tail = self.out.get_mut(start..).unwrap_or_default();
+        tail.get_mut(..size).ok_or(WireError::Truncated { needed: start + size, available })
+    }
+
+    fn scalar<const N: usize>(&mut self, kind: PayloadType, bytes: [u8; N]) -> Result<&mut Self, WireError> {
+        let desc = self.cursor.peek(kind)?;
+        for (place, byte) in self.place(desc)?.iter_mut().zip(bytes) {
+            *place = byte;
+        }
+        self.cursor.advance(desc);
+        Ok(self)
+    }
+
+    fn array<T: Copy, const N: usize>(
+        &mut self,
+        kind: PayloadType,
+        values: &[T],
+        to_bytes: fn(T) -> [u8; N],
+    ) -> Result<&mut Self, WireError> {
+        let desc = self.cursor.peek(kind)?;
+        check_count(desc, values.len())?;
+        let (places, _) = self.place(desc)?.as_chunks_mut::<N>();
+        for (place, &value) in places.iter_mut().zip(values) {
+            *place = to_bytes(value);
+        }
+        self.cursor.advance(desc);
+        Ok(self)
+    }
+
+    /// Pushes a `UINT8`.
+    ///
+    /// # Errors
+    /// This and the other pushes: [`WireError::PastEnd`], [`WireError::TypeMismatch`] when the schema has something else
+    /// here, [`WireError::CountMismatch`] when it has another number of elements.
+    pub fn u8(&mut self, value: u8) -> Result<&mut Self, WireError> {
+        self.scalar(PayloadType::Uint8, [value])
+    }
+
+    /// Pushes an `INT32`.
+    ///
+    /// # Errors
+    /// As [`Self::u8`].
+    pub fn i32(&mut self, value: i32) -> Result<&mut Self, WireError> {
+        self.scalar(PayloadType::Int32, value.to_le_bytes())
+    }
+
+    /// Pushes an `INT64`.
+    ///
+    /// # Errors
+    /// As [`Self::u8`].
+    pub fn i64(&mut self, value: i64) -> Result<&mut Self, WireError> {
+        self.scalar(PayloadType::Int64, value.to_le_bytes())
+    }
+
+    /// Pushes a `FLOAT32`; every bit pattern is allowed.
+    ///
+    /// # Errors
+    /// As [`Self::u8`].
+    pub fn f32(&mut self, value: f32) -> Result<&mut Self, WireError> {
+        self.scalar(PayloadType::Float32, value.to_le_bytes())
+    }
+
+    /// Pushes a `FLOAT64`; every bit pattern is allowed.
+    ///
+    /// # Errors
+    /// As [`Self::u8`].
+    pub fn f64(&mut self, value: f64) -> Result<&mut Self, WireError> {
+        self.scalar(PayloadType::Float64, value.to_le_bytes())
+    }
+
+    /// Pushes an `ARRAY_UINT8`, one element to a byte.
+    ///
+    /// # Errors
+    /// As [`Self::u8`]; [`WireError::PackedNibbles`] when the schema has 4-bit values here.
+    pub fn bytes(&mut self, values: &[u8]) -> Result<&mut Self, WireError> {
+        let desc = self.cursor.peek_bytes()?;
+        check_count(desc, values.len())?;
+        for (place, &byte) in self.place(desc)?.iter_mut().zip(values) {
+            *place = byte;
+        }
+        self.cursor.advance(desc);
+        Ok(self)
+    }
+
+    /// Pushes an `ARRAY_INT32`.
+    ///
+    /// # Errors
+    /// As [`Self::u8`].
+    pub fn array_i32(&mut self, values: &[i32]) -> Result<&mut Self, WireError> {
+        self.array(PayloadType::ArrayInt32, values, i32::to_le_bytes)
+    }
+
+    /// Pushes an `ARRAY_FLOAT32`.
+    ///
+    /// # Errors
+    /// As [`Self::u8`].
+    pub fn array_f32(&mut self, values: &[f32]) -> Result<&mut Self, WireError> {
+        self.array(PayloadType::ArrayFloat32, values, f32::to_le_bytes)
+    }
+
+    /// Pushes an `ARRAY_FLOAT64`.
+    ///
+    /// # Errors
+    /// As [`Self::u8`].
+    pub fn array_f64(&mut self, values: &[f64]) -> Result<&mut Self, WireError> {
+        self.array(PayloadType::ArrayFloat64, values, f64::to_le_bytes)
+    }
+
+    /// Pushes a `BIT_PACKED` from one byte, 0 or 1, per bit.
+    ///
+    /// # Errors
+    /// As [`Self::u8`]; [`WireError::ValueOutOfRange`] for a byte above 1.
+    pub fn bits(&mut self, bits: &[u8]) -> Result<&mut Self, WireError> {
+        let desc = self.cursor.peek(PayloadType::BitPacked)?;
+        check_count(desc, bits.len())?;
+        pack_bits(bits, self.place(desc)?)?;
+        self.cursor.advance(desc);
+        Ok(self)
+    }
+
+    /// Pushes a `BIT_PACKED` that is packed already.
+    ///
+    /// # Errors
+    /// As [`Self::u8`], counting bytes; [`WireError::NonZeroPadding`] when an unused bit is set.
+    pub fn packed_bits(&mut self, packed: &[u8]) -> Result<&mut Self, WireError> {
+        let desc = self.cursor.peek(PayloadType::BitPacked)?;
+        let bits = desc.num_elements as usize;
+        if packed.len() != packed_len(bits) {
+            return Err(WireError::CountMismatch { expected: packed_len(bits), found: packed.len() });
+        }
+        check_padding(packed, bits)?;
+        for (place, &byte) in self.place(desc)?.iter_mut().zip(packed) {
+            *place = byte;
+        }
+        self.cursor.advance(desc);
+        Ok(self)
+    }
+
+    /// Pushes 4-bit values, one per byte of `values`; the schema has [`TypeDesc::readout4`] here.
+    ///
+    /// # Errors
+    /// As [`Self::u8`]; [`WireError::CountMismatch`] in bytes when the schema has whole bytes here;
+    /// [`WireError::ValueOutOfRange`] for a value above 15.
+    pub fn readout4(&mut self, values: &[u8]) -> Result<&mut Self, WireError> {
+        let desc = self.cursor.peek_nibbles()?;
+        check_count(desc, values.len())?;
+        pack_nibbles(values, self.place(desc)?)?;
+        self.cursor.advance(desc);
+        Ok(self)
+    }
+
+    /// Bytes written, for `arg_len` or `result_len`.
+    ///
+    /// # Errors
+    /// [`WireError::Unfinished`] when values of the schema are missing.
+    pub fn finish(&self) -> Result<usize, WireError> {
+        self.cursor.finished()
+    }
+}

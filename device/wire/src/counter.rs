@@ -1,0 +1,111 @@
+//! Live counters of a dispatcher: names and places, the same for device, host and C.
+//!
+//! A dispatcher keeps an array of [`COUNT`] `u64`s and adds to the place of a [`Counter`]. Places are never reused or
+//! reordered: new counters go to the end.
+//!
+//! ```
+//! use ringcall_wire::{Counter, Status};
+//! assert_eq!(Counter::for_rejection(Status::BAD_MAGIC), Counter::BadMagic);
+//! assert_eq!(Counter::BadMagic.name(), "bad_magic");
+//! ```
+
+use crate::status::Status;
+
+macro_rules! counters {
+    ($($variant:ident = $index:literal, $name:literal, $meaning:literal;)*) => {
+        /// One counter.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(usize)]
+        pub enum Counter {
+            $(#[doc = concat!($meaning, ".")] $variant = $index,)*
+        }
+
+        /// Every counter, in the order of its place.
+        pub const ALL: &[Counter] = &[$(Counter::$variant,)*];
+
+        impl Counter {
+            /// Name for logs, metrics and the C ABI: lower case with underscores.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What is counted, in words.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    Received = 0, "received", "RX flags seen set, whatever became of them";
+    Dispatched = 1, "dispatched", "requests handed to a handler, graph or worker";
+    Completed = 2, "completed", "responses published with status OK";
+    HandlerErrors = 3, "handler_errors", "responses with a positive status";
+    BadFlag = 4, "bad_flag", "requests refused: flag was not the slot's address";
+    BadMagic = 5, "bad_magic", "requests refused: wrong magic";
+    ArgTooLong = 6, "arg_too_long", "requests refused: arg_len past the slot";
+    UnknownFunction = 7, "unknown_function", "requests refused: no such function id";
+    WrongMode = 8, "wrong_mode", "requests refused: function of another dispatch mode";
+    SchemaMismatch = 9, "schema_mismatch", "requests refused: arg_len not the schema's";
+    ResultClamped = 10, "result_clamped", "responses whose length was clamped to the slot";
+    HandlerPanics = 11, "handler_panics", "handlers that panicked";
+    LaunchFailed = 12, "launch_failed", "graph or kernel launches that failed";
+    TimedOut = 13, "timed_out", "requests without a completion in time";
+    ShuttingDown = 14, "shutting_down", "requests refused while stopping";
+    Abandoned = 15, "abandoned", "deferred completions dropped unanswered";
+    NoWorker = 16, "no_worker", "requests for a function without a worker";
+    Backpressure = 17, "backpressure", "requests refused or held back: queue full";
+    EngineFailed = 18, "engine_failed", "inference engine or decoder failures";
+    BadPayload = 19, "bad_payload", "requests refused: payload value out of range";
+    Dropped = 20, "dropped", "requests or responses that left no answer behind";
+    Queued = 21, "queued", "requests put on a function's queue to wait for a worker";
+    LateResults = 22, "late_results", "completions that arrived after their request was answered";
+    UnknownStatus = 23, "unknown_status", "responses with a negative status of no known meaning";
+}
+
+/// How many counters there are.
+pub const COUNT: usize = ALL.len();
+
+impl Counter {
+    /// How many counters there are.
+    pub const COUNT: usize = COUNT;
+    /// Every counter, in the order of its place.
+    pub const ALL: &[Self] = ALL;
+
+    /// Place in the array of counters, below [`COUNT`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The counter that a response with this status belongs to: one for each protocol-level status,
+    /// [`Counter::HandlerErrors`] for all positive ones, [`Counter::Completed`] for success and
+    /// [`Counter::UnknownStatus`] for negative ones outside the registry.
+    #[must_use]
+    pub const fn for_rejection(status: Status) -> Self {
+        match status {
+            Status::OK => Self::Completed,
+            Status::BAD_FLAG => Self::BadFlag,
+            Status::BAD_MAGIC => Self::BadMagic,
+            Status::ARG_TOO_LONG => Self::ArgTooLong,
+            Status::UNKNOWN_FUNCTION => Self::UnknownFunction,
+            Status::WRONG_MODE => Self::WrongMode,
+            Status::SCHEMA_MISMATCH => Self::SchemaMismatch,
+            Status::RESULT_TOO_LONG => Self::ResultClamped,
+            Status::HANDLER_PANIC => Self::HandlerPanics,
+            Status::LAUNCH_FAILED => Self::LaunchFailed,
+            Status::TIMED_OUT => Self::TimedOut,
+            Status::SHUTTING_DOWN => Self::ShuttingDown,
+            Status::ABANDONED => Self::Abandoned,
+            Status::NO_WORKER => Self::NoWorker,
+            Status::BACKPRESSURE => Self::Backpressure,
+            Status::ENGINE_FAILED => Self::EngineFailed,
+            Status::BAD_PAYLOAD => Self::BadPayload,
+            Status(1..) => Self::HandlerErrors,
+            Status(_) => Self::UnknownStatus,
+        }
+    }
+}

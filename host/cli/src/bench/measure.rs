@@ -1,0 +1,136 @@
+//! What all benches share: cores, percentiles, the table of names.
+
+use anyhow::{Result, bail};
+use hdrhistogram::Histogram;
+use ringcall::pin;
+use serde::Serialize;
+
+/// How much to measure, and where.
+#[derive(Debug)]
+pub(super) struct Bench {
+    pub(super) trips: u64,
+    pub(super) requests: u64,
+    pub(super) cores: Cores,
+}
+
+/// The cores that threads are pinned to, by role.
+#[derive(Debug, Clone)]
+pub(super) struct Cores(Vec<usize>);
+
+impl Cores {
+    /// The cores asked for, or those this process may run on.
+    pub(super) fn choose(asked: &[usize]) -> Result<Self> {
+        let allowed = pin::pin_current("bench", None).got;
+        if allowed.len() < 2 {
+            bail!("a benchmark needs two cores, one a thread; this process may use {}", allowed.len());
+        }
+        if asked.is_empty() {
+            return Ok(Self(allowed.into_iter().take(4).collect()));
+        }
+        if let Some(core) = asked.iter().find(|core| !allowed.contains(core)) {
+            bail!("core {core} is not among those this process may use: {allowed:?}");
+        }
+        if asked.len() < 2 {
+            bail!("give at least two cores: dispatcher, client");
+        }
+        Ok(Self(asked.to_vec()))
+    }
+
+    pub(super) fn all(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// Dispatcher, or whoever answers.
+    pub(super) fn server(&self) -> usize {
+        self.0[0]
+    }
+
+    /// Whoever asks.
+    pub(super) fn client(&self) -> usize {
+        self.0[1]
+    }
+
+    /// A core of its own for a third and a fourth thread, if there is one.
+    pub(super) fn extra(&self, index: usize) -> Option<usize> {
+        self.0.get(2 + index).copied()
+    }
+}
+
+/// One line of results. Times are of one outstanding request, ns; `per_s` is with 64 slots in flight.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) n: u64,
+    pub(super) min_ns: u64,
+    pub(super) p50_ns: u64,
+    pub(super) p90_ns: u64,
+    pub(super) p99_ns: u64,
+    pub(super) p999_ns: u64,
+    pub(super) max_ns: u64,
+    /// `null` where it is not measured.
+    pub(super) per_s: Option<f64>,
+    pub(super) ratio_to_floor: f64,
+    pub(super) lost: u64,
+    pub(super) wrong: u64,
+}
+
+impl Row {
+    pub(super) const HEADING: &'static str =
+        "name                    n    min ns    p50 ns    p90 ns    p99 ns  p99.9 ns    max ns    x floor  requests/s";
+
+    pub(super) fn new(times: &Histogram<u64>) -> Self {
+        let at = |q| times.value_at_quantile(q);
+        Self {
+            name: String::new(),
+            n: times.len(),
+            min_ns: times.min(),
+            p50_ns: at(0.5),
+            p90_ns: at(0.9),
+            p99_ns: at(0.99),
+            p999_ns: at(0.999),
+            max_ns: times.max(),
+            per_s: None,
+            ratio_to_floor: 1.0,
+            lost: 0,
+            wrong: 0,
+        }
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let per_s = self.per_s.map_or_else(|| "-".to_owned(), |n| format!("{:.2} M", n / 1e6));
+        write!(
+            f,
+            "{:17} {:7} {:9} {:9} {:9} {:9} {:9} {:9} {:10.2} {:>11}",
+            self.name,
+            self.n,
+            self.min_ns,
+            self.p50_ns,
+            self.p90_ns,
+            self.p99_ns,
+            self.p999_ns,
+            self.max_ns,
+            self.ratio_to_floor,
+            per_s
+        )?;
+        if self.lost + self.wrong > 0 {
+            write!(f, "  LOST {} WRONG {}", self.lost, self.wrong)?;
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds up to a minute, to three digits.
+pub(super) fn histogram() -> Result<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
+}
+
+/// What the figures were measured on.
+pub(super) fn device() -> String {
+    use procfs::Current;
+    let cpu = procfs::CpuInfo::current().ok();
+    let model = cpu.as_ref().and_then(|cpu| cpu.model_name(0).map(str::to_owned));
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    format!("{}, {cores} cores", model.unwrap_or_else(|| std::env::consts::ARCH.to_owned()))
+}

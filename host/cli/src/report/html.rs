@@ -1,0 +1,270 @@
+//! The report as one HTML file: no script, nothing fetched, light and dark.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use plotters::style::RGBColor;
+
+use super::charts::{self, Svg};
+use super::{LatencySummary, RunReport, count, number, rate, reduction};
+
+/// The colours the charts leave to the page are matched by their attribute.
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1f2937; --dim: #6b7280; --line: #e2e5ea; --page: #f6f7f9; --card: #fff; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e5e7eb; --dim: #9ca3af; --line: #343b47; --page: #14181f; --card: #1c222b; }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 28px 20px 48px; max-width: 960px; background: var(--page); color: var(--ink);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 24px; margin: 0 0 18px; }
+h2 { font-size: 17px; margin: 0 0 10px; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px;
+  margin: 0 0 18px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(138px, 1fr)); gap: 12px; margin: 0 0 18px; }
+.tile { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 14px; }
+.tile b { display: block; font-size: 21px; font-weight: 600; line-height: 1.3; }
+.tile span, .note { color: var(--dim); font-size: 13px; }
+.bad b { color: #ef4444; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: 5px 10px; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+tr:last-child td { border-bottom: 0; }
+th { color: var(--dim); font-weight: 500; }
+.settings td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.settings td:first-child { color: var(--dim); width: 30%; }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 18px; color: var(--dim); font-size: 13px; }
+.legend i { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin-right: 6px;
+  vertical-align: -1px; }
+p { margin: 0 0 8px; }
+pre { margin: 0; overflow-x: auto; font-size: 13px; }
+svg { display: block; width: 100%; height: auto; }
+svg text { font-family: inherit; }
+svg [fill='#010101'] { fill: var(--ink); }
+svg [stroke='#010101'] { stroke: var(--dim); }
+svg [stroke='#020202'] { stroke: var(--line); }
+";
+
+/// The report as an HTML document.
+pub(crate) fn to_html(report: &RunReport) -> String {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "Ringcall run" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { "Ringcall run" }
+                (tiles(report))
+                section id="requests" { h2 { "Requests" } (requests(report)) }
+                section id="latency" { h2 { "Latency, us" } (latencies(report)) }
+                (chart("histogram", "Latency histogram", charts::histogram(report), &[]))
+                (chart("percentiles", "Latency by percentile", charts::percentiles(report), &[]))
+                (chart("stages", "Stages", charts::stages(report),
+                    &[("p50", charts::BLUE), ("p99", charts::AMBER)]))
+                (chart("timeline", "Latency over the run", charts::timeline(report),
+                    &[("p50", charts::BLUE), ("p99", charts::AMBER), ("max", charts::RED)]))
+                (chart("completions", "Completions over the run", charts::completions(report), &[]))
+                section id="accuracy" { h2 { "Accuracy" } (accuracy(report)) }
+                section id="settings" { h2 { "Settings" } (settings(report)) }
+                @if let Some(slots) = &report.slots {
+                    section id="slots" { h2 { "Slots" } pre { (slots) } }
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn tiles(report: &RunReport) -> Markup {
+    let latency = &report.latency_us;
+    let tiles = [
+        (count(report.completed), "completed", false),
+        (count(report.lost), "lost", report.lost > 0),
+        (number(report.throughput_per_s), "requests / s", false),
+        (number(latency.p50), "p50, us", false),
+        (number(latency.p99), "p99, us", false),
+        (rate(report.logical_error_rate.value), "logical error rate", false),
+    ];
+    html! {
+        div.tiles {
+            @for (value, label, bad) in tiles {
+                div.tile.bad[bad] { b { (value) } span { (label) } }
+            }
+        }
+    }
+}
+
+fn requests(report: &RunReport) -> Markup {
+    let columns = [
+        ("submitted", report.submitted),
+        ("completed", report.completed),
+        ("refused", report.refused),
+        ("timed out", report.timed_out),
+        ("lost", report.lost),
+        ("stalls", report.stalls),
+    ];
+    html! {
+        div.wide { table {
+            tr { @for (heading, _) in columns { th { (heading) } } }
+            tr { @for (_, value) in columns { td { (count(value)) } } }
+        } }
+    }
+}
+
+fn latencies(report: &RunReport) -> Markup {
+    let row = |name: &str, summary: &LatencySummary| {
+        html! { tr { td { (name) } @for (_, value) in summary.columns() { td { (number(value)) } } } }
+    };
+    html! {
+        div.wide { table {
+            tr { th {} @for (heading, _) in LatencySummary::NONE.columns() { th { (heading) } } }
+            (row("whole request", &report.latency_us))
+            @for stage in &report.stages_us { (row(stage.name, &stage.summary)) }
+        } }
+    }
+}
+
+fn accuracy(report: &RunReport) -> Markup {
+    let estimate = report.logical_error_rate;
+    html! {
+        table.settings {
+            tr {
+                td { "logical errors" }
+                td { (count(report.logical_errors)) " of " (count(report.shots)) " shots" }
+            }
+            tr {
+                td { "logical error rate per shot" }
+                td {
+                    (rate(estimate.value))
+                    @if estimate.low.is_finite() && estimate.high.is_finite() {
+                        span.note {
+                            " (" (format!("{:.0}", estimate.confidence * 100.0)) "% confidence: "
+                            (rate(estimate.low)) " to " (rate(estimate.high)) ")"
+                        }
+                    }
+                }
+            }
+            tr {
+                td { "syndrome density" }
+                td {
+                    (rate(report.density_in)) " in, " (rate(report.density_out)) " out "
+                    span.note { "(cut " (reduction(report)) ")" }
+                }
+            }
+        }
+    }
+}
+
+fn settings(report: &RunReport) -> Markup {
+    html! {
+        @if report.settings.is_empty() {
+            p.note { "None were recorded." }
+        } @else {
+            table.settings {
+                @for (key, value) in &report.settings { tr { td { (key) } td { (value) } } }
+            }
+        }
+    }
+}
+
+fn chart(id: &str, title: &str, svg: Svg, legend: &[(&str, RGBColor)]) -> Markup {
+    html! {
+        section id=(id) {
+            h2 { (title) }
+            @match svg {
+                None => p.note { "No data: nothing was completed, or this was not measured." },
+                Some(Err(error)) => p.note { "The chart could not be drawn: " (error) },
+                Some(Ok(svg)) => {
+                    @if !legend.is_empty() {
+                        div.legend {
+                            @for (label, RGBColor(r, g, b)) in legend {
+                                span { i style=(format!("background: rgb({r}, {g}, {b})")) {} (label) }
+                            }
+                        }
+                    }
+                    (PreEscaped(svg))
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    const SECTIONS: [&str; 9] = [
+        "requests",
+        "latency",
+        "histogram",
+        "percentiles",
+        "stages",
+        "timeline",
+        "completions",
+        "accuracy",
+        "settings",
+    ];
+
+    #[test]
+    fn has_every_section_and_chart() {
+        let page = to_html(&sample::full());
+        for id in SECTIONS.iter().chain(&["slots"]) {
+            assert!(page.contains(&format!("<section id=\"{id}\"")), "no section {id}");
+        }
+        assert_eq!(page.matches("<svg ").count(), 5);
+        for words in
+            ["latency, us", "percentile", "time in the stage, us", "time since the start, s", "99.9%"]
+        {
+            assert!(page.contains(words), "no axis says `{words}`");
+        }
+        for value in ["333,330", "157 of 12,000 shots", "4.8 x", "inference", "distance"] {
+            assert!(page.contains(value), "no `{value}`");
+        }
+    }
+
+    #[test]
+    fn needs_nothing_from_outside() {
+        let mut report = sample::full();
+        report.settings.retain(|(key, _)| key != "note");
+        let page = to_html(&report).to_lowercase();
+        for reference in ["http:", "https:", "src=", "href", "url(", "@import", "<script", "<link", "xmlns"] {
+            assert!(!page.contains(reference), "the page has `{reference}`");
+        }
+    }
+
+    #[test]
+    fn what_the_user_gave_is_no_markup() {
+        let page = to_html(&sample::full());
+        assert!(!page.contains("<script") && !page.contains("<since>"), "unescaped");
+        assert!(page.contains("&lt;script src='https://example.org/x.js'&gt;&amp;&quot;"));
+    }
+
+    #[test]
+    fn an_empty_run_is_a_page() {
+        let page = to_html(&sample::empty());
+        for id in SECTIONS {
+            assert!(page.contains(&format!("<section id=\"{id}\"")), "no section {id}");
+        }
+        assert_eq!(page.matches("<svg ").count(), 0);
+        assert_eq!(page.matches("No data").count(), 5);
+        assert!(!page.contains("NaN") && !page.contains("inf<"));
+    }
+
+    #[test]
+    fn one_request_and_unmeasured_values_draw() {
+        let mut report = sample::full();
+        report.histogram = vec![(10.0, 11.0, 1), (f64::NAN, 3.0, 5), (4.0, 4.0, 2)];
+        report.percentile_curve = vec![(50.0, 10.5), (99.0, 10.5), (f64::NAN, 1.0), (100.0, f64::INFINITY)];
+        report.timeline.truncate(1);
+        report.timeline[0].max_us = f64::NAN;
+        report.stages_us.truncate(1);
+        report.stages_us[0].summary.p99 = f64::NAN;
+        let page = to_html(&report);
+        assert_eq!(page.matches("<svg ").count(), 5);
+        assert!(!page.contains("NaN"));
+    }
+}

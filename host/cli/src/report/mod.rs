@@ -1,0 +1,214 @@
+//! The result of `ringcall run`, as JSON, as a table for a terminal, and as one HTML file.
+//!
+//! The structs here are plain values that the run fills in; nothing in this module measures. Times are
+//! microseconds unless the name says otherwise. A value that was not measured is NaN: `null` in JSON, a dash
+//! elsewhere.
+//!
+//! - [`to_json`]: stable keys, for scripts.
+//! - [`to_text`]: what the terminal shows.
+//! - [`to_html`]: self-contained (no script, nothing fetched), light and dark.
+
+mod charts;
+mod html;
+mod json;
+mod text;
+
+#[cfg(test)]
+pub(crate) mod sample;
+
+pub(crate) use html::to_html;
+pub(crate) use json::to_json;
+pub(crate) use text::to_text;
+
+/// A distribution of times in microseconds; every field NaN if there was no sample.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub(crate) struct LatencySummary {
+    pub(crate) min: f64,
+    pub(crate) mean: f64,
+    pub(crate) p50: f64,
+    pub(crate) p90: f64,
+    pub(crate) p95: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+    pub(crate) stddev: f64,
+}
+
+impl LatencySummary {
+    /// No sample.
+    pub(crate) const NONE: Self = Self {
+        min: f64::NAN,
+        mean: f64::NAN,
+        p50: f64::NAN,
+        p90: f64::NAN,
+        p95: f64::NAN,
+        p99: f64::NAN,
+        p999: f64::NAN,
+        max: f64::NAN,
+        stddev: f64::NAN,
+    };
+
+    /// The columns of every table of latencies, with their headings.
+    fn columns(&self) -> [(&'static str, f64); 9] {
+        [
+            ("min", self.min),
+            ("mean", self.mean),
+            ("p50", self.p50),
+            ("p90", self.p90),
+            ("p95", self.p95),
+            ("p99", self.p99),
+            ("p99.9", self.p999),
+            ("max", self.max),
+            ("stddev", self.stddev),
+        ]
+    }
+}
+
+/// One stage of a request's way: dispatch, inference, matching, harvest, queueing. Names differ within a report.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    pub(crate) name: &'static str,
+    pub(crate) summary: LatencySummary,
+}
+
+/// A rate and its confidence interval; `confidence` is a share, as in 0.95.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimate {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) confidence: f64,
+}
+
+/// What happened in one interval of the run, which ends at `t_s` seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimelinePoint {
+    pub(crate) t_s: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) max_us: f64,
+    /// Requests completed within the interval.
+    pub(crate) completed: u64,
+}
+
+/// Everything a run reports.
+#[derive(Clone, Debug)]
+pub(crate) struct RunReport {
+    /// What was run, in the order it is shown; keys differ.
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) submitted: u64,
+    pub(crate) completed: u64,
+    pub(crate) refused: u64,
+    pub(crate) timed_out: u64,
+    /// Times the injector found no free slot.
+    pub(crate) stalls: u64,
+    /// Submitted and never heard of again.
+    pub(crate) lost: u64,
+    pub(crate) throughput_per_s: f64,
+    pub(crate) latency_us: LatencySummary,
+    pub(crate) stages_us: Vec<Stage>,
+    /// Share of detectors set before and after the predecoder.
+    pub(crate) density_in: f64,
+    pub(crate) density_out: f64,
+    pub(crate) shots: u64,
+    pub(crate) logical_errors: u64,
+    /// Per shot.
+    pub(crate) logical_error_rate: Estimate,
+    /// Bins of the latency: lower and upper edge in microseconds, requests.
+    pub(crate) histogram: Vec<(f64, f64, u64)>,
+    /// Percentile in 0 to 100, and its latency in microseconds.
+    pub(crate) percentile_curve: Vec<(f64, f64)>,
+    pub(crate) timeline: Vec<TimelinePoint>,
+    /// The state of the ring's slots, if it was asked for or something was lost.
+    pub(crate) slots: Option<String>,
+}
+
+/// A time or a ratio in about four digits; a dash if it was not measured.
+fn number(value: f64) -> String {
+    let magnitude = value.abs();
+    if !value.is_finite() {
+        "-".into()
+    } else if magnitude >= 10_000.0 {
+        grouped(value.round())
+    } else if magnitude >= 1000.0 {
+        format!("{value:.0}")
+    } else if magnitude >= 100.0 {
+        format!("{value:.1}")
+    } else if magnitude >= 1.0 || value == 0.0 {
+        format!("{value:.2}")
+    } else if magnitude >= 0.1 {
+        format!("{value:.3}")
+    } else if magnitude >= 0.001 {
+        format!("{value:.4}")
+    } else {
+        format!("{value:.2e}")
+    }
+}
+
+/// A rate, in scientific notation below one in a hundred.
+fn rate(value: f64) -> String {
+    if value.is_finite() && value != 0.0 && value.abs() < 0.01 {
+        format!("{value:.2e}")
+    } else {
+        number(value)
+    }
+}
+
+/// A count with its thousands apart.
+fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn grouped(value: f64) -> String {
+    // Past u64 the digits mean nothing any more.
+    if value.abs() < 1e15 {
+        let sign = if value < 0.0 { "-" } else { "" };
+        format!("{sign}{}", count(value.abs() as u64))
+    } else {
+        format!("{value:.3e}")
+    }
+}
+
+/// The density's reduction, as in `4.8 x`; a dash if it is no number.
+fn reduction(report: &RunReport) -> String {
+    let factor = report.density_in / report.density_out;
+    if factor.is_finite() { format!("{factor:.1} x") } else { "-".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_four_digits() {
+        let shown =
+            [f64::NAN, 0.0, 0.00001234, 0.0937, 0.84, 4.1899, 43.857, 409.98, 4099.2, 35_464.4, -1_234_567.0]
+                .map(number);
+        assert_eq!(
+            shown,
+            [
+                "-",
+                "0.00",
+                "1.23e-5",
+                "0.0937",
+                "0.840",
+                "4.19",
+                "43.86",
+                "410.0",
+                "4099",
+                "35,464",
+                "-1,234,567"
+            ]
+        );
+        assert_eq!([0, 999, 1000, 12_345_678].map(count), ["0", "999", "1,000", "12,345,678"]);
+        assert_eq!([0.00123, 0.05, 0.0, f64::NAN].map(rate), ["1.23e-3", "0.0500", "0.00", "-"]);
+    }
+}

@@ -1,0 +1,104 @@
+//! Reports for the tests: a full one and an empty one.
+
+use super::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
+
+/// A setting that must not become markup.
+pub(crate) const HOSTILE: &str = "<script src='https://example.org/x.js'>&\"";
+
+fn summary(p50: f64) -> LatencySummary {
+    LatencySummary {
+        min: p50 * 0.7,
+        mean: p50 * 1.06,
+        p50,
+        p90: p50 * 1.2,
+        p95: p50 * 1.3,
+        p99: p50 * 1.6,
+        p999: p50 * 2.5,
+        max: p50 * 9.0,
+        stddev: p50 * 0.2,
+    }
+}
+
+/// About what a run at distance 13 gives.
+pub(crate) fn full() -> RunReport {
+    let stages =
+        [("dispatch", 4.2), ("inference", 14.8), ("queueing", 0.9), ("matching", 11.3), ("harvest", 1.4)];
+    let histogram = (0..70).map(|i| {
+        let lower = 22.0 + 2.0 * f64::from(i);
+        let x = (lower - 32.0) / 4.0;
+        let tail = 40.0 * (-(lower - 32.0) / 25.0).exp();
+        (lower, lower + 2.0, (60_000.0 * (-x * x).exp() + if lower > 30.0 { tail } else { 0.0 }) as u64)
+    });
+    let percentiles = (0..60).map(|i| {
+        let nines = f64::from(i) / 12.0;
+        (100.0 * (1.0 - 10f64.powf(-nines)), 23.0 + 9.0 * (nines + 0.2).sqrt() + 1.4 * nines.powf(2.4))
+    });
+    let timeline = (1..=100).map(|i| {
+        let wave = f64::from(i * 37 % 11) / 11.0;
+        TimelinePoint {
+            t_s: f64::from(i) / 10.0,
+            p50_us: 32.0 + wave,
+            p99_us: 50.0 + 4.0 * wave,
+            max_us: if i % 31 == 0 { 290.0 } else { 70.0 + 20.0 * wave },
+            completed: 3330 + (i % 7) as u64,
+        }
+    });
+    let settings = [
+        ("distance", "13"),
+        ("rounds", "13"),
+        ("engine", "gpu"),
+        ("dispatcher", "device"),
+        ("noise", "0.006"),
+        ("workers", "8"),
+        ("slots", "64"),
+        ("rate", "30 us"),
+        ("seconds", "10"),
+        ("note", HOSTILE),
+    ];
+    RunReport {
+        settings: settings.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(),
+        submitted: 333_333,
+        completed: 333_330,
+        refused: 0,
+        timed_out: 2,
+        stalls: 12,
+        lost: 1,
+        throughput_per_s: 33_312.4,
+        latency_us: summary(32.6),
+        stages_us: stages.map(|(name, p50)| Stage { name, summary: summary(p50) }).to_vec(),
+        density_in: 0.0937,
+        density_out: 0.0197,
+        shots: 12_000,
+        logical_errors: 157,
+        logical_error_rate: Estimate { value: 0.01308, low: 0.01113, high: 0.01527, confidence: 0.95 },
+        histogram: histogram.collect(),
+        percentile_curve: percentiles.chain([(100.0, 290.0)]).collect(),
+        timeline: timeline.collect(),
+        slots: Some("slot 3: rx 0, tx in flight <since> 0.4 s\nslot 4: idle".into()),
+    }
+}
+
+/// A run in which nothing was submitted.
+pub(crate) fn empty() -> RunReport {
+    RunReport {
+        settings: vec![],
+        submitted: 0,
+        completed: 0,
+        refused: 0,
+        timed_out: 0,
+        stalls: 0,
+        lost: 0,
+        throughput_per_s: f64::NAN,
+        latency_us: LatencySummary::NONE,
+        stages_us: vec![],
+        density_in: f64::NAN,
+        density_out: f64::NAN,
+        shots: 0,
+        logical_errors: 0,
+        logical_error_rate: Estimate { value: f64::NAN, low: f64::NAN, high: f64::NAN, confidence: 0.95 },
+        histogram: vec![],
+        percentile_curve: vec![],
+        timeline: vec![],
+        slots: None,
+    }
+}

@@ -1,0 +1,158 @@
+//! The report for a terminal: aligned, about a hundred columns, no colour.
+
+use std::fmt::Write;
+
+use super::{LatencySummary, RunReport, count, number, rate, reduction};
+
+/// Where the second column starts.
+const LABEL: usize = 18;
+/// How wide a wrapped line gets.
+const WIDTH: usize = 100;
+
+/// The report as lines of text.
+pub(crate) fn to_text(report: &RunReport) -> String {
+    let mut out = String::new();
+    if !report.settings.is_empty() {
+        wrapped(
+            &mut out,
+            "settings",
+            report.settings.iter().map(|(k, v)| format!("{}={}", plain(k), plain(v))),
+        );
+    }
+    wrapped(
+        &mut out,
+        "requests",
+        [
+            ("submitted", report.submitted),
+            ("completed", report.completed),
+            ("refused", report.refused),
+            ("timed out", report.timed_out),
+            ("lost", report.lost),
+            ("stalls", report.stalls),
+        ]
+        .map(|(name, value)| format!("{name} {}", count(value))),
+    );
+    line(&mut out, "throughput", &format!("{} /s", number(report.throughput_per_s)));
+    out.push('\n');
+    latencies(&mut out, report);
+    out.push('\n');
+    let density = format!(
+        "{} in, {} out (cut {})",
+        rate(report.density_in),
+        rate(report.density_out),
+        reduction(report)
+    );
+    line(&mut out, "syndrome density", &density);
+    let estimate = report.logical_error_rate;
+    let interval = if estimate.low.is_finite() && estimate.high.is_finite() {
+        format!(
+            " ({:.0}% confidence: {} to {})",
+            estimate.confidence * 100.0,
+            rate(estimate.low),
+            rate(estimate.high)
+        )
+    } else {
+        String::new()
+    };
+    let errors = format!(
+        "{} of {} shots: {}{interval}",
+        count(report.logical_errors),
+        count(report.shots),
+        rate(estimate.value)
+    );
+    line(&mut out, "logical errors", &errors);
+    if let Some(slots) = &report.slots {
+        out.push_str("\nslots\n");
+        for row in slots.lines() {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "  {}", plain(row));
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, label: &str, text: &str) {
+    let _ = writeln!(out, "{label:<LABEL$}{text}");
+}
+
+/// Items two blanks apart, continued under the first.
+fn wrapped(out: &mut String, label: &str, items: impl IntoIterator<Item = String>) {
+    let (mut label, mut row) = (label, String::new());
+    for item in items {
+        if !row.is_empty() && LABEL + row.len() + 2 + item.len() > WIDTH {
+            line(out, label, &row);
+            label = "";
+            row.clear();
+        }
+        if !row.is_empty() {
+            row.push_str("  ");
+        }
+        row.push_str(&item);
+    }
+    line(out, label, &row);
+}
+
+fn latencies(out: &mut String, report: &RunReport) {
+    let row = |out: &mut String, name: &str, cells: [String; 9]| {
+        let _ = write!(out, "{name:<LABEL$}");
+        for cell in cells {
+            let _ = write!(out, "{cell:>9}");
+        }
+        out.push('\n');
+    };
+    let values = |summary: &LatencySummary| summary.columns().map(|(_, value)| number(value));
+    row(out, "latency, us", LatencySummary::NONE.columns().map(|(heading, _)| heading.to_owned()));
+    row(out, "whole request", values(&report.latency_us));
+    for stage in &report.stages_us {
+        row(out, &format!("  {}", stage.name), values(&stage.summary));
+    }
+}
+
+/// Without control characters, which a terminal would obey.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_nothing_is_missing() {
+        let text = to_text(&sample::full());
+        let table: Vec<&str> = text
+            .lines()
+            .skip_while(|l| !l.starts_with("latency, us"))
+            .take_while(|l| !l.is_empty())
+            .collect();
+        assert_eq!(table.len(), 2 + 5, "{text}");
+        assert!(table.iter().all(|l| l.len() == LABEL + 9 * 9), "{text}");
+        for words in [
+            "submitted 333,333",
+            "timed out 2",
+            "lost 1",
+            "distance=13",
+            "0.0937 in, 0.0197 out (cut 4.8 x)",
+            "157 of 12,000 shots: 0.0131 (95% confidence: 0.0111 to 0.0153)",
+            "slot 3",
+        ] {
+            assert!(text.contains(words), "no `{words}` in\n{text}");
+        }
+        assert!(text.lines().all(|l| l.chars().count() <= WIDTH), "{text}");
+    }
+
+    #[test]
+    fn an_empty_run_shows_dashes() {
+        let text = to_text(&sample::empty());
+        assert!(text.contains("completed 0") && !text.contains("NaN") && !text.contains("inf"), "{text}");
+        assert!(text.contains("0 of 0 shots: -\n"), "{text}");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let mut report = sample::empty();
+        report.settings.push(("title".into(), "\x1b]0;owned\x07".into()));
+        assert!(!to_text(&report).contains(['\x1b', '\x07']));
+    }
+}
