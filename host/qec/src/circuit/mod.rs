@@ -1,0 +1,35 @@
+//! Memory experiments under circuit-level noise, and the detector error model of each.
+//!
+//! [`MemoryExperiment`] describes one experiment: a logical qubit of the rotated surface code is prepared, kept
+//! for a number of rounds of syndrome extraction and measured, with Pauli noise in four places ([`CircuitNoise`]).
+//! [`MemoryExperiment::circuit`] gives its Clifford circuit, [`MemoryExperiment::detector_error_model`] what each
+//! possible fault flips, how likely it is, and how it splits into graph-like edges. Circuits, numbering of
+//! detectors, probabilities and decomposition are those of Stim 1.16 (`stim.Circuit.generated` and
+//! `Circuit.detector_error_model`), which is not needed at run time.
+//!
+//! The model is found in one pass backwards over the circuit: for each qubit it keeps the detectors and
+//! observables that an X or a Z inserted at that point would flip. It takes time linear in the size of the circuit.
+
+mod analyzer;
+mod channel;
+mod instruction;
+mod layout;
+mod memory;
+
+pub use instruction::{Circuit, Gate, Instruction};
+pub use layout::{DetectorInfo, DetectorLayout};
+pub use memory::{CircuitNoise, MemoryExperiment};
+
+use crate::QecError;
+use crate::dem::MAX_DETECTORS;
+
+/// The most rounds that a memory experiment of this distance can have: its detectors are at most
+/// [`MAX_DETECTORS`].
+pub fn max_rounds(distance: u32) -> u32 {
+    MAX_DETECTORS / distance.saturating_mul(distance).saturating_sub(1).max(1)
+}
+
+pub(crate) fn check_rounds(distance: u32, rounds: u32) -> Result<(), QecError> {
+    let max = max_rounds(distance);
+    if (1..=max).contains(&rounds) { Ok(()) } else { Err(QecError::Rounds { rounds, distance, max }) }
+}

@@ -1,0 +1,144 @@
+//! Errors of matching graphs and decoders.
+
+use crate::QecError;
+
+/// Why a graph could not be built or a syndrome not be decoded.
+///
+/// A refused syndrome leaves the decoder as it was: the next decode is right.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The detector error model contradicts itself.
+    #[error(transparent)]
+    Model(#[from] QecError),
+    /// An error flips more than two detectors, which no edge can express.
+    #[error(
+        "mechanism {mechanism} flips {count} detectors in one part, and an edge has at most two: decompose it into \
+         parts of at most two (`decompose_errors=True` in Stim)"
+    )]
+    Hyperedge {
+        /// Its index in the model.
+        mechanism: usize,
+        /// The detectors of the offending part.
+        count: usize,
+    },
+    /// A data qubit takes part in more than two checks.
+    #[error("column {column} of the check matrix is in {count} rows, and an edge joins at most two")]
+    HeavyColumn {
+        /// The column.
+        column: u32,
+        /// The rows that it is in.
+        count: usize,
+    },
+    /// A row of a check matrix names a column that is not there, or one twice.
+    #[error("row {row} of the check matrix names column {column}, which it {problem}")]
+    CheckMatrix {
+        /// The row.
+        row: usize,
+        /// The column.
+        column: u32,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A list that should have one entry per item has another length.
+    #[error("{what}: {found} given, {expected} needed")]
+    Length {
+        /// What is counted.
+        what: &'static str,
+        /// How many are needed.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
+    /// A mechanism that fires in every shot has an infinite weight.
+    #[error(
+        "mechanism {mechanism} has probability 1, an infinite weight that would round all others to zero: take it \
+         out of the model and flip what it flips in every shot"
+    )]
+    Certain {
+        /// Its index in the model.
+        mechanism: usize,
+    },
+    /// A weight that is infinite or not a number.
+    #[error("the edge at detector {node} has weight {weight}: give a finite number")]
+    Weight {
+        /// One of its ends.
+        node: u32,
+        /// The weight.
+        weight: f64,
+    },
+    /// Weights so far apart that the small ones would count as zero.
+    #[error(
+        "weights range from {smallest} to {largest}: the engine keeps 24 bits, so the small ones would become zero; \
+         bring them closer together"
+    )]
+    WeightRange {
+        /// The smallest magnitude that is not 0.
+        smallest: f64,
+        /// The largest magnitude.
+        largest: f64,
+    },
+    /// An edge from a detector to itself.
+    #[error("an edge joins detector {node} to itself: such an error flips no detector, leave it out")]
+    SelfLoop {
+        /// The detector.
+        node: u32,
+    },
+    /// An edge or a syndrome names a detector that is not there.
+    #[error("detector {detector} is out of range: there are {count}")]
+    Detector {
+        /// The index given.
+        detector: u32,
+        /// The number of detectors.
+        count: u32,
+    },
+    /// An edge names an observable that is not there.
+    #[error("observable {observable} is out of range: there are {count}")]
+    Observable {
+        /// The index given.
+        observable: u32,
+        /// The number of observables.
+        count: u32,
+    },
+    /// More observables than the engine can carry.
+    #[error("{count} observables: this engine carries at most {max}; split the model by observable")]
+    TooManyObservables {
+        /// The number in the model.
+        count: u32,
+        /// The most that the engine carries.
+        max: u32,
+    },
+    /// A detector is listed twice in one syndrome.
+    #[error("detector {detector} is listed twice: list each detector that fired once")]
+    Duplicate {
+        /// The detector.
+        detector: u32,
+    },
+    /// An odd number of detectors fired in a part of the graph from which no edge leads to the boundary.
+    #[error(
+        "an odd number of detectors fired in the part of the graph with detector {detector}, which has no boundary \
+         edge: no set of errors explains that, so the syndrome or the model is wrong"
+    )]
+    OddParity {
+        /// A detector of that part that fired.
+        detector: u32,
+    },
+    /// A residual value that is neither 0 nor 1.
+    #[error("residual detector {index} is {value}: it must be 0 or 1")]
+    Residual {
+        /// Its index.
+        index: usize,
+        /// Its value.
+        value: i32,
+    },
+    /// The engine failed on a syndrome that should have a solution. It has been rebuilt.
+    #[error(
+        "the matching engine {engine} failed inside ({reason}): please report this with the graph and syndrome"
+    )]
+    Engine {
+        /// Which engine.
+        engine: &'static str,
+        /// What it said.
+        reason: String,
+    },
+}

@@ -1,0 +1,161 @@
+//! Detector error models: which independent errors can happen, how likely each is, and what it flips.
+//!
+//! A *detector* is a parity of measurements that is 0 when nothing goes wrong; an *observable* is a parity that
+//! holds the logical answer. A [`DetectorErrorModel`] lists independent [`Mechanism`]s. A shot fires each with its
+//! own probability, and detector `d` reads 1 when an odd number of the fired mechanisms contain `d`.
+//!
+//! [`text`] reads and writes Stim's `.dem` format; [`circuit`](crate::circuit) builds the model of a memory
+//! experiment.
+//!
+//! ```
+//! use ringcall_qec::dem::DetectorErrorModel;
+//! let model = ringcall_qec::dem::text::parse("error(0.01) D0 D1 ^ D2 L0\nerror(0.02) D0 L0")?;
+//! assert_eq!((model.num_detectors, model.num_observables), (3, 1));
+//! let edges: Vec<_> = model.mechanisms[0].edges().map(|edge| edge.detectors.to_vec()).collect();
+//! assert_eq!(edges, [vec![0, 1], vec![2]]);
+//! assert_eq!(model.mechanisms[1].edges().count(), 1); // undecomposed: itself
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod text;
+
+use crate::QecError;
+
+/// The most detectors of a model that this crate builds, or reads unless told otherwise: 2^24.
+pub const MAX_DETECTORS: u32 = 1 << 24;
+
+/// One independent error mechanism: fires with `probability`, flips these detectors and observables.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mechanism {
+    /// Chance to fire in a shot, in `0..=1`.
+    pub probability: f64,
+    /// The detectors that it flips, sorted and unique.
+    pub detectors: Vec<u32>,
+    /// The observables that it flips, sorted and unique.
+    pub observables: Vec<u32>,
+    /// Graph-like parts as suggested by a decomposition (`^` in the text format), whose symmetric difference is
+    /// the mechanism; empty when undecomposed.
+    pub components: Vec<Component>,
+}
+
+/// One part of a decomposed [`Mechanism`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Component {
+    /// The detectors that it flips, sorted and unique.
+    pub detectors: Vec<u32>,
+    /// The observables that it flips, sorted and unique.
+    pub observables: Vec<u32>,
+}
+
+/// One part of a mechanism, borrowed: a component, or the whole of an undecomposed mechanism.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edge<'a> {
+    /// The detectors that it flips, sorted and unique.
+    pub detectors: &'a [u32],
+    /// The observables that it flips, sorted and unique.
+    pub observables: &'a [u32],
+}
+
+/// A list of independent error mechanisms over numbered detectors and observables.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DetectorErrorModel {
+    /// Detectors are `0..num_detectors`, whether or not a mechanism flips them.
+    pub num_detectors: u32,
+    /// Observables are `0..num_observables`.
+    pub num_observables: u32,
+    /// The mechanisms, in the order of their source.
+    pub mechanisms: Vec<Mechanism>,
+    /// Per detector its coordinates; the inner list is empty for a detector without, the outer one has either
+    /// `num_detectors` entries or none.
+    pub coordinates: Vec<Vec<f64>>,
+}
+
+impl Mechanism {
+    /// The components if there are any, else the mechanism itself as one component.
+    pub fn edges(&self) -> impl Iterator<Item = Edge<'_>> {
+        let whole = Edge { detectors: &self.detectors, observables: &self.observables };
+        let undecomposed = self.components.is_empty().then_some(whole);
+        undecomposed.into_iter().chain(
+            self.components
+                .iter()
+                .map(|part| Edge { detectors: &part.detectors, observables: &part.observables }),
+        )
+    }
+
+    /// True when every edge flips at most two detectors, which is what a matching decoder needs.
+    pub fn is_graphlike(&self) -> bool {
+        self.edges().all(|edge| edge.detectors.len() <= 2)
+    }
+}
+
+impl DetectorErrorModel {
+    /// Checks what the field documentation promises.
+    ///
+    /// # Errors
+    /// [`QecError::Model`] names the first mechanism whose probability is not in `0..=1`, whose lists are unsorted,
+    /// repeat or leave the declared range, or whose components do not add up to it;
+    /// [`QecError::Coordinates`] says what is wrong with the coordinates.
+    pub fn validate(&self) -> Result<(), QecError> {
+        for (index, mechanism) in self.mechanisms.iter().enumerate() {
+            let fail = |reason: String| Err(QecError::Model { mechanism: index, reason });
+            if !(0.0..=1.0).contains(&mechanism.probability) {
+                return fail(format!("probability {} is not between 0 and 1", mechanism.probability));
+            }
+            let whole = Edge { detectors: &mechanism.detectors, observables: &mechanism.observables };
+            for edge in std::iter::once(whole).chain(mechanism.edges()) {
+                for (kind, list, count) in [
+                    ("detector", edge.detectors, self.num_detectors),
+                    ("observable", edge.observables, self.num_observables),
+                ] {
+                    if !list.is_sorted_by(|a, b| a < b) {
+                        return fail(format!("{kind}s {list:?} are not sorted and unique"));
+                    }
+                    if let Some(&last) = list.last().filter(|&&last| last >= count) {
+                        return fail(format!("{kind} {last} is out of range: the model has {count}"));
+                    }
+                }
+            }
+            if !mechanism.components.is_empty() {
+                let sum =
+                    |list: fn(&Component) -> &[u32]| symmetric_sum(mechanism.components.iter().map(list));
+                if sum(|part| &part.detectors) != mechanism.detectors
+                    || sum(|part| &part.observables) != mechanism.observables
+                {
+                    return fail("its components do not add up to it".to_owned());
+                }
+            }
+        }
+        let given = self.coordinates.len();
+        if given != 0 && given != self.num_detectors as usize {
+            let reason = format!("given for {given} detectors, but the model has {}", self.num_detectors);
+            return Err(QecError::Coordinates { reason });
+        }
+        if let Some(detector) = self.coordinates.iter().position(|list| !list.iter().all(|x| x.is_finite())) {
+            let reason = format!("those of detector {detector} are not finite");
+            return Err(QecError::Coordinates { reason });
+        }
+        Ok(())
+    }
+}
+
+/// The sorted elements that occur in an odd number of `lists`.
+fn symmetric_sum<'a>(lists: impl Iterator<Item = &'a [u32]>) -> Vec<u32> {
+    let mut all: Vec<u32> = lists.flatten().copied().collect();
+    cancel_pairs(&mut all);
+    all
+}
+
+/// Sorts `list` and keeps one of each value that occurs an odd number of times.
+pub(crate) fn cancel_pairs(list: &mut Vec<u32>) {
+    list.sort_unstable();
+    let mut kept = 0;
+    for at in 0..list.len() {
+        if kept > 0 && list[kept - 1] == list[at] {
+            kept -= 1;
+        } else {
+            list[kept] = list[at];
+            kept += 1;
+        }
+    }
+    list.truncate(kept);
+}

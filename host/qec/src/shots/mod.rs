@@ -1,0 +1,171 @@
+//! Shots and their files: Stim's result formats `01`, `b8` and `dets`, in and out.
+//!
+//! A [`Shot`] is what one run of an experiment gave: measurements, detectors and observables, each a row of
+//! [`Bits`]; a [`ShotLayout`] says how many of each, in this order. Files carry no header, so the layout is the
+//! reader's knowledge. Stim's `--append_observables` and PyMatching's `--in_includes_appended_observables` mean a
+//! layout with detectors *and* observables; without the flag there are no observables in the file.
+//!
+//! | format | one shot | end of a shot |
+//! |---|---|---|
+//! | `01` | one character per bit | newline |
+//! | `b8` | bits packed least significant first, padded with zeros to whole bytes | none: the length is fixed |
+//! | `dets` | `shot`, then a space and `M3`, `D5` or `L0` for each bit that is 1 | newline |
+//!
+//! The formats are described in Stim's documentation (`doc/result_formats.md`). This reader is stricter than Stim's
+//! where leniency hides damage: padding bits must be 0, an index may not repeat within a line, and the last line of
+//! a `dets` file must end with a newline (`shot D1` may be half of `shot D12`).
+//!
+//! ```
+//! use ringcall_qec::shots::{Shot, ShotFormat, ShotLayout, ShotReader, ShotWriter};
+//!
+//! let layout = ShotLayout::with_observables(5, 1);
+//! let mut reader = ShotReader::new(&b"shot D0 D4 L0\nshot\n"[..], ShotFormat::Dets, layout)?;
+//! let mut writer = ShotWriter::new(Vec::new(), ShotFormat::Text01, layout)?;
+//! let mut shot = Shot::new(layout);
+//! while reader.read(&mut shot)? {
+//!     writer.write(&shot)?;
+//! }
+//! assert_eq!(writer.finish()?, b"100011\n000000\n");
+//! # Ok::<(), ringcall_qec::shots::ShotError>(())
+//! ```
+
+mod bits;
+mod error;
+mod reader;
+mod writer;
+
+pub use bits::{Bits, Ones};
+pub use error::ShotError;
+pub use reader::ShotReader;
+pub use writer::ShotWriter;
+
+/// How many bits of each kind a shot has. In a row they stand in this order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct ShotLayout {
+    /// Raw measurement results, `M` in `dets`.
+    pub measurements: u32,
+    /// Detectors, `D` in `dets`.
+    pub detectors: u32,
+    /// Logical observables, `L` in `dets`.
+    pub observables: u32,
+}
+
+impl ShotLayout {
+    /// Detectors followed by their shot's true observables ("appended observables").
+    pub fn with_observables(detectors: u32, observables: u32) -> Self {
+        Self { measurements: 0, detectors, observables }
+    }
+
+    /// Detectors alone.
+    pub fn detectors(detectors: u32) -> Self {
+        Self { detectors, ..Self::default() }
+    }
+
+    /// Observables alone: what a decoder predicts.
+    pub fn observables(observables: u32) -> Self {
+        Self { observables, ..Self::default() }
+    }
+
+    /// Raw measurement results alone.
+    pub fn measurements(measurements: u32) -> Self {
+        Self { measurements, ..Self::default() }
+    }
+
+    /// Bits per shot.
+    pub fn width(&self) -> u64 {
+        u64::from(self.measurements) + u64::from(self.detectors) + u64::from(self.observables)
+    }
+}
+
+impl std::fmt::Display for ShotLayout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { measurements, detectors, observables } = self;
+        write!(f, "{measurements} measurements, {detectors} detectors, {observables} observables")
+    }
+}
+
+/// What one run of an experiment gave.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Shot {
+    /// The raw measurement results, if the layout has any.
+    pub measurements: Bits,
+    /// The detectors: 1 where a parity check changed.
+    pub detectors: Bits,
+    /// The logical observables: the truth in a sampled shot, the prediction in a decoded one.
+    pub observables: Bits,
+}
+
+impl Shot {
+    /// A shot of zeros.
+    pub fn new(layout: ShotLayout) -> Self {
+        Self {
+            measurements: Bits::new(layout.measurements),
+            detectors: Bits::new(layout.detectors),
+            observables: Bits::new(layout.observables),
+        }
+    }
+
+    /// How many bits of each kind it has.
+    pub fn layout(&self) -> ShotLayout {
+        ShotLayout {
+            measurements: self.measurements.len(),
+            detectors: self.detectors.len(),
+            observables: self.observables.len(),
+        }
+    }
+
+    /// Sets every bit to 0.
+    pub fn clear(&mut self) {
+        self.measurements.clear();
+        self.detectors.clear();
+        self.observables.clear();
+    }
+
+    /// Refuses a shot that is not of `layout`.
+    pub(crate) fn check(&self, layout: ShotLayout) -> Result<(), ShotError> {
+        let found = self.layout();
+        if found == layout { Ok(()) } else { Err(ShotError::Layout { expected: layout, found }) }
+    }
+}
+
+/// A file format for shots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ShotFormat {
+    /// `01`: a line of `0` and `1` per shot.
+    Text01,
+    /// `b8`: packed bytes, least significant bit first.
+    B8,
+    /// `dets`: a line per shot that names the bits that are 1.
+    Dets,
+}
+
+impl std::fmt::Display for ShotFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Text01 => "01",
+            Self::B8 => "b8",
+            Self::Dets => "dets",
+        })
+    }
+}
+
+impl std::str::FromStr for ShotFormat {
+    type Err = ShotError;
+
+    /// Reads Stim's name of the format.
+    fn from_str(name: &str) -> Result<Self, ShotError> {
+        [Self::Text01, Self::B8, Self::Dets]
+            .into_iter()
+            .find(|format| format.to_string() == name)
+            .ok_or_else(|| ShotError::UnknownFormat { name: name.to_owned() })
+    }
+}
+
+/// The length of a packed or printed row, refused where a file could not say how many shots it has.
+fn row_width(format: ShotFormat, layout: ShotLayout) -> Result<usize, ShotError> {
+    let width = layout.width();
+    if width == 0 && format == ShotFormat::B8 {
+        return Err(ShotError::ZeroWidth);
+    }
+    usize::try_from(width).map_err(|_| ShotError::TooWide { width })
+}
