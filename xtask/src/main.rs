@@ -1,1 +1,94 @@
-fn main() {}
+//! Developer tasks: `cargo xtask <task>`. What runs before every merge is `cargo xtask ci`.
+//!
+//! | task | what |
+//! |---|---|
+//! | `ci` | every check, in order, stopping at the first that fails; `--only` runs the named ones |
+//! | `lint` | formatting and clippy |
+//! | `rooms` | the architecture: who depends on whom, where unsafe lives, what device code never does |
+//! | `docs` | the documentation, warnings as errors |
+//! | `deny` | licences, sources and bans of the dependencies |
+//! | `loom` | the model-checked protocols |
+//! | `sanitize` | AddressSanitizer and ThreadSanitizer (nightly) |
+//! | `fuzz` | every fuzz target for a bounded time (nightly) |
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout)] // a command-line tool: standard output is its user interface
+
+mod ci;
+mod rooms;
+mod shell;
+mod steps;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+use crate::shell::Shell;
+use crate::steps::Outcome;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer tasks of Ringcall.")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Every check, in order, stopping at the first that fails.
+    Ci {
+        /// Only this step; may be given several times.
+        #[arg(long, value_name = "STEP", value_parser = ci::names())]
+        only: Vec<String>,
+    },
+    /// Formatting and clippy, warnings as errors.
+    Lint,
+    /// The architecture's invariants.
+    Rooms,
+    /// The documentation, warnings as errors.
+    Docs,
+    /// Licences, sources and bans of the dependencies.
+    Deny,
+    /// The model-checked protocols.
+    Loom,
+    /// AddressSanitizer and ThreadSanitizer on the crates under the rings. Needs a nightly toolchain.
+    Sanitize,
+    /// Every fuzz target for a bounded time. Needs a nightly toolchain.
+    Fuzz {
+        /// Seconds for each target.
+        #[arg(long, default_value_t = steps::FUZZ_SECONDS)]
+        seconds: u32,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    let shell = Shell::new()?;
+    match task {
+        Task::Ci { only } => ci::run(&shell, &only),
+        Task::Lint => steps::fmt(&shell).and_then(|_| steps::clippy(&shell)).map(drop),
+        Task::Rooms => steps::rooms(&shell).map(drop),
+        Task::Docs => steps::docs(&shell).map(drop),
+        Task::Deny => steps::deny(&shell).map(drop),
+        Task::Loom => steps::loom(&shell).map(drop),
+        Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
+        Task::Fuzz { seconds } => steps::fuzz(&shell, seconds).and_then(asked_for),
+    }
+}
+
+/// A step that was asked for by name must not be skipped in silence.
+fn asked_for(outcome: Outcome) -> Result<()> {
+    match outcome {
+        Outcome::Done => Ok(()),
+        Outcome::Skipped(why) => anyhow::bail!("{why}"),
+    }
+}

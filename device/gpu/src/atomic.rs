@@ -20,9 +20,11 @@ use core::sync::atomic::AtomicU64 as Inner;
 use loom::sync::atomic::AtomicU64 as Inner;
 
 /// A `u64` that agents within the scope `S` may load and store at the same time.
-#[repr(transparent)]
+#[cfg_attr(not(loom), repr(transparent))]
 pub struct ScopedU64<S: Scope> {
     inner: Inner,
+    #[cfg(loom)]
+    turn: Inner,
     scope: PhantomData<fn() -> S>,
 }
 
@@ -45,18 +47,32 @@ impl<S: Scope> ScopedU64<S> {
     #[cfg(loom)]
     #[must_use]
     pub fn new(value: u64) -> Self {
-        Self { inner: Inner::new(value), scope: PhantomData }
+        Self { inner: Inner::new(value), turn: Inner::new(0), scope: PhantomData }
+    }
+
+    /// Under loom, makes all accesses to one word depend on each other when interleavings are chosen.
+    ///
+    /// Loom 0.7 remembers only the last access to a word, and no load depends on a load: a thread that loads a word and
+    /// then stores it hides an earlier load by another thread, and the store is never tried before that load. (The
+    /// consumer's release of a slot against the producer's probe is such a pair.) A relaxed read-modify-write of a
+    /// second word depends on every access before it and orders no memory.
+    #[inline(always)]
+    fn touch(&self) {
+        #[cfg(loom)]
+        self.turn.fetch_add(0, Ordering::Relaxed);
     }
 
     /// Loads the value. `order` is `Relaxed`, `Acquire` or `SeqCst`.
     #[inline(always)]
     pub fn load(&self, order: Ordering) -> u64 {
+        self.touch();
         self.inner.load(order)
     }
 
     /// Stores `value`. `order` is `Relaxed`, `Release` or `SeqCst`.
     #[inline(always)]
     pub fn store(&self, value: u64, order: Ordering) {
+        self.touch();
         self.inner.store(value, order);
     }
 }
@@ -70,6 +86,7 @@ impl SystemU64 {
     /// no ordering.
     #[inline(always)]
     pub fn claim(&self, from: u64, to: u64) -> bool {
+        self.touch();
         self.inner.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
@@ -78,24 +95,28 @@ impl<S: SameSide> ScopedU64<S> {
     /// Adds, wrapping; the value before.
     #[inline(always)]
     pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.touch();
         self.inner.fetch_add(value, order)
     }
 
     /// Sets bits; the value before.
     #[inline(always)]
     pub fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
+        self.touch();
         self.inner.fetch_or(bits, order)
     }
 
     /// Keeps only `bits`; the value before.
     #[inline(always)]
     pub fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
+        self.touch();
         self.inner.fetch_and(bits, order)
     }
 
     /// Stores `value`; the value before.
     #[inline(always)]
     pub fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.touch();
         self.inner.swap(value, order)
     }
 
@@ -111,6 +132,7 @@ impl<S: SameSide> ScopedU64<S> {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u64, u64> {
+        self.touch();
         self.inner.compare_exchange(current, new, success, failure)
     }
 }

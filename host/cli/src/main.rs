@@ -1,7 +1,11 @@
 //! The `ringcall` command.
 
 mod bench;
+mod machine;
 mod output;
+mod predict;
+mod report;
+mod run;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -17,13 +21,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Runs a memory experiment through the whole pipeline, and reports
+    Run(Box<run::Args>),
     /// Measures this machine: floor, host calls, the pipeline's own cost
     Bench(bench::Args),
+    /// Decodes a file of shots, with the options of `pymatching predict`
+    Predict(predict::Args),
 }
 
 fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("ringcall: {error:#}");
             ExitCode::FAILURE
@@ -31,8 +39,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command) -> Result<()> {
+fn dispatch(command: Command) -> Result<ExitCode> {
+    let done = |()| ExitCode::SUCCESS;
     match command {
-        Command::Bench(args) => bench::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Bench(args) => bench::run(&args).map(done),
+        Command::Predict(args) => predict::run(&args).map(done),
     }
 }

@@ -61,6 +61,20 @@ impl Injector {
         result
     }
 
+    /// Tries again a submission that was already counted as stalled.
+    ///
+    /// # Errors
+    /// As [`try_submit`](Self::try_submit); a full ring is not counted again.
+    #[inline]
+    pub fn retry(
+        &mut self,
+        function: FunctionId,
+        payload: &[u8],
+        request_id: u64,
+    ) -> Result<SlotIndex, SubmitError> {
+        self.attempt(function, payload, request_id)
+    }
+
     /// Submits a request, waiting for a slot while there is none; the wait counts as one stall.
     ///
     /// # Errors
@@ -75,7 +89,7 @@ impl Injector {
         let mut waiter = self.wait.waiter();
         while result == Err(SubmitError::Full) {
             waiter.idle();
-            result = self.attempt(function, payload, request_id);
+            result = self.retry(function, payload, request_id);
         }
         result
     }

@@ -384,13 +384,14 @@ impl Pipeline<Running> {
     /// Exact counts, now. Lock-free.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.state.tally.snapshot(self.state.ring.is_external(), Some(&self.inner.dispatcher.counters()))
+        self.monitor().stats()
     }
 
     /// Something that reads the counts from another thread.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
-        Monitor { state: Arc::clone(&self.state), watch: self.inner.dispatcher.watch() }
+        let run = self.state.tally.run();
+        Monitor { state: Arc::clone(&self.state), watch: self.inner.dispatcher.watch(), run }
     }
 
     /// Where each thread runs.
@@ -412,7 +413,8 @@ impl Pipeline<Running> {
             inner;
         state.set_phase(Phase::Stopped);
         // A submission that had seen the pipeline running is let through to its end: then nothing more comes.
-        while state.is_submitting() && begin.elapsed() < deadline {
+        // Whatever the deadline: it has only stores to do.
+        while state.is_submitting() && begin.elapsed() < deadline.max(GRACE) {
             std::thread::yield_now();
         }
         let watch = dispatcher.watch();
@@ -438,7 +440,7 @@ impl Pipeline<Running> {
             })
             .collect();
         consumer_quit.store(1, Ordering::Release);
-        let back = consumer.recv_timeout(GRACE);
+        let back = consumer.recv_timeout(GRACE.max(deadline.saturating_sub(begin.elapsed())));
 
         state.tally.absorb(&watch.counters());
         let report = StopReport {
@@ -485,13 +487,16 @@ fn dump_of(state: &State, slots: ringcall::dispatcher::SlotDump) -> Dump {
 pub struct Monitor {
     state: Arc<State>,
     watch: Watch,
+    /// The run this monitor was made in.
+    run: u64,
 }
 
 impl Monitor {
-    /// Exact counts, now; of the run this monitor was made in, and those before.
+    /// Exact counts, now. After the run this monitor was made in, what the dispatchers of later runs count shows once
+    /// those are over.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.state.tally.snapshot(self.state.ring.is_external(), Some(&self.watch.counters()))
+        self.state.tally.snapshot(self.state.ring.is_external(), Some((self.run, &self.watch)))
     }
 
     /// Every request that is not over, every slot that is not idle, every worker.

@@ -5,6 +5,7 @@ use ringcall::wire::header::RequestHeader;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::worker::{Deferral, Hook, Job, Launcher, ReadySignal, WorkerPort};
 use ringcall_gpu::shared::Bytes;
+use std::cell::Cell;
 
 /// One request, as a stage sees it: private copies, checked by the dispatcher.
 #[derive(Debug, Clone, Copy)]
@@ -120,6 +121,8 @@ pub struct StageContext<'a> {
     pub response: &'a mut [u8],
     pub(crate) port: &'a WorkerPort,
     pub(crate) job: &'a Job,
+    /// Set once the right to answer was taken.
+    pub(crate) deferred: &'a Cell<bool>,
 }
 
 impl StageContext<'_> {
@@ -135,8 +138,10 @@ impl StageContext<'_> {
         self.job.ticket.slot.get()
     }
 
-    /// The right to answer this request later, from any thread; return [`StageOutcome::Deferred`] after taking it.
+    /// The right to answer this request later, from any thread; return [`StageOutcome::Deferred`] after taking it
+    /// (without it that outcome is answered [`ABANDONED`](Status::ABANDONED)).
     pub fn defer(&self) -> Deferral {
+        self.deferred.set(true);
         self.port.defer(self.job)
     }
 }

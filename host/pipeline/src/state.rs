@@ -50,8 +50,10 @@ impl State {
 
     /// Begins a submission: false, and nothing begun, if the pipeline is not running.
     ///
-    /// Store–load on this side, store–load in a stop (phase, then `is_submitting`), all sequentially consistent: either
-    /// the submission sees the stop, or the stop sees the submission and lets it finish before the ring is drained.
+    /// Announce, then look at the phase; a stop sets the phase, then looks for an announcement. Both touch the
+    /// announcement with a read-modify-write, so that whichever comes second has seen all before the first: either the
+    /// submission sees the stop, or the stop sees the submission and lets it finish before the ring is drained
+    /// (`tests/loom_stop_handshake.rs` of ringcall-dispatch).
     #[inline]
     pub(crate) fn begin_submission(&self) -> bool {
         let _ = self.submitting.swap(1, Ordering::SeqCst);
@@ -68,7 +70,8 @@ impl State {
     }
 
     pub(crate) fn is_submitting(&self) -> bool {
-        self.submitting.load(Ordering::SeqCst) != 0
+        // Adds nothing: a read-modify-write finds the latest value, where a load may find an older one.
+        self.submitting.fetch_or(0, Ordering::SeqCst) != 0
     }
 
     pub(crate) fn set_phase(&self, phase: Phase) {

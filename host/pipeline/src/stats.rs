@@ -3,6 +3,7 @@
 use ringcall::Status;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::pad::CachePadded;
+use ringcall_gpu::{barrier, hint};
 use std::sync::atomic::Ordering;
 
 /// A snapshot of a pipeline's counts, over its whole life (restarts included).
@@ -43,19 +44,24 @@ pub(crate) struct Tally {
     pub(crate) submitted: CachePadded<DeviceU64>,
     pub(crate) stalls: DeviceU64,
     /// Consumer.
-    consumer: CachePadded<[DeviceU64; 4]>,
+    consumer: CachePadded<[DeviceU64; 3]>,
     /// Anybody.
     pub(crate) panics: CachePadded<DeviceU64>,
     /// Dispatcher counters of runs that are over: received, dispatched, late.
     past: [DeviceU64; 3],
+    /// Twice the number of runs that are over; odd while the counters of one are being added to `past`.
+    runs: DeviceU64,
 }
+
+/// A run whose dispatcher may still count: its number, and its counters.
+pub(crate) type Live<'a> = (u64, &'a ringcall::dispatcher::Watch);
 
 /// What a completion counts as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Success = 1,
-    Refused = 2,
-    TimedOut = 3,
+    Success = 0,
+    Refused = 1,
+    TimedOut = 2,
 }
 
 impl Tally {
@@ -65,31 +71,47 @@ impl Tally {
             Status::TIMED_OUT | Status::SHUTTING_DOWN | Status::ABANDONED => Kind::TimedOut,
             _ => Kind::Refused,
         };
-        self.consumer[kind as usize].fetch_add(1, Ordering::Relaxed);
-        // Last, with release: whoever sees the total sees its parts.
-        self.consumer[0].fetch_add(1, Ordering::Release);
+        // Release: whoever sees the completion counted sees its request counted.
+        self.consumer[kind as usize].fetch_add(1, Ordering::Release);
     }
 
-    pub(crate) fn total_completed(&self) -> u64 {
-        self.consumer[0].load(Ordering::Acquire)
+    /// The number of the run that is under way, or of the next one.
+    pub(crate) fn run(&self) -> u64 {
+        self.runs.load(Ordering::Acquire)
     }
 
+    /// A run is over: its counts move to the past.
     pub(crate) fn absorb(&self, counters: &ringcall::dispatcher::Snapshot) {
+        self.runs.fetch_add(1, Ordering::AcqRel);
         for (word, n) in self.past.iter().zip(dispatcher_counts(counters)) {
-            word.fetch_add(n, Ordering::Relaxed);
+            word.fetch_add(n, Ordering::AcqRel);
+        }
+        self.runs.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn snapshot(&self, external: bool, live: Option<Live<'_>>) -> Stats {
+        loop {
+            let run = self.run();
+            let stats = self.read(external, live.filter(|&(of, _)| of == run));
+            // Nothing moved to the past meanwhile: nothing was read twice or not at all.
+            barrier::observe_from_peer();
+            if run.is_multiple_of(2) && self.run() == run {
+                return stats;
+            }
+            hint::spin();
         }
     }
 
-    pub(crate) fn snapshot(&self, external: bool, live: Option<&ringcall::dispatcher::Snapshot>) -> Stats {
-        let completed = self.total_completed();
-        let [_, succeeded, refused, timed_out] =
-            std::array::from_fn(|i| self.consumer[i].load(Ordering::Relaxed));
-        let live = live.map(dispatcher_counts).unwrap_or_default();
+    fn read(&self, external: bool, live: Option<Live<'_>>) -> Stats {
+        // Completions first: what is read later may only have gone up, so no more are completed than submitted.
+        let [succeeded, refused, timed_out] =
+            std::array::from_fn(|i| self.consumer[i].load(Ordering::Acquire));
+        let live = live.map(|(_, watch)| dispatcher_counts(&watch.counters())).unwrap_or_default();
         let [received, dispatched, late_results] =
-            std::array::from_fn(|i| self.past[i].load(Ordering::Relaxed) + live[i]);
+            std::array::from_fn(|i| self.past[i].load(Ordering::Acquire) + live[i]);
         Stats {
             submitted: if external { received } else { self.submitted.load(Ordering::Relaxed) },
-            completed,
+            completed: succeeded + refused + timed_out,
             succeeded,
             refused,
             timed_out,

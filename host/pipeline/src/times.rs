@@ -44,7 +44,9 @@ impl TimeTable {
             processed: row.processed.load(Ordering::Relaxed),
             harvested: 0,
         };
-        row.accepted.store(0, Ordering::Relaxed);
+        for stamp in [&row.accepted, &row.started, &row.inferred, &row.processed] {
+            stamp.store(0, Ordering::Relaxed);
+        }
         times
     }
 }

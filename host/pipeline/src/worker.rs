@@ -7,6 +7,7 @@ use ringcall::{Status, Wait};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_gpu::shared::Bytes;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,23 +45,27 @@ impl Worker {
                 && let Some(job) = self.port.take_job()
             {
                 busy = true;
-                times = StageTimes { accepted: job.accepted_ns, started: clock::now_ns(), ..times };
+                times = StageTimes {
+                    accepted: job.accepted_ns,
+                    started: clock::now_ns(),
+                    ..StageTimes::default()
+                };
                 let len = self.port.read_payload(&job, &mut self.payload);
                 let request = RequestView { header: &job.ticket.header, payload: &self.payload[..len] };
                 let output = &mut self.inferred;
                 match catch_unwind(AssertUnwindSafe(|| stage.infer(request, output))) {
                     Ok(Ok(len)) if len <= self.inferred.len() => {
                         inferred = len;
+                        times.inferred = clock::now_ns();
                         self.port.signal_ready();
                     }
-                    Ok(Ok(_)) => self.give_up(&job, Status::ENGINE_FAILED),
-                    Ok(Err(error)) => self.give_up(&job, error.0),
+                    Ok(Ok(_)) => self.give_up(&job, Status::ENGINE_FAILED, &times),
+                    Ok(Err(error)) => self.give_up(&job, error.0, &times),
                     Err(_) => {
                         self.panicked();
-                        self.give_up(&job, Status::ENGINE_FAILED);
+                        self.give_up(&job, Status::ENGINE_FAILED, &times);
                     }
                 }
-                times.inferred = clock::now_ns();
             }
             if let Some(job) = self.port.claim_ready() {
                 busy = true;
@@ -71,7 +76,7 @@ impl Worker {
                         accepted: job.accepted_ns,
                         started: job.posted_ns,
                         inferred: now,
-                        ..times
+                        ..StageTimes::default()
                     };
                     let _ = window.read(0, &mut self.inferred);
                     let _ = self.port.read_payload(&job, &mut self.payload);
@@ -91,11 +96,11 @@ impl Worker {
 
     /// Runs the CPU stage until it is done with the job, or somebody else has answered it.
     fn process(&mut self, job: &Job, inferred: usize, times: &mut StageTimes) {
-        let slot = job.ticket.slot;
+        let deferred = Cell::new(false);
         let Some(stage) = &mut self.cpu else {
             // No CPU stage: the inference output is the answer.
             times.processed = times.inferred;
-            self.state.times.write(slot, times);
+            write_times(&self.state, &self.port, job, times);
             let _ = self.port.answer(job, Status::OK, &self.inferred[..inferred]);
             return;
         };
@@ -109,9 +114,10 @@ impl Worker {
                 response: &mut self.response,
                 port: &self.port,
                 job,
+                deferred: &deferred,
             };
             // Before the stage runs, since a deferred answer may be out before it returns.
-            self.state.times.write(slot, times);
+            write_times(&self.state, &self.port, job, times);
             let outcome = catch_unwind(AssertUnwindSafe(|| stage.process(&mut context)));
             let (status, len) = match outcome {
                 Ok(StageOutcome::NotReady) => {
@@ -121,7 +127,9 @@ impl Worker {
                     }
                     continue;
                 }
-                Ok(StageOutcome::Deferred) => return,
+                Ok(StageOutcome::Deferred) if deferred.get() => return,
+                // Nobody has the right to answer, so nobody would.
+                Ok(StageOutcome::Deferred) => (Status::ABANDONED, 0),
                 Ok(StageOutcome::Done(len)) if len <= self.response.len() => (Status::OK, len),
                 Ok(StageOutcome::Done(_)) => (Status::RESULT_TOO_LONG, self.response.len()),
                 Ok(StageOutcome::Failed(status)) => (status, 0),
@@ -131,18 +139,26 @@ impl Worker {
                 }
             };
             times.processed = clock::now_ns();
-            self.state.times.write(slot, times);
+            write_times(&self.state, &self.port, job, times);
             let _ = self.port.answer(job, status, &self.response[..len]);
             return;
         }
     }
 
-    fn give_up(&self, job: &Job, status: Status) {
+    fn give_up(&self, job: &Job, status: Status, times: &StageTimes) {
+        write_times(&self.state, &self.port, job, times);
         let _ = self.port.answer(job, status, &[]);
         self.port.release();
     }
 
     fn panicked(&self) {
         self.state.tally.panics.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Notes a job's stamps, unless its time is up: its slot may have another request in it by now.
+fn write_times(state: &State, port: &WorkerPort, job: &Job, times: &StageTimes) {
+    if !port.is_settled(job) {
+        state.times.write(job.ticket.slot, times);
     }
 }

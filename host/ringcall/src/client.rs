@@ -121,11 +121,18 @@ impl Client {
     /// Sends one request and waits for its reply.
     ///
     /// # Errors
-    /// A payload that does not fit, a full ring, or no reply within `timeout`.
+    /// A payload that does not fit, no free slot, or no reply within `timeout`.
     pub fn call(&mut self, function: &str, payload: &[u8], timeout: Duration) -> Result<Reply, CallError> {
         let id = self.next_id;
         self.next_id = id.wrapping_add(1);
-        let slot = self.send(FunctionId::of(function), id, 0, payload)?;
+        let begin = Instant::now();
+        // An answer is out a moment before its request flag is cleared: on a small ring the slot may be next already.
+        let slot = loop {
+            match self.send(FunctionId::of(function), id, 0, payload) {
+                Err(CallError::Full) if begin.elapsed() < timeout => std::thread::yield_now(),
+                sent => break sent?,
+            }
+        };
         self.wait(slot, timeout)
     }
 

@@ -48,10 +48,12 @@ pub struct LaunchError {
     pub code: u16,
 }
 
-/// Runs on the dispatcher thread before or after a launch. Must not block.
+/// Runs on the dispatcher thread before or after a launch. Must not block. If one panics before a launch, the request
+/// is answered [`HANDLER_PANIC`](Status::HANDLER_PANIC) and nothing is launched.
 pub type Hook = Box<dyn FnMut(&LaunchContext<'_>) + Send>;
 
-/// Starts a job on the dispatcher thread. Must not block.
+/// Starts a job on the dispatcher thread. Must not block. One that fails or panics must have started nothing: the
+/// worker is given the next job at once.
 pub type Launcher = Box<dyn FnMut(&LaunchContext<'_>) -> Result<(), LaunchError> + Send>;
 
 /// How a worker's work is started.

@@ -118,6 +118,18 @@ fn a_full_slot_of_result_is_sent_whole() {
 }
 
 #[test]
+fn a_ring_of_one_slot_takes_calls_back_to_back() {
+    let ring = ring(1, 64);
+    let dispatcher = start(&ring);
+    let mut client = Client::new(&ring);
+    for i in 0..5000_u32 {
+        let byte = i as u8;
+        assert_eq!(client.call("increment", &[byte], LONG).expect("a reply").result, [byte.wrapping_add(1)]);
+    }
+    drop(dispatcher.stop(LONG));
+}
+
+#[test]
 fn an_unread_response_is_never_overwritten_and_stalls_no_other_slot() {
     let ring = ring(2, 64);
     let dispatcher = start(&ring);

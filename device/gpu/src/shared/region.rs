@@ -3,9 +3,6 @@
 use super::{Bytes, SharedError, Words};
 use std::sync::Arc;
 
-/// Page alignment: flags of different rings never share a line, and a region can be handed to a pinning call whole.
-pub(crate) const PAGE: usize = 4096;
-
 /// An owned stretch of zeroed shared memory, from which windows are cut.
 #[derive(Debug, Clone)]
 pub struct Region {
@@ -70,10 +67,13 @@ pub(crate) use real::Storage;
 
 #[cfg(not(loom))]
 mod real {
-    use super::{PAGE, SharedError};
+    use super::SharedError;
     use crate::atomic::SystemU64;
     use core::alloc::Layout;
     use core::ptr::NonNull;
+
+    /// Page alignment: flags of different rings never share a line, and a region can be handed to a pinning call whole.
+    const PAGE: usize = 4096;
 
     /// Zeroed pages from the allocator.
     #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! A window of 64-bit words.
 
-use super::SharedError;
 use super::region::Storage;
 use crate::atomic::SystemU64;
 use core::sync::atomic::Ordering;
@@ -77,7 +76,8 @@ pub(crate) use real::Imp;
 
 #[cfg(not(loom))]
 mod real {
-    use super::{Arc, SharedError, Storage, SystemU64, Words};
+    use super::super::SharedError;
+    use super::{Arc, Storage, SystemU64, Words};
     use core::ptr::NonNull;
 
     #[derive(Clone, Debug)]

@@ -125,12 +125,3 @@ impl std::fmt::Display for Row {
 pub(super) fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
 }
-
-/// What the figures were measured on.
-pub(super) fn device() -> String {
-    use procfs::Current;
-    let cpu = procfs::CpuInfo::current().ok();
-    let model = cpu.as_ref().and_then(|cpu| cpu.model_name(0).map(str::to_owned));
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    format!("{}, {cores} cores", model.unwrap_or_else(|| std::env::consts::ARCH.to_owned()))
-}

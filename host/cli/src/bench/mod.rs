@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         results.push(row);
     }
     let report = Report {
-        device: measure::device(),
+        device: crate::machine::describe(),
         commit: option_env!("RINGCALL_COMMIT").unwrap_or("unknown").to_owned(),
         cores: bench.cores.all().to_vec(),
         results,

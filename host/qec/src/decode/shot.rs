@@ -38,6 +38,11 @@ impl<D: Decoder> ShotDecoder<D> {
         Self { decoder, defects, observables }
     }
 
+    /// Observables that a shot is decoded to.
+    pub fn num_observables(&self) -> u32 {
+        self.decoder.num_observables()
+    }
+
     /// The decoder within.
     pub fn get_mut(&mut self) -> &mut D {
         &mut self.decoder

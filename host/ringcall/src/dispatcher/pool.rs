@@ -12,6 +12,7 @@ use ringcall_dispatch::{InFlight, RingMemory, SlotIndex};
 use ringcall_gpu::clock;
 use ringcall_wire::counter::Counter;
 use ringcall_wire::status::{DispatchMode, Status};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The workers of one function and what waits for them.
 #[derive(Debug)]
@@ -125,27 +126,32 @@ impl Pool {
         // Also in the ledger, for dumps; the phase is already Running.
         let _ = shared.ledger().advance(&ticket, Phase::Running, Some(worker));
         let context = LaunchContext { job: &job, worker, ring: &shared.ring };
-        if let Some(hook) = &mut spec.pre_launch {
-            hook(&context);
-        }
-        shared.cells[worker as usize].mailbox.post(&job);
-        let launched = match &mut spec.lane {
-            Lane::Mailbox => Ok(()),
-            Lane::Launch(start) => start(&context),
-        };
-        match launched {
-            Ok(()) => {
+        // Caught: this thread serves every other request too.
+        let launched = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(hook) = &mut spec.pre_launch {
+                hook(&context);
+            }
+            shared.cells[worker as usize].mailbox.post(&job);
+            match &mut spec.lane {
+                Lane::Mailbox => Ok(()),
+                Lane::Launch(start) => start(&context),
+            }
+        }));
+        let _ = match launched {
+            Ok(Ok(())) => {
                 if let Some(hook) = &mut spec.post_launch {
-                    hook(&context);
+                    let _ = catch_unwind(AssertUnwindSafe(|| hook(&context)));
                 }
+                return;
             }
-            Err(error) => {
-                let _ = shared.settle_error(&ticket, &shared.bank, Status::LAUNCH_FAILED, error.code);
-                // Nothing was started, so nothing will empty the box or give the worker back.
-                let _ = shared.cells[worker as usize].mailbox.take(shared.ring.geometry());
-                shared.idle().release(worker);
+            Ok(Err(error)) => {
+                shared.settle_error(&ticket, &shared.bank, Status::LAUNCH_FAILED, error.code)
             }
-        }
+            Err(_) => shared.settle(&ticket, Some(&shared.bank), Status::HANDLER_PANIC, &[]),
+        };
+        // Nothing was started, so nothing will empty the box or give the worker back.
+        let _ = shared.cells[worker as usize].mailbox.take(shared.ring.geometry());
+        shared.idle().release(worker);
     }
 
     /// Answers `status` for every request in flight that is older than `oldest_ns` (0: every one); how many.

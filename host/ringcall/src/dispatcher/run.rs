@@ -115,7 +115,11 @@ impl Loop {
     fn is_drained(&mut self, shared: &Shared) -> bool {
         let Self { table, pool, scan, staged, result, .. } = self;
         let mut done = 0;
-        scan.full(&shared.ring, |seen| done += serve(shared, table, pool, staged, result, seen));
+        scan.full(&shared.ring, |seen| {
+            // Its turn comes as soon as the notice before it was read.
+            done += u32::from(shared.notice_pending(seen.slot()));
+            done += serve(shared, table, pool, staged, result, seen);
+        });
         done == 0 && shared.ledger().unsettled().next().is_none() && !shared.any_in_flight()
     }
 
@@ -131,7 +135,16 @@ impl Loop {
             std::thread::yield_now();
         }
         let Self { scan, .. } = self;
+        let mut yields = HALT_YIELDS;
         scan.full(&shared.ring, |seen| {
+            // An unread notice is not overwritten: without a reader the request stays where it is, for a restart.
+            while shared.notice_pending(seen.slot()) {
+                if yields == 0 {
+                    return;
+                }
+                yields -= 1;
+                std::thread::yield_now();
+            }
             if let Some(request) = seen.claim(&shared.ring) {
                 shared.bank.count(Counter::Received);
                 answer(shared, request, Status::SHUTTING_DOWN, &[]);

@@ -1,0 +1,148 @@
+//! `ringcall doctor`: what this machine has, what each thing lets Ringcall do, and what to do about what is missing.
+//!
+//! Nothing is opened that could change the machine, and no library is loaded: everything comes from files under
+//! `/proc`, `/sys` and the usual folders, so that it can be run anywhere, by anybody, at any time.
+//!
+//! `--json FILE` writes the same for programs:
+//!
+//! ```text
+//! {
+//!   "schema": 1,                      // raised when a key below changes its meaning or goes
+//!   "version": "0.1.0",               // of ringcall
+//!   "ok": 7, "limited": 5, "missing": 5,
+//!   "findings": {
+//!     "cores": {
+//!       "state": "ok",                // or "limited" or "missing"
+//!       "found": "16 of 16 cores",    // for people; may change
+//!       "purpose": "…",               // for people; may change
+//!       "remedy": null,               // for people; a string unless the state is "ok"
+//!       "details": { … }              // for programs; `null` where the machine does not say
+//!     }, …
+//!   }
+//! }
+//! ```
+//!
+//! | finding | details |
+//! |---|---|
+//! | `cpu` | `model` |
+//! | `cores` | `online`, `allowed`: lists of core numbers; `quota`: cores' worth of time that the control group grants |
+//! | `isolated_cores` | `isolated`, `nohz_full`: lists of core numbers |
+//! | `smt` | `active`: whether a core runs two threads |
+//! | `governor` | `governors`: their names, each once |
+//! | `clock` | `source`: where the kernel takes the time from |
+//! | `kernel` | `release`, `realtime`: built as such, `arguments`: those of its command line that matter here |
+//! | `huge_pages` | `pools`: list of `page_kib`, `total`, `free`; `transparent`: `always`, `madvise` or `never` |
+//! | `memory_lock` | `limit_bytes`: `null` for no limit |
+//! | `realtime` | `priority`: the highest allowed, 0 for none; `throttled`: whether the kernel reserves time for others |
+//! | `nvidia_driver` | `version`, `open`: whether the kernel module is the open one, `library`: path of `libcuda.so.1` |
+//! | `gpus` | `gpus`: list of `model`, `architecture`, `target` (as `sm_90`), `bus`, `accessible` |
+//! | `libcudadevrt` | `paths` |
+//! | `tensorrt` | `full`, `rtx`, `lean`, `dispatch`: paths of the runtimes; `headers`: paths of `NvInfer.h` |
+//! | `rdma_devices` | `devices`: list of `name`, `model`, `firmware`, `interfaces`, `ports`: list of `port`, `link_layer`, `state`, `rate`; `accessible`, `peer_memory` |
+//! | `verbs` | `libibverbs`, `libmlx5`, `headers`: paths |
+//! | `doca` | `folder`, `version`, `gpunetio`: path of its library, `headers`: path of `doca_gpunetio.h` |
+
+mod cores;
+mod cuda;
+mod finding;
+mod gpu;
+mod kernel;
+mod machine;
+mod memory;
+mod network;
+mod table;
+mod tensorrt;
+
+use anyhow::{Context, Result};
+use finding::{Finding, State};
+use machine::Machine;
+use serde::{Serialize, Serializer};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::PathBuf;
+
+/// Options of `ringcall doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Write the findings as JSON to FILE, or to standard output (and nothing else) for `-`
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Examine the machine whose file system is mounted at this folder
+    #[arg(long, value_name = "FOLDER", default_value = "/", hide = true)]
+    root: PathBuf,
+}
+
+/// Everything that is looked at, in the order in which it is shown.
+const CHECKS: &[fn(&Machine) -> Finding] = &[
+    cores::cpu,
+    cores::cores,
+    cores::isolated,
+    cores::smt,
+    cores::governor,
+    kernel::clock,
+    kernel::kernel,
+    memory::huge_pages,
+    memory::memory_lock,
+    kernel::realtime,
+    gpu::driver,
+    gpu::gpus,
+    cuda::libcudadevrt,
+    tensorrt::tensorrt,
+    network::rdma_devices,
+    network::verbs,
+    network::doca,
+];
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    version: &'static str,
+    ok: usize,
+    limited: usize,
+    missing: usize,
+    #[serde(serialize_with = "by_key")]
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    fn on(machine: &Machine) -> Self {
+        let findings: Vec<Finding> = CHECKS.iter().map(|check| check(machine)).collect();
+        let count = |state| findings.iter().filter(|finding| finding.state == state).count();
+        Self {
+            schema: 1,
+            version: env!("CARGO_PKG_VERSION"),
+            ok: count(State::Ok),
+            limited: count(State::Limited),
+            missing: count(State::Missing),
+            findings,
+        }
+    }
+}
+
+fn by_key<S: Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(findings.iter().map(|finding| (finding.key, finding)))
+}
+
+/// Looks, and says what it found. What a machine lacks is no error.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match examine(args) {
+        // Whoever reads the output has seen enough: end quietly, as filters do.
+        Err(error) if broken_pipe(&error) => Ok(()),
+        result => result,
+    }
+}
+
+fn examine(args: &Args) -> Result<()> {
+    let report = Report::on(&Machine::at(&args.root));
+    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+        let mut out = std::io::stdout();
+        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let text = table::render(&report.findings, colour);
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")?;
+    }
+    args.json.as_ref().map_or(Ok(()), |path| crate::output::write_json(path, &report))
+}
+
+fn broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,162 @@
+//! `ringcall predict`: which observables each shot of a file flipped, by matching.
+//!
+//! The options, their spelling and their defaults are those of `pymatching predict`, so that one takes the other's
+//! place in a script: shots come from `--in` or standard input in `--in_format` (default `b8`), predictions go to
+//! `--out` or standard output in `--out_format` (default `01`), observables alone, one row per shot and in order.
+//! What differs, on purpose: any fault ends in exit code 1 and one line on standard error; `--out` appears whole or
+//! not at all; where the true observables are in the input, a line on standard error counts the logical errors; a
+//! `b8` output for a model without observables is refused, since it could not say how many shots it holds.
+//!
+//! The formats are those of [`ringcall_qec::shots`]: `01`, `b8` and `dets`.
+
+mod pipeline;
+mod target;
+
+use anyhow::{Context, Result, anyhow, bail};
+use pipeline::Failure;
+use ringcall_qec::decode::{DecoderFactory, MatchingFactory, ShotDecoder};
+use ringcall_qec::dem::DetectorErrorModel;
+use ringcall_qec::dem::text::{self, Limits};
+use ringcall_qec::shots::{ShotError, ShotFormat, ShotLayout, ShotReader, ShotWriter};
+use ringcall_qec::stats::LogicalErrorRate;
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use target::Target;
+
+/// Options of `ringcall predict`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The detector error model to decode with, in Stim's .dem format
+    #[arg(long, value_name = "FILE")]
+    dem: PathBuf,
+    /// The shots: detectors, one row per shot (default: standard input)
+    #[arg(long = "in", value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// The format of the shots: 01, b8 or dets
+    #[arg(long = "in_format", value_name = "FORMAT", default_value = "b8")]
+    in_format: ShotFormat,
+    /// The true observables follow the detectors in each shot; logical errors are then counted on standard error
+    #[arg(long = "in_includes_appended_observables")]
+    in_includes_appended_observables: bool,
+    /// Where the predicted observables go (default: standard output)
+    #[arg(long = "out", value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The format of the predictions: 01, b8 or dets
+    #[arg(long = "out_format", value_name = "FORMAT", default_value = "01")]
+    out_format: ShotFormat,
+    /// Two-pass correlated matching: not supported yet
+    #[arg(long = "enable_correlations")]
+    enable_correlations: bool,
+    /// Threads that decode (default: the cores this process may use)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+/// Decodes every shot of the input.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.enable_correlations {
+        bail!("--enable_correlations is not supported yet: leave it out to match without correlations");
+    }
+    let model = read_model(&args.dem)?;
+    let threads = args.threads.map_or_else(available_threads, usize::from);
+    let decoders = decoders(&model, threads).with_context(|| args.dem.display().to_string())?;
+
+    let input_name = args.input.as_deref().map_or_else(|| "standard input".to_owned(), show);
+    let output_name = args.output.as_deref().map_or_else(|| "standard output".to_owned(), show);
+    let truth = args.in_includes_appended_observables;
+    let layout = ShotLayout::with_observables(model.num_detectors, if truth { model.num_observables } else { 0 });
+    let reader = ShotReader::new(open(args.input.as_deref())?, args.in_format, layout)
+        .with_context(|| input_name.clone())?;
+    let target =
+        Target::open(args.output.as_deref()).with_context(|| format!("cannot write {output_name}"))?;
+    let predictions = ShotLayout::observables(model.num_observables);
+    let writer =
+        ShotWriter::new(target, args.out_format, predictions).with_context(|| output_name.clone())?;
+
+    let done = match pipeline::run(reader, writer, decoders) {
+        Ok((target, rate)) => {
+            target.commit().map(|()| rate).map_err(|error| Failure::Output(ShotError::Io(error)))
+        }
+        Err(failure) => Err(failure),
+    };
+    match done {
+        Ok(rate) => {
+            if truth {
+                // A closed standard error must not turn a finished run into a failed one.
+                let _ = writeln!(std::io::stderr(), "ringcall: {}", summary(rate));
+            }
+            Ok(())
+        }
+        // Whoever reads the output has seen enough: end quietly, as filters do.
+        Err(Failure::Output(ShotError::Io(error))) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(Failure::Output(ShotError::Io(error))) => Err(anyhow!("cannot write {output_name}: {error}")),
+        Err(Failure::Output(error)) => Err(anyhow!(error).context(output_name)),
+        Err(Failure::Input(ShotError::Io(error))) => Err(anyhow!("cannot read {input_name}: {error}")),
+        Err(Failure::Input(error)) => Err(anyhow!(error).context(input_name)),
+        Err(Failure::Decode { shot, error }) => {
+            Err(anyhow!(error).context(format!("{input_name}, shot {shot} (counted from 0)")))
+        }
+    }
+}
+
+fn read_model(path: &Path) -> Result<DetectorErrorModel> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    text::read(BufReader::new(file), Limits::default()).with_context(|| path.display().to_string())
+}
+
+/// One decoder for each thread.
+fn decoders(model: &DetectorErrorModel, threads: usize) -> Result<Vec<pipeline::Worker>> {
+    let factory = MatchingFactory::from_dem(model)?;
+    (0..threads).map(|_| Ok(ShotDecoder::new(factory.build()?))).collect()
+}
+
+fn available_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// The input: a file, or standard input for none and for `-`.
+fn open(path: Option<&Path>) -> Result<Box<dyn Read>> {
+    match path.filter(|path| path.as_os_str() != "-") {
+        None => Ok(Box::new(std::io::stdin())),
+        Some(path) => {
+            let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok(Box::new(file))
+        }
+    }
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn summary(rate: LogicalErrorRate) -> String {
+    let LogicalErrorRate { shots, errors } = rate;
+    let interval = rate.clopper_pearson(0.95).map_or_else(
+        |_| String::new(), // no shots, no rate
+        |interval| {
+            format!(
+                ", logical error rate {:.3e} (95 % interval {:.3e} to {:.3e})",
+                rate.rate(),
+                interval.low,
+                interval.high
+            )
+        },
+    );
+    format!("{shots} shots, {errors} logical errors{interval}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_has_a_rate_only_where_there_are_shots() {
+        assert_eq!(summary(LogicalErrorRate::default()), "0 shots, 0 logical errors");
+        // SciPy: beta.ppf(0.025, 12, 9989) and beta.ppf(0.975, 13, 9988).
+        assert_eq!(
+            summary(LogicalErrorRate { shots: 10_000, errors: 12 }),
+            "10000 shots, 12 logical errors, logical error rate 1.200e-3 (95 % interval 6.202e-4 to 2.095e-3)"
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! Shots through several decoders at once, and out in the order in which they came.
+//!
+//! The calling thread reads batches and deals them out in turn; one thread per decoder decodes; one more collects
+//! in the same turn, so that order needs no sorting, and writes. Batches go round: after the first few nothing is
+//! allocated, and a slow output holds the input back.
+
+use ringcall_qec::decode::{DecodeError, Decoder, ShotDecoder};
+use ringcall_qec::shots::{Shot, ShotError, ShotLayout, ShotReader, ShotWriter};
+use ringcall_qec::stats::LogicalErrorRate;
+use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
+use std::thread::{Scope, ScopedJoinHandle};
+
+/// What decodes on one thread.
+pub(super) type Worker = ShotDecoder<Box<dyn Decoder>>;
+
+/// Shots per batch: enough that handing one over costs nothing beside decoding it.
+const BATCH: usize = 256;
+/// Batches that wait before and behind each decoder.
+const WAITING: usize = 2;
+
+/// Why decoding stopped.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The shots could not be read.
+    Input(ShotError),
+    /// The predictions could not be written.
+    Output(ShotError),
+    /// A shot could not be decoded.
+    Decode {
+        /// Which, counted from 0.
+        shot: u64,
+        /// Why.
+        error: DecodeError,
+    },
+}
+
+/// Some shots in a row, and what was predicted for them.
+struct Batch {
+    shots: Vec<Shot>,
+    predicted: Vec<Shot>,
+    /// How many of them hold something.
+    used: usize,
+    /// The shot at which decoding stopped.
+    failed: Option<(usize, DecodeError)>,
+}
+
+impl Batch {
+    fn new(layout: ShotLayout, predictions: ShotLayout) -> Self {
+        Self {
+            shots: vec![Shot::new(layout); BATCH],
+            predicted: vec![Shot::new(predictions); BATCH],
+            used: 0,
+            failed: None,
+        }
+    }
+
+    /// Reads as many shots as there are and fit.
+    fn fill<R: Read>(&mut self, reader: &mut ShotReader<R>) -> Result<(), ShotError> {
+        self.used = 0;
+        while self.used < BATCH && reader.read(&mut self.shots[self.used])? {
+            self.used += 1;
+        }
+        Ok(())
+    }
+
+    fn decode(&mut self, worker: &mut Worker) {
+        self.failed = None;
+        let pairs = self.shots.iter().zip(&mut self.predicted).take(self.used).enumerate();
+        for (index, (shot, predicted)) in pairs {
+            if let Err(error) = worker.decode(&shot.detectors, &mut predicted.observables) {
+                self.failed = Some((index, error));
+                return;
+            }
+        }
+    }
+}
+
+/// Decodes everything that `reader` gives with `workers` (at least one) and writes it to `writer`; gives back the
+/// output, flushed, and how often a shot with observables was predicted wrongly.
+///
+/// Before a fault in the input or in decoding is reported, everything ahead of it has been written.
+pub(super) fn run<R: Read, W: Write + Send>(
+    mut reader: ShotReader<R>,
+    writer: ShotWriter<W>,
+    workers: Vec<Worker>,
+) -> Result<(W, LogicalErrorRate), Failure> {
+    let layout = reader.layout();
+    let predictions = ShotLayout::observables(workers[0].num_observables());
+    std::thread::scope(|scope| {
+        let (spent, recycled) = channel();
+        let (inboxes, outboxes): (Vec<_>, Vec<_>) =
+            workers.into_iter().map(|worker| spawn_worker(scope, worker)).unzip();
+        let truth = layout.observables > 0;
+        let collector = scope.spawn(move || collect(writer, &outboxes, &spent, truth));
+        let read = deal(&mut reader, &inboxes, &recycled, || Batch::new(layout, predictions));
+        drop(inboxes); // so that the workers end, and then the collector
+        let written = join(collector)?;
+        read.map_err(Failure::Input)?;
+        Ok(written)
+    })
+}
+
+fn spawn_worker<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    mut worker: Worker,
+) -> (SyncSender<Batch>, Receiver<Batch>) {
+    let (inbox, batches) = sync_channel::<Batch>(WAITING);
+    let (done, outbox) = sync_channel(WAITING);
+    scope.spawn(move || {
+        for mut batch in batches {
+            batch.decode(&mut worker);
+            if done.send(batch).is_err() {
+                break; // the collector has stopped
+            }
+        }
+    });
+    (inbox, outbox)
+}
+
+/// Reads batches and hands them to the workers in turn, until the input ends or the collector has stopped.
+fn deal<R: Read>(
+    reader: &mut ShotReader<R>,
+    inboxes: &[SyncSender<Batch>],
+    recycled: &Receiver<Batch>,
+    new: impl Fn() -> Batch,
+) -> Result<(), ShotError> {
+    for inbox in inboxes.iter().cycle() {
+        let mut batch = match recycled.try_recv() {
+            Ok(batch) => batch,
+            Err(TryRecvError::Empty) => new(),
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        };
+        let read = batch.fill(reader);
+        let last = batch.used < BATCH;
+        if inbox.send(batch).is_err() {
+            return Ok(());
+        }
+        read?;
+        if last {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Takes batches from the workers in turn and writes what they predict.
+fn collect<W: Write>(
+    mut writer: ShotWriter<W>,
+    outboxes: &[Receiver<Batch>],
+    spent: &Sender<Batch>,
+    truth: bool,
+) -> Result<(W, LogicalErrorRate), Failure> {
+    let mut rate = LogicalErrorRate::default();
+    let mut before = 0;
+    for outbox in outboxes.iter().cycle() {
+        // Batches were dealt in turn, so when one has no more there are no more.
+        let Ok(mut batch) = outbox.recv() else { break };
+        let failed = batch.failed.take();
+        let good = failed.as_ref().map_or(batch.used, |&(index, _)| index);
+        for (shot, predicted) in batch.shots.iter().zip(&batch.predicted).take(good) {
+            writer.write(predicted).map_err(Failure::Output)?;
+            if truth {
+                rate.record(predicted.observables != shot.observables);
+            }
+        }
+        if let Some((index, error)) = failed {
+            writer.flush().map_err(Failure::Output)?;
+            return Err(Failure::Decode { shot: before + index as u64, error });
+        }
+        before += batch.used as u64;
+        let _ = spent.send(batch); // the reader may have finished
+    }
+    Ok((writer.finish().map_err(Failure::Output)?, rate))
+}
+
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringcall_qec::decode::{DecoderFactory, MatchingFactory};
+    use ringcall_qec::shots::ShotFormat;
+
+    /// One detector per observable, without a boundary between the last two detectors.
+    const MODEL: &str = "error(0.1) D0 L0\nerror(0.1) D1 L1\nerror(0.1) D2 L2\nerror(0.1) D3 D4";
+    const SHOTS: usize = 5 * BATCH + 17;
+
+    fn workers(count: usize) -> Vec<Worker> {
+        let model = ringcall_qec::dem::text::parse(MODEL).unwrap();
+        let factory = MatchingFactory::from_dem(&model).unwrap();
+        (0..count).map(|_| ShotDecoder::new(factory.build().unwrap())).collect()
+    }
+
+    /// Shot `i` fires the detectors of the low bits of `i`, which are then the observables predicted.
+    fn row(index: usize) -> String {
+        (0..3).map(|bit| if index >> bit & 1 == 1 { '1' } else { '0' }).collect()
+    }
+
+    fn input(fault: Option<usize>) -> Vec<u8> {
+        let tail = |index| if Some(index) == fault { "10" } else { "00" };
+        (0..SHOTS).flat_map(|index| format!("{}{}\n", row(index), tail(index)).into_bytes()).collect()
+    }
+
+    fn expected(shots: usize) -> Vec<u8> {
+        (0..shots).flat_map(|index| format!("{}\n", row(index)).into_bytes()).collect()
+    }
+
+    fn through<W: Write + Send>(input: &[u8], output: W, threads: usize) -> Result<(W, LogicalErrorRate), Failure> {
+        let reader = ShotReader::new(input, ShotFormat::Text01, ShotLayout::detectors(5)).unwrap();
+        let writer = ShotWriter::new(output, ShotFormat::Text01, ShotLayout::observables(3)).unwrap();
+        run(reader, writer, workers(threads))
+    }
+
+    #[test]
+    fn order_is_kept_with_any_number_of_threads() {
+        for threads in [1, 2, 3, 7, 16] {
+            let (output, rate) = through(&input(None), Vec::new(), threads).unwrap();
+            assert_eq!(output, expected(SHOTS), "{threads} threads");
+            assert_eq!(rate.shots, 0, "nothing to compare with");
+        }
+        assert!(through(b"", Vec::new(), 3).unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn what_precedes_a_fault_is_written() {
+        for fault in [0, 1, BATCH - 1, BATCH, 3 * BATCH + 5, SHOTS - 1] {
+            let mut output = Vec::new();
+            let failure = through(&input(Some(fault)), &mut output, 3).unwrap_err();
+            assert!(
+                matches!(failure, Failure::Decode { shot, error: DecodeError::OddParity { detector: 3 } }
+                    if shot == fault as u64),
+                "{failure:?}"
+            );
+            assert_eq!(output, expected(fault));
+
+            let mut output = Vec::new();
+            let cut = &input(None)[..fault * 6 + 3];
+            let failure = through(cut, &mut output, 3).unwrap_err();
+            assert!(
+                matches!(failure, Failure::Input(ShotError::Truncated { shot, .. }) if shot == fault as u64),
+                "{failure:?}"
+            );
+            assert_eq!(output, expected(fault));
+        }
+    }
+
+    #[test]
+    fn a_full_output_ends_an_endless_input() {
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let endless = std::io::repeat(0);
+        let reader = ShotReader::new(endless, ShotFormat::B8, ShotLayout::detectors(5)).unwrap();
+        let writer = ShotWriter::new(Full(1 << 20), ShotFormat::B8, ShotLayout::observables(3)).unwrap();
+        let failure = run(reader, writer, workers(2)).map(|_| ()).unwrap_err();
+        assert!(
+            matches!(&failure, Failure::Output(ShotError::Io(error)) if error.kind() == std::io::ErrorKind::StorageFull),
+            "{failure:?}"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Where predictions go.
+
+use std::fs::File;
+use std::io::{Result, Write};
+use std::path::{Path, PathBuf};
+
+/// Standard output, a pipe or device written as it is, or a regular file that appears whole or not at all.
+///
+/// A regular file is written beside its place and takes it at [`commit`](Self::commit); dropped before that, it
+/// leaves what was there.
+#[derive(Debug)]
+pub(super) struct Target {
+    output: Output,
+}
+
+#[derive(Debug)]
+enum Output {
+    Stdout(std::io::Stdout),
+    Direct(File),
+    Beside { file: File, part: PathBuf, place: PathBuf, committed: bool },
+}
+
+impl Target {
+    /// Standard output for none and for `-`.
+    pub(super) fn open(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
+            return Ok(Self { output: Output::Stdout(std::io::stdout()) });
+        };
+        let output = match path.metadata() {
+            // A folder fails here, with the system's own words.
+            Ok(there) if !there.is_file() => Output::Direct(File::options().write(true).open(path)?),
+            there => {
+                // A link stays one: what it points to is replaced.
+                let place = if there.is_ok() { path.canonicalize()? } else { path.to_owned() };
+                if there.is_ok() {
+                    // Replacing a file needs no right to write it, but whoever protected it meant it.
+                    File::options().write(true).open(&place)?;
+                }
+                let mut name = place.file_name().unwrap_or_default().to_owned();
+                name.push(format!(".{}.part", std::process::id()));
+                let part = place.with_file_name(name);
+                let file = File::create(&part)?;
+                if let Ok(there) = there {
+                    file.set_permissions(there.permissions())?;
+                }
+                Output::Beside { file, part, place, committed: false }
+            }
+        };
+        Ok(Self { output })
+    }
+
+    /// Puts a regular file in its place; for the others, everything has been written already.
+    pub(super) fn commit(mut self) -> Result<()> {
+        if let Output::Beside { file, part, place, committed } = &mut self.output {
+            file.sync_all()?;
+            std::fs::rename(part, place)?;
+            *committed = true;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Output::Beside { part, committed: false, .. } = &self.output {
+            let _ = std::fs::remove_file(part); // a failure is already being reported
+        }
+    }
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match &mut self.output {
+            Output::Stdout(stdout) => stdout.write(bytes),
+            Output::Direct(file) | Output::Beside { file, .. } => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match &mut self.output {
+            Output::Stdout(stdout) => stdout.flush(),
+            Output::Direct(file) | Output::Beside { file, .. } => file.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        std::fs::write(&path, "old").unwrap();
+        let names = || std::fs::read_dir(folder.path()).unwrap().count();
+
+        let mut target = Target::open(Some(&path)).unwrap();
+        target.write_all(b"half").unwrap();
+        drop(target);
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"old".to_vec(), 1));
+
+        let mut target = Target::open(Some(&path)).unwrap();
+        target.write_all(b"whole").unwrap();
+        target.commit().unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"whole".to_vec(), 1));
+    }
+
+    #[test]
+    fn a_link_keeps_pointing_and_a_folder_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("out"), folder.path().join("link"));
+        std::fs::write(&path, "old").unwrap();
+        std::os::unix::fs::symlink("out", &link).unwrap();
+        let mut target = Target::open(Some(&link)).unwrap();
+        target.write_all(b"new").unwrap();
+        target.commit().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+
+        assert!(Target::open(Some(folder.path())).is_err());
+        assert!(Target::open(Some(&folder.path().join("none/out"))).is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! From a run's summary to its report.
+
+use super::options::{Args, EngineArg};
+use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use ringcall_service::{Problem, STAGES, ServiceConfig, Summary};
+
+const CONFIDENCE: f64 = 0.95;
+
+pub(super) fn report(
+    args: &Args,
+    problem: &Problem,
+    config: &ServiceConfig,
+    summary: &Summary,
+) -> Result<RunReport> {
+    let stats = &summary.stats;
+    let rate = summary.rate;
+    let interval = match rate.shots {
+        0 => None,
+        _ => Some(rate.clopper_pearson(CONFIDENCE)?),
+    };
+    Ok(RunReport {
+        settings: settings(args, problem, config),
+        submitted: stats.submitted,
+        completed: stats.completed,
+        refused: stats.refused,
+        timed_out: stats.timed_out,
+        stalls: stats.backpressure_stalls,
+        lost: summary.lost(),
+        throughput_per_s: summary.throughput_per_s(),
+        latency_us: latencies(&summary.latency),
+        stages_us: STAGES
+            .iter()
+            .zip(&summary.stages.0)
+            .map(|(name, times)| Stage { name, summary: latencies(times) })
+            .collect(),
+        density_in: summary.density_in,
+        density_out: summary.density_out,
+        shots: rate.shots,
+        logical_errors: rate.errors,
+        logical_error_rate: Estimate {
+            value: rate.rate(),
+            low: interval.map_or(f64::NAN, |i| i.low),
+            high: interval.map_or(f64::NAN, |i| i.high),
+            confidence: CONFIDENCE,
+        },
+        histogram: bins(&summary.latency),
+        percentile_curve: curve(&summary.latency),
+        timeline: timeline(summary),
+        slots: None,
+    })
+}
+
+fn settings(args: &Args, problem: &Problem, config: &ServiceConfig) -> Vec<(String, String)> {
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    match &args.dem {
+        Some(path) => rows.push(("model", path.display().to_string())),
+        None => {
+            rows.push(("distance", args.distance.to_string()));
+            rows.push(("rounds", args.rounds().to_string()));
+            rows.push(("basis", format!("{:?}", args.basis).to_lowercase()));
+            rows.push(("p", args.p.to_string()));
+        }
+    }
+    rows.push(("detectors", problem.detectors().to_string()));
+    rows.push(("observables", problem.observables().to_string()));
+    match &args.shots {
+        Some(path) => rows.push(("shots", path.display().to_string())),
+        None => rows.push(("seed", args.seed.to_string())),
+    }
+    let engine = match args.engine {
+        EngineArg::Matching => "matching alone".to_owned(),
+        EngineArg::Passthrough => "passthrough".to_owned(),
+        EngineArg::Cpu => format!("cpu ({})", args.model.as_ref().map_or_else(String::new, |m| m.display().to_string())),
+    };
+    rows.push(("engine", engine));
+    rows.push(("interval_us", args.interval_us.to_string()));
+    rows.push(("workers", config.workers.to_string()));
+    rows.push(("slots", config.slots.to_string()));
+    rows.push(("pinned", config.cores.dispatcher.is_some().to_string()));
+    rows.push(("machine", crate::machine::describe()));
+    rows.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+fn latencies(times: &Histogram<u64>) -> LatencySummary {
+    if times.is_empty() {
+        return LatencySummary::NONE;
+    }
+    let at = |q| times.value_at_quantile(q) as f64 / 1e3;
+    LatencySummary {
+        min: times.min() as f64 / 1e3,
+        mean: times.mean() / 1e3,
+        p50: at(0.5),
+        p90: at(0.9),
+        p95: at(0.95),
+        p99: at(0.99),
+        p999: at(0.999),
+        max: times.max() as f64 / 1e3,
+        stddev: times.stdev() / 1e3,
+    }
+}
+
+/// Bins of equal width from the least to the 99.9th percentile, and one for the rest.
+fn bins(times: &Histogram<u64>) -> Vec<(f64, f64, u64)> {
+    const BINS: u64 = 60;
+    if times.is_empty() {
+        return Vec::new();
+    }
+    let low = times.min();
+    let high = times.value_at_quantile(0.999).max(low + BINS);
+    let width = (high - low).div_ceil(BINS);
+    let mut bins: Vec<(f64, f64, u64)> = (0..BINS)
+        .map(|i| {
+            let from = low + i * width;
+            (from as f64 / 1e3, (from + width) as f64 / 1e3, 0)
+        })
+        .collect();
+    for step in times.iter_recorded() {
+        let bin = (step.value_iterated_to().saturating_sub(low) / width).min(BINS - 1) as usize;
+        bins[bin].2 += step.count_since_last_iteration();
+    }
+    bins
+}
+
+fn curve(times: &Histogram<u64>) -> Vec<(f64, f64)> {
+    if times.is_empty() {
+        return Vec::new();
+    }
+    times.iter_quantiles(5).map(|step| (step.quantile_iterated_to() * 100.0, step.value_iterated_to() as f64 / 1e3)).collect()
+}
+
+/// At most 600 points: neighbours are joined, by their worst.
+fn timeline(summary: &Summary) -> Vec<TimelinePoint> {
+    let join = summary.timeline.len().div_ceil(600).max(1);
+    summary
+        .timeline
+        .chunks(join)
+        .filter_map(|points| {
+            let worst = |of: fn(&ringcall_service::TimelinePoint) -> u64| {
+                points.iter().map(of).max().unwrap_or(0) as f64 / 1e3
+            };
+            Some(TimelinePoint {
+                t_s: points.last()?.end.as_secs_f64(),
+                p50_us: worst(|p| p.p50_ns),
+                p99_us: worst(|p| p.p99_ns),
+                max_us: worst(|p| p.max_ns),
+                completed: points.iter().map(|p| p.completed).sum(),
+            })
+        })
+        .filter(|point| point.completed > 0)
+        .collect()
+}

@@ -1,0 +1,107 @@
+//! `ringcall run`: a memory experiment through the whole pipeline, and a report.
+
+mod figures;
+mod inputs;
+mod options;
+mod signals;
+
+use crate::{output, report};
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+pub(crate) use options::Args;
+use ringcall_service::{Progress, Service, Summary};
+use signals::Signals;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs, reports, and says by its exit code whether every request was answered.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    args.check()?;
+    // Before the run: a path that cannot be written should not cost the run.
+    for path in [&args.json, &args.report].into_iter().flatten() {
+        output::check_writable(path)?;
+    }
+    let signals = Signals::listen()?;
+    let problem = inputs::problem(args)?;
+    let inference = inputs::inference(args, &problem)?;
+    let source = inputs::source(args, &problem)?;
+    let config = args.service_config()?;
+    let service = Service::start(&problem, &inference, config)?;
+    for pin in service.pins().iter().filter(|pin| !pin.took()) {
+        eprintln!("ringcall: {pin}");
+    }
+    let monitor = service.monitor();
+    let bar = progress_bar(args);
+    let summary = service.drive(source, args.pace(), &mut |progress| {
+        show(&bar, args, progress);
+        signals.received().is_none()
+    });
+    bar.finish_and_clear();
+    let summary = summary?;
+    let mut report = figures::report(args, &problem, &config, &summary)?;
+    if summary.lost() > 0 || summary.stop.as_ref().is_some_and(|stop| stop.unfinished.is_some()) {
+        report.slots = Some(monitor.dump().to_string());
+    }
+    publish(args, &report)?;
+    if let Some(signal) = signals.received() {
+        eprintln!("ringcall: stopped by signal {signal} after {} requests", summary.stats.submitted);
+        return Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))));
+    }
+    verdict(&summary)
+}
+
+/// Every request answered, by the stages it was meant for?
+fn verdict(summary: &Summary) -> Result<ExitCode> {
+    let stats = &summary.stats;
+    if summary.lost() > 0 {
+        bail!("{} of {} requests were lost", summary.lost(), stats.submitted);
+    }
+    if stats.timed_out > 0 {
+        bail!("{} of {} requests timed out", stats.timed_out, stats.submitted);
+    }
+    if stats.refused > 0 {
+        bail!("{} of {} requests were refused", stats.refused, stats.submitted);
+    }
+    if summary.unexpected > 0 {
+        bail!("{} answers belonged to no request", summary.unexpected);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn publish(args: &Args, report: &report::RunReport) -> Result<()> {
+    let json_on_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    if !json_on_stdout {
+        let mut out = std::io::stdout();
+        out.write_all(report::to_text(report).as_bytes()).and_then(|()| out.flush()).context("standard output")?;
+    }
+    if let Some(path) = &args.json {
+        output::write_text(path, &(report::to_json(report) + "\n"))?;
+    }
+    if let Some(path) = &args.report {
+        output::write_text(path, &report::to_html(report))?;
+    }
+    Ok(())
+}
+
+/// On a terminal only; quiet otherwise.
+fn progress_bar(args: &Args) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (length, template) = match (args.requests, args.run_time()) {
+        (Some(requests), _) => (requests, "{bar:30} {pos}/{len} requests  {msg}"),
+        (None, Some(duration)) => (duration.as_millis() as u64, "{bar:30} {elapsed}  {msg}"),
+        (None, None) => return ProgressBar::new_spinner(),
+    };
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+    // A template that does not parse leaves the library's own style.
+    ProgressStyle::with_template(template).map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style))
+}
+
+fn show(bar: &ProgressBar, args: &Args, progress: &Progress) {
+    let Progress { submitted, completed, logical_errors, elapsed, latest_us } = *progress;
+    bar.set_position(if args.requests.is_some() { submitted } else { elapsed.as_millis() as u64 });
+    let rate = completed as f64 / elapsed.max(Duration::from_millis(1)).as_secs_f64();
+    bar.set_message(format!("{rate:.0}/s  latest {latest_us:.1} us  {logical_errors} logical errors"));
+}

@@ -1,0 +1,233 @@
+//! The options of `ringcall run`.
+
+use anyhow::{Result, bail};
+use clap::{Args as ClapArgs, ValueEnum};
+use ringcall::Wait;
+use ringcall_pipeline::CorePinning;
+use ringcall_qec::shots::ShotFormat;
+use ringcall_service::{Pace, ServiceConfig};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Basis of the memory experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BasisArg {
+    X,
+    Z,
+}
+
+/// Formats of shot files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormatArg {
+    /// A line of 0 and 1 a shot
+    #[value(name = "01")]
+    Text01,
+    /// Packed bits, least significant first
+    B8,
+    /// A line of `shot D3 D8 L0` a shot
+    Dets,
+}
+
+impl From<FormatArg> for ShotFormat {
+    fn from(format: FormatArg) -> Self {
+        match format {
+            FormatArg::Text01 => Self::Text01,
+            FormatArg::B8 => Self::B8,
+            FormatArg::Dets => Self::Dets,
+        }
+    }
+}
+
+/// What runs before matching.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineArg {
+    /// Nothing: matching alone
+    Matching,
+    /// A copy in place of a network, to measure what surrounds it
+    Passthrough,
+    /// The ONNX model of --model, on the CPU
+    Cpu,
+}
+
+/// Where threads are pinned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PinArg {
+    None,
+    Auto,
+    /// Dispatcher, consumer, first worker.
+    Cores([usize; 3]),
+}
+
+impl FromStr for PinArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "auto" => Ok(Self::Auto),
+            list => {
+                let cores: Result<Vec<usize>, _> = list.split(',').map(str::parse).collect();
+                cores
+                    .ok()
+                    .and_then(|cores| <[usize; 3]>::try_from(cores).ok())
+                    .map(Self::Cores)
+                    .ok_or_else(|| "`none`, `auto`, or DISPATCHER,CONSUMER,FIRST-WORKER as core numbers".to_owned())
+            }
+        }
+    }
+}
+
+/// Runs a memory experiment through the whole pipeline and reports how fast and how right it was.
+///
+/// By default distance 7 and circuit noise of 0.003, generated here; or any detector error model, with shots sampled
+/// from it or read from a file.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// Code distance of the rotated surface code, odd, at least 3
+    #[arg(long, default_value_t = 7)]
+    pub(super) distance: u32,
+    /// Rounds of syndrome extraction [default: the distance]
+    #[arg(long)]
+    pub(super) rounds: Option<u32>,
+    /// Memory basis
+    #[arg(long, value_enum, default_value = "z")]
+    pub(super) basis: BasisArg,
+    /// Strength of the circuit noise, each of Stim's four rates
+    #[arg(long, default_value_t = 0.003)]
+    pub(super) p: f64,
+    /// Detector error model in Stim's format, in place of the generated experiment
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["distance", "rounds", "basis", "p"])]
+    pub(super) dem: Option<PathBuf>,
+    /// Shots to decode, in place of sampled ones; ends with the file
+    #[arg(long, value_name = "FILE")]
+    pub(super) shots: Option<PathBuf>,
+    /// Format of --shots
+    #[arg(long, value_enum, default_value = "b8", requires = "shots")]
+    pub(super) shots_format: FormatArg,
+    /// Each shot's true observables follow its detectors
+    #[arg(long, requires = "shots")]
+    pub(super) shots_with_observables: bool,
+    /// Stop after so many requests
+    #[arg(long, value_name = "N")]
+    pub(super) requests: Option<u64>,
+    /// Stop after so many seconds [default: 3 where --requests and --shots are absent]
+    #[arg(long, value_name = "SECONDS")]
+    pub(super) duration: Option<f64>,
+    /// From one request to the next, in microseconds; 0: as fast as slots come free
+    #[arg(long, default_value_t = 100.0, value_name = "US")]
+    pub(super) interval_us: f64,
+    /// Worker threads, each with an engine and a decoder [default: as many as there are cores to spare, at most 8]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(super) workers: Option<u32>,
+    /// Slots of the ring
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub(super) slots: u32,
+    /// What runs before matching
+    #[arg(long, value_enum, default_value = "matching")]
+    pub(super) engine: EngineArg,
+    /// ONNX model of --engine cpu: detectors in, residual detectors (and logical frame) out
+    #[arg(long, value_name = "FILE")]
+    pub(super) model: Option<PathBuf>,
+    /// Seed of the sampled shots
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Pin threads: `none`, `auto` (where there are cores enough), or DISPATCHER,CONSUMER,FIRST-WORKER
+    #[arg(long, default_value = "none", value_name = "CORES")]
+    pub(super) pin: PinArg,
+    /// Answer a request TIMED_OUT after so many milliseconds
+    #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) timeout_ms: u64,
+    /// Write the report as JSON to FILE, or to standard output for `-`
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Write the report as one self-contained HTML file
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+impl Args {
+    /// What the parser cannot see.
+    pub(super) fn check(&self) -> Result<()> {
+        let seconds = |name: &str, value: f64| {
+            if value.is_finite() && (0.0..=1e9).contains(&value) {
+                return Ok(());
+            }
+            bail!("--{name} must be a number from 0 to 1e9, not {value}")
+        };
+        seconds("duration", self.duration.unwrap_or(0.0))?;
+        seconds("interval-us", self.interval_us)?;
+        match (self.engine, &self.model) {
+            (EngineArg::Cpu, None) => bail!("--engine cpu needs --model FILE.onnx"),
+            (EngineArg::Matching | EngineArg::Passthrough, Some(_)) => {
+                bail!("--model is for --engine cpu")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(self.distance)
+    }
+
+    pub(super) fn run_time(&self) -> Option<Duration> {
+        let default = (self.requests.is_none() && self.shots.is_none()).then_some(3.0);
+        self.duration.or(default).map(Duration::from_secs_f64)
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        Pace {
+            requests: self.requests,
+            duration: self.run_time(),
+            interval: Duration::from_secs_f64(self.interval_us / 1e6),
+        }
+    }
+
+    pub(super) fn workers(&self) -> u32 {
+        // Dispatcher, consumer and driver have a core each where there are enough.
+        self.workers.unwrap_or_else(|| cores().saturating_sub(3).clamp(1, 8) as u32)
+    }
+
+    pub(super) fn service_config(&self) -> Result<ServiceConfig> {
+        let workers = self.workers();
+        let cores = match &self.pin {
+            PinArg::None => CorePinning::default(),
+            PinArg::Cores([dispatcher, consumer, worker_base]) => CorePinning {
+                dispatcher: Some(*dispatcher),
+                consumer: Some(*consumer),
+                worker_base: Some(*worker_base),
+            },
+            PinArg::Auto => {
+                let allowed = ringcall::pin::pin_current("run", None).got;
+                // The first is left to the driver and to the system.
+                match allowed.get(1..3 + workers as usize) {
+                    Some([dispatcher, consumer, rest @ ..]) if rest.windows(2).all(|w| w[1] == w[0] + 1) => {
+                        CorePinning {
+                            dispatcher: Some(*dispatcher),
+                            consumer: Some(*consumer),
+                            worker_base: rest.first().copied(),
+                        }
+                    }
+                    _ => bail!(
+                        "--pin auto needs {} consecutive cores for {workers} workers; this process may use {}: give \
+                         fewer --workers, or --pin none",
+                        workers + 3,
+                        allowed.len()
+                    ),
+                }
+            }
+        };
+        Ok(ServiceConfig {
+            workers,
+            slots: self.slots,
+            cores,
+            wait: Wait::Auto,
+            request_timeout: Some(Duration::from_millis(self.timeout_ms)),
+            ..ServiceConfig::default()
+        })
+    }
+}

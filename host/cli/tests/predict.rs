@@ -1,0 +1,174 @@
+//! `ringcall predict` against PyMatching's own command (`data/predict/make.py`), and on what can go wrong.
+
+use assert_cmd::Command;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+const FORMATS: [&str; 3] = ["01", "b8", "dets"];
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/predict").join(name)
+}
+
+fn read(name: &str) -> Vec<u8> {
+    std::fs::read(data(name)).unwrap()
+}
+
+fn predict(model: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringcall"));
+    command.arg("predict").arg("--dem").arg(model);
+    command
+}
+
+/// The one line that a failed run says.
+fn complaint(command: &mut Command) -> String {
+    let output = command.assert().code(1).get_output().clone();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text.trim_end().to_owned()
+}
+
+#[test]
+fn predictions_are_those_of_pymatching_in_every_format() {
+    for (name, shots, errors) in [("surface", 300, 14), ("bundle", 200, 17)] {
+        let model = data(&format!("{name}.dem"));
+        for from in FORMATS {
+            for to in FORMATS {
+                let output = predict(&model)
+                    .arg("--in")
+                    .arg(data(&format!("{name}.shots.{from}")))
+                    .args(["--in_format", from, "--in_includes_appended_observables", "--out_format", to])
+                    .assert()
+                    .success()
+                    .get_output()
+                    .clone();
+                assert_eq!(output.stdout, read(&format!("{name}.predicted.{to}")), "{name}: {from} to {to}");
+                let summary = String::from_utf8(output.stderr).unwrap();
+                let expected = format!("ringcall: {shots} shots, {errors} logical errors, logical error rate ");
+                assert!(summary.starts_with(&expected), "{summary}");
+            }
+        }
+    }
+}
+
+#[test]
+fn it_stands_in_a_pipe_with_pymatchings_defaults() {
+    // Detectors alone, b8 in and 01 out unless told otherwise, and nothing on standard error.
+    let rows = String::from_utf8(read("bundle.shots.01")).unwrap();
+    let mut packed = Vec::new();
+    for row in rows.lines() {
+        let bits: Vec<u8> = row.bytes().take(44).map(|byte| byte - b'0').collect();
+        packed.extend(bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |sum, bit| sum << 1 | bit)));
+    }
+    for extra in [&[][..], &["--threads", "1"], &["--threads", "5"], &["--in", "-", "--out", "-"]] {
+        let output = predict(&data("bundle.dem")).args(extra).write_stdin(packed.clone()).assert().success();
+        assert_eq!(output.get_output().stdout, read("bundle.predicted.01"));
+        assert!(output.get_output().stderr.is_empty());
+    }
+}
+
+#[test]
+fn output_files_appear_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, cut) = (folder.path().join("out.dets"), folder.path().join("cut.b8"));
+    let run = |input: &Path| {
+        let mut command = predict(&data("surface.dem"));
+        command.arg("--in").arg(input).arg("--in_includes_appended_observables");
+        command.arg("--out").arg(&out).args(["--out_format=dets", "--in_format=b8"]);
+        command
+    };
+    run(&data("surface.shots.b8")).assert().success().stdout("");
+    assert_eq!(std::fs::read(&out).unwrap(), read("surface.predicted.dets"));
+
+    let whole = read("surface.shots.b8");
+    std::fs::write(&cut, &whole[..whole.len() - 1]).unwrap();
+    let text = complaint(&mut run(&cut));
+    assert_eq!(
+        text,
+        format!(
+            "ringcall: {}: b8 input ends within shot 299 (counted from 0), at byte 2999: 10 bytes per shot, and the \
+             last has 9; the file is cut off, or the number of bits per shot is wrong",
+            cut.display()
+        )
+    );
+    assert_eq!(std::fs::read(&out).unwrap(), read("surface.predicted.dets"), "the old file is kept");
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
+#[test]
+fn faults_are_named_with_file_and_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    let model = file("model.dem", "error(0.1) D0 L0\nerror(0.1) D0 D1\nerror(0.1) D2 D3\n");
+    let shots = file("shots.01", "0000\n0x00\n");
+    let odd = file("odd.dets", "shot D0\nshot D0 D1\nshot D0 D3\n");
+    let garbage = file("garbage.dem", "error(0.1) D0\nerror(1.5) D1\n");
+    let cut = file("cut.dem", "error(0.1) D0\nrepeat 3 {\nerror(0.1) D1\n");
+    let heavy = file("heavy.dem", "error(0.1) D0 D1 D2\n");
+    let none = folder.path().join("none");
+
+    let run = |model: &Path, shots: &Path, format: &str, more: &[&str]| {
+        let mut command = predict(model);
+        command.arg("--in").arg(shots).args(["--in_format", format]).args(more);
+        complaint(&mut command)
+    };
+    let path = |path: &Path| path.display().to_string();
+    let cases = [
+        (run(&garbage, &shots, "01", &[]), path(&garbage), "line 2: the probability 1.5 is not between 0 and 1"),
+        (run(&cut, &shots, "01", &[]), path(&cut), "line 2: the block opened here is never closed"),
+        (run(&heavy, &shots, "01", &[]), path(&heavy), "mechanism 0 flips 3 detectors"),
+        (run(&none, &shots, "01", &[]), path(&none), "No such file"),
+        (run(&model, &none, "01", &[]), path(&none), "No such file"),
+        (run(&model, folder.path(), "01", &[]), path(folder.path()), "Is a directory"),
+        (run(&model, &shots, "01", &[]), path(&shots), "line 2, column 2: `x` is neither 0 nor 1"),
+        (run(&model, &odd, "dets", &[]), path(&odd), "shot 2 (counted from 0): an odd number of detectors fired"),
+        (run(&model, &shots, "b8", &[]), path(&shots), "shot 0 (counted from 0), byte 0: padding bits are not 0"),
+        (run(&model, &shots, "01", &["--out", "/dev/full"]), "/dev/full".to_owned(), "No space left on device"),
+        (run(&model, &shots, "01", &["--out", "/none/out"]), "/none/out".to_owned(), "No such file"),
+        (run(&model, &shots, "01", &["--enable_correlations"]), String::new(), "not supported yet"),
+    ];
+    for (text, file, reason) in cases {
+        assert!(text.starts_with("ringcall: ") && text.contains(&file) && text.contains(reason), "{text}");
+    }
+    let text = complaint(predict(&model).args(["--in_format", "01"]).write_stdin("0000\n00"));
+    assert!(text.contains("standard input: 01 input ends within shot 1 (counted from 0), at byte 7"), "{text}");
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    for extra in [&["--in_format", "hits"][..], &["--out_format", "csv"], &["--threads", "0"], &["stray"]] {
+        predict(&data("bundle.dem")).args(extra).assert().code(2);
+    }
+    Command::new(env!("CARGO_BIN_EXE_ringcall")).arg("predict").assert().code(2);
+}
+
+/// `ringcall predict … | head -1`
+#[test]
+fn a_closed_pipe_ends_it_quietly() {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
+        .args(["predict", "--in_format", "01", "--in_includes_appended_observables", "--dem"])
+        .arg(data("bundle.dem"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // Without end: only the closed pipe can stop it.
+    let feeder = std::thread::spawn(move || {
+        let shots = read("bundle.shots.01");
+        while stdin.write_all(&shots).is_ok() {}
+    });
+    let mut line = [0; 12];
+    child.stdout.take().unwrap().read_exact(&mut line).unwrap();
+    let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    assert_eq!(line[..], read("bundle.predicted.01")[..12]);
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(0), String::new()));
+}

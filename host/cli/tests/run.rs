@@ -1,0 +1,184 @@
+//! `ringcall run` as a user meets it: its report, its exit codes, its one clear line on bad input.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+fn ringcall() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ringcall"))
+}
+
+fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, content).expect("a file");
+    path
+}
+
+/// Runs to success and gives the JSON report.
+fn report(args: &[&str]) -> Value {
+    let output = ringcall().arg("run").args(args).args(["--json", "-"]).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {stderr}");
+    serde_json::from_slice(&output.stdout).expect("JSON and nothing else on standard output")
+}
+
+/// Runs to failure: the exit code and the one line.
+fn failure(args: &[&str]) -> (i32, String) {
+    let output = ringcall().arg("run").args(args).output().expect("ran");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    (output.status.code().expect("no signal"), stderr)
+}
+
+#[test]
+fn the_report_has_every_key_and_the_counts_add_up() {
+    let report = report(&["--requests", "2000", "--interval-us", "20", "--seed", "7"]);
+    let object = report.as_object().expect("an object");
+    for key in [
+        "submitted", "completed", "refused", "timed_out", "stalls", "throughput_per_s", "latency_us", "stages_us",
+        "density_in", "density_out", "shots", "logical_errors", "logical_error_rate",
+    ] {
+        assert!(object.contains_key(key), "{key}");
+    }
+    for key in ["min", "mean", "p50", "p90", "p95", "p99", "p999", "max", "stddev"] {
+        assert!(report["latency_us"][key].is_number(), "{key}");
+    }
+    for stage in ["injection", "dispatch", "queueing", "inference", "matching", "harvest"] {
+        assert!(report["stages_us"][stage]["p50"].is_number(), "{stage}");
+    }
+    assert_eq!(report["submitted"], 2000);
+    assert_eq!(report["completed"], 2000);
+    assert_eq!(report["shots"], 2000);
+    assert_eq!((&report["refused"], &report["timed_out"]), (&0.into(), &0.into()));
+    assert_eq!(report["density_in"], report["density_out"]);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_physics_through_every_engine() {
+    let base = ["--requests", "1500", "--interval-us", "0", "--p", "0.006", "--distance", "5", "--seed", "3"];
+    let mut errors = Vec::new();
+    for engine in ["matching", "passthrough"] {
+        for workers in ["1", "3"] {
+            let args = [&base[..], &["--engine", engine, "--workers", workers]].concat();
+            let report = report(&args);
+            errors.push((report["logical_errors"].clone(), report["density_in"].clone()));
+        }
+    }
+    assert!(errors.windows(2).all(|pair| pair[0] == pair[1]), "{errors:?}");
+    assert!(errors[0].0.as_u64().expect("a number") > 0, "at this noise some answers are wrong");
+}
+
+#[test]
+fn both_bases_and_any_rounds_run() {
+    for (basis, rounds) in [("x", "1"), ("z", "2"), ("x", "9")] {
+        let report = report(&["--distance", "3", "--basis", basis, "--rounds", rounds, "--requests", "200"]);
+        assert_eq!(report["completed"], 200);
+    }
+}
+
+#[test]
+fn a_users_model_and_shots_are_decoded_and_judged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dem = write(folder.path(), "chain.dem", "error(0.1) D0\nerror(0.1) D0 D1\nerror(0.1) D1 L0\n");
+    // Detectors 0 and 1, then the observable: the fourth shot's truth contradicts the most likely explanation.
+    let shots = write(folder.path(), "shots.01", "000\n010\n011\n101\n");
+    let (dem, shots) = (dem.to_str().expect("text"), shots.to_str().expect("text"));
+    let args = ["--dem", dem, "--shots", shots, "--shots-format", "01", "--shots-with-observables"];
+    let judged = report(&args);
+    assert_eq!((&judged["submitted"], &judged["shots"]), (&4.into(), &4.into()));
+    assert_eq!(judged["logical_errors"], 2);
+    // Without the truth nothing is judged: those are five detectors' worth of other shots.
+    let bare = write(folder.path(), "bare.01", "00\n01\n");
+    let unjudged = report(&["--dem", dem, "--shots", bare.to_str().expect("text"), "--shots-format", "01"]);
+    assert_eq!((&unjudged["submitted"], &unjudged["shots"]), (&2.into(), &0.into()));
+    assert!(unjudged["logical_error_rate"].is_null());
+}
+
+#[test]
+fn bad_input_gives_one_clear_line_and_exit_code_1() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dem = write(folder.path(), "ok.dem", "error(0.1) D0\nerror(0.1) D0 D1\nerror(0.1) D1 L0\n");
+    let cut = write(folder.path(), "cut.dem", "error(0.1) D0\nrepeat 3 {\nerror(0.1) D0 D1\n");
+    let nonsense = write(folder.path(), "nonsense.dem", [0xFF, 0x00, 0x80, 0x0A]);
+    let short = write(folder.path(), "short.b8", []);
+    let shots = write(folder.path(), "cut.01", "000\n01");
+    let empty = write(folder.path(), "empty.dem", "");
+    let onnx = write(folder.path(), "cut.onnx", b"\x08\x07");
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    let (dem, cut, nonsense) = (text(&dem), text(&cut), text(&nonsense));
+    let (shots, empty, onnx, short) = (text(&shots), text(&empty), text(&onnx), text(&short));
+    let cases: &[(&[&str], &str)] = &[
+        (&["--dem", &cut], "cut.dem"),
+        (&["--dem", &nonsense], "nonsense.dem"),
+        (&["--dem", &empty], "no detectors"),
+        (&["--dem", "/no/such.dem"], "cannot open /no/such.dem"),
+        (&["--dem", &dem, "--shots", &shots, "--shots-format", "01", "--shots-with-observables"], "shot"),
+        (&["--dem", &dem, "--shots", "/no/such.b8"], "cannot open /no/such.b8"),
+        (&["--distance", "4"], "odd"),
+        (&["--p", "2"], "0.75"),
+        (&["--p", "nan"], "NaN"),
+        (&["--duration", "nan"], "--duration"),
+        (&["--interval-us=-1"], "--interval-us"),
+        (&["--engine", "cpu"], "--model"),
+        (&["--engine", "cpu", "--model", &onnx], "cut.onnx"),
+        (&["--engine", "matching", "--model", &onnx], "--model"),
+        (&["--report", "/no/such/folder/r.html"], "there is no folder"),
+        (&["--json", "/"], "is a directory"),
+    ];
+    for (args, expected) in cases {
+        let (code, stderr) = failure(args);
+        assert_eq!(code, 1, "{args:?}: {stderr}");
+        assert!(stderr.contains(expected), "{args:?}: {stderr}");
+        assert_eq!(stderr.trim_end().lines().count(), 1, "{args:?}: {stderr}");
+        assert!(stderr.starts_with("ringcall: "), "{args:?}: {stderr}");
+    }
+    // An empty shot file is no error: there was nothing to decode.
+    assert_eq!(report(&["--dem", &dem, "--shots", &short])["submitted"], 0);
+    assert_eq!(failure(&["--slots", "0"]).0, 2);
+    assert_eq!(failure(&["--dem", &dem, "--distance", "5"]).0, 2);
+}
+
+#[test]
+fn a_full_disk_is_one_clear_line_and_leaves_no_half_report() {
+    let (code, stderr) = failure(&["--distance", "3", "--requests", "50", "--report", "/dev/full"]);
+    assert_eq!(code, 1);
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("cannot write /dev/full"), "{stderr}");
+}
+
+#[test]
+fn the_html_report_stands_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("r.html");
+    let path_text = path.to_str().expect("text");
+    report(&["--distance", "3", "--requests", "500", "--report", path_text]);
+    let html = std::fs::read_to_string(&path).expect("written");
+    assert!(html.contains("<svg") && html.contains("</html>"));
+    assert!(!html.contains("http://") && !html.contains("https://") && !html.contains("<script"));
+    // Nothing else was left in the folder.
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
+
+#[test]
+fn a_signal_ends_the_run_in_order() {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
+        .args(["run", "--distance", "3", "--duration", "600", "--json", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    // Time enough to be under way; ended earlier or later, the report is whole.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signalled");
+    let (mut out, mut err) = (String::new(), String::new());
+    child.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
+    child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
+    let status = child.wait().expect("ended");
+    assert_eq!(status.code(), Some(143), "{err}");
+    assert_eq!(err.trim_end().lines().count(), 1, "{err}");
+    assert!(err.contains("signal 15"), "{err}");
+    let report: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(report["submitted"], report["completed"]);
+}

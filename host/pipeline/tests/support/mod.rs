@@ -1,0 +1,233 @@
+//! What the pipeline's tests share: a CPU stage that does what each payload says, and a list of completions.
+#![allow(dead_code, unreachable_pub)] // each test uses its part
+
+use ringcall::wire::schema::HandlerSchema;
+use ringcall::{FunctionId, RingConfig, Status, Wait};
+use ringcall_pipeline::{
+    Completion, CpuStage, Deferral, Injector, Pipeline, PipelineBuilder, RequestView, StageConfig, StageContext,
+    StageError, StageOutcome, StageTimes, SubmitError, WorkerResources,
+};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, Once};
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a machine that is busy with something else.
+pub const LONG: Duration = Duration::from_secs(60);
+/// The function that all of [`builder`]'s workers serve.
+pub const ECHO: FunctionId = FunctionId::of("echo");
+
+/// Payload byte 0: what happens to the request.
+pub mod act {
+    /// The payload comes back, each byte plus one.
+    pub const DONE: u8 = 0;
+    /// The same after payload byte 1 times `NotReady`.
+    pub const LATER: u8 = 1;
+    /// Never ready.
+    pub const NEVER: u8 = 2;
+    /// Fails with status 7.
+    pub const FAIL: u8 = 3;
+    /// Panics.
+    pub const PANIC: u8 = 4;
+    /// Claims more result than fits.
+    pub const TOO_LONG: u8 = 5;
+    /// Answered from another thread, with payload bytes plus one.
+    pub const DEFER: u8 = 6;
+    /// Deferred, and the right to answer thrown away.
+    pub const DROP: u8 = 7;
+    /// Says that it is deferred without having taken the right to answer.
+    pub const LIE: u8 = 8;
+    /// Inference panics.
+    pub const INFER_PANIC: u8 = 10;
+    /// Inference fails with `BAD_PAYLOAD`.
+    pub const INFER_FAIL: u8 = 11;
+    /// Inference claims more output than fits.
+    pub const INFER_TOO_LONG: u8 = 12;
+    /// The completion handler panics.
+    pub const HANDLER_PANIC: u8 = 20;
+}
+
+/// A completion, kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    pub id: u64,
+    pub slot: u32,
+    pub status: Status,
+    pub error: Option<u16>,
+    pub result: Option<Vec<u8>>,
+    pub times: StageTimes,
+}
+
+/// All completions so far.
+#[derive(Clone, Default)]
+pub struct Log(Arc<(Mutex<Vec<Done>>, Condvar)>);
+
+impl Log {
+    pub fn push(&self, completion: &Completion<'_>) {
+        let done = Done {
+            id: completion.request_id,
+            slot: completion.slot,
+            status: completion.status,
+            error: completion.error,
+            result: completion.result.map(<[u8]>::to_vec),
+            times: completion.times,
+        };
+        self.0.0.lock().expect("lock").push(done);
+        self.0.1.notify_all();
+    }
+
+    /// Waits for `n` completions in all, and shows them.
+    pub fn wait(&self, n: usize) -> Vec<Done> {
+        let (list, more) = &*self.0;
+        let list = list.lock().expect("lock");
+        let (list, late) = more.wait_timeout_while(list, LONG, |list| list.len() < n).expect("lock");
+        assert!(!late.timed_out(), "{} of {n} completions", list.len());
+        list.clone()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.0.lock().expect("lock").len()
+    }
+}
+
+/// Something that stays shut until it is opened.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub fn open(&self) {
+        *self.0.0.lock().expect("lock") = true;
+        self.0.1.notify_all();
+    }
+
+    pub fn pass(&self) {
+        let shut = self.0.0.lock().expect("lock");
+        drop(self.0.1.wait_while(shut, |open| !*open).expect("lock"));
+    }
+}
+
+/// Deliberate panics in the pipeline's threads print nothing; all others do.
+pub fn quiet_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if info.payload().downcast_ref::<&str>() != Some(&"on purpose") {
+                loud(info);
+            }
+        }));
+    });
+}
+
+/// Small slots, polling that lets others run.
+pub fn config(workers: u32, slots: u32) -> StageConfig {
+    StageConfig {
+        workers,
+        ring: RingConfig { slots, slot_bytes: 64 },
+        wait: Wait::Yield { spins: 4 },
+        ..StageConfig::default()
+    }
+}
+
+/// Inference: the payload is the output.
+pub fn infer(request: RequestView<'_>, output: &mut [u8]) -> Result<usize, StageError> {
+    match request.payload.first() {
+        Some(&act::INFER_PANIC) => panic!("on purpose"),
+        Some(&act::INFER_FAIL) => return Err(StageError(Status::BAD_PAYLOAD)),
+        Some(&act::INFER_TOO_LONG) => return Ok(output.len() + 1),
+        _ => (),
+    }
+    output[..request.payload.len()].copy_from_slice(request.payload);
+    Ok(request.payload.len())
+}
+
+/// A worker that serves `echo` with [`infer`].
+pub fn echo() -> WorkerResources {
+    WorkerResources::inline("echo", HandlerSchema::new(), 64, infer)
+}
+
+/// What the payload becomes.
+pub fn answer(payload: &[u8]) -> Vec<u8> {
+    payload.iter().map(|byte| byte.wrapping_add(1)).collect()
+}
+
+/// The CPU stage of [`act`]; deferred requests go to `deferred`.
+pub struct Acting {
+    pub deferred: Sender<(Deferral, Vec<u8>)>,
+    turns: u8,
+}
+
+impl CpuStage for Acting {
+    fn process(&mut self, context: &mut StageContext<'_>) -> StageOutcome {
+        assert_eq!(context.output, context.request.payload);
+        let payload = context.output;
+        match payload.first() {
+            Some(&act::LATER) if self.turns < payload[1] => {
+                self.turns += 1;
+                return StageOutcome::NotReady;
+            }
+            Some(&act::NEVER) => return StageOutcome::NotReady,
+            Some(&act::FAIL) => return StageOutcome::Failed(Status(7)),
+            Some(&act::PANIC) => panic!("on purpose"),
+            Some(&act::TOO_LONG) => return StageOutcome::Done(context.response.len() + 1),
+            Some(&act::DEFER) => {
+                self.deferred.send((context.defer(), payload.to_vec())).expect("somebody answers");
+                return StageOutcome::Deferred;
+            }
+            Some(&act::DROP) => {
+                drop(context.defer());
+                return StageOutcome::Deferred;
+            }
+            Some(&act::LIE) => return StageOutcome::Deferred,
+            _ => (),
+        }
+        self.turns = 0;
+        for (out, byte) in context.response.iter_mut().zip(payload) {
+            *out = byte.wrapping_add(1);
+        }
+        StageOutcome::Done(payload.len())
+    }
+}
+
+/// A pipeline of [`echo`] workers and [`Acting`] stages; deferred requests come out of the receiver.
+pub fn builder(config: StageConfig, log: &Log) -> (PipelineBuilder, Receiver<(Deferral, Vec<u8>)>) {
+    quiet_panics();
+    let (deferred, deferrals) = mpsc::channel();
+    let log = log.clone();
+    let builder = Pipeline::builder()
+        .config(config)
+        .gpu_stage(|_| Ok(echo()))
+        .cpu_stage(move |_| Ok(Box::new(Acting { deferred: deferred.clone(), turns: 0 })))
+        .on_completion(move |completion| {
+            log.push(completion);
+            let first = completion.result.and_then(<[u8]>::first);
+            if completion.is_success() && first == Some(&(act::HANDLER_PANIC + 1)) {
+                panic!("on purpose");
+            }
+        });
+    (builder, deferrals)
+}
+
+/// Submits, waiting for a slot.
+pub fn submit(injector: &mut Injector, payload: &[u8], id: u64) {
+    injector.submit(ECHO, payload, id).expect("running");
+}
+
+/// Submits if there is room within a long time.
+pub fn try_until(injector: &mut Injector, payload: &[u8], id: u64) -> Result<(), SubmitError> {
+    let begin = Instant::now();
+    loop {
+        match injector.try_submit(ECHO, payload, id) {
+            Err(SubmitError::Full) if begin.elapsed() < LONG => std::thread::yield_now(),
+            other => return other.map(|_| ()),
+        }
+    }
+}
+
+/// Waits until `met`.
+pub fn wait_for(what: &str, mut met: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !met() {
+        assert!(begin.elapsed() < LONG, "waited for: {what}");
+        std::thread::yield_now();
+    }
+}

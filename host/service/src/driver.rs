@@ -1,0 +1,152 @@
+//! Feeds shots into the injector at a pace, and matches every answer with the truth.
+
+use crate::problem::Problem;
+use crate::source::{ShotSource, SourceError};
+use crate::summary::{Account, Summary};
+use ringcall::FunctionId;
+use ringcall::wire::names::DECODE_SYNDROME;
+use ringcall_gpu::{clock, hint};
+use ringcall_pipeline::{Injector, StageTimes, SubmitError};
+use ringcall_qec::shots::Shot;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How many requests, how fast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// The most requests; `None`: as many as there are shots and time.
+    pub requests: Option<u64>,
+    /// The longest time; `None`: until the requests or the shots are used up.
+    pub duration: Option<Duration>,
+    /// From one request's due time to the next; zero: as fast as slots come free. A request that is late is sent at
+    /// once, and later ones keep their own times: lateness is measured, not hidden.
+    pub interval: Duration,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Requests submitted.
+    pub submitted: u64,
+    /// Requests whose answer came.
+    pub completed: u64,
+    /// Wrong answers.
+    pub logical_errors: u64,
+    /// Since the run began.
+    pub elapsed: Duration,
+    /// The latest latency seen, µs.
+    pub latest_us: f64,
+}
+
+/// Why a run ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// The shots.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The injector.
+    #[error("a request could not be submitted: {0}")]
+    Submit(#[from] SubmitError),
+    /// Somebody else has the injector.
+    #[error("the pipeline's injector is taken")]
+    NoInjector,
+}
+
+/// What the completion handler tells the driver.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome {
+    pub(crate) request_id: u64,
+    /// The predicted observables, if the request succeeded.
+    pub(crate) predicted: Option<u64>,
+    pub(crate) times: StageTimes,
+}
+
+/// The next request, made while there is time.
+struct Prepared {
+    payload: Vec<u8>,
+    truth: u64,
+}
+
+impl Prepared {
+    fn load(&mut self, shot: &Shot) {
+        for (place, byte) in self.payload.iter_mut().zip(shot.detectors.iter_bytes()) {
+            *place = byte;
+        }
+        self.truth = shot.observables.words().first().copied().unwrap_or(0);
+    }
+}
+
+const PROGRESS_NS: u64 = 100_000_000;
+
+pub(crate) fn drive(
+    problem: &Problem,
+    mut injector: Injector,
+    outcomes: &mpsc::Receiver<Outcome>,
+    mut source: ShotSource,
+    pace: Pace,
+    progress: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<Summary, DriveError> {
+    let function = FunctionId::of(DECODE_SYNDROME);
+    let interval = u64::try_from(pace.interval.as_nanos()).unwrap_or(u64::MAX);
+    let duration = pace.duration.map_or(u64::MAX, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
+    let requests = pace.requests.unwrap_or(u64::MAX);
+    let mut next = Prepared { payload: vec![0; problem.request_bytes()], truth: 0 };
+    let mut waiter = ringcall::Wait::Auto.resolve(usize::MAX).waiter();
+
+    let begin = clock::now_ns();
+    let mut account = Account::new(begin, source.has_truth());
+    let mut next_progress = begin + PROGRESS_NS;
+    let mut submitted = 0_u64;
+    'run: while submitted < requests {
+        let Some(shot) = source.next_shot()? else { break };
+        next.load(shot);
+        let due = begin.saturating_add(submitted.saturating_mul(interval));
+        if due.saturating_sub(begin) >= duration {
+            break;
+        }
+        // One stall a request at most, however long it waits.
+        let mut stalled = false;
+        loop {
+            let now = clock::now_ns();
+            while let Ok(outcome) = outcomes.try_recv() {
+                account.settle(&outcome);
+            }
+            if now >= next_progress {
+                next_progress = now + PROGRESS_NS;
+                if !progress(&account.progress(submitted, now)) {
+                    break 'run;
+                }
+            }
+            if now.saturating_sub(begin) >= duration {
+                break 'run;
+            }
+            if now < due {
+                // Polls through the last microseconds, and gives way before.
+                if due - now > 20_000 {
+                    waiter.idle();
+                } else {
+                    hint::spin();
+                }
+                continue;
+            }
+            account.expect(submitted, next.truth, due.max(begin));
+            let attempt = if stalled {
+                injector.retry(function, &next.payload, submitted)
+            } else {
+                injector.try_submit(function, &next.payload, submitted)
+            };
+            match attempt {
+                Ok(_) => break,
+                Err(SubmitError::Full) => {
+                    stalled = true;
+                    waiter.idle();
+                }
+                Err(other) => return Err(other.into()),
+            }
+        }
+        waiter.reset();
+        submitted += 1;
+    }
+    drop(injector);
+    Ok(Summary::new(account, submitted))
+}

@@ -1,0 +1,284 @@
+//! The two stages of a decode: inference on the detectors, matching on what it leaves.
+
+use crate::Problem;
+use ringcall::Status;
+use ringcall::wire::bits::{BitView, packed_len};
+use ringcall::wire::qec::{DecodeResponse, write_decode_result};
+use ringcall::wire::schema::HandlerSchema;
+use ringcall_gpu::atomic::DeviceU64;
+use ringcall_infer::{ElementType, InferError, Model, TensorSpec};
+use ringcall_pipeline::{
+    CpuStage, EngineStage, InferenceStage, RequestView, StageContext, StageError, StageOutcome,
+};
+use ringcall_qec::decode::{DecodeError, Decoder};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What runs before matching.
+///
+/// A model takes the detectors as its one input, an element a detector, and gives the residual detectors as its first
+/// output, an element a detector; a second output, if it has one, is the logical frame, an element an observable. The
+/// answer is `frame XOR matching(residual)`. Integers and booleans count as set when they are not 0, floats when they
+/// are above one half.
+#[derive(Clone)]
+pub enum Inference {
+    /// Nothing: matching sees the detectors as they came.
+    None,
+    /// A network.
+    Model(Arc<dyn Model>),
+}
+
+impl std::fmt::Debug for Inference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            Self::Model(model) => write!(f, "Model({})", model.name()),
+        }
+    }
+}
+
+/// Why a model does not fit a problem.
+#[derive(Debug, thiserror::Error)]
+pub enum InferenceError {
+    /// A tensor has the wrong number of elements, or there are too many tensors.
+    #[error("model `{model}` does not fit: {reason}")]
+    Shape {
+        /// The model.
+        model: String,
+        /// What was expected and what is there.
+        reason: String,
+    },
+    /// The engine's own error.
+    #[error("model `{model}`: {source}")]
+    Engine {
+        /// The model.
+        model: String,
+        /// What it said.
+        source: InferError,
+    },
+}
+
+impl Inference {
+    /// Checks that the model's tensors are the problem's.
+    ///
+    /// # Errors
+    /// They are not.
+    pub fn check(&self, problem: &Problem) -> Result<(), InferenceError> {
+        let Self::Model(model) = self else { return Ok(()) };
+        let shape = |reason: String| InferenceError::Shape { model: model.name().to_owned(), reason };
+        let (inputs, outputs) = (model.inputs(), model.outputs());
+        if inputs.len() != 1 || outputs.is_empty() || outputs.len() > 2 {
+            return Err(shape(format!(
+                "it has {} inputs and {} outputs, where one input (detectors) and one or two outputs (residual \
+                 detectors, logical frame) are served",
+                inputs.len(),
+                outputs.len()
+            )));
+        }
+        let expect = |spec: &TensorSpec, what: &str, n: u32| {
+            if spec.elements() == n as usize {
+                return Ok(());
+            }
+            Err(shape(format!("{spec} has {} elements where the problem has {n} {what}", spec.elements())))
+        };
+        expect(&inputs[0], "detectors", problem.detectors())?;
+        expect(&outputs[0], "detectors", problem.detectors())?;
+        outputs.get(1).map_or(Ok(()), |frame| expect(frame, "observables", problem.observables()))
+    }
+
+    /// Bytes that a worker's inference leaves for its CPU stage: residual, then frame, bit-packed.
+    pub(crate) fn output_bytes(problem: &Problem) -> usize {
+        packed_len(problem.detectors() as usize) + packed_len(problem.observables() as usize)
+    }
+
+    /// A stage for one worker.
+    pub(crate) fn stage(&self, problem: &Problem) -> Result<Box<dyn InferenceStage>, InferenceError> {
+        match self {
+            Self::None => Ok(Box::new(|request: RequestView<'_>, output: &mut [u8]| {
+                let (residual, frame) = output.split_at_mut(request.payload.len().min(output.len()));
+                residual.copy_from_slice(request.payload);
+                frame.fill(0);
+                Ok(residual.len() + frame.len())
+            })),
+            Self::Model(model) => {
+                self.check(problem)?;
+                let named = |source| InferenceError::Engine { model: model.name().to_owned(), source };
+                let engine = model.instantiate().map_err(named)?;
+                let stage = EngineStage::new(engine).map_err(|e| InferenceError::Shape {
+                    model: model.name().to_owned(),
+                    reason: e.to_string(),
+                })?;
+                Ok(Box::new(ModelStage {
+                    input: vec![0; stage.input_bytes()],
+                    output: vec![0; stage.output_bytes()],
+                    input_type: model.inputs()[0].element,
+                    outputs: model.outputs().to_vec(),
+                    detectors: problem.detectors() as usize,
+                    observables: problem.observables() as usize,
+                    stage,
+                }))
+            }
+        }
+    }
+}
+
+/// An engine between bit-packed detectors and bit-packed residual and frame.
+struct ModelStage {
+    stage: EngineStage,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    input_type: ElementType,
+    outputs: Vec<TensorSpec>,
+    detectors: usize,
+    observables: usize,
+}
+
+impl InferenceStage for ModelStage {
+    fn infer(&mut self, request: RequestView<'_>, output: &mut [u8]) -> Result<usize, StageError> {
+        let bits = BitView::new(request.payload, self.detectors).map_err(|_| StageError(Status::BAD_PAYLOAD))?;
+        write_elements(bits, self.input_type, &mut self.input);
+        self.stage.run(&self.input, &mut self.output)?;
+        output.fill(0);
+        let (residual, frame) = output.split_at_mut(packed_len(self.detectors));
+        let (first, second) = self.output.split_at(self.outputs[0].size_bytes());
+        read_elements(first, self.outputs[0].element, self.detectors, residual);
+        if let Some(spec) = self.outputs.get(1) {
+            read_elements(second, spec.element, self.observables, frame);
+        }
+        Ok(residual.len() + frame.len())
+    }
+}
+
+/// One element a bit, 0 or 1 in the tensor's type.
+fn write_elements(bits: BitView<'_>, element: ElementType, out: &mut [u8]) {
+    out.fill(0);
+    let size = element.size_bytes();
+    let one: &[u8] = match element {
+        ElementType::F32 => &1.0_f32.to_le_bytes(),
+        ElementType::F16 => &0x3C00_u16.to_le_bytes(),
+        ElementType::I32 => &1_i32.to_le_bytes(),
+        ElementType::I64 => &1_i64.to_le_bytes(),
+        ElementType::U8 | ElementType::Bool => &[1],
+    };
+    for index in bits.ones() {
+        if let Some(place) = out.get_mut(index * size..(index + 1) * size) {
+            place.copy_from_slice(one);
+        }
+    }
+}
+
+/// One bit an element: set where an integer is not 0, or a float above one half.
+fn read_elements(tensor: &[u8], element: ElementType, count: usize, packed: &mut [u8]) {
+    let is_set = |bytes: &[u8]| match element {
+        ElementType::F32 => bytes.try_into().is_ok_and(|bytes| f32::from_le_bytes(bytes) > 0.5),
+        // Positive half-precision numbers are ordered like their bits; 0x3800 is one half, above 0x7C00 is NaN.
+        ElementType::F16 => {
+            bytes.try_into().is_ok_and(|bytes| (0x3801..=0x7C00).contains(&u16::from_le_bytes(bytes)))
+        }
+        ElementType::I32 | ElementType::I64 | ElementType::U8 | ElementType::Bool => {
+            bytes.iter().any(|&byte| byte != 0)
+        }
+    };
+    for (index, bytes) in tensor.chunks_exact(element.size_bytes()).take(count).enumerate() {
+        if is_set(bytes) {
+            packed[index / 8] |= 1 << (index % 8);
+        }
+    }
+}
+
+/// Detectors counted before and after inference, by one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Density {
+    pub(crate) before: DeviceU64,
+    pub(crate) after: DeviceU64,
+    pub(crate) requests: DeviceU64,
+}
+
+/// Matching on the residual.
+pub(crate) struct DecodeStage {
+    decoder: Box<dyn Decoder>,
+    defects: Vec<u32>,
+    predicted: Vec<u8>,
+    detectors: usize,
+    schema: HandlerSchema,
+    density: Arc<Density>,
+}
+
+impl DecodeStage {
+    pub(crate) fn new(problem: &Problem, density: Arc<Density>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            decoder: problem.decoders().build()?,
+            defects: Vec::with_capacity(problem.detectors() as usize),
+            predicted: vec![0; packed_len(problem.observables() as usize)],
+            detectors: problem.detectors() as usize,
+            schema: problem.schema(),
+            density,
+        })
+    }
+
+    fn decode(&mut self, context: &mut StageContext<'_>) -> Result<usize, Status> {
+        let bad = |_| Status::BAD_PAYLOAD;
+        let (residual, frame) = context.output.split_at(packed_len(self.detectors));
+        // Padding is checked on the way in: what a user sends must be what the schema says.
+        let input = BitView::new(context.request.payload, self.detectors).map_err(bad)?;
+        let residual = BitView::new(residual, self.detectors).map_err(bad)?;
+        self.defects.clear();
+        // An index below the number of detectors, which is a u32.
+        self.defects.extend(residual.ones().map(|index| index as u32));
+        self.density.before.fetch_add(input.count_ones() as u64, Ordering::Relaxed);
+        self.density.after.fetch_add(self.defects.len() as u64, Ordering::Relaxed);
+        self.density.requests.fetch_add(1, Ordering::Relaxed);
+        let matched =
+            self.decoder.decode(&self.defects, &mut self.predicted).map_err(|_| Status::ENGINE_FAILED)?;
+        for (bits, frame) in self.predicted.iter_mut().zip(frame) {
+            *bits ^= frame;
+        }
+        let response = DecodeResponse {
+            total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
+            converged: i32::from(matched.converged),
+        };
+        write_decode_result(&self.schema, context.response, &self.predicted, response)
+            .map_err(|_| Status::RESULT_TOO_LONG)
+    }
+}
+
+impl CpuStage for DecodeStage {
+    fn process(&mut self, context: &mut StageContext<'_>) -> StageOutcome {
+        match self.decode(context) {
+            Ok(len) => StageOutcome::Done(len),
+            Err(status) => StageOutcome::Failed(status),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_of_every_type_go_there_and_back() {
+        let packed = [0b1010_0110, 0b0000_0101];
+        let bits = BitView::new(&packed, 11).expect("padding is 0");
+        for element in ElementType::ALL {
+            let mut tensor = vec![0xFF; 11 * element.size_bytes()];
+            write_elements(bits, element, &mut tensor);
+            let mut back = [0; 2];
+            read_elements(&tensor, element, 11, &mut back);
+            assert_eq!(back, packed, "{}", element.name());
+        }
+    }
+
+    #[test]
+    fn floats_count_above_one_half_and_nan_never() {
+        let mut packed = [0];
+        let tensor: Vec<u8> =
+            [0.4_f32, 0.5, 0.51, -3.0, f32::NAN, f32::INFINITY].iter().flat_map(|f| f.to_le_bytes()).collect();
+        read_elements(&tensor, ElementType::F32, 6, &mut packed);
+        assert_eq!(packed, [0b10_0100]);
+        let mut packed = [0];
+        let halves: Vec<u8> =
+            [0x3800_u16, 0x3801, 0xBC00, 0x7E00, 0x7C00].iter().flat_map(|h| h.to_le_bytes()).collect();
+        read_elements(&halves, ElementType::F16, 5, &mut packed);
+        assert_eq!(packed, [0b1_0010]);
+    }
+}

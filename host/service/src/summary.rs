@@ -1,0 +1,230 @@
+//! Every answer accounted for, and the figures of a run.
+
+use crate::driver::{Outcome, Progress};
+use crate::stages::Density;
+use hdrhistogram::Histogram;
+use ringcall_gpu::clock;
+use ringcall_pipeline::{StageTimes, Stats, StopReport};
+use ringcall_qec::stats::LogicalErrorRate;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// The parts of a request's way, in order.
+pub const STAGES: [&str; 6] = ["injection", "dispatch", "queueing", "inference", "matching", "harvest"];
+
+/// A distribution of times for each of [`STAGES`], ns.
+#[derive(Debug, Clone)]
+pub struct Stages(pub [Histogram<u64>; STAGES.len()]);
+
+/// What happened in one interval of the run.
+#[derive(Debug, Clone, Copy)]
+pub struct TimelinePoint {
+    /// The interval's end, from the run's begin.
+    pub end: Duration,
+    /// Median latency of the requests whose answer came in it, ns; 0 without any.
+    pub p50_ns: u64,
+    /// The 99th percentile, ns.
+    pub p99_ns: u64,
+    /// The longest, ns.
+    pub max_ns: u64,
+    /// Requests whose answer came in it.
+    pub completed: u64,
+}
+
+/// Up to a minute, to three digits: bounds and digits are constants that the library accepts.
+fn histogram() -> Histogram<u64> {
+    let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).unwrap_or_else(|_| {
+        // Not reached with the constants above; a histogram that grows by itself holds the same values.
+        Histogram::new(3).unwrap_or_else(|_| unreachable!("three significant digits are within 0 to 5"))
+    });
+    histogram.auto(true);
+    histogram
+}
+
+const POINT_NS: u64 = 100_000_000;
+/// A day: beyond that the time line stands still and the figures go on.
+const MAX_POINTS: u64 = 864_000;
+
+/// What is under way, and what is known of what is over.
+#[derive(Debug)]
+pub(crate) struct Account {
+    begin: u64,
+    has_truth: bool,
+    /// Truth and due time by request id.
+    open: HashMap<u64, (u64, u64)>,
+    latency: Histogram<u64>,
+    stages: Stages,
+    timeline: Vec<TimelinePoint>,
+    /// The interval that is being filled.
+    current: Histogram<u64>,
+    rate: LogicalErrorRate,
+    completed: u64,
+    unexpected: u64,
+    latest_ns: u64,
+    end: u64,
+}
+
+impl Account {
+    pub(crate) fn new(begin: u64, has_truth: bool) -> Self {
+        Self {
+            begin,
+            has_truth,
+            open: HashMap::with_capacity(1 << 14),
+            latency: histogram(),
+            stages: Stages(std::array::from_fn(|_| histogram())),
+            timeline: Vec::new(),
+            current: histogram(),
+            rate: LogicalErrorRate::default(),
+            completed: 0,
+            unexpected: 0,
+            latest_ns: 0,
+            end: begin,
+        }
+    }
+
+    /// A request is about to be submitted.
+    pub(crate) fn expect(&mut self, request_id: u64, truth: u64, due: u64) {
+        self.open.insert(request_id, (truth, due));
+    }
+
+    /// An answer came.
+    pub(crate) fn settle(&mut self, outcome: &Outcome) {
+        let Some((truth, due)) = self.open.remove(&outcome.request_id) else {
+            self.unexpected += 1;
+            return;
+        };
+        let StageTimes { submitted, accepted, started, inferred, processed, harvested } = outcome.times;
+        self.completed += 1;
+        self.end = self.end.max(harvested);
+        self.latest_ns = harvested.saturating_sub(submitted);
+        self.latency.saturating_record(self.latest_ns.max(1));
+        // A request that was refused or timed out did not pass every stage.
+        let marks = [due, submitted, accepted, started, inferred, processed, harvested];
+        for (histogram, pair) in self.stages.0.iter_mut().zip(marks.windows(2)) {
+            if pair[0] != 0 && pair[1] >= pair[0] {
+                histogram.saturating_record((pair[1] - pair[0]).max(1));
+            }
+        }
+        // Answers come nearly in order of their time: one that belongs to an interval already closed joins this one.
+        let point = harvested.saturating_sub(self.begin) / POINT_NS;
+        while (self.timeline.len() as u64) < point.min(MAX_POINTS) {
+            self.close_interval();
+        }
+        self.current.saturating_record(self.latest_ns.max(1));
+        if let (true, Some(predicted)) = (self.has_truth, outcome.predicted) {
+            self.rate.record(predicted != truth);
+        }
+    }
+
+    fn close_interval(&mut self) {
+        let latency = &mut self.current;
+        let end = Duration::from_nanos((self.timeline.len() as u64 + 1) * POINT_NS);
+        self.timeline.push(TimelinePoint {
+            end,
+            p50_ns: latency.value_at_quantile(0.5),
+            p99_ns: latency.value_at_quantile(0.99),
+            max_ns: latency.max(),
+            completed: latency.len(),
+        });
+        latency.reset();
+    }
+
+    pub(crate) fn progress(&self, submitted: u64, now: u64) -> Progress {
+        Progress {
+            submitted,
+            completed: self.completed,
+            logical_errors: self.rate.errors,
+            elapsed: Duration::from_nanos(now.saturating_sub(self.begin)),
+            latest_us: self.latest_ns as f64 / 1e3,
+        }
+    }
+}
+
+/// The figures of a run.
+#[derive(Debug)]
+pub struct Summary {
+    /// From submission to harvest, ns, of every request whose answer came.
+    pub latency: Histogram<u64>,
+    /// Where that time went; the first, `injection`, is lateness before submission and not part of it.
+    pub stages: Stages,
+    /// Ten points a second.
+    pub timeline: Vec<TimelinePoint>,
+    /// Right and wrong answers; no shots where the truth is unknown.
+    pub rate: LogicalErrorRate,
+    /// Share of detectors set in requests; NaN without requests.
+    pub density_in: f64,
+    /// Share of detectors left for matching; NaN without requests.
+    pub density_out: f64,
+    /// The pipeline's own counts.
+    pub stats: Stats,
+    /// How it stopped.
+    pub stop: Option<StopReport>,
+    /// From the first request to the last answer.
+    pub elapsed: Duration,
+    /// Answers that nobody waited for.
+    pub unexpected: u64,
+    account: Account,
+    counts: [u64; 3],
+}
+
+impl Summary {
+    pub(crate) fn new(account: Account, submitted: u64) -> Self {
+        Self {
+            latency: histogram(),
+            stages: Stages(std::array::from_fn(|_| histogram())),
+            timeline: Vec::new(),
+            rate: LogicalErrorRate::default(),
+            density_in: f64::NAN,
+            density_out: f64::NAN,
+            stats: Stats { submitted, ..Stats::default() },
+            stop: None,
+            elapsed: Duration::ZERO,
+            unexpected: 0,
+            account,
+            counts: [0; 3],
+        }
+    }
+
+    /// Takes in what was answered while the pipeline stopped.
+    pub(crate) fn finish(&mut self, stop: StopReport, outcomes: &mpsc::Receiver<Outcome>) {
+        while let Ok(outcome) = outcomes.try_recv() {
+            self.account.settle(&outcome);
+        }
+        let now = clock::now_ns();
+        let fresh = Account::new(now, false);
+        let mut account = std::mem::replace(&mut self.account, fresh);
+        account.close_interval();
+        self.latency = account.latency;
+        self.stages = account.stages;
+        self.timeline = account.timeline;
+        self.rate = account.rate;
+        self.unexpected = account.unexpected;
+        self.elapsed = Duration::from_nanos(account.end.saturating_sub(account.begin));
+        self.stats = stop.stats;
+        self.stop = Some(stop);
+    }
+
+    pub(crate) fn add_density(&mut self, density: &Density, detectors: u32) {
+        let [before, after, requests] = &mut self.counts;
+        *before += density.before.load(Ordering::Relaxed);
+        *after += density.after.load(Ordering::Relaxed);
+        *requests += density.requests.load(Ordering::Relaxed);
+        let all = *requests as f64 * f64::from(detectors);
+        self.density_in = *before as f64 / all;
+        self.density_out = *after as f64 / all;
+    }
+
+    /// Requests that were submitted and have no completion: 0, or something is broken.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.stats.submitted.saturating_sub(self.stats.completed)
+    }
+
+    /// Answers a second, from the first request to the last answer; NaN without any.
+    #[must_use]
+    pub fn throughput_per_s(&self) -> f64 {
+        self.latency.len() as f64 / self.elapsed.as_secs_f64()
+    }
+}

@@ -1,0 +1,88 @@
+//! All checks in order, each under a heading with its time.
+
+use crate::shell::Shell;
+use crate::steps::{self, Outcome};
+use anyhow::{Context, Result};
+use std::time::Instant;
+
+/// One check.
+struct Step {
+    name: &'static str,
+    run: fn(&Shell) -> Result<Outcome>,
+}
+
+/// Quick ones first, so that a misplaced space is known before anything is built.
+const STEPS: &[Step] = &[
+    Step { name: "fmt", run: steps::fmt },
+    Step { name: "rooms", run: steps::rooms },
+    Step { name: "test", run: steps::test },
+    Step { name: "clippy", run: steps::clippy },
+    Step { name: "docs", run: steps::docs },
+    Step { name: "run", run: steps::end_to_end },
+    Step { name: "loom", run: steps::loom },
+    Step { name: "sanitize", run: steps::sanitize },
+    Step { name: "fuzz", run: |shell| steps::fuzz(shell, steps::FUZZ_SECONDS) },
+    Step { name: "deny", run: steps::deny },
+];
+
+/// The steps' names, for `--only`.
+pub(crate) fn names() -> Vec<&'static str> {
+    STEPS.iter().map(|step| step.name).collect()
+}
+
+/// Runs the steps named in `only`, or all of them.
+pub(crate) fn run(shell: &Shell, only: &[String]) -> Result<()> {
+    let chosen: Vec<&Step> =
+        STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)).collect();
+    let begun = Instant::now();
+    let mut summary = Vec::new();
+    let mut skipped = 0;
+    for (index, step) in chosen.iter().enumerate() {
+        println!("\n==> [{}/{}] {}", index + 1, chosen.len(), step.name);
+        let started = Instant::now();
+        let outcome = (step.run)(shell);
+        let seconds = started.elapsed().as_secs_f64();
+        let line = match &outcome {
+            Ok(Outcome::Done) => format!("{}: ok in {seconds:.1} s", step.name),
+            Ok(Outcome::Skipped(why)) => {
+                skipped += 1;
+                format!("{}: skipped: {why}", step.name)
+            }
+            Err(_) => format!("{}: FAILED after {seconds:.1} s", step.name),
+        };
+        println!("==> {line}");
+        summary.push(line);
+        if let Err(error) = outcome {
+            let total = begun.elapsed().as_secs_f64();
+            println!(
+                "\nci result: FAILED. {} steps passed; 1 failed ({}); {skipped} skipped; {} not run; \
+                 finished in {total:.1}s",
+                index - skipped,
+                step.name,
+                chosen.len() - index - 1
+            );
+            return Err(error).with_context(|| format!("step `{}` (`cargo xtask ci --only {0}`)", step.name));
+        }
+    }
+    println!("\n{}", summary.join("\n"));
+    println!(
+        "\nci result: ok. {} steps passed; 0 failed; {skipped} skipped; finished in {:.1}s",
+        chosen.len() - skipped,
+        begun.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_has_a_name_of_its_own() {
+        let mut names = names();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

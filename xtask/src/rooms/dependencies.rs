@@ -1,0 +1,118 @@
+//! Dependencies between our own crates point one way.
+
+use super::metadata::Package;
+use super::{Rule, Tree};
+
+pub(super) const RULE: Rule = Rule {
+    name: "one-way",
+    says: "a crate knows only the rooms below it (xtask/src/rooms/dependencies.rs has the table); \
+           a new crate is entered there with what it may know",
+    check,
+    planted: || Tree {
+        packages: vec![Package {
+            name: "ringcall-qec".to_owned(),
+            dependencies: vec!["ringcall".to_owned()],
+            targets: Vec::new(),
+        }],
+        ..Tree::default()
+    },
+};
+
+/// Each room, and the rooms it may know, also in its tests. In the order of the picture: below first.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("ringcall-wire", &[]),
+    // Memory and machine, no protocol.
+    ("ringcall-gpu", &[]),
+    ("ringcall-dispatch", &["ringcall-wire", "ringcall-gpu"]),
+    ("ringcall", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch"]),
+    // Codes, matching and inference know nothing of rings.
+    ("ringcall-matching", &[]),
+    ("ringcall-infer", &[]),
+    ("ringcall-qec", &["ringcall-matching"]),
+    // Any decoder: it knows engines, and no code or matching.
+    (
+        "ringcall-pipeline",
+        &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-infer"],
+    ),
+    (
+        "ringcall-service",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-dispatch",
+            "ringcall",
+            "ringcall-matching",
+            "ringcall-infer",
+            "ringcall-qec",
+            "ringcall-pipeline",
+        ],
+    ),
+    (
+        "ringcall-cli",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-dispatch",
+            "ringcall",
+            "ringcall-matching",
+            "ringcall-infer",
+            "ringcall-qec",
+            "ringcall-pipeline",
+            "ringcall-service",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+fn check(tree: &Tree) -> Vec<String> {
+    let ours = |name: &str| name == "xtask" || name == "ringcall" || name.starts_with("ringcall-");
+    let mut breaches = Vec::new();
+    for package in &tree.packages {
+        let Some((_, may)) = ROOMS.iter().find(|(name, _)| *name == package.name) else {
+            breaches.push(format!("{}: not in the table", package.name));
+            continue;
+        };
+        // A crate may name itself, to switch its own features on for its tests.
+        let known = |name: &str| may.contains(&name) || name == package.name;
+        for dependency in package.dependencies.iter().filter(|name| ours(name) && !known(name)) {
+            breaches.push(format!("{} must not know {dependency}", package.name));
+        }
+    }
+    breaches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn breaches(name: &str, dependency: &str) -> usize {
+        let package = Package {
+            name: name.to_owned(),
+            dependencies: vec![dependency.to_owned(), "serde".to_owned()],
+            targets: Vec::new(),
+        };
+        check(&Tree { packages: vec![package], ..Tree::default() }).len()
+    }
+
+    #[test]
+    fn only_downwards() {
+        assert_eq!(breaches("ringcall-dispatch", "ringcall-wire"), 0);
+        assert_eq!(breaches("ringcall-qec", "ringcall-matching"), 0);
+        assert_eq!(breaches("ringcall-infer", "ringcall-infer"), 0);
+        assert_eq!(breaches("ringcall-wire", "ringcall-gpu"), 1);
+        assert_eq!(breaches("ringcall-gpu", "ringcall-wire"), 1);
+        assert_eq!(breaches("ringcall-matching", "ringcall-qec"), 1);
+        assert_eq!(breaches("ringcall-pipeline", "ringcall-qec"), 1);
+        assert_eq!(breaches("ringcall-new", "serde"), 1);
+    }
+
+    #[test]
+    fn the_table_itself_points_one_way() {
+        for (index, (name, may)) in ROOMS.iter().enumerate() {
+            for below in *may {
+                let at = ROOMS.iter().position(|(other, _)| other == below);
+                assert!(at.is_some_and(|at| at < index), "{name} -> {below}");
+            }
+        }
+    }
+}

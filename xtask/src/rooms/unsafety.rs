@@ -1,0 +1,70 @@
+//! `unsafe` is confined.
+
+use super::scan::Kind;
+use super::{Rule, Tree, planted};
+
+pub(super) const RULE: Rule = Rule {
+    name: "unsafe-is-confined",
+    says: "`unsafe` stands only in the places that xtask/src/rooms/unsafety.rs lists, each with its reason",
+    check,
+    planted: || planted("host/qec/src/lib.rs", "fn f(p: *const u8) -> u8 {\n unsafe { *p }\n}"),
+};
+
+/// Beginnings of paths where `unsafe` may stand, and what for.
+const PLACES: &[(&str, &str)] = &[
+    ("device/gpu/", "shared memory: atomics over raw words, so that nothing above needs unsafe"),
+    ("host/qec/tests/decode_allocation.rs", "a counting global allocator, in one test"),
+];
+
+fn check(tree: &Tree) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for file in &tree.files {
+        if PLACES.iter().any(|(place, _)| file.path.starts_with(place)) {
+            continue;
+        }
+        for (index, word) in file.words.iter().enumerate() {
+            if word.kind != Kind::Ident {
+                continue;
+            }
+            if word.text == "unsafe" {
+                breaches.push(format!("{}: `unsafe`", file.at(word)));
+            }
+            let lowered = || {
+                let before = |back: usize| index.checked_sub(back).and_then(|at| file.words.get(at));
+                let opened = before(1).is_some_and(|w| w.text == "(" || w.text == ",");
+                opened
+                    && file.words[..index]
+                        .iter()
+                        .rev()
+                        .take(8)
+                        .any(|w| w.text == "allow" || w.text == "expect")
+            };
+            if word.text == "unsafe_code" && lowered() {
+                breaches.push(format!("{}: the lint `unsafe_code` is switched off", file.at(word)));
+            }
+        }
+    }
+    breaches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn breaches(path: &str, text: &str) -> usize {
+        check(&Tree::of(path, text)).len()
+    }
+
+    #[test]
+    fn words_in_code_count_and_words_in_prose_do_not() {
+        assert_eq!(
+            breaches("host/cli/src/main.rs", "/// unsafe\nfn f() { let _ = \"unsafe\"; } // unsafe"),
+            0
+        );
+        assert_eq!(breaches("host/cli/src/main.rs", "unsafe impl Send for X {}"), 1);
+        assert_eq!(breaches("host/cli/src/main.rs", "#[unsafe(no_mangle)] fn f() {}"), 1);
+        assert_eq!(breaches("host/cli/src/main.rs", "#![allow(unsafe_code)]"), 1);
+        assert_eq!(breaches("host/cli/src/main.rs", "#![forbid(unsafe_code)] #![deny(unsafe_code)]"), 0);
+        assert_eq!(breaches("device/gpu/src/x.rs", "unsafe impl Send for X {}"), 0);
+    }
+}

@@ -1,0 +1,246 @@
+//! What each task runs.
+
+use crate::rooms;
+use crate::shell::{Shell, read, run};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::process::Command;
+
+/// How long a check fuzzes each target unless told otherwise: long enough to meet the seeds and their neighbours again,
+/// short enough to run before every merge. Finding something new takes hours: `cargo xtask fuzz --seconds 3600`.
+pub(crate) const FUZZ_SECONDS: u32 = 15;
+
+/// Version of cargo-deny, since its configuration changes between versions.
+const CARGO_DENY: &str = "0.20.2";
+/// Version of cargo-fuzz.
+const CARGO_FUZZ: &str = "0.13.2";
+
+/// The crates that hold memory shared between threads: what sanitizers are for.
+const SHARED_MEMORY_CRATES: &[&str] = &["ringcall-gpu", "ringcall-dispatch", "ringcall"];
+
+/// How a step that did not fail ended.
+#[derive(Clone, Copy)]
+pub(crate) enum Outcome {
+    /// It ran and found nothing.
+    Done,
+    /// It could not run on this machine, and why.
+    Skipped(&'static str),
+}
+
+const NO_NIGHTLY: Outcome = Outcome::Skipped("no nightly toolchain (`rustup toolchain install nightly`)");
+
+/// Runs the commands in order.
+fn all<const N: usize>(commands: [&mut Command; N]) -> Result<Outcome> {
+    for command in commands {
+        run(command)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The README's command, as it stands there. Builds every example and runs every doctest too.
+pub(crate) fn test(shell: &Shell) -> Result<Outcome> {
+    all([&mut shell.cargo(&["test", "--workspace"])])
+}
+
+pub(crate) fn fmt(shell: &Shell) -> Result<Outcome> {
+    all([&mut shell.cargo(&["fmt", "--all", "--check"])])
+}
+
+pub(crate) fn clippy(shell: &Shell) -> Result<Outcome> {
+    all([&mut shell.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])])
+}
+
+pub(crate) fn docs(shell: &Shell) -> Result<Outcome> {
+    all([shell.cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")])
+}
+
+pub(crate) fn rooms(shell: &Shell) -> Result<Outcome> {
+    rooms::check(shell)?;
+    Ok(Outcome::Done)
+}
+
+/// Not `advisories`: that check clones a database with git, which a machine with package registries alone cannot.
+pub(crate) fn deny(shell: &Shell) -> Result<Outcome> {
+    println!(
+        "checks bans, licenses and sources (advisories need a git clone of the database: `cargo deny check advisories`)"
+    );
+    let deny = shell.tool("cargo-deny", CARGO_DENY)?;
+    let deny = deny.to_string_lossy();
+    all([&mut shell.command(
+        &deny,
+        &["--locked", "--all-features", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"],
+    )])
+}
+
+/// Release, since loom explores millions of interleavings; two preemptions find almost everything that any number
+/// would, in seconds instead of hours.
+pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
+    all([shell
+        .cargo(&["test", "-p", "ringcall-dispatch", "--release", "--test", "loom_*"])
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("LOOM_MAX_PREEMPTIONS", "2")
+        .env("CARGO_TARGET_DIR", shell.target("loom"))])
+}
+
+/// Both sanitizers over the tests of the crates that share memory. The standard library is not instrumented (that takes
+/// its sources); what the crates themselves do is.
+pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
+    if !shell.has_nightly() {
+        return Ok(NO_NIGHTLY);
+    }
+    let host = shell.host()?;
+    let tsan = format!(
+        "halt_on_error=1 suppressions={}",
+        shell.root().join("xtask/tsan-suppressions.txt").display()
+    );
+    for (name, flags) in [
+        ("address", "-Zsanitizer=address"),
+        // The standard library was built without: the mismatch is known and harmless.
+        ("thread", "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"),
+    ] {
+        // `--target` keeps the flags away from build scripts and macros. No doctests: rustdoc has flags of its own.
+        let mut command = shell.nightly_cargo(&["test", "--target", &host, "--lib", "--tests"]);
+        for package in SHARED_MEMORY_CRATES {
+            command.args(["-p", package]);
+        }
+        run(command
+            .env("RUSTFLAGS", flags)
+            .env("TSAN_OPTIONS", &tsan)
+            // Instrumented code is slow, and what a sanitizer finds needs no long search of inputs.
+            .env("PROPTEST_CASES", "32")
+            .env("CARGO_TARGET_DIR", shell.target(&format!("sanitize-{name}"))))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Every target in `fuzz/` for `seconds` each, from the inputs in `fuzz/seeds/TARGET` where there are any.
+pub(crate) fn fuzz(shell: &Shell, seconds: u32) -> Result<Outcome> {
+    if !shell.has_nightly() {
+        return Ok(NO_NIGHTLY);
+    }
+    let folder = shell.root().join("fuzz/fuzz_targets");
+    let mut targets = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            targets.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    ensure!(!targets.is_empty(), "no fuzz target in {}", folder.display());
+    targets.sort_unstable();
+
+    let cargo_fuzz = shell.tool("cargo-fuzz", CARGO_FUZZ)?;
+    let time = format!("-max_total_time={seconds}");
+    for target in &targets {
+        // The first folder grows as inputs are found and is nobody's; the second is committed and only read.
+        let corpus = shell.root().join("fuzz/corpus").join(target);
+        let seeds = shell.root().join("fuzz/seeds").join(target);
+        std::fs::create_dir_all(&corpus).with_context(|| format!("{}", corpus.display()))?;
+        let mut command = shell.command("rustup", &["run", "nightly"]);
+        command.arg(&cargo_fuzz).args(["fuzz", "run", target]).arg(&corpus);
+        if seeds.is_dir() {
+            command.arg(&seeds);
+        }
+        command.args(["--", &time, "-print_final_stats=1"]);
+        run(command.env("CARGO_TARGET_DIR", shell.target("fuzz")))?;
+    }
+    Ok(Outcome::Done)
+}
+
+const SUMMARY: &[&str] = &["min", "mean", "p50", "p90", "p95", "p99", "p999", "max", "stddev"];
+const REPORT: &[&str] = &[
+    "submitted",
+    "completed",
+    "refused",
+    "timed_out",
+    "stalls",
+    "throughput_per_s",
+    "latency_us",
+    "stages_us",
+    "density_in",
+    "density_out",
+    "shots",
+    "logical_errors",
+    "logical_error_rate",
+];
+
+/// The README's first command, shortened: it must end well, and its JSON have what scripts rely on.
+pub(crate) fn end_to_end(shell: &Shell) -> Result<Outcome> {
+    const COMMAND: &[&str] = &["run", "--release", "--", "run", "--requests", "2000"];
+    run(&mut shell.cargo(COMMAND))?;
+    let mut command = shell.cargo(COMMAND);
+    command.args(["--json", "-"]);
+    println!("$ {}", crate::shell::shown(&command));
+    let text = read(&mut command)?;
+    check_report(&text, 2000).context("`ringcall run --json -`")?;
+    println!("the JSON has every key, and no request was lost");
+    Ok(Outcome::Done)
+}
+
+/// Standard output is one JSON document with the fixed keys, all `requests` completed.
+fn check_report(text: &str, requests: u64) -> Result<()> {
+    let report: Value = serde_json::from_str(text).context("standard output must be one JSON document")?;
+    for key in REPORT {
+        ensure!(report.get(key).is_some(), "no key `{key}`");
+    }
+    for key in SUMMARY {
+        ensure!(report["latency_us"][key].is_number(), "`latency_us.{key}` is no number");
+    }
+    let Some(stages) = report["stages_us"].as_object().filter(|stages| !stages.is_empty()) else {
+        bail!("`stages_us` is no table of stages");
+    };
+    for (stage, summary) in stages {
+        ensure!(summary["p50"].is_number(), "`stages_us.{stage}.p50` is no number");
+    }
+    for (key, expected) in
+        [("submitted", requests), ("completed", requests), ("refused", 0), ("timed_out", 0)]
+    {
+        ensure!(report[key] == expected, "`{key}` is {}, expected {expected}", report[key]);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn report() -> Value {
+        let summary: serde_json::Map<_, _> =
+            SUMMARY.iter().map(|&key| (key.to_owned(), json!(1.5))).collect();
+        let mut report: serde_json::Map<_, _> =
+            REPORT.iter().map(|&key| (key.to_owned(), json!(0))).collect();
+        report.insert("submitted".into(), json!(9));
+        report.insert("completed".into(), json!(9));
+        report.insert("latency_us".into(), json!(summary));
+        report.insert("stages_us".into(), json!({ "matching": summary }));
+        Value::Object(report)
+    }
+
+    #[test]
+    fn a_whole_report_passes() {
+        check_report(&report().to_string(), 9).expect("whole");
+    }
+
+    #[test]
+    fn what_is_missing_or_lost_is_named() {
+        for (path, value, named) in [
+            ("completed", json!(8), "completed"),
+            ("refused", json!(1), "refused"),
+            ("latency_us", json!({}), "latency_us.min"),
+            ("stages_us", json!({}), "stages_us"),
+            ("stages_us", json!({ "matching": {} }), "stages_us.matching.p50"),
+        ] {
+            let mut damaged = report();
+            damaged[path] = value;
+            let error = check_report(&damaged.to_string(), 9).expect_err(named).to_string();
+            assert!(error.contains(named), "{error}");
+        }
+        for key in REPORT {
+            let mut damaged = report();
+            damaged.as_object_mut().expect("a table").remove(*key);
+            assert!(check_report(&damaged.to_string(), 9).is_err(), "{key}");
+        }
+        assert!(check_report(&format!("hello\n{}", report()), 9).is_err(), "not JSON alone");
+    }
+}
