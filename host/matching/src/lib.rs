@@ -1,1 +1,70 @@
 //! Exact minimum-weight perfect matching for error-correction graphs, free of allocation per decode.
+//!
+//! A *matching graph* has a node per detector and an edge per error mechanism: one that flips two detectors joins
+//! them, one that flips a single detector joins it to the boundary. Given the detectors that fired (the *defects*), the
+//! decoder finds a set of edges of least total weight that explains them, and says which logical observables those edges
+//! flip. "Least" is meant literally: every answer is optimal on the integer grid of weights.
+//!
+//! ```
+//! use ringcall_matching::{Decoder, GraphBuilder};
+//!
+//! // Weights are log-likelihood ratios, ln((1 - p) / p).
+//! let w = |p: f64| ((1.0 - p) / p).ln();
+//! let mut b = GraphBuilder::new();
+//! b.boundary_edge(0, w(0.01), &[0])?;
+//! b.edge(0, 1, w(0.02), &[])?.edge(1, 2, w(0.02), &[])?;
+//! b.boundary_edge(2, w(0.01), &[])?;
+//!
+//! let mut decoder = Decoder::new(b.build()?);
+//! let solution = decoder.decode(&[0, 1])?;
+//! assert_eq!(solution.pairs().len(), 1);
+//! assert!(!solution.flips(0));
+//! assert!((solution.weight() - w(0.02)).abs() < 1e-6);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`GraphBuilder`] and [`CheckMatrix`] make a [`MatchingGraph`]; parallel edges are merged by a [`MergeStrategy`].
+//! - [`Decoder`] decodes on it. It is `Send`; clones share the tables of the graph, so each thread can have its own.
+//! - [`Solution`] is what comes out; [`Decoder::correction`] adds the edges, [`Decoder::verify`] a proof of optimality.
+//!
+//! # Units and ranges
+//! Weights are finite and of magnitude up to [`MAX_WEIGHT`]. They are decoded on a grid of even integers (see
+//! [`MatchingGraph::scale`]), the same grid that PyMatching 2 uses, so that weights compare exactly. Negative weights are
+//! allowed. Detectors and observables are numbered from zero.
+//!
+//! # Method
+//! The sparse blossom algorithm (Higgott and Gidney, arXiv:2303.15933), with regions that are numbers instead of
+//! sets of nodes: the distances between near nodes, and to the boundary, are computed once per graph, and a defect scans
+//! its list of near nodes no further than its region could reach. Defects whose nearest neighbours settle the matter
+//! are matched without any event at all. On small graphs few defects are matched by table and dynamic programming.
+//!
+//! # Memory and time
+//! Tables take up to 256 bytes for each 16 near nodes of each detector ([`DecoderConfig::near_entries`]), at most
+//! 256 MiB, and are made in [`Decoder::new`]. Decoding allocates nothing: all state is sized by the graph. (The
+//! list of pairs of defects seen is sized for eight per detector; a graph that is denser than any code's makes it grow once,
+//! to a mark that stays.)
+#![forbid(unsafe_code)]
+
+mod bits;
+mod blossom;
+mod builder;
+mod check_matrix;
+mod decoder;
+mod error;
+mod graph;
+mod input;
+mod metric;
+mod queue;
+mod readout;
+mod small;
+mod solution;
+mod weights;
+
+pub use bits::set_bits;
+pub use builder::{GraphBuilder, MAX_DETECTORS, MAX_OBSERVABLES, MergeStrategy};
+pub use check_matrix::CheckMatrix;
+pub use decoder::{Decoder, DecoderConfig};
+pub use error::{BatchError, BuildError, DecodeError, EdgeName};
+pub use graph::{Edge, MatchingGraph};
+pub use solution::{CertificateError, MatchedPair, Solution};
+pub use weights::{MAX_WEIGHT, merge_independent};

@@ -1,0 +1,21 @@
+//! Dense syndromes.
+
+/// Appends the indices of the set bits of `words` to `out`, in order: bit `i % 64` of word `i / 64` is index `i`.
+///
+/// Whole words of zeros cost one comparison. The capacity of `out` is not exceeded if it holds as many as there are
+/// set bits.
+///
+/// ```
+/// let mut out = Vec::new();
+/// ringcall_matching::set_bits(&[1 << 3, 0, 1 << 63], &mut out);
+/// assert_eq!(out, [3, 191]);
+/// ```
+pub fn set_bits(words: &[u64], out: &mut Vec<u32>) {
+    for (i, &word) in words.iter().enumerate() {
+        let mut rest = word;
+        while rest != 0 {
+            out.push(i as u32 * 64 + rest.trailing_zeros());
+            rest &= rest - 1;
+        }
+    }
+}

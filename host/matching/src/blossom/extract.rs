@@ -1,0 +1,79 @@
+//! Reading the matching out of the regions.
+
+use super::region::Link;
+use super::{BOUNDARY, Blossom};
+use crate::graph::NONE;
+
+impl Blossom {
+    /// Calls `out` with every matched pair of defects once, blossoms unfolded.
+    pub(crate) fn matching(&mut self, mut out: impl FnMut(&Self, Link)) {
+        let mut stack = std::mem::take(&mut self.stack);
+        for i in 0..self.defects.len() as u32 {
+            let top = self.top(i);
+            let link = self.regions[top as usize].mate;
+            if top == i {
+                // Most regions are single defects. Of two, the one with the lower number speaks for both; of a
+                // single defect and a blossom, the single one does.
+                if link.to == BOUNDARY {
+                    out(self, link);
+                } else {
+                    let other = self.top(link.to);
+                    if other > i {
+                        out(self, link);
+                        if other >= self.nodes {
+                            stack.push(Link { from: other, to: link.to, pair: NONE });
+                        }
+                    }
+                }
+            } else if self.regions[top as usize].head == i {
+                let other = if link.to == BOUNDARY { NONE } else { self.top(link.to) };
+                if other == NONE || other > top {
+                    out(self, link);
+                    stack.push(Link { from: top, to: link.from, pair: NONE });
+                    if other != NONE {
+                        stack.push(Link { from: other, to: link.to, pair: NONE });
+                    }
+                }
+            }
+            // Entries: a region (`from`) and the defect in it (`to`) that is matched outside.
+            while let Some(Link { from: blossom, to: exit, .. }) = stack.pop() {
+                let out_child = self.child_with(blossom, exit);
+                if out_child >= self.nodes {
+                    stack.push(Link { from: out_child, to: exit, pair: NONE });
+                }
+                let mut r = self.regions[out_child as usize].ring_next;
+                while r != out_child {
+                    let link = self.regions[r as usize].ring;
+                    let other = self.regions[r as usize].ring_next;
+                    out(self, link);
+                    for (region, exit) in [(r, link.from), (other, link.to)] {
+                        if region >= self.nodes {
+                            stack.push(Link { from: region, to: exit, pair: NONE });
+                        }
+                    }
+                    r = self.regions[other as usize].ring_next;
+                }
+            }
+        }
+        self.stack = stack;
+    }
+
+    /// The node that a defect sits on.
+    #[inline]
+    pub(crate) fn node(&self, defect: u32) -> u32 {
+        self.defects[defect as usize].node
+    }
+
+    /// Grid distance between the defects of a pair.
+    #[inline]
+    pub(crate) fn dist(&self, pair: u32) -> i64 {
+        self.halves[pair as usize * 2].dist
+    }
+
+    /// Where the near lists hold a pair, and the node whose list it is.
+    #[inline]
+    pub(crate) fn position(&self, pair: u32) -> (u32, u64) {
+        // The first half belongs to the defect that found the pair; the second one names it.
+        (self.node(self.halves[pair as usize * 2 + 1].other), self.positions[pair as usize])
+    }
+}

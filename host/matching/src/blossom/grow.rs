@@ -1,0 +1,77 @@
+//! When the next thing happens at a defect.
+
+use super::region::{FROZEN, GROWING};
+use super::{Blossom, Tables};
+use crate::graph::NONE;
+use crate::metric::FAR;
+use crate::queue::NEVER;
+
+/// What happens next at a defect.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Event {
+    /// Nothing before this time; [`NEVER`] if nothing at all is to be waited for here.
+    Later(i64),
+    /// It has reached the boundary.
+    Boundary,
+    /// It meets another defect, through this half-edge.
+    Meet(u32),
+}
+
+impl Blossom {
+    /// Finds the next event at defect `i`, scanning on where its reach has come to its horizon.
+    ///
+    /// A pair is waited for by at least one of its two defects: if the other one is queued for an earlier time (or the
+    /// same), it will look at the pair again then, and nothing is queued here. A queued time may be too early, when a
+    /// region has stopped growing since, but never too late: whenever a rate goes up, the defects concerned are
+    /// looked at again.
+    #[inline]
+    pub(super) fn next_event(&mut self, tables: Tables<'_>, i: u32) -> Event {
+        let d = &self.defects[i as usize];
+        let top = d.top;
+        let region = &self.regions[top as usize];
+        let rate = region.rate;
+        if rate < FROZEN {
+            return Event::Later(NEVER);
+        }
+        let now = self.time;
+        let reach = d.base + region.radius(now);
+        let mut best = NEVER;
+        if rate == GROWING {
+            let to_boundary = d.boundary - reach;
+            if to_boundary <= 0 {
+                return Event::Boundary;
+            }
+            while self.defects[i as usize].horizon <= 2 * reach {
+                self.advance(tables, i);
+            }
+            let horizon = self.defects[i as usize].horizon;
+            if to_boundary < FAR / 2 {
+                best = now + to_boundary;
+            }
+            if horizon != NEVER {
+                best = best.min(now + horizon / 2 - reach);
+            }
+        }
+        let mut h = self.defects[i as usize].head;
+        while h != NONE {
+            let half = self.halves[h as usize];
+            let other = &self.defects[half.other as usize];
+            let their = &self.regions[other.top as usize];
+            let closing = rate + their.rate;
+            if closing > 0 && other.top != top {
+                let gap = half.dist - reach - other.base - their.radius(now);
+                if gap <= 0 {
+                    debug_assert_eq!(gap, 0, "a pair met before anybody looked");
+                    return Event::Meet(h);
+                }
+                debug_assert!(closing == 1 || gap % 2 == 0, "regions meet at whole times");
+                let time = now + if closing == 2 { gap / 2 } else { gap };
+                if time < best && self.queue.time_of(half.other) > time {
+                    best = time;
+                }
+            }
+            h = half.next;
+        }
+        Event::Later(best)
+    }
+}

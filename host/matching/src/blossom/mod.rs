@@ -1,0 +1,189 @@
+//! The blossom algorithm on defects, run as a clocked growth process.
+//!
+//! This is sparse blossom (Higgott and Gidney, arXiv:2303.15933): every defect is the centre of a region whose radius
+//! is its dual variable; regions grow, are frozen when matched, and shrink when they are the inner nodes of an
+//! alternating tree; odd cycles become blossoms, and a blossom that has shrunk to nothing falls apart. All trees
+//! grow at once, against one clock, so the next thing to happen is always the earliest event in a queue.
+//!
+//! It differs from the paper in how regions meet. There, a region floods the graph node by node, and an event is
+//! needed for every node that it enters. Here the distances between nodes near each other are known beforehand
+//! ([`crate::metric`]), so a region is just a number per defect: the *reach* `y` of a defect is the sum of the radii of all
+//! regions around it, and the regions of `u` and `v` meet when `y(u) + y(v) = d(u, v)`. Only meetings, boundaries,
+//! collapsing blossoms and further scanning make events. A defect needs to know the defects within `2 y` of itself: when a
+//! pair meets, the one with the larger reach has `2 y >= d`. So it scans its list of near nodes as far as that, and
+//! no further; most defects match with a neighbour and never see more than their first sixteen nodes.
+//!
+//! Shortest-path distances obey the triangle inequality, so the radius of an inner region of one defect never falls
+//! below zero: its two neighbours in the tree meet no later than that, and form a blossom with it.
+//!
+//! Names: a *link* is a pair of defects that meet, directed; a region's *mate* is the link through which it is matched.
+
+mod extract;
+mod form;
+mod grow;
+mod region;
+mod scan;
+mod settle;
+mod shatter;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod verify;
+
+pub(crate) use region::Link;
+use region::{Defect, FROZEN, Half, Region};
+
+use crate::graph::{MatchingGraph, NONE};
+use crate::metric::Metric;
+use crate::metric::search::Search;
+use crate::queue::{NEVER, RadixQueue};
+
+/// The far end of a link to the boundary.
+pub(crate) const BOUNDARY: u32 = NONE - 1;
+
+/// What a decode reads: the graph and its distances.
+#[derive(Clone, Copy)]
+pub(crate) struct Tables<'a> {
+    pub(crate) graph: &'a MatchingGraph,
+    pub(crate) metric: &'a Metric,
+}
+
+/// The state of the algorithm; all of it is sized by the graph.
+#[derive(Debug, Clone)]
+pub(crate) struct Blossom {
+    /// Number of nodes: ids from here on are blossoms, ids below are defects (and their own regions).
+    nodes: u32,
+    time: i64,
+    /// Regions at the root of a tree, still to be matched.
+    unmatched: usize,
+    defects: Vec<Defect>,
+    regions: Vec<Region>,
+    /// Blossom ids not in use, and how many were ever in use in this decode.
+    free: Vec<u32>,
+    used_blossoms: u32,
+    /// Per tree (named by the defect that it started from), one region of it.
+    trees: Vec<u32>,
+    /// Known pairs, two half-edges each.
+    halves: Vec<Half>,
+    /// Per pair, where the near lists hold it; [`SEARCHED`] if they do not.
+    positions: Vec<u64>,
+    queue: RadixQueue,
+    /// Per node and one more, 1 where there is a defect.
+    flags: Vec<u8>,
+    /// Per node, its defect.
+    slots: Vec<u32>,
+    search: Search,
+    /// Work lists.
+    stack: Vec<Link>,
+    wake: Vec<u32>,
+    mark: u64,
+}
+
+/// The position of a pair that no list holds.
+pub(crate) const SEARCHED: u64 = u64::MAX;
+
+impl Blossom {
+    pub(crate) fn new(tables: Tables<'_>) -> Self {
+        let n = tables.graph.num_detectors();
+        let regions = n + n / 2 + 1;
+        // Planar codes need a few pairs per node even with a defect on every one of them. A graph that needs more
+        // grows this once and keeps it.
+        let pairs = 8 * n + 64;
+        Self {
+            nodes: n as u32,
+            time: 0,
+            unmatched: 0,
+            defects: Vec::with_capacity(n),
+            regions: vec![Region::default(); regions],
+            free: Vec::with_capacity(n / 2 + 1),
+            used_blossoms: 0,
+            trees: vec![NONE; n],
+            halves: Vec::with_capacity(2 * pairs),
+            positions: Vec::with_capacity(pairs),
+            queue: RadixQueue::new(regions),
+            flags: vec![0; n + 1],
+            slots: vec![NONE; n],
+            search: Search::new(n),
+            stack: Vec::with_capacity(n + 1),
+            wake: Vec::with_capacity(n + 1),
+            mark: 0,
+        }
+    }
+
+    /// Matches the defects at `nodes` (distinct, in range, an even number in every part without a boundary).
+    pub(crate) fn solve(&mut self, tables: Tables<'_>, nodes: &[u32]) {
+        self.start(tables, nodes);
+        self.settle(tables);
+        for i in 0..nodes.len() as u32 {
+            if self.regions[i as usize].rate != FROZEN {
+                self.attend(tables, i);
+            }
+        }
+        while self.unmatched > 0 {
+            let Some((time, id)) = self.queue.pop() else {
+                unreachable!("an even number of defects can always be matched");
+            };
+            self.time = time;
+            if id < self.nodes {
+                self.attend(tables, id);
+            } else {
+                self.collapse(tables, id);
+            }
+        }
+        for &u in nodes {
+            self.flags[u as usize] = 0;
+        }
+    }
+
+    fn start(&mut self, tables: Tables<'_>, nodes: &[u32]) {
+        self.time = 0;
+        self.unmatched = nodes.len();
+        self.free.clear();
+        self.used_blossoms = 0;
+        self.halves.clear();
+        self.positions.clear();
+        self.queue.restart();
+        self.defects.clear();
+        for (i, &node) in nodes.iter().enumerate() {
+            let i = i as u32;
+            self.flags[node as usize] = 1;
+            self.slots[node as usize] = i;
+            let info = &tables.metric.nodes[node as usize];
+            self.defects.push(Defect::new(i, node, info.boundary, info.end));
+            self.regions[i as usize] = Region::single(i);
+            self.trees[i as usize] = i;
+            self.queue.forget(i);
+        }
+    }
+
+    /// Deals with everything that is due at a defect now, and queues it for what comes next.
+    fn attend(&mut self, tables: Tables<'_>, i: u32) {
+        loop {
+            match self.next_event(tables, i) {
+                grow::Event::Later(NEVER) => return,
+                grow::Event::Later(time) => return self.queue.push(i, time),
+                grow::Event::Boundary => self.reach_boundary(tables, i),
+                grow::Event::Meet(half) => self.meet(tables, i, half),
+            }
+        }
+    }
+
+    /// Attends to every defect of a region whose growth rate went up.
+    fn attend_region(&mut self, tables: Tables<'_>, region: u32) {
+        let mut i = self.regions[region as usize].head;
+        while i != NONE {
+            self.queue_defect(tables, i);
+            i = self.defects[i as usize].next;
+        }
+    }
+
+    /// Queues a defect for its next event, be it due now: regions may be half rewritten when this is called.
+    fn queue_defect(&mut self, tables: Tables<'_>, i: u32) {
+        let time = match self.next_event(tables, i) {
+            grow::Event::Later(NEVER) => return,
+            grow::Event::Later(time) => time,
+            grow::Event::Boundary | grow::Event::Meet(_) => self.time,
+        };
+        self.queue.push(i, time);
+    }
+}

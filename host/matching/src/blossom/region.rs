@@ -1,0 +1,150 @@
+//! The records of the algorithm: defects, regions, pairs.
+
+use super::BOUNDARY;
+use crate::graph::NONE;
+
+/// A directed pair of defects, or a defect and the boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) from: u32,
+    /// A defect, or [`BOUNDARY`].
+    pub(crate) to: u32,
+    /// Index of the pair; [`NONE`] for the boundary.
+    pub(crate) pair: u32,
+}
+
+impl Link {
+    pub(crate) const NONE: Self = Self { from: NONE, to: NONE, pair: NONE };
+
+    pub(crate) fn boundary(from: u32) -> Self {
+        Self { from, to: BOUNDARY, pair: NONE }
+    }
+
+    pub(crate) fn reversed(self) -> Self {
+        Self { from: self.to, to: self.from, pair: self.pair }
+    }
+
+    pub(crate) fn is_none(self) -> bool {
+        self.from == NONE
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Defect {
+    /// Its reach less the radius of its outermost region.
+    pub(super) base: i64,
+    /// Every defect nearer than this is known; at this distance some may be.
+    pub(super) horizon: i64,
+    /// Distance to the boundary.
+    pub(super) boundary: i64,
+    /// Outermost region around it.
+    pub(super) top: u32,
+    /// First of its half-edges.
+    pub(super) head: u32,
+    pub(super) node: u32,
+    /// Next defect of the same region.
+    pub(super) next: u32,
+    /// Chunk of the near list being read, and its lanes that hold defects not yet taken up.
+    pub(super) chunk: u32,
+    pub(super) lanes: u32,
+    /// Chunk to read next, and the end of the list.
+    pub(super) cursor: u32,
+    pub(super) end: u32,
+}
+
+impl Defect {
+    pub(super) fn new(i: u32, node: u32, boundary: i64, end: u32) -> Self {
+        Self {
+            base: 0,
+            horizon: 0,
+            boundary,
+            top: i,
+            head: NONE,
+            node,
+            next: NONE,
+            chunk: node,
+            lanes: 0,
+            cursor: node,
+            end,
+        }
+    }
+}
+
+/// One direction of a known pair. Pair `p` owns halves `2 p` (at its first defect) and `2 p + 1`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Half {
+    pub(super) dist: i64,
+    pub(super) other: u32,
+    pub(super) next: u32,
+}
+
+/// How a region changes.
+pub(super) const GROWING: i64 = 1;
+pub(super) const FROZEN: i64 = 0;
+pub(super) const SHRINKING: i64 = -1;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Region {
+    /// Radius at time zero, were it to have changed at the same rate since.
+    pub(super) origin: i64,
+    /// [`GROWING`] (outer in a tree), [`SHRINKING`] (inner in a tree) or [`FROZEN`].
+    pub(super) rate: i64,
+    pub(super) mate: Link,
+    /// The tree that it is in, or [`NONE`], and its neighbours in the list of that tree's regions.
+    pub(super) tree: u32,
+    pub(super) tree_next: u32,
+    pub(super) tree_prev: u32,
+    /// The blossom that it is in, or [`NONE`].
+    pub(super) parent: u32,
+    /// Its defects, as a list through [`Defect::next`].
+    pub(super) head: u32,
+    pub(super) tail: u32,
+    /// For an inner region, the link to the outer region before it.
+    pub(super) up: Link,
+    /// For a child of a blossom, the next child around the cycle and the link to it.
+    pub(super) ring_next: u32,
+    pub(super) ring: Link,
+    /// For a blossom, one of its children.
+    pub(super) child: u32,
+    pub(super) mark: u64,
+}
+
+impl Default for Region {
+    fn default() -> Self {
+        Self::single(NONE)
+    }
+}
+
+impl Region {
+    /// The growing region of a defect on its own: a tree of one.
+    pub(super) fn single(i: u32) -> Self {
+        Self {
+            origin: 0,
+            rate: GROWING,
+            mate: Link::NONE,
+            tree: i,
+            tree_next: NONE,
+            tree_prev: NONE,
+            parent: NONE,
+            head: i,
+            tail: i,
+            up: Link::NONE,
+            ring_next: NONE,
+            ring: Link::NONE,
+            child: NONE,
+            mark: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn radius(&self, time: i64) -> i64 {
+        self.origin + self.rate * time
+    }
+
+    /// Changes the rate from now on.
+    #[inline]
+    pub(super) fn set_rate(&mut self, rate: i64, time: i64) {
+        self.origin = self.radius(time) - rate * time;
+        self.rate = rate;
+    }
+}

@@ -1,0 +1,116 @@
+//! Finding the defects near a defect, as far as its reach demands.
+
+use super::region::Half;
+use super::{Blossom, SEARCHED, Tables};
+use crate::graph::NONE;
+use crate::metric::near::LANES;
+use crate::metric::search::Flow;
+use crate::queue::NEVER;
+
+/// How many defects a search beyond the lists brings home at a time, at least.
+const CATCH: usize = 8;
+
+impl Blossom {
+    /// Moves the horizon of defect `i` outwards by one step: one defect of a chunk, or one chunk without any.
+    pub(super) fn advance(&mut self, tables: Tables<'_>, i: u32) {
+        let near = &tables.metric.near;
+        let d = &mut self.defects[i as usize];
+        let extent = &tables.metric.nodes[d.node as usize];
+        if d.lanes == 0 {
+            if d.cursor == d.end {
+                return self.search_beyond(tables, i);
+            }
+            d.chunk = d.cursor;
+            d.cursor = if d.cursor == d.node { extent.rest } else { d.cursor + 1 };
+            let chunk = &near.chunks[d.chunk as usize];
+            let mut lanes = 0;
+            for (lane, &node) in chunk.nodes.iter().enumerate() {
+                lanes |= u32::from(self.flags[node as usize]) << lane;
+            }
+            d.lanes = lanes;
+            if lanes == 0 {
+                let done = d.cursor == d.end && extent.complete;
+                d.horizon = if done { NEVER } else { chunk.dists[LANES - 1].into() };
+            } else {
+                d.horizon = chunk.dists[lanes.trailing_zeros() as usize].into();
+            }
+            return;
+        }
+        let chunk = &near.chunks[d.chunk as usize];
+        let lane = d.lanes.trailing_zeros() as usize;
+        d.lanes &= d.lanes - 1;
+        d.horizon = if d.lanes != 0 {
+            chunk.dists[d.lanes.trailing_zeros() as usize].into()
+        } else if d.cursor == d.end && extent.complete {
+            NEVER
+        } else {
+            chunk.dists[LANES - 1].into()
+        };
+        let position = d.chunk as u64 * LANES as u64 + lane as u64;
+        let j = self.slots[chunk.nodes[lane] as usize];
+        let dist = i64::from(chunk.dists[lane]);
+        // What the other defect has scanned past, it has linked to both.
+        let horizon = self.defects[j as usize].horizon;
+        if dist < horizon || (dist == horizon && self.knows(i, j)) {
+            return;
+        }
+        self.link(i, j, dist, position);
+    }
+
+    fn knows(&self, i: u32, j: u32) -> bool {
+        let mut h = self.defects[i as usize].head;
+        while h != NONE {
+            let half = self.halves[h as usize];
+            if half.other == j {
+                return true;
+            }
+            h = half.next;
+        }
+        false
+    }
+
+    pub(super) fn link(&mut self, i: u32, j: u32, dist: i64, position: u64) {
+        let h = self.halves.len() as u32;
+        self.halves.push(Half { dist, other: j, next: self.defects[i as usize].head });
+        self.defects[i as usize].head = h;
+        self.halves.push(Half { dist, other: i, next: self.defects[j as usize].head });
+        self.defects[j as usize].head = h + 1;
+        self.positions.push(position);
+    }
+
+    /// Goes on where the list of `i` was cut off.
+    #[cold]
+    fn search_beyond(&mut self, tables: Tables<'_>, i: u32) {
+        let Tables { graph, metric } = tables;
+        let d = self.defects[i as usize];
+        if metric.nodes[d.node as usize].complete {
+            self.defects[i as usize].horizon = NEVER;
+            return;
+        }
+        let mut search = std::mem::take(&mut self.search);
+        let (mut caught, mut last, mut stopped) = (0, d.horizon, false);
+        search.run(graph, d.node, |v| {
+            if v.dist > last && caught >= CATCH {
+                stopped = true;
+                return Flow::Stop;
+            }
+            if v.node != d.node && v.dist >= d.boundary + metric.nodes[v.node as usize].boundary {
+                return Flow::Skip;
+            }
+            if v.node != d.node && v.dist >= d.horizon {
+                last = v.dist;
+                if self.flags[v.node as usize] != 0 {
+                    caught += 1;
+                    let j = self.slots[v.node as usize];
+                    if !self.knows(i, j) {
+                        self.link(i, j, v.dist, SEARCHED);
+                    }
+                }
+            }
+            Flow::Expand
+        });
+        self.search = search;
+        // Everything up to and including `last` is known; the next distance is at least one step of the grid more.
+        self.defects[i as usize].horizon = if stopped { last + 2 } else { NEVER };
+    }
+}

@@ -1,0 +1,245 @@
+//! Building a matching graph edge by edge.
+
+use std::collections::HashMap;
+
+use crate::error::{BuildError, EdgeName};
+use crate::graph::{Edge, MatchingGraph};
+use crate::weights::{MAX_WEIGHT, merge_independent};
+
+/// One past the largest detector index. It leaves room for blossoms and marks in 32-bit indices.
+pub const MAX_DETECTORS: u32 = 1 << 28;
+/// One past the largest observable index.
+pub const MAX_OBSERVABLES: u32 = 1 << 24;
+
+/// What happens when an edge is added between detectors that are joined already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MergeStrategy {
+    /// It is an error.
+    #[default]
+    Disallow,
+    /// The two are independent mechanisms: weight and probability become those of "exactly one of them fired". The
+    /// observables of the first edge stay: parallel edges that differ in them mean a code of distance two.
+    Independent,
+    /// The edge of smaller weight stays; the first one at a tie.
+    SmallestWeight,
+    /// The first edge stays.
+    KeepOriginal,
+    /// The new edge stays.
+    Replace,
+}
+
+/// Collects edges and turns them into a [`MatchingGraph`].
+///
+/// ```
+/// use ringcall_matching::{GraphBuilder, MergeStrategy};
+///
+/// let mut b = GraphBuilder::new();
+/// b.edge(0, 1, 2.0, &[0])?.boundary_edge(0, 1.5, &[])?.boundary_edge(1, 1.0, &[])?;
+/// b.merge_edge(1, Some(0), 1.0, &[0], None, MergeStrategy::SmallestWeight)?;
+/// let graph = b.build()?;
+/// assert_eq!((graph.num_detectors(), graph.num_edges(), graph.num_observables()), (2, 3, 1));
+/// # Ok::<(), ringcall_matching::BuildError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct GraphBuilder {
+    edges: Vec<Edge>,
+    index: HashMap<(u32, Option<u32>), usize>,
+    detectors: usize,
+    observables: usize,
+}
+
+impl GraphBuilder {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes sure that detectors `0..n` exist, with or without edges.
+    pub fn ensure_detectors(&mut self, n: usize) -> &mut Self {
+        self.detectors = self.detectors.max(n);
+        self
+    }
+
+    /// Makes sure that observables `0..n` exist, flipped by an edge or not.
+    pub fn ensure_observables(&mut self, n: usize) -> &mut Self {
+        self.observables = self.observables.max(n);
+        self
+    }
+
+    /// Adds an edge between two detectors; a parallel edge is an error.
+    ///
+    /// `weight` is the cost of using the edge: finite, of magnitude at most [`MAX_WEIGHT`], negative where the
+    /// mechanism is likelier than not. `observables` are the observables that it flips, each index once.
+    pub fn edge(
+        &mut self,
+        u: u32,
+        v: u32,
+        weight: f64,
+        observables: &[u32],
+    ) -> Result<&mut Self, BuildError> {
+        self.merge_edge(u, Some(v), weight, observables, None, MergeStrategy::Disallow)
+    }
+
+    /// Adds an edge between a detector and the boundary; a parallel edge is an error.
+    pub fn boundary_edge(
+        &mut self,
+        u: u32,
+        weight: f64,
+        observables: &[u32],
+    ) -> Result<&mut Self, BuildError> {
+        self.merge_edge(u, None, weight, observables, None, MergeStrategy::Disallow)
+    }
+
+    /// Adds an edge and says what to do with a parallel one. `v = None` is the boundary.
+    ///
+    /// An observable listed an even number of times is not flipped.
+    pub fn merge_edge(
+        &mut self,
+        u: u32,
+        v: Option<u32>,
+        weight: f64,
+        observables: &[u32],
+        probability: Option<f64>,
+        merge: MergeStrategy,
+    ) -> Result<&mut Self, BuildError> {
+        let name = EdgeName { u, v };
+        for detector in [Some(u), v].into_iter().flatten() {
+            if detector >= MAX_DETECTORS {
+                return Err(BuildError::DetectorOutOfRange { detector, limit: MAX_DETECTORS });
+            }
+        }
+        check_weight(name, weight)?;
+        if let Some(p) = probability.filter(|p| !(0.0..=1.0).contains(p)) {
+            return Err(BuildError::BadProbability { edge: name, probability: p });
+        }
+        if let Some(&observable) = observables.iter().find(|&&o| o >= MAX_OBSERVABLES) {
+            return Err(BuildError::ObservableOutOfRange { observable, limit: MAX_OBSERVABLES });
+        }
+        let (u, v) = match v {
+            Some(v) => (u.min(v), Some(u.max(v))),
+            None => (u, None),
+        };
+        let edge = Edge { u, v, weight, probability, observables: odd_ones(observables) };
+        match self.index.get(&(u, v)) {
+            Some(&at) => self.merge_into(at, edge, merge)?,
+            None => {
+                self.index.insert((u, v), self.edges.len());
+                self.note(&edge);
+                self.edges.push(edge);
+            }
+        }
+        Ok(self)
+    }
+
+    fn merge_into(&mut self, at: usize, new: Edge, merge: MergeStrategy) -> Result<(), BuildError> {
+        let old = &mut self.edges[at];
+        match merge {
+            MergeStrategy::Disallow => {
+                return Err(BuildError::ParallelEdge { edge: EdgeName { u: new.u, v: new.v } });
+            }
+            MergeStrategy::KeepOriginal => {}
+            MergeStrategy::SmallestWeight if new.weight >= old.weight => {}
+            MergeStrategy::SmallestWeight | MergeStrategy::Replace => {
+                self.note(&new);
+                self.edges[at] = new;
+            }
+            MergeStrategy::Independent => {
+                old.weight = merge_independent(old.weight, new.weight);
+                old.probability = match (old.probability, new.probability) {
+                    (Some(p), Some(q)) => Some(p * (1.0 - q) + q * (1.0 - p)),
+                    _ => None,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, edge: &Edge) {
+        let last = edge.v.unwrap_or(edge.u).max(edge.u) as usize;
+        self.detectors = self.detectors.max(last + 1);
+        let most = edge.observables.last().map_or(0, |&o| o as usize + 1);
+        self.observables = self.observables.max(most);
+    }
+
+    /// The graph, with weights put on the integer grid.
+    pub fn build(&self) -> Result<MatchingGraph, BuildError> {
+        MatchingGraph::assemble(self.edges.clone(), self.detectors, self.observables)
+    }
+}
+
+fn check_weight(edge: EdgeName, weight: f64) -> Result<(), BuildError> {
+    if !weight.is_finite() {
+        return Err(BuildError::WeightNotFinite { edge, weight });
+    }
+    if weight.abs() > MAX_WEIGHT {
+        return Err(BuildError::WeightTooLarge { edge, weight, max: MAX_WEIGHT });
+    }
+    Ok(())
+}
+
+/// The indices that occur an odd number of times, sorted.
+fn odd_ones(list: &[u32]) -> Vec<u32> {
+    let mut sorted = list.to_vec();
+    sorted.sort_unstable();
+    let mut odd: Vec<u32> = Vec::with_capacity(sorted.len());
+    for o in sorted {
+        if odd.last() == Some(&o) {
+            odd.pop();
+        } else {
+            odd.push(o);
+        }
+    }
+    odd
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(a: f64, b: f64, merge: MergeStrategy) -> Result<Edge, BuildError> {
+        let mut g = GraphBuilder::new();
+        g.merge_edge(0, Some(1), a, &[0], Some(0.1), merge)?;
+        g.merge_edge(1, Some(0), b, &[1], Some(0.2), merge)?;
+        Ok(g.build()?.edges()[0].clone())
+    }
+
+    #[test]
+    fn strategies_do_what_pymatching_does() {
+        // (first weight, second weight) -> weight, probability, observables; PyMatching 2.4.
+        use MergeStrategy::*;
+        let is = |e: &Edge, w: f64, p: f64, o: u32| {
+            (e.weight - w).abs() < 1e-15 && (e.probability.unwrap() - p).abs() < 1e-15 && e.observables == [o]
+        };
+        assert!(is(&merged(1.0, 2.0, Independent).unwrap(), 0.7353256640555192, 0.26, 0));
+        assert!(is(&merged(1.0, 2.0, SmallestWeight).unwrap(), 1.0, 0.1, 0));
+        assert!(is(&merged(0.5, -0.25, SmallestWeight).unwrap(), -0.25, 0.2, 1));
+        assert!(is(&merged(1.0, 1.0, SmallestWeight).unwrap(), 1.0, 0.1, 0));
+        assert!(is(&merged(1.0, 2.0, KeepOriginal).unwrap(), 1.0, 0.1, 0));
+        assert!(is(&merged(1.0, 2.0, Replace).unwrap(), 2.0, 0.2, 1));
+        assert!(matches!(merged(1.0, 2.0, Disallow), Err(BuildError::ParallelEdge { .. })));
+    }
+
+    #[test]
+    fn bad_numbers_are_named() {
+        let mut g = GraphBuilder::new();
+        for w in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(matches!(g.edge(0, 1, w, &[]), Err(BuildError::WeightNotFinite { .. })));
+        }
+        assert!(matches!(g.edge(0, 1, MAX_WEIGHT * 1.01, &[]), Err(BuildError::WeightTooLarge { .. })));
+        assert!(matches!(g.edge(MAX_DETECTORS, 1, 1.0, &[]), Err(BuildError::DetectorOutOfRange { .. })));
+        assert!(matches!(
+            g.edge(0, 1, 1.0, &[MAX_OBSERVABLES]),
+            Err(BuildError::ObservableOutOfRange { .. })
+        ));
+        assert!(matches!(
+            g.merge_edge(0, None, 1.0, &[], Some(1.5), MergeStrategy::Replace),
+            Err(BuildError::BadProbability { .. })
+        ));
+        assert_eq!(g.build().unwrap().num_edges(), 0);
+    }
+
+    #[test]
+    fn an_observable_listed_twice_cancels() {
+        assert_eq!(odd_ones(&[3, 1, 3, 2, 2, 2]), [1, 2]);
+    }
+}

@@ -1,0 +1,137 @@
+//! Building a matching graph from a parity check matrix.
+
+use crate::builder::{GraphBuilder, MAX_DETECTORS, MergeStrategy};
+use crate::error::BuildError;
+use crate::graph::MatchingGraph;
+
+/// A binary check matrix with what each of its columns costs and flips, all as sparse rows.
+///
+/// Column `j` is an error mechanism: it flips the detectors whose row names `j` (one, and it is an edge to the
+/// boundary, or two) and the observables whose row names `j`.
+///
+/// ```
+/// use ringcall_matching::{CheckMatrix, Decoder};
+///
+/// // A repetition code of four bits, whose first bit is the observable.
+/// let graph = CheckMatrix {
+///     columns: 4,
+///     checks: &[&[0, 1][..], &[1, 2], &[2, 3]],
+///     observables: &[&[0][..]],
+///     weights: None,
+///     probabilities: None,
+/// }
+/// .build()?;
+/// let mut decoder = Decoder::new(graph);
+/// assert_eq!(decoder.decode(&[0])?.observables(), [1]);
+/// assert_eq!(decoder.decode(&[1, 2])?.observables(), [0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct CheckMatrix<'a, R> {
+    /// Number of columns.
+    pub columns: usize,
+    /// For each detector, the columns that flip it, each once.
+    pub checks: &'a [R],
+    /// For each observable, the columns that flip it, each once.
+    pub observables: &'a [R],
+    /// Weight of each column; 1 where absent.
+    pub weights: Option<&'a [f64]>,
+    /// Error probability of each column, used where parallel columns are merged as independent.
+    pub probabilities: Option<&'a [f64]>,
+}
+
+impl<R: AsRef<[u32]>> CheckMatrix<'_, R> {
+    /// The graph; of parallel columns the one of smallest weight stays.
+    pub fn build(&self) -> Result<MatchingGraph, BuildError> {
+        self.build_merged(MergeStrategy::SmallestWeight)
+    }
+
+    /// The graph, with a say in what happens to parallel columns.
+    pub fn build_merged(&self, merge: MergeStrategy) -> Result<MatchingGraph, BuildError> {
+        if self.checks.len() > MAX_DETECTORS as usize {
+            return Err(BuildError::TooLarge { what: "the number of checks", limit: MAX_DETECTORS.into() });
+        }
+        for (what, slice) in [("weights", self.weights), ("probabilities", self.probabilities)] {
+            if let Some(found) = slice.map(<[f64]>::len).filter(|&n| n != self.columns) {
+                return Err(BuildError::Length { what, found, expected: self.columns });
+            }
+        }
+        let detectors = transpose(self.checks, self.columns)?;
+        let observables = transpose(self.observables, self.columns)?;
+        let mut builder = GraphBuilder::new();
+        builder.ensure_detectors(self.checks.len()).ensure_observables(self.observables.len());
+        for (column, (ends, flips)) in detectors.iter().zip(&observables).enumerate() {
+            let (u, v) = match ends[..] {
+                [u] => (u, None),
+                [u, v] => (u, Some(v)),
+                _ => return Err(BuildError::ColumnWeight { column, ones: ends.len() }),
+            };
+            let weight = self.weights.map_or(1.0, |w| w[column]);
+            let probability = self.probabilities.map(|p| p[column]);
+            builder.merge_edge(u, v, weight, flips, probability, merge)?;
+        }
+        builder.build()
+    }
+}
+
+/// For each column, the rows that name it.
+fn transpose<R: AsRef<[u32]>>(rows: &[R], columns: usize) -> Result<Vec<Vec<u32>>, BuildError> {
+    let mut out = vec![Vec::new(); columns];
+    for (row, list) in rows.iter().enumerate() {
+        for &column in list.as_ref() {
+            let Some(rows) = out.get_mut(column as usize) else {
+                return Err(BuildError::ColumnOutOfRange { column, columns });
+            };
+            if rows.last() == Some(&(row as u32)) {
+                return Err(BuildError::RepeatedColumn { row, column });
+            }
+            rows.push(row as u32);
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix<'a>(checks: &'a [&'a [u32]], columns: usize) -> CheckMatrix<'a, &'a [u32]> {
+        CheckMatrix { columns, checks, observables: &[], weights: None, probabilities: None }
+    }
+
+    #[test]
+    fn columns_must_be_edges() {
+        let three: [&[u32]; 3] = [&[0], &[0], &[0]];
+        assert_eq!(matrix(&three, 1).build().unwrap_err(), BuildError::ColumnWeight { column: 0, ones: 3 });
+        let none: [&[u32]; 1] = [&[0]];
+        assert_eq!(matrix(&none, 2).build().unwrap_err(), BuildError::ColumnWeight { column: 1, ones: 0 });
+    }
+
+    #[test]
+    fn rows_are_checked() {
+        let far: [&[u32]; 1] = [&[7]];
+        assert!(matches!(matrix(&far, 2).build(), Err(BuildError::ColumnOutOfRange { column: 7, .. })));
+        let twice: [&[u32]; 1] = [&[1, 1]];
+        assert!(matches!(matrix(&twice, 2).build(), Err(BuildError::RepeatedColumn { row: 0, column: 1 })));
+        let one: [&[u32]; 1] = [&[0]];
+        let short = CheckMatrix { weights: Some(&[]), ..matrix(&one, 1) };
+        assert!(matches!(short.build(), Err(BuildError::Length { what: "weights", found: 0, expected: 1 })));
+    }
+
+    #[test]
+    fn parallel_columns_keep_the_lighter() {
+        let rows: [&[u32]; 2] = [&[0, 1], &[0, 1]];
+        let flips: [&[u32]; 2] = [&[0], &[1]];
+        let m = CheckMatrix {
+            columns: 2,
+            checks: &rows,
+            observables: &flips,
+            weights: Some(&[2.0, 1.0]),
+            probabilities: None,
+        };
+        let graph = m.build().unwrap();
+        assert_eq!(graph.num_edges(), 1);
+        assert_eq!(graph.edges()[0].observables, [1]);
+        assert!(matches!(m.build_merged(MergeStrategy::Disallow), Err(BuildError::ParallelEdge { .. })));
+    }
+}

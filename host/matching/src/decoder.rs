@@ -1,0 +1,259 @@
+//! The decoder: checks its input, solves, and reads out the solution.
+
+use std::sync::Arc;
+
+use crate::blossom::{BOUNDARY, Blossom, Link, Tables};
+use crate::error::{BatchError, DecodeError};
+use crate::graph::{MatchingGraph, NONE};
+use crate::input::{check_parity, in_order, symmetric_difference};
+use crate::metric::Metric;
+use crate::metric::search::Search;
+use crate::readout::{Place, ReadOut, cancel_pairs, walk};
+use crate::small::PairTable;
+use crate::solution::{CertificateError, Solution};
+
+/// What to trade for speed. The answers are of minimum weight whatever is chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DecoderConfig {
+    /// How many near nodes to list per detector, at most (16 bytes each, in chunks of 16; 0 lists none).
+    /// Graphs of more than 65,536 detectors get shorter ones, so that all take no more than 256 MiB.
+    /// Longer lists save searches when many errors fall far from others; they cost memory and time to build.
+    pub near_entries: usize,
+    /// Whether to solve few defects on a small graph (up to 512 detectors) from a table of all pairs.
+    pub pair_table: bool,
+}
+
+impl Default for DecoderConfig {
+    fn default() -> Self {
+        Self { near_entries: 256, pair_table: true }
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    graph: MatchingGraph,
+    metric: Metric,
+    table: Option<PairTable>,
+}
+
+/// An exact minimum-weight perfect matching decoder.
+///
+/// Built once per graph, it decodes any number of syndromes without allocating. Clones share the tables of the graph,
+/// so that every thread can have one.
+///
+/// ```
+/// use ringcall_matching::{Decoder, GraphBuilder};
+///
+/// // Three detectors in a row between two boundaries; an error at the left boundary flips observable 0.
+/// let mut b = GraphBuilder::new();
+/// b.boundary_edge(0, 3.0, &[0])?.edge(0, 1, 2.0, &[])?.edge(1, 2, 2.0, &[])?.boundary_edge(2, 4.5, &[])?;
+/// let mut decoder = Decoder::new(b.build()?);
+///
+/// let solution = decoder.decode(&[1])?;
+/// assert_eq!(solution.observables(), [1]);
+/// assert!((solution.weight() - 5.0).abs() < 1e-6);
+/// let mut edges = decoder.correction().to_vec();
+/// assert_eq!(edges, [0, 1]);
+///
+/// assert!(decoder.decode(&[9]).is_err());
+/// assert_eq!(decoder.decode(&[0, 1])?.observables(), [0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    shared: Arc<Shared>,
+    blossom: Blossom,
+    /// The defects to match: sorted, with those of used negative edges.
+    defects: Vec<u32>,
+    sorted: Vec<u32>,
+    /// The defects that the pair table leaves.
+    remainder: Vec<u32>,
+    parity: Vec<u32>,
+    odd_parts: bool,
+    solution: Solution,
+    places: Vec<Place>,
+    correction: Vec<u32>,
+    search: Search,
+    solved: bool,
+}
+
+impl Decoder {
+    /// A decoder for a graph. This computes the distance tables, so it takes time.
+    pub fn new(graph: MatchingGraph) -> Self {
+        Self::with_config(graph, &DecoderConfig::default())
+    }
+
+    /// A decoder with other than the usual trade-offs.
+    pub fn with_config(graph: MatchingGraph, config: &DecoderConfig) -> Self {
+        let metric = Metric::new(&graph, config.near_entries);
+        let table = if config.pair_table { PairTable::new(&metric) } else { None };
+        let n = graph.num_detectors();
+        let solution = Solution {
+            observables: vec![0; graph.observable_words()],
+            pairs: Vec::with_capacity(n),
+            ..Solution::default()
+        };
+        Self {
+            blossom: Blossom::new(Tables { graph: &graph, metric: &metric }),
+            defects: Vec::with_capacity(n),
+            sorted: Vec::with_capacity(n + 1),
+            remainder: Vec::with_capacity(n),
+            parity: vec![NONE; graph.parts().len()],
+            odd_parts: graph.parts().iter().any(|open| !open),
+            solution,
+            places: Vec::with_capacity(n),
+            correction: Vec::with_capacity(graph.num_edges()),
+            search: Search::new(n),
+            solved: false,
+            shared: Arc::new(Shared { graph, metric, table }),
+        }
+    }
+
+    /// The graph that is decoded on.
+    pub fn graph(&self) -> &MatchingGraph {
+        &self.shared.graph
+    }
+
+    /// Finds a correction of minimum weight for the detectors that fired, given in any order, each once.
+    ///
+    /// The result does not depend on the order.
+    pub fn decode(&mut self, defects: &[u32]) -> Result<&Solution, DecodeError> {
+        self.solved = false;
+        self.solution.clear();
+        self.places.clear();
+        self.take(defects)?;
+        self.solve();
+        self.solved = true;
+        Ok(&self.solution)
+    }
+
+    /// As [`decode`](Self::decode), from a bit-packed syndrome: detector `i` is bit `i % 64` of word `i / 64`.
+    pub fn decode_bits(&mut self, words: &[u64]) -> Result<&Solution, DecodeError> {
+        let n = self.shared.graph.num_detectors();
+        let stray = words.get(n / 64).is_some_and(|w| w >> (n % 64) != 0)
+            || words.iter().skip(n / 64 + 1).any(|&w| w != 0);
+        if words.len() < n.div_ceil(64) || stray {
+            self.solved = false;
+            return Err(DecodeError::SyndromeLength { words: words.len(), detectors: n });
+        }
+        let mut list = std::mem::take(&mut self.sorted);
+        list.clear();
+        crate::set_bits(words, &mut list);
+        // Strictly increasing already, so that `decode` does not need the buffer that it is lent from.
+        let result = self.decode(&list).map(|_| ());
+        self.sorted = list;
+        result.map(|()| &self.solution)
+    }
+
+    /// Decodes many shots in one call: shot `i` has the defects `defects[offsets[i]..offsets[i + 1]]`.
+    ///
+    /// This is for syndromes that are decoded slice by slice. `each` is given every shot's number and solution. The
+    /// first bad shot ends the batch.
+    ///
+    /// ```
+    /// # let mut b = ringcall_matching::GraphBuilder::new();
+    /// # b.boundary_edge(0, 1.0, &[0])?.edge(0, 1, 1.0, &[])?.boundary_edge(1, 1.0, &[])?;
+    /// # let mut decoder = ringcall_matching::Decoder::new(b.build()?);
+    /// let mut flips = 0;
+    /// // Three slices: detector 0; nothing; detectors 0 and 1.
+    /// decoder.decode_batch(&[0, 1, 1, 3], &[0, 0, 1], |_, solution| flips ^= solution.observables()[0])?;
+    /// assert_eq!(flips, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decode_batch(
+        &mut self,
+        offsets: &[usize],
+        defects: &[u32],
+        mut each: impl FnMut(usize, &Solution),
+    ) -> Result<(), BatchError> {
+        for (shot, ends) in offsets.windows(2).enumerate() {
+            let (start, end) = (ends[0], ends[1]);
+            let source = DecodeError::Offsets { start, end, defects: defects.len() };
+            let list = defects.get(start..end).ok_or(BatchError { shot, source })?;
+            each(shot, self.decode(list).map_err(|source| BatchError { shot, source })?);
+        }
+        Ok(())
+    }
+
+    /// Checks and sorts the defects, and adds those of the negative edges.
+    fn take(&mut self, defects: &[u32]) -> Result<(), DecodeError> {
+        let graph = &self.shared.graph;
+        let used = &graph.used().detectors;
+        let list = in_order(defects, graph.num_detectors(), &mut self.sorted)?;
+        self.defects.clear();
+        if used.is_empty() {
+            self.defects.extend_from_slice(list);
+        } else {
+            symmetric_difference(list, used, &mut self.defects);
+        }
+        if self.odd_parts { check_parity(graph, &self.defects, &mut self.parity) } else { Ok(()) }
+    }
+
+    fn solve(&mut self) {
+        let Self { shared, blossom, defects, remainder, solution, places, search, .. } = self;
+        let Shared { graph, metric, table } = &**shared;
+        solution.grid_weight = graph.used().weight;
+        solution.observables.copy_from_slice(&graph.used().observables);
+        let mut out = ReadOut { graph, metric, solution, places, search };
+        let mut rest = &*defects;
+        if let Some((table, small)) = table.as_ref().and_then(|t| Some((t, t.solve(metric, defects)?))) {
+            for (i, j) in small.pairs() {
+                let (a, b) = (defects[i], defects[j]);
+                if i == j {
+                    out.boundary(a);
+                } else {
+                    let place = Place { owner: a, position: table.position(a, b) };
+                    out.pair(a, b, table.dist(a, b).into(), place);
+                }
+            }
+            remainder.clear();
+            remainder.extend(small.left().map(|i| defects[i]));
+            rest = remainder;
+        }
+        if !rest.is_empty() {
+            blossom.solve(Tables { graph, metric }, rest);
+            blossom.matching(|blossom, Link { from, to, pair }| {
+                let a = blossom.node(from);
+                if to == BOUNDARY {
+                    return out.boundary(a);
+                }
+                let (owner, position) = blossom.position(pair);
+                out.pair(a, blossom.node(to), blossom.dist(pair), Place { owner, position });
+            });
+        }
+        solution.weight = solution.grid_weight as f64 / 2.0 / graph.scale();
+    }
+
+    /// The edges of the last solution, as sorted indices into [`MatchingGraph::edges`]; empty after an error.
+    ///
+    /// Flipping them explains the defects given. They are looked up here, not while decoding.
+    pub fn correction(&mut self) -> &[u32] {
+        let Self { shared, solution, places, search, correction, .. } = self;
+        correction.clear();
+        if self.solved {
+            let graph = &shared.graph;
+            for (&pair, &place) in solution.pairs.iter().zip(places.iter()) {
+                walk(graph, &shared.metric, search, pair, place, |edge| correction.push(edge));
+            }
+            correction.extend_from_slice(&graph.used().edges);
+            correction.sort_unstable();
+            cancel_pairs(correction);
+        }
+        &self.correction
+    }
+
+    /// Proves that the last solution is of minimum weight, by the regions that grow around its defects.
+    ///
+    /// This is for tests: it searches the whole graph from every defect, and allocates.
+    pub fn verify(&mut self) -> Result<(), CertificateError> {
+        if !self.solved {
+            return Err(CertificateError::NothingSolved);
+        }
+        let Shared { graph, metric, .. } = &*self.shared;
+        let tables = Tables { graph, metric };
+        // A solution from the pair table comes without regions; the proof is about its weight and needs only them.
+        self.blossom.solve(tables, &self.defects);
+        self.blossom.verify(tables, self.solution.grid_weight - graph.used().weight)
+    }
+}

@@ -1,0 +1,179 @@
+//! Everything that can be wrong with a graph or with a request to decode.
+
+use thiserror::Error;
+
+/// Why a matching graph could not be built.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A detector index is not below the largest supported index.
+    #[error("detector {detector} is out of range: at most {limit} detectors are supported")]
+    DetectorOutOfRange {
+        /// The index given.
+        detector: u32,
+        /// One past the largest index supported.
+        limit: u32,
+    },
+    /// An observable index is not below the largest supported index.
+    #[error("observable {observable} is out of range: at most {limit} observables are supported")]
+    ObservableOutOfRange {
+        /// The index given.
+        observable: u32,
+        /// One past the largest index supported.
+        limit: u32,
+    },
+    /// A weight is NaN or infinite.
+    #[error(
+        "the weight {weight} of edge {edge} is not finite; leave out mechanisms of probability 0, and give those of probability 1 a large finite weight"
+    )]
+    WeightNotFinite {
+        /// The edge in question, for the message.
+        edge: EdgeName,
+        /// The weight given.
+        weight: f64,
+    },
+    /// A weight is larger than the grid allows.
+    #[error("the weight {weight} of edge {edge} is too large: its magnitude must not exceed {max}")]
+    WeightTooLarge {
+        /// The edge in question, for the message.
+        edge: EdgeName,
+        /// The weight given.
+        weight: f64,
+        /// The largest magnitude allowed.
+        max: f64,
+    },
+    /// A probability is outside 0 to 1.
+    #[error("the error probability {probability} of edge {edge} is not between 0 and 1")]
+    BadProbability {
+        /// The edge in question, for the message.
+        edge: EdgeName,
+        /// The probability given.
+        probability: f64,
+    },
+    /// Two edges join the same detectors and the merge strategy forbids it.
+    #[error(
+        "edge {edge} is already in the graph; choose a merge strategy other than `Disallow` to combine them"
+    )]
+    ParallelEdge {
+        /// The edge in question.
+        edge: EdgeName,
+    },
+    /// A column of a check matrix touches no detector, or more than two.
+    #[error("column {column} of the check matrix has {ones} ones; matching needs one or two")]
+    ColumnWeight {
+        /// The column in question.
+        column: usize,
+        /// How many rows it touches.
+        ones: usize,
+    },
+    /// A row names a column that does not exist.
+    #[error("a row names column {column}, but the matrix has {columns} columns")]
+    ColumnOutOfRange {
+        /// The column named.
+        column: u32,
+        /// How many there are.
+        columns: usize,
+    },
+    /// A row names the same column twice.
+    #[error("row {row} names column {column} twice")]
+    RepeatedColumn {
+        /// The row in question.
+        row: usize,
+        /// The column named twice.
+        column: u32,
+    },
+    /// A per-column slice has the wrong length.
+    #[error("`{what}` has {found} entries, but the matrix has {expected} columns")]
+    Length {
+        /// Which slice.
+        what: &'static str,
+        /// Its length.
+        found: usize,
+        /// The number of columns.
+        expected: usize,
+    },
+    /// The graph has more edges or detectors than 32-bit indices can name.
+    #[error("the graph is too large: {what} would exceed {limit}")]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much is possible.
+        limit: u64,
+    },
+}
+
+/// How an edge is named in a message: two detectors, or one and the boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EdgeName {
+    /// The first end.
+    pub u: u32,
+    /// The second end; `None` is the boundary.
+    pub v: Option<u32>,
+}
+
+impl std::fmt::Display for EdgeName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.v {
+            Some(v) => write!(f, "({}, {v})", self.u),
+            None => write!(f, "({}, boundary)", self.u),
+        }
+    }
+}
+
+/// Why a list of defects could not be decoded. The decoder is as good as new afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// A defect names a detector that the graph does not have.
+    #[error("defect {defect} is out of range: the graph has {detectors} detectors")]
+    DefectOutOfRange {
+        /// The index given.
+        defect: u32,
+        /// How many detectors there are.
+        detectors: usize,
+    },
+    /// A defect is listed twice.
+    #[error("defect {defect} is listed twice")]
+    DuplicateDefect {
+        /// The index given twice.
+        defect: u32,
+    },
+    /// No set of edges explains the defects.
+    #[error(
+        "no correction exists: the connected part of the graph that holds detector {detector} has no boundary and an odd number of defects"
+    )]
+    OddParity {
+        /// A detector with a defect in that part (after negative-weight edges were taken into account).
+        detector: u32,
+    },
+    /// A bit-packed syndrome is too short, or has bits set past the last detector.
+    #[error("the bit-packed syndrome of {words} words does not fit {detectors} detectors")]
+    SyndromeLength {
+        /// How many 64-bit words were given.
+        words: usize,
+        /// How many detectors there are.
+        detectors: usize,
+    },
+    /// The offsets of a batch do not describe its defect list.
+    #[error(
+        "the shot would end at {end}, after {start}, in a list of {defects} defects: offsets must not fall, and must stay within the list"
+    )]
+    Offsets {
+        /// Where the shot would begin.
+        start: usize,
+        /// Where it would end.
+        end: usize,
+        /// Length of the defect list.
+        defects: usize,
+    },
+}
+
+/// Which shot of a batch could not be decoded, and why. The shots before it were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("shot {shot} of the batch: {source}")]
+pub struct BatchError {
+    /// Its number, from zero.
+    pub shot: usize,
+    /// What is wrong with it.
+    pub source: DecodeError,
+}

@@ -1,0 +1,268 @@
+//! The matching graph as decoding sees it: whole, non-negative weights in compressed rows.
+
+use crate::error::BuildError;
+use crate::weights::{discretise, scale};
+
+/// "No node", "no edge", "not there": indices stay below [`crate::MAX_DETECTORS`].
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// An edge as it was given, after merging.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Edge {
+    /// The smaller end.
+    pub u: u32,
+    /// The larger end; `None` is the boundary.
+    pub v: Option<u32>,
+    /// The cost of using it.
+    pub weight: f64,
+    /// The probability that it fires, where known.
+    pub probability: Option<f64>,
+    /// The observables that it flips, sorted.
+    pub observables: Vec<u32>,
+}
+
+/// One entry of a node's row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Neighbour {
+    /// The other end.
+    pub(crate) node: u32,
+    /// Grid weight, even, below `2^25`.
+    pub(crate) weight: u32,
+    /// Index among [`MatchingGraph::edges`].
+    pub(crate) edge: u32,
+}
+
+/// A graph whose nodes are detectors and whose edges are error mechanisms, ready to be decoded on.
+///
+/// Negative weights are taken out here: such an edge is used from the start (its detectors and observables count as
+/// flipped, its weight as spent), and using it again at the opposite price undoes that.
+#[derive(Debug, Clone)]
+pub struct MatchingGraph {
+    edges: Vec<Edge>,
+    detectors: usize,
+    observables: usize,
+    scale: f64,
+    rows: Vec<u32>,
+    neighbours: Vec<Neighbour>,
+    /// Per node: grid weight and index of its own edge to the boundary.
+    boundary: Vec<Option<(u32, u32)>>,
+    /// Which connected part each node is in; `parts[part]` says whether it has a boundary.
+    part: Vec<u32>,
+    parts: Vec<bool>,
+    used: Used,
+}
+
+/// What using every edge of negative weight amounts to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Used {
+    /// Detectors flipped an odd number of times, sorted.
+    pub(crate) detectors: Vec<u32>,
+    /// The flipped observables.
+    pub(crate) observables: Vec<u64>,
+    /// Sum of the grid weights: zero or negative.
+    pub(crate) weight: i64,
+    /// The edges themselves.
+    pub(crate) edges: Vec<u32>,
+}
+
+impl MatchingGraph {
+    pub(crate) fn assemble(
+        edges: Vec<Edge>,
+        detectors: usize,
+        observables: usize,
+    ) -> Result<Self, BuildError> {
+        const LIMIT: u64 = 1 << 30;
+        if edges.len() as u64 > LIMIT {
+            return Err(BuildError::TooLarge { what: "the number of edges", limit: LIMIT });
+        }
+        if detectors as u64 > crate::MAX_DETECTORS as u64 {
+            return Err(BuildError::TooLarge {
+                what: "the number of detectors",
+                limit: crate::MAX_DETECTORS.into(),
+            });
+        }
+        let scale = scale(edges.iter().map(|e| e.weight));
+        let grid: Vec<i64> = edges.iter().map(|e| discretise(e.weight, scale)).collect();
+        let used = use_negative(&edges, &grid, detectors, observables);
+        let mut graph = Self {
+            rows: vec![0; detectors + 1],
+            neighbours: Vec::new(),
+            boundary: vec![None; detectors],
+            part: vec![NONE; detectors],
+            parts: Vec::new(),
+            edges,
+            detectors,
+            observables,
+            scale,
+            used,
+        };
+        graph.fill_rows(&grid);
+        graph.find_parts();
+        Ok(graph)
+    }
+
+    fn fill_rows(&mut self, grid: &[i64]) {
+        // A loop from a node to itself never helps once its sign is taken out, so it enters no row.
+        let pairs = |e: &Edge| e.v.filter(|&v| v != e.u).map(|v| [(e.u, v), (v, e.u)]);
+        for edge in &self.edges {
+            for (from, _) in pairs(edge).into_iter().flatten() {
+                self.rows[from as usize + 1] += 1;
+            }
+        }
+        for i in 0..self.detectors {
+            self.rows[i + 1] += self.rows[i];
+        }
+        let mut at = self.rows.clone();
+        self.neighbours =
+            vec![Neighbour { node: NONE, weight: 0, edge: NONE }; self.rows[self.detectors] as usize];
+        for (index, (edge, &w)) in self.edges.iter().zip(grid).enumerate() {
+            let (index, weight) = (index as u32, w.unsigned_abs() as u32);
+            for (from, node) in pairs(edge).into_iter().flatten() {
+                self.neighbours[at[from as usize] as usize] = Neighbour { node, weight, edge: index };
+                at[from as usize] += 1;
+            }
+            if edge.v.is_none() {
+                self.boundary[edge.u as usize] = Some((weight, index));
+            }
+        }
+    }
+
+    fn find_parts(&mut self) {
+        let mut stack = Vec::new();
+        for start in 0..self.detectors as u32 {
+            if self.part[start as usize] != NONE {
+                continue;
+            }
+            let part = self.parts.len() as u32;
+            let mut open = false;
+            self.part[start as usize] = part;
+            stack.push(start);
+            while let Some(u) = stack.pop() {
+                open |= self.boundary[u as usize].is_some();
+                for n in &self.neighbours[self.row(u)] {
+                    if self.part[n.node as usize] == NONE {
+                        self.part[n.node as usize] = part;
+                        stack.push(n.node);
+                    }
+                }
+            }
+            self.parts.push(open);
+        }
+    }
+
+    fn row(&self, u: u32) -> std::ops::Range<usize> {
+        self.rows[u as usize] as usize..self.rows[u as usize + 1] as usize
+    }
+
+    /// The row of node `u`.
+    pub(crate) fn neighbours(&self, u: u32) -> &[Neighbour] {
+        &self.neighbours[self.row(u)]
+    }
+
+    /// Grid weight and index of the boundary edge of node `u`.
+    pub(crate) fn own_boundary(&self, u: u32) -> Option<(u32, u32)> {
+        self.boundary[u as usize]
+    }
+
+    /// The connected part that holds `u`.
+    pub(crate) fn part_of(&self, u: u32) -> u32 {
+        self.part[u as usize]
+    }
+
+    /// For each connected part, whether it has a boundary.
+    pub(crate) fn parts(&self) -> &[bool] {
+        &self.parts
+    }
+
+    pub(crate) fn used(&self) -> &Used {
+        &self.used
+    }
+
+    /// Number of 64-bit words that hold the observables, at least one.
+    pub(crate) fn observable_words(&self) -> usize {
+        self.observables.div_ceil(64).max(1)
+    }
+
+    /// How many detectors there are.
+    pub fn num_detectors(&self) -> usize {
+        self.detectors
+    }
+
+    /// How many observables there are.
+    pub fn num_observables(&self) -> usize {
+        self.observables
+    }
+
+    /// How many edges there are after merging.
+    pub fn num_edges(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// The edges after merging, in the order in which they first came.
+    pub fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// What a weight is multiplied by before rounding: 1, or what takes the largest to `2^24 - 1`.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// The weight of an edge on the integer grid: even, and negative where the edge's is.
+    ///
+    /// # Panics
+    /// If there is no such edge.
+    pub fn grid_weight(&self, edge: usize) -> i64 {
+        discretise(self.edges[edge].weight, self.scale)
+    }
+}
+
+fn use_negative(edges: &[Edge], grid: &[i64], detectors: usize, observables: usize) -> Used {
+    let mut used = Used { observables: vec![0; observables.div_ceil(64).max(1)], ..Used::default() };
+    let mut odd = vec![false; detectors];
+    for (index, (edge, &w)) in edges.iter().zip(grid).enumerate() {
+        if w >= 0 {
+            continue;
+        }
+        used.weight += w;
+        used.edges.push(index as u32);
+        odd[edge.u as usize] ^= true;
+        if let Some(v) = edge.v {
+            odd[v as usize] ^= true;
+        }
+        for &o in &edge.observables {
+            used.observables[o as usize / 64] ^= 1 << (o % 64);
+        }
+    }
+    used.detectors = (0..detectors as u32).filter(|&i| odd[i as usize]).collect();
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::GraphBuilder;
+
+    #[test]
+    fn negative_edges_are_used_up_front() {
+        let mut b = GraphBuilder::new();
+        b.edge(0, 1, -2.0, &[0]).unwrap().edge(1, 2, -1.0, &[1, 70]).unwrap();
+        b.edge(2, 2, -3.0, &[2]).unwrap().boundary_edge(2, 1.0, &[]).unwrap();
+        let g = b.build().unwrap();
+        let used = g.used();
+        assert_eq!(used.detectors, [0, 2]);
+        assert_eq!(used.observables, [0b111, 1 << 6]);
+        assert_eq!(used.weight, -12);
+        assert_eq!(g.neighbours(2).len(), 1, "a loop enters no row");
+        assert_eq!(g.neighbours(0)[0].weight, 4);
+    }
+
+    #[test]
+    fn parts_know_their_boundary() {
+        let mut b = GraphBuilder::new();
+        b.edge(0, 1, 1.0, &[]).unwrap().edge(2, 3, 1.0, &[]).unwrap().boundary_edge(3, 1.0, &[]).unwrap();
+        b.ensure_detectors(5);
+        let g = b.build().unwrap();
+        assert_eq!(g.parts(), [false, true, false]);
+        assert_eq!((g.part_of(1), g.part_of(2), g.part_of(4)), (0, 1, 2));
+    }
+}

@@ -1,0 +1,113 @@
+//! Distances on the graph: what the matching of defects is priced with.
+//!
+//! All of it is computed once per graph and shared by decoders: the distance of every node to the boundary, and for
+//! every node the list of nodes near it, in order of distance ([`near`]). What the lists do not reach is searched
+//! for when it is needed ([`search`]).
+
+pub(crate) mod masks;
+pub(crate) mod near;
+pub(crate) mod search;
+
+use crate::graph::{MatchingGraph, NONE};
+use crate::queue::{NEVER, RadixQueue};
+use masks::MaskTable;
+use near::NearLists;
+
+/// Distance of a node that cannot reach the boundary. Far below overflow when two are added.
+pub(crate) const FAR: i64 = 1 << 60;
+
+/// Per node, the way to the boundary.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ToBoundary {
+    /// Grid distance, or [`FAR`].
+    pub(crate) dist: i64,
+    /// The first edge of a shortest path.
+    pub(crate) edge: u32,
+    /// The node behind that edge; [`NONE`] is the boundary.
+    pub(crate) next: u32,
+    /// Id of the observables flipped along the way.
+    pub(crate) mask: u32,
+}
+
+/// All that is read of a node when it becomes a defect, in half a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(32))]
+pub(crate) struct NodeInfo {
+    /// Distance to the boundary, or [`FAR`].
+    pub(crate) boundary: i64,
+    /// Id of the observables flipped on the way there.
+    pub(crate) mask: u32,
+    /// The second and further chunks of its near list.
+    pub(crate) rest: u32,
+    pub(crate) end: u32,
+    /// Whether the list holds all that matters.
+    pub(crate) complete: bool,
+}
+
+/// All the distance tables of a graph.
+#[derive(Debug, Clone)]
+pub(crate) struct Metric {
+    pub(crate) nodes: Vec<NodeInfo>,
+    pub(crate) boundary: Vec<ToBoundary>,
+    pub(crate) near: NearLists,
+    /// `None` where paths flip too many different sets of observables to number them.
+    pub(crate) masks: Option<MaskTable>,
+}
+
+impl Metric {
+    pub(crate) fn new(graph: &MatchingGraph, near_entries: usize) -> Self {
+        let mut masks = Some(MaskTable::new(graph));
+        let boundary = distances_to_boundary(graph, &mut masks);
+        let (near, extents) = NearLists::new(graph, &boundary, near_entries, &mut masks);
+        if let Some(masks) = &mut masks {
+            masks.seal();
+        }
+        let nodes = boundary.iter().zip(&extents).map(|(b, e)| NodeInfo {
+            boundary: b.dist,
+            mask: b.mask,
+            rest: e.rest,
+            end: e.end,
+            complete: e.complete,
+        });
+        Self { nodes: nodes.collect(), boundary, near, masks }
+    }
+}
+
+/// Follows an edge from a path whose observables have id `mask`; gives up on numbering when ids run out.
+pub(crate) fn extend_mask(masks: &mut Option<MaskTable>, mask: u32, edge: u32) -> u32 {
+    let Some(table) = masks else { return 0 };
+    match table.extend(mask, edge) {
+        Some(id) => id,
+        None => {
+            *masks = None;
+            0
+        }
+    }
+}
+
+fn distances_to_boundary(graph: &MatchingGraph, masks: &mut Option<MaskTable>) -> Vec<ToBoundary> {
+    let n = graph.num_detectors();
+    let unknown = ToBoundary { dist: FAR, edge: NONE, next: NONE, mask: 0 };
+    let mut out = vec![unknown; n];
+    let mut queue = RadixQueue::new(n);
+    for u in 0..n as u32 {
+        if let Some((weight, edge)) = graph.own_boundary(u) {
+            out[u as usize] = ToBoundary { dist: weight.into(), edge, ..unknown };
+            queue.push(u, weight.into());
+        }
+    }
+    while let Some((dist, u)) = queue.pop() {
+        let ToBoundary { edge, next, .. } = out[u as usize];
+        let behind = if next == NONE { 0 } else { out[next as usize].mask };
+        out[u as usize].mask = extend_mask(masks, behind, edge);
+        for nb in graph.neighbours(u) {
+            let through = dist + i64::from(nb.weight);
+            if through < out[nb.node as usize].dist {
+                out[nb.node as usize] = ToBoundary { dist: through, edge: nb.edge, next: u, mask: 0 };
+                debug_assert!(through < NEVER);
+                queue.push(nb.node, through);
+            }
+        }
+    }
+    out
+}

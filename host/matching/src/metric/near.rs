@@ -1,0 +1,202 @@
+//! Per node, the other nodes in order of distance, packed for scanning.
+//!
+//! A defect looks for the defects around it by running over its list and testing one flag per entry. Two prunings
+//! keep the lists short without losing exactness:
+//!
+//! - a pair `(u, v)` with `d(u, v) >= b(u) + b(v)`, where `b` is the distance to the boundary, is left out: matching
+//!   both to the boundary costs no more. If `x` is such a node for `u`, so is every `v` whose shortest path from `u`
+//!   leads through `x` (`d(u, x) + d(x, v) >= b(u) + b(x) + d(x, v) >= b(u) + b(v)`), so the search stops there too;
+//! - a list ends after a set number of entries. Beyond it [`super::search`] takes over.
+
+use super::masks::MaskTable;
+use super::search::{Flow, Search};
+use super::{NodeInfo, ToBoundary, extend_mask};
+use crate::graph::{MatchingGraph, NONE};
+
+/// Entries per chunk: a pair of cache lines (which processors fetch together), of nodes and of distances.
+pub(crate) const LANES: usize = 16;
+
+/// Sixteen entries in order of distance. Unused lanes name the node past the last one, at the distance of the last
+/// entry in use (zero in an empty list).
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(128))]
+pub(crate) struct Chunk {
+    pub(crate) nodes: [u32; LANES],
+    pub(crate) dists: [u32; LANES],
+}
+
+/// How the path to each lane of a chunk ends; read only when a correction is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Detail {
+    /// Position, in the same list, of the entry before this one on the path; [`FIRST`] when that is the node itself.
+    before: [u16; LANES],
+    edges: [u32; LANES],
+}
+
+const FIRST: u16 = u16::MAX;
+/// Distances are stored in 32 bits; positions in 16, less a mark.
+const DIST_LIMIT: i64 = u32::MAX as i64;
+const MAX_ENTRIES: usize = u16::MAX as usize;
+/// Most chunks in all: 256 bytes each, with what is known of them.
+const MAX_CHUNKS: usize = 1 << 20;
+
+/// Where one list lies: its first chunk has the index of the node, the rest follow each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) rest: u32,
+    pub(crate) end: u32,
+    /// Whether nothing was cut off, so that the search beyond is never needed.
+    pub(crate) complete: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct NearLists {
+    /// First chunks of all nodes, so that the part of the lists that every defect reads is dense; then the others.
+    pub(crate) chunks: Vec<Chunk>,
+    /// Per chunk, the ids of the observables on the way to each lane.
+    masks: Vec<[u16; LANES]>,
+    details: Vec<Detail>,
+    /// What unused lanes name.
+    pad: u32,
+}
+
+struct Found {
+    node: u32,
+    dist: u32,
+    mask: u32,
+    before: u16,
+    edge: u32,
+}
+
+impl NearLists {
+    pub(crate) fn new(
+        graph: &MatchingGraph,
+        boundary: &[ToBoundary],
+        entries: usize,
+        masks: &mut Option<MaskTable>,
+    ) -> (Self, Vec<Extent>) {
+        let n = graph.num_detectors();
+        let affordable = (MAX_CHUNKS / n.max(1)).max(1) * LANES;
+        let entries = entries.min(MAX_ENTRIES).min(affordable) / LANES * LANES;
+        let blank = Chunk { nodes: [n as u32; LANES], dists: [0; LANES] };
+        let no_detail = Detail { before: [FIRST; LANES], edges: [NONE; LANES] };
+        let mut lists = Self {
+            chunks: vec![blank; n],
+            masks: vec![[0; LANES]; n],
+            details: vec![no_detail; n],
+            pad: n as u32,
+        };
+        let mut extents = Vec::with_capacity(n);
+        let mut search = Search::new(n);
+        let mut position = vec![FIRST; n];
+        let mut found: Vec<Found> = Vec::with_capacity(entries);
+        for u in 0..n as u32 {
+            let complete =
+                list_of(graph, boundary, u, entries, masks, &mut search, &mut position, &mut found);
+            extents.push(lists.add(u, &found, complete, blank, no_detail));
+            for f in &found {
+                position[f.node as usize] = FIRST;
+            }
+        }
+        (lists, extents)
+    }
+
+    fn add(&mut self, u: u32, found: &[Found], complete: bool, blank: Chunk, no_detail: Detail) -> Extent {
+        let rest = self.chunks.len() as u32;
+        for (i, f) in found.iter().enumerate() {
+            if i >= LANES && i % LANES == 0 {
+                self.chunks.push(blank);
+                self.masks.push([0; LANES]);
+                self.details.push(no_detail);
+            }
+            let chunk = self.chunk_of(u, rest, i);
+            self.chunks[chunk].nodes[i % LANES] = f.node;
+            // Lanes not yet reached take the same distance, so that a chunk always ends at its last entry's.
+            self.chunks[chunk].dists[i % LANES..].fill(f.dist);
+            self.masks[chunk][i % LANES] = f.mask as u16;
+            let detail = &mut self.details[chunk];
+            detail.before[i % LANES] = f.before;
+            detail.edges[i % LANES] = f.edge;
+        }
+        Extent { rest, end: self.chunks.len() as u32, complete }
+    }
+
+    fn chunk_of(&self, u: u32, rest: u32, entry: usize) -> usize {
+        if entry < LANES { u as usize } else { rest as usize + entry / LANES - 1 }
+    }
+
+    /// The observables' id of an entry, named by chunk and lane.
+    #[inline]
+    pub(crate) fn mask(&self, position: u64) -> u32 {
+        let p = position as usize;
+        self.masks[p / LANES][p % LANES].into()
+    }
+
+    /// The list of a node: other node, distance, position.
+    pub(crate) fn entries(&self, u: u32, info: &NodeInfo) -> impl Iterator<Item = (u32, u32, u32)> + '_ {
+        std::iter::once(u)
+            .chain(info.rest..info.end)
+            .flat_map(|c| {
+                let chunk = &self.chunks[c as usize];
+                (0..LANES)
+                    .map(move |lane| (chunk.nodes[lane], chunk.dists[lane], c * LANES as u32 + lane as u32))
+            })
+            .filter(|entry| entry.0 != self.pad)
+    }
+
+    /// The edges on the path from `u`, whose list goes on at chunk `rest`, to the entry at `position`; last one first.
+    pub(crate) fn path(&self, u: u32, rest: u32, position: u64) -> impl Iterator<Item = u32> + '_ {
+        let mut at = Some(position as usize);
+        std::iter::from_fn(move || {
+            let p = at?;
+            let detail = &self.details[p / LANES];
+            let before = detail.before[p % LANES];
+            at = (before != FIRST).then(|| {
+                let entry = before as usize;
+                self.chunk_of(u, rest, entry) * LANES + entry % LANES
+            });
+            Some(detail.edges[p % LANES])
+        })
+    }
+}
+
+/// Fills `found` with the list of `u`; says whether it is all there is.
+#[allow(clippy::too_many_arguments)] // scratch that outlives the call
+fn list_of(
+    graph: &MatchingGraph,
+    boundary: &[ToBoundary],
+    u: u32,
+    entries: usize,
+    masks: &mut Option<MaskTable>,
+    search: &mut Search,
+    position: &mut [u16],
+    found: &mut Vec<Found>,
+) -> bool {
+    let own = boundary[u as usize].dist;
+    let mut complete = true;
+    found.clear();
+    search.run(graph, u, |v| {
+        if v.node == u {
+            return Flow::Expand;
+        }
+        if v.dist >= own + boundary[v.node as usize].dist {
+            return Flow::Skip;
+        }
+        if found.len() == entries || v.dist > DIST_LIMIT {
+            complete = false;
+            return Flow::Stop;
+        }
+        let before = position[v.before as usize];
+        let mask = if before == FIRST { 0 } else { found[before as usize].mask };
+        position[v.node as usize] = found.len() as u16;
+        found.push(Found {
+            node: v.node,
+            dist: v.dist as u32,
+            mask: extend_mask(masks, mask, v.edge),
+            before,
+            edge: v.edge,
+        });
+        Flow::Expand
+    });
+    complete
+}

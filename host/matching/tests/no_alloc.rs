@@ -1,0 +1,39 @@
+//! Decoding allocates nothing: not on first use, not at any density, not on an error.
+
+mod common;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus as Rng;
+use ringcall_matching::{Decoder, Solution};
+
+#[test]
+fn decoding_allocates_nothing() {
+    let mut rng = Rng::seed_from_u64(1);
+    for line in include_str!("data/circuits.txt").lines() {
+        let (graph, shots) = common::parse(line);
+        let n = graph.num_detectors() as u32;
+        let mut lists: Vec<Vec<u32>> = shots.iter().map(|s| s.defects.clone()).collect();
+        for density in [0.02, 0.2, 0.5, 1.0] {
+            lists.push((0..n).filter(|_| rng.random_bool(density)).collect());
+        }
+        lists.push((0..n).rev().collect());
+        lists.push(vec![n]);
+        lists.push(vec![1, 0, 1]);
+        let bits = vec![0x1111_1111_1111_1111u64 >> 8; 1];
+        for config in common::configs() {
+            let mut decoder = Decoder::with_config(graph.clone(), &config);
+            let info = allocation_counter::measure(|| {
+                for list in &lists {
+                    let _ = std::hint::black_box(decoder.decode(list).map(Solution::weight));
+                    std::hint::black_box(decoder.correction());
+                }
+                let _ = std::hint::black_box(decoder.decode_bits(&bits).map(Solution::weight));
+            });
+            assert_eq!(info.count_total, 0, "{n} detectors, {config:?}");
+            // It did decode.
+            for shot in &shots {
+                common::check(&mut decoder, shot).unwrap();
+            }
+        }
+    }
+}
