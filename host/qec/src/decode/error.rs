@@ -133,11 +133,9 @@ pub enum DecodeError {
     },
     /// The engine failed on a syndrome that should have a solution. It has been rebuilt.
     #[error(
-        "the matching engine {engine} failed inside ({reason}): please report this with the graph and syndrome"
+        "the matching engine refused what was checked before ({reason}): please report this with graph and syndrome"
     )]
     Engine {
-        /// Which engine.
-        engine: &'static str,
         /// What it said.
         reason: String,
     },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::integer::{IntegerGraph, OPEN};
-use super::rmatching::Rmatching;
+use super::sparse::SparseBlossom;
 use super::{
     DecodeError, Decoder, DecoderFactory, Engine, Matched, MatchingEngine, MatchingGraph, ParallelEdges,
 };
@@ -40,13 +40,12 @@ impl MatchingDecoder {
     /// # Errors
     /// [`DecodeError::TooManyObservables`] past 64, [`DecodeError::WeightRange`] for weights too far apart.
     pub fn new(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
-        Ok(Self::on(&Arc::new(IntegerGraph::new(graph)?), engine))
+        let graph = Arc::new(IntegerGraph::new(graph)?);
+        let engine = make(engine, &graph)?;
+        Ok(Self::on(&graph, engine))
     }
 
-    fn on(graph: &Arc<IntegerGraph>, engine: MatchingEngine) -> Self {
-        let engine = match engine {
-            MatchingEngine::Rmatching => Box::new(Rmatching::new(Arc::clone(graph))),
-        };
+    fn on(graph: &Arc<IntegerGraph>, engine: Box<dyn Engine>) -> Self {
         let detectors = graph.num_detectors as usize;
         Self {
             engine,
@@ -146,11 +145,22 @@ impl std::fmt::Debug for MatchingDecoder {
     }
 }
 
-/// Makes [`MatchingDecoder`]s on one graph.
-#[derive(Debug, Clone)]
+fn make(engine: MatchingEngine, graph: &IntegerGraph) -> Result<Box<dyn Engine>, DecodeError> {
+    match engine {
+        MatchingEngine::SparseBlossom => Ok(Box::new(SparseBlossom::new(graph)?)),
+    }
+}
+
+/// Makes [`MatchingDecoder`]s on one graph. The graph's tables are made once, with the factory, and shared.
 pub struct MatchingFactory {
     graph: Arc<IntegerGraph>,
-    engine: MatchingEngine,
+    prototype: Box<dyn Engine>,
+}
+
+impl std::fmt::Debug for MatchingFactory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MatchingFactory").field("graph", &self.graph).finish_non_exhaustive()
+    }
 }
 
 impl MatchingFactory {
@@ -167,12 +177,14 @@ impl MatchingFactory {
     /// # Errors
     /// As [`MatchingDecoder::new`].
     pub fn new(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
-        Ok(Self { graph: Arc::new(IntegerGraph::new(graph)?), engine })
+        let graph = Arc::new(IntegerGraph::new(graph)?);
+        let prototype = make(engine, &graph)?;
+        Ok(Self { graph, prototype })
     }
 }
 
 impl DecoderFactory for MatchingFactory {
     fn build(&self) -> Result<Box<dyn Decoder>, DecodeError> {
-        Ok(Box::new(MatchingDecoder::on(&self.graph, self.engine)))
+        Ok(Box::new(MatchingDecoder::on(&self.graph, self.prototype.clone_box())))
     }
 }
