@@ -1,8 +1,8 @@
-#![cfg(loom)]
 //! The race between a consumer that takes a request out of the book and a producer that enters the next one.
 //!
 //! The consumer of the reference's design notes (§7.2) freed the slot first: a producer that was fast enough entered
 //! its next request in between, the late removal wiped that out, and one request was waited for by nobody.
+#![cfg(loom)]
 
 mod loom_support;
 

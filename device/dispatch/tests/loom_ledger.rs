@@ -1,5 +1,5 @@
-#![cfg(loom)]
 //! Who may answer a request in flight: the worker, a deferred completion, the dispatcher whose patience is over. One.
+#![cfg(loom)]
 
 mod loom_support;
 

@@ -1,8 +1,8 @@
-#![cfg(loom)]
 //! The life of a slot: producer, dispatcher, worker and consumer, every interleaving.
 //!
 //! Two requests go through one slot. The first is in the ring when the model begins, the second is written as soon as
 //! the slot is vacant.
+#![cfg(loom)]
 
 mod loom_support;
 

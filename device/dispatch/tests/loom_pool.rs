@@ -1,5 +1,5 @@
-#![cfg(loom)]
 //! A pool's words: the ready flag, the idle mask, and the mailbox that the idle mask protects.
+#![cfg(loom)]
 
 mod loom_support;
 

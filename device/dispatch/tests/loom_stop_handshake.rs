@@ -1,4 +1,3 @@
-#![cfg(loom)]
 //! The handshake between a submission and a stop, as the pipeline's `State` has it.
 //!
 //! The submission announces itself, then looks whether the pipeline runs. The stop says that it does not, then looks
@@ -8,6 +7,7 @@
 //! That is a store followed by a load on both sides, the one pattern that acquire and release do not order. Both sides
 //! touch the announcement with a read-modify-write, which always finds the latest value: whichever comes second has
 //! seen everything before the first.
+#![cfg(loom)]
 
 mod loom_support;
 

@@ -1,6 +1,7 @@
 //! The `ringcall` command.
 
 mod bench;
+mod doctor;
 mod machine;
 mod output;
 mod predict;
@@ -27,6 +28,8 @@ enum Command {
     Bench(bench::Args),
     /// Decodes a file of shots, with the options of `pymatching predict`
     Predict(predict::Args),
+    /// Says what this machine has, what it is for, and what to do about what is missing
+    Doctor(doctor::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,5 +48,6 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args).map(done),
         Command::Predict(args) => predict::run(&args).map(done),
+        Command::Doctor(args) => doctor::run(&args).map(done),
     }
 }

@@ -45,7 +45,8 @@ fn predictions_are_those_of_pymatching_in_every_format() {
                     .clone();
                 assert_eq!(output.stdout, read(&format!("{name}.predicted.{to}")), "{name}: {from} to {to}");
                 let summary = String::from_utf8(output.stderr).unwrap();
-                let expected = format!("ringcall: {shots} shots, {errors} logical errors, logical error rate ");
+                let expected =
+                    format!("ringcall: {shots} shots, {errors} logical errors, logical error rate ");
                 assert!(summary.starts_with(&expected), "{summary}");
             }
         }
@@ -93,7 +94,8 @@ fn output_files_appear_whole_or_not_at_all() {
         )
     );
     assert_eq!(std::fs::read(&out).unwrap(), read("surface.predicted.dets"), "the old file is kept");
-    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
@@ -120,16 +122,32 @@ fn faults_are_named_with_file_and_place() {
     };
     let path = |path: &Path| path.display().to_string();
     let cases = [
-        (run(&garbage, &shots, "01", &[]), path(&garbage), "line 2: the probability 1.5 is not between 0 and 1"),
+        (
+            run(&garbage, &shots, "01", &[]),
+            path(&garbage),
+            "line 2: the probability 1.5 is not between 0 and 1",
+        ),
         (run(&cut, &shots, "01", &[]), path(&cut), "line 2: the block opened here is never closed"),
         (run(&heavy, &shots, "01", &[]), path(&heavy), "mechanism 0 flips 3 detectors"),
         (run(&none, &shots, "01", &[]), path(&none), "No such file"),
         (run(&model, &none, "01", &[]), path(&none), "No such file"),
         (run(&model, folder.path(), "01", &[]), path(folder.path()), "Is a directory"),
         (run(&model, &shots, "01", &[]), path(&shots), "line 2, column 2: `x` is neither 0 nor 1"),
-        (run(&model, &odd, "dets", &[]), path(&odd), "shot 2 (counted from 0): an odd number of detectors fired"),
-        (run(&model, &shots, "b8", &[]), path(&shots), "shot 0 (counted from 0), byte 0: padding bits are not 0"),
-        (run(&model, &shots, "01", &["--out", "/dev/full"]), "/dev/full".to_owned(), "No space left on device"),
+        (
+            run(&model, &odd, "dets", &[]),
+            path(&odd),
+            "shot 2 (counted from 0): an odd number of detectors fired",
+        ),
+        (
+            run(&model, &shots, "b8", &[]),
+            path(&shots),
+            "shot 0 (counted from 0), byte 0: padding bits are not 0",
+        ),
+        (
+            run(&model, &shots, "01", &["--out", "/dev/full"]),
+            "/dev/full".to_owned(),
+            "No space left on device",
+        ),
         (run(&model, &shots, "01", &["--out", "/none/out"]), "/none/out".to_owned(), "No such file"),
         (run(&model, &shots, "01", &["--enable_correlations"]), String::new(), "not supported yet"),
     ];
@@ -137,7 +155,10 @@ fn faults_are_named_with_file_and_place() {
         assert!(text.starts_with("ringcall: ") && text.contains(&file) && text.contains(reason), "{text}");
     }
     let text = complaint(predict(&model).args(["--in_format", "01"]).write_stdin("0000\n00"));
-    assert!(text.contains("standard input: 01 input ends within shot 1 (counted from 0), at byte 7"), "{text}");
+    assert!(
+        text.contains("standard input: 01 input ends within shot 1 (counted from 0), at byte 7"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -36,8 +36,19 @@ fn the_report_has_every_key_and_the_counts_add_up() {
     let report = report(&["--requests", "2000", "--interval-us", "20", "--seed", "7"]);
     let object = report.as_object().expect("an object");
     for key in [
-        "submitted", "completed", "refused", "timed_out", "stalls", "throughput_per_s", "latency_us", "stages_us",
-        "density_in", "density_out", "shots", "logical_errors", "logical_error_rate",
+        "submitted",
+        "completed",
+        "refused",
+        "timed_out",
+        "stalls",
+        "throughput_per_s",
+        "latency_us",
+        "stages_us",
+        "density_in",
+        "density_out",
+        "shots",
+        "logical_errors",
+        "logical_error_rate",
     ] {
         assert!(object.contains_key(key), "{key}");
     }

@@ -78,7 +78,7 @@ impl Consumer {
                 let submitted = booked.map_or(0, |b| b.submitted_ns);
                 let times = StageTimes { submitted, harvested: clock::now_ns(), ..times };
                 self.complete(
-                    Done { request_id, slot: slot.get(), status: Status(header.status), error, times },
+                    &Done { request_id, slot: slot.get(), status: Status(header.status), error, times },
                     Some(len),
                 );
             }
@@ -97,13 +97,13 @@ impl Consumer {
             let request_id = self.ids.extend(notice.request_id);
             let done =
                 Done { request_id, slot: slot.get(), status: notice.status, error: notice.error, times };
-            self.complete(done, None);
+            self.complete(&done, None);
         }
         found
     }
 
-    fn complete(&mut self, done: Done, result: Option<usize>) {
-        let Done { request_id, slot, status, error, times } = done;
+    fn complete(&mut self, done: &Done, result: Option<usize>) {
+        let Done { request_id, slot, status, error, times } = *done;
         let completion = Completion {
             request_id,
             slot,

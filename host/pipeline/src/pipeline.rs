@@ -15,6 +15,7 @@ use ringcall::ring::{RingBases, RingError};
 use ringcall::table::TableError;
 use ringcall::worker::{Lane, WorkerSpec};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, Wait};
+use ringcall_dispatch::SlotIndex;
 use ringcall_gpu::atomic::DeviceU64;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -102,9 +103,9 @@ impl PipelineBuilder {
     /// The CPU stage: called once per worker at each start. Without one the inference output is the answer.
     pub fn cpu_stage(
         mut self,
-        mut factory: impl FnMut(u32) -> Result<Box<dyn CpuStage>, BoxError> + Send + 'static,
+        factory: impl FnMut(u32) -> Result<Box<dyn CpuStage>, BoxError> + Send + 'static,
     ) -> Self {
-        self.cpu = Some(Box::new(move |worker| factory(worker)));
+        self.cpu = Some(Box::new(factory));
         self
     }
 
@@ -418,9 +419,18 @@ impl Pipeline<Running> {
             std::thread::yield_now();
         }
         let watch = dispatcher.watch();
+        // Now: what the deadline gives up is answered, and its completion taken, before the dispatcher's stop returns.
+        let under_way = requests_of(&state);
         let left = deadline.saturating_sub(begin.elapsed());
         let stopped = dispatcher.stop(left);
-        let unfinished = stopped.report.unfinished.clone().map(|slots| dump_of(&state, slots));
+        let unfinished = stopped.report.unfinished.clone().map(|slots| {
+            let mut requests = under_way;
+            requests.retain(|request| slots.slots.iter().any(|slot| slot.slot == request.slot));
+            for request in &mut requests {
+                request.age_us += u64::try_from(begin.elapsed().as_micros()).unwrap_or(0);
+            }
+            Dump { requests, slots }
+        });
 
         // Everything is answered now. Workers have only to see the flag, unless a stage never returns.
         worker_quit.store(1, Ordering::Relaxed);
@@ -464,22 +474,15 @@ impl Pipeline<Running> {
     }
 }
 
-fn dump_of(state: &State, slots: ringcall::dispatcher::SlotDump) -> Dump {
+/// The injector's requests that are not over.
+fn requests_of(state: &State) -> Vec<StuckRequest> {
     let now = ringcall_gpu::clock::now_ns();
-    let requests = state
-        .ring
-        .geometry()
-        .iter()
-        .filter_map(|slot| {
-            let booked = state.book().look(slot)?;
-            Some(StuckRequest {
-                slot: slot.get(),
-                request_id: booked.request_id,
-                age_us: now.saturating_sub(booked.submitted_ns) / 1000,
-            })
-        })
-        .collect();
-    Dump { requests, slots }
+    let booked = |slot: SlotIndex| {
+        let booked = state.book().look(slot)?;
+        let age_us = now.saturating_sub(booked.submitted_ns) / 1000;
+        Some(StuckRequest { slot: slot.get(), request_id: booked.request_id, age_us })
+    };
+    state.ring.geometry().iter().filter_map(booked).collect()
 }
 
 /// Reads a running pipeline's counts and slots from any thread.
@@ -502,6 +505,6 @@ impl Monitor {
     /// Every request that is not over, every slot that is not idle, every worker.
     #[must_use]
     pub fn dump(&self) -> Dump {
-        dump_of(&self.state, self.watch.dump())
+        Dump { requests: requests_of(&self.state), slots: self.watch.dump() }
     }
 }

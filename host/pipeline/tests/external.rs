@@ -96,7 +96,7 @@ fn garbage_is_answered_and_completed() {
     let log = Log::default();
     let (builder, _deferrals) = builder(config(1, 1), &log);
     let pipeline = builder.external_ring(theirs).build().expect("built").start().expect("started");
-    let mut client = Client::new(&ours);
+    let client = Client::new(&ours);
     let good = RequestHeader::new(ECHO.0, 0, 5, 6);
     let cases = [
         (RequestHeader { magic: 1, ..good }, 0, Status::BAD_MAGIC),

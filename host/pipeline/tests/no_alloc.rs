@@ -85,7 +85,8 @@ fn a_running_pipeline_does_not_allocate() {
             }))
         })
         .on_completion(move |completion| {
-            let sum = completion.result.and_then(|result| result.try_into().ok()).map_or(0, u64::from_le_bytes);
+            let sum =
+                completion.result.and_then(|result| result.try_into().ok()).map_or(0, u64::from_le_bytes);
             harvested.fetch_add(sum, Relaxed);
         })
         .build()

@@ -110,7 +110,10 @@ fn counts_are_consistent_at_every_moment() {
         quit.store(true, Ordering::Relaxed);
         watcher.join().expect("consistent");
         assert_eq!((stats.submitted, stats.completed, stats.dispatched), (total, total, total));
-        assert_eq!((stats.succeeded, stats.refused, stats.timed_out), (total / 5 * 2, total / 5 * 2, total / 5));
+        assert_eq!(
+            (stats.succeeded, stats.refused, stats.timed_out),
+            (total / 5 * 2, total / 5 * 2, total / 5)
+        );
         assert_eq!(monitor.stats(), stats, "a monitor that outlives its run counts nothing twice");
         pipeline = stopped.pipeline.expect("nothing is stuck");
     }
@@ -123,8 +126,12 @@ fn counts_of_an_external_ring_are_consistent_at_every_moment() {
     let ours = Ring::allocate(RingConfig { slots: 8, slot_bytes: 64 }).expect("a ring");
     let log = Log::default();
     let (builder, _deferrals) = builder(config(1, 1), &log);
-    let running =
-        builder.external_ring(Ring::external(ours.shared().clone())).build().expect("built").start().expect("up");
+    let running = builder
+        .external_ring(Ring::external(ours.shared().clone()))
+        .build()
+        .expect("built")
+        .start()
+        .expect("up");
     let monitor = running.monitor();
     let producing = std::thread::spawn(move || {
         let mut client = Client::new(&ours);
@@ -160,16 +167,17 @@ fn late_results_are_counted_once() {
     let (builder, deferrals) = builder(config, &log);
     let running = builder.build().expect("built").start().expect("started");
     let mut injector = running.injector().expect("the first");
+    let mut late = 0;
     for i in 0..3 {
         submit(&mut injector, &[act::DEFER], i);
         assert_eq!(log.wait(i as usize + 1)[i as usize].status, Status::TIMED_OUT);
-        // In time for its inference, or not at all: then its worker's own result is what was late.
-        let late = deferrals.recv_timeout(Duration::from_millis(200)).ok();
-        if let Some((deferral, _)) = late {
+        // None if its time was up before a worker was free.
+        if let Ok((deferral, _)) = deferrals.recv_timeout(Duration::from_millis(500)) {
             assert!(deferral.complete(Status::OK, &[]).is_err());
+            late += 1;
         }
     }
     let stats = running.stop(LONG).report.stats;
-    assert_eq!((stats.completed, stats.timed_out), (3, 3));
-    assert!(stats.late_results <= 3, "{stats:?}");
+    assert!(late >= 1, "the first had a free worker");
+    assert_eq!((stats.completed, stats.timed_out, stats.late_results), (3, 3, late));
 }

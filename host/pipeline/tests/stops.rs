@@ -131,7 +131,7 @@ fn a_stop_at_its_deadline_names_what_it_gave_up_and_a_restart_works() {
         .gpu_stage(|_| Ok(echo()))
         .cpu_stage(move |_| {
             let gate = Gate::default();
-            shut.lock().expect("lock").push(gate.clone());
+            lock(&shut).push(gate.clone());
             Ok(Box::new(move |context: &mut StageContext<'_>| {
                 if context.output.first() == Some(&act::NEVER) {
                     gate.pass(); // a stage that does not come back
@@ -174,7 +174,7 @@ fn a_stop_at_its_deadline_names_what_it_gave_up_and_a_restart_works() {
         assert_eq!((last.id, last.status), (id(1), Status::SHUTTING_DOWN));
         assert_eq!(report.stats.submitted, report.stats.completed);
         // What the stage answers after the fact reaches nobody.
-        for gate in gates.lock().expect("lock").drain(..) {
+        for gate in lock(&gates).drain(..) {
             gate.open();
         }
         pipeline = stopped.pipeline.expect("a stuck worker keeps nothing from starting again");
@@ -268,15 +268,19 @@ fn ring_bases_are_known_before_the_first_start_and_stay() {
 fn what_cannot_be_built_or_started_says_why() {
     let error = |result: Result<Pipeline, PipelineError>| result.expect_err("refused").to_string();
     assert!(error(Pipeline::builder().build()).contains("no inference stage"));
-    assert!(error(Pipeline::builder().gpu_stage(|_| Ok(echo())).config(config(0, 4)).build()).contains("worker"));
-    assert!(error(Pipeline::builder().gpu_stage(|_| Ok(echo())).config(config(1, 0)).build()).contains("slots"));
+    assert!(
+        error(Pipeline::builder().gpu_stage(|_| Ok(echo())).config(config(0, 4)).build()).contains("worker")
+    );
+    assert!(
+        error(Pipeline::builder().gpu_stage(|_| Ok(echo())).config(config(1, 0)).build()).contains("slots")
+    );
     let start = Pipeline::builder()
         .config(config(3, 4))
         .gpu_stage(|worker| if worker == 2 { Err("no device".into()) } else { Ok(echo()) })
         .build()
         .expect("built")
         .start();
-    let text = start.err().expect("refused").to_string();
+    let text = start.expect_err("refused").to_string();
     assert!(text.contains("GPU stage of worker 2") && text.contains("no device"), "{text}");
     // Workers that ran already are stopped when a later one cannot be made.
     let dropped = Arc::new(AtomicBool::new(false));
@@ -303,6 +307,6 @@ fn what_cannot_be_built_or_started_says_why() {
         .build()
         .expect("built")
         .start();
-    assert!(start.err().expect("refused").to_string().contains("CPU stage of worker 1"));
+    assert!(start.expect_err("refused").to_string().contains("CPU stage of worker 1"));
     wait_for("the first worker's thread to end", || dropped.load(Ordering::Acquire));
 }

@@ -198,7 +198,6 @@ impl WorkerPort {
     }
 
     /// Hands the job's answer to whoever gets the [`Deferral`]; the worker can be released at once.
-    #[must_use]
     pub fn defer(&self, job: &Job) -> Deferral {
         let _ = self.shared.ledger().advance(&job.ticket, Phase::Deferred, None);
         Deferral { shared: Arc::clone(&self.shared), ticket: job.ticket, open: true }

@@ -3,13 +3,14 @@
 use crate::driver::{DriveError, Outcome, Pace, Progress, drive};
 use crate::problem::Problem;
 use crate::source::ShotSource;
-use crate::stages::{Density, DecodeStage, Inference, InferenceError};
+use crate::stages::{DecodeStage, Density, Inference, InferenceError};
 use crate::summary::Summary;
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::wire::qec::read_decode_result;
 use ringcall::{RingConfig, Wait};
 use ringcall_pipeline::{
-    Completion, CorePinning, Execution, Monitor, Pipeline, PipelineError, Running, StageConfig, WorkerResources,
+    Completion, CorePinning, Execution, Monitor, Pipeline, PipelineError, Running, StageConfig,
+    WorkerResources,
 };
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -82,7 +83,11 @@ impl Service {
     ///
     /// # Errors
     /// A model that does not fit, slots that cannot be, or a pipeline that cannot start.
-    pub fn start(problem: &Problem, inference: &Inference, config: ServiceConfig) -> Result<Self, ServiceError> {
+    pub fn start(
+        problem: &Problem,
+        inference: &Inference,
+        config: ServiceConfig,
+    ) -> Result<Self, ServiceError> {
         inference.check(problem)?;
         let slot_bytes = problem.slot_bytes();
         let ring = RingConfig {

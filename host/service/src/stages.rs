@@ -135,7 +135,8 @@ struct ModelStage {
 
 impl InferenceStage for ModelStage {
     fn infer(&mut self, request: RequestView<'_>, output: &mut [u8]) -> Result<usize, StageError> {
-        let bits = BitView::new(request.payload, self.detectors).map_err(|_| StageError(Status::BAD_PAYLOAD))?;
+        let bits =
+            BitView::new(request.payload, self.detectors).map_err(|_| StageError(Status::BAD_PAYLOAD))?;
         write_elements(bits, self.input_type, &mut self.input);
         self.stage.run(&self.input, &mut self.output)?;
         output.fill(0);
@@ -271,8 +272,10 @@ mod tests {
     #[test]
     fn floats_count_above_one_half_and_nan_never() {
         let mut packed = [0];
-        let tensor: Vec<u8> =
-            [0.4_f32, 0.5, 0.51, -3.0, f32::NAN, f32::INFINITY].iter().flat_map(|f| f.to_le_bytes()).collect();
+        let tensor: Vec<u8> = [0.4_f32, 0.5, 0.51, -3.0, f32::NAN, f32::INFINITY]
+            .iter()
+            .flat_map(|f| f.to_le_bytes())
+            .collect();
         read_elements(&tensor, ElementType::F32, 6, &mut packed);
         assert_eq!(packed, [0b10_0100]);
         let mut packed = [0];

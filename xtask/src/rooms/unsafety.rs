@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
 /// Beginnings of paths where `unsafe` may stand, and what for.
 const PLACES: &[(&str, &str)] = &[
     ("device/gpu/", "shared memory: atomics over raw words, so that nothing above needs unsafe"),
-    ("host/qec/tests/decode_allocation.rs", "a counting global allocator, in one test"),
+    ("host/pipeline/tests/no_alloc.rs", "a counting global allocator over all threads, in one test"),
 ];
 
 fn check(tree: &Tree) -> Vec<String> {

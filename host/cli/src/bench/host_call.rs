@@ -72,7 +72,8 @@ fn one_outstanding(bench: &Bench, client: &mut Client, payload_bytes: usize) -> 
         payload[0] = i as u8;
         let slot = client.send(function, i as u32, 0, &payload)?;
         let right = loop {
-            let taken = client.take(slot, |response, ring| is_right(response, ring, i as u32, &payload, &mut out));
+            let taken =
+                client.take(slot, |response, ring| is_right(response, ring, i as u32, &payload, &mut out));
             match taken {
                 Some(right) => break Some(right),
                 None if clock::now_ns() - before > PATIENCE_NS => break None,

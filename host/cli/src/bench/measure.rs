@@ -75,8 +75,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) const HEADING: &'static str =
-        "name                    n    min ns    p50 ns    p90 ns    p99 ns  p99.9 ns    max ns    x floor  requests/s";
+    pub(super) const HEADING: &'static str = "name                    n    min ns    p50 ns    p90 ns    p99 ns  p99.9 ns    max ns    x floor  requests/s";
 
     pub(super) fn new(times: &Histogram<u64>) -> Self {
         let at = |q| times.value_at_quantile(q);

@@ -59,7 +59,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let cores = Cores::choose(&args.cores)?;
     let bench = Bench { trips: args.trips, requests: args.requests, cores };
-    let wanted = |name: &str| name == "floor-host" || args.names.is_empty() || args.names.iter().any(|n| n == name);
+    let wanted =
+        |name: &str| name == "floor-host" || args.names.is_empty() || args.names.iter().any(|n| n == name);
     let mut results: Vec<Row> = Vec::new();
     let quiet = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
     let mut out = std::io::stdout();

@@ -20,7 +20,8 @@ const PAYLOAD: usize = 42;
 const PATIENCE_NS: u64 = 5_000_000_000;
 
 pub(super) fn run(bench: &Bench) -> Result<Row> {
-    let model = Passthrough::new("copy", vec![TensorSpec::new("syndrome", ElementType::U8, vec![1, PAYLOAD])?])?;
+    let model =
+        Passthrough::new("copy", vec![TensorSpec::new("syndrome", ElementType::U8, vec![1, PAYLOAD])?])?;
     // Five busy threads where there are cores for them; else they take turns.
     let wait = if bench.cores.all().len() >= 4 { Wait::Spin } else { Wait::Auto };
     let config = StageConfig {
@@ -40,7 +41,8 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
     let handler = {
         let (last, count, wrong) = (Arc::clone(&last), Arc::clone(&count), Arc::clone(&wrong));
         move |c: &ringcall_pipeline::Completion<'_>| {
-            let right = c.is_success() && c.result.is_some_and(|r| r.len() == PAYLOAD && r[0] == c.request_id as u8);
+            let right =
+                c.is_success() && c.result.is_some_and(|r| r.len() == PAYLOAD && r[0] == c.request_id as u8);
             if !right {
                 wrong.store(wrong.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             }

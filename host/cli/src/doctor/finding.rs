@@ -37,7 +37,12 @@ pub(super) struct Finding {
 
 impl Finding {
     /// A finding that needs no remedy.
-    pub(super) fn ok(key: &'static str, name: &'static str, found: impl Into<String>, purpose: &'static str) -> Self {
+    pub(super) fn ok(
+        key: &'static str,
+        name: &'static str,
+        found: impl Into<String>,
+        purpose: &'static str,
+    ) -> Self {
         Self { key, name, state: State::Ok, found: found.into(), purpose, remedy: None, details: Value::Null }
     }
 

@@ -1,5 +1,6 @@
 //! A machine's files, wherever they are mounted, and the environment that says where more of them are.
 
+use rustix::fs::Access;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,12 +18,17 @@ pub(super) struct Machine {
 impl Machine {
     /// The machine whose file system is at `root`, with the environment of this process.
     pub(super) fn at(root: &Path) -> Self {
-        Self::with_environment(root, std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        }))
+        Self::with_environment(
+            root,
+            std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+        )
     }
 
-    pub(super) fn with_environment(root: &Path, environment: impl IntoIterator<Item = (String, String)>) -> Self {
+    pub(super) fn with_environment(
+        root: &Path,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
         Self { root: root.to_owned(), environment: environment.into_iter().collect() }
     }
 
@@ -54,6 +60,11 @@ impl Machine {
         self.real(path).exists()
     }
 
+    /// Whether this process may read and write the file, which a driver asks of those that use its device.
+    pub(super) fn usable(&self, path: &str) -> bool {
+        rustix::fs::access(self.real(path), Access::READ_OK | Access::WRITE_OK).is_ok()
+    }
+
     /// The environment variable, unless empty.
     pub(super) fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
@@ -65,9 +76,7 @@ impl Machine {
         let pattern = format!("{}/{}", root.trim_end_matches('/'), pattern.trim_start_matches('/'));
         // A pattern that cannot be read names nothing, and so does a folder that cannot be.
         let found = glob::glob(&pattern).into_iter().flatten().flatten();
-        found
-            .filter_map(|path| Some(format!("/{}", path.strip_prefix(&self.root).ok()?.to_str()?)))
-            .collect()
+        found.filter_map(|path| Some(format!("/{}", path.strip_prefix(&self.root).ok()?.to_str()?))).collect()
     }
 
     /// The names in a folder, sorted.
@@ -79,7 +88,8 @@ impl Machine {
     /// The files that `name`, which may have `*`, is in these folders; one that has several names only once.
     pub(super) fn find(&self, folders: &[String], name: &str) -> Vec<String> {
         let mut seen = BTreeSet::new();
-        let all = folders.iter().flat_map(|folder| self.glob(&format!("{}/{name}", glob::Pattern::escape(folder))));
+        let all =
+            folders.iter().flat_map(|folder| self.glob(&format!("{}/{name}", glob::Pattern::escape(folder))));
         all.filter(|path| {
             let real = self.real(path);
             seen.insert(real.canonicalize().unwrap_or(real))
@@ -98,7 +108,8 @@ impl Machine {
         let mut folders: Vec<String> = self.list("LD_LIBRARY_PATH");
         for file in ["/etc/ld.so.conf".to_owned()].into_iter().chain(self.glob("/etc/ld.so.conf.d/*.conf")) {
             let text = self.text(&file).unwrap_or_default();
-            folders.extend(text.lines().map(str::trim).filter(|line| line.starts_with('/')).map(str::to_owned));
+            folders
+                .extend(text.lines().map(str::trim).filter(|line| line.starts_with('/')).map(str::to_owned));
         }
         let usual = [
             "/usr/lib/*-linux-gnu",
@@ -119,7 +130,9 @@ impl Machine {
     pub(super) fn python_folders(&self) -> Vec<String> {
         let prefix = |folder: String| folder.strip_suffix("/bin").map(str::to_owned);
         let mut prefixes: Vec<String> = self.list("PATH").into_iter().filter_map(prefix).collect();
-        prefixes.extend(["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| self.variable(name)).map(str::to_owned));
+        prefixes.extend(
+            ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| self.variable(name)).map(str::to_owned),
+        );
         if let Some(home) = self.variable("HOME") {
             prefixes.push(format!("{home}/.local"));
             let pyenv = self.variable("PYENV_ROOT").map_or_else(|| format!("{home}/.pyenv"), str::to_owned);
@@ -139,7 +152,11 @@ impl Machine {
     /// The absolute paths in a variable like `PATH`.
     fn list(&self, name: &str) -> Vec<String> {
         let paths = self.variable(name).unwrap_or_default().split(':');
-        paths.map(|path| path.trim_end_matches('/')).filter(|path| path.starts_with('/')).map(str::to_owned).collect()
+        paths
+            .map(|path| path.trim_end_matches('/'))
+            .filter(|path| path.starts_with('/'))
+            .map(str::to_owned)
+            .collect()
     }
 }
 
@@ -154,7 +171,10 @@ pub(super) mod tests {
     use super::*;
 
     /// A machine of these files; one that ends in `/` is a folder.
-    pub(in crate::doctor) fn made_up(files: &[(&str, &str)], environment: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
+    pub(in crate::doctor) fn made_up(
+        files: &[(&str, &str)],
+        environment: &[(&str, &str)],
+    ) -> (tempfile::TempDir, Machine) {
         // A name that would be a pattern, if it were taken for one.
         let root = tempfile::Builder::new().prefix("root[*]").tempdir().unwrap();
         for (path, content) in files {
@@ -174,7 +194,11 @@ pub(super) mod tests {
     #[test]
     fn files_are_found_under_the_root_and_once() {
         let (root, machine) = made_up(
-            &[("/usr/lib/x-linux-gnu/liba.so.1", ""), ("/opt/b/liba.so.2", ""), ("/etc/ld.so.conf.d/b.conf", "# no\n/opt/b\n")],
+            &[
+                ("/usr/lib/x-linux-gnu/liba.so.1", ""),
+                ("/opt/b/liba.so.2", ""),
+                ("/etc/ld.so.conf.d/b.conf", "# no\n/opt/b\n"),
+            ],
             &[("LD_LIBRARY_PATH", "/usr/lib/x-linux-gnu/:relative:"), ("EMPTY", "")],
         );
         std::os::unix::fs::symlink("usr/lib", root.path().join("lib")).unwrap();

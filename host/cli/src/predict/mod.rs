@@ -65,7 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let input_name = args.input.as_deref().map_or_else(|| "standard input".to_owned(), show);
     let output_name = args.output.as_deref().map_or_else(|| "standard output".to_owned(), show);
     let truth = args.in_includes_appended_observables;
-    let layout = ShotLayout::with_observables(model.num_detectors, if truth { model.num_observables } else { 0 });
+    let layout =
+        ShotLayout::with_observables(model.num_detectors, if truth { model.num_observables } else { 0 });
     let reader = ShotReader::new(open(args.input.as_deref())?, args.in_format, layout)
         .with_context(|| input_name.clone())?;
     let target =

@@ -208,7 +208,11 @@ mod tests {
         (0..shots).flat_map(|index| format!("{}\n", row(index)).into_bytes()).collect()
     }
 
-    fn through<W: Write + Send>(input: &[u8], output: W, threads: usize) -> Result<(W, LogicalErrorRate), Failure> {
+    fn through<W: Write + Send>(
+        input: &[u8],
+        output: W,
+        threads: usize,
+    ) -> Result<(W, LogicalErrorRate), Failure> {
         let reader = ShotReader::new(input, ShotFormat::Text01, ShotLayout::detectors(5)).unwrap();
         let writer = ShotWriter::new(output, ShotFormat::Text01, ShotLayout::observables(3)).unwrap();
         run(reader, writer, workers(threads))
@@ -263,9 +267,7 @@ mod tests {
         let reader = ShotReader::new(endless, ShotFormat::B8, ShotLayout::detectors(5)).unwrap();
         let writer = ShotWriter::new(Full(1 << 20), ShotFormat::B8, ShotLayout::observables(3)).unwrap();
         let failure = run(reader, writer, workers(2)).map(|_| ()).unwrap_err();
-        assert!(
-            matches!(&failure, Failure::Output(ShotError::Io(error)) if error.kind() == std::io::ErrorKind::StorageFull),
-            "{failure:?}"
-        );
+        let full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
+        assert!(matches!(&failure, Failure::Output(ShotError::Io(error)) if full(error)), "{failure:?}");
     }
 }

@@ -72,7 +72,9 @@ fn settings(args: &Args, problem: &Problem, config: &ServiceConfig) -> Vec<(Stri
     let engine = match args.engine {
         EngineArg::Matching => "matching alone".to_owned(),
         EngineArg::Passthrough => "passthrough".to_owned(),
-        EngineArg::Cpu => format!("cpu ({})", args.model.as_ref().map_or_else(String::new, |m| m.display().to_string())),
+        EngineArg::Cpu => {
+            format!("cpu ({})", args.model.as_ref().map_or_else(String::new, |m| m.display().to_string()))
+        }
     };
     rows.push(("engine", engine));
     rows.push(("interval_us", args.interval_us.to_string()));
@@ -127,7 +129,10 @@ fn curve(times: &Histogram<u64>) -> Vec<(f64, f64)> {
     if times.is_empty() {
         return Vec::new();
     }
-    times.iter_quantiles(5).map(|step| (step.quantile_iterated_to() * 100.0, step.value_iterated_to() as f64 / 1e3)).collect()
+    times
+        .iter_quantiles(5)
+        .map(|step| (step.quantile_iterated_to() * 100.0, step.value_iterated_to() as f64 / 1e3))
+        .collect()
 }
 
 /// At most 600 points: neighbours are joined, by their worst.

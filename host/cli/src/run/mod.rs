@@ -73,7 +73,9 @@ fn publish(args: &Args, report: &report::RunReport) -> Result<()> {
     let json_on_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
     if !json_on_stdout {
         let mut out = std::io::stdout();
-        out.write_all(report::to_text(report).as_bytes()).and_then(|()| out.flush()).context("standard output")?;
+        out.write_all(report::to_text(report).as_bytes())
+            .and_then(|()| out.flush())
+            .context("standard output")?;
     }
     if let Some(path) = &args.json {
         output::write_text(path, &(report::to_json(report) + "\n"))?;

@@ -68,11 +68,9 @@ impl FromStr for PinArg {
             "auto" => Ok(Self::Auto),
             list => {
                 let cores: Result<Vec<usize>, _> = list.split(',').map(str::parse).collect();
-                cores
-                    .ok()
-                    .and_then(|cores| <[usize; 3]>::try_from(cores).ok())
-                    .map(Self::Cores)
-                    .ok_or_else(|| "`none`, `auto`, or DISPATCHER,CONSUMER,FIRST-WORKER as core numbers".to_owned())
+                cores.ok().and_then(|cores| <[usize; 3]>::try_from(cores).ok()).map(Self::Cores).ok_or_else(
+                    || "`none`, `auto`, or DISPATCHER,CONSUMER,FIRST-WORKER as core numbers".to_owned(),
+                )
             }
         }
     }

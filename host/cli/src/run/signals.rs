@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 /// Listens for signals.
 pub(super) struct Signals {
-    #[allow(clippy::disallowed_types)] // the library's interface: set from a signal handler, no protocol of ours
+    #[allow(clippy::disallowed_types)]
+    // the library's interface: set from a signal handler, no protocol of ours
     received: Arc<std::sync::atomic::AtomicUsize>,
 }
 

@@ -144,9 +144,7 @@ impl Pool {
                 }
                 return;
             }
-            Ok(Err(error)) => {
-                shared.settle_error(&ticket, &shared.bank, Status::LAUNCH_FAILED, error.code)
-            }
+            Ok(Err(error)) => shared.settle_error(&ticket, &shared.bank, Status::LAUNCH_FAILED, error.code),
             Err(_) => shared.settle(&ticket, Some(&shared.bank), Status::HANDLER_PANIC, &[]),
         };
         // Nothing was started, so nothing will empty the box or give the worker back.
