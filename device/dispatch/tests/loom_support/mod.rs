@@ -11,8 +11,7 @@ use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_gpu::shared::Region;
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The function every request of a model asks for.
 pub const FUNCTION: u32 = 7;
@@ -24,13 +23,13 @@ pub fn model(body: impl Fn() + Sync + Send + 'static) {
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
     // A request is some 20 words written and read: longer than the default bound, which is for a few operations.
     builder.max_branches = builder.max_branches.max(20_000);
-    let runs = Arc::new(AtomicU32::new(0));
+    let runs = Arc::new(Mutex::new(0));
     let counted = Arc::clone(&runs);
     builder.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
+        *counted.lock().expect("one thread") += 1;
         body();
     });
-    let runs = runs.load(Ordering::Relaxed);
+    let runs: u32 = *runs.lock().expect("one thread");
     assert!(runs > 1, "nothing was explored");
     eprintln!("{runs} interleavings");
 }

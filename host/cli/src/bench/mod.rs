@@ -30,8 +30,11 @@ pub(crate) struct Args {
     cores: Vec<usize>,
 }
 
+/// Measures one thing.
+type Measure = fn(&Bench) -> Result<Row>;
+
 /// Everything that can be measured here, in order.
-const BENCHES: &[(&str, fn(&Bench) -> Result<Row>)] = &[
+const BENCHES: &[(&str, Measure)] = &[
     ("floor-host", floor::run),
     ("host-call/32", |bench| host_call::run(bench, 32)),
     ("host-call/512", |bench| host_call::run(bench, 512)),

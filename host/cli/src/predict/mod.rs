@@ -10,8 +10,8 @@
 //! The formats are those of [`ringcall_qec::shots`]: `01`, `b8` and `dets`.
 
 mod pipeline;
-mod target;
 
+use crate::output::Target;
 use anyhow::{Context, Result, anyhow, bail};
 use pipeline::Failure;
 use ringcall_qec::decode::{DecoderFactory, MatchingFactory, ShotDecoder};
@@ -22,7 +22,6 @@ use ringcall_qec::stats::LogicalErrorRate;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use target::Target;
 
 /// Options of `ringcall predict`.
 #[derive(Debug, clap::Args)]

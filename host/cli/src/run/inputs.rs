@@ -42,7 +42,8 @@ pub(super) fn inference(args: &Args, problem: &Problem) -> Result<Inference> {
         }
         (EngineArg::Cpu, path) => {
             let path = path.as_ref().context("--engine cpu needs --model FILE.onnx")?;
-            let model = OnnxModel::load(path, &OnnxOptions::default())?;
+            let model =
+                OnnxModel::load(path, &OnnxOptions::default()).with_context(|| path.display().to_string())?;
             Ok(Inference::Model(Arc::new(model)))
         }
     }

@@ -1,4 +1,4 @@
-//! Where predictions go.
+//! Where output goes.
 
 use std::fs::File;
 use std::io::{Result, Write};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// A regular file is written beside its place and takes it at [`commit`](Self::commit); dropped before that, it
 /// leaves what was there.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(crate) struct Target {
     output: Output,
 }
 
@@ -22,7 +22,7 @@ enum Output {
 
 impl Target {
     /// Standard output for none and for `-`.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self> {
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Ok(Self { output: Output::Stdout(std::io::stdout()) });
         };
@@ -50,7 +50,7 @@ impl Target {
     }
 
     /// Puts a regular file in its place; for the others, everything has been written already.
-    pub(super) fn commit(mut self) -> Result<()> {
+    pub(crate) fn commit(mut self) -> Result<()> {
         if let Output::Beside { file, part, place, committed } = &mut self.output {
             file.sync_all()?;
             std::fs::rename(part, place)?;

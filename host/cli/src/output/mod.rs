@@ -1,0 +1,42 @@
+//! Files that a command writes for others to read: whole, or not at all and a clear error.
+
+mod target;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::io::Write;
+use std::path::Path;
+pub(crate) use target::Target;
+
+/// Writes `value` as JSON to `path`, or to standard output for `-`.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).context("JSON")?;
+    write_text(path, &(text + "\n"))
+}
+
+/// Writes `text` to `path`, or to standard output for `-`; a regular file whole or not at all.
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
+    let write = || {
+        let mut target = Target::open(Some(path))?;
+        target.write_all(text.as_bytes())?;
+        target.flush()?;
+        target.commit()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Whether `path` can be written later, as far as can be told now.
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
+    if path.is_dir() {
+        bail!("cannot write {}: it is a directory", path.display());
+    }
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            bail!("cannot write {}: there is no folder {}", path.display(), folder.display())
+        }
+        _ => Ok(()),
+    }
+}
