@@ -8,7 +8,9 @@ use ringcall::dispatcher::Running;
 use ringcall::wire::header::{REQUEST_MAGIC, RequestHeader};
 use ringcall::wire::payload::TypeDesc;
 use ringcall::wire::schema::HandlerSchema;
-use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait};
+use ringcall::{
+    Client, FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait,
+};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -52,7 +54,8 @@ fn bench() -> &'static Mutex<Bench> {
             .build(&ring)
             .unwrap();
         let options = HostOptions { wait: Wait::Yield { spins: 64 }, ..HostOptions::default() };
-        let dispatcher = HostDispatcher::builder(&ring, table).options(options).build().unwrap().start().unwrap();
+        let dispatcher =
+            HostDispatcher::builder(&ring, table).options(options).build().unwrap().start().unwrap();
         let client = Client::new(&ring);
         Mutex::new(Bench { ring, client, dispatcher })
     })

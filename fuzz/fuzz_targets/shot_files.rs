@@ -8,7 +8,9 @@ use ringcall_qec::shots::{Shot, ShotFormat, ShotLayout, ShotReader, ShotWriter};
 const FORMATS: [ShotFormat; 3] = [ShotFormat::Text01, ShotFormat::B8, ShotFormat::Dets];
 
 fuzz_target!(|data: &[u8]| {
-    let Some(([format, measurements, detectors, observables], file)) = data.split_first_chunk() else { return };
+    let Some(([format, measurements, detectors, observables], file)) = data.split_first_chunk() else {
+        return;
+    };
     let layout = ShotLayout {
         measurements: u32::from(*measurements) % 20,
         detectors: u32::from(*detectors),

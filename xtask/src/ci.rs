@@ -19,6 +19,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },
     Step { name: "run", run: steps::end_to_end },
+    Step { name: "chaos", run: steps::chaos },
     Step { name: "loom", run: steps::loom },
     Step { name: "sanitize", run: steps::sanitize },
     Step { name: "fuzz", run: |shell| steps::fuzz(shell, steps::FUZZ_SECONDS) },

@@ -16,7 +16,7 @@ const CARGO_DENY: &str = "0.20.2";
 const CARGO_FUZZ: &str = "0.13.2";
 
 /// The crates that hold memory shared between threads: what sanitizers are for.
-const SHARED_MEMORY_CRATES: &[&str] = &["ringcall-gpu", "ringcall-dispatch", "ringcall"];
+const SHARED_MEMORY_CRATES: &[&str] = &["ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-pipeline"];
 
 /// How a step that did not fail ended.
 #[derive(Clone, Copy)]
@@ -72,6 +72,13 @@ pub(crate) fn deny(shell: &Shell) -> Result<Outcome> {
     )])
 }
 
+/// The chaos test at its full length; `cargo test` runs a tenth of it.
+pub(crate) fn chaos(shell: &Shell) -> Result<Outcome> {
+    all([shell
+        .cargo(&["test", "-p", "ringcall-pipeline", "--test", "chaos"])
+        .env("RINGCALL_CHAOS_REQUESTS", "10000000")])
+}
+
 /// Release, since loom explores millions of interleavings; two preemptions find almost everything that any number
 /// would, in seconds instead of hours.
 pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
@@ -108,6 +115,7 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
             .env("TSAN_OPTIONS", &tsan)
             // Instrumented code is slow, and what a sanitizer finds needs no long search of inputs.
             .env("PROPTEST_CASES", "32")
+            .env("RINGCALL_CHAOS_REQUESTS", "50000")
             .env("CARGO_TARGET_DIR", shell.target(&format!("sanitize-{name}"))))?;
     }
     Ok(Outcome::Done)

@@ -160,6 +160,23 @@ pub struct Running {
     consumer: mpsc::Receiver<(CompletionHandler, IdExtender)>,
     consumer_quit: Arc<DeviceU64>,
     pins: Vec<PinReport>,
+    guard: QuitOnDrop,
+}
+
+/// A running pipeline that is dropped without a stop refuses submissions and lets its threads end, as soon as the stages
+/// let them; its dispatcher answers what is under way `SHUTTING_DOWN`. After a stop this changes nothing.
+struct QuitOnDrop {
+    state: Arc<State>,
+    flags: [Arc<DeviceU64>; 2],
+}
+
+impl Drop for QuitOnDrop {
+    fn drop(&mut self) {
+        self.state.set_phase(Phase::Stopped);
+        for flag in &self.flags {
+            flag.store(1, Ordering::Release);
+        }
+    }
 }
 
 /// The real-time pipeline, idle or running. See the [crate's documentation](crate).
@@ -281,7 +298,9 @@ impl Pipeline<Idle> {
         match started {
             Ok((dispatcher, consumer)) => {
                 state.set_phase(Phase::Running);
+                let flags = [Arc::clone(&worker_quit), Arc::clone(&consumer_quit)];
                 let inner = Running {
+                    guard: QuitOnDrop { state: Arc::clone(&state), flags },
                     config,
                     gpu,
                     cpu,
@@ -410,8 +429,18 @@ impl Pipeline<Running> {
     pub fn stop(self, deadline: Duration) -> Stopped {
         let begin = Instant::now();
         let Self { state, inner } = self;
-        let Running { config, gpu, cpu, dispatcher, workers, worker_quit, consumer, consumer_quit, .. } =
-            inner;
+        let Running {
+            config,
+            gpu,
+            cpu,
+            dispatcher,
+            workers,
+            worker_quit,
+            consumer,
+            consumer_quit,
+            guard: _guard,
+            ..
+        } = inner;
         state.set_phase(Phase::Stopped);
         // A submission that had seen the pipeline running is let through to its end: then nothing more comes.
         // Whatever the deadline: it has only stores to do.

@@ -310,3 +310,31 @@ fn what_cannot_be_built_or_started_says_why() {
     assert!(start.expect_err("refused").to_string().contains("CPU stage of worker 1"));
     wait_for("the first worker's thread to end", || dropped.load(Ordering::Acquire));
 }
+
+#[test]
+fn a_pipeline_dropped_without_a_stop_lets_its_threads_end() {
+    let alive = Arc::new(());
+    let held = Arc::clone(&alive);
+    let running = Pipeline::builder()
+        .config(config(2, 4))
+        .gpu_stage(|_| Ok(echo()))
+        .cpu_stage(move |_| {
+            let held = Arc::clone(&held);
+            Ok(Box::new(move |_: &mut StageContext<'_>| {
+                let _ = &held;
+                StageOutcome::Done(0)
+            }))
+        })
+        .build()
+        .expect("built")
+        .start()
+        .expect("started");
+    let mut injector = running.injector().expect("the first");
+    drop(running);
+    assert_eq!(injector.try_submit(ECHO, &[act::DONE], 1), Err(SubmitError::Stopped));
+    let begin = std::time::Instant::now();
+    while Arc::strong_count(&alive) > 1 {
+        assert!(begin.elapsed() < LONG, "a worker's stage is still held");
+        std::thread::yield_now();
+    }
+}

@@ -315,6 +315,20 @@ fn a_stop_at_its_deadline_answers_everything_and_says_what() {
 }
 
 #[test]
+fn a_dispatcher_dropped_without_a_stop_answers_and_ends() {
+    let (ring, builder) = setup(8, None);
+    let wired = builder.worker(WorkerSpec::mailbox(FunctionId::of("slow"))).build().expect("wired");
+    let dispatcher = wired.start().expect("started");
+    let mut client = Client::new(&ring);
+    let slot = client.send(FunctionId::of("slow"), 1, 0, &[]).expect("room");
+    while dispatcher.counters().get(Counter::Received) < 1 {
+        std::thread::yield_now();
+    }
+    drop(dispatcher);
+    assert_eq!(client.wait(slot, LONG).expect("answered").status, Status::SHUTTING_DOWN);
+}
+
+#[test]
 fn workers_for_functions_that_are_not_there_are_refused() {
     let (_, builder) = setup(4, None);
     assert!(builder.worker(WorkerSpec::mailbox(FunctionId::of("nothing"))).build().is_err());

@@ -78,6 +78,18 @@ pub struct Running {
     done: mpsc::Receiver<Box<Loop>>,
     pin: PinReport,
     thread: std::thread::JoinHandle<()>,
+    guard: HaltOnDrop,
+}
+
+/// A running dispatcher that is dropped without a stop halts: what is under way is answered `SHUTTING_DOWN`, and its
+/// thread ends. Nobody waits for it. After a stop this changes nothing.
+#[derive(Debug)]
+struct HaltOnDrop(Arc<Shared>);
+
+impl Drop for HaltOnDrop {
+    fn drop(&mut self) {
+        self.0.set_control(Control::Halt);
+    }
 }
 
 /// A host dispatcher, before or after its thread runs.
@@ -169,7 +181,8 @@ impl HostDispatcher<Wired> {
             })
             .map_err(|e| DispatcherError::Thread(e.to_string()))?;
         let pin = pin.recv().map_err(|e| DispatcherError::Thread(e.to_string()))?;
-        Ok(HostDispatcher { shared, state: Running { done, pin, thread } })
+        let guard = HaltOnDrop(Arc::clone(&shared));
+        Ok(HostDispatcher { shared, state: Running { done, pin, thread, guard } })
     }
 }
 
@@ -253,7 +266,7 @@ impl HostDispatcher<Running> {
     #[must_use]
     pub fn stop(self, deadline: Duration) -> Stopped {
         use ringcall_wire::counter::Counter;
-        let Self { shared, state: Running { done, thread, .. } } = self;
+        let Self { shared, state: Running { done, thread, guard: _guard, .. } } = self;
         let begin = Instant::now();
         let before = shared.counters();
         shared.set_control(Control::Drain);

@@ -41,8 +41,9 @@ impl std::fmt::Debug for Loop {
 /// Turns between looks at the control word, and between looks at the clock, while there is work to do.
 const LOOK: u32 = 64;
 
-/// Yields that a halt grants to workers in the middle of an answer.
-const HALT_YIELDS: u32 = 10_000;
+/// What a halt grants to workers in the middle of an answer, and to a reader of notices: well within the time that a
+/// stop grants to a halt. In time, not in turns: on a busy machine a yield may take as long as a time slice.
+const HALT_PATIENCE_NS: u64 = 200_000_000;
 
 impl Loop {
     pub(super) fn new(
@@ -128,21 +129,17 @@ impl Loop {
         let _ = self.pool.give_up(shared, Status::SHUTTING_DOWN, 0);
         // A worker that won the right to answer a moment ago may not have published yet: it has only stores to do, so
         // this ends as soon as it runs. Bounded all the same.
-        for _ in 0..HALT_YIELDS {
-            if !shared.any_in_flight() {
-                break;
-            }
+        let until = clock::now_ns() + HALT_PATIENCE_NS;
+        while shared.any_in_flight() && clock::now_ns() < until {
             std::thread::yield_now();
         }
         let Self { scan, .. } = self;
-        let mut yields = HALT_YIELDS;
         scan.full(&shared.ring, |seen| {
             // An unread notice is not overwritten: without a reader the request stays where it is, for a restart.
             while shared.notice_pending(seen.slot()) {
-                if yields == 0 {
+                if clock::now_ns() >= until {
                     return;
                 }
-                yields -= 1;
                 std::thread::yield_now();
             }
             if let Some(request) = seen.claim(&shared.ring) {
