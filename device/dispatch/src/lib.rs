@@ -31,6 +31,7 @@
 //! | [`counters`] | live counters, one writer per bank |
 
 #![cfg_attr(not(any(loom, test)), no_std)]
+#![forbid(unsafe_code)]
 
 pub mod book;
 pub mod counters;
