@@ -24,7 +24,6 @@ use crate::table::FunctionTable;
 use crate::worker::{WorkerPort, WorkerSpec};
 use crate::{Ring, Wait};
 pub use ringcall_dispatch::counters::Snapshot;
-use ringcall_wire::function::FunctionId;
 use run::Loop;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -292,10 +291,4 @@ impl HostDispatcher<Running> {
         });
         Stopped { report, dispatcher }
     }
-}
-
-/// The id under which a name is found in a table.
-#[must_use]
-pub fn id(name: &str) -> FunctionId {
-    FunctionId::of(name)
 }

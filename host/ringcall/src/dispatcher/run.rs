@@ -4,7 +4,6 @@ use super::pool::Pool;
 use super::{DispatcherError, HostOptions};
 use crate::shared::{Control, Shared};
 use crate::table::{Function, FunctionTable};
-use crate::wait::Waiter;
 use crate::worker::WorkerSpec;
 use ringcall_dispatch::scan::Scan;
 use ringcall_dispatch::slot::{Answered, Request, Seen};
@@ -84,21 +83,16 @@ impl Loop {
                 let _ = self.pool.give_up(&shared, Status::TIMED_OUT, timer.oldest());
             }
             match shared.control() {
-                Control::Run => {
-                    if !busy {
-                        waiter.idle();
-                    }
-                }
-                Control::Drain => {
-                    if !busy && self.is_drained(&shared) {
-                        return;
-                    }
-                    waiter_idle(&mut waiter, busy);
-                }
+                Control::Run => (),
+                Control::Drain if !busy && self.is_drained(&shared) => return,
+                Control::Drain => (),
                 Control::Halt => {
                     self.halt(&shared);
                     return;
                 }
+            }
+            if !busy {
+                waiter.idle();
             }
         }
     }
@@ -147,12 +141,6 @@ impl Loop {
                 answer(shared, request, Status::SHUTTING_DOWN, &[]);
             }
         });
-    }
-}
-
-fn waiter_idle(waiter: &mut Waiter, busy: bool) {
-    if !busy {
-        waiter.idle();
     }
 }
 
