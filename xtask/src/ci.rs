@@ -15,6 +15,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "fmt", run: steps::fmt },
     Step { name: "rooms", run: steps::rooms },
+    Step { name: "ptx", run: steps::ptx },
     Step { name: "test", run: steps::test },
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },

@@ -5,16 +5,21 @@
 //! | `ci` | every check, in order, stopping at the first that fails; `--only` runs the named ones |
 //! | `lint` | formatting and clippy |
 //! | `rooms` | the architecture: who depends on whom, where unsafe lives, what device code never does |
+//! | `ptx` | builds the PTX of record; `--check` compares it with the committed files |
+//! | `ptx-check` | assembles and links the PTX of record with NVIDIA's tools, without a GPU |
 //! | `docs` | the documentation, warnings as errors |
 //! | `deny` | licences, sources and bans of the dependencies |
 //! | `loom` | the model-checked protocols |
 //! | `sanitize` | AddressSanitizer and ThreadSanitizer (nightly) |
 //! | `fuzz` | every fuzz target for a bounded time (nightly) |
+//! | `gpu-bundle` | the tests and measurements of a device, for a machine that has one and nothing else |
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)] // a command-line tool: standard output is its user interface
 
+mod bundle;
 mod ci;
+mod ptx;
 mod rooms;
 mod shell;
 mod steps;
@@ -45,6 +50,10 @@ enum Task {
     Lint,
     /// The architecture's invariants.
     Rooms,
+    /// The PTX of record: what the crates for devices compile to. Needs a toolchain for devices.
+    Ptx(ptx::Options),
+    /// Assembles and links the PTX of record with NVIDIA's tools; needs no GPU.
+    PtxCheck,
     /// The documentation, warnings as errors.
     Docs,
     /// Licences, sources and bans of the dependencies.
@@ -59,6 +68,8 @@ enum Task {
         #[arg(long, default_value_t = steps::FUZZ_SECONDS)]
         seconds: u32,
     },
+    /// What a machine with a GPU needs to test and measure: programs and a script, in `target/gpu-bundle`.
+    GpuBundle(bundle::Options),
 }
 
 fn main() -> ExitCode {
@@ -77,11 +88,14 @@ fn run(task: Task) -> Result<()> {
         Task::Ci { only } => ci::run(&shell, &only),
         Task::Lint => steps::fmt(&shell).and_then(|_| steps::clippy(&shell)).map(drop),
         Task::Rooms => steps::rooms(&shell).map(drop),
+        Task::Ptx(options) => ptx::run(&shell, &options),
+        Task::PtxCheck => ptx::assemble(&shell),
         Task::Docs => steps::docs(&shell).map(drop),
         Task::Deny => steps::deny(&shell).map(drop),
         Task::Loom => steps::loom(&shell).map(drop),
         Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
         Task::Fuzz { seconds } => steps::fuzz(&shell, seconds).and_then(asked_for),
+        Task::GpuBundle(options) => bundle::make(&shell, &options),
     }
 }
 

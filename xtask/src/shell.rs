@@ -12,10 +12,9 @@ pub(crate) struct Shell {
 
 impl Shell {
     pub(crate) fn new() -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .context("xtask is a folder of the repository")?
-            .to_path_buf();
+        let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR").context("run it as `cargo xtask`")?;
+        let root =
+            Path::new(&manifest_dir).parent().context("xtask is a folder of the repository")?.to_path_buf();
         let target = match std::env::var_os("CARGO_TARGET_DIR") {
             Some(dir) => std::path::absolute(dir).context("CARGO_TARGET_DIR")?,
             None => root.join("target"),

@@ -1,5 +1,6 @@
 //! What each task runs.
 
+use crate::ptx;
 use crate::rooms;
 use crate::shell::{Shell, read, run};
 use anyhow::{Context, Result, bail, ensure};
@@ -59,6 +60,14 @@ pub(crate) fn rooms(shell: &Shell) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// The committed PTX is what the sources compile to, and NVIDIA's tools take it. Never skipped: a change to device code
+/// is not checked without.
+pub(crate) fn ptx(shell: &Shell) -> Result<Outcome> {
+    ptx::run(shell, &ptx::Options::checked())?;
+    ptx::assemble(shell)?;
+    Ok(Outcome::Done)
+}
+
 /// Not `advisories`: that check clones a database with git, which a machine with package registries alone cannot.
 pub(crate) fn deny(shell: &Shell) -> Result<Outcome> {
     println!(
@@ -83,7 +92,7 @@ pub(crate) fn chaos(shell: &Shell) -> Result<Outcome> {
 /// would, in seconds instead of hours.
 pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
     all([shell
-        .cargo(&["test", "-p", "ringcall-dispatch", "--release", "--test", "loom_*"])
+        .cargo(&["test", "-p", "ringcall-gpu", "-p", "ringcall-dispatch", "--release", "--test", "loom_*"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("LOOM_MAX_PREEMPTIONS", "2")
         .env("CARGO_TARGET_DIR", shell.target("loom"))])

@@ -82,6 +82,12 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
+    /// Counts that were read elsewhere, by place.
+    #[must_use]
+    pub const fn from_counts(counts: [u64; Counter::COUNT]) -> Self {
+        Self(counts)
+    }
+
     /// Adds a bank's counts.
     pub fn absorb(&mut self, bank: &Bank) {
         for (sum, word) in self.0.iter_mut().zip(&bank.0) {

@@ -28,6 +28,7 @@
 //! | [`mailbox`] | hand-off of one job to one worker |
 //! | [`fifo`] | queues of slots, one per function, without allocation |
 //! | [`book`] | the full 64-bit request id of each slot |
+//! | [`persistent`] | the dispatcher of a device: warps that poll, serve and hand out |
 //! | [`counters`] | live counters, one writer per bank |
 
 #![cfg_attr(not(any(loom, test)), no_std)]
@@ -39,6 +40,7 @@ pub mod fifo;
 pub mod idle;
 pub mod ledger;
 pub mod mailbox;
+pub mod persistent;
 pub mod ready;
 pub mod ring;
 pub mod scan;

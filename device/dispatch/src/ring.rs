@@ -194,11 +194,42 @@ impl Geometry {
     }
 }
 
+/// A result on its way into a response slot.
+pub trait Body: Copy {
+    /// No bytes.
+    const EMPTY: Self;
+    /// How many bytes.
+    fn len(self) -> usize;
+    /// The first `len` bytes.
+    #[must_use]
+    fn cut(self, len: usize) -> Self;
+    /// Whether there are none.
+    fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Body for &[u8] {
+    const EMPTY: Self = &[];
+
+    #[inline(always)]
+    fn len(self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    #[inline(always)]
+    fn cut(self, len: usize) -> Self {
+        self.get(..len).unwrap_or(self)
+    }
+}
+
 /// How a dispatcher loads and publishes: the one thing that differs between a host thread, a device kernel and a model.
 ///
 /// No method blocks, and none trusts what it reads: lengths are the caller's, already checked against the
 /// [`Geometry`].
 pub trait RingMemory {
+    /// Where results come from: a slice on a host, a warp's staging buffer on a device.
+    type Body<'b>: Body;
     /// The ring's shape.
     fn geometry(&self) -> &Geometry;
     /// The request flags of slots `8 * group ..`, relaxed, as one line; 0 past the end.
@@ -211,12 +242,14 @@ pub trait RingMemory {
     fn tx(&self, slot: SlotIndex) -> u64;
     /// Sets the response flag; everything written before is visible to whoever sees it (release).
     fn publish_tx(&self, slot: SlotIndex, value: u64);
+    /// Sets the in-flight mark, relaxed: for a caller that orders it itself before anybody can answer.
+    fn mark_tx(&self, slot: SlotIndex);
     /// The request header's words.
     fn request_header(&self, slot: SlotIndex) -> [u64; HEADER_WORDS];
     /// Copies the first `out.len()` payload bytes out of the request slot; at most the request capacity.
     fn read_payload(&self, slot: SlotIndex, out: &mut [u8]);
     /// Writes a response: at most the result capacity. Publishes nothing.
-    fn write_response(&self, slot: SlotIndex, header: [u64; HEADER_WORDS], result: &[u8]);
+    fn write_response(&self, slot: SlotIndex, header: [u64; HEADER_WORDS], result: Self::Body<'_>);
     /// The lines of `slot` will be needed soon.
     fn prefetch(&self, slot: SlotIndex);
 }
@@ -290,6 +323,94 @@ impl SharedRing {
         self.rx_flags.load(slot.as_usize(), Ordering::Acquire)
     }
 
+    /// The request flags of two slots, relaxed, in one access where the machine has one; 0 past the end. `slot` is even.
+    #[must_use]
+    #[inline(always)]
+    pub fn rx_pair(&self, slot: u32) -> [u64; 2] {
+        self.rx_flags.load_pair(slot as usize)
+    }
+
+    /// The response flags of two slots, as [`rx_pair`](Self::rx_pair).
+    #[must_use]
+    #[inline(always)]
+    pub fn tx_pair(&self, slot: u32) -> [u64; 2] {
+        self.tx_flags.load_pair(slot as usize)
+    }
+
+    /// Sets the flag of a response that is written, relaxed: for a caller that has fenced for many.
+    #[inline(always)]
+    pub fn publish_tx_relaxed(&self, slot: u32) {
+        let value = self.geometry.response_address(SlotIndex(slot));
+        self.tx_flags.store(slot as usize, value, Ordering::Relaxed);
+    }
+
+    /// Gives a request slot back to the producer, relaxed: for a caller that has fenced for many.
+    #[inline(always)]
+    pub fn clear_rx_relaxed(&self, slot: u32) {
+        self.rx_flags.store(slot as usize, ringcall_wire::flag::FREE, Ordering::Relaxed);
+    }
+
+    /// Words `2 * pair` and the next of a request slot, relaxed, in one access where the machine has one; what lies behind
+    /// the slot reads 0.
+    #[must_use]
+    #[inline(always)]
+    pub fn request_pair(&self, slot: SlotIndex, pair: usize) -> [u64; 2] {
+        let words = self.geometry.rx_stride as usize / 8;
+        let at = self.geometry.rx_offset(slot) / 8 + pair * 2;
+        match words.saturating_sub(pair * 2) {
+            0 => [0; 2],
+            1 => [self.rx_data.words().load(at, Ordering::Relaxed), 0],
+            _ => self.rx_data.words().load_pair(at),
+        }
+    }
+
+    /// One wave over the first `pairs` pairs of a request slot: this lane's pairs `lane` and `lane + lanes`; in lane 0 also
+    /// its response flag, if that is asked for (0 elsewhere).
+    #[must_use]
+    #[inline(always)]
+    pub fn request_wave(
+        &self,
+        slot: SlotIndex,
+        lane: [u32; 2],
+        pairs: u32,
+        with_flag: bool,
+    ) -> ([[u64; 2]; 2], u64) {
+        let at = self.geometry.rx_offset(slot) / 8;
+        let flag = with_flag.then_some((&self.tx_flags, slot.as_usize()));
+        self.rx_data.words().load_wave(at, lane, pairs, flag)
+    }
+
+    /// Sets words `2 * pair` and the next of a response slot, relaxed; nothing behind the slot.
+    #[inline(always)]
+    pub fn store_response_pair(&self, slot: SlotIndex, pair: usize, value: [u64; 2]) {
+        let words = self.geometry.tx_stride as usize / 8;
+        let at = self.geometry.tx_offset(slot) / 8 + pair * 2;
+        match words.saturating_sub(pair * 2) {
+            0 => (),
+            1 => self.tx_data.words().store(at, value[0], Ordering::Relaxed),
+            _ => self.tx_data.words().store_pair(at, value),
+        }
+    }
+
+    /// Where the response of slot `slot` goes, as addresses: for an agent that gets numbers alone.
+    #[must_use]
+    pub fn response_place(&self, slot: u32) -> Option<ResponseAddresses> {
+        let slot = self.geometry.slot(slot)?;
+        Some(ResponseAddresses {
+            slot: self.tx_data.address() + self.geometry.tx_offset(slot) as u64,
+            flag: self.tx_flags.address() + slot.as_usize() as u64 * 8,
+            value: self.geometry.response_address(slot),
+        })
+    }
+
+    /// Whether a flag's value is the address of slot `slot`, as this side or as the peer sees it.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_address_of(&self, slot: u32, value: u64) -> bool {
+        let slot = SlotIndex(slot);
+        value == self.geometry.request_address(slot) || value == self.geometry.peer_request_address(slot)
+    }
+
     /// The response flags of slots `8 * group ..`, relaxed; 0 past the end.
     #[must_use]
     #[inline(always)]
@@ -345,6 +466,17 @@ impl SharedRing {
     }
 }
 
+/// Addresses of a response, as the side that asks sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ResponseAddresses {
+    /// The response slot.
+    pub slot: u64,
+    /// Its flag.
+    pub flag: u64,
+    /// The flag's value when the response is there.
+    pub value: u64,
+}
+
 /// The four windows of a ring.
 #[derive(Debug, Clone)]
 pub struct RingWindows {
@@ -359,6 +491,8 @@ pub struct RingWindows {
 }
 
 impl RingMemory for SharedRing {
+    type Body<'b> = &'b [u8];
+
     #[inline(always)]
     fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -398,6 +532,11 @@ impl RingMemory for SharedRing {
     #[inline(always)]
     fn publish_tx(&self, slot: SlotIndex, value: u64) {
         self.tx_flags.store(slot.as_usize(), value, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn mark_tx(&self, slot: SlotIndex) {
+        self.tx_flags.store(slot.as_usize(), ringcall_wire::flag::IN_FLIGHT, Ordering::Relaxed);
     }
 
     #[inline(always)]

@@ -11,7 +11,7 @@
 //! | worker | [`InFlight`] | marked; whoever holds this answers | [`InFlight::answer`], [`InFlight::fail`] |
 //! | consumer | [`Response`] | the answer is there | [`Response::release`] |
 
-use crate::ring::{RingMemory, SharedRing, SlotIndex};
+use crate::ring::{Body, RingMemory, SharedRing, SlotIndex};
 use crate::validate;
 use ringcall_wire::flag::{self, TxState};
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
@@ -93,7 +93,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Used by [`scan`](crate::scan) once it has fenced.
+    /// Used by whoever polls ([`scan`](crate::scan), [`persistent`](crate::persistent)) once it has fenced.
     #[inline(always)]
     pub(crate) fn new(slot: SlotIndex, value: u64) -> Self {
         Self { slot, value }
@@ -161,12 +161,29 @@ impl Request {
 
     /// Answers at once: response, response flag, then the request flag back to the producer.
     #[inline]
-    pub fn answer<M: RingMemory>(self, memory: &M, status: Status, result: &[u8]) -> Answered {
+    pub fn answer<M: RingMemory>(self, memory: &M, status: Status, result: M::Body<'_>) -> Answered {
         let answered = write_answer(memory, self.slot, &self.header, status, result);
         memory.publish_tx(self.slot, memory.geometry().response_address(self.slot));
         memory.clear_rx(self.slot);
         answered
     }
+
+    /// Sets the in-flight mark and keeps the request: for an answer that somebody else may give as soon as he is told,
+    /// before the request flag is given back. Orders nothing: what tells him, and [`hand_over`](Self::hand_over), do.
+    #[inline]
+    pub fn mark<M: RingMemory>(&self, memory: &M) {
+        memory.mark_tx(self.slot);
+    }
+
+    /// Gives the request flag back after [`mark`](Self::mark): somebody else answers.
+    #[inline]
+    pub fn hand_over<M: RingMemory>(self, memory: &M) {
+        memory.clear_rx(self.slot);
+    }
+
+    /// Leaves the request where it is: its flag still stands, and it is looked at again.
+    #[inline(always)]
+    pub fn leave(self) {}
 
     /// Marks the slot in flight and gives the request flag back. The mark is stored first: the producer never sees
     /// both flags 0 in between.
@@ -219,7 +236,7 @@ impl InFlight {
 
     /// Writes the response and sets its flag.
     #[inline]
-    pub fn answer<M: RingMemory>(self, memory: &M, status: Status, result: &[u8]) -> Answered {
+    pub fn answer<M: RingMemory>(self, memory: &M, status: Status, result: M::Body<'_>) -> Answered {
         let answered = write_answer(memory, self.slot, &self.header, status, result);
         memory.publish_tx(self.slot, memory.geometry().response_address(self.slot));
         answered
@@ -228,7 +245,7 @@ impl InFlight {
     /// Sets the error mark `0xDEAD…code`. A response with `status` is written too, for peers that read it.
     #[inline]
     pub fn fail<M: RingMemory>(self, memory: &M, status: Status, code: u16) {
-        let _ = write_answer(memory, self.slot, &self.header, status, &[]);
+        let _ = write_answer(memory, self.slot, &self.header, status, M::Body::EMPTY);
         memory.publish_tx(self.slot, flag::error(code));
     }
 }
@@ -240,12 +257,13 @@ fn write_answer<M: RingMemory>(
     slot: SlotIndex,
     header: &RequestHeader,
     status: Status,
-    result: &[u8],
+    result: M::Body<'_>,
 ) -> Answered {
-    let capacity = memory.geometry().result_capacity();
-    let (status, result) = match result.get(..capacity as usize) {
-        Some(cut) if cut.len() < result.len() => (Status::RESULT_TOO_LONG, cut),
-        _ => (status, result),
+    let capacity = memory.geometry().result_capacity() as usize;
+    let (status, result) = if result.len() > capacity {
+        (Status::RESULT_TOO_LONG, result.cut(capacity))
+    } else {
+        (status, result)
     };
     // No longer than the capacity, which is a u32.
     let len = result.len() as u32;

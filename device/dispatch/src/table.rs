@@ -24,16 +24,10 @@ pub trait Callable {
 }
 
 /// One cell of an [`IdIndex`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cell {
-    id: u32,
-    entry: u32,
-}
+pub use ringcall_wire::launch::TableCell as Cell;
 
-impl Cell {
-    /// An empty cell: its entry is out of every table's range.
-    pub const EMPTY: Self = Self { id: 0, entry: u32::MAX };
-}
+/// An empty cell: its entry is out of every table's range.
+pub const EMPTY: Cell = Cell { id: 0, entry: u32::MAX };
 
 /// A collision-free hash index over a table's ids. The cells are the caller's (a `Vec` on the host, constant memory on
 /// a device).
@@ -76,6 +70,18 @@ impl core::fmt::Display for IndexError {
 impl core::error::Error for IndexError {}
 
 impl IdIndex {
+    /// An index that was built elsewhere (on the host, for a device).
+    #[must_use]
+    pub const fn from_parts(multiplier: u32, shift: u32) -> Self {
+        Self { multiplier, shift }
+    }
+
+    /// Multiplier and shift, for [`from_parts`](Self::from_parts).
+    #[must_use]
+    pub const fn parts(self) -> (u32, u32) {
+        (self.multiplier, self.shift)
+    }
+
     /// Cells worth trying first for `ids` ids: a power of two, at least twice as many.
     #[must_use]
     pub const fn cells_for(ids: usize) -> usize {
@@ -110,10 +116,10 @@ impl IdIndex {
     }
 
     fn fill(self, count: usize, id: &impl Fn(usize) -> u32, cells: &mut [Cell]) -> bool {
-        cells.fill(Cell::EMPTY);
+        cells.fill(EMPTY);
         for entry in 0..count {
             let Some(cell) = cells.get_mut(self.cell(id(entry))) else { return false };
-            if *cell != Cell::EMPTY {
+            if *cell != EMPTY {
                 return false;
             }
             *cell = Cell { id: id(entry), entry: entry as u32 };
@@ -123,7 +129,7 @@ impl IdIndex {
 
     #[inline(always)]
     const fn cell(self, id: u32) -> usize {
-        (id.wrapping_mul(self.multiplier) >> self.shift) as usize
+        id.wrapping_mul(self.multiplier).wrapping_shr(self.shift) as usize
     }
 
     /// The entry number of `id`.
@@ -143,7 +149,7 @@ mod tests {
     fn index(ids: &[u32]) -> Result<(IdIndex, Vec<Cell>), IndexError> {
         let mut size = IdIndex::cells_for(ids.len());
         loop {
-            let mut cells = vec![Cell::EMPTY; size];
+            let mut cells = vec![EMPTY; size];
             match IdIndex::build(ids.len(), |i| ids[i], &mut cells) {
                 Err(IndexError::NoMultiplier) if size < 1 << 20 => size *= 2,
                 other => return other.map(|index| (index, cells)),

@@ -6,6 +6,10 @@
 //! | [`DeviceU64`] | yes | yes | idle masks, ledgers, mailboxes between threads of one side |
 //! | [`BlockU64`] | yes | yes | hand-off inside a block |
 //!
+//! On a device each operation is the PTX instruction of its order and scope, spelled out (the compiler's own lowering of a
+//! read-modify-write forgets both): `ld.acquire.sys`, `st.release.gpu`, `atom.acq_rel.cta.add.u64` and so on, pinned by a
+//! test that reads the PTX.
+//!
 //! Every type has the size and alignment of a `u64`, so an array of them can lie over mapped memory (not under loom,
 //! where the model's own storage takes its place).
 
@@ -14,7 +18,7 @@ use core::sync::atomic::Ordering;
 
 use crate::scope::{Block, Device, SameSide, Scope, System};
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, target_arch = "nvptx64")))]
 use core::sync::atomic::AtomicU64 as Inner;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU64 as Inner;
@@ -22,7 +26,10 @@ use loom::sync::atomic::AtomicU64 as Inner;
 /// A `u64` that agents within the scope `S` may load and store at the same time.
 #[cfg_attr(not(loom), repr(transparent))]
 pub struct ScopedU64<S: Scope> {
+    #[cfg(not(target_arch = "nvptx64"))]
     inner: Inner,
+    #[cfg(target_arch = "nvptx64")]
+    inner: crate::ptx::cell::Cell<S>,
     #[cfg(loom)]
     turn: Inner,
     scope: PhantomData<fn() -> S>,
@@ -40,7 +47,11 @@ impl<S: Scope> ScopedU64<S> {
     #[cfg(not(loom))]
     #[must_use]
     pub const fn new(value: u64) -> Self {
-        Self { inner: Inner::new(value), scope: PhantomData }
+        #[cfg(not(target_arch = "nvptx64"))]
+        let inner = Inner::new(value);
+        #[cfg(target_arch = "nvptx64")]
+        let inner = crate::ptx::cell::Cell::new(value);
+        Self { inner, scope: PhantomData }
     }
 
     /// A new atomic holding `value`.

@@ -1,8 +1,9 @@
 //! Fences, named by what they are for. Bare fences are not used anywhere else.
 
+#[cfg(not(target_arch = "nvptx64"))]
 use core::sync::atomic::Ordering;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, target_arch = "nvptx64")))]
 use core::sync::atomic::fence;
 #[cfg(loom)]
 use loom::sync::atomic::fence;
@@ -13,11 +14,17 @@ use loom::sync::atomic::fence;
 /// Pairs with the release store of the flag (`SharedRing::publish_request`, or the NIC's or the GPU's own release).
 #[inline(always)]
 pub fn observe_from_peer() {
+    #[cfg(not(target_arch = "nvptx64"))]
     fence(Ordering::Acquire);
+    #[cfg(target_arch = "nvptx64")]
+    crate::ptx::fence::acquire_sys();
 }
 
 /// Before relaxed stores that publish: everything done before is visible to whoever observes them.
 #[inline(always)]
 pub fn publish_to_peer() {
+    #[cfg(not(target_arch = "nvptx64"))]
     fence(Ordering::Release);
+    #[cfg(target_arch = "nvptx64")]
+    crate::ptx::fence::release_sys();
 }

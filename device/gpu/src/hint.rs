@@ -1,9 +1,9 @@
 //! Hints to the processor: nothing here changes what a program computes.
 
-/// Tells the processor that this thread polls. Under loom, lets another thread of the model run.
+/// Tells the processor that this thread polls; nothing on a device, where a poll takes a microsecond. Under loom, lets another thread of the model run.
 #[inline(always)]
 pub fn spin() {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, target_arch = "nvptx64")))]
     core::hint::spin_loop();
     #[cfg(loom)]
     loom::thread::yield_now();

@@ -12,7 +12,9 @@
 //! | [`barrier`] | fences named by what they are for |
 //! | [`hint`] | spinning and prefetching |
 //! | [`clock`] | monotonic nanoseconds |
+//! | [`stage`] | a warp's private buffer, where a handler works |
 //! | [`pad`] | values kept on cache lines of their own |
+//! | [`team`] | threads that work together: warps, blocks and grids, played by threads on a CPU |
 //!
 //! # Two builds of one source
 //! By default the types sit on `core::sync::atomic` and real memory. With `RUSTFLAGS="--cfg loom"` they sit on
@@ -35,6 +37,7 @@
 //! # Ok::<(), ringcall_gpu::shared::SharedError>(())
 //! ```
 
+#![cfg_attr(target_arch = "nvptx64", no_std, feature(asm_experimental_arch))]
 #![allow(unsafe_code)] // named for it: see ARCHITECTURE.md, "Where unsafe lives"
 #![allow(clippy::disallowed_types)] // this is the shim the rest of the workspace has to go through
 
@@ -43,5 +46,9 @@ pub mod barrier;
 pub mod clock;
 pub mod hint;
 pub mod pad;
+#[cfg(target_arch = "nvptx64")]
+pub mod ptx;
 pub mod scope;
 pub mod shared;
+pub mod stage;
+pub mod team;

@@ -5,7 +5,12 @@
 //! [`SameSide`]).
 
 mod sealed {
+    #[cfg(not(target_arch = "nvptx64"))]
     pub trait Sealed {}
+    /// On a device a scope brings its instructions along.
+    #[cfg(target_arch = "nvptx64")]
+    #[allow(private_bounds)] // the instructions are nobody else's business
+    pub trait Sealed: crate::ptx::atomic::Access {}
 }
 
 /// A set of agents between which an atomic synchronises.

@@ -41,6 +41,7 @@
 //! | [`payload`], [`schema`], [`codec`] | values in a payload |
 //! | [`bits`], [`readout`] | measurements: one bit, or more |
 //! | [`entry`] | function tables in memory |
+//! | [`launch`] | what a host and its device dispatcher agree on |
 //! | [`qec`] | the decoding calls |
 //! | [`counter`], [`error`] | what dispatchers count; what can be wrong |
 //!
@@ -62,6 +63,7 @@ pub mod error;
 pub mod flag;
 pub mod function;
 pub mod header;
+pub mod launch;
 pub mod payload;
 pub mod qec;
 pub mod readout;

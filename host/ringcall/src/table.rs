@@ -1,7 +1,7 @@
 //! Which function is run how.
 
 use crate::Ring;
-use ringcall_dispatch::table::{Callable, Cell, IdIndex, IndexError, Table};
+use ringcall_dispatch::table::{Callable, Cell, EMPTY, IdIndex, IndexError, Table};
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::{DispatchMode, Status};
@@ -216,7 +216,7 @@ impl TableBuilder {
         }
         let mut size = IdIndex::cells_for(entries.len());
         let (index, cells) = loop {
-            let mut cells = vec![Cell::EMPTY; size];
+            let mut cells = vec![EMPTY; size];
             match IdIndex::build(entries.len(), |i| entries[i].id.0, &mut cells) {
                 Ok(index) => break (index, cells),
                 Err(IndexError::NoMultiplier) if size < 1 << 24 => size *= 2,

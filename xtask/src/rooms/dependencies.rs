@@ -24,7 +24,26 @@ const ROOMS: &[(&str, &[&str])] = &[
     // Memory and machine, no protocol.
     ("ringcall-gpu", &[]),
     ("ringcall-dispatch", &["ringcall-wire", "ringcall-gpu"]),
+    // How handlers are written; what runs on a device.
+    ("ringcall-handler-macros", &[]),
+    ("ringcall-handler", &["ringcall-wire", "ringcall-gpu", "ringcall-handler-macros"]),
+    ("ringcall-kernels", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch"]),
+    ("ringcall-samples", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall-handler"]),
+    ("ringcall-gpu-probes", &["ringcall-gpu"]),
     ("ringcall", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch"]),
+    // Compiles any crate for devices, and knows none.
+    ("ringcall-build", &[]),
+    (
+        "ringcall-cuda",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-dispatch",
+            "ringcall-handler",
+            "ringcall-samples",
+            "ringcall",
+        ],
+    ),
     // Codes, matching and inference know nothing of rings.
     ("ringcall-matching", &[]),
     ("ringcall-infer", &[]),
@@ -53,7 +72,12 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-wire",
             "ringcall-gpu",
             "ringcall-dispatch",
+            "ringcall-handler",
+            "ringcall-kernels",
+            "ringcall-samples",
             "ringcall",
+            "ringcall-build",
+            "ringcall-cuda",
             "ringcall-matching",
             "ringcall-infer",
             "ringcall-qec",
@@ -61,7 +85,13 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-service",
         ],
     ),
-    ("xtask", &[]),
+    // What a user copies: handlers, and the program that runs them.
+    ("example-handlers", &["ringcall-handler"]),
+    (
+        "example-host",
+        &["ringcall-handler", "ringcall", "ringcall-build", "ringcall-cuda", "example-handlers"],
+    ),
+    ("xtask", &["ringcall-build"]),
 ];
 
 fn check(tree: &Tree) -> Vec<String> {
@@ -103,6 +133,9 @@ mod tests {
         assert_eq!(breaches("ringcall-gpu", "ringcall-wire"), 1);
         assert_eq!(breaches("ringcall-matching", "ringcall-qec"), 1);
         assert_eq!(breaches("ringcall-pipeline", "ringcall-qec"), 1);
+        assert_eq!(breaches("ringcall-build", "ringcall-wire"), 1);
+        assert_eq!(breaches("ringcall-kernels", "ringcall-samples"), 1);
+        assert_eq!(breaches("ringcall-cuda", "ringcall-kernels"), 1);
         assert_eq!(breaches("ringcall-new", "serde"), 1);
     }
 

@@ -13,6 +13,12 @@ pub(super) const RULE: Rule = Rule {
 /// Beginnings of paths where `unsafe` may stand, and what for.
 const PLACES: &[(&str, &str)] = &[
     ("device/gpu/", "shared memory: atomics over raw words, so that nothing above needs unsafe"),
+    ("device/kernels/", "entry points of kernels: addresses that the host hands over, exported names"),
+    ("device/samples/src/graph.rs", "entry points of the kernels that graphs are made of"),
+    ("device/handler-macros/src/", "writes the exported entry of a handler, which reads words of a slot"),
+    ("device/handler/tests/refused/", "programs that must not compile"),
+    ("host/cuda/", "the CUDA driver's functions"),
+    ("host/build/tests/fixture/", "a device crate in a test: exported names"),
     ("host/pipeline/tests/no_alloc.rs", "a counting global allocator over all threads, in one test"),
 ];
 

@@ -14,6 +14,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
+    #[cfg(not(target_arch = "nvptx64"))]
     pub(crate) fn over(words: Words) -> Self {
         Self { words }
     }
@@ -27,6 +28,34 @@ impl Bytes {
     /// A null or misaligned pointer, or a length that is no multiple of 8.
     #[cfg(not(loom))]
     pub unsafe fn from_raw(base: *mut u8, len: usize) -> Result<Self, SharedError> {
+        let (base, len) = Self::as_words(base, len)?;
+        // SAFETY: the caller's promise, for the same bytes.
+        let words = unsafe { Words::from_raw(base, len) }?;
+        Ok(Self { words })
+    }
+
+    /// A window over `len` bytes of memory that lives as long as `owner`, which the window and its clones keep.
+    ///
+    /// # Safety
+    /// As for [`Words::from_raw_owned`], with `len` bytes.
+    ///
+    /// # Errors
+    /// A null or misaligned pointer, or a length that is no multiple of 8.
+    #[cfg(not(any(loom, target_arch = "nvptx64")))]
+    pub unsafe fn from_raw_owned(
+        base: *mut u8,
+        len: usize,
+        owner: std::sync::Arc<dyn core::any::Any + Send + Sync>,
+    ) -> Result<Self, SharedError> {
+        let (base, len) = Self::as_words(base, len)?;
+        // SAFETY: the caller's promise, for the same bytes.
+        let words = unsafe { Words::from_raw_owned(base, len, owner) }?;
+        Ok(Self { words })
+    }
+
+    /// `len` bytes at `base` as whole, aligned words.
+    #[cfg(not(loom))]
+    fn as_words(base: *mut u8, len: usize) -> Result<(*mut u64, usize), SharedError> {
         if !len.is_multiple_of(8) {
             return Err(SharedError::Misaligned { value: len });
         }
@@ -35,9 +64,7 @@ impl Bytes {
         }
         #[allow(clippy::cast_ptr_alignment)] // checked on the line above
         let base = base.cast::<u64>();
-        // SAFETY: the caller's promise, for the same bytes.
-        let words = unsafe { Words::from_raw(base, len / 8) }?;
-        Ok(Self { words })
+        Ok((base, len / 8))
     }
 
     /// Length in bytes.
@@ -144,6 +171,13 @@ impl Bytes {
             self.words.store(offset / 8 + i, word.to_le(), Ordering::Relaxed);
         }
         true
+    }
+
+    /// The bytes as 64-bit words.
+    #[must_use]
+    #[inline(always)]
+    pub fn words(&self) -> &Words {
+        &self.words
     }
 
     /// Asks for the first lines of `offset ..`, to be read soon. Changes nothing.

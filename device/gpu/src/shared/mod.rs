@@ -8,10 +8,12 @@
 //! [`Bytes::from_raw`] lay them over memory that somebody else owns (mapped by CUDA, a NIC's pages, a C caller's ring).
 
 mod bytes;
+#[cfg(not(target_arch = "nvptx64"))]
 mod region;
 mod words;
 
 pub use bytes::Bytes;
+#[cfg(not(target_arch = "nvptx64"))]
 pub use region::Region;
 pub use words::Words;
 

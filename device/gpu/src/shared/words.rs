@@ -1,11 +1,14 @@
 //! A window of 64-bit words.
 
+#[cfg(not(target_arch = "nvptx64"))]
 use super::region::Storage;
 use crate::atomic::SystemU64;
 use core::sync::atomic::Ordering;
+#[cfg(not(target_arch = "nvptx64"))]
 use std::sync::Arc;
 
-/// A window of 64-bit words (flags) in shared memory. Cheap to clone; keeps its [`Region`](super::Region) alive.
+/// A window of 64-bit words (flags) in shared memory. Cheap to clone; keeps its [`Region`](super::Region), or whatever
+/// else owns the memory, alive.
 #[derive(Clone, Debug)]
 pub struct Words {
     imp: Imp,
@@ -62,6 +65,78 @@ impl Words {
         }
     }
 
+    /// Loads words `index` and `index + 1`, relaxed: one 16-byte access on a device where the address allows it. Words past
+    /// the end read 0.
+    #[must_use]
+    #[inline(always)]
+    pub fn load_pair(&self, index: usize) -> [u64; 2] {
+        #[cfg(target_arch = "nvptx64")]
+        if let Some(at) = self.pair_address(index) {
+            // SAFETY: inside the window and aligned.
+            return unsafe { crate::ptx::wide::load_peer(at) };
+        }
+        core::array::from_fn(|i| self.get(index + i).map_or(0, |word| word.load(Ordering::Relaxed)))
+    }
+
+    /// Stores words `index` and `index + 1`, relaxed: one 16-byte access on a device where the address allows it. Nothing
+    /// past the end.
+    #[inline(always)]
+    pub fn store_pair(&self, index: usize, value: [u64; 2]) {
+        #[cfg(target_arch = "nvptx64")]
+        if let Some(at) = self.pair_address(index) {
+            // SAFETY: inside the window and aligned.
+            return unsafe { crate::ptx::wide::store_peer(at, value) };
+        }
+        for (i, value) in value.into_iter().enumerate() {
+            if let Some(word) = self.get(index + i) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// One wave of loads, relaxed: this lane's pairs `lane` and `lane + lanes` of the `pairs` pairs from word `first` on (0
+    /// behind them), and in lane 0 the word `beside`, where one is given (0 elsewhere). On a device a warp pays one round
+    /// trip for all of it.
+    #[must_use]
+    #[inline(always)]
+    pub fn load_wave(
+        &self,
+        first: usize,
+        [lane, lanes]: [u32; 2],
+        pairs: u32,
+        beside: Option<(&Self, usize)>,
+    ) -> ([[u64; 2]; 2], u64) {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let at = self.address() + first as u64 * 8;
+            if first + pairs as usize * 2 <= self.len && at.is_multiple_of(16) {
+                let word = match beside {
+                    Some((words, index)) if index < words.len => words.address() + index as u64 * 8,
+                    _ => 0,
+                };
+                // SAFETY: inside the windows; aligned; address 0 stands for no word.
+                return unsafe { crate::ptx::wide::load_wave(at, lane, pairs, word) };
+            }
+        }
+        let pair =
+            |index: u32| if index < pairs { self.load_pair(first + index as usize * 2) } else { [0; 2] };
+        let word = match beside {
+            Some((words, index)) if lane == 0 => {
+                words.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
+            }
+            _ => 0,
+        };
+        ([pair(lane), pair(lane + lanes)], word)
+    }
+
+    /// Where words `index` and `index + 1` lie, if both are in the window and 16-byte aligned.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn pair_address(&self, index: usize) -> Option<u64> {
+        let at = self.address() + index as u64 * 8;
+        (index + 2 <= self.len && at.is_multiple_of(16)).then_some(at)
+    }
+
     /// Asks for word `index` with ownership, to be written soon. Changes nothing.
     #[inline(always)]
     pub fn prefetch_write(&self, index: usize) {
@@ -77,14 +152,24 @@ pub(crate) use real::Imp;
 #[cfg(not(loom))]
 mod real {
     use super::super::SharedError;
-    use super::{Arc, Storage, SystemU64, Words};
+    #[cfg(not(target_arch = "nvptx64"))]
+    use super::{Arc, Storage};
+    use super::{SystemU64, Words};
+    #[cfg(not(target_arch = "nvptx64"))]
+    use core::any::Any;
     use core::ptr::NonNull;
+
+    /// What a window keeps alive; `None` for memory that the creator of the window vouches for.
+    #[cfg(not(target_arch = "nvptx64"))]
+    type Owner = Option<Arc<dyn Any + Send + Sync>>;
+    /// A device owns no memory: its windows lie over what the host mapped for it.
+    #[cfg(target_arch = "nvptx64")]
+    type Owner = Option<core::convert::Infallible>;
 
     #[derive(Clone, Debug)]
     pub(crate) struct Imp {
         base: NonNull<SystemU64>,
-        /// Keeps an owned region alive; `None` for memory that the creator of the window vouches for.
-        _owner: Option<Arc<Storage>>,
+        _owner: Owner,
     }
 
     // SAFETY: the words are reached only through atomic loads and stores; the owner is `Send + Sync`, and for foreign
@@ -104,6 +189,7 @@ mod real {
     }
 
     impl Words {
+        #[cfg(not(target_arch = "nvptx64"))]
         pub(crate) fn in_region(storage: Arc<Storage>, offset: usize, len: usize) -> Self {
             let base = storage.word_at(offset);
             Self { imp: Imp { base, _owner: Some(storage) }, len }
@@ -127,6 +213,29 @@ mod real {
         /// # Errors
         /// A null or misaligned pointer, or a length beyond the address space.
         pub unsafe fn from_raw(base: *mut u64, len: usize) -> Result<Self, SharedError> {
+            Self::over_raw(base, len, None)
+        }
+
+        /// A window over `len` words of memory that lives as long as `owner`, which the window and its clones keep.
+        ///
+        /// # Safety
+        /// 1. `base .. base + len * 8` is readable and writable by this process, from any thread, until `owner` is
+        ///    dropped.
+        /// 2. While the window or a clone of it lives no Rust reference to that memory exists, and every access by
+        ///    Rust code is atomic.
+        ///
+        /// # Errors
+        /// A null or misaligned pointer, or a length beyond the address space.
+        #[cfg(not(target_arch = "nvptx64"))]
+        pub unsafe fn from_raw_owned(
+            base: *mut u64,
+            len: usize,
+            owner: Arc<dyn Any + Send + Sync>,
+        ) -> Result<Self, SharedError> {
+            Self::over_raw(base, len, Some(owner))
+        }
+
+        fn over_raw(base: *mut u64, len: usize, owner: Owner) -> Result<Self, SharedError> {
             let base = NonNull::new(base).ok_or(SharedError::Null)?.cast::<SystemU64>();
             if !base.is_aligned() {
                 return Err(SharedError::Misaligned { value: base.addr().get() });
@@ -135,7 +244,7 @@ mod real {
             if end.is_none() {
                 return Err(SharedError::OutOfBounds { end: usize::MAX, len });
             }
-            Ok(Self { imp: Imp { base, _owner: None }, len })
+            Ok(Self { imp: Imp { base, _owner: owner }, len })
         }
 
         /// The address of the first word.
@@ -180,5 +289,32 @@ mod model {
         pub fn address(&self) -> u64 {
             0x10_0000 + (self.imp.first as u64) * 8
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Arc, Ordering, Words};
+    use crate::shared::Bytes;
+    use core::any::Any;
+
+    #[test]
+    fn a_window_keeps_its_owner_until_the_last_clone_is_gone() {
+        let mut memory = Box::new([0_u64; 8]);
+        let base = memory.as_mut_ptr();
+        let owner = Arc::new(());
+        let keeper = || Arc::<()>::clone(&owner) as Arc<dyn Any + Send + Sync>;
+        // SAFETY: the array outlives both windows, and is reached through them alone.
+        let words = unsafe { Words::from_raw_owned(base, 8, keeper()) }.expect("aligned");
+        // SAFETY: as above.
+        let bytes = unsafe { Bytes::from_raw_owned(base.cast(), 64, keeper()) }.expect("aligned");
+        words.store(1, 7, Ordering::Relaxed);
+        assert_eq!(bytes.read_words(8), Some([7]));
+        let slice = bytes.slice(8, 8).expect("inside");
+        drop((words, bytes));
+        assert_eq!(Arc::strong_count(&owner), 2, "the slice keeps it");
+        drop(slice);
+        assert_eq!(Arc::strong_count(&owner), 1);
+        drop(memory);
     }
 }

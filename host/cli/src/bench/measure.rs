@@ -13,6 +13,14 @@ pub(super) struct Bench {
     pub(super) cores: Cores,
 }
 
+impl Bench {
+    /// The same with less to measure: for what takes long.
+    pub(super) fn shorter(&self, by: u64) -> Self {
+        let less = |n: u64| (n / by).max(1);
+        Self { trips: less(self.trips), requests: less(self.requests), cores: self.cores.clone() }
+    }
+}
+
 /// The cores that threads are pinned to, by role.
 #[derive(Debug, Clone)]
 pub(super) struct Cores(Vec<usize>);
@@ -75,7 +83,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) const HEADING: &'static str = "name                    n    min ns    p50 ns    p90 ns    p99 ns  p99.9 ns    max ns    x floor  requests/s";
+    pub(super) const HEADING: &'static str = "name                          n    min ns    p50 ns    p90 ns    p99 ns  p99.9 ns    max ns    x floor  requests/s";
 
     pub(super) fn new(times: &Histogram<u64>) -> Self {
         let at = |q| times.value_at_quantile(q);
@@ -101,7 +109,7 @@ impl std::fmt::Display for Row {
         let per_s = self.per_s.map_or_else(|| "-".to_owned(), |n| format!("{:.2} M", n / 1e6));
         write!(
             f,
-            "{:17} {:7} {:9} {:9} {:9} {:9} {:9} {:9} {:10.2} {:>11}",
+            "{:23} {:7} {:9} {:9} {:9} {:9} {:9} {:9} {:10.2} {:>11}",
             self.name,
             self.n,
             self.min_ns,

@@ -1,5 +1,6 @@
 //! `ringcall bench`: figures for one machine, in one run.
 
+mod device;
 mod floor;
 mod host_call;
 mod measure;
@@ -7,6 +8,9 @@ mod pipeline;
 
 use anyhow::{Context, Result, bail};
 use measure::{Bench, Cores, Row};
+use ringcall_samples::handlers::{
+    rpc_increment, rpc_increment_bytes, rpc_increment_grid, rpc_increment_warp,
+};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -33,13 +37,53 @@ pub(crate) struct Args {
 /// Measures one thing.
 type Measure = fn(&Bench) -> Result<Row>;
 
-/// Everything that can be measured here, in order.
-const BENCHES: &[(&str, Measure)] = &[
-    ("floor-host", floor::run),
-    ("host-call/32", |bench| host_call::run(bench, 32)),
-    ("host-call/512", |bench| host_call::run(bench, 512)),
-    ("pipeline-overhead", pipeline::run),
+/// What a figure is compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Floor {
+    /// A flag between two threads of the host.
+    Host,
+    /// A flag from the host to the device and back.
+    Device,
+}
+
+impl Floor {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "floor-host",
+            Self::Device => "floor",
+        }
+    }
+}
+
+/// Everything that can be measured, in order.
+const BENCHES: &[(&str, Floor, Measure)] = &[
+    ("floor-host", Floor::Host, floor::run),
+    ("host-call/32", Floor::Host, |bench| host_call::run(bench, 32)),
+    ("host-call/512", Floor::Host, |bench| host_call::run(bench, 512)),
+    ("pipeline-overhead", Floor::Host, pipeline::run),
+    ("floor", Floor::Device, device::floor),
+    ("device-call/32", Floor::Device, |bench| device::device_call(bench, rpc_increment::HANDLER, 32)),
+    ("device-call/512", Floor::Device, |bench| device::device_call(bench, rpc_increment_warp::HANDLER, 512)),
+    ("device-call-bytes/512", Floor::Device, |bench| {
+        device::device_call(bench, rpc_increment_bytes::HANDLER, 512)
+    }),
+    ("cooperative/8x128/512", Floor::Device, |bench| {
+        device::cooperative(bench, rpc_increment_grid::HANDLER, [8, 128], 512)
+    }),
+    ("cooperative/132x256/512", Floor::Device, |bench| {
+        device::cooperative(bench, rpc_increment_grid::HANDLER, [132, 256], 512)
+    }),
+    ("graph-launch/32", Floor::Device, device::launches),
+    ("graph-launch-burst/16", Floor::Device, device::burst),
+    ("host-graph/32", Floor::Device, device::host_graph),
 ];
+
+/// A benchmark that this machine cannot run.
+#[derive(Debug, Serialize)]
+struct Skipped {
+    name: &'static str,
+    why: String,
+}
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -47,13 +91,14 @@ struct Report {
     commit: String,
     cores: Vec<usize>,
     results: Vec<Row>,
+    skipped: Vec<Skipped>,
 }
 
-/// Runs the named benches, the floor always first.
+/// Runs the named benches, each after the floor that it is compared with.
 pub(crate) fn run(args: &Args) -> Result<()> {
     for name in &args.names {
-        if !BENCHES.iter().any(|(known, _)| known == name) {
-            let known: Vec<&str> = BENCHES.iter().map(|&(name, _)| name).collect();
+        if !BENCHES.iter().any(|(known, ..)| known == name) {
+            let known: Vec<&str> = BENCHES.iter().map(|&(name, ..)| name).collect();
             bail!("no benchmark `{name}`; there are: {}", known.join(", "));
         }
     }
@@ -62,29 +107,44 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let cores = Cores::choose(&args.cores)?;
     let bench = Bench { trips: args.trips, requests: args.requests, cores };
-    let wanted =
-        |name: &str| name == "floor-host" || args.names.is_empty() || args.names.iter().any(|n| n == name);
+    let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| n == name);
+    let wanted = |name: &str| {
+        asked(name) || BENCHES.iter().any(|&(other, floor, _)| asked(other) && floor.name() == name)
+    };
+    let no_device = device::context().err().map(|error| error.to_string());
     let mut results: Vec<Row> = Vec::new();
+    let mut skipped = Vec::new();
     let quiet = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
     let mut out = std::io::stdout();
     if !quiet {
         writeln!(out, "{}", Row::HEADING)?;
     }
-    for (name, measure) in BENCHES.iter().filter(|(name, _)| wanted(name)) {
+    for &(name, floor, measure) in BENCHES.iter().filter(|(name, ..)| wanted(name)) {
+        if floor == Floor::Device
+            && let Some(why) = &no_device
+        {
+            if !quiet {
+                writeln!(out, "{name:23} skipped: {why}")?;
+            }
+            skipped.push(Skipped { name, why: why.clone() });
+            continue;
+        }
         let mut row = measure(&bench).with_context(|| format!("benchmark {name}"))?;
-        row.name = (*name).to_owned();
-        let floor = results.first().map_or(row.p50_ns, |floor| floor.p50_ns);
-        row.ratio_to_floor = row.p50_ns as f64 / floor.max(1) as f64;
+        row.name = name.to_owned();
+        let base = results.iter().find(|row| row.name == floor.name()).map_or(row.p50_ns, |row| row.p50_ns);
+        row.ratio_to_floor = row.p50_ns as f64 / base.max(1) as f64;
         if !quiet {
             writeln!(out, "{row}")?;
         }
         results.push(row);
     }
+    let host = crate::machine::describe();
     let report = Report {
-        device: crate::machine::describe(),
+        device: device::name().map_or_else(|| host.clone(), |gpu| format!("{gpu}; {host}")),
         commit: option_env!("RINGCALL_COMMIT").unwrap_or("unknown").to_owned(),
         cores: bench.cores.all().to_vec(),
         results,
+        skipped,
     };
     if !quiet {
         writeln!(out, "on {}, cores {:?}", report.device, report.cores)?;

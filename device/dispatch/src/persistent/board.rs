@@ -1,0 +1,219 @@
+//! What the warps of a block share: one mailbox each, the cursor, counters, and what each is doing.
+
+use crate::counters::Bank;
+use core::sync::atomic::Ordering;
+use ringcall_gpu::atomic::BlockU64;
+use ringcall_gpu::team::Warp;
+use ringcall_wire::launch::MAX_WARPS;
+
+/// What stands in a warp's mailbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Post {
+    /// Nothing to do.
+    Free,
+    /// Poll.
+    Lead,
+    /// The end.
+    Exit,
+    /// Serve this slot.
+    Serve {
+        /// Its number.
+        slot: u32,
+        /// Whether the flag was the slot's address.
+        honest: bool,
+    },
+}
+
+const FREE: u64 = 0;
+const LEAD: u64 = 1;
+const EXIT: u64 = 2;
+const SERVE: u64 = 4;
+const DISHONEST: u64 = 8;
+const SLOT_SHIFT: u32 = 8;
+
+impl Post {
+    #[inline(always)]
+    const fn word(self) -> u64 {
+        match self {
+            Self::Free => FREE,
+            Self::Lead => LEAD,
+            Self::Exit => EXIT,
+            Self::Serve { slot, honest } => {
+                (slot as u64) << SLOT_SHIFT | SERVE | if honest { 0 } else { DISHONEST }
+            }
+        }
+    }
+
+    #[inline(always)]
+    const fn of(word: u64) -> Self {
+        match word {
+            FREE => Self::Free,
+            LEAD => Self::Lead,
+            EXIT => Self::Exit,
+            _ => Self::Serve { slot: (word >> SLOT_SHIFT) as u32, honest: word & DISHONEST == 0 },
+        }
+    }
+}
+
+/// The shared words of one block. All zero is a board on which nothing happened yet, so a kernel makes one by clearing
+/// shared memory.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Board {
+    posts: [BlockU64; MAX_WARPS],
+    functions: [BlockU64; MAX_WARPS],
+    since: [BlockU64; MAX_WARPS],
+    /// Window that the next leader looks at every turn.
+    pub(super) cursor: BlockU64,
+    /// Window that the last leader's sweep had come to.
+    pub(super) sweep: BlockU64,
+    /// Place in a window behind the request that was handed out last.
+    pub(super) place: BlockU64,
+    /// Looks since the drain began.
+    pub(super) drained: BlockU64,
+    /// The stop word, as the house-keeping warp last read it.
+    pub(super) stop: BlockU64,
+    /// Graph launches of this execution.
+    pub(super) launches: BlockU64,
+    /// Where the search for an idle executable begins.
+    pub(super) turn: BlockU64,
+    /// Graph launches of earlier executions.
+    pub(super) launched_before: BlockU64,
+    /// CUDA code of the last failed launch.
+    pub(super) launch_error: BlockU64,
+    /// Requests that were seen when no warp was free, and those of them whose flag was not their address: a bit a slot of
+    /// the window that [`backlog_window`](Self::backlog_window) names.
+    backlog: BlockU64,
+    dishonest: BlockU64,
+    backlog_window: BlockU64,
+    /// Requests that were let wait, and those of them that were taken and whose window was read.
+    pushed: BlockU64,
+    popped: BlockU64,
+    turns: BlockU64,
+    banks: [Bank; MAX_WARPS],
+}
+
+impl Board {
+    /// The mailbox of warp `warp`. Acquire: pairs with [`post`](Self::post).
+    #[inline(always)]
+    pub fn read(&self, warp: u32) -> Post {
+        self.posts.get(warp as usize).map_or(Post::Exit, |word| Post::of(word.load(Ordering::Acquire)))
+    }
+
+    /// The mailbox of this warp, read by one lane for all.
+    #[inline(always)]
+    pub(super) fn read_together(&self, warp: Warp<'_>, me: u32) -> Post {
+        Post::of(super::together(warp, || self.read(me).word()))
+    }
+
+    /// Whether warp `warp` has nothing to do. Acquire: pairs with the release of its last `post`, after which its slot
+    /// may be handed out again.
+    #[inline(always)]
+    pub(super) fn is_free(&self, warp: u32) -> bool {
+        self.posts.get(warp as usize).is_some_and(|word| word.load(Ordering::Acquire) == FREE)
+    }
+
+    /// Fills the mailbox of warp `warp`: the leader those of free warps, a warp its own. Release: pairs with `read` and
+    /// `is_free`.
+    #[inline(always)]
+    pub fn post(&self, warp: u32, post: Post) {
+        if let Some(word) = self.posts.get(warp as usize) {
+            word.store(post.word(), Ordering::Release);
+        }
+    }
+
+    /// As [`post`](Self::post), into the warp's own mailbox and for the watchdog alone: orders nothing.
+    #[inline(always)]
+    pub(super) fn note(&self, warp: u32, post: Post) {
+        if let Some(word) = self.posts.get(warp as usize) {
+            word.store(post.word(), Ordering::Relaxed);
+        }
+    }
+
+    /// The slot that warp `warp` serves, if it does.
+    #[inline(always)]
+    pub(super) fn slot_of(&self, warp: u32) -> Option<u32> {
+        match self.read(warp) {
+            Post::Serve { slot, .. } => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// Counts the turns of a leader that keeps house itself.
+    pub(super) fn count_turn(&self, warp: Warp<'_>) -> u64 {
+        super::together(warp, || {
+            let turns = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+            self.turns.store(turns, Ordering::Relaxed);
+            turns
+        })
+    }
+
+    /// Whether requests wait for a warp, or one was just taken whose window is still being read. By the leader.
+    #[inline(always)]
+    pub(super) fn has_backlog(&self) -> bool {
+        // Acquire: pairs with `pop_backlog`, so that the words below are read no more.
+        self.pushed.load(Ordering::Relaxed) != self.popped.load(Ordering::Acquire)
+    }
+
+    /// Lets requests wait for the next warp that becomes free. By the leader's lane 0, and only when none wait.
+    #[inline(always)]
+    pub(super) fn push_backlog(&self, window: u32, ready: u64, dishonest: u64) {
+        self.backlog_window.store(u64::from(window), Ordering::Relaxed);
+        self.dishonest.store(dishonest, Ordering::Relaxed);
+        let pushed = self.pushed.load(Ordering::Relaxed).wrapping_add(u64::from(ready.count_ones()));
+        self.pushed.store(pushed, Ordering::Relaxed);
+        // Release: pairs with `pop_backlog`.
+        self.backlog.store(ready, Ordering::Release);
+    }
+
+    /// Takes one of the requests that wait: its window, its bit, and whether its flag was its address. By one lane.
+    #[inline(always)]
+    pub(super) fn pop_backlog(&self) -> Option<(u32, u32, bool)> {
+        let mut left = self.backlog.load(Ordering::Relaxed);
+        while left != 0 {
+            let bit = left & left.wrapping_neg();
+            // Acquire: pairs with `push_backlog`.
+            let before = self.backlog.fetch_and(!bit, Ordering::Acquire);
+            if before & bit != 0 {
+                let window = self.backlog_window.load(Ordering::Relaxed) as u32;
+                let dishonest = self.dishonest.load(Ordering::Relaxed) & bit != 0;
+                // Release: only now may the leader push again, and change the two words just read.
+                self.popped.fetch_add(1, Ordering::Release);
+                return Some((window, bit.trailing_zeros(), !dishonest));
+            }
+            left = before & !bit;
+        }
+        None
+    }
+
+    /// Notes which function warp `warp` is about to call, and when.
+    #[inline(always)]
+    pub(super) fn begin(&self, warp: u32, function: u32, ticks: u64) {
+        if let Some(word) = self.functions.get(warp as usize) {
+            word.store(u64::from(function), Ordering::Relaxed);
+        }
+        if let Some(word) = self.since.get(warp as usize) {
+            word.store(ticks, Ordering::Relaxed);
+        }
+    }
+
+    /// Function and time of the last [`begin`](Self::begin).
+    #[inline(always)]
+    pub(super) fn begun(&self, warp: u32) -> (u32, u64) {
+        let word = |words: &[BlockU64; MAX_WARPS]| {
+            words.get(warp as usize).map_or(0, |word| word.load(Ordering::Relaxed))
+        };
+        (word(&self.functions) as u32, word(&self.since))
+    }
+
+    /// The counters that warp `warp` writes.
+    #[inline(always)]
+    pub(super) fn bank(&self, warp: u32) -> Option<&Bank> {
+        self.banks.get(warp as usize)
+    }
+
+    /// One counter over all warps.
+    pub(super) fn total(&self, counter: ringcall_wire::Counter) -> u64 {
+        self.banks.iter().map(|bank| bank.get(counter)).sum()
+    }
+}

@@ -1,0 +1,178 @@
+//! Keeping house: the only traffic across the bus that is not a request's.
+
+use super::board::Post;
+use super::lead::After;
+use super::{Block, Machine};
+use core::sync::atomic::Ordering;
+use ringcall_gpu::clock;
+use ringcall_gpu::team::Warp;
+use ringcall_wire::counter::Counter;
+use ringcall_wire::launch::{control, saved};
+
+/// Passes between two rounds of figures.
+const PASSES_A_ROUND: u32 = 64;
+
+impl<M: Machine> Block<'_, M> {
+    /// The life of the house-keeping warp, whose number is `me`.
+    pub fn keep_house(&self, warp: Warp<'_>, me: u32) {
+        let mut passes = 0;
+        loop {
+            let busy = self.publish(warp);
+            passes += 1;
+            if passes >= PASSES_A_ROUND {
+                passes = 0;
+                self.round(warp);
+            }
+            if busy {
+                continue;
+            }
+            if self.board.read_together(warp, me) == Post::Exit {
+                // What was answered before the leader said so is published; what that left is retired.
+                while self.publish(warp) {}
+                warp.sync();
+                if warp.lane() == 0 {
+                    self.board.post(me, Post::Free); // the leader waits for this before it writes the last figures
+                }
+                return;
+            }
+            self.machine.rest();
+        }
+    }
+
+    /// Before anything else: what earlier executions counted, and that the dispatcher runs. By one warp.
+    pub fn open(&self, warp: Warp<'_>) {
+        if warp.lane() == 0 {
+            let load = |word| self.saved.load(word, Ordering::Relaxed);
+            self.board.cursor.store(load(saved::CURSOR), Ordering::Relaxed);
+            self.board.launched_before.store(load(saved::LAUNCHES), Ordering::Relaxed);
+            self.control.store(control::STATE, control::STATE_RUNNING, Ordering::Release);
+        }
+        warp.sync();
+    }
+
+    /// One round: stop word, counters, what each warp does, heartbeat.
+    pub(super) fn round(&self, warp: Warp<'_>) {
+        if warp.lane() == 0 {
+            let stop = self.control.load(control::STOP, Ordering::Relaxed);
+            self.board.stop.store(stop, Ordering::Relaxed);
+        }
+        self.publish_counters(warp);
+        let now = clock::ticks();
+        for index in warp.stride(self.workers as usize) {
+            let (function, since) = self.board.begun(index as u32);
+            match self.board.slot_of(index as u32) {
+                Some(slot) => self.tell_busy(index as u32, function, slot, since),
+                None => self.control.store(control::BUSY + index * control::BUSY_WORDS, 0, Ordering::Relaxed),
+            }
+        }
+        if warp.lane() == 0 {
+            let store = |word, value| self.control.store(word, value, Ordering::Relaxed);
+            store(control::NOW, now);
+            store(control::LAUNCHES, self.launches_so_far());
+            let error = self.board.launch_error.load(Ordering::Relaxed);
+            if error != 0 {
+                store(control::LAUNCH_ERROR, error); // earlier executions' otherwise stays
+            }
+            let beat = self.saved.load(saved::HEARTBEAT, Ordering::Relaxed).wrapping_add(1);
+            self.saved.store(saved::HEARTBEAT, beat, Ordering::Relaxed);
+            store(control::HEARTBEAT, beat);
+        }
+    }
+
+    /// Tells the host what a warp does.
+    #[inline(always)]
+    pub(super) fn tell_busy(&self, warp: u32, function: u32, slot: u32, since: u64) {
+        let at = control::BUSY + warp as usize * control::BUSY_WORDS;
+        self.control.store(at + 1, since, Ordering::Relaxed);
+        self.control.store(at, u64::from(function) << 32 | u64::from(slot + 1), Ordering::Relaxed);
+    }
+
+    fn publish_counters(&self, warp: Warp<'_>) {
+        for (place, total) in self.totals(warp) {
+            let children = self.saved.load(saved::CHILDREN + place, Ordering::Relaxed);
+            self.control.store(control::COUNTERS + place, total.wrapping_add(children), Ordering::Relaxed);
+        }
+    }
+
+    /// This lane's share of the counters: place and count over all executions.
+    fn totals<'w>(&'w self, warp: Warp<'_>) -> impl Iterator<Item = (usize, u64)> + use<'w, M> {
+        warp.stride(Counter::COUNT).filter_map(move |place| {
+            let counter = *Counter::ALL.get(place)?;
+            let before = self.saved.load(saved::COUNTERS + place, Ordering::Relaxed);
+            Some((place, before.wrapping_add(self.board.total(counter))))
+        })
+    }
+
+    fn launches_so_far(&self) -> u64 {
+        self.board.launched_before.load(Ordering::Relaxed) + self.board.launches.load(Ordering::Relaxed)
+    }
+
+    /// Graphs launched and not yet finished.
+    pub(super) fn children_running(&self) -> u64 {
+        let finished = self.saved.load(saved::FINISHED, Ordering::Relaxed);
+        self.launches_so_far().saturating_sub(finished)
+    }
+
+    /// Ends the other warps, all of which are free, and waits until the house-keeping warp has ended.
+    fn dismiss(&self, warp: Warp<'_>, me: u32) {
+        for index in warp.stride(self.workers as usize) {
+            if index as u32 != me {
+                self.board.post(index as u32, Post::Exit);
+            }
+        }
+        if !self.keeps_house {
+            if warp.lane() == 0 {
+                self.board.post(self.workers, Post::Exit);
+                while self.board.read(self.workers) != Post::Free {
+                    self.machine.nap();
+                }
+            }
+            warp.sync();
+        }
+    }
+
+    /// The end: last figures, then the word that says so.
+    pub(super) fn end(&self, warp: Warp<'_>, me: u32) -> After {
+        self.dismiss(warp, me);
+        self.round(warp);
+        self.close(warp, control::STATE_ENDED);
+        After::End
+    }
+
+    /// Saves what outlives this execution and launches the dispatcher again, or says why it ended.
+    pub(super) fn relaunch(&self, warp: Warp<'_>, me: u32) -> After {
+        self.dismiss(warp, me);
+        self.round(warp);
+        for (place, total) in self.totals(warp) {
+            self.saved.store(saved::COUNTERS + place, total, Ordering::Relaxed);
+        }
+        let mut failed = false;
+        if warp.lane() == 0 {
+            let again = self.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
+            self.saved.store(saved::RELAUNCHES, again, Ordering::Relaxed);
+            self.saved.store(saved::LAUNCHES, self.launches_so_far(), Ordering::Relaxed);
+            self.saved.store(saved::CURSOR, self.board.cursor.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.control.store(control::RELAUNCHES, again, Ordering::Relaxed);
+        }
+        // What the other lanes saved is before the launch, which is the next execution's beginning.
+        warp.sync();
+        if warp.lane() == 0
+            && let Err(code) = self.machine.relaunch()
+        {
+            failed = true;
+            self.control.store(control::RELAUNCH_ERROR, code as u32 as u64, Ordering::Relaxed);
+        }
+        if warp.any(failed) {
+            self.close(warp, control::STATE_FAILED);
+        }
+        After::End
+    }
+
+    fn close(&self, warp: Warp<'_>, state: u64) {
+        // Release, after the barrier: whoever sees the state sees the last figures.
+        warp.sync();
+        if warp.lane() == 0 {
+            self.control.store(control::STATE, state, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The leader: polls, hands out, passes the lead on.
+
+use super::board::Post;
+use super::staged::Wave;
+use super::{Block, Machine, together};
+use crate::ring::RingMemory;
+use core::sync::atomic::Ordering;
+use ringcall_gpu::barrier;
+use ringcall_gpu::team::Warp;
+use ringcall_wire::flag;
+use ringcall_wire::launch::{LAUNCHES_PER_EXECUTION, control};
+
+/// What the leader does next.
+pub(super) enum After {
+    /// It passed the lead on and serves this slot.
+    Serve(Job),
+    /// The dispatcher has ended.
+    End,
+}
+
+/// A request to serve.
+#[derive(Clone, Copy)]
+pub(super) struct Job {
+    /// Its slot.
+    pub(super) slot: u32,
+    /// Whether the flag was the slot's address.
+    pub(super) honest: bool,
+    /// Whether it was the only one: then its warp publishes the answer itself, which is fastest. Answers to several are
+    /// published together by the house-keeping warp.
+    pub(super) alone: bool,
+    /// What was fetched of it already.
+    pub(super) wave: Wave,
+}
+
+/// Turns for which a slot is left alone whose request is another dispatcher's: then it is looked at again, since the next
+/// request in it may be ours.
+const LEFT_ALONE: u64 = 8;
+/// Mark of a slot that a warp serves.
+pub(super) const SERVED: u64 = u64::MAX;
+/// Mark of a slot whose answer is out and whose request flag is still to be cleared.
+const ANSWERED: u64 = u64::MAX - 1;
+/// Mark of a slot whose answer is written and whose response flag is still to be set.
+const WRITTEN: u64 = u64::MAX - 2;
+/// Launches of one execution after which the dispatcher relaunches itself as soon as no child runs.
+const RELAUNCH_FROM: u64 = LAUNCHES_PER_EXECUTION / 2;
+/// Times that a drain looks at every window.
+const DRAIN_SWEEPS: u32 = 128;
+/// Turns between rounds of house-keeping where no warp does only that.
+const TURNS_A_ROUND: u64 = 64;
+
+/// Requests seen in one window.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// Slots of the window whose flag is set and that nobody serves.
+    ready: u64,
+    /// Those of them whose flag was not their address.
+    dishonest: u64,
+}
+
+impl Seen {
+    const NOTHING: Self = Self { ready: 0, dishonest: 0 };
+}
+
+impl<M: Machine> Block<'_, M> {
+    /// Leads until there is something to serve, or until the end.
+    #[inline(always)]
+    pub(super) fn lead(&self, warp: Warp<'_>, me: u32) -> After {
+        let window = 2 * warp.lanes();
+        let windows = self.share.count.div_ceil(window).max(1);
+        let mut hot = (self.board.cursor.load(Ordering::Relaxed) as u32).min(windows - 1);
+        let mut sweep = (self.board.sweep.load(Ordering::Relaxed) as u32).min(windows - 1);
+        // Read here, before the first vote: until every lane has read it, no lane changes it.
+        let turn = self.board.place.load(Ordering::Relaxed) as u32 % 64;
+        let mut quiet = 0;
+        loop {
+            let free = self.free_warps(warp, me);
+            let stop = self.stop_now(warp, windows);
+            if stop == control::STOP_NOW {
+                self.drop_backlog(warp);
+            } else if free != 0
+                && let Some(job) = self.pop_backlog(warp)
+            {
+                // Its warp found nothing waiting, and became free, just before this was put there.
+                self.pass_on(warp, me, job, free);
+                return After::Serve(job);
+            }
+            if windows > 1 {
+                sweep = if sweep + 1 < windows { sweep + 1 } else { 0 };
+            }
+            let [first, second] = self.look(warp, [hot, sweep], windows > 1);
+            if self.keeps_house && self.board.count_turn(warp).is_multiple_of(TURNS_A_ROUND) {
+                self.round(warp);
+            }
+            let everybody_free = free.count_ones() + 1 >= self.workers;
+            if stop == control::STOP_NOW {
+                if everybody_free {
+                    return self.end(warp, me);
+                }
+                continue;
+            }
+            // The swept window first: it comes by once in a while, the hot one every time.
+            let (base, seen) = if second.ready != 0 { (sweep, second) } else { (hot, first) };
+            if seen.ready == 0 {
+                // Draining: a whole sweep in which nothing was ready and nobody was at work.
+                quiet = if everybody_free { quiet + 1 } else { 0 };
+                if stop == control::STOP_DRAIN && quiet > windows {
+                    return self.end(warp, me);
+                }
+                if M::GRAPHS && everybody_free && self.should_relaunch(warp) {
+                    return self.relaunch(warp, me);
+                }
+                continue;
+            }
+            quiet = 0;
+            if M::GRAPHS && self.launches_used(warp) >= LAUNCHES_PER_EXECUTION {
+                // Out of launches: whatever is in the ring waits for the next execution.
+                if everybody_free {
+                    return self.relaunch(warp, me);
+                }
+                continue;
+            }
+            // One fence for everything seen: the payloads are visible from here on.
+            barrier::observe_from_peer();
+            hot = base;
+            let seen = if seen.ready.is_power_of_two() { seen } else { self.taken(warp, base, seen) };
+            if seen.ready == 0 {
+                continue;
+            }
+            if free != 0 || self.workers == 1 {
+                if windows > 1 && warp.lane() == 0 {
+                    self.board.sweep.store(u64::from(sweep), Ordering::Relaxed);
+                }
+                return After::Serve(self.hand_out(warp, me, base, seen, free, windows, turn));
+            }
+            // Every warp is at work: the next one that is free takes these.
+            self.push_backlog(warp, base, seen);
+            self.machine.nap();
+        }
+    }
+
+    /// The stop word. A drain looks at every window several times and then ends: what was in the ring when it began was seen
+    /// by then, and a producer that goes on sending cannot keep it up.
+    fn stop_now(&self, warp: Warp<'_>, windows: u32) -> u64 {
+        let stop = together(warp, || self.board.stop.load(Ordering::Relaxed));
+        if stop != control::STOP_DRAIN {
+            return stop;
+        }
+        let looks = together(warp, || {
+            let looks = self.board.drained.load(Ordering::Relaxed) + 1;
+            self.board.drained.store(looks, Ordering::Relaxed);
+            looks
+        });
+        if looks > u64::from(DRAIN_SWEEPS * (windows + 1)) { control::STOP_NOW } else { stop }
+    }
+
+    /// Lets go of requests that wait for a warp: they are still in the ring.
+    fn drop_backlog(&self, warp: Warp<'_>) {
+        if warp.lane() == 0 {
+            while let Some((window, bit, _)) = self.board.pop_backlog() {
+                self.mark(self.slot_at(warp, window, bit), 0);
+            }
+        }
+        warp.sync();
+    }
+
+    /// The warps with nothing to do, the leader itself apart.
+    #[inline(always)]
+    fn free_warps(&self, warp: Warp<'_>, me: u32) -> u32 {
+        let mut free = 0;
+        let mut base = 0;
+        while base < self.workers {
+            let index = base + warp.lane();
+            let is_free = index < self.workers && index != me && self.board.is_free(index);
+            free |= warp.ballot(is_free) << base;
+            base += warp.lanes();
+        }
+        free
+    }
+
+    /// Looks at two windows with loads that are under way together.
+    #[inline(always)]
+    fn look(&self, warp: Warp<'_>, at: [u32; 2], both: bool) -> [Seen; 2] {
+        // A slot's mark is read before its flag: the warp that served it cleared the flag before it cleared the mark, so
+        // a mark seen clear means that a flag seen set is a new request. The other order would serve a request twice.
+        let marks = at.map(|window| self.marks(warp, window));
+        let first = self.flags(warp, at[0], true);
+        let second = self.flags(warp, at[1], both);
+        let first = self.judge(warp, at[0], marks[0], first);
+        [first, if both { self.judge(warp, at[1], marks[1], second) } else { Seen::NOTHING }]
+    }
+
+    /// This lane's request flags of a window; 0 where the share has no such slots, which are not read: reads of one sector
+    /// queue behind each other, and another block polls those.
+    #[inline(always)]
+    fn flags(&self, warp: Warp<'_>, window: u32, wanted: bool) -> [u64; 2] {
+        let first = self.first_of(warp, window);
+        if wanted && first < self.share.first + self.share.count { self.ring.rx_pair(first) } else { [0; 2] }
+    }
+
+    /// Of several requests, those whose slot's previous response was taken: one wave of loads for all of them. (A single
+    /// one fetches that flag with its payload.) A response that nobody takes holds its slot back, and no other.
+    #[inline(always)]
+    fn taken(&self, warp: Warp<'_>, window: u32, seen: Seen) -> Seen {
+        let first = self.first_of(warp, window);
+        let inside = first < self.share.first + self.share.count;
+        let answers = if inside { self.ring.tx_pair(first) } else { [0; 2] };
+        let free = answers.map(|answer| warp.ballot(answer == flag::FREE));
+        Seen { ready: seen.ready & (spread(free[0]) | spread(free[1]) << 1), dishonest: seen.dishonest }
+    }
+
+    /// This lane's first slot of a window, as a slot of the ring.
+    #[inline(always)]
+    fn first_of(&self, warp: Warp<'_>, window: u32) -> u32 {
+        self.share.first + (window * warp.lanes() + warp.lane()) * 2
+    }
+
+    #[inline(always)]
+    fn slot_at(&self, warp: Warp<'_>, window: u32, bit: u32) -> u32 {
+        self.share.first + window * warp.lanes() * 2 + bit
+    }
+
+    #[inline(always)]
+    fn marks(&self, warp: Warp<'_>, window: u32) -> [u64; 2] {
+        let first = (self.first_of(warp, window) - self.share.first) as usize;
+        // Acquire: pairs with the release in `unmark`.
+        core::array::from_fn(|i| {
+            self.serving.get(first + i).map_or(SERVED, |word| word.load(Ordering::Acquire))
+        })
+    }
+
+    /// Votes on what was read.
+    #[inline(always)]
+    fn judge(&self, warp: Warp<'_>, window: u32, marks: [u64; 2], flags: [u64; 2]) -> Seen {
+        let first = self.first_of(warp, window);
+        let mut ready = [false; 2];
+        let mut honest = [false; 2];
+        for i in 0..2 {
+            let slot = first + i as u32;
+            let set = flags[i] != flag::FREE && slot < self.share.first + self.share.count;
+            if marks[i] != 0 && marks[i] < WRITTEN {
+                // Somebody else's request: a turn less to leave it alone, and none if it is gone.
+                self.mark(slot, if set { marks[i] - 1 } else { 0 });
+            }
+            ready[i] = set && marks[i] == 0;
+            honest[i] = self.ring.is_address_of(slot, flags[i]);
+        }
+        let votes = |bits: [bool; 2]| spread(warp.ballot(bits[0])) | spread(warp.ballot(bits[1])) << 1;
+        if warp.ballot(ready[0] || ready[1]) == 0 {
+            return Seen::NOTHING;
+        }
+        Seen { ready: votes(ready), dishonest: votes([ready[0] && !honest[0], ready[1] && !honest[1]]) }
+    }
+
+    /// Hands out as many of the requests as there are warps for, lets the others wait for the next warp that is free, and
+    /// passes the lead on; the first request is this warp's own.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // one call
+    fn hand_out(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        window: u32,
+        seen: Seen,
+        free: u32,
+        windows: u32,
+        turn: u32,
+    ) -> Job {
+        // Around the window from where the last one was, so that no slot waits for ever for those before it. Also where a
+        // producer that goes around the ring writes next.
+        let order = seen.ready.rotate_right(turn);
+        let at = |place: u32| (place + turn) % 64;
+        let own = at(order.trailing_zeros());
+        let honest = |bit: u32| seen.dishonest >> bit & 1 == 0;
+        let slot = self.slot_at(warp, window, own);
+        let alone = self.keeps_house || seen.ready.is_power_of_two();
+        // Its loads are under way while the rest is handed out.
+        let job = Job { slot, honest: honest(own), alone, wave: self.fetch_own(warp, slot) };
+        let mut last = own;
+        if !seen.ready.is_power_of_two() && free != 0 {
+            // The first free warp gets the lead, the others a request each.
+            let helpers = free & (free - 1);
+            let mut base = 0;
+            while base < self.workers {
+                let index = base + warp.lane();
+                let rank = (helpers & ((1 << (index & 31)) - 1)).count_ones() + 1;
+                if index < self.workers
+                    && helpers >> index & 1 == 1
+                    && let Some(place) = nth(order, rank)
+                {
+                    let bit = at(place);
+                    let slot = self.slot_at(warp, window, bit);
+                    self.mark(slot, SERVED);
+                    self.board.post(index, Post::Serve { slot, honest: honest(bit) });
+                }
+                base += warp.lanes();
+            }
+            let taken = free.count_ones().min(order.count_ones());
+            last = nth(order, taken - 1).map_or(own, at);
+            let rest = without(order, taken).rotate_left(turn);
+            if rest != 0 {
+                self.push_backlog(warp, window, Seen { ready: rest, dishonest: seen.dishonest });
+            }
+        }
+        if warp.lane() == 0 {
+            self.board.place.store(u64::from(last + 1), Ordering::Relaxed);
+            let next = (self.slot_at(warp, window, last) - self.share.first + 1) / (2 * warp.lanes());
+            self.board.cursor.store(u64::from(if next < windows { next } else { 0 }), Ordering::Relaxed);
+        }
+        self.pass_on(warp, me, job, free);
+        job
+    }
+
+    /// Marks the leader's own request and gives the lead to a free warp.
+    #[inline(always)]
+    fn pass_on(&self, warp: Warp<'_>, me: u32, job: Job, free: u32) {
+        if warp.lane() == 0 {
+            self.mark(job.slot, SERVED);
+            self.board.note(me, Post::Serve { slot: job.slot, honest: job.honest });
+        }
+        // All marks are set before the heir looks: the barrier, then the release in `post`.
+        warp.sync();
+        if warp.lane() == 0 && free != 0 {
+            self.board.post(free.trailing_zeros(), Post::Lead);
+        }
+    }
+
+    /// Lets requests wait for the next free warp, unless some wait already: then these stay in the ring for a later turn.
+    #[inline(always)]
+    fn push_backlog(&self, warp: Warp<'_>, window: u32, seen: Seen) {
+        if together(warp, || u64::from(self.board.has_backlog())) != 0 {
+            return;
+        }
+        for i in 0..2 {
+            let bit = warp.lane() * 2 + i;
+            if seen.ready >> bit & 1 == 1 {
+                self.mark(self.slot_at(warp, window, bit), SERVED);
+            }
+        }
+        // All marks are set before anybody takes one: the barrier, then the release in `push_backlog`.
+        warp.sync();
+        if warp.lane() == 0 {
+            self.board.push_backlog(window, seen.ready, seen.dishonest);
+        }
+    }
+
+    /// Takes a request that waits for a warp.
+    #[inline(always)]
+    pub(super) fn pop_backlog(&self, warp: Warp<'_>) -> Option<Job> {
+        const SOME: u64 = 1 << 63;
+        let word = together(warp, || {
+            if self.board.stop.load(Ordering::Relaxed) == control::STOP_NOW {
+                return 0;
+            }
+            self.board.pop_backlog().map_or(0, |(window, bit, honest)| {
+                SOME | u64::from(honest) << 32 | u64::from(self.slot_at(warp, window, bit))
+            })
+        });
+        if word == 0 {
+            return None;
+        }
+        let slot = word as u32;
+        let index = self.ring.geometry().slot(slot)?;
+        // With its response flag: nobody has looked at that yet.
+        let wave = Wave::with_flag(warp, self.ring, index);
+        Some(Job { slot, honest: word >> 32 & 1 == 1, alone: self.keeps_house, wave })
+    }
+
+    /// Begins to fetch a slot and its response flag.
+    #[inline(always)]
+    fn fetch_own(&self, warp: Warp<'_>, slot: u32) -> Wave {
+        self.ring.geometry().slot(slot).map(|slot| Wave::with_flag(warp, self.ring, slot)).unwrap_or_default()
+    }
+
+    /// Sets a slot's mark. Relaxed: `hand_out` orders it before the next leader's look.
+    #[inline(always)]
+    fn mark(&self, slot: u32, value: u64) {
+        if let Some(word) = self.serving.get((slot - self.share.first) as usize) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets a slot's mark when its warp is done with it. Release: what it did with the slot was before.
+    #[inline(always)]
+    fn remark(&self, slot: u32, value: u64) {
+        if let Some(word) = self.serving.get((slot - self.share.first) as usize) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    /// The slot is answered, as far as its warp does that. By one lane.
+    ///
+    /// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue behind each other, so
+    /// the house-keeping warp makes one for many: to set response flags, and then to clear request flags.
+    #[inline(always)]
+    pub(super) fn answered(&self, slot: u32, alone: bool) {
+        let mark = match (self.keeps_house, alone) {
+            (true, _) => 0,
+            (false, true) => ANSWERED,
+            (false, false) => WRITTEN,
+        };
+        self.remark(slot, mark);
+    }
+
+    /// Somebody else answers the slot: only its request flag is still to be cleared. By one lane.
+    #[inline(always)]
+    pub(super) fn handed_over(&self, slot: u32) {
+        self.answered(slot, true);
+    }
+
+    /// Leaves a slot to whoever serves its function, or until later. By one lane.
+    #[inline(always)]
+    pub(super) fn leave_alone(&self, slot: u32) {
+        self.remark(slot, LEFT_ALONE);
+    }
+
+    /// Publishes: sets the response flags of slots whose answers are written, and clears the request flags of slots whose
+    /// response flags were set a pass ago. One fence for all of them; whether there were any. By the house-keeping warp.
+    pub(super) fn publish(&self, warp: Warp<'_>) -> bool {
+        let mut some = false;
+        let mut base = 0;
+        while base < self.share.count {
+            let place = base + warp.lane();
+            base += warp.lanes();
+            // Acquire: pairs with `answered`, so that what was written is before the fence.
+            let mark = self.serving.get(place as usize).map_or(0, |mark| mark.load(Ordering::Acquire));
+            if !warp.any(mark == WRITTEN || mark == ANSWERED) {
+                continue;
+            }
+            some = true;
+            // Responses are visible before their flags, and response flags before request flags are seen cleared.
+            barrier::publish_to_peer();
+            let slot = self.share.first + place;
+            if mark == WRITTEN {
+                self.ring.publish_tx_relaxed(slot);
+                self.remark(slot, ANSWERED);
+            } else if mark == ANSWERED {
+                self.ring.clear_rx_relaxed(slot);
+                self.remark(slot, 0);
+            }
+        }
+        some
+    }
+
+    /// Graph launches of this execution.
+    fn launches_used(&self, warp: Warp<'_>) -> u64 {
+        together(warp, || self.board.launches.load(Ordering::Relaxed))
+    }
+
+    /// Whether this is a good moment for a fresh budget of launches: half of it is used and no child runs.
+    fn should_relaunch(&self, warp: Warp<'_>) -> bool {
+        self.launches_used(warp) >= RELAUNCH_FROM && together(warp, || self.children_running()) == 0
+    }
+}
+
+/// Bit `i` moves to bit `2 i`.
+#[inline(always)]
+const fn spread(bits: u32) -> u64 {
+    let mut x = bits as u64;
+    x = (x | x << 16) & 0x0000_FFFF_0000_FFFF;
+    x = (x | x << 8) & 0x00FF_00FF_00FF_00FF;
+    x = (x | x << 4) & 0x0F0F_0F0F_0F0F_0F0F;
+    x = (x | x << 2) & 0x3333_3333_3333_3333;
+    (x | x << 1) & 0x5555_5555_5555_5555
+}
+
+/// The `n`th set bit, from 0.
+#[inline(always)]
+fn nth(bits: u64, n: u32) -> Option<u32> {
+    let left = without(bits, n);
+    (left != 0).then(|| left.trailing_zeros())
+}
+
+/// All but the lowest `n` set bits.
+#[inline(always)]
+fn without(mut bits: u64, n: u32) -> u64 {
+    for _ in 0..n {
+        bits &= bits.wrapping_sub(1);
+    }
+    bits
+}

@@ -1,0 +1,237 @@
+//! Serving one slot.
+
+use super::lead::Job;
+use super::staged::{InStage, Staged, Wave};
+use super::{Block, Call, Machine, Returned, together};
+use crate::ring::RingMemory;
+use crate::slot::{Request, Seen};
+use crate::table::Table;
+use crate::validate;
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::Warp;
+use ringcall_gpu::{barrier, clock};
+use ringcall_wire::counter::Counter;
+use ringcall_wire::flag;
+use ringcall_wire::function::FunctionId;
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader};
+use ringcall_wire::launch::{DeviceEntry, HandlerKind};
+use ringcall_wire::status::{DispatchMode, Status};
+
+impl<M: Machine> Block<'_, M> {
+    /// Fetches, checks, runs and answers the request in `slot`, then lets the slot be handed out again.
+    #[inline(always)]
+    pub(super) fn serve(&self, warp: Warp<'_>, me: u32, job: Job, input: Stage<'_>, output: Stage<'_>) {
+        let Job { slot, honest, alone, wave } = job;
+        let Some(index) = self.ring.geometry().slot(slot) else { return };
+        let staged = Staged::new(warp, self.ring, index, wave, input, output, alone, self.keeps_house);
+        if self.options.shared_ring && !self.is_ours(&staged) {
+            // Somebody else's, or broken: whoever of the ring's dispatchers is not in shared mode answers that.
+            self.leave(warp, slot);
+            return;
+        }
+        let staged = if self.options.shared_ring {
+            // What was fetched may be a request being written into a slot whose last one, somebody else's, was the one
+            // seen. If the flag is set now, this one is complete: it is ours, so nobody else takes it away.
+            if together(warp, || self.ring.rx(index)) == flag::FREE {
+                self.leave(warp, slot);
+                return;
+            }
+            barrier::observe_from_peer();
+            let wave = Wave::with_flag(warp, self.ring, index);
+            Staged::new(warp, self.ring, index, wave, input, output, alone, self.keeps_house)
+        } else {
+            staged
+        };
+        // The leader compared the flag with the slot's address; any other value stands for one that was wrong.
+        let value = if honest { self.ring.geometry().request_address(index) } else { flag::GRAPH_TRIGGER };
+        let Some(request) = Seen::new(index, value).claim(&staged) else {
+            // The previous response was not taken yet: the request stays where it is, and is looked at again.
+            self.leave(warp, slot);
+            return;
+        };
+        let checked = request.check(&staged).and_then(|()| {
+            validate::function(&self.table, request.header(), |mode| {
+                mode == DispatchMode::DeviceCall || (M::GRAPHS && mode == DispatchMode::GraphLaunch)
+            })
+        });
+        match checked {
+            Ok(entry) if entry.kind == HandlerKind::Elsewhere as u32 => {
+                request.leave();
+                self.leave(warp, slot);
+            }
+            Ok(entry) => {
+                staged.fetch_rest(request.header().arg_len);
+                self.run_entry(warp, me, alone, request, &staged, entry, input, output);
+            }
+            Err(status) => {
+                self.count(warp, me, Counter::Received);
+                self.answer(warp, me, request, &staged, status, 0);
+                self.settle(warp, slot, alone);
+            }
+        }
+    }
+
+    /// Whether a staged request is whole and for a function of this table.
+    #[inline(always)]
+    fn is_ours(&self, staged: &Staged<'_>) -> bool {
+        let header = RequestHeader::from_words(core::array::from_fn(|i| staged.word(i)));
+        let capacity = self.ring.geometry().request_capacity();
+        validate::header(&header, capacity).is_ok()
+            && self
+                .table
+                .lookup(FunctionId(header.function_id))
+                .is_some_and(|entry| entry.kind != HandlerKind::Elsewhere as u32)
+    }
+
+    /// Leaves a request in the ring: it is looked at again in a few turns.
+    #[inline(always)]
+    fn leave(&self, warp: Warp<'_>, slot: u32) {
+        warp.sync();
+        if warp.lane() == 0 {
+            self.leave_alone(slot);
+        }
+    }
+
+    /// Runs the function that was found.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // what a served request consists of
+    fn run_entry(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        alone: bool,
+        request: Request,
+        staged: &Staged<'_>,
+        entry: &DeviceEntry,
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) {
+        let slot = request.slot().get();
+        if warp.lane() == 0 {
+            self.begin(me, entry.id, slot);
+        }
+        let call = Call {
+            address: entry.address,
+            input,
+            output,
+            arg_len: request.header().arg_len,
+            capacity: self.ring.geometry().result_capacity(),
+        };
+        let returned = match HandlerKind::from_raw(entry.kind) {
+            Some(HandlerKind::Thread) => {
+                let mut returned = Returned::default();
+                if warp.lane() == 0 {
+                    returned = self.machine.call_thread(&call);
+                }
+                // The other lanes write the response: they need its length, and lane 0's stores before them.
+                warp.sync();
+                Returned {
+                    status: warp.shuffle(returned.status as u32, 0) as i32,
+                    len: warp.shuffle(returned.len, 0),
+                }
+            }
+            Some(HandlerKind::Warp) => {
+                let returned = self.machine.call_warp(warp, &call);
+                warp.sync();
+                Returned {
+                    status: warp.shuffle(returned.status as u32, 0) as i32,
+                    len: warp.shuffle(returned.len, 0),
+                }
+            }
+            Some(HandlerKind::Graph) if M::GRAPHS => {
+                self.serve_graph(warp, me, alone, request, staged, entry);
+                return;
+            }
+            Some(HandlerKind::Grid) => {
+                let wrong = Returned { status: Status::WRONG_MODE.0, len: 0 };
+                self.machine.call_grid(warp, &call).unwrap_or(wrong)
+            }
+            _ => Returned { status: Status::WRONG_MODE.0, len: 0 },
+        };
+        let status = self.after_call(warp, entry, &request, staged, returned);
+        self.count(warp, me, Counter::Received);
+        self.count(warp, me, Counter::Dispatched);
+        self.answer(warp, me, request, staged, status, returned.len);
+        self.settle(warp, slot, alone);
+    }
+
+    /// Notes what this warp is about to do, for the watchdog. Where the leader keeps house itself nobody else would tell.
+    #[inline(always)]
+    fn begin(&self, me: u32, function: u32, slot: u32) {
+        let now = clock::ticks();
+        self.board.begin(me, function, now);
+        if self.keeps_house {
+            self.tell_busy(me, function, slot, now);
+        }
+    }
+
+    /// The status that a handler's return means: it may have asked for its follow-up graph.
+    #[inline(always)]
+    fn after_call(
+        &self,
+        warp: Warp<'_>,
+        entry: &DeviceEntry,
+        request: &Request,
+        staged: &Staged<'_>,
+        returned: Returned,
+    ) -> Status {
+        if i64::from(returned.status) != flag::GRAPH_TRIGGER as i64 {
+            return Status(returned.status);
+        }
+        match self.table.entry(entry.follow_up) {
+            Some(graph) if M::GRAPHS && graph.kind == HandlerKind::Graph as u32 => {
+                match self.launch_follow_up(warp, graph, request, staged) {
+                    Ok(()) => Status::OK,
+                    Err(status) => status,
+                }
+            }
+            _ => Status::LAUNCH_FAILED,
+        }
+    }
+
+    /// Answers, and counts the answer under its status before anybody can see it.
+    #[inline(always)]
+    pub(super) fn answer(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        request: Request,
+        staged: &Staged<'_>,
+        status: Status,
+        len: u32,
+    ) {
+        let fits = len <= self.ring.geometry().result_capacity();
+        let counted = if fits { status } else { Status::RESULT_TOO_LONG };
+        // The usual case without the table behind `for_rejection`, a read of device memory.
+        let counter = if counted.is_ok() { Counter::Completed } else { Counter::for_rejection(counted) };
+        self.count(warp, me, counter);
+        let _ = request.answer(staged, status, InStage(len as usize));
+    }
+
+    /// Counts one, in this warp's own bank.
+    #[inline(always)]
+    pub(super) fn count(&self, warp: Warp<'_>, me: u32, counter: Counter) {
+        if warp.lane() == 0
+            && let Some(bank) = self.board.bank(me)
+        {
+            bank.count(counter);
+        }
+    }
+
+    /// This warp is done with the slot.
+    #[inline(always)]
+    pub(super) fn settle(&self, warp: Warp<'_>, slot: u32, alone: bool) {
+        warp.sync();
+        if warp.lane() == 0 {
+            self.answered(slot, alone);
+        }
+    }
+}
+
+/// Bytes of a stage that holds a whole slot, in whole 16-byte pairs.
+#[must_use]
+pub const fn stage_bytes(slot_bytes: u32) -> u32 {
+    let least = HEADER_BYTES as u32;
+    let bytes = if slot_bytes < least { least } else { slot_bytes };
+    bytes.next_multiple_of(16)
+}

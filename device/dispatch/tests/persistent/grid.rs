@@ -1,0 +1,191 @@
+//! Calls that all threads of a grid take part in.
+
+use crate::client::{Ask, Client};
+use crate::device::{increment, payload_word};
+use crate::harness::{LIMIT, Setup, Warps, entry, ring};
+use ringcall_dispatch::persistent::cooperative::{GridCall, Rally};
+use ringcall_dispatch::persistent::{Call, Ended, Machine, Options, Returned};
+use ringcall_gpu::atomic::DeviceU64;
+use ringcall_gpu::team::{self, Block, Grid, Warp};
+use ringcall_wire::Counter;
+use ringcall_wire::launch::{HandlerKind, control};
+use ringcall_wire::status::Status;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::channel;
+use std::thread;
+
+const GRID: u32 = 1;
+const INCREMENT: u32 = 2;
+/// What the handler's address stands for.
+const HANDLER: u64 = 0xC0DE;
+
+/// What the leading warp calls with.
+struct Leader<'a> {
+    rally: &'a Rally,
+    block: Block<'a>,
+    others: u64,
+    work: &'a dyn Fn(GridCall) -> Returned,
+}
+
+impl Machine for Leader<'_> {
+    fn call_thread(&self, call: &Call<'_>) -> Returned {
+        increment(Warp::single(), call)
+    }
+
+    fn call_warp(&self, warp: Warp<'_>, call: &Call<'_>) -> Returned {
+        increment(warp, call)
+    }
+
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>) -> Option<Returned> {
+        let what = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
+        Some(self.rally.lead(warp, self.block, self.others, what, self.work))
+    }
+
+    fn nap(&self) {
+        thread::yield_now();
+    }
+
+    fn rest(&self) {
+        thread::yield_now();
+    }
+}
+
+/// Which threads lead.
+#[derive(Clone, Copy)]
+enum Lead {
+    /// The first one, as a warp of one lane.
+    First,
+    /// The last warp of the first block.
+    LastWarp,
+}
+
+/// `calls` grid calls among as many others. Each thread of the grid answers its share of the words with the sum of what
+/// is there and the grid's size; the results are all there when the leader answers.
+fn all_take_part(blocks: u32, threads: u32, lead: Lead, calls: u64) {
+    let parts = ring([8, 1024, 1024]);
+    let lanes = match lead {
+        Lead::First => 1,
+        Lead::LastWarp => (threads - 1) % 32 + 1,
+    };
+    let warps = Warps { workers: 1, lanes, house: false };
+    let entries = vec![entry(GRID, HandlerKind::Grid, HANDLER), entry(INCREMENT, HandlerKind::Warp, 0)];
+    let setup = Arc::new(Setup::new(&parts, entries, warps, Options::default()));
+    let turns: Arc<Vec<DeviceU64>> = Arc::new((0..blocks * threads).map(|_| DeviceU64::new(0)).collect());
+    let (tell, ended) = channel();
+    {
+        let (setup, turns) = (Arc::clone(&setup), Arc::clone(&turns));
+        thread::spawn(move || {
+            let (now, rally) = (setup.execution(), Rally::default());
+            team::run_warp(1, |warp| setup.block(&now, &Dummy).open(warp));
+            let ends = team::run_grid(blocks, threads, |grid| life(grid, &setup, &now, &rally, lead, &turns));
+            let _ = tell.send(ends);
+        });
+    }
+    let mut client = Client::new(&setup);
+    let size = u64::from(blocks * threads);
+    client.drive((0..2 * calls).map(|i| {
+        let payload: Vec<u8> = (0..(i * 11) % 120).flat_map(|word| (word * i).to_le_bytes()).collect();
+        if i % 2 == 1 {
+            return Ask::increment(INCREMENT, payload);
+        }
+        let result = (0..(i * 11) % 120).flat_map(|word| (word * i + size).to_le_bytes()).collect();
+        Ask { function: GRID, payload, status: Status::OK, result }
+    }));
+    setup.control.store(control::STOP, control::STOP_DRAIN, Relaxed);
+    let ends = ended.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("{error}\n{}", setup.dump()));
+    let led = ends.iter().filter(|&&end| end == Ended::Led).count();
+    assert_eq!((led, ends.len()), (lanes as usize, size as usize));
+    assert_eq!(setup.state(), control::STATE_ENDED);
+    let turns: Vec<u64> = turns.iter().map(|turns| turns.load(Relaxed)).collect();
+    assert_eq!(turns, vec![calls; size as usize], "each thread runs each call once");
+    assert_eq!(setup.counters().get(Counter::Dispatched), 2 * calls);
+    assert_eq!(setup.counters().get(Counter::Completed), 2 * calls);
+}
+
+/// The life of one thread of the grid.
+fn life(
+    grid: Grid<'_>,
+    setup: &Setup,
+    now: &crate::harness::Execution,
+    rally: &Rally,
+    lead: Lead,
+    turns: &[DeviceU64],
+) -> Ended {
+    let block = grid.as_block();
+    let [input, output] = now.stages(0);
+    let work = |call: GridCall| {
+        assert_eq!(call.handler, HANDLER);
+        let rank = grid.rank() as usize;
+        turns[rank].fetch_add(1, Relaxed);
+        for word in grid.stride(call.arg_len as usize / 8) {
+            output.set_word(3 + word, payload_word(input, word).wrapping_add(u64::from(grid.size())));
+        }
+        Returned { status: 0, len: call.arg_len }
+    };
+    let first_of_leaders = match lead {
+        Lead::First => 0,
+        Lead::LastWarp => (grid.threads() - 1) / 32 * 32,
+    };
+    let home = grid.block() == 0;
+    let leads = match lead {
+        Lead::First => home && block.thread() == 0,
+        Lead::LastWarp => home && block.thread() >= first_of_leaders,
+    };
+    if !leads {
+        rally.follow(block, home, |call| {
+            work(call);
+        });
+        return Ended::Followed;
+    }
+    let warp = match lead {
+        Lead::First => Warp::single(),
+        Lead::LastWarp => block.warp(),
+    };
+    let machine = Leader { rally, block, others: u64::from(grid.blocks() - 1), work: &work };
+    let end = setup.block(now, &machine).run(warp, 0, input, output);
+    rally.dismiss(warp, block);
+    end
+}
+
+/// A machine for what needs none.
+struct Dummy;
+
+impl Machine for Dummy {
+    fn call_thread(&self, _: &Call<'_>) -> Returned {
+        Returned::default()
+    }
+
+    fn call_warp(&self, _: Warp<'_>, _: &Call<'_>) -> Returned {
+        Returned::default()
+    }
+
+    fn nap(&self) {}
+    fn rest(&self) {}
+}
+
+#[test]
+fn one_thread_is_a_grid() {
+    all_take_part(1, 1, Lead::First, 200);
+}
+
+#[test]
+fn a_block_of_threads() {
+    all_take_part(1, 5, Lead::First, 200);
+}
+
+#[test]
+fn blocks_of_one_thread() {
+    all_take_part(3, 1, Lead::First, 100);
+}
+
+#[test]
+fn blocks_of_threads() {
+    all_take_part(3, 3, Lead::First, 60);
+}
+
+/// As on a device: a whole warp leads, the block's other warps wait at the block's barrier.
+#[test]
+fn a_warp_of_several_leads() {
+    all_take_part(2, 34, Lead::LastWarp, 10);
+}

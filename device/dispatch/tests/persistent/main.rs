@@ -1,0 +1,18 @@
+//! The persistent dispatcher on a CPU: threads play the lanes and warps of a block, another plays the producer.
+//!
+//! The code is the one that a kernel runs. No test asserts a time; every wait has a limit, after which it fails with what
+//! the ring, the mailboxes and the control block hold.
+#![cfg(not(loom))]
+
+mod client;
+mod device;
+mod garbage;
+mod graphs;
+mod grid;
+mod harness;
+mod park;
+mod refusals;
+mod serve;
+mod share;
+mod slots;
+mod stop;

@@ -1,0 +1,210 @@
+//! What a handler may return.
+
+use crate::{Status, TypeDesc, count};
+
+/// A value that is written into a response.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "not a payload type",
+    note = "results are `u8`, `i32`, `i64`, `f32`, `f64`, `[u8; N]`, `[i32; N]`, `[f32; N]`, `[f64; N]` and `BitString<N>`; a tuple of up to 4 of these; or a `Result` of that with `Status` as its error"
+)]
+pub trait ResultValue: Sized {
+    /// Type and size.
+    const DESC: TypeDesc;
+
+    /// Writes it to `out`, which has the bytes that [`Self::DESC`] says.
+    fn encode(self, out: &mut [u8]);
+}
+
+macro_rules! scalars {
+    ($($scalar:ident: $desc:ident;)*) => {$(
+        impl ResultValue for $scalar {
+            const DESC: TypeDesc = TypeDesc::$desc();
+
+            #[inline(always)]
+            fn encode(self, out: &mut [u8]) {
+                if let Some(place) = out.first_chunk_mut() {
+                    *place = self.to_le_bytes();
+                }
+            }
+        }
+    )*};
+}
+
+macro_rules! arrays {
+    ($($element:ident: $desc:ident;)*) => {$(
+        impl<const N: usize> ResultValue for [$element; N] {
+            const DESC: TypeDesc = TypeDesc::$desc(count(N));
+
+            #[inline(always)]
+            fn encode(self, out: &mut [u8]) {
+                let (places, _) = out.as_chunks_mut();
+                places.iter_mut().zip(self).for_each(|(place, value)| *place = value.to_le_bytes());
+            }
+        }
+    )*};
+}
+
+scalars! {
+    u8: uint8;
+    i32: int32;
+    i64: int64;
+    f32: float32;
+    f64: float64;
+}
+
+arrays! {
+    u8: array_uint8;
+    i32: array_int32;
+    f32: array_float32;
+    f64: array_float64;
+}
+
+/// All results of a handler that returns them: none, one, or a tuple of up to 4.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "not results of a handler",
+    note = "results are `u8`, `i32`, `i64`, `f32`, `f64`, `[u8; N]`, `[i32; N]`, `[f32; N]`, `[f64; N]` and `BitString<N>`; a tuple of up to 4 of these; or a `Result` of that with `Status` as its error"
+)]
+pub trait Results: Sized {
+    /// Types and sizes, in order.
+    const DESCS: &'static [TypeDesc];
+
+    /// Writes them one after the other.
+    ///
+    /// # Errors
+    /// [`Status::RESULT_TOO_LONG`] when `out` has no room.
+    fn encode(self, out: &mut [u8]) -> Result<(), Status>;
+}
+
+/// Writes one value and returns the room after it.
+#[inline(always)]
+fn push<T: ResultValue>(value: T, out: &mut [u8]) -> Result<&mut [u8], Status> {
+    let (place, rest) =
+        out.split_at_mut_checked(T::DESC.size_bytes as usize).ok_or(Status::RESULT_TOO_LONG)?;
+    value.encode(place);
+    Ok(rest)
+}
+
+impl<T: ResultValue> Results for T {
+    const DESCS: &'static [TypeDesc] = &[T::DESC];
+
+    #[inline(always)]
+    fn encode(self, out: &mut [u8]) -> Result<(), Status> {
+        push(self, out).map(drop)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($result:ident $place:tt),*);)*) => {$(
+        impl<$($result: ResultValue),*> Results for ($($result,)*) {
+            const DESCS: &'static [TypeDesc] = &[$($result::DESC),*];
+
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn encode(self, out: &mut [u8]) -> Result<(), Status> {
+                $(let out = push(self.$place, out)?;)*
+                Ok(())
+            }
+        }
+    )*};
+}
+
+tuples! {
+    ();
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+}
+
+/// What a thread handler without out-parameters returns: its results, or `Result` of them.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "not results of a handler",
+    note = "results are `u8`, `i32`, `i64`, `f32`, `f64`, `[u8; N]`, `[i32; N]`, `[f32; N]`, `[f64; N]` and `BitString<N>`; a tuple of up to 4 of these; or a `Result` of that with `Status` as its error"
+)]
+pub trait Returns: Sized {
+    /// Types and sizes of the results, in order.
+    const DESCS: &'static [TypeDesc];
+
+    /// Writes the results one after the other.
+    ///
+    /// # Errors
+    /// The handler's own status, or [`Status::RESULT_TOO_LONG`] when `out` has no room.
+    fn encode(self, out: &mut [u8]) -> Result<(), Status>;
+}
+
+impl<T: Results> Returns for T {
+    const DESCS: &'static [TypeDesc] = T::DESCS;
+
+    #[inline(always)]
+    fn encode(self, out: &mut [u8]) -> Result<(), Status> {
+        Results::encode(self, out)
+    }
+}
+
+impl<T: Results> Returns for Result<T, Status> {
+    const DESCS: &'static [TypeDesc] = T::DESCS;
+
+    #[inline(always)]
+    fn encode(self, out: &mut [u8]) -> Result<(), Status> {
+        Results::encode(self?, out)
+    }
+}
+
+/// What a handler returns whose results are out-parameters.
+#[diagnostic::on_unimplemented(
+    message = "a handler with out-parameters, or of a warp or grid, returns `()` or `Result<(), Status>`",
+    label = "results are returned or written through parameters, not both",
+    note = "a warp's or a grid's results are written through `Output<'_, T>`"
+)]
+pub trait Outcome {
+    /// As a `Result`.
+    ///
+    /// # Errors
+    /// The handler's own status.
+    fn outcome(self) -> Result<(), Status>;
+}
+
+impl Outcome for () {
+    #[inline(always)]
+    fn outcome(self) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+impl Outcome for Result<(), Status> {
+    #[inline(always)]
+    fn outcome(self) -> Result<(), Status> {
+        self
+    }
+}
+
+/// What an untyped handler returns: how many bytes of the result it wrote.
+#[diagnostic::on_unimplemented(
+    message = "an untyped handler returns `usize` or `Result<usize, Status>`",
+    label = "not a number of bytes",
+    note = "it is how many bytes of the result were written"
+)]
+pub trait Written {
+    /// The number of bytes.
+    ///
+    /// # Errors
+    /// The handler's own status; [`Status::RESULT_TOO_LONG`] for more than the `room` there is.
+    fn written(self, room: usize) -> Result<usize, Status>;
+}
+
+impl Written for usize {
+    #[inline(always)]
+    fn written(self, room: usize) -> Result<usize, Status> {
+        if self <= room { Ok(self) } else { Err(Status::RESULT_TOO_LONG) }
+    }
+}
+
+impl Written for Result<usize, Status> {
+    #[inline(always)]
+    fn written(self, room: usize) -> Result<usize, Status> {
+        self?.written(room)
+    }
+}

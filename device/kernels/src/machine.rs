@@ -1,0 +1,150 @@
+//! What the dispatch core asks of the machine: jumps, launches, sleep.
+
+use ringcall_dispatch::persistent::cooperative::{GridCall, Rally};
+use ringcall_dispatch::persistent::{Call, Machine, Returned};
+use ringcall_gpu::ptx;
+#[cfg(feature = "graph")]
+use ringcall_gpu::shared::Words;
+use ringcall_gpu::team::{Block, Warp};
+use ringcall_wire::header::HEADER_BYTES;
+
+/// Nanoseconds between the house-keeping warp's looks at what there is to publish; figures are written every 64th time.
+const REST_NS: u32 = 100;
+
+/// Calls through an address of the table.
+#[inline(always)]
+fn jump(call: &Call<'_>) -> Returned {
+    // SAFETY: 1: the host put the address of a handler of this module into the table. 2: the stages are this warp's (or
+    // grid's) own and as long as a slot, and the lengths were checked against it; payloads begin 24 bytes into a 16-byte
+    // aligned stage. 3: the dispatch core calls with the threads of the handler's kind.
+    let returned = unsafe {
+        ptx::call::call(
+            call.address,
+            call.input.address(HEADER_BYTES),
+            call.output.address(HEADER_BYTES),
+            call.arg_len,
+            call.capacity,
+        )
+    };
+    Returned { status: returned.status, len: returned.len }
+}
+
+/// A window over a graph's mailbox.
+#[cfg(feature = "graph")]
+fn mailbox(address: u64, words: usize) -> Option<Words> {
+    // SAFETY: the host put the address of a mailbox of that size into the table; it outlives the kernel.
+    unsafe { Words::from_raw(address as usize as *mut u64, words) }.ok()
+}
+
+/// A block of independent warps.
+pub(crate) struct Warps {
+    pub(crate) nap_ns: u32,
+}
+
+impl Machine for Warps {
+    #[inline(always)]
+    fn call_thread(&self, call: &Call<'_>) -> Returned {
+        jump(call)
+    }
+
+    #[inline(always)]
+    fn call_warp(&self, _: Warp<'_>, call: &Call<'_>) -> Returned {
+        jump(call)
+    }
+
+    #[inline(always)]
+    fn nap(&self) {
+        ptx::nanosleep(self.nap_ns);
+    }
+
+    fn rest(&self) {
+        ptx::nanosleep(REST_NS);
+    }
+}
+
+/// The leading warp of a cooperative grid.
+pub(crate) struct Leader<'a> {
+    pub(crate) rally: &'a Rally,
+}
+
+/// Runs a grid's call by the calling thread.
+#[inline(always)]
+pub(crate) fn run_grid(call: GridCall, input: u64, output: u64) -> Returned {
+    // SAFETY: as for `jump`, with all threads of the grid and stages in device memory.
+    let returned = unsafe { ptx::call::call(call.handler, input, output, call.arg_len, call.capacity) };
+    Returned { status: returned.status, len: returned.len }
+}
+
+impl Machine for Leader<'_> {
+    #[inline(always)]
+    fn call_thread(&self, call: &Call<'_>) -> Returned {
+        jump(call)
+    }
+
+    #[inline(always)]
+    fn call_warp(&self, _: Warp<'_>, call: &Call<'_>) -> Returned {
+        jump(call)
+    }
+
+    #[inline(always)]
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>) -> Option<Returned> {
+        let others = u64::from(ptx::grid_blocks() - 1);
+        let grid = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
+        let (input, output) = (call.input.address(HEADER_BYTES), call.output.address(HEADER_BYTES));
+        let run = |grid| run_grid(grid, input, output);
+        Some(self.rally.lead(warp, Block::current(), others, grid, run))
+    }
+
+    #[inline(always)]
+    fn nap(&self) {}
+
+    fn rest(&self) {}
+}
+
+/// A block of independent warps that can launch graphs.
+#[cfg(feature = "graph")]
+pub(crate) struct Launcher {
+    pub(crate) nap_ns: u32,
+}
+
+#[cfg(feature = "graph")]
+impl Machine for Launcher {
+    const GRAPHS: bool = true;
+
+    #[inline(always)]
+    fn call_thread(&self, call: &Call<'_>) -> Returned {
+        jump(call)
+    }
+
+    #[inline(always)]
+    fn call_warp(&self, _: Warp<'_>, call: &Call<'_>) -> Returned {
+        jump(call)
+    }
+
+    fn launch(&self, exec: u64) -> Result<(), i32> {
+        // SAFETY: the host put the handle of an uploaded device-launch graph into the mailbox, keeps it while this kernel
+        // runs, and the mailbox was claimed, so the graph does not run.
+        unsafe { ptx::graph::fire_and_forget(ptx::graph::GraphExec(exec)) }
+    }
+
+    fn mailbox(&self, address: u64, words: usize) -> Option<Words> {
+        mailbox(address, words)
+    }
+
+    fn relaunch(&self) -> Result<(), i32> {
+        /// No graph to launch: `cudaErrorInvalidResourceHandle`.
+        const NOT_A_GRAPH: i32 = 400;
+        let own = ptx::graph::current().ok_or(NOT_A_GRAPH)?;
+        // SAFETY: the graph that runs exists, and this is its last act and only tail launch.
+        unsafe { ptx::graph::tail_launch(own) }
+    }
+
+    #[inline(always)]
+    fn nap(&self) {
+        ptx::nanosleep(self.nap_ns);
+    }
+
+    fn rest(&self) {
+        ptx::nanosleep(REST_NS);
+    }
+}

@@ -1,0 +1,196 @@
+//! From raw parameters to the views that the dispatch core works on.
+
+use core::sync::atomic::Ordering;
+use ringcall_dispatch::SharedRing;
+use ringcall_dispatch::persistent::layout::Needs;
+use ringcall_dispatch::persistent::{Board, DeviceTable, Layout, Options, Share};
+use ringcall_dispatch::ring::RingWindows;
+use ringcall_dispatch::table::{Cell, IdIndex};
+use ringcall_gpu::atomic::BlockU64;
+use ringcall_gpu::ptx;
+use ringcall_gpu::shared::{Bytes, Words};
+use ringcall_gpu::stage::Stage;
+use ringcall_wire::launch::{DeviceEntry, DispatchParams, control, options, saved};
+
+core::arch::global_asm!(".extern .shared .align 128 .b8 ringcall_shared[];");
+
+/// The generic address of the block's dynamic shared memory.
+#[inline(always)]
+fn shared_base() -> u64 {
+    let base: u64;
+    // SAFETY: takes an address.
+    unsafe {
+        core::arch::asm!("{{ .reg .u64 a; mov.u64 a, ringcall_shared; cvta.shared.u64 {}, a; }}",
+                         out(reg64) base, options(pure, nomem, nostack));
+    }
+    base
+}
+
+/// Everything that one block's warps work with.
+pub(crate) struct Setup {
+    pub(crate) ring: SharedRing,
+    pub(crate) share: Share,
+    pub(crate) control: Words,
+    pub(crate) saved: Words,
+    pub(crate) table: DeviceTable<'static>,
+    pub(crate) board: &'static Board,
+    pub(crate) serving: &'static [BlockU64],
+    pub(crate) options: Options,
+    stages: u64,
+    stage_bytes: u32,
+}
+
+impl Setup {
+    /// By all threads of the block. `workers` warps will have stages.
+    ///
+    /// # Safety
+    /// `params` is what the host filled for this launch: windows of mapped and device memory that outlive the kernel,
+    /// and shared memory of the size that [`Layout::of`] says.
+    pub(crate) unsafe fn new(params: &DispatchParams, block: u32, blocks: u32, workers: u32) -> Option<Self> {
+        let share = Share::of(params.slots, block, blocks);
+        let layout = Layout::of(Needs {
+            slots: share.count,
+            cells: params.cell_count,
+            entries: params.entry_count,
+            workers,
+            stage_bytes: params.stage_bytes,
+            shared_stages: params.scratch == 0,
+        });
+        if ptx::dynamic_shared_bytes() < layout.bytes {
+            return None;
+        }
+        let base = shared_base();
+        let head = layout.serving + share.count * 8;
+        clear(base, head);
+        let (mut cells, mut entries) = (params.cells, params.entries);
+        if layout.cells != 0 {
+            copy(base + u64::from(layout.cells), cells, params.cell_count * size_of::<Cell>() as u32);
+            copy(
+                base + u64::from(layout.entries),
+                entries,
+                params.entry_count * size_of::<DeviceEntry>() as u32,
+            );
+            cells = base + u64::from(layout.cells);
+            entries = base + u64::from(layout.entries);
+        }
+        ptx::block_sync();
+
+        // SAFETY: cleared above, which is a board's initial state; shared memory outlives the threads that use it.
+        let board = unsafe { &*(base as usize as *const Board) };
+        // SAFETY: as for the board: `count` words, cleared.
+        let serving = unsafe {
+            core::slice::from_raw_parts(
+                (base + u64::from(layout.serving)) as usize as *const BlockU64,
+                share.count as usize,
+            )
+        };
+        // SAFETY: the table's memory (the host's, or the copy above) is not written while the kernel runs.
+        let cells =
+            unsafe { core::slice::from_raw_parts(cells as usize as *const Cell, params.cell_count as usize) };
+        // SAFETY: as for the cells.
+        let entries = unsafe {
+            core::slice::from_raw_parts(entries as usize as *const DeviceEntry, params.entry_count as usize)
+        };
+        let index = IdIndex::from_parts(params.multiplier, params.shift);
+        // SAFETY: the caller's promise.
+        let ring = unsafe { ring(params) }?;
+        let stages = if params.scratch == 0 { base + u64::from(layout.stages) } else { params.scratch };
+        Some(Self {
+            ring,
+            share,
+            // SAFETY: the caller's promise: one control block for each block.
+            control: unsafe {
+                words(params.control + u64::from(block) * control::WORDS as u64 * 8, control::WORDS)
+            }?,
+            // SAFETY: the caller's promise: one area for each block.
+            saved: unsafe { words(params.saved + u64::from(block) * saved::WORDS as u64 * 8, saved::WORDS) }?,
+            table: DeviceTable::new(index, cells, entries),
+            board,
+            serving,
+            options: Options {
+                shared_ring: params.options & options::SHARED_RING != 0,
+                skip_marks: params.options & options::SKIP_MARKS != 0,
+            },
+            stages: stages + scratch_offset(params, block, workers),
+            stage_bytes: params.stage_bytes,
+        })
+    }
+
+    /// Generic address of the request stage (0) or response stage (1) of a warp.
+    pub(crate) fn stage_address(&self, warp: u32, which: u32) -> u64 {
+        self.stages + u64::from(warp * 2 + which) * u64::from(self.stage_bytes)
+    }
+
+    /// The request stage (0) or response stage (1) of a warp.
+    ///
+    /// # Safety
+    /// Only the threads of that warp (or, for a grid's leader, of the grid) use it.
+    pub(crate) unsafe fn stage(&self, warp: u32, which: u32) -> Stage<'static> {
+        // SAFETY: inside the stages that the layout (or the host, in device memory) made room for; the caller's promise.
+        unsafe { Stage::from_raw(self.stage_address(warp, which), self.stage_bytes as usize / 8) }
+    }
+}
+
+/// Blocks have their stages one behind the other in device memory.
+const fn scratch_offset(params: &DispatchParams, block: u32, workers: u32) -> u64 {
+    if params.scratch == 0 { 0 } else { block as u64 * workers as u64 * 2 * params.stage_bytes as u64 }
+}
+
+/// # Safety
+/// `words` words of memory at `address` that outlive the kernel.
+unsafe fn words(address: u64, words: usize) -> Option<Words> {
+    // SAFETY: the caller's promise.
+    unsafe { Words::from_raw(address as usize as *mut u64, words) }.ok()
+}
+
+/// # Safety
+/// As for [`Setup::new`].
+unsafe fn ring(params: &DispatchParams) -> Option<SharedRing> {
+    let slots = params.slots as usize;
+    let bytes = |address: u64, stride: u32| {
+        // SAFETY: the caller's promise.
+        unsafe { Bytes::from_raw(address as usize as *mut u8, slots * stride as usize) }.ok()
+    };
+    let windows = RingWindows {
+        // SAFETY: the caller's promise.
+        rx_flags: unsafe { words(params.rx_flags, slots) }?,
+        // SAFETY: the caller's promise.
+        tx_flags: unsafe { words(params.tx_flags, slots) }?,
+        rx_data: bytes(params.rx_data, params.rx_stride)?,
+        tx_data: bytes(params.tx_data, params.tx_stride)?,
+    };
+    SharedRing::new(params.slots, params.rx_stride, params.tx_stride, windows, Some(params.rx_peer)).ok()
+}
+
+/// Clears shared memory, all threads together.
+fn clear(base: u64, bytes: u32) {
+    let mut word = ptx::thread_id();
+    while word < bytes.div_ceil(8) {
+        // SAFETY: inside the block's shared memory, which nobody uses yet.
+        unsafe { ((base + u64::from(word) * 8) as usize as *mut u64).write(0) };
+        word += ptx::block_threads();
+    }
+}
+
+/// Copies whole words, all threads together.
+fn copy(to: u64, from: u64, bytes: u32) {
+    let mut word = ptx::thread_id();
+    while word < bytes.div_ceil(8) {
+        // SAFETY: the host's table: whole words, not written while the kernel runs.
+        let value = unsafe { ((from + u64::from(word) * 8) as usize as *const u64).read() };
+        // SAFETY: inside the block's shared memory, which nobody uses yet.
+        unsafe { ((to + u64::from(word) * 8) as usize as *mut u64).write(value) };
+        word += ptx::block_threads();
+    }
+}
+
+/// The end word of a kernel that could not begin.
+pub(crate) fn refuse(params: &DispatchParams, block: u32) {
+    let at = params.control + u64::from(block) * control::WORDS as u64 * 8;
+    // SAFETY: the host's promise: one control block for each block.
+    if let Some(words) = unsafe { words(at, control::WORDS) }
+        && ptx::thread_id() == 0
+    {
+        words.store(control::STATE, control::STATE_FAILED, Ordering::Release);
+    }
+}

@@ -1,0 +1,46 @@
+//! Runs the handlers of `example-handlers` on the first GPU, or on the CPU where there is none, and checks their answers.
+
+mod dispatcher;
+mod requests;
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use dispatcher::Dispatcher;
+use example_handlers::HANDLERS;
+use ringcall::Client;
+
+// `PTX`: the handlers, compiled for devices by the build script.
+include!(concat!(env!("OUT_DIR"), "/example_handlers_ptx.rs"));
+
+/// Sends requests to handlers on the first GPU, or on the CPU where there is none, and checks every answer.
+#[derive(Parser)]
+#[command(version)]
+struct Options {
+    /// How many requests each handler gets.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    requests: u32,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let dispatcher = Dispatcher::start(&HANDLERS, PTX)?;
+    let mut client = Client::new(dispatcher.ring());
+    let mut wrong = 0;
+    for handler in &HANDLERS {
+        let tally = requests::ask(&mut client, handler, options.requests)?;
+        println!(
+            "{} ({:?}): {} of {} answers right, run by {}",
+            handler.name,
+            handler.kind,
+            tally.right,
+            options.requests,
+            dispatcher.place()
+        );
+        wrong += tally.wrong;
+    }
+    let stopped = dispatcher.stop();
+    println!("stopped: {}", stopped.text);
+    ensure!(wrong == 0, "{wrong} answers differ from those of the plain functions");
+    ensure!(stopped.clean, "the dispatcher did not stop cleanly");
+    Ok(())
+}

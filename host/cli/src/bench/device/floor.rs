@@ -1,0 +1,34 @@
+//! The floor of a device: a bare flag, there and back.
+
+use super::super::measure::{Bench, Row, histogram};
+use super::{PATIENCE_NS, context};
+use anyhow::{Result, bail};
+use ringcall::pin::pin_current;
+use ringcall_cuda::dispatcher::FloorEcho;
+use ringcall_gpu::clock;
+
+pub(in super::super) fn run(bench: &Bench) -> Result<Row> {
+    let echo = FloorEcho::start(&context()?)?;
+    let mut times = histogram()?;
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| -> Result<()> {
+            let _ = pin_current("client", Some(bench.cores.client()));
+            let warm_up = bench.trips / 10;
+            for i in 1..=warm_up + bench.trips {
+                let before = clock::now_ns();
+                echo.send(i);
+                while echo.received() != i {
+                    if clock::now_ns() - before > PATIENCE_NS {
+                        bail!("the flag did not come back");
+                    }
+                }
+                if i > warm_up {
+                    times.record((clock::now_ns() - before).max(1))?;
+                }
+            }
+            Ok(())
+        });
+        client.join().unwrap_or_else(|_| bail!("the client thread panicked"))
+    })?;
+    Ok(Row::new(&times))
+}

@@ -1,0 +1,73 @@
+//! Graphs launched from the device.
+
+use super::super::measure::{Bench, Row, histogram};
+use super::call::with_flood;
+use super::context;
+use super::ring::{Work, all_outstanding, one_outstanding};
+use anyhow::{Result, bail};
+use ringcall::{FunctionId, RingConfig};
+use ringcall_cuda::dispatcher::{
+    DeviceDispatcher, Functions, GraphFunction, GraphKernel, KernelKind, MappedRing, Modules, Options,
+};
+use ringcall_wire::schema::HandlerSchema;
+use std::time::Duration;
+
+/// Name of the graph's function.
+const FUNCTION: &str = "graph_increment";
+const PAYLOAD: usize = 32;
+
+/// The kernels of the samples' graph.
+pub(super) fn kernels() -> Vec<GraphKernel> {
+    let kernel = |&(name, threads): &(&str, u32)| GraphKernel { name: name.to_owned(), blocks: 1, threads };
+    ringcall_samples::graph::KERNELS.iter().map(kernel).collect()
+}
+
+fn with_dispatcher<T>(slots: u32, measure: impl FnOnce(&MappedRing, Work) -> Result<T>) -> Result<T> {
+    let context = context()?;
+    let ring = MappedRing::allocate(&context, RingConfig { slots, slot_bytes: 64 })?;
+    let functions = Functions::new().handlers(&[ringcall_samples::handlers::rpc_increment::HANDLER]).graph(
+        FUNCTION,
+        HandlerSchema::new(),
+        GraphFunction::new(kernels(), slots),
+    );
+    let modules = Modules::new().ptx_for("samples", ringcall_samples::PTX, &context)?;
+    let options = Options::new(KernelKind::Graph { warps: 8 });
+    let dispatcher = DeviceDispatcher::wire(&ring, functions, modules, options)?.start()?;
+    let measured = measure(&ring, Work { function: FunctionId::of(FUNCTION), payload_bytes: PAYLOAD });
+    let stopped = dispatcher.stop(Duration::from_secs(5));
+    if !stopped.report.is_clean() {
+        bail!("the dispatcher did not stop cleanly: {:?}", stopped.report);
+    }
+    measured
+}
+
+/// One request at a time, then a million with 16 in flight.
+pub(in super::super) fn launches(bench: &Bench) -> Result<Row> {
+    let short = bench.shorter(4);
+    with_dispatcher(16, |ring, work| {
+        let latency = one_outstanding(&short, ring.ring(), work)?;
+        let flood = all_outstanding(&short, ring.ring(), work, bench.requests / 2)?;
+        Ok(with_flood(latency, flood))
+    })
+}
+
+/// Bursts of 16: all slots are written, then all answers awaited; the time is that of a whole burst.
+pub(in super::super) fn burst(bench: &Bench) -> Result<Row> {
+    const BURST: u64 = 16;
+    with_dispatcher(BURST as u32, |ring, work| {
+        let mut times = histogram()?;
+        let (mut lost, mut wrong) = (0, 0);
+        let short = bench.shorter(1);
+        let begin = ringcall_gpu::clock::now_ns();
+        let bursts = (100_000 / BURST).min(bench.requests.div_ceil(BURST));
+        for _ in 0..bursts {
+            let before = ringcall_gpu::clock::now_ns();
+            let flood = all_outstanding(&short, ring.ring(), work, BURST)?;
+            times.record((ringcall_gpu::clock::now_ns() - before).max(1))?;
+            lost += flood.lost;
+            wrong += flood.wrong;
+        }
+        let seconds = (ringcall_gpu::clock::now_ns() - begin) as f64 / 1e9;
+        Ok(Row { lost, wrong, per_s: Some((bursts * BURST) as f64 / seconds), ..Row::new(&times) })
+    })
+}

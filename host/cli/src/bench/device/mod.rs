@@ -1,0 +1,31 @@
+//! Benchmarks of the device dispatcher. On a machine without a GPU they are skipped, and say why.
+
+mod call;
+mod floor;
+mod graph;
+mod host_graph;
+mod ring;
+
+pub(super) use call::{cooperative, device_call};
+pub(super) use floor::run as floor;
+pub(super) use graph::{burst, launches};
+pub(super) use host_graph::run as host_graph;
+
+use anyhow::Result;
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{Context, Driver};
+use std::sync::{Arc, OnceLock};
+
+/// The first device's context, made once.
+pub(super) fn context() -> Result<Arc<Context>, CudaError> {
+    static CONTEXT: OnceLock<Result<Arc<Context>, CudaError>> = OnceLock::new();
+    CONTEXT.get_or_init(|| Driver::load()?.device(0)?.context()).clone()
+}
+
+/// The device's name, if there is one.
+pub(super) fn name() -> Option<String> {
+    context().ok()?.device().name().ok()
+}
+
+/// Longer than any answer takes: beyond this a request counts as lost.
+const PATIENCE_NS: u64 = 5_000_000_000;

@@ -1,0 +1,232 @@
+//! Which function is run how, on a device.
+
+use super::graphs::GraphFunction;
+use super::{DeviceError, KernelKind};
+use ringcall_dispatch::Geometry;
+use ringcall_dispatch::table::{Cell, EMPTY, IdIndex, IndexError};
+use ringcall_handler::Handler;
+use ringcall_wire::function::FunctionId;
+use ringcall_wire::launch::{DeviceEntry, HandlerKind};
+use ringcall_wire::schema::HandlerSchema;
+
+/// One function.
+#[derive(Debug, Clone)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) schema: HandlerSchema,
+    pub(super) run: Run,
+    follow_up: Option<String>,
+}
+
+/// How it is run.
+#[derive(Debug, Clone)]
+pub(super) enum Run {
+    /// A device function of this symbol.
+    Call { symbol: String, kind: HandlerKind },
+    /// A graph.
+    Graph(GraphFunction),
+    /// Not here.
+    Elsewhere,
+}
+
+/// The functions of a device dispatcher, in order of entry.
+#[derive(Debug, Clone, Default)]
+pub struct Functions {
+    pub(super) all: Vec<Function>,
+}
+
+/// A table laid out: entries without addresses yet, and the index over them.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    pub(super) entries: Vec<DeviceEntry>,
+    pub(super) cells: Vec<Cell>,
+    pub(super) index: IdIndex,
+}
+
+impl Functions {
+    /// No functions yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Handlers written with `#[handler]`.
+    #[must_use]
+    pub fn handlers(mut self, handlers: &[Handler]) -> Self {
+        for handler in handlers {
+            let kind = handler.kind;
+            self = self.symbol(handler.name, handler.symbol, kind, handler.schema);
+        }
+        self
+    }
+
+    /// A device function by its symbol: of a C++ module, say. Its signature is that of every handler:
+    /// `int f(const void* in, void* out, uint32_t arg_len, uint32_t max_result_len, uint32_t* result_len)`.
+    #[must_use]
+    pub fn symbol(mut self, name: &str, symbol: &str, kind: HandlerKind, schema: HandlerSchema) -> Self {
+        let run = Run::Call { symbol: symbol.to_owned(), kind };
+        self.all.push(Function { name: name.to_owned(), schema, run, follow_up: None });
+        self
+    }
+
+    /// A function that a graph answers. Several under one name differ in their routing keys; a request is routed by its
+    /// first eight bytes.
+    #[must_use]
+    pub fn graph(mut self, name: &str, schema: HandlerSchema, graph: GraphFunction) -> Self {
+        let run = Run::Graph(graph);
+        self.all.push(Function { name: name.to_owned(), schema, run, follow_up: None });
+        self
+    }
+
+    /// A function that another dispatcher of the same ring serves: its requests are left alone. For the one dispatcher of a
+    /// shared ring that answers what is broken or for nobody ([`Options::shared_ring`](super::Options::shared_ring)).
+    #[must_use]
+    pub fn elsewhere(mut self, name: &str) -> Self {
+        let (schema, run) = (HandlerSchema::new(), Run::Elsewhere);
+        self.all.push(Function { name: name.to_owned(), schema, run, follow_up: None });
+        self
+    }
+
+    /// Whether some functions are served elsewhere.
+    pub(super) fn shares(&self) -> bool {
+        self.all.iter().any(|function| matches!(function.run, Run::Elsewhere))
+    }
+
+    /// Names the graph that the handler `name` triggers by returning the trigger marker
+    /// ([`GRAPH_TRIGGER`](ringcall_wire::flag::GRAPH_TRIGGER)) as its status.
+    #[must_use]
+    pub fn follow_up(mut self, name: &str, graph: &str) -> Self {
+        for function in self.all.iter_mut().filter(|function| function.name == name) {
+            function.follow_up = Some(graph.to_owned());
+        }
+        self
+    }
+
+    /// The symbols of device functions, each once.
+    pub(super) fn symbols(&self) -> Vec<&str> {
+        let mut symbols: Vec<&str> = Vec::new();
+        for function in &self.all {
+            if let Run::Call { symbol, .. } = &function.run
+                && !symbols.contains(&symbol.as_str())
+            {
+                symbols.push(symbol);
+            }
+        }
+        symbols
+    }
+
+    /// Checks everything that can be checked without a device, and lays the table out.
+    pub(super) fn lay_out(&self, geometry: &Geometry, kernel: KernelKind) -> Result<Table, DeviceError> {
+        let mut entries = Vec::with_capacity(self.all.len());
+        // Only the first of several graphs under one id is in the index; the others hang on it.
+        let mut heads: Vec<usize> = Vec::new();
+        for (place, function) in self.all.iter().enumerate() {
+            let entry = self.entry(function, geometry, kernel)?;
+            match heads.iter().copied().find(|&head| entries_id(&entries, head) == entry.id) {
+                None => heads.push(place),
+                Some(head) => self.chain(&mut entries, head, place, &entry)?,
+            }
+            entries.push(entry);
+        }
+        let mut size = IdIndex::cells_for(heads.len());
+        loop {
+            let mut cells = vec![EMPTY; size];
+            match IdIndex::build(heads.len(), |i| entries_id(&entries, heads[i]), &mut cells) {
+                Ok(index) => {
+                    for cell in cells.iter_mut().filter(|cell| **cell != EMPTY) {
+                        cell.entry = heads[cell.entry as usize] as u32;
+                    }
+                    return Ok(Table { entries, cells, index });
+                }
+                Err(IndexError::NoMultiplier) if size < 1 << 20 => size *= 2,
+                Err(other) => return Err(DeviceError::Shape(other.to_string())),
+            }
+        }
+    }
+
+    /// Hangs a further graph of one id behind the others, or says why it cannot be one.
+    fn chain(
+        &self,
+        entries: &mut [DeviceEntry],
+        head: usize,
+        place: usize,
+        entry: &DeviceEntry,
+    ) -> Result<(), DeviceError> {
+        let (first, second) = (&self.all[head], &self.all[place]);
+        let graphs = matches!((&first.run, &second.run), (Run::Graph(_), Run::Graph(_)));
+        if first.name != second.name || !graphs {
+            return Err(DeviceError::Collision {
+                first: first.name.clone(),
+                second: second.name.clone(),
+                id: entry.id,
+            });
+        }
+        let mut last = head;
+        loop {
+            if entries[last].routing_key == entry.routing_key {
+                return Err(DeviceError::SameRoute { name: second.name.clone(), key: entry.routing_key });
+            }
+            match entries[last].next_route {
+                DeviceEntry::NONE => break,
+                next => last = next as usize,
+            }
+        }
+        entries[last].next_route = place as u32;
+        Ok(())
+    }
+
+    fn entry(
+        &self,
+        function: &Function,
+        geometry: &Geometry,
+        kernel: KernelKind,
+    ) -> Result<DeviceEntry, DeviceError> {
+        let schema = |why: String| DeviceError::Schema { name: function.name.clone(), why };
+        function.schema.validate().map_err(|error| schema(error.to_string()))?;
+        let slot = geometry.rx_stride().min(geometry.tx_stride()) as usize;
+        function.schema.fits_slot(slot).map_err(|error| schema(error.to_string()))?;
+        let arg_bytes = if function.schema.is_untyped() {
+            DeviceEntry::NONE
+        } else {
+            function.schema.args_bytes().map_err(|error| schema(error.to_string()))?
+        };
+        let wrong =
+            |kind| DeviceError::WrongKernel { name: function.name.clone(), kind, kernel: kernel.entry() };
+        let (kind, execs, routing_key) = match &function.run {
+            Run::Call { kind: HandlerKind::Grid, .. }
+                if !matches!(kernel, KernelKind::Cooperative { .. }) =>
+            {
+                return Err(wrong("a grid handler"));
+            }
+            Run::Graph(_) if !matches!(kernel, KernelKind::Graph { .. }) => return Err(wrong("a graph")),
+            Run::Call { kind, .. } => (*kind, 0, 0),
+            Run::Graph(graph) => (HandlerKind::Graph, graph.execs, graph.routing_key),
+            Run::Elsewhere => (HandlerKind::Elsewhere, 0, 0),
+        };
+        Ok(DeviceEntry {
+            address: 0,
+            id: FunctionId::of(&function.name).0,
+            kind: kind as u32,
+            arg_bytes,
+            follow_up: self.follow_up_of(function)?,
+            execs,
+            io_stride: 0,
+            routing_key,
+            next_route: DeviceEntry::NONE,
+            reserved: 0,
+        })
+    }
+
+    fn follow_up_of(&self, function: &Function) -> Result<u32, DeviceError> {
+        let Some(graph) = &function.follow_up else { return Ok(DeviceEntry::NONE) };
+        self.all
+            .iter()
+            .position(|other| other.name == *graph && matches!(other.run, Run::Graph(_)))
+            .map(|place| place as u32)
+            .ok_or_else(|| DeviceError::NoFollowUp { name: function.name.clone(), graph: graph.clone() })
+    }
+}
+
+fn entries_id(entries: &[DeviceEntry], place: usize) -> u32 {
+    entries[place].id
+}

@@ -1,0 +1,112 @@
+//! Functions that a graph answers: executables, and a mailbox for each.
+
+use super::DeviceError;
+use crate::driver::{Context, DeviceBuffer, Graph, GraphExec, KernelArgs, Launch, Module, Stream};
+use ringcall_dispatch::persistent::child::mailbox_bytes;
+use ringcall_wire::launch::{io, saved};
+use std::sync::Arc;
+
+/// One kernel of a graph. Its only parameter is the address of the launch's mailbox
+/// ([`ringcall_dispatch::persistent::child`] is what it does with it).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphKernel {
+    /// Its name in the linked modules.
+    pub name: String,
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+}
+
+/// A graph of kernels that run one after the other: the first reads the request, the last answers and frees the mailbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphFunction {
+    pub(super) kernels: Vec<GraphKernel>,
+    pub(super) execs: u32,
+    pub(super) routing_key: u64,
+    pub(super) credits: Vec<u64>,
+}
+
+impl GraphFunction {
+    /// A graph of these kernels, with `execs` executables: as many requests can run at once. More wait in the ring.
+    #[must_use]
+    pub fn new(kernels: Vec<GraphKernel>, execs: u32) -> Self {
+        Self { kernels, execs, routing_key: 0, credits: Vec::new() }
+    }
+
+    /// The graph for requests whose first eight bytes are `key`, of several under one name.
+    #[must_use]
+    pub fn routing_key(mut self, key: u64) -> Self {
+        self.routing_key = key;
+        self
+    }
+
+    /// Device addresses of the words that each executable's first kernel waits for until they are 0: the consumer of its
+    /// last output has taken it. It waits a bounded time, then answers `BACKPRESSURE`.
+    #[must_use]
+    pub fn credits(mut self, words: &[u64]) -> Self {
+        words.clone_into(&mut self.credits);
+        self
+    }
+}
+
+/// A graph's mailboxes and executables.
+#[derive(Debug)]
+pub(super) struct Launchable {
+    mailboxes: DeviceBuffer,
+    _execs: Vec<GraphExec>,
+    stride: u32,
+}
+
+impl Launchable {
+    pub(super) fn new(
+        context: &Arc<Context>,
+        module: &Module,
+        function: &GraphFunction,
+        capacity: u32,
+        saved_address: u64,
+        stream: &Stream,
+    ) -> Result<Self, DeviceError> {
+        if function.execs == 0 || function.kernels.is_empty() {
+            return Err(DeviceError::Shape(
+                "a graph needs at least one kernel and one executable".to_owned(),
+            ));
+        }
+        let stride = mailbox_bytes(capacity);
+        let mailboxes = DeviceBuffer::zeroed(context, stride as usize * function.execs as usize)?;
+        let mut execs = Vec::with_capacity(function.execs as usize);
+        for index in 0..function.execs {
+            let at = u64::from(index) * u64::from(stride);
+            let mailbox = mailboxes.address().offset(at);
+            let mut graph = Graph::new(context)?;
+            let mut before = Vec::new();
+            for kernel in &function.kernels {
+                let launch = Launch::linear(kernel.blocks, kernel.threads);
+                let args = KernelArgs::new().address(mailbox);
+                before = vec![graph.add_kernel(&module.kernel(&kernel.name)?, &launch, &args, &before)?];
+            }
+            let exec = graph.instantiate_for_device_launch()?;
+            exec.upload(stream)?;
+            let credit = function.credits.get(index as usize).copied().unwrap_or(0);
+            for (word, value) in [
+                (io::EXEC, exec.device_handle()),
+                (io::FINISHED, saved_address + saved::FINISHED as u64 * 8),
+                (io::COUNTERS, saved_address + saved::CHILDREN as u64 * 8),
+                (io::CREDIT, credit),
+            ] {
+                mailboxes.write_from(at as usize + word * 8, &value.to_le_bytes())?;
+            }
+            execs.push(exec);
+        }
+        stream.synchronize()?;
+        Ok(Self { mailboxes, _execs: execs, stride })
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.mailboxes.address().0
+    }
+
+    pub(super) fn stride(&self) -> u32 {
+        self.stride
+    }
+}

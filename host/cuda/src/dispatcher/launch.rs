@@ -1,0 +1,104 @@
+//! Launching the dispatch kernels: the one unsafe step above the driver.
+
+#![allow(unsafe_code)] // named for it: launches sign the dispatch kernels' contract
+
+use super::{DeviceError, Footprint, KernelKind};
+use crate::driver::{Context, DeviceAddress, Graph, GraphExec, Kernel, KernelArgs, Launch, Module, Stream};
+use ringcall_wire::launch::DispatchParams;
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// A dispatch kernel that fits the device, with its parameters.
+#[derive(Debug)]
+pub(super) struct Launcher {
+    kernel: Kernel,
+    launch: Launch,
+    args: KernelArgs,
+    /// The graph whose only node the kernel is, where it launches graphs.
+    graph: Option<GraphExec>,
+    footprint: Footprint,
+}
+
+impl Launcher {
+    /// Checks that the kernel fits, and makes what can be made before the launch.
+    pub(super) fn new(
+        context: &Arc<Context>,
+        module: &Module,
+        kind: KernelKind,
+        shared: u32,
+        params: &DispatchParams,
+        stream: &Stream,
+    ) -> Result<Self, DeviceError> {
+        let kernel = module.kernel(kind.entry())?;
+        let registers = kernel.attributes().registers;
+        let does_not_fit =
+            || DeviceError::DoesNotFit { kernel: kind.entry(), threads: kind.threads(), registers, shared };
+        if shared > context.device().max_shared_per_block()? {
+            return Err(does_not_fit());
+        }
+        kernel.set_dynamic_shared(shared)?;
+        let resident = kernel.occupancy(kind.threads(), shared)?;
+        if resident == 0 {
+            return Err(does_not_fit());
+        }
+        let mut launch = Launch::linear(kind.blocks(), kind.threads()).dynamic_shared(shared);
+        if let KernelKind::Cooperative { blocks, .. } = kind {
+            let most = resident * context.device().multiprocessors()?;
+            if !context.device().cooperative_launch()? || blocks > most {
+                return Err(DeviceError::NotResident { blocks, most });
+            }
+            launch = launch.cooperative();
+        }
+        let args = KernelArgs::new().bytes(params.as_bytes());
+        let graph = if matches!(kind, KernelKind::Graph { .. }) {
+            let mut graph = Graph::new(context)?;
+            graph.add_kernel(&kernel, &launch, &args, &[])?;
+            let exec = graph.instantiate_for_device_launch()?;
+            exec.upload(stream)?;
+            stream.synchronize()?;
+            Some(exec)
+        } else {
+            None
+        };
+        let footprint = Footprint { registers, shared_bytes: shared, blocks_per_multiprocessor: resident };
+        Ok(Self { kernel, launch, args, graph, footprint })
+    }
+
+    pub(super) fn footprint(&self) -> Footprint {
+        self.footprint
+    }
+
+    /// Launches.
+    pub(super) fn launch(&self, stream: &Stream) -> Result<(), DeviceError> {
+        match &self.graph {
+            // SAFETY: the kernel's parameters were laid out by `resources` for this kernel and size, and live, as does
+            // all that they point to, until the kernel has ended: `Resources` is kept by the running dispatcher, and
+            // leaked if the kernel never ends.
+            None => unsafe { self.kernel.launch(stream, &self.launch, &self.args) }?,
+            // SAFETY: as above.
+            Some(graph) => unsafe { graph.launch(stream) }?,
+        }
+        Ok(())
+    }
+}
+
+/// Launches the echo of the floor.
+pub(super) fn launch_floor(
+    module: &Module,
+    stream: &Stream,
+    there: DeviceAddress,
+    back: DeviceAddress,
+) -> Result<(), DeviceError> {
+    let kernel = module.kernel("ringcall_floor")?;
+    let args = KernelArgs::new().address(there).address(back);
+    // SAFETY: two words of mapped memory, which `FloorEcho` keeps until the kernel has ended, and one thread.
+    unsafe { kernel.launch(stream, &Launch::linear(1, 1), &args) }?;
+    Ok(())
+}
+
+/// Launches a graph of kernels that take the address of a mailbox.
+pub(super) fn launch_graph(exec: &GraphExec, stream: &Stream) -> Result<(), DeviceError> {
+    // SAFETY: `HostGraph` made the graph for a mailbox that it keeps, and launches it again only after its answer.
+    unsafe { exec.launch(stream) }?;
+    Ok(())
+}

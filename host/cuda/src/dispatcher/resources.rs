@@ -1,0 +1,285 @@
+//! Everything a dispatch kernel works on, and its parameters.
+
+use super::functions::{Functions, Run, Table};
+use super::graphs::Launchable;
+use super::launch::Launcher;
+use super::modules::{Modules, TABLE};
+use super::{DeviceError, KernelKind, MappedRing, Options};
+use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
+use core::sync::atomic::Ordering;
+use ringcall_dispatch::persistent::cooperative::Rally;
+use ringcall_dispatch::persistent::layout::Needs;
+use ringcall_dispatch::persistent::{Layout, Share, stage_bytes};
+use ringcall_gpu::shared::Words;
+use ringcall_wire::launch::{DispatchParams, MAX_SLOTS, control, options, saved};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+/// How long a kernel may take from its launch to its first poll.
+const BEGINS_WITHIN: Duration = Duration::from_secs(1);
+
+/// What a kernel uses while it runs, and what the host reads of it.
+#[derive(Debug)]
+pub(super) struct Resources {
+    ring: MappedRing,
+    names: Vec<(u32, String)>,
+    shares_ring: bool,
+    kernel: KernelKind,
+    clock_khz: u32,
+    control: Words,
+    saved: DeviceBuffer,
+    // Kept alive for the kernel.
+    _control: MappedRegion,
+    _tables: [DeviceBuffer; 2],
+    _scratch: Option<DeviceBuffer>,
+    rally: Option<DeviceBuffer>,
+    _graphs: Vec<Launchable>,
+    _module: Module,
+}
+
+/// Makes all of it.
+pub(super) fn wire(
+    ring: &MappedRing,
+    functions: &Functions,
+    modules: &Modules,
+    chosen: Options,
+    stream: &Stream,
+) -> Result<(Resources, Launcher), DeviceError> {
+    let context = ring.context();
+    let geometry = *ring.ring().geometry();
+    let kind = chosen.kernel;
+    check_shape(kind, geometry.slots())?;
+    let mut table = functions.lay_out(&geometry, kind)?;
+    let symbols = functions.symbols();
+    let module = modules.load(context, kind, &symbols)?;
+
+    let blocks = kind.blocks() as usize;
+    let saved = DeviceBuffer::zeroed(context, blocks * saved::WORDS * 8)?;
+    let graphs =
+        fill_addresses(&mut table, functions, &symbols, &module, context, &saved, &geometry, stream)?;
+
+    let stage = stage_bytes(geometry.rx_stride().max(geometry.tx_stride()));
+    let needs = |shared_stages| Needs {
+        slots: Share::of(geometry.slots(), 0, polling_blocks(kind)).count,
+        cells: table.cells.len() as u32,
+        entries: table.entries.len() as u32,
+        workers: kind.workers(),
+        stage_bytes: stage,
+        shared_stages,
+    };
+    let cooperative = matches!(kind, KernelKind::Cooperative { .. });
+    let in_shared = Layout::of(needs(true)).bytes <= context.device().max_shared_per_block()? && !cooperative;
+    let shared = Layout::of(needs(in_shared)).bytes;
+    let scratch = if in_shared {
+        None
+    } else {
+        let bytes = polling_blocks(kind) as usize * kind.workers() as usize * 2 * stage as usize;
+        Some(DeviceBuffer::zeroed(context, bytes)?)
+    };
+    let rally = if cooperative { Some(DeviceBuffer::zeroed(context, Rally::BYTES)?) } else { None };
+    let control_region = MappedRegion::zeroed(context, blocks * control::WORDS * 8)?;
+    let upload = |bytes: &[u8]| -> Result<DeviceBuffer, DeviceError> {
+        let buffer = DeviceBuffer::zeroed(context, bytes.len().max(16))?;
+        buffer.write_from(0, bytes)?;
+        Ok(buffer)
+    };
+    let (entries, cells) = (upload(table.entries.as_bytes())?, upload(table.cells.as_bytes())?);
+    let (multiplier, shift) = table.index.parts();
+    let addresses = ring.addresses();
+    let params = DispatchParams {
+        rx_flags: addresses.rx_flags,
+        tx_flags: addresses.tx_flags,
+        rx_data: addresses.rx_data,
+        tx_data: addresses.tx_data,
+        rx_peer: ring.ring().bases().rx_host,
+        entries: entries.address().0,
+        cells: cells.address().0,
+        control: control_region.device_address(0)?.0,
+        saved: saved.address().0,
+        scratch: scratch.as_ref().map_or(0, |buffer| buffer.address().0),
+        grid: rally.as_ref().map_or(0, |buffer| buffer.address().0),
+        slots: geometry.slots(),
+        rx_stride: geometry.rx_stride(),
+        tx_stride: geometry.tx_stride(),
+        entry_count: table.entries.len() as u32,
+        cell_count: table.cells.len() as u32,
+        multiplier,
+        shift,
+        options: if chosen.shared_ring { options::SHARED_RING } else { 0 }
+            | if chosen.skip_marks { options::SKIP_MARKS } else { 0 },
+        stage_bytes: stage,
+        nap_ns: chosen.nap_ns,
+    };
+    let launcher = Launcher::new(context, &module, kind, shared, &params, stream)?;
+    let names =
+        table.entries.iter().zip(&functions.all).map(|(entry, f)| (entry.id, f.name.clone())).collect();
+    let resources = Resources {
+        ring: ring.clone(),
+        names,
+        shares_ring: chosen.shared_ring || functions.shares(),
+        kernel: kind,
+        clock_khz: context.device().clock_khz()?.max(1),
+        control: control_region.words(0, blocks * control::WORDS)?,
+        saved,
+        _control: control_region,
+        _tables: [entries, cells],
+        _scratch: scratch,
+        rally,
+        _graphs: graphs,
+        _module: module,
+    };
+    Ok((resources, launcher))
+}
+
+/// Blocks that poll: of a cooperative grid only the leader's.
+const fn polling_blocks(kind: KernelKind) -> u32 {
+    match kind {
+        KernelKind::Cooperative { .. } => 1,
+        other => other.blocks(),
+    }
+}
+
+fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceError> {
+    if slots > MAX_SLOTS {
+        return Err(DeviceError::TooManySlots { slots });
+    }
+    let threads = kind.threads();
+    if threads == 0 || threads > 1024 || !threads.is_multiple_of(32) || kind.blocks() == 0 {
+        let why = format!(
+            "a dispatcher has at least one block of 1 to 32 whole warps, not {} of {threads} threads",
+            kind.blocks()
+        );
+        return Err(DeviceError::Shape(why));
+    }
+    Ok(())
+}
+
+/// Puts the addresses of device functions and mailboxes into the table.
+#[allow(clippy::too_many_arguments)] // one call; a struct for it would say no more
+fn fill_addresses(
+    table: &mut Table,
+    functions: &Functions,
+    symbols: &[&str],
+    module: &Module,
+    context: &Arc<Context>,
+    saved: &DeviceBuffer,
+    geometry: &ringcall_dispatch::Geometry,
+    stream: &Stream,
+) -> Result<Vec<Launchable>, DeviceError> {
+    let bytes = module.read_global(TABLE)?;
+    let address_of = |symbol: &str| {
+        let place = symbols.iter().position(|other| *other == symbol)?;
+        let word = bytes.get(place * 8..place * 8 + 8)?;
+        word.try_into().ok().map(u64::from_le_bytes)
+    };
+    let mut graphs = Vec::new();
+    for (entry, function) in table.entries.iter_mut().zip(&functions.all) {
+        match &function.run {
+            Run::Elsewhere => (),
+            Run::Call { symbol, .. } => entry.address = address_of(symbol).unwrap_or(0),
+            Run::Graph(graph) => {
+                let capacity = geometry.request_capacity();
+                let launchable =
+                    Launchable::new(context, module, graph, capacity, saved.address().0, stream)?;
+                entry.address = launchable.address();
+                entry.io_stride = launchable.stride();
+                graphs.push(launchable);
+            }
+        }
+    }
+    Ok(graphs)
+}
+
+impl Resources {
+    pub(super) fn context(&self) -> &Arc<Context> {
+        self.ring.context()
+    }
+
+    pub(super) fn ring(&self) -> &MappedRing {
+        &self.ring
+    }
+
+    /// Whether other dispatchers serve the ring too.
+    pub(super) fn shares_ring(&self) -> bool {
+        self.shares_ring
+    }
+
+    /// The name of a function by its id.
+    pub(super) fn name_of(&self, id: u32) -> Option<&str> {
+        self.names.iter().find(|(known, _)| *known == id).map(|(_, name)| name.as_str())
+    }
+
+    /// Ticks of the device's clock as time, at its highest rate.
+    pub(super) fn ticks(&self, ticks: u64) -> Duration {
+        Duration::from_nanos((u128::from(ticks) * 1_000_000 / u128::from(self.clock_khz)) as u64)
+    }
+
+    /// Blocks that have a control block in use.
+    pub(super) fn blocks(&self) -> usize {
+        polling_blocks(self.kernel) as usize
+    }
+
+    /// Word `word` of block `block`'s control block.
+    pub(super) fn read(&self, block: usize, word: usize) -> u64 {
+        self.control.load(block * control::WORDS + word, Ordering::Acquire)
+    }
+
+    /// Tells every block to stop so.
+    pub(super) fn stop(&self, how: u64) {
+        for block in 0..self.blocks() {
+            self.control.store(block * control::WORDS + control::STOP, how, Ordering::Release);
+        }
+    }
+
+    /// Whether every block has ended.
+    pub(super) fn ended(&self) -> bool {
+        (0..self.blocks()).all(|block| {
+            matches!(self.read(block, control::STATE), control::STATE_ENDED | control::STATE_FAILED)
+        })
+    }
+
+    /// Prepares for a launch: counters go on from where they were.
+    pub(super) fn reset(&self) -> Result<(), DeviceError> {
+        self.saved.fill(0)?;
+        for block in 0..self.blocks() {
+            let base = block * control::WORDS;
+            for place in 0..ringcall_wire::Counter::COUNT {
+                let count = self.read(block, control::COUNTERS + place);
+                let at = (block * saved::WORDS + saved::COUNTERS + place) * 8;
+                self.saved.write_from(at, &count.to_le_bytes())?;
+            }
+            for word in control::BUSY..control::WORDS {
+                self.control.store(base + word, 0, Ordering::Relaxed);
+            }
+            self.control.store(base + control::STATE, control::STATE_NEW, Ordering::Relaxed);
+            self.control.store(base + control::STOP, control::STOP_NO, Ordering::Release);
+        }
+        if let Some(rally) = &self.rally {
+            rally.fill(0)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every block polls.
+    pub(super) fn await_running(&self, stream: &Stream) -> Result<(), DeviceError> {
+        let begin = Instant::now();
+        loop {
+            let states: Vec<u64> = (0..self.blocks()).map(|block| self.read(block, control::STATE)).collect();
+            if states.contains(&control::STATE_FAILED) {
+                return Err(DeviceError::Refused);
+            }
+            if states.iter().all(|&state| state != control::STATE_NEW) {
+                return Ok(());
+            }
+            if let StreamState::Failed(error) = stream.query() {
+                return Err(error.into());
+            }
+            if begin.elapsed() > BEGINS_WITHIN {
+                self.stop(control::STOP_NOW);
+                return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
+            }
+            std::thread::yield_now();
+        }
+    }
+}

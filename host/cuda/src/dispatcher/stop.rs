@@ -1,0 +1,149 @@
+//! The end of a dispatcher: drained, bounded, and accounted for.
+
+use super::resources::Resources;
+use super::watch::{Busy, Watch};
+use super::{DeviceDispatcher, DeviceError, Running, Wired};
+use crate::driver::StreamState;
+use ringcall_dispatch::RingMemory;
+use ringcall_dispatch::scan::Scan;
+use ringcall_wire::launch::control;
+use ringcall_wire::status::Status;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a stop did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StopReport {
+    /// Requests answered between the call and the end.
+    pub drained: u64,
+    /// Requests still in the ring when the kernel had ended, which were answered `SHUTTING_DOWN`.
+    pub refused: u64,
+    /// Requests that could not be answered, since nobody took the previous response of their slot: they are still there.
+    pub unanswered: u64,
+    /// Handlers that did not return: the kernel still runs, and its memory is kept for ever.
+    pub stuck: Vec<Busy>,
+    /// The kernel failed (a handler panicked, or touched what is not its own): every request under way is lost.
+    pub failed: Option<DeviceError>,
+    /// How long the stop took.
+    pub took: Duration,
+}
+
+impl StopReport {
+    /// Whether everything ended well: nothing refused, unanswered, stuck or failed.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.refused == 0 && self.unanswered == 0 && self.stuck.is_empty() && self.failed.is_none()
+    }
+}
+
+/// A stopped dispatcher.
+#[derive(Debug)]
+pub struct Stopped {
+    /// What the stop did.
+    pub report: StopReport,
+    /// The dispatcher, ready to be started again; `None` if its kernel still runs or has failed.
+    pub dispatcher: Option<DeviceDispatcher<Wired>>,
+}
+
+/// A running dispatcher that is dropped without a stop is told to end, and nobody waits for it: its memory is kept.
+#[derive(Debug)]
+pub(super) struct HaltOnDrop {
+    resources: Option<Arc<Resources>>,
+}
+
+impl HaltOnDrop {
+    pub(super) fn new(resources: &Arc<Resources>) -> Self {
+        Self { resources: Some(Arc::clone(resources)) }
+    }
+
+    fn disarm(&mut self) {
+        self.resources = None;
+    }
+}
+
+impl Drop for HaltOnDrop {
+    fn drop(&mut self) {
+        if let Some(resources) = self.resources.take() {
+            resources.stop(control::STOP_NOW);
+            // The kernel may go on for a moment, on memory that nobody may free under it.
+            std::mem::forget(resources);
+        }
+    }
+}
+
+/// How much of the deadline is left to a kernel that was told to stop at once.
+const LAST_PART: u32 = 5;
+
+impl DeviceDispatcher<Running> {
+    /// Answers what is in the ring, and ends the kernel; at most `deadline` from now.
+    ///
+    /// The kernel drains for four fifths of the time, and is then told to end at once. What is left in the ring is
+    /// answered `SHUTTING_DOWN` from here. A handler that does not return cannot be ended: the report says which.
+    #[must_use]
+    pub fn stop(self, deadline: Duration) -> Stopped {
+        let Self { resources, launcher, stream, mut state } = self;
+        let begin = Instant::now();
+        let watch = Watch::new(&resources);
+        let before = watch.counters().answered();
+        resources.stop(control::STOP_DRAIN);
+        let mut hurried = false;
+        let failed = loop {
+            if resources.ended() {
+                // The last words are written before the kernel's end: a moment more.
+                break stream.wait(deadline).err();
+            }
+            if let StreamState::Failed(error) = stream.query() {
+                break Some(error);
+            }
+            let elapsed = begin.elapsed();
+            if !hurried && elapsed > deadline - deadline / LAST_PART {
+                resources.stop(control::STOP_NOW);
+                hurried = true;
+            }
+            if elapsed > deadline {
+                let report = StopReport {
+                    drained: watch.counters().answered().saturating_sub(before),
+                    refused: 0,
+                    unanswered: 0,
+                    stuck: watch.busy(),
+                    failed: None,
+                    took: begin.elapsed(),
+                };
+                // The kernel may still write: its memory, its code and the hold on frees are kept for ever.
+                std::mem::forget((resources, launcher, stream, state));
+                return Stopped { report, dispatcher: None };
+            }
+            std::thread::yield_now();
+        };
+        state.guard.disarm();
+        let drained = watch.counters().answered().saturating_sub(before);
+        // What is left on a shared ring is another dispatcher's.
+        let (refused, unanswered) = if resources.shares_ring() { (0, 0) } else { refuse_rest(&resources) };
+        let report = StopReport {
+            drained,
+            refused,
+            unanswered,
+            stuck: Vec::new(),
+            failed: failed.clone().map(DeviceError::from),
+            took: begin.elapsed(),
+        };
+        drop(state);
+        let dispatcher =
+            failed.is_none().then(|| DeviceDispatcher { resources, launcher, stream, state: Wired(()) });
+        Stopped { report, dispatcher }
+    }
+}
+
+/// Answers what the kernel left in the ring.
+fn refuse_rest(resources: &Resources) -> (u64, u64) {
+    let ring = resources.ring().ring().shared();
+    let (mut refused, mut unanswered) = (0, 0);
+    Scan::new(ring.geometry().slots()).full(ring, |seen| match seen.claim(ring) {
+        Some(request) => {
+            let _ = request.answer(ring, Status::SHUTTING_DOWN, &[]);
+            refused += 1;
+        }
+        None => unanswered += 1,
+    });
+    (refused, unanswered)
+}

@@ -1,0 +1,109 @@
+//! Memory of the device's own.
+
+use super::frees::Garbage;
+use super::{Context, DeviceAddress};
+use crate::CudaError;
+use std::sync::Arc;
+
+/// Zeroed device memory, freed on drop. Whoever gives its address to a kernel keeps it until that has ended.
+#[derive(Debug)]
+pub struct DeviceBuffer {
+    context: Arc<Context>,
+    address: DeviceAddress,
+    len: usize,
+}
+
+impl DeviceBuffer {
+    /// Allocates `bytes`, at least one, all zero.
+    ///
+    /// # Errors
+    /// The device is out of memory, or the context is dead.
+    pub fn zeroed(context: &Arc<Context>, bytes: usize) -> Result<Self, CudaError> {
+        let len = bytes.max(1);
+        let api = context.enter()?;
+        let mut address = DeviceAddress(0);
+        // SAFETY: the driver writes one address.
+        let code = unsafe { (api.cuMemAlloc_v2)(&raw mut address.0, len) };
+        api.check(code, format_args!("allocating {len} bytes of device memory"))?;
+        // From here on the buffer frees itself.
+        let buffer = Self { context: Arc::clone(context), address, len };
+        buffer.fill(0)?;
+        Ok(buffer)
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a buffer has at least one byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The address of its first byte; at least 256-byte aligned.
+    #[must_use]
+    pub fn address(&self) -> DeviceAddress {
+        self.address
+    }
+
+    /// Sets every byte to `value`, and waits until that is done.
+    ///
+    /// # Errors
+    /// The context is dead.
+    pub fn fill(&self, value: u8) -> Result<(), CudaError> {
+        let api = self.context.enter()?;
+        let stream = self.context.copies();
+        // SAFETY: the whole allocation, which lives as long as `self`; waited for below.
+        let code = unsafe { (api.cuMemsetD8Async)(self.address.0, value, self.len, stream.raw()) };
+        api.check(code, "filling device memory")?;
+        stream.synchronize(api)
+    }
+
+    /// Copies `data` to byte `offset`, and waits until it is there.
+    ///
+    /// A kernel that runs meanwhile may see any part of it: order is the caller's to make.
+    ///
+    /// # Errors
+    /// It does not fit, or the context is dead.
+    pub fn write_from(&self, offset: usize, data: &[u8]) -> Result<(), CudaError> {
+        let to = self.inside(offset, data.len())?;
+        let api = self.context.enter()?;
+        let stream = self.context.copies();
+        // SAFETY: both ends hold `data.len()` bytes; `data` is borrowed until the copy has been waited for.
+        let code =
+            unsafe { (api.cuMemcpyHtoDAsync_v2)(to.0, data.as_ptr().cast(), data.len(), stream.raw()) };
+        api.check(code, format_args!("copying {} bytes to the device", data.len()))?;
+        stream.synchronize(api)
+    }
+
+    /// Copies the bytes from `offset` on into `out`, and waits until they are there.
+    ///
+    /// # Errors
+    /// They do not all lie inside, or the context is dead.
+    pub fn read_into(&self, offset: usize, out: &mut [u8]) -> Result<(), CudaError> {
+        let from = self.inside(offset, out.len())?;
+        let api = self.context.enter()?;
+        let stream = self.context.copies();
+        // SAFETY: both ends hold `out.len()` bytes; `out` is borrowed until the copy has been waited for.
+        let code =
+            unsafe { (api.cuMemcpyDtoHAsync_v2)(out.as_mut_ptr().cast(), from.0, out.len(), stream.raw()) };
+        api.check(code, format_args!("copying {} bytes from the device", out.len()))?;
+        stream.synchronize(api)
+    }
+
+    fn inside(&self, offset: usize, len: usize) -> Result<DeviceAddress, CudaError> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(CudaError::OutOfBounds { what: "device memory", offset, len, size: self.len });
+        }
+        Ok(self.address.offset(offset as u64))
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        self.context.discard(Garbage::Device(self.address.0));
+    }
+}

@@ -1,0 +1,105 @@
+//! A device's primary context.
+
+use super::api::Api;
+use super::frees::Frees;
+use super::handle::Handle;
+use super::stream::RawStream;
+use super::{Device, FreeHold};
+use crate::CudaError;
+use cudarc::driver::sys::CUctx_st;
+use std::sync::Arc;
+
+/// A device's primary context, held until the last handle to something in it is gone.
+#[derive(Debug)]
+pub struct Context {
+    device: Device,
+    raw: Handle<CUctx_st>,
+    /// For copies and memsets: never the legacy stream, which waits for every kernel.
+    copies: RawStream,
+    frees: Frees,
+}
+
+impl Context {
+    pub(super) fn retain(device: Device) -> Result<Arc<Self>, CudaError> {
+        let api = device.driver().api();
+        let mut raw = core::ptr::null_mut();
+        // SAFETY: the driver writes one handle; the device was opened.
+        let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&raw mut raw, device.raw()) };
+        api.check(code, format_args!("making the context of device {}", device.ordinal()))?;
+        let copies = enter(api, raw).and_then(|()| RawStream::create(api, 0));
+        match copies {
+            Ok(copies) => Ok(Arc::new(Self { device, raw: Handle(raw), copies, frees: Frees::default() })),
+            Err(error) => {
+                // SAFETY: gives back what was retained above; nothing was made in it.
+                unsafe { (api.cuDevicePrimaryCtxRelease_v2)(device.raw()) };
+                Err(error)
+            }
+        }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Makes this the calling thread's current context. Every call here does so by itself; only code that calls CUDA
+    /// by other ways needs it. Costs two look-ups of a thread-local value, if it is current already.
+    ///
+    /// # Errors
+    /// The context is dead.
+    pub fn make_current(&self) -> Result<(), CudaError> {
+        enter(self.api(), self.raw.0)
+    }
+
+    /// Postpones every freeing in this context while the returned hold lives.
+    ///
+    /// Freeing memory or unloading code can wait for running kernels. Take a hold before a persistent kernel starts
+    /// and drop it after that has ended, and nothing dropped in between can hang.
+    pub fn hold_frees(self: &Arc<Self>) -> FreeHold {
+        FreeHold::take(Arc::clone(self))
+    }
+
+    pub(super) fn api(&self) -> &'static Api {
+        self.device.driver().api()
+    }
+
+    /// The table, after making the context current.
+    pub(super) fn enter(&self) -> Result<&'static Api, CudaError> {
+        self.make_current()?;
+        Ok(self.api())
+    }
+
+    pub(super) fn copies(&self) -> RawStream {
+        self.copies
+    }
+
+    pub(super) fn frees(&self) -> &Frees {
+        &self.frees
+    }
+}
+
+fn enter(api: &Api, context: *mut CUctx_st) -> Result<(), CudaError> {
+    let mut current = core::ptr::null_mut();
+    // SAFETY: the driver writes one handle.
+    let code = unsafe { (api.cuCtxGetCurrent)(&raw mut current) };
+    api.check(code, "asking for the current context")?;
+    if current == context {
+        return Ok(());
+    }
+    // SAFETY: the context is retained for as long as its owner lives, and the owner calls this.
+    let code = unsafe { (api.cuCtxSetCurrent)(context) };
+    api.check(code, "making a context current")
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // A hold keeps the context, so there is none left and nothing postponed either.
+        let api = self.api();
+        if self.make_current().is_ok() {
+            self.copies.destroy(api);
+        }
+        // SAFETY: retained once, in `retain`; every object made in it held the context and is gone.
+        unsafe { (api.cuDevicePrimaryCtxRelease_v2)(self.device.raw()) };
+    }
+}

@@ -1,0 +1,148 @@
+//! Freeing, now or when no persistent kernel runs.
+
+use super::Context;
+use super::api::Api;
+use super::handle::Handle;
+use core::ffi::c_void;
+use cudarc::driver::sys::{CUdeviceptr, CUgraphExec_st, CUmod_st};
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Something to be given back to the driver, by its last owner.
+#[derive(Debug)]
+pub(super) enum Garbage {
+    /// Of `cuMemAlloc`.
+    Device(CUdeviceptr),
+    /// Of `cuMemHostAlloc`.
+    Host(Handle<c_void>),
+    /// Of `cuMemHostRegister`, with what keeps the memory alive until then.
+    Registration(Handle<c_void>, Arc<dyn Any + Send + Sync>),
+    Module(Handle<CUmod_st>),
+    GraphExec(Handle<CUgraphExec_st>),
+}
+
+impl Garbage {
+    /// Gives it back. The driver's answer does not matter any more: after a dead context nothing can be freed.
+    fn free(self, api: &Api) {
+        match self {
+            // SAFETY: allocated by the driver, handed here once by its last owner, in whose context we are.
+            Self::Device(address) => unsafe { (api.cuMemFree_v2)(address) },
+            // SAFETY: as above.
+            Self::Host(base) => unsafe { (api.cuMemFreeHost)(base.0) },
+            // SAFETY: registered once, unregistered once; the owner dropped behind it keeps the memory until then.
+            Self::Registration(base, _owner) => unsafe { (api.cuMemHostUnregister)(base.0) },
+            // SAFETY: as above; kernels of the module held it.
+            Self::Module(module) => unsafe { (api.cuModuleUnload)(module.0) },
+            // SAFETY: as above.
+            Self::GraphExec(exec) => unsafe { (api.cuGraphExecDestroy)(exec.0) },
+        };
+    }
+}
+
+/// What is postponed, and by how many holds.
+#[derive(Debug, Default)]
+pub(super) struct Frees {
+    postponed: Mutex<Postponed>,
+}
+
+#[derive(Debug, Default)]
+struct Postponed {
+    holds: usize,
+    garbage: Vec<Garbage>,
+}
+
+impl Frees {
+    /// Adds a hold.
+    fn hold(&self) {
+        self.locked(|postponed| postponed.holds += 1);
+    }
+
+    /// Ends a hold; what to free now, in the order it was dropped.
+    fn release(&self) -> Vec<Garbage> {
+        self.locked(|postponed| {
+            postponed.holds = postponed.holds.saturating_sub(1);
+            if postponed.holds == 0 { std::mem::take(&mut postponed.garbage) } else { Vec::new() }
+        })
+    }
+
+    /// Keeps `garbage` while there is a hold; otherwise returns it, to be freed now.
+    fn postpone(&self, garbage: Garbage) -> Option<Garbage> {
+        self.locked(|postponed| {
+            if postponed.holds == 0 {
+                return Some(garbage);
+            }
+            postponed.garbage.push(garbage);
+            None
+        })
+    }
+
+    fn locked<R>(&self, change: impl FnOnce(&mut Postponed) -> R) -> R {
+        // Nothing in here panics; a poisoned list is still a list.
+        change(&mut self.postponed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Context {
+    /// Frees `garbage` now, or when the last hold ends.
+    pub(super) fn discard(&self, garbage: Garbage) {
+        if let Some(now) = self.frees().postpone(garbage) {
+            self.free_all(vec![now]);
+        }
+    }
+
+    fn free_all(&self, garbage: Vec<Garbage>) {
+        if !garbage.is_empty() && self.make_current().is_ok() {
+            garbage.into_iter().for_each(|one| one.free(self.api()));
+        }
+    }
+}
+
+/// While one lives, nothing in its context is freed: see [`Context::hold_frees`].
+#[derive(Debug)]
+#[must_use = "frees are postponed only while the hold lives"]
+pub struct FreeHold {
+    context: Arc<Context>,
+}
+
+impl FreeHold {
+    pub(super) fn take(context: Arc<Context>) -> Self {
+        context.frees().hold();
+        Self { context }
+    }
+}
+
+impl Drop for FreeHold {
+    fn drop(&mut self) {
+        let garbage = self.context.frees().release();
+        self.context.free_all(garbage);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(garbage: &[Garbage]) -> Vec<u64> {
+        garbage.iter().map(|one| if let Garbage::Device(address) = one { *address } else { 0 }).collect()
+    }
+
+    #[test]
+    fn without_a_hold_everything_is_freed_at_once() {
+        let frees = Frees::default();
+        assert!(matches!(frees.postpone(Garbage::Device(7)), Some(Garbage::Device(7))));
+        assert!(frees.release().is_empty());
+    }
+
+    #[test]
+    fn with_holds_everything_waits_for_the_last_one_and_keeps_its_order() {
+        let frees = Frees::default();
+        frees.hold();
+        assert!(frees.postpone(Garbage::Device(1)).is_none());
+        frees.hold();
+        assert!(frees.postpone(Garbage::Device(2)).is_none());
+        assert!(frees.release().is_empty(), "one hold is left");
+        assert!(frees.postpone(Garbage::Device(3)).is_none());
+        assert_eq!(addresses(&frees.release()), [1, 2, 3]);
+        assert!(frees.postpone(Garbage::Device(4)).is_some(), "free again");
+    }
+}

@@ -1,0 +1,56 @@
+//! The CUDA driver API, as far as persistent kernels need it: memory, streams, linking, launches, graphs.
+//!
+//! It knows CUDA and no protocol. Rules that hold throughout:
+//!
+//! - **Nothing uses the legacy default stream.** A persistent kernel is running; an operation on that stream would wait
+//!   for it, so for ever. Copies and memsets go through non-blocking streams.
+//! - **Allocate, link and load before a persistent kernel starts**: the driver may wait for running kernels to do it.
+//! - **Freeing can wait for running kernels** (`cuMemFree`, `cuMemFreeHost`, unloading). While a persistent kernel
+//!   runs, hold a [`FreeHold`]: what is dropped meanwhile is freed when the hold ends.
+//! - **Memory that the device may write is never behind `&` or `&mut`**: host windows are
+//!   [`Words`](ringcall_gpu::shared::Words) and [`Bytes`](ringcall_gpu::shared::Bytes).
+//! - **Modules load eagerly**: a kernel loaded at its first launch could wait for the running one.
+//! - Handles may be used from any thread; each call makes its context current for the calling thread first.
+//!
+//! | what | type |
+//! |---|---|
+//! | driver and devices | [`Driver`], [`Device`], [`Context`] |
+//! | memory | [`MappedRegion`], [`HostRegistration`], [`DeviceBuffer`], [`DeviceAddress`] |
+//! | order | [`Stream`] |
+//! | code | [`Linker`], [`Image`], [`Module`], [`Kernel`], [`devrt`] |
+//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`] |
+
+mod address;
+mod api;
+mod buffer;
+mod context;
+mod device;
+pub mod devrt;
+mod frees;
+mod graph;
+mod handle;
+mod kernel;
+mod launch;
+mod link_input;
+mod link_log;
+mod linker;
+mod load;
+mod mapped;
+mod module;
+mod registered;
+mod stream;
+
+pub use address::DeviceAddress;
+pub use buffer::DeviceBuffer;
+pub use context::Context;
+pub use device::Device;
+pub use frees::FreeHold;
+pub use graph::{Graph, GraphExec, NodeId};
+pub use kernel::{Kernel, KernelAttributes};
+pub use launch::{KernelArgs, Launch};
+pub use linker::{Image, Linker, Optimisation};
+pub use load::Driver;
+pub use mapped::MappedRegion;
+pub use module::Module;
+pub use registered::HostRegistration;
+pub use stream::{Priority, Stream, StreamState};

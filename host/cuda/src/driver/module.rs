@@ -1,0 +1,150 @@
+//! Loaded device code.
+
+use super::api::{Api, NOT_FOUND};
+use super::frees::Garbage;
+use super::handle::Handle;
+use super::{Context, DeviceAddress, Image, Kernel};
+use crate::CudaError;
+use cudarc::driver::sys::{CUfunc_st, CUmod_st};
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+/// Device code loaded into a context. Cheap to clone; kernels of it keep it loaded.
+#[derive(Debug, Clone)]
+pub struct Module {
+    loaded: Arc<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    context: Arc<Context>,
+    raw: Handle<CUmod_st>,
+    kernels: Vec<String>,
+}
+
+impl Module {
+    /// Loads an image, with every kernel in it: none is left to be loaded at its first launch, which can wait for
+    /// running kernels. For the same reason, load before a persistent kernel starts.
+    ///
+    /// # Errors
+    /// The image is for another architecture, the device is out of memory, or the context is dead.
+    pub fn load(context: &Arc<Context>, image: &Image) -> Result<Self, CudaError> {
+        let api = context.enter()?;
+        let mut raw = core::ptr::null_mut();
+        // SAFETY: the driver writes one handle, and reads an image that its own linker made.
+        let code = unsafe { (api.cuModuleLoadData)(&raw mut raw, image.cubin().as_ptr().cast()) };
+        api.check(code, "loading device code")?;
+        // From here on the module unloads itself.
+        let mut loaded = Loaded { context: Arc::clone(context), raw: Handle(raw), kernels: Vec::new() };
+        loaded.kernels = load_all(api, raw)?;
+        Ok(Self { loaded: Arc::new(loaded) })
+    }
+
+    /// Its context.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.loaded.context
+    }
+
+    /// The names of its kernels.
+    #[must_use]
+    pub fn kernels(&self) -> &[String] {
+        &self.loaded.kernels
+    }
+
+    /// The kernel called `name`.
+    ///
+    /// # Errors
+    /// There is none; the error lists those there are.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, CudaError> {
+        let missing =
+            || CudaError::NoSymbol { kind: "kernel", name: name.to_owned(), has: self.kernels().to_vec() };
+        let c_name = CString::new(name).map_err(|_| missing())?;
+        let api = self.context().enter()?;
+        let mut raw = core::ptr::null_mut();
+        // SAFETY: the driver writes one handle; the module is loaded, the name terminated.
+        let code = unsafe { (api.cuModuleGetFunction)(&raw mut raw, self.loaded.raw.0, c_name.as_ptr()) };
+        if code == NOT_FOUND {
+            return Err(missing());
+        }
+        api.check(code, format_args!("looking for kernel `{name}`"))?;
+        Kernel::new(self.clone(), Handle(raw), name)
+    }
+
+    /// Where the global variable `name` lies in device memory, and how many bytes it has. Valid while the module is
+    /// loaded.
+    ///
+    /// # Errors
+    /// There is none of that name, or it was optimised away (it must be visible, `.visible .global`).
+    pub fn global(&self, name: &str) -> Result<(DeviceAddress, usize), CudaError> {
+        let missing =
+            || CudaError::NoSymbol { kind: "global variable", name: name.to_owned(), has: Vec::new() };
+        let c_name = CString::new(name).map_err(|_| missing())?;
+        let api = self.context().enter()?;
+        let mut address = DeviceAddress(0);
+        let mut bytes = 0;
+        // SAFETY: the driver writes an address and a length; the module is loaded, the name terminated.
+        let code = unsafe {
+            (api.cuModuleGetGlobal_v2)(&raw mut address.0, &raw mut bytes, self.loaded.raw.0, c_name.as_ptr())
+        };
+        if code == NOT_FOUND {
+            return Err(missing());
+        }
+        api.check(code, format_args!("looking for global variable `{name}`"))?;
+        Ok((address, bytes))
+    }
+}
+
+impl Module {
+    /// The bytes of the global variable `name`, now.
+    ///
+    /// # Errors
+    /// As for [`global`](Self::global), or the context is dead.
+    pub fn read_global(&self, name: &str) -> Result<Vec<u8>, CudaError> {
+        let (from, len) = self.global(name)?;
+        let mut out = vec![0; len];
+        let api = self.context().enter()?;
+        let stream = self.context().copies();
+        // SAFETY: both ends hold `len` bytes; `out` is borrowed until the copy has been waited for.
+        let code = unsafe { (api.cuMemcpyDtoHAsync_v2)(out.as_mut_ptr().cast(), from.0, len, stream.raw()) };
+        api.check(code, format_args!("reading global variable `{name}`"))?;
+        stream.synchronize(api)?;
+        Ok(out)
+    }
+}
+
+/// Loads every function of a module; their names.
+fn load_all(api: &Api, module: *mut CUmod_st) -> Result<Vec<String>, CudaError> {
+    let mut count = 0;
+    // SAFETY: the driver writes one number; the module is loaded.
+    let code = unsafe { (api.cuModuleGetFunctionCount)(&raw mut count, module) };
+    api.check(code, "counting kernels")?;
+    let mut functions: Vec<*mut CUfunc_st> = vec![core::ptr::null_mut(); count as usize];
+    // SAFETY: the driver writes at most `count` handles into an array of that length.
+    let code = unsafe { (api.cuModuleEnumerateFunctions)(functions.as_mut_ptr(), count, module) };
+    api.check(code, "listing kernels")?;
+    functions.retain(|function| !function.is_null());
+    functions.into_iter().map(|function| load_one(api, function)).collect()
+}
+
+fn load_one(api: &Api, function: *mut CUfunc_st) -> Result<String, CudaError> {
+    // SAFETY: a function of a loaded module.
+    let code = unsafe { (api.cuFuncLoad)(function) };
+    api.check(code, "loading a kernel")?;
+    let mut name = core::ptr::null();
+    // SAFETY: the driver writes one pointer; the function is of a loaded module.
+    let code = unsafe { (api.cuFuncGetName)(&raw mut name, function) };
+    api.check(code, "asking for a kernel's name")?;
+    if name.is_null() {
+        return Ok(String::new());
+    }
+    // SAFETY: on success a terminated string of the module's, which is loaded.
+    let name = unsafe { CStr::from_ptr(name) };
+    Ok(name.to_string_lossy().into_owned())
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.context.discard(Garbage::Module(self.raw));
+    }
+}

@@ -1,0 +1,167 @@
+//! Streams: order among pieces of device work.
+
+use super::Context;
+use super::api::{Api, NOT_READY, SUCCESS};
+use super::handle::Handle;
+use crate::CudaError;
+use core::ffi::c_int;
+use cudarc::driver::sys::{CUstream, CUstream_flags_enum, CUstream_st};
+use ringcall_gpu::hint;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Which stream's blocks go first where several wait for a multiprocessor. Running blocks are never interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Priority {
+    /// The lowest there is; the driver's default.
+    #[default]
+    Lowest,
+    /// The highest the device has.
+    Highest,
+}
+
+/// How the work on a stream stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamState {
+    /// Everything is done.
+    Ready,
+    /// Something still runs or waits.
+    Busy,
+    /// Something failed; see [`CudaError::is_sticky`].
+    Failed(CudaError),
+}
+
+/// A stream that never waits for the legacy default stream, nor makes it wait (non-blocking).
+///
+/// Dropping it does not wait: work on it goes on to its end.
+#[derive(Debug)]
+pub struct Stream {
+    context: Arc<Context>,
+    raw: RawStream,
+}
+
+impl Stream {
+    /// A stream of default priority.
+    ///
+    /// # Errors
+    /// The context is dead, or the device is out of memory.
+    pub fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
+        Self::with_priority(context, Priority::Lowest)
+    }
+
+    /// A stream of the given priority.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_priority(context: &Arc<Context>, priority: Priority) -> Result<Self, CudaError> {
+        let api = context.enter()?;
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: the driver writes two ints.
+        let code = unsafe { (api.cuCtxGetStreamPriorityRange)(&raw mut least, &raw mut greatest) };
+        api.check(code, "asking for the range of stream priorities")?;
+        let number = match priority {
+            Priority::Lowest => least,
+            Priority::Highest => greatest,
+        };
+        Ok(Self { context: Arc::clone(context), raw: RawStream::create(api, number)? })
+    }
+
+    /// Its context.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Waits, without limit, until all work on it is done. Not for a stream that a persistent kernel runs on, unless
+    /// that was told to stop: see [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// Something on it failed.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.raw.synchronize(self.context.enter()?)
+    }
+
+    /// How the work on it stands. Does not wait.
+    #[must_use]
+    pub fn query(&self) -> StreamState {
+        let api = match self.context.enter() {
+            Ok(api) => api,
+            Err(error) => return StreamState::Failed(error),
+        };
+        // SAFETY: the stream lives as long as `self`.
+        match unsafe { (api.cuStreamQuery)(self.raw()) } {
+            SUCCESS => StreamState::Ready,
+            NOT_READY => StreamState::Busy,
+            code => match api.check(code, "work on a stream") {
+                Ok(()) => StreamState::Ready,
+                Err(error) => StreamState::Failed(error),
+            },
+        }
+    }
+
+    /// Waits at most `limit` until all work on it is done.
+    ///
+    /// # Errors
+    /// [`CudaError::TimedOut`] when it is still busy then, or something on it failed.
+    pub fn wait(&self, limit: Duration) -> Result<(), CudaError> {
+        /// Turns of spinning before the thread starts to sleep between looks.
+        const SPINS: u32 = 256;
+        const NAP: Duration = Duration::from_micros(50);
+        let begin = Instant::now();
+        let mut turns = 0_u32;
+        loop {
+            match self.query() {
+                StreamState::Ready => return Ok(()),
+                StreamState::Failed(error) => return Err(error),
+                StreamState::Busy if begin.elapsed() >= limit => return Err(CudaError::TimedOut(limit)),
+                StreamState::Busy if turns < SPINS => hint::spin(),
+                StreamState::Busy => std::thread::sleep(NAP),
+            }
+            turns = turns.saturating_add(1);
+        }
+    }
+
+    pub(super) fn raw(&self) -> CUstream {
+        self.raw.raw()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Ok(api) = self.context.enter() {
+            self.raw.destroy(api);
+        }
+    }
+}
+
+/// A stream whose owner sees to it that it ends in its context.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RawStream(Handle<CUstream_st>);
+
+impl RawStream {
+    /// A non-blocking stream in the current context.
+    pub(super) fn create(api: &Api, priority: c_int) -> Result<Self, CudaError> {
+        let flags = CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+        let mut raw = core::ptr::null_mut();
+        // SAFETY: the driver writes one handle; priorities out of range are clamped.
+        let code = unsafe { (api.cuStreamCreateWithPriority)(&raw mut raw, flags, priority) };
+        api.check(code, "making a stream")?;
+        Ok(Self(Handle(raw)))
+    }
+
+    pub(super) fn raw(self) -> CUstream {
+        self.0.0
+    }
+
+    pub(super) fn synchronize(self, api: &Api) -> Result<(), CudaError> {
+        // SAFETY: the owner keeps the stream alive, and made its context current.
+        let code = unsafe { (api.cuStreamSynchronize)(self.raw()) };
+        api.check(code, "waiting for a stream")
+    }
+
+    /// Ends it; the owner does not use it again.
+    pub(super) fn destroy(self, api: &Api) {
+        // SAFETY: called once, by the owner's drop; pending work ends by itself.
+        unsafe { (api.cuStreamDestroy_v2)(self.raw()) };
+    }
+}

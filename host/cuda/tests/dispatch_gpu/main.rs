@@ -1,0 +1,13 @@
+//! The device dispatcher on a real device. Without one, each test is skipped with one line that says why.
+//!
+//! `RINGCALL_GARBAGE_REQUESTS` and `RINGCALL_GRAPH_LAUNCHES` say how long two of the tests run.
+
+mod cooperative;
+mod garbage;
+mod graphs;
+mod linking;
+mod regular;
+mod rig;
+mod sharing;
+mod statuses;
+mod stopping;

@@ -1,0 +1,113 @@
+//! What a machine with a GPU and nothing else needs: the tests of the device, the command line, a script that runs them.
+
+use crate::shell::{Shell, read, run};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Tests that need a device.
+const TESTS: &[&str] = &["driver_gpu", "dispatch_gpu", "litmus_gpu"];
+/// So that a bundle can be carried anywhere.
+const MOST_BYTES: u64 = 60 << 20;
+/// The script: it knows no more than what lies beside it.
+const SCRIPT: &str = include_str!("bundle.sh");
+
+/// What to put in.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Leave out the command line, whose build takes longest; the script then makes no measurements.
+    #[arg(long)]
+    no_cli: bool,
+}
+
+/// Builds the bundle in `target/gpu-bundle`.
+pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
+    let folder = shell.target("gpu-bundle");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+
+    let mut args = vec!["test", "--release", "--no-run", "--message-format=json", "-p", "ringcall-cuda"];
+    args.extend(TESTS.iter().flat_map(|test| ["--test", test]));
+    let messages = read(&mut shell.cargo(&args))?;
+    for test in TESTS {
+        let built = executable(&messages, "test", test)?;
+        take(shell, &built, &folder.join(test))?;
+    }
+    if !options.no_cli {
+        let args = ["build", "--release", "--message-format=json", "-p", "ringcall-cli"];
+        let messages = read(&mut shell.cargo(&args))?;
+        take(shell, &executable(&messages, "bin", "ringcall")?, &folder.join("ringcall"))?;
+    }
+    let script = folder.join("run");
+    fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
+    make_executable(&script)?;
+
+    let bytes = size(&folder)?;
+    println!("{}: {:.1} MiB", folder.display(), bytes as f64 / f64::from(1 << 20));
+    ensure!(bytes < MOST_BYTES, "the bundle is larger than {} MiB: leave something out", MOST_BYTES >> 20);
+    Ok(())
+}
+
+/// The program that cargo says it built for a target.
+fn executable(messages: &str, kind: &str, name: &str) -> Result<PathBuf> {
+    for line in messages.lines() {
+        let message: Value = serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))?;
+        let target = &message["target"];
+        let kinds = target["kind"].as_array().into_iter().flatten();
+        if message["reason"] == "compiler-artifact"
+            && target["name"] == name
+            && kinds.filter_map(Value::as_str).any(|other| other == kind)
+            && let Some(path) = message["executable"].as_str()
+        {
+            return Ok(path.into());
+        }
+    }
+    bail!("cargo built no {kind} `{name}`")
+}
+
+/// Copies a program without its symbols.
+fn take(shell: &Shell, from: &Path, to: &Path) -> Result<()> {
+    let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
+    run(&mut shell.command("strip", &["-o", &to, &from]))
+}
+
+#[cfg(unix)]
+fn make_executable(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("cannot make {} executable", path.display()))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &Path) -> Result<()> {
+    Ok(())
+}
+
+fn size(folder: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
+        sum += entry?.metadata()?.len();
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_of_a_target_is_found() {
+        let messages = [
+            r#"{"reason":"compiler-artifact","target":{"name":"x","kind":["lib"]},"executable":null}"#,
+            r#"{"reason":"compiler-artifact","target":{"name":"x","kind":["test"]},"executable":"/a/x-1"}"#,
+            r#"{"reason":"build-finished","success":true}"#,
+        ]
+        .join("\n");
+        assert_eq!(executable(&messages, "test", "x").expect("there"), Path::new("/a/x-1"));
+        assert!(executable(&messages, "bin", "x").is_err() && executable(&messages, "test", "y").is_err());
+        assert!(executable("words", "test", "x").is_err());
+    }
+}

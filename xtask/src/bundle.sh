@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Runs the tests of the device that lie beside this script, each in a process of its own so that a device that one of them
+# breaks is whole again for the next, and then the measurements.
+#
+#   ./run [--no-bench] [FOLDER]    logs and bench.json go to FOLDER, by default here
+#
+# RINGCALL_TEST_SECONDS is how long one test may take, RINGCALL_BENCH_SECONDS the measurements; RINGCALL_ONLY is a part of
+# the names of the tests to run. The other RINGCALL_ variables below are how much the longer tests do.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+out=$PWD
+bench=1
+for word in "$@"; do
+    case $word in
+        --no-bench) bench=0 ;;
+        -*) echo "unknown option $word: ./run [--no-bench] [FOLDER]" >&2; exit 2 ;;
+        *) out=$word ;;
+    esac
+done
+mkdir -p "$out" || exit 2
+export RINGCALL_GARBAGE_REQUESTS=${RINGCALL_GARBAGE_REQUESTS:-10000000}
+export RINGCALL_GRAPH_LAUNCHES=${RINGCALL_GRAPH_LAUNCHES:-1000000}
+export RINGCALL_LITMUS_ROUNDS=${RINGCALL_LITMUS_ROUNDS:-1000000}
+export RUST_BACKTRACE=${RUST_BACKTRACE:-0}
+seconds=${RINGCALL_TEST_SECONDS:-120}
+
+passed=0 failed=0 skipped=0
+failures=()
+for tests in driver_gpu dispatch_gpu litmus_gpu; do
+    log=$out/$tests.log
+    : >"$log"
+    if ! names=$("$here/$tests" --list --format terse 2>>"$log"); then
+        echo "FAILED: $tests does not start" | tee -a "$log"
+        failed=$((failed + 1))
+        failures+=("$tests")
+        continue
+    fi
+    while read -r name; do
+        name=${name%: test}
+        [[ -n $name && $name == *"${RINGCALL_ONLY:-}"* ]] || continue
+        one=$out/.one.log
+        begin=$EPOCHREALTIME
+        timeout --kill-after=5 "$seconds" "$here/$tests" --exact "$name" --test-threads=1 --nocapture >"$one" 2>&1
+        code=$?
+        took=$(( (${EPOCHREALTIME/[.,]/} - ${begin/[.,]/}) / 1000 ))
+        if [[ $code == 124 || $code == 137 ]]; then
+            verdict="FAILED (no end within $seconds s)"
+            failed=$((failed + 1))
+            failures+=("$tests $name")
+        elif [[ $code != 0 ]]; then
+            verdict="FAILED (status $code)"
+            failed=$((failed + 1))
+            failures+=("$tests $name")
+        elif grep -q '^skipped:\|^test .* \.\.\. skipped:' "$one"; then
+            verdict=skipped
+            skipped=$((skipped + 1))
+        else
+            verdict=passed
+            passed=$((passed + 1))
+        fi
+        { echo "== $tests $name: $verdict, $took ms"
+          grep -v '^running 1 test$\|^$\|^test result:' "$one"
+        } | tee -a "$log"
+        rm -f "$one"
+    done <<<"$names"
+done
+
+if [[ $bench == 1 && -x $here/ringcall ]]; then
+    if ! timeout --kill-after=5 "${RINGCALL_BENCH_SECONDS:-300}" "$here/ringcall" bench --json "$out/bench.json" \
+        2>&1 | tee "$out/bench.log"; then
+        echo "FAILED: ringcall bench"
+        failures+=("ringcall bench")
+    fi
+fi
+
+for failure in "${failures[@]+"${failures[@]}"}"; do
+    echo "failed: $failure"
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[[ ${#failures[@]} == 0 ]]

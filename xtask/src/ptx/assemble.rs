@@ -1,0 +1,206 @@
+//! Assembles and links the PTX of record, as a driver would, without a GPU: what the assembler refuses here, a driver
+//! would refuse at load time.
+
+use super::cuda::{Cuda, quiet};
+use super::{PROGRAMS, Program};
+use crate::shell::Shell;
+use anyhow::{Context, Result, ensure};
+use ringcall_build::Arch;
+use std::path::{Path, PathBuf};
+
+/// What is linked with what at load time, by the names of the programs; and whether NVIDIA's device runtime is added.
+const LINKS: &[(&[&str], bool)] = &[(&["dispatch", "samples"], false), (&["graph", "samples"], true)];
+/// What handlers in CUDA C++ are linked with.
+const DISPATCHER: &str = "dispatch";
+
+/// Assembles every committed text, links what belongs together, and does the same with the handlers in CUDA C++. Prints
+/// what each kernel takes.
+///
+/// # Errors
+/// No tools; a text that is missing, or that a tool refuses.
+pub(crate) fn check(shell: &Shell) -> Result<()> {
+    let cuda = Cuda::find(shell)?;
+    let folder = shell.target("device").join("objects");
+    std::fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
+    let sources = cpp_sources(shell)?;
+    let bench = Bench { shell, cuda: &cuda, folder: &folder };
+
+    println!("{:<24} {:<16} {:>9} {:>8} {:>8}", "kernel", "in", "registers", "stack B", "spill B");
+    for arch in Arch::DEFAULT {
+        for program in PROGRAMS {
+            bench.program(program, arch)?;
+        }
+    }
+    for arch in Arch::DEFAULT {
+        for (names, runtime) in LINKS {
+            let objects: Vec<_> = names.iter().map(|name| bench.object(name, arch)).collect();
+            bench.link(&names.join("+"), &objects, *runtime, arch)?;
+        }
+        for source in &sources {
+            let object = bench.cpp(source, arch)?;
+            let name = source.file_stem().unwrap_or_default().to_string_lossy();
+            bench.link(
+                &format!("{DISPATCHER}+{name}"),
+                &[bench.object(DISPATCHER, arch), object],
+                false,
+                arch,
+            )?;
+        }
+    }
+    println!("{} links for each of {} architectures", LINKS.len() + sources.len(), Arch::DEFAULT.len());
+    Ok(())
+}
+
+/// The handlers in CUDA C++, if there are any.
+fn cpp_sources(shell: &Shell) -> Result<Vec<PathBuf>> {
+    let folder = shell.root().join("kernels-cu");
+    let mut sources = Vec::new();
+    if folder.is_dir() {
+        for entry in std::fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "cu") {
+                sources.push(path);
+            }
+        }
+    }
+    sources.sort_unstable();
+    Ok(sources)
+}
+
+/// The tools and a place to put what they make.
+struct Bench<'a> {
+    shell: &'a Shell,
+    cuda: &'a Cuda,
+    folder: &'a Path,
+}
+
+impl Bench<'_> {
+    fn object(&self, name: &str, arch: Arch) -> PathBuf {
+        self.folder.join(format!("{name}.{arch}.o"))
+    }
+
+    fn program(&self, program: &Program, arch: Arch) -> Result<()> {
+        let text = program.path(self.shell, arch);
+        ensure!(text.is_file(), "{}: not there; `cargo xtask ptx` writes it", text.display());
+        let printed = self.assemble(&text, &self.object(program.name, arch), arch)?;
+        let part = format!("{}.{arch}", program.name);
+        for kernel in usage(&printed) {
+            println!(
+                "{:<24} {:<16} {:>9} {:>8} {:>8}",
+                kernel.name, part, kernel.registers, kernel.stack_bytes, kernel.spill_bytes
+            );
+        }
+        Ok(())
+    }
+
+    /// As a part to be linked, since handlers come from elsewhere.
+    fn assemble(&self, text: &Path, object: &Path, arch: Arch) -> Result<String> {
+        let mut command = self.cuda.tool(self.shell, "ptxas");
+        command.arg(format!("-arch={arch}")).args(["-v", "-c", "-o"]).args([object, text]);
+        quiet(&mut command)
+    }
+
+    fn cpp(&self, source: &Path, arch: Arch) -> Result<PathBuf> {
+        let name = source.file_stem().unwrap_or_default().to_string_lossy();
+        let (text, object) =
+            (self.folder.join(format!("{name}.{arch}.ptx")), self.folder.join(format!("{name}.{arch}.o")));
+        let mut command = self.cuda.tool(self.shell, "nvcc");
+        command.arg(format!("-arch={arch}")).args(["-std=c++17", "-rdc=true", "-ptx"]);
+        command.args([Path::new("-o"), &text, source]);
+        quiet(&mut command)?;
+        self.assemble(&text, &object, arch)?;
+        Ok(object)
+    }
+
+    fn link(&self, name: &str, objects: &[PathBuf], runtime: bool, arch: Arch) -> Result<()> {
+        let mut command = self.cuda.tool(self.shell, "nvlink");
+        command.arg(format!("-arch={arch}")).arg("-o").arg(self.folder.join(format!("{name}.{arch}.cubin")));
+        command.args(objects);
+        if runtime {
+            command.arg(&self.cuda.device_runtime);
+        }
+        quiet(&mut command).with_context(|| format!("{name} for {arch} does not link"))?;
+        Ok(())
+    }
+}
+
+/// What a kernel takes, as the assembler says.
+#[derive(Debug, Default, PartialEq)]
+struct Usage {
+    name: String,
+    registers: u32,
+    stack_bytes: u32,
+    spill_bytes: u32,
+}
+
+/// From what `ptxas -v` prints. Functions that are no kernels are left out.
+fn usage(printed: &str) -> Vec<Usage> {
+    let mut kernels: Vec<Usage> = Vec::new();
+    let mut function = "";
+    for line in printed.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            let name = rest.split('\'').next().unwrap_or_default().to_owned();
+            kernels.push(Usage { name, ..Usage::default() });
+        } else if let Some((_, name)) = line.split_once("Function properties for ") {
+            function = name.trim();
+        } else if let Some(kernel) = kernels.last_mut() {
+            if kernel.name == function && line.contains("bytes stack frame") {
+                kernel.stack_bytes = number_before(line, " bytes stack frame");
+                kernel.spill_bytes =
+                    number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
+            } else if line.contains(" registers") {
+                kernel.registers = number_before(line, " registers");
+            }
+        }
+    }
+    kernels
+}
+
+/// The number that stands right before these words; 0 if there is none.
+fn number_before(line: &str, words: &str) -> u32 {
+    let before = line.split(words).next().filter(|before| before.len() < line.len());
+    before
+        .and_then(|before| before.rsplit([' ', ',']).next())
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_assembler_is_understood() {
+        let printed = "\
+ptxas info    : 0 bytes gmem
+ptxas info    : Function properties for helper
+    80 bytes stack frame, 44 bytes spill stores, 44 bytes spill loads
+ptxas info    : Compile time = 5.317 ms
+ptxas info    : Compiling entry function 'fill' for 'sm_90'
+ptxas info    : Function properties for fill
+    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 28 registers, used 0 barriers
+ptxas info    : Compiling entry function 'other' for 'sm_90'
+ptxas info    : Function properties for helper
+    80 bytes stack frame, 44 bytes spill stores, 44 bytes spill loads
+ptxas info    : Function properties for other
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 1024 bytes smem";
+        let kernel = |name: &str, registers, stack_bytes, spill_bytes| Usage {
+            name: name.to_owned(),
+            registers,
+            stack_bytes,
+            spill_bytes,
+        };
+        assert_eq!(usage(printed), [kernel("fill", 28, 8, 16), kernel("other", 255, 0, 0)]);
+        assert!(usage("").is_empty());
+    }
+
+    #[test]
+    fn what_is_linked_is_built() {
+        let names = LINKS.iter().flat_map(|(names, _)| *names).chain([&DISPATCHER]);
+        for name in names {
+            assert!(PROGRAMS.iter().any(|program| program.name == *name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! PTX of record: what the crates for devices compile to, committed, so that building the host needs no toolchain for
+//! devices and a review sees what a change does to the machine code.
+
+mod assemble;
+mod cuda;
+mod diff;
+
+pub(crate) use assemble::check as assemble;
+
+use crate::shell::Shell;
+use anyhow::{Context, Result, bail, ensure};
+use ringcall_build::{Arch, Compiled, DeviceCrate, Toolchain, compile};
+use std::path::PathBuf;
+
+/// A text of record: a package with some of its features.
+struct Program {
+    package: &'static str,
+    /// Where the package is, from the repository's root.
+    folder: &'static str,
+    features: &'static [&'static str],
+    /// `folder/ptx/NAME.sm_90.ptx`.
+    name: &'static str,
+}
+
+const PROGRAMS: &[Program] = &[
+    Program { package: "ringcall-kernels", folder: "device/kernels", features: &[], name: "dispatch" },
+    Program { package: "ringcall-kernels", folder: "device/kernels", features: &["graph"], name: "graph" },
+    Program { package: "ringcall-samples", folder: "device/samples", features: &[], name: "samples" },
+    // One exported function for each primitive; a test reads what became of them.
+    Program { package: "ringcall-gpu-probes", folder: "device/gpu/probes", features: &[], name: "probes" },
+    // The launches, which link only with libcudadevrt.a.
+    Program {
+        package: "ringcall-gpu-probes",
+        folder: "device/gpu/probes",
+        features: &["graph"],
+        name: "graph-probes",
+    },
+];
+
+impl Program {
+    fn path(&self, shell: &Shell, arch: Arch) -> PathBuf {
+        shell.root().join(self.folder).join("ptx").join(self.file(arch))
+    }
+
+    fn file(&self, arch: Arch) -> String {
+        format!("{}.{arch}.ptx", self.name)
+    }
+}
+
+/// What to build, and whether to write it.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Compare with the committed files and write nothing.
+    #[arg(long)]
+    check: bool,
+    /// Only this package; may be given several times.
+    #[arg(long, value_name = "NAME", value_parser = packages())]
+    package: Vec<String>,
+    /// Only this architecture; may be given several times.
+    #[arg(long, value_name = "SM", value_parser = ARCHS)]
+    arch: Vec<String>,
+}
+
+impl Options {
+    /// Everything, compared.
+    pub(crate) fn checked() -> Self {
+        Self { check: true, package: Vec::new(), arch: Vec::new() }
+    }
+
+    fn wants(&self, program: &Program, arch: Arch) -> bool {
+        let all = |chosen: &[String], name: &str| chosen.is_empty() || chosen.iter().any(|one| one == name);
+        all(&self.package, program.package) && all(&self.arch, &arch.to_string())
+    }
+}
+
+fn packages() -> Vec<&'static str> {
+    let mut names: Vec<_> = PROGRAMS.iter().map(|program| program.package).collect();
+    names.dedup();
+    names
+}
+
+/// [`Arch::DEFAULT`], by name.
+const ARCHS: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
+
+/// Builds the texts of record and writes them, or compares them with what is committed.
+///
+/// # Errors
+/// No toolchain for devices; device code that does not compile, or that compiles with warnings when it is to be
+/// checked; a text that is not the committed one.
+pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
+    let toolchain = Toolchain::find()?;
+    println!("{} ({})", toolchain.version(), toolchain.rustc().display());
+    let mut stale = 0;
+    for arch in Arch::DEFAULT {
+        for program in PROGRAMS.iter().filter(|program| options.wants(program, arch)) {
+            let built = build(shell, program, arch, &toolchain)?;
+            if !built.warnings.is_empty() {
+                println!("{}", built.warnings);
+                ensure!(!options.check, "{} for {arch}: compiles with warnings", program.package);
+            }
+            let path = program.path(shell, arch);
+            let committed = std::fs::read_to_string(&path).ok();
+            let same = committed.as_deref() == Some(built.ptx.as_str());
+            let lines = built.ptx.lines().count();
+            let word = match (same, options.check) {
+                (true, _) => "as committed",
+                (false, true) => "DIFFERS",
+                (false, false) => "written",
+            };
+            println!("{:<20} {lines:>6} lines  {word}", program.file(arch));
+            if same {
+                continue;
+            }
+            if options.check {
+                stale += 1;
+                println!("{}", differs(shell, program, arch, committed.as_deref(), &built.ptx)?);
+            } else {
+                write(&path, &built.ptx)?;
+            }
+        }
+    }
+    if stale > 0 {
+        bail!("{stale} files are not what the sources compile to: `cargo xtask ptx` writes them");
+    }
+    Ok(())
+}
+
+fn build(shell: &Shell, program: &Program, arch: Arch, toolchain: &Toolchain) -> Result<Compiled> {
+    let device_crate = DeviceCrate {
+        manifest_dir: shell.root().join(program.folder),
+        features: program.features.iter().map(|&feature| feature.to_owned()).collect(),
+        arch,
+        target_dir: shell.target("device"),
+    };
+    Ok(compile(&device_crate, toolchain)?)
+}
+
+/// Why, as far as the texts tell, and what; the whole new text is kept for a closer look.
+fn differs(
+    shell: &Shell,
+    program: &Program,
+    arch: Arch,
+    committed: Option<&str>,
+    built: &str,
+) -> Result<String> {
+    let kept = shell.target("device").join("differs").join(program.file(arch));
+    write(&kept, built)?;
+    let what = match committed {
+        None => "  no such file is committed\n".to_owned(),
+        Some(committed) => diff::summary(committed, built),
+    };
+    Ok(format!("{what}  the new text: {}", kept.display()))
+}
+
+fn write(path: &std::path::Path, text: &str) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+    }
+    std::fs::write(path, text).with_context(|| format!("{}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_text_has_a_file_of_its_own() {
+        let mut files: Vec<_> = PROGRAMS.iter().map(|program| (program.folder, program.name)).collect();
+        files.sort_unstable();
+        files.dedup();
+        assert_eq!(files.len(), PROGRAMS.len());
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_architectures() {
+        assert_eq!(Arch::DEFAULT.map(|arch| arch.to_string()), ARCHS);
+    }
+
+    #[test]
+    fn filters_choose() {
+        let count = |package: &[&str], arch: &[&str]| {
+            let own = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
+            let options = Options { check: true, package: own(package), arch: own(arch) };
+            let all = PROGRAMS.iter().flat_map(|program| Arch::DEFAULT.map(|arch| (program, arch)));
+            all.filter(|(program, arch)| options.wants(program, *arch)).count()
+        };
+        assert_eq!(count(&[], &[]), PROGRAMS.len() * 3);
+        assert_eq!(count(&["ringcall-samples"], &[]), 3);
+        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 2);
+    }
+}
