@@ -1,6 +1,6 @@
 //! The persistent dispatcher: warps of one block that take turns at polling a ring.
 //!
-//! Written in terms of [`Warp`](ringcall_gpu::team::Warp), so that a kernel and a CPU test run the same code: on a device 32
+//! Written in terms of [`Warp`], so that a kernel and a CPU test run the same code: on a device 32
 //! lanes in lock step, on a CPU threads that play them.
 //!
 //! # Who does what
@@ -12,7 +12,7 @@
 //! clears request flags, reads the stop word, and copies counters and busy records to mapped memory.
 //!
 //! # Serving
-//! The request is fetched with one wave of wide loads into the warp's [`Stage`](ringcall_gpu::stage::Stage), together with
+//! The request is fetched with one wave of wide loads into the warp's [`Stage`], together with
 //! the response flag, checked there ([`validate`](crate::validate)), handed to its function, and the response leaves with
 //! wide stores. The warp of a request that came alone publishes it itself; the request flag is always cleared behind a fence
 //! of its own, after the response flag. The life cycle is that of [`slot`](crate::slot), over
