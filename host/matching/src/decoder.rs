@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::blossom::{BOUNDARY, Blossom, Link, Tables};
+use crate::blossom::{Blossom, Tables};
 use crate::error::{BatchError, DecodeError};
 use crate::graph::{MatchingGraph, NONE};
 use crate::input::{check_parity, in_order, symmetric_difference};
 use crate::metric::Metric;
-use crate::metric::search::Search;
-use crate::readout::{Place, ReadOut, cancel_pairs, walk};
+use crate::readout::{Answer, Place};
 use crate::small::PairTable;
 use crate::solution::{CertificateError, Solution};
 
@@ -30,11 +29,18 @@ impl Default for DecoderConfig {
     }
 }
 
+/// What decoders of one graph share.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     graph: MatchingGraph,
     metric: Metric,
     table: Option<PairTable>,
+}
+
+impl Shared {
+    pub(crate) fn tables(&self) -> Tables<'_> {
+        Tables { graph: &self.graph, metric: &self.metric }
+    }
 }
 
 /// An exact minimum-weight perfect matching decoder.
@@ -71,11 +77,7 @@ pub struct Decoder {
     remainder: Vec<u32>,
     parity: Vec<u32>,
     odd_parts: bool,
-    solution: Solution,
-    places: Vec<Place>,
-    correction: Vec<u32>,
-    search: Search,
-    solved: bool,
+    answer: Answer,
 }
 
 impl Decoder {
@@ -89,11 +91,6 @@ impl Decoder {
         let metric = Metric::new(&graph, config.near_entries);
         let table = if config.pair_table { PairTable::new(&metric) } else { None };
         let n = graph.num_detectors();
-        let solution = Solution {
-            observables: vec![0; graph.observable_words()],
-            pairs: Vec::with_capacity(n),
-            ..Solution::default()
-        };
         Self {
             blossom: Blossom::new(Tables { graph: &graph, metric: &metric }),
             defects: Vec::with_capacity(n),
@@ -101,13 +98,13 @@ impl Decoder {
             remainder: Vec::with_capacity(n),
             parity: vec![NONE; graph.parts().len()],
             odd_parts: graph.parts().iter().any(|open| !open),
-            solution,
-            places: Vec::with_capacity(n),
-            correction: Vec::with_capacity(graph.num_edges()),
-            search: Search::new(n),
-            solved: false,
+            answer: Answer::new(&graph),
             shared: Arc::new(Shared { graph, metric, table }),
         }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// The graph that is decoded on.
@@ -119,13 +116,10 @@ impl Decoder {
     ///
     /// The result does not depend on the order.
     pub fn decode(&mut self, defects: &[u32]) -> Result<&Solution, DecodeError> {
-        self.solved = false;
-        self.solution.clear();
-        self.places.clear();
+        self.answer.clear();
         self.take(defects)?;
         self.solve();
-        self.solved = true;
-        Ok(&self.solution)
+        Ok(&self.answer.solution)
     }
 
     /// As [`decode`](Self::decode), from a bit-packed syndrome: detector `i` is bit `i % 64` of word `i / 64`.
@@ -134,7 +128,7 @@ impl Decoder {
         let stray = words.get(n / 64).is_some_and(|w| w >> (n % 64) != 0)
             || words.iter().skip(n / 64 + 1).any(|&w| w != 0);
         if words.len() < n.div_ceil(64) || stray {
-            self.solved = false;
+            self.answer.clear();
             return Err(DecodeError::SyndromeLength { words: words.len(), detectors: n });
         }
         let mut list = std::mem::take(&mut self.sorted);
@@ -143,7 +137,7 @@ impl Decoder {
         // Strictly increasing already, so that `decode` does not need the buffer that it is lent from.
         let result = self.decode(&list).map(|_| ());
         self.sorted = list;
-        result.map(|()| &self.solution)
+        result.map(|()| &self.answer.solution)
     }
 
     /// Decodes many shots in one call: shot `i` has the defects `defects[offsets[i]..offsets[i + 1]]`.
@@ -191,69 +185,49 @@ impl Decoder {
     }
 
     fn solve(&mut self) {
-        let Self { shared, blossom, defects, remainder, solution, places, search, .. } = self;
-        let Shared { graph, metric, table } = &**shared;
-        solution.grid_weight = graph.used().weight;
-        solution.observables.copy_from_slice(&graph.used().observables);
-        let mut out = ReadOut { graph, metric, solution, places, search };
-        let mut rest = &*defects;
-        if let Some((table, small)) = table.as_ref().and_then(|t| Some((t, t.solve(metric, defects)?))) {
-            for (i, j) in small.pairs() {
-                let (a, b) = (defects[i], defects[j]);
-                if i == j {
-                    out.boundary(a);
-                } else {
-                    let place = Place { owner: a, position: table.position(a, b) };
-                    out.pair(a, b, table.dist(a, b).into(), place);
+        let Self { shared, blossom, defects, remainder, answer, .. } = self;
+        let Shared { metric, table, .. } = &**shared;
+        let tables = shared.tables();
+        answer.compose(tables, |out| {
+            let mut rest = &*defects;
+            if let Some((table, small)) = table.as_ref().and_then(|t| Some((t, t.solve(metric, defects)?))) {
+                for (i, j) in small.pairs() {
+                    let (a, b) = (defects[i], defects[j]);
+                    if i == j {
+                        out.boundary(a);
+                    } else {
+                        let place = Place { owner: a, position: table.position(a, b) };
+                        out.pair(a, b, table.dist(a, b).into(), place);
+                    }
                 }
+                remainder.clear();
+                remainder.extend(small.left().map(|i| defects[i]));
+                rest = remainder;
             }
-            remainder.clear();
-            remainder.extend(small.left().map(|i| defects[i]));
-            rest = remainder;
-        }
-        if !rest.is_empty() {
-            blossom.solve(Tables { graph, metric }, rest);
-            blossom.matching(|blossom, Link { from, to, pair }| {
-                let a = blossom.node(from);
-                if to == BOUNDARY {
-                    return out.boundary(a);
-                }
-                let (owner, position) = blossom.position(pair);
-                out.pair(a, blossom.node(to), blossom.dist(pair), Place { owner, position });
-            });
-        }
-        solution.weight = solution.grid_weight as f64 / 2.0 / graph.scale();
+            if !rest.is_empty() {
+                blossom.solve(tables, rest);
+                out.regions(blossom);
+            }
+        });
     }
 
     /// The edges of the last solution, as sorted indices into [`MatchingGraph::edges`]; empty after an error.
     ///
     /// Flipping them explains the defects given. They are looked up here, not while decoding.
     pub fn correction(&mut self) -> &[u32] {
-        let Self { shared, solution, places, search, correction, .. } = self;
-        correction.clear();
-        if self.solved {
-            let graph = &shared.graph;
-            for (&pair, &place) in solution.pairs.iter().zip(places.iter()) {
-                walk(graph, &shared.metric, search, pair, place, |edge| correction.push(edge));
-            }
-            correction.extend_from_slice(&graph.used().edges);
-            correction.sort_unstable();
-            cancel_pairs(correction);
-        }
-        &self.correction
+        self.answer.correction(self.shared.tables())
     }
 
     /// Proves that the last solution is of minimum weight, by the regions that grow around its defects.
     ///
     /// This is for tests: it searches the whole graph from every defect, and allocates.
     pub fn verify(&mut self) -> Result<(), CertificateError> {
-        if !self.solved {
+        if !self.answer.is_solved() {
             return Err(CertificateError::NothingSolved);
         }
-        let Shared { graph, metric, .. } = &*self.shared;
-        let tables = Tables { graph, metric };
+        let tables = self.shared.tables();
         // A solution from the pair table comes without regions; the proof is about its weight and needs only them.
         self.blossom.solve(tables, &self.defects);
-        self.blossom.verify(tables, self.solution.grid_weight - graph.used().weight)
+        self.blossom.verify(tables, self.answer.solution.grid_weight - tables.graph.used().weight)
     }
 }

@@ -154,6 +154,16 @@ pub enum DecodeError {
         /// How many detectors there are.
         detectors: usize,
     },
+    /// A defect was given with another round than its own.
+    #[error("defect {defect} belongs to round {round}, but the next round is {expected}")]
+    WrongRound {
+        /// The index given.
+        defect: u32,
+        /// Its round.
+        round: u32,
+        /// The round that is to come next.
+        expected: usize,
+    },
     /// The offsets of a batch do not describe its defect list.
     #[error(
         "the shot would end at {end}, after {start}, in a list of {defects} defects: offsets must not fall, and must stay within the list"
@@ -165,6 +175,28 @@ pub enum DecodeError {
         end: usize,
         /// Length of the defect list.
         defects: usize,
+    },
+}
+
+/// Why detectors could not be assigned to rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RoundsError {
+    /// There must be one round for each detector.
+    #[error("rounds are given for {found} detectors, but the graph has {expected}")]
+    Length {
+        /// How many were given.
+        found: usize,
+        /// How many detectors there are.
+        expected: usize,
+    },
+    /// The tables would be too large.
+    #[error("{rounds} rounds are too many for a graph of {detectors} detectors")]
+    TooMany {
+        /// The number of rounds.
+        rounds: usize,
+        /// The number of detectors.
+        detectors: usize,
     },
 }
 

@@ -1,6 +1,6 @@
 //! Turning matched pairs into observables, weights and edges.
 
-use crate::blossom::SEARCHED;
+use crate::blossom::{BOUNDARY, Blossom, Link, SEARCHED, Tables};
 use crate::graph::{MatchingGraph, NONE};
 use crate::metric::Metric;
 use crate::metric::search::{Flow, Search};
@@ -13,16 +13,92 @@ pub(crate) struct Place {
     pub(crate) position: u64,
 }
 
+/// A solution, and where the paths of its pairs lie.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) solution: Solution,
+    places: Vec<Place>,
+    correction: Vec<u32>,
+    search: Search,
+    solved: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(graph: &MatchingGraph) -> Self {
+        let n = graph.num_detectors();
+        Self {
+            solution: Solution {
+                observables: vec![0; graph.observable_words()],
+                pairs: Vec::with_capacity(n),
+                ..Solution::default()
+            },
+            places: Vec::with_capacity(n),
+            correction: Vec::with_capacity(graph.num_edges()),
+            search: Search::new(n),
+            solved: false,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.solution.clear();
+        self.places.clear();
+        self.solved = false;
+    }
+
+    pub(crate) fn is_solved(&self) -> bool {
+        self.solved
+    }
+
+    /// Begins with what using every negative edge amounts to; `fill` adds the pairs.
+    pub(crate) fn compose(&mut self, tables: Tables<'_>, fill: impl FnOnce(&mut ReadOut<'_>)) {
+        let Tables { graph, metric } = tables;
+        let Self { solution, places, search, .. } = self;
+        solution.grid_weight = graph.used().weight;
+        solution.observables.copy_from_slice(&graph.used().observables);
+        fill(&mut ReadOut { graph, metric, solution, places, search });
+        self.solution.weight = self.solution.grid_weight as f64 / 2.0 / graph.scale();
+        self.solved = true;
+    }
+
+    /// The edges of the solution, sorted; none without one.
+    pub(crate) fn correction(&mut self, tables: Tables<'_>) -> &[u32] {
+        let Tables { graph, metric } = tables;
+        let Self { solution, places, search, correction, .. } = self;
+        correction.clear();
+        if self.solved {
+            for (&pair, &place) in solution.pairs.iter().zip(places.iter()) {
+                walk(graph, metric, search, pair, place, |edge| correction.push(edge));
+            }
+            correction.extend_from_slice(&graph.used().edges);
+            correction.sort_unstable();
+            cancel_pairs(correction);
+        }
+        &self.correction
+    }
+}
+
 /// Collects a solution pair by pair.
 pub(crate) struct ReadOut<'a> {
-    pub(crate) graph: &'a MatchingGraph,
-    pub(crate) metric: &'a Metric,
-    pub(crate) solution: &'a mut Solution,
-    pub(crate) places: &'a mut Vec<Place>,
-    pub(crate) search: &'a mut Search,
+    graph: &'a MatchingGraph,
+    metric: &'a Metric,
+    solution: &'a mut Solution,
+    places: &'a mut Vec<Place>,
+    search: &'a mut Search,
 }
 
 impl ReadOut<'_> {
+    /// Adds every pair that the regions are matched in.
+    pub(crate) fn regions(&mut self, blossom: &mut Blossom) {
+        blossom.matching(|blossom, Link { from, to, pair }| {
+            let a = blossom.node(from);
+            if to == BOUNDARY {
+                return self.boundary(a);
+            }
+            let (owner, position) = blossom.position(pair);
+            self.pair(a, blossom.node(to), blossom.dist(pair), Place { owner, position });
+        });
+    }
+
     #[inline]
     pub(crate) fn boundary(&mut self, a: u32) {
         let info = &self.metric.nodes[a as usize];
@@ -54,7 +130,7 @@ impl ReadOut<'_> {
 }
 
 /// Calls `edge` with every edge on the path of a matched pair.
-pub(crate) fn walk(
+fn walk(
     graph: &MatchingGraph,
     metric: &Metric,
     search: &mut Search,
@@ -85,7 +161,7 @@ pub(crate) fn walk(
 }
 
 /// Of a sorted list, keeps one of each value that occurs an odd number of times.
-pub(crate) fn cancel_pairs(list: &mut Vec<u32>) {
+fn cancel_pairs(list: &mut Vec<u32>) {
     let mut kept = 0;
     for i in 0..list.len() {
         if kept > 0 && list[kept - 1] == list[i] {

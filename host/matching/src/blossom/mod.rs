@@ -22,6 +22,7 @@ mod extract;
 mod form;
 mod grow;
 mod region;
+mod resume;
 mod scan;
 mod settle;
 mod shatter;
@@ -34,12 +35,14 @@ pub(crate) use region::Link;
 use region::{Defect, FROZEN, Half, Region};
 
 use crate::graph::{MatchingGraph, NONE};
-use crate::metric::Metric;
 use crate::metric::search::Search;
+use crate::metric::{Metric, NodeInfo};
 use crate::queue::{NEVER, RadixQueue};
 
 /// The far end of a link to the boundary.
 pub(crate) const BOUNDARY: u32 = NONE - 1;
+/// The far end of a link to the part of the graph whose syndrome is not known yet ([`resume`]).
+pub(crate) const FRONTIER: u32 = NONE - 2;
 
 /// What a decode reads: the graph and its distances.
 #[derive(Clone, Copy)]
@@ -119,9 +122,16 @@ impl Blossom {
                 self.attend(tables, i);
             }
         }
+        let matched = self.run(tables);
+        debug_assert!(matched, "an even number of defects can always be matched");
+        self.forget_nodes();
+    }
+
+    /// Lets things happen until every region is matched; `false` if some never can be.
+    fn run(&mut self, tables: Tables<'_>) -> bool {
         while self.unmatched > 0 {
             let Some((time, id)) = self.queue.pop() else {
-                unreachable!("an even number of defects can always be matched");
+                return false;
             };
             self.time = time;
             if id < self.nodes {
@@ -130,29 +140,40 @@ impl Blossom {
                 self.collapse(tables, id);
             }
         }
-        for &u in nodes {
-            self.flags[u as usize] = 0;
-        }
+        true
     }
 
     fn start(&mut self, tables: Tables<'_>, nodes: &[u32]) {
         self.time = 0;
-        self.unmatched = nodes.len();
+        self.unmatched = 0;
         self.free.clear();
         self.used_blossoms = 0;
         self.halves.clear();
         self.positions.clear();
         self.queue.restart();
         self.defects.clear();
-        for (i, &node) in nodes.iter().enumerate() {
-            let i = i as u32;
-            self.flags[node as usize] = 1;
-            self.slots[node as usize] = i;
-            let info = &tables.metric.nodes[node as usize];
-            self.defects.push(Defect::new(i, node, info.boundary, info.end));
-            self.regions[i as usize] = Region::single(i);
-            self.trees[i as usize] = i;
-            self.queue.forget(i);
+        for &node in nodes {
+            self.add(node, &tables.metric.nodes[node as usize]);
+        }
+    }
+
+    /// Adds a defect that starts to grow now.
+    #[inline]
+    fn add(&mut self, node: u32, info: &NodeInfo) {
+        let i = self.defects.len() as u32;
+        self.flags[node as usize] = 1;
+        self.slots[node as usize] = i;
+        self.defects.push(Defect::new(i, node, info.boundary, info.end));
+        self.regions[i as usize] = Region::single(i, self.time);
+        self.trees[i as usize] = i;
+        self.queue.forget(i);
+        self.unmatched += 1;
+    }
+
+    /// Unmarks the nodes of all defects, so that the next decode finds no marks.
+    pub(crate) fn forget_nodes(&mut self) {
+        for d in &self.defects {
+            self.flags[d.node as usize] = 0;
         }
     }
 

@@ -1,6 +1,6 @@
 //! The records of the algorithm: defects, regions, pairs.
 
-use super::BOUNDARY;
+use super::{BOUNDARY, FRONTIER};
 use crate::graph::NONE;
 
 /// A directed pair of defects, or a defect and the boundary.
@@ -20,6 +20,11 @@ impl Link {
         Self { from, to: BOUNDARY, pair: NONE }
     }
 
+    /// Whether it leads to no other region.
+    pub(crate) fn leads_out(self) -> bool {
+        matches!(self.to, BOUNDARY | FRONTIER)
+    }
+
     pub(crate) fn reversed(self) -> Self {
         Self { from: self.to, to: self.from, pair: self.pair }
     }
@@ -35,7 +40,7 @@ pub(super) struct Defect {
     pub(super) base: i64,
     /// Every defect nearer than this is known; at this distance some may be.
     pub(super) horizon: i64,
-    /// Distance to the boundary.
+    /// Distance to the boundary, or to the frontier if that is nearer.
     pub(super) boundary: i64,
     /// Outermost region around it.
     pub(super) top: u32,
@@ -50,6 +55,8 @@ pub(super) struct Defect {
     /// Chunk to read next, and the end of the list.
     pub(super) cursor: u32,
     pub(super) end: u32,
+    /// Whether `boundary` is the distance to the frontier.
+    pub(super) open: bool,
 }
 
 impl Defect {
@@ -66,6 +73,7 @@ impl Defect {
             lanes: 0,
             cursor: node,
             end,
+            open: false,
         }
     }
 }
@@ -111,15 +119,15 @@ pub(super) struct Region {
 
 impl Default for Region {
     fn default() -> Self {
-        Self::single(NONE)
+        Self::single(NONE, 0)
     }
 }
 
 impl Region {
-    /// The growing region of a defect on its own: a tree of one.
-    pub(super) fn single(i: u32) -> Self {
+    /// The region of a defect on its own that starts to grow now: a tree of one.
+    pub(super) fn single(i: u32, time: i64) -> Self {
         Self {
-            origin: 0,
+            origin: -time,
             rate: GROWING,
             mate: Link::NONE,
             tree: i,

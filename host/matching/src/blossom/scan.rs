@@ -12,7 +12,14 @@ const CATCH: usize = 8;
 
 impl Blossom {
     /// Moves the horizon of defect `i` outwards by one step: one defect of a chunk, or one chunk without any.
+    #[inline]
     pub(super) fn advance(&mut self, tables: Tables<'_>, i: u32) {
+        self.advance_by::<false>(tables, i);
+    }
+
+    /// The same; `AGAIN` says that this defect's list is read again from its beginning, for defects that were not there
+    /// when others scanned past them: then nothing follows from how far those have scanned.
+    fn advance_by<const AGAIN: bool>(&mut self, tables: Tables<'_>, i: u32) {
         let near = &tables.metric.near;
         let d = &mut self.defects[i as usize];
         let extent = &tables.metric.nodes[d.node as usize];
@@ -51,10 +58,38 @@ impl Blossom {
         let dist = i64::from(chunk.dists[lane]);
         // What the other defect has scanned past, it has linked to both.
         let horizon = self.defects[j as usize].horizon;
-        if dist < horizon || (dist == horizon && self.knows(i, j)) {
+        let known =
+            if AGAIN { self.knows(i, j) } else { dist < horizon || (dist == horizon && self.knows(i, j)) };
+        if known {
             return;
         }
         self.link(i, j, dist, position);
+    }
+
+    /// Reads the list of defect `i` again from its beginning, up to and including distance `limit`, and links what is
+    /// not linked yet.
+    pub(super) fn scan_again(&mut self, tables: Tables<'_>, i: u32, limit: i64) {
+        let d = &mut self.defects[i as usize];
+        (d.cursor, d.lanes, d.horizon) = (d.node, 0, 0);
+        while self.defects[i as usize].horizon <= limit.min(NEVER - 1) {
+            self.advance_by::<true>(tables, i);
+        }
+    }
+
+    /// Up to which distance defect `i` will not notice defects that are added now.
+    pub(super) fn scanned(&self, tables: Tables<'_>, i: u32) -> i64 {
+        let d = &self.defects[i as usize];
+        let info = &tables.metric.nodes[d.node as usize];
+        let end_of = |chunk: u32| i64::from(tables.metric.near.chunks[chunk as usize].dists[LANES - 1]);
+        if d.lanes != 0 {
+            // The marks of the whole chunk have been read.
+            end_of(d.chunk)
+        } else if d.horizon == NEVER && info.complete {
+            // All that matters is in the list.
+            end_of(if info.rest == info.end { d.node } else { info.end - 1 })
+        } else {
+            d.horizon
+        }
     }
 
     fn knows(&self, i: u32, j: u32) -> bool {
@@ -88,13 +123,14 @@ impl Blossom {
             return;
         }
         let mut search = std::mem::take(&mut self.search);
+        let own = metric.nodes[d.node as usize].boundary;
         let (mut caught, mut last, mut stopped) = (0, d.horizon, false);
         search.run(graph, d.node, |v| {
             if v.dist > last && caught >= CATCH {
                 stopped = true;
                 return Flow::Stop;
             }
-            if v.node != d.node && v.dist >= d.boundary + metric.nodes[v.node as usize].boundary {
+            if v.node != d.node && v.dist >= own + metric.nodes[v.node as usize].boundary {
                 return Flow::Skip;
             }
             if v.node != d.node && v.dist >= d.horizon {

@@ -1,7 +1,7 @@
 //! Alternating trees: growing them, and flipping the matching along their paths.
 
 use super::region::{FROZEN, GROWING, Link, SHRINKING};
-use super::{BOUNDARY, Blossom, Tables};
+use super::{BOUNDARY, Blossom, FRONTIER, Tables};
 use crate::graph::NONE;
 
 impl Blossom {
@@ -10,11 +10,12 @@ impl Blossom {
         self.defects[defect as usize].top
     }
 
-    /// A growing region has reached the boundary at defect `i`.
+    /// A growing region has reached the boundary, or the frontier, at defect `i`.
     pub(super) fn reach_boundary(&mut self, tables: Tables<'_>, i: u32) {
         let outer = self.top(i);
         let tree = self.regions[outer as usize].tree;
-        self.flip(outer, Link::boundary(i));
+        let to = if self.defects[i as usize].open { FRONTIER } else { BOUNDARY };
+        self.flip(outer, Link { to, ..Link::boundary(i) });
         self.dissolve(tree);
         self.unmatched -= 1;
         self.wake_all(tables);
@@ -43,7 +44,7 @@ impl Blossom {
         debug_assert_eq!(rb.rate, FROZEN);
         let tree = ra.tree;
         let mate = rb.mate;
-        if mate.to == BOUNDARY {
+        if mate.leads_out() {
             self.regions[b as usize].mate = link.reversed();
             self.flip(a, link);
             self.dissolve(tree);

@@ -1,0 +1,88 @@
+//! Solving what is known so far, and going on when more is.
+//!
+//! Where part of the syndrome is not known yet, the *frontier* of a node is its distance to the nearest node of that part.
+//! A region stops there as it would at the boundary, and is matched with the frontier. Then the radii are feasible
+//! whatever the unknown part holds: a defect that turns up there starts with radius zero, and no reach is longer than its
+//! distance. So nothing that was solved has to be undone: when more is known, the frontiers move away, the regions that
+//! were matched with them grow on, and all others stay as they are until something meets them. (Fusing the solutions of
+//! parts of a graph in this way is due to Wu, Zhong and Liyanage, arXiv:2305.08307.)
+//!
+//! Frontiers are distances on the grid, hence even, and so is the reach at which a region waits at one. All regions that
+//! start or go on together do so at even reaches, which keeps the times at which they meet whole.
+
+use super::region::{FROZEN, GROWING, Link};
+use super::{Blossom, FRONTIER, Tables};
+use crate::graph::NONE;
+
+impl Blossom {
+    /// Begins without any defect.
+    pub(crate) fn begin(&mut self, tables: Tables<'_>) {
+        self.start(tables, &[]);
+    }
+
+    /// Adds the defects at `nodes`, moves the frontiers, and matches all there is; `false` if some region can never be
+    /// matched. `frontier` gives the distance from a node to the nearest one whose syndrome is still unknown.
+    pub(crate) fn resume(
+        &mut self,
+        tables: Tables<'_>,
+        nodes: &[u32],
+        frontier: impl Fn(u32) -> i64,
+    ) -> bool {
+        let limit = self.move_frontiers(tables, &frontier);
+        let first = self.defects.len() as u32;
+        for &node in nodes {
+            self.add(node, &tables.metric.nodes[node as usize]);
+        }
+        for i in first..self.defects.len() as u32 {
+            self.bound(tables, i, frontier(self.node(i)));
+            self.scan_again(tables, i, limit);
+        }
+        self.go_on(tables, first)
+    }
+
+    /// Gives all defects their new frontiers; up to which distance some defect knows what there is.
+    fn move_frontiers(&mut self, tables: Tables<'_>, frontier: &impl Fn(u32) -> i64) -> i64 {
+        let mut limit = 0;
+        for i in 0..self.defects.len() as u32 {
+            limit = limit.max(self.scanned(tables, i));
+            if self.defects[i as usize].open {
+                self.bound(tables, i, frontier(self.node(i)));
+            }
+        }
+        limit
+    }
+
+    /// Puts the end of defect `i`'s growth at the boundary, or at the frontier if that is nearer.
+    fn bound(&mut self, tables: Tables<'_>, i: u32, frontier: i64) {
+        let d = &mut self.defects[i as usize];
+        let boundary = tables.metric.nodes[d.node as usize].boundary;
+        d.open = frontier < boundary;
+        d.boundary = boundary.min(frontier);
+    }
+
+    /// Lets the regions that wait at a frontier grow on, with the defects from `first` on that have just been added.
+    fn go_on(&mut self, tables: Tables<'_>, first: u32) -> bool {
+        debug_assert!(self.wake.is_empty());
+        for i in 0..first {
+            let top = self.top(i);
+            let mate = self.regions[top as usize].mate;
+            if mate.to != FRONTIER || mate.from != i {
+                continue;
+            }
+            debug_assert_eq!(self.regions[top as usize].rate, FROZEN);
+            let time = self.time;
+            let r = &mut self.regions[top as usize];
+            r.mate = Link::NONE;
+            r.set_rate(GROWING, time);
+            self.trees[i as usize] = NONE;
+            self.join_tree(i, top);
+            self.unmatched += 1;
+            self.wake.push(top);
+        }
+        self.wake_all(tables);
+        for i in first..self.defects.len() as u32 {
+            self.attend(tables, i);
+        }
+        self.run(tables)
+    }
+}

@@ -1,0 +1,153 @@
+//! Decoding while the syndrome is still coming in, round by round.
+
+use std::sync::Arc;
+
+use crate::blossom::Blossom;
+use crate::decoder::{Decoder, Shared};
+use crate::error::{DecodeError, RoundsError};
+use crate::graph::NONE;
+use crate::input::{check_parity, in_order, symmetric_difference};
+use crate::readout::Answer;
+use crate::rounds::Rounds;
+use crate::solution::{CertificateError, Solution};
+
+/// A decoder that is given the detectors of one round after the other, and does most of its work before the last.
+///
+/// The answer is a correction of minimum weight for the whole syndrome, as [`Decoder`]'s is (where several are, it may be
+/// another one). Nothing is allocated per round.
+///
+/// ```
+/// use ringcall_matching::{Decoder, GraphBuilder, StreamingDecoder};
+///
+/// // One detector per round; an error in the last one's measurement flips the observable.
+/// let mut b = GraphBuilder::new();
+/// b.boundary_edge(0, 2.0, &[])?.edge(0, 1, 1.0, &[])?.edge(1, 2, 1.0, &[])?.boundary_edge(2, 2.0, &[0])?;
+/// let decoder = Decoder::new(b.build()?);
+///
+/// let mut stream = StreamingDecoder::new(&decoder, &[0, 1, 2])?;
+/// assert!(stream.push_round(&[])?.is_none());
+/// assert!(stream.push_round(&[1])?.is_none());
+/// let solution = stream.push_round(&[2])?.expect("that was the last round");
+/// assert!(!solution.flips(0));
+/// assert!((solution.weight() - 1.0).abs() < 1e-6);
+/// // The next round is the first of the next syndrome.
+/// assert_eq!(stream.next_round(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct StreamingDecoder {
+    shared: Arc<Shared>,
+    rounds: Arc<Rounds>,
+    blossom: Blossom,
+    next: usize,
+    sorted: Vec<u32>,
+    /// The defects of one round, and those of all rounds so far where parity has to be checked.
+    defects: Vec<u32>,
+    all: Vec<u32>,
+    parity: Vec<u32>,
+    odd_parts: bool,
+    answer: Answer,
+}
+
+impl StreamingDecoder {
+    /// A streaming decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`.
+    ///
+    /// # Errors
+    /// [`RoundsError`] if there is not one round for each detector, or too many rounds.
+    pub fn new(decoder: &Decoder, rounds: &[u32]) -> Result<Self, RoundsError> {
+        let shared = Arc::clone(decoder.shared());
+        let tables = shared.tables();
+        let rounds = Arc::new(Rounds::new(tables, rounds)?);
+        let n = tables.graph.num_detectors();
+        let mut blossom = Blossom::new(tables);
+        blossom.begin(tables);
+        Ok(Self {
+            rounds,
+            blossom,
+            next: 0,
+            sorted: Vec::with_capacity(n + 1),
+            defects: Vec::with_capacity(n),
+            all: Vec::with_capacity(n),
+            parity: vec![NONE; tables.graph.parts().len()],
+            odd_parts: tables.graph.parts().iter().any(|open| !open),
+            answer: Answer::new(tables.graph),
+            shared,
+        })
+    }
+
+    /// How many rounds a syndrome has.
+    pub fn num_rounds(&self) -> usize {
+        self.rounds.count()
+    }
+
+    /// The round that is to come next.
+    pub fn next_round(&self) -> usize {
+        self.next
+    }
+
+    /// Takes in the defects of the next round, in any order, each once; the solution if that was the last round.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`], and [`DecodeError::WrongRound`]. The round has not been taken in then: it can be given
+    /// again, or the syndrome abandoned with [`restart`](Self::restart).
+    pub fn push_round(&mut self, defects: &[u32]) -> Result<Option<&Solution>, DecodeError> {
+        let Self { shared, rounds, blossom, next, sorted, defects: taken, all, parity, odd_parts, answer } =
+            self;
+        let tables = shared.tables();
+        let list = in_order(defects, tables.graph.num_detectors(), sorted)?;
+        if let Some(&defect) = list.iter().find(|&&defect| rounds.of(defect) as usize != *next) {
+            return Err(DecodeError::WrongRound { defect, round: rounds.of(defect), expected: *next });
+        }
+        taken.clear();
+        symmetric_difference(list, rounds.used(*next), taken);
+        let last = *next + 1 == rounds.count();
+        if *odd_parts {
+            let before = all.len();
+            all.extend_from_slice(taken);
+            if let Some(error) = last.then(|| check_parity(tables.graph, all, parity).err()).flatten() {
+                all.truncate(before);
+                return Err(error);
+            }
+        }
+        if *next == 0 {
+            answer.clear();
+            blossom.begin(tables);
+        }
+        // Before the last round, defects may be left that only an odd parity can explain: the last round shows it.
+        let matched = blossom.resume(tables, taken, rounds.frontier(*next));
+        if !last {
+            *next += 1;
+            return Ok(None);
+        }
+        debug_assert!(matched, "the parities were checked");
+        answer.compose(tables, |out| out.regions(blossom));
+        self.restart();
+        Ok(Some(&self.answer.solution))
+    }
+
+    /// Forgets the rounds of an unfinished syndrome: the next one is the first of another.
+    pub fn restart(&mut self) {
+        self.blossom.forget_nodes();
+        self.all.clear();
+        self.next = 0;
+    }
+
+    /// The edges of the last solution, as [`Decoder::correction`]; empty unless a syndrome has just been finished.
+    pub fn correction(&mut self) -> &[u32] {
+        self.answer.correction(self.shared.tables())
+    }
+
+    /// Proves that the last solution is of minimum weight, from the state that it was read from.
+    ///
+    /// This is for tests: it searches the whole graph from every defect, and allocates.
+    ///
+    /// # Errors
+    /// [`CertificateError`]; in particular if no syndrome has just been finished.
+    pub fn verify(&self) -> Result<(), CertificateError> {
+        if !self.answer.is_solved() {
+            return Err(CertificateError::NothingSolved);
+        }
+        let tables = self.shared.tables();
+        self.blossom.verify(tables, self.answer.solution.grid_weight - tables.graph.used().weight)
+    }
+}
