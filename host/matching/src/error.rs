@@ -190,6 +190,12 @@ pub enum RoundsError {
         /// How many detectors there are.
         expected: usize,
     },
+    /// A thread could not be started.
+    #[error("a thread could not be started: {kind}")]
+    Thread {
+        /// The operating system's reason.
+        kind: std::io::ErrorKind,
+    },
     /// The tables would be too large.
     #[error("{rounds} rounds are too many for a graph of {detectors} detectors")]
     TooMany {

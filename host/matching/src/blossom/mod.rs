@@ -20,6 +20,7 @@
 
 mod extract;
 mod form;
+mod fuse;
 mod grow;
 mod region;
 mod resume;

@@ -53,7 +53,7 @@ impl Blossom {
     }
 
     /// Puts the end of defect `i`'s growth at the boundary, or at the frontier if that is nearer.
-    fn bound(&mut self, tables: Tables<'_>, i: u32, frontier: i64) {
+    pub(super) fn bound(&mut self, tables: Tables<'_>, i: u32, frontier: i64) {
         let d = &mut self.defects[i as usize];
         let boundary = tables.metric.nodes[d.node as usize].boundary;
         d.open = frontier < boundary;
@@ -61,7 +61,7 @@ impl Blossom {
     }
 
     /// Lets the regions that wait at a frontier grow on, with the defects from `first` on that have just been added.
-    fn go_on(&mut self, tables: Tables<'_>, first: u32) -> bool {
+    pub(super) fn go_on(&mut self, tables: Tables<'_>, first: u32) -> bool {
         debug_assert!(self.wake.is_empty());
         for i in 0..first {
             let top = self.top(i);

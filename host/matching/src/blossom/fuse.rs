@@ -1,0 +1,145 @@
+//! Putting the solutions of parts of a graph together.
+//!
+//! The parts are separated: no edge joins two of them, only nodes between them that belong to none. Each part was solved
+//! with its frontier at those nodes ([`super::resume`]), so the reaches of two defects in different parts add up to no more
+//! than their distance. The states are put side by side, the defects between the parts are added, what no part could see
+//! (pairs of defects in different parts) is looked up, and the regions that wait at the frontiers go on.
+
+use super::region::{Defect, FROZEN, Half, Region};
+use super::{Blossom, FRONTIER, Link, Tables};
+use crate::graph::NONE;
+use crate::metric::FAR;
+
+/// How the names of one state are shifted when it is put behind another.
+#[derive(Clone, Copy)]
+struct Shift {
+    nodes: u32,
+    defects: u32,
+    blossoms: u32,
+    pairs: u32,
+}
+
+impl Shift {
+    fn defect(self, i: u32) -> u32 {
+        // Names from `FRONTIER` on are no defects: the frontier, the boundary, nothing.
+        if i >= FRONTIER { i } else { i + self.defects }
+    }
+
+    fn region(self, id: u32) -> u32 {
+        if id != NONE && id >= self.nodes { id + self.blossoms } else { self.defect(id) }
+    }
+
+    fn half(self, h: u32) -> u32 {
+        if h == NONE { h } else { h + 2 * self.pairs }
+    }
+
+    fn link(self, l: Link) -> Link {
+        let pair = if l.pair == NONE { NONE } else { l.pair + self.pairs };
+        Link { from: self.defect(l.from), to: self.defect(l.to), pair }
+    }
+
+    fn moved(self, r: &Region) -> Region {
+        debug_assert_eq!(r.rate, FROZEN);
+        Region {
+            mate: self.link(r.mate),
+            tree: NONE,
+            tree_next: NONE,
+            tree_prev: NONE,
+            parent: self.region(r.parent),
+            head: self.defect(r.head),
+            tail: self.defect(r.tail),
+            up: self.link(r.up),
+            ring_next: self.region(r.ring_next),
+            ring: self.link(r.ring),
+            child: self.region(r.child),
+            mark: 0,
+            ..*r
+        }
+    }
+}
+
+impl Blossom {
+    /// Puts the state of another part behind this one's. Both have come to rest.
+    pub(crate) fn append(&mut self, other: &Self) {
+        let shift = Shift {
+            nodes: self.nodes,
+            defects: self.defects.len() as u32,
+            blossoms: self.used_blossoms,
+            pairs: self.positions.len() as u32,
+        };
+        for (i, d) in other.defects.iter().enumerate() {
+            let id = shift.defects + i as u32;
+            self.flags[d.node as usize] = 1;
+            self.slots[d.node as usize] = id;
+            self.defects.push(Defect {
+                top: shift.region(d.top),
+                head: shift.half(d.head),
+                next: shift.defect(d.next),
+                ..*d
+            });
+            self.regions[id as usize] = shift.moved(&other.regions[i]);
+            self.trees[id as usize] = NONE;
+            self.queue.forget(id);
+        }
+        for b in self.nodes..self.nodes + other.used_blossoms {
+            self.regions[shift.region(b) as usize] = shift.moved(&other.regions[b as usize]);
+            self.queue.forget(shift.region(b));
+        }
+        self.used_blossoms += other.used_blossoms;
+        self.free.extend(other.free.iter().map(|&b| shift.region(b)));
+        self.halves.extend(other.halves.iter().map(|h| Half {
+            other: shift.defect(h.other),
+            next: shift.half(h.next),
+            ..*h
+        }));
+        self.positions.extend_from_slice(&other.positions);
+        // Every region is at rest, so its radius is the same at any time; the clock only must not go back.
+        self.time = self.time.max(other.time);
+    }
+
+    /// How many defects there are.
+    pub(crate) fn len(&self) -> usize {
+        self.defects.len()
+    }
+
+    /// Goes on after parts were put together: part `k` has the defects from `starts[k]` on, and `nodes` are the defects
+    /// on the nodes between the parts, which belong to none. `fence` gives the distance from a node to the nearest one
+    /// outside its part; `false` if some region can never be matched.
+    pub(crate) fn fuse(
+        &mut self,
+        tables: Tables<'_>,
+        starts: &[usize],
+        nodes: &[u32],
+        fence: impl Fn(u32) -> i64,
+    ) -> bool {
+        let first = self.defects.len() as u32;
+        // Up to which distance defects of the parts before have looked across a fence.
+        let mut before = 0;
+        for (k, &start) in starts.iter().enumerate() {
+            let end = starts.get(k + 1).map_or(first, |&end| end as u32);
+            let mut here = 0;
+            for i in start as u32..end {
+                let scanned = self.scanned(tables, i);
+                let fence = fence(self.node(i));
+                let limit = scanned.max(before);
+                if k > 0 && fence <= limit {
+                    self.scan_again(tables, i, limit);
+                }
+                if fence <= scanned {
+                    here = here.max(scanned);
+                }
+                if self.defects[i as usize].open {
+                    self.bound(tables, i, FAR);
+                }
+            }
+            before = before.max(here);
+        }
+        for &node in nodes {
+            self.add(node, &tables.metric.nodes[node as usize]);
+        }
+        for i in first..self.defects.len() as u32 {
+            self.scan_again(tables, i, before);
+        }
+        self.go_on(tables, first)
+    }
+}
