@@ -218,6 +218,11 @@ impl Decoder {
         self.answer.correction(self.shared.tables())
     }
 
+    /// The same, and the graph that they are of.
+    pub(crate) fn correction_on(&mut self) -> (&[u32], &MatchingGraph) {
+        (self.answer.correction(self.shared.tables()), &self.shared.graph)
+    }
+
     /// Proves that the last solution is of minimum weight, by the regions that grow around its defects.
     ///
     /// This is for tests: it searches the whole graph from every defect, and allocates.

@@ -206,6 +206,60 @@ pub enum RoundsError {
     },
 }
 
+/// Why a sliding window cannot be had, or a round not be taken in.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum SlidingError {
+    /// The detectors could not be assigned to rounds.
+    #[error(transparent)]
+    Rounds(#[from] RoundsError),
+    /// No two neighbouring rounds of the graph are alike, so that it cannot be continued.
+    #[error("no two neighbouring rounds of the graph are alike: give that of a run with a few more rounds")]
+    NotPeriodic,
+    /// The window is impossible.
+    #[error("a window of {window} rounds cannot move on by {commit}: at least 1, fewer than the window has")]
+    Window {
+        /// Rounds looked at together.
+        window: usize,
+        /// Rounds decided at a time.
+        commit: usize,
+    },
+    /// The defects of a round are not strictly increasing positions among its detectors.
+    #[error(
+        "the defects of round {round} are not strictly increasing, or name more than its {detectors} detectors"
+    )]
+    Defect {
+        /// The round.
+        round: usize,
+        /// How many detectors it has.
+        detectors: u32,
+    },
+    /// The last rounds are not as many as the graph ends with.
+    #[error("a run ends with {expected} rounds, but {found} were given")]
+    Tail {
+        /// How many were given.
+        found: usize,
+        /// How many there are.
+        expected: usize,
+    },
+    /// The run is shorter than a window and the rounds at its ends.
+    #[error(
+        "a run of {rounds} rounds is too short for this window, which needs {least}: decode it as a whole"
+    )]
+    TooShort {
+        /// The rounds given.
+        rounds: usize,
+        /// The fewest that there can be.
+        least: usize,
+    },
+    /// The graph of a window could not be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A window could not be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
 /// Which shot of a batch could not be decoded, and why. The shots before it were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("shot {shot} of the batch: {source}")]

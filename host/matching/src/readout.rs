@@ -161,7 +161,7 @@ fn walk(
 }
 
 /// Of a sorted list, keeps one of each value that occurs an odd number of times.
-fn cancel_pairs(list: &mut Vec<u32>) {
+pub(crate) fn cancel_pairs<T: Copy + PartialEq>(list: &mut Vec<T>) {
     let mut kept = 0;
     for i in 0..list.len() {
         if kept > 0 && list[kept - 1] == list[i] {

@@ -1,0 +1,178 @@
+//! Finding what repeats in a graph of rounds, and cutting windows out of it.
+
+use crate::builder::{GraphBuilder, MergeStrategy};
+use crate::error::{RoundsError, SlidingError};
+use crate::graph::MatchingGraph;
+
+/// An edge from a detector of one layer to the same or a later layer.
+#[derive(Debug, Clone, PartialEq)]
+struct Step {
+    /// Position in its layer.
+    from: u32,
+    /// How many layers later the other end is, and its position there; `None` is the boundary.
+    to: Option<(u32, u32)>,
+    weight: f64,
+    observables: Vec<u32>,
+}
+
+/// The detectors of one round, in increasing order, and the edges that begin there.
+#[derive(Debug, Clone, PartialEq)]
+struct Layer {
+    detectors: u32,
+    steps: Vec<Step>,
+}
+
+impl Layer {
+    fn same(&self, other: &Self) -> bool {
+        // Sums of probabilities differ in their last digits between rounds that are physically the same.
+        let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (1.0 + a.abs());
+        self.detectors == other.detectors
+            && self.steps.len() == other.steps.len()
+            && self.steps.iter().zip(&other.steps).all(|(a, b)| {
+                (a.from, a.to) == (b.from, b.to)
+                    && a.observables == b.observables
+                    && close(a.weight, b.weight)
+            })
+    }
+}
+
+/// A graph that can be made as long as is wished: a head, a layer that repeats, a tail.
+#[derive(Debug, Clone)]
+pub(super) struct Layers {
+    head: Vec<Layer>,
+    bulk: Layer,
+    tail: Vec<Layer>,
+    observables: usize,
+}
+
+impl Layers {
+    pub(super) fn new(graph: &MatchingGraph, rounds: &[u32]) -> Result<Self, SlidingError> {
+        let n = graph.num_detectors();
+        if rounds.len() != n {
+            return Err(RoundsError::Length { found: rounds.len(), expected: n }.into());
+        }
+        let count = rounds.iter().max().map_or(0, |&last| last as usize + 1);
+        if count > n {
+            // Some round has no detector: nothing that repeats.
+            return Err(SlidingError::NotPeriodic);
+        }
+        let mut layers = vec![Layer { detectors: 0, steps: Vec::new() }; count];
+        let position: Vec<u32> = rounds
+            .iter()
+            .map(|&round| {
+                let layer = &mut layers[round as usize];
+                layer.detectors += 1;
+                layer.detectors - 1
+            })
+            .collect();
+        let mut reach = 0;
+        for edge in graph.edges() {
+            let key = |node: u32| (rounds[node as usize], position[node as usize]);
+            let (from, to) = match edge.v.map(key) {
+                None => (key(edge.u), None),
+                Some(v) => {
+                    let (a, b) = (key(edge.u).min(v), key(edge.u).max(v));
+                    reach = reach.max(b.0 - a.0);
+                    (a, Some((b.0 - a.0, b.1)))
+                }
+            };
+            let (weight, observables) = (edge.weight, edge.observables.clone());
+            layers[from.0 as usize].steps.push(Step { from: from.1, to, weight, observables });
+        }
+        for layer in &mut layers {
+            layer.steps.sort_by_key(|step| (step.from, step.to));
+        }
+        // The longest run of equal layers whose edges end in layers of the same size.
+        let sized = |at: usize| {
+            (0..=reach as usize)
+                .all(|k| layers.get(at + k).is_some_and(|l| l.detectors == layers[at].detectors))
+        };
+        let (mut best, mut start) = (0..0, 0);
+        for at in 0..count {
+            if !sized(at) {
+                start = at + 1;
+            } else if at > start && !layers[at].same(&layers[start]) {
+                start = at;
+            }
+            if at + 1 > start && at + 1 - start > best.len() {
+                best = start..at + 1;
+            }
+        }
+        if best.len() < 2 {
+            return Err(SlidingError::NotPeriodic);
+        }
+        let tail = layers.split_off(best.end);
+        let bulk = layers[best.start].clone();
+        layers.truncate(best.start);
+        Ok(Self { head: layers, bulk, tail, observables: graph.num_observables() })
+    }
+
+    pub(super) fn head(&self) -> usize {
+        self.head.len()
+    }
+
+    pub(super) fn tail(&self) -> usize {
+        self.tail.len()
+    }
+
+    /// How many detectors round `t` of an endless run has.
+    pub(super) fn detectors(&self, t: usize) -> u32 {
+        self.head.get(t).unwrap_or(&self.bulk).detectors
+    }
+
+    /// How many detectors round `t` of the tail has.
+    pub(super) fn tail_detectors(&self, t: usize) -> u32 {
+        self.tail[t].detectors
+    }
+
+    /// The graph of `length` layers from layer `start` of an endless run. What leads on is an edge to the boundary; what
+    /// comes from before is left out.
+    pub(super) fn window(&self, start: usize, length: usize) -> Result<Window, SlidingError> {
+        let layers = (start..start + length).map(|t| self.head.get(t).unwrap_or(&self.bulk));
+        Window::new(&layers.collect::<Vec<_>>(), self.observables)
+    }
+
+    /// The graph of `length` repeating layers and the tail.
+    pub(super) fn last_window(&self, length: usize) -> Result<Window, SlidingError> {
+        let layers = std::iter::repeat_n(&self.bulk, length).chain(&self.tail);
+        Window::new(&layers.collect::<Vec<_>>(), self.observables)
+    }
+}
+
+/// A piece of the run, as a graph of its own.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) graph: MatchingGraph,
+    /// Where each layer's detectors begin; one more at the end.
+    pub(super) bases: Vec<u32>,
+    /// The layer of each detector.
+    pub(super) layer_of: Vec<u32>,
+}
+
+impl Window {
+    fn new(layers: &[&Layer], observables: usize) -> Result<Self, SlidingError> {
+        let mut bases = vec![0];
+        let mut layer_of = Vec::new();
+        for (l, layer) in layers.iter().enumerate() {
+            layer_of.extend(std::iter::repeat_n(l as u32, layer.detectors as usize));
+            bases.push(layer_of.len() as u32);
+        }
+        let mut builder = GraphBuilder::new();
+        builder.ensure_detectors(layer_of.len()).ensure_observables(observables);
+        for (l, layer) in layers.iter().enumerate() {
+            for step in &layer.steps {
+                let inside = step.to.filter(|&(later, _)| l + (later as usize) < layers.len());
+                let to = inside.map(|(later, position)| bases[l + later as usize] + position);
+                builder.merge_edge(
+                    bases[l] + step.from,
+                    to,
+                    step.weight,
+                    &step.observables,
+                    None,
+                    MergeStrategy::SmallestWeight,
+                )?;
+            }
+        }
+        Ok(Self { graph: builder.build()?, bases, layer_of })
+    }
+}

@@ -1,0 +1,269 @@
+//! Runs without end: a window slides over the rounds, and what it leaves behind is decided.
+
+mod layers;
+
+use std::sync::Arc;
+
+use crate::decoder::Decoder;
+use crate::error::SlidingError;
+use crate::graph::MatchingGraph;
+use crate::readout::cancel_pairs;
+use layers::{Layers, Window};
+
+/// The shape of a sliding window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlidingConfig {
+    /// Rounds that are looked at together. Twice the code distance and more lose next to nothing against decoding a run
+    /// as a whole.
+    pub window: usize,
+    /// Of these, the rounds that are decided before the window moves on, by just as many: at least one, fewer than `window`.
+    pub commit: usize,
+}
+
+/// A decoder for runs of any length: it decodes a window of rounds, keeps the part of the correction that begins in the
+/// first few of them, and moves on.
+///
+/// (Dennis, Kitaev, Landahl and Preskill, arXiv:quant-ph/0110143, call this the overlapping recovery method.) The last layer
+/// of a window is open: an edge that leads on counts as one to the boundary. Where a kept edge ends behind the kept rounds, it
+/// flips that detector for the next window. The result explains the whole syndrome; it is the least-weight one of each window,
+/// not of the run.
+///
+/// The graph is that of a short run of the same experiment, from which the part that repeats is found: a few rounds more
+/// than its beginning and end need. Nothing is allocated per round.
+///
+/// ```
+/// use ringcall_matching::{GraphBuilder, SlidingConfig, SlidingDecoder};
+///
+/// // A bit measured over and over: a detector compares two measurements. 6 rounds stand for any number of them.
+/// let mut b = GraphBuilder::new();
+/// for t in 0..6 {
+///     b.boundary_edge(t, 3.0, &[0])?;
+///     if t < 5 {
+///         b.edge(t, t + 1, 2.0, &[])?;
+///     }
+/// }
+/// let rounds: Vec<u32> = (0..6).collect();
+/// let config = SlidingConfig { window: 4, commit: 2 };
+/// let mut decoder = SlidingDecoder::new(&b.build()?, &rounds, config)?;
+/// for t in 0..1_000_000u32 {
+///     // Two wrong measurements, each seen by two detectors.
+///     let fired = [500, 501, 900_000, 900_001].contains(&t);
+///     decoder.push_round(if fired { &[0] } else { &[] })?;
+/// }
+/// let last: Vec<&[u32]> = vec![&[]; decoder.tail_rounds()];
+/// assert_eq!(decoder.finish(&last)?, [0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct SlidingDecoder {
+    layers: Arc<Layers>,
+    config: SlidingConfig,
+    /// Decoders of the windows that hold a round of the head, then the one for all others.
+    windows: Vec<Pane>,
+    last: Pane,
+    /// Rounds given, and rounds decided.
+    given: usize,
+    decided: usize,
+    /// Defects not decided yet, as round less `decided` and position; in order.
+    open: Vec<(u32, u32)>,
+    scratch: Vec<(u32, u32)>,
+    nodes: Vec<u32>,
+    observables: Vec<u64>,
+    answer: Vec<u64>,
+    weight: f64,
+}
+
+/// A window's decoder.
+#[derive(Debug, Clone)]
+struct Pane {
+    decoder: Decoder,
+    bases: Vec<u32>,
+    layer_of: Vec<u32>,
+}
+
+impl Pane {
+    fn new(window: Window) -> Self {
+        let Window { graph, bases, layer_of } = window;
+        Self { decoder: Decoder::new(graph), bases, layer_of }
+    }
+}
+
+impl SlidingDecoder {
+    /// A decoder for runs of the experiment that `graph` is a short run of; its detector `i` belongs to round `rounds[i]`.
+    ///
+    /// # Errors
+    /// [`SlidingError`] if nothing repeats in the graph, or the window is impossible.
+    pub fn new(graph: &MatchingGraph, rounds: &[u32], config: SlidingConfig) -> Result<Self, SlidingError> {
+        let SlidingConfig { window, commit } = config;
+        if commit == 0 || commit >= window {
+            return Err(SlidingError::Window { window, commit });
+        }
+        let layers = Layers::new(graph, rounds)?;
+        let mut windows = Vec::new();
+        let mut start = 0;
+        loop {
+            windows.push(Pane::new(layers.window(start, window)?));
+            if start >= layers.head() {
+                break;
+            }
+            start += commit;
+        }
+        let last = Pane::new(layers.last_window(window - 1)?);
+        // Every detector of a window, and a flip by every edge, is the most that there can be.
+        let size = |pane: &Pane| pane.layer_of.len() + pane.decoder.graph().num_edges();
+        let most = windows.iter().chain([&last]).map(size).max().unwrap_or(0);
+        let words = graph.observable_words();
+        Ok(Self {
+            layers: Arc::new(layers),
+            config,
+            windows,
+            last,
+            given: 0,
+            decided: 0,
+            open: Vec::with_capacity(most),
+            scratch: Vec::with_capacity(most),
+            nodes: Vec::with_capacity(most),
+            observables: vec![0; words],
+            answer: vec![0; words],
+            weight: 0.0,
+        })
+    }
+
+    /// The rounds at the end of a run that [`finish`](Self::finish) takes.
+    pub fn tail_rounds(&self) -> usize {
+        self.layers.tail()
+    }
+
+    /// The fewest rounds that a run can have, those of the tail included.
+    pub fn least_rounds(&self) -> usize {
+        self.layers.head() + self.config.window - 1 + self.layers.tail()
+    }
+
+    /// How many detectors round `t` of a run has (not one of the tail).
+    pub fn detectors(&self, t: usize) -> u32 {
+        self.layers.detectors(t)
+    }
+
+    /// The rounds given so far in this run, and the first of them that is not decided yet.
+    pub fn progress(&self) -> (usize, usize) {
+        (self.given, self.decided)
+    }
+
+    /// The observables flipped by what is decided so far: bit `o % 64` of word `o / 64`.
+    pub fn observables(&self) -> &[u64] {
+        &self.observables
+    }
+
+    /// The weight of what is decided so far.
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// Takes in the defects of the next round, as positions among its detectors, strictly increasing; `true` if rounds were
+    /// decided by it.
+    ///
+    /// # Errors
+    /// [`SlidingError::Defect`]; the round has not been taken in then.
+    pub fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
+        check(defects, self.layers.detectors(self.given), self.given)?;
+        let layer = (self.given - self.decided) as u32;
+        self.insert(layer, defects);
+        self.given += 1;
+        if self.given - self.decided < self.config.window {
+            return Ok(false);
+        }
+        let pane = self.decided / self.config.commit;
+        let pane = pane.min(self.windows.len() - 1);
+        self.decide(Some(pane), 0, self.config.commit as u32)?;
+        self.decided += self.config.commit;
+        Ok(true)
+    }
+
+    /// Ends the run with the defects of its last rounds; the observables flipped by the correction of the whole run. The next
+    /// round is the first of another run.
+    ///
+    /// # Errors
+    /// [`SlidingError::Tail`] if these are not [`tail_rounds`](Self::tail_rounds), [`SlidingError::TooShort`] for a run of
+    /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`]. Nothing has been taken in then.
+    pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
+        let (expected, least) = (self.layers.tail(), self.least_rounds());
+        if tail.len() != expected {
+            return Err(SlidingError::Tail { found: tail.len(), expected });
+        }
+        let rounds = self.given + expected;
+        if rounds < least {
+            return Err(SlidingError::TooShort { rounds, least });
+        }
+        for (t, defects) in tail.iter().enumerate() {
+            check(defects, self.layers.tail_detectors(t), self.given + t)?;
+        }
+        for (t, defects) in tail.iter().enumerate() {
+            self.insert((self.given + t - self.decided) as u32, defects);
+        }
+        // The last window begins as early as it must to end with the run; the rounds decided already have nothing open.
+        let shift = (self.config.window - 1) - (self.given - self.decided);
+        self.decide(None, shift as u32, u32::MAX)?;
+        debug_assert!(self.open.is_empty(), "everything is explained");
+        self.answer.copy_from_slice(&self.observables);
+        self.restart();
+        Ok(&self.answer)
+    }
+
+    /// Forgets an unfinished run.
+    pub fn restart(&mut self) {
+        (self.given, self.decided, self.weight) = (0, 0, 0.0);
+        self.open.clear();
+        self.observables.fill(0);
+    }
+
+    /// Adds the defects of a layer: it may have flips from before, which a defect undoes.
+    fn insert(&mut self, layer: u32, defects: &[u32]) {
+        self.open.extend(defects.iter().map(|&position| (layer, position)));
+        self.open.sort_unstable();
+        cancel_pairs(&mut self.open);
+    }
+
+    /// Decodes the window `pane` (`None` is the last one), in which the open defects stand `shift` layers later, and keeps
+    /// what begins in its first `commit` layers.
+    fn decide(&mut self, pane: Option<usize>, shift: u32, commit: u32) -> Result<(), SlidingError> {
+        let Self { windows, last, open, scratch, nodes, observables, weight, .. } = self;
+        let Pane { decoder, bases, layer_of } = match pane.and_then(|pane| windows.get_mut(pane)) {
+            Some(pane) => pane,
+            None => last,
+        };
+        nodes.clear();
+        nodes.extend(open.iter().map(|&(layer, position)| bases[(layer + shift) as usize] + position));
+        decoder.decode(nodes)?;
+        scratch.clear();
+        scratch.extend(open.drain(..).filter(|&(layer, _)| layer + shift >= commit));
+        let (layers, bases): (&[u32], &[u32]) = (layer_of, bases);
+        let place = |node: u32| {
+            let layer = layers[node as usize];
+            (layer, node - bases[layer as usize])
+        };
+        let (correction, graph) = decoder.correction_on();
+        for edge in correction.iter().map(|&edge| &graph.edges()[edge as usize]) {
+            let (u, v) = (place(edge.u), edge.v.map(place));
+            if v.map_or(u.0, |v| u.0.min(v.0)) >= commit {
+                continue;
+            }
+            *weight += edge.weight;
+            for &o in &edge.observables {
+                observables[o as usize / 64] ^= 1 << (o % 64);
+            }
+            scratch.extend([Some(u), v].into_iter().flatten().filter(|end| end.0 >= commit));
+        }
+        open.extend(scratch.iter().map(|&(layer, position)| (layer - commit.min(layer), position)));
+        open.sort_unstable();
+        cancel_pairs(open);
+        Ok(())
+    }
+}
+
+fn check(defects: &[u32], detectors: u32, round: usize) -> Result<(), SlidingError> {
+    let sorted = defects.is_sorted_by(|a, b| a < b);
+    match defects.last() {
+        Some(&last) if !sorted || last >= detectors => Err(SlidingError::Defect { round, detectors }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,160 @@
+//! A sliding window against the whole run, on a repetition code with noisy measurements.
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus as Rng;
+use ringcall_matching::{Decoder, GraphBuilder, MatchingGraph, SlidingConfig, SlidingDecoder, SlidingError};
+
+const CHECKS: u32 = 6;
+const P: f64 = 0.03;
+
+/// `CHECKS` checks in a row, `rounds` rounds of them; the last is free of measurement errors. Errors on the leftmost qubit flip
+/// observable 0.
+fn repetition_code(rounds: u32) -> (MatchingGraph, Vec<u32>) {
+    let weight = ((1.0 - P) / P).ln();
+    let mut b = GraphBuilder::new();
+    for t in 0..rounds {
+        let at = t * CHECKS;
+        b.boundary_edge(at, weight, &[0]).unwrap();
+        b.boundary_edge(at + CHECKS - 1, weight, &[]).unwrap();
+        for c in 0..CHECKS {
+            if c + 1 < CHECKS {
+                b.edge(at + c, at + c + 1, weight, &[]).unwrap();
+            }
+            if t + 1 < rounds {
+                b.edge(at + c, at + CHECKS + c, weight, &[]).unwrap();
+            }
+        }
+    }
+    (b.build().unwrap(), (0..rounds * CHECKS).map(|i| i / CHECKS).collect())
+}
+
+/// A shot: its defects, and the observable.
+fn sample(graph: &MatchingGraph, rng: &mut Rng) -> (Vec<u32>, u64) {
+    let mut odd = vec![false; graph.num_detectors()];
+    let mut flips = 0;
+    for edge in graph.edges() {
+        if rng.random_bool(P) {
+            odd[edge.u as usize] ^= true;
+            if let Some(v) = edge.v {
+                odd[v as usize] ^= true;
+            }
+            flips ^= edge.observables.len() as u64;
+        }
+    }
+    ((0..odd.len() as u32).filter(|&i| odd[i as usize]).collect(), flips)
+}
+
+/// The answer to a run, given round by round.
+fn slide(decoder: &mut SlidingDecoder, rounds: u32, defects: &[u32]) -> u64 {
+    let layer =
+        |t: u32| -> Vec<u32> { defects.iter().filter(|&&d| d / CHECKS == t).map(|d| d % CHECKS).collect() };
+    let tail = decoder.tail_rounds() as u32;
+    for t in 0..rounds - tail {
+        decoder.push_round(&layer(t)).unwrap();
+    }
+    let last: Vec<Vec<u32>> = (rounds - tail..rounds).map(layer).collect();
+    let last: Vec<&[u32]> = last.iter().map(Vec::as_slice).collect();
+    decoder.finish(&last).unwrap()[0]
+}
+
+#[test]
+fn a_window_decides_as_the_whole_does() {
+    const ROUNDS: u32 = 61;
+    let (graph, _) = repetition_code(ROUNDS);
+    let (short, rounds) = repetition_code(8);
+    let mut whole = Decoder::new(graph.clone());
+    for (window, commit) in [(14, 7), (13, 1), (20, 9)] {
+        let mut sliding = SlidingDecoder::new(&short, &rounds, SlidingConfig { window, commit }).unwrap();
+        let mut rng = Rng::seed_from_u64(3);
+        let (mut differ, mut errors, mut expected_errors) = (0, 0, 0);
+        const SHOTS: usize = 1500;
+        for _ in 0..SHOTS {
+            let (defects, truth) = sample(&graph, &mut rng);
+            let expected = whole.decode(&defects).unwrap().observables()[0];
+            let found = slide(&mut sliding, ROUNDS, &defects);
+            differ += usize::from(found != expected);
+            errors += usize::from(found != truth);
+            expected_errors += usize::from(expected != truth);
+        }
+        assert!(expected_errors > 10, "the test sees no error at all: {expected_errors}");
+        assert!(differ * 50 < SHOTS, "{window}/{commit}: {differ} of {SHOTS} differ");
+        assert!(errors < expected_errors + 15, "{window}/{commit}: {errors}, against {expected_errors}");
+    }
+}
+
+#[test]
+fn a_window_that_is_too_narrow_is_worse() {
+    const ROUNDS: u32 = 61;
+    let (graph, _) = repetition_code(ROUNDS);
+    let (short, rounds) = repetition_code(8);
+    let mut narrow = SlidingDecoder::new(&short, &rounds, SlidingConfig { window: 2, commit: 1 }).unwrap();
+    let mut whole = Decoder::new(graph.clone());
+    let mut rng = Rng::seed_from_u64(4);
+    let (mut errors, mut expected_errors) = (0, 0);
+    for _ in 0..500 {
+        let (defects, truth) = sample(&graph, &mut rng);
+        expected_errors += u32::from(whole.decode(&defects).unwrap().observables()[0] != truth);
+        errors += u32::from(slide(&mut narrow, ROUNDS, &defects) != truth);
+    }
+    assert!(errors > 2 * expected_errors, "{errors}, against {expected_errors}");
+}
+
+#[test]
+fn runs_of_any_length_follow_each_other() {
+    let (short, rounds) = repetition_code(8);
+    let mut decoder = SlidingDecoder::new(&short, &rounds, SlidingConfig { window: 6, commit: 3 }).unwrap();
+    let least = decoder.least_rounds() as u32;
+    for length in least..least + 12 {
+        let (graph, _) = repetition_code(length);
+        let mut whole = Decoder::new(graph.clone());
+        // One error anywhere is always put right.
+        for (at, edge) in graph.edges().iter().enumerate() {
+            let mut defects = vec![edge.u];
+            defects.extend(edge.v);
+            let expected = whole.decode(&defects).unwrap().observables()[0];
+            assert_eq!(slide(&mut decoder, length, &defects), expected, "{length} rounds, error {at}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_the_next_is_right() {
+    let (short, rounds) = repetition_code(8);
+    let new = |window, commit| SlidingDecoder::new(&short, &rounds, SlidingConfig { window, commit });
+    assert!(matches!(new(4, 4), Err(SlidingError::Window { .. })));
+    assert!(matches!(new(4, 0), Err(SlidingError::Window { .. })));
+    let config = SlidingConfig { window: 4, commit: 2 };
+    let (tiny, of) = repetition_code(2);
+    assert!(matches!(SlidingDecoder::new(&tiny, &of, config), Err(SlidingError::NotPeriodic)));
+    assert!(matches!(SlidingDecoder::new(&tiny, &rounds, config), Err(SlidingError::Rounds(_))));
+    let far: Vec<u32> = of.iter().map(|r| r * 1_000_000_000).collect();
+    assert!(matches!(SlidingDecoder::new(&tiny, &far, config), Err(SlidingError::NotPeriodic)));
+    let mut decoder = new(4, 2).unwrap();
+    assert!(matches!(decoder.push_round(&[CHECKS]), Err(SlidingError::Defect { .. })));
+    assert!(matches!(decoder.push_round(&[1, 0]), Err(SlidingError::Defect { .. })));
+    decoder.push_round(&[0]).unwrap();
+    assert!(matches!(decoder.finish(&[]), Err(SlidingError::Tail { found: 0, expected: 1 })));
+    assert!(matches!(decoder.finish(&[&[]]), Err(SlidingError::TooShort { .. })));
+    for _ in 0..5 {
+        decoder.push_round(&[]).unwrap();
+    }
+    assert!(matches!(decoder.finish(&[&[CHECKS]]), Err(SlidingError::Defect { .. })));
+    assert_eq!(decoder.finish(&[&[]]).unwrap(), [1], "the lone defect of round 0");
+    assert_eq!(decoder.progress(), (0, 0));
+}
+
+#[test]
+fn sliding_allocates_nothing() {
+    let (short, rounds) = repetition_code(8);
+    let mut decoder = SlidingDecoder::new(&short, &rounds, SlidingConfig { window: 12, commit: 6 }).unwrap();
+    let mut rng = Rng::seed_from_u64(6);
+    let layers: Vec<Vec<u32>> =
+        (0..2000).map(|_| (0..CHECKS).filter(|_| rng.random_bool(0.3)).collect()).collect();
+    let info = allocation_counter::measure(|| {
+        for layer in &layers {
+            decoder.push_round(layer).unwrap();
+        }
+        decoder.finish(&[&[1, 2]]).unwrap();
+    });
+    assert_eq!(info.count_total, 0);
+}
