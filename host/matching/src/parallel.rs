@@ -142,7 +142,6 @@ pub struct ParallelDecoder {
     between: Vec<u32>,
     defects: Vec<u32>,
     sorted: Vec<u32>,
-    starts: Vec<usize>,
     parity: Vec<u32>,
     odd_parts: bool,
     answer: Answer,
@@ -179,7 +178,6 @@ impl ParallelDecoder {
             between: Vec::with_capacity(n),
             defects: Vec::with_capacity(n),
             sorted: Vec::with_capacity(n + 1),
-            starts: Vec::with_capacity(helpers.len() + 1),
             helpers,
             parity: vec![NONE; tables.graph.parts().len()],
             odd_parts: tables.graph.parts().iter().any(|open| !open),
@@ -213,7 +211,7 @@ impl ParallelDecoder {
 
     /// Solves with the helpers; `false` if one of them has died.
     fn share(&mut self, tables: Tables<'_>) -> bool {
-        let Self { slabs, blossom, helpers, own, between, defects, starts, .. } = self;
+        let Self { slabs, blossom, helpers, own, between, defects, .. } = self;
         if helpers.iter().any(|helper| helper.work.is_none()) {
             return false;
         }
@@ -230,21 +228,19 @@ impl ParallelDecoder {
         own.clear();
         own.extend(in_slab(0));
         blossom.begin(tables);
-        blossom.resume(tables, own, slabs.fence());
-        starts.clear();
-        starts.push(0);
+        blossom.resume(tables, own, |_| FAR, slabs.fence());
+        let mut alive = true;
         for helper in &mut *helpers {
             helper.wait();
-            if let Some(work) = &helper.work {
-                starts.push(blossom.len());
-                blossom.append(&work.blossom);
+            match &helper.work {
+                Some(work) => blossom.append(&work.blossom),
+                None => alive = false,
             }
         }
-        let alive = starts.len() == helpers.len() + 1;
         if alive {
             between.clear();
             between.extend(in_slab(BETWEEN));
-            let matched = blossom.fuse(tables, starts, between, slabs.fence());
+            let matched = blossom.resume(tables, between, slabs.fence(), |_| FAR);
             debug_assert!(matched, "the parities were checked");
         }
         blossom.forget_nodes();
@@ -308,7 +304,7 @@ fn help(
     while let Some(mut work) = next(inbox, spin) {
         let Work { defects, blossom } = &mut *work;
         blossom.begin(tables);
-        blossom.resume(tables, defects, slabs.fence());
+        blossom.resume(tables, defects, |_| FAR, slabs.fence());
         blossom.forget_nodes();
         if outbox.send(work).is_err() {
             return;

@@ -67,10 +67,11 @@ impl Rounds {
         &self.used[round]
     }
 
-    /// How far it is from each node to the nearest one of a later round than `round`, or a bound that is not more.
-    pub(crate) fn frontier(&self, round: usize) -> impl Fn(u32) -> i64 {
+    /// How far it is from each node to the nearest one of a later round than `round`, or a bound that is not more; without
+    /// a round, and after the last, there is nothing to be near to.
+    pub(crate) fn frontier(&self, round: Option<usize>) -> impl Fn(u32) -> i64 {
         let n = self.of.len();
-        let row = self.frontiers.get(round * n..(round + 1) * n).unwrap_or(&[]);
+        let row = round.and_then(|round| self.frontiers.get(round * n..(round + 1) * n)).unwrap_or(&[]);
         move |node| match row.get(node as usize) {
             None | Some(&NO_FRONTIER) => FAR,
             Some(&dist) => dist.into(),

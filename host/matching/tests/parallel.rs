@@ -2,6 +2,7 @@
 
 #[allow(dead_code)] // not every test compares with the given answers
 mod common;
+mod repetition;
 
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -60,6 +61,18 @@ fn the_oracles_graphs_in_slabs() {
                 agree(&graph, &config, &mixed, 2, &lists);
                 agree(&graph, &config, &sliced, 3, &lists);
             }
+        }
+    }
+}
+
+#[test]
+fn long_runs() {
+    let mut rng = Rng::seed_from_u64(11);
+    let (graph, rounds) = repetition::repetition_code(11, 30, 0.08);
+    let shots: Vec<Vec<u32>> = (0..60).map(|_| repetition::sample(&graph, 0.08, &mut rng).0).collect();
+    for config in common::configs() {
+        for cores in 1..=4 {
+            agree(&graph, &config, &rounds, cores, &shots);
         }
     }
 }

@@ -1,47 +1,20 @@
 //! A sliding window against the whole run, on a repetition code with noisy measurements.
 
+mod repetition;
+
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
-use ringcall_matching::{Decoder, GraphBuilder, MatchingGraph, SlidingConfig, SlidingDecoder, SlidingError};
+use ringcall_matching::{Decoder, MatchingGraph, SlidingConfig, SlidingDecoder, SlidingError};
 
 const CHECKS: u32 = 6;
 const P: f64 = 0.03;
 
-/// `CHECKS` checks in a row, `rounds` rounds of them; the last is free of measurement errors. Errors on the leftmost qubit flip
-/// observable 0.
 fn repetition_code(rounds: u32) -> (MatchingGraph, Vec<u32>) {
-    let weight = ((1.0 - P) / P).ln();
-    let mut b = GraphBuilder::new();
-    for t in 0..rounds {
-        let at = t * CHECKS;
-        b.boundary_edge(at, weight, &[0]).unwrap();
-        b.boundary_edge(at + CHECKS - 1, weight, &[]).unwrap();
-        for c in 0..CHECKS {
-            if c + 1 < CHECKS {
-                b.edge(at + c, at + c + 1, weight, &[]).unwrap();
-            }
-            if t + 1 < rounds {
-                b.edge(at + c, at + CHECKS + c, weight, &[]).unwrap();
-            }
-        }
-    }
-    (b.build().unwrap(), (0..rounds * CHECKS).map(|i| i / CHECKS).collect())
+    repetition::repetition_code(CHECKS, rounds, P)
 }
 
-/// A shot: its defects, and the observable.
 fn sample(graph: &MatchingGraph, rng: &mut Rng) -> (Vec<u32>, u64) {
-    let mut odd = vec![false; graph.num_detectors()];
-    let mut flips = 0;
-    for edge in graph.edges() {
-        if rng.random_bool(P) {
-            odd[edge.u as usize] ^= true;
-            if let Some(v) = edge.v {
-                odd[v as usize] ^= true;
-            }
-            flips ^= edge.observables.len() as u64;
-        }
-    }
-    ((0..odd.len() as u32).filter(|&i| odd[i as usize]).collect(), flips)
+    repetition::sample(graph, P, rng)
 }
 
 /// The answer to a run, given round by round.

@@ -2,13 +2,12 @@
 //!
 //! The parts are separated: no edge joins two of them, only nodes between them that belong to none. Each part was solved
 //! with its frontier at those nodes ([`super::resume`]), so the reaches of two defects in different parts add up to no more
-//! than their distance. The states are put side by side, the defects between the parts are added, what no part could see
-//! (pairs of defects in different parts) is looked up, and the regions that wait at the frontiers go on.
+//! than their distance. The states are put side by side here, and then resumed with the defects between the parts: to each
+//! part, all the others are what was unknown.
 
 use super::region::{Defect, FROZEN, Half, Region};
 use super::{Blossom, FRONTIER, Link, Tables};
 use crate::graph::NONE;
-use crate::metric::FAR;
 
 /// How the names of one state are shifted when it is put behind another.
 #[derive(Clone, Copy)]
@@ -93,53 +92,6 @@ impl Blossom {
             ..*h
         }));
         self.positions.extend_from_slice(&other.positions);
-        // Every region is at rest, so its radius is the same at any time; the clock only must not go back.
-        self.time = self.time.max(other.time);
-    }
-
-    /// How many defects there are.
-    pub(crate) fn len(&self) -> usize {
-        self.defects.len()
-    }
-
-    /// Goes on after parts were put together: part `k` has the defects from `starts[k]` on, and `nodes` are the defects
-    /// on the nodes between the parts, which belong to none. `fence` gives the distance from a node to the nearest one
-    /// outside its part; `false` if some region can never be matched.
-    pub(crate) fn fuse(
-        &mut self,
-        tables: Tables<'_>,
-        starts: &[usize],
-        nodes: &[u32],
-        fence: impl Fn(u32) -> i64,
-    ) -> bool {
-        let first = self.defects.len() as u32;
-        // Up to which distance defects of the parts before have looked across a fence.
-        let mut before = 0;
-        for (k, &start) in starts.iter().enumerate() {
-            let end = starts.get(k + 1).map_or(first, |&end| end as u32);
-            let mut here = 0;
-            for i in start as u32..end {
-                let scanned = self.scanned(tables, i);
-                let fence = fence(self.node(i));
-                let limit = scanned.max(before);
-                if k > 0 && fence <= limit {
-                    self.scan_again(tables, i, limit);
-                }
-                if fence <= scanned {
-                    here = here.max(scanned);
-                }
-                if self.defects[i as usize].open {
-                    self.bound(tables, i, FAR);
-                }
-            }
-            before = before.max(here);
-        }
-        for &node in nodes {
-            self.add(node, &tables.metric.nodes[node as usize]);
-        }
-        for i in first..self.defects.len() as u32 {
-            self.scan_again(tables, i, before);
-        }
-        self.go_on(tables, first)
+        // Every region is at rest, so its radius is the same at any time: the other clock does not matter.
     }
 }

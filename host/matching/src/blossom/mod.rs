@@ -134,6 +134,7 @@ impl Blossom {
             let Some((time, id)) = self.queue.pop() else {
                 return false;
             };
+            debug_assert!(time >= self.time, "the clock does not go back");
             self.time = time;
             if id < self.nodes {
                 self.attend(tables, id);

@@ -57,6 +57,8 @@ pub(super) struct Defect {
     pub(super) end: u32,
     /// Whether `boundary` is the distance to the frontier.
     pub(super) open: bool,
+    /// Whether the near list is being read another time.
+    pub(super) again: bool,
 }
 
 impl Defect {
@@ -74,6 +76,7 @@ impl Defect {
             cursor: node,
             end,
             open: false,
+            again: false,
         }
     }
 }

@@ -21,35 +21,29 @@ impl Blossom {
     }
 
     /// Adds the defects at `nodes`, moves the frontiers, and matches all there is; `false` if some region can never be
-    /// matched. `frontier` gives the distance from a node to the nearest one whose syndrome is still unknown.
+    /// matched. `before` and `after` give the distance from a node to the nearest one whose syndrome was unknown before
+    /// the defects were added, and is afterwards.
     pub(crate) fn resume(
         &mut self,
         tables: Tables<'_>,
         nodes: &[u32],
-        frontier: impl Fn(u32) -> i64,
+        before: impl Fn(u32) -> i64,
+        after: impl Fn(u32) -> i64,
     ) -> bool {
-        let limit = self.move_frontiers(tables, &frontier);
         let first = self.defects.len() as u32;
+        // All are there before anybody looks.
         for &node in nodes {
             self.add(node, &tables.metric.nodes[node as usize]);
+            self.bound(tables, self.defects.len() as u32 - 1, after(node));
         }
-        for i in first..self.defects.len() as u32 {
-            self.bound(tables, i, frontier(self.node(i)));
-            self.scan_again(tables, i, limit);
+        for i in 0..first {
+            let node = self.node(i);
+            if self.defects[i as usize].open {
+                self.bound(tables, i, after(node));
+            }
+            self.look_again(tables, i, before(node));
         }
         self.go_on(tables, first)
-    }
-
-    /// Gives all defects their new frontiers; up to which distance some defect knows what there is.
-    fn move_frontiers(&mut self, tables: Tables<'_>, frontier: &impl Fn(u32) -> i64) -> i64 {
-        let mut limit = 0;
-        for i in 0..self.defects.len() as u32 {
-            limit = limit.max(self.scanned(tables, i));
-            if self.defects[i as usize].open {
-                self.bound(tables, i, frontier(self.node(i)));
-            }
-        }
-        limit
     }
 
     /// Puts the end of defect `i`'s growth at the boundary, or at the frontier if that is nearer.

@@ -12,14 +12,7 @@ const CATCH: usize = 8;
 
 impl Blossom {
     /// Moves the horizon of defect `i` outwards by one step: one defect of a chunk, or one chunk without any.
-    #[inline]
     pub(super) fn advance(&mut self, tables: Tables<'_>, i: u32) {
-        self.advance_by::<false>(tables, i);
-    }
-
-    /// The same; `AGAIN` says that this defect's list is read again from its beginning, for defects that were not there
-    /// when others scanned past them: then nothing follows from how far those have scanned.
-    fn advance_by<const AGAIN: bool>(&mut self, tables: Tables<'_>, i: u32) {
         let near = &tables.metric.near;
         let d = &mut self.defects[i as usize];
         let extent = &tables.metric.nodes[d.node as usize];
@@ -56,23 +49,27 @@ impl Blossom {
         let position = d.chunk as u64 * LANES as u64 + lane as u64;
         let j = self.slots[chunk.nodes[lane] as usize];
         let dist = i64::from(chunk.dists[lane]);
-        // What the other defect has scanned past, it has linked to both.
+        // What the other defect has scanned past, it has linked to both; a list that is read again holds links of its own.
+        let again = self.defects[i as usize].again;
         let horizon = self.defects[j as usize].horizon;
-        let known =
-            if AGAIN { self.knows(i, j) } else { dist < horizon || (dist == horizon && self.knows(i, j)) };
-        if known {
+        if dist < horizon && !again || (dist <= horizon || again) && self.knows(i, j) {
             return;
         }
         self.link(i, j, dist, position);
     }
 
-    /// Reads the list of defect `i` again from its beginning, up to and including distance `limit`, and links what is
-    /// not linked yet.
-    pub(super) fn scan_again(&mut self, tables: Tables<'_>, i: u32, limit: i64) {
+    /// Takes back what defect `i` has seen from distance `unknown` on, where there are defects now that were not there
+    /// before, and looks again as far as its reach demands.
+    pub(super) fn look_again(&mut self, tables: Tables<'_>, i: u32, unknown: i64) {
+        if self.scanned(tables, i) < unknown {
+            return;
+        }
         let d = &mut self.defects[i as usize];
-        (d.cursor, d.lanes, d.horizon) = (d.node, 0, 0);
-        while self.defects[i as usize].horizon <= limit.min(NEVER - 1) {
-            self.advance_by::<true>(tables, i);
+        (d.cursor, d.lanes, d.again) = (d.node, 0, true);
+        d.horizon = d.horizon.min(unknown);
+        let reach = d.base + self.regions[d.top as usize].radius(self.time);
+        while self.defects[i as usize].horizon <= 2 * reach {
+            self.advance(tables, i);
         }
     }
 
