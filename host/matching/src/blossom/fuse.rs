@@ -6,7 +6,7 @@
 //! part, all the others are what was unknown.
 
 use super::region::{Defect, FROZEN, Half, Region};
-use super::{Blossom, FRONTIER, Link, Tables};
+use super::{Blossom, FRONTIER, Link};
 use crate::graph::NONE;
 
 /// How the names of one state are shifted when it is put behind another.
