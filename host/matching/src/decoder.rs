@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::blossom::{BOUNDARY, Blossom, Link, Tables};
+use crate::correlated::SecondPass;
 use crate::error::{BatchError, DecodeError};
 use crate::graph::{MatchingGraph, NONE};
 use crate::input::{check_parity, in_order, symmetric_difference};
@@ -22,11 +23,18 @@ pub struct DecoderConfig {
     pub near_entries: usize,
     /// Whether to solve few defects on a small graph (up to 512 detectors) from a table of all pairs.
     pub pair_table: bool,
+    /// Whether to match twice, the second time on a graph in which every edge that shares an error with one found the
+    /// first time is lighter (correlated matching, after Fowler, arXiv:1310.0863; the results are those of PyMatching's
+    /// `enable_correlations=True`, up to ties). On a graph without correlations ([`MatchingGraph::num_correlations`])
+    /// nothing changes.
+    ///
+    /// The solution, its weight and its proof are then about the lowered weights.
+    pub correlations: bool,
 }
 
 impl Default for DecoderConfig {
     fn default() -> Self {
-        Self { near_entries: 256, pair_table: true }
+        Self { near_entries: 256, pair_table: true, correlations: false }
     }
 }
 
@@ -76,6 +84,7 @@ pub struct Decoder {
     correction: Vec<u32>,
     search: Search,
     solved: bool,
+    second: Option<Box<SecondPass>>,
 }
 
 impl Decoder {
@@ -89,6 +98,8 @@ impl Decoder {
         let metric = Metric::new(&graph, config.near_entries);
         let table = if config.pair_table { PairTable::new(&metric) } else { None };
         let n = graph.num_detectors();
+        let correlated = config.correlations && graph.num_correlations() > 0;
+        let second = correlated.then(|| Box::new(SecondPass::new(&graph, &metric)));
         let solution = Solution {
             observables: vec![0; graph.observable_words()],
             pairs: Vec::with_capacity(n),
@@ -106,6 +117,7 @@ impl Decoder {
             correction: Vec::with_capacity(graph.num_edges()),
             search: Search::new(n),
             solved: false,
+            second,
             shared: Arc::new(Shared { graph, metric, table }),
         }
     }
@@ -125,6 +137,7 @@ impl Decoder {
         self.take(defects)?;
         self.solve();
         self.solved = true;
+        self.decode_again();
         Ok(&self.solution)
     }
 
@@ -225,15 +238,30 @@ impl Decoder {
         solution.weight = solution.grid_weight as f64 / 2.0 / graph.scale();
     }
 
+    /// Matches a second time, where that is asked for.
+    fn decode_again(&mut self) {
+        let Some(mut second) = self.second.take() else { return };
+        self.correction();
+        let Self { shared, correction, defects, solution, places, .. } = self;
+        let tables = Tables { graph: &shared.graph, metric: &shared.metric };
+        second.run(tables, correction, defects, solution, places);
+        self.second = Some(second);
+    }
+
     /// The edges of the last solution, as sorted indices into [`MatchingGraph::edges`]; empty after an error.
     ///
     /// Flipping them explains the defects given. They are looked up here, not while decoding.
     pub fn correction(&mut self) -> &[u32] {
-        let Self { shared, solution, places, search, correction, .. } = self;
+        let Self { shared, solution, places, search, correction, second, .. } = self;
         correction.clear();
         if self.solved {
             let graph = &shared.graph;
             for (&pair, &place) in solution.pairs.iter().zip(places.iter()) {
+                if let Some(second) = second.as_ref().filter(|second| second.applied()) {
+                    let tables = Tables { graph, metric: &shared.metric };
+                    second.walk(tables, place, |edge| correction.push(edge));
+                    continue;
+                }
                 walk(graph, &shared.metric, search, pair, place, |edge| correction.push(edge));
             }
             correction.extend_from_slice(&graph.used().edges);
@@ -252,6 +280,9 @@ impl Decoder {
         }
         let Shared { graph, metric, .. } = &*self.shared;
         let tables = Tables { graph, metric };
+        if let Some(second) = self.second.as_mut().filter(|second| second.applied()) {
+            return second.verify(tables, self.solution.grid_weight);
+        }
         // A solution from the pair table comes without regions; the proof is about its weight and needs only them.
         self.blossom.solve(tables, &self.defects);
         self.blossom.verify(tables, self.solution.grid_weight - graph.used().weight)

@@ -50,6 +50,32 @@ pub enum BuildError {
         /// The probability given.
         probability: f64,
     },
+    /// The probability of an error is outside 0 to 0.5.
+    #[error(
+        "the error probability {probability} is not between 0 and 0.5, as correlated errors need it: of an error that is likelier than not, flip what it flips in every shot and give the probability that it does not happen"
+    )]
+    ErrorProbability {
+        /// The probability given.
+        probability: f64,
+    },
+    /// A part of an error is no edge.
+    #[error(
+        "part {part} of the error flips {detectors} detectors, and an edge has one or two: decompose errors into such parts (`decompose_errors=True` in Stim)"
+    )]
+    PartSize {
+        /// Its index in the error.
+        part: usize,
+        /// How many detectors it flips.
+        detectors: usize,
+    },
+    /// An error with several parts shares an edge that was given a negative weight.
+    #[error(
+        "edge {edge} has a negative weight and is part of a correlated error: weights that change their sign are not supported"
+    )]
+    CorrelatedNegative {
+        /// The edge in question.
+        edge: EdgeName,
+    },
     /// Two edges join the same detectors and the merge strategy forbids it.
     #[error(
         "edge {edge} is already in the graph; choose a merge strategy other than `Disallow` to combine them"

@@ -25,6 +25,8 @@
 //!
 //! - [`GraphBuilder`] and [`CheckMatrix`] make a [`MatchingGraph`]; parallel edges are merged by a [`MergeStrategy`].
 //! - [`Decoder`] decodes on it. It is `Send`; clones share the tables of the graph, so each thread can have its own.
+//! - [`DecoderConfig::correlations`] turns on a second pass, in which edges that share an error with those found in the
+//!   first are lighter; [`GraphBuilder::error`] takes such errors, as a detector error model lists them.
 //! - [`Solution`] is what comes out; [`Decoder::correction`] adds the edges, [`Decoder::verify`] a proof of optimality.
 //!
 //! # Units and ranges
@@ -49,6 +51,7 @@ mod bits;
 mod blossom;
 mod builder;
 mod check_matrix;
+mod correlated;
 mod decoder;
 mod error;
 mod graph;
@@ -61,7 +64,7 @@ mod solution;
 mod weights;
 
 pub use bits::set_bits;
-pub use builder::{GraphBuilder, MAX_DETECTORS, MAX_OBSERVABLES, MergeStrategy};
+pub use builder::{ErrorPart, GraphBuilder, MAX_DETECTORS, MAX_OBSERVABLES, MergeStrategy};
 pub use check_matrix::CheckMatrix;
 pub use decoder::{Decoder, DecoderConfig};
 pub use error::{BatchError, BuildError, DecodeError, EdgeName};

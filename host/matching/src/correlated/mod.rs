@@ -1,0 +1,108 @@
+//! Correlated matching: a second pass on weights that the first one's solution has lowered.
+//!
+//! An error with several parts (a Y error of a surface code has one among the X checks and one among the Z checks) makes
+//! its edges likely to be crossed together. Matching cannot know that; but once it has crossed an edge, the others that
+//! share errors with it deserve a smaller weight, and matching again on those weights is more accurate (Fowler,
+//! arXiv:1310.0863). The procedure is PyMatching 2.4's, found by experiment and from its documentation:
+//!
+//! - every error that both edges are part of counts towards the probability that both are crossed, combined as
+//!   "an odd number of them", and every error that an edge is part of counts towards its own;
+//! - the weight of `b` given `a` is that of the probability `min(1/2, p(a and b) / p(a))`, rounded on the same grid;
+//! - for each edge that the first solution crosses (an odd number of times), in no particular order, the weights of the
+//!   others become the least of what they are and what is implied. The second solution is the answer; its weight
+//!   is that of the lowered edges.
+
+pub(crate) mod joint;
+pub(crate) mod rules;
+
+use crate::blossom::{Blossom, Link, Tables};
+use crate::graph::MatchingGraph;
+use crate::metric::Metric;
+use crate::readout::Place;
+use crate::solution::{CertificateError, MatchedPair, Solution};
+
+/// The state of second passes on one graph.
+#[derive(Debug, Clone)]
+pub(crate) struct SecondPass {
+    blossom: Blossom,
+    /// The edges that the first pass crossed.
+    crossed: Vec<u32>,
+    applied: bool,
+}
+
+impl SecondPass {
+    pub(crate) fn new(graph: &MatchingGraph, metric: &Metric) -> Self {
+        Self {
+            blossom: Blossom::flooding(Tables { graph, metric }),
+            crossed: Vec::with_capacity(graph.num_edges()),
+            applied: false,
+        }
+    }
+
+    /// Whether the last solution is of a second pass: where no weight changes, the first one's is the answer.
+    pub(crate) fn applied(&self) -> bool {
+        self.applied
+    }
+
+    /// Given the edges that the first solution crosses, replaces it by a second one.
+    pub(crate) fn run(
+        &mut self,
+        tables: Tables<'_>,
+        crossed: &[u32],
+        defects: &[u32],
+        solution: &mut Solution,
+        places: &mut Vec<Place>,
+    ) {
+        self.crossed.clear();
+        self.crossed.extend_from_slice(crossed);
+        let Tables { graph, .. } = tables;
+        self.lower(graph);
+        self.applied = self.blossom.is_lowered();
+        if !self.applied {
+            return;
+        }
+        self.blossom.solve(tables, defects);
+        let used = graph.used();
+        solution.clear();
+        solution.observables.copy_from_slice(&used.observables);
+        places.clear();
+        let (mut weight, observables, pairs) = (used.weight, &mut solution.observables, &mut solution.pairs);
+        self.blossom.matching(|blossom, link: Link| {
+            let a = blossom.node(link.from);
+            let place = Place { owner: a, position: blossom.ways(link) };
+            let (b, dist) = blossom.far_end(link);
+            blossom.walk_ways(tables, place.owner, place.position, |edge| {
+                for &o in &graph.edges()[edge as usize].observables {
+                    observables[o as usize / 64] ^= 1 << (o % 64);
+                }
+            });
+            weight += dist;
+            pairs.push(MatchedPair { a, b });
+            places.push(place);
+        });
+        solution.grid_weight = weight;
+        solution.weight = weight as f64 / 2.0 / graph.scale();
+        self.blossom.restore();
+    }
+
+    /// Calls `edge` with every edge on the way of a matched pair.
+    pub(crate) fn walk(&self, tables: Tables<'_>, place: Place, edge: impl FnMut(u32)) {
+        self.blossom.walk_ways(tables, place.owner, place.position, edge);
+    }
+
+    /// Proves the last solution, of this weight, to be of minimum weight on the lowered weights.
+    pub(crate) fn verify(&mut self, tables: Tables<'_>, weight: i64) -> Result<(), CertificateError> {
+        self.lower(tables.graph);
+        let lowered = self.blossom.lowered_graph(tables.graph);
+        self.blossom.restore();
+        self.blossom.verify(Tables { graph: &lowered, ..tables }, weight - tables.graph.used().weight)
+    }
+
+    fn lower(&mut self, graph: &MatchingGraph) {
+        for &edge in &self.crossed {
+            for rule in graph.rules().of(edge) {
+                self.blossom.lower(rule.edge, rule.weight);
+            }
+        }
+    }
+}
