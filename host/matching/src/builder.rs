@@ -165,9 +165,7 @@ impl GraphBuilder {
     /// A probability that is not in `0..=0.5`, a part that flips more than two detectors or, beside others, none, an
     /// index out of range. The graph is as before then.
     pub fn error(&mut self, probability: f64, parts: &[ErrorPart<'_>]) -> Result<&mut Self, BuildError> {
-        if !(0.0..=0.5).contains(&probability) {
-            return Err(BuildError::ErrorProbability { probability });
-        }
+        self.correlate(probability, &[])?;
         for (part, ErrorPart { detectors, observables }) in parts.iter().enumerate() {
             if detectors.len() > 2 || (detectors.is_empty() && parts.len() > 1) {
                 return Err(BuildError::PartSize { part, detectors: detectors.len() });
@@ -184,7 +182,24 @@ impl GraphBuilder {
             self.merge_edge(u, v, weight, observables, Some(probability), MergeStrategy::Independent)?;
             edges.push(self.index[&key(u, v)] as u32);
         }
-        self.joint.add(probability, &edges);
+        self.correlate(probability, &edges)
+    }
+
+    /// Says that edges, which there are already, are the parts of one error of this probability, as
+    /// [`error`](Self::error) does of those that it adds. Edges are named by the order in which they first came.
+    ///
+    /// # Errors
+    /// A probability that is not in `0..=0.5`, or an edge that is not there.
+    pub fn correlate(&mut self, probability: f64, edges: &[u32]) -> Result<&mut Self, BuildError> {
+        if !(0.0..=0.5).contains(&probability) {
+            return Err(BuildError::ErrorProbability { probability });
+        }
+        if let Some(&edge) = edges.iter().find(|&&edge| edge as usize >= self.edges.len()) {
+            return Err(BuildError::NoSuchEdge { edge, edges: self.edges.len() });
+        }
+        if probability > 0.0 {
+            self.joint.add(probability, edges);
+        }
         Ok(self)
     }
 

@@ -194,13 +194,17 @@ impl Decoder {
         let graph = &self.shared.graph;
         let used = &graph.used().detectors;
         let list = in_order(defects, graph.num_detectors(), &mut self.sorted)?;
+        if self.odd_parts {
+            // Edges of negative weight flip two detectors of a part without boundary, and leave its parity alone.
+            check_parity(graph, list, &mut self.parity)?;
+        }
         self.defects.clear();
         if used.is_empty() {
             self.defects.extend_from_slice(list);
         } else {
             symmetric_difference(list, used, &mut self.defects);
         }
-        if self.odd_parts { check_parity(graph, &self.defects, &mut self.parity) } else { Ok(()) }
+        Ok(())
     }
 
     fn solve(&mut self) {

@@ -68,6 +68,14 @@ pub enum BuildError {
         /// How many detectors it flips.
         detectors: usize,
     },
+    /// An edge is named that was not added.
+    #[error("edge {edge} was not added: there are {edges} edges so far")]
+    NoSuchEdge {
+        /// The index given.
+        edge: u32,
+        /// How many edges there are.
+        edges: usize,
+    },
     /// An error with several parts shares an edge that was given a negative weight.
     #[error(
         "edge {edge} has a negative weight and is part of a correlated error: weights that change their sign are not supported"
@@ -169,7 +177,7 @@ pub enum DecodeError {
         "no correction exists: the connected part of the graph that holds detector {detector} has no boundary and an odd number of defects"
     )]
     OddParity {
-        /// A detector with a defect in that part (after negative-weight edges were taken into account).
+        /// One of the defects in that part.
         detector: u32,
     },
     /// A bit-packed syndrome is too short, or has bits set past the last detector.

@@ -166,6 +166,7 @@ fn errors_that_make_no_sense() {
         0,
         "a refused error leaves nothing, nor does one without effect"
     );
+    assert_eq!(b.correlate(0.1, &[0]).unwrap_err(), BuildError::NoSuchEdge { edge: 0, edges: 0 });
     b.boundary_edge(0, -1.0, &[]).unwrap().error(0.1, &[part(&[0]), part(&[1])]).unwrap();
     assert!(matches!(b.build(), Err(BuildError::CorrelatedNegative { .. })));
 }
