@@ -16,12 +16,12 @@ use ringcall_matching::DecoderConfig;
 fn main() {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse::<usize>().expect("a number"));
     let thorough = args.next().unwrap_or(100).max(1);
-    let rounds = args.next().unwrap_or(3);
+    let rounds = args.next().unwrap_or(3).max(1);
     let mut wrong = 0;
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let (model, shots) = common::parse(&line);
         let mut checker = Checker::new(model, &DecoderConfig::default());
-        let [mut first, mut second, mut ours, mut theirs] = [0; 4];
+        let [mut first, mut second, mut other, mut ours, mut theirs] = [0; 5];
         for (i, shot) in shots.iter().enumerate() {
             match checker.check(shot, i % thorough == 0) {
                 Ok(Outcome::Same) => {}
@@ -40,6 +40,7 @@ fn main() {
             let solution = checker.decoder.decode(&shot.defects).expect("as before");
             let found: Vec<u32> = (0..64).filter(|&o| solution.flips(o)).map(|o| o as u32).collect();
             ours += usize::from(found != *truth);
+            other += usize::from(found != answer.observables);
         }
         let mut times = vec![Duration::MAX; shots.len()];
         for _ in 0..rounds {
@@ -55,7 +56,7 @@ fn main() {
             times.get(((times.len().max(1) - 1) as f64 * q) as usize).map_or(0.0, |t| t.as_secs_f64() * 1e6)
         };
         println!(
-            "{} detectors, {} shots: {wrong} wrong, {first} ties in the first pass, {second} in the second; logical errors {ours}, PyMatching {theirs}; us mean {mean:.2} p50 {:.2} p99 {:.2} max {:.2}",
+            "{} detectors, {} shots: {wrong} wrong, {first} ties in the first pass, {second} in the second, {other} other predictions; logical errors {ours}, PyMatching {theirs}; us mean {mean:.2} p50 {:.2} p99 {:.2} max {:.2}",
             checker.decoder.graph().num_detectors(),
             shots.len(),
             at(0.5),

@@ -119,7 +119,7 @@ impl Blossom {
     pub(crate) fn solve(&mut self, tables: Tables<'_>, nodes: &[u32]) {
         self.start(tables, nodes);
         if self.flood.is_some() {
-            self.plant()
+            self.plant(tables)
         } else {
             self.settle(tables)
         }

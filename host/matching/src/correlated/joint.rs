@@ -65,7 +65,7 @@ mod tests {
         let implied = joint.implied();
         assert_eq!(implied.iter().map(|x| (x.0, x.1)).collect::<Vec<_>>(), [(0, 1), (1, 0)]);
         // 0.26 = 0.1 * 0.8 + 0.2 * 0.9
-        let p = 0.1 / 0.26;
+        let p: f64 = 0.1 / 0.26;
         assert!((implied[0].2 - ((1.0 - p) / p).ln()).abs() < 1e-12);
         assert_eq!(implied[1].2, 0.0, "certain, but no more than one half");
     }

@@ -69,16 +69,16 @@ impl SecondPass {
         let (mut weight, observables, pairs) = (used.weight, &mut solution.observables, &mut solution.pairs);
         self.blossom.matching(|blossom, link: Link| {
             let a = blossom.node(link.from);
-            let place = Place { owner: a, position: blossom.ways(link) };
+            let (owner, position) = blossom.way(link);
             let (b, dist) = blossom.far_end(link);
-            blossom.walk_ways(tables, place.owner, place.position, |edge| {
+            blossom.walk_way(tables, (owner, position), |edge| {
                 for &o in &graph.edges()[edge as usize].observables {
                     observables[o as usize / 64] ^= 1 << (o % 64);
                 }
             });
             weight += dist;
             pairs.push(MatchedPair { a, b });
-            places.push(place);
+            places.push(Place { owner, position });
         });
         solution.grid_weight = weight;
         solution.weight = weight as f64 / 2.0 / graph.scale();
@@ -87,7 +87,7 @@ impl SecondPass {
 
     /// Calls `edge` with every edge on the way of a matched pair.
     pub(crate) fn walk(&self, tables: Tables<'_>, place: Place, edge: impl FnMut(u32)) {
-        self.blossom.walk_ways(tables, place.owner, place.position, edge);
+        self.blossom.walk_way(tables, (place.owner, place.position), edge);
     }
 
     /// Proves the last solution, of this weight, to be of minimum weight on the lowered weights.
