@@ -17,9 +17,21 @@ fn configs() -> [DecoderConfig; 2] {
     })
 }
 
-/// Shots checked, and those with ties in the first and in the second pass.
-fn run(text: &str, thorough: usize) -> [usize; 3] {
-    let mut counts = [0; 3];
+/// What came out of a file.
+#[derive(Debug, Default)]
+struct Counts {
+    checked: usize,
+    /// Shots with a tie in the first, in the second pass.
+    first: usize,
+    second: usize,
+    /// Shots predicted wrongly by us, by PyMatching; and those predicted in other ways.
+    ours: usize,
+    theirs: usize,
+    differ: usize,
+}
+
+fn run(text: &str, thorough: usize) -> Counts {
+    let mut counts = Counts::default();
     for (number, line) in text.lines().enumerate() {
         let (model, shots) = common::parse(line);
         for config in configs() {
@@ -28,9 +40,16 @@ fn run(text: &str, thorough: usize) -> [usize; 3] {
                 let outcome = checker
                     .check(shot, i % thorough == 0)
                     .unwrap_or_else(|e| panic!("line {}, {config:?}: {:?}: {e}", number + 1, shot.defects));
-                counts[0] += 1;
-                counts[1] += usize::from(outcome == Outcome::FirstTie);
-                counts[2] += usize::from(outcome == Outcome::SecondTie);
+                counts.checked += 1;
+                counts.first += usize::from(outcome == Outcome::FirstTie);
+                counts.second += usize::from(outcome == Outcome::SecondTie);
+                if let Some((answer, truth)) = shot.answer.as_ref().and_then(|a| Some((a, a.truth.as_ref()?)))
+                {
+                    let predicted = checker.predicted(shot);
+                    counts.ours += usize::from(predicted != *truth);
+                    counts.theirs += usize::from(answer.observables != *truth);
+                    counts.differ += usize::from(answer.observables != predicted);
+                }
             }
         }
     }
@@ -39,16 +58,18 @@ fn run(text: &str, thorough: usize) -> [usize; 3] {
 
 #[test]
 fn random_models_as_pymatching_decodes_them() {
-    let [checked, first, second] = run(include_str!("data/correlated_random.txt"), 1);
-    assert_eq!(checked, 300 * 4 * 2);
-    assert!((first + second) * 10 < checked, "{first} and {second} ties of {checked}");
+    let counts = run(include_str!("data/correlated_random.txt"), 1);
+    assert_eq!(counts.checked, 300 * 4 * 2);
+    assert!((counts.first + counts.second) * 10 < counts.checked, "{counts:?}");
 }
 
 #[test]
 fn circuits_as_pymatching_decodes_them() {
-    let [checked, first, second] = run(include_str!("data/correlated_circuits.txt"), 40);
-    assert_eq!(checked, 3100 * 2);
-    assert!((first + second) * 20 < checked, "{first} and {second} ties of {checked}");
+    let counts = run(include_str!("data/correlated_circuits.txt"), 40);
+    assert_eq!(counts.checked, 3100 * 2);
+    assert!((counts.first + counts.second) * 20 < counts.checked, "{counts:?}");
+    assert!(counts.ours.abs_diff(counts.theirs) <= counts.differ, "{counts:?}");
+    assert!(counts.theirs > 100 && counts.differ * 200 < counts.checked, "{counts:?}");
 }
 
 /// Models of a few detectors: parts of one or two detectors, up to four of them, probabilities of few kinds so that ties

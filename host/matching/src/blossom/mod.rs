@@ -119,9 +119,9 @@ impl Blossom {
     pub(crate) fn solve(&mut self, tables: Tables<'_>, nodes: &[u32]) {
         self.start(tables, nodes);
         if self.flood.is_some() {
-            self.plant(tables)
+            self.plant(tables);
         } else {
-            self.settle(tables)
+            self.settle(tables);
         }
         for i in 0..nodes.len() as u32 {
             if self.regions[i as usize].rate != FROZEN {

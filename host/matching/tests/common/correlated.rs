@@ -239,6 +239,12 @@ impl Checker {
         Ok(Some(expected))
     }
 
+    /// The observables that the decoder predicts for a shot that it can decode.
+    pub(crate) fn predicted(&mut self, shot: &Shot) -> Vec<u32> {
+        let solution = self.decoder.decode(&shot.defects).expect("a solution");
+        (0..self.model.observables).filter(|&o| solution.flips(o)).map(|o| o as u32).collect()
+    }
+
     /// As [`decode`](Self::decode), and compares with the answer known.
     pub(crate) fn check(&mut self, shot: &Shot, thorough: bool) -> Result<Outcome, String> {
         let weight = match (self.decode(&shot.defects, thorough)?, &shot.answer) {
@@ -250,9 +256,7 @@ impl Checker {
         let scale = self.decoder.graph().scale();
         let theirs = (answer.weight * scale).round() as i64 * 2;
         if weight == theirs {
-            let solution = self.decoder.decode(&shot.defects).expect("as before");
-            let same = (0..self.model.observables)
-                .all(|o| solution.flips(o) == answer.observables.contains(&(o as u32)));
+            let same = self.predicted(shot) == answer.observables;
             return Ok(if same { Outcome::Same } else { Outcome::SecondTie });
         }
         // Only another first pass, of the same weight, may lead elsewhere; and it must lead there.
