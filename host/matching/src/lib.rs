@@ -38,13 +38,14 @@
 //! The sparse blossom algorithm (Higgott and Gidney, arXiv:2303.15933), with regions that are numbers instead of
 //! sets of nodes: the distances between near nodes, and to the boundary, are computed once per graph, and a defect scans
 //! its list of near nodes no further than its region could reach. Defects whose nearest neighbours settle the matter
-//! are matched without any event at all. On small graphs few defects are matched by table and dynamic programming.
+//! are matched without any event at all. On small graphs few defects are matched by table and dynamic programming. The
+//! second pass of correlated matching, whose weights no table knows, searches the graph from each defect as its region grows.
 //!
 //! # Memory and time
 //! Tables take up to 256 bytes for each 16 near nodes of each detector ([`DecoderConfig::near_entries`]), at most
 //! 256 MiB, and are made in [`Decoder::new`]. Decoding allocates nothing: all state is sized by the graph. (The
-//! list of pairs of defects seen is sized for eight per detector; a graph that is denser than any code's makes it grow once,
-//! to a mark that stays.)
+//! list of pairs of defects seen is sized for eight per detector, and so is that of nodes searched in a second pass; a graph
+//! that is denser than any code's makes them grow once, to a mark that stays.)
 #![forbid(unsafe_code)]
 
 mod bits;

@@ -106,3 +106,60 @@ impl SecondPass {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorPart, GraphBuilder};
+    use proptest::prelude::*;
+
+    type Row = (Vec<(u32, u32, u32)>, Option<(u32, u32)>);
+
+    fn rows(graph: &MatchingGraph) -> Vec<Row> {
+        let row = |u| {
+            let all = graph.neighbours(u).iter().map(|nb| (nb.node, nb.weight, nb.edge)).collect();
+            (all, graph.own_boundary(u))
+        };
+        (0..graph.num_detectors() as u32).map(row).collect()
+    }
+
+    proptest! {
+        /// Weights are the least of those asked for, in both rows of an edge, and afterwards what they were.
+        #[test]
+        fn weights_are_lowered_and_put_back(
+            edges in prop::collection::vec((0u32..6, 0u32..7, 0.001..0.4f64), 2..20),
+            crossed in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        ) {
+            let mut b = GraphBuilder::new();
+            let lists: Vec<Vec<u32>> = edges
+                .iter()
+                .map(|&(u, v, _)| if v < 6 && u != v { vec![u, v] } else { vec![u] })
+                .collect();
+            for (pair, list) in lists.windows(2).zip(&edges) {
+                let part = |detectors| ErrorPart { detectors, observables: &[] };
+                b.error(list.2, &[part(&pair[0]), part(&pair[1])]).unwrap();
+            }
+            let graph = b.build().unwrap();
+            let metric = Metric::new(&graph, 0);
+            let mut pass = SecondPass::new(&graph, &metric);
+            let mut least: Vec<i64> = (0..graph.num_edges()).map(|e| graph.grid_weight(e)).collect();
+            for index in crossed {
+                let edge = index.index(graph.num_edges()) as u32;
+                pass.crossed.push(edge);
+                for rule in graph.rules().of(edge) {
+                    let at = &mut least[rule.edge as usize];
+                    *at = (*at).min(rule.weight.into());
+                }
+            }
+            pass.lower(&graph);
+            for (neighbours, own) in rows(&pass.blossom.lowered_graph(&graph)) {
+                for (weight, edge) in neighbours.into_iter().map(|nb| (nb.1, nb.2)).chain(own) {
+                    prop_assert_eq!(i64::from(weight), least[edge as usize]);
+                }
+            }
+            pass.blossom.restore();
+            prop_assert!(!pass.blossom.is_lowered());
+            prop_assert_eq!(rows(&pass.blossom.lowered_graph(&graph)), rows(&graph));
+        }
+    }
+}
