@@ -54,6 +54,30 @@ fn predictions_are_those_of_pymatching_in_every_format() {
 }
 
 #[test]
+fn correlated_predictions_are_those_of_pymatching() {
+    for (name, shots, errors) in [("surface", 300, 8), ("bundle", 200, 17)] {
+        for threads in ["1", "3"] {
+            let output = predict(&data(&format!("{name}.dem")))
+                .arg("--in")
+                .arg(data(&format!("{name}.shots.b8")))
+                .args(["--in_includes_appended_observables", "--enable_correlations", "--threads", threads])
+                .assert()
+                .success()
+                .get_output()
+                .clone();
+            assert_eq!(output.stdout, read(&format!("{name}.correlated.01")), "{name}");
+            let summary = String::from_utf8(output.stderr).unwrap();
+            assert!(
+                summary.starts_with(&format!("ringcall: {shots} shots, {errors} logical errors, ")),
+                "{summary}"
+            );
+        }
+    }
+    // Without ties, two passes do change some answers.
+    assert_ne!(read("surface.predicted.01"), read("surface.correlated.01"));
+}
+
+#[test]
 fn it_stands_in_a_pipe_with_pymatchings_defaults() {
     // Detectors alone, b8 in and 01 out unless told otherwise, and nothing on standard error.
     let rows = String::from_utf8(read("bundle.shots.01")).unwrap();
@@ -113,6 +137,7 @@ fn faults_are_named_with_file_and_place() {
     let garbage = file("garbage.dem", "error(0.1) D0\nerror(1.5) D1\n");
     let cut = file("cut.dem", "error(0.1) D0\nrepeat 3 {\nerror(0.1) D1\n");
     let heavy = file("heavy.dem", "error(0.1) D0 D1 D2\n");
+    let likely = file("likely.dem", "error(0.1) D0\nerror(0.7) D1 ^ D2 L0\nerror(0.1) D3\n");
     let none = folder.path().join("none");
 
     let run = |model: &Path, shots: &Path, format: &str, more: &[&str]| {
@@ -149,7 +174,11 @@ fn faults_are_named_with_file_and_place() {
             "No space left on device",
         ),
         (run(&model, &shots, "01", &["--out", "/none/out"]), "/none/out".to_owned(), "No such file"),
-        (run(&model, &shots, "01", &["--enable_correlations"]), String::new(), "not supported yet"),
+        (
+            run(&likely, &shots, "01", &["--enable_correlations"]),
+            path(&likely),
+            "mechanism 1 has probability 0.7, and correlated matching takes none above 0.5",
+        ),
     ];
     for (text, file, reason) in cases {
         assert!(text.starts_with("ringcall: ") && text.contains(&file) && text.contains(reason), "{text}");

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::correlated::joint::Joint;
 use crate::error::{BuildError, EdgeName};
 use crate::graph::{Edge, MatchingGraph};
 use crate::weights::{MAX_WEIGHT, merge_independent};
@@ -28,6 +29,15 @@ pub enum MergeStrategy {
     Replace,
 }
 
+/// One part of an error, as a decomposition suggests it (`^` in a detector error model).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorPart<'a> {
+    /// The one or two detectors that it flips.
+    pub detectors: &'a [u32],
+    /// The observables that it flips.
+    pub observables: &'a [u32],
+}
+
 /// Collects edges and turns them into a [`MatchingGraph`].
 ///
 /// ```
@@ -46,6 +56,7 @@ pub struct GraphBuilder {
     index: HashMap<(u32, Option<u32>), usize>,
     detectors: usize,
     observables: usize,
+    joint: Joint,
 }
 
 impl GraphBuilder {
@@ -103,22 +114,12 @@ impl GraphBuilder {
         merge: MergeStrategy,
     ) -> Result<&mut Self, BuildError> {
         let name = EdgeName { u, v };
-        for detector in [Some(u), v].into_iter().flatten() {
-            if detector >= MAX_DETECTORS {
-                return Err(BuildError::DetectorOutOfRange { detector, limit: MAX_DETECTORS });
-            }
-        }
+        check_indices([Some(u), v].into_iter().flatten(), observables)?;
         check_weight(name, weight)?;
         if let Some(p) = probability.filter(|p| !(0.0..=1.0).contains(p)) {
             return Err(BuildError::BadProbability { edge: name, probability: p });
         }
-        if let Some(&observable) = observables.iter().find(|&&o| o >= MAX_OBSERVABLES) {
-            return Err(BuildError::ObservableOutOfRange { observable, limit: MAX_OBSERVABLES });
-        }
-        let (u, v) = match v {
-            Some(v) => (u.min(v), Some(u.max(v))),
-            None => (u, None),
-        };
+        let (u, v) = key(u, v);
         let edge = Edge { u, v, weight, probability, observables: odd_ones(observables) };
         match self.index.get(&(u, v)) {
             Some(&at) => self.merge_into(at, edge, merge)?,
@@ -127,6 +128,77 @@ impl GraphBuilder {
                 self.note(&edge);
                 self.edges.push(edge);
             }
+        }
+        Ok(self)
+    }
+
+    /// Adds an error mechanism that fires with this probability, independently of all others, and flips what its
+    /// parts flip together.
+    ///
+    /// Every part becomes an edge, merged with a parallel one as [`MergeStrategy::Independent`] says. That parts belong
+    /// to one error is remembered for correlated matching ([`DecoderConfig::correlations`]): once one of them is known
+    /// to have happened, the others are likelier. This is how PyMatching 2.4 loads a detector error model with
+    /// `enable_correlations=True`; an error of probability 0, or a whole error that flips no detector, is left out.
+    ///
+    /// ```
+    /// use ringcall_matching::{Decoder, DecoderConfig, ErrorPart, GraphBuilder};
+    ///
+    /// let part = |detectors, observables| ErrorPart { detectors, observables };
+    /// let mut b = GraphBuilder::new();
+    /// // error(0.01) D0 D1 ^ D2 L0: what flips D0 and D1 flips D2 as well.
+    /// b.error(0.01, &[part(&[0, 1], &[]), part(&[2], &[0])])?;
+    /// b.error(0.001, &[part(&[2, 3], &[])])?.error(0.02, &[part(&[3], &[])])?;
+    /// b.error(0.001, &[part(&[0], &[])])?.error(0.001, &[part(&[1], &[])])?;
+    /// let graph = b.build()?;
+    /// assert_eq!(graph.num_correlations(), 2);
+    ///
+    /// let mut config = DecoderConfig::default();
+    /// config.correlations = true;
+    /// let mut decoder = Decoder::with_config(graph, &config);
+    /// assert_eq!(decoder.decode(&[0, 1, 2])?.observables(), [1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`DecoderConfig::correlations`]: crate::DecoderConfig::correlations
+    ///
+    /// # Errors
+    /// A probability that is not in `0..=0.5`, a part that flips more than two detectors or, beside others, none, an
+    /// index out of range. The graph is as before then.
+    pub fn error(&mut self, probability: f64, parts: &[ErrorPart<'_>]) -> Result<&mut Self, BuildError> {
+        self.correlate(probability, &[])?;
+        for (part, ErrorPart { detectors, observables }) in parts.iter().enumerate() {
+            if detectors.len() > 2 || (detectors.is_empty() && parts.len() > 1) {
+                return Err(BuildError::PartSize { part, detectors: detectors.len() });
+            }
+            check_indices(detectors.iter().copied(), observables)?;
+        }
+        if probability == 0.0 || parts.iter().all(|part| part.detectors.is_empty()) {
+            return Ok(self);
+        }
+        let weight = ((1.0 - probability) / probability).ln();
+        let mut edges = Vec::with_capacity(parts.len());
+        for ErrorPart { detectors, observables } in parts {
+            let (u, v) = (detectors[0], detectors.get(1).copied());
+            self.merge_edge(u, v, weight, observables, Some(probability), MergeStrategy::Independent)?;
+            edges.push(self.index[&key(u, v)] as u32);
+        }
+        self.correlate(probability, &edges)
+    }
+
+    /// Says that edges, which there are already, are the parts of one error of this probability, as
+    /// [`error`](Self::error) does of those that it adds. Edges are named by the order in which they first came.
+    ///
+    /// # Errors
+    /// A probability that is not in `0..=0.5`, or an edge that is not there.
+    pub fn correlate(&mut self, probability: f64, edges: &[u32]) -> Result<&mut Self, BuildError> {
+        if !(0.0..=0.5).contains(&probability) {
+            return Err(BuildError::ErrorProbability { probability });
+        }
+        if let Some(&edge) = edges.iter().find(|&&edge| edge as usize >= self.edges.len()) {
+            return Err(BuildError::NoSuchEdge { edge, edges: self.edges.len() });
+        }
+        if probability > 0.0 {
+            self.joint.add(probability, edges);
         }
         Ok(self)
     }
@@ -163,8 +235,26 @@ impl GraphBuilder {
 
     /// The graph, with weights put on the integer grid.
     pub fn build(&self) -> Result<MatchingGraph, BuildError> {
-        MatchingGraph::assemble(self.edges.clone(), self.detectors, self.observables)
+        MatchingGraph::assemble(self.edges.clone(), self.detectors, self.observables, &self.joint)
     }
+}
+
+/// The ends of an edge in order.
+fn key(u: u32, v: Option<u32>) -> (u32, Option<u32>) {
+    match v {
+        Some(v) => (u.min(v), Some(u.max(v))),
+        None => (u, None),
+    }
+}
+
+fn check_indices(detectors: impl IntoIterator<Item = u32>, observables: &[u32]) -> Result<(), BuildError> {
+    if let Some(detector) = detectors.into_iter().find(|&d| d >= MAX_DETECTORS) {
+        return Err(BuildError::DetectorOutOfRange { detector, limit: MAX_DETECTORS });
+    }
+    if let Some(&observable) = observables.iter().find(|&&o| o >= MAX_OBSERVABLES) {
+        return Err(BuildError::ObservableOutOfRange { observable, limit: MAX_OBSERVABLES });
+    }
+    Ok(())
 }
 
 fn check_weight(edge: EdgeName, weight: f64) -> Result<(), BuildError> {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::blossom::{Blossom, Tables};
+use crate::correlated::SecondPass;
 use crate::error::{BatchError, DecodeError};
-use crate::graph::{MatchingGraph, NONE};
-use crate::input::{check_parity, in_order, symmetric_difference};
+use crate::graph::MatchingGraph;
+use crate::input::Intake;
 use crate::metric::Metric;
 use crate::readout::{Answer, Place};
 use crate::small::PairTable;
@@ -21,11 +22,18 @@ pub struct DecoderConfig {
     pub near_entries: usize,
     /// Whether to solve few defects on a small graph (up to 512 detectors) from a table of all pairs.
     pub pair_table: bool,
+    /// Whether to match twice, the second time on a graph in which every edge that shares an error with one found the
+    /// first time is lighter (correlated matching, after Fowler, arXiv:1310.0863; the results are those of PyMatching's
+    /// `enable_correlations=True`, up to ties). On a graph without correlations ([`MatchingGraph::num_correlations`])
+    /// nothing changes.
+    ///
+    /// The solution, its weight and its proof are then about the lowered weights.
+    pub correlations: bool,
 }
 
 impl Default for DecoderConfig {
     fn default() -> Self {
-        Self { near_entries: 256, pair_table: true }
+        Self { near_entries: 256, pair_table: true, correlations: false }
     }
 }
 
@@ -70,14 +78,11 @@ impl Shared {
 pub struct Decoder {
     shared: Arc<Shared>,
     blossom: Blossom,
-    /// The defects to match: sorted, with those of used negative edges.
-    defects: Vec<u32>,
-    sorted: Vec<u32>,
+    intake: Intake,
     /// The defects that the pair table leaves.
     remainder: Vec<u32>,
-    parity: Vec<u32>,
-    odd_parts: bool,
     answer: Answer,
+    second: Option<Box<SecondPass>>,
 }
 
 impl Decoder {
@@ -91,14 +96,14 @@ impl Decoder {
         let metric = Metric::new(&graph, config.near_entries);
         let table = if config.pair_table { PairTable::new(&metric) } else { None };
         let n = graph.num_detectors();
+        let correlated = config.correlations && graph.num_correlations() > 0;
+        let second = correlated.then(|| Box::new(SecondPass::new(&graph, &metric)));
         Self {
             blossom: Blossom::new(Tables { graph: &graph, metric: &metric }),
-            defects: Vec::with_capacity(n),
-            sorted: Vec::with_capacity(n + 1),
+            intake: Intake::new(&graph),
             remainder: Vec::with_capacity(n),
-            parity: vec![NONE; graph.parts().len()],
-            odd_parts: graph.parts().iter().any(|open| !open),
             answer: Answer::new(&graph),
+            second,
             shared: Arc::new(Shared { graph, metric, table }),
         }
     }
@@ -117,8 +122,9 @@ impl Decoder {
     /// The result does not depend on the order.
     pub fn decode(&mut self, defects: &[u32]) -> Result<&Solution, DecodeError> {
         self.answer.clear();
-        self.take(defects)?;
+        self.intake.take(&self.shared.graph, defects)?;
         self.solve();
+        self.decode_again();
         Ok(&self.answer.solution)
     }
 
@@ -131,12 +137,12 @@ impl Decoder {
             self.answer.clear();
             return Err(DecodeError::SyndromeLength { words: words.len(), detectors: n });
         }
-        let mut list = std::mem::take(&mut self.sorted);
+        let mut list = std::mem::take(&mut self.intake.sorted);
         list.clear();
         crate::set_bits(words, &mut list);
         // Strictly increasing already, so that `decode` does not need the buffer that it is lent from.
         let result = self.decode(&list).map(|_| ());
-        self.sorted = list;
+        self.intake.sorted = list;
         result.map(|()| &self.answer.solution)
     }
 
@@ -170,26 +176,13 @@ impl Decoder {
         Ok(())
     }
 
-    /// Checks and sorts the defects, and adds those of the negative edges.
-    fn take(&mut self, defects: &[u32]) -> Result<(), DecodeError> {
-        let graph = &self.shared.graph;
-        let used = &graph.used().detectors;
-        let list = in_order(defects, graph.num_detectors(), &mut self.sorted)?;
-        self.defects.clear();
-        if used.is_empty() {
-            self.defects.extend_from_slice(list);
-        } else {
-            symmetric_difference(list, used, &mut self.defects);
-        }
-        if self.odd_parts { check_parity(graph, &self.defects, &mut self.parity) } else { Ok(()) }
-    }
-
     fn solve(&mut self) {
-        let Self { shared, blossom, defects, remainder, answer, .. } = self;
+        let Self { shared, blossom, intake, remainder, answer, .. } = self;
+        let defects = &intake.defects;
         let Shared { metric, table, .. } = &**shared;
         let tables = shared.tables();
         answer.compose(tables, |out| {
-            let mut rest = &*defects;
+            let mut rest = defects;
             if let Some((table, small)) = table.as_ref().and_then(|t| Some((t, t.solve(metric, defects)?))) {
                 for (i, j) in small.pairs() {
                     let (a, b) = (defects[i], defects[j]);
@@ -211,16 +204,26 @@ impl Decoder {
         });
     }
 
+    /// Matches a second time, where that is asked for.
+    fn decode_again(&mut self) {
+        let Some(second) = &mut self.second else { return };
+        let tables = self.shared.tables();
+        self.answer.correction(tables, None);
+        let Answer { solution, places, correction, .. } = &mut self.answer;
+        second.run(tables, correction, &self.intake.defects, solution, places);
+    }
+
     /// The edges of the last solution, as sorted indices into [`MatchingGraph::edges`]; empty after an error.
     ///
     /// Flipping them explains the defects given. They are looked up here, not while decoding.
     pub fn correction(&mut self) -> &[u32] {
-        self.answer.correction(self.shared.tables())
+        self.correction_on().0
     }
 
     /// The same, and the graph that they are of.
     pub(crate) fn correction_on(&mut self) -> (&[u32], &MatchingGraph) {
-        (self.answer.correction(self.shared.tables()), &self.shared.graph)
+        let second = self.second.as_deref().filter(|second| second.applied());
+        (self.answer.correction(self.shared.tables(), second), &self.shared.graph)
     }
 
     /// Proves that the last solution is of minimum weight, by the regions that grow around its defects.
@@ -231,8 +234,11 @@ impl Decoder {
             return Err(CertificateError::NothingSolved);
         }
         let tables = self.shared.tables();
+        if let Some(second) = self.second.as_mut().filter(|second| second.applied()) {
+            return second.verify(tables, self.answer.solution.grid_weight);
+        }
         // A solution from the pair table comes without regions; the proof is about its weight and needs only them.
-        self.blossom.solve(tables, &self.defects);
+        self.blossom.solve(tables, &self.intake.defects);
         self.blossom.verify(tables, self.answer.solution.grid_weight - tables.graph.used().weight)
     }
 }

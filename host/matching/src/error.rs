@@ -50,6 +50,40 @@ pub enum BuildError {
         /// The probability given.
         probability: f64,
     },
+    /// The probability of an error is outside 0 to 0.5.
+    #[error(
+        "the error probability {probability} is not between 0 and 0.5, as correlated errors need it: of an error that is likelier than not, flip what it flips in every shot and give the probability that it does not happen"
+    )]
+    ErrorProbability {
+        /// The probability given.
+        probability: f64,
+    },
+    /// A part of an error is no edge.
+    #[error(
+        "part {part} of the error flips {detectors} detectors, and an edge has one or two: decompose errors into such parts (`decompose_errors=True` in Stim)"
+    )]
+    PartSize {
+        /// Its index in the error.
+        part: usize,
+        /// How many detectors it flips.
+        detectors: usize,
+    },
+    /// An edge is named that was not added.
+    #[error("edge {edge} was not added: there are {edges} edges so far")]
+    NoSuchEdge {
+        /// The index given.
+        edge: u32,
+        /// How many edges there are.
+        edges: usize,
+    },
+    /// An error with several parts shares an edge that was given a negative weight.
+    #[error(
+        "edge {edge} has a negative weight and is part of a correlated error: weights that change their sign are not supported"
+    )]
+    CorrelatedNegative {
+        /// The edge in question.
+        edge: EdgeName,
+    },
     /// Two edges join the same detectors and the merge strategy forbids it.
     #[error(
         "edge {edge} is already in the graph; choose a merge strategy other than `Disallow` to combine them"
@@ -143,7 +177,7 @@ pub enum DecodeError {
         "no correction exists: the connected part of the graph that holds detector {detector} has no boundary and an odd number of defects"
     )]
     OddParity {
-        /// A detector with a defect in that part (after negative-weight edges were taken into account).
+        /// One of the defects in that part.
         detector: u32,
     },
     /// A bit-packed syndrome is too short, or has bits set past the last detector.

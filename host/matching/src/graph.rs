@@ -1,6 +1,8 @@
 //! The matching graph as decoding sees it: whole, non-negative weights in compressed rows.
 
-use crate::error::BuildError;
+use crate::correlated::joint::Joint;
+use crate::correlated::rules::{Rule, Rules};
+use crate::error::{BuildError, EdgeName};
 use crate::weights::{discretise, scale};
 
 /// "No node", "no edge", "not there": indices stay below [`crate::MAX_DETECTORS`].
@@ -50,6 +52,7 @@ pub struct MatchingGraph {
     part: Vec<u32>,
     parts: Vec<bool>,
     used: Used,
+    rules: Rules,
 }
 
 /// What using every edge of negative weight amounts to.
@@ -70,6 +73,7 @@ impl MatchingGraph {
         edges: Vec<Edge>,
         detectors: usize,
         observables: usize,
+        joint: &Joint,
     ) -> Result<Self, BuildError> {
         const LIMIT: u64 = 1 << 30;
         if edges.len() as u64 > LIMIT {
@@ -81,9 +85,11 @@ impl MatchingGraph {
                 limit: crate::MAX_DETECTORS.into(),
             });
         }
-        let scale = scale(edges.iter().map(|e| e.weight));
+        let implied = joint.implied();
+        let scale = scale(edges.iter().map(|e| e.weight).chain(implied.iter().map(|i| i.2)));
         let grid: Vec<i64> = edges.iter().map(|e| discretise(e.weight, scale)).collect();
         let used = use_negative(&edges, &grid, detectors, observables);
+        let rules = rules(&edges, &grid, &implied, scale)?;
         let mut graph = Self {
             rows: vec![0; detectors + 1],
             neighbours: Vec::new(),
@@ -95,6 +101,7 @@ impl MatchingGraph {
             observables,
             scale,
             used,
+            rules,
         };
         graph.fill_rows(&grid);
         graph.find_parts();
@@ -150,7 +157,9 @@ impl MatchingGraph {
         }
     }
 
-    fn row(&self, u: u32) -> std::ops::Range<usize> {
+    /// Where the row of node `u` lies among those of all nodes.
+    #[inline]
+    pub(crate) fn row(&self, u: u32) -> std::ops::Range<usize> {
         self.rows[u as usize] as usize..self.rows[u as usize + 1] as usize
     }
 
@@ -178,6 +187,16 @@ impl MatchingGraph {
         &self.used
     }
 
+    /// How crossing an edge changes the weights of others.
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// This graph with the given weights in its rows, of which the observables, the scale and so on are not made anew.
+    pub(crate) fn with_rows(&self, neighbours: Vec<Neighbour>, boundary: Vec<Option<(u32, u32)>>) -> Self {
+        Self { neighbours, boundary, ..self.clone() }
+    }
+
     /// Number of 64-bit words that hold the observables, at least one.
     pub(crate) fn observable_words(&self) -> usize {
         self.observables.div_ceil(64).max(1)
@@ -203,7 +222,14 @@ impl MatchingGraph {
         &self.edges
     }
 
-    /// What a weight is multiplied by before rounding: 1, or what takes the largest to `2^24 - 1`.
+    /// How many pairs of edges there are, the first of which, when crossed, makes the second one likelier: see
+    /// [`GraphBuilder::error`](crate::GraphBuilder::error).
+    pub fn num_correlations(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// What a weight is multiplied by before rounding: 1, or what takes the largest to `2^24 - 1` (the largest of those
+    /// that correlations imply, too).
     pub fn scale(&self) -> f64 {
         self.scale
     }
@@ -236,6 +262,18 @@ fn use_negative(edges: &[Edge], grid: &[i64], detectors: usize, observables: usi
     }
     used.detectors = (0..detectors as u32).filter(|&i| odd[i as usize]).collect();
     used
+}
+
+/// Puts implied weights on the grid, and keeps those that are less than the edge's own.
+fn rules(edges: &[Edge], grid: &[i64], implied: &[(u32, u32, f64)], scale: f64) -> Result<Rules, BuildError> {
+    if let Some(&(_, edge, _)) = implied.iter().find(|&&(_, edge, _)| grid[edge as usize] < 0) {
+        let Edge { u, v, .. } = edges[edge as usize];
+        return Err(BuildError::CorrelatedNegative { edge: EdgeName { u, v } });
+    }
+    let rules = implied
+        .iter()
+        .map(|&(given, edge, weight)| (given, Rule { edge, weight: discretise(weight, scale) as u32 }));
+    Ok(Rules::new(edges.len(), rules.filter(|(_, rule)| i64::from(rule.weight) < grid[rule.edge as usize])))
 }
 
 #[cfg(test)]

@@ -3,9 +3,71 @@
 use crate::error::DecodeError;
 use crate::graph::{MatchingGraph, NONE};
 
+/// Takes in lists of defects; whatever decodes has one.
+#[derive(Debug, Clone)]
+pub(crate) struct Intake {
+    /// The defects to match: in order, with those of used negative edges.
+    pub(crate) defects: Vec<u32>,
+    /// Scratch for a list that is not in order.
+    pub(crate) sorted: Vec<u32>,
+    parity: Vec<u32>,
+    odd_parts: bool,
+}
+
+impl Intake {
+    pub(crate) fn new(graph: &MatchingGraph) -> Self {
+        let n = graph.num_detectors();
+        Self {
+            defects: Vec::with_capacity(n),
+            sorted: Vec::with_capacity(n + 1),
+            parity: vec![NONE; graph.parts().len()],
+            odd_parts: graph.parts().iter().any(|open| !open),
+        }
+    }
+
+    /// Whether some part of the graph has no boundary, so that parities matter.
+    pub(crate) fn odd_parts(&self) -> bool {
+        self.odd_parts
+    }
+
+    /// Checks and sorts the defects of a whole syndrome, and adds those of the negative edges.
+    pub(crate) fn take(&mut self, graph: &MatchingGraph, defects: &[u32]) -> Result<(), DecodeError> {
+        let Self { defects: taken, sorted, parity, odd_parts } = self;
+        let list = in_order(defects, graph.num_detectors(), sorted)?;
+        if *odd_parts {
+            // Edges of negative weight flip two detectors of a part without boundary, and leave its parity alone.
+            check_parity(graph, list, parity)?;
+        }
+        taken.clear();
+        symmetric_difference(list, &graph.used().detectors, taken);
+        Ok(())
+    }
+
+    /// The same for a part of a syndrome, whose negative edges flip `used`: `check` looks at each defect, and parity is not
+    /// looked at.
+    pub(crate) fn take_part(
+        &mut self,
+        graph: &MatchingGraph,
+        defects: &[u32],
+        used: &[u32],
+        check: impl FnMut(u32) -> Result<(), DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let list = in_order(defects, graph.num_detectors(), &mut self.sorted)?;
+        list.iter().copied().try_for_each(check)?;
+        self.defects.clear();
+        symmetric_difference(list, used, &mut self.defects);
+        Ok(())
+    }
+
+    /// Whether each part without boundary has an even number of these defects.
+    pub(crate) fn check_parity(&mut self, graph: &MatchingGraph, defects: &[u32]) -> Result<(), DecodeError> {
+        if self.odd_parts { check_parity(graph, defects, &mut self.parity) } else { Ok(()) }
+    }
+}
+
 /// The defects in increasing order: the list itself if it is, or else a copy in `buffer`, which can hold as many as
 /// there are detectors.
-pub(crate) fn in_order<'a>(
+fn in_order<'a>(
     defects: &'a [u32],
     detectors: usize,
     buffer: &'a mut Vec<u32>,
@@ -33,7 +95,7 @@ pub(crate) fn in_order<'a>(
 }
 
 /// Of two sorted lists, what is in just one of them.
-pub(crate) fn symmetric_difference(a: &[u32], b: &[u32], out: &mut Vec<u32>) {
+fn symmetric_difference(a: &[u32], b: &[u32], out: &mut Vec<u32>) {
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
         match a[i].cmp(&b[j]) {
@@ -56,11 +118,7 @@ pub(crate) fn symmetric_difference(a: &[u32], b: &[u32], out: &mut Vec<u32>) {
 }
 
 /// `odd` is all [`NONE`] before and after: per part, a defect without a partner so far.
-pub(crate) fn check_parity(
-    graph: &MatchingGraph,
-    defects: &[u32],
-    odd: &mut [u32],
-) -> Result<(), DecodeError> {
+fn check_parity(graph: &MatchingGraph, defects: &[u32], odd: &mut [u32]) -> Result<(), DecodeError> {
     for &u in defects {
         let at = &mut odd[graph.part_of(u) as usize];
         *at = if *at == NONE { u } else { NONE };

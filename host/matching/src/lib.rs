@@ -25,6 +25,8 @@
 //!
 //! - [`GraphBuilder`] and [`CheckMatrix`] make a [`MatchingGraph`]; parallel edges are merged by a [`MergeStrategy`].
 //! - [`Decoder`] decodes on it. It is `Send`; clones share the tables of the graph, so each thread can have its own.
+//! - [`DecoderConfig::correlations`] turns on a second pass, in which edges that share an error with those found in the
+//!   first are lighter; [`GraphBuilder::error`] takes such errors, as a detector error model lists them.
 //! - [`Solution`] is what comes out; [`Decoder::correction`] adds the edges, [`Decoder::verify`] a proof of optimality.
 //!
 //! # Units and ranges
@@ -36,19 +38,21 @@
 //! The sparse blossom algorithm (Higgott and Gidney, arXiv:2303.15933), with regions that are numbers instead of
 //! sets of nodes: the distances between near nodes, and to the boundary, are computed once per graph, and a defect scans
 //! its list of near nodes no further than its region could reach. Defects whose nearest neighbours settle the matter
-//! are matched without any event at all. On small graphs few defects are matched by table and dynamic programming.
+//! are matched without any event at all. On small graphs few defects are matched by table and dynamic programming. The
+//! second pass of correlated matching, whose weights no table knows, searches the graph from each defect as its region grows.
 //!
 //! # Memory and time
 //! Tables take up to 256 bytes for each 16 near nodes of each detector ([`DecoderConfig::near_entries`]), at most
 //! 256 MiB, and are made in [`Decoder::new`]. Decoding allocates nothing: all state is sized by the graph. (The
-//! list of pairs of defects seen is sized for eight per detector; a graph that is denser than any code's makes it grow once,
-//! to a mark that stays.)
+//! list of pairs of defects seen is sized for eight per detector, and so is that of nodes searched in a second pass; a graph
+//! that is denser than any code's makes them grow once, to a mark that stays.)
 #![forbid(unsafe_code)]
 
 mod bits;
 mod blossom;
 mod builder;
 mod check_matrix;
+mod correlated;
 mod decoder;
 mod error;
 mod graph;
@@ -65,7 +69,7 @@ mod streaming;
 mod weights;
 
 pub use bits::set_bits;
-pub use builder::{GraphBuilder, MAX_DETECTORS, MAX_OBSERVABLES, MergeStrategy};
+pub use builder::{ErrorPart, GraphBuilder, MAX_DETECTORS, MAX_OBSERVABLES, MergeStrategy};
 pub use check_matrix::CheckMatrix;
 pub use decoder::{Decoder, DecoderConfig};
 pub use error::{BatchError, BuildError, DecodeError, EdgeName, RoundsError, SlidingError};

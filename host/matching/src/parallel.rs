@@ -10,7 +10,7 @@ use crate::blossom::{Blossom, Tables};
 use crate::decoder::{Decoder, Shared};
 use crate::error::{DecodeError, RoundsError};
 use crate::graph::NONE;
-use crate::input::{check_parity, in_order, symmetric_difference};
+use crate::input::Intake;
 use crate::metric::FAR;
 use crate::readout::Answer;
 use crate::solution::{CertificateError, Solution};
@@ -137,13 +137,10 @@ pub struct ParallelDecoder {
     config: ParallelConfig,
     blossom: Blossom,
     helpers: Vec<Helper>,
-    /// The defects of the caller's slab, those between the slabs, and those of the whole syndrome.
+    intake: Intake,
+    /// The defects of the caller's slab, and those between the slabs.
     own: Vec<u32>,
     between: Vec<u32>,
-    defects: Vec<u32>,
-    sorted: Vec<u32>,
-    parity: Vec<u32>,
-    odd_parts: bool,
     answer: Answer,
 }
 
@@ -176,11 +173,8 @@ impl ParallelDecoder {
             blossom: Blossom::new(tables),
             own: Vec::with_capacity(n),
             between: Vec::with_capacity(n),
-            defects: Vec::with_capacity(n),
-            sorted: Vec::with_capacity(n + 1),
+            intake: Intake::new(tables.graph),
             helpers,
-            parity: vec![NONE; tables.graph.parts().len()],
-            odd_parts: tables.graph.parts().iter().any(|open| !open),
             answer: Answer::new(tables.graph),
             shared,
         })
@@ -194,15 +188,12 @@ impl ParallelDecoder {
         self.answer.clear();
         let shared = Arc::clone(&self.shared);
         let tables = shared.tables();
-        let graph = tables.graph;
-        let list = in_order(defects, graph.num_detectors(), &mut self.sorted)?;
-        self.defects.clear();
-        symmetric_difference(list, &graph.used().detectors, &mut self.defects);
-        if self.odd_parts {
-            check_parity(graph, &self.defects, &mut self.parity)?;
-        }
-        if self.helpers.is_empty() || self.defects.len() < self.config.least_defects || !self.share(tables) {
-            self.blossom.solve(tables, &self.defects);
+        self.intake.take(tables.graph, defects)?;
+        if self.helpers.is_empty()
+            || self.intake.defects.len() < self.config.least_defects
+            || !self.share(tables)
+        {
+            self.blossom.solve(tables, &self.intake.defects);
         }
         let Self { answer, blossom, .. } = self;
         answer.compose(tables, |out| out.regions(blossom));
@@ -211,7 +202,8 @@ impl ParallelDecoder {
 
     /// Solves with the helpers; `false` if one of them has died.
     fn share(&mut self, tables: Tables<'_>) -> bool {
-        let Self { slabs, blossom, helpers, own, between, defects, .. } = self;
+        let Self { slabs, blossom, helpers, intake, own, between, .. } = self;
+        let defects = &intake.defects;
         if helpers.iter().any(|helper| helper.work.is_none()) {
             return false;
         }
@@ -249,7 +241,7 @@ impl ParallelDecoder {
 
     /// The edges of the last solution, as [`Decoder::correction`].
     pub fn correction(&mut self) -> &[u32] {
-        self.answer.correction(self.shared.tables())
+        self.answer.correction(self.shared.tables(), None)
     }
 
     /// Proves that the last solution is of minimum weight, from the state that it was read from.

@@ -1,6 +1,7 @@
 //! Turning matched pairs into observables, weights and edges.
 
 use crate::blossom::{BOUNDARY, Blossom, Link, SEARCHED, Tables};
+use crate::correlated::SecondPass;
 use crate::graph::{MatchingGraph, NONE};
 use crate::metric::Metric;
 use crate::metric::search::{Flow, Search};
@@ -17,8 +18,8 @@ pub(crate) struct Place {
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) solution: Solution,
-    places: Vec<Place>,
-    correction: Vec<u32>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) correction: Vec<u32>,
     search: Search,
     solved: bool,
 }
@@ -60,14 +61,17 @@ impl Answer {
         self.solved = true;
     }
 
-    /// The edges of the solution, sorted; none without one.
-    pub(crate) fn correction(&mut self, tables: Tables<'_>) -> &[u32] {
+    /// The edges of the solution, sorted; none without one. Its paths are those of the second pass where there was one.
+    pub(crate) fn correction(&mut self, tables: Tables<'_>, second: Option<&SecondPass>) -> &[u32] {
         let Tables { graph, metric } = tables;
         let Self { solution, places, search, correction, .. } = self;
         correction.clear();
         if self.solved {
             for (&pair, &place) in solution.pairs.iter().zip(places.iter()) {
-                walk(graph, metric, search, pair, place, |edge| correction.push(edge));
+                match second {
+                    Some(second) => second.walk(tables, place, |edge| correction.push(edge)),
+                    None => walk(graph, metric, search, pair, place, |edge| correction.push(edge)),
+                }
             }
             correction.extend_from_slice(&graph.used().edges);
             correction.sort_unstable();

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use crate::blossom::Blossom;
 use crate::decoder::{Decoder, Shared};
 use crate::error::{DecodeError, RoundsError};
-use crate::graph::NONE;
-use crate::input::{check_parity, in_order, symmetric_difference};
+use crate::input::Intake;
 use crate::readout::Answer;
 use crate::rounds::Rounds;
 use crate::solution::{CertificateError, Solution};
@@ -40,12 +39,9 @@ pub struct StreamingDecoder {
     rounds: Arc<Rounds>,
     blossom: Blossom,
     next: usize,
-    sorted: Vec<u32>,
-    /// The defects of one round, and those of all rounds so far where parity has to be checked.
-    defects: Vec<u32>,
+    intake: Intake,
+    /// The defects given so far, where parity has to be checked.
     all: Vec<u32>,
-    parity: Vec<u32>,
-    odd_parts: bool,
     answer: Answer,
 }
 
@@ -65,11 +61,8 @@ impl StreamingDecoder {
             rounds,
             blossom,
             next: 0,
-            sorted: Vec::with_capacity(n + 1),
-            defects: Vec::with_capacity(n),
+            intake: Intake::new(tables.graph),
             all: Vec::with_capacity(n),
-            parity: vec![NONE; tables.graph.parts().len()],
-            odd_parts: tables.graph.parts().iter().any(|open| !open),
             answer: Answer::new(tables.graph),
             shared,
         })
@@ -91,24 +84,23 @@ impl StreamingDecoder {
     /// As [`Decoder::decode`], and [`DecodeError::WrongRound`]. The round has not been taken in then: it can be given
     /// again, or the syndrome abandoned with [`restart`](Self::restart).
     pub fn push_round(&mut self, defects: &[u32]) -> Result<Option<&Solution>, DecodeError> {
-        let Self { shared, rounds, blossom, next, sorted, defects: taken, all, parity, odd_parts, answer } =
-            self;
+        let Self { shared, rounds, blossom, next, intake, all, answer } = self;
         let tables = shared.tables();
-        let list = in_order(defects, tables.graph.num_detectors(), sorted)?;
-        if let Some(&defect) = list.iter().find(|&&defect| rounds.of(defect) as usize != *next) {
-            return Err(DecodeError::WrongRound { defect, round: rounds.of(defect), expected: *next });
-        }
-        taken.clear();
-        symmetric_difference(list, rounds.used(*next), taken);
-        let last = *next + 1 == rounds.count();
-        if *odd_parts {
+        let expected = *next;
+        intake.take_part(tables.graph, defects, rounds.used(expected), |defect| match rounds.of(defect) {
+            round if round as usize == expected => Ok(()),
+            round => Err(DecodeError::WrongRound { defect, round, expected }),
+        })?;
+        let last = expected + 1 == rounds.count();
+        if intake.odd_parts() {
             let before = all.len();
-            all.extend_from_slice(taken);
-            if let Some(error) = last.then(|| check_parity(tables.graph, all, parity).err()).flatten() {
+            all.extend_from_slice(defects);
+            if let Some(error) = last.then(|| intake.check_parity(tables.graph, all).err()).flatten() {
                 all.truncate(before);
                 return Err(error);
             }
         }
+        let taken = &intake.defects;
         if *next == 0 {
             answer.clear();
             blossom.begin(tables);
@@ -136,7 +128,7 @@ impl StreamingDecoder {
 
     /// The edges of the last solution, as [`Decoder::correction`]; empty unless a syndrome has just been finished.
     pub fn correction(&mut self) -> &[u32] {
-        self.answer.correction(self.shared.tables())
+        self.answer.correction(self.shared.tables(), None)
     }
 
     /// Proves that the last solution is of minimum weight, from the state that it was read from.

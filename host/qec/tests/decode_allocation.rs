@@ -1,5 +1,7 @@
 //! Sampling, shot files and decoding allocate nothing once warm.
 
+use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{
     DecodeError, Decoder, Matched, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges,
     ShotDecoder, SliceDecoder,
@@ -130,6 +132,30 @@ fn matching() {
     });
     assert_eq!(counted, 0);
     assert!(pairs > 10_000);
+}
+
+#[test]
+fn correlated_matching() {
+    let noise = CircuitNoise::uniform(0.005);
+    let memory = MemoryExperiment { distance: 7, rounds: 7, basis: Basis::Z, noise };
+    let model = memory.detector_error_model().unwrap();
+    let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
+    let mut sampler = Sampler::new(&model, 5).unwrap();
+    let plain = MatchingDecoder::new(&graph, MatchingEngine::SparseBlossom).unwrap();
+    let twice = MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom).unwrap();
+    let (mut plain, mut twice) = (ShotDecoder::new(plain), ShotDecoder::new(twice));
+    let mut shot = sampler.new_shot();
+    let mut predicted = shot.observables.clone();
+    let mut lighter = 0;
+    let counted = allocations(|| {
+        for _ in 0..500 {
+            sampler.sample_into(&mut shot).unwrap();
+            let once = plain.decode(&shot.detectors, &mut predicted).unwrap();
+            lighter += u32::from(twice.decode(&shot.detectors, &mut predicted).unwrap().weight < once.weight);
+        }
+    });
+    assert_eq!(counted, 0);
+    assert!(lighter > 450, "{lighter}: weights are lowered in nearly every shot");
 }
 
 #[test]

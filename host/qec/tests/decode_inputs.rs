@@ -110,9 +110,10 @@ fn models_without_a_graph() {
     for bad in [error(f64::NAN, &[(&[0], &[])]), error(-0.1, &[(&[0], &[])]), error(0.1, &[(&[4], &[])])] {
         assert!(matches!(build(vec![bad]).unwrap_err(), DecodeError::Model(_)));
     }
-    let many = model(1, 65, vec![error(0.1, &[(&[0], &[64])])]);
-    let refused = MatchingDecoder::from_dem(&many).unwrap_err();
-    assert_eq!(refused, DecodeError::TooManyObservables { count: 65, max: 64 });
+    let likely = model(1, 0, vec![error(0.1, &[(&[0], &[])]), error(0.6, &[(&[0], &[])])]);
+    let graph = MatchingGraph::from_dem(&likely, ParallelEdges::Independent).unwrap();
+    let refused = MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom).unwrap_err();
+    assert_eq!(refused, DecodeError::Likely { mechanism: 1, probability: 0.6 });
 }
 
 #[test]
@@ -204,6 +205,15 @@ fn sixty_four_observables() {
     let mut observables = [0; 8];
     decoder.decode(&[63, 0, 31], &mut observables).unwrap();
     assert_eq!(u64::from_le_bytes(observables), 1 << 63 | 1 << 31 | 1);
+}
+
+#[test]
+fn more_observables_than_a_word_has_bits() {
+    let mechanisms = (0..70).map(|index| error(0.1, &[(&[index], &[index])])).collect();
+    let mut decoder = MatchingDecoder::from_dem(&model(70, 70, mechanisms)).unwrap();
+    let mut observables = [0xff; 9];
+    decoder.decode(&[69, 3, 64], &mut observables).unwrap();
+    assert_eq!(observables, [8, 0, 0, 0, 0, 0, 0, 0, 0b10_0001]);
 }
 
 #[test]

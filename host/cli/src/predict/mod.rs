@@ -12,9 +12,11 @@
 mod pipeline;
 
 use crate::output::Target;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use pipeline::Failure;
-use ringcall_qec::decode::{DecoderFactory, MatchingFactory, ShotDecoder};
+use ringcall_qec::decode::{
+    DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges, ShotDecoder,
+};
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::dem::text::{self, Limits};
 use ringcall_qec::shots::{ShotError, ShotFormat, ShotLayout, ShotReader, ShotWriter};
@@ -44,7 +46,8 @@ pub(crate) struct Args {
     /// The format of the predictions: 01, b8 or dets
     #[arg(long = "out_format", value_name = "FORMAT", default_value = "01")]
     out_format: ShotFormat,
-    /// Two-pass correlated matching: not supported yet
+    /// Match twice, the second time with lower weights for edges that share an error with those found first: more
+    /// accurate where the model decomposes errors into several parts (`^`)
     #[arg(long = "enable_correlations")]
     enable_correlations: bool,
     /// Threads that decode (default: the cores this process may use)
@@ -54,12 +57,11 @@ pub(crate) struct Args {
 
 /// Decodes every shot of the input.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if args.enable_correlations {
-        bail!("--enable_correlations is not supported yet: leave it out to match without correlations");
-    }
     let model = read_model(&args.dem)?;
     let threads = args.threads.map_or_else(available_threads, usize::from);
-    let decoders = decoders(&model, threads).with_context(|| args.dem.display().to_string())?;
+    let engine =
+        if args.enable_correlations { MatchingEngine::CorrelatedBlossom } else { MatchingEngine::default() };
+    let decoders = decoders(&model, engine, threads).with_context(|| args.dem.display().to_string())?;
 
     let input_name = args.input.as_deref().map_or_else(|| "standard input".to_owned(), show);
     let output_name = args.output.as_deref().map_or_else(|| "standard output".to_owned(), show);
@@ -106,8 +108,13 @@ fn read_model(path: &Path) -> Result<DetectorErrorModel> {
 }
 
 /// One decoder for each thread.
-fn decoders(model: &DetectorErrorModel, threads: usize) -> Result<Vec<pipeline::Worker>> {
-    let factory = MatchingFactory::from_dem(model)?;
+fn decoders(
+    model: &DetectorErrorModel,
+    engine: MatchingEngine,
+    threads: usize,
+) -> Result<Vec<pipeline::Worker>> {
+    let graph = MatchingGraph::from_dem(model, ParallelEdges::Independent)?;
+    let factory = MatchingFactory::new(&graph, engine)?;
     (0..threads).map(|_| Ok(ShotDecoder::new(factory.build()?))).collect()
 }
 

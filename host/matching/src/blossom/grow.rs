@@ -36,7 +36,12 @@ impl Blossom {
         let now = self.time;
         let reach = d.base + region.radius(now);
         let mut best = NEVER;
-        if rate == GROWING {
+        if rate == GROWING && self.flood.is_some() {
+            match self.next_flood_event(tables, i, reach) {
+                Event::Later(time) => best = time,
+                event => return event,
+            }
+        } else if rate == GROWING {
             let to_boundary = d.boundary - reach;
             if to_boundary <= 0 {
                 return Event::Boundary;

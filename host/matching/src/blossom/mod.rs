@@ -19,6 +19,7 @@
 //! Names: a *link* is a pair of defects that meet, directed; a region's *mate* is the link through which it is matched.
 
 mod extract;
+mod flood;
 mod form;
 mod fuse;
 mod grow;
@@ -32,6 +33,7 @@ mod tests;
 mod tree;
 mod verify;
 
+use flood::Flood;
 pub(crate) use region::Link;
 use region::{Defect, FROZEN, Half, Region};
 
@@ -77,6 +79,8 @@ pub(crate) struct Blossom {
     /// Per node, its defect.
     slots: Vec<u32>,
     search: Search,
+    /// How near defects are found where weights change; `None` is by the tables.
+    flood: Option<Box<Flood>>,
     /// Work lists.
     stack: Vec<Link>,
     wake: Vec<u32>,
@@ -108,6 +112,7 @@ impl Blossom {
             flags: vec![0; n + 1],
             slots: vec![NONE; n],
             search: Search::new(n),
+            flood: None,
             stack: Vec::with_capacity(n + 1),
             wake: Vec::with_capacity(n + 1),
             mark: 0,
@@ -117,7 +122,11 @@ impl Blossom {
     /// Matches the defects at `nodes` (distinct, in range, an even number in every part without a boundary).
     pub(crate) fn solve(&mut self, tables: Tables<'_>, nodes: &[u32]) {
         self.start(tables, nodes);
-        self.settle(tables);
+        if self.flood.is_some() {
+            self.plant(tables);
+        } else {
+            self.settle(tables);
+        }
         for i in 0..nodes.len() as u32 {
             if self.regions[i as usize].rate != FROZEN {
                 self.attend(tables, i);

@@ -100,14 +100,20 @@ pub enum DecodeError {
         /// The number of observables.
         count: u32,
     },
-    /// More observables than the engine can carry.
-    #[error("{count} observables: this engine carries at most {max}; split the model by observable")]
-    TooManyObservables {
-        /// The number in the model.
-        count: u32,
-        /// The most that the engine carries.
-        max: u32,
+    /// Correlated matching of an error that is likelier than not.
+    #[error(
+        "mechanism {mechanism} has probability {probability}, and correlated matching takes none above 0.5: flip what \
+         it flips in every shot and give the probability that it does not happen, or match without correlations"
+    )]
+    Likely {
+        /// Its index in the model.
+        mechanism: usize,
+        /// Its probability.
+        probability: f64,
     },
+    /// The matching engine cannot represent the graph.
+    #[error(transparent)]
+    Graph(#[from] ringcall_matching::BuildError),
     /// A detector is listed twice in one syndrome.
     #[error("detector {detector} is listed twice: list each detector that fired once")]
     Duplicate {
@@ -131,9 +137,9 @@ pub enum DecodeError {
         /// Its value.
         value: i32,
     },
-    /// The engine failed on a syndrome that should have a solution. It has been rebuilt.
+    /// The engine refused a syndrome for a reason of its own.
     #[error(
-        "the matching engine refused what was checked before ({reason}): please report this with graph and syndrome"
+        "the matching engine refused the syndrome ({reason}): please report this with graph and syndrome"
     )]
     Engine {
         /// What it said.

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use ringcall_matching::merge_independent;
+
 use super::DecodeError;
 use crate::dem::{DetectorErrorModel, cancel_pairs};
 
@@ -49,6 +51,16 @@ pub struct MatchingGraph {
     edges: Vec<GraphEdge>,
     index: HashMap<(u32, Option<u32>), usize>,
     observable_conflicts: usize,
+    /// Errors of a model, with the edges that their parts became.
+    errors: Vec<CorrelatedError>,
+}
+
+/// An error that crosses several edges.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct CorrelatedError {
+    pub(super) mechanism: usize,
+    pub(super) probability: f64,
+    pub(super) edges: Vec<u32>,
 }
 
 impl MatchingGraph {
@@ -61,6 +73,7 @@ impl MatchingGraph {
             edges: Vec::new(),
             index: HashMap::new(),
             observable_conflicts: 0,
+            errors: Vec::new(),
         }
     }
 
@@ -83,14 +96,18 @@ impl MatchingGraph {
                 return Err(DecodeError::Certain { mechanism });
             }
             let weight = ((1.0 - p) / p).ln();
+            let mut edges = Vec::new();
             for edge in error.edges() {
                 match *edge.detectors {
                     [] => {}
-                    [node] => graph.add_edge(node, None, weight, edge.observables)?,
-                    [node, other] => graph.add_edge(node, Some(other), weight, edge.observables)?,
+                    [node] => edges.push(graph.merge_edge(node, None, weight, edge.observables)?),
+                    [node, other] => {
+                        edges.push(graph.merge_edge(node, Some(other), weight, edge.observables)?);
+                    }
                     _ => return Err(DecodeError::Hyperedge { mechanism, count: edge.detectors.len() }),
                 }
             }
+            graph.errors.push(CorrelatedError { mechanism, probability: p, edges });
         }
         Ok(graph)
     }
@@ -159,6 +176,17 @@ impl MatchingGraph {
         weight: f64,
         observables: &[u32],
     ) -> Result<(), DecodeError> {
+        self.merge_edge(node, other, weight, observables).map(|_| ())
+    }
+
+    /// As [`add_edge`](Self::add_edge); the index of the edge.
+    fn merge_edge(
+        &mut self,
+        node: u32,
+        other: Option<u32>,
+        weight: f64,
+        observables: &[u32],
+    ) -> Result<u32, DecodeError> {
         if let Some(detector) = [Some(node), other].into_iter().flatten().find(|&d| d >= self.num_detectors) {
             return Err(DecodeError::Detector { detector, count: self.num_detectors });
         }
@@ -182,15 +210,20 @@ impl MatchingGraph {
         let at = *self.index.entry((node, other)).or_insert(next);
         let Some(old) = self.edges.get_mut(at) else {
             self.edges.push(new);
-            return Ok(());
+            return Ok(at as u32);
         };
         self.observable_conflicts += usize::from(old.observables != new.observables);
         match self.parallel {
-            ParallelEdges::Independent => old.weight = combined_weight(old.weight, weight),
+            ParallelEdges::Independent => old.weight = merge_independent(old.weight, weight),
             ParallelEdges::SmallestWeight if weight < old.weight => *old = new,
             ParallelEdges::SmallestWeight => {}
         }
-        Ok(())
+        Ok(at as u32)
+    }
+
+    /// The errors of the model that this is the graph of.
+    pub(super) fn errors(&self) -> &[CorrelatedError] {
+        &self.errors
     }
 
     /// The number of detectors, those without edges included.
@@ -248,12 +281,4 @@ fn root(parents: &mut [u32], mut node: u32) -> u32 {
         node = grandparent;
     }
     node
-}
-
-/// The weight of an odd number of two independent errors firing, from their weights alone.
-///
-/// It is `2 artanh(tanh(a / 2) tanh(b / 2))`, in the form that loses no digits where probabilities are tiny.
-fn combined_weight(a: f64, b: f64) -> f64 {
-    let smaller = a.signum() * b.signum() * a.abs().min(b.abs());
-    smaller + (-(a + b).abs()).exp().ln_1p() - (-(a - b).abs()).exp().ln_1p()
 }

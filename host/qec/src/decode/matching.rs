@@ -1,28 +1,40 @@
-//! The matching decoder: checks its input, hands it to an engine, reads the answer.
+//! The matching decoder: `ringcall-matching` on a graph, with errors in the terms of this crate.
 
-use std::sync::Arc;
+use ringcall_matching::{Decoder as Blossom, DecoderConfig, GraphBuilder, MAX_WEIGHT, MergeStrategy};
 
-use super::integer::{IntegerGraph, OPEN};
-use super::sparse::SparseBlossom;
-use super::{
-    DecodeError, Decoder, DecoderFactory, Engine, Matched, MatchingEngine, MatchingGraph, ParallelEdges,
-};
+use super::{DecodeError, Decoder, DecoderFactory, Matched, MatchingEngine, MatchingGraph, ParallelEdges};
 use crate::dem::DetectorErrorModel;
 
 /// Minimum-weight perfect matching on a [`MatchingGraph`].
 ///
 /// Weights are rounded to whole steps as PyMatching does: the largest in magnitude becomes `2^24 - 1` steps, and
-/// whole weights are kept as they are. At most 64 observables.
+/// whole weights are kept as they are. Clones share the graph's tables.
+///
+/// ```
+/// use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+///
+/// // One error crosses two edges. The pair 2, 3 alone is explained without the observable; beside 0, 1 it is not.
+/// let model = ringcall_qec::dem::text::parse(
+///     "error(0.01) D0 D1 ^ D2 D3 L0
+///      error(0.012) D2
+///      error(0.495) D3
+///      error(0.001) D0
+///      error(0.001) D1",
+/// )?;
+/// let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+/// let mut decoder = MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom)?;
+/// let mut observables = [0u8];
+/// decoder.decode(&[2, 3], &mut observables)?;
+/// assert_eq!(observables, [0]);
+/// decoder.decode(&[0, 1, 2, 3], &mut observables)?;
+/// assert_eq!(observables, [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
 pub struct MatchingDecoder {
-    graph: Arc<IntegerGraph>,
-    engine: Box<dyn Engine>,
-    /// Per detector, the decode in which it was last seen.
-    seen: Vec<u32>,
-    decode: u32,
-    /// Per part without boundary, whether an odd number of its detectors fired; all false between decodes.
-    odd: Vec<bool>,
-    /// The defects after flipping those of negative edges.
-    effective: Vec<u32>,
+    decoder: Blossom,
+    /// The grid weight that all edges share, if there is one and it is not 0.
+    uniform: Option<i64>,
 }
 
 impl MatchingDecoder {
@@ -38,129 +50,116 @@ impl MatchingDecoder {
     /// A decoder with this engine on this graph.
     ///
     /// # Errors
-    /// [`DecodeError::TooManyObservables`] past 64, [`DecodeError::WeightRange`] for weights too far apart.
+    /// [`DecodeError::WeightRange`] for weights too far apart, [`DecodeError::Graph`] for a graph that is too large,
+    /// [`DecodeError::Likely`] for an error above 0.5 where the engine minds correlations.
     pub fn new(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
-        let graph = Arc::new(IntegerGraph::new(graph)?);
-        let engine = make(engine, &graph)?;
-        Ok(Self::on(&graph, engine))
-    }
-
-    fn on(graph: &Arc<IntegerGraph>, engine: Box<dyn Engine>) -> Self {
-        let detectors = graph.num_detectors as usize;
-        Self {
-            engine,
-            seen: vec![0; detectors],
-            decode: 0,
-            odd: vec![false; graph.num_closed],
-            effective: Vec::with_capacity(detectors),
-            graph: Arc::clone(graph),
+        check_range(graph)?;
+        let mut builder = GraphBuilder::new();
+        builder.ensure_detectors(graph.num_detectors() as usize);
+        builder.ensure_observables(graph.num_observables() as usize);
+        for edge in graph.edges() {
+            let (u, v, strategy) = (edge.node, edge.other, MergeStrategy::Disallow);
+            builder.merge_edge(u, v, edge.weight, &edge.observables, None, strategy)?;
         }
+        let mut config = DecoderConfig::default();
+        config.correlations = engine == MatchingEngine::CorrelatedBlossom;
+        if config.correlations {
+            for error in graph.errors() {
+                let (mechanism, probability) = (error.mechanism, error.probability);
+                if probability > 0.5 {
+                    return Err(DecodeError::Likely { mechanism, probability });
+                }
+                builder.correlate(probability, &error.edges)?;
+            }
+        }
+        let built = builder.build()?;
+        // Lowered weights are not all the same.
+        let uniform = graph
+            .edges()
+            .first()
+            .map(|first| first.weight)
+            .filter(|&weight| weight > 0.0 && graph.edges().iter().all(|edge| edge.weight == weight))
+            .filter(|_| built.num_correlations() == 0)
+            .map(|_| built.grid_weight(0));
+        Ok(Self { decoder: Blossom::with_config(built, &config), uniform })
     }
 
     /// The step to which weights are rounded: the weight of every matching is a whole multiple of it.
     pub fn weight_step(&self) -> f64 {
-        1.0 / self.graph.scale
+        1.0 / (2.0 * self.decoder.graph().scale())
     }
+}
 
-    /// Refuses what no engine may see.
-    fn check(&mut self, defects: &[u32]) -> Result<(), DecodeError> {
-        let Self { graph, seen, decode, odd, .. } = self;
-        *decode = decode.wrapping_add(1);
-        if *decode == 0 {
-            seen.fill(0);
-            *decode = 1;
-        }
-        for &detector in defects {
-            match seen.get_mut(detector as usize) {
-                None => return Err(DecodeError::Detector { detector, count: graph.num_detectors }),
-                Some(seen) if *seen == *decode => return Err(DecodeError::Duplicate { detector }),
-                Some(seen) => *seen = *decode,
-            }
-        }
-        if graph.num_closed == 0 {
-            return Ok(());
-        }
-        let part = |detector: u32| Some(graph.closed[detector as usize]).filter(|&part| part != OPEN);
-        for part in defects.iter().copied().filter_map(part) {
-            odd[part as usize] ^= true;
-        }
-        let mut unexplained = None;
-        for &detector in defects {
-            if let Some(part) = part(detector)
-                && std::mem::take(&mut odd[part as usize])
-            {
-                unexplained = unexplained.or(Some(detector));
-            }
-        }
-        unexplained.map_or(Ok(()), |detector| Err(DecodeError::OddParity { detector }))
+/// Refuses weights of which some would be lost beside others.
+fn check_range(graph: &MatchingGraph) -> Result<(), DecodeError> {
+    let magnitudes = || graph.edges().iter().map(|edge| edge.weight.abs());
+    let largest = magnitudes().fold(0.0, f64::max);
+    if largest <= MAX_WEIGHT && magnitudes().all(|weight| weight.fract() == 0.0) {
+        return Ok(());
     }
+    let scale = MAX_WEIGHT / largest;
+    // No weight of a probability exceeds 745, and steps of 745 / 2^24 are fine for any of them. Beyond that, weights
+    // are somebody's own, and losing one is a wrong answer.
+    let smallest = magnitudes().filter(|&weight| weight > 0.0).fold(f64::INFINITY, f64::min);
+    if !scale.is_normal() || (largest > 1000.0 && smallest * scale < 0.5) {
+        return Err(DecodeError::WeightRange { smallest, largest });
+    }
+    Ok(())
 }
 
 impl Decoder for MatchingDecoder {
     fn num_detectors(&self) -> u32 {
-        self.graph.num_detectors
+        self.decoder.graph().num_detectors() as u32
     }
 
     fn num_observables(&self) -> u32 {
-        self.graph.num_observables
+        self.decoder.graph().num_observables() as u32
     }
 
     fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<Matched, DecodeError> {
-        let (expected, found) = ((self.graph.num_observables as usize).div_ceil(8), observables.len());
+        let (expected, found) = ((self.num_observables() as usize).div_ceil(8), observables.len());
         if found != expected {
             return Err(DecodeError::Length { what: "bytes for observables", expected, found });
         }
-        self.check(defects)?;
-        let mut effective = defects;
-        if !self.graph.flipped.is_empty() {
-            // What both lists name cancels. `seen` tells the first list; a search in the second is short enough for
-            // this rare kind of graph.
-            let flipped = &self.graph.flipped;
-            self.effective.clear();
-            self.effective
-                .extend(defects.iter().copied().filter(|defect| flipped.binary_search(defect).is_err()));
-            let (seen, decode) = (&self.seen, self.decode);
-            self.effective.extend(flipped.iter().copied().filter(|&node| seen[node as usize] != decode));
-            effective = &self.effective;
+        let count = self.num_detectors();
+        let solution = self.decoder.decode(defects).map_err(|error| refusal(error, count))?;
+        for (bytes, word) in observables.chunks_mut(8).zip(solution.observables()) {
+            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
         }
-        let solution = self.engine.solve(effective)?;
-        let mask = (solution.observables ^ self.graph.flipped_observables).to_le_bytes();
-        observables.copy_from_slice(&mask[..expected]);
-        let weight = solution.weight + self.graph.negative_weight;
-        let corrections = match self.graph.uniform {
-            Some(step) => u32::try_from(solution.weight / step).unwrap_or(u32::MAX),
-            None => solution.pairs,
+        let corrections = match self.uniform {
+            Some(step) => u32::try_from(solution.grid_weight() / step).unwrap_or(u32::MAX),
+            None => solution.pairs().len() as u32,
         };
-        Ok(Matched { weight: weight as f64 / self.graph.scale, corrections, converged: true })
+        Ok(Matched { weight: solution.weight(), corrections, converged: true })
+    }
+}
+
+fn refusal(error: ringcall_matching::DecodeError, count: u32) -> DecodeError {
+    use ringcall_matching::DecodeError as Theirs;
+    match error {
+        Theirs::DefectOutOfRange { defect: detector, .. } => DecodeError::Detector { detector, count },
+        Theirs::DuplicateDefect { defect: detector } => DecodeError::Duplicate { detector },
+        Theirs::OddParity { detector } => DecodeError::OddParity { detector },
+        other => DecodeError::Engine { reason: other.to_string() },
     }
 }
 
 impl std::fmt::Debug for MatchingDecoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let graph = self.decoder.graph();
         f.debug_struct("MatchingDecoder")
-            .field("num_detectors", &self.graph.num_detectors)
-            .field("num_observables", &self.graph.num_observables)
-            .field("edges", &self.graph.edges.len())
+            .field("num_detectors", &graph.num_detectors())
+            .field("num_observables", &graph.num_observables())
+            .field("edges", &graph.num_edges())
+            .field("correlations", &graph.num_correlations())
             .finish_non_exhaustive()
     }
 }
 
-fn make(engine: MatchingEngine, graph: &IntegerGraph) -> Result<Box<dyn Engine>, DecodeError> {
-    match engine {
-        MatchingEngine::SparseBlossom => Ok(Box::new(SparseBlossom::new(graph)?)),
-    }
-}
-
 /// Makes [`MatchingDecoder`]s on one graph. The graph's tables are made once, with the factory, and shared.
+#[derive(Debug)]
 pub struct MatchingFactory {
-    graph: Arc<IntegerGraph>,
-    prototype: Box<dyn Engine>,
-}
-
-impl std::fmt::Debug for MatchingFactory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MatchingFactory").field("graph", &self.graph).finish_non_exhaustive()
-    }
+    prototype: MatchingDecoder,
 }
 
 impl MatchingFactory {
@@ -169,7 +168,7 @@ impl MatchingFactory {
     /// # Errors
     /// As [`MatchingDecoder::from_dem`].
     pub fn from_dem(model: &DetectorErrorModel) -> Result<Self, DecodeError> {
-        Self::new(&MatchingGraph::from_dem(model, ParallelEdges::Independent)?, MatchingEngine::default())
+        Ok(Self { prototype: MatchingDecoder::from_dem(model)? })
     }
 
     /// Decoders with this engine on this graph.
@@ -177,14 +176,12 @@ impl MatchingFactory {
     /// # Errors
     /// As [`MatchingDecoder::new`].
     pub fn new(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
-        let graph = Arc::new(IntegerGraph::new(graph)?);
-        let prototype = make(engine, &graph)?;
-        Ok(Self { graph, prototype })
+        Ok(Self { prototype: MatchingDecoder::new(graph, engine)? })
     }
 }
 
 impl DecoderFactory for MatchingFactory {
     fn build(&self) -> Result<Box<dyn Decoder>, DecodeError> {
-        Ok(Box::new(MatchingDecoder::on(&self.graph, self.prototype.clone_box())))
+        Ok(Box::new(self.prototype.clone()))
     }
 }

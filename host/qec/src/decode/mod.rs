@@ -25,11 +25,9 @@
 
 mod error;
 mod graph;
-mod integer;
 mod matching;
 mod shot;
 mod slices;
-mod sparse;
 
 pub use error::DecodeError;
 pub use graph::{GraphEdge, MatchingGraph, ParallelEdges};
@@ -77,32 +75,15 @@ pub trait DecoderFactory: Send + Sync {
     fn build(&self) -> Result<Box<dyn Decoder>, DecodeError>;
 }
 
-/// The engine that finds a matching.
+/// How a matching is found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MatchingEngine {
     /// `ringcall-matching`: sparse blossom. Exact, and free of allocation per decode.
     #[default]
     SparseBlossom,
-}
-
-/// A matching found by an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Solution {
-    /// The observables of its edges.
-    observables: u64,
-    /// Its weight in whole steps.
-    weight: i64,
-    /// Its matched pairs; a match with the boundary counts as one.
-    pairs: u32,
-}
-
-/// An engine, made for one [`integer::IntegerGraph`].
-///
-/// The defects are in range and unique, and their number is even in every part of the graph without boundary.
-trait Engine: Send + Sync {
-    fn solve(&mut self, defects: &[u32]) -> Result<Solution, DecodeError>;
-
-    /// Another on the same graph, sharing its tables.
-    fn clone_box(&self) -> Box<dyn Engine>;
+    /// The same engine twice, the second time with lower weights for edges that share an error with those found the
+    /// first time (correlated matching, as PyMatching does it with `enable_correlations=True`): more accurate where
+    /// errors of a model have several parts, and slower. On graphs that are not of a model, the same as one pass.
+    CorrelatedBlossom,
 }

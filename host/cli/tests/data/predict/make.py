@@ -2,7 +2,8 @@
 
     python3 make.py      # stim 1.16.0, pymatching 2.4.0
 
-Two models, each with shots (true observables appended) in 01, b8 and dets, and what `pymatching predict` says:
+Two models, each with shots (true observables appended) in 01, b8 and dets, and what `pymatching predict` says, in all
+formats without and in 01 with `--enable_correlations`:
 
 * surface: the distance-5 rotated surface code, 3 rounds, one observable;
 * bundle: eleven repetition codes side by side, eleven observables, so that a packed row is more than a byte.
@@ -77,10 +78,13 @@ def make(name: str, model: stim.DetectorErrorModel, shots: int, seed: int) -> No
             subprocess.run([*command, "--out", out, "--out_format", write], check=True)
             predicted.append((write, out.read_bytes()))
     assert len(set(predicted)) == len(FORMATS), "the formats disagree"
-    rows = (HERE / f"{name}.predicted.01").read_text().split()
-    wrong = sum([bool(int(c)) for c in row] != list(truth) for row, truth in zip(rows, observables))
-    assert len(rows) == shots
-    print(f"{name}: {model.num_detectors} detectors, {shots} shots, {wrong} logical errors")
+    command += ["--enable_correlations", "--out", HERE / f"{name}.correlated.01", "--out_format", "01"]
+    subprocess.run(command, check=True)
+    for kind in ["predicted", "correlated"]:
+        rows = (HERE / f"{name}.{kind}.01").read_text().split()
+        wrong = sum([bool(int(c)) for c in row] != list(truth) for row, truth in zip(rows, observables))
+        assert len(rows) == shots
+        print(f"{name} {kind}: {model.num_detectors} detectors, {shots} shots, {wrong} logical errors")
 
 
 make("surface", surface(), 300, 11)

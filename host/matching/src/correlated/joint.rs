@@ -1,0 +1,72 @@
+//! What a list of errors says about pairs of edges: how often both are crossed by one error.
+
+use std::collections::HashMap;
+
+/// Probabilities of edges, and of pairs of edges of one error. Edges are named by their index in the builder.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Joint {
+    /// Of each edge that is a part of an error with several parts or of any other.
+    single: HashMap<u32, f64>,
+    /// Of each pair, the smaller edge first.
+    both: HashMap<(u32, u32), f64>,
+}
+
+impl Joint {
+    /// Enters one error, whose parts are these edges.
+    pub(crate) fn add(&mut self, probability: f64, parts: &[u32]) {
+        for (i, &a) in parts.iter().enumerate() {
+            xor(self.single.entry(a).or_default(), probability);
+            for &b in &parts[i + 1..] {
+                if a == b {
+                    // PyMatching enters such a pair in both orders, into what is here the edge's own probability.
+                    let own = self.single.entry(a).or_default();
+                    xor(own, probability);
+                    xor(own, probability);
+                } else {
+                    xor(self.both.entry((a.min(b), a.max(b))).or_default(), probability);
+                }
+            }
+        }
+    }
+
+    /// For all ordered pairs of edges with a common error: the first edge, the second, and the weight of the second
+    /// given that the first was crossed. Sorted, so that graphs do not depend on the order of a hash table.
+    pub(crate) fn implied(&self) -> Vec<(u32, u32, f64)> {
+        let mut out = Vec::with_capacity(2 * self.both.len());
+        for (&(a, b), &both) in &self.both {
+            for (given, other) in [(a, b), (b, a)] {
+                // Above one half the weight would be negative; matching wants no such surprise.
+                let p = (both / self.single[&given]).min(0.5);
+                let weight = ((1.0 - p) / p).ln();
+                if weight.is_finite() {
+                    out.push((given, other, weight));
+                }
+            }
+        }
+        out.sort_unstable_by_key(|&(given, other, _)| (given, other));
+        out
+    }
+}
+
+/// `p` becomes the probability that just one of two independent things happens.
+fn xor(p: &mut f64, other: f64) {
+    *p = *p * (1.0 - other) + other * (1.0 - *p);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_an_edge_its_partner_is_likelier() {
+        let mut joint = Joint::default();
+        joint.add(0.1, &[0, 1]);
+        joint.add(0.2, &[0]);
+        let implied = joint.implied();
+        assert_eq!(implied.iter().map(|x| (x.0, x.1)).collect::<Vec<_>>(), [(0, 1), (1, 0)]);
+        // 0.26 = 0.1 * 0.8 + 0.2 * 0.9
+        let p: f64 = 0.1 / 0.26;
+        assert!((implied[0].2 - ((1.0 - p) / p).ln()).abs() < 1e-12);
+        assert_eq!(implied[1].2, 0.0, "certain, but no more than one half");
+    }
+}

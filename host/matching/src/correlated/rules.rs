@@ -1,0 +1,49 @@
+//! How a crossed edge changes the weights of others, on the grid.
+
+/// Per edge, which others become lighter when it is crossed, and how light.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rules {
+    /// Where each edge's rules begin, and one more; empty where there is no rule at all.
+    rows: Vec<u32>,
+    rules: Vec<Rule>,
+}
+
+/// An edge and its weight, given another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) edge: u32,
+    /// Grid weight: even, less than the edge's own.
+    pub(crate) weight: u32,
+}
+
+impl Rules {
+    /// From rules in the order of the edges that they belong to.
+    pub(crate) fn new(edges: usize, list: impl Iterator<Item = (u32, Rule)>) -> Self {
+        let mut out = Self { rows: vec![0; edges + 1], rules: Vec::new() };
+        for (given, rule) in list {
+            out.rows[given as usize + 1] += 1;
+            out.rules.push(rule);
+        }
+        if out.rules.is_empty() {
+            return Self::default();
+        }
+        for i in 0..edges {
+            out.rows[i + 1] += out.rows[i];
+        }
+        out
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// What follows from crossing `edge`.
+    pub(crate) fn of(&self, edge: u32) -> &[Rule] {
+        let i = edge as usize;
+        if self.rules.is_empty() {
+            &[]
+        } else {
+            &self.rules[self.rows[i] as usize..self.rows[i + 1] as usize]
+        }
+    }
+}
