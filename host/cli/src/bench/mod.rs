@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Requests of each `matching/…`, instead of as many as take some seconds
     #[arg(long, value_name = "N")]
     shots: Option<usize>,
-    /// PyMatching's C++ core, which `matching/…` is compared with: the `ringcall-matching-core` that `tests/oracles`
+    /// PyMatching's C++ core, which `matching/…` is compared with: the `ringcall-matching-core` that `oracles`
     /// builds (default: the one beside this executable, if there is one)
     #[arg(long, value_name = "PATH")]
     core: Option<PathBuf>,

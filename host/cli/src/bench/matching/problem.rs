@@ -148,3 +148,39 @@ fn fired_by_slice(mut fired: &[u32], size: u32, slices: usize) -> impl Iterator<
         these
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defects_fall_into_their_slices() {
+        let cut: Vec<&[u32]> = fired_by_slice(&[0, 3, 4, 11], 4, 4).collect();
+        assert_eq!(cut, [&[0, 3][..], &[4], &[11], &[]]);
+    }
+
+    #[test]
+    fn a_request_of_slices_is_framed_shot_by_shot() -> Result<()> {
+        let problem = Problem::slices(3, 50, 2)?;
+        assert_eq!(problem.detectors(), 4);
+        let (first, second) = (problem.offsets(0), problem.offsets(1));
+        assert_eq!((first.len(), second.len(), first[6]), (7, 7, second[0]));
+        let frame: Vec<u32> = problem
+            .frame([1].into_iter())
+            .as_chunks()
+            .0
+            .iter()
+            .map(|word| u32::from_le_bytes(*word))
+            .collect();
+        let mut rest = &frame[..];
+        assert_eq!(rest.split_off_first(), Some(&6));
+        for ends in second.windows(2) {
+            let defects = &problem.all_defects()[ends[0]..ends[1]];
+            assert!(defects.iter().all(|&defect| defect < 4));
+            assert_eq!(rest.split_off_first(), Some(&(defects.len() as u32)));
+            assert_eq!(rest.split_off(..defects.len()), Some(defects));
+        }
+        assert!(rest.is_empty());
+        Ok(())
+    }
+}

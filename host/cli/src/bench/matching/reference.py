@@ -1,4 +1,4 @@
-"""The Python package `pymatching` as a server; tests/oracles/src/core/main.rs says what is read and written.
+"""The Python package `pymatching` as a server; oracles/src/core/main.rs says what is read and written.
 
 The clock runs around `Matching.decode` on a row of detectors, which is how its users decode one shot.
 """

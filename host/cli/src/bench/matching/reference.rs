@@ -1,4 +1,4 @@
-//! Other decoders, each in a process of its own: see `tests/oracles/src/core/main.rs` for what is said to them.
+//! Other decoders, each in a process of its own: see `oracles/src/core/main.rs` for what is said to them.
 
 use super::Problem;
 use anyhow::{Context, Result, anyhow, bail};
@@ -12,7 +12,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Longer than any answer: a block's answers are far shorter.
 const LONGEST: usize = 1 << 24;
-/// The executable of `tests/oracles`.
+/// The executable of `oracles`.
 const CORE: &str = "ringcall-matching-core";
 /// Calls the Python package.
 const PIP: &str = include_str!("reference.py");
@@ -51,7 +51,7 @@ pub(super) fn start_core(asked: Option<&Path>, problem: &Problem) -> Result<Star
             None => {
                 return Ok(Start::Absent(format!(
                     "there is no `{CORE}` beside `ringcall`; `cargo build --release --manifest-path \
-                     tests/oracles/Cargo.toml --target-dir target` builds it there"
+                     oracles/Cargo.toml --target-dir target` builds it there"
                 )));
             }
         },

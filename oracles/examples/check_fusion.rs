@@ -1,11 +1,11 @@
 //! Checks our weights against `fusion-blossom`, a second exact decoder, on problems from standard input:
 //! `host/matching/tests/data/make.py random SEED COUNT | check_fusion`.
 //!
-//! Where there is no correction (an odd number of defects in a part without boundary) fusion-blossom does not return, so
-//! these are counted and left out.
+//! Where there is no correction (an odd number of defects in a part without boundary) fusion-blossom does not return, and on
+//! edges of weight zero it may panic, so these are counted and left out.
 
 #[allow(dead_code)]
-#[path = "../../../host/matching/tests/common/mod.rs"]
+#[path = "../../host/matching/tests/common/mod.rs"]
 mod common;
 
 use std::io::BufRead;
@@ -58,10 +58,14 @@ impl Other {
 }
 
 fn main() -> Result<()> {
-    let (mut graphs, mut cases, mut odd, mut wrong) = (0, 0, 0, 0);
+    let (mut graphs, mut zero, mut cases, mut odd, mut wrong) = (0, 0, 0, 0, 0);
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let (graph, shots) = common::parse(&line);
+        if (0..graph.num_edges()).any(|edge| graph.grid_weight(edge) == 0) {
+            zero += 1;
+            continue;
+        }
         let mut other = Other::new(&graph);
         let mut decoder = Decoder::new(graph);
         graphs += 1;
@@ -80,9 +84,8 @@ fn main() -> Result<()> {
             }
         }
     }
-    println!(
-        "{graphs} graphs, {cases} weights compared, {wrong} differ; {odd} without a correction left out"
-    );
+    println!("{graphs} graphs, {cases} weights compared, {wrong} differ");
+    println!("left out: {odd} cases without a correction, {zero} graphs with edges of weight zero");
     ensure!(wrong == 0, "weights differ");
     Ok(())
 }
