@@ -52,6 +52,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 pub(super) struct Options<'a> {
     /// Requests a row, instead of what takes a few seconds.
     pub(super) shots: Option<usize>,
+    /// How often each request is decoded; the shortest time counts.
+    pub(super) rounds: usize,
     /// The executable that is PyMatching's C++ core, if it is not beside this one.
     pub(super) core: Option<&'a Path>,
     /// The core of the machine that everything runs on, in turn.
@@ -137,7 +139,7 @@ pub(super) fn run(
             scope
                 .spawn(|| {
                     let _ = ringcall::pin::pin_current("matching", Some(options.cpu));
-                    measure(name, kind, requests, options.core)
+                    measure(name, kind, requests, options)
                 })
                 .join()
                 .map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?
@@ -149,26 +151,39 @@ pub(super) fn run(
     Ok(absent)
 }
 
-/// One decoder's answers so far.
-struct Side {
+/// One decoder's answers so far, each with its shortest time.
+#[derive(Default)]
+struct Side(Vec<Answer>);
+
+impl Side {
+    /// Enters a block's answers, in the first round, or what later ones were faster in.
+    fn take(&mut self, round: usize, answers: &[Answer]) {
+        if round == 0 {
+            self.0.extend_from_slice(answers);
+            return;
+        }
+        let first = self.0.len() - answers.len();
+        for (best, answer) in self.0[first..].iter_mut().zip(answers) {
+            best.ns = best.ns.min(answer.ns);
+        }
+    }
+
+    fn done(self) -> Result<Done> {
+        let mut times = histogram()?;
+        for answer in &self.0 {
+            times.record(answer.ns.max(1))?;
+        }
+        Ok(Done { times, answers: self.0 })
+    }
+}
+
+/// All of one decoder's answers.
+struct Done {
     times: hdrhistogram::Histogram<u64>,
     answers: Vec<Answer>,
 }
 
-impl Side {
-    fn new() -> Result<Self> {
-        Ok(Self { times: histogram()?, answers: Vec::new() })
-    }
-
-    /// Enters a block's answers, less those of its warm-up.
-    fn add(&mut self, answers: &[Answer]) -> Result<()> {
-        for answer in answers {
-            self.times.record(answer.ns.max(1))?;
-            self.answers.push(*answer);
-        }
-        Ok(())
-    }
-
+impl Done {
     fn at(&self, quantile: f64) -> u64 {
         self.times.value_at_quantile(quantile)
     }
@@ -178,7 +193,7 @@ fn measure(
     name: &'static str,
     kind: Kind,
     requests: usize,
-    core: Option<&Path>,
+    options: &Options<'_>,
 ) -> Result<(Row, Vec<(&'static str, String)>)> {
     let problem = match kind {
         Kind::Memory { distance, per_mille } => Problem::memory(distance, per_mille, requests)?,
@@ -187,33 +202,33 @@ fn measure(
     let mut absent = Vec::new();
     let mut others = Vec::new();
     for (which, start) in
-        [("core", reference::start_core(core, &problem)?), ("pip", reference::start_pip(&problem)?)]
+        [("core", reference::start_core(options.core, &problem)?), ("pip", reference::start_pip(&problem)?)]
     {
         match start {
-            Start::Running(other) => others.push((which, other, Side::new()?)),
+            Start::Running(other) => others.push((which, other, Side::default())),
             Start::Absent(why) => absent.push((which, why)),
         }
     }
     let mut decoder = Decoder::new(problem.graph()?);
-    let mut ours = Side::new()?;
-    let (mut at, mut answers) = (0, Vec::new());
+    let mut ours = Side::default();
+    let mut at = 0;
     while at < requests {
         let block = at..(at + BLOCK).min(requests);
-        let warm_up = at.saturating_sub(WARM_UP)..at;
         // Before the first block there is nothing; its own requests serve.
-        let warm_up = if at == 0 { 0..WARM_UP.min(requests) } else { warm_up };
-        let skip = warm_up.len();
-        answers.clear();
-        for request in warm_up.clone().chain(block.clone()) {
-            answers.push(decode(&mut decoder, &problem, request)?);
-        }
-        ours.add(&answers[skip..])?;
-        for (_, other, side) in &mut others {
-            let answers = other.decode(&problem, warm_up.clone().chain(block.clone()))?;
-            side.add(&answers[skip..])?;
+        let warm_up = if at == 0 { 0..WARM_UP.min(requests) } else { at.saturating_sub(WARM_UP)..at };
+        let list = warm_up.clone().chain(block.clone());
+        for round in 0..options.rounds {
+            let answers: Vec<Answer> =
+                list.clone().map(|request| decode(&mut decoder, &problem, request)).collect::<Result<_>>()?;
+            ours.take(round, &answers[warm_up.len()..]);
+            for (_, other, side) in &mut others {
+                let answers = other.decode(&problem, list.clone())?;
+                side.take(round, &answers[warm_up.len()..]);
+            }
         }
         at = block.end;
     }
+    let ours = ours.done()?;
     // The grid's step is 1 / scale.
     let step = 1.0 / decoder.graph().scale();
     let mut row = Row {
@@ -227,7 +242,7 @@ fn measure(
         pip: None,
     };
     for (which, other, side) in others {
-        let beside = compare(&ours, &side, step, other.name());
+        let beside = compare(&ours, &side.done()?, step, other.name());
         *(if which == "core" { &mut row.core } else { &mut row.pip }) = Some(beside);
     }
     Ok((row, absent))
@@ -251,7 +266,7 @@ fn decode(decoder: &mut Decoder, problem: &Problem, request: usize) -> Result<An
     Ok(Answer { ns, weight, observables })
 }
 
-fn compare(ours: &Side, theirs: &Side, step: f64, what: &str) -> Beside {
+fn compare(ours: &Done, theirs: &Done, step: f64, what: &str) -> Beside {
     let (mut weights_equal, mut weights_differ, mut predictions_differ) = (0, 0, 0);
     for (a, b) in ours.answers.iter().zip(&theirs.answers) {
         let equal = (a.weight - b.weight).abs() < step / 2.0;
