@@ -24,7 +24,7 @@ struct Cli {
 enum Command {
     /// Runs a memory experiment through the whole pipeline, and reports
     Run(Box<run::Args>),
-    /// Measures this machine: floor, host calls, the pipeline's own cost
+    /// Measures this machine: floor, host calls, the pipeline's own cost, matching
     Bench(bench::Args),
     /// Decodes a file of shots, with the options of `pymatching predict`
     Predict(predict::Args),

@@ -32,7 +32,7 @@ fn decoding_allocates_nothing() {
             assert_eq!(info.count_total, 0, "{n} detectors, {config:?}");
             // It did decode.
             for shot in &shots {
-                common::check(&mut decoder, shot).unwrap();
+                common::check(&mut decoder, shot, true).unwrap();
             }
         }
     }

@@ -11,7 +11,7 @@ fn run(text: &str) -> (usize, usize) {
         for config in common::configs() {
             let mut decoder = Decoder::with_config(graph.clone(), &config);
             for shot in &shots {
-                let same = common::check(&mut decoder, shot)
+                let same = common::check(&mut decoder, shot, true)
                     .unwrap_or_else(|e| panic!("line {}, {config:?}: {:?}: {e}", number + 1, shot.defects));
                 checked += 1;
                 ties += usize::from(!same);

@@ -3,6 +3,7 @@
 mod device;
 mod floor;
 mod host_call;
+mod matching;
 mod measure;
 mod pipeline;
 
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 /// Options of `ringcall bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to measure; everything if none is named
+    /// What to measure, `matching` standing for all of `matching/…`; everything if none is named
     names: Vec<String>,
     /// Write the results as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
@@ -32,6 +33,17 @@ pub(crate) struct Args {
     /// Cores to pin to: dispatcher, client, worker, consumer, as many as there are (default: the first ones allowed)
     #[arg(long, value_delimiter = ',', value_name = "CORE,…")]
     cores: Vec<usize>,
+    /// Requests of each `matching/…`, instead of as many as take some seconds
+    #[arg(long, value_name = "N")]
+    shots: Option<usize>,
+    /// How often each `matching/…` decodes each request; the shortest time counts. More than once is for machines that do
+    /// other work
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    rounds: usize,
+    /// PyMatching's C++ core, which `matching/…` is compared with: the `ringcall-matching-core` that `oracles`
+    /// builds (default: the one beside this executable, if there is one)
+    #[arg(long, value_name = "PATH")]
+    core: Option<PathBuf>,
 }
 
 /// Measures one thing.
@@ -91,23 +103,28 @@ struct Report {
     commit: String,
     cores: Vec<usize>,
     results: Vec<Row>,
+    matching: Vec<matching::Row>,
     skipped: Vec<Skipped>,
 }
 
 /// Runs the named benches, each after the floor that it is compared with.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    for name in &args.names {
-        if !BENCHES.iter().any(|(known, ..)| known == name) {
-            let known: Vec<&str> = BENCHES.iter().map(|&(name, ..)| name).collect();
-            bail!("no benchmark `{name}`; there are: {}", known.join(", "));
+    let known: Vec<&str> = BENCHES.iter().map(|&(name, ..)| name).chain(matching::names()).collect();
+    // A name, or the beginning of several up to a `/`.
+    let means = |asked: &str, name: &str| {
+        name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    for asked in &args.names {
+        if !known.iter().any(|name| means(asked, name)) {
+            bail!("no benchmark `{asked}`; there are: {}", known.join(", "));
         }
     }
-    if args.trips == 0 || args.requests == 0 {
-        bail!("--trips and --requests must be at least 1");
+    if args.trips == 0 || args.requests == 0 || args.shots == Some(0) || args.rounds == 0 {
+        bail!("--trips, --requests, --shots and --rounds must be at least 1");
     }
     let cores = Cores::choose(&args.cores)?;
     let bench = Bench { trips: args.trips, requests: args.requests, cores };
-    let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| n == name);
+    let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| means(n, name));
     let wanted = |name: &str| {
         asked(name) || BENCHES.iter().any(|&(other, floor, _)| asked(other) && floor.name() == name)
     };
@@ -116,7 +133,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut skipped = Vec::new();
     let quiet = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
     let mut out = std::io::stdout();
-    if !quiet {
+    if !quiet && BENCHES.iter().any(|&(name, ..)| wanted(name)) {
         writeln!(out, "{}", Row::HEADING)?;
     }
     for &(name, floor, measure) in BENCHES.iter().filter(|(name, ..)| wanted(name)) {
@@ -138,12 +155,38 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         results.push(row);
     }
+    let mut matched = Vec::new();
+    if matching::names().any(asked) {
+        if !quiet {
+            writeln!(out, "{}", matching::Row::HEADING)?;
+        }
+        let options = matching::Options {
+            shots: args.shots,
+            rounds: args.rounds,
+            core: args.core.as_deref(),
+            cpu: bench.cores.server(),
+        };
+        let absent = matching::run(&options, &asked, |row| {
+            if !quiet {
+                writeln!(out, "{row}")?;
+            }
+            matched.push(row);
+            Ok(())
+        })?;
+        for (name, why) in absent {
+            if !quiet {
+                writeln!(out, "nothing beside it in columns {name}: {why}")?;
+            }
+            skipped.push(Skipped { name, why });
+        }
+    }
     let host = crate::machine::describe();
     let report = Report {
         device: device::name().map_or_else(|| host.clone(), |gpu| format!("{gpu}; {host}")),
         commit: option_env!("RINGCALL_COMMIT").unwrap_or("unknown").to_owned(),
         cores: bench.cores.all().to_vec(),
         results,
+        matching: matched,
         skipped,
     };
     if !quiet {
@@ -156,6 +199,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         report.results.iter().filter(|row| row.lost + row.wrong > 0).map(|row| row.name.as_str()).collect();
     if !broken.is_empty() {
         bail!("requests were lost or answered wrongly in: {}", broken.join(", "));
+    }
+    let differing: Vec<&str> =
+        report.matching.iter().filter(|row| row.wrong() > 0).map(|row| row.name).collect();
+    if !differing.is_empty() {
+        bail!("weights differ from PyMatching's in: {}", differing.join(", "));
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes matching problems with PyMatching's answers.
 
-    make.py random SEED COUNT   random graphs, one line each, to standard output
+    make.py random SEED COUNT [SHOTS]   random graphs, one line each, with 4 shots or as many, to standard output
     make.py circuits            a few circuit graphs with shots, to standard output
+    make.py circuit D P SHOTS SEED  one circuit graph with shots, to standard output
     make.py bench D P SHOTS OUT a circuit graph and shots as OUT.graph and OUT.shots, for `examples/decode_bench.rs`
 
 A line is `DETECTORS OBSERVABLES STRATEGY;U V WEIGHT PROBABILITY OBSERVABLES;...|DEFECTS=WEIGHT OBSERVABLES|...`: V is `b` for
@@ -51,8 +52,10 @@ def ends(rng, n):
     return [(i, i + 1) for i in range(n - 1) if (i + 1) % side] + [(i, i + side) for i in range(n - side)]
 
 
-def problem(rng):
-    n = rng.randint(2, 14) if rng.random() < 0.85 else rng.randint(15, 60)
+def problem(rng, shots):
+    size = rng.random()
+    # Few are beyond the 512 detectors up to which there is a table of all pairs.
+    n = rng.randint(2, 14) if size < 0.85 else rng.randint(15, 60) if size < 0.998 else rng.randint(500, 700)
     kind = rng.randrange(7)
     observables = rng.choice([0, 1, 1, 2, 3, 70])
     strategy = rng.choice(STRATEGIES)
@@ -63,6 +66,8 @@ def problem(rng):
     for u in range(n):
         if rng.random() < (0, 0, 0.15, 0.5, 1.0)[hash_kind(rng)]:
             pairs.append((u, None))
+    if pairs and strategy != "disallow" and rng.random() < 0.3:
+        pairs += rng.choices(pairs, k=rng.randint(1, len(pairs)))
     rng.shuffle(pairs)
     seen = set()
     for u, v in pairs:
@@ -84,7 +89,7 @@ def problem(rng):
         return None
     n = m.num_detectors
     out = [f"{n} {m.num_fault_ids} {strategy};" + ";".join(edges)]
-    for _ in range(4):
+    for _ in range(shots):
         density = rng.choice([0.2, 0.5, 0.9, 1.0])
         defects = [i for i in range(n) if rng.random() < density]
         out.append(shot(m, n, defects))
@@ -111,7 +116,7 @@ def shot(m, n, defects):
     return f"{','.join(map(str, defects))}={answer}"
 
 
-def circuit(distance, p, shots, task="surface_code:rotated_memory_z"):
+def circuit(distance, p, shots, seed=7, task="surface_code:rotated_memory_z"):
     import stim
 
     c = stim.Circuit.generated(
@@ -124,20 +129,19 @@ def circuit(distance, p, shots, task="surface_code:rotated_memory_z"):
         after_reset_flip_probability=p,
     )
     m = pymatching.Matching.from_detector_error_model(c.detector_error_model(decompose_errors=True))
-    return m, c, c.compile_detector_sampler(seed=7).sample(shots)
+    return m, c, c.compile_detector_sampler(seed=seed).sample(shots)
 
 
-def circuits():
-    for distance, p, shots in [(3, 0.01, 40), (5, 0.008, 40), (5, 0.03, 40), (7, 0.008, 40)]:
-        m, c, detections = circuit(distance, p, shots)
-        edges = [
-            f"{u} {'b' if v is None else v} {a['weight']!r} {a['error_probability']!r} "
-            f"{','.join(map(str, sorted(a['fault_ids'])))}"
-            for u, v, a in m.edges()
-        ]
-        head = f"{c.num_detectors} {c.num_observables} disallow;" + ";".join(edges)
-        shot_texts = [shot(m, c.num_detectors, list(np.flatnonzero(s))) for s in detections]
-        print("|".join([head] + shot_texts))
+def print_circuit(distance, p, shots, seed):
+    m, c, detections = circuit(distance, p, shots, seed)
+    edges = [
+        f"{u} {'b' if v is None else v} {a['weight']!r} {a['error_probability']!r} "
+        f"{','.join(map(str, sorted(a['fault_ids'])))}"
+        for u, v, a in m.edges()
+    ]
+    head = f"{c.num_detectors} {c.num_observables} disallow;" + ";".join(edges)
+    shot_texts = [shot(m, c.num_detectors, list(np.flatnonzero(s))) for s in detections]
+    print("|".join([head] + shot_texts))
 
 
 def bench(distance, p, shots, out):
@@ -166,13 +170,17 @@ def main():
     if sys.argv[1] == "random":
         rng = random.Random(int(sys.argv[2]))
         left = int(sys.argv[3])
+        shots = int(sys.argv[4]) if len(sys.argv) > 4 else 4
         while left:
-            line = problem(rng)
+            line = problem(rng, shots)
             if line:
                 print(line)
                 left -= 1
     elif sys.argv[1] == "circuits":
-        circuits()
+        for distance, p in [(3, 0.01), (5, 0.008), (5, 0.03), (7, 0.008)]:
+            print_circuit(distance, p, 40, 7)
+    elif sys.argv[1] == "circuit":
+        print_circuit(int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
     else:
         bench(int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
 

@@ -1,0 +1,288 @@
+//! Matching: one shot, or one request of slices, at a time on one core, beside PyMatching's C++ core called directly and
+//! beside the Python package, all on the same shots in the same run.
+//!
+//! They take turns block by block, so that what else the machine does falls on all of them alike.
+
+mod problem;
+mod reference;
+
+use super::measure::histogram;
+use anyhow::{Context, Result};
+use problem::Problem;
+use reference::{Answer, Start};
+use ringcall_matching::Decoder;
+use serde::Serialize;
+use std::path::Path;
+use std::time::Instant;
+
+/// Requests that one decodes before it is the next one's turn.
+const BLOCK: usize = 1000;
+/// Requests before each block that warm the caches and are not counted.
+const WARM_UP: usize = 100;
+
+/// What a row decodes.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// Memory experiments over as many rounds as the distance, at this error rate.
+    Memory { distance: u32, per_mille: u32 },
+    /// A request is two slices a round of independent defects.
+    Slices { distance: u32, percent: u32 },
+}
+
+/// Name, what it is, and how many requests take a few seconds.
+const BENCHES: &[(&str, Kind, usize)] = &[
+    ("matching/d7/p0.001", Kind::Memory { distance: 7, per_mille: 1 }, 50_000),
+    ("matching/d7/p0.003", Kind::Memory { distance: 7, per_mille: 3 }, 50_000),
+    ("matching/d13/p0.001", Kind::Memory { distance: 13, per_mille: 1 }, 20_000),
+    ("matching/d13/p0.003", Kind::Memory { distance: 13, per_mille: 3 }, 20_000),
+    ("matching/d21/p0.001", Kind::Memory { distance: 21, per_mille: 1 }, 10_000),
+    ("matching/d21/p0.003", Kind::Memory { distance: 21, per_mille: 3 }, 5_000),
+    ("matching/d31/p0.001", Kind::Memory { distance: 31, per_mille: 1 }, 3_000),
+    ("matching/d31/p0.003", Kind::Memory { distance: 31, per_mille: 3 }, 3_000),
+    ("matching/slices/d13", Kind::Slices { distance: 13, percent: 1 }, 20_000),
+];
+
+/// The names of all rows.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    BENCHES.iter().map(|&(name, ..)| name)
+}
+
+/// How and beside what to measure.
+#[derive(Debug)]
+pub(super) struct Options<'a> {
+    /// Requests a row, instead of what takes a few seconds.
+    pub(super) shots: Option<usize>,
+    /// How often each request is decoded; the shortest time counts.
+    pub(super) rounds: usize,
+    /// The executable that is PyMatching's C++ core, if it is not beside this one.
+    pub(super) core: Option<&'a Path>,
+    /// The core of the machine that everything runs on, in turn.
+    pub(super) cpu: usize,
+}
+
+/// Somebody else's times on the same requests.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Beside {
+    what: String,
+    p50_ns: u64,
+    p99_ns: u64,
+    /// Ours by theirs.
+    p50_ratio: f64,
+    p99_ratio: f64,
+    weights_equal: u64,
+    weights_differ: u64,
+    predictions_differ: u64,
+}
+
+/// One line of results: nanoseconds a request.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    n: u64,
+    detectors: u32,
+    /// The mean number of defects in a request.
+    defects: f64,
+    p50_ns: u64,
+    p99_ns: u64,
+    /// PyMatching's C++ core.
+    core: Option<Beside>,
+    /// The Python package `pymatching`, as its users call it.
+    pip: Option<Beside>,
+}
+
+impl Row {
+    pub(super) const HEADING: &'static str = "one core, µs a request          n  ours p50      p99  core p50      p99  ours/core p50   p99   pip p50      p99  ours/pip p50   p99  weights differ  predictions differ";
+
+    /// How many answers weigh other than theirs: none, or one of the two is wrong.
+    pub(super) fn wrong(&self) -> u64 {
+        [&self.core, &self.pip].into_iter().flatten().map(|beside| beside.weights_differ).sum()
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let us = |ns: u64| ns as f64 / 1e3;
+        write!(f, "{:23} {:9} {:9.2} {:8.2}", self.name, self.n, us(self.p50_ns), us(self.p99_ns))?;
+        for (beside, width) in [(&self.core, 14), (&self.pip, 13)] {
+            match beside {
+                Some(b) => write!(
+                    f,
+                    " {:9.2} {:8.2} {:width$.3} {:5.3}",
+                    us(b.p50_ns),
+                    us(b.p99_ns),
+                    b.p50_ratio,
+                    b.p99_ratio
+                )?,
+                None => write!(f, " {:>9} {:>8} {:>width$} {:>5}", "-", "-", "-", "-")?,
+            }
+        }
+        let both = |count: fn(&Beside) -> u64| {
+            let one =
+                |beside: &Option<Beside>| beside.as_ref().map_or("-".to_owned(), |b| count(b).to_string());
+            format!("{}, {}", one(&self.core), one(&self.pip))
+        };
+        write!(f, " {:>15} {:>19}", both(|b| b.weights_differ), both(|b| b.predictions_differ))
+    }
+}
+
+/// Measures the wanted rows and hands each to `each`; says who was not there, and why.
+pub(super) fn run(
+    options: &Options<'_>,
+    wanted: &dyn Fn(&str) -> bool,
+    mut each: impl FnMut(Row) -> Result<()> + Send,
+) -> Result<Vec<(&'static str, String)>> {
+    let mut absent = Vec::new();
+    for &(name, kind, usual) in BENCHES.iter().filter(|&&(name, ..)| wanted(name)) {
+        let requests = options.shots.unwrap_or(usual);
+        // Who is started by a pinned thread is pinned alike.
+        let (row, missing) = std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    let _ = ringcall::pin::pin_current("matching", Some(options.cpu));
+                    measure(name, kind, requests, options)
+                })
+                .join()
+                .map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?
+        })
+        .with_context(|| format!("benchmark {name}"))?;
+        absent = missing;
+        each(row)?;
+    }
+    Ok(absent)
+}
+
+/// One decoder's answers so far, each with its shortest time.
+#[derive(Default)]
+struct Side(Vec<Answer>);
+
+impl Side {
+    /// Enters a block's answers, in the first round, or what later ones were faster in.
+    fn take(&mut self, round: usize, answers: &[Answer]) {
+        if round == 0 {
+            self.0.extend_from_slice(answers);
+            return;
+        }
+        let first = self.0.len() - answers.len();
+        for (best, answer) in self.0[first..].iter_mut().zip(answers) {
+            best.ns = best.ns.min(answer.ns);
+        }
+    }
+
+    fn done(self) -> Result<Done> {
+        let mut times = histogram()?;
+        for answer in &self.0 {
+            times.record(answer.ns.max(1))?;
+        }
+        Ok(Done { times, answers: self.0 })
+    }
+}
+
+/// All of one decoder's answers.
+struct Done {
+    times: hdrhistogram::Histogram<u64>,
+    answers: Vec<Answer>,
+}
+
+impl Done {
+    fn at(&self, quantile: f64) -> u64 {
+        self.times.value_at_quantile(quantile)
+    }
+}
+
+fn measure(
+    name: &'static str,
+    kind: Kind,
+    requests: usize,
+    options: &Options<'_>,
+) -> Result<(Row, Vec<(&'static str, String)>)> {
+    let problem = match kind {
+        Kind::Memory { distance, per_mille } => Problem::memory(distance, per_mille, requests)?,
+        Kind::Slices { distance, percent } => Problem::slices(distance, percent, requests)?,
+    };
+    let mut absent = Vec::new();
+    let mut others = Vec::new();
+    for (which, start) in
+        [("core", reference::start_core(options.core, &problem)?), ("pip", reference::start_pip(&problem)?)]
+    {
+        match start {
+            Start::Running(other) => others.push((which, other, Side::default())),
+            Start::Absent(why) => absent.push((which, why)),
+        }
+    }
+    let mut decoder = Decoder::new(problem.graph()?);
+    let mut ours = Side::default();
+    let mut at = 0;
+    while at < requests {
+        let block = at..(at + BLOCK).min(requests);
+        // Before the first block there is nothing; its own requests serve.
+        let warm_up = if at == 0 { 0..WARM_UP.min(requests) } else { at.saturating_sub(WARM_UP)..at };
+        let list = warm_up.clone().chain(block.clone());
+        for round in 0..options.rounds {
+            let answers: Vec<Answer> =
+                list.clone().map(|request| decode(&mut decoder, &problem, request)).collect::<Result<_>>()?;
+            ours.take(round, &answers[warm_up.len()..]);
+            for (_, other, side) in &mut others {
+                let answers = other.decode(&problem, list.clone())?;
+                side.take(round, &answers[warm_up.len()..]);
+            }
+        }
+        at = block.end;
+    }
+    let ours = ours.done()?;
+    // The grid's step is 1 / scale.
+    let step = 1.0 / decoder.graph().scale();
+    let mut row = Row {
+        name,
+        n: requests as u64,
+        detectors: problem.detectors(),
+        defects: problem.defects() as f64 / requests as f64,
+        p50_ns: ours.at(0.5),
+        p99_ns: ours.at(0.99),
+        core: None,
+        pip: None,
+    };
+    for (which, other, side) in others {
+        let beside = compare(&ours, &side.done()?, step, other.name());
+        *(if which == "core" { &mut row.core } else { &mut row.pip }) = Some(beside);
+    }
+    Ok((row, absent))
+}
+
+/// Decodes one request, as one call.
+fn decode(decoder: &mut Decoder, problem: &Problem, request: usize) -> Result<Answer> {
+    let (offsets, defects) = (problem.offsets(request), problem.all_defects());
+    let (mut weight, mut observables) = (0.0, 0);
+    let begin = Instant::now();
+    if let [start, end] = *offsets {
+        let solution = decoder.decode(&defects[start..end])?;
+        (weight, observables) = (solution.weight(), solution.observables()[0]);
+    } else {
+        decoder.decode_batch(offsets, defects, |_, solution| {
+            weight += solution.weight();
+            observables ^= solution.observables()[0];
+        })?;
+    }
+    let ns = begin.elapsed().as_nanos() as u64;
+    Ok(Answer { ns, weight, observables })
+}
+
+fn compare(ours: &Done, theirs: &Done, step: f64, what: &str) -> Beside {
+    let (mut weights_equal, mut weights_differ, mut predictions_differ) = (0, 0, 0);
+    for (a, b) in ours.answers.iter().zip(&theirs.answers) {
+        let equal = (a.weight - b.weight).abs() < step / 2.0;
+        *(if equal { &mut weights_equal } else { &mut weights_differ }) += 1;
+        predictions_differ += u64::from(a.observables != b.observables);
+    }
+    let (p50_ns, p99_ns) = (theirs.at(0.5), theirs.at(0.99));
+    let ratio = |a: u64, b: u64| a as f64 / b.max(1) as f64;
+    Beside {
+        what: what.to_owned(),
+        p50_ns,
+        p99_ns,
+        p50_ratio: ratio(ours.at(0.5), p50_ns),
+        p99_ratio: ratio(ours.at(0.99), p99_ns),
+        weights_equal,
+        weights_differ,
+        predictions_differ,
+    }
+}

@@ -1,0 +1,54 @@
+//! `ringcall bench`: what it compares with, and what it does when that fails.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::error::Error;
+
+fn ringcall(args: &[&str]) -> Result<Command, Box<dyn Error>> {
+    let mut command = Command::cargo_bin("ringcall")?;
+    command.args(args);
+    Ok(command)
+}
+
+#[test]
+fn matching_weighs_the_same_as_whoever_is_there() -> Result<(), Box<dyn Error>> {
+    let output =
+        ringcall(&["bench", "matching/d7", "matching/slices", "--shots", "150", "--json", "-"])?.output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(report["results"], Value::Array(Vec::new()));
+    let rows = report["matching"].as_array().ok_or("no rows")?;
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(names, ["matching/d7/p0.001", "matching/d7/p0.003", "matching/slices/d13"]);
+    for row in rows {
+        assert_eq!(row["n"], 150);
+        assert!(row["p50_ns"].as_u64() <= row["p99_ns"].as_u64());
+        for which in ["core", "pip"] {
+            let absent = report["skipped"].as_array().ok_or("no list")?.iter().any(|s| s["name"] == which);
+            if absent {
+                assert!(row[which].is_null(), "{row}");
+            } else {
+                assert_eq!(row[which]["weights_equal"], 150, "{row}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_reference_that_ends_is_an_error() -> Result<(), Box<dyn Error>> {
+    let output = ringcall(&["bench", "matching/slices", "--shots", "1", "--core", "/bin/false"])?.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("ended instead of answering"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn unknown_names_are_refused() -> Result<(), Box<dyn Error>> {
+    for name in ["matching/d", "matchin", "floor-"] {
+        let output = ringcall(&["bench", name])?.output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("matching/d7/p0.001"), "{said}");
+    }
+    Ok(())
+}
