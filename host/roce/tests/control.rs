@@ -159,7 +159,7 @@ fn registers_mean_what_the_map_says() {
     let window = file.window(1, 128).expect("the memory holds it");
     for (word, bytes) in window.chunks(4).enumerate() {
         let word = word as u32;
-        assert_eq!(bytes, ((2 + word / 16) << 8 | word % 16).to_le_bytes());
+        assert_eq!(bytes, (((2 + word / 16) << 8) | (word % 16)).to_le_bytes());
     }
     assert_eq!(file.window(256, 128), None);
     assert_eq!(file.window(u32::MAX, u32::MAX), None);

@@ -3,7 +3,7 @@
 use ringcall_roce::{Envelope, Immediate, Opcode, Packet, PacketError, Psn, Reth};
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.bytes().filter(|byte| byte.is_ascii_hexdigit()).collect();
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let digit = |c: u8| (c as char).to_digit(16).expect("a hexadecimal digit") as u8;
     digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
