@@ -4,19 +4,20 @@
 //! size, number and interval, turns the logic analyser on if it wants to see the answers, and enables the player. The
 //! bridge then plays the windows, once or until it is disabled, with as many in flight as the host has pages.
 
-use crate::config::{PlayerConfig, PlayerTarget, RequestIds, TimeFormat};
+use crate::config::{EMULATOR_QP, PlayerConfig, PlayerTarget, RequestIds, TimeFormat};
 use crate::error::EmulatorError;
 use crate::faults::Faults;
 use crate::player::Player;
 use crate::report::Report;
 use crate::windows::{Exchange, Judge, Recorded};
+use ringcall_roce::control::file::lock;
 use ringcall_roce::control::{
     AddressEncoding, ControlServer, PlayerSettings, RegisterFile, RegisterMap, SequenceCheck, ServerHandle,
     ServerStats, Target,
 };
 use ringcall_roce::{ROCE_PORT, RoceSocket};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How a bridge is set up, apart from what its registers say.
@@ -60,7 +61,7 @@ impl BridgeConfig {
         Self {
             data,
             control,
-            qp: 0x2,
+            qp: EMULATOR_QP,
             map: RegisterMap::default(),
             address: AddressEncoding::default(),
             sequence: SequenceCheck::default(),
@@ -88,11 +89,6 @@ pub struct Bridge {
 }
 
 const LOOK: Duration = Duration::from_millis(1);
-
-fn lock(file: &Mutex<RegisterFile>) -> MutexGuard<'_, RegisterFile> {
-    // Registers are words: a holder that panicked left none half written.
-    file.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Passes answers to the logic analyser on their way.
 struct Captured<'a, J: ?Sized> {

@@ -94,7 +94,7 @@ impl PlayerConfig {
     pub fn new(target: PlayerTarget) -> Self {
         Self {
             target,
-            qp: DEFAULT_QP,
+            qp: EMULATOR_QP,
             interval: Duration::ZERO,
             in_flight: target.pages,
             timeout: Duration::from_secs(1),
@@ -144,8 +144,8 @@ impl PlayerConfig {
     }
 }
 
-/// What CUDA-Q Realtime's bridges take for the emulator's queue pair.
-const DEFAULT_QP: u32 = 0x2;
+/// The queue pair that hosts take a bridge to have unless told otherwise.
+pub const EMULATOR_QP: u32 = 0x2;
 /// Fits an Ethernet frame of 1500 bytes with every header.
 const DEFAULT_PACKET_BYTES: u32 = 1024;
 /// The largest path MTU of InfiniBand.

@@ -43,7 +43,7 @@ pub mod report;
 pub mod windows;
 
 pub use bridge::{Bridge, BridgeConfig};
-pub use config::{PlayerConfig, PlayerTarget, RequestIds, TimeFormat};
+pub use config::{EMULATOR_QP, PlayerConfig, PlayerTarget, RequestIds, TimeFormat};
 pub use error::EmulatorError;
 pub use faults::{FaultCounts, Faults};
 pub use loopback::{Loopback, LoopbackConfig, LoopbackStats};

@@ -1,6 +1,6 @@
 //! A service to test against: a queue pair over plain memory, and answers from a thread of its own.
 
-use crate::config::PlayerTarget;
+use crate::config::{EMULATOR_QP, PlayerTarget};
 use crate::error::EmulatorError;
 use crate::player::{flush, push};
 use ringcall_roce::{
@@ -39,7 +39,7 @@ impl Default for LoopbackConfig {
                 slots: 64,
                 incomplete: Incomplete::Discard,
             },
-            remote_qp: 0x2,
+            remote_qp: EMULATOR_QP,
             handler: increment,
         }
     }

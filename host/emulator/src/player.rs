@@ -1,7 +1,7 @@
 //! The data plane: sends requests, takes answers.
 
 use crate::book::Book;
-use crate::config::{PlayerConfig, RequestIds};
+use crate::config::{PlayerConfig, RequestIds, TimeFormat};
 use crate::error::EmulatorError;
 use crate::faults::Injector;
 use crate::report::Report;
@@ -68,8 +68,8 @@ impl Player {
             slots: 0,
             incomplete: Incomplete::Discard,
         })?;
-        // Its low bits differ from run to run.
-        let first_psn = config.first_psn.unwrap_or_else(|| (clock::now_ns() >> 10) as u32);
+        // About a microsecond a step: the low 24 bits differ from run to run.
+        let first_psn = config.first_psn.unwrap_or_else(|| (TimeFormat::Nanoseconds.now() >> 10) as u32);
         let datagram = vec![0; config.packet_bytes as usize + MAX_OVERHEAD_BYTES];
         Ok(Self {
             envelope: socket.envelope_to(config.target.peer),

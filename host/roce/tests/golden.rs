@@ -116,6 +116,11 @@ fn flipped_bits() {
     }
 }
 
+/// A packet over IPv6 by scapy (tests/data/check_icrc.py); its hop limit is the sender's affair.
+const OVER_IPV6: &str =
+    "6000000000201140fd000000000000000000000000000001fd000000000000000000000000000002c00012b7002000
+    002430ffff0000000100000001313233343500000032aebfe9";
+
 #[test]
 fn ipv6_headers() {
     let envelope = Envelope::v6(
@@ -124,6 +129,7 @@ fn ipv6_headers() {
     );
     let packet = Packet::send(1, Psn::new(1), b"12345");
     let good = rebuild(&packet, &envelope);
+    assert_eq!(good, hex(OVER_IPV6));
     let (read, datagram) = Envelope::of_ip_packet(&good).expect("an IP packet");
     assert_eq!(read, envelope);
     read.verify(datagram).expect("the iCRC");

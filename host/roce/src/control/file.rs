@@ -6,6 +6,7 @@ use super::registers::{
 use crate::immediate::{MAX_PAGES, PAGE_UNIT_BYTES};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How the window's address stands in its two registers. The two agree for address 0 alone.
@@ -274,4 +275,10 @@ impl RegisterFile {
         let status = self.get(ila::STATUS);
         self.set(ila::STATUS, status | ila::DONE);
     }
+}
+
+/// Registers that several threads share. Words are never half written, so a thread that panicked with the lock has broken
+/// nothing.
+pub fn lock(file: &Mutex<RegisterFile>) -> MutexGuard<'_, RegisterFile> {
+    file.lock().unwrap_or_else(PoisonError::into_inner)
 }

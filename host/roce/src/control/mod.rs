@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`codec`] | requests and replies as bytes |
 //! | [`registers`] | addresses, and what the words mean |
-//! | [`file`] | the bridge's registers in memory |
+//! | [`mod@file`] | the bridge's registers in memory |
 //! | [`client`] | the host's end: one command at a time, repeated until answered |
 //! | [`server`] | the bridge's end |
 //!

@@ -4,12 +4,12 @@ use super::codec::{
     ControlError, FLAG_ACKNOWLEDGE, FLAG_SEQUENCE_CHECK, MAX_PACKET_BYTES, Reply, Request, ResponseCode,
     prefix,
 };
-use super::file::RegisterFile;
+use super::file::{RegisterFile, lock};
 use serde::Serialize;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -49,11 +49,6 @@ pub struct ControlServer {
 
 /// How long one look at the socket waits, and so how long a stop takes.
 const LOOK: Duration = Duration::from_millis(20);
-
-pub(crate) fn lock(file: &Mutex<RegisterFile>) -> MutexGuard<'_, RegisterFile> {
-    // Registers are words: a holder that panicked left none half written.
-    file.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl ControlServer {
     /// A server on this socket.
