@@ -171,6 +171,20 @@ fn or_is_published_as_incomplete() {
 }
 
 #[test]
+fn a_leftover_does_not_harm_the_next_frame() {
+    let mut bench = Bench::new(QP);
+    for packet in
+        [part(7, 1, 0, b"aaaa"), last(9, 1, 8, b"aaaa"), part(10, 1, 0, b"bbbb"), part(11, 1, 4, b"bbbb")]
+    {
+        assert_eq!(bench.receive(&packet), Ok(None));
+    }
+    assert_eq!(bench.receive(&part(8, 1, 4, b"aaaa")), Err(Reason::Stale));
+    let arrived = bench.receive(&last(12, 1, 8, b"bbbb")).expect("taken").expect("it is whole");
+    assert_eq!((arrived.bytes, &bench.memory[64..76]), (12, &b"bbbbbbbbbbbb"[..]));
+    assert_eq!(bench.responder.stats().incomplete, 1);
+}
+
+#[test]
 fn a_late_packet_completes_its_frame() {
     let mut bench = Bench::new(QP);
     assert_eq!(bench.receive(&last(11, 2, 4, b"bbbb")), Ok(None));
