@@ -179,7 +179,14 @@ impl Bridge {
         };
         let mut judge = Captured { judge, file };
         let report = player.run(&mut Recorded::new(windows, settings.repeat), &mut judge, &ended)?;
-        lock(file).set_done();
+        let mut registers = lock(file);
+        if settings.repeat {
+            let failures = report.wrong() + report.malformed;
+            let answers = report.correct + failures;
+            registers.set_loop_stats(report.sent, answers, report.lost + report.unanswered, failures);
+        }
+        registers.set_done();
+        drop(registers);
         Ok(Some(report))
     }
 

@@ -2,7 +2,7 @@
 //! logic analyser, as the public host software does.
 
 use ringcall_emulator::{Bridge, BridgeConfig, EmulatorError, Increment, Loopback, LoopbackConfig, Report};
-use ringcall_roce::control::registers::{SIF_TX_THRESHOLD, bram, data_plane, ila, player};
+use ringcall_roce::control::registers::{SIF_TX_THRESHOLD, bram, data_plane, ila, loop_stats, player};
 use ringcall_roce::control::{AddressEncoding, ClientOptions, ControlClient};
 use ringcall_roce::{Incomplete, QueuePair};
 use ringcall_wire::{FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, names};
@@ -166,6 +166,9 @@ fn a_loop_goes_on_until_it_is_disabled() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     bench.client.write(player::ENABLE, 0).expect("written");
     bench.wait_done();
+    let stats = bench.client.read_all(loop_stats::MAGIC, 6).expect("read");
+    assert_eq!((stats[0], stats[1]), (loop_stats::MAGIC_VALUE, loop_stats::COMPLETE));
+    assert!(stats[2] > 3 && stats[2] == stats[4], "{stats:?}");
     // And can be started again.
     bench.client.write(ila::CTRL, ila::RESET).expect("written");
     bench.client.write(player::ENABLE, player::SINGLE_PASS).expect("written");
@@ -174,6 +177,7 @@ fn a_loop_goes_on_until_it_is_disabled() {
     assert_eq!(reports.len(), 2);
     assert!(reports.iter().all(Report::clean), "{reports:?}");
     assert!(reports[0].correct > 3 && reports[1].correct == 3, "{reports:?}");
+    assert_eq!(u64::from(stats[2]), reports[0].sent);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The registers of a bridge in memory.
 
 use super::registers::{
-    BLOCK_WORDS, RegisterMap, SIF_TX_THRESHOLD, VERSION, bram, data_plane, host_interface, ila, player,
+    BLOCK_WORDS, RegisterMap, SIF_TX_THRESHOLD, VERSION, bram, data_plane, host_interface, ila, loop_stats,
+    player,
 };
 use crate::immediate::{MAX_PAGES, PAGE_UNIT_BYTES};
 use std::collections::HashMap;
@@ -113,6 +114,7 @@ impl RegisterFile {
                 region(ila::BASE, ila::WORDS),
                 region(map.data_plane, BLOCK_WORDS),
                 region(map.host_interface, BLOCK_WORDS),
+                region(loop_stats::MAGIC, loop_stats::WORDS),
                 region(SIF_TX_THRESHOLD, 1),
             ],
             others: HashMap::from([(VERSION, EMULATED_VERSION)]),
@@ -166,7 +168,12 @@ impl RegisterFile {
             return Err(AddressError(address));
         }
         match address {
-            player::ENABLE => self.starts += u64::from(value & player::START != 0),
+            player::ENABLE if value & player::START != 0 => {
+                self.starts += 1;
+                // What is there belongs to an earlier loop.
+                self.set(loop_stats::MAGIC, 0);
+                self.set(loop_stats::STATE, 0);
+            }
             ila::CTRL if value & ila::RESET != 0 => {
                 self.set(ila::STATUS, 0);
                 self.set(ila::SAMPLE_ADDR, 0);
@@ -268,6 +275,20 @@ impl RegisterFile {
         }
         self.set(ila::SAMPLE_ADDR, sample + 1);
         true
+    }
+
+    /// Says what came of a loop: windows sent, answers received, windows unanswered, answers that were wrong.
+    pub fn set_loop_stats(&mut self, windows: u64, responses: u64, timeouts: u64, failures: u64) {
+        let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        for (address, count) in [(loop_stats::WINDOWS, windows), (loop_stats::RESPONSES, responses)] {
+            self.set(address, count as u32);
+            self.set(address + 4, (count >> 32) as u32);
+        }
+        self.set(loop_stats::ERRORS, 0);
+        self.set(loop_stats::TIMEOUTS, small(timeouts));
+        self.set(loop_stats::RESPONSE_FAILURES, small(failures));
+        self.set(loop_stats::MAGIC, loop_stats::MAGIC_VALUE);
+        self.set(loop_stats::STATE, loop_stats::COMPLETE);
     }
 
     /// Says that the player has played all.

@@ -154,6 +154,31 @@ pub mod ila {
     }
 }
 
+/// What came of a loop, in emulators alone: later versions of CUDA-Q Realtime's emulator and its host have it.
+pub mod loop_stats {
+    /// The block's base: [`MAGIC_VALUE`] once a loop has ended.
+    pub const MAGIC: u32 = 0xE000_0000;
+    /// [`COMPLETE`] once a loop has ended.
+    pub const STATE: u32 = MAGIC + 0x04;
+    /// Windows sent, low word; the high word follows.
+    pub const WINDOWS: u32 = MAGIC + 0x08;
+    /// Answers received, low word; the high word follows.
+    pub const RESPONSES: u32 = MAGIC + 0x10;
+    /// Windows that could not be sent.
+    pub const ERRORS: u32 = MAGIC + 0x18;
+    /// Windows that were not answered in time.
+    pub const TIMEOUTS: u32 = MAGIC + 0x1C;
+    /// Answers that were none, or reported a failure.
+    pub const RESPONSE_FAILURES: u32 = MAGIC + 0x24;
+    /// Words of the block.
+    pub const WORDS: u32 = 16;
+
+    /// The letters of HSBE.
+    pub const MAGIC_VALUE: u32 = 0x4853_4245;
+    /// [`STATE`]: the figures are final.
+    pub const COMPLETE: u32 = 2;
+}
+
 /// Threshold of the transmit buffer: 5 sends at once.
 pub const SIF_TX_THRESHOLD: u32 = 0x0120_0000;
 /// Version of the bridge's logic.
