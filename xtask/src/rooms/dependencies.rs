@@ -44,6 +44,10 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall",
         ],
     ),
+    // Packets, queue pairs and registers; no rings, no RPC.
+    ("ringcall-roce", &[]),
+    // The other side of the wire: it knows requests, and no ring or dispatcher.
+    ("ringcall-emulator", &["ringcall-wire", "ringcall-gpu", "ringcall-roce"]),
     // Codes, matching and inference know nothing of rings.
     ("ringcall-matching", &[]),
     ("ringcall-infer", &[]),
@@ -78,6 +82,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall",
             "ringcall-build",
             "ringcall-cuda",
+            "ringcall-roce",
+            "ringcall-emulator",
             "ringcall-matching",
             "ringcall-infer",
             "ringcall-qec",

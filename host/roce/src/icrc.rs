@@ -1,0 +1,260 @@
+//! The invariant CRC: a CRC-32 over a packet from its IP header on, with what routers may change masked by ones.
+//!
+//! InfiniBand architecture specification, volume 1, annex A17 (RoCE v2): the CRC of Ethernet over eight bytes `FF`; the
+//! IP header with its type of service, time to live and checksum (IPv6: traffic class, flow label, hop limit) as ones;
+//! the UDP header with its checksum as ones; the BTH with its congestion byte as ones; and everything after, up to the
+//! CRC itself, which is little-endian on the wire.
+//!
+//! So a sender that leaves the IP header to its kernel must know what the kernel will write: see
+//! [`RoceSocket`](crate::RoceSocket).
+
+use crate::error::PacketError;
+use crate::packet::{BTH_BYTES, ICRC_BYTES, get, put};
+use crc32fast::Hasher;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// UDP destination port of RoCE v2.
+pub const ROCE_PORT: u16 = 4791;
+/// Bytes of an IPv4 header without options.
+pub const IPV4_BYTES: usize = 20;
+/// Bytes of an IPv6 header.
+pub const IPV6_BYTES: usize = 40;
+/// Bytes of a UDP header.
+pub const UDP_BYTES: usize = 8;
+
+const UDP_PROTOCOL: u8 = 17;
+const DONT_FRAGMENT: u16 = 0x4000;
+const TIME_TO_LIVE: u8 = 64;
+
+/// The parts of the IP and UDP headers that an iCRC covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    ip: Ip,
+    source_port: u16,
+    destination_port: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ip {
+    V4 { source: Ipv4Addr, destination: Ipv4Addr, identification: u16, fragment: u16 },
+    V6 { source: Ipv6Addr, destination: Ipv6Addr },
+}
+
+impl Envelope {
+    /// Of a packet with identification 0 and "don't fragment", as a Linux UDP socket sends it that is not connected and
+    /// does path MTU discovery.
+    #[must_use]
+    pub const fn v4(source: SocketAddrV4, destination: SocketAddrV4) -> Self {
+        Self {
+            ip: Ip::V4 {
+                source: *source.ip(),
+                destination: *destination.ip(),
+                identification: 0,
+                fragment: DONT_FRAGMENT,
+            },
+            source_port: source.port(),
+            destination_port: destination.port(),
+        }
+    }
+
+    /// Of a packet over IPv6.
+    #[must_use]
+    pub const fn v6(source: &SocketAddrV6, destination: &SocketAddrV6) -> Self {
+        Self {
+            ip: Ip::V6 { source: *source.ip(), destination: *destination.ip() },
+            source_port: source.port(),
+            destination_port: destination.port(),
+        }
+    }
+
+    /// Where the packet comes from.
+    #[must_use]
+    pub fn source(&self) -> SocketAddr {
+        let address = match self.ip {
+            Ip::V4 { source, .. } => IpAddr::V4(source),
+            Ip::V6 { source, .. } => IpAddr::V6(source),
+        };
+        SocketAddr::new(address, self.source_port)
+    }
+
+    /// Where it goes.
+    #[must_use]
+    pub fn destination(&self) -> SocketAddr {
+        let address = match self.ip {
+            Ip::V4 { destination, .. } => IpAddr::V4(destination),
+            Ip::V6 { destination, .. } => IpAddr::V6(destination),
+        };
+        SocketAddr::new(address, self.destination_port)
+    }
+
+    /// Bytes of the IP and UDP headers.
+    #[must_use]
+    pub const fn header_bytes(&self) -> usize {
+        UDP_BYTES
+            + match self.ip {
+                Ip::V4 { .. } => IPV4_BYTES,
+                Ip::V6 { .. } => IPV6_BYTES,
+            }
+    }
+
+    /// Takes a whole IP packet apart: its envelope, and what is in the UDP datagram. Neither the IP header's checksum nor
+    /// the datagram's is looked at.
+    ///
+    /// # Errors
+    /// [`PacketError::NotUdp`] for another protocol, a fragment or options; [`PacketError::Truncated`] and
+    /// [`PacketError::IpLength`] where lengths do not agree.
+    pub fn of_ip_packet(packet: &[u8]) -> Result<(Self, &[u8]), PacketError> {
+        let version = get::<1>(packet, 0)?[0];
+        let (ip, header_bytes, ip_bytes) = match version >> 4 {
+            4 => {
+                let header: [u8; IPV4_BYTES] = get(packet, 0)?;
+                let fragment = u16::from_be_bytes(get(&header, 6)?);
+                if version != 0x45 || header[9] != UDP_PROTOCOL || fragment & !DONT_FRAGMENT != 0 {
+                    return Err(PacketError::NotUdp);
+                }
+                let ip = Ip::V4 {
+                    source: get::<4>(&header, 12)?.into(),
+                    destination: get::<4>(&header, 16)?.into(),
+                    identification: u16::from_be_bytes(get(&header, 4)?),
+                    fragment,
+                };
+                (ip, IPV4_BYTES, usize::from(u16::from_be_bytes(get(&header, 2)?)))
+            }
+            6 => {
+                let header: [u8; IPV6_BYTES] = get(packet, 0)?;
+                if header[6] != UDP_PROTOCOL {
+                    return Err(PacketError::NotUdp);
+                }
+                let ip = Ip::V6 {
+                    source: get::<16>(&header, 8)?.into(),
+                    destination: get::<16>(&header, 24)?.into(),
+                };
+                (ip, IPV6_BYTES, IPV6_BYTES + usize::from(u16::from_be_bytes(get(&header, 4)?)))
+            }
+            _ => return Err(PacketError::NotUdp),
+        };
+        let udp: [u8; UDP_BYTES] = get(packet, header_bytes)?;
+        let udp_bytes = usize::from(u16::from_be_bytes(get(&udp, 4)?));
+        if udp_bytes < UDP_BYTES || header_bytes + udp_bytes != ip_bytes {
+            return Err(PacketError::IpLength { ip: ip_bytes, udp: udp_bytes });
+        }
+        let payload = packet
+            .get(header_bytes + UDP_BYTES..ip_bytes)
+            .ok_or(PacketError::Truncated { needed: ip_bytes, available: packet.len() })?;
+        let envelope = Self {
+            ip,
+            source_port: u16::from_be_bytes(get(&udp, 0)?),
+            destination_port: u16::from_be_bytes(get(&udp, 2)?),
+        };
+        Ok((envelope, payload))
+    }
+
+    /// Writes the IP and UDP headers before `payload_bytes` of UDP payload, for raw sockets and captures: type of
+    /// service 0, time to live 64, no UDP checksum. Returns their length.
+    ///
+    /// # Errors
+    /// [`PacketError::BufferTooSmall`], and [`PacketError::TooLong`] for what no datagram holds.
+    pub fn write_headers(&self, payload_bytes: usize, out: &mut [u8]) -> Result<usize, PacketError> {
+        let headers = self.header_bytes();
+        let too_long = PacketError::TooLong { bytes: payload_bytes };
+        let udp_bytes = u16::try_from(payload_bytes + UDP_BYTES).map_err(|_| too_long)?;
+        if out.len() < headers {
+            return Err(PacketError::BufferTooSmall { needed: headers, available: out.len() });
+        }
+        let mut header = [0; IPV6_BYTES + UDP_BYTES];
+        let ip_bytes = headers - UDP_BYTES;
+        match self.ip {
+            Ip::V4 { .. } => {
+                let total = u16::try_from(payload_bytes + headers).map_err(|_| too_long)?;
+                self.ip_header(total, 0, &mut header);
+                header[8] = TIME_TO_LIVE;
+                let sum = checksum(&header[..IPV4_BYTES]);
+                put(&mut header, 10, sum.to_be_bytes());
+            }
+            Ip::V6 { .. } => {
+                self.ip_header(udp_bytes, 0, &mut header);
+                header[7] = TIME_TO_LIVE;
+            }
+        }
+        self.udp_header(udp_bytes, 0, &mut header[ip_bytes..]);
+        out[..headers].copy_from_slice(&header[..headers]);
+        Ok(headers)
+    }
+
+    /// The IP header; what the iCRC masks is `mask` in every byte.
+    fn ip_header(&self, length: u16, mask: u8, out: &mut [u8]) {
+        match self.ip {
+            Ip::V4 { source, destination, identification, fragment } => {
+                put(out, 0, [0x45, mask]);
+                put(out, 2, length.to_be_bytes());
+                put(out, 4, identification.to_be_bytes());
+                put(out, 6, fragment.to_be_bytes());
+                put(out, 8, [mask, UDP_PROTOCOL, mask, mask]);
+                put(out, 12, source.octets());
+                put(out, 16, destination.octets());
+            }
+            Ip::V6 { source, destination } => {
+                put(out, 0, [0x60 | mask & 0x0F, mask, mask, mask]);
+                put(out, 4, length.to_be_bytes());
+                put(out, 6, [UDP_PROTOCOL, mask]);
+                put(out, 8, source.octets());
+                put(out, 24, destination.octets());
+            }
+        }
+    }
+
+    fn udp_header(&self, udp_bytes: u16, mask: u8, out: &mut [u8]) {
+        put(out, 0, self.source_port.to_be_bytes());
+        put(out, 2, self.destination_port.to_be_bytes());
+        put(out, 4, udp_bytes.to_be_bytes());
+        put(out, 6, [mask, mask]);
+    }
+
+    /// The iCRC of `transport`: everything from the BTH on, without the CRC itself.
+    ///
+    /// Lengths in the headers are those of a datagram that holds just that and the CRC.
+    #[must_use]
+    pub fn icrc(&self, transport: &[u8]) -> u32 {
+        const DUMMY: usize = 8;
+        let mut prefix = [0xFF; DUMMY + IPV6_BYTES + UDP_BYTES + BTH_BYTES];
+        let headers = self.header_bytes();
+        let ip_bytes = headers - UDP_BYTES;
+        // A datagram's length field has 16 bits; longer ones cannot be sent, whatever their CRC.
+        let udp_bytes = (transport.len() + UDP_BYTES + ICRC_BYTES) as u16;
+        let length = match self.ip {
+            Ip::V4 { .. } => udp_bytes.wrapping_add(IPV4_BYTES as u16),
+            Ip::V6 { .. } => udp_bytes,
+        };
+        self.ip_header(length, 0xFF, &mut prefix[DUMMY..]);
+        self.udp_header(udp_bytes, 0xFF, &mut prefix[DUMMY + ip_bytes..]);
+        let (bth, rest) = transport.split_at(transport.len().min(BTH_BYTES));
+        let masked = &mut prefix[DUMMY + headers..][..bth.len()];
+        masked.copy_from_slice(bth);
+        if let Some(congestion) = masked.get_mut(4) {
+            *congestion = 0xFF;
+        }
+        let mut hasher = Hasher::new();
+        hasher.update(&prefix[..DUMMY + headers + bth.len()]);
+        hasher.update(rest);
+        hasher.finalize()
+    }
+
+    /// Checks the iCRC at the end of `datagram`.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`] or [`PacketError::WrongIcrc`].
+    pub fn verify(&self, datagram: &[u8]) -> Result<(), PacketError> {
+        let Some((transport, found)) = datagram.split_last_chunk::<ICRC_BYTES>() else {
+            return Err(PacketError::Truncated { needed: ICRC_BYTES, available: datagram.len() });
+        };
+        let (found, computed) = (u32::from_le_bytes(*found), self.icrc(transport));
+        if found == computed { Ok(()) } else { Err(PacketError::WrongIcrc { computed, found }) }
+    }
+}
+
+/// The Internet checksum of a header whose own field is 0 (RFC 1071).
+fn checksum(header: &[u8]) -> u16 {
+    let sum: u32 = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let folded = (sum & 0xFFFF) + (sum >> 16);
+    !((folded & 0xFFFF) + (folded >> 16)) as u16
+}

@@ -1,0 +1,40 @@
+//! RoCE v2 and the Holoscan Sensor Bridge control plane over UDP sockets.
+//!
+//! A sensor bridge writes requests into a host's memory by RDMA WRITE and takes answers by SEND; its registers are read
+//! and written over UDP. This crate speaks both without an RDMA adapter: an ordinary UDP socket and checks in software.
+//! It knows packets, queue pairs, windows of memory and registers, and nothing of rings or RPC.
+//!
+//! | module | |
+//! |---|---|
+//! | [`opcode`], [`packet`], [`icrc`], [`psn`], [`immediate`] | the wire format |
+//! | [`responder`], [`reason`] | the receiving end of a queue pair: checks, frames, counts |
+//! | [`socket`] | packets with right iCRCs from a UDP socket, in batches |
+//! | [`control`] | registers: codec, client, server, register file |
+//!
+//! Unreliable connected (UC) queue pairs alone are served; packets of reliable ones are parsed and refused.
+
+#![forbid(unsafe_code)]
+
+pub mod control;
+pub mod error;
+mod frame;
+pub mod icrc;
+pub mod immediate;
+pub mod opcode;
+pub mod packet;
+pub mod psn;
+pub mod reason;
+pub mod responder;
+pub mod socket;
+
+pub use error::PacketError;
+pub use icrc::{Envelope, ROCE_PORT};
+pub use immediate::{Immediate, MAX_PAGES, PAGE_UNIT_BYTES};
+pub use opcode::Opcode;
+pub use packet::{Aeth, Bth, MAX_OVERHEAD_BYTES, Packet, Reth};
+pub use psn::{Arrival, Psn, Sequence};
+pub use reason::{Reason, Refusals};
+pub use responder::{
+    Arrived, Busy, Event, Incomplete, Memory, NoMemory, QueuePair, QueuePairError, Responder, ResponderStats,
+};
+pub use socket::{BATCH, Inbox, Outbox, PushError, RoceSocket, SocketError};

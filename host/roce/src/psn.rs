@@ -1,0 +1,166 @@
+//! Packet sequence numbers: 24 bits that wrap, and what the next one says about those before it.
+
+/// A packet sequence number: 24 bits, wrapping.
+///
+/// ```
+/// use ringcall_roce::Psn;
+///
+/// let last = Psn::new(0xFF_FFFF);
+/// assert_eq!(last.next(), Psn::new(0));
+/// assert_eq!(Psn::new(2).offset_from(last), 3);
+/// assert_eq!(last.offset_from(Psn::new(2)), -3);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Psn(u32);
+
+impl Psn {
+    /// The 24 bits.
+    pub const MASK: u32 = 0xFF_FFFF;
+
+    /// The number's low 24 bits.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number & Self::MASK)
+    }
+
+    /// The number, below 2²⁴.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The number after it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        self.plus(1)
+    }
+
+    /// The number `count` after it.
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
+        Self::new(self.0.wrapping_add(count))
+    }
+
+    /// How far it is after `other`, from -2²³ to 2²³ - 1: the shorter way round.
+    #[must_use]
+    pub const fn offset_from(self, other: Self) -> i32 {
+        // Shifting the difference to the top of the word and back extends its sign.
+        ((self.0.wrapping_sub(other.0) << 8) as i32) >> 8
+    }
+}
+
+/// What a sequence number says about the ones before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// The first packet of all: whatever its number, the count begins here.
+    First,
+    /// The one expected.
+    Next,
+    /// So many before it have not come, or not yet.
+    Gap(u32),
+    /// An earlier one that had been missing: the network or the sender changed the order.
+    Late,
+    /// It was here before.
+    Duplicate,
+    /// So far from the others that the sender must have begun anew: the count begins here.
+    Restart,
+}
+
+/// The numbers seen on a connection.
+///
+/// ```
+/// use ringcall_roce::{Arrival, Psn, Sequence};
+///
+/// let mut sequence = Sequence::new();
+/// let arrivals = [7, 8, 10, 8, 9].map(|psn| sequence.observe(Psn::new(psn)));
+/// use Arrival::*;
+/// assert_eq!(arrivals, [First, Next, Gap(1), Duplicate, Late]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Sequence {
+    newest: Option<Psn>,
+    /// Bit `k`: the number `k` before the newest was seen.
+    seen: u128,
+}
+
+impl Sequence {
+    /// How far back a number is still told from a duplicate, in packets. Further back is a restart.
+    pub const WINDOW: u32 = u128::BITS;
+    /// The longest gap: a number further ahead is a restart.
+    pub const MAX_GAP: u32 = 1 << 16;
+
+    /// No number seen.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { newest: None, seen: 0 }
+    }
+
+    /// The furthest number seen.
+    #[must_use]
+    pub const fn newest(&self) -> Option<Psn> {
+        self.newest
+    }
+
+    /// Takes in the number of a packet that has arrived.
+    pub const fn observe(&mut self, psn: Psn) -> Arrival {
+        let Some(newest) = self.newest else {
+            self.newest = Some(psn);
+            self.seen = 1;
+            return Arrival::First;
+        };
+        let ahead = psn.offset_from(newest);
+        if ahead > 0 && ahead.unsigned_abs() <= Self::MAX_GAP {
+            let ahead = ahead.unsigned_abs();
+            self.seen = if ahead < Self::WINDOW { self.seen << ahead | 1 } else { 1 };
+            self.newest = Some(psn);
+            return if ahead == 1 { Arrival::Next } else { Arrival::Gap(ahead - 1) };
+        }
+        if ahead <= 0 && ahead.unsigned_abs() < Self::WINDOW {
+            let bit = 1 << ahead.unsigned_abs();
+            if self.seen & bit != 0 {
+                return Arrival::Duplicate;
+            }
+            self.seen |= bit;
+            return Arrival::Late;
+        }
+        self.newest = Some(psn);
+        self.seen = 1;
+        Arrival::Restart
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wraps() {
+        let mut sequence = Sequence::new();
+        for number in [0xFF_FFFE, 0xFF_FFFF, 0, 1] {
+            let arrival = sequence.observe(Psn::new(number));
+            assert!(matches!(arrival, Arrival::First | Arrival::Next), "{number}: {arrival:?}");
+        }
+        assert_eq!(sequence.observe(Psn::new(0xFF_FFFF)), Arrival::Duplicate);
+        assert_eq!(sequence.observe(Psn::new(5)), Arrival::Gap(3));
+    }
+
+    #[test]
+    fn the_window_s_edges() {
+        let mut sequence = Sequence::new();
+        sequence.observe(Psn::new(1000));
+        assert_eq!(sequence.observe(Psn::new(1000 - Sequence::WINDOW + 1)), Arrival::Late);
+        assert_eq!(sequence.observe(Psn::new(1000 - Sequence::WINDOW + 1)), Arrival::Duplicate);
+        assert_eq!(sequence.observe(Psn::new(1000 - Sequence::WINDOW)), Arrival::Restart);
+        let far = 1000 - Sequence::WINDOW + Sequence::MAX_GAP;
+        assert_eq!(sequence.observe(Psn::new(far)), Arrival::Gap(Sequence::MAX_GAP - 1));
+        assert_eq!(sequence.observe(Psn::new(far + Sequence::MAX_GAP + 1)), Arrival::Restart);
+    }
+
+    #[test]
+    fn a_long_gap_forgets_the_window() {
+        let mut sequence = Sequence::new();
+        sequence.observe(Psn::new(0));
+        assert_eq!(sequence.observe(Psn::new(Sequence::WINDOW)), Arrival::Gap(Sequence::WINDOW - 1));
+        assert_eq!(sequence.observe(Psn::new(1)), Arrival::Late);
+    }
+}

@@ -1,0 +1,373 @@
+//! RoCE v2 from an ordinary UDP socket: no adapter, no privilege.
+//!
+//! The kernel writes the IP and UDP headers, and the iCRC covers parts of them, so it must be known what the kernel will
+//! write. On Linux a UDP socket that is *not connected* and has `IP_MTU_DISCOVER` set to "do" sends every packet with
+//! identification 0 and "don't fragment"; every other kind of socket counts the identification up, and its packets'
+//! iCRCs cannot be right. The source address is covered too: the socket is bound to it.
+//!
+//! What a received packet had in its IP header cannot be seen. [`RoceSocket::envelope_from`] assumes a sender of this
+//! kind; an adapter may set another identification, and then a check of its iCRC fails: leave it to the adapter, whose
+//! hardware has done it, and check nothing.
+//!
+//! Receiving on port 4791 works as long as no RDMA stack claims the port on that interface.
+
+use crate::error::PacketError;
+use crate::icrc::Envelope;
+use crate::packet::Packet;
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_socket_recv_buffer_size, set_socket_send_buffer_size,
+};
+use std::cell::RefCell;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Packets that one system call moves at most.
+pub const BATCH: usize = 32;
+
+/// Asked of the kernel for each direction; it gives what its limits allow.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// No particular address.
+    #[error(
+        "{0} is not one address: the iCRC covers the source address, so name the interface's \
+         (`RoceSocket::route_source` finds the one for a peer)"
+    )]
+    Unspecified(SocketAddrV4),
+    /// The kernel refused.
+    #[error("a RoCE socket on {address} failed: {source}")]
+    Io {
+        /// The address to bind to.
+        address: SocketAddrV4,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// A UDP socket whose packets carry right iCRCs. It never blocks, [`Self::wait`] apart.
+///
+/// ```
+/// use ringcall_roce::{Inbox, Outbox, Packet, Psn, RoceSocket};
+/// use std::time::Duration;
+///
+/// let a = RoceSocket::bind("127.0.0.1:0".parse()?)?;
+/// let b = RoceSocket::bind("127.0.0.1:0".parse()?)?;
+/// let mut outbox = Outbox::new(1024);
+/// outbox.push(&a, b.local_addr(), &Packet::send(0x12, Psn::new(0), b"answer"))?;
+/// a.send(&mut outbox)?;
+///
+/// let mut inbox = Inbox::new(1024);
+/// assert!(b.wait(Duration::from_secs(5))?);
+/// assert_eq!(b.receive(&mut inbox)?, 1);
+/// let (peer, datagram) = inbox.iter().next().expect("one came");
+/// b.envelope_from(peer).verify(datagram)?;
+/// assert_eq!(Packet::parse(datagram)?.payload, b"answer");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RoceSocket {
+    socket: UdpSocket,
+    local: SocketAddrV4,
+}
+
+impl RoceSocket {
+    /// Binds to one address of this machine; port 0 takes any.
+    ///
+    /// # Errors
+    /// An unspecified address, or what the kernel says.
+    pub fn bind(address: SocketAddrV4) -> Result<Self, SocketError> {
+        if address.ip().is_unspecified() {
+            return Err(SocketError::Unspecified(address));
+        }
+        Self::open(address).map_err(|source| SocketError::Io { address, source })
+    }
+
+    fn open(address: SocketAddrV4) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address)?;
+        socket.set_nonblocking(true)?;
+        set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?;
+        set_socket_recv_buffer_size(&socket, BUFFER_BYTES)?;
+        set_socket_send_buffer_size(&socket, BUFFER_BYTES)?;
+        let SocketAddr::V4(local) = socket.local_addr()? else {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        };
+        Ok(Self { socket, local })
+    }
+
+    /// The address of this machine from which packets to `peer` go. Nothing is sent.
+    ///
+    /// # Errors
+    /// No route.
+    pub fn route_source(peer: SocketAddrV4) -> io::Result<Ipv4Addr> {
+        let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        // Connecting a datagram socket makes the kernel choose a route, and no more.
+        probe.connect(peer)?;
+        match probe.local_addr()? {
+            SocketAddr::V4(local) => Ok(*local.ip()),
+            SocketAddr::V6(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+        }
+    }
+
+    /// The address it is bound to.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddrV4 {
+        self.local
+    }
+
+    /// Headers of packets from here to `peer`.
+    #[must_use]
+    pub const fn envelope_to(&self, peer: SocketAddrV4) -> Envelope {
+        Envelope::v4(self.local, peer)
+    }
+
+    /// Headers of packets from `peer` to here, if it is a socket of this kind.
+    #[must_use]
+    pub const fn envelope_from(&self, peer: SocketAddrV4) -> Envelope {
+        Envelope::v4(peer, self.local)
+    }
+
+    /// Another handle to the same socket, for another thread.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()?, local: self.local })
+    }
+
+    /// Waits until a packet is there to receive, or the time is over. Returns whether one is.
+    ///
+    /// # Errors
+    /// What the kernel says, interruptions apart.
+    pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends what the outbox holds, in order, as much as the kernel takes now. Returns how many packets went; the rest
+    /// stays.
+    ///
+    /// # Errors
+    /// What the kernel says of the first packet that remains, which is then dropped from the outbox: a packet longer
+    /// than the route's MTU, for one. A full send buffer is no error.
+    pub fn send(&self, outbox: &mut Outbox) -> io::Result<usize> {
+        let mut total = 0;
+        while outbox.head < outbox.used {
+            let slots = outbox.head..outbox.used.min(outbox.head + BATCH);
+            let count = slots.len();
+            let first = slots.start;
+            let slices: [[IoSlice<'_>; 1]; BATCH] = std::array::from_fn(|k| {
+                [IoSlice::new(if k < count { outbox.bytes(first + k) } else { &[] })]
+            });
+            let peers: [Option<SockaddrIn>; BATCH] =
+                std::array::from_fn(|k| (k < count).then(|| outbox.entries[first + k].0.into()));
+            let sent = SEND.with_borrow_mut(|headers| {
+                let flags = MsgFlags::MSG_DONTWAIT;
+                sendmmsg(self.socket.as_raw_fd(), headers, &slices[..count], &peers[..count], [], flags)
+                    .map(Iterator::count)
+            });
+            match sent {
+                Ok(sent) => {
+                    outbox.head += sent;
+                    total += sent;
+                }
+                Err(nix::Error::EAGAIN | nix::Error::ENOBUFS) => return Ok(total),
+                Err(nix::Error::EINTR) => {}
+                Err(error) => {
+                    outbox.head += 1;
+                    return Err(error.into());
+                }
+            }
+        }
+        outbox.clear();
+        Ok(total)
+    }
+
+    /// Receives what has come, [`BATCH`] packets at most, in place of what the inbox held. Returns how many it took from
+    /// the socket, those included that were too long for the inbox.
+    ///
+    /// # Errors
+    /// What the kernel says; that nothing has come is no error.
+    pub fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
+        let Inbox { buffer, packet_bytes, entries, too_long } = inbox;
+        entries.clear();
+        let received = RECEIVE.with_borrow_mut(|headers| {
+            let mut chunks = buffer.chunks_exact_mut(*packet_bytes);
+            let mut slices: [[IoSliceMut<'_>; 1]; BATCH] =
+                std::array::from_fn(|_| [IoSliceMut::new(chunks.next().unwrap_or_default())]);
+            let flags = MsgFlags::MSG_DONTWAIT;
+            let messages = recvmmsg(self.socket.as_raw_fd(), headers, slices.iter_mut(), flags, None)?;
+            let mut count = 0;
+            for message in messages {
+                let length = if message.flags.contains(MsgFlags::MSG_TRUNC) {
+                    *too_long += 1;
+                    None
+                } else {
+                    Some(message.bytes)
+                };
+                let peer = message.address.map_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), Into::into);
+                entries.push((peer, length));
+                count += 1;
+            }
+            Ok(count)
+        });
+        match received {
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => Ok(0),
+            Err(error) => Err(error.into()),
+            Ok(count) => Ok(count),
+        }
+    }
+}
+
+// What the kernel is handed points into itself, so it can move to no other thread; sockets and boxes can. The two
+// directions leave different things in it and never share one.
+thread_local! {
+    static SEND: RefCell<MultiHeaders<SockaddrIn>> = RefCell::new(MultiHeaders::preallocate(BATCH, None));
+    static RECEIVE: RefCell<MultiHeaders<SockaddrIn>> = RefCell::new(MultiHeaders::preallocate(BATCH, None));
+}
+
+/// Why a packet did not get into an [`Outbox`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    /// It holds [`BATCH`] packets: send first.
+    #[error("the outbox is full")]
+    Full,
+    /// The packet cannot be built, or is longer than the outbox's packets.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+}
+
+/// Packets to be sent, built in place: room for [`BATCH`].
+#[derive(Debug)]
+pub struct Outbox {
+    buffer: Box<[u8]>,
+    packet_bytes: usize,
+    entries: [(SocketAddrV4, usize); BATCH],
+    head: usize,
+    used: usize,
+}
+
+const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+
+impl Outbox {
+    /// An empty one, for packets of so many bytes from the BTH to the iCRC.
+    #[must_use]
+    pub fn new(packet_bytes: usize) -> Self {
+        let buffer = vec![0; packet_bytes * BATCH].into_boxed_slice();
+        Self { buffer, packet_bytes, entries: [(NOWHERE, 0); BATCH], head: 0, used: 0 }
+    }
+
+    /// Packets that wait to be sent.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.used - self.head
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether another one fits. (Room comes back when all were sent.)
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.used == BATCH
+    }
+
+    /// Drops what waits.
+    pub const fn clear(&mut self) {
+        self.head = 0;
+        self.used = 0;
+    }
+
+    /// Builds a packet from `socket` to `peer`.
+    ///
+    /// # Errors
+    /// See [`PushError`].
+    pub fn push(
+        &mut self,
+        socket: &RoceSocket,
+        peer: SocketAddrV4,
+        packet: &Packet<'_>,
+    ) -> Result<(), PushError> {
+        let envelope = socket.envelope_to(peer);
+        self.push_with(peer, |room| packet.write(&envelope, room))
+    }
+
+    /// Adds a datagram as it is.
+    ///
+    /// # Errors
+    /// See [`PushError`].
+    pub fn push_bytes(&mut self, peer: SocketAddrV4, datagram: &[u8]) -> Result<(), PushError> {
+        self.push_with(peer, |room| {
+            let available = room.len();
+            let place = room
+                .get_mut(..datagram.len())
+                .ok_or(PacketError::BufferTooSmall { needed: datagram.len(), available })?;
+            place.copy_from_slice(datagram);
+            Ok(datagram.len())
+        })
+    }
+
+    fn push_with(
+        &mut self,
+        peer: SocketAddrV4,
+        write: impl FnOnce(&mut [u8]) -> Result<usize, PacketError>,
+    ) -> Result<(), PushError> {
+        if self.is_full() {
+            return Err(PushError::Full);
+        }
+        let room = &mut self.buffer[self.used * self.packet_bytes..][..self.packet_bytes];
+        self.entries[self.used] = (peer, write(room)?);
+        self.used += 1;
+        Ok(())
+    }
+
+    fn bytes(&self, index: usize) -> &[u8] {
+        &self.buffer[index * self.packet_bytes..][..self.entries[index].1]
+    }
+}
+
+/// Room for [`BATCH`] received packets.
+#[derive(Debug)]
+pub struct Inbox {
+    buffer: Box<[u8]>,
+    packet_bytes: usize,
+    /// Sender and length; `None`: too long.
+    entries: Vec<(SocketAddrV4, Option<usize>)>,
+    too_long: u64,
+}
+
+impl Inbox {
+    /// An empty one, for packets of at most so many bytes from the BTH to the iCRC.
+    #[must_use]
+    pub fn new(packet_bytes: usize) -> Self {
+        let packet_bytes = packet_bytes.max(1);
+        let buffer = vec![0; packet_bytes * BATCH].into_boxed_slice();
+        Self { buffer, packet_bytes, entries: Vec::with_capacity(BATCH), too_long: 0 }
+    }
+
+    /// Senders and datagrams of the last [`RoceSocket::receive`], without those that were too long.
+    pub fn iter(&self) -> impl Iterator<Item = (SocketAddrV4, &[u8])> {
+        self.entries
+            .iter()
+            .zip(self.buffer.chunks_exact(self.packet_bytes))
+            .filter_map(|(&(peer, length), chunk)| Some((peer, &chunk[..length?])))
+    }
+
+    /// Datagrams dropped so far because they were longer than this inbox's packets.
+    #[must_use]
+    pub const fn too_long(&self) -> u64 {
+        self.too_long
+    }
+}
