@@ -9,7 +9,8 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Wait};
 use ringcall_transport::{
-    CallError, CallerOptions, Ended, Idle, Link, OneThread, Outcome, RingFilling, ThreadOptions, Threaded, udp,
+    CallError, CallerOptions, Ended, Idle, Link, OneThread, Outcome, RingFilling, ThreadOptions, Threaded,
+    udp,
 };
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read};
@@ -142,8 +143,10 @@ fn serve(args: &ServiceArgs) -> Result<(), Box<dyn Error>> {
         .build(&ring)?;
     let wait = if args.spins == 0 { Wait::Spin } else { Wait::Yield { spins: args.spins } };
     let options = ThreadOptions { idle: Idle { wait, ..Idle::default() }, core: None };
-    let dispatcher = HostDispatcher::builder(&ring, table).options(HostOptions { wait, ..HostOptions::default() });
-    let link = Link::attach(udp::Udp::bind(&udp::Options { address: args.bind, ..Default::default() })?, &ring)?;
+    let dispatcher =
+        HostDispatcher::builder(&ring, table).options(HostOptions { wait, ..HostOptions::default() });
+    let link =
+        Link::attach(udp::Udp::bind(&udp::Options { address: args.bind, ..Default::default() })?, &ring)?;
     let until_told = || std::io::stdin().read_to_end(&mut Vec::new());
     let patience = Duration::from_secs(2);
     match args.mode {
@@ -197,9 +200,9 @@ fn run(to: SocketAddr, args: &CallArgs, name: &str, window: usize) -> Result<boo
     let mut caller = udp::Caller::connect(to, &options)?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(args.seed);
     let function = FunctionId::of(FUNCTION);
-    // What was sent with an id follows from the id, so that any answer can be checked.
-    let fill = |id: u32, out: &mut [u8]| {
-        let mut word = u64::from(id).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    // The payload follows from the time stamp, which is a number here and comes back: so any answer can be checked.
+    let fill = |number: u64, out: &mut [u8]| {
+        let mut word = number.wrapping_add(args.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         for chunk in out.chunks_mut(8) {
             word = word.rotate_left(23).wrapping_mul(5);
             chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
@@ -209,20 +212,18 @@ fn run(to: SocketAddr, args: &CallArgs, name: &str, window: usize) -> Result<boo
     let mut expected = vec![0; args.bytes];
     let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
     let mut seen = Seen::default();
-    let (mut sent, mut withheld, mut ended, mut next_id) = (0, 0, 0, options.first_id);
+    let (mut sent, mut withheld, mut ended) = (0, 0, 0);
     let mut quiet = 0_u32;
     let begin = Instant::now();
     while ended < args.requests {
         while sent < args.requests && caller.room() > 0 {
             if args.loss_percent > 0.0 && rng.random_bool(args.loss_percent / 100.0) {
-                next_id = caller.withhold()?.wrapping_add(1);
+                caller.withhold()?;
                 withheld += 1;
             } else {
-                fill(next_id, &mut payload);
-                match caller.send(function, 0, &payload) {
-                    Ok(id) if id == next_id => next_id = id.wrapping_add(1),
-                    // An id was passed over: what was sent is another id's payload, and is seen as wrong.
-                    Ok(id) => next_id = id.wrapping_add(1),
+                fill(sent, &mut payload);
+                match caller.send(function, sent, &payload) {
+                    Ok(_) => (),
                     Err(CallError::Full(_)) => break,
                     Err(error) => return Err(error.into()),
                 }
@@ -231,7 +232,7 @@ fn run(to: SocketAddr, args: &CallArgs, name: &str, window: usize) -> Result<boo
         }
         let n = caller.poll(|end: Ended<'_>| match end.outcome {
             Outcome::Answered(header, result) => {
-                fill(end.id, &mut expected);
+                fill(header.ptp_timestamp, &mut expected);
                 expected.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
                 if header.status().is_ok() && result == expected {
                     seen.right += 1;
