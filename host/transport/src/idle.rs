@@ -54,7 +54,7 @@ impl Idler {
     pub(crate) fn idle(&mut self, link: &mut dyn Unified) {
         let turns = self.waiter.idle();
         let Some(block_after) = self.block_after else { return };
-        if turns % LOOK == 0 || turns == u32::MAX {
+        if turns.is_multiple_of(LOOK) || turns == u32::MAX {
             let since = *self.since.get_or_insert_with(Instant::now);
             if since.elapsed() >= block_after {
                 let _ = link.doze(NAP);

@@ -109,13 +109,13 @@ fn turns(
     link: &mut dyn Unified,
     idle: &Idle,
     signal: &Signal,
-    mut between: impl FnMut() -> bool,
+    mut between: impl FnMut(u32) -> bool,
 ) -> Duration {
     let mut idler = Idler::new(idle);
     let mut turn = 0_u32;
     loop {
         let received = link.poll();
-        let worked = between();
+        let worked = between(link.under_way());
         let sent = link.publish();
         turn = turn.wrapping_add(1);
         let busy = worked || received + sent > 0;
@@ -172,7 +172,7 @@ impl Threaded {
         let idle = options.idle;
         let known = (link.endpoint().clone(), link.watch());
         let worker = Worker::start(known, options.core, move |signal| {
-            let deadline = turns(&mut link, &idle, signal, || false);
+            let deadline = turns(&mut link, &idle, signal, |_| false);
             link.stop(deadline, &mut || ())
         })?;
         Ok(Self { worker })
@@ -246,10 +246,10 @@ impl OneThread {
         let known = (link.endpoint().clone(), link.watch());
         let worker = Worker::start(known, options.core, move |signal| {
             let mut dispatcher = dispatcher.into_stepper();
-            let deadline = turns(&mut link, &idle, signal, || serve(&mut dispatcher));
+            let deadline = turns(&mut link, &idle, signal, |due| serve(&mut dispatcher, due));
             let begin = Instant::now();
             let report = link.stop(deadline, &mut || {
-                serve(&mut dispatcher);
+                serve(&mut dispatcher, 1);
             });
             (report, dispatcher.finish(deadline.saturating_sub(begin.elapsed())))
         })?;
@@ -286,11 +286,11 @@ impl OneThread {
     }
 }
 
-/// Serves what is in the ring; whether there was anything.
+/// Serves what is in the ring, where answers are due; whether there was anything.
 #[inline]
-fn serve(dispatcher: &mut HostDispatcher<Stepped>) -> bool {
+fn serve(dispatcher: &mut HostDispatcher<Stepped>, due: u32) -> bool {
     let mut worked = false;
-    for _ in 0..STEPS {
+    for _ in 0..if due > 0 { STEPS } else { 1 } {
         match dispatcher.step() {
             Step::Busy => worked = true,
             // A turn looks at two lines of flags: a few find what a sweep has not reached yet.

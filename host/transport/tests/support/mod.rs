@@ -71,7 +71,7 @@ impl Client for Plain {
     }
 }
 
-struct Alone(OneThread);
+pub(crate) struct Alone(pub(crate) OneThread);
 
 impl RingFilling for Alone {
     fn endpoint(&self) -> &Endpoint {
