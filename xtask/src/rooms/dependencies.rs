@@ -57,6 +57,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         "ringcall-pipeline",
         &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-infer"],
     ),
+    // What fills rings from a network: any dispatcher, any decoder.
+    ("ringcall-transport", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall"]),
     (
         "ringcall-service",
         &[
@@ -88,6 +90,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-infer",
             "ringcall-qec",
             "ringcall-pipeline",
+            "ringcall-transport",
             "ringcall-service",
         ],
     ),

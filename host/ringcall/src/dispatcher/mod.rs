@@ -12,9 +12,14 @@
 //! # Life cycle
 //! [`HostDispatcher<Wired>`] → [`start`](HostDispatcher::start) → [`HostDispatcher<Running>`] →
 //! [`stop`](HostDispatcher::stop) → [`Stopped`], which gives the wired dispatcher back to be started again.
+//!
+//! A program that has a loop of its own (one thread for transport and dispatch) takes
+//! [`HostDispatcher<Stepped>`] instead: [`into_stepper`](HostDispatcher::into_stepper) →
+//! [`step`](HostDispatcher::step) → [`finish`](HostDispatcher::finish).
 
 mod pool;
 mod run;
+mod step;
 
 use crate::notice::NoticeBoard;
 use crate::pin::PinReport;
@@ -24,10 +29,12 @@ use crate::table::FunctionTable;
 use crate::worker::{WorkerPort, WorkerSpec};
 use crate::{Ring, Wait};
 pub use ringcall_dispatch::counters::Snapshot;
+use ringcall_wire::counter::Counter;
 use run::Loop;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+pub use step::{Step, Stepped};
 
 /// Choices of a host dispatcher.
 #[derive(Debug, Clone, Default)]
@@ -264,10 +271,8 @@ impl HostDispatcher<Running> {
     /// what is left `SHUTTING_DOWN`. Returns at most half a second after the deadline.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> Stopped {
-        use ringcall_wire::counter::Counter;
         let Self { shared, state: Running { done, thread, guard: _guard, .. } } = self;
-        let begin = Instant::now();
-        let before = shared.counters();
+        let ending = Ending::begin(&shared);
         shared.set_control(Control::Drain);
         let mut unfinished = None;
         let back = done.recv_timeout(deadline).or_else(|_| {
@@ -275,20 +280,31 @@ impl HostDispatcher<Running> {
             shared.set_control(Control::Halt);
             done.recv_timeout(HALT_GRACE)
         });
-        let after = shared.counters();
-        let dropped = after.get(Counter::ShuttingDown) - before.get(Counter::ShuttingDown);
-        let report = StopReport {
-            drained: after.answered() - before.answered() - dropped,
-            dropped,
-            stuck: back.is_err(),
-            unfinished,
-            took: begin.elapsed(),
-        };
+        let report = ending.report(&shared, back.is_err(), unfinished);
         let dispatcher = back.ok().map(|lp| {
             // The thread has handed everything back: nothing of it is left to wait for.
             let _ = thread.join();
             HostDispatcher { shared, state: Wired { lp } }
         });
         Stopped { report, dispatcher }
+    }
+}
+
+/// A stop under way.
+struct Ending {
+    begin: Instant,
+    before: Snapshot,
+}
+
+impl Ending {
+    fn begin(shared: &Shared) -> Self {
+        Self { begin: Instant::now(), before: shared.counters() }
+    }
+
+    fn report(&self, shared: &Shared, stuck: bool, unfinished: Option<SlotDump>) -> StopReport {
+        let after = shared.counters();
+        let dropped = after.get(Counter::ShuttingDown) - self.before.get(Counter::ShuttingDown);
+        let drained = after.answered() - self.before.answered() - dropped;
+        StopReport { drained, dropped, stuck, unfinished, took: self.begin.elapsed() }
     }
 }

@@ -1,7 +1,7 @@
 //! The dispatcher's loop.
 
 use super::pool::Pool;
-use super::{DispatcherError, HostOptions};
+use super::{DispatcherError, HostOptions, Step};
 use crate::shared::{Control, Shared};
 use crate::table::{Function, FunctionTable};
 use crate::worker::WorkerSpec;
@@ -68,33 +68,39 @@ impl Loop {
     pub(super) fn run(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut waiter = self.options.wait.waiter();
-        let mut timer = Timer::new(&self.options);
-        let mut turn = 0_u32;
+        let mut pace = Pace::new(&self.options);
         loop {
-            let busy = self.turn(&shared) > 0;
-            turn = turn.wrapping_add(1);
-            if busy {
-                waiter.reset();
-                if !turn.is_multiple_of(LOOK) {
-                    continue;
+            match self.step(&shared, &mut pace) {
+                Step::Busy => waiter.reset(),
+                Step::Idle => {
+                    let _ = waiter.idle();
                 }
-            }
-            if timer.due(turn) {
-                let _ = self.pool.give_up(&shared, Status::TIMED_OUT, timer.oldest());
-            }
-            match shared.control() {
-                Control::Run => (),
-                Control::Drain if !busy && self.is_drained(&shared) => return,
-                Control::Drain => (),
-                Control::Halt => {
-                    self.halt(&shared);
-                    return;
-                }
-            }
-            if !busy {
-                waiter.idle();
+                Step::Ended => return,
             }
         }
+    }
+
+    /// One turn, with what belongs to it now and then: late requests, and the control word.
+    #[inline(always)]
+    pub(super) fn step(&mut self, shared: &Shared, pace: &mut Pace) -> Step {
+        let busy = self.turn(shared) > 0;
+        pace.turn = pace.turn.wrapping_add(1);
+        if busy && !pace.turn.is_multiple_of(LOOK) {
+            return Step::Busy;
+        }
+        if pace.timer.due(pace.turn) {
+            let _ = self.pool.give_up(shared, Status::TIMED_OUT, pace.timer.oldest());
+        }
+        match shared.control() {
+            Control::Run => (),
+            Control::Drain if !busy && self.is_drained(shared) => return Step::Ended,
+            Control::Drain => (),
+            Control::Halt => {
+                self.halt(shared);
+                return Step::Ended;
+            }
+        }
+        if busy { Step::Busy } else { Step::Idle }
     }
 
     /// One look at the ring and at the queues; how much there was to do.
@@ -218,7 +224,21 @@ fn call(
     }
 }
 
+/// What a loop remembers from one turn to the next while it runs.
+#[derive(Debug)]
+pub(super) struct Pace {
+    timer: Timer,
+    turn: u32,
+}
+
+impl Pace {
+    pub(super) fn new(options: &HostOptions) -> Self {
+        Self { timer: Timer::new(options), turn: 0 }
+    }
+}
+
 /// When to look for requests whose time is up: eight times within the time allowed.
+#[derive(Debug)]
 struct Timer {
     timeout_ns: u64,
     next_ns: u64,

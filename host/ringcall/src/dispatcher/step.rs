@@ -1,0 +1,90 @@
+//! A dispatcher driven by its caller's thread.
+
+use super::run::{Loop, Pace};
+use super::{Ending, HostDispatcher, Stopped, Wired};
+use crate::shared::Control;
+use std::time::{Duration, Instant};
+
+/// What one step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// There was something to do: step again at once.
+    Busy,
+    /// There was nothing to do.
+    Idle,
+    /// Drained or halted: there is nothing left to do.
+    Ended,
+}
+
+/// Driven by the caller's thread.
+#[derive(Debug)]
+pub struct Stepped {
+    lp: Box<Loop>,
+    pace: Pace,
+}
+
+impl HostDispatcher<Wired> {
+    /// The dispatcher without a thread: the caller makes its turns, between other things. [`HostOptions`] apply but for
+    /// the core and the way of waiting, which are the caller's.
+    ///
+    /// ```
+    /// use ringcall::dispatcher::Step;
+    /// use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig};
+    /// use std::time::Duration;
+    ///
+    /// let ring = Ring::allocate(RingConfig { slots: 8, slot_bytes: 64 })?;
+    /// let table = FunctionTable::builder().host_call("count", |bytes: &[u8], out: &mut [u8]| {
+    ///     out[0] = bytes.len() as u8;
+    ///     Ok(1)
+    /// });
+    /// let mut dispatcher = HostDispatcher::builder(&ring, table.build(&ring)?).build()?.into_stepper();
+    ///
+    /// let mut client = Client::new(&ring);
+    /// let slot = client.send(FunctionId::of("count"), 1, 0, &[7; 5])?;
+    /// assert_eq!(dispatcher.step(), Step::Busy);
+    /// assert_eq!(client.wait(slot, Duration::from_secs(5))?.result, [5]);
+    /// assert_eq!(dispatcher.finish(Duration::from_secs(5)).report.dropped, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`HostOptions`]: super::HostOptions
+    pub fn into_stepper(self) -> HostDispatcher<Stepped> {
+        let Self { shared, state: Wired { lp } } = self;
+        shared.set_control(Control::Run);
+        let pace = Pace::new(&lp.options);
+        HostDispatcher { shared, state: Stepped { lp, pace } }
+    }
+}
+
+impl HostDispatcher<Stepped> {
+    /// One look at the ring and at the queues. Inline calls run within it; nothing else takes time.
+    #[inline]
+    pub fn step(&mut self) -> Step {
+        let Self { shared, state: Stepped { lp, pace } } = self;
+        lp.step(shared, pace)
+    }
+
+    /// Takes what is in the ring, waits on this thread until everything in flight is answered, and ends; at the deadline
+    /// answers what is left `SHUTTING_DOWN`.
+    #[must_use]
+    pub fn finish(self, deadline: Duration) -> Stopped {
+        let Self { shared, state: Stepped { mut lp, mut pace } } = self;
+        let (ending, begin) = (Ending::begin(&shared), Instant::now());
+        shared.set_control(Control::Drain);
+        let mut unfinished = None;
+        loop {
+            match lp.step(&shared, &mut pace) {
+                Step::Ended => break,
+                Step::Busy | Step::Idle if unfinished.is_some() => (),
+                Step::Busy | Step::Idle if begin.elapsed() >= deadline => {
+                    unfinished = Some(shared.dump());
+                    shared.set_control(Control::Halt);
+                }
+                Step::Busy => (),
+                Step::Idle => std::thread::yield_now(),
+            }
+        }
+        let report = ending.report(&shared, false, unfinished);
+        Stopped { report, dispatcher: Some(HostDispatcher { shared, state: Wired { lp } }) }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is checked of a frame before it gets a slot.
+//!
+//! The transport alone knows how long a frame really was, so it alone can tell that one is shorter than it says; what it
+//! refuses takes no slot and never reaches a dispatcher, so nothing is answered twice. A dispatcher checks again all the
+//! same: others write rings too.
+
+use ringcall_wire::header::{HEADER_BYTES, RESPONSE_MAGIC, RequestHeader};
+use ringcall_wire::status::Status;
+
+/// Why a frame gets no slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Oversize,
+    Truncated,
+    BadMagic,
+    BadSlot,
+    SlotTaken,
+    Stopping,
+}
+
+impl Reason {
+    pub(crate) fn status(self) -> Status {
+        match self {
+            Self::Oversize | Self::Truncated => Status::ARG_TOO_LONG,
+            Self::BadMagic => Status::BAD_MAGIC,
+            Self::BadSlot => Status::BAD_FLAG,
+            Self::SlotTaken => Status::BACKPRESSURE,
+            Self::Stopping => Status::SHUTTING_DOWN,
+        }
+    }
+}
+
+/// What becomes of a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict<'a> {
+    /// Header and exactly the payload that it speaks of: padding is left behind.
+    Request(RequestHeader, &'a [u8]),
+    /// Its sender is told.
+    Refuse(RequestHeader, Reason),
+    /// Shorter than a header: there is nothing to echo.
+    Runt,
+    /// A response. Two services that answer each other's answers would never stop.
+    Stray,
+}
+
+/// Judges a frame of `len` bytes, of which `bytes` are here (all, unless it is longer than a slot).
+#[inline]
+pub(crate) fn judge(bytes: &[u8], len: usize, slot_bytes: usize) -> Verdict<'_> {
+    let Ok(header) = RequestHeader::from_bytes(bytes) else { return Verdict::Runt };
+    if header.magic == RESPONSE_MAGIC {
+        return Verdict::Stray;
+    }
+    if !header.has_magic() {
+        return Verdict::Refuse(header, Reason::BadMagic);
+    }
+    if len > slot_bytes {
+        return Verdict::Refuse(header, Reason::Oversize);
+    }
+    match bytes[HEADER_BYTES..].get(..header.arg_len as usize) {
+        Some(payload) => Verdict::Request(header, payload),
+        None => Verdict::Refuse(header, Reason::Truncated),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use ringcall_wire::header::ResponseHeader;
+
+    fn frame(arg_len: u32, len: usize) -> Vec<u8> {
+        let mut frame = RequestHeader::new(1, arg_len, 2, 3).to_bytes().to_vec();
+        frame.resize(len, 9);
+        frame
+    }
+
+    #[test]
+    fn each_fault_has_its_name() {
+        let refused = |frame: &[u8]| match judge(frame, frame.len(), 64) {
+            Verdict::Refuse(_, reason) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(&frame(8, 72)), Reason::Oversize);
+        assert_eq!(refused(&frame(9, 32)), Reason::Truncated);
+        assert_eq!(refused(&frame(u32::MAX, 64)), Reason::Truncated);
+        assert_eq!(refused(&[7; 24]), Reason::BadMagic);
+        assert_eq!(refused(&[7; 100]), Reason::BadMagic);
+        assert_eq!(judge(&frame(0, 24)[..23], 23, 64), Verdict::Runt);
+        let response = ResponseHeader::reply(&RequestHeader::new(1, 0, 0, 0), 0, 0).to_bytes();
+        assert_eq!(judge(&response, 24, 64), Verdict::Stray);
+        // Cut by the wire at the slot's length: the true length decides.
+        assert!(matches!(judge(&frame(40, 64), 65, 64), Verdict::Refuse(_, Reason::Oversize)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_is_exactly_what_its_header_says(arg_len in 0_u32..80, len in 0_usize..100, slot in 24_usize..100) {
+            let frame = frame(arg_len, 24 + len);
+            let seen = &frame[..frame.len().min(slot)];
+            let fits = frame.len() <= slot && arg_len as usize <= len;
+            match judge(seen, frame.len(), slot) {
+                Verdict::Request(header, payload) => {
+                    prop_assert!(fits);
+                    prop_assert_eq!(header.request_id, 2);
+                    prop_assert_eq!(payload, &frame[24..24 + arg_len as usize]);
+                }
+                _ => prop_assert!(!fits),
+            }
+        }
+
+        #[test]
+        fn nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80), more in 0_usize..10) {
+            let _ = judge(&bytes, bytes.len() + more, 40);
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! A client's end of any wire: many requests under way, each of which ends.
+
+mod table;
+
+use crate::outbox::Tag;
+use crate::stats::CallerTally;
+use crate::wire::{Arrival, BATCH};
+use crate::{CallerStatistics, Endpoint, Outbox, TransportError, Wire};
+use ringcall::FunctionId;
+use ringcall_gpu::clock;
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
+use ringcall_wire::status::Status;
+use std::io;
+use std::time::Duration;
+use table::{Answer, Table};
+
+/// Choices of a caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallerOptions {
+    /// The longest request or answer, header included: the service's slot. Default: 16 KiB, as rings have.
+    pub frame_bytes: usize,
+    /// The most requests under way. Default: 256.
+    pub window: usize,
+    /// How long a request may be under way before it is given up as lost. Nothing is sent again. Default: 1 s.
+    pub deadline: Duration,
+    /// Sends each request as a datagram of so many bytes, padded with zeros, as the reference does; `None`: exactly as
+    /// long as it is. Default: `None`.
+    pub pad_to: Option<usize>,
+    /// The id of the first request; the others count up from it. Default: 1.
+    pub first_id: u32,
+}
+
+impl Default for CallerOptions {
+    fn default() -> Self {
+        Self {
+            frame_bytes: 16 * 1024,
+            window: 256,
+            deadline: Duration::from_secs(1),
+            pad_to: None,
+            first_id: 1,
+        }
+    }
+}
+
+/// Why a request was not sent, or a call has no reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The payload does not fit.
+    #[error("a payload of {len} bytes does not fit a frame that takes {capacity}")]
+    TooLong {
+        /// Bytes offered.
+        len: usize,
+        /// Bytes that fit.
+        capacity: usize,
+    },
+    /// As many requests are under way as may be.
+    #[error("{0} requests are under way: take answers before sending more")]
+    Full(usize),
+    /// No answer came before the deadline.
+    #[error("no answer within {0:?}: is a service there?")]
+    Lost(Duration),
+    /// The wire would not take the request.
+    #[error("the request could not be sent: nobody listens there, or there is no route")]
+    Unsent,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// An answer: header and result, as long as the header says.
+    Answered(ResponseHeader, &'a [u8]),
+    /// No answer before the deadline.
+    Lost,
+    /// It never left.
+    Unsent,
+}
+
+/// A request that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended<'a> {
+    /// Its id.
+    pub id: u32,
+    /// How long it was under way.
+    pub took: Duration,
+    /// How it ended.
+    pub outcome: Outcome<'a>,
+}
+
+impl Ended<'_> {
+    /// The answer's status; `None` without an answer.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        match self.outcome {
+            Outcome::Answered(header, _) => Some(header.status()),
+            Outcome::Lost | Outcome::Unsent => None,
+        }
+    }
+
+    /// The answer's result; empty without one.
+    #[must_use]
+    pub fn result(&self) -> &[u8] {
+        match self.outcome {
+            Outcome::Answered(_, result) => result,
+            Outcome::Lost | Outcome::Unsent => &[],
+        }
+    }
+}
+
+/// An answer, copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// 0 for success, positive from the handler, negative from the protocol.
+    pub status: Status,
+    /// The request's id.
+    pub request_id: u32,
+    /// The result bytes.
+    pub result: Vec<u8>,
+}
+
+/// A client over any wire. Answers are matched by their request's id, in whatever order they come; each request ends once:
+/// answered, lost at its deadline, or unsent. Everything else that comes is counted ([`CallerStatistics`]).
+///
+/// ```no_run
+/// use ringcall::FunctionId;
+/// use ringcall_transport::{CallerOptions, udp};
+///
+/// let mut caller = udp::Caller::connect("10.0.0.7:4000".parse()?, &CallerOptions::default())?;
+/// for shot in 0..100_u8 {
+///     caller.send(FunctionId::of("rpc_increment"), 0, &[shot; 32])?;
+/// }
+/// while caller.waiting() > 0 {
+///     caller.poll(|ended| println!("{}: {:?} after {:?}", ended.id, ended.outcome, ended.took));
+/// }
+/// println!("{}", caller.statistics());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Caller<W: Wire> {
+    wire: W,
+    peer: W::Peer,
+    options: CallerOptions,
+    outbox: Outbox<W::Peer>,
+    table: Table,
+    tally: CallerTally,
+    next_look_ns: u64,
+}
+
+impl<W: Wire> Caller<W> {
+    /// A caller of `peer` over `wire`.
+    ///
+    /// # Errors
+    /// Frames longer than the wire carries, or no memory for its buffers.
+    pub fn new(mut wire: W, peer: W::Peer, options: &CallerOptions) -> Result<Self, TransportError> {
+        let frame_bytes = options.frame_bytes.max(options.pad_to.unwrap_or(0)).max(HEADER_BYTES);
+        let max = wire.max_frame_bytes();
+        if frame_bytes > max {
+            let slot_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
+            return Err(TransportError::SlotTooLong { slot_bytes, wire: wire.endpoint().transport, max });
+        }
+        wire.open(frame_bytes, frame_bytes)?;
+        Ok(Self {
+            wire,
+            peer,
+            options: CallerOptions { frame_bytes, ..*options },
+            outbox: Outbox::new(BATCH, frame_bytes),
+            table: Table::new(options.window, options.first_id),
+            tally: CallerTally::default(),
+            next_look_ns: 0,
+        })
+    }
+
+    /// Where answers come to.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        self.wire.endpoint()
+    }
+
+    /// Requests under way.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.table.waiting()
+    }
+
+    /// Requests that may be sent before answers must be taken.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.options.window - self.table.waiting()
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn statistics(&self) -> CallerStatistics {
+        CallerStatistics { waiting: self.table.waiting() as u64, ..self.tally.counts() }
+    }
+
+    /// Puts a request into the batch that the next [`flush`](Self::flush) or [`poll`](Self::poll) sends; its id. A full
+    /// batch goes out by itself.
+    ///
+    /// # Errors
+    /// The payload does not fit, or the window is full (also while the wire takes nothing): nothing was sent.
+    #[inline]
+    pub fn send(
+        &mut self,
+        function: FunctionId,
+        ptp_timestamp: u64,
+        payload: &[u8],
+    ) -> Result<u32, CallError> {
+        let capacity = self.options.frame_bytes - HEADER_BYTES;
+        if payload.len() > capacity {
+            return Err(CallError::TooLong { len: payload.len(), capacity });
+        }
+        if self.outbox.room() == 0 {
+            self.flush();
+        }
+        let full = CallError::Full(self.table.waiting());
+        if self.outbox.room() == 0 {
+            return Err(full);
+        }
+        let (id, place) = self.table.open(clock::now_ns()).ok_or(full)?;
+        self.tally.sent.one();
+        // No longer than the frame, whose length is a u32.
+        let header = RequestHeader::new(function.0, payload.len() as u32, id, ptp_timestamp);
+        let pad_to = self.options.pad_to.unwrap_or(0);
+        self.outbox.push(self.peer, place, Tag::Request(id), |out| {
+            out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+            let len = HEADER_BYTES + payload.len();
+            out[HEADER_BYTES..len].copy_from_slice(payload);
+            if pad_to > len {
+                out[len..pad_to].fill(0);
+            }
+            len.max(pad_to)
+        });
+        Ok(id)
+    }
+
+    /// Takes an id for a request that is never sent, as if it were lost on the way: for measuring how losses are reported.
+    /// It ends as lost at its deadline.
+    ///
+    /// # Errors
+    /// The window is full.
+    pub fn withhold(&mut self) -> Result<u32, CallError> {
+        let (id, _) = self.table.open(clock::now_ns()).ok_or(CallError::Full(self.table.waiting()))?;
+        self.tally.sent.one();
+        self.tally.withheld.one();
+        Ok(id)
+    }
+
+    /// Sends what waits, as far as the wire takes it.
+    #[inline]
+    pub fn flush(&mut self) {
+        while !self.outbox.is_empty() {
+            let sent = self.wire.send(&self.outbox);
+            for _ in 0..sent.frames {
+                self.outbox.pop();
+            }
+            match sent.error {
+                None if sent.frames == 0 => return,
+                None => (),
+                Some(error) if crate::link::later(&error) => {
+                    self.tally.blocked.one();
+                    return;
+                }
+                // Word of an earlier datagram that nobody took: this one was not sent, and is offered again.
+                Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.tally.errors.one(),
+                Some(_) => {
+                    self.tally.errors.one();
+                    if let Some(Tag::Request(id)) = self.outbox.pop() {
+                        self.table.unsent(id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends what waits, takes a batch of what has come, and gives every request that has ended to `each`; how many.
+    /// Returns at once.
+    #[inline]
+    pub fn poll(&mut self, mut each: impl FnMut(Ended<'_>)) -> usize {
+        self.flush();
+        let Self { wire, table, tally, .. } = self;
+        let mut ended = 0;
+        // The clock is read once a batch, and only for a batch that has something in it.
+        let mut now = 0;
+        let outcome = wire.receive(BATCH, &mut |arrival| {
+            let Arrival::Frame(frame) = arrival else { return tally.malformed.one() };
+            let Some((header, result)) = parse(frame.bytes) else { return tally.malformed.one() };
+            match table.answer(header.request_id) {
+                Answer::First { sent_ns } => {
+                    if now == 0 {
+                        now = clock::now_ns();
+                    }
+                    let negative = header.status().is_protocol_error();
+                    if negative { &tally.refused } else { &tally.answered }.one();
+                    ended += 1;
+                    let took = Duration::from_nanos(now.saturating_sub(sent_ns));
+                    each(Ended { id: header.request_id, took, outcome: Outcome::Answered(header, result) });
+                }
+                Answer::Again => tally.duplicates.one(),
+                Answer::Late => tally.late.one(),
+                Answer::Unknown => tally.strays.one(),
+            }
+        });
+        if outcome.is_err() {
+            self.tally.errors.one();
+        }
+        ended + self.overdue(&mut each)
+    }
+
+    /// Ends requests whose time is up; how many. Looks eight times within the time allowed.
+    #[inline]
+    fn overdue(&mut self, each: &mut impl FnMut(Ended<'_>)) -> usize {
+        let mut ended = 0;
+        let unsent = self.table.take_unsent();
+        if self.table.waiting() == 0 && unsent.is_empty() {
+            return 0;
+        }
+        for (id, _) in unsent {
+            self.tally.unsent.one();
+            ended += 1;
+            each(Ended { id, took: Duration::ZERO, outcome: Outcome::Unsent });
+        }
+        let now = clock::now_ns();
+        if now < self.next_look_ns {
+            return ended;
+        }
+        let allowed = u64::try_from(self.options.deadline.as_nanos()).unwrap_or(u64::MAX);
+        self.next_look_ns = now.saturating_add((allowed / 8).max(1000));
+        let Self { table, tally, .. } = self;
+        table.expire(now, allowed, |id, sent_ns| {
+            tally.lost.one();
+            ended += 1;
+            each(Ended {
+                id,
+                took: Duration::from_nanos(now.saturating_sub(sent_ns)),
+                outcome: Outcome::Lost,
+            });
+        });
+        ended
+    }
+
+    /// Sends one request and waits for its answer, on an otherwise idle caller: whatever else ends meanwhile is counted
+    /// and not seen.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); no answer before the deadline.
+    pub fn call(&mut self, function: &str, payload: &[u8]) -> Result<Reply, CallError> {
+        let id = self.send(FunctionId::of(function), 0, payload)?;
+        let mut reply = None;
+        let mut turns = 0_u32;
+        while reply.is_none() {
+            let ended = self.poll(|ended| {
+                if ended.id == id {
+                    reply = Some(match ended.outcome {
+                        Outcome::Answered(header, result) => Ok(Reply {
+                            status: header.status(),
+                            request_id: header.request_id,
+                            result: result.to_vec(),
+                        }),
+                        Outcome::Lost => Err(CallError::Lost(ended.took)),
+                        Outcome::Unsent => Err(CallError::Unsent),
+                    });
+                }
+            });
+            turns = if ended > 0 { 0 } else { turns.saturating_add(1) };
+            if turns > 16 {
+                std::thread::yield_now();
+            }
+        }
+        reply.unwrap_or(Err(CallError::Unsent))
+    }
+
+    /// Blocks until something arrives or the time is over: for a caller that has nothing else to do.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn wait(&mut self, at_most: Duration) -> io::Result<()> {
+        self.flush();
+        self.wire.wait(at_most)
+    }
+}
+
+/// Header and result of an answer. It may be longer than it says: the reference pads.
+fn parse(bytes: &[u8]) -> Option<(ResponseHeader, &[u8])> {
+    let header = ResponseHeader::from_bytes(bytes).ok()?.check_magic().ok()?;
+    let result = bytes.get(HEADER_BYTES..)?.get(..header.result_len as usize)?;
+    Some((header, result))
+}

@@ -1,0 +1,196 @@
+//! Which requests are under way, and what became of the last ones.
+
+/// Outcomes that are remembered for each request that may be under way: what comes twice or late is recognised so long.
+const MEMORY: usize = 16;
+
+/// The least places.
+const LEAST: usize = 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unused,
+    Waiting,
+    Answered,
+    Lost,
+    Unsent,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    id: u32,
+    state: State,
+    sent_ns: u64,
+}
+
+/// What an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The first one to a request that waits.
+    First { sent_ns: u64 },
+    /// Another one.
+    Again,
+    /// Its request was given up.
+    Late,
+    /// To nothing that is remembered.
+    Unknown,
+}
+
+/// One place for each of the last ids, by their low bits.
+#[derive(Debug)]
+pub(super) struct Table {
+    places: Box<[Place]>,
+    mask: u32,
+    window: usize,
+    waiting: usize,
+    next: u32,
+    unsent: Vec<(u32, u64)>,
+}
+
+impl Table {
+    pub(super) fn new(window: usize, first_id: u32) -> Self {
+        let places = (window.clamp(1, 1 << 20) * MEMORY).max(LEAST).next_power_of_two();
+        let unused = Place { id: 0, state: State::Unused, sent_ns: 0 };
+        Self {
+            places: vec![unused; places].into(),
+            mask: places as u32 - 1,
+            window,
+            waiting: 0,
+            next: first_id,
+            unsent: Vec::new(),
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    fn place(&mut self, id: u32) -> &mut Place {
+        &mut self.places[(id & self.mask) as usize]
+    }
+
+    /// The next id and its place; `None` if the window is full. Ids whose place still waits are passed over: a request that
+    /// is not answered stalls none after it.
+    #[inline]
+    pub(super) fn open(&mut self, now_ns: u64) -> Option<(u32, u32)> {
+        if self.waiting >= self.window {
+            return None;
+        }
+        // Ends: there are more places than may wait.
+        loop {
+            let id = self.next;
+            self.next = id.wrapping_add(1);
+            let index = id & self.mask;
+            let place = self.place(id);
+            if place.state != State::Waiting {
+                *place = Place { id, state: State::Waiting, sent_ns: now_ns };
+                self.waiting += 1;
+                return Some((id, index));
+            }
+        }
+    }
+
+    /// Books an answer.
+    #[inline]
+    pub(super) fn answer(&mut self, id: u32) -> Answer {
+        let place = self.place(id);
+        if place.id != id {
+            return Answer::Unknown;
+        }
+        match place.state {
+            State::Waiting => {
+                place.state = State::Answered;
+                let sent_ns = place.sent_ns;
+                self.waiting -= 1;
+                Answer::First { sent_ns }
+            }
+            State::Answered => Answer::Again,
+            State::Lost | State::Unsent => Answer::Late,
+            State::Unused => Answer::Unknown,
+        }
+    }
+
+    /// Books a request that the wire refused.
+    pub(super) fn unsent(&mut self, id: u32) {
+        let place = self.place(id);
+        if place.id == id && place.state == State::Waiting {
+            place.state = State::Unsent;
+            let sent_ns = place.sent_ns;
+            self.waiting -= 1;
+            self.unsent.push((id, sent_ns));
+        }
+    }
+
+    /// The requests booked so since the last time.
+    pub(super) fn take_unsent(&mut self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.unsent)
+    }
+
+    /// Gives up every request that has waited for `allowed_ns`.
+    pub(super) fn expire(&mut self, now_ns: u64, allowed_ns: u64, mut lost: impl FnMut(u32, u64)) {
+        let mut left = self.waiting;
+        for place in &mut self.places {
+            if left == 0 {
+                break;
+            }
+            if place.state != State::Waiting {
+                continue;
+            }
+            left -= 1;
+            if now_ns.saturating_sub(place.sent_ns) >= allowed_ns {
+                place.state = State::Lost;
+                self.waiting -= 1;
+                lost(place.id, place.sent_ns);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_answer_is_what_it_is() {
+        let mut table = Table::new(2, u32::MAX);
+        assert_eq!(table.open(10).map(|(id, _)| id), Some(u32::MAX));
+        assert_eq!(table.open(20).map(|(id, _)| id), Some(0), "ids wrap");
+        assert_eq!(table.open(30), None);
+        assert_eq!(table.answer(0), Answer::First { sent_ns: 20 });
+        assert_eq!(table.answer(0), Answer::Again);
+        assert_eq!(table.answer(1), Answer::Unknown);
+        let mut lost = Vec::new();
+        table.expire(15, 5, |id, _| lost.push(id));
+        assert_eq!(lost, [u32::MAX]);
+        assert_eq!(table.answer(u32::MAX), Answer::Late);
+        assert_eq!(table.waiting(), 0);
+    }
+
+    #[test]
+    fn one_that_is_never_answered_stalls_none() {
+        let mut table = Table::new(2, 0);
+        let (held, _) = table.open(0).unwrap();
+        for _ in 0..10 * LEAST {
+            let (id, _) = table.open(1).unwrap();
+            assert_eq!(table.answer(id), Answer::First { sent_ns: 1 });
+        }
+        assert_eq!(table.answer(held), Answer::First { sent_ns: 0 });
+    }
+
+    proptest! {
+        #[test]
+        fn each_request_ends_once(answers in proptest::collection::vec(0_u32..50, 0..300), window in 1_usize..20) {
+            let mut table = Table::new(window, 0);
+            let (mut sent, mut first) = (0, 0);
+            for id in answers {
+                while table.open(0).is_some() { sent += 1; }
+                first += usize::from(matches!(table.answer(id), Answer::First { .. }));
+                prop_assert_eq!(table.waiting() + first, sent);
+                prop_assert!(table.waiting() <= window);
+            }
+            let mut lost = 0;
+            table.expire(10, 1, |_, _| lost += 1);
+            prop_assert_eq!((first + lost, table.waiting()), (sent, 0));
+        }
+    }
+}

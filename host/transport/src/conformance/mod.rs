@@ -1,0 +1,202 @@
+//! What every transport must do, as a suite to run against it (feature `testing`).
+//!
+//! [`check`] runs every [case](CASES) against a [`Subject`]: something that can start the transport on a ring, and make
+//! clients that speak its wire. A case plays the network (loss, duplicates, other orders, garbage) and, where a dispatcher
+//! must misbehave, the dispatcher. Nothing depends on time but the deadlines against hanging.
+
+mod faults;
+mod foreign;
+mod frames;
+mod stops;
+mod trouble;
+
+pub use faults::{Faults, Faulty, Passed};
+
+use crate::{Endpoint, RingFilling, TransportError};
+use foreign::Foreign;
+use ringcall::dispatcher::Wired;
+use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
+use ringcall_wire::{FunctionId, Status};
+use std::time::{Duration, Instant};
+
+/// A transport under test.
+pub trait Subject {
+    /// Starts it on `ring`, at `at` if that is given (the same address as an earlier one), else anywhere. With a
+    /// dispatcher, that one serves the ring, and is stopped after the transport; without, the suite plays the dispatcher.
+    ///
+    /// # Errors
+    /// What the transport says.
+    fn start(
+        &self,
+        ring: &Ring,
+        at: Option<&Endpoint>,
+        dispatcher: Option<HostDispatcher<Wired>>,
+    ) -> Result<Box<dyn RingFilling>, TransportError>;
+
+    /// A client of a service, with an address of its own.
+    fn client(&self, service: &Endpoint) -> Box<dyn Client>;
+
+    /// Whether clients name slots, so that a full ring refuses instead of holding back.
+    fn names_slots(&self) -> bool {
+        false
+    }
+}
+
+/// A client, as far as the suite needs one: whole frames, no bookkeeping.
+pub trait Client {
+    /// Sends a request.
+    fn send(&mut self, frame: &[u8]);
+    /// Sends bytes as they are, as one packet.
+    fn send_raw(&mut self, bytes: &[u8]);
+    /// The next answer; `None` after `timeout`.
+    fn receive(&mut self, timeout: Duration) -> Option<Vec<u8>>;
+}
+
+/// What a case found wrong.
+pub type Outcome = Result<(), String>;
+
+/// One property of transports.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// Runs it.
+    pub run: fn(&dyn Subject) -> Outcome,
+}
+
+/// Every case.
+pub const CASES: &[Case] = &[
+    Case { name: "answers are exact", run: frames::answers_are_exact },
+    Case { name: "each client gets its own answers", run: frames::each_client_gets_its_own_answers },
+    Case { name: "loss, duplicates and other orders", run: frames::faults_are_survived },
+    Case { name: "garbage", run: frames::garbage_is_counted_and_hurts_nobody },
+    Case { name: "frames that do not fit", run: frames::frames_that_do_not_fit_are_refused },
+    Case { name: "a request without an answer", run: trouble::no_answer_stalls_no_other },
+    Case { name: "answers in another order", run: trouble::answers_in_any_order },
+    Case { name: "error marks and wrong answers", run: trouble::bad_answers_are_told },
+    Case { name: "back-pressure", run: trouble::a_full_ring_holds_back },
+    Case { name: "a client restarts", run: trouble::a_client_restarts },
+    Case { name: "a stop in a burst", run: stops::a_stop_in_a_burst_adds_up },
+    Case { name: "a stop drains", run: stops::a_stop_drains },
+    Case { name: "the service restarts", run: stops::the_service_restarts },
+];
+
+/// Runs every case.
+///
+/// # Errors
+/// The first case that failed, and why.
+pub fn check(subject: &dyn Subject) -> Outcome {
+    CASES.iter().try_for_each(|case| (case.run)(subject).map_err(|why| format!("{}: {why}", case.name)))
+}
+
+/// Against hanging alone: nothing is timed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the suite's service does: adds one to each byte.
+const FUNCTION: &str = "rpc_increment";
+
+macro_rules! ensure {
+    ($condition:expr, $($why:tt)+) => {
+        if !$condition {
+            return Err(format!($($why)+));
+        }
+    };
+}
+use ensure;
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn ring(slots: u32, slot_bytes: u32) -> Result<Ring, String> {
+    Ring::allocate(RingConfig { slots, slot_bytes }).map_err(text)
+}
+
+/// A dispatcher that increments.
+fn incrementer(ring: &Ring) -> Result<HostDispatcher<Wired>, String> {
+    let table = FunctionTable::builder()
+        .host_call(FUNCTION, |request: &[u8], result: &mut [u8]| {
+            result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
+            Ok(request.len())
+        })
+        .build(ring)
+        .map_err(text)?;
+    HostDispatcher::builder(ring, table).build().map_err(text)
+}
+
+/// The transport with a dispatcher that increments.
+fn service(subject: &dyn Subject, ring: &Ring) -> Result<Box<dyn RingFilling>, String> {
+    subject.start(ring, None, Some(incrementer(ring)?)).map_err(text)
+}
+
+/// The transport with the suite as dispatcher.
+fn bare(subject: &dyn Subject, ring: &Ring) -> Result<(Box<dyn RingFilling>, Foreign), String> {
+    Ok((subject.start(ring, None, None).map_err(text)?, Foreign::new(ring)))
+}
+
+fn request(id: u32, payload: &[u8]) -> Vec<u8> {
+    let id_and_time = (id, u64::from(id) << 32 | 5);
+    let header =
+        RequestHeader::new(FunctionId::of(FUNCTION).0, payload.len() as u32, id_and_time.0, id_and_time.1);
+    [&header.to_bytes()[..], payload].concat()
+}
+
+/// An answer.
+#[derive(Debug, PartialEq, Eq)]
+struct Reply {
+    id: u32,
+    status: Status,
+    result: Vec<u8>,
+}
+
+/// The next answer, which must be exactly as long as it says and echo its request's time.
+fn reply(client: &mut dyn Client) -> Result<Reply, String> {
+    let frame = client.receive(PATIENCE).ok_or("no answer came")?;
+    let header = ResponseHeader::from_bytes(&frame).and_then(ResponseHeader::check_magic).map_err(text)?;
+    ensure!(
+        frame.len() == HEADER_BYTES + header.result_len as usize,
+        "an answer of {} bytes says that its result has {}",
+        frame.len(),
+        header.result_len
+    );
+    Ok(Reply { id: header.request_id, status: header.status(), result: frame[HEADER_BYTES..].to_vec() })
+}
+
+fn incremented(id: u32, payload: &[u8]) -> Reply {
+    let result = payload.iter().map(|byte| byte.wrapping_add(1)).collect();
+    Reply { id, status: Status::OK, result }
+}
+
+fn refused(id: u32, status: Status) -> Reply {
+    Reply { id, status, result: Vec::new() }
+}
+
+fn equal<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> Outcome {
+    if got == expected { Ok(()) } else { Err(format!("{what}: {got:?}, expected {expected:?}")) }
+}
+
+/// A call from beginning to end: whatever was sent before it has been seen by then.
+fn call(client: &mut dyn Client, id: u32, payload: &[u8]) -> Outcome {
+    client.send(&request(id, payload));
+    equal("answer", &reply(client)?, &incremented(id, payload))
+}
+
+/// Waits for what must come true.
+fn until(what: &str, mut is: impl FnMut() -> bool) -> Outcome {
+    let begin = Instant::now();
+    while !is() {
+        ensure!(begin.elapsed() < PATIENCE, "never: {what}");
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Stops the service; the books must balance.
+fn stop(service: Box<dyn RingFilling>, deadline: Duration) -> Result<crate::StopReport, String> {
+    let report = service.stop(deadline);
+    ensure!(!report.stuck, "the transport is stuck: {report}");
+    equal("frames and slots unaccounted for", &report.statistics.balance(), &(0, 0))?;
+    equal("requests still under way after the stop", &report.statistics.under_way, &0)?;
+    Ok(report)
+}

@@ -1,0 +1,93 @@
+//! Ends and beginnings.
+
+use super::foreign::Act;
+use super::{
+    Outcome, Reply, Subject, bare, call, ensure, equal, incrementer, reply, request, ring, stop, text, until,
+};
+use ringcall_wire::Status;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const SLOT_BYTES: u32 = 64;
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Some are answered, some under way, some not even read: each sender is told, once, and the report says how many.
+pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
+    let ring = ring(4, SLOT_BYTES)?;
+    let (service, mut foreign) = bare(subject, &ring)?;
+    let mut client = subject.client(service.endpoint());
+    for id in 0..60_u32 {
+        client.send(&request(id, &[]));
+    }
+    foreign.serve(if subject.names_slots() { 4 } else { 9 }, |header, _| {
+        // Two of the four slots go on, two are stuck.
+        if header.request_id < 2 { Act::Hold } else { Act::Answer(Vec::new()) }
+    })?;
+    // What was answered is out: the stop finds the stuck ones, and perhaps new ones nobody has looked at.
+    let answered = (foreign.served - foreign.held.len()) as u64;
+    until("answers are sent", || service.statistics().answered >= answered)?;
+    let report = stop(service, Duration::ZERO)?;
+    let counts = report.statistics;
+    equal("received", &counts.received, &60)?;
+    equal("sum", &(counts.answered + counts.dropped + counts.refused() + counts.unsent), &60)?;
+    equal("answered", &(counts.answered, counts.dropped >= 2), &(answered, true))?;
+    let mut told: BTreeMap<Status, u64> = BTreeMap::new();
+    let mut ids: Vec<u32> = Vec::new();
+    for _ in 0..60 {
+        let Reply { id, status, .. } = reply(&mut *client)?;
+        *told.entry(status).or_default() += 1;
+        ids.push(id);
+    }
+    ids.sort_unstable();
+    ensure!(ids.iter().copied().eq(0..60), "told: {ids:?}");
+    equal("told OK", &told.get(&Status::OK).copied().unwrap_or(0), &counts.answered)?;
+    let stopping = told.get(&Status::SHUTTING_DOWN).copied().unwrap_or(0);
+    equal("told SHUTTING_DOWN", &stopping, &(counts.dropped + counts.stopping))
+}
+
+/// With time enough everything under way is answered.
+pub(super) fn a_stop_drains(subject: &dyn Subject) -> Outcome {
+    let ring = ring(8, SLOT_BYTES)?;
+    let (service, mut foreign) = bare(subject, &ring)?;
+    let mut client = subject.client(service.endpoint());
+    for id in 0..5 {
+        client.send(&request(id, &[]));
+    }
+    foreign.serve(5, |_, _| Act::Hold)?;
+    let report = std::thread::scope(|scope| {
+        let stopping = scope.spawn(|| stop(service, GRACE));
+        foreign.answer_held();
+        stopping.join().map_err(|_| "the stop panicked".to_owned())?
+    })?;
+    equal("answered and dropped", &(report.statistics.answered, report.dropped), &(5, 0))?;
+    (0..5).try_for_each(|_| equal("status", &reply(&mut *client)?.status, &Status::OK))
+}
+
+/// The next service, at the same address and on the same ring, serves the same client, and answers nothing that it was
+/// not asked.
+pub(super) fn the_service_restarts(subject: &dyn Subject) -> Outcome {
+    let ring = ring(4, SLOT_BYTES)?;
+    let (service, mut foreign) = bare(subject, &ring)?;
+    let endpoint = service.endpoint().clone();
+    let mut client = subject.client(&endpoint);
+    for id in 0..2 {
+        client.send(&request(id, &[]));
+    }
+    foreign.serve(2, |_, _| Act::Hold)?;
+    stop(service, Duration::ZERO)?;
+    for _ in 0..2 {
+        equal("status", &reply(&mut *client)?.status, &Status::SHUTTING_DOWN)?;
+    }
+    // One answer comes while nobody listens, one after the next service has begun.
+    let late = foreign.held.pop();
+    foreign.answer_held();
+    let service = subject.start(&ring, Some(&endpoint), Some(incrementer(&ring)?)).map_err(text)?;
+    equal("endpoint", service.endpoint(), &endpoint)?;
+    foreign.held.extend(late);
+    foreign.answer_held();
+    for id in 10..30 {
+        call(&mut *client, id, b"again")?;
+    }
+    until("old answers are thrown away", || service.statistics().unasked == 2)?;
+    stop(service, GRACE).map(drop)
+}

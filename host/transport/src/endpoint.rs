@@ -1,0 +1,39 @@
+//! Where a transport is reached.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Where a transport is reached: known as soon as it is bound.
+///
+/// It is written as one line of `key=value` pairs, which is what a launcher reads:
+///
+/// ```
+/// use ringcall_transport::Endpoint;
+/// let endpoint = Endpoint::new("udp", "127.0.0.1:4000".parse()?);
+/// assert_eq!(endpoint.to_string(), "transport=udp port=4000");
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The transport's name.
+    pub transport: &'static str,
+    /// The local address.
+    pub address: SocketAddr,
+    /// What else a peer must know, as keys and values without blanks.
+    pub details: Vec<(&'static str, String)>,
+}
+
+impl Endpoint {
+    /// An endpoint that an address says everything about.
+    #[must_use]
+    pub fn new(transport: &'static str, address: SocketAddr) -> Self {
+        Self { transport, address, details: Vec::new() }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "transport={} port={}", self.transport, self.address.port())?;
+        self.details.iter().try_for_each(|(key, value)| write!(f, " {key}={value}"))
+    }
+}

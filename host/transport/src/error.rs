@@ -1,0 +1,35 @@
+//! What can be wrong with a transport before it runs.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Why a transport cannot be made or started. What goes wrong later is counted, not returned.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// The address is taken, not ours, or forbidden.
+    #[error("cannot bind {address}: {source}")]
+    Bind {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A socket option or buffer was refused.
+    #[error("cannot set up the socket: {0}")]
+    Socket(#[from] io::Error),
+    /// A slot of the ring is longer than what the wire carries in one piece.
+    #[error(
+        "a slot of {slot_bytes} bytes does not fit {wire}, which carries {max} bytes at most: take shorter slots"
+    )]
+    SlotTooLong {
+        /// Bytes of a slot.
+        slot_bytes: u32,
+        /// The transport.
+        wire: &'static str,
+        /// The most bytes of a frame.
+        max: usize,
+    },
+    /// The operating system refused a thread.
+    #[error("no thread for the transport: {0}")]
+    Thread(String),
+}

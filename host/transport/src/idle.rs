@@ -1,0 +1,64 @@
+//! What a thread does while there is nothing to do.
+
+use crate::Unified;
+use ringcall::Wait;
+use ringcall::wait::Waiter;
+use std::time::{Duration, Instant};
+
+/// What a transport's thread does while there is nothing to do: polls, yields to other threads, and at last blocks until
+/// a datagram comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Idle {
+    /// How it polls. Default: yields after 16 empty turns, each a system call; on a machine with a core for every polling
+    /// thread [`Wait::Spin`] is faster.
+    pub wait: Wait,
+    /// How long it polls in vain before it blocks in `poll`; a datagram ends that at once. Never while an answer is due:
+    /// those come through memory, and nothing would wake the thread. `None`: it never blocks. Default: 50 ms.
+    pub block_after: Option<Duration>,
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        Self { wait: Wait::Yield { spins: 16 }, block_after: Some(Duration::from_millis(50)) }
+    }
+}
+
+/// The longest that a thread blocks without a look at whether it is to stop.
+const NAP: Duration = Duration::from_millis(5);
+
+/// Empty turns between looks at the clock.
+const LOOK: u32 = 64;
+
+/// The state of one idle thread.
+#[derive(Debug)]
+pub(crate) struct Idler {
+    waiter: Waiter,
+    block_after: Option<Duration>,
+    since: Option<Instant>,
+}
+
+impl Idler {
+    pub(crate) fn new(idle: &Idle) -> Self {
+        Self { waiter: idle.wait.waiter(), block_after: idle.block_after, since: None }
+    }
+
+    /// There was something to do.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        self.waiter.reset();
+        self.since = None;
+    }
+
+    /// There was nothing.
+    #[inline]
+    pub(crate) fn idle(&mut self, link: &mut dyn Unified) {
+        let turns = self.waiter.idle();
+        let Some(block_after) = self.block_after else { return };
+        if turns.is_multiple_of(LOOK) || turns == u32::MAX {
+            let since = *self.since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= block_after {
+                let _ = link.doze(NAP);
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! A service's end of any wire: frames become requests in slots, answers become frames.
+
+use crate::admit::{Reason, Verdict, judge};
+use crate::outbox::Tag;
+use crate::slots::{Asked, Slots};
+use crate::stats::Tally;
+use crate::wire::{Arrival, BATCH, Frame};
+use crate::{Endpoint, Outbox, TransportError, Unified, Watch, Wire};
+use ringcall::Ring;
+use ringcall_dispatch::slot::Response;
+use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
+use ringcall_wire::status::Status;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A wire attached to a ring, whose only producer and consumer it is.
+///
+/// ```
+/// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
+/// use ringcall_transport::{Link, Unified, udp};
+/// use std::time::Duration;
+///
+/// let ring = Ring::allocate(RingConfig { slots: 8, slot_bytes: 64 })?;
+/// let table = FunctionTable::builder().host_call("count", |bytes: &[u8], out: &mut [u8]| {
+///     out[0] = bytes.len() as u8;
+///     Ok(1)
+/// });
+/// let mut dispatcher = HostDispatcher::builder(&ring, table.build(&ring)?).build()?.into_stepper();
+/// let mut link = Link::attach(udp::Udp::bind(&udp::Options::default())?, &ring)?;
+///
+/// // One thread: caller, transport and dispatcher in turn.
+/// let mut caller = udp::Caller::connect(link.endpoint().address, &Default::default())?;
+/// caller.send(ringcall::FunctionId::of("count"), 0, &[7; 5])?;
+/// let mut answer = Vec::new();
+/// while answer.is_empty() {
+///     link.poll();
+///     dispatcher.step();
+///     link.publish();
+///     caller.poll(|ended| answer.extend_from_slice(ended.result()));
+/// }
+/// assert_eq!(answer, [5]);
+/// let report = link.stop(Duration::from_secs(1), &mut || { dispatcher.step(); });
+/// assert_eq!((report.statistics.answered, report.dropped), (1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Link<W: Wire> {
+    wire: W,
+    endpoint: Endpoint,
+    slots: Slots<W::Peer>,
+    outbox: Outbox<W::Peer>,
+    tally: Arc<Tally>,
+    request_bytes: usize,
+    closed: bool,
+}
+
+/// Answers and refusals that wait for the wire, at most: a few batches.
+const OUTBOX: usize = 2 * BATCH;
+
+/// Batches that are refused after the deadline of a stop: a sender that never pauses does not keep it up.
+const LAST_BATCHES: usize = 256;
+
+/// Tries to send what is left at the end, with a yield between.
+const LAST_TRIES: usize = 1000;
+
+impl<W: Wire> Link<W> {
+    /// Attaches `wire` to `ring`. Both sides of the ring's flags that a dispatcher does not own are the link's from now on.
+    ///
+    /// # Errors
+    /// Slots that are longer than what the wire carries, or no memory for its buffers.
+    pub fn attach(mut wire: W, ring: &Ring) -> Result<Self, TransportError> {
+        let endpoint = wire.endpoint();
+        let geometry = *ring.geometry();
+        let (request, response) = (geometry.rx_stride(), geometry.tx_stride());
+        for slot_bytes in [request, response] {
+            let max = wire.max_frame_bytes();
+            if slot_bytes as usize > max {
+                return Err(TransportError::SlotTooLong { slot_bytes, wire: endpoint.transport, max });
+            }
+        }
+        wire.open(request as usize, response as usize)?;
+        Ok(Self {
+            wire,
+            endpoint,
+            slots: Slots::new(ring.shared().clone()),
+            outbox: Outbox::new(OUTBOX, response as usize),
+            tally: Arc::default(),
+            request_bytes: request as usize,
+            closed: false,
+        })
+    }
+
+    /// Sends what waits; whether all of it went.
+    fn flush(&mut self) -> bool {
+        while !self.outbox.is_empty() {
+            let sent = self.wire.send(&self.outbox);
+            for _ in 0..sent.frames {
+                if self.outbox.pop() == Some(Tag::Answer) {
+                    self.tally.answered.one();
+                }
+            }
+            match sent.error {
+                None if sent.frames == 0 => return false,
+                None => (),
+                Some(error) if later(&error) => {
+                    self.tally.blocked.one();
+                    return false;
+                }
+                // Of the first one left: its peer cannot be reached, say. The others may.
+                Some(_) => {
+                    self.tally.errors.one();
+                    if self.outbox.pop() == Some(Tag::Answer) {
+                        self.tally.unsent.one();
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn settle_counts(&self) {
+        // Answers in the outbox are still under way: their slots are free, but nothing was sent.
+        let waiting = self.outbox.answers() as u64;
+        self.tally.under_way.set(u64::from(self.slots.under_way()) + waiting);
+    }
+}
+
+/// Whether the wire is only full.
+pub(crate) fn later(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
+    // ENOBUFS has no kind of its own.
+    matches!(error.kind(), WouldBlock | Interrupted | OutOfMemory)
+        || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
+}
+
+impl<W: Wire> Unified for Link<W> {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    fn poll(&mut self) -> usize {
+        let Self { wire, slots, outbox, tally, request_bytes, closed, .. } = self;
+        // Any frame may have to be refused.
+        let mut limit = outbox.room().min(BATCH);
+        if !W::NAMES_SLOTS && !*closed {
+            let vacant = slots.restock(tally);
+            if vacant == 0 {
+                tally.full.one();
+            }
+            limit = limit.min(vacant);
+        }
+        if limit == 0 {
+            return 0;
+        }
+        let mut frames = 0;
+        let outcome = wire.receive(limit, &mut |arrival| match arrival {
+            Arrival::Frame(frame) => {
+                frames += 1;
+                tally.received.one();
+                admit::<W>(&frame, slots, outbox, tally, *request_bytes, *closed);
+            }
+            Arrival::Malformed => {
+                frames += 1;
+                tally.received.one();
+                tally.malformed.one();
+            }
+            Arrival::Lost(n) => tally.lost.add(n),
+        });
+        if outcome.is_err() {
+            tally.errors.one();
+        }
+        if frames > 0 {
+            self.settle_counts();
+        }
+        frames
+    }
+
+    fn publish(&mut self) -> usize {
+        if self.slots.under_way() == 0 && self.outbox.is_empty() {
+            return 0;
+        }
+        let before = self.tally.answered.get();
+        loop {
+            let Self { slots, outbox, tally, .. } = self;
+            let mut left = false;
+            slots.harvest(|response, asked, ring| {
+                left = outbox.room() == 0;
+                if !left {
+                    take(response, asked, ring, outbox, tally);
+                }
+                !left
+            });
+            if !self.flush() || !left {
+                break;
+            }
+        }
+        self.settle_counts();
+        (self.tally.answered.get() - before) as usize
+    }
+
+    fn under_way(&self) -> u32 {
+        self.slots.under_way() + self.outbox.answers() as u32
+    }
+
+    fn doze(&mut self, at_most: Duration) -> bool {
+        if self.slots.under_way() > 0 || !self.outbox.is_empty() {
+            return false;
+        }
+        if self.wire.wait(at_most).is_err() {
+            self.tally.errors.one();
+        }
+        true
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+    }
+
+    fn give_up(&mut self) {
+        self.close();
+        for (slot, asked) in self.slots.give_up() {
+            self.tally.dropped.one();
+            // Their room: a last attempt to send comes first.
+            if self.outbox.room() > 0 || self.flush() {
+                let header = ResponseHeader::reply(&asked.header, Status::SHUTTING_DOWN.0, 0);
+                self.outbox.push(asked.from, slot, Tag::Refusal, |out| write_header(out, &header));
+            }
+        }
+        for _ in 0..LAST_BATCHES {
+            if self.poll() == 0 {
+                break;
+            }
+            self.flush();
+        }
+        for _ in 0..LAST_TRIES {
+            if self.flush() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        while let Some(tag) = self.outbox.pop() {
+            if tag == Tag::Answer {
+                self.tally.unsent.one();
+            }
+        }
+        self.settle_counts();
+    }
+
+    fn watch(&self) -> Watch {
+        Watch { tally: Arc::clone(&self.tally), drops: self.wire.kernel_drops() }
+    }
+}
+
+/// Gives a frame a slot, or its sender a refusal.
+#[inline]
+fn admit<W: Wire>(
+    frame: &Frame<'_, W::Peer>,
+    slots: &mut Slots<W::Peer>,
+    outbox: &mut Outbox<W::Peer>,
+    tally: &Tally,
+    request_bytes: usize,
+    closed: bool,
+) {
+    let refused = match judge(frame.bytes, frame.len, request_bytes) {
+        Verdict::Runt => return tally.runts.one(),
+        Verdict::Stray => return tally.strays.one(),
+        Verdict::Refuse(header, reason) => (header, reason),
+        Verdict::Request(header, _) if closed => (header, Reason::Stopping),
+        Verdict::Request(header, payload) => {
+            let vacant = match frame.slot {
+                Some(index) if W::NAMES_SLOTS => slots.named(index, tally),
+                _ => slots.any().ok_or(Reason::SlotTaken),
+            };
+            match vacant {
+                Ok(vacant) => {
+                    if slots.submit(vacant, frame.from, &header, payload) {
+                        return tally.requests.one();
+                    }
+                    (header, Reason::Oversize)
+                }
+                Err(reason) => (header, reason),
+            }
+        }
+    };
+    let (header, reason) = refused;
+    match reason {
+        Reason::Oversize => &tally.oversize,
+        Reason::Truncated => &tally.truncated,
+        Reason::BadMagic => &tally.bad_magic,
+        Reason::BadSlot => &tally.bad_slot,
+        Reason::SlotTaken => &tally.slot_taken,
+        Reason::Stopping => &tally.stopping,
+    }
+    .one();
+    let reply = ResponseHeader::reply(&header, reason.status().0, 0);
+    outbox.push(frame.from, frame.slot.unwrap_or(0), Tag::Refusal, |out| write_header(out, &reply));
+}
+
+/// Copies an answer out of its slot: as long as it says, and of its own request.
+#[inline]
+fn take<P: Copy>(
+    response: &Response,
+    asked: &Asked<P>,
+    ring: &SharedRing,
+    outbox: &mut Outbox<P>,
+    tally: &Tally,
+) {
+    let slot = response.slot().get();
+    let (header, len) = answer(response, &asked.header, ring.geometry().result_capacity(), tally);
+    outbox.push(asked.from, slot, Tag::Answer, |out| {
+        let begin = write_header(out, &header);
+        begin + response.read(ring, &mut out[begin..begin + len as usize])
+    });
+}
+
+/// The header to send and how many result bytes go with it. A slot's response is an allegation like any other: a foreign
+/// dispatcher may leave what was there before.
+fn answer(response: &Response, asked: &RequestHeader, capacity: u32, tally: &Tally) -> (ResponseHeader, u32) {
+    let mut header = *response.header();
+    let ours = header.has_magic() && header.request_id == asked.request_id;
+    if response.error().is_some() {
+        tally.error_marks.one();
+        // With the mark our dispatchers leave a header that says what failed.
+        let says = ours && header.status < 0;
+        let status = if says { header.status } else { Status::LAUNCH_FAILED.0 };
+        return (ResponseHeader::reply(asked, status, 0), 0);
+    }
+    if !ours {
+        tally.bad_answers.one();
+        return (ResponseHeader::reply(asked, Status::ABANDONED.0, 0), 0);
+    }
+    if header.result_len > capacity {
+        header.result_len = capacity;
+        if header.status().is_ok() {
+            header.status = Status::RESULT_TOO_LONG.0;
+        }
+    }
+    (header, header.result_len)
+}
+
+fn write_header(out: &mut [u8], header: &ResponseHeader) -> usize {
+    out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    HEADER_BYTES
+}

@@ -1,0 +1,139 @@
+//! Frames on their way out.
+
+use std::collections::VecDeque;
+
+/// A frame for the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outgoing<'a, P> {
+    /// Whom it is for.
+    pub to: P,
+    /// The slot whose answer it is; of a caller's requests, the place that it suggests.
+    pub slot: u32,
+    /// Header and payload, exactly.
+    pub bytes: &'a [u8],
+}
+
+/// Frames in the order in which they go out: copies, so that a slot is free as soon as its answer is here. Bounded, and
+/// nothing is allocated after it is made.
+#[derive(Debug)]
+pub struct Outbox<P> {
+    entries: VecDeque<Entry<P>>,
+    bytes: Box<[u8]>,
+    stride: usize,
+    capacity: usize,
+    next: usize,
+    answers: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry<P> {
+    to: P,
+    slot: u32,
+    tag: Tag,
+    place: usize,
+    len: usize,
+}
+
+/// What is counted when a frame leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tag {
+    /// The answer of a slot.
+    Answer,
+    /// A refusal: counted when it was made.
+    Refusal,
+    /// A caller's request, with its id.
+    Request(u32),
+}
+
+impl<P: Copy> Outbox<P> {
+    /// Room for `capacity` frames of up to `frame_bytes` bytes.
+    #[must_use]
+    pub fn new(capacity: usize, frame_bytes: usize) -> Self {
+        Self {
+            entries: VecDeque::with_capacity(capacity),
+            bytes: vec![0; capacity * frame_bytes].into(),
+            stride: frame_bytes,
+            capacity,
+            next: 0,
+            answers: 0,
+        }
+    }
+
+    /// Frames that still fit.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.capacity - self.entries.len()
+    }
+
+    /// Frames waiting.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Answers of slots among them.
+    pub(crate) fn answers(&self) -> usize {
+        self.answers
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The frames, first come first.
+    pub fn frames(&self) -> impl ExactSizeIterator<Item = Outgoing<'_, P>> {
+        self.entries.iter().map(|entry| Outgoing {
+            to: entry.to,
+            slot: entry.slot,
+            bytes: &self.bytes[entry.place * self.stride..][..entry.len],
+        })
+    }
+
+    /// Adds a frame that `fill` writes; `fill` says how long it is. False, and `fill` not called, if there is no room.
+    pub(crate) fn push(&mut self, to: P, slot: u32, tag: Tag, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
+        if self.room() == 0 {
+            return false;
+        }
+        let place = self.next;
+        self.next = if place + 1 < self.capacity { place + 1 } else { 0 };
+        let len = fill(&mut self.bytes[place * self.stride..][..self.stride]).min(self.stride);
+        self.answers += usize::from(tag == Tag::Answer);
+        self.entries.push_back(Entry { to, slot, tag, place, len });
+        true
+    }
+
+    /// Takes the first frame out.
+    pub(crate) fn pop(&mut self) -> Option<Tag> {
+        let tag = self.entries.pop_front()?.tag;
+        self.answers -= usize::from(tag == Tag::Answer);
+        Some(tag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_keep_their_order_and_bytes_around_the_end() {
+        let mut outbox = Outbox::new(3, 8);
+        let mut expected = VecDeque::new();
+        for n in 0_u8..20 {
+            let len = usize::from(n % 9);
+            assert!(outbox.push(n, u32::from(n), Tag::Answer, |out| {
+                out[..len].fill(n);
+                len
+            }));
+            expected.push_back((n, vec![n; len]));
+            let seen: VecDeque<_> = outbox.frames().map(|f| (f.to, f.bytes.to_vec())).collect();
+            assert_eq!(seen, expected);
+            if outbox.room() == 0 {
+                assert!(!outbox.push(0, 0, Tag::Answer, |_| unreachable!("no room")));
+                assert_eq!(outbox.pop(), Some(Tag::Answer));
+                expected.pop_front();
+            }
+        }
+    }
+}

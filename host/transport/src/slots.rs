@@ -1,0 +1,307 @@
+//! Which slot a request gets, and whose answer a slot holds.
+//!
+//! The transport is its ring's only producer and consumer, so what it saw vacant stays vacant: a few such slots are kept
+//! in stock, and a frame is received only into one of them. Slots are looked for around the ring, past those in use: a
+//! request that is never answered costs its own slot and stalls nobody.
+
+use crate::admit::Reason;
+use crate::stats::Tally;
+use crate::wire::BATCH;
+use ringcall_dispatch::scan::GROUP;
+use ringcall_dispatch::slot::{Response, Vacant};
+use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
+use ringcall_wire::flag::{FREE, IN_FLIGHT};
+use ringcall_wire::header::RequestHeader;
+use std::collections::VecDeque;
+
+/// Who asked, and what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<P> {
+    pub(crate) from: P,
+    pub(crate) header: RequestHeader,
+}
+
+/// The books of one ring.
+#[derive(Debug)]
+pub(crate) struct Slots<P> {
+    ring: SharedRing,
+    asked: Box<[Option<Asked<P>>]>,
+    /// Slots with a request of ours, a bit each, in groups as the flags are.
+    under_way: Box<[u8]>,
+    /// Slots in stock.
+    reserved: Box<[u8]>,
+    stock: VecDeque<Vacant>,
+    /// Where to look for vacant slots next.
+    cursor: u32,
+    /// Which group of answers to look at first.
+    first: u32,
+    count: u32,
+}
+
+const fn place(slot: u32) -> (usize, u8) {
+    ((slot / GROUP) as usize, 1 << (slot % GROUP))
+}
+
+impl<P: Copy> Slots<P> {
+    pub(crate) fn new(ring: SharedRing) -> Self {
+        let slots = ring.geometry().slots();
+        let groups = slots.div_ceil(GROUP) as usize;
+        Self {
+            asked: (0..slots).map(|_| None).collect(),
+            under_way: vec![0; groups].into(),
+            reserved: vec![0; groups].into(),
+            stock: VecDeque::with_capacity(BATCH),
+            cursor: 0,
+            first: 0,
+            count: 0,
+            ring,
+        }
+    }
+
+    /// Requests whose answers are still to come.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.count
+    }
+
+    /// Looks for vacant slots until a batch is in stock; how many there are.
+    #[inline]
+    pub(crate) fn restock(&mut self, tally: &Tally) -> usize {
+        let slots = self.ring.geometry().slots();
+        let mut untried = slots - self.count - self.stock.len() as u32;
+        while untried > 0 && self.stock.len() < BATCH {
+            let index = self.cursor;
+            let (group, bit) = place(index);
+            let taken = self.under_way[group] | self.reserved[group];
+            // The rest of a group without a candidate is skipped.
+            let step = if taken == u8::MAX { GROUP - index % GROUP } else { 1 };
+            self.cursor = if index + step < slots { index + step } else { 0 };
+            if taken & bit != 0 {
+                continue;
+            }
+            untried -= 1;
+            if let Some(slot) = self.ring.geometry().slot(index)
+                && let Some(vacant) = self.probe(slot, tally)
+            {
+                self.reserved[group] |= bit;
+                self.stock.push_back(vacant);
+            }
+        }
+        self.stock.len()
+    }
+
+    /// A vacant slot out of stock.
+    pub(crate) fn any(&mut self) -> Option<Vacant> {
+        let vacant = self.stock.pop_front()?;
+        let (group, bit) = place(vacant.slot().get());
+        self.reserved[group] &= !bit;
+        Some(vacant)
+    }
+
+    /// The slot that a peer names.
+    pub(crate) fn named(&self, index: u32, tally: &Tally) -> Result<Vacant, Reason> {
+        let slot = self.ring.geometry().slot(index).ok_or(Reason::BadSlot)?;
+        let (group, bit) = place(index);
+        if self.under_way[group] & bit != 0 {
+            return Err(Reason::SlotTaken);
+        }
+        self.probe(slot, tally).ok_or(Reason::SlotTaken)
+    }
+
+    /// The slot, if it is vacant. An answer in it that nobody here asked for (its transport has stopped, or the dispatcher
+    /// answered twice) is thrown away.
+    fn probe(&self, slot: SlotIndex, tally: &Tally) -> Option<Vacant> {
+        if let Some(vacant) = Vacant::probe(&self.ring, slot) {
+            return Some(vacant);
+        }
+        let response = Response::probe(&self.ring, slot)?;
+        response.release(&self.ring);
+        tally.unasked.one();
+        Vacant::probe(&self.ring, slot)
+    }
+
+    /// Puts a request into a slot. False if it does not fit, which leaves the slot vacant.
+    #[inline]
+    pub(crate) fn submit(&mut self, vacant: Vacant, from: P, header: &RequestHeader, payload: &[u8]) -> bool {
+        let slot = vacant.slot();
+        let RequestHeader { function_id, request_id, ptp_timestamp, .. } = *header;
+        if vacant.submit(&self.ring, function_id, request_id, ptp_timestamp, payload).is_err() {
+            return false;
+        }
+        let (group, bit) = place(slot.get());
+        self.under_way[group] |= bit;
+        self.asked[slot.as_usize()] = Some(Asked { from, header: *header });
+        self.count += 1;
+        true
+    }
+
+    /// Visits the answers that are there, a line of flags at a time, in no particular order of requests. `take` says
+    /// whether it took the answer, whose slot is then free; the first one that it does not take ends the visit, and is
+    /// the first one of the next.
+    #[inline]
+    pub(crate) fn harvest(&mut self, mut take: impl FnMut(&Response, &Asked<P>, &SharedRing) -> bool) {
+        if self.count == 0 {
+            return;
+        }
+        let groups = self.under_way.len() as u32;
+        for step in 0..groups {
+            let group = (self.first + step) % groups;
+            let mut mine = self.under_way[group as usize];
+            if mine == 0 {
+                continue;
+            }
+            let flags = self.ring.tx_group(group);
+            while mine != 0 {
+                let i = mine.trailing_zeros();
+                mine &= mine - 1;
+                let flag = flags[i as usize];
+                if flag == FREE || flag == IN_FLIGHT {
+                    continue;
+                }
+                let Some(slot) = self.ring.geometry().slot(group * GROUP + i) else { continue };
+                let Some(asked) = self.asked[slot.as_usize()] else { continue };
+                let Some(response) = Response::probe(&self.ring, slot) else { continue };
+                if !take(&response, &asked, &self.ring) {
+                    self.first = group;
+                    return;
+                }
+                response.release(&self.ring);
+                self.forget(slot);
+            }
+        }
+    }
+
+    /// Gives up every request under way; who asked. Their slots are left to whoever answers them.
+    pub(crate) fn give_up(&mut self) -> Vec<(u32, Asked<P>)> {
+        let given_up = (0..).zip(&self.asked).filter_map(|(slot, asked)| asked.map(|asked| (slot, asked)));
+        let given_up = given_up.collect();
+        self.asked.fill(None);
+        self.under_way.fill(0);
+        self.count = 0;
+        given_up
+    }
+
+    fn forget(&mut self, slot: SlotIndex) {
+        let (group, bit) = place(slot.get());
+        self.under_way[group] &= !bit;
+        self.asked[slot.as_usize()] = None;
+        self.count -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringcall::{Ring, RingConfig};
+    use ringcall_dispatch::scan::Scan;
+    use ringcall_wire::status::Status;
+
+    struct Rig {
+        slots: Slots<u32>,
+        tally: Tally,
+        scan: Scan,
+    }
+
+    impl Rig {
+        fn new(slots: u32) -> Self {
+            let ring = Ring::allocate(RingConfig { slots, slot_bytes: 64 }).unwrap().shared().clone();
+            Self { slots: Slots::new(ring), tally: Tally::default(), scan: Scan::new(slots) }
+        }
+
+        fn submit(&mut self, id: u32) -> Option<u32> {
+            self.slots.restock(&self.tally);
+            let vacant = self.slots.any()?;
+            let slot = vacant.slot().get();
+            assert!(self.slots.submit(vacant, id, &RequestHeader::new(1, 2, id, 0), &[1, 2]));
+            Some(slot)
+        }
+
+        /// Plays a dispatcher that answers the requests that `which` picks.
+        fn dispatch(&mut self, which: impl Fn(u32) -> bool) {
+            let ring = self.slots.ring.clone();
+            self.scan.full(&ring, |seen| {
+                if which(seen.slot().get())
+                    && let Some(request) = seen.claim(&ring)
+                {
+                    let _ = request.answer(&ring, Status::OK, &[]);
+                }
+            });
+        }
+
+        fn harvest(&mut self) -> Vec<u32> {
+            let mut got = Vec::new();
+            self.slots.harvest(|response, asked, _| {
+                assert_eq!(response.header().request_id, asked.from);
+                got.push(asked.from);
+                true
+            });
+            got
+        }
+    }
+
+    #[test]
+    fn slots_that_are_never_answered_stall_nobody() {
+        let mut rig = Rig::new(12);
+        let held: Vec<u32> = (0..11).map(|id| rig.submit(id).unwrap()).collect();
+        for id in 100..200 {
+            let slot = rig.submit(id).unwrap();
+            assert!(!held.contains(&slot));
+            assert_eq!(rig.submit(0), None, "the ring is full");
+            rig.dispatch(|s| s == slot);
+            assert_eq!(rig.harvest(), [id]);
+        }
+        assert_eq!(rig.slots.under_way(), 11);
+        rig.dispatch(|_| true);
+        let mut late = rig.harvest();
+        late.sort_unstable();
+        assert!(late.into_iter().eq(0..11));
+    }
+
+    #[test]
+    fn an_answer_that_is_not_taken_comes_first_next_time() {
+        let mut rig = Rig::new(40);
+        for id in 0..40 {
+            rig.submit(id).unwrap();
+        }
+        rig.dispatch(|_| true);
+        let mut got = Vec::new();
+        while rig.slots.under_way() > 0 {
+            let mut left = 7;
+            rig.slots.harvest(|_, asked, _| {
+                left -= 1;
+                if left > 0 {
+                    got.push(asked.from);
+                }
+                left > 0
+            });
+        }
+        got.sort_unstable();
+        assert!(got.into_iter().eq(0..40));
+    }
+
+    #[test]
+    fn answers_of_an_earlier_transport_are_thrown_away() {
+        let mut rig = Rig::new(4);
+        for id in 0..4 {
+            rig.submit(id).unwrap();
+        }
+        assert_eq!(rig.slots.give_up().len(), 4);
+        assert_eq!(rig.submit(9), None, "still with the dispatcher");
+        rig.dispatch(|_| true);
+        assert!(rig.harvest().is_empty());
+        assert!(rig.submit(10).is_some());
+        assert_eq!(rig.tally.unasked.get(), 4);
+    }
+
+    #[test]
+    fn a_named_slot_is_there_and_vacant_or_refused() {
+        let mut rig = Rig::new(4);
+        assert_eq!(rig.slots.named(4, &rig.tally).err(), Some(Reason::BadSlot));
+        let vacant = rig.slots.named(3, &rig.tally).unwrap();
+        assert!(rig.slots.submit(vacant, 7, &RequestHeader::new(1, 0, 7, 0), &[]));
+        assert_eq!(rig.slots.named(3, &rig.tally).err(), Some(Reason::SlotTaken));
+        rig.dispatch(|_| true);
+        assert_eq!(rig.slots.named(3, &rig.tally).err(), Some(Reason::SlotTaken), "its answer is ours");
+        assert_eq!(rig.harvest(), [7]);
+        assert!(rig.slots.named(3, &rig.tally).is_ok());
+    }
+}

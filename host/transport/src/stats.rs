@@ -1,0 +1,180 @@
+//! What a transport counts. One writer a set of counters, readable by anybody at any time.
+
+use ringcall_gpu::atomic::DeviceU64;
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+/// A counter with one writer: a load and a store, no read-modify-write.
+#[derive(Debug)]
+pub(crate) struct Count(DeviceU64);
+
+impl Count {
+    #[inline(always)]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn one(&self) {
+        self.add(1);
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Count {
+    fn default() -> Self {
+        Self(DeviceU64::new(0))
+    }
+}
+
+macro_rules! counters {
+    ($(#[$about:meta])* $counts:ident, $live:ident { $($field:ident: $meaning:literal;)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[non_exhaustive]
+        pub struct $counts {
+            $(#[doc = concat!($meaning, ".")] pub $field: u64,)*
+        }
+
+        impl $counts {
+            /// Every count with its name, in a fixed order.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($field), self.$field),)*].into_iter()
+            }
+        }
+
+        impl fmt::Display for $counts {
+            /// The counts that are not zero.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                show(f, self.named())
+            }
+        }
+
+        #[derive(Debug, Default)]
+        pub(crate) struct $live {
+            $(pub(crate) $field: Count,)*
+        }
+
+        impl $live {
+            pub(crate) fn counts(&self) -> $counts {
+                $counts { $($field: self.$field.get(),)* }
+            }
+        }
+    };
+}
+
+fn show(f: &mut fmt::Formatter<'_>, named: impl Iterator<Item = (&'static str, u64)>) -> fmt::Result {
+    let mut separator = "";
+    for (name, n) in named.filter(|&(_, n)| n != 0) {
+        write!(f, "{separator}{name} {n}")?;
+        separator = ", ";
+    }
+    if separator.is_empty() { f.write_str("nothing yet") } else { Ok(()) }
+}
+
+counters! {
+    /// What the service's end of a transport has done.
+    ///
+    /// Nothing is lost from the books: [`balance`](Self::balance) is zero at any quiet moment, and always after a stop.
+    Statistics, Tally {
+        received: "frames taken from the wire, whatever became of them";
+        requests: "frames put into slots";
+        answered: "answers handed to the wire";
+        under_way: "requests in slots, whose answers are still to come";
+        unsent: "answers that the wire would not take: an unreachable peer, or a stop";
+        dropped: "requests without an answer when the transport stopped; their senders were told SHUTTING_DOWN";
+        oversize: "frames refused (ARG_TOO_LONG): longer than a slot";
+        truncated: "frames refused (ARG_TOO_LONG): shorter than their arg_len says";
+        bad_magic: "frames refused (BAD_MAGIC)";
+        bad_slot: "frames refused (BAD_FLAG): the peer named a slot that the ring does not have";
+        slot_taken: "frames refused (BACKPRESSURE): the peer named a slot that is still in use";
+        stopping: "frames refused (SHUTTING_DOWN): they came while the transport stopped";
+        runts: "frames ignored: shorter than a header";
+        strays: "frames ignored: responses, which nobody may answer";
+        malformed: "packets ignored: not of this wire";
+        lost: "requests that the wire knows to be lost, by its own sequence numbers";
+        error_marks: "answers that were an error mark of the dispatcher";
+        bad_answers: "answers replaced (ABANDONED): what the slot held did not belong to its request";
+        unasked: "answers thrown away that belong to no request of this transport";
+        full: "times that there was no slot to receive into: what comes waits in the wire's buffer";
+        blocked: "times that the wire's send buffer was full: the rest was sent later";
+        errors: "errors of the wire";
+        kernel_drops: "datagrams that the operating system dropped because the receive buffer was full, where it says so";
+    }
+}
+
+impl Statistics {
+    /// Frames that were answered with an error by the transport itself.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.oversize + self.truncated + self.bad_magic + self.bad_slot + self.slot_taken + self.stopping
+    }
+
+    /// Frames that were dropped because nobody can be told.
+    #[must_use]
+    pub fn ignored(&self) -> u64 {
+        self.runts + self.strays + self.malformed
+    }
+
+    /// How many frames are unaccounted for: always (0, 0), first of those received, then of those put into slots.
+    #[must_use]
+    pub fn balance(&self) -> (i128, i128) {
+        let n = i128::from;
+        let frames = n(self.received) - n(self.requests) - n(self.refused()) - n(self.ignored());
+        let slots =
+            n(self.requests) - n(self.answered) - n(self.unsent) - n(self.dropped) - n(self.under_way);
+        (frames, slots)
+    }
+}
+
+counters! {
+    /// What a caller has done. Each request ends in one of `answered`, `refused`, `lost` and `unsent`, or is waiting.
+    CallerStatistics, CallerTally {
+        sent: "requests that were given an id, waiting ones included";
+        answered: "requests answered by their handler (status 0 or positive)";
+        refused: "requests answered with a protocol status (negative)";
+        lost: "requests without an answer at their deadline";
+        unsent: "requests that the wire would not take";
+        waiting: "requests whose answer may still come";
+        withheld: "requests never sent, on purpose; they end as lost";
+        duplicates: "answers to requests that were answered before";
+        late: "answers to requests that were given up as lost";
+        strays: "answers to no request that this caller remembers";
+        malformed: "datagrams that are no answer: too short, wrong magic, or shorter than they say";
+        blocked: "times that the wire's send buffer was full: the rest was sent later";
+        errors: "errors of the wire, among them word that nobody listens";
+    }
+}
+
+impl CallerStatistics {
+    /// How many requests are unaccounted for: always 0.
+    #[must_use]
+    pub fn balance(&self) -> i128 {
+        let ended = [self.answered, self.refused, self.lost, self.unsent, self.waiting];
+        i128::from(self.sent) - ended.into_iter().map(i128::from).sum::<i128>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_are_not_zero_are_shown() {
+        let tally = Tally::default();
+        assert_eq!(tally.counts().to_string(), "nothing yet");
+        tally.received.add(3);
+        tally.requests.one();
+        assert_eq!(tally.counts().to_string(), "received 3, requests 1");
+        assert_eq!(tally.counts().balance(), (2, 1));
+    }
+}

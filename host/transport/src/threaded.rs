@@ -1,0 +1,302 @@
+//! Transports with a thread of their own.
+
+use crate::idle::Idler;
+use crate::{Endpoint, Idle, RingFilling, StopReport, TransportError, Unified, Watch};
+use ringcall::HostDispatcher;
+use ringcall::dispatcher::{Step, Stepped, Stopped, Wired};
+use ringcall::pin::{PinReport, pin_current};
+use ringcall_gpu::atomic::DeviceU64;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// Choices of a transport's thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadOptions {
+    /// What it does while there is nothing to do.
+    pub idle: Idle,
+    /// The core it is pinned to.
+    pub core: Option<usize>,
+}
+
+/// How long a thread may take to end after its deadline: bounded work, unless a handler on it never returns.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Busy turns between looks at whether to stop.
+const LOOK: u32 = 64;
+
+/// How a thread is told to stop: nanoseconds allowed, plus one; 0 while it runs. Written by the owner, once, with release;
+/// read by the thread with acquire.
+#[derive(Debug, Clone)]
+struct Signal(Arc<DeviceU64>);
+
+impl Signal {
+    fn new() -> Self {
+        Self(Arc::new(DeviceU64::new(0)))
+    }
+
+    fn stop(&self, deadline: Duration) {
+        let ns = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX - 1);
+        self.0.store(ns.saturating_add(1), Ordering::Release);
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        self.0.load(Ordering::Acquire).checked_sub(1).map(Duration::from_nanos)
+    }
+}
+
+/// A thread that is told to stop when its handle is dropped. Nobody waits for it then.
+#[derive(Debug)]
+struct Worker<T> {
+    signal: Signal,
+    done: mpsc::Receiver<T>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    pin: PinReport,
+    endpoint: Endpoint,
+    watch: Watch,
+}
+
+impl<T: Send + 'static> Worker<T> {
+    fn start(
+        (endpoint, watch): (Endpoint, Watch),
+        core: Option<usize>,
+        run: impl FnOnce(&Signal) -> T + Send + 'static,
+    ) -> Result<Self, TransportError> {
+        let signal = Signal::new();
+        let (hand_back, done) = mpsc::channel();
+        let (pinned, pin) = mpsc::channel();
+        let refused = |e: &dyn std::fmt::Display| TransportError::Thread(e.to_string());
+        let thread = std::thread::Builder::new()
+            .name("ringcall-link".to_owned())
+            .spawn({
+                let signal = signal.clone();
+                move || {
+                    let _ = pinned.send(pin_current("transport", core));
+                    let _ = hand_back.send(run(&signal));
+                }
+            })
+            .map_err(|e| refused(&e))?;
+        let pin = pin.recv().map_err(|e| refused(&e))?;
+        Ok(Self { signal, done, thread: Some(thread), pin, endpoint, watch })
+    }
+
+    /// What the thread brings back; `None` if it does not come.
+    fn stop(mut self, deadline: Duration) -> Option<T> {
+        self.signal.stop(deadline);
+        let back = self.done.recv_timeout(deadline.saturating_add(GRACE)).ok()?;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        Some(back)
+    }
+}
+
+impl<T> Drop for Worker<T> {
+    fn drop(&mut self) {
+        if self.signal.deadline().is_none() {
+            self.signal.stop(Duration::ZERO);
+        }
+    }
+}
+
+fn stuck(watch: &Watch, begin: Instant) -> StopReport {
+    let statistics = watch.statistics();
+    StopReport { drained: 0, dropped: 0, refused: 0, stuck: true, statistics, took: begin.elapsed() }
+}
+
+/// Turns of one thread until it is told to stop; how long the stop may take.
+fn turns(
+    link: &mut dyn Unified,
+    idle: &Idle,
+    signal: &Signal,
+    mut between: impl FnMut(u32) -> bool,
+) -> Duration {
+    let mut idler = Idler::new(idle);
+    let mut turn = 0_u32;
+    loop {
+        let received = link.poll();
+        let worked = between(link.under_way());
+        let sent = link.publish();
+        turn = turn.wrapping_add(1);
+        let busy = worked || received + sent > 0;
+        if (!busy || turn.is_multiple_of(LOOK))
+            && let Some(deadline) = signal.deadline()
+        {
+            return deadline;
+        }
+        if busy {
+            idler.reset();
+        } else {
+            idler.idle(link);
+        }
+    }
+}
+
+/// A transport on a thread of its own, beside whatever serves the ring: a dispatcher's thread, a kernel on a device.
+///
+/// ```
+/// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
+/// use ringcall_transport::{Link, RingFilling, ThreadOptions, Threaded, udp};
+/// use std::time::Duration;
+///
+/// let ring = Ring::allocate(RingConfig { slots: 64, slot_bytes: 256 })?;
+/// let table = FunctionTable::builder().host_call("rpc_increment", |request: &[u8], result: &mut [u8]| {
+///     result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
+///     Ok(request.len())
+/// });
+/// let dispatcher = HostDispatcher::builder(&ring, table.build(&ring)?).build()?.start()?;
+/// let wire = udp::Udp::bind(&udp::Options::default())?;
+/// let transport = Threaded::start(Link::attach(wire, &ring)?, &ThreadOptions::default())?;
+/// println!("{}", transport.endpoint()); // transport=udp port=...
+///
+/// let mut caller = udp::Caller::connect(transport.endpoint().address, &Default::default())?;
+/// let reply = caller.call("rpc_increment", &[1, 2, 3])?;
+/// assert_eq!(reply.result, [2, 3, 4]);
+///
+/// let report = Box::new(transport).stop(Duration::from_secs(1));
+/// assert_eq!((report.dropped, report.statistics.balance()), (0, (0, 0)));
+/// assert_eq!(dispatcher.stop(Duration::from_secs(1)).report.dropped, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Threaded {
+    worker: Worker<StopReport>,
+}
+
+impl Threaded {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The operating system refuses one.
+    pub fn start(mut link: impl Unified + 'static, options: &ThreadOptions) -> Result<Self, TransportError> {
+        let idle = options.idle;
+        let known = (link.endpoint().clone(), link.watch());
+        let worker = Worker::start(known, options.core, move |signal| {
+            let deadline = turns(&mut link, &idle, signal, |_| false);
+            link.stop(deadline, &mut || ())
+        })?;
+        Ok(Self { worker })
+    }
+
+    /// Where the thread runs.
+    #[must_use]
+    pub fn pin(&self) -> &PinReport {
+        &self.worker.pin
+    }
+}
+
+impl RingFilling for Threaded {
+    fn endpoint(&self) -> &Endpoint {
+        &self.worker.endpoint
+    }
+
+    fn watch(&self) -> Watch {
+        self.worker.watch.clone()
+    }
+
+    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
+        let (watch, begin) = (self.watch(), Instant::now());
+        self.worker.stop(deadline).unwrap_or_else(|| stuck(&watch, begin))
+    }
+}
+
+/// Transport and host dispatcher on one thread: the fewest hand-overs, and the fewest cores.
+///
+/// ```
+/// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
+/// use ringcall_transport::{Link, OneThread, ThreadOptions, udp};
+/// use std::time::Duration;
+///
+/// let ring = Ring::allocate(RingConfig { slots: 64, slot_bytes: 256 })?;
+/// let table = FunctionTable::builder().host_call("rpc_increment", |request: &[u8], result: &mut [u8]| {
+///     result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
+///     Ok(request.len())
+/// });
+/// let dispatcher = HostDispatcher::builder(&ring, table.build(&ring)?).build()?;
+/// let link = Link::attach(udp::Udp::bind(&udp::Options::default())?, &ring)?;
+/// let service = OneThread::start(link, dispatcher, &ThreadOptions::default())?;
+///
+/// let mut caller = udp::Caller::connect(service.endpoint().address, &Default::default())?;
+/// assert_eq!(caller.call("rpc_increment", &[1, 2, 3])?.result, [2, 3, 4]);
+///
+/// let (report, dispatcher) = service.stop(Duration::from_secs(1));
+/// assert_eq!((report.dropped, report.statistics.answered), (0, 1));
+/// assert!(dispatcher.is_some_and(|stopped| stopped.report.dropped == 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct OneThread {
+    worker: Worker<(StopReport, Stopped)>,
+}
+
+/// The most turns of a dispatcher between two looks at the wire.
+const STEPS: u32 = 16;
+
+impl OneThread {
+    /// Starts the thread. The dispatcher's way of waiting and its core do not apply: they are the thread's.
+    ///
+    /// # Errors
+    /// The operating system refuses one.
+    pub fn start(
+        mut link: impl Unified + 'static,
+        dispatcher: HostDispatcher<Wired>,
+        options: &ThreadOptions,
+    ) -> Result<Self, TransportError> {
+        let idle = options.idle;
+        let known = (link.endpoint().clone(), link.watch());
+        let worker = Worker::start(known, options.core, move |signal| {
+            let mut dispatcher = dispatcher.into_stepper();
+            let deadline = turns(&mut link, &idle, signal, |due| serve(&mut dispatcher, due));
+            let begin = Instant::now();
+            let report = link.stop(deadline, &mut || {
+                serve(&mut dispatcher, 1);
+            });
+            (report, dispatcher.finish(deadline.saturating_sub(begin.elapsed())))
+        })?;
+        Ok(Self { worker })
+    }
+
+    /// Where it is reached.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.worker.endpoint
+    }
+
+    /// A handle that reads the transport's statistics.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        self.worker.watch.clone()
+    }
+
+    /// Where the thread runs.
+    #[must_use]
+    pub fn pin(&self) -> &PinReport {
+        &self.worker.pin
+    }
+
+    /// Stops the transport, then the dispatcher: at the deadline the senders of what is not answered are told
+    /// `SHUTTING_DOWN`. The dispatcher's part is missing if a handler on the thread never returns.
+    #[must_use]
+    pub fn stop(self, deadline: Duration) -> (StopReport, Option<Stopped>) {
+        let (watch, begin) = (self.watch(), Instant::now());
+        match self.worker.stop(deadline) {
+            Some((report, stopped)) => (report, Some(stopped)),
+            None => (stuck(&watch, begin), None),
+        }
+    }
+}
+
+/// Serves what is in the ring, where answers are due; whether there was anything.
+#[inline]
+fn serve(dispatcher: &mut HostDispatcher<Stepped>, due: u32) -> bool {
+    let mut worked = false;
+    for _ in 0..if due > 0 { STEPS } else { 1 } {
+        match dispatcher.step() {
+            Step::Busy => worked = true,
+            // A turn looks at two lines of flags: a few find what a sweep has not reached yet.
+            Step::Idle if !worked => (),
+            Step::Idle | Step::Ended => break,
+        }
+    }
+    worked
+}

@@ -1,0 +1,133 @@
+//! The two ways to run a transport, as traits.
+
+use crate::stats::Tally;
+use crate::wire::KernelDrops;
+use crate::{Endpoint, Statistics};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A transport on its caller's thread: the same thread may run the dispatcher.
+///
+/// A turn is [`poll`](Self::poll), whatever else the thread does, then [`publish`](Self::publish). Neither blocks.
+pub trait Unified: Send {
+    /// Where it is reached.
+    fn endpoint(&self) -> &Endpoint;
+
+    /// Takes a batch of frames from the wire and fills vacant slots; how many frames there were. With no vacant slot
+    /// nothing is taken, and what comes waits in the wire.
+    fn poll(&mut self) -> usize;
+
+    /// Sends the answers that are there, in whatever order they became ready, each to whoever asked; how many.
+    fn publish(&mut self) -> usize;
+
+    /// Requests in slots, whose answers are still to come.
+    fn under_way(&self) -> u32;
+
+    /// Blocks until something arrives or the time is over, unless an answer is due; whether it blocked. For a thread that
+    /// has found nothing to do for long.
+    fn doze(&mut self, at_most: Duration) -> bool;
+
+    /// From now on every request that comes is refused with `SHUTTING_DOWN`. There is no way back.
+    fn close(&mut self);
+
+    /// Answers every request under way with `SHUTTING_DOWN`, sends what can be sent, and ends. Bounded.
+    fn give_up(&mut self);
+
+    /// A handle that reads the statistics.
+    fn watch(&self) -> Watch;
+
+    /// [Closes](Self::close) the transport, and makes turns until every request under way is answered or the deadline has
+    /// passed; then [gives up](Self::give_up) the rest. `between` runs in each turn: a dispatcher on this thread.
+    fn stop(&mut self, deadline: Duration, between: &mut dyn FnMut()) -> StopReport {
+        let watch = self.watch();
+        let (begin, before) = (Instant::now(), watch.statistics());
+        self.close();
+        loop {
+            let received = self.poll();
+            between();
+            let sent = self.publish();
+            if self.under_way() == 0 || begin.elapsed() >= deadline {
+                break;
+            }
+            if received + sent == 0 {
+                std::thread::yield_now();
+            }
+        }
+        self.give_up();
+        let statistics = watch.statistics();
+        StopReport {
+            drained: statistics.answered - before.answered,
+            dropped: statistics.dropped - before.dropped,
+            refused: statistics.stopping - before.stopping,
+            stuck: false,
+            statistics,
+            took: begin.elapsed(),
+        }
+    }
+}
+
+/// A transport with a thread of its own that fills the ring and sends its answers.
+pub trait RingFilling: Send {
+    /// Where it is reached.
+    fn endpoint(&self) -> &Endpoint;
+
+    /// A handle that reads the statistics.
+    fn watch(&self) -> Watch;
+
+    /// Refuses what comes from now on, waits until every request under way is answered, and ends; at the deadline tells
+    /// the senders of the rest `SHUTTING_DOWN`. The wire is closed when this returns.
+    fn stop(self: Box<Self>, deadline: Duration) -> StopReport;
+
+    /// The counts, now.
+    fn statistics(&self) -> Statistics {
+        self.watch().statistics()
+    }
+}
+
+/// Reads a transport's statistics from any thread, also after it has stopped. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) drops: Option<KernelDrops>,
+}
+
+impl Watch {
+    /// The counts, now. Never disturbs the transport; asks the operating system for the datagrams that it dropped.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        if let Some(drops) = &self.drops {
+            // Gone with the socket: what was read last stays.
+            self.tally.kernel_drops.set(drops.read().max(self.tally.kernel_drops.get()));
+        }
+        self.tally.counts()
+    }
+}
+
+/// What a stop did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StopReport {
+    /// Requests answered between the call and the end.
+    pub drained: u64,
+    /// Requests whose senders were told `SHUTTING_DOWN` because no answer came in time.
+    pub dropped: u64,
+    /// Requests that came during the stop and were refused.
+    pub refused: u64,
+    /// The transport's thread did not come back.
+    pub stuck: bool,
+    /// The final counts.
+    pub statistics: Statistics,
+    /// How long the stop took.
+    pub took: Duration,
+}
+
+impl fmt::Display for StopReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { drained, dropped, refused, stuck, statistics, took } = self;
+        write!(f, "stopped in {took:.1?}: {drained} drained, {dropped} dropped, {refused} refused")?;
+        if *stuck {
+            f.write_str(", the thread is stuck")?;
+        }
+        write!(f, "; {statistics}")
+    }
+}

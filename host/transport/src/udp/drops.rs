@@ -1,0 +1,50 @@
+//! Datagrams that the operating system dropped for want of buffer.
+//!
+//! Linux counts them for each socket in `/proc/self/net/udp`. (The other source, `SO_RXQ_OVFL`, comes as a control message
+//! with each datagram; the crates whose batched receive is safe do not reset the control buffers between calls.)
+
+use crate::wire::KernelDrops;
+use rustix::fs::fstat;
+use std::net::{SocketAddr, UdpSocket};
+
+/// Columns of the table, from 0.
+const INODE: usize = 9;
+const DROPS: usize = 12;
+
+/// What counts the drops of `socket`; `None` where the system does not say.
+pub(super) fn of(socket: &UdpSocket, address: SocketAddr) -> Option<KernelDrops> {
+    let inode = fstat(socket).ok()?.st_ino;
+    let path = if address.is_ipv4() { "/proc/self/net/udp" } else { "/proc/self/net/udp6" };
+    let read = move || find(&std::fs::read_to_string(path).ok()?, inode);
+    read()?;
+    Some(KernelDrops::new(move || read().unwrap_or(0)))
+}
+
+/// The drops of the socket with this inode.
+fn find(table: &str, inode: u64) -> Option<u64> {
+    table.lines().skip(1).find_map(|line| {
+        let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+        if columns.get(INODE)?.parse::<u64>().ok()? != inode {
+            return None;
+        }
+        columns.get(DROPS)?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two lines as Linux 6 writes them.
+    const TABLE: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n\
+        1204: 00000000:0044 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 1543 2 0000000000000000 0\n\
+        1771: 0100007F:9E3B 00000000:0000 07 00000000:00001900 00:00000000 00000000  1000        0 98231 2 0000000000000000 417\n";
+
+    #[test]
+    fn the_line_of_the_socket_is_found() {
+        assert_eq!(find(TABLE, 98231), Some(417));
+        assert_eq!(find(TABLE, 1543), Some(0));
+        assert_eq!(find(TABLE, 1), None);
+        assert_eq!(find("a line\nof something else", 1), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! UDP: one datagram, one frame.
+//!
+//! # On the wire
+//! A request is a datagram: the 24-byte header, then the payload; what follows up to the length of a slot is padding and
+//! is not looked at. There is no handshake, no sequence number, no fragmentation and no acknowledgement. The answer goes
+//! to the address that the request came from, exactly as long as it is. That is what the CUDA-Q reference speaks, both
+//! ways: it sends whole slots padded with zeros, and accepts any datagram from 24 bytes up to a slot. (Its service answers
+//! the address of the *last* datagram; this one answers each request where it came from.)
+//!
+//! # What is refused
+//! Datagrams longer than a slot or shorter than their `arg_len` are answered `ARG_TOO_LONG`, wrong magics `BAD_MAGIC`;
+//! less than a header, and responses, are ignored. Each is counted. The reference drops all of these.
+//!
+//! # Back-pressure
+//! With no vacant slot nothing is read: datagrams wait in the socket's receive buffer ([`Options::receive_buffer_bytes`]),
+//! and the operating system drops what does not fit, which it counts
+//! ([`Statistics::kernel_drops`](crate::Statistics::kernel_drops)).
+//!
+//! # System calls
+//! Batches: `recvmmsg` and `sendmmsg` of up to [`BATCH`](crate::wire::BATCH) datagrams; single ones by `recvfrom` and
+//! `sendto`, which are shorter. All non-blocking: a thread polls, and blocks in `poll` only after it has found nothing for
+//! long ([`Idle`](crate::Idle)).
+
+mod drops;
+mod socket;
+
+use crate::wire::{Arrival, KernelDrops, Sent, Wire};
+use crate::{Endpoint, Outbox, TransportError};
+use socket::Batches;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+/// The most bytes of a UDP datagram over IPv4.
+pub const MAX_DATAGRAM_BYTES: usize = 65_507;
+
+/// The transport's name in an [`Endpoint`].
+pub const NAME: &str = "udp";
+
+/// Choices of a UDP socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The local address, IPv4 or IPv6; port 0 takes a free one. Default: 127.0.0.1, a free port.
+    pub address: SocketAddr,
+    /// Bytes to ask for as receive buffer: what may wait while the ring is full. The operating system may grant less
+    /// (`net.core.rmem_max`). `None` leaves its default. Default: 4 MiB.
+    pub receive_buffer_bytes: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            receive_buffer_bytes: Some(4 << 20),
+        }
+    }
+}
+
+/// A bound UDP socket.
+#[derive(Debug)]
+pub struct Udp {
+    socket: UdpSocket,
+    address: SocketAddr,
+    batches: Batches,
+}
+
+impl Udp {
+    /// Binds. Datagrams that come before the wire is attached to a ring wait in the receive buffer.
+    ///
+    /// # Errors
+    /// The address is taken or not ours, or the socket cannot be set up.
+    pub fn bind(options: &Options) -> Result<Self, TransportError> {
+        let bind = |source| TransportError::Bind { address: options.address, source };
+        let socket = UdpSocket::bind(options.address).map_err(bind)?;
+        socket.set_nonblocking(true)?;
+        if let Some(bytes) = options.receive_buffer_bytes {
+            // Granting less is no error.
+            rustix::net::sockopt::set_socket_recv_buffer_size(&socket, bytes).map_err(io::Error::from)?;
+        }
+        let address = socket.local_addr()?;
+        Ok(Self { socket, address, batches: Batches::new(address.is_ipv4()) })
+    }
+
+    /// Takes datagrams of `peer` alone, and hears from the operating system when nobody listens there.
+    pub(crate) fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+        self.socket.connect(peer)
+    }
+}
+
+impl Wire for Udp {
+    type Peer = SocketAddr;
+    const NAMES_SLOTS: bool = false;
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::new(NAME, self.address)
+    }
+
+    fn max_frame_bytes(&self) -> usize {
+        MAX_DATAGRAM_BYTES
+    }
+
+    fn open(&mut self, receive_bytes: usize, _send_bytes: usize) -> io::Result<()> {
+        self.batches.make_room(receive_bytes);
+        Ok(())
+    }
+
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, SocketAddr>)) -> io::Result<()> {
+        self.batches.receive(&self.socket, limit, take)
+    }
+
+    fn send(&mut self, outbox: &Outbox<SocketAddr>) -> Sent {
+        socket::send(&self.socket, outbox)
+    }
+
+    fn wait(&self, timeout: Duration) -> io::Result<()> {
+        socket::wait(&self.socket, timeout)
+    }
+
+    fn kernel_drops(&self) -> Option<KernelDrops> {
+        drops::of(&self.socket, self.address)
+    }
+}
+
+/// A client of a UDP service, this one or the reference's.
+pub type Caller = crate::Caller<Udp>;
+
+impl Caller {
+    /// A caller of the service at `to`, from a free port.
+    ///
+    /// # Errors
+    /// No socket, or no route.
+    pub fn connect(to: SocketAddr, options: &crate::CallerOptions) -> Result<Self, TransportError> {
+        let any =
+            if to.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { "::".parse().unwrap_or(to.ip()) };
+        let wire = Udp::bind(&Options { address: SocketAddr::new(any, 0), ..Options::default() })?;
+        wire.connect(to)?;
+        Self::new(wire, to, options)
+    }
+}

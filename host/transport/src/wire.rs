@@ -1,0 +1,118 @@
+//! What differs between transports: how frames are received and sent.
+
+use crate::{Endpoint, Outbox};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most frames that are moved at a time.
+pub const BATCH: usize = 32;
+
+/// Moves frames between a network and this process. It knows nothing of rings: [`Link`](crate::Link) is a service's end
+/// over any wire, [`Caller`](crate::Caller) a client's.
+///
+/// A *frame* is a request or a response: 24 bytes of header, then the payload. A wire whose packets carry pieces of frames
+/// puts them together in memory of its own, and hands over whole ones; nothing is written into a slot before a frame is
+/// complete and was found to be right. No method blocks but [`wait`](Self::wait).
+pub trait Wire: Send {
+    /// Where an answer goes.
+    type Peer: Copy + Send + fmt::Debug;
+
+    /// Whether peers say which slot a request is for ([`Frame::slot`]). Where they do not, any vacant slot is taken, and
+    /// frames wait in the wire while there is none; where they do, a frame for a slot in use is refused.
+    const NAMES_SLOTS: bool;
+
+    /// Where this wire is reached.
+    fn endpoint(&self) -> Endpoint;
+
+    /// The longest frame that it carries.
+    fn max_frame_bytes(&self) -> usize;
+
+    /// Makes buffers, before anything is received or sent: for frames of up to so many bytes each way.
+    ///
+    /// # Errors
+    /// The operating system refuses.
+    fn open(&mut self, receive_bytes: usize, send_bytes: usize) -> io::Result<()>;
+
+    /// Takes what has arrived, at most `limit` frames (0 < `limit` <= [`BATCH`]), and gives it to `take`. Returns at once;
+    /// nothing there is no error.
+    ///
+    /// # Errors
+    /// What the operating system says; it is counted, and the wire is asked again.
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Self::Peer>)) -> io::Result<()>
+    where
+        Self: Sized;
+
+    /// Sends the outbox's first frames, as many as go out at once.
+    fn send(&mut self, outbox: &Outbox<Self::Peer>) -> Sent;
+
+    /// Blocks until something may have arrived, or the time is over.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn wait(&self, timeout: Duration) -> io::Result<()>;
+
+    /// What tells how many datagrams the operating system has dropped for this wire, if anything does.
+    fn kernel_drops(&self) -> Option<KernelDrops> {
+        None
+    }
+}
+
+/// Something came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival<'a, P> {
+    /// A frame.
+    Frame(Frame<'a, P>),
+    /// A packet that is none of this wire's: counted.
+    Malformed,
+    /// So many requests were lost on the way, by the wire's sequence numbers: counted.
+    Lost(u64),
+}
+
+/// A frame that has arrived. Its contents are an allegation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a, P> {
+    /// Who sent it, and gets the answer.
+    pub from: P,
+    /// The slot that it is for, where the wire [names slots](Wire::NAMES_SLOTS).
+    pub slot: Option<u32>,
+    /// Header and payload, and perhaps padding; cut to the length given to [`Wire::open`].
+    pub bytes: &'a [u8],
+    /// How long it was.
+    pub len: usize,
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+#[must_use]
+pub struct Sent {
+    /// So many of the first frames are gone.
+    pub frames: usize,
+    /// What stopped the one after them. [`WouldBlock`](io::ErrorKind::WouldBlock): it is offered again; anything else:
+    /// it is given up.
+    pub error: Option<io::Error>,
+}
+
+/// Reads a count of dropped datagrams. Cheap to clone, for any thread.
+#[derive(Clone)]
+pub struct KernelDrops(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl KernelDrops {
+    /// A count that `read` reads.
+    pub fn new(read: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// The count so far.
+    #[must_use]
+    pub fn read(&self) -> u64 {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for KernelDrops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelDrops").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,235 @@
+//! The caller: every request ends, whatever the network does.
+
+mod support;
+
+use ringcall::wire::{HEADER_BYTES, RequestHeader, ResponseHeader};
+use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig};
+use ringcall_transport::conformance::{Faults, Passed, Subject};
+use ringcall_transport::{CallError, CallerOptions, Link, Outcome, Unified, udp};
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use support::{Udp, V4};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn double() -> (Ring, HostDispatcher) {
+    let ring = Ring::allocate(RingConfig { slots: 64, slot_bytes: 64 }).unwrap();
+    let table = FunctionTable::builder().host_call("double", |args: &[u8], out: &mut [u8]| {
+        out.iter_mut().zip(args).for_each(|(out, byte)| *out = byte.wrapping_mul(2));
+        Ok(args.len())
+    });
+    let dispatcher = HostDispatcher::builder(&ring, table.build(&ring).unwrap()).build().unwrap();
+    (ring, dispatcher)
+}
+
+/// Between caller and service: what each way lets through, id by id.
+fn proxy(to: SocketAddr, stop: &AtomicBool, tell: impl FnOnce(SocketAddr)) -> [BTreeMap<u32, u32>; 2] {
+    let sockets = [UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap()];
+    sockets[1].connect(to).unwrap();
+    sockets.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+    tell(sockets[0].local_addr().unwrap());
+    let mut ways = [Passed::new(Faults::BAD, 11), Passed::new(Faults::BAD, 12)];
+    let mut through = [BTreeMap::new(), BTreeMap::new()];
+    let mut caller = None;
+    let mut buffer = [0; 2048];
+    while !stop.load(Ordering::Relaxed) {
+        let mut quiet = true;
+        for way in 0..2 {
+            while let Ok((len, from)) = sockets[way].recv_from(&mut buffer) {
+                quiet = false;
+                if way == 0 {
+                    caller = Some(from);
+                }
+                for frame in ways[way].pass(&buffer[..len]) {
+                    let id = u32::from_le_bytes(frame[12..16].try_into().unwrap());
+                    *through[way].entry(id).or_default() += 1;
+                    match way {
+                        0 => sockets[1].send(&frame).unwrap(),
+                        _ => sockets[0].send_to(&frame, caller.unwrap()).unwrap(),
+                    };
+                }
+            }
+        }
+        if quiet {
+            std::thread::yield_now();
+        }
+    }
+    through
+}
+
+#[test]
+fn a_bad_network_both_ways() {
+    let (ring, dispatcher) = double();
+    let service = Udp { one_thread: true, ip: V4 }.start(&ring, None, Some(dispatcher)).unwrap();
+    let to = service.endpoint().address;
+    let stop = AtomicBool::new(false);
+    let total = 400;
+    let (statistics, answered, through) = std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let stop = &stop;
+        let proxy = scope.spawn(move || proxy(to, stop, |address| tell.send(address).unwrap()));
+        let options =
+            CallerOptions { window: total, deadline: Duration::from_secs(1), ..CallerOptions::default() };
+        let mut caller = udp::Caller::connect(told.recv().unwrap(), &options).unwrap();
+        let mut ends = BTreeMap::new();
+        for n in 0..total {
+            caller.send(FunctionId::of("double"), 0, &[n as u8; 16]).unwrap();
+        }
+        let begin = Instant::now();
+        while ends.len() < total && begin.elapsed() < PATIENCE {
+            caller.poll(|end| {
+                let right = match end.outcome {
+                    Outcome::Answered(_, result) => {
+                        assert_eq!(result, [(end.id as u8).wrapping_sub(1).wrapping_mul(2); 16]);
+                        true
+                    }
+                    Outcome::Lost => false,
+                    Outcome::Unsent => panic!("{end:?}"),
+                };
+                assert_eq!(ends.insert(end.id, right), None, "a request ends once");
+            });
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        let answered: Vec<u32> = ends.iter().filter(|&(_, &right)| right).map(|(&id, _)| id).collect();
+        (caller.statistics(), answered, proxy.join().unwrap())
+    });
+    assert_eq!((statistics.sent, statistics.balance(), statistics.waiting), (total as u64, 0, 0));
+    // What got through came, in time or late; what did not was reported as lost.
+    let arrived = &through[1];
+    assert!(answered.iter().all(|id| arrived.contains_key(id)));
+    assert!(arrived.len() < total, "the network was too good");
+    assert!(statistics.lost >= (total - arrived.len()) as u64, "{statistics}");
+    let answers: u64 = arrived.values().map(|&n| u64::from(n)).sum();
+    let seen = statistics.answered + statistics.duplicates + statistics.late;
+    assert!(seen <= answers && statistics.duplicates > 0, "{statistics}; {answers} answers");
+    let counts = service.stop(PATIENCE).statistics;
+    assert_eq!(counts.answered, through[0].values().map(|&n| u64::from(n)).sum::<u64>());
+}
+
+#[test]
+fn what_comes_unasked_is_counted_and_ignored() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let options = CallerOptions { deadline: Duration::from_millis(50), ..CallerOptions::default() };
+    let mut caller = udp::Caller::connect(socket.local_addr().unwrap(), &options).unwrap();
+    let mut buffer = [0; 64];
+    let ask = |caller: &mut udp::Caller, buffer: &mut [u8; 64]| {
+        caller.send(FunctionId::of("x"), 9, &[]).unwrap();
+        caller.flush();
+        let (len, from) = socket.recv_from(buffer).unwrap();
+        (RequestHeader::from_bytes(&buffer[..len]).unwrap(), from)
+    };
+    let lost = |caller: &mut udp::Caller| {
+        let mut lost = 0;
+        while caller.waiting() > 0 {
+            caller.poll(|end| lost += u32::from(end.outcome == Outcome::Lost));
+        }
+        lost
+    };
+    // Lost, then late.
+    let (first, from) = ask(&mut caller, &mut buffer);
+    assert_eq!(lost(&mut caller), 1);
+    let send = |header: ResponseHeader, extra: &[u8]| {
+        socket.send_to(&[&header.to_bytes()[..], extra].concat(), from).unwrap();
+    };
+    send(ResponseHeader::reply(&first, 0, 0), &[]);
+    // Twice, and once for nobody; a runt, a wrong magic, one that says too much.
+    let (second, _) = ask(&mut caller, &mut buffer);
+    send(ResponseHeader::reply(&second, -4, 0), &[]);
+    send(ResponseHeader::reply(&second, 0, 0), &[]);
+    send(ResponseHeader { request_id: 77, ..ResponseHeader::reply(&second, 0, 0) }, &[]);
+    socket.send_to(&[1; HEADER_BYTES - 1], from).unwrap();
+    socket.send_to(&[1; HEADER_BYTES], from).unwrap();
+    send(ResponseHeader::reply(&second, 0, 5), b"four");
+    let begin = Instant::now();
+    while caller.statistics().malformed < 3 && begin.elapsed() < PATIENCE {
+        caller.poll(|_| ());
+    }
+    let counts = caller.statistics();
+    assert_eq!((counts.late, counts.duplicates, counts.strays, counts.malformed), (1, 1, 1, 3));
+    assert_eq!((counts.lost, counts.refused, counts.answered, counts.balance()), (1, 1, 0, 0));
+}
+
+#[test]
+fn limits_are_told() {
+    // Nobody listens: lost at the deadline, and the system's word is counted.
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let options = CallerOptions {
+        window: 2,
+        deadline: Duration::from_millis(20),
+        frame_bytes: 64,
+        ..CallerOptions::default()
+    };
+    let mut caller = udp::Caller::connect(nobody, &options).unwrap();
+    assert!(matches!(caller.call("x", &[]), Err(CallError::Lost(_))));
+    let too_long = caller.send(FunctionId::of("x"), 0, &[0; 41]);
+    assert_eq!(too_long, Err(CallError::TooLong { len: 41, capacity: 40 }));
+    assert!(caller.withhold().is_ok() && caller.send(FunctionId::of("x"), 0, &[0; 40]).is_ok());
+    assert_eq!(caller.send(FunctionId::of("x"), 0, &[]), Err(CallError::Full(2)));
+    let mut lost = 0;
+    while caller.waiting() > 0 {
+        lost += caller.poll(|_| ());
+    }
+    let counts = caller.statistics();
+    assert_eq!((lost, counts.lost, counts.withheld, counts.sent), (2, 3, 1, 3));
+    assert!(counts.errors > 0, "{counts}");
+    // Slots that no datagram carries.
+    let ring = Ring::allocate(RingConfig { slots: 1, slot_bytes: 65_512 }).unwrap();
+    let refused = Link::attach(udp::Udp::bind(&udp::Options::default()).unwrap(), &ring).unwrap_err();
+    assert!(refused.to_string().contains("take shorter slots"), "{refused}");
+    // An address that is taken.
+    let first = udp::Udp::bind(&udp::Options::default()).unwrap();
+    let address = ringcall_transport::Wire::endpoint(&first).address;
+    let refused = udp::Udp::bind(&udp::Options { address, ..Default::default() }).unwrap_err();
+    assert!(refused.to_string().contains(&address.to_string()), "{refused}");
+}
+
+#[test]
+fn nothing_is_allocated_on_the_way() {
+    let (ring, dispatcher) = double();
+    let mut dispatcher = dispatcher.into_stepper();
+    let mut link = Link::attach(udp::Udp::bind(&udp::Options::default()).unwrap(), &ring).unwrap();
+    let options = CallerOptions { window: 48, ..CallerOptions::default() };
+    let mut caller = udp::Caller::connect(link.endpoint().address, &options).unwrap();
+    let mut rounds = |n: u32| {
+        let mut ended = 0;
+        for _ in 0..n {
+            while caller.room() > 0 {
+                caller.send(FunctionId::of("double"), 0, &[7; 32]).unwrap();
+            }
+            link.poll();
+            dispatcher.step();
+            link.publish();
+            ended += caller.poll(|end| assert_eq!(end.result(), [14; 32]));
+        }
+        ended
+    };
+    rounds(50);
+    let mut ended = 0;
+    let allocated = allocation_counter::measure(|| ended = rounds(300));
+    assert!(ended > 1000, "{ended}");
+    assert_eq!(allocated.count_total, 0);
+}
+
+#[test]
+fn the_system_counts_what_it_drops() {
+    let (ring, _) = double();
+    // The least buffer there is; nobody serves the ring, so 64 datagrams are taken and the rest waits or is dropped.
+    let wire = udp::Udp::bind(&udp::Options { receive_buffer_bytes: Some(1), ..Default::default() }).unwrap();
+    let mut link = Link::attach(wire, &ring).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let request = RequestHeader::new(1, 0, 0, 0).to_bytes();
+    for _ in 0..500 {
+        socket.send_to(&request, link.endpoint().address).unwrap();
+    }
+    while link.poll() > 0 {}
+    let counts = link.watch().statistics();
+    assert!(counts.kernel_drops > 0, "{counts}");
+    // Taken, waiting or dropped: a stop reads and refuses what waits.
+    let counts = link.stop(Duration::ZERO, &mut || ()).statistics;
+    assert_eq!(counts.received + counts.kernel_drops, 500);
+    assert_eq!(counts.balance(), (0, 0));
+}

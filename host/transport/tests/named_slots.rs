@@ -1,0 +1,162 @@
+//! A wire whose peers name slots, as RDMA's do by the immediate: the smallest one there is, through memory. It passes the
+//! same suite, so what is common to all transports does not hang on UDP.
+
+mod support;
+
+use ringcall::dispatcher::Wired;
+use ringcall::{HostDispatcher, Ring};
+use ringcall_transport::conformance::{Client, Subject, check};
+use ringcall_transport::wire::{Arrival, Frame, Sent};
+use ringcall_transport::{
+    Endpoint, Link, OneThread, Outbox, RingFilling, ThreadOptions, Threaded, TransportError, Wire,
+};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::Alone;
+
+/// A packet: who, which slot, what.
+type Packet = (u64, u32, Vec<u8>);
+
+/// Where services and clients find each other.
+#[derive(Clone, Default)]
+struct Net(Arc<Mutex<Places>>);
+
+#[derive(Default)]
+struct Places {
+    services: BTreeMap<u16, (Sender<Packet>, u32)>,
+    clients: BTreeMap<u64, Sender<Vec<u8>>>,
+}
+
+struct Memory {
+    net: Net,
+    port: u16,
+    inbox: Receiver<Packet>,
+    longest: usize,
+}
+
+impl Wire for Memory {
+    type Peer = u64;
+    const NAMES_SLOTS: bool = true;
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::new("memory", SocketAddr::from(([127, 0, 0, 1], self.port)))
+    }
+
+    fn max_frame_bytes(&self) -> usize {
+        1 << 20
+    }
+
+    fn open(&mut self, receive_bytes: usize, _: usize) -> io::Result<()> {
+        self.longest = receive_bytes;
+        Ok(())
+    }
+
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, u64>)) -> io::Result<()> {
+        for (from, slot, bytes) in self.inbox.try_iter().take(limit) {
+            let len = bytes.len();
+            take(Arrival::Frame(Frame {
+                from,
+                slot: Some(slot),
+                bytes: &bytes[..len.min(self.longest)],
+                len,
+            }));
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, outbox: &Outbox<u64>) -> Sent {
+        let places = self.net.0.lock().unwrap();
+        let mut frames = 0;
+        for frame in outbox.frames() {
+            let gone = || io::Error::from(io::ErrorKind::HostUnreachable);
+            if places.clients.get(&frame.to).is_none_or(|client| client.send(frame.bytes.to_vec()).is_err()) {
+                return Sent { frames, error: Some(gone()) };
+            }
+            frames += 1;
+        }
+        Sent { frames, error: None }
+    }
+
+    fn wait(&self, _: Duration) -> io::Result<()> {
+        std::thread::yield_now();
+        Ok(())
+    }
+}
+
+impl Subject for Net {
+    fn start(
+        &self,
+        ring: &Ring,
+        at: Option<&Endpoint>,
+        dispatcher: Option<HostDispatcher<Wired>>,
+    ) -> Result<Box<dyn RingFilling>, TransportError> {
+        let (sender, inbox) = channel();
+        let mut places = self.0.lock().unwrap();
+        let port = at.map_or(places.services.len() as u16 + 1, |endpoint| endpoint.address.port());
+        places.services.insert(port, (sender, ring.geometry().slots()));
+        drop(places);
+        let link = Link::attach(Memory { net: self.clone(), port, inbox, longest: 0 }, ring)?;
+        let options = ThreadOptions::default();
+        Ok(match dispatcher {
+            None => Box::new(Threaded::start(link, &options)?),
+            Some(dispatcher) => Box::new(Alone(OneThread::start(link, dispatcher, &options)?)),
+        })
+    }
+
+    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+        let mut places = self.0.lock().unwrap();
+        let (sender, inbox) = channel();
+        let name = places.clients.len() as u64;
+        places.clients.insert(name, sender);
+        Box::new(Peer { net: self.clone(), name, port: service.address.port(), inbox })
+    }
+
+    fn names_slots(&self) -> bool {
+        true
+    }
+}
+
+struct Peer {
+    net: Net,
+    name: u64,
+    port: u16,
+    inbox: Receiver<Vec<u8>>,
+}
+
+impl Client for Peer {
+    fn send(&mut self, frame: &[u8]) {
+        let places = self.net.0.lock().unwrap();
+        let (service, slots) = &places.services[&self.port];
+        // Frames go around the ring, whoever sends them: nobody picks a slot whose answer is still to come.
+        let slot = NEXT.with(|next| next.replace((next.get() + 1) % slots)) % slots;
+        let _ = service.send((self.name, slot, frame.to_vec()));
+    }
+
+    fn send_raw(&mut self, bytes: &[u8]) {
+        self.send(bytes);
+    }
+
+    fn receive(&mut self, timeout: Duration) -> Option<Vec<u8>> {
+        self.inbox.recv_timeout(timeout).ok()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // The name is not given again.
+        self.net.0.lock().unwrap().clients.insert(self.name, channel().0);
+    }
+}
+
+thread_local! {
+    static NEXT: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+#[test]
+fn it_passes_the_suite() {
+    check(&Net::default()).unwrap();
+}
