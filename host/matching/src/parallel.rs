@@ -39,7 +39,7 @@ impl ParallelConfig {
 struct Slabs {
     /// [`BETWEEN`] for the nodes that separate slabs: no edge joins two slabs.
     of: Vec<u32>,
-    fences: Vec<u32>,
+    borders: Vec<u32>,
 }
 
 const BETWEEN: u32 = NONE;
@@ -56,7 +56,7 @@ impl Slabs {
         let between =
             |u: usize| tables.graph.neighbours(u as u32).iter().any(|v| slab(v.node as usize) < slab(u));
         let of: Vec<u32> = (0..n).map(|u| if between(u) { BETWEEN } else { slab(u) }).collect();
-        let fence = |u: usize| {
+        let border = |u: usize| {
             let info = &tables.metric.nodes[u];
             let mut reached = if info.complete { u32::MAX } else { 0 };
             for (node, dist, _) in tables.metric.near.entries(u as u32, info) {
@@ -69,12 +69,12 @@ impl Slabs {
             }
             reached
         };
-        let fences = (0..n).map(fence).collect();
-        Ok(Self { of, fences })
+        let borders = (0..n).map(border).collect();
+        Ok(Self { of, borders })
     }
 
-    fn fence(&self) -> impl Fn(u32) -> i64 {
-        |node| match self.fences[node as usize] {
+    fn border(&self) -> impl Fn(u32) -> i64 {
+        |node| match self.borders[node as usize] {
             u32::MAX => FAR,
             dist => dist.into(),
         }
@@ -220,7 +220,7 @@ impl ParallelDecoder {
         own.clear();
         own.extend(in_slab(0));
         blossom.begin(tables);
-        blossom.resume(tables, own, |_| FAR, slabs.fence());
+        blossom.resume(tables, own, |_| FAR, slabs.border());
         let mut alive = true;
         for helper in &mut *helpers {
             helper.wait();
@@ -232,7 +232,7 @@ impl ParallelDecoder {
         if alive {
             between.clear();
             between.extend(in_slab(BETWEEN));
-            let matched = blossom.resume(tables, between, slabs.fence(), |_| FAR);
+            let matched = blossom.resume(tables, between, slabs.border(), |_| FAR);
             debug_assert!(matched, "the parities were checked");
         }
         blossom.forget_nodes();
@@ -296,7 +296,7 @@ fn help(
     while let Some(mut work) = next(inbox, spin) {
         let Work { defects, blossom } = &mut *work;
         blossom.begin(tables);
-        blossom.resume(tables, defects, |_| FAR, slabs.fence());
+        blossom.resume(tables, defects, |_| FAR, slabs.border());
         blossom.forget_nodes();
         if outbox.send(work).is_err() {
             return;
