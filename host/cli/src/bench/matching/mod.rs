@@ -1,19 +1,21 @@
 //! Matching: one shot, or one request of slices, at a time on one core, beside PyMatching's C++ core called directly and
 //! beside the Python package, all on the same shots in the same run.
 //!
-//! They take turns block by block, so that what else the machine does falls on all of them alike.
+//! They take turns block by block, so that what else the machine does falls on all of them alike. Streaming is given the
+//! syndrome round by round, and its time is that from the last round to the answer; the others decode the whole.
 
+mod ours;
 mod problem;
 mod reference;
 
 use super::measure::histogram;
 use anyhow::{Context, Result};
+use ours::Ours;
 use problem::Problem;
 use reference::{Answer, Start};
-use ringcall_matching::Decoder;
 use serde::Serialize;
+use std::num::NonZeroUsize;
 use std::path::Path;
-use std::time::Instant;
 
 /// Requests that one decodes before it is the next one's turn.
 const BLOCK: usize = 1000;
@@ -25,9 +27,15 @@ const WARM_UP: usize = 100;
 enum Kind {
     /// Memory experiments over as many rounds as the distance, at this error rate.
     Memory { distance: u32, per_mille: u32 },
+    /// The same, round by round: the time from the last one.
+    Stream { distance: u32, per_mille: u32 },
+    /// The same, by so many cores.
+    Cores { distance: u32, per_mille: u32, cores: NonZeroUsize },
     /// A request is two slices a round of independent defects.
     Slices { distance: u32, percent: u32 },
 }
+
+const TWO: NonZeroUsize = NonZeroUsize::new(2).expect("2 is not 0");
 
 /// Name, what it is, and how many requests take a few seconds.
 const BENCHES: &[(&str, Kind, usize)] = &[
@@ -40,6 +48,12 @@ const BENCHES: &[(&str, Kind, usize)] = &[
     ("matching/d31/p0.001", Kind::Memory { distance: 31, per_mille: 1 }, 3_000),
     ("matching/d31/p0.003", Kind::Memory { distance: 31, per_mille: 3 }, 3_000),
     ("matching/slices/d13", Kind::Slices { distance: 13, percent: 1 }, 20_000),
+    ("matching/stream/d7/p0.003", Kind::Stream { distance: 7, per_mille: 3 }, 50_000),
+    ("matching/stream/d13/p0.003", Kind::Stream { distance: 13, per_mille: 3 }, 20_000),
+    ("matching/stream/d21/p0.003", Kind::Stream { distance: 21, per_mille: 3 }, 5_000),
+    ("matching/2-cores/d21/p0.003", Kind::Cores { distance: 21, per_mille: 3, cores: TWO }, 5_000),
+    ("matching/2-cores/d31/p0.001", Kind::Cores { distance: 31, per_mille: 1, cores: TWO }, 3_000),
+    ("matching/2-cores/d31/p0.003", Kind::Cores { distance: 31, per_mille: 3, cores: TWO }, 1_000),
 ];
 
 /// The names of all rows.
@@ -91,7 +105,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) const HEADING: &'static str = "one core, µs a request          n  ours p50      p99  core p50      p99  ours/core p50   p99   pip p50      p99  ours/pip p50   p99  weights differ  predictions differ";
+    pub(super) const HEADING: &'static str = "µs a request                          n  ours p50      p99  core p50      p99  ours/core p50   p99   pip p50      p99  ours/pip p50   p99  weights differ  predictions differ";
 
     /// How many answers weigh other than theirs: none, or one of the two is wrong.
     pub(super) fn wrong(&self) -> u64 {
@@ -102,7 +116,7 @@ impl Row {
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let us = |ns: u64| ns as f64 / 1e3;
-        write!(f, "{:23} {:9} {:9.2} {:8.2}", self.name, self.n, us(self.p50_ns), us(self.p99_ns))?;
+        write!(f, "{:29} {:9} {:9.2} {:8.2}", self.name, self.n, us(self.p50_ns), us(self.p99_ns))?;
         for (beside, width) in [(&self.core, 14), (&self.pip, 13)] {
             match beside {
                 Some(b) => write!(
@@ -138,7 +152,10 @@ pub(super) fn run(
         let (row, missing) = std::thread::scope(|scope| {
             scope
                 .spawn(|| {
-                    let _ = ringcall::pin::pin_current("matching", Some(options.cpu));
+                    // Threads that a pinned one starts would share its core.
+                    if !matches!(kind, Kind::Cores { .. }) {
+                        let _ = ringcall::pin::pin_current("matching", Some(options.cpu));
+                    }
                     measure(name, kind, requests, options)
                 })
                 .join()
@@ -196,7 +213,9 @@ fn measure(
     options: &Options<'_>,
 ) -> Result<(Row, Vec<(&'static str, String)>)> {
     let problem = match kind {
-        Kind::Memory { distance, per_mille } => Problem::memory(distance, per_mille, requests)?,
+        Kind::Memory { distance, per_mille }
+        | Kind::Stream { distance, per_mille }
+        | Kind::Cores { distance, per_mille, .. } => Problem::memory(distance, per_mille, requests)?,
         Kind::Slices { distance, percent } => Problem::slices(distance, percent, requests)?,
     };
     let mut absent = Vec::new();
@@ -209,7 +228,11 @@ fn measure(
             Start::Absent(why) => absent.push((which, why)),
         }
     }
-    let mut decoder = Decoder::new(problem.graph()?);
+    let mut decoder = match kind {
+        Kind::Memory { .. } | Kind::Slices { .. } => Ours::whole(&problem)?,
+        Kind::Stream { .. } => Ours::stream(&problem)?,
+        Kind::Cores { cores, .. } => Ours::cores(&problem, cores)?,
+    };
     let mut ours = Side::default();
     let mut at = 0;
     while at < requests {
@@ -219,7 +242,7 @@ fn measure(
         let list = warm_up.clone().chain(block.clone());
         for round in 0..options.rounds {
             let answers: Vec<Answer> =
-                list.clone().map(|request| decode(&mut decoder, &problem, request)).collect::<Result<_>>()?;
+                list.clone().map(|request| decoder.decode(&problem, request)).collect::<Result<_>>()?;
             ours.take(round, &answers[warm_up.len()..]);
             for (_, other, side) in &mut others {
                 let answers = other.decode(&problem, list.clone())?;
@@ -230,7 +253,7 @@ fn measure(
     }
     let ours = ours.done()?;
     // The grid's step is 1 / scale.
-    let step = 1.0 / decoder.graph().scale();
+    let step = 1.0 / problem.graph()?.scale();
     let mut row = Row {
         name,
         n: requests as u64,
@@ -246,24 +269,6 @@ fn measure(
         *(if which == "core" { &mut row.core } else { &mut row.pip }) = Some(beside);
     }
     Ok((row, absent))
-}
-
-/// Decodes one request, as one call.
-fn decode(decoder: &mut Decoder, problem: &Problem, request: usize) -> Result<Answer> {
-    let (offsets, defects) = (problem.offsets(request), problem.all_defects());
-    let (mut weight, mut observables) = (0.0, 0);
-    let begin = Instant::now();
-    if let [start, end] = *offsets {
-        let solution = decoder.decode(&defects[start..end])?;
-        (weight, observables) = (solution.weight(), solution.observables()[0]);
-    } else {
-        decoder.decode_batch(offsets, defects, |_, solution| {
-            weight += solution.weight();
-            observables ^= solution.observables()[0];
-        })?;
-    }
-    let ns = begin.elapsed().as_nanos() as u64;
-    Ok(Answer { ns, weight, observables })
 }
 
 fn compare(ours: &Done, theirs: &Done, step: f64, what: &str) -> Beside {

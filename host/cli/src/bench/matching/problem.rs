@@ -10,6 +10,8 @@ use ringcall_qec::sample::Sampler;
 /// A graph, and requests of a fixed number of shots on it.
 pub(super) struct Problem {
     edges: MatchingGraph,
+    /// The round of each detector; empty where there are none.
+    rounds: Vec<u32>,
     shots_per_request: usize,
     /// Where each shot's defects begin, and the last ones end.
     offsets: Vec<usize>,
@@ -21,11 +23,13 @@ impl Problem {
     /// 1000 times the distance and the error rate in thousandths.
     pub(super) fn memory(distance: u32, per_mille: u32, shots: usize) -> Result<Self> {
         let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
-        let model =
-            MemoryExperiment { distance, rounds: distance, basis: Basis::Z, noise }.detector_error_model()?;
+        let experiment = MemoryExperiment { distance, rounds: distance, basis: Basis::Z, noise };
+        let model = experiment.detector_error_model()?;
         let edges = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
         let seed = u64::from(1000 * distance + per_mille);
-        Self::sample(edges, &model, seed, 1, shots)
+        let rounds =
+            experiment.detector_layout()?.detectors().iter().map(|detector| detector.layer).collect();
+        Ok(Self { rounds, ..Self::sample(edges, &model, seed, 1, shots)? })
     }
 
     /// Two slices a round of the Z checks alone, each detector firing by itself.
@@ -74,7 +78,12 @@ impl Problem {
                 offsets.push(defects.len());
             }
         }
-        Ok(Self { edges, shots_per_request, offsets, defects })
+        Ok(Self { edges, rounds: Vec::new(), shots_per_request, offsets, defects })
+    }
+
+    /// The round of each detector, for a memory experiment.
+    pub(super) fn rounds(&self) -> &[u32] {
+        &self.rounds
     }
 
     pub(super) fn detectors(&self) -> u32 {
