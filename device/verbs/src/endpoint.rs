@@ -396,14 +396,15 @@ impl<D: Doorbell> Endpoint<D> {
         self.rx_data.read(arrived.slot as usize * stride + offset, out)
     }
 
-    /// Room for a response, if there is some; completions are read only if there is none.
+    /// Room for a response, if there is some and the queue pair lives; completions are read only if there is none.
     #[inline(always)]
     pub fn try_reserve(&mut self) -> Option<TxSlot> {
         if !self.send.has_room() {
             self.reclaim();
-            if !self.send.has_room() {
-                return None;
-            }
+        }
+        // Flushed requests free their places too, of a queue that takes nothing more.
+        if !self.send.has_room() || self.dead().is_some() {
+            return None;
         }
         Some(TxSlot { place: self.send.next_place() })
     }

@@ -5,12 +5,12 @@ mod support;
 
 use ringcall_gpu::shared::Words;
 use ringcall_nic::{Nic, Port, Violation, Wire};
+use ringcall_verbs::Event;
 use ringcall_verbs::doorbell::{BlueFlame, Doorbell, DoorbellRecord};
 use ringcall_verbs::endpoint::{Endpoint, Poll};
 use ringcall_verbs::layout::wqe::{self, Completion, Operation, Payload, Wqe};
 use ringcall_verbs::layout::{self, Segment};
 use ringcall_verbs::sq::RecordMode;
-use ringcall_verbs::Event;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -121,7 +121,8 @@ fn send(index: u16, text: &[u8]) -> Wqe {
 
 fn send_memory(index: u16, bytes: u32) -> Wqe {
     let segment = Segment { bytes, lkey: TX_KEY, address: 0x10_0000 };
-    Wqe::build(index, QPN, Completion::OnError, Operation::Send, Payload::Memory(segment)).expect("some bytes")
+    Wqe::build(index, QPN, Completion::OnError, Operation::Send, Payload::Memory(segment))
+        .expect("some bytes")
 }
 
 #[test]
@@ -168,7 +169,8 @@ fn a_request_that_is_not_there_yet_is_named_and_breaks_the_queue_pair() {
 #[test]
 fn what_a_request_may_not_be() {
     let good = send(0, b"first");
-    let other_qp = Wqe::build(0, QPN + 1, Completion::OnError, Operation::Send, Payload::Inline(b"x")).expect("x");
+    let other_qp =
+        Wqe::build(0, QPN + 1, Completion::OnError, Operation::Send, Payload::Inline(b"x")).expect("x");
     let mut bad_opcode = good;
     bad_opcode.words[0] = layout::pair(0x55, QPN << 8 | 2);
     for (request, named) in

@@ -58,7 +58,10 @@ fn laps(shape: &Shape) {
     assert_obeyed(&nic);
     let (stats, count) = (*nic.stats(), |event| endpoint.counters().get(event));
     assert_eq!((stats.rx_delivered, stats.tx_sent, stats.rx_no_credit), (total, total, 0));
-    assert_eq!((count(Event::RxRequests), count(Event::RxReposted), count(Event::TxPosted)), (total, total, total));
+    assert_eq!(
+        (count(Event::RxRequests), count(Event::RxReposted), count(Event::TxPosted)),
+        (total, total, total)
+    );
     assert_eq!(count(Event::RxLost) + count(Event::RxReordered), 0);
     assert_eq!(endpoint.receive_queue().posted(), total + u64::from(shape.depth));
     assert_eq!(stats.tx_inline, count(Event::TxInline));
@@ -77,7 +80,8 @@ fn a_thousand_laps_at_every_depth() {
 #[test]
 fn a_thousand_laps_without_a_record_and_told_what_was_read() {
     for (depth, blue_flame) in [(1, true), (2, false), (64, true)] {
-        let shape = Shape { record: RecordMode::NotWritten, blue_flame, told: true, ..Shape::of_depth(depth) };
+        let shape =
+            Shape { record: RecordMode::NotWritten, blue_flame, told: true, ..Shape::of_depth(depth) };
         laps(&shape);
     }
 }

@@ -3,13 +3,13 @@
 
 use ringcall_gpu::shared::{Bytes, Region, Words};
 use ringcall_nic::{Config, Memory, Message, Nic, Region as Registered, Wire};
+use ringcall_verbs::Event;
 use ringcall_verbs::cq::CompletionQueue;
 use ringcall_verbs::doorbell::{BlueFlame, Doorbell, Register};
 use ringcall_verbs::endpoint::{self, Arrived, Endpoint, Frame, Reply, TxSlot, Windows};
 use ringcall_verbs::layout::{cqe, wqe};
 use ringcall_verbs::rq::Buffers;
 use ringcall_verbs::sq::RecordMode;
-use ringcall_verbs::Event;
 
 pub const QPN: u32 = 0x12_3456;
 pub const RX_KEY: u32 = 0x1234;
