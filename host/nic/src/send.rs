@@ -142,19 +142,24 @@ impl Sender {
 
     /// Takes a BlueFlame copy, if it is the next request and whole.
     fn take_copy(&mut self, head: u64, index: u16, shared: &mut Shared<'_>) -> bool {
-        let mut words: [u64; wqe::WORDS] = std::array::from_fn(|at| self.uar.load(at, Ordering::Relaxed));
+        if index != self.fetched as u16 {
+            return false;
+        }
+        let size = (second(head) as usize & 0xFF).min(wqe::WORDS / 2) * 2;
+        let mut words = [0; wqe::WORDS];
+        for (at, word) in words.iter_mut().enumerate().take(size).skip(1) {
+            *word = self.uar.load(at, Ordering::Relaxed);
+        }
         words[0] = head;
         // The copy before the second look at its first word: pairs with the release fence of `BlueFlame::copy`.
         barrier::observe_from_peer();
-        if self.uar.load(0, Ordering::Relaxed) != head || index != self.fetched as u16 {
+        if self.uar.load(0, Ordering::Relaxed) != head {
             return false;
         }
-        let size = usize::from(Control::of(&words).size).min(wqe::WORDS / 2) * 2;
         if words[..size] != self.request(self.fetched)[..size] {
             shared.violations.count(Violation::BlueFlameDiffers);
             return false;
         }
-        words[size..].fill(0);
         shared.stats.tx_blue_flame += 1;
         self.push(words, shared);
         true

@@ -19,11 +19,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use support::*;
 
+type Function = fn(&[u8], &mut [u8]) -> Returned;
+
 #[derive(Clone, Copy)]
 struct Entry {
     mode: DispatchMode,
     bytes: Option<u32>,
-    call: fn(&[u8], &mut [u8]) -> Returned,
+    call: Function,
 }
 
 impl Callable for Entry {
@@ -58,7 +60,7 @@ fn increment(input: &[u8], output: &mut [u8]) -> Returned {
 }
 
 fn table() -> Functions {
-    let functions: [(&str, DispatchMode, Option<u32>, fn(&[u8], &mut [u8]) -> Returned); 5] = [
+    let functions: [(&str, DispatchMode, Option<u32>, Function); 5] = [
         ("increment", DispatchMode::DeviceCall, None, increment),
         ("eight", DispatchMode::DeviceCall, Some(8), increment),
         ("fails", DispatchMode::DeviceCall, None, |_, _| Returned { status: 7, len: 0 }),

@@ -182,7 +182,7 @@ pub fn increment<D: Doorbell>(endpoint: &mut Endpoint<D>, arrived: Arrived, slot
     assert!(endpoint.read(&arrived, 0, bytes));
     bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
     // Both ways to give a response's bytes.
-    let frame = if arrived.bytes() % 2 == 0 {
+    let frame = if arrived.bytes().is_multiple_of(2) {
         assert!(endpoint.write(&slot, 0, bytes));
         Frame::InSlot(arrived.bytes())
     } else {
