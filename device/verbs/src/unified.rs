@@ -2,7 +2,7 @@
 //! response sent, all by one agent and with no ring of flags in between.
 //!
 //! The checks, the table and the statuses are those of every other dispatcher
-//! ([`validate`](ringcall_dispatch::validate)); a request's length is held against what was really received.
+//! ([`validate`]); a request's length is held against what was really received.
 
 use crate::doorbell::Doorbell;
 use crate::endpoint::{Arrived, Endpoint, Frame, RespondError, TxSlot};
