@@ -43,9 +43,21 @@ impl DoorbellRecord {
         self.publish();
     }
 
+    /// As [`publish_send`](Self::publish_send), for a caller that has fenced: a fence costs half a microsecond on a device.
+    #[inline(always)]
+    pub(crate) fn store_send(&mut self, producer: u16) {
+        self.send = producer;
+        self.store();
+    }
+
     #[inline(always)]
     fn publish(&self) {
         barrier::publish_to_peer();
+        self.store();
+    }
+
+    #[inline(always)]
+    fn store(&self) {
         self.window.store(0, layout::record(self.receive, self.send), Ordering::Relaxed);
     }
 }
@@ -113,8 +125,7 @@ impl BlueFlame {
 impl Doorbell for BlueFlame {
     #[inline(always)]
     fn copy(&mut self, wqe: &[u64; wqe::WORDS]) {
-        // The last doorbell stands in the first word: whoever still sees it must not take what follows for its own.
-        barrier::publish_to_peer();
+        // The last doorbell stands in the first word: the caller's fence is between it and what follows.
         for (index, &word) in wqe.iter().enumerate().skip(1) {
             self.0.store(index, word, Ordering::Relaxed);
         }

@@ -2,9 +2,9 @@
 
 use crate::cq::{CompletionQueue, Polled, Side};
 use crate::doorbell::{Doorbell, DoorbellRecord};
+use crate::layout;
 use crate::layout::cqe::Syndrome;
 use crate::layout::wqe::{self, BuildError, Completion, Operation, Payload, Wqe};
-use crate::layout::{self};
 use crate::{QueueError, entries};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::barrier;
@@ -210,11 +210,11 @@ impl SendQueue {
             self.window.store(at + index, word, Ordering::Relaxed);
         }
         self.producer += 1;
-        // The request, and the bytes it names, before anything that makes the NIC read it.
+        // The request, and the bytes it names, before the record and whatever else makes the NIC read it.
         barrier::publish_to_peer();
         doorbell.copy(&request.words);
         if self.mode == RecordMode::Written {
-            record.publish_send(self.producer as u16);
+            record.store_send(self.producer as u16);
             // The record before the doorbell: the NIC reads the record when it is rung.
             barrier::publish_to_peer();
         }

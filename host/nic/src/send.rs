@@ -109,7 +109,7 @@ impl Sender {
 
     /// The producer's index in the record.
     fn producer(&self) -> u16 {
-        // Pairs with the release fence in `DoorbellRecord::publish_send`: the requests are written.
+        // Pairs with the release fence in `SendQueue::post`: the requests are written.
         second(self.record.load(0, Ordering::Acquire)) as u16
     }
 
@@ -151,7 +151,7 @@ impl Sender {
             *word = self.uar.load(at, Ordering::Relaxed);
         }
         words[0] = head;
-        // The copy before the second look at its first word: pairs with the release fence of `BlueFlame::copy`.
+        // The copy before the second look at its first word: pairs with the release fence in `SendQueue::post`.
         barrier::observe_from_peer();
         if self.uar.load(0, Ordering::Relaxed) != head {
             return false;
