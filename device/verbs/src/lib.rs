@@ -26,7 +26,28 @@
 //! | the record | NIC: doorbell register | release fence before the register |
 //! | NIC: request read and done | [`SendQueue::reclaim`] | completion entry, as above |
 //!
-//! The layouts are those of the public rdma-core headers. Nothing here has met a NIC yet.
+//! The layouts are those of the public rdma-core headers. Nothing here has met a NIC yet. `ringcall-nic` has an example of
+//! an endpoint at work.
+//!
+//! # Example
+//! ```
+//! use ringcall_gpu::shared::Region;
+//! use ringcall_verbs::layout::cqe::{Cqe, OWNER_WORD, opcode, owner_of_lap};
+//! use ringcall_verbs::{CompletionQueue, Polled};
+//! use std::sync::atomic::Ordering::{Relaxed, Release};
+//!
+//! let window = Region::zeroed(128)?.words(0, 16)?;
+//! CompletionQueue::prepare(&window);
+//! let mut queue = CompletionQueue::new(window.clone(), None)?;
+//! assert_eq!(queue.poll(), None);
+//! // What a NIC does: the entry, its owner byte last.
+//! let entry = Cqe::default().with_wqe_counter(3).with_owner(opcode::REQUEST, owner_of_lap(0, 2));
+//! for (at, &word) in entry.0.iter().enumerate() {
+//!     window.store(at, word, if at == OWNER_WORD { Release } else { Relaxed });
+//! }
+//! assert_eq!(queue.poll(), Some(Polled::SendDone { wqe_counter: 3 }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![cfg_attr(not(any(loom, test)), no_std)]
 #![forbid(unsafe_code)]

@@ -23,6 +23,65 @@
 //! * A message that needs a receive request and finds none is dropped and counted, as on an unreliable connection.
 //! * Payload, then the completion entry, then the entry's owner byte.
 //! * After a failed send request the queue pair is in the error state: everything posted is flushed.
+//!
+//! # Example
+//! A queue pair with one request under way; everything on one thread.
+//! ```
+//! use ringcall_gpu::shared::Region;
+//! use ringcall_nic::{Config, Memory, Message, Nic, Port, Region as Registered, Wire};
+//! use ringcall_verbs::endpoint::{self, Frame, Poll, Reply, Windows};
+//! use ringcall_verbs::rq::Buffers;
+//! use ringcall_verbs::sq::RecordMode;
+//! use ringcall_verbs::{BlueFlame, CompletionQueue, Endpoint, Event};
+//!
+//! // Two requests deep: 8 words a completion entry or send request, 2 a receive request.
+//! let region = Region::zeroed(4096)?;
+//! let words = |at: usize, count: usize| region.words(at, count);
+//! let windows = Windows {
+//!     rx_completions: words(0, 16)?,
+//!     rx_completions_record: None,
+//!     tx_completions: words(128, 16)?,
+//!     tx_completions_record: None,
+//!     send: words(256, 16)?,
+//!     receive: words(384, 4)?,
+//!     record: words(416, 1)?,
+//!     shutdown: words(424, 1)?,
+//!     counters: words(512, Event::COUNT)?,
+//!     rx_data: region.bytes(1024, 256)?,
+//!     tx_data: region.bytes(1280, 256)?,
+//! };
+//! let uar = words(2048, 8)?;
+//! CompletionQueue::prepare(&windows.rx_completions);
+//! CompletionQueue::prepare(&windows.tx_completions);
+//!
+//! let config = endpoint::Config {
+//!     qpn: 0x12, slots: 2, rx_stride: 128, tx_stride: 128, tx_lkey: 7, tx_base: 0, depth: 2,
+//!     buffers: Buffers::Credits, sequence: false, reply: Reply::Send, record: RecordMode::Written,
+//! };
+//! let mut endpoint = Endpoint::new(config, windows.clone(), BlueFlame::new(uar.clone())?)?;
+//!
+//! let memory = Memory::new(vec![
+//!     Registered { key: 5, base: 0, window: windows.rx_data.clone(), remote_write: true },
+//!     Registered { key: 7, base: 0, window: windows.tx_data.clone(), remote_write: false },
+//! ]);
+//! let (port, mut peer) = Wire::pair(16);
+//! let config = Config { qpn: 0x12, record: RecordMode::Written, burst: 16 };
+//! let mut nic = Nic::new(config, &windows, uar, memory, port)?;
+//!
+//! // The peer writes into slot 1 and says so.
+//! assert!(peer.send(Message::WriteImm { address: 128, rkey: 5, immediate: 1 }, b"syndrome"));
+//! nic.step();
+//! let Poll::Arrived(request) = endpoint.poll() else { panic!("no request") };
+//! assert_eq!((request.slot(), request.bytes()), (1, 8));
+//! let room = endpoint.try_reserve().expect("nothing is under way");
+//! endpoint.respond(request, room, Frame::Bytes(b"correction")).expect("it fits");
+//! while nic.step() {}
+//! let mut response = Vec::new();
+//! assert_eq!(peer.receive(&mut response), Some(Message::Send));
+//! assert_eq!(response, b"correction");
+//! assert_eq!(nic.violations().broken().count(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -73,8 +73,10 @@ fn a_thousand_wrong_completions_in_between_change_nothing() {
                 while let Poll::Discarded(_) = it.endpoint.poll() {}
             }
             assert!(it.peer.send(write_imm(&shape, slot, 0), &request(good)));
+            let mut patience = Patience::default();
             let mut arrived = None;
             while arrived.is_none() {
+                patience.wait();
                 it.nic.step();
                 match it.endpoint.poll() {
                     Poll::Arrived(request) => arrived = Some(request),
@@ -88,11 +90,13 @@ fn a_thousand_wrong_completions_in_between_change_nothing() {
                 if let Some(room) = it.endpoint.try_reserve() {
                     break room;
                 }
+                patience.wait();
                 it.nic.step();
             };
             increment(&mut it.endpoint, arrived, room);
             let mut payload = Vec::new();
             while it.peer.receive(&mut payload).is_none() {
+                patience.wait();
                 it.nic.step();
             }
             assert_eq!(payload, incremented(&request(good)));

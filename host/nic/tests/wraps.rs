@@ -29,7 +29,9 @@ fn laps(shape: &Shape) {
     let total = LAPS * u64::from(shape.depth);
     let (mut sent, mut answered) = (0, 0);
     let mut waiting = None;
+    let mut patience = Patience::default();
     while answered < total {
+        patience.wait();
         while sent < total && sent < answered + u64::from(shape.depth) {
             let slot = (sent % u64::from(shape.slots)) as u32;
             assert!(peer.send(write_imm(shape, slot, sent as u32), &request(sent)));
@@ -53,6 +55,7 @@ fn laps(shape: &Shape) {
         }
         while take(&mut peer, answered) {
             answered += 1;
+            patience.renew();
         }
     }
     assert_obeyed(&nic);
@@ -105,6 +108,7 @@ fn threads(shape: &Shape, window: u64, total: u64) {
         }
     });
     let (mut sent, mut answered) = (0, 0);
+    let mut patience = Patience::default();
     while answered < total {
         let mut idle = true;
         while sent < total && sent < answered + window {
@@ -118,7 +122,10 @@ fn threads(shape: &Shape, window: u64, total: u64) {
             idle = false;
         }
         if idle {
+            patience.wait();
             thread::yield_now();
+        } else {
+            patience.renew();
         }
     }
     windows.shutdown.store(0, 1, Ordering::Relaxed);

@@ -191,6 +191,23 @@ pub fn increment<D: Doorbell>(endpoint: &mut Endpoint<D>, arrived: Arrived, slot
     endpoint.respond(arrived, slot, frame).expect("it fits");
 }
 
+/// The bound of a test's own loops: a request that is lost fails the test, and does not hang it.
+#[derive(Debug, Default)]
+pub struct Patience(u64);
+
+impl Patience {
+    /// One turn without anything to show for it.
+    pub fn wait(&mut self) {
+        self.0 += 1;
+        assert!(self.0 < 50_000_000, "a request or a response was lost");
+    }
+
+    /// Something came.
+    pub fn renew(&mut self) {
+        self.0 = 0;
+    }
+}
+
 /// No rule was broken.
 pub fn assert_obeyed(nic: &Nic<Wire>) {
     assert_eq!(nic.violations().broken().collect::<Vec<_>>(), []);
