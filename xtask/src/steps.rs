@@ -17,7 +17,8 @@ const CARGO_DENY: &str = "0.20.2";
 const CARGO_FUZZ: &str = "0.13.2";
 
 /// The crates that hold memory shared between threads: what sanitizers are for.
-const SHARED_MEMORY_CRATES: &[&str] = &["ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-pipeline"];
+const SHARED_MEMORY_CRATES: &[&str] =
+    &["ringcall-gpu", "ringcall-dispatch", "ringcall-verbs", "ringcall-nic", "ringcall", "ringcall-pipeline"];
 
 /// How a step that did not fail ended.
 #[derive(Clone, Copy)]
@@ -92,7 +93,18 @@ pub(crate) fn chaos(shell: &Shell) -> Result<Outcome> {
 /// would, in seconds instead of hours.
 pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
     all([shell
-        .cargo(&["test", "-p", "ringcall-gpu", "-p", "ringcall-dispatch", "--release", "--test", "loom_*"])
+        .cargo(&[
+            "test",
+            "-p",
+            "ringcall-gpu",
+            "-p",
+            "ringcall-dispatch",
+            "-p",
+            "ringcall-verbs",
+            "-p",
+            "ringcall-nic",
+        ])
+        .args(["--release", "--test", "loom_*"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("LOOM_MAX_PREEMPTIONS", "2")
         .env("CARGO_TARGET_DIR", shell.target("loom"))])

@@ -24,6 +24,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     // Memory and machine, no protocol.
     ("ringcall-gpu", &[]),
     ("ringcall-dispatch", &["ringcall-wire", "ringcall-gpu"]),
+    // The queues of a NIC, and the NIC played on a host.
+    ("ringcall-verbs", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch"]),
+    ("ringcall-nic", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall-verbs"]),
     // How handlers are written; what runs on a device.
     ("ringcall-handler-macros", &[]),
     ("ringcall-handler", &["ringcall-wire", "ringcall-gpu", "ringcall-handler-macros"]),
