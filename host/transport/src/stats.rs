@@ -46,6 +46,10 @@ macro_rules! counters {
         }
 
         impl $counts {
+            /// What each count means, by name, in the order of [`named`](Self::named).
+            pub const MEANINGS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($field), $meaning),)*];
+
             /// Every count with its name, in a fixed order.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($field), self.$field),)*].into_iter()
