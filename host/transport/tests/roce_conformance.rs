@@ -315,3 +315,47 @@ fn options_that_cannot_work_are_refused() {
     assert!(wrong(|o| o.peers = 0).contains("at least 1"));
     assert!(wrong(|o| o.remote_qp = u32::MAX).contains("24 bits"));
 }
+
+#[test]
+fn a_newcomer_takes_the_place_of_whoever_was_silent_longest() {
+    let (_ring, mut link) = link(|options| options.peers = 1);
+    let mut first = Bridge::new(link.endpoint(), 1024);
+    let mut second = Bridge::new(link.endpoint(), 1024);
+    for (bridge, page) in [(&mut first, 0), (&mut second, 1)] {
+        for packet in bridge.packets(page, &request(page, b"abc")) {
+            bridge.send_raw(&packet);
+        }
+        until(&mut link, u64::from(page) + 1, 0);
+    }
+    let report = link.stop(Duration::ZERO, &mut || ());
+    assert_eq!((report.dropped, report.statistics.balance()), (2, (0, 0)));
+    // One of the two cannot be told any more, and that is an error of the wire.
+    assert_eq!(report.statistics.errors, 1, "{}", report.statistics);
+    assert!(second.receive(Duration::from_secs(20)).is_some());
+    assert!(first.receive(Duration::ZERO).is_none());
+}
+
+#[test]
+fn nothing_is_allocated_between_start_and_stop() {
+    let (ring, mut link) = link(|_| ());
+    let table = ringcall::FunctionTable::builder().host_call("rpc_increment", |_: &[u8], _: &mut [u8]| Ok(0));
+    let mut dispatcher =
+        HostDispatcher::builder(&ring, table.build(&ring).unwrap()).build().unwrap().into_stepper();
+    let mut bridge = Bridge::new(link.endpoint(), 20);
+    let mut turns = |link: &mut Link<roce::Roce>| {
+        for _ in 0..10_000 {
+            link.poll();
+            dispatcher.step();
+            link.publish();
+        }
+    };
+    // What a thread has once is made at its first packets.
+    Client::send(&mut bridge, &request(0, &[7; 50]));
+    turns(&mut link);
+    for id in 1..4 {
+        Client::send(&mut bridge, &request(id, &[7; 50]));
+    }
+    let info = allocation_counter::measure(|| turns(&mut link));
+    assert_eq!(info.count_total, 0, "{info:?}");
+    assert_eq!(link.watch().statistics().answered, 4);
+}
