@@ -2,11 +2,15 @@
 
 mod bench;
 mod doctor;
+mod emulate;
+mod experiment;
 mod machine;
 mod output;
 mod predict;
 mod report;
 mod run;
+mod serve;
+mod signals;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -26,6 +30,10 @@ enum Command {
     Run(Box<run::Args>),
     /// Measures this machine: floor, host calls, the pipeline's own cost, matching
     Bench(bench::Args),
+    /// Serves requests from a network: a decoder, and a function to measure with
+    Serve(serve::Args),
+    /// Plays the FPGA: sends requests to a service, checks every answer, and accounts for each
+    Emulate(emulate::Args),
     /// Decodes a file of shots, with the options of `pymatching predict`
     Predict(predict::Args),
     /// Says what this machine has, what it is for, and what to do about what is missing
@@ -47,6 +55,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args).map(done),
+        Command::Serve(args) => serve::run(&args),
+        Command::Emulate(args) => emulate::run(&args),
         Command::Predict(args) => predict::run(&args).map(done),
         Command::Doctor(args) => doctor::run(&args).map(done),
     }

@@ -27,7 +27,9 @@ pub struct Latency {
 }
 
 impl Latency {
-    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
+    /// Of a histogram of nanoseconds.
+    #[must_use]
+    pub fn of(histogram: &Histogram<u64>) -> Self {
         if histogram.is_empty() {
             return Self::default();
         }

@@ -22,7 +22,7 @@ use rustix::net::sockopt::{
 use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// Packets that one system call moves at most.
@@ -225,6 +225,12 @@ impl RoceSocket {
             Err(error) => Err(error.into()),
             Ok(count) => Ok(count),
         }
+    }
+}
+
+impl AsFd for RoceSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can be wrong with a transport before it runs.
 
+use ringcall_roce::{QueuePairError, SocketError};
 use std::io;
 use std::net::SocketAddr;
 
@@ -28,6 +29,22 @@ pub enum TransportError {
         wire: &'static str,
         /// The most bytes of a frame.
         max: usize,
+    },
+    /// The queue pair's socket cannot be made.
+    #[error(transparent)]
+    Roce(#[from] SocketError),
+    /// Numbers that make no queue pair.
+    #[error(transparent)]
+    QueuePair(#[from] QueuePairError),
+    /// An option that does not work.
+    #[error("{setting} is {value}: {needed}")]
+    Setting {
+        /// Which.
+        setting: &'static str,
+        /// Its value.
+        value: u64,
+        /// What would work.
+        needed: &'static str,
     },
     /// The operating system refused a thread.
     #[error("no thread for the transport: {0}")]

@@ -3,6 +3,7 @@
 //! | you want | take |
 //! |---|---|
 //! | a service over UDP, transport and host dispatcher on one thread | [`OneThread`] over [`Link`] over [`udp::Udp`] |
+//! | a service for an FPGA that writes requests by RoCE v2, without an adapter | the same over [`roce::Roce`] |
 //! | a service whose ring somebody else serves: a dispatcher's thread, a device | [`Threaded`] |
 //! | a loop of your own | [`Link`], by the methods of [`Unified`] |
 //! | a client | [`udp::Caller`] |
@@ -31,11 +32,13 @@ mod admit;
 mod caller;
 #[cfg(feature = "testing")]
 pub mod conformance;
+mod drops;
 mod endpoint;
 mod error;
 mod idle;
 mod link;
 mod outbox;
+pub mod roce;
 mod slots;
 mod stats;
 mod threaded;

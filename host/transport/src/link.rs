@@ -166,6 +166,11 @@ impl<W: Wire> Unified for Link<W> {
                 tally.received.one();
                 tally.malformed.one();
             }
+            Arrival::Repeated => {
+                frames += 1;
+                tally.received.one();
+                tally.repeated.one();
+            }
             Arrival::Lost(n) => tally.lost.add(n),
         });
         if outcome.is_err() {

@@ -46,6 +46,10 @@ macro_rules! counters {
         }
 
         impl $counts {
+            /// What each count means, by name, in the order of [`named`](Self::named).
+            pub const MEANINGS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($field), $meaning),)*];
+
             /// Every count with its name, in a fixed order.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($field), self.$field),)*].into_iter()
@@ -101,7 +105,8 @@ counters! {
         runts: "frames ignored: shorter than a header";
         strays: "frames ignored: responses, which nobody may answer";
         malformed: "packets ignored: not of this wire";
-        lost: "requests that the wire knows to be lost, by its own sequence numbers";
+        repeated: "packets ignored: the wire knows by its own sequence numbers that they were here before";
+        lost: "packets that the wire knows to be lost, by its own sequence numbers";
         error_marks: "answers that were an error mark of the dispatcher";
         bad_answers: "answers replaced (ABANDONED): what the slot held did not belong to its request";
         unasked: "answers thrown away that belong to no request of this transport";
@@ -122,7 +127,7 @@ impl Statistics {
     /// Frames that were dropped because nobody can be told.
     #[must_use]
     pub fn ignored(&self) -> u64 {
-        self.runts + self.strays + self.malformed
+        self.runts + self.strays + self.malformed + self.repeated
     }
 
     /// How many frames are unaccounted for: always (0, 0), first of those received, then of those put into slots.

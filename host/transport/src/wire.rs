@@ -66,7 +66,9 @@ pub enum Arrival<'a, P> {
     Frame(Frame<'a, P>),
     /// A packet that is none of this wire's: counted.
     Malformed,
-    /// So many requests were lost on the way, by the wire's sequence numbers: counted.
+    /// A packet that was here before, by the wire's sequence numbers: counted.
+    Repeated,
+    /// So many packets were lost on the way, by the wire's sequence numbers: counted.
     Lost(u64),
 }
 

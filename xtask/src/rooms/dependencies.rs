@@ -61,7 +61,10 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-infer"],
     ),
     // What fills rings from a network: any dispatcher, any decoder.
-    ("ringcall-transport", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall"]),
+    (
+        "ringcall-transport",
+        &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-roce"],
+    ),
     (
         "ringcall-service",
         &[

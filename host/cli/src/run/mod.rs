@@ -3,14 +3,13 @@
 mod figures;
 mod inputs;
 mod options;
-mod signals;
 
+use crate::signals::Signals;
 use crate::{output, report};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
 use ringcall_service::{Progress, Service, Summary};
-use signals::Signals;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;

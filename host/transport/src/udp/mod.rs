@@ -21,9 +21,9 @@
 //! `sendto`, which are shorter. All non-blocking: a thread polls, and blocks in `poll` only after it has found nothing for
 //! long ([`Idle`](crate::Idle)).
 
-mod drops;
 mod socket;
 
+use crate::drops;
 use crate::wire::{Arrival, KernelDrops, Sent, Wire};
 use crate::{Endpoint, Outbox, TransportError};
 use socket::Batches;

@@ -89,9 +89,9 @@ impl RingFilling for Alone {
     }
 }
 
-struct Beside {
-    transport: Threaded,
-    dispatcher: HostDispatcher<Running>,
+pub(crate) struct Beside {
+    pub(crate) transport: Threaded,
+    pub(crate) dispatcher: HostDispatcher<Running>,
 }
 
 impl RingFilling for Beside {

@@ -1,4 +1,4 @@
-//! Interrupt and terminate end a run early, in order: what is under way is answered and reported.
+//! Interrupt and terminate end a command early, in order: what is under way is answered and reported.
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Listens for signals.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     #[allow(clippy::disallowed_types)]
     // the library's interface: set from a signal handler, no protocol of ours
     received: Arc<std::sync::atomic::AtomicUsize>,
 }
 
 impl Signals {
-    pub(super) fn listen() -> Result<Self> {
+    pub(crate) fn listen() -> Result<Self> {
         let received = Arc::default();
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register_usize(signal, Arc::clone(&received), signal as usize)
@@ -23,7 +23,7 @@ impl Signals {
     }
 
     /// The signal's number, once one came.
-    pub(super) fn received(&self) -> Option<usize> {
+    pub(crate) fn received(&self) -> Option<usize> {
         Some(self.received.load(Ordering::Relaxed)).filter(|&signal| signal != 0)
     }
 }

@@ -5,14 +5,15 @@
 
 use crate::wire::KernelDrops;
 use rustix::fs::fstat;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 
 /// Columns of the table, from 0.
 const INODE: usize = 9;
 const DROPS: usize = 12;
 
 /// What counts the drops of `socket`; `None` where the system does not say.
-pub(super) fn of(socket: &UdpSocket, address: SocketAddr) -> Option<KernelDrops> {
+pub(crate) fn of(socket: &impl AsFd, address: SocketAddr) -> Option<KernelDrops> {
     let inode = fstat(socket).ok()?.st_ino;
     let path = if address.is_ipv4() { "/proc/self/net/udp" } else { "/proc/self/net/udp6" };
     let read = move || find(&std::fs::read_to_string(path).ok()?, inode);

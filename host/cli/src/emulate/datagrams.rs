@@ -1,0 +1,114 @@
+//! Requests as datagrams, in place of the bridge's RDMA: the same loop and the same report.
+
+use super::work::{Checker, FunctionArg, Source};
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use ringcall_emulator::{Latency, Report};
+use ringcall_transport::{CallError, CallerOptions, Outcome, udp};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+pub(super) struct Options {
+    pub(super) to: SocketAddr,
+    pub(super) function: FunctionArg,
+    pub(super) requests: u64,
+    pub(super) interval: Duration,
+    pub(super) in_flight: usize,
+    pub(super) timeout: Duration,
+    pub(super) loss: f64,
+    pub(super) seed: u64,
+}
+
+/// The longest sleep: how fast a signal is noticed.
+const NAP: Duration = Duration::from_millis(2);
+
+struct Open {
+    payload: Vec<u8>,
+    withheld: bool,
+}
+
+pub(super) fn run(
+    options: &Options,
+    source: &mut Source,
+    checker: &mut Checker,
+    stop: &dyn Fn() -> bool,
+) -> Result<Report> {
+    let config =
+        CallerOptions { window: options.in_flight, deadline: options.timeout, ..CallerOptions::default() };
+    let mut caller = udp::Caller::connect(options.to, &config)?;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(options.seed);
+    let mut report = Report::default();
+    let mut latency = Histogram::<u64>::new(3).context("the histogram of latencies")?;
+    let mut open: HashMap<u32, Open> = HashMap::with_capacity(options.in_flight);
+    let begin = Instant::now();
+    let mut more = true;
+    let mut idle = 0_u32;
+    while more || caller.waiting() > 0 {
+        more = more && report.sent < options.requests && !stop();
+        let due = begin + options.interval.mul_f64(report.sent as f64);
+        if more && caller.room() > 0 && Instant::now() >= due {
+            let mut payload = Vec::new();
+            more = source.next(&mut payload);
+            let withheld = uniform(&mut random) < options.loss;
+            let sent = if withheld {
+                caller.withhold()
+            } else {
+                report.packets += 1;
+                report.payload_bytes += payload.len() as u64;
+                caller.send(options.function.id(), 0, &payload)
+            };
+            match sent {
+                Ok(id) => {
+                    report.sent += 1;
+                    report.faults.lost += u64::from(withheld);
+                    open.insert(id, Open { payload, withheld });
+                    idle = 0;
+                }
+                Err(error @ CallError::TooLong { .. }) => return Err(error.into()),
+                Err(_) => report.stalls += 1,
+            }
+        }
+        let ended = caller.poll(|ended| {
+            let Some(Open { payload, withheld }) = open.remove(&ended.id) else { return };
+            match ended.outcome {
+                Outcome::Answered(header, result) => {
+                    latency
+                        .saturating_record(u64::try_from(ended.took.as_nanos()).unwrap_or(u64::MAX).max(1));
+                    if checker.is_right(&payload, header.status(), result) {
+                        report.correct += 1;
+                    } else {
+                        report.wrong_content += 1;
+                    }
+                }
+                Outcome::Lost if withheld => report.lost += 1,
+                Outcome::Lost | Outcome::Unsent => report.unanswered += 1,
+            }
+        });
+        idle = if ended > 0 { 0 } else { idle.saturating_add(1) };
+        if idle > 1000 {
+            let next =
+                if more && caller.room() > 0 { due.saturating_duration_since(Instant::now()) } else { NAP };
+            caller.wait(next.min(NAP)).context("waiting for answers")?;
+        } else if idle > 16 {
+            std::thread::yield_now();
+        }
+    }
+    let counts = caller.statistics();
+    let elapsed = begin.elapsed().as_secs_f64();
+    report.late = counts.late;
+    report.duplicate_answers = counts.duplicates;
+    report.unexpected = counts.strays;
+    report.malformed = counts.malformed;
+    report.latency_ns = Latency::of(&latency);
+    report.elapsed_s = elapsed;
+    report.throughput_per_s = (report.correct + report.wrong_content) as f64 / elapsed.max(1e-9);
+    Ok(report)
+}
+
+/// From 0 up to 1, without it.
+fn uniform(random: &mut Xoshiro256PlusPlus) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}

@@ -1,0 +1,190 @@
+//! `ringcall emulate`: the FPGA's side of a service's wire.
+
+mod datagrams;
+mod summary;
+mod target;
+mod work;
+
+use crate::experiment::Experiment;
+use crate::output;
+use crate::serve::TransportArg;
+use crate::signals::Signals;
+use anyhow::{Context, Result, bail};
+use clap::Args as ClapArgs;
+use ringcall_emulator::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, Report};
+use ringcall_roce::RoceSocket;
+use ringcall_wire::header::RequestHeader;
+use std::io::Write;
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use summary::Summary;
+use target::Target;
+use work::{Checker, FunctionArg, Source};
+
+/// Sends requests to a service, checks every answer, and accounts for each request.
+///
+/// Ends with 0 only if every request was answered rightly and once, but for those lost on purpose.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// The line that `ringcall serve` prints, or an address
+    #[arg(long, value_name = "ENDPOINT")]
+    connect: String,
+    /// What requests go over [default: the endpoint's]
+    #[arg(long, value_enum)]
+    transport: Option<TransportArg>,
+    /// What is asked
+    #[arg(long, value_enum, default_value = "increment")]
+    function: FunctionArg,
+    #[command(flatten)]
+    experiment: Experiment,
+    /// Requests to send
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    requests: u64,
+    /// Requests a second [default: as many as there is room in flight]
+    #[arg(long, value_name = "PER-SECOND")]
+    rate: Option<f64>,
+    /// The most requests under way; with RoCE, no more than the service has pages
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    in_flight: u32,
+    /// Payload bytes of `increment`
+    #[arg(long, default_value_t = 32, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=16_000))]
+    payload: u32,
+    /// A request without an answer after so many milliseconds is given up
+    #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout_ms: u64,
+    /// Probability that a packet is lost on purpose
+    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    loss: f64,
+    /// Probability that a packet is sent twice (RoCE)
+    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    duplicate: f64,
+    /// Probability that a packet is sent after up to four later ones (RoCE)
+    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    reorder: f64,
+    /// Seed of shots and faults
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// RoCE: our own queue pair, to which answers are addressed
+    #[arg(long, default_value_t = EMULATOR_QP)]
+    qp: u32,
+    /// Write the report as JSON to FILE, or to standard output for `-`
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// How far a packet is held back, in packets.
+const REORDER_DEPTH: u32 = 4;
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    for (name, value) in [("loss", args.loss), ("duplicate", args.duplicate), ("reorder", args.reorder)] {
+        if !(0.0..=1.0).contains(&value) {
+            bail!("--{name} must be a probability from 0 to 1, not {value}");
+        }
+    }
+    let interval = match args.rate {
+        None => Duration::ZERO,
+        Some(rate) if rate.is_finite() && rate >= 1e-3 => Duration::from_secs_f64(1.0 / rate),
+        Some(rate) => bail!("--rate must be a number of at least 0.001, not {rate}"),
+    };
+    if let Some(path) = &args.json {
+        output::check_writable(path)?;
+    }
+    let target = Target::parse(&args.connect)?;
+    let transport = target.transport(args.transport)?;
+    let (mut source, mut checker) =
+        work::work(args.function, &args.experiment, args.payload as usize, args.seed)?;
+    let signals = Signals::listen()?;
+    let stop = || signals.received().is_some();
+    let report = match transport {
+        TransportArg::Udp => {
+            if args.duplicate > 0.0 || args.reorder > 0.0 {
+                bail!("--duplicate and --reorder are for RoCE: requests over UDP are lost on purpose alone");
+            }
+            let options = datagrams::Options {
+                to: target.address()?,
+                function: args.function,
+                requests: args.requests,
+                interval,
+                in_flight: args.in_flight as usize,
+                timeout: Duration::from_millis(args.timeout_ms),
+                loss: args.loss,
+                seed: args.seed,
+            };
+            datagrams::run(&options, &mut source, &mut checker, &stop)?
+        }
+        TransportArg::Roce => play(args, &target, interval, &mut source, &mut checker, &stop)?,
+    };
+    let summary = Summary::new(transport, args.function, args.requests, &report);
+    publish(args, &summary)?;
+    if let Some(signal) = signals.received() {
+        eprintln!("ringcall: stopped by signal {signal} after {} requests", report.sent);
+        return Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))));
+    }
+    if !summary.is_ok() || report.sent != args.requests {
+        bail!("not every request was answered rightly and once");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn play(
+    args: &Args,
+    target: &Target<'_>,
+    interval: Duration,
+    source: &mut Source,
+    checker: &mut Checker,
+    stop: &dyn Fn() -> bool,
+) -> Result<Report> {
+    let target = target.window()?;
+    let local =
+        RoceSocket::route_source(target.peer).with_context(|| format!("no route to {}", target.peer))?;
+    let socket = RoceSocket::bind(SocketAddrV4::new(local, 0))?;
+    let config = PlayerConfig {
+        qp: args.qp,
+        interval,
+        in_flight: args.in_flight.min(target.pages),
+        timeout: Duration::from_millis(args.timeout_ms),
+        faults: Faults {
+            loss: args.loss,
+            duplication: args.duplicate,
+            reordering: args.reorder,
+            reorder_depth: REORDER_DEPTH,
+            seed: args.seed,
+            ..Faults::default()
+        },
+        ..PlayerConfig::new(target)
+    };
+    let mut left = args.requests;
+    let mut payload = Vec::new();
+    let function = args.function.id();
+    let mut windows = |window: &mut Vec<u8>| {
+        payload.clear();
+        if left == 0 || !source.next(&mut payload) {
+            return false;
+        }
+        left -= 1;
+        // The player writes number and time. A payload that does not fit a page is refused there.
+        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        window.clear();
+        window.extend_from_slice(&RequestHeader::new(function.0, length, 0, 0).to_bytes());
+        window.extend_from_slice(&payload);
+        true
+    };
+    let mut judge = |exchange: &Exchange<'_>| {
+        let payload = exchange.arguments.get(..exchange.request.arg_len as usize);
+        payload.is_some_and(|payload| checker.is_right(payload, exchange.response.status(), exchange.result))
+    };
+    Ok(Player::new(socket, config)?.run(&mut windows, &mut judge, stop)?)
+}
+
+fn publish(args: &Args, summary: &Summary) -> Result<()> {
+    match &args.json {
+        Some(path) if path.as_os_str() == "-" => output::write_json(path, summary),
+        path => {
+            let mut out = std::io::stdout();
+            write!(out, "{summary}").and_then(|()| out.flush()).context("standard output")?;
+            path.as_ref().map_or(Ok(()), |path| output::write_json(path, summary))
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Where a service is reached: the line that it prints, or an address and options.
+
+use crate::serve::TransportArg;
+use anyhow::{Context, Result, anyhow, bail};
+use ringcall_emulator::PlayerTarget;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The pairs of a service's line, and what stands for those that are missing.
+#[derive(Debug, Default)]
+pub(super) struct Target<'a> {
+    pairs: Vec<(&'a str, &'a str)>,
+    address: Option<SocketAddr>,
+}
+
+impl<'a> Target<'a> {
+    /// Reads `transport=roce port=4791 qp=0x12 ...` or `127.0.0.1:4791`.
+    pub(super) fn parse(text: &'a str) -> Result<Self> {
+        if let Ok(address) = text.trim().parse() {
+            return Ok(Self { pairs: Vec::new(), address: Some(address) });
+        }
+        let pairs = text
+            .split_ascii_whitespace()
+            .map(|word| word.split_once('='))
+            .collect::<Option<Vec<_>>>()
+            .filter(|pairs| !pairs.is_empty())
+            .ok_or_else(|| anyhow!("`{text}` is neither an address nor a line of key=value pairs"))?;
+        Ok(Self { pairs, address: None })
+    }
+
+    fn get(&self, key: &str) -> Option<&'a str> {
+        self.pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
+    }
+
+    /// A number, in decimal or after `0x` in hexadecimal.
+    fn number(&self, key: &str) -> Result<Option<u64>> {
+        let Some(text) = self.get(key) else { return Ok(None) };
+        let value = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        value.map(Some).with_context(|| format!("{key}={text} in the endpoint"))
+    }
+
+    fn word(&self, key: &str, default: u32) -> Result<u32> {
+        let value = self.number(key)?.unwrap_or(default.into());
+        u32::try_from(value).with_context(|| format!("{key}={value} in the endpoint"))
+    }
+
+    /// The transport: what the option says, or the line.
+    pub(super) fn transport(&self, option: Option<TransportArg>) -> Result<TransportArg> {
+        let named = match self.get("transport") {
+            None => None,
+            Some("udp") => Some(TransportArg::Udp),
+            Some("roce") => Some(TransportArg::Roce),
+            Some(other) => bail!("the endpoint's transport is `{other}`: udp and roce are spoken"),
+        };
+        match (named, option) {
+            (Some(named), Some(option)) if named != option => {
+                bail!("the endpoint is {}, --transport {}", named.name(), option.name())
+            }
+            (named, option) => Ok(option.or(named).unwrap_or(TransportArg::Udp)),
+        }
+    }
+
+    /// The address; this machine's where the line has none.
+    pub(super) fn address(&self) -> Result<SocketAddr> {
+        if let Some(address) = self.address {
+            return Ok(address);
+        }
+        let ip = self.get("ip").map_or(Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)), |ip| {
+            ip.parse().with_context(|| format!("ip={ip} in the endpoint"))
+        })?;
+        let port = self.number("port")?.context("the endpoint has no port")?;
+        let port = u16::try_from(port).with_context(|| format!("port={port} in the endpoint"))?;
+        Ok(SocketAddr::new(ip, port))
+    }
+
+    /// The window of a RoCE service. What the line does not say is what `ringcall serve` has by default.
+    pub(super) fn window(&self) -> Result<PlayerTarget> {
+        let SocketAddr::V4(peer) = self.address()? else { bail!("RoCE is spoken over IPv4") };
+        Ok(PlayerTarget {
+            peer,
+            qp: self.word("qp", 0x12)?,
+            key: self.word("rkey", 0xBEEF)?,
+            base: self.number("base")?.unwrap_or(0),
+            page_bytes: self.word("page_size", 1024)?,
+            pages: self.word("pages", 64)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_service_is_read() {
+        let line = "transport=roce port=4791 qp=0x12 rkey=0xbeef base=0x0 pages=64 page_size=256 ip=10.0.0.2";
+        let target = Target::parse(line).expect("a line");
+        assert_eq!(target.transport(None).expect("known"), TransportArg::Roce);
+        let window = target.window().expect("a window");
+        assert_eq!((window.peer.to_string(), window.qp, window.key), ("10.0.0.2:4791".into(), 0x12, 0xBEEF));
+        assert_eq!((window.base, window.pages, window.page_bytes), (0, 64, 256));
+        let address = Target::parse("127.0.0.1:99").expect("an address");
+        assert_eq!(address.address().expect("itself").port(), 99);
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused() {
+        for text in ["", "here", "port=4791 there"] {
+            assert!(Target::parse(text).is_err(), "{text}");
+        }
+        for text in ["transport=udp", "port=66000", "port=x", "port=1 ip=here"] {
+            assert!(Target::parse(text).expect("pairs").address().is_err(), "{text}");
+        }
+        assert!(Target::parse("port=1 qp=0x100000000").expect("pairs").window().is_err());
+        assert!(Target::parse("port=1 transport=ib").expect("pairs").transport(None).is_err());
+        let udp = Target::parse("port=1 transport=udp").expect("pairs");
+        assert!(udp.transport(Some(TransportArg::Roce)).is_err());
+    }
+}

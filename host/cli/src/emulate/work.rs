@@ -1,0 +1,95 @@
+//! What is asked, and what is a right answer.
+
+use crate::experiment::{Experiment, Syndromes};
+use anyhow::Result;
+use clap::ValueEnum;
+use ringcall::{FunctionId, Status};
+use ringcall_qec::sample::Sampler;
+use ringcall_qec::shots::Shot;
+use ringcall_wire::function::names;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum FunctionArg {
+    /// `rpc_increment`: every byte of the answer is checked
+    Increment,
+    /// `decode_syndrome` on sampled shots: answers are compared with a decoder of our own
+    Decode,
+}
+
+impl FunctionArg {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Increment => names::RPC_INCREMENT,
+            Self::Decode => names::DECODE_SYNDROME,
+        }
+    }
+
+    pub(super) fn id(self) -> FunctionId {
+        FunctionId::of(self.name())
+    }
+}
+
+/// Makes payloads, one after the other.
+pub(super) enum Source {
+    Increment { bytes: usize, number: u64 },
+    Decode { sampler: Box<Sampler>, shot: Shot },
+}
+
+impl Source {
+    /// Appends the next payload.
+    pub(super) fn next(&mut self, out: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Increment { bytes, number } => {
+                out.extend((0..*bytes as u64).map(|k| number.wrapping_mul(31).wrapping_add(k) as u8));
+                *number += 1;
+                true
+            }
+            Self::Decode { sampler, shot } => {
+                let sampled = sampler.sample_into(shot).is_ok();
+                out.extend(shot.detectors.iter_bytes());
+                sampled
+            }
+        }
+    }
+}
+
+/// Judges answers by the payload alone.
+pub(super) enum Checker {
+    Increment,
+    Decode { decoder: Box<Syndromes>, expected: Vec<u8> },
+}
+
+impl Checker {
+    pub(super) fn is_right(&mut self, payload: &[u8], status: Status, result: &[u8]) -> bool {
+        status.is_ok()
+            && match self {
+                Self::Increment => payload.iter().map(|byte| byte.wrapping_add(1)).eq(result.iter().copied()),
+                Self::Decode { decoder, expected } => {
+                    decoder.answer(payload, expected).is_ok_and(|len| expected[..len] == *result)
+                }
+            }
+    }
+}
+
+/// Both ends of the work.
+pub(super) fn work(
+    function: FunctionArg,
+    experiment: &Experiment,
+    payload_bytes: usize,
+    seed: u64,
+) -> Result<(Source, Checker)> {
+    Ok(match function {
+        FunctionArg::Increment => {
+            (Source::Increment { bytes: payload_bytes, number: seed }, Checker::Increment)
+        }
+        FunctionArg::Decode => {
+            let problem = experiment.problem()?;
+            let sampler = Box::new(Sampler::new(problem.model(), seed)?);
+            let shot = sampler.new_shot();
+            let decoder = Box::new(Syndromes::new(&problem)?);
+            // Slots hold an answer; so does this.
+            let expected = vec![0; problem.slot_bytes()];
+            (Source::Decode { sampler, shot }, Checker::Decode { decoder, expected })
+        }
+    })
+}

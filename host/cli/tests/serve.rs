@@ -1,0 +1,240 @@
+//! `ringcall serve` and `ringcall emulate` as two processes over loopback.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+fn ringcall() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ringcall"))
+}
+
+/// A service that is killed with the test, if it did not end before.
+struct Service {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    endpoint: String,
+    json: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Service {
+    fn start(args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let json = folder.path().join("counters.json");
+        let mut child = ringcall()
+            .arg("serve")
+            .args(args)
+            .arg("--json")
+            .arg(&json)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        let mut endpoint = String::new();
+        out.read_line(&mut endpoint).expect("text");
+        assert!(endpoint.starts_with("transport="), "{endpoint}");
+        Self { child, out, endpoint: endpoint.trim().to_owned(), json, _folder: folder }
+    }
+
+    fn get(&self, key: &str) -> &str {
+        let value = |word: &'_ str| word.strip_prefix(key).is_some_and(|rest| rest.starts_with('='));
+        let word = self.endpoint.split(' ').find(|word| value(word)).expect("the key");
+        &word[key.len() + 1..]
+    }
+
+    /// Ends it by SIGTERM: what it wrote, and its counters, which balance.
+    fn stop(mut self) -> (String, Value) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).expect("it runs");
+        let mut text = String::new();
+        self.out.read_to_string(&mut text).expect("text");
+        let status = self.child.wait().expect("ended");
+        assert!(status.success(), "{status}: {text}");
+        assert!(text.contains("unaccounted: 0 frames, 0 requests"), "{text}");
+        let counters: Value =
+            serde_json::from_slice(&std::fs::read(&self.json).expect("written")).expect("JSON");
+        assert_eq!(counters["unaccounted"], serde_json::json!({ "frames": 0, "requests": 0 }));
+        (text, counters)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn emulate(service: &Service, args: &[&str]) -> Output {
+    ringcall().args(["emulate", "--connect", &service.endpoint]).args(args).output().expect("ran")
+}
+
+/// Runs to success and gives the report.
+fn report(service: &Service, args: &[&str]) -> Value {
+    let output = emulate(service, &[args, &["--json", "-"]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{args:?}: {stderr}{stdout}");
+    serde_json::from_str(&stdout).expect("JSON and nothing else on standard output")
+}
+
+fn n(value: &Value) -> u64 {
+    value.as_u64().expect("a count")
+}
+
+/// Answers and injected losses are all requests; the service's books say the same.
+fn both_sides_agree(transport: &str, threads: &str) {
+    let service = Service::start(&["--transport", transport, "--threads", threads, "--distance", "3"]);
+    let common = ["--distance", "3", "--timeout-ms", "2000", "--loss", "0.01"];
+    let increment = report(&service, &[&common[..], &["--requests", "1000"]].concat());
+    let decode = report(
+        &service,
+        &[&common[..], &["--requests", "500", "--function", "decode", "--seed", "7"]].concat(),
+    );
+    let mut answered = 0;
+    for (report, requests) in [(&increment, 1000), (&decode, 500)] {
+        assert_eq!((n(&report["sent"]), n(&report["wrong"])), (requests, 0), "{report}");
+        assert_eq!(n(&report["answered"]) + n(&report["lost"]), requests, "{report}");
+        assert_eq!((n(&report["unanswered"]), n(&report["duplicates"])), (0, 0), "{report}");
+        assert_eq!(report["lost"], report["faults"]["lost"], "{report}");
+        assert!(n(&report["lost"]) > 0 && report["ok"] == true, "{report}");
+        assert_eq!(report["latency_ns"]["count"], report["answered"], "{report}");
+        answered += n(&report["answered"]);
+    }
+    let (text, counters) = service.stop();
+    let counts = &counters["transport"];
+    assert_eq!((n(&counts["received"]), n(&counts["answered"])), (answered, answered), "{text}");
+    assert_eq!(n(&counters["dispatcher"]["completed"]), answered, "{text}");
+    // By its own numbers the RoCE wire has seen what was lost, but for what a client lost first or last.
+    let lost = n(&increment["lost"]) + n(&decode["lost"]);
+    let seen = n(&counts["lost"]);
+    let expected = if transport == "roce" { lost - 2..=lost } else { 0..=0 };
+    assert!(expected.contains(&seen), "{seen} of {lost}: {text}");
+}
+
+#[test]
+fn udp_on_one_thread() {
+    both_sides_agree("udp", "one");
+}
+
+#[test]
+fn udp_on_threads_of_their_own() {
+    both_sides_agree("udp", "own");
+}
+
+#[test]
+fn roce_on_one_thread() {
+    both_sides_agree("roce", "one");
+}
+
+#[test]
+fn roce_on_threads_of_their_own() {
+    both_sides_agree("roce", "own");
+}
+
+#[test]
+fn duplicates_and_disorder_are_survived() {
+    let service = Service::start(&["--transport", "roce", "--slot-bytes", "4096"]);
+    // Payloads of several packets.
+    let args = [
+        "--payload",
+        "2500",
+        "--duplicate",
+        "0.05",
+        "--reorder",
+        "0.05",
+        "--requests",
+        "1000",
+        "--timeout-ms",
+        "20000",
+    ];
+    let report = report(&service, &args);
+    assert_eq!((n(&report["correct"]), n(&report["lost"])), (1000, 0), "{report}");
+    let doubled = n(&report["faults"]["duplicated"]);
+    assert!(doubled > 0 && n(&report["faults"]["reordered"]) > 0, "{report}");
+    let (text, counters) = service.stop();
+    assert_eq!(n(&counters["transport"]["repeated"]), doubled, "{text}");
+    assert_eq!(n(&counters["transport"]["requests"]), 1000, "{text}");
+}
+
+#[test]
+fn metrics_are_served() {
+    let service = Service::start(&["--metrics", "127.0.0.1:0"]);
+    report(&service, &["--requests", "200", "--timeout-ms", "20000"]);
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(service.get("metrics")).expect("listening");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("text");
+        text
+    };
+    let text = get("/metrics");
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    for line in [
+        "# TYPE ringcall_transport_received counter",
+        "ringcall_transport_received_total 200",
+        "ringcall_transport_answered_total 200",
+        "# TYPE ringcall_transport_under_way gauge",
+        "ringcall_transport_under_way 0",
+        "ringcall_dispatcher_completed_total 200",
+        "ringcall_dispatcher_bad_magic_total 0",
+    ] {
+        assert!(text.lines().any(|there| there == line), "{line}: {text}");
+    }
+    assert!(get("/").starts_with("HTTP/1.1 404"));
+    service.stop();
+}
+
+#[test]
+fn wrong_answers_and_silence_are_failures() {
+    let service = Service::start(&["--distance", "3"]);
+    // Another experiment on the other side: payloads of another length are refused.
+    let output =
+        emulate(&service, &["--function", "decode", "--distance", "5", "--requests", "20", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((n(&report["wrong"]), report["ok"].as_bool()), (20, Some(false)), "{report}");
+    let endpoint = service.endpoint.clone();
+    service.stop();
+    let output = ringcall()
+        .args(["emulate", "--connect", &endpoint, "--requests", "5", "--timeout-ms", "100"])
+        .output()
+        .expect("ran");
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("unanswered 5"), "{text}");
+}
+
+#[test]
+fn a_service_ends_by_itself() {
+    let output = ringcall().args(["serve", "--seconds", "1", "--transport", "roce"]).output().expect("ran");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(text.starts_with("transport=roce port="), "{text}");
+    assert!(text.contains(" qp=0x12 rkey=0xbeef base=0x0 pages=64 page_size=1024 ip=127.0.0.1"), "{text}");
+    assert!(text.contains("nothing yet"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_is_one_clear_line() {
+    for (args, says) in [
+        (&["serve", "--dispatcher", "device"][..], "not served by this command yet"),
+        (&["serve", "--slot-bytes", "64", "--distance", "11"], "give --slot-bytes more"),
+        (&["serve", "--transport", "roce", "--bind", "[::1]:0"], "over IPv4"),
+        (&["serve", "--transport", "roce", "--slots", "5000"], "give 1 to 4096"),
+        (&["serve", "--bind", "192.0.2.1:9"], "cannot bind 192.0.2.1:9"),
+        (&["emulate", "--connect", "nowhere"], "neither an address nor a line"),
+        (&["emulate", "--connect", "127.0.0.1:9", "--loss", "2"], "a probability from 0 to 1"),
+        (&["emulate", "--connect", "127.0.0.1:9", "--duplicate", "0.1"], "are for RoCE"),
+        (&["emulate", "--connect", "127.0.0.1:9", "--rate", "0"], "--rate must be"),
+    ] {
+        let output = ringcall().args(args).output().expect("ran");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{args:?}: {stderr}");
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+}

@@ -1,0 +1,296 @@
+//! RoCE v2 without an adapter: requests come as RDMA WRITEs into pages, answers leave as SENDs.
+//!
+//! # On the wire
+//! What a sensor bridge speaks, and what [`ringcall_roce`] knows: a request is written to a page of a window by WRITE ONLY
+//! packets (or by the FIRST, MIDDLE and LAST ones of an adapter), the last of which has an immediate that names the page.
+//! A page is a slot of the ring. The answer is one UC SEND ONLY packet, with sequence numbers for each peer. What a peer
+//! must know stands in the endpoint: queue pair, key, first address, number and size of pages.
+//!
+//! # Where requests are put together
+//! In pages of the wire's own, a window for each peer, so that no peer writes into another's request and none into a slot.
+//! A frame is handed over when every packet of it has come, and then copied into its slot; one that lost a packet is not.
+//! A frame for a slot whose request is still being served is refused (`BACKPRESSURE`), as on every wire that names slots.
+//!
+//! # Whom answers go to
+//! Where the requests come from ([`Options::peers`] of them are known at a time; who has been silent longest makes room,
+//! and answers to it that are still due are counted as unsent), or the address in [`Options::peer`]: an adapter takes
+//! packets at port 4791 alone, whatever port it sends from. Who is not known yet must bring the window's key.
+//!
+//! # What is counted
+//! [`lost`](crate::Statistics::lost) are packets that sequence numbers say are missing; one that comes late after all was
+//! counted, and makes up for the next. [`repeated`](crate::Statistics::repeated) are packets that were here before.
+//! Everything else that is refused (iCRC, queue pair, key, addresses) is [`malformed`](crate::Statistics::malformed).
+
+mod peers;
+
+use crate::drops;
+use crate::udp::MAX_DATAGRAM_BYTES;
+use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
+use crate::{Endpoint, Outbox, TransportError};
+use peers::Peers;
+use ringcall_roce::{
+    BATCH, Event, Inbox, Incomplete, MAX_OVERHEAD_BYTES, MAX_PAGES, PAGE_UNIT_BYTES, Packet, PushError,
+    QueuePair, Reason, RoceSocket,
+};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+/// The transport's name in an [`Endpoint`].
+pub const NAME: &str = "roce";
+
+/// Choices of a RoCE wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// The local address, one interface's; port 0 takes a free one. Default: 127.0.0.1, a free port. Hardware sends to
+    /// [`ROCE_PORT`](ringcall_roce::ROCE_PORT) alone.
+    pub address: SocketAddrV4,
+    /// Its queue pair number, 24 bits. Default: 0x12.
+    pub qp: u32,
+    /// The key to the window. Default: 0xBEEF.
+    pub key: u32,
+    /// The window's first address. Default: 0.
+    pub base: u64,
+    /// Pages of the window, at most 4096: as many as the ring has slots. Default: 64.
+    pub pages: u32,
+    /// Bytes of a page, a multiple of 128 and no less than a slot. Default: 16 KiB, as rings have.
+    pub page_bytes: u32,
+    /// The queue pair that answers are addressed to. Default: 2, a sensor bridge's.
+    pub remote_qp: u32,
+    /// The one peer: packets from other hosts are refused, and answers go to this address and port. `None`: whoever
+    /// brings the key is answered where its packets come from. Default: `None`.
+    pub peer: Option<SocketAddrV4>,
+    /// The most peers known at a time; each has a window of its own. Default: 4.
+    pub peers: usize,
+    /// Whether iCRCs are checked. That works for packets from a [`RoceSocket`]; an adapter has its own way with IP
+    /// headers. Default: true.
+    pub verify_icrc: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
+            qp: 0x12,
+            key: 0xBEEF,
+            base: 0,
+            pages: 64,
+            page_bytes: 16 * 1024,
+            remote_qp: 2,
+            peer: None,
+            peers: 4,
+            verify_icrc: true,
+        }
+    }
+}
+
+impl Options {
+    fn queue_pair(&self) -> QueuePair {
+        let Self { qp: number, key, base, pages: slots, page_bytes: slot_bytes, .. } = *self;
+        QueuePair { number, key, base, slot_bytes, slots, incomplete: Incomplete::Discard }
+    }
+
+    fn check(&self) -> Result<(), TransportError> {
+        let wrong = |setting, value: u64, needed| Err(TransportError::Setting { setting, value, needed });
+        if self.pages == 0 || self.pages > MAX_PAGES {
+            return wrong("the number of pages", self.pages.into(), "give 1 to 4096");
+        }
+        if self.page_bytes == 0 || !self.page_bytes.is_multiple_of(PAGE_UNIT_BYTES) {
+            return wrong("the page size", self.page_bytes.into(), "give a multiple of 128 bytes");
+        }
+        if self.remote_qp >> 24 != 0 {
+            return wrong("the remote queue pair", self.remote_qp.into(), "it has 24 bits");
+        }
+        if self.peers == 0 {
+            return wrong("the number of peers", 0, "give at least 1");
+        }
+        Ok(())
+    }
+}
+
+/// A queue pair in software, bound to a UDP socket. A service's end: callers are played by `ringcall-emulator`, or by an
+/// FPGA.
+///
+/// ```
+/// use ringcall_transport::{Endpoint, Wire, roce};
+///
+/// let wire = roce::Roce::bind(&roce::Options { pages: 8, page_bytes: 256, ..Default::default() })?;
+/// let line = wire.endpoint().to_string();
+/// assert!(line.starts_with("transport=roce port="));
+/// assert!(line.ends_with(" qp=0x12 rkey=0xbeef base=0x0 pages=8 page_size=256"));
+/// # Ok::<(), ringcall_transport::TransportError>(())
+/// ```
+#[derive(Debug)]
+pub struct Roce {
+    socket: RoceSocket,
+    options: Options,
+    peers: Peers,
+    inbox: Inbox,
+    /// Datagrams of the inbox that were looked at, and how many it has.
+    seen: usize,
+    here: usize,
+    out: ringcall_roce::Outbox,
+    receive_bytes: usize,
+}
+
+/// The longest frame in one packet.
+const MAX_FRAME_BYTES: usize = MAX_DATAGRAM_BYTES - MAX_OVERHEAD_BYTES;
+
+impl Roce {
+    /// Binds. Packets that come before the wire is attached to a ring wait in the receive buffer.
+    ///
+    /// # Errors
+    /// Options that make no queue pair, or an address that is taken, not ours, or not one.
+    pub fn bind(options: &Options) -> Result<Self, TransportError> {
+        options.check()?;
+        let peers = Peers::new(options.queue_pair(), options.peers)?;
+        let socket = RoceSocket::bind(options.address)?;
+        let (inbox, out) = (Inbox::new(0), ringcall_roce::Outbox::new(0));
+        Ok(Self { socket, options: *options, peers, inbox, seen: 0, here: 0, out, receive_bytes: 0 })
+    }
+
+    /// Puts an answer into the outbox, with the peer's next number.
+    fn pack(&mut self, to: SocketAddrV4, bytes: &[u8]) -> io::Result<()> {
+        let Self { socket, options, peers, out, .. } = self;
+        let Some(psn) = peers.number(to) else { return Err(io::ErrorKind::NotConnected.into()) };
+        let packet = Packet::send(options.remote_qp, *psn, bytes);
+        out.push(socket, to, &packet).map_err(|error| match error {
+            PushError::Full => io::ErrorKind::WouldBlock.into(),
+            PushError::Packet(error) => io::Error::new(io::ErrorKind::InvalidInput, error),
+        })?;
+        *psn = psn.next();
+        Ok(())
+    }
+}
+
+impl Wire for Roce {
+    type Peer = SocketAddrV4;
+    const NAMES_SLOTS: bool = true;
+
+    fn endpoint(&self) -> Endpoint {
+        let Options { qp, key, base, pages, page_bytes, .. } = self.options;
+        Endpoint {
+            transport: NAME,
+            address: SocketAddr::V4(self.socket.local_addr()),
+            details: vec![
+                ("qp", format!("{qp:#x}")),
+                ("rkey", format!("{key:#x}")),
+                ("base", format!("{base:#x}")),
+                ("pages", pages.to_string()),
+                ("page_size", page_bytes.to_string()),
+            ],
+        }
+    }
+
+    fn max_frame_bytes(&self) -> usize {
+        MAX_FRAME_BYTES.min(self.options.page_bytes as usize)
+    }
+
+    fn open(&mut self, receive_bytes: usize, send_bytes: usize) -> io::Result<()> {
+        self.receive_bytes = receive_bytes;
+        self.peers.make_room();
+        self.inbox = Inbox::new(self.max_frame_bytes() + MAX_OVERHEAD_BYTES);
+        self.out = ringcall_roce::Outbox::new(send_bytes + MAX_OVERHEAD_BYTES);
+        Ok(())
+    }
+
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, SocketAddrV4>)) -> io::Result<()> {
+        let Self { socket, options, peers, inbox, seen, here, receive_bytes, .. } = self;
+        if *seen == *here {
+            (*seen, *here) = (0, 0);
+            let before = inbox.too_long();
+            let outcome = socket.receive(inbox);
+            (before..inbox.too_long()).for_each(|_| take(Arrival::Malformed));
+            outcome?;
+            *here = inbox.iter().count();
+        }
+        let mut frames = 0;
+        for (source, datagram) in inbox.iter().skip(*seen) {
+            if frames == limit {
+                break;
+            }
+            *seen += 1;
+            if options.peer.is_some_and(|peer| peer.ip() != source.ip()) {
+                take(Arrival::Malformed);
+                continue;
+            }
+            let icrc = || socket.envelope_from(source).verify(datagram);
+            let checked = if options.verify_icrc { icrc() } else { Ok(()) };
+            let Ok(packet) = checked.and_then(|()| Packet::parse(datagram)) else {
+                take(Arrival::Malformed);
+                continue;
+            };
+            let from = options.peer.unwrap_or(source);
+            let Some(peer) = peers.hear(from, &packet) else {
+                take(Arrival::Malformed);
+                continue;
+            };
+            let event = peer.receive(&packet);
+            let lost = peer.newly_lost();
+            if lost > 0 {
+                take(Arrival::Lost(lost));
+            }
+            match event {
+                Ok(Event::Written) => (),
+                Ok(Event::Arrived(arrived)) => {
+                    frames += 1;
+                    let len = arrived.bytes as usize;
+                    let bytes = &peer.page(arrived.slot)[..len.min(*receive_bytes)];
+                    take(Arrival::Frame(Frame { from, slot: Some(arrived.slot), bytes, len }));
+                }
+                Err(Reason::Duplicate) => take(Arrival::Repeated),
+                Ok(Event::Message(_)) | Err(_) => take(Arrival::Malformed),
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, outbox: &Outbox<SocketAddrV4>) -> Sent {
+        let mut packed = 0;
+        let mut error = None;
+        for frame in outbox.frames().take(BATCH) {
+            match self.pack(frame.to, frame.bytes) {
+                Ok(()) => packed += 1,
+                Err(why) => {
+                    error = Some(why);
+                    break;
+                }
+            }
+        }
+        let sent = match self.socket.send(&mut self.out) {
+            Ok(sent) => sent,
+            // The one that failed is no longer in the outbox.
+            Err(why) => {
+                let sent = packed - self.out.len() - 1;
+                error = Some(why);
+                self.take_back(outbox, sent, packed);
+                return Sent { frames: sent, error };
+            }
+        };
+        if sent < packed {
+            error = Some(io::ErrorKind::WouldBlock.into());
+        }
+        self.take_back(outbox, sent, packed);
+        Sent { frames: sent, error }
+    }
+
+    fn wait(&self, timeout: Duration) -> io::Result<()> {
+        if self.seen < self.here { Ok(()) } else { self.socket.wait(timeout).map(drop) }
+    }
+
+    fn kernel_drops(&self) -> Option<KernelDrops> {
+        drops::of(&self.socket, SocketAddr::V4(self.socket.local_addr()))
+    }
+}
+
+impl Roce {
+    /// Gives the numbers of packets back that were packed and not sent, and empties the outbox.
+    fn take_back(&mut self, outbox: &Outbox<SocketAddrV4>, sent: usize, packed: usize) {
+        for frame in outbox.frames().take(packed).skip(sent) {
+            if let Some(psn) = self.peers.number(frame.to) {
+                *psn = psn.plus(ringcall_roce::Psn::MASK);
+            }
+        }
+        self.out.clear();
+    }
+}

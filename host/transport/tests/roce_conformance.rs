@@ -1,0 +1,361 @@
+//! RoCE passes the suite; and what only a wire with sequence numbers and pages can get wrong.
+
+mod support;
+
+use ringcall::dispatcher::Wired;
+use ringcall::{HostDispatcher, Ring, RingConfig};
+use ringcall_roce::{
+    Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet, Psn, QueuePair,
+    Responder, Reth, RoceSocket,
+};
+use ringcall_transport::conformance::{Client, Subject, check};
+use ringcall_transport::{
+    Endpoint, Link, OneThread, RingFilling, Statistics, ThreadOptions, Threaded, TransportError, Unified,
+    roce,
+};
+use ringcall_wire::FunctionId;
+use ringcall_wire::header::RequestHeader;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::{Duration, Instant};
+use support::{Alone, Beside};
+
+const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+/// Room for frames that are longer than a slot: those must be refused, not lost.
+const PAGE_BYTES: u32 = 1024;
+
+struct Roce {
+    one_thread: bool,
+    /// Payload bytes of a packet.
+    packet_bytes: usize,
+}
+
+fn options(ring: &Ring) -> roce::Options {
+    roce::Options { pages: ring.geometry().slots(), page_bytes: PAGE_BYTES, ..Default::default() }
+}
+
+impl Subject for Roce {
+    fn start(
+        &self,
+        ring: &Ring,
+        at: Option<&Endpoint>,
+        dispatcher: Option<HostDispatcher<Wired>>,
+    ) -> Result<Box<dyn RingFilling>, TransportError> {
+        let address = at.map_or(ANY, v4);
+        let link = Link::attach(roce::Roce::bind(&roce::Options { address, ..options(ring) })?, ring)?;
+        let options = ThreadOptions::default();
+        Ok(match dispatcher {
+            None => Box::new(Threaded::start(link, &options)?),
+            Some(dispatcher) if self.one_thread => {
+                Box::new(Alone(OneThread::start(link, dispatcher, &options)?))
+            }
+            Some(dispatcher) => {
+                let dispatcher = dispatcher.start().map_err(|e| TransportError::Thread(e.to_string()))?;
+                Box::new(Beside { transport: Threaded::start(link, &options)?, dispatcher })
+            }
+        })
+    }
+
+    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+        Box::new(Bridge::new(service, self.packet_bytes))
+    }
+
+    fn names_slots(&self) -> bool {
+        true
+    }
+}
+
+fn v4(endpoint: &Endpoint) -> SocketAddrV4 {
+    match endpoint.address {
+        SocketAddr::V4(address) => address,
+        SocketAddr::V6(address) => panic!("{address} is no IPv4 address"),
+    }
+}
+
+fn detail(endpoint: &Endpoint, key: &str) -> u32 {
+    let (_, value) = endpoint.details.iter().find(|(name, _)| *name == key).unwrap();
+    match value.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).unwrap(),
+        None => value.parse().unwrap(),
+    }
+}
+
+/// A sensor bridge's data plane: pages in turn, whoever sends, so that none is taken whose answer is still to come.
+struct Bridge {
+    socket: RoceSocket,
+    peer: SocketAddrV4,
+    qp: u32,
+    key: u32,
+    pages: u32,
+    psn: Psn,
+    packet_bytes: usize,
+    answers: Responder,
+    inbox: Inbox,
+    queue: VecDeque<Vec<u8>>,
+}
+
+thread_local! {
+    static NEXT: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Bridge {
+    fn new(service: &Endpoint, packet_bytes: usize) -> Self {
+        let qp = QueuePair {
+            number: 2,
+            key: 0,
+            base: 0,
+            slot_bytes: 0,
+            slots: 0,
+            incomplete: Incomplete::Discard,
+        };
+        Self {
+            socket: RoceSocket::bind(ANY).unwrap(),
+            peer: v4(service),
+            qp: detail(service, "qp"),
+            key: detail(service, "rkey"),
+            pages: detail(service, "pages"),
+            psn: Psn::new(0xFF_FFF0),
+            packet_bytes,
+            answers: Responder::new(qp).unwrap(),
+            inbox: Inbox::new(2048),
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// The packets of a frame for a page.
+    fn packets(&mut self, page: u32, frame: &[u8]) -> Vec<Vec<u8>> {
+        let mut address = u64::from(page * PAGE_BYTES);
+        let count = frame.len().div_ceil(self.packet_bytes).max(1);
+        let mut packets = Vec::new();
+        for index in 0..count {
+            let begin = index * self.packet_bytes;
+            let part = &frame[begin..frame.len().min(begin + self.packet_bytes)];
+            let reth = Reth { address, key: self.key, length: part.len() as u32 };
+            let packet = if index + 1 < count {
+                Packet::write_only(self.qp, self.psn, reth, part)
+            } else {
+                Packet::write_immediate(self.qp, self.psn, reth, Immediate::new(page, self.psn), part)
+            };
+            let mut bytes = vec![0; part.len() + MAX_OVERHEAD_BYTES];
+            let length = packet.write(&self.socket.envelope_to(self.peer), &mut bytes).unwrap();
+            bytes.truncate(length);
+            packets.push(bytes);
+            self.psn = self.psn.next();
+            address += part.len() as u64;
+        }
+        packets
+    }
+}
+
+impl Client for Bridge {
+    fn send(&mut self, frame: &[u8]) {
+        let page = NEXT.with(|next| next.replace((next.get() + 1) % self.pages)) % self.pages;
+        for packet in self.packets(page, frame) {
+            self.send_raw(&packet);
+        }
+    }
+
+    fn send_raw(&mut self, bytes: &[u8]) {
+        let mut outbox = Outbox::new(bytes.len());
+        outbox.push_bytes(self.peer, bytes).unwrap();
+        assert_eq!(self.socket.send(&mut outbox).unwrap(), 1);
+    }
+
+    fn receive(&mut self, timeout: Duration) -> Option<Vec<u8>> {
+        let deadline = Instant::now() + timeout;
+        while self.queue.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            self.socket.wait(left).unwrap();
+            self.socket.receive(&mut self.inbox).unwrap();
+            for (from, datagram) in self.inbox.iter() {
+                let envelope = self.socket.envelope_from(from);
+                match self.answers.receive_datagram(datagram, Some(&envelope), &mut NoMemory) {
+                    Ok(Event::Message(answer)) => self.queue.push_back(answer.to_vec()),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        self.queue.pop_front()
+    }
+}
+
+#[test]
+fn threads_of_their_own() {
+    check(&Roce { one_thread: false, packet_bytes: 1024 }).unwrap();
+}
+
+#[test]
+fn one_thread() {
+    check(&Roce { one_thread: true, packet_bytes: 1024 }).unwrap();
+}
+
+#[test]
+fn frames_in_pieces() {
+    check(&Roce { one_thread: true, packet_bytes: 20 }).unwrap();
+}
+
+fn request(id: u32, payload: &[u8]) -> Vec<u8> {
+    let header = RequestHeader::new(FunctionId::of("rpc_increment").0, payload.len() as u32, id, 0);
+    [&header.to_bytes()[..], payload].concat()
+}
+
+/// A link without a dispatcher, in this thread.
+fn link(change: impl FnOnce(&mut roce::Options)) -> (Ring, Link<roce::Roce>) {
+    let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 256 }).unwrap();
+    let mut options = options(&ring);
+    change(&mut options);
+    let link = Link::attach(roce::Roce::bind(&options).unwrap(), &ring).unwrap();
+    (ring, link)
+}
+
+fn until(link: &mut Link<roce::Roce>, received: u64, lost: u64) -> Statistics {
+    let begin = Instant::now();
+    loop {
+        link.poll();
+        let counts = link.watch().statistics();
+        if (counts.received, counts.lost) == (received, lost) {
+            return counts;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "{counts}");
+    }
+}
+
+#[test]
+fn lost_and_repeated_packets_are_counted_and_no_half_frame_is_served() {
+    let (_ring, mut link) = link(|_| ());
+    let mut bridge = Bridge::new(link.endpoint(), 20);
+    let first = bridge.packets(0, &request(1, &[1; 50]));
+    let second = bridge.packets(1, &request(2, &[2; 50]));
+    let third = bridge.packets(2, &request(3, &[3; 50]));
+    assert_eq!((first.len(), second.len(), third.len()), (4, 4, 4));
+    first.iter().for_each(|packet| bridge.send_raw(packet));
+    // The second one lacks a packet in its middle, and the first one's end comes again.
+    [&second[0], &second[2], &second[3], &first[3]].into_iter().for_each(|packet| bridge.send_raw(packet));
+    third.iter().for_each(|packet| bridge.send_raw(packet));
+    let counts = until(&mut link, 3, 1);
+    assert_eq!((counts.requests, counts.repeated, counts.malformed), (2, 1, 0), "{counts}");
+    // What was missing comes after all: the frame is whole.
+    bridge.send_raw(&second[1]);
+    assert_eq!(until(&mut link, 4, 1).requests, 3);
+}
+
+#[test]
+fn a_slot_in_use_and_a_page_without_slot_are_refused() {
+    let (_ring, mut link) = link(|options| options.pages = 5);
+    let mut bridge = Bridge::new(link.endpoint(), 1024);
+    for page in [0, 0, 4] {
+        for packet in bridge.packets(page, &request(page, b"abc")) {
+            bridge.send_raw(&packet);
+        }
+    }
+    let counts = until(&mut link, 3, 0);
+    assert_eq!((counts.requests, counts.slot_taken, counts.bad_slot), (1, 1, 1), "{counts}");
+}
+
+#[test]
+fn what_is_not_for_this_queue_pair_is_counted() {
+    let (_ring, mut link) = link(|_| ());
+    let mut bridge = Bridge::new(link.endpoint(), 1024);
+    let right = bridge.key;
+    bridge.key = right ^ 1;
+    let wrong_key = bridge.packets(0, &request(1, &[])).remove(0);
+    bridge.key = right;
+    bridge.qp ^= 1;
+    let wrong_qp = bridge.packets(0, &request(1, &[])).remove(0);
+    bridge.qp ^= 1;
+    let mut damaged = bridge.packets(0, &request(1, &[])).remove(0);
+    damaged[40] ^= 4;
+    let good = bridge.packets(0, &request(1, &[])).remove(0);
+    for packet in [&wrong_key, &wrong_qp, &damaged, &good] {
+        bridge.send_raw(packet);
+    }
+    let counts = until(&mut link, 4, 0);
+    assert_eq!((counts.requests, counts.malformed), (1, 3), "{counts}");
+}
+
+#[test]
+fn the_peer_that_is_configured_is_the_only_one_and_gets_the_answers() {
+    let listener = RoceSocket::bind(ANY).unwrap();
+    let (_ring, mut link) = link(|options| options.peer = Some(listener.local_addr()));
+    let mut bridge = Bridge::new(link.endpoint(), 1024);
+    // Too short for what it says: refused at once, by an answer.
+    let mut frame = request(9, b"abc");
+    frame.truncate(25);
+    Client::send(&mut bridge, &frame);
+    assert_eq!(until(&mut link, 1, 0).truncated, 1);
+    link.stop(Duration::ZERO, &mut || ());
+    let mut inbox = Inbox::new(2048);
+    assert!(listener.wait(Duration::from_secs(20)).unwrap());
+    assert_eq!(listener.receive(&mut inbox).unwrap(), 1);
+    assert!(bridge.receive(Duration::ZERO).is_none());
+
+    let elsewhere = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 9), 4791);
+    let (_ring, mut other) = self::link(|options| options.peer = Some(elsewhere));
+    let mut bridge = Bridge::new(other.endpoint(), 1024);
+    Client::send(&mut bridge, &request(9, b"abc"));
+    assert_eq!(until(&mut other, 1, 0).malformed, 1);
+}
+
+#[test]
+fn options_that_cannot_work_are_refused() {
+    let wrong = |change: fn(&mut roce::Options)| {
+        let mut options = roce::Options::default();
+        change(&mut options);
+        roce::Roce::bind(&options).unwrap_err().to_string()
+    };
+    assert_eq!(wrong(|o| o.pages = 4097), "the number of pages is 4097: give 1 to 4096");
+    assert_eq!(wrong(|o| o.page_bytes = 100), "the page size is 100: give a multiple of 128 bytes");
+    assert_eq!(wrong(|o| o.qp = 1 << 24), "queue pair number 0x1000000 does not fit in 24 bits");
+    assert!(wrong(|o| o.base = u64::MAX).contains("wraps around"));
+    assert!(wrong(|o| o.address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)).contains("not one address"));
+    assert!(wrong(|o| o.peers = 0).contains("at least 1"));
+    assert!(wrong(|o| o.remote_qp = u32::MAX).contains("24 bits"));
+}
+
+#[test]
+fn a_newcomer_takes_the_place_of_whoever_was_silent_longest() {
+    let (_ring, mut link) = link(|options| options.peers = 1);
+    let mut first = Bridge::new(link.endpoint(), 1024);
+    let mut second = Bridge::new(link.endpoint(), 1024);
+    for (bridge, page) in [(&mut first, 0), (&mut second, 1)] {
+        for packet in bridge.packets(page, &request(page, b"abc")) {
+            bridge.send_raw(&packet);
+        }
+        until(&mut link, u64::from(page) + 1, 0);
+    }
+    let report = link.stop(Duration::ZERO, &mut || ());
+    assert_eq!((report.dropped, report.statistics.balance()), (2, (0, 0)));
+    // One of the two cannot be told any more, and that is an error of the wire.
+    assert_eq!(report.statistics.errors, 1, "{}", report.statistics);
+    assert!(second.receive(Duration::from_secs(20)).is_some());
+    assert!(first.receive(Duration::ZERO).is_none());
+}
+
+#[test]
+fn nothing_is_allocated_between_start_and_stop() {
+    let (ring, mut link) = link(|_| ());
+    let table = ringcall::FunctionTable::builder().host_call("rpc_increment", |_: &[u8], _: &mut [u8]| Ok(0));
+    let mut dispatcher =
+        HostDispatcher::builder(&ring, table.build(&ring).unwrap()).build().unwrap().into_stepper();
+    let mut bridge = Bridge::new(link.endpoint(), 20);
+    let mut turns = |link: &mut Link<roce::Roce>| {
+        for _ in 0..10_000 {
+            link.poll();
+            dispatcher.step();
+            link.publish();
+        }
+    };
+    // What a thread has once is made at its first packets.
+    Client::send(&mut bridge, &request(0, &[7; 50]));
+    turns(&mut link);
+    for id in 1..4 {
+        Client::send(&mut bridge, &request(id, &[7; 50]));
+    }
+    let info = allocation_counter::measure(|| turns(&mut link));
+    assert_eq!(info.count_total, 0, "{info:?}");
+    assert_eq!(link.watch().statistics().answered, 4);
+}
