@@ -110,6 +110,21 @@ pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
         .env("CARGO_TARGET_DIR", shell.target("loom"))])
 }
 
+/// Tests of the persistent dispatcher that play many warps by threads in lock step, and would take minutes each when
+/// instrumented. The sanitizers get the rest of them, which run the same code with fewer threads.
+const TOO_MANY_THREADS: &[&str] = &[
+    "garbage::",
+    "graphs::",
+    "grid::",
+    "park::",
+    "serve::as_many",
+    "serve::several",
+    "serve::two_blocks",
+    "serve::warps_of",
+    "share::",
+    "slots::",
+];
+
 /// Both sanitizers over the tests of the crates that share memory. The standard library is not instrumented (that takes
 /// its sources); what the crates themselves do is.
 pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
@@ -130,6 +145,10 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
         let mut command = shell.nightly_cargo(&["test", "--target", &host, "--lib", "--tests"]);
         for package in SHARED_MEMORY_CRATES {
             command.args(["-p", package]);
+        }
+        command.arg("--");
+        for tests in TOO_MANY_THREADS {
+            command.args(["--skip", tests]);
         }
         run(command
             .env("RUSTFLAGS", flags)
