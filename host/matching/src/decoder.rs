@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::blossom::{Blossom, Tables};
 use crate::correlated::SecondPass;
-use crate::error::{BatchError, DecodeError};
+use crate::error::{BatchError, DecodeError, RoundsError};
 use crate::graph::MatchingGraph;
 use crate::input::Intake;
 use crate::metric::Metric;
@@ -108,8 +108,9 @@ impl Decoder {
         }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// What a decoder in parts shares with this one, which must make a single pass.
+    pub(crate) fn shared(&self) -> Result<Arc<Shared>, RoundsError> {
+        if self.second.is_some() { Err(RoundsError::Correlated) } else { Ok(Arc::clone(&self.shared)) }
     }
 
     /// The graph that is decoded on.

@@ -154,7 +154,8 @@ impl std::fmt::Display for EdgeName {
     }
 }
 
-/// Why a list of defects could not be decoded. The decoder is as good as new afterwards.
+/// Why a list of defects could not be decoded. A [`Decoder`](crate::Decoder) is as good as new afterwards; one that is given
+/// a syndrome in parts keeps the parts that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -224,6 +225,9 @@ pub enum RoundsError {
         /// How many detectors there are.
         expected: usize,
     },
+    /// The decoder makes a second pass for correlations, which is not done in parts.
+    #[error("a decoder with correlations cannot be run in parts: make one without")]
+    Correlated,
     /// A thread could not be started.
     #[error("a thread could not be started: {kind}")]
     Thread {
@@ -251,13 +255,30 @@ pub enum SlidingError {
     #[error("no two neighbouring rounds of the graph are alike: give that of a run with a few more rounds")]
     NotPeriodic,
     /// The window is impossible.
-    #[error("a window of {window} rounds cannot move on by {commit}: at least 1, fewer than the window has")]
+    #[error(
+        "a window of {window} rounds cannot move on by {commit}: at least 1, fewer than the window has, and few enough to index"
+    )]
     Window {
         /// Rounds looked at together.
         window: usize,
         /// Rounds decided at a time.
         commit: usize,
     },
+    /// An edge could lead from a decided round past the window.
+    #[error(
+        "a window of {window} rounds that moves on by {commit} is too narrow for edges over {reach} rounds: they must end within it"
+    )]
+    Reach {
+        /// Rounds looked at together.
+        window: usize,
+        /// Rounds decided at a time.
+        commit: usize,
+        /// How many rounds apart the ends of an edge are, at most.
+        reach: usize,
+    },
+    /// The graph has edges of negative weight.
+    #[error("a sliding window cannot be had on a graph with edges of negative weight")]
+    Negative,
     /// The defects of a round are not strictly increasing positions among its detectors.
     #[error(
         "the defects of round {round} are not strictly increasing, or name more than its {detectors} detectors"

@@ -19,7 +19,7 @@ use crate::solution::{CertificateError, Solution};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParallelConfig {
-    /// Slabs, and threads that solve them: the caller's and one less of its own.
+    /// Slabs, and threads that solve them: the caller's and one less of its own. No more than rounds are used.
     pub cores: NonZeroUsize,
     /// Syndromes with fewer defects than this are solved by the caller alone: to hand work over costs some microseconds.
     pub least_defects: usize,
@@ -110,7 +110,7 @@ impl Drop for Helper {
 
 /// A decoder that splits a syndrome into slabs of rounds, solves them on several cores, and fuses the solutions.
 ///
-/// The answer is of minimum weight, as [`Decoder`]'s. It pays for large distances only; `ringcall bench matching` shows from
+/// The answer is of minimum weight, as that of a [`Decoder`] that makes a single pass. It pays for large distances only; `ringcall bench matching` shows from
 /// where on. Its threads end when it is dropped.
 ///
 /// ```
@@ -148,15 +148,18 @@ impl ParallelDecoder {
     /// A decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`.
     ///
     /// # Errors
-    /// [`RoundsError::Length`] if there is not one round for each detector, [`RoundsError::Thread`] if a thread could not
-    /// be started.
+    /// [`RoundsError::Length`] if there is not one round for each detector, [`RoundsError::Correlated`] if `decoder` makes a
+    /// second pass, [`RoundsError::Thread`] if a thread could not be started.
     pub fn new(decoder: &Decoder, rounds: &[u32], config: &ParallelConfig) -> Result<Self, RoundsError> {
-        let shared = Arc::clone(decoder.shared());
+        let shared = decoder.shared()?;
         let tables = shared.tables();
         let n = tables.graph.num_detectors();
-        let slabs = Arc::new(Slabs::new(tables, rounds, config.cores.get())?);
-        let mut helpers = Vec::with_capacity(config.cores.get() - 1);
-        for k in 1..config.cores.get() {
+        // More slabs than rounds would be empty.
+        let last = rounds.iter().copied().max().unwrap_or(0);
+        let cores = config.cores.get().min(last as usize + 1);
+        let slabs = Arc::new(Slabs::new(tables, rounds, cores)?);
+        let mut helpers = Vec::new();
+        for k in 1..cores {
             let work = Work { defects: Vec::with_capacity(n), blossom: Blossom::new(tables) };
             let (to, inbox) = sync_channel(1);
             let (outbox, from) = sync_channel(1);
@@ -317,5 +320,58 @@ fn next(inbox: &Receiver<Box<Work>>, spin: Duration) -> Option<Box<Work>> {
             }
             Err(TryRecvError::Empty) => pause(&mut turns),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GraphBuilder;
+
+    #[test]
+    fn without_a_helper_the_caller_solves_alone() {
+        let mut b = GraphBuilder::new();
+        for i in 0..40 {
+            b.edge(i, i + 1, 1.0, &[]).unwrap();
+        }
+        b.boundary_edge(0, 1.0, &[0]).unwrap();
+        let rounds: Vec<u32> = (0..41).collect();
+        let mut config = ParallelConfig::new(NonZeroUsize::new(3).unwrap());
+        config.least_defects = 0;
+        let mut decoder = ParallelDecoder::new(&Decoder::new(b.build().unwrap()), &rounds, &config).unwrap();
+        let defects = [3, 4, 17, 20, 30, 31, 38];
+        let expected = decoder.decode(&defects).unwrap().grid_weight();
+        // Its thread ends when nothing can come any more.
+        decoder.helpers[0].to = None;
+        for _ in 0..3 {
+            assert_eq!(decoder.decode(&defects).unwrap().grid_weight(), expected);
+            decoder.verify().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_decoder_of_two_passes_is_refused() {
+        let mut b = GraphBuilder::new();
+        let part = |detectors| crate::ErrorPart { detectors, observables: &[] };
+        b.error(0.01, &[part(&[0]), part(&[1])]).unwrap();
+        let mut config = crate::DecoderConfig::default();
+        config.correlations = true;
+        let decoder = Decoder::with_config(b.build().unwrap(), &config);
+        let parallel = ParallelDecoder::new(&decoder, &[0, 1], &ParallelConfig::new(NonZeroUsize::MIN));
+        assert_eq!(parallel.map(|_| ()).unwrap_err(), RoundsError::Correlated);
+        assert_eq!(
+            crate::StreamingDecoder::new(&decoder, &[0, 1]).map(|_| ()).unwrap_err(),
+            RoundsError::Correlated
+        );
+    }
+
+    #[test]
+    fn no_more_slabs_than_rounds() {
+        let mut b = GraphBuilder::new();
+        b.edge(0, 1, 1.0, &[]).unwrap();
+        let decoder = Decoder::new(b.build().unwrap());
+        let parallel =
+            ParallelDecoder::new(&decoder, &[0, 1], &ParallelConfig::new(NonZeroUsize::MAX)).unwrap();
+        assert_eq!(parallel.helpers.len(), 1);
     }
 }

@@ -4,6 +4,8 @@ use crate::blossom::Tables;
 use crate::error::RoundsError;
 use crate::metric::FAR;
 
+/// Most rounds.
+pub(crate) const MAX_ROUNDS: usize = 1 << 24;
 /// Most entries of the table of frontiers, 4 bytes each.
 const MAX_ENTRIES: usize = 1 << 28;
 /// No node of a later round matters.
@@ -28,7 +30,8 @@ impl Rounds {
         }
         let last = of.iter().copied().max().unwrap_or(0);
         let count = last as usize + 1;
-        let entries = (last as usize).checked_mul(n).filter(|&entries| entries <= MAX_ENTRIES);
+        let entries =
+            (last as usize).checked_mul(n).filter(|&entries| entries <= MAX_ENTRIES && count <= MAX_ROUNDS);
         let Some(entries) = entries else {
             return Err(RoundsError::TooMany { rounds: count, detectors: n });
         };

@@ -12,8 +12,8 @@ use crate::solution::{CertificateError, Solution};
 
 /// A decoder that is given the detectors of one round after the other, and does most of its work before the last.
 ///
-/// The answer is a correction of minimum weight for the whole syndrome, as [`Decoder`]'s is (where several are, it may be
-/// another one). Nothing is allocated per round.
+/// The answer is a correction of minimum weight for the whole syndrome, as that of a [`Decoder`] that makes a single pass (where
+/// several are, it may be another one). Nothing is allocated per round.
 ///
 /// ```
 /// use ringcall_matching::{Decoder, GraphBuilder, StreamingDecoder};
@@ -49,9 +49,10 @@ impl StreamingDecoder {
     /// A streaming decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`.
     ///
     /// # Errors
-    /// [`RoundsError`] if there is not one round for each detector, or too many rounds.
+    /// [`RoundsError`] if there is not one round for each detector, or too many rounds, or if `decoder` makes a second pass
+    /// for correlations.
     pub fn new(decoder: &Decoder, rounds: &[u32]) -> Result<Self, RoundsError> {
-        let shared = Arc::clone(decoder.shared());
+        let shared = decoder.shared()?;
         let tables = shared.tables();
         let rounds = Arc::new(Rounds::new(tables, rounds)?);
         let n = tables.graph.num_detectors();
@@ -87,6 +88,9 @@ impl StreamingDecoder {
         let Self { shared, rounds, blossom, next, intake, all, answer } = self;
         let tables = shared.tables();
         let expected = *next;
+        if expected == 0 {
+            answer.clear();
+        }
         intake.take_part(tables.graph, defects, rounds.used(expected), |defect| match rounds.of(defect) {
             round if round as usize == expected => Ok(()),
             round => Err(DecodeError::WrongRound { defect, round, expected }),
@@ -101,8 +105,7 @@ impl StreamingDecoder {
             }
         }
         let taken = &intake.defects;
-        if *next == 0 {
-            answer.clear();
+        if expected == 0 {
             blossom.begin(tables);
         }
         // Without a new defect, what was unknown has turned out to hold nothing.

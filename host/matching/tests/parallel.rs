@@ -133,6 +133,7 @@ fn a_helper_that_sleeps_is_woken() {
     }
 }
 
+/// Counted is the caller's thread; the helpers run what streaming runs, which is counted in its own test.
 #[test]
 fn sharing_allocates_nothing() {
     let line = include_str!("data/circuits.txt").lines().last().unwrap();

@@ -4,7 +4,7 @@ mod repetition;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
-use ringcall_matching::{Decoder, MatchingGraph, SlidingConfig, SlidingDecoder, SlidingError};
+use ringcall_matching::{Decoder, GraphBuilder, MatchingGraph, SlidingConfig, SlidingDecoder, SlidingError};
 
 const CHECKS: u32 = 6;
 const P: f64 = 0.03;
@@ -101,7 +101,7 @@ fn what_cannot_be_is_refused_and_the_next_is_right() {
     assert!(matches!(SlidingDecoder::new(&tiny, &of, config), Err(SlidingError::NotPeriodic)));
     assert!(matches!(SlidingDecoder::new(&tiny, &rounds, config), Err(SlidingError::Rounds(_))));
     let far: Vec<u32> = of.iter().map(|r| r * 1_000_000_000).collect();
-    assert!(matches!(SlidingDecoder::new(&tiny, &far, config), Err(SlidingError::NotPeriodic)));
+    assert!(matches!(SlidingDecoder::new(&tiny, &far, config), Err(SlidingError::Rounds(_))));
     let mut decoder = new(4, 2).unwrap();
     assert!(matches!(decoder.push_round(&[CHECKS]), Err(SlidingError::Defect { .. })));
     assert!(matches!(decoder.push_round(&[1, 0]), Err(SlidingError::Defect { .. })));
@@ -130,4 +130,83 @@ fn sliding_allocates_nothing() {
         decoder.finish(&[&[1, 2]]).unwrap();
     });
     assert_eq!(info.count_total, 0);
+}
+
+/// A chain in time whose edges lead two rounds on, too, with a detector that nothing joins in every round.
+fn skipping(rounds: u32) -> (MatchingGraph, Vec<u32>) {
+    let mut b = GraphBuilder::new();
+    for t in 0..rounds {
+        b.boundary_edge(2 * t, 3.0, &[0]).unwrap();
+        for later in 1..=2 {
+            if t + later < rounds {
+                b.edge(2 * t, 2 * (t + later), f64::from(later) + 0.5, &[later]).unwrap();
+            }
+        }
+    }
+    b.ensure_detectors(2 * rounds as usize);
+    (b.build().unwrap(), (0..2 * rounds).map(|i| i / 2).collect())
+}
+
+#[test]
+fn edges_over_two_rounds_are_put_right() {
+    let (short, rounds) = skipping(8);
+    let narrow = SlidingConfig { window: 3, commit: 2 };
+    let refused = SlidingDecoder::new(&short, &rounds, narrow);
+    assert!(matches!(refused, Err(SlidingError::Reach { reach: 2, .. })));
+    let config = SlidingConfig { window: 6, commit: 3 };
+    let mut decoder = SlidingDecoder::new(&short, &rounds, config).unwrap();
+    let tail = decoder.tail_rounds() as u32;
+    const ROUNDS: u32 = 20;
+    let (graph, _) = skipping(ROUNDS);
+    for edge in graph.edges() {
+        let fired = |t: u32| -> &[u32] {
+            if edge.u / 2 == t || edge.v.is_some_and(|v| v / 2 == t) { &[0] } else { &[] }
+        };
+        for t in 0..ROUNDS - tail {
+            decoder.push_round(fired(t)).unwrap();
+        }
+        let last: Vec<&[u32]> = (ROUNDS - tail..ROUNDS).map(fired).collect();
+        let expected = edge.observables.iter().fold(0, |set, o| set | 1 << o);
+        assert_eq!(decoder.finish(&last).unwrap(), [expected], "{edge:?}");
+        assert!((decoder.weight() - edge.weight).abs() < 1e-6, "{edge:?}");
+    }
+}
+
+#[test]
+fn a_round_that_nothing_explains_is_not_taken_in() {
+    let (short, rounds) = skipping(8);
+    let config = SlidingConfig { window: 6, commit: 3 };
+    let mut decoder = SlidingDecoder::new(&short, &rounds, config).unwrap();
+    let tail: Vec<&[u32]> = vec![&[]; decoder.tail_rounds()];
+    let mut bad = tail.clone();
+    bad[0] = &[1];
+    for run in 0..3 {
+        for t in 0..12 {
+            if (t + 1) % 3 == 0 && t >= 5 {
+                // The round that fills a window.
+                for _ in 0..2 {
+                    assert!(matches!(decoder.push_round(&[0, 1]), Err(SlidingError::Decode(_))), "{run} {t}");
+                }
+            }
+            decoder.push_round(if t == 4 || t == 5 { &[0] } else { &[] }).unwrap();
+        }
+        for _ in 0..2 {
+            assert!(matches!(decoder.finish(&bad), Err(SlidingError::Decode(_))));
+        }
+        assert_eq!(decoder.finish(&tail).unwrap(), [0b10], "run {run}");
+    }
+}
+
+#[test]
+fn negative_weights_are_refused() {
+    let mut b = GraphBuilder::new();
+    for t in 0..8 {
+        b.boundary_edge(t, -1.0, &[0]).unwrap();
+    }
+    let refused = SlidingDecoder::new(
+        &b.build().unwrap(),
+        &[0, 1, 2, 3, 4, 5, 6, 7],
+        SlidingConfig { window: 3, commit: 1 },
+    );
+    assert!(matches!(refused, Err(SlidingError::Negative)));
 }

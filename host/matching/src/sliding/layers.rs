@@ -3,6 +3,7 @@
 use crate::builder::{GraphBuilder, MergeStrategy};
 use crate::error::{RoundsError, SlidingError};
 use crate::graph::MatchingGraph;
+use crate::rounds::MAX_ROUNDS;
 
 /// An edge from a detector of one layer to the same or a later layer.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +44,8 @@ pub(super) struct Layers {
     bulk: Layer,
     tail: Vec<Layer>,
     observables: usize,
+    /// How many rounds apart the ends of an edge are, at most.
+    reach: usize,
 }
 
 impl Layers {
@@ -52,9 +55,11 @@ impl Layers {
             return Err(RoundsError::Length { found: rounds.len(), expected: n }.into());
         }
         let count = rounds.iter().max().map_or(0, |&last| last as usize + 1);
-        if count > n {
-            // Some round has no detector: nothing that repeats.
-            return Err(SlidingError::NotPeriodic);
+        if count > MAX_ROUNDS {
+            return Err(RoundsError::TooMany { rounds: count, detectors: n }.into());
+        }
+        if graph.edges().iter().any(|edge| edge.weight < 0.0) {
+            return Err(SlidingError::Negative);
         }
         let mut layers = vec![Layer { detectors: 0, steps: Vec::new() }; count];
         let position: Vec<u32> = rounds
@@ -65,7 +70,7 @@ impl Layers {
                 layer.detectors - 1
             })
             .collect();
-        let mut reach = 0;
+        let mut reach = 0u32;
         for edge in graph.edges() {
             let key = |node: u32| (rounds[node as usize], position[node as usize]);
             let (from, to) = match edge.v.map(key) {
@@ -84,8 +89,9 @@ impl Layers {
         }
         // The longest run of equal layers whose edges end in layers of the same size.
         let sized = |at: usize| {
-            (0..=reach as usize)
-                .all(|k| layers.get(at + k).is_some_and(|l| l.detectors == layers[at].detectors))
+            let detectors = layers[at].detectors;
+            detectors > 0
+                && (0..=reach as usize).all(|k| layers.get(at + k).is_some_and(|l| l.detectors == detectors))
         };
         let (mut best, mut start) = (0..0, 0);
         for at in 0..count {
@@ -104,7 +110,17 @@ impl Layers {
         let tail = layers.split_off(best.end);
         let bulk = layers[best.start].clone();
         layers.truncate(best.start);
-        Ok(Self { head: layers, bulk, tail, observables: graph.num_observables() })
+        Ok(Self { head: layers, bulk, tail, observables: graph.num_observables(), reach: reach as usize })
+    }
+
+    pub(super) fn reach(&self) -> usize {
+        self.reach
+    }
+
+    /// The most detectors of a round.
+    pub(super) fn most_detectors(&self) -> usize {
+        let all = self.head.iter().chain([&self.bulk]).chain(&self.tail);
+        all.map(|layer| layer.detectors as usize).max().unwrap_or(0)
     }
 
     pub(super) fn head(&self) -> usize {

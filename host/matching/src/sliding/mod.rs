@@ -29,7 +29,8 @@ pub struct SlidingConfig {
 /// not of the run.
 ///
 /// The graph is that of a short run of the same experiment, from which the part that repeats is found: a few rounds more
-/// than its beginning and end need. Nothing is allocated per round.
+/// than its beginning and end need. Its weights are not negative, and each window is decoded in one pass, whatever
+/// correlations the graph knows of. Nothing is allocated per round.
 ///
 /// ```
 /// use ringcall_matching::{GraphBuilder, SlidingConfig, SlidingDecoder};
@@ -99,6 +100,14 @@ impl SlidingDecoder {
             return Err(SlidingError::Window { window, commit });
         }
         let layers = Layers::new(graph, rounds)?;
+        let reach = layers.reach();
+        if window - commit < reach {
+            return Err(SlidingError::Reach { window, commit, reach });
+        }
+        let detectors = window.saturating_mul(layers.most_detectors());
+        if detectors > crate::MAX_DETECTORS as usize {
+            return Err(SlidingError::Window { window, commit });
+        }
         let mut windows = Vec::new();
         let mut start = 0;
         loop {
@@ -154,7 +163,7 @@ impl SlidingDecoder {
         &self.observables
     }
 
-    /// The weight of what is decided so far.
+    /// The weight of what is decided so far; after [`finish`](Self::finish), that of the whole run, until the next begins.
     pub fn weight(&self) -> f64 {
         self.weight
     }
@@ -163,9 +172,13 @@ impl SlidingDecoder {
     /// decided by it.
     ///
     /// # Errors
-    /// [`SlidingError::Defect`]; the round has not been taken in then.
+    /// [`SlidingError::Defect`], or [`SlidingError::Decode`] for a window that no correction explains; the round has not
+    /// been taken in then.
     pub fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
         check(defects, self.layers.detectors(self.given), self.given)?;
+        if self.given == 0 {
+            self.weight = 0.0;
+        }
         let layer = (self.given - self.decided) as u32;
         self.insert(layer, defects);
         self.given += 1;
@@ -174,7 +187,12 @@ impl SlidingDecoder {
         }
         let pane = self.decided / self.config.commit;
         let pane = pane.min(self.windows.len() - 1);
-        self.decide(Some(pane), 0, self.config.commit as u32)?;
+        if let Err(error) = self.decide(Some(pane), 0, self.config.commit as u32) {
+            // Nothing was decided; to insert again is to take back.
+            self.insert(layer, defects);
+            self.given -= 1;
+            return Err(error);
+        }
         self.decided += self.config.commit;
         Ok(true)
     }
@@ -184,7 +202,8 @@ impl SlidingDecoder {
     ///
     /// # Errors
     /// [`SlidingError::Tail`] if these are not [`tail_rounds`](Self::tail_rounds), [`SlidingError::TooShort`] for a run of
-    /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`]. Nothing has been taken in then.
+    /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`], [`SlidingError::Decode`] for a window that
+    /// no correction explains. Nothing has been taken in then.
     pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         let (expected, least) = (self.layers.tail(), self.least_rounds());
         if tail.len() != expected {
@@ -197,16 +216,26 @@ impl SlidingDecoder {
         for (t, defects) in tail.iter().enumerate() {
             check(defects, self.layers.tail_detectors(t), self.given + t)?;
         }
+        self.insert_tail(tail);
+        // The last window begins as early as it must to end with the run; the rounds decided already have nothing open.
+        let shift = (self.config.window - 1) - (self.given - self.decided);
+        if let Err(error) = self.decide(None, shift as u32, u32::MAX) {
+            self.insert_tail(tail);
+            return Err(error);
+        }
+        debug_assert!(self.open.is_empty(), "everything is explained");
+        self.answer.copy_from_slice(&self.observables);
+        let weight = self.weight;
+        self.restart();
+        self.weight = weight;
+        Ok(&self.answer)
+    }
+
+    /// Adds the defects of the tail, or takes them back.
+    fn insert_tail(&mut self, tail: &[&[u32]]) {
         for (t, defects) in tail.iter().enumerate() {
             self.insert((self.given + t - self.decided) as u32, defects);
         }
-        // The last window begins as early as it must to end with the run; the rounds decided already have nothing open.
-        let shift = (self.config.window - 1) - (self.given - self.decided);
-        self.decide(None, shift as u32, u32::MAX)?;
-        debug_assert!(self.open.is_empty(), "everything is explained");
-        self.answer.copy_from_slice(&self.observables);
-        self.restart();
-        Ok(&self.answer)
     }
 
     /// Forgets an unfinished run.

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use ours::Ours;
 use problem::Problem;
 use reference::{Answer, Start};
+use ringcall_matching::ParallelConfig;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -70,7 +71,7 @@ pub(super) struct Options<'a> {
     pub(super) rounds: usize,
     /// The executable that is PyMatching's C++ core, if it is not beside this one.
     pub(super) core: Option<&'a Path>,
-    /// The core of the machine that everything runs on, in turn.
+    /// The core of the machine that everything runs on, in turn; what takes several is not pinned.
     pub(super) cpu: usize,
 }
 
@@ -231,7 +232,7 @@ fn measure(
     let mut decoder = match kind {
         Kind::Memory { .. } | Kind::Slices { .. } => Ours::whole(&problem)?,
         Kind::Stream { .. } => Ours::stream(&problem)?,
-        Kind::Cores { cores, .. } => Ours::cores(&problem, cores)?,
+        Kind::Cores { cores, .. } => Ours::cores(&problem, &ParallelConfig::new(cores))?,
     };
     let mut ours = Side::default();
     let mut at = 0;
