@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
 use std::io::BufRead;
 
-use ringcall_matching::{Decoder, DecoderConfig, MatchingGraph};
+use ringcall_matching::{
+    Decoder, DecoderConfig, MatchingGraph, ParallelConfig, ParallelDecoder, Solution, StreamingDecoder,
+};
 
 /// Numbers of graphs, of cases (a graph with defects), and of decodes whose prediction differs at a tie.
 #[derive(Default)]
@@ -85,6 +87,35 @@ fn parts(graph: &MatchingGraph) -> Vec<bool> {
     open.into_values().collect()
 }
 
+/// Decodes round by round, and on two cores, with rounds that have nothing to do with the graph; how many cases, and how
+/// many of them are not of the expected weight or not proven.
+fn in_parts(graph: &MatchingGraph, list: &[common::Shot]) -> Result<(u64, u64), Box<dyn Error>> {
+    let n = graph.num_detectors() as u32;
+    let whole = Decoder::new(graph.clone());
+    let rounds: Vec<u32> = (0..n).map(|i| i.wrapping_mul(2_654_435_761) >> 29).collect();
+    let mut config = ParallelConfig::new(2.try_into()?);
+    config.least_defects = 0;
+    let mut stream = StreamingDecoder::new(&whole, &rounds)?;
+    let mut cores = ParallelDecoder::new(&whole, &rounds, &config)?;
+    let (mut cases, mut wrong) = (0, 0);
+    let near = |a: f64, b: f64| (a - b).abs() * graph.scale() < 0.25;
+    for shot in list {
+        let Some((expected, _)) = &shot.answer else { continue };
+        cases += 1;
+        let right = near(cores.decode(&shot.defects)?.weight(), *expected) && cores.verify().is_ok();
+        let mut streamed = None;
+        for round in 0..stream.num_rounds() as u32 {
+            let defects: Vec<u32> =
+                shot.defects.iter().copied().filter(|&d| rounds[d as usize] == round).collect();
+            streamed = stream.push_round(&defects)?.map(Solution::weight);
+        }
+        let right =
+            right && streamed.is_some_and(|weight| near(weight, *expected)) && stream.verify().is_ok();
+        wrong += u64::from(!right);
+    }
+    Ok((cases, wrong))
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let (configs, proofs) = match (args.next().as_deref(), args.next()) {
@@ -94,6 +125,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     let mut failures = 0u64;
+    let mut in_parts_total = (0u64, 0u64);
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let (graph, list) = common::parse(&line);
@@ -116,6 +148,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 }
             }
         }
+        let (cases, wrong) = in_parts(&graph, &list)?;
+        in_parts_total.0 += cases;
+        in_parts_total.1 += wrong;
+        failures += wrong;
         for mode in modes(&line, &graph) {
             let sum = counts.entry(mode).or_default();
             sum.graphs += count.graphs;
@@ -136,6 +172,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "cases: a graph with defects; odd: no correction, found by both; ties: the weight is equal, the prediction not"
     );
+    let (cases, wrong) = in_parts_total;
+    println!("the same in parts, round by round and on two cores: {cases} cases, {wrong} wrong");
     if failures > 0 {
         return Err(format!("{failures} answers are wrong").into());
     }

@@ -17,7 +17,7 @@ use crate::solution::{CertificateError, Solution};
 #[non_exhaustive]
 pub struct DecoderConfig {
     /// How many near nodes to list per detector, at most (16 bytes each, in chunks of 16; 0 lists none).
-    /// Graphs of more than 65,536 detectors get shorter ones, so that all take no more than 256 MiB.
+    /// Graphs of more than 65,536 detectors get shorter ones, so that all take no more than 256 MiB (or 256 bytes a detector).
     /// Longer lists save searches when many errors fall far from others; they cost memory and time to build.
     pub near_entries: usize,
     /// Whether to solve few defects on a small graph (up to 512 detectors) from a table of all pairs.

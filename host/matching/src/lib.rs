@@ -3,7 +3,7 @@
 //! A *matching graph* has a node per detector and an edge per error mechanism: one that flips two detectors joins
 //! them, one that flips a single detector joins it to the boundary. Given the detectors that fired (the *defects*), the
 //! decoder finds a set of edges of least total weight that explains them, and says which logical observables those edges
-//! flip. "Least" is meant literally: every answer is optimal on the integer grid of weights.
+//! flip. "Least" is meant literally: every answer is optimal on the integer grid of weights (that of a sliding window within the window).
 //!
 //! ```
 //! use ringcall_matching::{Decoder, GraphBuilder};
@@ -27,6 +27,8 @@
 //! - [`Decoder`] decodes on it. It is `Send`; clones share the tables of the graph, so each thread can have its own.
 //! - [`DecoderConfig::correlations`] turns on a second pass, in which edges that share an error with those found in the
 //!   first are lighter; [`GraphBuilder::error`] takes such errors, as a detector error model lists them.
+//! - [`StreamingDecoder`] is given a syndrome round by round, [`ParallelDecoder`] shares one among cores, and [`SlidingDecoder`]
+//!   decodes runs without end.
 //! - [`Solution`] is what comes out; [`Decoder::correction`] adds the edges, [`Decoder::verify`] a proof of optimality.
 //!
 //! # Units and ranges
@@ -43,7 +45,7 @@
 //!
 //! # Memory and time
 //! Tables take up to 256 bytes for each 16 near nodes of each detector ([`DecoderConfig::near_entries`]), at most
-//! 256 MiB, and are made in [`Decoder::new`]. Decoding allocates nothing: all state is sized by the graph. (The
+//! 256 MiB or one such piece a detector, and are made in [`Decoder::new`]. Decoding allocates nothing: all state is sized by the graph. (The
 //! list of pairs of defects seen is sized for eight per detector, and so is that of nodes searched in a second pass; a graph
 //! that is denser than any code's makes them grow once, to a mark that stays.)
 #![forbid(unsafe_code)]

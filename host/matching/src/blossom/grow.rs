@@ -11,7 +11,7 @@ use crate::queue::NEVER;
 pub(super) enum Event {
     /// Nothing before this time; [`NEVER`] if nothing at all is to be waited for here.
     Later(i64),
-    /// It has reached the boundary.
+    /// It has reached the boundary, or the frontier.
     Boundary,
     /// It meets another defect, through this half-edge.
     Meet(u32),

@@ -7,9 +7,9 @@ use crate::graph::NONE;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) from: u32,
-    /// A defect, or [`BOUNDARY`].
+    /// A defect, [`BOUNDARY`] or [`FRONTIER`].
     pub(crate) to: u32,
-    /// Index of the pair; [`NONE`] for the boundary.
+    /// Index of the pair; [`NONE`] for the boundary and the frontier.
     pub(crate) pair: u32,
 }
 
