@@ -354,8 +354,7 @@ mod tests {
         let mut b = GraphBuilder::new();
         let part = |detectors| crate::ErrorPart { detectors, observables: &[] };
         b.error(0.01, &[part(&[0]), part(&[1])]).unwrap();
-        let mut config = crate::DecoderConfig::default();
-        config.correlations = true;
+        let config = crate::DecoderConfig { correlations: true, ..Default::default() };
         let decoder = Decoder::with_config(b.build().unwrap(), &config);
         let parallel = ParallelDecoder::new(&decoder, &[0, 1], &ParallelConfig::new(NonZeroUsize::MIN));
         assert_eq!(parallel.map(|_| ()).unwrap_err(), RoundsError::Correlated);
