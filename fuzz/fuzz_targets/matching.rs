@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let mut builder = GraphBuilder::new();
     builder.ensure_detectors(DETECTORS.into());
     let mut rest = data;
-    while let [u, v, weight, observable, more @ ..] = *rest {
+    while let &[u, v, weight, observable, ref more @ ..] = rest {
         if u == 0xff {
             rest = &rest[1..];
             break;
