@@ -41,7 +41,8 @@ pub(super) fn run(
     let mut caller = udp::Caller::connect(options.to, &config)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(options.seed);
     let mut report = Report::default();
-    let mut latency = Histogram::<u64>::new(3).context("the histogram of latencies")?;
+    let mut latency =
+        Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3).context("the histogram of latencies")?;
     let mut open: HashMap<u32, Open> = HashMap::with_capacity(options.in_flight);
     let begin = Instant::now();
     let mut more = true;
