@@ -102,8 +102,8 @@ fn both_sides_agree(transport: &str, threads: &str) {
         assert_eq!(report["lost"], report["faults"]["lost"], "{report}");
         assert!(n(&report["lost"]) > 0 && report["ok"] == true, "{report}");
         assert_eq!(report["latency_ns"]["count"], report["answered"], "{report}");
-        // No system call is that short: the unit, and the histogram's range.
-        assert!(n(&report["latency_ns"]["p50"]) > 100, "{report}");
+        // Latencies that were cut to a histogram's range would all be the same.
+        assert!(n(&report["latency_ns"]["max"]) > n(&report["latency_ns"]["min"]), "{report}");
         answered += n(&report["answered"]);
     }
     let (text, counters) = service.stop();

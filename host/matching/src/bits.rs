@@ -1,4 +1,4 @@
-//! Dense syndromes.
+//! Sets of indices: as bits, and as lists in which pairs cancel.
 
 /// Appends the indices of the set bits of `words` to `out`, in order: bit `i % 64` of word `i / 64` is index `i`.
 ///
@@ -18,4 +18,18 @@ pub fn set_bits(words: &[u64], out: &mut Vec<u32>) {
             rest &= rest - 1;
         }
     }
+}
+
+/// Of a sorted list, keeps one of each value that occurs an odd number of times.
+pub(crate) fn cancel_pairs<T: Copy + PartialEq>(list: &mut Vec<T>) {
+    let mut kept = 0;
+    for i in 0..list.len() {
+        if kept > 0 && list[kept - 1] == list[i] {
+            kept -= 1;
+        } else {
+            list[kept] = list[i];
+            kept += 1;
+        }
+    }
+    list.truncate(kept);
 }

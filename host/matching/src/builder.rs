@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::bits::cancel_pairs;
 use crate::correlated::joint::Joint;
 use crate::error::{BuildError, EdgeName};
 use crate::graph::{Edge, MatchingGraph};
@@ -269,16 +270,9 @@ fn check_weight(edge: EdgeName, weight: f64) -> Result<(), BuildError> {
 
 /// The indices that occur an odd number of times, sorted.
 fn odd_ones(list: &[u32]) -> Vec<u32> {
-    let mut sorted = list.to_vec();
-    sorted.sort_unstable();
-    let mut odd: Vec<u32> = Vec::with_capacity(sorted.len());
-    for o in sorted {
-        if odd.last() == Some(&o) {
-            odd.pop();
-        } else {
-            odd.push(o);
-        }
-    }
+    let mut odd = list.to_vec();
+    odd.sort_unstable();
+    cancel_pairs(&mut odd);
     odd
 }
 

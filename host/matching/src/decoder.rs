@@ -240,6 +240,6 @@ impl Decoder {
         }
         // A solution from the pair table comes without regions; the proof is about its weight and needs only them.
         self.blossom.solve(tables, &self.intake.defects);
-        self.blossom.verify(tables, self.answer.solution.grid_weight - tables.graph.used().weight)
+        self.answer.verify(tables, &self.blossom)
     }
 }

@@ -23,6 +23,15 @@ pub struct Edge {
     pub observables: Vec<u32>,
 }
 
+impl Edge {
+    /// Flips its observables in a set of them.
+    pub(crate) fn flip(&self, observables: &mut [u64]) {
+        for &o in &self.observables {
+            observables[o as usize / 64] ^= 1 << (o % 64);
+        }
+    }
+}
+
 /// One entry of a node's row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Neighbour {
@@ -256,9 +265,7 @@ fn use_negative(edges: &[Edge], grid: &[i64], detectors: usize, observables: usi
         if let Some(v) = edge.v {
             odd[v as usize] ^= true;
         }
-        for &o in &edge.observables {
-            used.observables[o as usize / 64] ^= 1 << (o % 64);
-        }
+        edge.flip(&mut used.observables);
     }
     used.detectors = (0..detectors as u32).filter(|&i| odd[i as usize]).collect();
     used

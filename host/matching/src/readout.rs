@@ -1,11 +1,12 @@
 //! Turning matched pairs into observables, weights and edges.
 
+use crate::bits::cancel_pairs;
 use crate::blossom::{BOUNDARY, Blossom, Link, SEARCHED, Tables};
 use crate::correlated::SecondPass;
-use crate::graph::{MatchingGraph, NONE};
+use crate::graph::MatchingGraph;
 use crate::metric::Metric;
 use crate::metric::search::{Flow, Search};
-use crate::solution::{MatchedPair, Solution};
+use crate::solution::{CertificateError, MatchedPair, Solution};
 
 /// Where the path of a matched pair is to be found.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +49,14 @@ impl Answer {
 
     pub(crate) fn is_solved(&self) -> bool {
         self.solved
+    }
+
+    /// Proves the solution to be of minimum weight, from the regions that it was read from, or others of as much weight.
+    pub(crate) fn verify(&self, tables: Tables<'_>, blossom: &Blossom) -> Result<(), CertificateError> {
+        if !self.solved {
+            return Err(CertificateError::NothingSolved);
+        }
+        blossom.verify(tables, self.solution.grid_weight - tables.graph.used().weight)
     }
 
     /// Begins with what using every negative edge amounts to; `fill` adds the pairs.
@@ -125,9 +134,7 @@ impl ReadOut<'_> {
         match (&metric.masks, mask) {
             (Some(masks), Some(mask)) => masks.xor_into(mask, &mut solution.observables),
             _ => walk(graph, metric, search, pair, place, |edge| {
-                for &o in &graph.edges()[edge as usize].observables {
-                    solution.observables[o as usize / 64] ^= 1 << (o % 64);
-                }
+                graph.edges()[edge as usize].flip(&mut solution.observables);
             }),
         }
     }
@@ -143,13 +150,7 @@ fn walk(
     mut edge: impl FnMut(u32),
 ) {
     let Some(b) = pair.b else {
-        let mut at = pair.a;
-        while at != NONE {
-            let step = metric.boundary[at as usize];
-            edge(step.edge);
-            at = step.next;
-        }
-        return;
+        return metric.way_out(pair.a).for_each(edge);
     };
     if place.position != SEARCHED {
         metric.near.path(place.owner, metric.nodes[place.owner as usize].rest, place.position).for_each(edge);
@@ -162,18 +163,4 @@ fn walk(
         edge(step);
         at = before;
     }
-}
-
-/// Of a sorted list, keeps one of each value that occurs an odd number of times.
-pub(crate) fn cancel_pairs<T: Copy + PartialEq>(list: &mut Vec<T>) {
-    let mut kept = 0;
-    for i in 0..list.len() {
-        if kept > 0 && list[kept - 1] == list[i] {
-            kept -= 1;
-        } else {
-            list[kept] = list[i];
-            kept += 1;
-        }
-    }
-    list.truncate(kept);
 }

@@ -141,10 +141,6 @@ impl StreamingDecoder {
     /// # Errors
     /// [`CertificateError`]; in particular if no syndrome has just been finished.
     pub fn verify(&self) -> Result<(), CertificateError> {
-        if !self.answer.is_solved() {
-            return Err(CertificateError::NothingSolved);
-        }
-        let tables = self.shared.tables();
-        self.blossom.verify(tables, self.answer.solution.grid_weight - tables.graph.used().weight)
+        self.answer.verify(self.shared.tables(), &self.blossom)
     }
 }

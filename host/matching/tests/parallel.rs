@@ -2,14 +2,12 @@
 
 #[allow(dead_code)] // not every test compares with the given answers
 mod common;
+mod parts;
 mod repetition;
 
+use parts::Problem;
 use proptest::prelude::*;
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus as Rng;
-use ringcall_matching::{
-    DecodeError, Decoder, DecoderConfig, GraphBuilder, MatchingGraph, ParallelConfig, ParallelDecoder,
-};
+use ringcall_matching::{DecodeError, Decoder, GraphBuilder, ParallelConfig, ParallelDecoder};
 
 fn shared_by(cores: usize) -> ParallelConfig {
     let mut config = ParallelConfig::new(cores.try_into().unwrap());
@@ -17,24 +15,16 @@ fn shared_by(cores: usize) -> ParallelConfig {
     config
 }
 
-fn agree(graph: &MatchingGraph, config: &DecoderConfig, rounds: &[u32], cores: usize, shots: &[Vec<u32>]) {
+fn agree(problem: &Problem, cores: usize) {
+    let Problem { graph, rounds, config, shots } = problem;
     let mut alone = Decoder::with_config(graph.clone(), config);
     let mut together = ParallelDecoder::new(&alone, rounds, &shared_by(cores)).unwrap();
     for defects in shots {
-        match (alone.decode(defects), together.decode(defects)) {
+        match (alone.decode(defects), together.decode(defects).cloned()) {
             (Ok(expected), Ok(solution)) => {
                 assert_eq!(solution.grid_weight(), expected.grid_weight(), "{defects:?} by {rounds:?}");
                 together.verify().unwrap();
-                let mut odd = vec![false; graph.num_detectors()];
-                for &edge in together.correction() {
-                    let edge = &graph.edges()[edge as usize];
-                    odd[edge.u as usize] ^= true;
-                    if let Some(v) = edge.v {
-                        odd[v as usize] ^= true;
-                    }
-                }
-                let explained: Vec<u32> = (0..odd.len() as u32).filter(|&d| odd[d as usize]).collect();
-                assert_eq!(&explained, defects, "the correction explains the syndrome");
+                common::explains(graph, together.correction(), defects, &solution).unwrap();
             }
             (Err(expected), Err(error)) => assert_eq!(error, expected),
             (expected, found) => panic!("{expected:?}, but {found:?}"),
@@ -44,61 +34,22 @@ fn agree(graph: &MatchingGraph, config: &DecoderConfig, rounds: &[u32], cores: u
 
 #[test]
 fn the_oracles_graphs_in_slabs() {
-    let mut rng = Rng::seed_from_u64(7);
-    for (data, step) in [(include_str!("data/random.txt"), 20), (include_str!("data/circuits.txt"), 40)] {
-        for line in data.lines().step_by(step) {
-            let (graph, shots) = common::parse(line);
-            let n = graph.num_detectors() as u32;
-            let mut lists: Vec<Vec<u32>> = shots.iter().take(4).map(|s| s.defects.clone()).collect();
-            for list in &mut lists {
-                list.sort_unstable();
-            }
-            lists
-                .extend([0.1, 0.5, 1.0].map(|density| (0..n).filter(|_| rng.random_bool(density)).collect()));
-            let mixed: Vec<u32> = (0..n).map(|_| rng.random_range(0..8)).collect();
-            let sliced: Vec<u32> = (0..n).map(|i| i * 8 / n).collect();
-            for config in common::configs() {
-                agree(&graph, &config, &mixed, 2, &lists);
-                agree(&graph, &config, &sliced, 3, &lists);
-            }
-        }
-    }
+    parts::of_the_oracles(20, |problem| {
+        agree(problem, 2);
+        agree(problem, 3);
+    });
 }
 
 #[test]
 fn long_runs() {
-    let mut rng = Rng::seed_from_u64(11);
-    let (graph, rounds) = repetition::repetition_code(11, 30, 0.08);
-    let shots: Vec<Vec<u32>> = (0..60).map(|_| repetition::sample(&graph, 0.08, &mut rng).0).collect();
-    for config in common::configs() {
-        for cores in 1..=4 {
-            agree(&graph, &config, &rounds, cores, &shots);
-        }
-    }
+    parts::of_a_long_run(|problem| (1..=4).for_each(|cores| agree(problem, cores)));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn small_graphs_in_any_slabs(
-        edges in prop::collection::vec((0u32..14, prop::option::weighted(0.85, 0u32..14), -2i32..12), 1..50),
-        rounds in prop::collection::vec(0u32..6, 14),
-        cores in 1usize..4,
-        shots in prop::collection::vec(prop::collection::vec(any::<bool>(), 14), 1..20),
-        near_entries in prop::sample::select(vec![0usize, 16, 256]),
-    ) {
-        let mut b = GraphBuilder::new();
-        b.ensure_detectors(14);
-        for (i, (u, v, w)) in edges.into_iter().enumerate() {
-            let merge = ringcall_matching::MergeStrategy::KeepOriginal;
-            b.merge_edge(u, v, w.into(), &[i as u32 % 3], None, merge).unwrap();
-        }
-        let graph = b.build().unwrap();
-        let shots: Vec<Vec<u32>> =
-            shots.iter().map(|shot| (0..14).filter(|&i| shot[i as usize]).collect()).collect();
-        let mut config = DecoderConfig::default();
-        config.near_entries = near_entries;
-        agree(&graph, &config, &rounds, cores, &shots);
+    fn small_graphs_in_any_slabs(problem in parts::small(), cores in 1usize..4) {
+        agree(&problem, cores);
     }
 }
 

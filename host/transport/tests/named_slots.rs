@@ -7,16 +7,13 @@ use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring};
 use ringcall_transport::conformance::{Client, Subject, check};
 use ringcall_transport::wire::{Arrival, Frame, Sent};
-use ringcall_transport::{
-    Endpoint, Link, OneThread, Outbox, RingFilling, ThreadOptions, Threaded, TransportError, Wire,
-};
+use ringcall_transport::{Endpoint, Link, Outbox, RingFilling, TransportError, Wire};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::Alone;
 
 /// A packet: who, which slot, what.
 type Packet = (u64, u32, Vec<u8>);
@@ -100,11 +97,7 @@ impl Subject for Net {
         places.services.insert(port, (sender, ring.geometry().slots()));
         drop(places);
         let link = Link::attach(Memory { net: self.clone(), port, inbox, longest: 0 }, ring)?;
-        let options = ThreadOptions::default();
-        Ok(match dispatcher {
-            None => Box::new(Threaded::start(link, &options)?),
-            Some(dispatcher) => Box::new(Alone(OneThread::start(link, dispatcher, &options)?)),
-        })
+        support::serve(link, dispatcher, true)
     }
 
     fn client(&self, service: &Endpoint) -> Box<dyn Client> {

@@ -9,17 +9,13 @@ use ringcall_roce::{
     Responder, Reth, RoceSocket,
 };
 use ringcall_transport::conformance::{Client, Subject, check};
-use ringcall_transport::{
-    Endpoint, Link, OneThread, RingFilling, Statistics, ThreadOptions, Threaded, TransportError, Unified,
-    roce,
-};
+use ringcall_transport::{Endpoint, Link, RingFilling, Statistics, TransportError, Unified, roce};
 use ringcall_wire::FunctionId;
 use ringcall_wire::header::RequestHeader;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
-use support::{Alone, Beside};
 
 const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 /// Room for frames that are longer than a slot: those must be refused, not lost.
@@ -44,17 +40,7 @@ impl Subject for Roce {
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let address = at.map_or(ANY, v4);
         let link = Link::attach(roce::Roce::bind(&roce::Options { address, ..options(ring) })?, ring)?;
-        let options = ThreadOptions::default();
-        Ok(match dispatcher {
-            None => Box::new(Threaded::start(link, &options)?),
-            Some(dispatcher) if self.one_thread => {
-                Box::new(Alone(OneThread::start(link, dispatcher, &options)?))
-            }
-            Some(dispatcher) => {
-                let dispatcher = dispatcher.start().map_err(|e| TransportError::Thread(e.to_string()))?;
-                Box::new(Beside { transport: Threaded::start(link, &options)?, dispatcher })
-            }
-        })
+        support::serve(link, dispatcher, self.one_thread)
     }
 
     fn client(&self, service: &Endpoint) -> Box<dyn Client> {

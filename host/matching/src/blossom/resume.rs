@@ -47,7 +47,7 @@ impl Blossom {
     }
 
     /// Puts the end of defect `i`'s growth at the boundary, or at the frontier if that is nearer.
-    pub(super) fn bound(&mut self, tables: Tables<'_>, i: u32, frontier: i64) {
+    fn bound(&mut self, tables: Tables<'_>, i: u32, frontier: i64) {
         let d = &mut self.defects[i as usize];
         let boundary = tables.metric.nodes[d.node as usize].boundary;
         d.open = frontier < boundary;
@@ -55,7 +55,7 @@ impl Blossom {
     }
 
     /// Lets the regions that wait at a frontier grow on, with the defects from `first` on that have just been added.
-    pub(super) fn go_on(&mut self, tables: Tables<'_>, first: u32) -> bool {
+    fn go_on(&mut self, tables: Tables<'_>, first: u32) -> bool {
         debug_assert!(self.wake.is_empty());
         for i in 0..first {
             let top = self.top(i);

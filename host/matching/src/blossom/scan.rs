@@ -74,7 +74,7 @@ impl Blossom {
     }
 
     /// Up to which distance defect `i` will not notice defects that are added now.
-    pub(super) fn scanned(&self, tables: Tables<'_>, i: u32) -> i64 {
+    fn scanned(&self, tables: Tables<'_>, i: u32) -> i64 {
         let d = &self.defects[i as usize];
         let info = &tables.metric.nodes[d.node as usize];
         let end_of = |chunk: u32| i64::from(tables.metric.near.chunks[chunk as usize].dists[LANES - 1]);

@@ -71,11 +71,8 @@ impl SecondPass {
             let a = blossom.node(link.from);
             let (owner, position) = blossom.way(link);
             let (b, dist) = blossom.far_end(link);
-            blossom.walk_way(tables, (owner, position), |edge| {
-                for &o in &graph.edges()[edge as usize].observables {
-                    observables[o as usize / 64] ^= 1 << (o % 64);
-                }
-            });
+            blossom
+                .walk_way(tables, (owner, position), |edge| graph.edges()[edge as usize].flip(observables));
             weight += dist;
             pairs.push(MatchedPair { a, b });
             places.push(Place { owner, position });

@@ -71,6 +71,16 @@ impl Metric {
         });
         Self { nodes: nodes.collect(), boundary, near, masks }
     }
+
+    /// The edges of a shortest way from `node` to the boundary.
+    pub(crate) fn way_out(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut at = node;
+        std::iter::from_fn(move || {
+            let step = self.boundary.get(at as usize)?; // NONE is no node
+            at = step.next;
+            Some(step.edge)
+        })
+    }
 }
 
 /// Follows an edge from a path whose observables have id `mask`; gives up on numbering when ids run out.

@@ -4,10 +4,10 @@ mod layers;
 
 use std::sync::Arc;
 
+use crate::bits::cancel_pairs;
 use crate::decoder::Decoder;
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
-use crate::readout::cancel_pairs;
 use layers::{Layers, Window};
 
 /// The shape of a sliding window.
@@ -277,9 +277,7 @@ impl SlidingDecoder {
                 continue;
             }
             *weight += edge.weight;
-            for &o in &edge.observables {
-                observables[o as usize / 64] ^= 1 << (o % 64);
-            }
+            edge.flip(observables);
             scratch.extend([Some(u), v].into_iter().flatten().filter(|end| end.0 >= commit));
         }
         open.extend(scratch.iter().map(|&(layer, position)| (layer - commit.min(layer), position)));

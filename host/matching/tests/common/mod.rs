@@ -1,6 +1,8 @@
 //! Reading problems with known answers (written by `tests/data/make.py`), and checking a decoder on them.
 
-use ringcall_matching::{DecodeError, Decoder, DecoderConfig, GraphBuilder, MatchingGraph, MergeStrategy};
+use ringcall_matching::{
+    DecodeError, Decoder, DecoderConfig, GraphBuilder, MatchingGraph, MergeStrategy, Solution,
+};
 
 /// What is expected of one list of defects.
 pub(crate) struct Shot {
@@ -79,11 +81,21 @@ pub(crate) fn check(decoder: &mut Decoder, shot: &Shot, prove: bool) -> Result<b
         decoder.verify().map_err(|e| e.to_string())?;
     }
     let edges = decoder.correction().to_vec();
-    let graph = decoder.graph();
+    explains(decoder.graph(), &edges, &shot.defects, &solution)?;
+    Ok((0..decoder.graph().num_observables()).all(|o| solution.flips(o) == observables.contains(&(o as u32))))
+}
+
+/// Checks that these edges explain the defects, weigh what the solution says, and flip what it predicts.
+pub(crate) fn explains(
+    graph: &MatchingGraph,
+    edges: &[u32],
+    defects: &[u32],
+    solution: &Solution,
+) -> Result<(), String> {
     let mut flipped = vec![false; graph.num_detectors()];
     let mut predicted = vec![false; graph.num_observables()];
     let mut sum = 0;
-    for e in edges {
+    for &e in edges {
         let edge = &graph.edges()[e as usize];
         sum += graph.grid_weight(e as usize);
         for d in [Some(edge.u), edge.v].into_iter().flatten() {
@@ -93,7 +105,7 @@ pub(crate) fn check(decoder: &mut Decoder, shot: &Shot, prove: bool) -> Result<b
             predicted[o as usize] ^= true;
         }
     }
-    for &d in &shot.defects {
+    for &d in defects {
         flipped[d as usize] ^= true;
     }
     if flipped.contains(&true) {
@@ -105,5 +117,5 @@ pub(crate) fn check(decoder: &mut Decoder, shot: &Shot, prove: bool) -> Result<b
     if (0..predicted.len()).any(|o| predicted[o] != solution.flips(o)) {
         return Err("the correction does not flip the observables predicted".into());
     }
-    Ok((0..predicted.len()).all(|o| predicted[o] == observables.contains(&(o as u32))))
+    Ok(())
 }

@@ -5,7 +5,8 @@ use ringcall::dispatcher::{Running, Wired};
 use ringcall::{HostDispatcher, Ring};
 use ringcall_transport::conformance::{Client, Subject};
 use ringcall_transport::{
-    Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, TransportError, Watch, udp,
+    Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, TransportError, Watch, Wire,
+    udp,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -30,17 +31,7 @@ impl Subject for Udp {
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let address = at.map_or(SocketAddr::new(self.ip, 0), |endpoint| endpoint.address);
         let link = Link::attach(udp::Udp::bind(&udp::Options { address, ..Default::default() })?, ring)?;
-        let options = ThreadOptions::default();
-        Ok(match dispatcher {
-            None => Box::new(Threaded::start(link, &options)?),
-            Some(dispatcher) if self.one_thread => {
-                Box::new(Alone(OneThread::start(link, dispatcher, &options)?))
-            }
-            Some(dispatcher) => {
-                let dispatcher = dispatcher.start().map_err(|e| TransportError::Thread(e.to_string()))?;
-                Box::new(Beside { transport: Threaded::start(link, &options)?, dispatcher })
-            }
-        })
+        serve(link, dispatcher, self.one_thread)
     }
 
     fn client(&self, service: &Endpoint) -> Box<dyn Client> {
@@ -69,6 +60,23 @@ impl Client for Plain {
         buffer.truncate(len);
         Some(buffer)
     }
+}
+
+/// Starts a link, with the dispatcher on its thread or on one of its own.
+pub(crate) fn serve<W: Wire + 'static>(
+    link: Link<W>,
+    dispatcher: Option<HostDispatcher<Wired>>,
+    one_thread: bool,
+) -> Result<Box<dyn RingFilling>, TransportError> {
+    let options = ThreadOptions::default();
+    Ok(match dispatcher {
+        None => Box::new(Threaded::start(link, &options)?),
+        Some(dispatcher) if one_thread => Box::new(Alone(OneThread::start(link, dispatcher, &options)?)),
+        Some(dispatcher) => {
+            let dispatcher = dispatcher.start().map_err(|e| TransportError::Thread(e.to_string()))?;
+            Box::new(Beside { transport: Threaded::start(link, &options)?, dispatcher })
+        }
+    })
 }
 
 pub(crate) struct Alone(pub(crate) OneThread);

@@ -51,13 +51,7 @@ impl Flood {
         let (first, second) = unpack(ends);
         if first == NONE {
             // To the boundary, as the tables know it.
-            let mut at = owner;
-            while at != NONE {
-                let step = tables.metric.boundary[at as usize];
-                edge(step.edge);
-                at = step.next;
-            }
-            return;
+            return tables.metric.way_out(owner).for_each(edge);
         }
         let bridge = if second == NONE {
             self.weights.own_boundary(self.labels.get(first).node).map(|own| own.1)
