@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Tests that need a device.
-const TESTS: &[&str] = &["driver_gpu", "dispatch_gpu", "litmus_gpu"];
+const TESTS: &[&str] = &["driver_gpu", "dispatch_gpu", "litmus_gpu", "unified_gpu"];
 /// So that a bundle can be carried anywhere.
 const MOST_BYTES: u64 = 60 << 20;
 /// The script: it knows no more than what lies beside it.

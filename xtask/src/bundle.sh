@@ -21,12 +21,13 @@ mkdir -p "$out" || exit 2
 export RINGCALL_GARBAGE_REQUESTS=${RINGCALL_GARBAGE_REQUESTS:-10000000}
 export RINGCALL_GRAPH_LAUNCHES=${RINGCALL_GRAPH_LAUNCHES:-1000000}
 export RINGCALL_LITMUS_ROUNDS=${RINGCALL_LITMUS_ROUNDS:-1000000}
+export RINGCALL_UNIFIED_REQUESTS=${RINGCALL_UNIFIED_REQUESTS:-10000000}
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0}
 seconds=${RINGCALL_TEST_SECONDS:-120}
 
 passed=0 failed=0 skipped=0
 failures=()
-for tests in driver_gpu dispatch_gpu litmus_gpu; do
+for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu; do
     log=$out/$tests.log
     : >"$log"
     if ! names=$("$here/$tests" --list --format terse 2>>"$log"); then

@@ -5,6 +5,7 @@
 //! | `ringcall_dispatch` | blocks that share a ring | thread and warp handlers |
 //! | `ringcall_dispatch_grid` | a cooperative grid | those, and grid handlers |
 //! | `ringcall_dispatch_graph` (feature `graph`) | the only node of a graph | thread and warp handlers, and graphs |
+//! | `ringcall_unified` (feature `unified`) | one block on the queues of a NIC | thread and warp handlers |
 //! | `ringcall_floor` | one thread | a bare flag, sent back: what every figure is compared with |
 //!
 //! What they do stands in `ringcall_dispatch::persistent`, which runs on a CPU too. Here raw parameters become windows,
@@ -21,6 +22,8 @@ pub mod floor;
 mod machine;
 #[cfg(target_arch = "nvptx64")]
 mod setup;
+#[cfg(all(target_arch = "nvptx64", feature = "unified"))]
+pub mod unified;
 
 /// Nothing can unwind here; a broken invariant ends the grid, and the host says so.
 #[cfg(target_arch = "nvptx64")]

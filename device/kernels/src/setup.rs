@@ -16,7 +16,7 @@ core::arch::global_asm!(".extern .shared .align 128 .b8 ringcall_shared[];");
 
 /// The generic address of the block's dynamic shared memory.
 #[inline(always)]
-fn shared_base() -> u64 {
+pub(crate) fn shared_base() -> u64 {
     let base: u64;
     // SAFETY: takes an address.
     unsafe {
@@ -138,7 +138,7 @@ const fn scratch_offset(params: &DispatchParams, block: u32, workers: u32) -> u6
 
 /// # Safety
 /// `words` words of memory at `address` that outlive the kernel.
-unsafe fn words(address: u64, words: usize) -> Option<Words> {
+pub(crate) unsafe fn words(address: u64, words: usize) -> Option<Words> {
     // SAFETY: the caller's promise.
     unsafe { Words::from_raw(address as usize as *mut u64, words) }.ok()
 }
@@ -163,7 +163,7 @@ unsafe fn ring(params: &DispatchParams) -> Option<SharedRing> {
 }
 
 /// Clears shared memory, all threads together.
-fn clear(base: u64, bytes: u32) {
+pub(crate) fn clear(base: u64, bytes: u32) {
     let mut word = ptx::thread_id();
     while word < bytes.div_ceil(8) {
         // SAFETY: inside the block's shared memory, which nobody uses yet.
@@ -173,7 +173,7 @@ fn clear(base: u64, bytes: u32) {
 }
 
 /// Copies whole words, all threads together.
-fn copy(to: u64, from: u64, bytes: u32) {
+pub(crate) fn copy(to: u64, from: u64, bytes: u32) {
     let mut word = ptx::thread_id();
     while word < bytes.div_ceil(8) {
         // SAFETY: the host's table: whole words, not written while the kernel runs.

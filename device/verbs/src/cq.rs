@@ -8,7 +8,7 @@ use ringcall_gpu::barrier;
 use ringcall_gpu::shared::Words;
 
 /// Bits of the consumer index in a completion queue's doorbell record.
-const RECORD_MASK: u64 = 0x00FF_FFFF;
+pub(crate) const RECORD_MASK: u64 = 0x00FF_FFFF;
 
 /// Which kind of message arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +117,13 @@ impl CompletionQueue {
             return Err(QueueError::TooSmall { needed: 1, have: 0 });
         }
         Ok(Self { window, entries, record, consumer: 0 })
+    }
+
+    /// The same queue, of which `consumed` entries were read before.
+    #[must_use]
+    pub fn resumed(mut self, consumed: u64) -> Self {
+        self.consumer = consumed;
+        self
     }
 
     /// Marks every entry as never written: before the NIC is given the queue.

@@ -50,6 +50,20 @@ impl DoorbellRecord {
         self.store();
     }
 
+    /// The same record, which said this last. Nothing is written.
+    #[must_use]
+    pub(crate) fn resumed(mut self, receive: u16, send: u16) -> Self {
+        (self.receive, self.send) = (receive, send);
+        self
+    }
+
+    /// Tells both counters, for a caller that has fenced.
+    #[inline(always)]
+    pub(crate) fn store_both(&mut self, receive: u16, send: u16) {
+        (self.receive, self.send) = (receive, send);
+        self.store();
+    }
+
     #[inline(always)]
     fn publish(&self) {
         barrier::publish_to_peer();
@@ -73,7 +87,7 @@ pub trait Doorbell {
 }
 
 /// Words of a mapped register that has to hold this many bytes.
-fn register(uar: &Words, bytes: usize) -> Result<(), QueueError> {
+pub(crate) fn register(uar: &Words, bytes: usize) -> Result<(), QueueError> {
     let (needed, have) = (bytes / 8, uar.len());
     if have < needed { Err(QueueError::TooSmall { needed, have }) } else { Ok(()) }
 }

@@ -17,6 +17,7 @@ use crate::layout::Segment;
 use crate::layout::cqe::Syndrome;
 use crate::layout::wqe::{Completion, Operation, Payload, Remote};
 use crate::rq::{Buffers, ReceiveQueue};
+use crate::sequence::{Found, Sequence};
 use crate::sq::{PostError, RecordMode, SendQueue};
 use crate::wait::{Bound, Ended, Shutdown, wait};
 use ringcall_gpu::shared::{Bytes, Words};
@@ -25,9 +26,7 @@ use ringcall_gpu::shared::{Bytes, Words};
 pub const SLOT_BITS: u32 = 12;
 /// The most slots that an immediate can name.
 pub const MAX_SLOTS: u32 = 1 << SLOT_BITS;
-const SLOT_MASK: u32 = MAX_SLOTS - 1;
-/// Sequence numbers in the immediate's other bits.
-const SEQUENCE_MASK: u32 = u32::MAX >> SLOT_BITS;
+pub(crate) const SLOT_MASK: u32 = MAX_SLOTS - 1;
 
 /// How a response travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,7 +196,7 @@ pub struct Endpoint<D> {
     tx_data: Bytes,
     counters: Counters,
     shutdown: Shutdown,
-    last: Option<u32>,
+    sequence: Sequence,
     dead: Option<Syndrome>,
 }
 
@@ -247,7 +246,7 @@ impl<D: Doorbell> Endpoint<D> {
             tx_data: windows.tx_data,
             counters: Counters::new(windows.counters),
             shutdown: Shutdown::new(windows.shutdown),
-            last: None,
+            sequence: Sequence::default(),
             dead: None,
         })
     }
@@ -344,16 +343,10 @@ impl<D: Doorbell> Endpoint<D> {
     /// Counts what is missing before message number `sequence`.
     #[inline(always)]
     fn follow(&mut self, sequence: u32) {
-        if let Some(last) = self.last {
-            let gap = sequence.wrapping_sub(last).wrapping_sub(1) & SEQUENCE_MASK;
-            if gap > SEQUENCE_MASK / 2 {
-                // The counter has not gone all the way round: it is an old message, and the newest stays the newest.
-                self.counters.count(Event::RxReordered);
-                return;
-            }
-            self.counters.add(Event::RxLost, gap.into());
+        match self.sequence.follow(sequence) {
+            Found::Next { lost } => self.counters.add(Event::RxLost, lost.into()),
+            Found::Old => self.counters.count(Event::RxReordered),
         }
-        self.last = Some(sequence);
     }
 
     /// A message that used up its receive request and goes no further.

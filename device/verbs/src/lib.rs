@@ -15,7 +15,9 @@
 //! | [`counters`] | live counters, those of the receive side apart from those of the send side |
 //! | [`wait`] | every wait: a bound and a stop word |
 //! | [`endpoint`] | a queue pair that serves requests: arrivals, responses, errors |
+//! | [`sequence`] | message numbers: what is lost, what is late |
 //! | [`unified`] | an endpoint joined to the dispatch core: validate, look up, call, respond |
+//! | [`crew`] | the same by the warps of a block: one takes completions, all serve, one rings |
 //!
 //! # What orders what
 //! | writer | reader | how |
@@ -54,10 +56,12 @@
 
 pub mod counters;
 pub mod cq;
+pub mod crew;
 pub mod doorbell;
 pub mod endpoint;
 pub mod layout;
 pub mod rq;
+pub mod sequence;
 pub mod sq;
 pub mod unified;
 pub mod wait;

@@ -46,6 +46,14 @@ impl ReceiveQueue {
         if depth == 0 || depth > entries {
             return Err(QueueError::Depth { depth, entries });
         }
+        Self::fill(window, entries, buffers);
+        let queue = Self { entries, depth, producer: depth.into() };
+        record.publish_receive(queue.producer as u16);
+        Ok(queue)
+    }
+
+    /// Writes every place of the queue, and posts none.
+    pub(crate) fn fill(window: &Words, entries: u32, buffers: Buffers) {
         for index in 0..entries {
             let segment = match buffers {
                 Buffers::Credits => Segment::CREDIT,
@@ -60,9 +68,6 @@ impl ReceiveQueue {
                 window.store(at + word, value, Ordering::Relaxed);
             }
         }
-        let queue = Self { entries, depth, producer: depth.into() };
-        record.publish_receive(queue.producer as u16);
-        Ok(queue)
     }
 
     /// How many requests the queue holds.

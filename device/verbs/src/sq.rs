@@ -85,7 +85,7 @@ impl SendQueue {
             let completions = completions.entries();
             return Err(QueueError::Completions { requests: entries, completions });
         }
-        let interval = u64::from((entries / 4).max(1));
+        let interval = u64::from(Self::interval_of(entries));
         let entries = entries.into();
         Ok(Self {
             window,
@@ -101,10 +101,52 @@ impl SendQueue {
         })
     }
 
+    /// The same queue, to which `posted` requests were posted before, the NIC being done with the first `done` of them.
+    #[must_use]
+    pub fn resumed(mut self, posted: u64, done: u64) -> Self {
+        (self.producer, self.done) = (posted, done.min(posted));
+        self
+    }
+
     /// How many requests the queue holds.
     #[must_use]
     pub fn entries(&self) -> u32 {
         self.entries as u32
+    }
+
+    /// Requests that the NIC is known to be done with.
+    #[must_use]
+    #[inline(always)]
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Entries read from the completion queue.
+    #[must_use]
+    pub fn completions_read(&self) -> u64 {
+        self.completions.consumed()
+    }
+
+    /// Counts requests that others wrote into the next places, each as [`SendQueue::completion_of`] says. There is room.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, requests: u64) {
+        self.producer += requests;
+    }
+
+    /// Whether the request with this number is signalled, in a queue that signals one of `interval`.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn completion_of(index: u64, interval: u32) -> Completion {
+        let due = (index + 1) & u64::from(interval - 1) == 0;
+        if due { Completion::Always } else { Completion::OnError }
+    }
+
+    /// Every how many requests one is signalled, in a queue of so many.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) const fn interval_of(entries: u32) -> u32 {
+        let quarter = entries / 4;
+        if quarter == 0 { 1 } else { quarter }
     }
 
     /// Every how many requests one is signalled.
@@ -161,7 +203,7 @@ impl SendQueue {
         record: &mut DoorbellRecord,
         doorbell: &mut D,
     ) -> Result<Completion, PostError> {
-        let completion = if self.is_due(self.producer) { Completion::Always } else { Completion::OnError };
+        let completion = Self::completion_of(self.producer, self.interval as u32);
         self.post_as(completion, operation, payload, record, doorbell)
     }
 
@@ -170,6 +212,7 @@ impl SendQueue {
     ///
     /// # Errors
     /// As [`post`](Self::post).
+    #[inline(always)]
     pub fn post_marker<D: Doorbell>(
         &mut self,
         record: &mut DoorbellRecord,
@@ -224,7 +267,7 @@ impl SendQueue {
 
     #[inline(always)]
     fn is_due(&self, index: u64) -> bool {
-        (index + 1) & (self.interval - 1) == 0
+        Self::completion_of(index, self.interval as u32) == Completion::Always
     }
 
     #[inline(always)]

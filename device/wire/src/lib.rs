@@ -69,6 +69,7 @@ pub mod qec;
 pub mod readout;
 pub mod schema;
 pub mod status;
+pub mod unified;
 
 pub use codec::{Decoder, Encoder};
 pub use counter::Counter;

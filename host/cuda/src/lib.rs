@@ -21,5 +21,6 @@ pub mod dispatcher;
 #[allow(unsafe_code)] // named for it: every call of the driver's C interface is one
 pub mod driver;
 mod error;
+pub mod unified;
 
 pub use error::{CudaError, DriverCode};

@@ -9,7 +9,8 @@ use ringcall_build::Arch;
 use std::path::{Path, PathBuf};
 
 /// What is linked with what at load time, by the names of the programs; and whether NVIDIA's device runtime is added.
-const LINKS: &[(&[&str], bool)] = &[(&["dispatch", "samples"], false), (&["graph", "samples"], true)];
+const LINKS: &[(&[&str], bool)] =
+    &[(&["dispatch", "samples"], false), (&["graph", "samples"], true), (&["unified", "samples"], false)];
 /// What handlers in CUDA C++ are linked with.
 const DISPATCHER: &str = "dispatch";
 

@@ -25,6 +25,12 @@ struct Program {
 const PROGRAMS: &[Program] = &[
     Program { package: "ringcall-kernels", folder: "device/kernels", features: &[], name: "dispatch" },
     Program { package: "ringcall-kernels", folder: "device/kernels", features: &["graph"], name: "graph" },
+    Program {
+        package: "ringcall-kernels",
+        folder: "device/kernels",
+        features: &["unified"],
+        name: "unified",
+    },
     Program { package: "ringcall-samples", folder: "device/samples", features: &[], name: "samples" },
     // One exported function for each primitive; a test reads what became of them.
     Program { package: "ringcall-gpu-probes", folder: "device/gpu/probes", features: &[], name: "probes" },
@@ -186,6 +192,6 @@ mod tests {
         };
         assert_eq!(count(&[], &[]), PROGRAMS.len() * 3);
         assert_eq!(count(&["ringcall-samples"], &[]), 3);
-        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 2);
+        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 3);
     }
 }

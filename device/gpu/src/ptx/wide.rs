@@ -103,3 +103,52 @@ pub unsafe fn load_wave(address: u64, lane: u32, pairs: u32, word: u64) -> ([[u6
     }
     ([[a, b], [c, d]], w)
 }
+
+/// Loads 16 bytes from each of two places of this lane's own, one behind the other without a wait in between; an address of
+/// 0 is no place, and what is not loaded is 0. As [`load_peer`] otherwise.
+///
+/// # Safety
+/// Each address is 0, or 16-byte aligned and readable by the device.
+#[must_use]
+#[inline(always)]
+pub unsafe fn load_two(first: u64, second: u64) -> [[u64; 2]; 2] {
+    let (a, b, c, d): (u64, u64, u64, u64);
+    // SAFETY: the caller's promise; relaxed, so a concurrent writer is no race.
+    unsafe {
+        asm!(
+            "{{ .reg .pred p, q;",
+            "setp.ne.u64 p, {first}, 0;",
+            "setp.ne.u64 q, {second}, 0;",
+            "mov.b64 {a}, 0; mov.b64 {b}, 0; mov.b64 {c}, 0; mov.b64 {d}, 0;",
+            "@p ld.relaxed.sys.global.v2.u64 {{{a}, {b}}}, [{first}];",
+            "@q ld.relaxed.sys.global.v2.u64 {{{c}, {d}}}, [{second}]; }}",
+            first = in(reg64) first,
+            second = in(reg64) second,
+            a = out(reg64) a,
+            b = out(reg64) b,
+            c = out(reg64) c,
+            d = out(reg64) d,
+            options(nostack),
+        );
+    }
+    [[a, b], [c, d]]
+}
+
+/// Stores 8 bytes to a device's register: neither combined with other stores nor repeated (`st.mmio`, where the PTX version
+/// has it).
+///
+/// # Safety
+/// `address` is 8-byte aligned and writable by the device.
+#[inline(always)]
+pub unsafe fn store_register(address: u64, value: u64) {
+    #[cfg(target_feature = "sm_90")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("st.mmio.relaxed.sys.global.u64 [{}], {};", in(reg64) address, in(reg64) value, options(nostack));
+    }
+    #[cfg(not(target_feature = "sm_90"))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("st.relaxed.sys.global.u64 [{}], {};", in(reg64) address, in(reg64) value, options(nostack));
+    }
+}

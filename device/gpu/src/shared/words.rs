@@ -129,6 +129,39 @@ impl Words {
         ([pair(lane), pair(lane + lanes)], word)
     }
 
+    /// Two pairs of this lane's own in one wave, relaxed: of each window that is given, the words `index` and `index + 1` (0
+    /// past the end, and where none is given). On a device neither load waits for the other.
+    #[must_use]
+    #[inline(always)]
+    pub fn load_two(first: Option<(&Self, usize)>, second: Option<(&Self, usize)>) -> [[u64; 2]; 2] {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            // 0 stands for no pair; one that does not lie on a boundary of 16 bytes takes the long way.
+            let place = |pair: Option<(&Self, usize)>| match pair {
+                None => Some(0),
+                Some((words, index)) => words.pair_address(index),
+            };
+            if let (Some(first), Some(second)) = (place(first), place(second)) {
+                // SAFETY: each is 0, or inside its window and aligned.
+                return unsafe { crate::ptx::wide::load_two(first, second) };
+            }
+        }
+        [first, second].map(|pair| pair.map_or([0; 2], |(words, index)| words.load_pair(index)))
+    }
+
+    /// Stores word `index`, relaxed, as a device's register wants it: one transaction. Nothing past the end.
+    #[inline(always)]
+    pub fn store_register(&self, index: usize, value: u64) {
+        #[cfg(target_arch = "nvptx64")]
+        if index < self.len {
+            let at = self.address() + index as u64 * 8;
+            // SAFETY: inside the window, whose words are aligned.
+            unsafe { crate::ptx::wide::store_register(at, value) };
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.store(index, value, Ordering::Relaxed);
+    }
+
     /// Where words `index` and `index + 1` lie, if both are in the window and 16-byte aligned.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]

@@ -68,6 +68,15 @@ pub struct Remote {
     pub rkey: u32,
 }
 
+impl Remote {
+    /// The remote address segment.
+    #[must_use]
+    #[inline(always)]
+    pub const fn to_words(self) -> [u64; 2] {
+        [self.address.to_be(), pair(self.rkey, 0)]
+    }
+}
+
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
@@ -94,6 +103,26 @@ impl Operation {
             Self::SendImm(_) => opcode::SEND_IMM,
             Self::Write(_) => opcode::WRITE,
             Self::WriteImm(..) => opcode::WRITE_IMM,
+        }
+    }
+
+    /// The place in the peer's memory that it names.
+    #[must_use]
+    #[inline(always)]
+    pub const fn remote(self) -> Option<Remote> {
+        match self {
+            Self::Nop | Self::Send | Self::SendImm(_) => None,
+            Self::Write(remote) | Self::WriteImm(remote, _) => Some(remote),
+        }
+    }
+
+    /// Its immediate; 0 where it has none.
+    #[must_use]
+    #[inline(always)]
+    pub const fn immediate(self) -> u32 {
+        match self {
+            Self::Nop | Self::Send | Self::Write(_) => 0,
+            Self::SendImm(immediate) | Self::WriteImm(_, immediate) => immediate,
         }
     }
 
@@ -127,6 +156,29 @@ pub enum BuildError {
     Length,
 }
 
+/// The control segment.
+#[must_use]
+#[inline(always)]
+pub const fn control_words(
+    index: u16,
+    qpn: u32,
+    completion: Completion,
+    operation: Operation,
+    size: u32,
+) -> [u64; 2] {
+    [
+        pair((index as u32) << 8 | operation.opcode() as u32, qpn << 8 | size),
+        pair((completion as u32) << 2, operation.immediate()),
+    ]
+}
+
+/// The first word of an inline segment of `len` bytes, whose first four stand in the low half of `bytes`.
+#[must_use]
+#[inline(always)]
+pub const fn inline_head(len: u32, bytes: u64) -> u64 {
+    (INLINE | len).to_be() as u64 | bytes << 32
+}
+
 /// A send request in private memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wqe {
@@ -152,15 +204,9 @@ impl Wqe {
         payload: Payload<'_>,
     ) -> Result<Self, BuildError> {
         let mut words = [0; WORDS];
-        let (remote, immediate) = match operation {
-            Operation::Nop | Operation::Send => (None, 0),
-            Operation::SendImm(immediate) => (None, immediate),
-            Operation::Write(remote) => (Some(remote), 0),
-            Operation::WriteImm(remote, immediate) => (Some(remote), immediate),
-        };
-        if let Some(Remote { address, rkey }) = remote {
-            words[2] = address.to_be();
-            words[3] = pair(rkey, 0);
+        let remote = operation.remote();
+        if let Some(remote) = remote {
+            [words[2], words[3]] = remote.to_words();
         }
         let behind_remote = remote.is_some();
         let size = match payload {
@@ -189,8 +235,7 @@ impl Wqe {
                 }
             }
         };
-        words[0] = pair(u32::from(index) << 8 | u32::from(operation.opcode()), qpn << 8 | size);
-        words[1] = pair((completion as u32) << 2, immediate);
+        [words[0], words[1]] = control_words(index, qpn, completion, operation, size);
         Ok(Self { words, size })
     }
 
@@ -209,12 +254,11 @@ fn put_inline(words: &mut [u64], bytes: &[u8]) -> u32 {
         return 0;
     }
     let four = |chunk: &[u8]| chunk.iter().rev().fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
-    // No longer than a request: a u32.
-    let header = u64::from((INLINE | bytes.len() as u32).to_be());
     let (head, rest) = bytes.split_at_checked(4).unwrap_or((bytes, &[]));
     let mut words = words.iter_mut();
     if let Some(word) = words.next() {
-        *word = header | four(head) << 32;
+        // No longer than a request: a u32.
+        *word = inline_head(bytes.len() as u32, four(head));
     }
     for (word, chunk) in words.zip(rest.chunks(8)) {
         *word = four(chunk);

@@ -75,6 +75,7 @@ const BENCHES: &[(&str, Floor, Measure)] = &[
     ("pipeline-overhead", Floor::Host, pipeline::run),
     ("floor", Floor::Device, device::floor),
     ("device-call/32", Floor::Device, |bench| device::device_call(bench, rpc_increment::HANDLER, 32)),
+    ("unified/32", Floor::Device, |bench| device::unified(bench, rpc_increment::HANDLER, 32)),
     ("device-call/512", Floor::Device, |bench| device::device_call(bench, rpc_increment_warp::HANDLER, 512)),
     ("device-call-bytes/512", Floor::Device, |bench| {
         device::device_call(bench, rpc_increment_bytes::HANDLER, 512)

@@ -5,6 +5,7 @@
 use super::{DeviceError, Footprint, KernelKind};
 use crate::driver::{Context, DeviceAddress, Graph, GraphExec, Kernel, KernelArgs, Launch, Module, Stream};
 use ringcall_wire::launch::DispatchParams;
+use ringcall_wire::unified::UnifiedParams;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -101,4 +102,53 @@ pub(super) fn launch_graph(exec: &GraphExec, stream: &Stream) -> Result<(), Devi
     // SAFETY: `HostGraph` made the graph for a mailbox that it keeps, and launches it again only after its answer.
     unsafe { exec.launch(stream) }?;
     Ok(())
+}
+
+/// The unified kernel, with its parameters.
+#[derive(Debug)]
+pub(crate) struct UnifiedLauncher {
+    kernel: Kernel,
+    launch: Launch,
+    args: KernelArgs,
+    footprint: Footprint,
+}
+
+impl UnifiedLauncher {
+    /// Checks that the kernel fits: one block of `warps` warps with `shared` bytes of shared memory.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        module: &Module,
+        warps: u32,
+        shared: u32,
+        params: &UnifiedParams,
+    ) -> Result<Self, DeviceError> {
+        const NAME: &str = "ringcall_unified";
+        let kernel = module.kernel(NAME)?;
+        let (registers, threads) = (kernel.attributes().registers, warps * 32);
+        let does_not_fit = || DeviceError::DoesNotFit { kernel: NAME, threads, registers, shared };
+        if shared > context.device().max_shared_per_block()? {
+            return Err(does_not_fit());
+        }
+        kernel.set_dynamic_shared(shared)?;
+        let resident = kernel.occupancy(threads, shared)?;
+        if resident == 0 {
+            return Err(does_not_fit());
+        }
+        let launch = Launch::linear(1, threads).dynamic_shared(shared);
+        let args = KernelArgs::new().bytes(params.as_bytes());
+        let footprint = Footprint { registers, shared_bytes: shared, blocks_per_multiprocessor: resident };
+        Ok(Self { kernel, launch, args, footprint })
+    }
+
+    pub(crate) fn footprint(&self) -> Footprint {
+        self.footprint
+    }
+
+    /// Launches.
+    pub(crate) fn launch(&self, stream: &Stream) -> Result<(), DeviceError> {
+        // SAFETY: the parameters were laid out for this kernel and size; the queues live as long as their owner, which the
+        // dispatcher keeps with all else that they point to until the kernel has ended, and leaks if it never ends.
+        unsafe { self.kernel.launch(stream, &self.launch, &self.args) }?;
+        Ok(())
+    }
 }

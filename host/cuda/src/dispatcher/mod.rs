@@ -43,6 +43,7 @@ mod modules;
 mod resources;
 mod ring;
 mod stop;
+mod unified;
 mod watch;
 
 pub use error::DeviceError;
@@ -55,6 +56,7 @@ pub use modules::Modules;
 pub use ring::MappedRing;
 pub use ringcall_dispatch::counters::Snapshot;
 pub use stop::{StopReport, Stopped};
+pub(crate) use unified::{UnifiedLauncher, link_unified};
 pub use watch::{Busy, Hung, Watch};
 
 use crate::driver::{FreeHold, Stream};

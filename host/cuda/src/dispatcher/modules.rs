@@ -19,6 +19,7 @@ macro_rules! of_record {
 
 static DISPATCH: [(u32, &str); 3] = of_record!("dispatch");
 static GRAPH: [(u32, &str); 3] = of_record!("graph");
+static UNIFIED: [(u32, &str); 3] = of_record!("unified");
 
 /// The newest PTX that a device of this capability takes.
 #[must_use]
@@ -118,8 +119,28 @@ impl Modules {
         kernel: KernelKind,
         symbols: &[&str],
     ) -> Result<Module, DeviceError> {
-        let capability = context.device().capability();
         let texts = if matches!(kernel, KernelKind::Graph { .. }) { &GRAPH } else { &DISPATCH };
+        self.load_with(texts, context, kernel, symbols)
+    }
+
+    /// As [`load`](Self::load), with the unified kernel.
+    pub(super) fn load_unified(
+        &self,
+        context: &Arc<Context>,
+        kernel: KernelKind,
+        symbols: &[&str],
+    ) -> Result<Module, DeviceError> {
+        self.load_with(&UNIFIED, context, kernel, symbols)
+    }
+
+    fn load_with(
+        &self,
+        texts: &[(u32, &str)],
+        context: &Arc<Context>,
+        kernel: KernelKind,
+        symbols: &[&str],
+    ) -> Result<Module, DeviceError> {
+        let capability = context.device().capability();
         let text = newest(texts, capability).ok_or(DeviceError::NoKernels(capability))?;
         let registers = self.registers.unwrap_or_else(|| registers_for(kernel.threads()));
         let mut linker = Linker::new(capability)

@@ -5,11 +5,13 @@ mod floor;
 mod graph;
 mod host_graph;
 mod ring;
+mod unified;
 
 pub(super) use call::{cooperative, device_call};
 pub(super) use floor::run as floor;
 pub(super) use graph::{burst, launches};
 pub(super) use host_graph::run as host_graph;
+pub(super) use unified::run as unified;
 
 use anyhow::Result;
 use ringcall_cuda::CudaError;

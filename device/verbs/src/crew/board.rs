@@ -1,0 +1,122 @@
+//! What the warps of a crew share: the jobs of this round, and the counts.
+
+use super::MOST_JOBS;
+use crate::counters::Event;
+use core::sync::atomic::Ordering;
+use ringcall_gpu::atomic::BlockU64;
+use ringcall_wire::counter::Counter;
+
+/// In place of a number of jobs: the end.
+pub(super) const EXIT: u64 = u64::MAX;
+
+/// One request to serve.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Job {
+    /// Its slot, below the number of slots.
+    pub(super) slot: u32,
+    /// Bytes received, no more than a slot has.
+    pub(super) bytes: u32,
+    /// Number of the send request that answers it.
+    pub(super) index: u64,
+}
+
+impl Job {
+    /// Slot and bytes in one word, which is never 0.
+    #[inline(always)]
+    pub(super) const fn word(slot: u32, bytes: u32) -> u64 {
+        1 << 63 | (bytes as u64) << 32 | slot as u64
+    }
+
+    #[inline(always)]
+    pub(super) const fn of(word: u64, index: u64) -> Self {
+        Self { slot: word as u32, bytes: (word >> 32) as u32 & (u32::MAX >> 1), index }
+    }
+}
+
+/// The shared words of one block. All zero is a board on which nothing happened yet, so a kernel makes one by clearing
+/// shared memory.
+///
+/// Jobs are the leader's to write and everybody's to read, in turns that the block's barrier keeps apart. Counts are added
+/// to by any warp.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Board {
+    jobs: [BlockU64; MOST_JOBS as usize],
+    count: BlockU64,
+    first: BlockU64,
+    counts: [BlockU64; Counter::COUNT],
+    events: [BlockU64; Event::COUNT],
+}
+
+impl Board {
+    #[inline(always)]
+    pub(super) fn jobs(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// How many jobs there are, and the number of the first one's answer.
+    #[inline(always)]
+    pub(super) fn set_jobs(&self, count: u64, first: u64) {
+        self.count.store(count, Ordering::Relaxed);
+        self.first.store(first, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn set_job(&self, place: u32, word: u64) {
+        if let Some(job) = self.jobs.get(place as usize) {
+            job.store(word, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn job(&self, place: u32) -> Job {
+        let word = self.jobs.get(place as usize).map_or(0, |job| job.load(Ordering::Relaxed));
+        Job::of(word, self.first.load(Ordering::Relaxed) + u64::from(place))
+    }
+
+    /// Counts one.
+    #[inline(always)]
+    pub(super) fn count(&self, counter: Counter) {
+        if let Some(word) = self.counts.get(counter as usize) {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts events.
+    #[inline(always)]
+    pub(super) fn add(&self, event: Event, n: u64) {
+        if n > 0
+            && let Some(word) = self.events.get(event as usize)
+        {
+            word.fetch_add(n, Ordering::Relaxed);
+        }
+    }
+
+    /// Counters `2 * pair` and the next.
+    #[inline(always)]
+    pub(super) fn counter_pair(&self, pair: usize) -> [u64; 2] {
+        load_pair(&self.counts, pair)
+    }
+
+    /// Events `2 * pair` and the next.
+    #[inline(always)]
+    pub(super) fn event_pair(&self, pair: usize) -> [u64; 2] {
+        load_pair(&self.events, pair)
+    }
+
+    /// Goes on from earlier counts.
+    #[inline(always)]
+    pub(super) fn resume(&self, counts: impl Fn(usize) -> u64, events: impl Fn(usize) -> u64) {
+        for (place, word) in self.counts.iter().enumerate() {
+            word.store(counts(place), Ordering::Relaxed);
+        }
+        for (place, word) in self.events.iter().enumerate() {
+            word.store(events(place), Ordering::Relaxed);
+        }
+    }
+}
+
+#[inline(always)]
+fn load_pair(words: &[BlockU64], pair: usize) -> [u64; 2] {
+    [0, 1].map(|half| words.get(2 * pair + half).map_or(0, |word| word.load(Ordering::Relaxed)))
+}

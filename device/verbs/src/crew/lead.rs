@@ -1,0 +1,494 @@
+//! The leader: polls, takes completions, has them served, ends.
+
+use super::board::{EXIT, Job};
+use super::{Crew, MOST_JOBS, Machine, Over, Sizes};
+use crate::QueueError;
+use crate::counters::Event;
+use crate::cq::{Arrival, CompletionQueue, Polled, Side};
+use crate::doorbell::DoorbellRecord;
+use crate::endpoint::{SLOT_BITS, SLOT_MASK};
+use crate::layout::cqe::{self, Cqe, Syndrome, opcode};
+use crate::rq::{Buffers, ReceiveQueue};
+use crate::sequence::{Found, Sequence};
+use crate::sq::{RecordMode, SendQueue};
+use core::sync::atomic::Ordering;
+use ringcall_gpu::shared::Words;
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::{Block, Warp};
+use ringcall_gpu::{barrier, hint};
+use ringcall_wire::counter::Counter;
+use ringcall_wire::unified::control;
+
+/// Looks between two looks at the stop word, where nothing comes.
+const LOOKS: u32 = 16;
+/// Looks between two signs of life, where nothing comes.
+const LOOKS_A_BEAT: u32 = 1024;
+/// Looks for the last send completions after the end was ordered at once.
+const LAST_LOOKS: u32 = 4096;
+/// The word of an entry that the immediate stands in; the byte count stands in the next.
+const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
+
+/// What the leading warp knows of the queues. The same on all lanes, but for what lane 0 alone works.
+#[derive(Debug)]
+pub(super) struct Lead {
+    sizes: Sizes,
+    /// Completions read.
+    pub(super) consumed: u64,
+    /// Receive requests posted.
+    pub(super) receives: u64,
+    /// Send requests posted.
+    pub(super) posted: u64,
+    /// The slot that the next request is expected in.
+    guess: u32,
+    /// Completions looked at in one turn.
+    width: u32,
+    /// Turns without anything.
+    idle: u32,
+    /// Send requests that there is room for, as last seen.
+    free: u32,
+    sequence: Sequence,
+    /// Whether the queue pair is in the error state.
+    dead: Option<Syndrome>,
+    beat: u64,
+    /// Lane 0's.
+    pub(super) send: SendQueue,
+    /// Lane 0's.
+    pub(super) record: DoorbellRecord,
+}
+
+/// What one look found.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    /// Completions, in a row.
+    ready: u32,
+    /// This lane's owner word.
+    owner: u64,
+    /// The stop word, if it was looked at and set; else 0.
+    stop: u64,
+}
+
+/// What this lane's completion says.
+#[derive(Debug, Clone, Copy, Default)]
+struct Verdict {
+    /// [`Job::word`] of a request; 0 for none.
+    job: u64,
+    /// The number of its message.
+    number: Option<u32>,
+    /// Whether a receive request was used up.
+    uses: bool,
+    /// The end of the queue pair.
+    flushed: bool,
+}
+
+impl<M: Machine> Crew<'_, M> {
+    /// The life of the leading warp.
+    #[inline(always)]
+    pub(super) fn lead(&self, block: Block<'_>, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
+        let over = match self.open(warp) {
+            Ok(mut lead) => {
+                self.rounds(block, warp, &mut lead, input, output);
+                self.close(warp, &mut lead);
+                Over::Ended
+            }
+            Err(why) => {
+                if warp.lane() == 0 {
+                    self.control.store(control::STATE, control::STATE_FAILED, Ordering::Release);
+                }
+                Over::Refused(why)
+            }
+        };
+        if warp.lane() == 0 {
+            self.board.set_jobs(EXIT, 0);
+        }
+        block.sync();
+        over
+    }
+
+    /// Takes the queues up where the last start left them; at the first one, posts the receive requests.
+    #[inline(always)]
+    fn open(&self, warp: Warp<'_>) -> Result<Lead, QueueError> {
+        let sizes = self.check()?;
+        let load = |word| self.control.load(word, Ordering::Relaxed);
+        let windows = self.windows;
+        let completions =
+            CompletionQueue::new(windows.tx_completions.clone(), windows.tx_completions_record.clone())?
+                .resumed(load(control::SEND_CONSUMED));
+        let send = SendQueue::new(windows.send.clone(), completions, self.config.qpn, self.config.record)?
+            .resumed(load(control::POSTED), load(control::DONE));
+        let record = DoorbellRecord::new(windows.record.clone())?;
+        let opened = warp.any(load(control::OPENED) != 0);
+        let receives = if opened { load(control::RECEIVES) } else { self.config.depth.into() };
+        let written = self.config.record == RecordMode::Written;
+        let posted = load(control::POSTED);
+        let mut lead = Lead {
+            sizes,
+            consumed: load(control::CONSUMED),
+            receives,
+            posted,
+            guess: 0,
+            width: 1,
+            idle: 0,
+            free: 0,
+            sequence: Sequence::from_word(load(control::SEQUENCE)),
+            dead: None,
+            beat: load(control::HEARTBEAT),
+            send,
+            record: record.resumed(receives as u16, if written { posted as u16 } else { 0 }),
+        };
+        if warp.lane() == 0 {
+            self.board.resume(|place| load(control::COUNTERS + place), |place| load(control::EVENTS + place));
+            if !opened {
+                ReceiveQueue::fill(&windows.receive, sizes.receive, self.config.buffers);
+                lead.record.publish_receive(receives as u16);
+                self.control.store(control::OPENED, 1, Ordering::Relaxed);
+            }
+            self.control.store(control::DEAD, 0, Ordering::Relaxed);
+            self.control.store(control::STATE, control::STATE_RUNNING, Ordering::Release);
+        }
+        warp.sync();
+        Ok(lead)
+    }
+
+    /// Serves until the end.
+    #[inline(always)]
+    fn rounds(&self, block: Block<'_>, warp: Warp<'_>, lead: &mut Lead, input: Stage<'_>, output: Stage<'_>) {
+        loop {
+            let look = self.look(warp, lead);
+            if look.stop == control::STOP_NOW || (look.stop != control::STOP_NO && look.ready == 0) {
+                return;
+            }
+            if look.ready == 0 {
+                self.rest(warp, lead);
+                continue;
+            }
+            let room = self.room(warp, lead, look.ready);
+            if room == 0 {
+                return;
+            }
+            let ready = look.ready.min(room);
+            self.round(block, warp, lead, ready, look.owner, input, output);
+            lead.width = if ready == lead.width { (2 * ready).min(MOST_JOBS) } else { lead.width / 2 }.max(1);
+            self.publish(warp);
+            self.reclaim_soon(warp, lead);
+            if lead.dead.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// One look at the next completions, a lane each; now and then at the stop word too, in the same wave.
+    #[inline(always)]
+    fn look(&self, warp: Warp<'_>, lead: &mut Lead) -> Look {
+        let lane = warp.lane();
+        let stops = lead.idle.is_multiple_of(LOOKS);
+        let cq = &self.windows.rx_completions;
+        let ours = lane < lead.width;
+        let first = ours.then_some((cq, lead.entry(lane) + cqe::OWNER_WORD - 1));
+        let second = (stops && lane == 0).then_some((self.control, control::STOP));
+        let [[_, owner], [stop, _]] = Words::load_two(first, second);
+        let entries = lead.sizes.completions.into();
+        let there = ours && cqe::is_ours(owner, lead.consumed + u64::from(lane), entries);
+        let ready = warp.ballot(there).trailing_ones();
+        let stop = if stops { warp.shuffle(stop as u32, 0).into() } else { control::STOP_NO };
+        Look { ready, owner, stop }
+    }
+
+    /// Nothing came.
+    #[inline(always)]
+    fn rest(&self, warp: Warp<'_>, lead: &mut Lead) {
+        lead.width = 1;
+        lead.idle = lead.idle.wrapping_add(1);
+        if lead.idle.is_multiple_of(LOOKS_A_BEAT) && warp.lane() == 0 {
+            lead.beat = lead.beat.wrapping_add(1);
+            self.control.store(control::HEARTBEAT, lead.beat, Ordering::Relaxed);
+        }
+        if lead.idle % LOOKS_A_BEAT == 1 {
+            // No handler runs.
+            for place in warp.stride(self.warps as usize) {
+                let at = control::BUSY + place * control::BUSY_WORDS;
+                self.control.store(at, 0, Ordering::Relaxed);
+            }
+        }
+        hint::spin();
+    }
+
+    /// How many send requests there is room for, at least one; 0 when it is time to end instead.
+    #[inline(always)]
+    fn room(&self, warp: Warp<'_>, lead: &mut Lead, wanted: u32) -> u32 {
+        if lead.free >= wanted {
+            return lead.free;
+        }
+        let mut room = 0;
+        if warp.lane() == 0 {
+            room = self.room_of(lead, wanted);
+        }
+        self.learn(warp, lead, room);
+        if lead.dead.is_some() { 0 } else { lead.free }
+    }
+
+    /// By lane 0.
+    #[inline(always)]
+    fn room_of(&self, lead: &mut Lead, wanted: u32) -> u32 {
+        let entries = lead.send.entries();
+        let free = |lead: &Lead| entries - lead.send.under_way() as u32;
+        if free(lead) < wanted {
+            self.reclaim(lead);
+        }
+        if free(lead) > 0 {
+            return free(lead);
+        }
+        self.board.add(Event::TxFull, 1);
+        let mut looks = 0_u32;
+        loop {
+            self.reclaim(lead);
+            if free(lead) > 0 || lead.send.dead().is_some() {
+                return free(lead);
+            }
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(LOOKS)
+                && self.control.load(control::STOP, Ordering::Relaxed) == control::STOP_NOW
+            {
+                return 0;
+            }
+            hint::spin();
+        }
+    }
+
+    /// Reads the send side's completions. By lane 0.
+    #[inline(always)]
+    fn reclaim(&self, lead: &mut Lead) {
+        let found = lead.send.reclaim();
+        for (event, n) in [
+            (Event::TxCompletions, found.completions),
+            (Event::TxErrors, found.failed),
+            (Event::TxFlushed, found.flushed),
+            (Event::TxStray, found.stray),
+        ] {
+            self.board.add(event, n.into());
+        }
+    }
+
+    /// Reads completions before they are missed: with half of the queue under way there is one to come.
+    #[inline(always)]
+    fn reclaim_soon(&self, warp: Warp<'_>, lead: &mut Lead) {
+        let mut room = 0;
+        if warp.lane() == 0 {
+            if 2 * lead.send.under_way() > u64::from(lead.sizes.send) {
+                self.reclaim(lead);
+            }
+            room = lead.sizes.send - lead.send.under_way() as u32;
+        }
+        self.learn(warp, lead, room);
+    }
+
+    /// Lets all lanes know what lane 0 knows of the send side.
+    #[inline(always)]
+    fn learn(&self, warp: Warp<'_>, lead: &mut Lead, room: u32) {
+        const DEAD: u32 = 1 << 31;
+        let dead = if lead.send.dead().is_some() { DEAD } else { 0 };
+        let word = warp.shuffle(room | dead, 0);
+        lead.free = word & !DEAD;
+        if word & DEAD != 0 {
+            lead.dead = Some(Syndrome::FLUSHED);
+        }
+    }
+
+    /// One round: `ready` completions are taken, their requests served, the responses rung.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // what a round consists of
+    fn round(
+        &self,
+        block: Block<'_>,
+        warp: Warp<'_>,
+        lead: &mut Lead,
+        ready: u32,
+        owner: u64,
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) {
+        lead.idle = 0;
+        barrier::observe_from_peer();
+        let lane = warp.lane();
+        // With the rest of the entries, what the expected slot holds: if it is that slot, a round trip is saved.
+        let (cq, data) = (&self.windows.rx_completions, self.windows.rx_data.words());
+        let expected = ready == 1 && lane < self.config.rx_stride / 16;
+        let slot = expected.then_some((data, self.slot_word(lead.guess) + 2 * lane as usize));
+        let rest = (lane < ready).then_some((cq, lead.entry(lane) + IMMEDIATE_WORD));
+        let [wave, [immediate, count]] = Words::load_two(slot, rest);
+
+        let mut entry = Cqe::default();
+        (entry.0[IMMEDIATE_WORD], entry.0[IMMEDIATE_WORD + 1]) = (immediate, count);
+        entry.0[cqe::OWNER_WORD] = owner;
+        let verdict = if lane < ready { self.judge(lead, lane, entry) } else { Verdict::default() };
+        let requests = warp.ballot(verdict.job != 0);
+        let used = warp.ballot(verdict.uses).count_ones();
+        if warp.any(verdict.flushed) {
+            lead.dead = Some(Syndrome::FLUSHED);
+        }
+        if self.config.sequence {
+            self.follow(warp, lead, ready, verdict.number);
+        }
+        let jobs = requests.count_ones();
+        lead.consumed += u64::from(ready);
+        lead.receives += u64::from(used);
+        if lane == 0 {
+            self.board.add(Event::RxCompletions, ready.into());
+            self.board.add(Event::RxRequests, jobs.into());
+            self.board.add(Event::RxReposted, used.into());
+        }
+
+        let mut copy = None;
+        if ready == 1 && jobs == 1 {
+            let job = Job::of(warp.shuffle_u64(verdict.job, 0), lead.posted);
+            // A header takes two lanes.
+            let wave = (job.slot == lead.guess && warp.lanes() > 1).then_some(wave);
+            lead.guess = if job.slot + 1 < self.config.slots { job.slot + 1 } else { 0 };
+            let own = self.serve(warp, 0, job, wave, input, output);
+            copy = self.bell.copies(warp.lanes()).then_some(own);
+        } else if jobs > 0 {
+            let place = (requests & ((1 << lane) - 1)).count_ones();
+            if verdict.job != 0 {
+                self.board.set_job(place, verdict.job);
+            }
+            if lane == 0 {
+                self.board.set_jobs(jobs.into(), lead.posted);
+            }
+            block.sync();
+            self.share(warp, 0, jobs.into(), input, output);
+            block.sync();
+        }
+        if jobs + used > 0 || self.windows.rx_completions_record.is_some() {
+            self.commit(warp, lead, jobs.into(), copy, used > 0);
+        }
+    }
+
+    /// What a completion says, by the lane that has it. Counts what is dropped.
+    #[inline(always)]
+    fn judge(&self, lead: &Lead, lane: u32, mut entry: Cqe) -> Verdict {
+        let drop = |event, uses| {
+            self.board.add(event, 1);
+            Verdict { uses, ..Verdict::default() }
+        };
+        if matches!(entry.opcode(), opcode::REQUEST_ERROR | opcode::RESPONSE_ERROR) {
+            let at = lead.entry(lane) + cqe::offset::SYNDROME / 8;
+            entry.0[cqe::offset::SYNDROME / 8] = self.windows.rx_completions.load(at, Ordering::Relaxed);
+        }
+        let (arrival, immediate, bytes, wqe_counter) = match Polled::of(&entry) {
+            Polled::Received { arrival, immediate, bytes, wqe_counter } => {
+                (arrival, immediate, bytes, wqe_counter)
+            }
+            Polled::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
+                return Verdict { flushed: true, ..drop(Event::RxFlushed, false) };
+            }
+            Polled::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
+            _ => return drop(Event::RxStray, false),
+        };
+        let slot = match arrival {
+            Arrival::WriteImm => immediate & SLOT_MASK,
+            // A send went to the slot of its receive request, whatever it says.
+            Arrival::Send | Arrival::SendImm if matches!(self.config.buffers, Buffers::Slots { .. }) => {
+                u32::from(wqe_counter) & (lead.sizes.receive - 1)
+            }
+            _ => return drop(Event::RxUnaccepted, true),
+        };
+        if slot >= self.config.slots {
+            return drop(Event::RxBadSlot, true);
+        }
+        if bytes > self.config.rx_stride {
+            return drop(Event::RxTooLong, true);
+        }
+        let number = (arrival != Arrival::Send).then_some(immediate >> SLOT_BITS);
+        Verdict { job: Job::word(slot, bytes), number, uses: true, flushed: false }
+    }
+
+    /// Follows the numbers of the messages that were taken, in their order.
+    #[inline(always)]
+    fn follow(&self, warp: Warp<'_>, lead: &mut Lead, ready: u32, number: Option<u32>) {
+        let word = number.map_or(0, |number| number + 1);
+        for from in 0..ready {
+            let Some(number) = warp.shuffle(word, from).checked_sub(1) else { continue };
+            let found = lead.sequence.follow(number);
+            if warp.lane() == 0 {
+                match found {
+                    Found::Next { lost } => self.board.add(Event::RxLost, lost.into()),
+                    Found::Old => self.board.add(Event::RxReordered, 1),
+                }
+            }
+        }
+    }
+
+    /// Shows the counts to the host.
+    #[inline(always)]
+    fn publish(&self, warp: Warp<'_>) {
+        for pair in warp.stride(Counter::COUNT.div_ceil(2)) {
+            self.control.store_pair(control::COUNTERS + 2 * pair, self.board.counter_pair(pair));
+        }
+        for pair in warp.stride(Event::COUNT.div_ceil(2)) {
+            self.control.store_pair(control::EVENTS + 2 * pair, self.board.event_pair(pair));
+        }
+    }
+
+    /// The end: the NIC is waited for, the cursors are left for the next start, and the last words written.
+    #[inline(always)]
+    fn close(&self, warp: Warp<'_>, lead: &mut Lead) {
+        if warp.lane() == 0 {
+            if lead.dead.is_none() {
+                self.drain(lead);
+            }
+            let store = |word, value| self.control.store(word, value, Ordering::Relaxed);
+            store(control::CONSUMED, lead.consumed);
+            store(control::RECEIVES, lead.receives);
+            store(control::POSTED, lead.send.posted());
+            store(control::DONE, lead.send.done());
+            store(control::SEND_CONSUMED, lead.send.completions_read());
+            store(control::SEQUENCE, lead.sequence.to_word());
+            let dead = lead.dead.or(lead.send.dead());
+            store(control::DEAD, dead.map_or(0, |syndrome| syndrome.0.into()));
+        }
+        for place in warp.stride(self.warps as usize) {
+            self.control.store(control::BUSY + place * control::BUSY_WORDS, 0, Ordering::Relaxed);
+        }
+        warp.sync();
+        self.publish(warp);
+        // Release, after the barrier: whoever sees the state sees the last figures.
+        warp.sync();
+        if warp.lane() == 0 {
+            self.control.store(control::STATE, control::STATE_ENDED, Ordering::Release);
+        }
+    }
+
+    /// Waits until the NIC is done with every response. By lane 0.
+    #[inline(always)]
+    fn drain(&self, lead: &mut Lead) {
+        let mut marked = false;
+        let mut left = LAST_LOOKS;
+        while left > 0 {
+            self.reclaim(lead);
+            if lead.send.under_way() == 0 || lead.send.dead().is_some() {
+                return;
+            }
+            if !marked && lead.send.has_room() {
+                let mut bell = self.bell;
+                marked = true;
+                // The last responses may not be signalled: an empty request that is asks for them.
+                if let Ok(posted) = lead.send.post_marker(&mut lead.record, &mut bell) {
+                    self.board.add(Event::TxPosted, posted.into());
+                    self.board.add(Event::TxSignalled, posted.into());
+                }
+            }
+            if self.control.load(control::STOP, Ordering::Relaxed) == control::STOP_NOW {
+                left -= 1;
+            }
+            hint::spin();
+        }
+    }
+}
+
+impl Lead {
+    /// First word of the completion entry `ahead` of the next.
+    #[inline(always)]
+    fn entry(&self, ahead: u32) -> usize {
+        let index = self.consumed + u64::from(ahead);
+        (index & u64::from(self.sizes.completions - 1)) as usize * cqe::WORDS
+    }
+}

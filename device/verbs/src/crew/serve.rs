@@ -1,0 +1,170 @@
+//! One request, by one warp: fetched, checked, called, answered.
+
+use super::board::Job;
+use super::{Crew, Machine};
+use crate::unified::Extent;
+use core::sync::atomic::Ordering;
+use ringcall_dispatch::persistent::{Call, Returned};
+use ringcall_dispatch::validate;
+use ringcall_gpu::shared::Words;
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::Warp;
+use ringcall_wire::counter::Counter;
+use ringcall_wire::flag;
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
+use ringcall_wire::launch::{DeviceEntry, HandlerKind};
+use ringcall_wire::status::{DispatchMode, Status};
+use ringcall_wire::unified::control;
+
+impl<M: Machine> Crew<'_, M> {
+    /// Serves a request, and writes its response and its send request; the calling lane's part of the latter, for a copy.
+    ///
+    /// `wave` is this lane's first 16 bytes of the slot, where they were fetched already.
+    #[inline(always)]
+    pub(super) fn serve(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        job: Job,
+        wave: Option<[u64; 2]>,
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) -> [u64; 2] {
+        let extent = match self.extent {
+            Extent::Received => job.bytes,
+            Extent::Slot => self.config.rx_stride,
+        };
+        // A message too short for a header has none: what lies behind it is another request's.
+        let whole = extent >= HEADER_BYTES as u32;
+        let fetched = self.fetch(warp, job.slot, extent, wave, input);
+        warp.sync();
+        let header = if whole {
+            RequestHeader::from_words(core::array::from_fn(|word| input.word(word)))
+        } else {
+            RequestHeader::from_words([0; 3])
+        };
+        let checked = if whole {
+            validate::header(&header, extent - HEADER_BYTES as u32).and_then(|()| {
+                validate::function(&self.table, &header, |mode| mode == DispatchMode::DeviceCall)
+            })
+        } else {
+            Err(Status::BAD_MAGIC)
+        };
+        let (status, len) = match checked {
+            Ok(entry) => {
+                self.fetch_rest(warp, job.slot, fetched, header.arg_len, input);
+                self.call(warp, me, job.slot, entry, header.arg_len, input, output)
+            }
+            Err(status) => (status, 0),
+        };
+        if warp.lane() == 0 {
+            self.board.count(Counter::Received);
+            // The usual case without the table behind `for_rejection`, a read of device memory.
+            let counter = if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) };
+            self.board.count(counter);
+        }
+        let reply = ResponseHeader::reply(&header, status.0, len).to_words();
+        // Both stages are free again, and the result visible to all lanes.
+        warp.sync();
+        self.respond(warp, job, reply, len, output)
+    }
+
+    /// The first part of a slot, in one wave; how many pairs.
+    #[inline(always)]
+    fn fetch(&self, warp: Warp<'_>, slot: u32, extent: u32, wave: Option<[u64; 2]>, input: Stage<'_>) -> u32 {
+        let (lane, lanes) = (warp.lane(), warp.lanes());
+        let pairs = extent.div_ceil(16);
+        let (words, first) = (self.windows.rx_data.words(), self.slot_word(slot));
+        let at = |pair: u32| (pair < pairs).then_some((words, first + 2 * pair as usize));
+        match wave {
+            Some(pair) => {
+                input.set_pair(lane as usize, pair);
+                lanes
+            }
+            None => {
+                let [a, b] = Words::load_two(at(lane), at(lane + lanes));
+                input.set_pair(lane as usize, a);
+                input.set_pair((lane + lanes) as usize, b);
+                2 * lanes
+            }
+        }
+    }
+
+    /// What a payload has behind the first `fetched` pairs.
+    #[inline(always)]
+    fn fetch_rest(&self, warp: Warp<'_>, slot: u32, fetched: u32, arg_len: u32, input: Stage<'_>) {
+        let (lane, lanes) = (warp.lane(), warp.lanes());
+        let pairs = (HEADER_BYTES as u32 + arg_len).div_ceil(16);
+        if pairs <= fetched {
+            return;
+        }
+        let (words, first) = (self.windows.rx_data.words(), self.slot_word(slot));
+        let at = |pair: u32| (pair < pairs).then_some((words, first + 2 * pair as usize));
+        let mut pair = fetched;
+        while pair < pairs {
+            let (first, second) = (pair + lane, pair + lanes + lane);
+            let [a, b] = Words::load_two(at(first), at(second));
+            if first < pairs {
+                input.set_pair(first as usize, a);
+            }
+            if second < pairs {
+                input.set_pair(second as usize, b);
+            }
+            pair += 2 * lanes;
+        }
+        warp.sync();
+    }
+
+    /// The first word of a request slot.
+    #[inline(always)]
+    pub(super) fn slot_word(&self, slot: u32) -> usize {
+        slot as usize * (self.config.rx_stride / 8) as usize
+    }
+
+    /// Calls a function; the status to answer with, and the result's length.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // what a call consists of
+    fn call(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        slot: u32,
+        entry: &DeviceEntry,
+        arg_len: u32,
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) -> (Status, u32) {
+        if warp.lane() == 0 {
+            self.board.count(Counter::Dispatched);
+            let at = control::BUSY + me as usize * control::BUSY_WORDS;
+            self.control.store(at, u64::from(entry.id) << 32 | u64::from(slot + 1), Ordering::Relaxed);
+        }
+        let capacity = self.capacity();
+        let call = Call { address: entry.address, input, output, arg_len, capacity };
+        let returned = match HandlerKind::from_raw(entry.kind) {
+            Some(HandlerKind::Thread) => {
+                let mut returned = Returned::default();
+                if warp.lane() == 0 {
+                    returned = self.machine.call_thread(&call);
+                }
+                // The other lanes write the response: they need its length, and lane 0's stores before them.
+                warp.sync();
+                returned
+            }
+            Some(HandlerKind::Warp) => {
+                let returned = self.machine.call_warp(warp, &call);
+                warp.sync();
+                returned
+            }
+            // Grids and graphs are other kernels'.
+            _ => Returned { status: Status::WRONG_MODE.0, len: 0 },
+        };
+        let status = Status(warp.shuffle(returned.status as u32, 0) as i32);
+        let len = warp.shuffle(returned.len, 0);
+        if i64::from(status.0) == flag::GRAPH_TRIGGER as i64 {
+            // There is no graph to trigger.
+            return (Status::LAUNCH_FAILED, len.min(capacity));
+        }
+        if len > capacity { (Status::RESULT_TOO_LONG, capacity) } else { (status, len) }
+    }
+}

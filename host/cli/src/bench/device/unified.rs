@@ -1,0 +1,211 @@
+//! Calls through the unified kernel: over a NIC that is played on a thread of its own, with the peer at the other end of its
+//! port.
+//!
+//! The peer lives on the NIC's thread: a message's time begins when the NIC is handed it, and ends when the NIC hands the
+//! response over. Queues, doorbells and payloads are in pinned memory, as a ring would be.
+
+use super::super::measure::{Bench, Row, histogram};
+use super::{PATIENCE_NS, context};
+use anyhow::{Result, bail};
+use hdrhistogram::Histogram;
+use ringcall::FunctionId;
+use ringcall::pin::pin_current;
+use ringcall_cuda::dispatcher::{Functions, Modules};
+use ringcall_cuda::unified::{MappedQueues, Shape, UnifiedDispatcher, UnifiedOptions};
+use ringcall_gpu::clock;
+use ringcall_handler::Handler;
+use ringcall_nic::{Config as NicConfig, Memory, Message, Nic, Port, Region};
+use ringcall_verbs::crew::Copying;
+use ringcall_verbs::endpoint::{Config, Reply, SLOT_BITS};
+use ringcall_verbs::rq::Buffers;
+use ringcall_verbs::sq::RecordMode;
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
+use std::time::Duration;
+
+const QPN: u32 = 0x12;
+const RX_KEY: u32 = 1;
+const TX_KEY: u32 = 2;
+/// Requests in flight in the throughput measurement.
+const WINDOW: u32 = 64;
+/// Places of the queues: as many again, so that credit is back before it is missed.
+const DEPTH: u32 = 2 * WINDOW;
+
+/// The peer: it keeps `window` requests under way until `requests` were answered.
+struct Peer {
+    function: FunctionId,
+    payload: Vec<u8>,
+    stride: u32,
+    window: u64,
+    requests: u64,
+    warm_up: u64,
+    sent: u64,
+    answered: u64,
+    wrong: u64,
+    /// When each request under way was handed over.
+    begun: Vec<u64>,
+    last: u64,
+    times: Histogram<u64>,
+}
+
+impl Peer {
+    fn place(id: u64) -> usize {
+        (id % u64::from(DEPTH)) as usize
+    }
+
+    fn is_right(&self, response: &[u8]) -> bool {
+        let Ok(header) = ResponseHeader::from_bytes(response) else { return false };
+        header.status == 0
+            && header.request_id == self.answered as u32
+            && response.len() == HEADER_BYTES + self.payload.len()
+            && response[HEADER_BYTES..]
+                .iter()
+                .zip(&self.payload)
+                .all(|(got, sent)| *got == sent.wrapping_add(1))
+    }
+}
+
+impl Port for Peer {
+    fn receive(&mut self, payload: &mut Vec<u8>) -> Option<Message> {
+        if self.sent == self.requests || self.sent >= self.answered + self.window {
+            return None;
+        }
+        let now = clock::now_ns();
+        let len = self.payload.len() as u32;
+        let header = RequestHeader::new(self.function.0, len, self.sent as u32, now);
+        payload.clear();
+        payload.extend_from_slice(&header.to_bytes());
+        payload.extend_from_slice(&self.payload);
+        let slot = Self::place(self.sent);
+        self.begun[slot] = now;
+        self.sent += 1;
+        let address = slot as u64 * u64::from(self.stride);
+        Some(Message::WriteImm { address, rkey: RX_KEY, immediate: slot as u32 & ((1 << SLOT_BITS) - 1) })
+    }
+
+    fn send(&mut self, _: Message, response: &[u8]) -> bool {
+        let now = clock::now_ns();
+        self.wrong += u64::from(!self.is_right(response));
+        if self.answered >= self.warm_up {
+            let begun = self.begun[Self::place(self.answered)];
+            self.times.saturating_record((now - begun).max(1));
+        }
+        self.answered += 1;
+        self.last = now;
+        true
+    }
+}
+
+/// One request at a time, then as many as fit.
+pub(in super::super) fn run(bench: &Bench, handler: Handler, payload_bytes: usize) -> Result<Row> {
+    let (row, _) = exchange(bench, handler, payload_bytes, 1, bench.trips, bench.trips / 10)?;
+    let (flood, per_s) = exchange(bench, handler, payload_bytes, WINDOW.into(), bench.requests, 0)?;
+    Ok(Row { per_s: Some(per_s), lost: row.lost + flood.lost, wrong: row.wrong + flood.wrong, ..row })
+}
+
+fn exchange(
+    bench: &Bench,
+    handler: Handler,
+    payload_bytes: usize,
+    window: u64,
+    trips: u64,
+    warm_up: u64,
+) -> Result<(Row, f64)> {
+    let context = context()?;
+    let stride = (HEADER_BYTES + payload_bytes).next_multiple_of(64) as u32;
+    let config = Config {
+        qpn: QPN,
+        slots: DEPTH,
+        rx_stride: stride,
+        tx_stride: stride,
+        tx_lkey: TX_KEY,
+        tx_base: 0,
+        depth: DEPTH,
+        buffers: Buffers::Credits,
+        sequence: false,
+        reply: Reply::Send,
+        record: RecordMode::Written,
+    };
+    let shape = Shape {
+        config,
+        receive: DEPTH,
+        send: DEPTH,
+        completions: DEPTH,
+        told: false,
+        copying: Copying::Staged,
+    };
+    let queues = MappedQueues::allocate(&context, shape)?;
+    let (rx, tx) = (queues.windows().rx_data.clone(), queues.windows().tx_data.clone());
+    let memory = Memory::new(vec![
+        Region { key: RX_KEY, base: 0, window: rx, remote_write: true },
+        Region { key: TX_KEY, base: 0, window: tx, remote_write: false },
+    ]);
+    let peer = Peer {
+        function: handler.id(),
+        payload: vec![7; payload_bytes],
+        stride,
+        window,
+        requests: warm_up + trips,
+        warm_up,
+        sent: 0,
+        answered: 0,
+        wrong: 0,
+        begun: vec![0; DEPTH as usize],
+        last: 0,
+        times: histogram()?,
+    };
+    let nic_config = NicConfig { qpn: QPN, record: RecordMode::Written, burst: WINDOW as usize };
+    let mut nic = Nic::new(nic_config, queues.windows(), queues.uar().clone(), memory, peer)?;
+    let functions = Functions::new().handlers(&[handler]);
+    let modules = Modules::new().ptx_for("samples", ringcall_samples::PTX, &context)?;
+    let options = UnifiedOptions::default();
+    let dispatcher = UnifiedDispatcher::wire(queues.pair(), functions, modules, options)?.start()?;
+
+    let core = bench.cores.client();
+    let measured = std::thread::scope(|scope| {
+        let nic = &mut nic;
+        let running = scope.spawn(move || {
+            let _ = pin_current("nic", Some(core));
+            let begin = clock::now_ns();
+            nic.port().last = begin;
+            let mut turns = 0_u64;
+            loop {
+                nic.step();
+                let peer = nic.port();
+                if peer.answered == peer.requests {
+                    break;
+                }
+                turns += 1;
+                // A look at the clock costs as much as a step.
+                if turns.is_multiple_of(1024) && clock::now_ns().saturating_sub(peer.last) > PATIENCE_NS {
+                    break;
+                }
+            }
+            clock::now_ns() - begin
+        });
+        running.join()
+    });
+    let Ok(nanoseconds) = measured else { bail!("the NIC's thread panicked") };
+    // The last responses' completions are the NIC's to write while the dispatcher drains.
+    let quit = ringcall_gpu::atomic::DeviceU64::new(0);
+    let stopped = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while quit.load(std::sync::atomic::Ordering::Relaxed) == 0 {
+                nic.step();
+            }
+        });
+        let stopped = dispatcher.stop(Duration::from_secs(5));
+        quit.store(1, std::sync::atomic::Ordering::Relaxed);
+        stopped
+    });
+    if !stopped.report.is_clean() {
+        bail!("the dispatcher did not stop cleanly: {:?}", stopped.report);
+    }
+    let broken: Vec<_> = nic.violations().broken().collect();
+    if !broken.is_empty() {
+        bail!("rules of the NIC were broken: {broken:?}");
+    }
+    let peer = nic.port();
+    let per_s = peer.answered as f64 * 1e9 / nanoseconds as f64;
+    let row = Row { lost: peer.requests - peer.answered, wrong: peer.wrong, ..Row::new(&peer.times) };
+    Ok((row, per_s))
+}
