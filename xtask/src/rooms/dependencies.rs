@@ -65,6 +65,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-emulator",
         ],
     ),
+    // What an adapter and a kernel are given.
+    ("ringcall-hsb", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall-verbs"]),
     // Codes, matching and inference know nothing of rings.
     ("ringcall-matching", &[]),
     ("ringcall-infer", &[]),
