@@ -15,6 +15,7 @@
 //! | [`counters`] | live counters, those of the receive side apart from those of the send side |
 //! | [`wait`] | every wait: a bound and a stop word |
 //! | [`endpoint`] | a queue pair that serves requests: arrivals, responses, errors |
+//! | [`relay`] | an endpoint that fills a ring of flags, and a sender that empties it: any dispatcher in between |
 //! | [`unified`] | an endpoint joined to the dispatch core: validate, look up, call, respond |
 //!
 //! # What orders what
@@ -57,6 +58,7 @@ pub mod cq;
 pub mod doorbell;
 pub mod endpoint;
 pub mod layout;
+pub mod relay;
 pub mod rq;
 pub mod sq;
 pub mod unified;
