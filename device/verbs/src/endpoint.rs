@@ -276,6 +276,12 @@ impl<D: Doorbell> Endpoint<D> {
         &self.receive
     }
 
+    /// The stop word.
+    #[must_use]
+    pub fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
+    }
+
     /// Whether the host asks to stop.
     #[must_use]
     #[inline(always)]
@@ -515,6 +521,13 @@ impl<D: Doorbell> Endpoint<D> {
     pub fn release(&mut self, arrived: Arrived) {
         let _given_back = arrived;
         self.counters.count(Event::RxUnanswered);
+        self.give_back();
+    }
+
+    /// Gives a request back that somebody else answers.
+    #[inline(always)]
+    pub fn hand_over(&mut self, arrived: Arrived) {
+        let _given_back = arrived;
         self.give_back();
     }
 

@@ -16,6 +16,7 @@
 //! | [`wait`] | every wait: a bound and a stop word |
 //! | [`endpoint`] | a queue pair that serves requests: arrivals, responses, errors |
 //! | [`sequence`] | message numbers: what is lost, what is late |
+//! | [`relay`] | an endpoint that fills a ring of flags, and a sender that empties it: any dispatcher in between |
 //! | [`unified`] | an endpoint joined to the dispatch core: validate, look up, call, respond |
 //! | [`crew`] | the same by the warps of a block: one takes completions, all serve, one rings |
 //!
@@ -60,6 +61,7 @@ pub mod crew;
 pub mod doorbell;
 pub mod endpoint;
 pub mod layout;
+pub mod relay;
 pub mod rq;
 pub mod sequence;
 pub mod sq;

@@ -110,6 +110,7 @@ fn both_sides_agree(transport: &str, threads: &str) {
     let counts = &counters["transport"];
     assert_eq!((n(&counts["received"]), n(&counts["answered"])), (answered, answered), "{text}");
     assert_eq!(n(&counters["dispatcher"]["completed"]), answered, "{text}");
+    assert_eq!((n(&increment["faults"]["duplicated"]), counts.get("errors").map_or(0, n)), (0, 0), "{text}");
     // By its own numbers the RoCE wire has seen what was lost, but for what a client lost first or last.
     let lost = n(&increment["lost"]) + n(&decode["lost"]);
     let seen = n(&counts["lost"]);
@@ -135,6 +136,74 @@ fn roce_on_one_thread() {
 #[test]
 fn roce_on_threads_of_their_own() {
     both_sides_agree("roce", "own");
+}
+
+/// Queue pair, NIC and unified loop in place of ring and dispatcher: the books of both sides agree.
+#[test]
+fn an_emulated_adapter_and_the_unified_loop() {
+    for threads in ["one", "own"] {
+        let service = Service::start(&["--transport", "nic", "--threads", threads, "--distance", "3"]);
+        assert!(service.endpoint.contains(" device=nic "), "{}", service.endpoint);
+        let faults = ["--loss", "0.01", "--duplicate", "0.02", "--reorder", "0.02", "--timeout-ms", "2000"];
+        let increment = report(&service, &[&faults[..], &["--requests", "1000"]].concat());
+        let decode = ["--distance", "3", "--function", "decode", "--requests", "500", "--metadata"];
+        let decode = report(&service, &[&faults[..], &decode].concat());
+        let mut correct = 0;
+        for (report, requests) in [(&increment, 1000), (&decode, 500)] {
+            assert_eq!(n(&report["correct"]) + n(&report["lost"]), requests, "{report}");
+            assert_eq!(report["lost"], report["faults"]["lost"], "{report}");
+            assert!(n(&report["lost"]) > 0 && n(&report["faults"]["duplicated"]) > 0, "{report}");
+            assert_eq!((n(&report["duplicates"]), n(&report["wrong"])), (0, 0), "{report}");
+            correct += n(&report["correct"]);
+        }
+        let (text, counters) = service.stop();
+        assert_eq!(n(&counters["dispatcher"]["completed"]), correct, "{text}");
+        assert_eq!(n(&counters["transport"]["rx_requests"]), correct, "{text}");
+        assert_eq!(n(&counters["transport"]["port_sent"]), correct, "{text}");
+        assert_eq!(n(&counters["broken_rules"]), 0, "{text}");
+        let doubled = n(&increment["faults"]["duplicated"]) + n(&decode["faults"]["duplicated"]);
+        assert_eq!(n(&counters["transport"]["port_repeated"]), doubled, "{text}");
+    }
+}
+
+#[test]
+fn datagrams_are_lost_doubled_and_disordered_too() {
+    let service = Service::start(&["--transport", "udp"]);
+    let args = ["--loss", "0.01", "--duplicate", "0.05", "--reorder", "0.05", "--requests", "2000"];
+    let report = report(&service, &[&args[..], &["--timeout-ms", "2000"]].concat());
+    let (lost, doubled) = (n(&report["faults"]["lost"]), n(&report["faults"]["duplicated"]));
+    assert!(lost > 0 && doubled > 0 && n(&report["faults"]["reordered"]) > 0, "{report}");
+    // Every lost one is reported, every other one answered, the doubled ones twice.
+    assert_eq!((n(&report["lost"]), n(&report["correct"])), (lost, 2000 - lost), "{report}");
+    assert_eq!((n(&report["unanswered"]), n(&report["wrong"])), (0, 0), "{report}");
+    let (text, counters) = service.stop();
+    assert_eq!(n(&counters["transport"]["requests"]), 2000 - lost + doubled, "{text}");
+}
+
+#[test]
+fn a_rendezvous_tells_queue_pair_and_key() {
+    let service = Service::start(&[
+        "--transport",
+        "roce",
+        "--qp",
+        "153",
+        "--rkey",
+        "77",
+        "--rendezvous",
+        "127.0.0.1:0",
+    ]);
+    let connect = format!("transport=roce port={}", service.get("port"));
+    let at = service.get("rendezvous").to_owned();
+    let run = |rendezvous: &[&str]| {
+        let args = ["emulate", "--connect", &connect, "--requests", "50", "--timeout-ms", "2000"];
+        ringcall().args(args).args(rendezvous).output().expect("ran")
+    };
+    // Twice: it may be asked again.
+    for _ in 0..2 {
+        let output = run(&["--rendezvous", &at]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    service.stop();
 }
 
 #[test]
@@ -222,16 +291,36 @@ fn a_service_ends_by_itself() {
 }
 
 #[test]
+fn a_device_serves_or_is_missed_in_one_line() {
+    let output =
+        ringcall().args(["serve", "--dispatcher", "device", "--seconds", "1"]).output().expect("ran");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        assert!(text.contains("unaccounted: 0 frames, 0 requests"), "{text}");
+        eprintln!("ran: a device's dispatcher");
+    } else {
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+        assert!(stderr.contains("needs a GPU"), "{stderr}");
+        eprintln!("skipped: {stderr}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_one_clear_line() {
     for (args, says) in [
-        (&["serve", "--dispatcher", "device"][..], "not served by this command yet"),
+        (&["serve", "--dispatcher", "unified"][..], "serves --transport nic"),
+        (&["serve", "--transport", "nic", "--dispatcher", "host"], "leave --dispatcher out"),
+        (&["serve", "--transport", "nic", "--bind", "[::1]:0"], "over IPv4"),
+        (&["serve", "--rendezvous", "127.0.0.1:0"], "--transport udp has neither"),
         (&["serve", "--slot-bytes", "64", "--distance", "11"], "give --slot-bytes more"),
         (&["serve", "--transport", "roce", "--bind", "[::1]:0"], "over IPv4"),
         (&["serve", "--transport", "roce", "--slots", "5000"], "give 1 to 4096"),
         (&["serve", "--bind", "192.0.2.1:9"], "cannot bind 192.0.2.1:9"),
         (&["emulate", "--connect", "nowhere"], "neither an address nor a line"),
         (&["emulate", "--connect", "127.0.0.1:9", "--loss", "2"], "a probability from 0 to 1"),
-        (&["emulate", "--connect", "127.0.0.1:9", "--duplicate", "0.1"], "are for RoCE"),
+        (&["emulate", "--connect", "127.0.0.1:9", "--metadata"], "are for RoCE"),
+        (&["emulate", "--connect", "127.0.0.1:9", "--loss", "0.6", "--reorder", "0.6"], "together at most 1"),
         (&["emulate", "--connect", "127.0.0.1:9", "--rate", "0"], "--rate must be"),
     ] {
         let output = ringcall().args(args).output().expect("ran");

@@ -51,6 +51,9 @@ pub struct BridgeConfig {
     pub ids: RequestIds,
     /// Whether answers' iCRCs are checked.
     pub verify_icrc: bool,
+    /// Whether windows end in a metadata block, unless the host has turned that off in its registers. Hosts of RPC do turn
+    /// it off; default: no.
+    pub metadata: bool,
 }
 
 impl BridgeConfig {
@@ -73,6 +76,7 @@ impl BridgeConfig {
             time: TimeFormat::SecondsNanoseconds,
             ids: RequestIds::AsWritten,
             verify_icrc: true,
+            metadata: false,
         }
     }
 }
@@ -213,6 +217,7 @@ impl Bridge {
             needed: "write it to HOST_IP, or give it to the emulator",
         })?;
         let port = config.host_port.or(target.host_port).unwrap_or(ROCE_PORT);
+        let metadata = target.metadata;
         let target = PlayerTarget {
             peer: SocketAddrV4::new(host, port),
             qp: target.qp,
@@ -224,6 +229,7 @@ impl Bridge {
         let defaults = PlayerConfig::new(target);
         Ok(PlayerConfig {
             qp: config.qp,
+            metadata: config.metadata && metadata,
             interval: settings.interval,
             in_flight: config.in_flight.min(target.pages),
             timeout: config.timeout,

@@ -74,6 +74,9 @@ pub struct PlayerConfig {
     pub timeout: Duration,
     /// The most payload bytes of a packet: longer windows are sent as several.
     pub packet_bytes: u32,
+    /// Whether each window is padded to a multiple of 128 bytes and followed by a
+    /// [metadata block](ringcall_roce::metadata), as frames of a camera are. Default: no, as for RPC.
+    pub metadata: bool,
     /// What goes wrong on purpose.
     pub faults: Faults,
     /// The first packet's number; `None` takes one from the clock, so that a second run is not taken for a repeat of the
@@ -99,6 +102,7 @@ impl PlayerConfig {
             in_flight: target.pages,
             timeout: Duration::from_secs(1),
             packet_bytes: DEFAULT_PACKET_BYTES,
+            metadata: false,
             faults: Faults::default(),
             first_psn: None,
             time: TimeFormat::default(),

@@ -73,8 +73,20 @@ struct Held {
 }
 
 /// Decides what happens to each packet.
+///
+/// ```
+/// use ringcall_emulator::{Faults, Injector};
+///
+/// let mut injector = Injector::new(Faults { duplication: 1.0, ..Faults::default() });
+/// let mut sent = 0;
+/// let arrives = injector.pass::<()>(&mut [1, 2, 3], |_| {
+///     sent += 1;
+///     Ok(())
+/// });
+/// assert_eq!((arrives, sent, injector.counts().duplicated), (Ok(true), 2, 1));
+/// ```
 #[derive(Debug)]
-pub(crate) struct Injector {
+pub struct Injector {
     faults: Faults,
     random: Xoshiro256PlusPlus,
     held: VecDeque<Held>,
@@ -83,16 +95,22 @@ pub(crate) struct Injector {
 }
 
 impl Injector {
-    pub(crate) fn new(faults: Faults) -> Self {
+    /// Probabilities that [add up](Faults); nothing is held back yet.
+    #[must_use]
+    pub fn new(faults: Faults) -> Self {
         let random = Xoshiro256PlusPlus::seed_from_u64(faults.seed);
         Self { faults, random, held: VecDeque::new(), spare: Vec::new(), counts: FaultCounts::default() }
     }
 
-    pub(crate) const fn counts(&self) -> &FaultCounts {
+    /// What went wrong so far.
+    #[must_use]
+    pub const fn counts(&self) -> &FaultCounts {
         &self.counts
     }
 
-    pub(crate) fn is_holding(&self) -> bool {
+    /// Whether packets are held back.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
         !self.held.is_empty()
     }
 
@@ -102,7 +120,10 @@ impl Injector {
     }
 
     /// Sends a packet, or what becomes of it, and those whose time has come. Returns whether it will arrive unharmed.
-    pub(crate) fn pass<E>(
+    ///
+    /// # Errors
+    /// What `send` says.
+    pub fn pass<E>(
         &mut self,
         datagram: &mut [u8],
         mut send: impl FnMut(&[u8]) -> Result<(), E>,
@@ -144,7 +165,10 @@ impl Injector {
     }
 
     /// Sends what is held back and due, or everything.
-    pub(crate) fn release<E>(
+    ///
+    /// # Errors
+    /// What `send` says.
+    pub fn release<E>(
         &mut self,
         everything: bool,
         mut send: impl FnMut(&[u8]) -> Result<(), E>,

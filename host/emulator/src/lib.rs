@@ -45,7 +45,7 @@ pub mod windows;
 pub use bridge::{Bridge, BridgeConfig};
 pub use config::{EMULATOR_QP, PlayerConfig, PlayerTarget, RequestIds, TimeFormat};
 pub use error::EmulatorError;
-pub use faults::{FaultCounts, Faults};
+pub use faults::{FaultCounts, Faults, Injector};
 pub use loopback::{Loopback, LoopbackConfig, LoopbackStats};
 pub use player::Player;
 pub use report::{Latency, Report};

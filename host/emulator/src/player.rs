@@ -7,6 +7,7 @@ use crate::faults::Injector;
 use crate::report::Report;
 use crate::windows::{Judge, Windows};
 use ringcall_gpu::clock;
+use ringcall_roce::metadata::{FrameMetadata, METADATA_BYTES, PtpTime};
 use ringcall_roce::{
     BATCH, Envelope, Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet,
     PacketError, Psn, PushError, QueuePair, Reason, Responder, Reth, RoceSocket,
@@ -195,7 +196,11 @@ impl Player {
 
     /// Plays the window at hand, if it is time and there is a page for it.
     fn turn(&mut self, began: u64) -> Result<Turn, EmulatorError> {
-        let bytes = self.window.len();
+        let bytes = if self.config.metadata {
+            FrameMetadata::place(self.window.len()) + METADATA_BYTES
+        } else {
+            self.window.len()
+        };
         let (least, most) = (HEADER_BYTES, self.config.target.page_bytes);
         let wrong = || EmulatorError::Window { index: self.played, bytes, least, most };
         if bytes > most as usize {
@@ -217,8 +222,32 @@ impl Player {
         self.window[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
         self.next_id = self.next_id.wrapping_add(1);
         self.played += 1;
+        if self.config.metadata {
+            self.append_metadata();
+        }
         self.send(page, header.request_id)?;
         Ok(Turn::Played)
+    }
+
+    /// Ends the window at hand with its block.
+    fn append_metadata(&mut self) {
+        let time = TimeFormat::SecondsNanoseconds.now();
+        let time = PtpTime { seconds: time >> 32, nanoseconds: time as u32 };
+        let data_bytes = self.window.len();
+        let place = FrameMetadata::place(data_bytes);
+        // The last packet's number: the block's own.
+        let packets = (place + METADATA_BYTES).div_ceil(self.config.packet_bytes as usize);
+        let block = FrameMetadata {
+            flags: 0,
+            psn: self.psn.plus(packets as u32 - 1).get(),
+            crc: FrameMetadata::crc_of(&self.window),
+            time,
+            bytes_written: data_bytes as u64,
+            frame_number: self.played.wrapping_sub(1) as u16,
+            metadata_time: time,
+        };
+        self.window.resize(place, 0);
+        self.window.extend_from_slice(&block.to_bytes());
     }
 
     /// Sends the window at hand into a page: all packets but the last as plain WRITEs, the last with the immediate.

@@ -192,3 +192,23 @@ fn windows_that_the_memory_does_not_hold() {
     let error = bench.finish().expect_err("they cannot be played");
     assert!(matches!(error, EmulatorError::Setting { setting: "the player's windows", .. }), "{error}");
 }
+
+#[test]
+fn the_host_turns_the_metadata_block_off() {
+    // Windows of 64 bytes; with the block, which stands at the next multiple of 128, frames of 256.
+    for (turned_off, frame_bytes) in [(true, 64), (false, 256)] {
+        let mut bench = Bench::start(|config| config.metadata = true);
+        bench.configure(0x10_0000, 2);
+        if !turned_off {
+            let word = 0x1000 + data_plane::HOST_UDP_PORT;
+            let value = bench.client.read(word).expect("read");
+            bench.client.write(word, value & !data_plane::METADATA_OFF).expect("written");
+        }
+        bench.client.write(player::ENABLE, player::SINGLE_PASS).expect("written");
+        bench.wait_done();
+        let reports = bench.finish().expect("it ran well");
+        let [report] = &reports[..] else { panic!("{reports:?}") };
+        assert!(report.clean(), "{report:?}");
+        assert_eq!((report.correct, report.payload_bytes), (2, 2 * frame_bytes), "{report:?}");
+    }
+}

@@ -5,6 +5,7 @@ use ringcall_emulator::{
     EmulatorError, Exchange, Faults, Increment, Loopback, LoopbackConfig, LoopbackStats, Player,
     PlayerConfig, Recorded, Report, RequestIds, TimeFormat,
 };
+use ringcall_roce::metadata::{FrameMetadata, METADATA_BYTES};
 use ringcall_roce::{Reason, RoceSocket};
 use ringcall_wire::{FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, names};
 use std::net::SocketAddrV4;
@@ -98,6 +99,43 @@ fn lost_answers_are_reported_too() {
     assert!(report.clean(), "{report:?}");
     assert!(report.lost > 5 && report.lost == report.faults.answers_lost);
     assert_eq!(service.arrived, 2000);
+}
+
+/// Answers only a request whose frame ends in the block that belongs to it.
+fn with_metadata(request: &[u8], answer: &mut [u8]) -> usize {
+    let length =
+        HEADER_BYTES + RequestHeader::from_bytes(request).map_or(0, |header| header.arg_len as usize);
+    let place = FrameMetadata::place(length);
+    let Some(block) = request.get(place..).and_then(FrameMetadata::from_bytes) else { return 0 };
+    let data = &request[..length];
+    let right = request.len() == place + METADATA_BYTES
+        && request[length..place].iter().all(|byte| *byte == 0)
+        && (block.bytes_written, block.crc) == (length as u64, FrameMetadata::crc_of(data))
+        && block.time.seconds > 0
+        && block.time.nanoseconds < 1_000_000_000;
+    if right { increment(request, answer) } else { 0 }
+}
+
+#[test]
+fn frames_end_in_a_metadata_block_if_they_shall() {
+    let service = LoopbackConfig { handler: with_metadata, ..LoopbackConfig::default() };
+    for (payload_bytes, packets) in [(16, 1), (104, 1), (105, 2), (1000, 5)] {
+        let (report, _) = play(service, 200, payload_bytes, |config| {
+            config.metadata = true;
+            config.packet_bytes = 256;
+        });
+        assert!(report.clean(), "{payload_bytes}: {report:?}");
+        assert_eq!(report.packets, 200 * packets, "{payload_bytes}");
+    }
+    let (report, _) = play(service, 3, 16, |config| config.timeout = Duration::from_millis(50));
+    assert_eq!(report.unanswered, 3, "without the block nothing is answered");
+    // The block must fit the page too.
+    let socket = RoceSocket::bind(any()).expect("a socket");
+    let target = Loopback::start(any(), service).expect("a service").target();
+    let config = PlayerConfig { metadata: true, ..PlayerConfig::new(target) };
+    let mut player = Player::new(socket, config).expect("a player");
+    let error = player.run(&mut Increment::new(1, 4000), &mut Increment::check, &|| false);
+    assert!(matches!(error, Err(EmulatorError::Window { bytes: 4224, .. })), "{error:?}");
 }
 
 /// Answers wrongly where the number's low bits say so: content, time, nothing, number, length, magic, status.

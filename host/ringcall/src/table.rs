@@ -5,6 +5,7 @@ use ringcall_dispatch::table::{Callable, Cell, EMPTY, IdIndex, IndexError, Table
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::{DispatchMode, Status};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A function that the dispatcher thread runs inline.
 ///
@@ -65,7 +66,7 @@ pub enum TableError {
 
 /// What validation needs of one function, and where its handler is.
 #[derive(Debug, Clone)]
-pub(crate) struct Function {
+pub struct Function {
     pub(crate) name: String,
     pub(crate) id: FunctionId,
     pub(crate) schema: HandlerSchema,
@@ -88,7 +89,7 @@ impl Callable for Function {
 
 /// The lookup half of a table: shared by reference while handlers run.
 #[derive(Debug, Clone)]
-pub(crate) struct Functions {
+pub struct Functions {
     pub(crate) entries: Vec<Function>,
     index: IdIndex,
     cells: Vec<Cell>,
@@ -110,6 +111,28 @@ pub struct FunctionTable {
     pub(crate) handlers: Vec<Option<Box<dyn HostHandler>>>,
 }
 
+/// The other half of a table: its inline handlers, by their functions.
+pub struct Handlers(Vec<Option<Box<dyn HostHandler>>>);
+
+impl std::fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handlers").field("count", &self.0.len()).finish()
+    }
+}
+
+impl Handlers {
+    /// Runs a function's handler; bytes of the result.
+    ///
+    /// # Errors
+    /// The status to answer with: the handler's own, [`HANDLER_PANIC`](Status::HANDLER_PANIC), or
+    /// [`WRONG_MODE`](Status::WRONG_MODE) for a function that is not run inline.
+    pub fn call(&mut self, function: &Function, request: &[u8], result: &mut [u8]) -> Result<usize, Status> {
+        let handler = self.0.get_mut(function.index).and_then(Option::as_mut).ok_or(Status::WRONG_MODE)?;
+        // Caught: the caller serves every other request too.
+        catch_unwind(AssertUnwindSafe(|| handler.call(request, result))).unwrap_or(Err(Status::HANDLER_PANIC))
+    }
+}
+
 impl std::fmt::Debug for FunctionTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.names()).finish()
@@ -121,6 +144,12 @@ impl FunctionTable {
     #[must_use]
     pub fn builder() -> TableBuilder {
         TableBuilder { functions: Vec::new() }
+    }
+
+    /// Lookup and handlers apart: for a loop of one's own that has no ring, such as a queue pair's.
+    #[must_use]
+    pub fn into_parts(self) -> (Functions, Handlers) {
+        (self.functions, Handlers(self.handlers))
     }
 
     /// The schema of each function, in order of entry.
@@ -194,6 +223,14 @@ impl TableBuilder {
     /// Two functions with one id, a malformed schema, or one that does not fit the ring's slots.
     pub fn build(self, ring: &Ring) -> Result<FunctionTable, TableError> {
         let geometry = ring.geometry();
+        self.build_for(geometry.request_capacity(), geometry.result_capacity())
+    }
+
+    /// Checks everything against slots that take so many payload bytes each way.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_for(self, request_bytes: u32, result_bytes: u32) -> Result<FunctionTable, TableError> {
         let mut entries = Vec::with_capacity(self.functions.len());
         let mut handlers = Vec::with_capacity(self.functions.len());
         for (index, Draft { name, schema, mode, handler }) in self.functions.into_iter().enumerate() {
@@ -202,10 +239,9 @@ impl TableBuilder {
             schema.validate().map_err(|e| malformed(&e))?;
             let args = schema.args_bytes().map_err(|e| malformed(&e))?;
             let results = schema.results_bytes().map_err(|e| malformed(&e))?;
-            for (what, bytes, capacity) in [
-                ("arguments", args, geometry.request_capacity()),
-                ("results", results, geometry.result_capacity()),
-            ] {
+            for (what, bytes, capacity) in
+                [("arguments", args, request_bytes), ("results", results, result_bytes)]
+            {
                 if bytes > capacity {
                     return Err(TableError::TooLong { name, what, bytes, capacity });
                 }

@@ -9,6 +9,8 @@
 //! | [`opcode`], [`packet`], [`icrc`], [`psn`], [`immediate`] | the wire format |
 //! | [`responder`], [`reason`] | the receiving end of a queue pair: checks, frames, counts |
 //! | [`socket`] | packets with right iCRCs from a UDP socket, in batches |
+//! | [`metadata`] | the block at the end of a frame |
+//! | [`rendezvous`] | two queue pairs that introduce themselves over TCP |
 //! | [`control`] | registers: codec, client, server, register file |
 //!
 //! Unreliable connected (UC) queue pairs alone are served; packets of reliable ones are parsed and refused.
@@ -20,10 +22,12 @@ pub mod error;
 mod frame;
 pub mod icrc;
 pub mod immediate;
+pub mod metadata;
 pub mod opcode;
 pub mod packet;
 pub mod psn;
 pub mod reason;
+pub mod rendezvous;
 pub mod responder;
 pub mod socket;
 

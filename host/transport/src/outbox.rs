@@ -91,6 +91,22 @@ impl<P: Copy> Outbox<P> {
         })
     }
 
+    /// Adds a frame, for a wire that sends through another; false if there is no room or it is too long.
+    pub fn add(&mut self, to: P, bytes: &[u8]) -> bool {
+        bytes.len() <= self.stride
+            && self.push(to, 0, Tag::Refusal, |out| {
+                out[..bytes.len()].copy_from_slice(bytes);
+                bytes.len()
+            })
+    }
+
+    /// Takes the first frames out, once they are gone.
+    pub fn remove(&mut self, frames: usize) {
+        for _ in 0..frames {
+            self.pop();
+        }
+    }
+
     /// Adds a frame that `fill` writes; `fill` says how long it is. False, and `fill` not called, if there is no room.
     pub(crate) fn push(&mut self, to: P, slot: u32, tag: Tag, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.room() == 0 {

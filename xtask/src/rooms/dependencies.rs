@@ -53,6 +53,22 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ringcall-roce", &[]),
     // The other side of the wire: it knows requests, and no ring or dispatcher.
     ("ringcall-emulator", &["ringcall-wire", "ringcall-gpu", "ringcall-roce"]),
+    // The NIC on a socket, and the unified loop over it.
+    (
+        "ringcall-softnic",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-dispatch",
+            "ringcall-verbs",
+            "ringcall-nic",
+            "ringcall",
+            "ringcall-roce",
+            "ringcall-emulator",
+        ],
+    ),
+    // What an adapter and a kernel are given.
+    ("ringcall-hsb", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall-verbs"]),
     // Codes, matching and inference know nothing of rings.
     ("ringcall-matching", &[]),
     ("ringcall-infer", &[]),
@@ -96,6 +112,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-nic",
             "ringcall-roce",
             "ringcall-emulator",
+            "ringcall-softnic",
             "ringcall-matching",
             "ringcall-infer",
             "ringcall-qec",

@@ -1,14 +1,16 @@
 //! Requests as datagrams, in place of the bridge's RDMA: the same loop and the same report.
 
+use super::faulty::Faulty;
 use super::work::{Checker, FunctionArg, Source};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use ringcall_emulator::{Latency, Report};
-use ringcall_transport::{CallError, CallerOptions, Outcome, udp};
+use ringcall_emulator::{FaultCounts, Faults, Latency, Report, TimeFormat};
+use ringcall_transport::{CallError, Caller, CallerOptions, Outcome, udp};
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 pub(super) struct Options {
@@ -18,8 +20,8 @@ pub(super) struct Options {
     pub(super) interval: Duration,
     pub(super) in_flight: usize,
     pub(super) timeout: Duration,
-    pub(super) loss: f64,
-    pub(super) seed: u64,
+    /// Loss, duplication and reordering.
+    pub(super) faults: Faults,
 }
 
 /// The longest sleep: how fast a signal is noticed.
@@ -27,7 +29,23 @@ const NAP: Duration = Duration::from_millis(2);
 
 struct Open {
     payload: Vec<u8>,
+    time: u64,
     withheld: bool,
+}
+
+/// A caller whose requests suffer.
+fn connect(options: &Options) -> Result<(Caller<Faulty>, super::faulty::Counts)> {
+    let config =
+        CallerOptions { window: options.in_flight, deadline: options.timeout, ..CallerOptions::default() };
+    let any = match options.to {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let wire = udp::Udp::bind(&udp::Options { address: SocketAddr::new(any, 0), ..Default::default() })?;
+    wire.connect(options.to).with_context(|| format!("no route to {}", options.to))?;
+    // A lost request is one that is never sent: the caller's table knows it.
+    let (wire, counts) = Faulty::new(wire, options.to, Faults { loss: 0.0, ..options.faults });
+    Ok((Caller::new(wire, options.to, &config)?, counts))
 }
 
 pub(super) fn run(
@@ -36,10 +54,8 @@ pub(super) fn run(
     checker: &mut Checker,
     stop: &dyn Fn() -> bool,
 ) -> Result<Report> {
-    let config =
-        CallerOptions { window: options.in_flight, deadline: options.timeout, ..CallerOptions::default() };
-    let mut caller = udp::Caller::connect(options.to, &config)?;
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(options.seed);
+    let (mut caller, faults) = connect(options)?;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(options.faults.seed);
     let mut report = Report::default();
     let mut latency =
         Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3).context("the histogram of latencies")?;
@@ -53,19 +69,20 @@ pub(super) fn run(
         if more && caller.room() > 0 && Instant::now() >= due {
             let mut payload = Vec::new();
             more = source.next(&mut payload);
-            let withheld = uniform(&mut random) < options.loss;
+            let withheld = uniform(&mut random) < options.faults.loss;
+            let time = TimeFormat::Nanoseconds.now();
             let sent = if withheld {
                 caller.withhold()
             } else {
                 report.packets += 1;
                 report.payload_bytes += payload.len() as u64;
-                caller.send(options.function.id(), 0, &payload)
+                caller.send(options.function.id(), time, &payload)
             };
             match sent {
                 Ok(id) => {
                     report.sent += 1;
                     report.faults.lost += u64::from(withheld);
-                    open.insert(id, Open { payload, withheld });
+                    open.insert(id, Open { payload, time, withheld });
                     idle = 0;
                 }
                 Err(error @ CallError::TooLong { .. }) => return Err(error.into()),
@@ -73,12 +90,14 @@ pub(super) fn run(
             }
         }
         let ended = caller.poll(|ended| {
-            let Some(Open { payload, withheld }) = open.remove(&ended.id) else { return };
+            let Some(Open { payload, time, withheld }) = open.remove(&ended.id) else { return };
             match ended.outcome {
                 Outcome::Answered(header, result) => {
                     latency
                         .saturating_record(u64::try_from(ended.took.as_nanos()).unwrap_or(u64::MAX).max(1));
-                    if checker.is_right(&payload, header.status(), result) {
+                    if header.ptp_timestamp != time {
+                        report.wrong_time += 1;
+                    } else if checker.is_right(&payload, header.status(), result) {
                         report.correct += 1;
                     } else {
                         report.wrong_content += 1;
@@ -99,13 +118,15 @@ pub(super) fn run(
     }
     let counts = caller.statistics();
     let elapsed = begin.elapsed().as_secs_f64();
+    let injected = *faults.lock().unwrap_or_else(PoisonError::into_inner);
+    report.faults = FaultCounts { lost: report.faults.lost, ..injected };
     report.late = counts.late;
     report.duplicate_answers = counts.duplicates;
     report.unexpected = counts.strays;
     report.malformed = counts.malformed;
     report.latency_ns = Latency::of(&latency);
     report.elapsed_s = elapsed;
-    report.throughput_per_s = (report.correct + report.wrong_content) as f64 / elapsed.max(1e-9);
+    report.throughput_per_s = (report.correct + report.wrong()) as f64 / elapsed.max(1e-9);
     Ok(report)
 }
 

@@ -1,6 +1,7 @@
 //! `ringcall emulate`: the FPGA's side of a service's wire.
 
 mod datagrams;
+mod faulty;
 mod summary;
 mod target;
 mod work;
@@ -11,11 +12,11 @@ use crate::serve::TransportArg;
 use crate::signals::Signals;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
-use ringcall_emulator::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, Report};
-use ringcall_roce::RoceSocket;
+use ringcall_emulator::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, PlayerTarget, Report};
+use ringcall_roce::{RoceSocket, rendezvous};
 use ringcall_wire::header::RequestHeader;
 use std::io::Write;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -57,12 +58,19 @@ pub(crate) struct Args {
     /// Probability that a packet is lost on purpose
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     loss: f64,
-    /// Probability that a packet is sent twice (RoCE)
+    /// Probability that a packet is sent twice
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     duplicate: f64,
-    /// Probability that a packet is sent after up to four later ones (RoCE)
+    /// Probability that a packet is sent after up to four later ones
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     reorder: f64,
+    /// RoCE: each request ends in a metadata block of 128 bytes, as a camera's frames do
+    #[arg(long)]
+    metadata: bool,
+    /// RoCE: ask this TCP address for queue pair, key and IP address, as the reference's rendezvous does; --connect says
+    /// the rest
+    #[arg(long, value_name = "ADDRESS")]
+    rendezvous: Option<SocketAddr>,
     /// Seed of shots and faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -83,6 +91,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             bail!("--{name} must be a probability from 0 to 1, not {value}");
         }
     }
+    if args.loss + args.duplicate + args.reorder > 1.0 {
+        bail!(
+            "--loss, --duplicate and --reorder are probabilities of one fault a packet: together at most 1"
+        );
+    }
     let interval = match args.rate {
         None => Duration::ZERO,
         Some(rate) if rate.is_finite() && rate >= 1e-3 => Duration::from_secs_f64(1.0 / rate),
@@ -99,8 +112,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stop = || signals.received().is_some();
     let report = match transport {
         TransportArg::Udp => {
-            if args.duplicate > 0.0 || args.reorder > 0.0 {
-                bail!("--duplicate and --reorder are for RoCE: requests over UDP are lost on purpose alone");
+            if args.metadata || args.rendezvous.is_some() {
+                bail!("--metadata and --rendezvous are for RoCE");
             }
             let options = datagrams::Options {
                 to: target.address()?,
@@ -109,12 +122,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 interval,
                 in_flight: args.in_flight as usize,
                 timeout: Duration::from_millis(args.timeout_ms),
-                loss: args.loss,
-                seed: args.seed,
+                faults: faults(args),
             };
             datagrams::run(&options, &mut source, &mut checker, &stop)?
         }
-        TransportArg::Roce => play(args, &target, interval, &mut source, &mut checker, &stop)?,
+        TransportArg::Roce | TransportArg::Nic => {
+            play(args, &target, interval, &mut source, &mut checker, &stop)?
+        }
     };
     let summary = Summary::new(transport, args.function, args.requests, &report);
     publish(args, &summary)?;
@@ -128,6 +142,30 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn faults(args: &Args) -> Faults {
+    Faults {
+        loss: args.loss,
+        duplication: args.duplicate,
+        reordering: args.reorder,
+        reorder_depth: REORDER_DEPTH,
+        seed: args.seed,
+        ..Faults::default()
+    }
+}
+
+/// What a rendezvous says in place of what the endpoint says.
+fn introduce(args: &Args, service: SocketAddr, target: &mut PlayerTarget) -> Result<()> {
+    let timeout = Duration::from_millis(args.timeout_ms);
+    let local =
+        RoceSocket::route_source(target.peer).with_context(|| format!("no route to {}", target.peer))?;
+    let here = rendezvous::Side { qp: args.qp, key: 0, ip: local };
+    let there =
+        rendezvous::call(service, here, timeout).with_context(|| format!("the rendezvous at {service}"))?;
+    (target.qp, target.key) = (there.qp, there.key);
+    target.peer.set_ip(there.ip);
+    Ok(())
+}
+
 fn play(
     args: &Args,
     target: &Target<'_>,
@@ -136,7 +174,10 @@ fn play(
     checker: &mut Checker,
     stop: &dyn Fn() -> bool,
 ) -> Result<Report> {
-    let target = target.window()?;
+    let mut target = target.window()?;
+    if let Some(service) = args.rendezvous {
+        introduce(args, service, &mut target)?;
+    }
     let local =
         RoceSocket::route_source(target.peer).with_context(|| format!("no route to {}", target.peer))?;
     let socket = RoceSocket::bind(SocketAddrV4::new(local, 0))?;
@@ -145,14 +186,8 @@ fn play(
         interval,
         in_flight: args.in_flight.min(target.pages),
         timeout: Duration::from_millis(args.timeout_ms),
-        faults: Faults {
-            loss: args.loss,
-            duplication: args.duplicate,
-            reordering: args.reorder,
-            reorder_depth: REORDER_DEPTH,
-            seed: args.seed,
-            ..Faults::default()
-        },
+        metadata: args.metadata,
+        faults: faults(args),
         ..PlayerConfig::new(target)
     };
     let mut left = args.requests;

@@ -55,6 +55,8 @@ impl<'a> Target<'a> {
             Some(other) => bail!("the endpoint's transport is `{other}`: udp and roce are spoken"),
         };
         match (named, option) {
+            // An emulated adapter speaks RoCE.
+            (Some(TransportArg::Roce), Some(TransportArg::Nic)) => Ok(TransportArg::Roce),
             (Some(named), Some(option)) if named != option => {
                 bail!("the endpoint is {}, --transport {}", named.name(), option.name())
             }

@@ -1,14 +1,12 @@
 //! Counters for Prometheus, over HTTP, in the OpenMetrics text format.
 
+use super::figures::{Figure, Figures};
 use anyhow::{Result, anyhow};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use ringcall::dispatcher;
-use ringcall_transport::{Statistics, Watch};
-use ringcall_wire::counter::Counter;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,15 +23,11 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn start(
-        address: SocketAddr,
-        transport: Watch,
-        dispatcher: dispatcher::Watch,
-    ) -> Result<Self> {
+    pub(super) fn start(address: SocketAddr, figures: Figures) -> Result<Self> {
         let server = Server::http(address).map_err(|e| anyhow!("cannot serve metrics on {address}: {e}"))?;
         let server = Arc::new(server);
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Counts { transport, dispatcher }));
+        registry.register_collector(Box::new(Counts(figures)));
         let thread = std::thread::Builder::new().name("ringcall-metrics".to_owned()).spawn({
             let server = Arc::clone(&server);
             move || {
@@ -78,33 +72,25 @@ fn answer(request: Request, registry: &Registry) {
 }
 
 /// Reads the counts at each scrape.
-#[derive(Debug)]
-struct Counts {
-    transport: Watch,
-    dispatcher: dispatcher::Watch,
+struct Counts(Figures);
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counts").finish_non_exhaustive()
+    }
 }
 
 impl Collector for Counts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (transport, dispatcher) = (self.transport.statistics(), self.dispatcher.counters());
-        for ((name, value), (_, meaning)) in transport.named().zip(Statistics::MEANINGS) {
-            let name = format!("ringcall_transport_{name}");
-            if name.ends_with("under_way") {
+        for Figure { name, meaning, value, falls } in (self.0)() {
+            if falls {
                 let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
                 gauge.encode(encoder.encode_descriptor(&name, meaning, None, gauge.metric_type())?)?;
             } else {
-                count(&mut encoder, &name, meaning, value)?;
+                let counter = ConstCounter::new(value);
+                counter.encode(encoder.encode_descriptor(&name, meaning, None, counter.metric_type())?)?;
             }
-        }
-        for &counter in Counter::ALL {
-            let name = format!("ringcall_dispatcher_{}", counter.name());
-            count(&mut encoder, &name, counter.meaning(), dispatcher.get(counter))?;
         }
         Ok(())
     }
-}
-
-fn count(encoder: &mut DescriptorEncoder<'_>, name: &str, meaning: &str, value: u64) -> fmt::Result {
-    let counter = ConstCounter::new(value);
-    counter.encode(encoder.encode_descriptor(name, meaning, None, counter.metric_type())?)
 }

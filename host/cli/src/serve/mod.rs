@@ -1,21 +1,20 @@
 //! `ringcall serve`: a service on a network, until it is told to end.
 
+mod device;
+mod figures;
 mod metrics;
+mod rendezvous;
+mod service;
 
-use crate::experiment::{Experiment, Syndromes};
+use crate::experiment::Experiment;
 use crate::output;
 use crate::signals::Signals;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use metrics::Metrics;
-use ringcall::dispatcher::{self, Running, Wired};
-use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_roce::PAGE_UNIT_BYTES;
-use ringcall_transport::{
-    Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Watch, Wire, roce, udp,
-};
-use ringcall_wire::function::names;
-use serde_json::{Map, Value, json};
+use rendezvous::Rendezvous;
+use ringcall_transport::{roce, udp};
+use service::{Outcome, Service};
 use std::io::Write;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -29,6 +28,8 @@ pub(crate) enum TransportArg {
     Udp,
     /// RDMA WRITEs by RoCE v2, as an FPGA sends them, without an adapter
     Roce,
+    /// The same on the wire; an emulated adapter's queues, served by the unified loop
+    Nic,
 }
 
 impl TransportArg {
@@ -36,6 +37,7 @@ impl TransportArg {
         match self {
             Self::Udp => udp::NAME,
             Self::Roce => roce::NAME,
+            Self::Nic => ringcall_softnic::NAME,
         }
     }
 }
@@ -52,8 +54,10 @@ enum ThreadsArg {
 enum DispatcherArg {
     /// A thread of this process
     Host,
-    /// A persistent kernel (not served by this command yet)
+    /// A persistent kernel on a GPU, which serves `rpc_increment`; the transport has a thread of its own
     Device,
+    /// A loop over an adapter's queues, without a ring (`--transport nic`)
+    Unified,
 }
 
 /// Serves `rpc_increment` and `decode_syndrome` on a network.
@@ -77,9 +81,9 @@ pub(crate) struct Args {
     /// Threads of transport and dispatcher
     #[arg(long, value_enum, default_value = "one")]
     threads: ThreadsArg,
-    /// What serves the ring
-    #[arg(long, value_enum, default_value = "host")]
-    dispatcher: DispatcherArg,
+    /// What serves requests [default: host; with --transport nic unified]
+    #[arg(long, value_enum)]
+    dispatcher: Option<DispatcherArg>,
     #[command(flatten)]
     experiment: Experiment,
     /// RoCE: queue pair number
@@ -94,6 +98,9 @@ pub(crate) struct Args {
     /// RoCE: the one peer, which gets every answer [default: whoever brings the key]
     #[arg(long, value_name = "ADDRESS")]
     peer: Option<SocketAddrV4>,
+    /// RoCE: tell queue pair and key to whoever asks at this TCP address, as the reference's rendezvous does
+    #[arg(long, value_name = "ADDRESS")]
+    rendezvous: Option<SocketAddr>,
     /// End after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
@@ -112,167 +119,58 @@ pub(crate) struct Args {
 const LOOK: Duration = Duration::from_millis(10);
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    if args.dispatcher == DispatcherArg::Device {
-        bail!("--dispatcher device is not served by this command yet: take --dispatcher host");
-    }
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
     let signals = Signals::listen()?;
-    let ring = Ring::allocate(RingConfig { slots: args.slots, slot_bytes: args.slot_bytes })?;
-    let table = functions(args, &ring)?;
-    let dispatcher = HostDispatcher::builder(&ring, table).build()?;
-    let counters = dispatcher.watch();
-    let service = match (args.transport, args.bind) {
-        (TransportArg::Udp, address) => {
-            let options = udp::Options { address, ..Default::default() };
-            Service::start(udp::Udp::bind(&options)?, &ring, dispatcher, args.threads)?
-        }
-        (TransportArg::Roce, SocketAddr::V4(address)) => {
-            let wire = roce::Roce::bind(&roce_options(args, address, &ring))?;
-            Service::start(wire, &ring, dispatcher, args.threads)?
-        }
-        (TransportArg::Roce, address) => bail!("{address} is no IPv4 address: RoCE is served over IPv4"),
+    let service = Service::start(args)?;
+    let metrics = args.metrics.map(|address| Metrics::start(address, service.figures())).transpose()?;
+    let rendezvous = match (args.rendezvous, service.side(args)) {
+        (Some(address), Some(side)) => Some(Rendezvous::start(address, side)?),
+        (Some(_), None) => bail!("--rendezvous tells queue pair and key: --transport udp has neither"),
+        (None, _) => None,
     };
-    let metrics =
-        args.metrics.map(|address| Metrics::start(address, service.watch(), counters.clone())).transpose()?;
-    announce(service.endpoint(), metrics.as_ref().and_then(Metrics::address))?;
+    let mut line = service.line();
+    for (key, address) in [
+        ("metrics", metrics.as_ref().and_then(Metrics::address)),
+        ("rendezvous", rendezvous.as_ref().map(Rendezvous::address)),
+    ] {
+        if let Some(address) = address {
+            line += &format!(" {key}={address}");
+        }
+    }
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
 
     let begin = Instant::now();
     let limit = args.seconds.map(Duration::from_secs);
     while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
         std::thread::sleep(LOOK);
     }
-    let (report, dispatched) = service.stop(Duration::from_millis(args.stop_ms));
+    if let Some(rendezvous) = rendezvous {
+        rendezvous.stop();
+    }
+    let outcome = service.stop(Duration::from_millis(args.stop_ms));
     if let Some(metrics) = metrics {
         metrics.stop();
     }
-    publish(args, &report, &counters.counters())?;
-    if report.stuck || dispatched.is_none_or(|stop| stop.stuck) {
+    publish(args, &outcome)?;
+    if outcome.stuck {
         bail!("a thread did not come back");
     }
-    match report.statistics.balance() {
+    match outcome.balance {
         (0, 0) => Ok(ExitCode::SUCCESS),
-        (frames, slots) => bail!("{frames} frames and {slots} requests are unaccounted for"),
+        (frames, requests) => bail!("{frames} frames and {requests} requests are unaccounted for"),
     }
 }
 
-fn functions(args: &Args, ring: &Ring) -> Result<FunctionTable> {
-    let problem = args.experiment.problem()?;
-    let mut syndromes = Syndromes::new(&problem)?;
-    let decode = move |request: &[u8], result: &mut [u8]| syndromes.answer(request, result);
-    FunctionTable::builder()
-        .host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
-            result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
-            Ok(request.len())
-        })
-        .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode)
-        .build(ring)
-        .context("give --slot-bytes more, or decode a smaller experiment")
-}
-
-fn roce_options(args: &Args, address: SocketAddrV4, ring: &Ring) -> roce::Options {
-    let geometry = ring.geometry();
-    roce::Options {
-        address,
-        qp: args.qp,
-        key: args.rkey,
-        remote_qp: args.remote_qp,
-        peer: args.peer,
-        pages: args.slots,
-        page_bytes: geometry.rx_stride().max(geometry.tx_stride()).next_multiple_of(PAGE_UNIT_BYTES),
-        ..Default::default()
-    }
-}
-
-/// One line, for whoever started this.
-fn announce(endpoint: &Endpoint, metrics: Option<SocketAddr>) -> Result<()> {
-    let mut line = format!("{endpoint} ip={}", endpoint.address.ip());
-    if let Some(metrics) = metrics {
-        line += &format!(" metrics={metrics}");
-    }
-    let mut out = std::io::stdout();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")
-}
-
-fn publish(args: &Args, report: &StopReport, dispatcher: &dispatcher::Snapshot) -> Result<()> {
+fn publish(args: &Args, outcome: &Outcome) -> Result<()> {
     if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
-        let mut line = String::new();
-        for (name, n) in dispatcher.named() {
-            line += if line.is_empty() { "" } else { ", " };
-            line += &format!("{name} {n}");
-        }
-        let (frames, slots) = report.statistics.balance();
+        let (frames, requests) = outcome.balance;
         let mut out = std::io::stdout();
-        writeln!(out, "{report}\ndispatcher: {line}\nunaccounted: {frames} frames, {slots} requests")
+        writeln!(out, "{}\nunaccounted: {frames} frames, {requests} requests", outcome.text)
             .and_then(|()| out.flush())
             .context("standard output")?;
     }
-    let Some(path) = &args.json else { return Ok(()) };
-    let counts = |named: &mut dyn Iterator<Item = (&'static str, u64)>| {
-        Value::Object(named.map(|(name, n)| (name.to_owned(), n.into())).collect::<Map<_, _>>())
-    };
-    let (frames, slots) = report.statistics.balance();
-    let summary = json!({
-        "drained": report.drained,
-        "dropped": report.dropped,
-        "refused": report.refused,
-        "unaccounted": { "frames": frames as i64, "requests": slots as i64 },
-        "transport": counts(&mut report.statistics.named()),
-        "dispatcher": counts(&mut dispatcher.named()),
-    });
-    output::write_json(path, &summary)
-}
-
-/// Transport and dispatcher, running.
-enum Service {
-    One(OneThread),
-    Own(Box<Threaded>, HostDispatcher<Running>),
-}
-
-impl Service {
-    fn start<W: Wire + 'static>(
-        wire: W,
-        ring: &Ring,
-        dispatcher: HostDispatcher<Wired>,
-        threads: ThreadsArg,
-    ) -> Result<Self> {
-        let link = Link::attach(wire, ring)?;
-        let options = ThreadOptions::default();
-        Ok(match threads {
-            ThreadsArg::One => Self::One(OneThread::start(link, dispatcher, &options)?),
-            ThreadsArg::Own => {
-                let dispatcher = dispatcher.start()?;
-                Self::Own(Box::new(Threaded::start(link, &options)?), dispatcher)
-            }
-        })
-    }
-
-    fn endpoint(&self) -> &Endpoint {
-        match self {
-            Self::One(service) => service.endpoint(),
-            Self::Own(transport, _) => transport.endpoint(),
-        }
-    }
-
-    fn watch(&self) -> Watch {
-        match self {
-            Self::One(service) => service.watch(),
-            Self::Own(transport, _) => transport.watch(),
-        }
-    }
-
-    /// The transport first, so that what is under way is still answered.
-    fn stop(self, deadline: Duration) -> (StopReport, Option<dispatcher::StopReport>) {
-        match self {
-            Self::One(service) => {
-                let (report, stopped) = service.stop(deadline);
-                (report, stopped.map(|stopped| stopped.report))
-            }
-            Self::Own(transport, dispatcher) => {
-                let report = transport.stop(deadline);
-                (report, Some(dispatcher.stop(deadline).report))
-            }
-        }
-    }
+    args.json.as_ref().map_or(Ok(()), |path| output::write_json(path, &outcome.json))
 }

@@ -44,6 +44,8 @@ pub struct Target {
     pub host_port: Option<u16>,
     /// Payload bytes of a packet, if they are written.
     pub packet_bytes: Option<u32>,
+    /// Whether frames end in a [metadata block](crate::metadata): the host has not turned it off.
+    pub metadata: bool,
 }
 
 /// What to play: the player's registers.
@@ -218,6 +220,7 @@ impl RegisterFile {
             host_ip: some(get(data_plane::HOST_IP)).map(Ipv4Addr::from),
             // The low half of the word.
             host_port: some(get(data_plane::HOST_UDP_PORT) & 0xFFFF).map(|port| port as u16),
+            metadata: get(data_plane::HOST_UDP_PORT) & data_plane::METADATA_OFF == 0,
             packet_bytes: some(packet).map(|units| units.saturating_mul(PAGE_UNIT_BYTES)),
         })
     }

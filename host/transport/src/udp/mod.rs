@@ -82,7 +82,10 @@ impl Udp {
     }
 
     /// Takes datagrams of `peer` alone, and hears from the operating system when nobody listens there.
-    pub(crate) fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// No route.
+    pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
         self.socket.connect(peer)
     }
 }

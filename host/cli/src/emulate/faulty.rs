@@ -1,0 +1,147 @@
+//! A UDP socket that doubles requests and changes their order on purpose.
+
+use ringcall_emulator::{FaultCounts, Faults, Injector};
+use ringcall_transport::wire::{Arrival, Sent};
+use ringcall_transport::{Endpoint, Outbox, Wire, udp};
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Read from outside while the wire is its caller's.
+pub(super) type Counts = Arc<Mutex<FaultCounts>>;
+
+#[derive(Debug)]
+pub(super) struct Faulty {
+    udp: udp::Udp,
+    /// None: requests go out as they are.
+    injector: Option<Injector>,
+    to: SocketAddr,
+    out: Outbox<SocketAddr>,
+    datagram: Vec<u8>,
+    /// Looks in a row at a socket with nothing in it.
+    empty: u32,
+    counts: Counts,
+}
+
+/// What one request may turn into: itself twice, and all that was held back.
+const MOST: usize = 16;
+const CAPACITY: usize = 64;
+/// After so many looks for answers in vain nothing follows for now that held requests could come after.
+const PATIENCE: u32 = 256;
+
+impl Faulty {
+    /// Faults of `faults` but loss, which is the caller's: only it knows which request is lost.
+    pub(super) fn new(udp: udp::Udp, to: SocketAddr, faults: Faults) -> (Self, Counts) {
+        let wanted = faults.duplication + faults.reordering > 0.0;
+        let counts = Counts::default();
+        let faulty = Self {
+            udp,
+            injector: wanted.then(|| Injector::new(faults)),
+            to,
+            out: Outbox::new(0, 0),
+            datagram: Vec::new(),
+            empty: 0,
+            counts: Arc::clone(&counts),
+        };
+        (faulty, counts)
+    }
+
+    fn drain(&mut self) {
+        while !self.out.is_empty() {
+            let Sent { frames, error } = self.udp.send(&self.out);
+            self.out.remove(frames);
+            match error {
+                // Nobody listens, or not now: offered again, until the requests' time is up.
+                Some(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused
+                    ) =>
+                {
+                    return;
+                }
+                // This one goes nowhere: it is unanswered.
+                Some(_) => self.out.remove(1),
+                None if frames == 0 => return,
+                None => {}
+            }
+        }
+    }
+
+    fn is_holding(&self) -> bool {
+        !self.out.is_empty() || self.injector.as_ref().is_some_and(Injector::is_holding)
+    }
+}
+
+impl Wire for Faulty {
+    type Peer = SocketAddr;
+    const NAMES_SLOTS: bool = false;
+
+    fn endpoint(&self) -> Endpoint {
+        self.udp.endpoint()
+    }
+
+    fn max_frame_bytes(&self) -> usize {
+        self.udp.max_frame_bytes()
+    }
+
+    fn open(&mut self, receive_bytes: usize, send_bytes: usize) -> io::Result<()> {
+        if self.injector.is_some() {
+            self.out = Outbox::new(CAPACITY, send_bytes);
+        }
+        self.udp.open(receive_bytes, send_bytes)
+    }
+
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, SocketAddr>)) -> io::Result<()> {
+        let mut any = false;
+        let outcome = self.udp.receive(limit, &mut |arrival| {
+            any = true;
+            take(arrival);
+        });
+        let Self { injector, out, to, .. } = self;
+        if let Some(injector) = injector {
+            self.empty = if any { 0 } else { self.empty.saturating_add(1) };
+            if self.empty > PATIENCE && out.room() >= MOST {
+                let Ok(()) = injector.release(true, |bytes| {
+                    out.add(*to, bytes);
+                    Ok::<_, Infallible>(())
+                });
+            }
+            self.drain();
+        }
+        outcome
+    }
+
+    fn send(&mut self, outbox: &Outbox<SocketAddr>) -> Sent {
+        if self.injector.is_none() {
+            return self.udp.send(outbox);
+        }
+        let mut sent = 0;
+        for frame in outbox.frames() {
+            if self.out.room() < MOST {
+                self.drain();
+            }
+            let Self { injector: Some(injector), out, datagram, counts, .. } = self else { break };
+            if out.room() < MOST {
+                return Sent { frames: sent, error: Some(io::ErrorKind::WouldBlock.into()) };
+            }
+            datagram.clear();
+            datagram.extend_from_slice(frame.bytes);
+            let Ok(_) = injector.pass(datagram, |bytes| {
+                out.add(frame.to, bytes);
+                Ok::<_, Infallible>(())
+            });
+            *counts.lock().unwrap_or_else(PoisonError::into_inner) = *injector.counts();
+            sent += 1;
+        }
+        self.drain();
+        Sent { frames: sent, error: None }
+    }
+
+    fn wait(&self, timeout: Duration) -> io::Result<()> {
+        // What is held back goes out after some more looks.
+        if self.is_holding() { Ok(()) } else { self.udp.wait(timeout) }
+    }
+}

@@ -1,0 +1,17 @@
+//! What an RDMA adapter and a kernel are given to speak to a sensor bridge without this process in between.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`context`] | the opaque struct that a unified kernel is launched with: the reference's two forms, and one that says its size |
+//! | [`command`] | the commands that make queues and take a queue pair to ready, as bytes |
+//! | [`devx`] | rdma-core, loaded at run time: those commands sent to an adapter |
+//! | [`doca`] | a DOCA SDK's queue pair on a device, read by the offsets of the headers that are installed |
+//!
+//! Nothing here has met an adapter: commands and layouts are tested as bytes, and without an adapter [`devx`] says so.
+
+#![deny(unsafe_code)]
+
+pub mod command;
+pub mod context;
+pub mod devx;
+pub mod doca;

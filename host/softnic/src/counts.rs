@@ -1,0 +1,71 @@
+//! What a port counts, readable by anybody while it runs.
+
+use ringcall_gpu::atomic::DeviceU64;
+use std::sync::atomic::Ordering;
+
+macro_rules! counts {
+    ($($variant:ident, $name:literal, $meaning:literal;)*) => {
+        /// What is counted.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(usize)]
+        pub enum Count {
+            $(#[doc = concat!($meaning, ".")] $variant,)*
+        }
+
+        impl Count {
+            /// Every count.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Its name, for logs and metrics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it means.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)* }
+            }
+        }
+    };
+}
+
+counts! {
+    Packets, "port_packets", "packets taken from the socket, whatever became of them";
+    Accepted, "port_accepted", "packets that passed every check";
+    Refused, "port_refused", "packets refused: iCRC, queue pair, key, addresses, not RoCE";
+    Repeated, "port_repeated", "packets refused: their sequence number was here before";
+    Lost, "port_lost", "packets that sequence numbers say are missing";
+    Delivered, "port_delivered", "messages given to the NIC";
+    Sent, "port_sent", "packets that the socket took";
+    Unsent, "port_unsent", "messages lost here: nobody to send to, too long, or the socket would not take them";
+    Errors, "port_errors", "errors of the socket";
+}
+
+/// Counts of one port: one writer, any reader.
+#[derive(Debug)]
+pub struct Counts([DeviceU64; Count::ALL.len()]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| DeviceU64::new(0)))
+    }
+}
+
+impl Counts {
+    pub(crate) fn add(&self, count: Count, n: u64) {
+        let word = &self.0[count as usize];
+        word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, count: Count, n: u64) {
+        self.0[count as usize].store(n, Ordering::Relaxed);
+    }
+
+    /// The count so far.
+    #[must_use]
+    pub fn get(&self, count: Count) -> u64 {
+        self.0[count as usize].load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,273 @@
+//! A service: a NIC in software, and the unified loop over its queues.
+
+use crate::driver::{Driver, Signals};
+use crate::port::{Delivery, MAX_MESSAGE_BYTES, PortError, PortOptions, RocePort};
+use crate::queues::{Queues, Shape};
+use crate::report::{Report, Watch};
+use ringcall::FunctionTable;
+use ringcall::table::Function;
+use ringcall_dispatch::counters::Bank;
+use ringcall_gpu::shared::{SharedError, Words};
+use ringcall_nic::{Config, Nic, NicError};
+use ringcall_roce::RoceSocket;
+use ringcall_verbs::endpoint::Endpoint;
+use ringcall_verbs::sq::RecordMode;
+use ringcall_verbs::unified::{Extent, Returned, Scratch, Unified};
+use ringcall_verbs::{BlueFlame, Bound, Ended, QueueError};
+use ringcall_wire::HEADER_BYTES;
+use ringcall_wire::header::RequestHeader;
+use ringcall_wire::status::DispatchMode;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Which threads a service has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Threads {
+    /// NIC and loop take turns on one: the shortest way on a machine with few cores.
+    #[default]
+    One,
+    /// One each, as hardware and a device's kernel are.
+    Two,
+}
+
+/// Choices of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// The wire.
+    pub port: PortOptions,
+    /// Places of each work queue, a power of two below 65536. Fewer than pages: requests are dropped when more are under
+    /// way. Default: 64.
+    pub depth: u32,
+    /// Threads. Default: one.
+    pub threads: Threads,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { port: PortOptions::default(), depth: 64, threads: Threads::One }
+    }
+}
+
+/// Why there is no service.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// No port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A shape that no queue has.
+    #[error("the queue pair: {0}")]
+    Queue(#[from] QueueError),
+    /// A shape that no NIC takes.
+    #[error("the NIC: {0}")]
+    Nic(#[from] NicError),
+    /// No memory.
+    #[error("the queues' memory: {0}")]
+    Memory(#[from] SharedError),
+    /// A page that holds no request, or whose answer would not fit a packet.
+    #[error("a page of {0} bytes: give a multiple of 8, from 32 to {MAX_MESSAGE_BYTES}")]
+    Page(u32),
+    /// A number of places that no queue has.
+    #[error("{0} places in a queue: give a power of two, below 65536")]
+    Depth(u32),
+    /// The operating system refuses.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+/// What a loop's thread hands back: how it ended.
+type Served = (u64, Ended);
+
+/// A service that runs. Dropped, it stops as soon as it can.
+#[derive(Debug)]
+pub struct Service {
+    address: SocketAddrV4,
+    options: Options,
+    signals: Arc<Signals>,
+    watch: Watch,
+    shutdown: Words,
+    nic: Option<JoinHandle<Driver>>,
+    serve: Option<JoinHandle<(Served, Option<Driver>)>>,
+}
+
+impl Service {
+    /// Payload bytes of a request, and of an answer, in pages of so many bytes: what a function table is
+    /// [built for](ringcall::table::TableBuilder::build_for).
+    #[must_use]
+    pub const fn capacity(page_bytes: u32) -> u32 {
+        page_bytes.saturating_sub(HEADER_BYTES as u32)
+    }
+
+    /// Binds, makes queues, and serves `table` until it is stopped.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub fn start(options: Options, table: FunctionTable) -> Result<Self, ServiceError> {
+        let PortOptions { qp, key, base, pages, page_bytes, delivery, .. } = options.port;
+        if !(32..=MAX_MESSAGE_BYTES).contains(&page_bytes) || !page_bytes.is_multiple_of(8) {
+            return Err(ServiceError::Page(page_bytes));
+        }
+        if !options.depth.is_power_of_two() || options.depth >= 1 << 16 {
+            return Err(ServiceError::Depth(options.depth));
+        }
+        let failed = |what| move |source| ServiceError::Io { what, source };
+        let port = RocePort::bind(options.port)?;
+        let (address, counts) = (port.local_addr(), port.counts());
+        let shape = Shape {
+            qp,
+            rx_key: key,
+            base,
+            slots: pages,
+            rx_stride: page_bytes,
+            tx_stride: page_bytes,
+            depth: options.depth,
+            // Numbers of packets: what is missing is the port's to count.
+            sequence: false,
+        };
+        let queues = Queues::new(&shape)?;
+        let endpoint = queues.endpoint(&shape)?;
+        let config = Config { qpn: qp, record: RecordMode::Written, burst: 32 };
+        let socket = port.socket().map_err(failed("another handle to the socket"))?;
+        let nic = Nic::new(config, &queues.windows, queues.uar.clone(), queues.memory(&shape), port)?;
+        let (bank, signals) = (Arc::new(Bank::default()), Arc::new(Signals::default()));
+        let driver = Driver::new(nic, Arc::clone(&signals));
+        let watch = Watch::new(counts, queues.windows.counters.clone(), Arc::clone(&bank));
+        let shutdown = queues.windows.shutdown.clone();
+        let extent = match delivery {
+            Delivery::Frames => Extent::Received,
+            Delivery::Packets => Extent::Slot,
+        };
+        let lane = Lane { endpoint, table, bank, extent, page_bytes: page_bytes as usize };
+        let spawn = |name: &str| Builder::new().name(name.to_owned());
+        let (nic, serve) = match options.threads {
+            Threads::One => {
+                let halt = shutdown.clone();
+                let serve = spawn("ringcall-nic").spawn(move || lane.run_with(driver, &socket, &halt));
+                (None, serve.map_err(failed("the service's thread"))?)
+            }
+            Threads::Two => {
+                let nic = spawn("ringcall-nic").spawn(move || driver.run());
+                let nic = nic.map_err(failed("the NIC's thread"))?;
+                let serve = spawn("ringcall-unified").spawn(move || (lane.run(std::thread::yield_now), None));
+                (Some(nic), serve.map_err(failed("the loop's thread"))?)
+            }
+        };
+        Ok(Self { address, options, signals, watch, shutdown, nic, serve: Some(serve) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    /// What a peer must know.
+    #[must_use]
+    pub const fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Live counts.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        self.watch.clone()
+    }
+
+    /// Takes nothing more in, answers what was taken, and ends; at the deadline it ends as it is. Bounded: a handler that
+    /// never returns is left behind, and the report says so.
+    #[must_use]
+    pub fn stop(mut self, deadline: Duration) -> Report {
+        let begin = Instant::now();
+        self.signals.close();
+        // The loop has read every completion when the NIC writes no more and every credit is back.
+        while begin.elapsed() < deadline && !self.is_over() && !self.is_drained() {
+            std::thread::sleep(LOOK);
+        }
+        self.shutdown.store(0, 1, Ordering::Relaxed);
+        let late = Instant::now();
+        while !self.is_over() && late.elapsed() < GRACE {
+            std::thread::sleep(LOOK);
+        }
+        let over = self.is_over();
+        let joined = self.serve.take().filter(|_| over).and_then(|thread| thread.join().ok());
+        self.signals.halt();
+        let nic = self.nic.take().and_then(|thread| thread.join().ok());
+        let (served, driver) = match joined {
+            Some((served, driver)) => (Some(served), driver.or(nic)),
+            None => (None, nic),
+        };
+        Report::new(&self.watch, driver.as_ref(), served, begin.elapsed())
+    }
+
+    fn is_over(&self) -> bool {
+        self.serve.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.signals.completed().is_some_and(|completed| self.watch.has_consumed(completed))
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.signals.close();
+        self.signals.halt();
+        self.shutdown.store(0, 1, Ordering::Relaxed);
+    }
+}
+
+const LOOK: Duration = Duration::from_millis(1);
+/// How long a loop that was told to end may take: a handler's time.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The loop's own: an endpoint and what it serves.
+struct Lane {
+    endpoint: Endpoint<BlueFlame>,
+    table: FunctionTable,
+    bank: Arc<Bank>,
+    extent: Extent,
+    page_bytes: usize,
+}
+
+impl Lane {
+    /// Serves, and lets the NIC work between two looks.
+    fn run_with(self, mut driver: Driver, socket: &RoceSocket, halt: &Words) -> (Served, Option<Driver>) {
+        let served = self.run(|| {
+            if !driver.turn(Some(socket)) && driver.is_quiet() {
+                // Nothing comes any more, and the look before this one found nothing.
+                halt.store(0, 1, Ordering::Relaxed);
+            }
+        });
+        driver.finish();
+        (served, Some(driver))
+    }
+
+    /// Serves until the endpoint is stopped; `relax` runs after every look that found nothing.
+    fn run(self, relax: impl FnMut()) -> Served {
+        let Self { mut endpoint, table, bank, extent, page_bytes } = self;
+        let (functions, mut handlers) = table.into_parts();
+        let mut unified = Unified {
+            table: &functions,
+            bank: &bank,
+            extent,
+            runs: |mode| mode == DispatchMode::HostCall,
+            call: |function: &Function, _: &RequestHeader, input: &[u8], output: &mut [u8]| {
+                match handlers.call(function, input, output) {
+                    // More than there is room for is refused by the loop.
+                    Ok(len) => Returned { status: 0, len: u32::try_from(len).unwrap_or(u32::MAX) },
+                    Err(status) => Returned { status: status.0, len: 0 },
+                }
+            },
+        };
+        let (mut request, mut response) = (vec![0; page_bytes], vec![0; page_bytes]);
+        let mut scratch = Scratch { request: &mut request, response: &mut response };
+        unified.run(&mut endpoint, &mut scratch, Bound { between: 1, turns: u64::MAX }, relax)
+    }
+}
