@@ -46,6 +46,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Refused {
 }
 
 /// Why the thread's last call failed; valid until its next one.
+#[cfg(feature = "c-api")]
 pub(crate) fn last_error() -> *const c_char {
     LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

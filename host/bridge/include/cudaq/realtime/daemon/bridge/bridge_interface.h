@@ -116,6 +116,9 @@ typedef struct {
 } cudaq_realtime_bridge_interface_t;
 
 /* Exported by a provider's library: a structure that lives as long as the library. */
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
 cudaq_realtime_bridge_interface_t *cudaq_realtime_get_bridge_interface(void);
 
 /* Loads a library (a path, or a name that the dynamic linker looks up) and makes an instance of its transport.
