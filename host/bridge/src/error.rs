@@ -52,12 +52,12 @@ pub enum BridgeError {
     #[error("too many arguments")]
     TooManyArguments,
     /// The dynamic linker does not load it.
-    #[error("cannot load `{library}`: {source}")]
+    #[error("cannot load `{library}`: {why}")]
     Load {
         /// The library.
         library: String,
         /// What the dynamic linker says.
-        source: libloading::Error,
+        why: String,
     },
     /// It is loaded, and is no provider that this loader knows how to use.
     #[error("`{library}` is no bridge provider: {why}")]

@@ -7,6 +7,7 @@ use crate::extension::{Extension, GET_EXTENSION, GetExtension};
 use crate::layout::{GET_INTERFACE, GetInterface, INTERFACE_VERSION, Interface, InterfaceV1};
 use core::ffi::c_int;
 use std::collections::HashMap;
+use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -47,17 +48,17 @@ impl Library {
 
     fn load(name: &str) -> Result<Self, BridgeError> {
         use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-        let failed = |source| BridgeError::Load { library: name.to_owned(), source };
+        let failed = |e: &libloading::Error| BridgeError::Load { library: name.to_owned(), why: said(e) };
         let none = |why: String| BridgeError::NoProvider { library: name.to_owned(), why };
         if name.is_empty() {
             // To the dynamic linker this is the program itself.
             return Err(none("it has no name".to_owned()));
         }
         // SAFETY: its initialisers run; that is what loading means, and the caller has asked for it.
-        let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) }.map_err(failed)?;
+        let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| failed(&e))?;
         // SAFETY: the symbol has this type, by the interface.
         let get = unsafe { library.get::<GetInterface>(GET_INTERFACE.as_bytes()) };
-        let get = *get.map_err(|e| none(format!("it has no {GET_INTERFACE} ({e})")))?;
+        let get = *get.map_err(|e| none(format!("it has no {GET_INTERFACE} ({})", said(&e))))?;
         // SAFETY: takes nothing, by the interface.
         let table = unsafe { get() };
         // SAFETY: what the library says is its table; mapped, which is checked first.
@@ -105,6 +106,11 @@ impl fmt::Debug for Library {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Library").field("name", &self.name()).field("version", &self.version()).finish()
     }
+}
+
+/// What the dynamic linker said: the cause; the error itself says only which function failed.
+fn said(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// Copies the table. A table of version 1 ends early: nothing behind its end is read.

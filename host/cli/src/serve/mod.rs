@@ -1,6 +1,7 @@
 //! `ringcall serve`: a service on a network, until it is told to end.
 
 mod metrics;
+mod plugin;
 
 use crate::experiment::{Experiment, Syndromes};
 use crate::output;
@@ -8,11 +9,13 @@ use crate::signals::Signals;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use metrics::Metrics;
+use plugin::{Over, Plugin};
 use ringcall::dispatcher::{self, Running, Wired};
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_roce::PAGE_UNIT_BYTES;
 use ringcall_transport::{
-    Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Watch, Wire, roce, udp,
+    Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Unified, Watch, Wire, roce,
+    udp,
 };
 use ringcall_wire::function::names;
 use serde_json::{Map, Value, json};
@@ -62,9 +65,10 @@ enum DispatcherArg {
 /// answers what is under way, prints its counters and ends with 0 if they balance.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// What requests come over
-    #[arg(long, value_enum, default_value = "udp")]
-    transport: TransportArg,
+    /// What requests come over: udp (a datagram a request), roce (RDMA WRITEs by RoCE v2, as an FPGA sends them,
+    /// without an adapter), or plugin:LIBRARY (a provider of the bridge interface, whose ring it is)
+    #[arg(long, default_value = "udp", value_name = "TRANSPORT")]
+    transport: Over,
     /// Local address; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     bind: SocketAddr,
@@ -106,6 +110,9 @@ pub(crate) struct Args {
     /// Write the final counters as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Arguments of the plug-in
+    #[arg(last = true, value_name = "ARGUMENT")]
+    plugin_args: Vec<String>,
 }
 
 /// Signals are looked for so often.
@@ -119,20 +126,30 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         output::check_writable(path)?;
     }
     let signals = Signals::listen()?;
-    let ring = Ring::allocate(RingConfig { slots: args.slots, slot_bytes: args.slot_bytes })?;
+    let plugin = Plugin::load(&args.transport, &args.plugin_args)?;
+    let ring = match &plugin {
+        Some(plugin) => plugin.ring()?,
+        None => Ring::allocate(RingConfig { slots: args.slots, slot_bytes: args.slot_bytes })?,
+    };
     let table = functions(args, &ring)?;
     let dispatcher = HostDispatcher::builder(&ring, table).build()?;
     let counters = dispatcher.watch();
-    let service = match (args.transport, args.bind) {
-        (TransportArg::Udp, address) => {
+    let service = match (&args.transport, args.bind) {
+        (Over::Plugin(_), _) => match plugin {
+            Some(plugin) => plugin.start(&ring, dispatcher, args.threads)?,
+            None => bail!("the plug-in was not loaded"),
+        },
+        (Over::Own(TransportArg::Udp), address) => {
             let options = udp::Options { address, ..Default::default() };
             Service::start(udp::Udp::bind(&options)?, &ring, dispatcher, args.threads)?
         }
-        (TransportArg::Roce, SocketAddr::V4(address)) => {
+        (Over::Own(TransportArg::Roce), SocketAddr::V4(address)) => {
             let wire = roce::Roce::bind(&roce_options(args, address, &ring))?;
             Service::start(wire, &ring, dispatcher, args.threads)?
         }
-        (TransportArg::Roce, address) => bail!("{address} is no IPv4 address: RoCE is served over IPv4"),
+        (Over::Own(TransportArg::Roce), address) => {
+            bail!("{address} is no IPv4 address: RoCE is served over IPv4")
+        }
     };
     let metrics =
         args.metrics.map(|address| Metrics::start(address, service.watch(), counters.clone())).transpose()?;
@@ -227,7 +244,7 @@ fn publish(args: &Args, report: &StopReport, dispatcher: &dispatcher::Snapshot) 
 /// Transport and dispatcher, running.
 enum Service {
     One(OneThread),
-    Own(Box<Threaded>, HostDispatcher<Running>),
+    Own(Box<dyn RingFilling>, HostDispatcher<Running>),
 }
 
 impl Service {
@@ -237,7 +254,14 @@ impl Service {
         dispatcher: HostDispatcher<Wired>,
         threads: ThreadsArg,
     ) -> Result<Self> {
-        let link = Link::attach(wire, ring)?;
+        Self::run(Link::attach(wire, ring)?, dispatcher, threads)
+    }
+
+    fn run(
+        link: impl Unified + 'static,
+        dispatcher: HostDispatcher<Wired>,
+        threads: ThreadsArg,
+    ) -> Result<Self> {
         let options = ThreadOptions::default();
         Ok(match threads {
             ThreadsArg::One => Self::One(OneThread::start(link, dispatcher, &options)?),
