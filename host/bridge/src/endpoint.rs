@@ -9,8 +9,14 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 const ADDRESS_KEYS: &[&str] = &["ip", "roce_ip"];
 
 /// What a line says: `transport`, `port` and an address where it has them (`ip` or `roce_ip`; else 127.0.0.1), the rest as
-/// details.
-pub(crate) fn parse(line: &str) -> Endpoint {
+/// details. Any text is a line: what says nothing known is a detail.
+///
+/// ```
+/// let endpoint = ringcall_bridge::parse_endpoint("transport=cpu_roce port=9000 roce_ip=10.0.0.2 qp=0x1a");
+/// assert_eq!((endpoint.transport, endpoint.address.to_string().as_str()), ("cpu_roce", "10.0.0.2:9000"));
+/// ```
+#[must_use]
+pub fn parse(line: &str) -> Endpoint {
     let mut endpoint = Endpoint::new("plugin", SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
     for pair in line.split_ascii_whitespace() {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -42,6 +42,7 @@ pub mod provider;
 pub mod transceiver;
 
 pub use driven::{AttachError, Driven};
+pub use endpoint::parse as parse_endpoint;
 pub use error::{BridgeError, Refused};
 pub use filled::Filled;
 pub use loader::Provider;

@@ -1,5 +1,5 @@
 //! The C functions, called as C calls them: with null pointers, wild handles, in the wrong order; and a whole life.
-#![allow(unsafe_code)] // calls of C functions
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)] // calls of C functions
 
 mod support;
 

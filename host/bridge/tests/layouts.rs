@@ -76,6 +76,6 @@ fn c_has_the_same_layouts() {
 fn cpp_has_the_same_layouts() {
     match compiled("c++", &["-x", "c++", "-std=c++11"]) {
         Some(lines) => assert_eq!(lines, in_rust()),
-        None => println!("skipped: no C++ compiler"),
+        None => eprintln!("skipped: no C++ compiler"),
     }
 }

@@ -1,5 +1,6 @@
 //! The C functions `cpu_udp_*`: both ends against each other, against our UDP transport, and by hooks.
-#![allow(unsafe_code)] // calls of C functions
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)] // calls of C functions
+#![allow(clippy::disallowed_types)] // flags, as a C program reaches them
 
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
@@ -13,7 +14,6 @@ use std::time::{Duration, Instant};
 const SLOT: usize = 128;
 
 /// One of a transceiver's arrays, as C reaches it.
-#[allow(clippy::disallowed_types)] // what a C program has
 fn flag(base: u64, slot: usize) -> &'static AtomicU64 {
     let place = std::ptr::with_exposed_provenance_mut::<u64>(base as usize + slot * 8);
     // SAFETY: a flag of a transceiver that lives as long as the test uses it.

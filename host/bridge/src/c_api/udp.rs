@@ -104,8 +104,11 @@ pub extern "C" fn cpu_udp_bind(handle: *mut c_void, port: u16) -> c_int {
 pub unsafe extern "C" fn cpu_udp_bind_to(handle: *mut c_void, host: *const c_char, port: u16) -> c_int {
     yes(|| {
         let transceiver = find(handle)?;
+        if host.is_null() {
+            return transceiver.bind(resolve("", port)?);
+        }
         // SAFETY: the module's contract.
-        let host = if host.is_null() { String::new() } else { unsafe { read_text(host, "host") }? };
+        let host = unsafe { read_text(host, "host") }?;
         transceiver.bind(resolve(&host, port)?)
     })
 }

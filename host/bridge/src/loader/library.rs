@@ -66,8 +66,12 @@ impl Library {
         // SAFETY: the symbol has this type in whatever library has it.
         let extension = unsafe { library.get::<GetExtension>(GET_EXTENSION.as_bytes()) };
         let extension = match extension {
-            // SAFETY: takes nothing; what it returns is checked.
-            Ok(get) => unsafe { read_extension(get()) },
+            Ok(get) => {
+                // SAFETY: takes nothing.
+                let table = unsafe { get() };
+                // SAFETY: what the library says is its extension; mapped, which is checked first.
+                unsafe { read_extension(table) }
+            }
             Err(_) => None,
         };
         // From here on it is used: it stays.

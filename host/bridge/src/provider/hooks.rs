@@ -78,7 +78,7 @@ impl<W: Wire> Hooks<W> {
         let at = self.held.iter().position(|held| held.get() == slot);
         let at = at.ok_or_else(|| Refused::invalid(format!("slot {slot} was not given out")))?;
         let slot = self.held.swap_remove(at);
-        drop(self.taken[slot.as_usize()].take());
+        self.taken[slot.as_usize()] = None;
         // The response stands in the slot; an error mark says that it does not.
         let value = match TxState::decode(self.outer.tx(slot)) {
             TxState::Error(code) => flag::error(code),

@@ -98,8 +98,8 @@ pub struct Linked<P: LinkedWire> {
 }
 
 enum State<W: Wire> {
-    Bound(Link<W>),
-    Running(Threaded),
+    Bound(Box<Link<W>>),
+    Running(Box<Threaded>),
     Driven(Box<Hooks<W>>),
     Stopped,
 }
@@ -141,7 +141,14 @@ impl<P: LinkedWire> Transport for Linked<P> {
             if shape.unified { with_flags_of_its_own(inner.shared())? } else { inner.shared().clone() };
         let link = attach::<P>(args, shape.ring, &inner, None)?;
         let known = Mutex::new((link.endpoint().clone(), link.watch()));
-        Ok(Self { args: args.clone(), shape, inner, outer, state: Mutex::new(State::Bound(link)), known })
+        Ok(Self {
+            args: args.clone(),
+            shape,
+            inner,
+            outer,
+            state: Mutex::new(State::Bound(Box::new(link))),
+            known,
+        })
     }
 
     fn ring(&self) -> Result<SharedRing, Refused> {
@@ -168,7 +175,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
                 let mut known = lock(&self.known);
                 let link = attach::<P>(&self.args, self.shape.ring, &self.inner, Some(&known.0))?;
                 *known = (link.endpoint().clone(), link.watch());
-                *state = State::Bound(link);
+                *state = State::Bound(Box::new(link));
                 Ok(())
             }
             other => other.refuse("connect"),
@@ -179,13 +186,13 @@ impl<P: LinkedWire> Transport for Linked<P> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Stopped) {
             State::Bound(link) if self.shape.unified => {
-                let hooks = Hooks::new(link, self.inner.shared().clone(), self.outer.clone());
+                let hooks = Hooks::new(*link, self.inner.shared().clone(), self.outer.clone());
                 *state = State::Driven(Box::new(hooks));
                 Ok(())
             }
             State::Bound(link) => {
                 let options = ThreadOptions { core: self.shape.core, ..ThreadOptions::default() };
-                *state = State::Running(Threaded::start(link, &options)?);
+                *state = State::Running(Box::new(Threaded::start(*link, &options)?));
                 Ok(())
             }
             other => {
@@ -204,7 +211,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
         match std::mem::replace(&mut *state, State::Stopped) {
             State::Bound(_) => Ok(()),
             State::Running(threaded) => {
-                let report = Box::new(threaded).stop(deadline);
+                let report = threaded.stop(deadline);
                 if report.stuck { Err(Refused::internal("the thread does not end")) } else { Ok(()) }
             }
             State::Driven(mut hooks) => {
