@@ -18,7 +18,10 @@ const PLACES: &[(&str, &str)] = &[
     ("device/handler-macros/src/", "writes the exported entry of a handler, which reads words of a slot"),
     ("device/handler/tests/refused/", "programs that must not compile"),
     ("host/cuda/", "the CUDA driver's functions"),
-    ("host/bridge/src/", "the bridge interface: C functions, tables and memory of shared libraries, either way"),
+    (
+        "host/bridge/src/",
+        "the bridge interface: C functions, tables and memory of shared libraries, either way",
+    ),
     ("host/bridge/tests/", "calls of its C functions, as C makes them"),
     ("fuzz/fuzz_targets/bridge_inputs.rs", "the same, with any input"),
     ("host/build/tests/fixture/", "a device crate in a test: exported names"),
