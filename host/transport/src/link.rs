@@ -254,7 +254,7 @@ impl<W: Wire> Unified for Link<W> {
     }
 
     fn watch(&self) -> Watch {
-        Watch { tally: Arc::clone(&self.tally), drops: self.wire.kernel_drops() }
+        Watch::new(Arc::clone(&self.tally), self.wire.kernel_drops())
     }
 }
 

@@ -54,6 +54,15 @@ macro_rules! counters {
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($field), self.$field),)*].into_iter()
             }
+
+            /// Sets the count of this name; whether there is one. For counts that come from another process or library.
+            pub fn set(&mut self, name: &str, count: u64) -> bool {
+                match name {
+                    $(stringify!($field) => self.$field = count,)*
+                    _ => return false,
+                }
+                true
+            }
         }
 
         impl fmt::Display for $counts {
@@ -172,6 +181,16 @@ impl CallerStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_are_found_by_name() {
+        let mut counts = Statistics::default();
+        for (n, &(name, _)) in (1..).zip(Statistics::MEANINGS) {
+            assert!(counts.set(name, n));
+        }
+        assert!(counts.named().map(|(_, n)| n).eq(1..=Statistics::MEANINGS.len() as u64));
+        assert!(!counts.set("nobody", 1));
+    }
 
     #[test]
     fn counts_that_are_not_zero_are_shown() {

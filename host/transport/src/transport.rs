@@ -86,21 +86,44 @@ pub trait RingFilling: Send {
 }
 
 /// Reads a transport's statistics from any thread, also after it has stopped. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Watch {
-    pub(crate) tally: Arc<Tally>,
-    pub(crate) drops: Option<KernelDrops>,
+#[derive(Clone)]
+pub struct Watch(Source);
+
+#[derive(Clone)]
+enum Source {
+    Own { tally: Arc<Tally>, drops: Option<KernelDrops> },
+    Other(Arc<dyn Fn() -> Statistics + Send + Sync>),
 }
 
 impl Watch {
+    pub(crate) fn new(tally: Arc<Tally>, drops: Option<KernelDrops>) -> Self {
+        Self(Source::Own { tally, drops })
+    }
+
+    /// For a transport that counts by itself: `read` says how far, at any time and from any thread.
+    pub fn other(read: impl Fn() -> Statistics + Send + Sync + 'static) -> Self {
+        Self(Source::Other(Arc::new(read)))
+    }
+
     /// The counts, now. Never disturbs the transport; asks the operating system for the datagrams that it dropped.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        if let Some(drops) = &self.drops {
-            // Gone with the socket: what was read last stays.
-            self.tally.kernel_drops.set(drops.read().max(self.tally.kernel_drops.get()));
+        match &self.0 {
+            Source::Own { tally, drops } => {
+                if let Some(drops) = drops {
+                    // Gone with the socket: what was read last stays.
+                    tally.kernel_drops.set(drops.read().max(tally.kernel_drops.get()));
+                }
+                tally.counts()
+            }
+            Source::Other(read) => read(),
         }
-        self.tally.counts()
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watch").field(&self.statistics()).finish()
     }
 }
 

@@ -83,6 +83,13 @@ const ROOMS: &[(&str, &[&str])] = &[
         "ringcall-transport",
         &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-roce"],
     ),
+    // Transports in shared libraries: from both sides, and ours as such.
+    (
+        "ringcall-bridge",
+        &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-transport"],
+    ),
+    ("ringcall-bridge-udp", &["ringcall", "ringcall-transport", "ringcall-bridge"]),
+    ("ringcall-bridge-roce", &["ringcall", "ringcall-roce", "ringcall-transport", "ringcall-bridge"]),
     (
         "ringcall-service",
         &[
@@ -118,6 +125,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-qec",
             "ringcall-pipeline",
             "ringcall-transport",
+            "ringcall-bridge",
             "ringcall-service",
         ],
     ),
@@ -127,6 +135,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         "example-host",
         &["ringcall-handler", "ringcall", "ringcall-build", "ringcall-cuda", "example-handlers"],
     ),
+    // What a user copies: a transport as a shared library.
+    ("example-provider", &["ringcall-wire", "ringcall", "ringcall-transport", "ringcall-bridge"]),
     ("xtask", &["ringcall-build"]),
 ];
 

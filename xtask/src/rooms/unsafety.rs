@@ -19,6 +19,12 @@ const PLACES: &[(&str, &str)] = &[
     ("device/handler/tests/refused/", "programs that must not compile"),
     ("host/cuda/", "the CUDA driver's functions"),
     ("host/hsb/src/devx/", "rdma-core's functions, from libraries that are loaded at run time"),
+    (
+        "host/bridge/src/",
+        "the bridge interface: C functions, tables and memory of shared libraries, either way",
+    ),
+    ("host/bridge/tests/", "calls of its C functions, as C makes them"),
+    ("fuzz/fuzz_targets/bridge_inputs.rs", "the same, with any input"),
     ("host/build/tests/fixture/", "a device crate in a test: exported names"),
     ("oracles/src/core/ffi.rs", "PyMatching's C++ core, in a workspace that nobody else builds"),
     ("host/pipeline/tests/no_alloc.rs", "a counting global allocator over all threads, in one test"),

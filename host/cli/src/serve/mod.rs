@@ -3,6 +3,7 @@
 mod device;
 mod figures;
 mod metrics;
+mod plugin;
 mod rendezvous;
 mod service;
 
@@ -12,6 +13,7 @@ use crate::signals::Signals;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use metrics::Metrics;
+use plugin::Over;
 use rendezvous::Rendezvous;
 use ringcall_transport::{roce, udp};
 use service::{Outcome, Service};
@@ -66,9 +68,11 @@ enum DispatcherArg {
 /// answers what is under way, prints its counters and ends with 0 if they balance.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// What requests come over
-    #[arg(long, value_enum, default_value = "udp")]
-    transport: TransportArg,
+    /// What requests come over: udp (a datagram a request), roce (RDMA WRITEs by RoCE v2, as an FPGA sends them,
+    /// without an adapter), nic (the same on the wire; an emulated adapter's queues, served by the unified loop), or
+    /// plugin:LIBRARY (a provider of the bridge interface, whose ring it is)
+    #[arg(long, default_value = "udp", value_name = "TRANSPORT")]
+    transport: Over,
     /// Local address; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     bind: SocketAddr,
@@ -113,6 +117,9 @@ pub(crate) struct Args {
     /// Write the final counters as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Arguments of the plug-in
+    #[arg(last = true, value_name = "ARGUMENT")]
+    plugin_args: Vec<String>,
 }
 
 /// Signals are looked for so often.
@@ -127,7 +134,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let metrics = args.metrics.map(|address| Metrics::start(address, service.figures())).transpose()?;
     let rendezvous = match (args.rendezvous, service.side(args)) {
         (Some(address), Some(side)) => Some(Rendezvous::start(address, side)?),
-        (Some(_), None) => bail!("--rendezvous tells queue pair and key: --transport udp has neither"),
+        (Some(_), None) => bail!("--rendezvous tells queue pair and key: this transport has neither"),
         (None, _) => None,
     };
     let mut line = service.line();

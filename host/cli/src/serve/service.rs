@@ -1,6 +1,7 @@
 //! Transport and dispatcher, running: every way to have both.
 
 use super::figures::{self, Figures};
+use super::plugin::{Over, Plugin};
 use super::{Args, DispatcherArg, ThreadsArg, TransportArg, device};
 use crate::experiment::Syndromes;
 use anyhow::{Context, Result, bail};
@@ -11,7 +12,7 @@ use ringcall_cuda::dispatcher::{DeviceDispatcher, Running as OnDevice};
 use ringcall_dispatch::counters::Snapshot;
 use ringcall_roce::PAGE_UNIT_BYTES;
 use ringcall_transport::{
-    Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Wire, roce, udp,
+    Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Unified, Wire, roce, udp,
 };
 use ringcall_wire::function::names;
 use serde_json::{Map, Value, json};
@@ -19,11 +20,11 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 /// A service, by what serves it.
-enum Kind {
+pub(super) enum Kind {
     /// Transport and host dispatcher on one thread.
     One(OneThread),
     /// On threads of their own.
-    Own(Box<Threaded>, HostDispatcher<Running>),
+    Own(Box<dyn RingFilling>, HostDispatcher<Running>),
     /// A transport's thread, and a kernel.
     Device(Box<Threaded>, DeviceDispatcher<OnDevice>),
     /// A NIC in software and the unified loop.
@@ -71,9 +72,11 @@ fn v4(address: SocketAddr) -> Result<SocketAddrV4> {
 
 impl Service {
     pub(super) fn start(args: &Args) -> Result<Self> {
-        if args.transport == TransportArg::Nic {
-            return Self::nic(args);
-        }
+        let transport = match &args.transport {
+            Over::Plugin(library) => return Self::plugin(args, library),
+            Over::Own(TransportArg::Nic) => return Self::nic(args),
+            Over::Own(transport) => transport,
+        };
         let config = RingConfig { slots: args.slots, slot_bytes: args.slot_bytes };
         match args.dispatcher.unwrap_or(DispatcherArg::Host) {
             DispatcherArg::Unified => bail!("--dispatcher unified serves --transport nic"),
@@ -82,7 +85,7 @@ impl Service {
                 let table = functions(args)?.build(&ring).context(TOO_SMALL)?;
                 let dispatcher = HostDispatcher::builder(&ring, table).build()?;
                 let host = Some(dispatcher.watch());
-                let kind = match args.transport {
+                let kind = match transport {
                     TransportArg::Udp => on_host(udp_wire(args)?, &ring, dispatcher, args.threads)?,
                     TransportArg::Roce | TransportArg::Nic => {
                         on_host(roce_wire(args, &ring)?, &ring, dispatcher, args.threads)?
@@ -95,7 +98,7 @@ impl Service {
                 let ring = mapped.ring();
                 let options = ThreadOptions::default();
                 // Before the kernel: nothing is allocated for this context while it polls.
-                let transport = match args.transport {
+                let transport = match transport {
                     TransportArg::Udp => Threaded::start(Link::attach(udp_wire(args)?, ring)?, &options)?,
                     TransportArg::Roce | TransportArg::Nic => {
                         Threaded::start(Link::attach(roce_wire(args, ring)?, ring)?, &options)?
@@ -104,6 +107,18 @@ impl Service {
                 Ok(Self { kind: Kind::Device(Box::new(transport), device::start(&mapped)?), host: None })
             }
         }
+    }
+
+    fn plugin(args: &Args, library: &str) -> Result<Self> {
+        if !matches!(args.dispatcher, None | Some(DispatcherArg::Host)) {
+            bail!("a plug-in is served by the host's dispatcher: leave --dispatcher out");
+        }
+        let plugin = Plugin::load(library, &args.plugin_args)?;
+        let ring = plugin.ring()?;
+        let table = functions(args)?.build(&ring).context(TOO_SMALL)?;
+        let dispatcher = HostDispatcher::builder(&ring, table).build()?;
+        let host = Some(dispatcher.watch());
+        Ok(Self { kind: plugin.start(&ring, dispatcher, args.threads)?, host })
     }
 
     fn nic(args: &Args) -> Result<Self> {
@@ -137,7 +152,8 @@ impl Service {
         let of = |endpoint: &Endpoint| format!("{endpoint} ip={}", endpoint.address.ip());
         match &self.kind {
             Kind::One(service) => of(service.endpoint()),
-            Kind::Own(transport, _) | Kind::Device(transport, _) => of(transport.endpoint()),
+            Kind::Own(transport, _) => of(transport.endpoint()),
+            Kind::Device(transport, _) => of(transport.endpoint()),
             Kind::Nic(service) => {
                 // What a peer speaks to it is RoCE.
                 let port = service.options().port;
@@ -159,11 +175,14 @@ impl Service {
     pub(super) fn side(&self, args: &Args) -> Option<ringcall_roce::rendezvous::Side> {
         let address = match &self.kind {
             Kind::One(service) => service.endpoint().address,
-            Kind::Own(transport, _) | Kind::Device(transport, _) => transport.endpoint().address,
+            Kind::Own(transport, _) => transport.endpoint().address,
+            Kind::Device(transport, _) => transport.endpoint().address,
             Kind::Nic(service) => SocketAddr::V4(service.address()),
         };
         match address {
-            SocketAddr::V4(address) if args.transport != TransportArg::Udp => {
+            SocketAddr::V4(address)
+                if matches!(args.transport, Over::Own(TransportArg::Roce | TransportArg::Nic)) =>
+            {
                 let (qp, key) = (args.qp, args.rkey);
                 Some(ringcall_roce::rendezvous::Side { qp, key, ip: *address.ip() })
             }
@@ -253,7 +272,15 @@ fn on_host<W: Wire + 'static>(
     dispatcher: HostDispatcher<Wired>,
     threads: ThreadsArg,
 ) -> Result<Kind> {
-    let link = Link::attach(wire, ring)?;
+    driven(Link::attach(wire, ring)?, dispatcher, threads)
+}
+
+/// A transport that a thread of ours drives.
+pub(super) fn driven(
+    link: impl Unified + 'static,
+    dispatcher: HostDispatcher<Wired>,
+    threads: ThreadsArg,
+) -> Result<Kind> {
     let options = ThreadOptions::default();
     Ok(match threads {
         ThreadsArg::One => Kind::One(OneThread::start(link, dispatcher, &options)?),

@@ -2,7 +2,7 @@
 
 use super::{
     FUNCTION, Faults, Faulty, Outcome, Subject, call, ensure, equal, incremented, refused, reply, request,
-    ring, service, stop, text,
+    service, stop, text,
 };
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::{FunctionId, Status};
@@ -14,7 +14,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Any length from nothing to a whole slot; padding is not looked at; unknown functions are the dispatcher's to refuse.
 pub(super) fn answers_are_exact(subject: &dyn Subject) -> Outcome {
-    let ring = ring(8, SLOT_BYTES)?;
+    let ring = subject.ring(8, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
     let client = &mut *client;
@@ -39,7 +39,7 @@ pub(super) fn answers_are_exact(subject: &dyn Subject) -> Outcome {
 
 /// Three clients use the same ids at the same time.
 pub(super) fn each_client_gets_its_own_answers(subject: &dyn Subject) -> Outcome {
-    let ring = ring(16, SLOT_BYTES)?;
+    let ring = subject.ring(16, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
     let mut clients: Vec<_> = (0..3).map(|_| subject.client(service.endpoint())).collect();
     let payload = |client: usize, id: u32| vec![(client as u8) << 6 | id as u8; 1 + client];
@@ -65,7 +65,7 @@ pub(super) fn each_client_gets_its_own_answers(subject: &dyn Subject) -> Outcome
 
 /// Each frame that gets through is answered, and nothing else is.
 pub(super) fn faults_are_survived(subject: &dyn Subject) -> Outcome {
-    let ring = ring(32, SLOT_BYTES)?;
+    let ring = subject.ring(32, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
     let (mut arrived, mut lost) = (0_u64, 0);
@@ -103,7 +103,7 @@ pub(super) fn faults_are_survived(subject: &dyn Subject) -> Outcome {
 
 /// Runts and responses are ignored, wrong magics refused, anything else survived.
 pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> Outcome {
-    let ring = ring(8, SLOT_BYTES)?;
+    let ring = subject.ring(8, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
     let client = &mut *client;
@@ -142,7 +142,7 @@ pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> Outc
 
 /// Longer than a slot, or shorter than they say.
 pub(super) fn frames_that_do_not_fit_are_refused(subject: &dyn Subject) -> Outcome {
-    let ring = ring(8, SLOT_BYTES)?;
+    let ring = subject.ring(8, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
     let client = &mut *client;

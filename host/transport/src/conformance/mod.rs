@@ -37,6 +37,14 @@ pub trait Subject {
     /// A client of a service, with an address of its own.
     fn client(&self, service: &Endpoint) -> Box<dyn Client>;
 
+    /// The ring that it is to be started on: one of its own, if it cannot take any.
+    ///
+    /// # Errors
+    /// What the transport says.
+    fn ring(&self, slots: u32, slot_bytes: u32) -> Result<Ring, String> {
+        Ring::allocate(RingConfig { slots, slot_bytes }).map_err(text)
+    }
+
     /// Whether clients name slots, so that a full ring refuses instead of holding back.
     fn names_slots(&self) -> bool {
         false
@@ -107,10 +115,6 @@ use ensure;
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
-}
-
-fn ring(slots: u32, slot_bytes: u32) -> Result<Ring, String> {
-    Ring::allocate(RingConfig { slots, slot_bytes }).map_err(text)
 }
 
 /// A dispatcher that increments.

@@ -2,7 +2,7 @@
 
 use super::foreign::Act;
 use super::{
-    Outcome, Reply, Subject, bare, call, ensure, equal, incrementer, reply, request, ring, stop, text, until,
+    Outcome, Reply, Subject, bare, call, ensure, equal, incrementer, reply, request, stop, text, until,
 };
 use ringcall_wire::Status;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Some are answered, some under way, some not even read: each sender is told, once, and the report says how many.
 pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
-    let ring = ring(4, SLOT_BYTES)?;
+    let ring = subject.ring(4, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
     for id in 0..60_u32 {
@@ -47,7 +47,7 @@ pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
 
 /// With time enough everything under way is answered.
 pub(super) fn a_stop_drains(subject: &dyn Subject) -> Outcome {
-    let ring = ring(8, SLOT_BYTES)?;
+    let ring = subject.ring(8, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
     for id in 0..5 {
@@ -66,7 +66,7 @@ pub(super) fn a_stop_drains(subject: &dyn Subject) -> Outcome {
 /// The next service, at the same address and on the same ring, serves the same client, and answers nothing that it was
 /// not asked.
 pub(super) fn the_service_restarts(subject: &dyn Subject) -> Outcome {
-    let ring = ring(4, SLOT_BYTES)?;
+    let ring = subject.ring(4, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let endpoint = service.endpoint().clone();
     let mut client = subject.client(&endpoint);

@@ -1,7 +1,7 @@
 //! Dispatchers and clients that misbehave.
 
 use super::foreign::Act;
-use super::{Outcome, Reply, Subject, bare, ensure, equal, refused, reply, request, ring, stop, until};
+use super::{Outcome, Reply, Subject, bare, ensure, equal, refused, reply, request, stop, until};
 use ringcall_wire::Status;
 use ringcall_wire::header::RequestHeader;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ fn echoed(id: u32, payload: &[u8]) -> Reply {
 
 /// Three slots of four are never answered; everybody else is.
 pub(super) fn no_answer_stalls_no_other(subject: &dyn Subject) -> Outcome {
-    let ring = ring(4, SLOT_BYTES)?;
+    let ring = subject.ring(4, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let (mut silent, mut other) = (subject.client(service.endpoint()), subject.client(service.endpoint()));
     for id in 0..3 {
@@ -51,7 +51,7 @@ pub(super) fn no_answer_stalls_no_other(subject: &dyn Subject) -> Outcome {
 
 /// Answers are sent as they become ready.
 pub(super) fn answers_in_any_order(subject: &dyn Subject) -> Outcome {
-    let ring = ring(16, SLOT_BYTES)?;
+    let ring = subject.ring(16, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
     for round in 0..4_u32 {
@@ -73,7 +73,7 @@ pub(super) fn answers_in_any_order(subject: &dyn Subject) -> Outcome {
 
 /// Error marks become errors, and what belongs to another request is not passed on.
 pub(super) fn bad_answers_are_told(subject: &dyn Subject) -> Outcome {
-    let ring = ring(1, SLOT_BYTES)?;
+    let ring = subject.ring(1, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
     let mut ask = |id: u32, act: fn() -> Act, expected: Reply| {
@@ -93,7 +93,7 @@ pub(super) fn bad_answers_are_told(subject: &dyn Subject) -> Outcome {
 
 /// A full ring takes no more than it has slots; the rest waits, and is answered later.
 pub(super) fn a_full_ring_holds_back(subject: &dyn Subject) -> Outcome {
-    let ring = ring(4, SLOT_BYTES)?;
+    let ring = subject.ring(4, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
     for id in 0..40_u32 {
@@ -121,7 +121,7 @@ pub(super) fn a_full_ring_holds_back(subject: &dyn Subject) -> Outcome {
 
 /// A client goes away with requests under way; the next one does not see their answers.
 pub(super) fn a_client_restarts(subject: &dyn Subject) -> Outcome {
-    let ring = ring(8, SLOT_BYTES)?;
+    let ring = subject.ring(8, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut first = subject.client(service.endpoint());
     for id in 0..3 {

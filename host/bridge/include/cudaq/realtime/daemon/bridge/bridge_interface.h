@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * The bridge interface of CUDA-Q Realtime: transports in shared libraries. Source of names and layouts: the CUDA-Q
+ * Realtime host API. For C11 and C++11.
+ *
+ * A library that provides a transport exports cudaq_realtime_get_bridge_interface(). A program that uses one calls the
+ * functions cudaq_bridge_* below.
+ *
+ * What holds for every function of this file, on either side:
+ * - It returns a status; nothing is thrown across, and a handle that is null, unknown or already destroyed is
+ *   CUDAQ_ERR_INVALID_ARG.
+ * - The order of calls is create, connect, launch, disconnect, destroy; after disconnect, connect may follow. Another
+ *   order is CUDAQ_ERR_INVALID_ARG.
+ * - It may be called from any thread. connect alone may block: until its peer is there.
+ */
+#ifndef CUDAQ_REALTIME_BRIDGE_INTERFACE_H
+#define CUDAQ_REALTIME_BRIDGE_INTERFACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The types that are shared with the dispatcher's header come from there, where it is installed. */
+#if defined(__has_include)
+#if __has_include("cudaq/realtime/daemon/dispatcher/cudaq_realtime.h")
+#include "cudaq/realtime/daemon/dispatcher/cudaq_realtime.h"
+#define CUDAQ_REALTIME_BRIDGE_SHARED_TYPES
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef CUDAQ_REALTIME_BRIDGE_SHARED_TYPES
+#define CUDAQ_REALTIME_BRIDGE_SHARED_TYPES
+
+typedef enum {
+  CUDAQ_OK = 0,
+  CUDAQ_ERR_INVALID_ARG = 1,
+  CUDAQ_ERR_INTERNAL = 2,
+  CUDAQ_ERR_CUDA = 3,
+  CUDAQ_ERR_UNSUPPORTED = 4
+} cudaq_status_t;
+
+/* Flags: 0, or the address of the slot that is full. The fields without _host are the device's addresses. */
+typedef struct {
+  volatile uint64_t *rx_flags;
+  volatile uint64_t *tx_flags;
+  uint8_t *rx_data;
+  uint8_t *tx_data;
+  size_t rx_stride_sz; /* bytes from one slot to the next, at least 24 */
+  size_t tx_stride_sz;
+  volatile uint64_t *rx_flags_host;
+  volatile uint64_t *tx_flags_host;
+  uint8_t *rx_data_host;
+  uint8_t *tx_data_host;
+} cudaq_ringbuffer_t;
+
+typedef struct {
+  void (*launch_fn)(void); /* cast to the launch function's type */
+  void *transport_ctx;
+} cudaq_unified_dispatch_ctx_t;
+
+#endif
+
+typedef void *cudaq_realtime_bridge_handle_t;
+
+typedef enum {
+  CUDAQ_PROVIDER_GPU_ROCE = 0, /* libcudaq-realtime-bridge-gpu-roce.so */
+  CUDAQ_PROVIDER_EXTERNAL = 1  /* the library that CUDAQ_REALTIME_BRIDGE_LIB names */
+} cudaq_realtime_transport_provider_t;
+
+typedef enum {
+  RING_BUFFER = 0, /* cudaq_ringbuffer_t */
+  UNIFIED = 1      /* cudaq_unified_dispatch_ctx_t */
+} cudaq_realtime_transport_context_t;
+
+typedef enum { CUDAQ_RX_READY = 0, CUDAQ_RX_EMPTY = 1 } cudaq_rx_status_t;
+
+/* Takes a request: CUDAQ_RX_READY and its slot, whose bytes are visible; or CUDAQ_RX_EMPTY, and *slot is left alone.
+ * Never blocks. */
+typedef cudaq_rx_status_t (*cudaq_cpu_rx_poll_fn_t)(void *ctx, uint32_t *slot);
+
+/* Sends the response that was written into a slot. Slots may be published in any order. */
+typedef cudaq_status_t (*cudaq_cpu_tx_publish_fn_t)(void *ctx, uint32_t slot);
+
+/* A transport that one thread of its user's drives. Request flags are not used. Response flags are the user's: while
+ * one is not 0 its slot is not given out again; a slot that was given out, not published, and whose flag is 0 at the
+ * next rx_poll was dropped by its user. */
+typedef struct {
+  void *ctx;
+  cudaq_ringbuffer_t ring; /* host addresses and strides are set */
+  cudaq_cpu_rx_poll_fn_t rx_poll;
+  cudaq_cpu_tx_publish_fn_t tx_publish;
+} cudaq_cpu_dataplane_t;
+
+#define CUDAQ_REALTIME_BRIDGE_INTERFACE_VERSION 2
+
+/* What a library provides. Version 1 ends after disconnect. Members of version 2 may be null: not supported. */
+typedef struct {
+  int version;
+  /* Ready to be reached when it returns. Arguments that it does not know are ignored. */
+  cudaq_status_t (*create)(cudaq_realtime_bridge_handle_t *handle, int argc, char **argv);
+  cudaq_status_t (*destroy)(cudaq_realtime_bridge_handle_t handle);
+  cudaq_status_t (*get_transport_context)(cudaq_realtime_bridge_handle_t handle,
+                                          cudaq_realtime_transport_context_t kind, void *out);
+  cudaq_status_t (*connect)(cudaq_realtime_bridge_handle_t handle);
+  cudaq_status_t (*launch)(cudaq_realtime_bridge_handle_t handle);
+  cudaq_status_t (*disconnect)(cudaq_realtime_bridge_handle_t handle);
+  /* version 2 */
+  cudaq_status_t (*get_cpu_dataplane)(cudaq_realtime_bridge_handle_t handle, cudaq_cpu_dataplane_t *out);
+  /* One line of key=value pairs, with its NUL in len bytes; valid as soon as create has returned. */
+  cudaq_status_t (*get_endpoint_info)(cudaq_realtime_bridge_handle_t handle, char *out, size_t len);
+  cudaq_status_t (*get_ring_geometry)(cudaq_realtime_bridge_handle_t handle, uint32_t *num_slots,
+                                      uint32_t *slot_size);
+} cudaq_realtime_bridge_interface_t;
+
+/* Exported by a provider's library: a structure that lives as long as the library. */
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+cudaq_realtime_bridge_interface_t *cudaq_realtime_get_bridge_interface(void);
+
+/* Loads a library (a path, or a name that the dynamic linker looks up) and makes an instance of its transport.
+ * Libraries are loaded once for each string and stay loaded. *handle is set on success alone.
+ * CUDAQ_ERR_INVALID_ARG: a null argument, a negative argc. CUDAQ_ERR_INTERNAL: the library cannot be loaded, lacks the
+ * function, has a version other than 1 or 2, or lacks create or destroy. Else what its create returned. */
+cudaq_status_t cudaq_bridge_create_from_library(cudaq_realtime_bridge_handle_t *handle, const char *library, int argc,
+                                                char **argv);
+
+/* The same, with the library that `provider` stands for. CUDAQ_ERR_INVALID_ARG if that is EXTERNAL and the environment
+ * names none. */
+cudaq_status_t cudaq_bridge_create(cudaq_realtime_bridge_handle_t *handle, cudaq_realtime_transport_provider_t provider,
+                                   int argc, char **argv);
+
+/* Disconnects if need be, and frees everything: rings and data planes are gone. */
+cudaq_status_t cudaq_bridge_destroy(cudaq_realtime_bridge_handle_t handle);
+
+/* Fills *out (which is zeroed before). CUDAQ_ERR_INTERNAL if the provider hands out what cannot be a ring: an array with
+ * neither a device's nor a host's address, or a stride below 24. */
+cudaq_status_t cudaq_bridge_get_transport_context(cudaq_realtime_bridge_handle_t handle,
+                                                  cudaq_realtime_transport_context_t kind, void *out);
+
+cudaq_status_t cudaq_bridge_connect(cudaq_realtime_bridge_handle_t handle);
+cudaq_status_t cudaq_bridge_launch(cudaq_realtime_bridge_handle_t handle);
+cudaq_status_t cudaq_bridge_disconnect(cudaq_realtime_bridge_handle_t handle);
+
+/* CUDAQ_ERR_UNSUPPORTED: the provider has version 1, or leaves the member null. CUDAQ_ERR_INTERNAL: it hands out hooks
+ * or host addresses that are null. */
+cudaq_status_t cudaq_bridge_get_cpu_dataplane(cudaq_realtime_bridge_handle_t handle, cudaq_cpu_dataplane_t *out);
+
+/* The line and its NUL; CUDAQ_ERR_INVALID_ARG if it does not fit. */
+cudaq_status_t cudaq_bridge_get_endpoint_info(cudaq_realtime_bridge_handle_t handle, char *out, size_t len);
+
+cudaq_status_t cudaq_bridge_get_ring_geometry(cudaq_realtime_bridge_handle_t handle, uint32_t *num_slots,
+                                              uint32_t *slot_size);
+
+/* An extension: why the last call of this thread to one of the functions above failed, as text; "" if it did not.
+ * Valid until the thread's next call. Never null. */
+const char *ringcall_bridge_last_error(void);
+
+#ifdef __cplusplus
+}
+#define CUDAQ_BRIDGE_ASSERT static_assert
+#else
+#define CUDAQ_BRIDGE_ASSERT _Static_assert
+#endif
+
+CUDAQ_BRIDGE_ASSERT(sizeof(cudaq_status_t) == 4, "status");
+CUDAQ_BRIDGE_ASSERT(sizeof(cudaq_ringbuffer_t) == 80, "ring buffer");
+CUDAQ_BRIDGE_ASSERT(offsetof(cudaq_ringbuffer_t, rx_stride_sz) == 32, "ring buffer: stride");
+CUDAQ_BRIDGE_ASSERT(offsetof(cudaq_ringbuffer_t, rx_flags_host) == 48, "ring buffer: host addresses");
+CUDAQ_BRIDGE_ASSERT(sizeof(cudaq_unified_dispatch_ctx_t) == 16, "unified context");
+CUDAQ_BRIDGE_ASSERT(sizeof(cudaq_cpu_dataplane_t) == 104, "data plane");
+CUDAQ_BRIDGE_ASSERT(offsetof(cudaq_cpu_dataplane_t, ring) == 8, "data plane: ring");
+CUDAQ_BRIDGE_ASSERT(offsetof(cudaq_cpu_dataplane_t, rx_poll) == 88, "data plane: rx_poll");
+CUDAQ_BRIDGE_ASSERT(offsetof(cudaq_cpu_dataplane_t, tx_publish) == 96, "data plane: tx_publish");
+CUDAQ_BRIDGE_ASSERT(sizeof(cudaq_realtime_bridge_interface_t) == 80, "interface");
+CUDAQ_BRIDGE_ASSERT(offsetof(cudaq_realtime_bridge_interface_t, create) == 8, "interface: create");
+CUDAQ_BRIDGE_ASSERT(offsetof(cudaq_realtime_bridge_interface_t, get_transport_context) == 24, "interface: context");
+CUDAQ_BRIDGE_ASSERT(offsetof(cudaq_realtime_bridge_interface_t, get_cpu_dataplane) == 56, "interface: version 1's size");
+CUDAQ_BRIDGE_ASSERT(offsetof(cudaq_realtime_bridge_interface_t, get_ring_geometry) == 72, "interface: geometry");
+
+#undef CUDAQ_BRIDGE_ASSERT
+
+#endif

@@ -1,0 +1,52 @@
+//! RoCE v2 without an adapter as a bridge provider, over [`ringcall_transport::roce`].
+//!
+//! | argument | what | default |
+//! |---|---|---|
+//! | `--port=N` | local UDP port; hardware sends to 4791 alone; 0 takes a free one | 0 |
+//! | `--local-ip=IP` | local address, IPv4 | 127.0.0.1 |
+//! | `--qp=N`, `--rkey=N` | queue pair number and key to the window, decimal | 18, 48879 |
+//! | `--remote-qp=N` | queue pair that answers are addressed to | 2 |
+//! | `--peer=IP:PORT` | the one peer, which gets every answer | whoever brings the key |
+//! | `--frame-size=BYTES` | pages of the window, a multiple of 128 | the slot, rounded up |
+//! | those of every provider of ours | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
+//!
+//! A slot of the ring is a page of the window. Others are ignored.
+
+#![forbid(unsafe_code)]
+
+use ringcall::RingConfig;
+use ringcall_bridge::Refused;
+use ringcall_bridge::provider::{Args, Linked, LinkedWire};
+use ringcall_roce::PAGE_UNIT_BYTES;
+use ringcall_transport::{Endpoint, roce};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// The provider's wire.
+#[derive(Debug)]
+pub enum Roce {}
+
+impl LinkedWire for Roce {
+    const NAME: &'static str = "bridge-roce";
+    const SHAPE: RingConfig = RingConfig { slots: 64, slot_bytes: 1024 };
+    type Wire = roce::Roce;
+
+    fn bind(args: &Args, ring: RingConfig, before: Option<&Endpoint>) -> Result<roce::Roce, Refused> {
+        let usual = roce::Options::default();
+        let port = before.map_or(args.number("--port", 0)?, |before| before.address.port());
+        let peer = args.value("--peer").map(|_| args.number("--peer", usual.address)).transpose()?;
+        let slot = ring.slot_bytes.next_multiple_of(PAGE_UNIT_BYTES);
+        let options = roce::Options {
+            address: SocketAddrV4::new(args.number("--local-ip", Ipv4Addr::LOCALHOST)?, port),
+            qp: args.number("--qp", usual.qp)?,
+            key: args.number("--rkey", usual.key)?,
+            remote_qp: args.number("--remote-qp", usual.remote_qp)?,
+            peer,
+            pages: ring.slots,
+            page_bytes: args.number("--frame-size", slot)?,
+            ..usual
+        };
+        Ok(roce::Roce::bind(&options)?)
+    }
+}
+
+ringcall_bridge::export_provider!(Linked<Roce>);

@@ -1,0 +1,196 @@
+//! `cudaq_bridge_*`: `cudaq/realtime/daemon/bridge/bridge_interface.h`.
+//!
+//! # Safety
+//! Of every function here: pointers are null or what the header says. Handles may be any number.
+#![allow(unsafe_code)] // named for it: the border to C
+#![allow(clippy::missing_safety_doc)] // the same for all: above
+
+use crate::border::{self, enter, read_args, read_text, write_text};
+use crate::handles::Handles;
+use crate::layout::{
+    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, Handle, PROVIDER_EXTERNAL, PROVIDER_GPU_ROCE,
+    RingBuffer, UnifiedContext,
+};
+use crate::loader::{GPU_ROCE_LIBRARY, LIBRARY_VARIABLE};
+use crate::{BridgeError, Provider, Refused};
+use core::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+
+static BRIDGES: Handles<Provider> = Handles::new();
+
+impl From<BridgeError> for Refused {
+    fn from(error: BridgeError) -> Self {
+        Self { status: error.status(), why: error.to_string() }
+    }
+}
+
+fn with(handle: Handle, body: impl FnOnce(&Provider) -> Result<(), Refused>) -> c_int {
+    enter(|| body(&*find(handle)?))
+}
+
+fn find(handle: Handle) -> Result<Arc<Provider>, Refused> {
+    BRIDGES.get(handle).ok_or_else(unknown)
+}
+
+fn unknown() -> Refused {
+    Refused::invalid("no such bridge, or one that was destroyed")
+}
+
+/// Writes to a place of the caller's.
+///
+/// # Safety
+/// `out` is null, or a `T` may be written there.
+unsafe fn write<T>(out: *mut T, what: &str, value: T) -> Result<(), Refused> {
+    if out.is_null() {
+        return Err(Refused::invalid(format!("the place for {what} is null")));
+    }
+    if !out.is_aligned() {
+        return Err(Refused::invalid(format!("the place for {what} is not aligned")));
+    }
+    // SAFETY: not null, and as promised.
+    unsafe { out.write(value) };
+    Ok(())
+}
+
+unsafe fn create(
+    out: *mut Handle,
+    library: &str,
+    argc: c_int,
+    argv: *const *mut c_char,
+) -> Result<(), Refused> {
+    // Before anything is made.
+    // SAFETY: the module's contract.
+    unsafe { write(out, "the handle", std::ptr::null_mut()) }?;
+    // SAFETY: the module's contract.
+    let args = unsafe { read_args(argc, argv) }?;
+    let provider = Provider::load(library, &args)?;
+    // SAFETY: the module's contract.
+    unsafe { write(out, "the handle", BRIDGES.insert(Arc::new(provider))) }
+}
+
+/// Loads a library and makes an instance of its transport.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_bridge_create_from_library(
+    out: *mut Handle,
+    library: *const c_char,
+    argc: c_int,
+    argv: *mut *mut c_char,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the module's contract.
+        let library = unsafe { read_text(library, "the library's name") }?;
+        // SAFETY: the module's contract.
+        unsafe { create(out, &library, argc, argv) }
+    })
+}
+
+/// The same, with the library that a number stands for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_bridge_create(
+    out: *mut Handle,
+    provider: c_int,
+    argc: c_int,
+    argv: *mut *mut c_char,
+) -> c_int {
+    enter(|| {
+        let library = match provider {
+            PROVIDER_GPU_ROCE => GPU_ROCE_LIBRARY.to_owned(),
+            PROVIDER_EXTERNAL => std::env::var(LIBRARY_VARIABLE)
+                .map_err(|e| Refused::invalid(format!("{LIBRARY_VARIABLE}: {e}: set it to a library")))?,
+            other => return Err(Refused::invalid(format!("provider {other} does not exist"))),
+        };
+        // SAFETY: the module's contract.
+        unsafe { create(out, &library, argc, argv) }
+    })
+}
+
+/// Frees everything.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaq_bridge_destroy(handle: Handle) -> c_int {
+    enter(|| {
+        let provider = BRIDGES.remove(handle).ok_or_else(unknown)?;
+        match Arc::into_inner(provider) {
+            Some(provider) => Ok(provider.destroy()?),
+            // Another thread is in a call, and destroys it at its end.
+            None => Ok(()),
+        }
+    })
+}
+
+/// The ring's or the unified kernel's context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_bridge_get_transport_context(
+    handle: Handle,
+    kind: c_int,
+    out: *mut c_void,
+) -> c_int {
+    with(handle, |provider| match kind {
+        // SAFETY: the module's contract: of this type for this kind.
+        CONTEXT_RING_BUFFER => unsafe {
+            write(out.cast::<RingBuffer>(), "the ring buffer", provider.ring_buffer()?)
+        },
+        // SAFETY: as above.
+        CONTEXT_UNIFIED => unsafe {
+            write(out.cast::<UnifiedContext>(), "the unified context", provider.unified_context()?)
+        },
+        other => Err(Refused::invalid(format!("context {other} does not exist"))),
+    })
+}
+
+/// Waits for the peer.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaq_bridge_connect(handle: Handle) -> c_int {
+    with(handle, |provider| Ok(provider.connect()?))
+}
+
+/// Begins to move data.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaq_bridge_launch(handle: Handle) -> c_int {
+    with(handle, |provider| Ok(provider.launch()?))
+}
+
+/// Ends that.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaq_bridge_disconnect(handle: Handle) -> c_int {
+    with(handle, |provider| Ok(provider.disconnect()?))
+}
+
+/// The hooks for a loop of one thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_bridge_get_cpu_dataplane(handle: Handle, out: *mut CpuDataplane) -> c_int {
+    // SAFETY: the module's contract.
+    with(handle, |provider| unsafe { write(out, "the data plane", provider.cpu_dataplane()?) })
+}
+
+/// One line of `key=value` pairs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_bridge_get_endpoint_info(
+    handle: Handle,
+    out: *mut c_char,
+    len: usize,
+) -> c_int {
+    // SAFETY: the module's contract.
+    with(handle, |provider| unsafe { write_text(&provider.endpoint_info()?, out, len) })
+}
+
+/// How many slots, and bytes of each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_bridge_get_ring_geometry(
+    handle: Handle,
+    slots: *mut u32,
+    slot_bytes: *mut u32,
+) -> c_int {
+    with(handle, |provider| {
+        let geometry = provider.ring_geometry()?;
+        // SAFETY: the module's contract.
+        unsafe { write(slots, "the number of slots", geometry.0) }?;
+        // SAFETY: the module's contract.
+        unsafe { write(slot_bytes, "the slot size", geometry.1) }
+    })
+}
+
+/// Why the last call of this thread failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn ringcall_bridge_last_error() -> *const c_char {
+    border::last_error()
+}

@@ -1,0 +1,130 @@
+//! A provider's data plane on a ring: one thread polls, serves and publishes.
+
+use crate::{BridgeError, Plugged, Provider};
+use ringcall::Ring;
+use ringcall_transport::{Endpoint, Link, Statistics, TransportError, Unified, Watch};
+use std::time::Duration;
+
+/// A provider's data plane attached to a ring: for [`OneThread`](ringcall_transport::OneThread), for
+/// [`Threaded`](ringcall_transport::Threaded), or for a loop of your own.
+///
+/// ```no_run
+/// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
+/// use ringcall_bridge::{Driven, Provider};
+/// use ringcall_transport::{OneThread, ThreadOptions};
+///
+/// let provider = Provider::load("./libtransport.so", &["--unified", "--slot-size=256"])?;
+/// let ring = Ring::allocate(RingConfig { slots: 64, slot_bytes: 256 })?;
+/// let table = FunctionTable::builder().host_call("nothing", |_: &[u8], _: &mut [u8]| Ok(0)).build(&ring)?;
+/// let dispatcher = HostDispatcher::builder(&ring, table).build()?;
+/// let service = OneThread::start(Driven::attach(provider, &ring)?, dispatcher, &ThreadOptions::default())?;
+/// println!("{}", service.endpoint());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Driven {
+    link: Link<Plugged>,
+    provider: Provider,
+}
+
+/// Why a provider cannot serve a ring.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The provider's part.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    /// The ring's part.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+}
+
+impl Driven {
+    /// Connects and launches the provider, which was created to be driven, and attaches it to `ring`.
+    ///
+    /// # Errors
+    /// It has no data plane or refuses, or its slots are shorter than the ring's.
+    pub fn attach(provider: Provider, ring: &Ring) -> Result<Self, AttachError> {
+        let plugged = Plugged::launch(provider.clone())?;
+        Ok(Self { link: Link::attach(plugged, ring)?, provider })
+    }
+}
+
+/// What both sides have counted: the link everything that the provider has let through, the provider what it has refused,
+/// ignored and missed.
+fn together(outer: Statistics, inner: &Statistics) -> Statistics {
+    let mut both = outer;
+    both.received += inner.refused() + inner.ignored();
+    both.oversize += inner.oversize;
+    both.truncated += inner.truncated;
+    both.bad_magic += inner.bad_magic;
+    both.bad_slot += inner.bad_slot;
+    both.slot_taken += inner.slot_taken;
+    both.stopping += inner.stopping;
+    both.runts += inner.runts;
+    both.strays += inner.strays;
+    both.malformed += inner.malformed;
+    both.repeated += inner.repeated;
+    both.lost += inner.lost;
+    both.blocked += inner.blocked;
+    both.errors += inner.errors;
+    both.kernel_drops += inner.kernel_drops;
+    both
+}
+
+impl Unified for Driven {
+    fn endpoint(&self) -> &Endpoint {
+        self.link.endpoint()
+    }
+
+    fn poll(&mut self) -> usize {
+        self.link.poll()
+    }
+
+    fn publish(&mut self) -> usize {
+        self.link.publish()
+    }
+
+    fn under_way(&self) -> u32 {
+        self.link.under_way()
+    }
+
+    fn doze(&mut self, at_most: Duration) -> bool {
+        self.link.doze(at_most)
+    }
+
+    fn close(&mut self) {
+        self.link.close();
+    }
+
+    fn give_up(&mut self) {
+        self.link.give_up();
+        // What is still there is the provider's to count, and to drop.
+        let _ = self.provider.stop(Duration::ZERO);
+    }
+
+    /// After the end of this, the link's counts alone: the provider is gone, and what it said last is kept.
+    fn watch(&self) -> Watch {
+        let (link, provider) = (self.link.watch(), self.provider.clone());
+        Watch::other(move || {
+            let outer = link.statistics();
+            provider.statistics().map_or(outer, |inner| together(outer, &inner))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_books_of_two_sides_balance_as_each_does() {
+        let mut outer = Statistics::default();
+        (outer.received, outer.requests, outer.answered, outer.stopping) = (12, 10, 10, 2);
+        let mut inner = Statistics::default();
+        (inner.received, inner.requests, inner.answered) = (19, 12, 12);
+        (inner.oversize, inner.bad_magic, inner.runts, inner.malformed) = (1, 2, 3, 1);
+        assert_eq!((outer.balance(), inner.balance()), ((0, 0), (0, 0)));
+        let both = together(outer, &inner);
+        assert_eq!((both.received, both.balance()), (19, (0, 0)));
+    }
+}

@@ -1,0 +1,88 @@
+//! A provider that fills a ring by itself.
+
+use crate::{BridgeError, Provider, endpoint};
+use ringcall::Ring;
+use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_transport::{Endpoint, RingFilling, Statistics, StopReport, Watch};
+use ringcall_wire::flag::FREE;
+use std::time::{Duration, Instant};
+
+/// A provider that is launched and fills its ring, beside whatever serves that: a dispatcher's thread, a device.
+///
+/// ```no_run
+/// use ringcall::{FunctionTable, HostDispatcher};
+/// use ringcall_bridge::{Filled, Provider};
+/// use ringcall_transport::RingFilling;
+/// use std::time::Duration;
+///
+/// let provider = Provider::load("./libtransport.so", &["--num-slots=64"])?;
+/// let ring = provider.ring()?;
+/// let table = FunctionTable::builder().host_call("nothing", |_: &[u8], _: &mut [u8]| Ok(0)).build(&ring)?;
+/// let dispatcher = HostDispatcher::builder(&ring, table).build()?.start()?;
+/// let transport = Filled::launch(provider, &ring)?;
+/// println!("{}", transport.endpoint());
+///
+/// let report = Box::new(transport).stop(Duration::from_secs(1));
+/// dispatcher.stop(Duration::from_secs(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Filled {
+    provider: Provider,
+    endpoint: Endpoint,
+    ring: SharedRing,
+}
+
+impl Filled {
+    /// Connects (which may block) and launches. `ring` is the provider's ([`Provider::ring`]).
+    ///
+    /// # Errors
+    /// The provider refuses.
+    pub fn launch(provider: Provider, ring: &Ring) -> Result<Self, BridgeError> {
+        let endpoint = match provider.endpoint_info() {
+            Err(BridgeError::Unsupported { .. }) => endpoint::parse(""),
+            line => endpoint::parse(&line?),
+        };
+        provider.connect()?;
+        provider.launch()?;
+        Ok(Self { provider, endpoint, ring: ring.shared().clone() })
+    }
+
+    /// Whether every flag is 0.
+    fn quiet(&self) -> bool {
+        self.ring.geometry().iter().all(|slot| self.ring.rx(slot) == FREE && self.ring.tx(slot) == FREE)
+    }
+}
+
+impl RingFilling for Filled {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Zeros for a provider that does not say what it counts.
+    fn watch(&self) -> Watch {
+        let provider = self.provider.clone();
+        Watch::other(move || provider.statistics().unwrap_or_default())
+    }
+
+    /// With a provider that knows no deadline this waits until the ring is quiet, and disconnects at the deadline.
+    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
+        let begin = Instant::now();
+        let before = self.statistics();
+        // One with the extension waits by itself.
+        let waits = self.provider.library().has_extension();
+        while !waits && !self.quiet() && begin.elapsed() < deadline {
+            std::thread::yield_now();
+        }
+        let stuck = self.provider.stop(deadline.saturating_sub(begin.elapsed())).is_err();
+        let statistics: Statistics = self.statistics();
+        StopReport {
+            drained: statistics.answered.saturating_sub(before.answered),
+            dropped: statistics.dropped.saturating_sub(before.dropped),
+            refused: statistics.stopping.saturating_sub(before.stopping),
+            stuck,
+            statistics,
+            took: begin.elapsed(),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What crosses the border of a shared library, byte by byte: the structures and numbers of the bridge interface
+//! (CUDA-Q Realtime host API; x86-64 and AArch64 Linux). The same text in C is
+//! `include/cudaq/realtime/daemon/bridge/bridge_interface.h`; a test compiles it and compares.
+//!
+//! Enumerations cross as [`c_int`]: a number from outside is no Rust `enum` before it was checked.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::{align_of, offset_of, size_of};
+
+/// The newest version of the interface known here.
+pub const INTERFACE_VERSION: c_int = 2;
+
+/// The function that a library exports: [`GetInterface`].
+pub const GET_INTERFACE: &str = "cudaq_realtime_get_bridge_interface";
+
+/// The context of a ring buffer: [`RingBuffer`].
+pub const CONTEXT_RING_BUFFER: c_int = 0;
+/// The context of a unified kernel: [`UnifiedContext`].
+pub const CONTEXT_UNIFIED: c_int = 1;
+
+/// `cudaq_rx_status_t`: a request is there.
+pub const RX_READY: c_int = 0;
+/// `cudaq_rx_status_t`: none is.
+pub const RX_EMPTY: c_int = 1;
+
+/// `cudaq_realtime_transport_provider_t`: the library that comes with the API.
+pub const PROVIDER_GPU_ROCE: c_int = 0;
+/// `cudaq_realtime_transport_provider_t`: the library that `CUDAQ_REALTIME_BRIDGE_LIB` names.
+pub const PROVIDER_EXTERNAL: c_int = 1;
+
+/// A provider's instance: opaque.
+pub type Handle = *mut c_void;
+
+/// `cudaq_ringbuffer_t`: four arrays, as the device and as the host see them. Flags are one 64-bit word a slot.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct RingBuffer {
+    /// Request flags, device's address.
+    pub rx_flags: *mut u64,
+    /// Response flags, device's address.
+    pub tx_flags: *mut u64,
+    /// Requests, device's address.
+    pub rx_data: *mut u8,
+    /// Responses, device's address.
+    pub tx_data: *mut u8,
+    /// Bytes from one request slot to the next.
+    pub rx_stride_sz: usize,
+    /// Bytes from one response slot to the next.
+    pub tx_stride_sz: usize,
+    /// Request flags, host's address.
+    pub rx_flags_host: *mut u64,
+    /// Response flags, host's address.
+    pub tx_flags_host: *mut u64,
+    /// Requests, host's address.
+    pub rx_data_host: *mut u8,
+    /// Responses, host's address.
+    pub tx_data_host: *mut u8,
+}
+
+impl RingBuffer {
+    /// All zero: what a caller hands in.
+    pub const EMPTY: Self = Self {
+        rx_flags: core::ptr::null_mut(),
+        tx_flags: core::ptr::null_mut(),
+        rx_data: core::ptr::null_mut(),
+        tx_data: core::ptr::null_mut(),
+        rx_stride_sz: 0,
+        tx_stride_sz: 0,
+        rx_flags_host: core::ptr::null_mut(),
+        tx_flags_host: core::ptr::null_mut(),
+        rx_data_host: core::ptr::null_mut(),
+        tx_data_host: core::ptr::null_mut(),
+    };
+}
+
+/// A launch function whose signature this crate does not need.
+pub type OpaqueFn = unsafe extern "C" fn();
+
+/// `cudaq_unified_dispatch_ctx_t`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct UnifiedContext {
+    /// `cudaq_unified_launch_fn_t`; which of its signatures is between provider and dispatcher.
+    pub launch_fn: Option<OpaqueFn>,
+    /// What it is called with.
+    pub transport_ctx: *mut c_void,
+}
+
+impl UnifiedContext {
+    /// All zero: what a caller hands in.
+    pub const EMPTY: Self = Self { launch_fn: None, transport_ctx: core::ptr::null_mut() };
+}
+
+/// `cudaq_cpu_rx_poll_fn_t`: [`RX_READY`] and a slot, or [`RX_EMPTY`]; never blocks.
+pub type RxPoll = unsafe extern "C" fn(ctx: *mut c_void, slot: *mut u32) -> c_int;
+/// `cudaq_cpu_tx_publish_fn_t`: sends the response in a slot, in any order; a C status.
+pub type TxPublish = unsafe extern "C" fn(ctx: *mut c_void, slot: u32) -> c_int;
+
+/// `cudaq_cpu_dataplane_t`: a transport driven by one thread of its user's.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct CpuDataplane {
+    /// The hooks' first argument.
+    pub ctx: *mut c_void,
+    /// Slots: host addresses and strides are set.
+    pub ring: RingBuffer,
+    /// Takes a request.
+    pub rx_poll: Option<RxPoll>,
+    /// Sends an answer.
+    pub tx_publish: Option<TxPublish>,
+}
+
+impl CpuDataplane {
+    /// All zero: what a caller hands in.
+    pub const EMPTY: Self =
+        Self { ctx: core::ptr::null_mut(), ring: RingBuffer::EMPTY, rx_poll: None, tx_publish: None };
+}
+
+/// `create`: an instance from arguments. Arguments that it does not know are ignored.
+pub type Create = unsafe extern "C" fn(handle: *mut Handle, argc: c_int, argv: *mut *mut c_char) -> c_int;
+/// `destroy`, `connect`, `launch`, `disconnect`.
+pub type OnHandle = unsafe extern "C" fn(handle: Handle) -> c_int;
+/// `get_transport_context`: fills a [`RingBuffer`] or a [`UnifiedContext`].
+pub type GetContext = unsafe extern "C" fn(handle: Handle, kind: c_int, out: *mut c_void) -> c_int;
+/// `get_cpu_dataplane`.
+pub type GetDataplane = unsafe extern "C" fn(handle: Handle, out: *mut CpuDataplane) -> c_int;
+/// `get_endpoint_info`: one line of `key=value` pairs and a NUL. Right after `create`.
+pub type GetText = unsafe extern "C" fn(handle: Handle, out: *mut c_char, len: usize) -> c_int;
+/// `get_ring_geometry`.
+pub type GetGeometry = unsafe extern "C" fn(handle: Handle, slots: *mut u32, slot_bytes: *mut u32) -> c_int;
+
+/// `cudaq_realtime_bridge_interface_t`, version 1.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct InterfaceV1 {
+    /// The version that the library was made for.
+    pub version: c_int,
+    /// Makes an instance.
+    pub create: Option<Create>,
+    /// Ends it.
+    pub destroy: Option<OnHandle>,
+    /// Where requests and responses are.
+    pub get_transport_context: Option<GetContext>,
+    /// Waits for a peer, perhaps.
+    pub connect: Option<OnHandle>,
+    /// Begins to move data.
+    pub launch: Option<OnHandle>,
+    /// Ends that.
+    pub disconnect: Option<OnHandle>,
+}
+
+/// `cudaq_realtime_bridge_interface_t`, version 2.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Interface {
+    /// What version 1 has.
+    pub v1: InterfaceV1,
+    /// The hooks for a loop of the user's own.
+    pub get_cpu_dataplane: Option<GetDataplane>,
+    /// Where the instance is reached.
+    pub get_endpoint_info: Option<GetText>,
+    /// How many slots, of how many bytes.
+    pub get_ring_geometry: Option<GetGeometry>,
+}
+
+/// The type of [`GET_INTERFACE`].
+pub type GetInterface = unsafe extern "C" fn() -> *const Interface;
+
+macro_rules! layout {
+    ($type:ty: $size:literal, $align:literal { $($field:ident $(. $inner:ident)?: $offset:literal),* $(,)? }) => {
+        const _: () = {
+            assert!(size_of::<$type>() == $size && align_of::<$type>() == $align);
+            $(assert!(offset_of!($type, $field $(. $inner)?) == $offset);)*
+        };
+    };
+}
+
+layout!(RingBuffer: 80, 8 {
+    rx_flags: 0, tx_flags: 8, rx_data: 16, tx_data: 24, rx_stride_sz: 32, tx_stride_sz: 40,
+    rx_flags_host: 48, tx_flags_host: 56, rx_data_host: 64, tx_data_host: 72,
+});
+layout!(UnifiedContext: 16, 8 { launch_fn: 0, transport_ctx: 8 });
+layout!(CpuDataplane: 104, 8 { ctx: 0, ring: 8, rx_poll: 88, tx_publish: 96 });
+layout!(InterfaceV1: 56, 8 {
+    version: 0, create: 8, destroy: 16, get_transport_context: 24, connect: 32, launch: 40, disconnect: 48,
+});
+layout!(Interface: 80, 8 {
+    v1.version: 0, v1.disconnect: 48, get_cpu_dataplane: 56, get_endpoint_info: 64, get_ring_geometry: 72,
+});

@@ -1,0 +1,49 @@
+//! The bridge interface of CUDA-Q Realtime: transports in shared libraries, from both sides.
+//!
+//! | you want | take |
+//! |---|---|
+//! | a transport that somebody else wrote, by its library's name | [`Provider`] |
+//! | to serve its ring, or the ring of your own, with it | [`Filled`], [`Driven`] |
+//! | a library of a transport of yours, in Rust | [`provider`], and the package `examples/provider` to copy |
+//! | the same in C | the header in `include/`, and `examples/c-provider` to copy |
+//! | our UDP transport as such a library | package `ringcall-bridge-udp`; RoCE v2: `ringcall-bridge-roce` |
+//! | the C functions `cudaq_bridge_*` and `cpu_udp_*` | feature `c-api`: module `c_api` |
+//!
+//! # Two ways of moving requests
+//! - **Ring buffer**: the provider fills a ring of its own, by threads of its own or by hardware; a dispatcher serves that
+//!   ring ([`Filled`]).
+//! - **Data plane** (interface version 2): the provider has two hooks, and one thread of its user's polls, serves and
+//!   publishes. [`Plugged`] makes a [`Wire`](ringcall_transport::Wire) of them, so that everything that works over a wire
+//!   works over a provider: any ring, and transport and dispatcher on one thread ([`Driven`]).
+//!
+//! # What is checked
+//! A library is code in this process, and is trusted as such; what it hands out is not taken on faith. Version, members,
+//! statuses, geometry, strides, addresses (mapped and writable), overlaps, slots and lines of text are checked, and the
+//! order of calls is kept. What cannot be is an error that says what was found.
+//!
+//! # What our providers add
+//! A second exported symbol ([`extension`]): counters, reasons, stops with deadlines. Providers without it work; their
+//! counters are what can be seen from outside.
+
+#[cfg(feature = "c-api")]
+pub mod c_api;
+
+mod border;
+mod driven;
+mod endpoint;
+mod error;
+pub mod extension;
+mod filled;
+mod handles;
+pub mod layout;
+pub mod loader;
+mod plugged;
+pub mod provider;
+pub mod transceiver;
+
+pub use driven::{AttachError, Driven};
+pub use endpoint::parse as parse_endpoint;
+pub use error::{BridgeError, Refused};
+pub use filled::Filled;
+pub use loader::Provider;
+pub use plugged::Plugged;

@@ -1,0 +1,190 @@
+//! A shared library that provides a transport.
+#![allow(unsafe_code)] // named for it: code and tables of a shared library
+
+use super::maps::Maps;
+use crate::BridgeError;
+use crate::extension::{Extension, GET_EXTENSION, GetExtension};
+use crate::layout::{GET_INTERFACE, GetInterface, INTERFACE_VERSION, Interface, InterfaceV1};
+use core::ffi::c_int;
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// A library that is loaded, with what it provides: checked, and copied out of it.
+///
+/// Each string is loaded once, and stays loaded until the process ends: a provider may have threads and handlers of its
+/// own that nobody could take back. Loading runs the library's initialisers; whoever names a library trusts it as he trusts
+/// a dependency. What it hands out is checked as far as that can be done.
+#[derive(Clone)]
+pub struct Library(Arc<Loaded>);
+
+struct Loaded {
+    name: String,
+    interface: Interface,
+    extension: Option<Extension>,
+}
+
+/// The libraries that were loaded, by what they were called.
+static LOADED: LazyLock<Mutex<HashMap<String, Library>>> = LazyLock::new(Mutex::default);
+
+impl Library {
+    /// Loads the library at a path (with a `/`), or of a name that the dynamic linker looks up.
+    ///
+    /// # Errors
+    /// It cannot be loaded, or is no provider of version 1 or 2. Nothing is kept of that.
+    pub fn open(name: &str) -> Result<Self, BridgeError> {
+        if name.contains('\0') {
+            return Err(BridgeError::Nul(name.to_owned()));
+        }
+        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(library) = loaded.get(name) {
+            return Ok(library.clone());
+        }
+        let library = Self::load(name)?;
+        loaded.insert(name.to_owned(), library.clone());
+        Ok(library)
+    }
+
+    fn load(name: &str) -> Result<Self, BridgeError> {
+        use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+        let failed = |e: &libloading::Error| BridgeError::Load { library: name.to_owned(), why: said(e) };
+        let none = |why: String| BridgeError::NoProvider { library: name.to_owned(), why };
+        if name.is_empty() {
+            // To the dynamic linker this is the program itself.
+            return Err(none("it has no name".to_owned()));
+        }
+        // SAFETY: its initialisers run; that is what loading means, and the caller has asked for it.
+        let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| failed(&e))?;
+        // SAFETY: the symbol has this type, by the interface.
+        let get = unsafe { library.get::<GetInterface>(GET_INTERFACE.as_bytes()) };
+        let get = *get.map_err(|e| none(format!("it has no {GET_INTERFACE} ({})", said(&e))))?;
+        // SAFETY: takes nothing, by the interface.
+        let table = unsafe { get() };
+        // SAFETY: what the library says is its table; mapped, which is checked first.
+        let interface = unsafe { read_interface(table) }.map_err(none)?;
+        // SAFETY: the symbol has this type in whatever library has it.
+        let extension = unsafe { library.get::<GetExtension>(GET_EXTENSION.as_bytes()) };
+        let extension = match extension {
+            Ok(get) => {
+                // SAFETY: takes nothing.
+                let table = unsafe { get() };
+                // SAFETY: what the library says is its extension; mapped, which is checked first.
+                unsafe { read_extension(table) }
+            }
+            Err(_) => None,
+        };
+        // From here on it is used: it stays.
+        std::mem::forget(library);
+        Ok(Self(Arc::new(Loaded { name: name.to_owned(), interface, extension })))
+    }
+
+    /// What it was loaded by.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The version of the interface that it has.
+    #[must_use]
+    pub fn version(&self) -> c_int {
+        self.0.interface.v1.version
+    }
+
+    /// Whether it has what our providers add.
+    #[must_use]
+    pub fn has_extension(&self) -> bool {
+        self.0.extension.is_some()
+    }
+
+    pub(super) fn interface(&self) -> &Interface {
+        &self.0.interface
+    }
+
+    pub(super) fn extension(&self) -> Option<&Extension> {
+        self.0.extension.as_ref()
+    }
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library").field("name", &self.name()).field("version", &self.version()).finish()
+    }
+}
+
+/// What the dynamic linker said: the cause; the error itself says only which function failed.
+fn said(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Copies the table. A table of version 1 ends early: nothing behind its end is read.
+///
+/// # Safety
+/// If `table` is mapped, it is a table: as long as its version says.
+unsafe fn read_interface(table: *const Interface) -> Result<Interface, String> {
+    if table.is_null() {
+        return Err("it returned no interface".to_owned());
+    }
+    let maps = Maps::read();
+    let address = table.addr() as u64;
+    if !table.is_aligned() || !maps.readable(address, size_of::<InterfaceV1>() as u64) {
+        return Err(format!("its interface is said to be at {address:#x}, where nothing can be"));
+    }
+    // SAFETY: aligned, mapped, and the caller's promise.
+    let version = unsafe { table.cast::<c_int>().read() };
+    let interface = match version {
+        1 => {
+            // SAFETY: as above, and no longer than version 1.
+            let v1 = unsafe { table.cast::<InterfaceV1>().read() };
+            Interface { v1, get_cpu_dataplane: None, get_endpoint_info: None, get_ring_geometry: None }
+        }
+        INTERFACE_VERSION if maps.readable(address, size_of::<Interface>() as u64) => {
+            // SAFETY: as above.
+            unsafe { table.read() }
+        }
+        INTERFACE_VERSION => return Err("its interface ends before it is complete".to_owned()),
+        other => {
+            return Err(format!("its interface has version {other}; versions 1 to {INTERFACE_VERSION} work"));
+        }
+    };
+    let Interface { v1, get_cpu_dataplane, get_endpoint_info, get_ring_geometry } = interface;
+    let members = [
+        ("create", v1.create.map(|f| f as usize)),
+        ("destroy", v1.destroy.map(|f| f as usize)),
+        ("get_transport_context", v1.get_transport_context.map(|f| f as usize)),
+        ("connect", v1.connect.map(|f| f as usize)),
+        ("launch", v1.launch.map(|f| f as usize)),
+        ("disconnect", v1.disconnect.map(|f| f as usize)),
+        ("get_cpu_dataplane", get_cpu_dataplane.map(|f| f as usize)),
+        ("get_endpoint_info", get_endpoint_info.map(|f| f as usize)),
+        ("get_ring_geometry", get_ring_geometry.map(|f| f as usize)),
+    ];
+    for (name, address) in members {
+        match address {
+            None if matches!(name, "create" | "destroy") => return Err(format!("its {name} is null")),
+            Some(address) if !maps.executable(address as u64) => {
+                return Err(format!("its {name} is said to be at {address:#x}, where no code is"));
+            }
+            _ => (),
+        }
+    }
+    Ok(interface)
+}
+
+/// Copies the extension, if it is as long as ours.
+///
+/// # Safety
+/// If `table` is mapped, it is an extension: as long as its size says.
+unsafe fn read_extension(table: *const Extension) -> Option<Extension> {
+    let length = size_of::<Extension>();
+    if table.is_null() || !table.is_aligned() || !Maps::read().readable(table.addr() as u64, length as u64) {
+        return None;
+    }
+    // SAFETY: aligned, mapped, and the caller's promise.
+    let size = unsafe { table.cast::<usize>().read() };
+    if size < length {
+        return None;
+    }
+    // SAFETY: as above.
+    Some(unsafe { table.read() })
+}

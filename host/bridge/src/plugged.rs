@@ -1,0 +1,121 @@
+//! A provider's data plane as a wire.
+
+use crate::loader::{Plane, Polled};
+use crate::{BridgeError, Provider, endpoint};
+use ringcall_transport::wire::{Arrival, Frame, Sent};
+use ringcall_transport::{Endpoint, Outbox, Wire};
+use ringcall_wire::header::{HEADER_BYTES, RESPONSE_MAGIC, RequestHeader};
+use std::io;
+use std::time::Duration;
+
+/// A provider's data plane as a [`Wire`]: frames are copied out of its slots and answers into them, so they may be served
+/// on any ring. The provider is connected and launched; it is disconnected when this is dropped.
+///
+/// A slot is the peer that its answer goes to, and is the provider's again when the answer was published. What its
+/// provider cannot know (the length of what arrived) is what the request's header says.
+#[derive(Debug)]
+pub struct Plugged {
+    provider: Provider,
+    plane: Plane,
+    endpoint: Endpoint,
+    buffer: Vec<u8>,
+}
+
+/// How long a wait for a provider that cannot block takes: an idle thread looks again after that.
+const NAP: Duration = Duration::from_micros(50);
+
+impl Plugged {
+    /// Connects and launches a provider that was created to be driven.
+    ///
+    /// # Errors
+    /// It has no data plane, hands out what cannot be one, or refuses.
+    pub fn launch(provider: Provider) -> Result<Self, BridgeError> {
+        let plane = provider.plane()?;
+        let endpoint = match provider.endpoint_info() {
+            Err(BridgeError::Unsupported { .. }) => endpoint::parse(""),
+            line => endpoint::parse(&line?),
+        };
+        provider.connect()?;
+        provider.launch()?;
+        Ok(Self { provider, plane, endpoint, buffer: Vec::new() })
+    }
+
+    /// The provider.
+    #[must_use]
+    pub fn provider(&self) -> &Provider {
+        &self.provider
+    }
+}
+
+impl Wire for Plugged {
+    type Peer = u32;
+    const NAMES_SLOTS: bool = false;
+
+    fn endpoint(&self) -> Endpoint {
+        self.endpoint.clone()
+    }
+
+    /// A request may be shorter than a ring's slot, a response not longer than the provider's.
+    fn max_frame_bytes(&self) -> usize {
+        self.plane.tx_stride()
+    }
+
+    fn open(&mut self, receive_bytes: usize, _send_bytes: usize) -> io::Result<()> {
+        self.buffer = vec![0; receive_bytes.min(self.plane.rx_stride())];
+        Ok(())
+    }
+
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, u32>)) -> io::Result<()> {
+        for _ in 0..limit {
+            let slot = match self.plane.poll() {
+                Polled::Empty => break,
+                Polled::Ready(slot) => slot,
+                Polled::Impossible(_) => {
+                    take(Arrival::Malformed);
+                    continue;
+                }
+                Polled::Unknown(status) => {
+                    return Err(io::Error::other(format!("rx_poll returned {status}, which means nothing")));
+                }
+            };
+            let mut header = [0; HEADER_BYTES];
+            let alleged = match self.plane.read(slot, &mut header).then(|| RequestHeader::from_bytes(&header))
+            {
+                Some(Ok(header)) => header,
+                // No slot is shorter than a header.
+                _ => continue,
+            };
+            let len = HEADER_BYTES.saturating_add(alleged.arg_len as usize).min(self.plane.rx_stride());
+            let seen = len.min(self.buffer.len());
+            if !self.plane.read(slot, &mut self.buffer[..seen]) {
+                continue;
+            }
+            // The first bytes are the ones that were looked at: the provider may write again.
+            self.buffer[..HEADER_BYTES].copy_from_slice(&header);
+            if alleged.magic == RESPONSE_MAGIC {
+                // Nobody answers it, so nobody would give its slot back.
+                self.plane.release(slot);
+            }
+            take(Arrival::Frame(Frame { from: slot, slot: None, bytes: &self.buffer[..seen], len }));
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, outbox: &Outbox<u32>) -> Sent {
+        for (frames, frame) in outbox.frames().enumerate() {
+            let status = self.plane.publish(frame.to, frame.bytes);
+            if status != 0 {
+                let error = io::Error::other(format!("tx_publish of slot {} returned {status}", frame.to));
+                return Sent { frames, error: Some(error) };
+            }
+        }
+        Sent { frames: outbox.len(), error: None }
+    }
+
+    fn wait(&self, timeout: Duration) -> io::Result<()> {
+        if !self.provider.wait(timeout) {
+            std::thread::sleep(NAP.min(timeout));
+        }
+        Ok(())
+    }
+}

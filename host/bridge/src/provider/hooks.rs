@@ -1,0 +1,91 @@
+//! A link behind the two hooks of a data plane.
+//!
+//! The link fills a ring whose flags nobody else sees; the hooks take requests out of it and put answers in, as a
+//! dispatcher would. The slots themselves are the ones that were handed out.
+
+use crate::Refused;
+use ringcall_dispatch::scan::Scan;
+use ringcall_dispatch::{InFlight, RingMemory, SharedRing, SlotIndex};
+use ringcall_transport::{Link, Unified, Wire};
+use ringcall_wire::flag::{self, TxState};
+use ringcall_wire::status::Status;
+use std::collections::VecDeque;
+
+pub(super) struct Hooks<W: Wire> {
+    pub(super) link: Link<W>,
+    /// The slots with the link's flags.
+    inner: SharedRing,
+    /// The slots with the user's flags.
+    outer: SharedRing,
+    scan: Scan,
+    /// Taken from the link, and not yet given out.
+    ready: VecDeque<SlotIndex>,
+    /// Given out, and not yet published.
+    held: Vec<SlotIndex>,
+    taken: Box<[Option<InFlight>]>,
+}
+
+impl<W: Wire> Hooks<W> {
+    pub(super) fn new(link: Link<W>, inner: SharedRing, outer: SharedRing) -> Self {
+        let slots = inner.geometry().slots();
+        Self {
+            link,
+            scan: Scan::new(slots),
+            ready: VecDeque::with_capacity(slots as usize),
+            held: Vec::with_capacity(slots as usize),
+            taken: (0..slots).map(|_| None).collect(),
+            inner,
+            outer,
+        }
+    }
+
+    pub(super) fn poll(&mut self) -> Option<u32> {
+        self.settle_dropped();
+        self.link.publish();
+        if self.ready.is_empty() && self.link.poll() > 0 {
+            let Self { scan, inner, taken, ready, .. } = self;
+            scan.full(inner, |seen| {
+                if let Some(request) = seen.claim(inner) {
+                    let in_flight = request.take(inner);
+                    let slot = in_flight.slot();
+                    taken[slot.as_usize()] = Some(in_flight);
+                    ready.push_back(slot);
+                }
+            });
+        }
+        // One whose response flag the user has not cleared yet waits.
+        let at = self.ready.iter().position(|&slot| self.outer.tx(slot) == flag::FREE)?;
+        let slot = self.ready.remove(at)?;
+        self.held.push(slot);
+        Some(slot.get())
+    }
+
+    /// What was given out, was not published, and has no flag: its user has dropped it. Its sender is told.
+    fn settle_dropped(&mut self) {
+        let Self { held, taken, outer, inner, .. } = self;
+        held.retain(|&slot| {
+            if outer.tx(slot) != flag::FREE {
+                return true;
+            }
+            if let Some(in_flight) = taken[slot.as_usize()].take() {
+                let _ = in_flight.answer(inner, Status::ABANDONED, &[]);
+            }
+            false
+        });
+    }
+
+    pub(super) fn publish(&mut self, slot: u32) -> Result<(), Refused> {
+        let at = self.held.iter().position(|held| held.get() == slot);
+        let at = at.ok_or_else(|| Refused::invalid(format!("slot {slot} was not given out")))?;
+        let slot = self.held.swap_remove(at);
+        self.taken[slot.as_usize()] = None;
+        // The response stands in the slot; an error mark says that it does not.
+        let value = match TxState::decode(self.outer.tx(slot)) {
+            TxState::Error(code) => flag::error(code),
+            _ => self.inner.geometry().response_address(slot),
+        };
+        self.inner.publish_tx(slot, value);
+        self.link.publish();
+        Ok(())
+    }
+}

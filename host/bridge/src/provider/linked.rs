@@ -1,0 +1,297 @@
+//! A [`Wire`] as a provider, in both of the interface's modes.
+
+use super::hooks::Hooks;
+use super::{Args, Transport};
+use crate::Refused;
+use ringcall::{Ring, RingConfig};
+use ringcall_dispatch::ring::RingWindows;
+use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_gpu::shared::Region;
+use ringcall_transport::{
+    Endpoint, Link, RingFilling, Statistics, ThreadOptions, Threaded, Unified, Watch, Wire,
+};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How a wire is made from a provider's arguments; [`Linked`] is the provider.
+pub trait LinkedWire: 'static {
+    /// The name, for messages.
+    const NAME: &'static str;
+
+    /// What moves frames.
+    type Wire: Wire + 'static;
+
+    /// The ring, unless arguments say otherwise. Default: 8 slots of 256 bytes, as the reference's providers.
+    const SHAPE: RingConfig = RingConfig { slots: 8, slot_bytes: 256 };
+
+    /// Makes the wire: at the same place as `before`, if that is given.
+    ///
+    /// # Errors
+    /// Arguments that do not work, or an operating system that refuses.
+    fn bind(args: &Args, ring: RingConfig, before: Option<&Endpoint>) -> Result<Self::Wire, Refused>;
+}
+
+/// What every [`Linked`] takes from its arguments.
+///
+/// | argument | what | default |
+/// |---|---|---|
+/// | `--num-slots=N` | slots of the ring | [`LinkedWire::SHAPE`] |
+/// | `--slot-size=BYTES` | bytes of a slot, header included: a multiple of 8, at least 24 | the same |
+/// | `--unified` | no threads: the user polls and publishes by the data plane's hooks | threads fill the ring |
+/// | `--stop-ms=MS` | how long `disconnect` waits for requests under way | 1000 |
+/// | `--core=N` | the core that the thread is pinned to | none |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Slots and their bytes.
+    pub ring: RingConfig,
+    /// Whether the user drives it.
+    pub unified: bool,
+    /// How long a disconnection waits.
+    pub stop: Duration,
+    /// The thread's core.
+    pub core: Option<usize>,
+}
+
+impl Shape {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// A number that is none.
+    pub fn read(args: &Args, default: RingConfig) -> Result<Self, Refused> {
+        if args.flag("--pinned-rings") {
+            return Err(Refused::unsupported(
+                "--pinned-rings: this provider's rings are ordinary host memory",
+            ));
+        }
+        let core = args.value("--core").map(|_| args.number("--core", 0)).transpose()?;
+        Ok(Self {
+            ring: RingConfig {
+                slots: args.number("--num-slots", default.slots)?,
+                slot_bytes: args.number("--slot-size", default.slot_bytes)?,
+            },
+            unified: args.flag("--unified"),
+            stop: Duration::from_millis(args.number("--stop-ms", 1000)?),
+            core,
+        })
+    }
+}
+
+/// A provider made of a wire.
+///
+/// - **Ring buffer** (without `--unified`): `launch` starts a thread that fills the ring and sends its answers.
+///   `disconnect` stops it; `connect` then binds the same place again, on the same ring.
+/// - **Data plane** (with `--unified`): no thread. Slots are given out in whatever order they come free, each with the
+///   address of whoever asked; a request that its user drops is answered `ABANDONED`.
+///
+/// Everything that [`Link`] promises holds: frames are checked before they get a slot, no request stalls another, and
+/// the books balance.
+pub struct Linked<P: LinkedWire> {
+    args: Args,
+    shape: Shape,
+    /// What the link works on.
+    inner: Ring,
+    /// The same slots, with flags that are the user's; equal to `inner` where a thread fills the ring.
+    outer: SharedRing,
+    state: Mutex<State<P::Wire>>,
+    known: Mutex<(Endpoint, Watch)>,
+}
+
+enum State<W: Wire> {
+    Bound(Box<Link<W>>),
+    Running(Box<Threaded>),
+    Driven(Box<Hooks<W>>),
+    Stopped,
+}
+
+impl<W: Wire> State<W> {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Bound(_) => "not launched",
+            Self::Running(_) | Self::Driven(_) => "launched",
+            Self::Stopped => "disconnected",
+        }
+    }
+
+    fn refuse<T>(&self, call: &str) -> Result<T, Refused> {
+        Err(Refused::invalid(format!("{call}: it is {}", self.name())))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn attach<P: LinkedWire>(
+    args: &Args,
+    ring: RingConfig,
+    memory: &Ring,
+    before: Option<&Endpoint>,
+) -> Result<Link<P::Wire>, Refused> {
+    Ok(Link::attach(P::bind(args, ring, before)?, memory)?)
+}
+
+impl<P: LinkedWire> Transport for Linked<P> {
+    const NAME: &'static str = P::NAME;
+
+    fn create(args: &Args) -> Result<Self, Refused> {
+        let shape = Shape::read(args, P::SHAPE)?;
+        let inner = Ring::allocate(shape.ring).map_err(|e| Refused::invalid(e.to_string()))?;
+        let outer =
+            if shape.unified { with_flags_of_its_own(inner.shared())? } else { inner.shared().clone() };
+        let link = attach::<P>(args, shape.ring, &inner, None)?;
+        let known = Mutex::new((link.endpoint().clone(), link.watch()));
+        Ok(Self {
+            args: args.clone(),
+            shape,
+            inner,
+            outer,
+            state: Mutex::new(State::Bound(Box::new(link))),
+            known,
+        })
+    }
+
+    fn ring(&self) -> Result<SharedRing, Refused> {
+        if self.shape.unified {
+            return Err(Refused::unsupported("with --unified nobody fills a ring: take the data plane"));
+        }
+        Ok(self.outer.clone())
+    }
+
+    fn dataplane(&self) -> Result<SharedRing, Refused> {
+        if !self.shape.unified {
+            return Err(Refused::unsupported(
+                "without --unified a thread fills the ring: take the ring buffer",
+            ));
+        }
+        Ok(self.outer.clone())
+    }
+
+    fn connect(&self) -> Result<(), Refused> {
+        let mut state = lock(&self.state);
+        match &*state {
+            State::Bound(_) => Ok(()),
+            State::Stopped => {
+                let mut known = lock(&self.known);
+                let link = attach::<P>(&self.args, self.shape.ring, &self.inner, Some(&known.0))?;
+                *known = (link.endpoint().clone(), link.watch());
+                *state = State::Bound(Box::new(link));
+                Ok(())
+            }
+            other => other.refuse("connect"),
+        }
+    }
+
+    fn launch(&self) -> Result<(), Refused> {
+        let mut state = lock(&self.state);
+        match std::mem::replace(&mut *state, State::Stopped) {
+            State::Bound(link) if self.shape.unified => {
+                let hooks = Hooks::new(*link, self.inner.shared().clone(), self.outer.clone());
+                *state = State::Driven(Box::new(hooks));
+                Ok(())
+            }
+            State::Bound(link) => {
+                let options = ThreadOptions { core: self.shape.core, ..ThreadOptions::default() };
+                *state = State::Running(Box::new(Threaded::start(*link, &options)?));
+                Ok(())
+            }
+            other => {
+                *state = other;
+                state.refuse("launch")
+            }
+        }
+    }
+
+    fn disconnect(&self) -> Result<(), Refused> {
+        self.stop(self.shape.stop)
+    }
+
+    fn stop(&self, deadline: Duration) -> Result<(), Refused> {
+        let mut state = lock(&self.state);
+        match std::mem::replace(&mut *state, State::Stopped) {
+            State::Bound(_) => Ok(()),
+            State::Running(threaded) => {
+                let report = threaded.stop(deadline);
+                if report.stuck { Err(Refused::internal("the thread does not end")) } else { Ok(()) }
+            }
+            State::Driven(mut hooks) => {
+                // Nobody but the user could answer what is under way, and he has called this.
+                hooks.link.give_up();
+                Ok(())
+            }
+            State::Stopped => State::<P::Wire>::Stopped.refuse("disconnect"),
+        }
+    }
+
+    fn endpoint_info(&self) -> Result<String, Refused> {
+        let endpoint = &lock(&self.known).0;
+        let ip = endpoint.address.ip();
+        // The reference's line has no address, and means this one.
+        Ok(if ip == std::net::Ipv4Addr::LOCALHOST {
+            endpoint.to_string()
+        } else {
+            format!("{endpoint} ip={ip}")
+        })
+    }
+
+    fn geometry(&self) -> Result<(u32, u32), Refused> {
+        Ok((self.shape.ring.slots, self.shape.ring.slot_bytes))
+    }
+
+    fn rx_poll(&self) -> Option<u32> {
+        match &mut *lock(&self.state) {
+            State::Driven(hooks) => hooks.poll(),
+            _ => None,
+        }
+    }
+
+    fn tx_publish(&self, slot: u32) -> Result<(), Refused> {
+        match &mut *lock(&self.state) {
+            State::Driven(hooks) => hooks.publish(slot),
+            other => other.refuse("tx_publish"),
+        }
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let watch = lock(&self.known).1.clone();
+        Some(watch.statistics())
+    }
+
+    fn close(&self) -> Result<(), Refused> {
+        match &mut *lock(&self.state) {
+            State::Driven(hooks) => hooks.link.close(),
+            other => return other.refuse("close"),
+        }
+        Ok(())
+    }
+
+    fn wait(&self, at_most: Duration) -> bool {
+        match &mut *lock(&self.state) {
+            State::Driven(hooks) => hooks.link.doze(at_most),
+            _ => false,
+        }
+    }
+}
+
+/// The same slots with other flags.
+fn with_flags_of_its_own(ring: &SharedRing) -> Result<SharedRing, Refused> {
+    let geometry = ring.geometry();
+    let slots = geometry.slots();
+    let flags = || {
+        let region = Region::zeroed(slots as usize * 8)?;
+        region.words(0, slots as usize)
+    };
+    let windows = RingWindows {
+        rx_flags: flags().map_err(|e| Refused::internal(e.to_string()))?,
+        tx_flags: flags().map_err(|e| Refused::internal(e.to_string()))?,
+        ..ring.windows()
+    };
+    SharedRing::new(slots, geometry.rx_stride(), geometry.tx_stride(), windows, None)
+        .map_err(|e| Refused::internal(e.to_string()))
+}
+
+impl<P: LinkedWire> fmt::Debug for Linked<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Linked").field("name", &P::NAME).field("shape", &self.shape).finish_non_exhaustive()
+    }
+}

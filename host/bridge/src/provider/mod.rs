@@ -1,0 +1,171 @@
+//! Making a shared library of a transport.
+//!
+//! | you have | take |
+//! |---|---|
+//! | a [`Wire`](ringcall_transport::Wire) | [`LinkedWire`]: the ring, both modes and the life cycle are here |
+//! | something else | [`Transport`]: every function of the interface as a safe method |
+//!
+//! A crate of type `cdylib` with [`export_provider!`](crate::export_provider) is then a library that any loader of the
+//! interface takes, ours or the reference's:
+//!
+//! ```
+//! use ringcall::RingConfig;
+//! use ringcall_bridge::Refused;
+//! use ringcall_bridge::provider::{Args, Linked, LinkedWire};
+//! use ringcall_transport::{Endpoint, udp};
+//!
+//! struct Local;
+//!
+//! impl LinkedWire for Local {
+//!     const NAME: &'static str = "local";
+//!     type Wire = udp::Udp;
+//!
+//!     fn bind(args: &Args, _: RingConfig, before: Option<&Endpoint>) -> Result<udp::Udp, Refused> {
+//!         let port = before.map_or(args.number("--port", 0)?, |before| before.address.port());
+//!         let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+//!         Ok(udp::Udp::bind(&udp::Options { address, ..Default::default() })?)
+//!     }
+//! }
+//!
+//! ringcall_bridge::export_provider!(Linked<Local>);
+//! # fn main() {}
+//! ```
+//!
+//! A panic never crosses the border: it becomes `CUDAQ_ERR_INTERNAL`.
+
+mod args;
+mod entries;
+mod hooks;
+mod linked;
+
+pub use args::Args;
+#[doc(hidden)]
+pub use entries::{extension, interface};
+pub use linked::{Linked, LinkedWire, Shape};
+
+use crate::Refused;
+use ringcall_dispatch::SharedRing;
+use ringcall_transport::Statistics;
+use std::time::Duration;
+
+/// A transport behind the interface: one value for each instance, called from any thread.
+///
+/// The order of calls is the caller's to keep and this side's to survive: what makes no sense is [`Refused`].
+pub trait Transport: Send + Sync + Sized + 'static {
+    /// The name, for messages.
+    const NAME: &'static str;
+
+    /// Makes an instance that can be reached.
+    ///
+    /// # Errors
+    /// Arguments that do not work, or an operating system that refuses.
+    fn create(args: &Args) -> Result<Self, Refused>;
+
+    /// The ring that it fills by itself once it is [launched](Self::launch). Its memory lives as long as the instance.
+    ///
+    /// # Errors
+    /// It has none.
+    fn ring(&self) -> Result<SharedRing, Refused> {
+        Err(Refused::unsupported("no ring buffer"))
+    }
+
+    /// The slots behind [`rx_poll`](Self::rx_poll) and [`tx_publish`](Self::tx_publish). Flags: see the C header.
+    ///
+    /// # Errors
+    /// It does not work that way.
+    fn dataplane(&self) -> Result<SharedRing, Refused> {
+        Err(Refused::unsupported("no data plane for a loop of the caller's"))
+    }
+
+    /// Waits for a peer, if it must know one.
+    ///
+    /// # Errors
+    /// None came, or this is not the time.
+    fn connect(&self) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    /// Begins to move data.
+    ///
+    /// # Errors
+    /// This is not the time, or a thread is refused.
+    fn launch(&self) -> Result<(), Refused>;
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// This is not the time, or something does not end.
+    fn disconnect(&self) -> Result<(), Refused>;
+
+    /// Where it is reached: one line of `key=value` pairs.
+    ///
+    /// # Errors
+    /// Nothing to say.
+    fn endpoint_info(&self) -> Result<String, Refused>;
+
+    /// How many slots, and bytes of each.
+    ///
+    /// # Errors
+    /// It has none.
+    fn geometry(&self) -> Result<(u32, u32), Refused>;
+
+    /// A request's slot. Called by one thread at a time; never blocks.
+    fn rx_poll(&self) -> Option<u32> {
+        None
+    }
+
+    /// Sends the response in a slot. Called by the thread of [`rx_poll`](Self::rx_poll).
+    ///
+    /// # Errors
+    /// Nobody waits for a response in this slot.
+    fn tx_publish(&self, slot: u32) -> Result<(), Refused> {
+        Err(Refused::unsupported(format!("slot {slot}: no data plane for a loop of the caller's")))
+    }
+
+    /// What it has counted.
+    fn statistics(&self) -> Option<Statistics> {
+        None
+    }
+
+    /// From now on refuses requests, and goes on to send answers.
+    ///
+    /// # Errors
+    /// It cannot do the one without the other.
+    fn close(&self) -> Result<(), Refused> {
+        Err(Refused::unsupported("it closes when it is disconnected"))
+    }
+
+    /// As [`disconnect`](Self::disconnect), but waits for requests under way no longer than this.
+    ///
+    /// # Errors
+    /// As there.
+    fn stop(&self, deadline: Duration) -> Result<(), Refused> {
+        let _ = deadline;
+        self.disconnect()
+    }
+
+    /// Blocks until a request may be there or the time is over; whether it blocked.
+    fn wait(&self, at_most: Duration) -> bool {
+        let _ = at_most;
+        false
+    }
+}
+
+/// Makes the library that this stands in (crate type `cdylib`) a provider of the [`Transport`] `$transport`: exports
+/// `cudaq_realtime_get_bridge_interface`, and `ringcall_bridge_get_extension`.
+#[macro_export]
+macro_rules! export_provider {
+    ($transport:ty) => {
+        #[doc(hidden)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn cudaq_realtime_get_bridge_interface() -> *const $crate::layout::Interface {
+            $crate::provider::interface::<$transport>()
+        }
+
+        #[doc(hidden)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn ringcall_bridge_get_extension() -> *const $crate::extension::Extension {
+            $crate::provider::extension::<$transport>()
+        }
+    };
+}

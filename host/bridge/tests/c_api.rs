@@ -1,0 +1,129 @@
+//! The C functions, called as C calls them: with null pointers, wild handles, in the wrong order; and a whole life.
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)] // calls of C functions
+
+mod support;
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::{null, null_mut};
+use ringcall_bridge::c_api::bridge::*;
+use ringcall_bridge::layout::{CpuDataplane, Handle, RingBuffer, UnifiedContext};
+use std::ffi::CString;
+use support::Shop;
+
+const OK: c_int = 0;
+const INVALID: c_int = 1;
+const INTERNAL: c_int = 2;
+const UNSUPPORTED: c_int = 4;
+
+fn create(library: &str, args: &[&str]) -> (c_int, Handle) {
+    let library = CString::new(library).unwrap();
+    let args: Vec<CString> = args.iter().map(|&arg| CString::new(arg).unwrap()).collect();
+    let mut argv: Vec<*mut c_char> = args.iter().map(|arg| arg.as_ptr().cast_mut()).collect();
+    argv.push(null_mut());
+    let mut handle: Handle = null_mut();
+    // SAFETY: everything is there.
+    let status = unsafe {
+        cudaq_bridge_create_from_library(
+            &raw mut handle,
+            library.as_ptr(),
+            args.len() as c_int,
+            argv.as_mut_ptr(),
+        )
+    };
+    (status, handle)
+}
+
+fn last_error() -> String {
+    // SAFETY: never null, and no call comes between.
+    unsafe { CStr::from_ptr(ringcall_bridge_last_error()) }.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_whole_life() {
+    let shop = Shop::new();
+    let (library, log) = (shop.odd(&[]), shop.path("log"));
+    let (status, bridge) = create(&library, &[&format!("--log={log}")]);
+    assert_eq!(status, OK);
+    assert_eq!(last_error(), "");
+    assert_eq!(cudaq_bridge_launch(bridge), INVALID);
+    assert!(last_error().contains("in the wrong order: it is not connected yet"));
+    let mut ring = RingBuffer::EMPTY;
+    let mut plane = CpuDataplane::EMPTY;
+    let (mut slots, mut bytes) = (0, 0);
+    let mut line = [0_u8; 64];
+    // SAFETY: the places are there, for each call.
+    unsafe {
+        assert_eq!(cudaq_bridge_get_transport_context(bridge, 0, (&raw mut ring).cast()), OK);
+        assert_eq!(cudaq_bridge_get_cpu_dataplane(bridge, &raw mut plane), OK);
+        assert_eq!(cudaq_bridge_get_ring_geometry(bridge, &raw mut slots, &raw mut bytes), OK);
+        assert_eq!(cudaq_bridge_get_endpoint_info(bridge, line.as_mut_ptr().cast(), 64), OK);
+        assert_eq!(cudaq_bridge_get_endpoint_info(bridge, line.as_mut_ptr().cast(), 20), INVALID);
+    }
+    assert_eq!((slots, bytes, ring.rx_stride_sz), (4, 64, 64));
+    assert!(plane.rx_poll.is_some() && !ring.rx_flags_host.is_null());
+    assert_eq!(CStr::from_bytes_until_nul(&line).unwrap(), c"transport=odd port=1");
+    let calls = [cudaq_bridge_connect(bridge), cudaq_bridge_launch(bridge), cudaq_bridge_disconnect(bridge)];
+    assert_eq!(calls, [OK; 3]);
+    assert_eq!(cudaq_bridge_destroy(bridge), OK);
+    // Twice, and after it.
+    assert_eq!(cudaq_bridge_destroy(bridge), INVALID);
+    assert_eq!(cudaq_bridge_connect(bridge), INVALID);
+    assert_eq!(last_error(), "no such bridge, or one that was destroyed");
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "cnlxd");
+}
+
+#[test]
+fn two_instances_of_two_libraries_do_not_meet() {
+    let shop = Shop::new();
+    let (one, other) = (shop.odd(&[]), shop.odd(&["-DNULL_OTHERS", "-Wno-unused"]));
+    let bridges = [create(&one, &[]), create(&one, &[]), create(&other, &[])];
+    assert!(bridges.iter().all(|&(status, _)| status == OK));
+    let [a, b, c] = bridges.map(|(_, handle)| handle);
+    assert_eq!((cudaq_bridge_connect(a), cudaq_bridge_connect(c)), (OK, UNSUPPORTED));
+    assert_eq!(cudaq_bridge_destroy(a), OK);
+    // Its sibling goes on, from its own beginning.
+    assert_eq!((cudaq_bridge_launch(b), cudaq_bridge_connect(b), cudaq_bridge_launch(b)), (INVALID, OK, OK));
+    assert_eq!((cudaq_bridge_destroy(c), cudaq_bridge_destroy(b)), (OK, OK));
+}
+
+#[test]
+fn nulls_and_wild_handles_are_refused() {
+    let shop = Shop::new();
+    let library = shop.odd(&[]);
+    let name = CString::new(library.clone()).unwrap();
+    let mut handle: Handle = null_mut();
+    // SAFETY: null or there, for each call.
+    unsafe {
+        assert_eq!(cudaq_bridge_create_from_library(null_mut(), name.as_ptr(), 0, null_mut()), INVALID);
+        assert_eq!(cudaq_bridge_create_from_library(&raw mut handle, null(), 0, null_mut()), INVALID);
+        assert_eq!(cudaq_bridge_create_from_library(&raw mut handle, name.as_ptr(), -1, null_mut()), INVALID);
+        assert_eq!(cudaq_bridge_create_from_library(&raw mut handle, name.as_ptr(), 1, null_mut()), INVALID);
+        assert_eq!(cudaq_bridge_create(&raw mut handle, 2, 0, null_mut()), INVALID);
+        assert!(handle.is_null());
+        // Nobody has set the variable, and nobody has the other library here.
+        assert_eq!(cudaq_bridge_create(&raw mut handle, 1, 0, null_mut()), INVALID);
+        assert!(last_error().contains("CUDAQ_REALTIME_BRIDGE_LIB"));
+        assert_eq!(cudaq_bridge_create(&raw mut handle, 0, 0, null_mut()), INTERNAL);
+        assert_eq!(cudaq_bridge_create_from_library(&raw mut handle, name.as_ptr(), 0, null_mut()), OK);
+        assert_eq!(cudaq_bridge_get_transport_context(handle, 0, null_mut()), INVALID);
+        let mut ring = RingBuffer::EMPTY;
+        assert_eq!(cudaq_bridge_get_transport_context(handle, 7, (&raw mut ring).cast()), INVALID);
+        let mut unified = UnifiedContext::EMPTY;
+        // The provider says yes, and fills nothing in.
+        assert_eq!(cudaq_bridge_get_transport_context(handle, 1, (&raw mut unified).cast()), INTERNAL);
+        assert_eq!(cudaq_bridge_get_cpu_dataplane(handle, null_mut()), INVALID);
+        assert_eq!(cudaq_bridge_get_endpoint_info(handle, null_mut(), 100), INVALID);
+        assert_eq!(cudaq_bridge_get_ring_geometry(handle, null_mut(), null_mut()), INVALID);
+    }
+    for wild in [0_usize, 1, 8, 0x7FFF_0000_0000, usize::MAX] {
+        let wild = std::ptr::without_provenance_mut::<c_void>(wild);
+        for call in [cudaq_bridge_connect, cudaq_bridge_launch, cudaq_bridge_disconnect, cudaq_bridge_destroy]
+        {
+            assert_eq!(call(wild), INVALID);
+        }
+    }
+    assert_eq!(cudaq_bridge_destroy(handle), OK);
+    assert_eq!(create(&shop.path("nowhere.so"), &[]).0, INTERNAL);
+    assert_eq!(create(&library, &["--odd=status3"]).0, 3);
+    assert_eq!(create(&library, &["--odd=null-handle"]).0, INTERNAL);
+}

@@ -1,0 +1,186 @@
+//! The suite, over this package's library as the dynamic linker loads it: in both of the interface's modes.
+
+use ringcall::dispatcher::{Running, Wired};
+use ringcall::{HostDispatcher, Ring};
+use ringcall_bridge::{Driven, Filled, Provider};
+use ringcall_transport::conformance::{Client, Subject, check};
+use ringcall_transport::{
+    Endpoint, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, TransportError, Watch,
+};
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// The library that was built for this test: beside it.
+fn library() -> String {
+    let test = std::env::current_exe().unwrap();
+    let beside = |folder: Option<&std::path::Path>| folder.map(|f| f.join("libcudaq_realtime_bridge_udp.so"));
+    let places = [beside(test.parent()), beside(test.parent().and_then(|deps| deps.parent()))];
+    let found: Option<PathBuf> = places.into_iter().flatten().find(|path| path.is_file());
+    found.expect("the library was built").to_str().unwrap().to_owned()
+}
+
+fn load(port: u16, slots: u32, slot_bytes: u32, more: &[&str]) -> Provider {
+    let mut args = vec![
+        format!("--port={port}"),
+        format!("--num-slots={slots}"),
+        format!("--slot-size={slot_bytes}"),
+        "--whatever=else".to_owned(),
+    ];
+    args.extend(more.iter().map(|&arg| arg.to_owned()));
+    Provider::load(&library(), &args).unwrap()
+}
+
+fn refused(error: impl std::fmt::Display) -> TransportError {
+    TransportError::Thread(error.to_string())
+}
+
+struct Datagrams(UdpSocket);
+
+impl Client for Datagrams {
+    fn send(&mut self, frame: &[u8]) {
+        self.send_raw(frame);
+    }
+
+    fn send_raw(&mut self, bytes: &[u8]) {
+        self.0.send(bytes).unwrap();
+    }
+
+    fn receive(&mut self, timeout: Duration) -> Option<Vec<u8>> {
+        self.0.set_read_timeout(Some(timeout)).unwrap();
+        let mut buffer = vec![0; 65536];
+        let len = self.0.recv(&mut buffer).ok()?;
+        buffer.truncate(len);
+        Some(buffer)
+    }
+}
+
+fn client(service: &Endpoint) -> Box<dyn Client> {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(service.address).unwrap();
+    Box::new(Datagrams(socket))
+}
+
+/// A transport, and a dispatcher that is stopped after it.
+struct Beside<T> {
+    transport: T,
+    dispatcher: Option<HostDispatcher<Running>>,
+}
+
+impl<T: RingFilling> RingFilling for Beside<T> {
+    fn endpoint(&self) -> &Endpoint {
+        self.transport.endpoint()
+    }
+
+    fn watch(&self) -> Watch {
+        self.transport.watch()
+    }
+
+    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
+        let Self { transport, dispatcher } = *self;
+        let report = Box::new(transport).stop(deadline);
+        assert!(dispatcher.is_none_or(|dispatcher| !dispatcher.stop(deadline).report.stuck));
+        report
+    }
+}
+
+fn beside<T: RingFilling + 'static>(
+    transport: T,
+    dispatcher: Option<HostDispatcher<Wired>>,
+) -> Result<Box<dyn RingFilling>, TransportError> {
+    let dispatcher = dispatcher.map(HostDispatcher::start).transpose().map_err(refused)?;
+    Ok(Box::new(Beside { transport, dispatcher }))
+}
+
+/// The library fills its own ring.
+#[derive(Default)]
+struct OwnRing(Mutex<BTreeMap<u64, Provider>>);
+
+impl Subject for OwnRing {
+    fn ring(&self, slots: u32, slot_bytes: u32) -> Result<Ring, String> {
+        let provider = load(0, slots, slot_bytes, &[]);
+        let ring = provider.ring().map_err(|e| e.to_string())?;
+        self.0.lock().unwrap().insert(ring.bases().rx_host, provider);
+        Ok(ring)
+    }
+
+    fn start(
+        &self,
+        ring: &Ring,
+        _: Option<&Endpoint>,
+        dispatcher: Option<HostDispatcher<Wired>>,
+    ) -> Result<Box<dyn RingFilling>, TransportError> {
+        // At the same address, if it ran before: it keeps that.
+        let provider = self.0.lock().unwrap()[&ring.bases().rx_host].clone();
+        beside(Filled::launch(provider, ring).map_err(refused)?, dispatcher)
+    }
+
+    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+        client(service)
+    }
+}
+
+/// A thread of ours drives the library, for any ring.
+struct Hooks {
+    one_thread: bool,
+}
+
+struct Alone(OneThread);
+
+impl RingFilling for Alone {
+    fn endpoint(&self) -> &Endpoint {
+        self.0.endpoint()
+    }
+
+    fn watch(&self) -> Watch {
+        self.0.watch()
+    }
+
+    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
+        let (report, dispatcher) = self.0.stop(deadline);
+        assert!(dispatcher.is_some());
+        report
+    }
+}
+
+impl Subject for Hooks {
+    fn start(
+        &self,
+        ring: &Ring,
+        at: Option<&Endpoint>,
+        dispatcher: Option<HostDispatcher<Wired>>,
+    ) -> Result<Box<dyn RingFilling>, TransportError> {
+        let port = at.map_or(0, |endpoint| endpoint.address.port());
+        // What does not fit is the library's to refuse, so its slots are as long as the ring's.
+        let geometry = ring.geometry();
+        let provider = load(port, geometry.slots(), geometry.rx_stride(), &["--unified"]);
+        let driven = Driven::attach(provider, ring).map_err(refused)?;
+        match dispatcher {
+            Some(dispatcher) if self.one_thread => {
+                Ok(Box::new(Alone(OneThread::start(driven, dispatcher, &ThreadOptions::default())?)))
+            }
+            other => beside(Threaded::start(driven, &ThreadOptions::default())?, other),
+        }
+    }
+
+    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+        client(service)
+    }
+}
+
+#[test]
+fn it_fills_its_own_ring() {
+    check(&OwnRing::default()).unwrap();
+}
+
+#[test]
+fn one_thread_drives_it_and_serves() {
+    check(&Hooks { one_thread: true }).unwrap();
+}
+
+#[test]
+fn a_thread_drives_it_beside_a_dispatcher() {
+    check(&Hooks { one_thread: false }).unwrap();
+}

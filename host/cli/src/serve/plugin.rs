@@ -1,0 +1,94 @@
+//! A transport out of a shared library.
+
+use super::service::{Kind, driven};
+use super::{ThreadsArg, TransportArg};
+use anyhow::Result;
+use clap::ValueEnum;
+use ringcall::dispatcher::Wired;
+use ringcall::{HostDispatcher, Ring, RingConfig};
+use ringcall_bridge::{BridgeError, Driven, Filled, Provider};
+use ringcall_wire::CudaqStatus;
+use std::str::FromStr;
+
+/// What requests come over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Over {
+    /// A transport of ours.
+    Own(TransportArg),
+    /// The library of a provider.
+    Plugin(String),
+}
+
+impl FromStr for Over {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("plugin:") {
+            Some("") => Err("name the library: plugin:LIBRARY".to_owned()),
+            Some(library) => Ok(Self::Plugin(library.to_owned())),
+            None => TransportArg::from_str(text, false)
+                .map(Self::Own)
+                .map_err(|_| "take udp, roce, nic or plugin:LIBRARY".to_owned()),
+        }
+    }
+}
+
+/// A provider, before it is launched.
+pub(super) struct Plugin {
+    provider: Provider,
+    /// Whether a thread of ours drives it; else it fills a ring by itself.
+    driven: bool,
+}
+
+impl Plugin {
+    pub(super) fn load(library: &str, args: &[String]) -> Result<Self> {
+        let provider = Provider::load(library, args)?;
+        let driven = match provider.plane() {
+            Ok(_) => true,
+            Err(error) if error.status() == CudaqStatus::Unsupported => false,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self { provider, driven })
+    }
+
+    /// The ring to serve: the provider's own, or one of the same shape.
+    pub(super) fn ring(&self) -> Result<Ring> {
+        if !self.driven {
+            return Ok(self.provider.ring()?);
+        }
+        let (slots, slot_bytes) = self.provider.ring_geometry()?;
+        Ok(Ring::allocate(RingConfig { slots, slot_bytes })?)
+    }
+
+    /// Connects, which may wait for a peer, and launches.
+    pub(super) fn start(
+        self,
+        ring: &Ring,
+        dispatcher: HostDispatcher<Wired>,
+        threads: ThreadsArg,
+    ) -> Result<Kind> {
+        // Before a peer is waited for: whoever plays it must know where.
+        match self.provider.endpoint_info() {
+            Ok(line) => eprintln!("{line}"),
+            Err(BridgeError::Unsupported { .. }) => (),
+            Err(error) => return Err(error.into()),
+        }
+        if self.driven {
+            return driven(Driven::attach(self.provider, ring)?, dispatcher, threads);
+        }
+        let dispatcher = dispatcher.start()?;
+        Ok(Kind::Own(Box::new(Filled::launch(self.provider, ring)?), dispatcher))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transports_are_named_or_loaded() {
+        assert_eq!("roce".parse(), Ok(Over::Own(TransportArg::Roce)));
+        assert_eq!("plugin:./a.so".parse(), Ok(Over::Plugin("./a.so".to_owned())));
+        assert!("plugin:".parse::<Over>().is_err() && "tcp".parse::<Over>().is_err());
+    }
+}
