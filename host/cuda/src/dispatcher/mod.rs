@@ -96,10 +96,10 @@ impl KernelKind {
         Self::Regular { blocks: 1, warps: 8 }
     }
 
-    /// Four blocks of 8 warps: the most requests a second.
+    /// Eight blocks of 8 warps: the most requests a second.
     #[must_use]
     pub const fn broad() -> Self {
-        Self::Regular { blocks: 4, warps: 8 }
+        Self::Regular { blocks: 8, warps: 8 }
     }
 
     /// One block of 8 warps that can launch graphs.

@@ -76,6 +76,11 @@ impl Frees {
         })
     }
 
+    /// Whether there is a hold.
+    pub(super) fn held(&self) -> bool {
+        self.locked(|postponed| postponed.holds != 0)
+    }
+
     fn locked<R>(&self, change: impl FnOnce(&mut Postponed) -> R) -> R {
         // Nothing in here panics; a poisoned list is still a list.
         change(&mut self.postponed.lock().unwrap_or_else(PoisonError::into_inner))

@@ -24,11 +24,16 @@ struct Loaded {
 
 impl Module {
     /// Loads an image, with every kernel in it: none is left to be loaded at its first launch, which can wait for
-    /// running kernels. For the same reason, load before a persistent kernel starts.
+    /// running kernels. Loading itself does wait for them, so it comes before a persistent kernel's start.
     ///
     /// # Errors
-    /// The image is for another architecture, the device is out of memory, or the context is dead.
+    /// The image is for another architecture, the device is out of memory, or the context is dead;
+    /// [`CudaError::KernelRuns`] while a persistent kernel runs in this context ([`Context::hold_frees`]), for whose end the
+    /// driver would wait.
     pub fn load(context: &Arc<Context>, image: &Image) -> Result<Self, CudaError> {
+        if context.frees().held() {
+            return Err(CudaError::KernelRuns("loading device code"));
+        }
         let api = context.enter()?;
         let mut raw = core::ptr::null_mut();
         // SAFETY: the driver writes one handle, and reads an image that its own linker made.

@@ -94,8 +94,10 @@ fn two_dispatchers_share_a_ring() {
             let options = Options::new(KernelKind::Regular { blocks: 1, warps }).shared_ring();
             let only = |kind| Functions::new().handlers(&rig::samples(64, &[kind]));
             // Each has the functions of one kind.
-            let threads = rig::wire(&ring, only(HandlerKind::Thread), options).start().expect("started");
-            let by_warps = rig::wire(&ring, only(HandlerKind::Warp), options).start().expect("started");
+            let threads = rig::wire(&ring, only(HandlerKind::Thread), options);
+            let by_warps = rig::wire(&ring, only(HandlerKind::Warp), options);
+            let threads = threads.start().expect("started");
+            let by_warps = by_warps.start().expect("started");
             let functions = ["rpc_increment", "rpc_increment_warp", "rpc_increment_bytes"];
             flood(ring.ring().shared(), &slots(ring.ring()), &functions, 40, CALLS);
             let first = counted(&threads, "thread handlers", |c| c.answered() == CALLS.div_ceil(3));
@@ -115,8 +117,9 @@ fn of_two_dispatchers_one_stops() {
         let ring = rig::ring(context, 16, 64);
         let options = Options::new(KernelKind::Regular { blocks: 1, warps: 4 }).shared_ring();
         let only = |kind| Functions::new().handlers(&rig::samples(64, &[kind]));
-        let stays = rig::wire(&ring, only(HandlerKind::Thread), options).start().expect("started");
+        let stays = rig::wire(&ring, only(HandlerKind::Thread), options);
         let mut comes_and_goes = rig::wire(&ring, only(HandlerKind::Warp), options);
+        let stays = stays.start().expect("started");
         let shared = ring.ring().shared();
         let enough = AtomicBool::new(false);
         let calls = std::thread::scope(|scope| {
@@ -144,5 +147,18 @@ fn of_two_dispatchers_one_stops() {
         });
         counted(&stays, "every call", |c| c.get(Counter::Completed) == calls && c.answered() == calls);
         stop_clean(stays);
+    });
+}
+
+/// The driver would wait for the kernel that runs, which nobody has told to end.
+#[test]
+fn nothing_is_loaded_beside_a_running_dispatcher() {
+    on_device("nothing_is_loaded_beside_a_running_dispatcher", |context| {
+        let (ring, running) = rig::start(context, (16, 64), KernelKind::regular());
+        let refused = rig::modules(context).load_alone(context).err().map(|why| why.to_string());
+        assert!(refused.as_ref().is_some_and(|why| why.contains("wire every dispatcher")), "{refused:?}");
+        assert_eq!(call(ring.ring(), slot(ring.ring(), 3), "rpc_increment", &[1]).result, [2]);
+        stop_clean(running);
+        rig::modules(context).load_alone(context).expect("nothing runs now");
     });
 }

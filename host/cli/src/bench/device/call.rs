@@ -12,17 +12,12 @@ use std::time::Duration;
 /// Slots in flight in the throughput measurement.
 const SLOTS: u32 = 64;
 
-/// The kernel that answers one request soonest: one block, few warps.
-const QUICK: KernelKind = KernelKind::Regular { blocks: 1, warps: 8 };
-/// The kernel that answers most: blocks of several multiprocessors.
-const BROAD: KernelKind = KernelKind::Regular { blocks: 4, warps: 8 };
-
-/// A thread or warp handler: latency with the quick kernel, throughput with the broad one.
+/// A thread or warp handler: latency with the regular kernel, throughput with the broad one.
 pub(in super::super) fn device_call(bench: &Bench, handler: Handler, payload_bytes: usize) -> Result<Row> {
-    let latency = with_dispatcher(QUICK, handler, payload_bytes, |ring, work| {
+    let latency = with_dispatcher(KernelKind::regular(), handler, payload_bytes, |ring, work| {
         one_outstanding(bench, ring.ring(), work)
     })?;
-    let flood = with_dispatcher(BROAD, handler, payload_bytes, |ring, work| {
+    let flood = with_dispatcher(KernelKind::broad(), handler, payload_bytes, |ring, work| {
         all_outstanding(bench, ring.ring(), work, bench.requests)
     })?;
     Ok(with_flood(latency, flood))
