@@ -19,18 +19,19 @@ pub trait HostHandler: Send {
     /// The status to answer with.
     fn call(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status>;
 
-    /// Runs the function for callers that see the request's header (a copy, checked). By default that is ignored.
+    /// Runs the function with the request's header (a copy, checked), and may send a result with any status: the status
+    /// and how many bytes of the result it wrote. By default [`call`](Self::call).
     ///
     /// # Errors
-    /// As for [`call`](Self::call).
+    /// The status to answer with, without a result.
     #[inline]
     fn call_with_header(
         &mut self,
         _header: &RequestHeader,
         request: &[u8],
         result: &mut [u8],
-    ) -> Result<usize, Status> {
-        self.call(request, result)
+    ) -> Result<(Status, usize), Status> {
+        self.call(request, result).map(|len| (Status::OK, len))
     }
 }
 

@@ -18,6 +18,7 @@ const PLACES: &[(&str, &str)] = &[
     ("device/handler-macros/src/", "writes the exported entry of a handler, which reads words of a slot"),
     ("device/handler/tests/refused/", "programs that must not compile"),
     ("host/cuda/", "the CUDA driver's functions"),
+    ("host/c/", "the C interface: pointers of the caller's, exported names"),
     ("host/build/tests/fixture/", "a device crate in a test: exported names"),
     ("oracles/src/core/ffi.rs", "PyMatching's C++ core, in a workspace that nobody else builds"),
     ("host/pipeline/tests/no_alloc.rs", "a counting global allocator over all threads, in one test"),

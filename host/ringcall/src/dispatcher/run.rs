@@ -323,8 +323,8 @@ fn call(
     let outcome = catch_unwind(AssertUnwindSafe(|| handler.call_with_header(request.header(), args, result)));
     shared.inline_function.store(0, Ordering::Relaxed);
     match outcome {
-        Ok(Ok(len)) => match result.get(..len) {
-            Some(result) => answer(shared, request, Status::OK, result),
+        Ok(Ok((status, len))) => match result.get(..len) {
+            Some(result) => answer(shared, request, status, result),
             None => answer(shared, request, Status::RESULT_TOO_LONG, result),
         },
         Ok(Err(status)) => answer(shared, request, status, &[]),

@@ -1,0 +1,159 @@
+//! Launch helpers, occupancy, dispatch graphs.
+
+use super::report;
+use crate::layout::{cudaError_t, cudaGraphExec_t, cudaStream_t};
+use crate::status::{Fault, attempt, cuda_error};
+use core::ffi::{c_int, c_void};
+use ringcall_cuda::driver::Driver;
+use ringcall_wire::entry::FunctionEntry;
+
+/// Why nothing is launched: handlers are addresses in a module that these kernels are not part of.
+fn not_linked(call: &str) -> Fault {
+    match Driver::load() {
+        Err(error) => error.into(),
+        Ok(_) => Fault::unsupported(format!(
+            "{call}: the program is not linked with the device archive (nvcc -rdc=true ... -lringcall_device -lringcall), \
+             and handlers of another module are never called by address"
+        )),
+    }
+}
+
+fn refuse_launch(call: &str) {
+    if let Err(fault) = attempt(|| Err::<(), Fault>(not_linked(call))) {
+        report(fault);
+    }
+}
+
+macro_rules! launch_helper {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments)] // the specification's
+        pub unsafe extern "C" fn $name(
+            _rx_flags: *mut u64,
+            _tx_flags: *mut u64,
+            _rx_data: *mut u8,
+            _tx_data: *mut u8,
+            _rx_stride_sz: usize,
+            _tx_stride_sz: usize,
+            _function_table: *mut FunctionEntry,
+            _func_count: usize,
+            _shutdown_flag: *mut c_int,
+            _stats: *mut u64,
+            _num_slots: usize,
+            _num_blocks: u32,
+            _threads_per_block: u32,
+            _stream: cudaStream_t,
+        ) {
+            refuse_launch(stringify!($name));
+        }
+    };
+}
+
+launch_helper! {
+    /// Launches the regular kernel; here, without the device archive, nothing.
+    cudaq_launch_dispatch_kernel_regular
+}
+launch_helper! {
+    /// Launches the cooperative kernel; here, without the device archive, nothing.
+    cudaq_launch_dispatch_kernel_cooperative
+}
+
+/// Blocks of the regular kernel that fit a multiprocessor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_dispatch_kernel_query_occupancy(
+    out_blocks: *mut c_int,
+    threads_per_block: u32,
+) -> cudaError_t {
+    // SAFETY: the header's contract.
+    unsafe { occupancy(out_blocks, threads_per_block, "cudaq_dispatch_kernel_query_occupancy") }
+}
+
+/// Blocks of the cooperative kernel that fit a multiprocessor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_dispatch_kernel_cooperative_query_occupancy(
+    out_blocks: *mut c_int,
+    threads_per_block: u32,
+) -> cudaError_t {
+    // SAFETY: the header's contract.
+    unsafe { occupancy(out_blocks, threads_per_block, "cudaq_dispatch_kernel_cooperative_query_occupancy") }
+}
+
+/// # Safety
+/// `out_blocks` is null, or an int.
+unsafe fn occupancy(out_blocks: *mut c_int, threads: u32, call: &str) -> cudaError_t {
+    cuda_error(|| {
+        crate::raw_ring::aligned(out_blocks.cast_const(), 4, "out_blocks")?;
+        // SAFETY: not null, aligned, and the caller's promise.
+        unsafe { out_blocks.write(0) };
+        if threads == 0 || threads > 1024 {
+            return Err(Fault::invalid(format!("{threads} threads a block: 1 to 1024")));
+        }
+        Err(not_linked(call))
+    })
+}
+
+/// Sets whether kernels launched from now on leave other dispatchers' requests alone.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaq_dispatch_kernel_set_shared_ring_mode(enabled: u32) -> cudaError_t {
+    cuda_error(|| {
+        super::share_rings(enabled != 0);
+        Ok(())
+    })
+}
+
+macro_rules! create_graph {
+    ($(#[$doc:meta])* $name:ident $(, $trigger:ident: $type:ty)?) => {
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments)] // the specification's
+        pub unsafe extern "C" fn $name(
+            _rx_flags: *mut u64,
+            _tx_flags: *mut u64,
+            _rx_data: *mut u8,
+            _tx_data: *mut u8,
+            _rx_stride_sz: usize,
+            _tx_stride_sz: usize,
+            _function_table: *mut FunctionEntry,
+            _func_count: usize,
+            _graph_io_ctx: *mut c_void,
+            _shutdown_flag: *mut c_int,
+            _stats: *mut u64,
+            _num_slots: usize,
+            _num_blocks: u32,
+            _threads_per_block: u32,
+            $($trigger: $type,)?
+            _stream: cudaStream_t,
+            out_context: *mut *mut c_void,
+        ) -> cudaError_t {
+            cuda_error(|| {
+                crate::raw_ring::aligned(out_context.cast_const(), 8, "out_context")?;
+                Err(not_linked(stringify!($name)))
+            })
+        }
+    };
+}
+
+create_graph! {
+    /// Makes a dispatch graph; here, without the device archive, none.
+    cudaq_create_dispatch_graph_regular
+}
+create_graph! {
+    /// Makes a dispatch graph with a follow-up graph; here, without the device archive, none.
+    cudaq_create_dispatch_graph_regular_v2, _trigger_graph: cudaGraphExec_t
+}
+
+/// Launches a dispatch graph.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_launch_dispatch_graph(
+    context: *mut c_void,
+    _stream: cudaStream_t,
+) -> cudaError_t {
+    cuda_error(|| Err(Fault::invalid(format!("{context:p} is no dispatch graph"))))
+}
+
+/// Ends a dispatch graph.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_destroy_dispatch_graph(context: *mut c_void) -> cudaError_t {
+    cuda_error(|| Err(Fault::invalid(format!("{context:p} is no dispatch graph"))))
+}
