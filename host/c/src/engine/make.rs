@@ -12,6 +12,7 @@ use ringcall_cuda::driver::{Driver, MappedRegion, Stream};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::entry::FunctionEntry;
+use ringcall_wire::launch::MAX_SLOTS;
 use ringcall_wire::status::DispatchMode;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicI32;
@@ -23,6 +24,7 @@ const _: () = assert!(size_of::<DeviceU64>() == 8 && size_of::<AtomicI32>() == 4
 pub(crate) struct Wanted<'a> {
     pub(crate) ring: &'a cudaq_ringbuffer_t,
     pub(crate) entries: &'a [FunctionEntry],
+    /// [`MAX_SLOTS`] where nobody says.
     pub(crate) slots: u32,
     pub(crate) slot_bytes: u32,
     pub(crate) device: u32,
@@ -54,8 +56,10 @@ impl Wanted<'_> {
         if graphs.is_empty() {
             return Ok(None);
         }
-        check(self.ring, View::Host, self.slots, self.slot_bytes)?;
-        check(self.ring, View::Device, self.slots, self.slot_bytes)?;
+        // Where nobody says how many slots there are, only where they begin can be checked.
+        let known = if self.slots == MAX_SLOTS { 1 } else { self.slots };
+        check(self.ring, View::Host, known, self.slot_bytes)?;
+        check(self.ring, View::Device, known, self.slot_bytes)?;
         if !self.mailbox.is_null() {
             aligned(self.mailbox.cast_const(), 8, "the mailbox")?;
         }
