@@ -58,6 +58,8 @@ fn check(source: &str, flags: &[&str]) {
     } else {
         Command::new(&program)
     };
+    // Cargo's names another folder first, where an older library may lie.
+    run.env_remove("LD_LIBRARY_PATH");
     let cuda = ringcall_cuda::driver::Driver::load();
     if cuda.is_err() {
         run.env("RINGCALL_TEST_NO_CUDA", "1");
