@@ -23,6 +23,9 @@ use std::time::Duration;
 
 pub(crate) use thread::HostThread;
 
+/// Threads that are taken to poll a ring: dispatcher, transport in and out, consumer.
+const POLLERS: usize = 4;
+
 /// The caller's flag: not 0 ends a loop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shutdown(*mut c_int);
@@ -162,8 +165,8 @@ impl HostLoop {
     /// Runs until the shutdown flag is set, then drains.
     pub(crate) fn run(self) {
         let Self { mut dispatcher, mut transport, ring, shutdown, stop } = self;
-        // The caller's threads poll too: nobody knows how many of them there are.
-        let mut waiter = Wait::Auto.resolve(2).waiter();
+        // The caller's threads poll too.
+        let mut waiter = Wait::Auto.resolve(POLLERS).waiter();
         while !shutdown.is_set() {
             let moved = transport.as_mut().is_some_and(|transport| transport.receive());
             let step = dispatcher.step();
