@@ -43,7 +43,7 @@ impl From<CudaError> for Fault {
     fn from(error: CudaError) -> Self {
         let cuda = match &error {
             CudaError::Call { code, .. } => code.code,
-            CudaError::NoDriver | CudaError::NoDevice { .. } => CUDA_NO_DEVICE,
+            CudaError::NoDriver | CudaError::NoDevice => CUDA_NO_DEVICE,
             _ => CUDA_UNKNOWN,
         };
         Self { status: CudaqStatus::Cuda, why: error.to_string(), cuda }

@@ -3,6 +3,8 @@
 //! Without a C compiler each test says so and passes. With `RINGCALL_C_SANITIZE` set (`address,undefined`, say) the programs
 //! are compiled with these sanitizers; with `RINGCALL_C_VALGRIND` they run under valgrind.
 
+#![allow(clippy::print_stdout)] // says what was skipped
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

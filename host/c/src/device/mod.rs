@@ -1,6 +1,7 @@
 //! The device path: a launch function on a stream of ours, stopped through the caller's flag.
 
 pub(crate) mod api;
+mod linked;
 
 use crate::dispatcher::Config;
 use crate::entries::EntryLayout;
@@ -141,7 +142,7 @@ impl DeviceRun {
                 );
             },
             (Launch::Ring(_), None) => {
-                report(Fault::invalid("cudaq_dispatcher_set_ringbuffer was not called"))
+                report(Fault::invalid("cudaq_dispatcher_set_ringbuffer was not called"));
             }
             // SAFETY: the caller's promise.
             (Launch::UnifiedV1(launch, ctx), _) => unsafe {

@@ -168,9 +168,9 @@ impl HostLoop {
         // The caller's threads poll too.
         let mut waiter = Wait::Auto.resolve(POLLERS).waiter();
         while !shutdown.is_set() {
-            let moved = transport.as_mut().is_some_and(|transport| transport.receive());
+            let moved = transport.as_mut().is_some_and(Dataplane::receive);
             let step = dispatcher.step();
-            let sent = transport.as_mut().is_some_and(|transport| transport.send());
+            let sent = transport.as_mut().is_some_and(Dataplane::send);
             match step {
                 Step::Ended => return,
                 Step::Busy => waiter.reset(),
