@@ -25,6 +25,9 @@ pub(crate) struct Options {
     /// The folder; it is emptied first. By default `target/dist`.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// With the device archive too; needs NVIDIA's compiler, which is taken from PyPI if there is none.
+    #[arg(long)]
+    device: bool,
     /// Also builds and runs the examples against the tree, through `pkg-config` and, where it is installed, CMake.
     #[arg(long)]
     check: bool,
@@ -37,6 +40,9 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
         None => shell.target("dist"),
     };
     build(shell, &out)?;
+    if options.device {
+        crate::dist_device::make(shell, &out.join("lib"))?;
+    }
     if options.check { check(shell, &out) } else { Ok(()) }
 }
 
@@ -45,7 +51,7 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
     if shell.command("cc", &["--version"]).output().is_err() {
         return Ok(Outcome::Skipped("no C compiler `cc`"));
     }
-    make(shell, &Options { out: None, check: true })?;
+    make(shell, &Options { out: None, device: false, check: true })?;
     Ok(Outcome::Done)
 }
 

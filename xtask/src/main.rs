@@ -21,6 +21,7 @@
 mod bundle;
 mod ci;
 mod dist;
+mod dist_device;
 mod ptx;
 mod rooms;
 mod shell;

@@ -81,14 +81,14 @@ fn defined(name: &str) -> i128 {
 
 #[test]
 fn the_wire_formats_numbers_are_those_of_the_wire_crate() {
-    use ringcall_wire::{HEADER_BYTES, REQUEST_MAGIC, RESPONSE_MAGIC, flag, status::Status};
+    use ringcall_wire::{HEADER_BYTES, REQUEST_MAGIC, RESPONSE_MAGIC, flag, status};
     assert_eq!(defined("CUDAQ_RPC_MAGIC_REQUEST"), i128::from(REQUEST_MAGIC));
     assert_eq!(defined("CUDAQ_RPC_MAGIC_RESPONSE"), i128::from(RESPONSE_MAGIC));
     assert_eq!(defined("CUDAQ_RPC_HEADER_SIZE"), HEADER_BYTES as i128);
     assert_eq!(defined("CUDAQ_TX_FLAG_IN_FLIGHT"), i128::from(flag::IN_FLIGHT));
     assert_eq!(defined("CUDAQ_TX_FLAG_ERROR_TAG"), i128::from(flag::ERROR_TAG));
     assert_eq!(defined("CUDAQ_DISPATCH_STATUS_TRIGGER_GRAPH"), i128::from(flag::GRAPH_TRIGGER));
-    for (status, name, _) in Status::ALL.iter().filter(|(status, ..)| !status.is_ok()) {
+    for (status, name, _) in status::ALL.iter().filter(|(status, ..)| !status.is_ok()) {
         assert_eq!(defined(&format!("RINGCALL_STATUS_{name}")), i128::from(status.0));
     }
 }
