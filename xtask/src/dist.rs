@@ -43,7 +43,7 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
     if options.device {
         crate::dist_device::make(shell, &out.join("lib"))?;
     }
-    if options.check { check(shell, &out) } else { Ok(()) }
+    if options.check { check(shell, &out, options.device) } else { Ok(()) }
 }
 
 /// As a step of the continuous integration.
@@ -139,7 +139,7 @@ fn differing(a: &[String], b: &[String]) -> Vec<String> {
 }
 
 /// Builds and runs the examples as somebody would who has installed the tree.
-fn check(shell: &Shell, out: &Path) -> Result<()> {
+fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
     let work = shell.target("dist-check");
     if work.exists() {
         fs::remove_dir_all(&work).with_context(|| format!("cannot empty {}", work.display()))?;
@@ -147,6 +147,9 @@ fn check(shell: &Shell, out: &Path) -> Result<()> {
     copy_tree(&shell.root().join("examples/c"), &work)?;
     let pkgconfig = out.join("lib/pkgconfig");
     let mut make = shell.command("make", &["-C", &text(&work), "run"]);
+    if device {
+        make.args(crate::dist_device::make_variables(shell)?);
+    }
     run(make.env("PKG_CONFIG_PATH", &pkgconfig).env("LD_LIBRARY_PATH", out.join("lib")))?;
     if shell.command("cmake", &["--version"]).output().is_ok() {
         let build = work.join("build");

@@ -45,6 +45,14 @@ pub(crate) fn make(shell: &Shell, lib: &Path) -> Result<()> {
     run(ar.current_dir(&work).arg(&archive).args(["entry.o", "kernels.o"]))
 }
 
+/// What the examples' Makefile is told, so that it finds the compiler and its runtime wherever they are.
+pub(crate) fn make_variables(shell: &Shell) -> Result<[String; 2]> {
+    let cuda = Cuda::find(shell)?;
+    let nvcc = cuda.tool(shell, "nvcc").get_program().to_string_lossy().into_owned();
+    let libraries = cuda.device_runtime.parent().context("a library is in a folder")?;
+    Ok([format!("NVCC={nvcc}"), format!("LDFLAGS=-L{}", libraries.display())])
+}
+
 /// What nvcc would run, as a script, with our PTX put where the compiler's goes.
 fn script(plan: &str, kernels: &Path) -> Result<String> {
     let mut lines = vec!["set -e".to_owned()];

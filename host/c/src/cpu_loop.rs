@@ -60,6 +60,11 @@ impl Dataplane {
         &self.ring
     }
 
+    /// Whether requests are under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     /// Takes a request from the transport, if there is one.
     #[inline]
     pub(crate) fn receive(&mut self) -> bool {

@@ -20,7 +20,7 @@ const WHEELS: &[&str] = &[
 pub(crate) struct Cuda {
     bin: PathBuf,
     /// `libcudadevrt.a`, which has the launches from device code.
-    pub(super) device_runtime: PathBuf,
+    pub(crate) device_runtime: PathBuf,
 }
 
 impl Cuda {

@@ -19,6 +19,7 @@ const PLACES: &[(&str, &str)] = &[
     ("device/handler/tests/refused/", "programs that must not compile"),
     ("host/cuda/", "the CUDA driver's functions"),
     ("host/c/", "the C interface: pointers of the caller's, exported names"),
+    ("fuzz/fuzz_targets/c_ring_helpers.rs", "calls of the C interface"),
     ("host/build/tests/fixture/", "a device crate in a test: exported names"),
     ("oracles/src/core/ffi.rs", "PyMatching's C++ core, in a workspace that nobody else builds"),
     ("host/pipeline/tests/no_alloc.rs", "a counting global allocator over all threads, in one test"),

@@ -138,17 +138,18 @@ impl Linked {
         let kernel = unsafe { kernel(&context, which, function) }?;
         // SAFETY: the caller's promise.
         let functions = unsafe { functions(&context, asked, which) }?;
+        let beside = beside();
+        let rx_data = asked.ring.rx_data.addr() as u64;
         let ring = LinkedRing {
             rx_flags: asked.ring.rx_flags.addr() as u64,
             tx_flags: asked.ring.tx_flags.addr() as u64,
-            rx_data: asked.ring.rx_data.addr() as u64,
+            rx_data,
             tx_data: asked.ring.tx_data.addr() as u64,
-            rx_peer: asked.ring.rx_data.addr() as u64,
+            rx_peer: if beside.rx_host == 0 { rx_data } else { beside.rx_host },
             slots,
             rx_stride: asked.ring.rx_stride_sz as u32,
             tx_stride: asked.ring.tx_stride_sz as u32,
         };
-        let beside = beside();
         let options =
             Options { shared_ring: beside.shared, skip_marks: beside.skip_marks, ..Options::new(kind) };
         // SAFETY: the caller's stream, which is used here alone.

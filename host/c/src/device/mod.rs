@@ -49,6 +49,8 @@ pub(crate) struct Beside {
     pub(crate) layout: EntryLayout,
     pub(crate) shared: bool,
     pub(crate) skip_marks: bool,
+    /// Address of request slot 0 on the host, which flags may hold as well; 0 where nobody said.
+    pub(crate) rx_host: u64,
 }
 
 thread_local! {
@@ -102,7 +104,8 @@ impl DeviceRun {
             return Err(Fault::invalid("the shutdown flag is set: clear it before a start"));
         }
         let Config { shared, skip_marks, .. } = order.config;
-        BESIDE.set(Beside { layout: order.layout, shared, skip_marks });
+        let rx_host = order.ring.map_or(0, |ring| ring.rx_data_host.addr() as u64);
+        BESIDE.set(Beside { layout: order.layout, shared, skip_marks, rx_host });
         FAULT.set(None);
         // SAFETY: the caller's promise.
         unsafe { run.launch(order) };

@@ -161,7 +161,7 @@ impl Engine {
         // SAFETY: C's view lives as long as the engine.
         let c_workers = unsafe { (*self.public).workers };
         // SAFETY: as many as workers; C may have set hooks, so it is read as it is.
-        let hooks = unsafe { c_workers.wrapping_add(worker).read_volatile() };
+        let hooks = unsafe { c_workers.wrapping_add(worker).read() };
         let slot = context.rx_slot as usize as *mut c_void;
         if let Some(hook) = hooks.pre_launch_fn {
             // SAFETY: the hook's contract in the header.

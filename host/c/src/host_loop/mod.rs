@@ -174,7 +174,10 @@ impl HostLoop {
             match step {
                 Step::Ended => return,
                 Step::Busy => waiter.reset(),
-                Step::Idle if moved || sent => waiter.reset(),
+                // A request that was named is found within a few turns, however large the ring is taken to be.
+                Step::Idle if moved || sent || transport.as_ref().is_some_and(Dataplane::is_busy) => {
+                    waiter.reset();
+                }
                 Step::Idle => {
                     let _ = waiter.idle();
                 }
