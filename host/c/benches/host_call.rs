@@ -60,8 +60,10 @@ struct Transport {
 }
 
 unsafe extern "C" fn increment(rx: *const c_void, tx: *mut c_void, _: usize) {
-    // SAFETY: the contract of a handler: slots of 64 bytes, 8-byte aligned.
-    let (rx, tx) = unsafe { (&*rx.cast::<[u8; SLOT]>(), &mut *tx.cast::<[u8; SLOT]>()) };
+    // SAFETY: the contract of a handler: a slot of 64 bytes.
+    let rx = unsafe { &*rx.cast::<[u8; SLOT]>() };
+    // SAFETY: likewise.
+    let tx = unsafe { &mut *tx.cast::<[u8; SLOT]>() };
     let Ok(request) = RequestHeader::from_bytes(rx) else { return };
     let len = (request.arg_len as usize).min(SLOT - 24);
     for (out, byte) in tx[24..24 + len].iter_mut().zip(&rx[24..]) {

@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
 const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
@@ -29,9 +30,13 @@ fn compiler(source: &str) -> Option<String> {
     works.then_some(name)
 }
 
+/// One program at a time: each has threads that poll.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Compiles a program with all warnings as errors, runs it, and wants `ok`.
 fn check(source: &str, flags: &[&str]) {
     let Some(compiler) = compiler(source) else { return };
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = library_folder();
     let out = tempfile::tempdir().expect("a folder");
     let program = out.path().join("program");
