@@ -76,7 +76,7 @@ fn dispatcher(marks: bool, customs: Customs) -> (Ring, HostDispatcher<Stepped>, 
     let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 64 }).expect("a ring");
     let table = FunctionTable::builder()
         .outside_call("graph", HandlerSchema::new())
-        .host_call("inline", |request: &[u8], _: &mut [u8]| Ok(request.len().min(0)))
+        .host_call("inline", |_: &[u8], _: &mut [u8]| Ok(0))
         .build(&ring)
         .expect("a table");
     let bench = Arc::new(Mutex::new(Bench::default()));

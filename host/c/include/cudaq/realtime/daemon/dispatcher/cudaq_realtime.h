@@ -185,8 +185,8 @@ typedef struct cudaq_function_table_t {
 typedef struct cudaq_dispatcher_config_t {
   int device_id;              /* default 0; negative is refused */
   uint32_t num_blocks;        /* 0: 1 */
-  uint32_t threads_per_block; /* 0: 32; a multiple of 32, at most 1024, on the device path */
-  uint32_t num_slots;         /* required (not for UNIFIED); device path: at most 4096 */
+  uint32_t threads_per_block; /* 0: 32; at most 1024 */
+  uint32_t num_slots;         /* required (not for UNIFIED, where it helps); our kernels: at most 4096 */
   uint32_t slot_size;         /* required (not for UNIFIED): a multiple of 8, at least 24 */
   uint32_t vp_id;             /* a label; not looked at */
   cudaq_kernel_type_t kernel_type;
@@ -332,6 +332,13 @@ cudaq_status_t cudaq_host_release_worker(cudaq_dispatcher_t *dispatcher, int wor
  * The dispatch kernels, for cudaq_dispatcher_set_launch_fn. They call handlers of the program's own module, so the program
  * is linked with the device archive (nvcc -rdc=true ... -lringcall_device -lringcall). Without it they launch nothing, and
  * cudaq_dispatcher_start returns CUDAQ_ERR_UNSUPPORTED: a handler of another module is never called by address.
+ *
+ * A request flag must hold its slot's address, as the device or as the host sees it; others are answered
+ * RINGCALL_STATUS_BAD_FLAG. The table is read once, at the launch. Blocks have whole warps and 256 threads at most: the
+ * regular kernel rounds threads_per_block, the cooperative one refuses others. Handlers of the regular kernel are called by
+ * one thread, several at once; those of the cooperative kernel by every thread of the grid. A thread of the library carries
+ * shutdown_flag and stats between the caller and the kernel, within about a millisecond, so both may lie in host or device
+ * memory. GRAPH_LAUNCH entries give CUDAQ_ERR_UNSUPPORTED, unless the ring is shared: then they are another dispatcher's.
  */
 void cudaq_launch_dispatch_kernel_regular(volatile uint64_t *rx_flags, volatile uint64_t *tx_flags, uint8_t *rx_data,
                                           uint8_t *tx_data, size_t rx_stride_sz, size_t tx_stride_sz,
@@ -345,7 +352,8 @@ void cudaq_launch_dispatch_kernel_cooperative(volatile uint64_t *rx_flags, volat
                                               size_t num_slots, uint32_t num_blocks, uint32_t threads_per_block,
                                               cudaStream_t stream);
 
-/* Blocks of a dispatch kernel that fit one multiprocessor (0 on an error), on the current device; loads the kernel. */
+/* Blocks of a dispatch kernel that fit one multiprocessor (0 on an error), on the current device; loads the kernel. Without
+ * the device archive cudaErrorNotSupported. */
 cudaError_t cudaq_dispatch_kernel_query_occupancy(int *out_blocks, uint32_t threads_per_block);
 cudaError_t cudaq_dispatch_kernel_cooperative_query_occupancy(int *out_blocks, uint32_t threads_per_block);
 
@@ -353,10 +361,11 @@ cudaError_t cudaq_dispatch_kernel_cooperative_query_occupancy(int *out_blocks, u
 cudaError_t cudaq_dispatch_kernel_set_shared_ring_mode(uint32_t enabled);
 
 /*
- * A dispatch kernel in a graph of its own, so that it can launch graphs from the device (compute capability 9.0).
- * `graph_io_ctx` may be NULL: each launch has a context of its own. Needs the device archive, as above.
- * Compatibility: the kernel launches itself anew before the 120 launches of one execution are used up (the reference stops
- * there for good), and there is one context a launch (the reference shares one, and loses requests).
+ * A dispatch kernel in a graph of its own (compute capability 9.0). Needs the device archive; one block. `graph_io_ctx` is
+ * not used, and may be NULL.
+ * Compatibility: DEVICE_CALL entries are served. GRAPH_LAUNCH entries and a trigger graph give cudaErrorNotSupported: this
+ * library's kernel gives each launch a context of its own, where graphs made for the reference all read the one at
+ * graph_io_ctx (and lose requests when there are two). Such graphs are launched by the host path, without a limit.
  */
 cudaError_t cudaq_create_dispatch_graph_regular(volatile uint64_t *rx_flags, volatile uint64_t *tx_flags,
                                                 uint8_t *rx_data, uint8_t *tx_data, size_t rx_stride_sz,
@@ -365,7 +374,7 @@ cudaError_t cudaq_create_dispatch_graph_regular(volatile uint64_t *rx_flags, vol
                                                 uint64_t *stats, size_t num_slots, uint32_t num_blocks,
                                                 uint32_t threads_per_block, cudaStream_t stream,
                                                 cudaq_dispatch_graph_context **out_context);
-/* The later signature: `trigger_graph` is launched when a handler returns CUDAQ_DISPATCH_STATUS_TRIGGER_GRAPH. */
+/* The later signature: `trigger_graph` is NULL, or refused, as above. */
 cudaError_t cudaq_create_dispatch_graph_regular_v2(volatile uint64_t *rx_flags, volatile uint64_t *tx_flags,
                                                    uint8_t *rx_data, uint8_t *tx_data, size_t rx_stride_sz,
                                                    size_t tx_stride_sz, cudaq_function_entry_t *function_table,
@@ -374,6 +383,7 @@ cudaError_t cudaq_create_dispatch_graph_regular_v2(volatile uint64_t *rx_flags, 
                                                    uint32_t num_blocks, uint32_t threads_per_block,
                                                    cudaGraphExec_t trigger_graph, cudaStream_t stream,
                                                    cudaq_dispatch_graph_context **out_context);
+/* Launches and returns. cudaErrorInvalidValue while it runs. */
 cudaError_t cudaq_launch_dispatch_graph(cudaq_dispatch_graph_context *context, cudaStream_t stream);
 /* After the kernel has ended. */
 cudaError_t cudaq_destroy_dispatch_graph(cudaq_dispatch_graph_context *context);
