@@ -1,5 +1,6 @@
 //! All checks in order, each under a heading with its time.
 
+use crate::dist;
 use crate::shell::Shell;
 use crate::steps::{self, Outcome};
 use anyhow::{Context, Result};
@@ -20,6 +21,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },
     Step { name: "run", run: steps::end_to_end },
+    Step { name: "dist", run: dist::step },
     Step { name: "chaos", run: steps::chaos },
     Step { name: "loom", run: steps::loom },
     Step { name: "sanitize", run: steps::sanitize },

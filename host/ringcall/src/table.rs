@@ -3,6 +3,7 @@
 use crate::Ring;
 use ringcall_dispatch::table::{Callable, Cell, EMPTY, IdIndex, IndexError, Table};
 use ringcall_wire::function::FunctionId;
+use ringcall_wire::header::RequestHeader;
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::{DispatchMode, Status};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +19,21 @@ pub trait HostHandler: Send {
     /// # Errors
     /// The status to answer with.
     fn call(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status>;
+
+    /// Runs the function with the request's header (a copy, checked), and may send a result with any status: the status
+    /// and how many bytes of the result it wrote. By default [`call`](Self::call).
+    ///
+    /// # Errors
+    /// The status to answer with, without a result.
+    #[inline]
+    fn call_with_header(
+        &mut self,
+        _header: &RequestHeader,
+        request: &[u8],
+        result: &mut [u8],
+    ) -> Result<(Status, usize), Status> {
+        self.call(request, result).map(|len| (Status::OK, len))
+    }
 }
 
 impl<F: FnMut(&[u8], &mut [u8]) -> Result<usize, Status> + Send> HostHandler for F {
@@ -73,6 +89,8 @@ pub struct Function {
     pub(crate) mode: DispatchMode,
     arg_bytes: Option<u32>,
     pub(crate) index: usize,
+    /// Answered in the slot, by what [`Outside`](crate::outside::Outside) starts.
+    pub(crate) outside: bool,
 }
 
 impl Callable for Function {
@@ -165,6 +183,8 @@ impl FunctionTable {
 
 struct Draft {
     name: String,
+    id: FunctionId,
+    outside: bool,
     schema: HandlerSchema,
     mode: DispatchMode,
     handler: Option<Box<dyn HostHandler>>,
@@ -183,8 +203,29 @@ impl TableBuilder {
         mode: DispatchMode,
         handler: Option<Box<dyn HostHandler>>,
     ) -> Self {
-        self.functions.push(Draft { name: name.to_owned(), schema, mode, handler });
+        let id = FunctionId::of(name);
+        self.functions.push(Draft { name: name.to_owned(), id, outside: false, schema, mode, handler });
         self
+    }
+
+    /// Enters the function just entered under `id` instead of its name's: for tables of other libraries, which have ids
+    /// and no names.
+    #[must_use]
+    pub fn with_id(mut self, id: FunctionId) -> Self {
+        if let Some(last) = self.functions.last_mut() {
+            last.id = id;
+        }
+        self
+    }
+
+    /// A function that is started by the dispatcher's [`Outside`](crate::outside::Outside) and answered in the slot.
+    #[must_use]
+    pub fn outside_call(self, name: &str, schema: HandlerSchema) -> Self {
+        let mut builder = self.push(name, schema, DispatchMode::GraphLaunch, None);
+        if let Some(last) = builder.functions.last_mut() {
+            last.outside = true;
+        }
+        builder
     }
 
     /// A function that the dispatcher thread runs inline, taking payloads of any length.
@@ -233,7 +274,9 @@ impl TableBuilder {
     pub fn build_for(self, request_bytes: u32, result_bytes: u32) -> Result<FunctionTable, TableError> {
         let mut entries = Vec::with_capacity(self.functions.len());
         let mut handlers = Vec::with_capacity(self.functions.len());
-        for (index, Draft { name, schema, mode, handler }) in self.functions.into_iter().enumerate() {
+        for (index, Draft { name, id, outside, schema, mode, handler }) in
+            self.functions.into_iter().enumerate()
+        {
             let malformed =
                 |e: &dyn std::fmt::Display| TableError::Schema { name: name.clone(), reason: e.to_string() };
             schema.validate().map_err(|e| malformed(&e))?;
@@ -247,7 +290,7 @@ impl TableBuilder {
                 }
             }
             let arg_bytes = (!schema.is_untyped()).then_some(args);
-            entries.push(Function { id: FunctionId::of(&name), name, schema, mode, arg_bytes, index });
+            entries.push(Function { id, name, schema, mode, arg_bytes, index, outside });
             handlers.push(handler);
         }
         let mut size = IdIndex::cells_for(entries.len());

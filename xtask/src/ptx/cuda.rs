@@ -17,16 +17,16 @@ const WHEELS: &[&str] = &[
 ];
 
 /// The tools.
-pub(super) struct Cuda {
+pub(crate) struct Cuda {
     bin: PathBuf,
     /// `libcudadevrt.a`, which has the launches from device code.
-    pub(super) device_runtime: PathBuf,
+    pub(crate) device_runtime: PathBuf,
 }
 
 impl Cuda {
     /// The toolkit on the path, in `CUDA_HOME` or in `/usr/local/cuda`; or else the one from PyPI, which is installed
     /// below the target folder.
-    pub(super) fn find(shell: &Shell) -> Result<Self> {
+    pub(crate) fn find(shell: &Shell) -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let home = std::env::var_os("CUDA_HOME").map(|home| Path::new(&home).join("bin"));
         let folders = std::env::split_paths(&path).chain(home).chain([PathBuf::from("/usr/local/cuda/bin")]);
@@ -71,7 +71,7 @@ impl Cuda {
     }
 
     /// One of the tools, run from the repository's root.
-    pub(super) fn tool(&self, shell: &Shell, name: &str) -> Command {
+    pub(crate) fn tool(&self, shell: &Shell, name: &str) -> Command {
         shell.command(&self.bin.join(name).to_string_lossy(), &[])
     }
 }

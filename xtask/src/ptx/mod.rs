@@ -3,6 +3,7 @@
 
 mod assemble;
 mod cuda;
+pub(crate) use cuda::Cuda;
 mod diff;
 
 pub(crate) use assemble::check as assemble;

@@ -49,6 +49,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall",
         ],
     ),
+    // The C interface: checks and handles around the dispatchers.
+    ("ringcall-c", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-cuda"]),
     // Packets, queue pairs and registers; no rings, no RPC.
     ("ringcall-roce", &[]),
     // The other side of the wire: it knows requests, and no ring or dispatcher.

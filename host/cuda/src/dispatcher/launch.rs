@@ -30,7 +30,18 @@ impl Launcher {
         params: &DispatchParams,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
-        let kernel = module.kernel(kind.entry())?;
+        Self::over(context, module.kernel(kind.entry())?, kind, shared, params, stream)
+    }
+
+    /// The same for a kernel that is already there.
+    pub(super) fn over(
+        context: &Arc<Context>,
+        kernel: Kernel,
+        kind: KernelKind,
+        shared: u32,
+        params: &DispatchParams,
+        stream: &Stream,
+    ) -> Result<Self, DeviceError> {
         let registers = kernel.attributes().registers;
         let does_not_fit =
             || DeviceError::DoesNotFit { kernel: kind.entry(), threads: kind.threads(), registers, shared };

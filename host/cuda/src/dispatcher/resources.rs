@@ -133,14 +133,14 @@ pub(super) fn wire(
 }
 
 /// Blocks that poll: of a cooperative grid only the leader's.
-const fn polling_blocks(kind: KernelKind) -> u32 {
+pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
     match kind {
         KernelKind::Cooperative { .. } => 1,
         other => other.blocks(),
     }
 }
 
-fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceError> {
+pub(super) fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceError> {
     if slots > MAX_SLOTS {
         return Err(DeviceError::TooManySlots { slots });
     }

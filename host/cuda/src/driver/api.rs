@@ -13,7 +13,7 @@ use std::fmt::Display;
 use sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdevice_attribute,
     CUdeviceptr, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode, CUjit_option,
-    CUjitInputType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUlinkState, CUmodule, CUstream,
+    CUjitInputType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUlinkState, CUmodule, CUstream, cuuint64_t,
 };
 
 /// `CUDA_SUCCESS`.
@@ -76,12 +76,14 @@ api! {
     cuMemAlloc_v2(*mut CUdeviceptr, usize);
     cuMemFree_v2(CUdeviceptr);
     cuMemsetD8Async(CUdeviceptr, c_uchar, usize, CUstream);
+    cuMemcpyAsync(CUdeviceptr, CUdeviceptr, usize, CUstream);
     cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
     cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream);
     cuStreamCreateWithPriority(*mut CUstream, c_uint, c_int);
     cuStreamDestroy_v2(CUstream);
     cuStreamSynchronize(CUstream);
     cuStreamQuery(CUstream);
+    cuStreamWriteValue64_v2(CUstream, CUdeviceptr, cuuint64_t, c_uint);
     cuLinkCreate_v2(c_uint, *mut CUjit_option, *mut *mut c_void, *mut CUlinkState);
     cuLinkAddData_v2(
         CUlinkState, CUjitInputType, *mut c_void, usize, *const c_char, c_uint, *mut CUjit_option, *mut *mut c_void

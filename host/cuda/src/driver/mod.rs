@@ -26,6 +26,7 @@ mod buffer;
 mod context;
 mod device;
 pub mod devrt;
+mod foreign;
 mod frees;
 mod graph;
 mod handle;

@@ -5,6 +5,7 @@ use super::frees::Garbage;
 use super::handle::Handle;
 use super::{Context, DeviceAddress, Image, Kernel};
 use crate::CudaError;
+use core::ffi::c_void;
 use cudarc::driver::sys::{CUfunc_st, CUmod_st};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -74,6 +75,23 @@ impl Module {
         }
         api.check(code, format_args!("looking for kernel `{name}`"))?;
         Kernel::new(self.clone(), Handle(raw), name)
+    }
+
+    /// A kernel that somebody else has loaded (`cudaFunction_t`, from `cudaGetFuncBySymbol`).
+    ///
+    /// # Safety
+    /// `function` is a kernel of `context`'s device that stays loaded while the kernel or a clone of it lives.
+    ///
+    /// # Errors
+    /// The driver does not know it, or the context is dead.
+    pub unsafe fn foreign_kernel(
+        context: &Arc<Context>,
+        function: *mut c_void,
+        name: &str,
+    ) -> Result<Kernel, CudaError> {
+        let nobodys = Handle(core::ptr::null_mut());
+        let loaded = Loaded { context: Arc::clone(context), raw: nobodys, kernels: vec![name.to_owned()] };
+        Kernel::new(Self { loaded: Arc::new(loaded) }, Handle(function.cast()), name)
     }
 
     /// Where the global variable `name` lies in device memory, and how many bytes it has. Valid while the module is
@@ -150,6 +168,8 @@ fn load_one(api: &Api, function: *mut CUfunc_st) -> Result<String, CudaError> {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        self.context.discard(Garbage::Module(self.raw));
+        if !self.raw.0.is_null() {
+            self.context.discard(Garbage::Module(self.raw));
+        }
     }
 }

@@ -4,7 +4,8 @@ use super::Context;
 use super::api::{Api, NOT_READY, SUCCESS};
 use super::handle::Handle;
 use crate::CudaError;
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
+use core::mem::ManuallyDrop;
 use cudarc::driver::sys::{CUstream, CUstream_flags_enum, CUstream_st};
 use ringcall_gpu::hint;
 use std::sync::Arc;
@@ -64,6 +65,15 @@ impl Stream {
             Priority::Highest => greatest,
         };
         Ok(Self { context: Arc::clone(context), raw: RawStream::create(api, number)? })
+    }
+
+    /// A stream of somebody else's (`cudaStream_t`), which is not ended with this.
+    ///
+    /// # Safety
+    /// `raw` is a stream of `context` that lives as long as this.
+    #[must_use]
+    pub unsafe fn borrowed(context: &Arc<Context>, raw: *mut c_void) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self { context: Arc::clone(context), raw: RawStream(Handle(raw.cast())) })
     }
 
     /// Its context.

@@ -22,6 +22,7 @@ mod run;
 mod step;
 
 use crate::notice::NoticeBoard;
+use crate::outside::{Customs, Outside};
 use crate::pin::PinReport;
 use crate::shared::{Control, Shared};
 pub use crate::shared::{SlotDump, SlotState, WorkerState};
@@ -107,13 +108,25 @@ pub struct HostDispatcher<State = Wired> {
 }
 
 /// A dispatcher being put together.
-#[derive(Debug)]
 pub struct HostDispatcherBuilder {
     ring: Ring,
     table: FunctionTable,
     workers: Vec<WorkerSpec>,
     options: HostOptions,
     notices: Option<NoticeBoard>,
+    customs: Customs,
+    outside: Option<Box<dyn Outside>>,
+}
+
+impl std::fmt::Debug for HostDispatcherBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostDispatcherBuilder")
+            .field("table", &self.table)
+            .field("workers", &self.workers)
+            .field("options", &self.options)
+            .field("customs", &self.customs)
+            .finish_non_exhaustive()
+    }
 }
 
 impl HostDispatcherBuilder {
@@ -139,14 +152,30 @@ impl HostDispatcherBuilder {
         self
     }
 
+    /// Reads the ring by other customs than Ringcall's own.
+    #[must_use]
+    pub fn customs(mut self, customs: Customs) -> Self {
+        self.customs = customs;
+        self
+    }
+
+    /// Who starts the functions entered with [`outside_call`](crate::table::TableBuilder::outside_call). Without one their
+    /// requests are answered `NO_WORKER`.
+    #[must_use]
+    pub fn outside(mut self, outside: Box<dyn Outside>) -> Self {
+        self.outside = Some(outside);
+        self
+    }
+
     /// Checks the wiring.
     ///
     /// # Errors
     /// A worker for a function that is not there, or not for workers.
     pub fn build(self) -> Result<HostDispatcher<Wired>, DispatcherError> {
-        let Self { ring, table, workers, options, notices } = self;
+        let Self { ring, table, workers, options, notices, customs, outside } = self;
         let shared = Arc::new(Shared::new(ring.shared().clone(), workers.len(), notices));
-        let lp = Box::new(Loop::new(Arc::clone(&shared), table, workers, options)?);
+        let mut lp = Box::new(Loop::new(Arc::clone(&shared), table, workers, options)?);
+        (lp.customs, lp.outside) = (customs, outside);
         Ok(HostDispatcher { shared, state: Wired { lp } })
     }
 }
@@ -160,6 +189,8 @@ impl HostDispatcher<Wired> {
             workers: Vec::new(),
             options: HostOptions::default(),
             notices: None,
+            customs: Customs::default(),
+            outside: None,
         }
     }
 

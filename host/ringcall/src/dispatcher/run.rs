@@ -2,6 +2,7 @@
 
 use super::pool::Pool;
 use super::{DispatcherError, HostOptions, Step};
+use crate::outside::{Customs, Outside};
 use crate::shared::{Control, Shared};
 use crate::table::{Function, FunctionTable};
 use crate::worker::WorkerSpec;
@@ -26,6 +27,8 @@ pub(super) struct Loop {
     /// Its result.
     result: Vec<u8>,
     pub(super) options: HostOptions,
+    pub(super) customs: Customs,
+    pub(super) outside: Option<Box<dyn Outside>>,
 }
 
 impl std::fmt::Debug for Loop {
@@ -60,6 +63,8 @@ impl Loop {
             staged: vec![0; geometry.request_capacity() as usize],
             result: vec![0; geometry.result_capacity() as usize],
             options,
+            customs: Customs::default(),
+            outside: None,
             shared,
         })
     }
@@ -106,22 +111,44 @@ impl Loop {
     /// One look at the ring and at the queues; how much there was to do.
     #[inline(always)]
     fn turn(&mut self, shared: &Shared) -> u32 {
-        let Self { table, pool, scan, staged, result, .. } = self;
+        let Self { scan, pool, .. } = self;
         let mut done = pool.refill(shared);
-        scan.turn(&shared.ring, |seen| done += serve(shared, table, pool, staged, result, seen));
+        let mut desk = Desk {
+            shared,
+            table: &mut self.table,
+            pool,
+            staged: &mut self.staged,
+            result: &mut self.result,
+            customs: self.customs,
+            outside: &mut self.outside,
+        };
+        done += desk.service();
+        scan.turn(&shared.ring, |seen| done += desk.serve(seen));
         done
     }
 
     /// Nothing in flight, and a look at every slot finds nothing to take.
     fn is_drained(&mut self, shared: &Shared) -> bool {
-        let Self { table, pool, scan, staged, result, .. } = self;
-        let mut done = 0;
+        let Self { scan, .. } = self;
+        let mut desk = Desk {
+            shared,
+            table: &mut self.table,
+            pool: &mut self.pool,
+            staged: &mut self.staged,
+            result: &mut self.result,
+            customs: self.customs,
+            outside: &mut self.outside,
+        };
+        let mut done = desk.service();
         scan.full(&shared.ring, |seen| {
             // Its turn comes as soon as the notice before it was read.
             done += u32::from(shared.notice_pending(seen.slot()));
-            done += serve(shared, table, pool, staged, result, seen);
+            done += desk.serve(seen);
         });
-        done == 0 && shared.ledger().unsettled().next().is_none() && !shared.any_in_flight()
+        let outside_idle = self.outside.as_ref().is_none_or(|outside| outside.is_idle());
+        let mine_done = shared.ledger().unsettled().next().is_none() && outside_idle;
+        // On a shared ring the marks of the other dispatcher are none of ours.
+        done == 0 && mine_done && (self.customs.shared_ring || !shared.any_in_flight())
     }
 
     /// The deadline has passed: everything is answered, nothing is called.
@@ -131,7 +158,14 @@ impl Loop {
         // this ends as soon as it runs. Bounded all the same.
         let until = clock::now_ns() + HALT_PATIENCE_NS;
         while shared.any_in_flight() && clock::now_ns() < until {
+            if let Some(outside) = &mut self.outside {
+                outside.service(&mut |status| shared.bank.count(Counter::for_rejection(status)));
+            }
             std::thread::yield_now();
+        }
+        if self.customs.shared_ring {
+            // What is left in the ring may be the other dispatcher's.
+            return;
         }
         let Self { scan, .. } = self;
         scan.full(&shared.ring, |seen| {
@@ -150,37 +184,111 @@ impl Loop {
     }
 }
 
-/// Takes one request, if its slot's previous response was taken: 1 if it did.
-#[inline(always)]
-fn serve(
-    shared: &Shared,
-    table: &mut FunctionTable,
-    pool: &mut Pool,
-    staged: &mut [u8],
-    result: &mut [u8],
-    seen: Seen,
-) -> u32 {
-    let ring = &shared.ring;
-    // The previous response is still there, or still to be reported: the slot is looked at again next turn.
-    if shared.notice_pending(seen.slot()) {
-        return 0;
-    }
-    let Some(request) = seen.claim(ring) else { return 0 };
-    shared.bank.count(Counter::Received);
-    let runs = |mode| matches!(mode, DispatchMode::HostCall | DispatchMode::GraphLaunch);
-    let checked = request
-        .check(ring)
-        .and_then(|()| validate::function(&table.functions, request.header(), runs))
-        .and_then(|entry| match entry.mode {
-            DispatchMode::GraphLaunch if !pool.serves(entry.index) => Err(Status::NO_WORKER),
-            _ => Ok((entry.index, entry.mode)),
+/// What one turn works with.
+struct Desk<'a> {
+    shared: &'a Shared,
+    table: &'a mut FunctionTable,
+    pool: &'a mut Pool,
+    staged: &'a mut [u8],
+    result: &'a mut [u8],
+    customs: Customs,
+    outside: &'a mut Option<Box<dyn Outside>>,
+}
+
+impl Desk<'_> {
+    /// Takes note of what has ended outside; how much.
+    #[inline(always)]
+    fn service(&mut self) -> u32 {
+        let Some(outside) = &mut self.outside else { return 0 };
+        let mut ended = 0;
+        outside.service(&mut |status| {
+            self.shared.bank.count(Counter::for_rejection(status));
+            ended += 1;
         });
-    match checked {
-        Err(status) => answer(shared, request, status, &[]),
-        Ok((index, DispatchMode::GraphLaunch)) => pool.accept(shared, index, request.take(ring)),
-        Ok((index, _)) => call(shared, table, staged, result, request, index),
+        ended
     }
-    1
+
+    /// Takes one request, if its slot's previous response was taken: 1 if it did.
+    #[inline(always)]
+    fn serve(&mut self, seen: Seen) -> u32 {
+        let Self { shared, table, pool, customs, .. } = self;
+        let (shared, customs) = (*shared, *customs);
+        let ring = &shared.ring;
+        // The previous response is still there, or still to be reported: the slot is looked at again next turn.
+        if shared.notice_pending(seen.slot()) {
+            return 0;
+        }
+        let Some(request) = seen.claim(ring) else { return 0 };
+        let runs = |mode| matches!(mode, DispatchMode::HostCall | DispatchMode::GraphLaunch);
+        let framed = if customs.any_flag {
+            validate::header(request.header(), ring.geometry().request_capacity())
+        } else {
+            request.check(ring)
+        };
+        let checked = framed
+            .and_then(|()| validate::function(&table.functions, request.header(), runs))
+            .and_then(|entry| match entry.mode {
+                DispatchMode::GraphLaunch if !entry.outside && !pool.serves(entry.index) => {
+                    Err(Status::NO_WORKER)
+                }
+                _ => Ok((entry.index, entry.mode, entry.outside)),
+            });
+        match checked {
+            Err(status) if customs.leaves(status) => {
+                request.leave();
+                return 0;
+            }
+            Ok((_, _, true)) => return self.send_outside(request),
+            _ => (),
+        }
+        shared.bank.count(Counter::Received);
+        match checked {
+            Err(Status::UNKNOWN_FUNCTION) if customs.clear_unknown => {
+                shared.bank.count(Counter::for_rejection(Status::UNKNOWN_FUNCTION));
+                request.hand_over(ring);
+            }
+            Err(status) => answer(shared, request, status, &[]),
+            Ok((index, DispatchMode::GraphLaunch, _)) => pool.accept(shared, index, request.take(ring)),
+            Ok((index, ..)) => call(shared, table, self.staged, self.result, request, index),
+        }
+        1
+    }
+
+    /// Hands a checked request to whoever answers it in its slot, if somebody can take it: 1 if he could.
+    fn send_outside(&mut self, request: Request) -> u32 {
+        let shared = self.shared;
+        let ring = &shared.ring;
+        let Some(outside) = &mut self.outside else {
+            shared.bank.count(Counter::Received);
+            answer(shared, request, Status::NO_WORKER, &[]);
+            return 1;
+        };
+        let mut key = [0; 8];
+        if request.header().arg_len as usize >= key.len() {
+            request.read_payload(ring, &mut key);
+        }
+        let slot = request.slot();
+        let Some(worker) = outside.claim(slot, request.header(), u64::from_le_bytes(key)) else {
+            request.leave();
+            return 0;
+        };
+        shared.bank.count(Counter::Received);
+        shared.bank.count(Counter::Dispatched);
+        // Before the start: the answer may be there as soon as it has begun.
+        let marks = outside.marks();
+        if marks {
+            request.mark(ring);
+        }
+        match outside.start(worker, slot) {
+            Ok(()) if marks => request.hand_over(ring),
+            Ok(()) => request.leave(),
+            Err(error) => {
+                shared.bank.count(Counter::for_rejection(Status::LAUNCH_FAILED));
+                request.take(ring).fail(ring, Status::LAUNCH_FAILED, error.code);
+            }
+        }
+        1
+    }
 }
 
 #[inline(always)]
@@ -212,11 +320,11 @@ fn call(
     request.read_payload(&shared.ring, args);
     shared.bank.count(Counter::Dispatched);
     shared.inline_function.store(u64::from(id.0) + 1, Ordering::Relaxed);
-    let outcome = catch_unwind(AssertUnwindSafe(|| handler.call(args, result)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| handler.call_with_header(request.header(), args, result)));
     shared.inline_function.store(0, Ordering::Relaxed);
     match outcome {
-        Ok(Ok(len)) => match result.get(..len) {
-            Some(result) => answer(shared, request, Status::OK, result),
+        Ok(Ok((status, len))) => match result.get(..len) {
+            Some(result) => answer(shared, request, status, result),
             None => answer(shared, request, Status::RESULT_TOO_LONG, result),
         },
         Ok(Err(status)) => answer(shared, request, status, &[]),

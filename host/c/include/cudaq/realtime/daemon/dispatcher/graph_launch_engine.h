@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * Graphs that the host launches for requests (CUDAQ_DISPATCH_GRAPH_LAUNCH on the host path), and the loops that drive
+ * them. cudaq_dispatcher_start does all of this by itself; these calls are for programs with a loop of their own.
+ */
+#ifndef CUDAQ_REALTIME_GRAPH_LAUNCH_ENGINE_H
+#define CUDAQ_REALTIME_GRAPH_LAUNCH_ENGINE_H
+
+#include "cudaq/realtime/daemon/dispatcher/cudaq_realtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Workers of one engine at most: their idle bits are one 64-bit word. */
+#define CUDAQ_GRAPH_LAUNCH_MAX_WORKERS 64
+
+/* A worker: an executable graph and a stream of its own. 64 bytes. The hooks run on the launching thread. */
+typedef struct {
+  cudaGraphExec_t graph_exec;
+  cudaStream_t stream;
+  uint32_t function_id;
+  void (*pre_launch_fn)(void *user_data, void *slot_dev, cudaStream_t stream);
+  void *pre_launch_data;
+  void (*post_launch_fn)(void *user_data, void *slot_dev, cudaStream_t stream);
+  void *post_launch_data;
+  uint64_t routing_key; /* which of several workers of one function; 0: any request of it */
+} cudaq_host_dispatch_worker_t;
+
+/*
+ * An engine. 152 bytes. Fields are for reading; `workers[i]` hooks may be set between create and the first launch.
+ *
+ * `idle_mask` points to one naturally aligned 64-bit atomic: bit i is set while worker i is idle. `inflight_slot_tags[i]`
+ * is the slot that worker i serves, or last served.
+ */
+typedef struct {
+  cudaq_ringbuffer_t ringbuffer;
+  cudaq_host_dispatch_worker_t *workers;
+  size_t num_workers;
+  uint64_t worker_mask;
+  void *idle_mask;
+  int *inflight_slot_tags;
+  void **h_mailbox_bank;
+  void *io_ctxs_host;
+  void *io_ctxs_dev;
+  int skip_tx_markers;
+  int owns_mailbox;
+} cudaq_graph_launch_engine_t;
+
+/*
+ * Makes an engine of the table's GRAPH_LAUNCH entries, in their order.
+ *
+ * Returns NULL with *out_status
+ *   CUDAQ_OK               the table has no such entry: no engine is needed
+ *   CUDAQ_ERR_INVALID_ARG  more than 64 of them, a null graph, or a ring without what graphs need: device and host views
+ *   CUDAQ_ERR_CUDA         no CUDA, or a CUDA call failed
+ * `out_status` may be NULL. `external_mailbox` (pinned, mapped, one pointer a worker) stays the caller's; NULL: the engine
+ * allocates one. `config` gives device_id, num_slots and skip_tx_markers. Later headers of the reference pass
+ * skip_tx_markers instead of the configuration: cudaq_graph_launch_engine_create_v2 (C++ selects it by overload); its
+ * engines take slots up to 4096.
+ *
+ * What a graph finds in its mailbox: a GraphIOContext where requests and responses lie apart, the request slot's device
+ * address where rx_data == tx_data.
+ *
+ * Compatibility: a mailbox that the engine owns is pinned memory (the reference takes it from the heap, where no graph can
+ * read it). Completion is a flag that the worker's stream writes behind its graph, never a stream query. In place
+ * (rx_data == tx_data) the response flag is set when the graph has ended (the reference sets it at the launch).
+ */
+cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create(const cudaq_ringbuffer_t *ringbuffer,
+                                                              const cudaq_function_table_t *table,
+                                                              const cudaq_dispatcher_config_t *config,
+                                                              void **external_mailbox, cudaq_status_t *out_status);
+cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create_v2(const cudaq_ringbuffer_t *ringbuffer,
+                                                                 const cudaq_function_table_t *table,
+                                                                 int skip_tx_markers, void **external_mailbox,
+                                                                 cudaq_status_t *out_status);
+
+/* Waits (at most a second) for what runs, and frees the engine. NULL and an engine destroyed before do nothing. */
+void cudaq_graph_launch_engine_destroy(cudaq_graph_launch_engine_t *engine);
+
+/*
+ * An idle worker for a request, or -1. It stays idle until launched. With use_function_table == 0, or an entry of another
+ * mode than GRAPH_LAUNCH, the first idle one; else one of `function_id` whose routing key is the request's or 0.
+ * cudaq_graph_launch_engine_acquire_v2 is the later signature: always by function and key.
+ */
+int cudaq_graph_launch_engine_acquire(const cudaq_graph_launch_engine_t *engine, int use_function_table,
+                                      const cudaq_function_entry_t *entry, uint32_t function_id,
+                                      uint64_t routing_key);
+int cudaq_graph_launch_engine_acquire_v2(const cudaq_graph_launch_engine_t *engine, uint32_t function_id,
+                                         uint64_t routing_key);
+
+/*
+ * Launches worker `worker_id` for `current_slot`. `slot_host` must be that slot's host address (or NULL: it is worked
+ * out). Sets the in-flight mark unless skip_tx_markers. A launch that fails leaves the error mark 0xDEAD.. in the response
+ * flag and the worker idle. Bad arguments do nothing.
+ */
+void cudaq_graph_launch_engine_launch(const cudaq_graph_launch_engine_t *engine, int worker_id, void *slot_host,
+                                      size_t current_slot);
+
+/* Gives back workers whose graphs have ended. Never blocks. A graph that ended without setting the response flag gets the
+ * error mark. */
+void cudaq_graph_launch_engine_sweep(const cudaq_graph_launch_engine_t *engine);
+
+/* Waits for every worker, at most a second. */
+void cudaq_graph_launch_engine_drain(const cudaq_graph_launch_engine_t *engine);
+
+/*
+ * As sweep, and calls `publish(ctx, slot)` for each response before its worker is given back. The flag is cleared after.
+ * Compatibility: a graph that failed is published too, with a response of status RINGCALL_STATUS_LAUNCH_FAILED (the
+ * reference skips it, so that the caller times out).
+ */
+void cudaq_graph_launch_engine_publish_ready(const cudaq_graph_launch_engine_t *engine,
+                                             cudaq_status_t (*publish)(void *ctx, uint32_t slot), void *ctx);
+
+/* The consumer's word that worker `worker_id` is free. A worker whose graph still runs is not given back before that has
+ * ended; the call says CUDAQ_OK all the same. */
+cudaq_status_t cudaq_graph_launch_engine_release_worker(cudaq_graph_launch_engine_t *engine, int worker_id);
+
+/*
+ * Dispatches `ringbuffer` on the calling thread until *shutdown_flag is not 0; then takes what is in the ring, waits for
+ * what runs (2 s at most), and returns. `engine` may be NULL where no entry is GRAPH_LAUNCH. Adds to *stats, which may be
+ * NULL, as it goes. Bad arguments: returns at once; ringcall_last_error says why.
+ */
+void cudaq_host_ring_dispatch_loop(const cudaq_ringbuffer_t *ringbuffer, const cudaq_function_table_t *table,
+                                   const cudaq_dispatcher_config_t *config, cudaq_graph_launch_engine_t *engine,
+                                   volatile int *shutdown_flag, uint64_t *stats);
+
+/*
+ * The same over a transport that the calling thread drives: `cpu_dataplane` is a cudaq_cpu_dataplane_t
+ * (cudaq/realtime/daemon/bridge/cpu_dataplane.h). A slot that rx_poll names beyond 4095 is ignored and reported.
+ */
+void cudaq_host_unified_loop(void *cpu_dataplane, const cudaq_function_table_t *table,
+                             cudaq_graph_launch_engine_t *engine, volatile int *shutdown_flag, uint64_t *stats);
+
+/* The ring loop on a thread of its own. NULL on bad arguments, or when an engine cannot be made. */
+typedef struct cudaq_host_dispatcher_handle cudaq_host_dispatcher_handle_t;
+cudaq_host_dispatcher_handle_t *
+cudaq_host_dispatcher_start_thread(const cudaq_ringbuffer_t *ringbuffer, const cudaq_function_table_t *table,
+                                   const cudaq_dispatcher_config_t *config, volatile int *shutdown_flag,
+                                   uint64_t *stats, void **external_mailbox);
+/* Stops it and waits (2 s at most). NULL and a handle stopped before do nothing. */
+void cudaq_host_dispatcher_stop(cudaq_host_dispatcher_handle_t *handle);
+/* As cudaq_host_release_worker. */
+cudaq_status_t cudaq_host_dispatcher_release_worker(cudaq_host_dispatcher_handle_t *handle, int worker_id);
+
+#ifdef __cplusplus
+}
+
+inline cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create(const cudaq_ringbuffer_t *ringbuffer,
+                                                                     const cudaq_function_table_t *table,
+                                                                     int skip_tx_markers, void **external_mailbox,
+                                                                     cudaq_status_t *out_status) {
+  return cudaq_graph_launch_engine_create_v2(ringbuffer, table, skip_tx_markers, external_mailbox, out_status);
+}
+inline int cudaq_graph_launch_engine_acquire(const cudaq_graph_launch_engine_t *engine, uint32_t function_id,
+                                             uint64_t routing_key) {
+  return cudaq_graph_launch_engine_acquire_v2(engine, function_id, routing_key);
+}
+#endif
+#endif

@@ -1,0 +1,110 @@
+//! A transport that the dispatcher's own thread drives: what it names becomes a request in a ring whose flags are ours.
+
+use crate::layout::cudaq_cpu_dataplane_t;
+use crate::raw_ring::{View, check, data_windows};
+use crate::status::Fault;
+use core::ffi::{c_int, c_void};
+use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_gpu::shared::{Region, Words};
+use ringcall_wire::flag::{self, TxState};
+use std::sync::atomic::Ordering;
+
+/// `CUDAQ_RX_READY`.
+const READY: c_int = 0;
+
+type RxPoll = unsafe extern "C" fn(*mut c_void, *mut u32) -> c_int;
+type TxPublish = unsafe extern "C" fn(*mut c_void, u32) -> c_int;
+
+/// A transport's data plane.
+#[derive(Debug)]
+pub(crate) struct Dataplane {
+    ctx: *mut c_void,
+    rx_poll: RxPoll,
+    tx_publish: TxPublish,
+    ring: SharedRing,
+    rx_flags: Words,
+    tx_flags: Words,
+    /// Slots whose requests are under way.
+    under_way: Vec<u32>,
+}
+
+// SAFETY: the context is the transport's, which expects one thread, and gets one: the loop's.
+unsafe impl Send for Dataplane {}
+
+impl Dataplane {
+    /// # Safety
+    /// The functions keep the header's contract; the ring's data is there for every slot that `rx_poll` names, until this is
+    /// gone. (Windows reach to the last slot that could be named; nothing but named slots is touched.)
+    pub(crate) unsafe fn new(plane: &cudaq_cpu_dataplane_t, slots: u32) -> Result<Self, Fault> {
+        let (Some(rx_poll), Some(tx_publish)) = (plane.rx_poll, plane.tx_publish) else {
+            return Err(Fault::invalid("rx_poll or tx_publish of the data plane is null"));
+        };
+        // Flags may be missing where no graph is launched: ours stand in, so that the rest is checked.
+        let words = slots as usize;
+        let region = || Region::zeroed(words * 8).and_then(|region| region.words(0, words));
+        let (rx_flags, tx_flags) = (region()?, region()?);
+        let mut ring = plane.ring;
+        (ring.rx_flags_host, ring.tx_flags_host) =
+            (rx_flags.address() as usize as *mut u64, tx_flags.address() as usize as *mut u64);
+        // The extent is not known, only where it begins: one slot is checked.
+        check(&ring, View::Host, 1, 0)?;
+        // SAFETY: the caller's promise.
+        let windows = unsafe { data_windows(&ring, slots, rx_flags.clone(), tx_flags.clone()) }?;
+        let (rx_stride, tx_stride) = (ring.rx_stride_sz as u32, ring.tx_stride_sz as u32);
+        let ring = SharedRing::new(slots, rx_stride, tx_stride, windows, None)?;
+        let under_way = Vec::with_capacity(words);
+        Ok(Self { ctx: plane.ctx, rx_poll, tx_publish, ring, rx_flags, tx_flags, under_way })
+    }
+
+    pub(crate) fn ring(&self) -> &SharedRing {
+        &self.ring
+    }
+
+    /// Whether requests are under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    /// Takes a request from the transport, if there is one.
+    #[inline]
+    pub(crate) fn receive(&mut self) -> bool {
+        let mut slot = u32::MAX;
+        // SAFETY: the promise of `new`.
+        if unsafe { (self.rx_poll)(self.ctx, &raw mut slot) } != READY {
+            return false;
+        }
+        // A slot that is not there, or whose request is under way, is the transport's mistake: there is nobody to answer.
+        let Some(index) = self.ring.geometry().slot(slot) else { return false };
+        let free = |flags: &Words| flags.load(index.as_usize(), Ordering::Relaxed) == flag::FREE;
+        if !free(&self.rx_flags) || !free(&self.tx_flags) {
+            return false;
+        }
+        self.under_way.push(slot);
+        // Release: pairs with the dispatcher's `RingMemory::observe`, on the same thread.
+        self.rx_flags.store(index.as_usize(), self.ring.geometry().request_address(index), Ordering::Release);
+        true
+    }
+
+    /// Hands finished responses to the transport; whether there were any.
+    #[inline]
+    pub(crate) fn send(&mut self) -> bool {
+        let before = self.under_way.len();
+        let Self { ctx, tx_publish, tx_flags, rx_flags, under_way, .. } = self;
+        under_way.retain(|&slot| {
+            let place = slot as usize;
+            // Acquire: pairs with `RingMemory::publish_tx`.
+            match TxState::decode(tx_flags.load(place, Ordering::Acquire)) {
+                // Taken out of its slot without an answer: that was asked for.
+                TxState::Empty => rx_flags.load(place, Ordering::Relaxed) != flag::FREE,
+                TxState::InFlight => true,
+                TxState::Ready(_) | TxState::Error(_) => {
+                    // SAFETY: the promise of `new`. A failed slot holds a response that says so.
+                    let _ = unsafe { tx_publish(*ctx, slot) };
+                    tx_flags.store(place, flag::FREE, Ordering::Release);
+                    false
+                }
+            }
+        });
+        under_way.len() < before
+    }
+}

@@ -1,0 +1,277 @@
+//! Kernels that a program has linked into itself from the device archive, with its handlers.
+//!
+//! The archive names the kernel; everything else is done here: tables, control words, the launch, and a thread that carries
+//! the caller's shutdown flag to the kernel and the kernel's count to the caller's stats, since those may lie anywhere.
+
+use super::beside;
+use crate::entries::check_table;
+use crate::layout::{cudaStream_t, cudaq_function_table_t, cudaq_ringbuffer_t};
+use crate::raw_ring::{View, aligned, check};
+use crate::status::Fault;
+use core::ffi::{c_int, c_void};
+use ringcall_cuda::dispatcher::{
+    DeviceError, KernelKind, LinkedDispatcher, LinkedFunction, LinkedRing, Options,
+};
+use ringcall_cuda::driver::{Context, Driver, Kernel, Module, Stream};
+use ringcall_wire::Counter;
+use ringcall_wire::entry::FunctionEntry;
+use ringcall_wire::launch::HandlerKind;
+use ringcall_wire::status::DispatchMode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Threads of a block that the kernels' registers allow, whatever the handlers need.
+const MOST_THREADS: u32 = 256;
+/// Between two looks at the caller's flag.
+const LOOK: Duration = Duration::from_micros(500);
+/// How long a kernel that was told to end is waited for before its memory is given up for good.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Which of the archive's kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    Regular,
+    Cooperative,
+    Graph,
+}
+
+impl Which {
+    pub(super) fn of(raw: c_int) -> Result<Self, Fault> {
+        match raw {
+            0 => Ok(Self::Regular),
+            1 => Ok(Self::Cooperative),
+            2 => Ok(Self::Graph),
+            _ => Err(Fault::invalid(format!("there is no kernel {raw}"))),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Regular => "ringcall_dispatch",
+            Self::Cooperative => "ringcall_dispatch_grid",
+            Self::Graph => "ringcall_dispatch_graph",
+        }
+    }
+
+    /// The kernel's shape for what the caller asked for. Handlers of the regular kernels are called by single threads, so
+    /// fewer threads than asked for serve as well; a cooperative handler counts its threads.
+    fn kind(self, blocks: u32, threads: u32) -> Result<KernelKind, Fault> {
+        let warps = threads.clamp(32, MOST_THREADS).div_ceil(32);
+        let whole = threads.is_multiple_of(32) && (32..=MOST_THREADS).contains(&threads);
+        match self {
+            Self::Regular => Ok(KernelKind::Regular { blocks, warps }),
+            Self::Graph if blocks == 1 => Ok(KernelKind::Graph { warps }),
+            Self::Graph => Err(Fault::invalid(format!("a dispatch graph has one block, not {blocks}"))),
+            Self::Cooperative if whole => Ok(KernelKind::Cooperative { blocks, threads }),
+            Self::Cooperative => Err(Fault::invalid(format!(
+                "{threads} threads a block: a cooperative grid has whole warps, {MOST_THREADS} threads at most"
+            ))),
+        }
+    }
+}
+
+/// The arguments of a launch function.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) ring: cudaq_ringbuffer_t,
+    pub(super) table: *mut FunctionEntry,
+    pub(super) count: usize,
+    pub(super) shutdown: *mut c_int,
+    pub(super) stats: *mut u64,
+    pub(super) slots: usize,
+    pub(super) blocks: u32,
+    pub(super) threads: u32,
+}
+
+/// A kernel that was laid out, and whether it runs is its watcher's affair.
+#[derive(Debug)]
+pub(super) struct Linked {
+    context: Arc<Context>,
+    dispatcher: Arc<LinkedDispatcher>,
+    shutdown: u64,
+    stats: u64,
+}
+
+impl From<DeviceError> for Fault {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Cuda(error) => error.into(),
+            other => Self::invalid(other.to_string()),
+        }
+    }
+}
+
+/// The device that the archive's kernels are loaded on: that of the calling thread's context, which is its primary one.
+fn context(device: c_int) -> Result<Arc<Context>, Fault> {
+    let device = u32::try_from(device).map_err(|_| Fault::invalid(format!("there is no device {device}")))?;
+    Ok(Driver::load()?.device(device)?.context()?)
+}
+
+/// # Safety
+/// `function` is the archive's kernel, loaded on `context`'s device.
+unsafe fn kernel(context: &Arc<Context>, which: Which, function: *mut c_void) -> Result<Kernel, Fault> {
+    if function.is_null() {
+        return Err(Fault::invalid("the kernel is null"));
+    }
+    // SAFETY: the caller's promise; a program's kernels are never unloaded.
+    Ok(unsafe { Module::foreign_kernel(context, function, which.name()) }?)
+}
+
+impl Linked {
+    /// # Safety
+    /// The header's contract of the launch helpers; `function` as for [`kernel`].
+    pub(super) unsafe fn new(
+        which: Which,
+        device: c_int,
+        function: *mut c_void,
+        asked: &Asked,
+        stream: cudaStream_t,
+    ) -> Result<Self, Fault> {
+        let slots =
+            u32::try_from(asked.slots).map_err(|_| Fault::invalid(format!("{} slots", asked.slots)))?;
+        check(&asked.ring, View::Device, slots, 0)?;
+        aligned(asked.shutdown.cast_const(), 4, "the shutdown flag")?;
+        aligned(asked.stats.cast_const(), 8, "stats")?;
+        let kind = which.kind(asked.blocks.max(1), asked.threads)?;
+        let context = context(device)?;
+        // SAFETY: the caller's promise.
+        let kernel = unsafe { kernel(&context, which, function) }?;
+        // SAFETY: the caller's promise.
+        let functions = unsafe { functions(&context, asked, which) }?;
+        let beside = beside();
+        let rx_data = asked.ring.rx_data.addr() as u64;
+        let ring = LinkedRing {
+            rx_flags: asked.ring.rx_flags.addr() as u64,
+            tx_flags: asked.ring.tx_flags.addr() as u64,
+            rx_data,
+            tx_data: asked.ring.tx_data.addr() as u64,
+            rx_peer: if beside.rx_host == 0 { rx_data } else { beside.rx_host },
+            slots,
+            rx_stride: asked.ring.rx_stride_sz as u32,
+            tx_stride: asked.ring.tx_stride_sz as u32,
+        };
+        let options =
+            Options { shared_ring: beside.shared, skip_marks: beside.skip_marks, ..Options::new(kind) };
+        // SAFETY: the caller's stream, which is used here alone.
+        let stream = unsafe { Stream::borrowed(&context, stream) };
+        // SAFETY: the caller's promise.
+        let dispatcher =
+            unsafe { LinkedDispatcher::new(&context, kernel, ring, &functions, options, &stream) }?;
+        Ok(Self {
+            context,
+            dispatcher: Arc::new(dispatcher),
+            shutdown: asked.shutdown.addr() as u64,
+            stats: asked.stats.addr() as u64,
+        })
+    }
+
+    /// Launches, and leaves the rest to a thread.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    pub(super) unsafe fn launch(&self, stream: cudaStream_t) -> Result<(), Fault> {
+        // SAFETY: the caller's stream, which is used here alone.
+        let stream = unsafe { Stream::borrowed(&self.context, stream) };
+        // SAFETY: the caller's promise; the watcher keeps the dispatcher until the kernel has ended.
+        let hold = unsafe { self.dispatcher.launch(&stream) }?;
+        let (context, dispatcher) = (Arc::clone(&self.context), Arc::clone(&self.dispatcher));
+        let (shutdown, stats) = (self.shutdown, self.stats);
+        let watcher = std::thread::Builder::new().name("ringcall-watch".to_owned()).spawn(move || {
+            let ended = watch(&context, &dispatcher, shutdown, stats);
+            if ended {
+                drop((hold, dispatcher));
+            } else {
+                // The kernel may still write: its memory is kept for ever.
+                std::mem::forget((hold, dispatcher));
+            }
+        });
+        watcher.map(drop).map_err(|error| {
+            self.dispatcher.drain();
+            Fault::internal(format!("no thread to watch the kernel: {error}"))
+        })
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        // The watcher holds the other.
+        Arc::strong_count(&self.dispatcher) == 1
+    }
+}
+
+/// Carries flag and count between the caller and the kernel until that has ended; whether it has.
+fn watch(context: &Context, dispatcher: &LinkedDispatcher, shutdown: u64, stats: u64) -> bool {
+    let mut told = None;
+    let mut before = 0;
+    loop {
+        let count = dispatcher.count(Counter::Dispatched);
+        if count != before {
+            // SAFETY: the contract of `cudaq_dispatcher_set_control`: 8 bytes that the device sees.
+            let _ = unsafe { context.write_foreign(stats, &count.to_ne_bytes()) };
+            before = count;
+        }
+        if dispatcher.has_ended() {
+            return true;
+        }
+        let mut flag = [0; 4];
+        // SAFETY: as above: an int that the device sees.
+        let read = unsafe { context.read_foreign(shutdown, &mut flag) };
+        if told.is_none() && (read.is_err() || flag != [0; 4]) {
+            dispatcher.drain();
+            told = Some(Instant::now());
+        }
+        if told.is_some_and(|told: Instant| told.elapsed() > PATIENCE) {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Reads the table, wherever it lies.
+///
+/// # Safety
+/// `asked.count` entries are there.
+unsafe fn functions(context: &Context, asked: &Asked, which: Which) -> Result<Vec<LinkedFunction>, Fault> {
+    let layout = beside().layout;
+    let count = u32::try_from(asked.count).unwrap_or(u32::MAX);
+    check_table(&cudaq_function_table_t { entries: asked.table, count })?;
+    let mut bytes = vec![0; asked.count * layout.bytes()];
+    // SAFETY: the caller's promise.
+    unsafe { context.read_foreign(asked.table.addr() as u64, &mut bytes) }?;
+    let mut functions = Vec::new();
+    for (place, entry) in layout.parse_all(&bytes).iter().enumerate() {
+        entry.validate().map_err(|error| Fault::invalid(format!("entry {place}: {error}")))?;
+        let kind = match entry.mode() {
+            Ok(DispatchMode::DeviceCall) if which == Which::Cooperative => HandlerKind::Grid,
+            Ok(DispatchMode::DeviceCall) => HandlerKind::Thread,
+            // Another dispatcher's, if there is one.
+            _ if beside().shared => HandlerKind::Elsewhere,
+            _ => {
+                return Err(Fault::unsupported(format!(
+                    "entry {place} is no DEVICE_CALL: graphs of C programs are launched by the host path"
+                )));
+            }
+        };
+        let arg_bytes = match (entry.schema.is_untyped(), entry.schema.args_bytes()) {
+            (false, Ok(bytes)) => Some(bytes),
+            _ => None,
+        };
+        functions.push(LinkedFunction { id: entry.function_id, address: entry.handler, arg_bytes, kind });
+    }
+    Ok(functions)
+}
+
+/// Blocks of a kernel that fit a multiprocessor.
+///
+/// # Safety
+/// `function` as for [`kernel`].
+pub(super) unsafe fn occupancy(
+    which: Which,
+    device: c_int,
+    function: *mut c_void,
+    threads: u32,
+) -> Result<u32, Fault> {
+    let context = context(device)?;
+    // SAFETY: the caller's promise.
+    let kernel = unsafe { kernel(&context, which, function) }?;
+    let threads = if which == Which::Cooperative { threads } else { threads.clamp(32, MOST_THREADS) };
+    Ok(kernel.occupancy(threads, 0)?)
+}

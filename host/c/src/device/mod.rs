@@ -1,0 +1,190 @@
+//! The device path: a launch function on a stream of ours, stopped through the caller's flag.
+
+pub(crate) mod api;
+mod linked;
+
+use crate::dispatcher::Config;
+use crate::entries::EntryLayout;
+use crate::layout::{
+    DispatchLaunchFn, UnifiedLaunchFnV1, UnifiedLaunchFnV2, cudaq_function_table_t, cudaq_ringbuffer_t,
+};
+use crate::status::Fault;
+use core::ffi::{c_int, c_void};
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{Context, Driver, Stream, StreamState};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What starts a kernel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Launch {
+    Ring(DispatchLaunchFn),
+    UnifiedV1(UnifiedLaunchFnV1, *mut c_void),
+    UnifiedV2(UnifiedLaunchFnV2, *mut c_void),
+}
+
+impl Launch {
+    pub(crate) const fn is_unified(self) -> bool {
+        !matches!(self, Self::Ring(_))
+    }
+}
+
+/// What is to be started.
+pub(crate) struct Order {
+    pub(crate) config: Config,
+    pub(crate) ring: Option<cudaq_ringbuffer_t>,
+    pub(crate) table: cudaq_function_table_t,
+    pub(crate) layout: EntryLayout,
+    pub(crate) shutdown: *mut c_int,
+    pub(crate) stats: *mut u64,
+    pub(crate) launch: Launch,
+    pub(crate) stop: Duration,
+}
+
+/// What a dispatcher tells the launch helpers of this library beyond their arguments.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Beside {
+    pub(crate) layout: EntryLayout,
+    pub(crate) shared: bool,
+    pub(crate) skip_marks: bool,
+    /// Address of request slot 0 on the host, which flags may hold as well; 0 where nobody said.
+    pub(crate) rx_host: u64,
+}
+
+thread_local! {
+    static BESIDE: Cell<Beside> = Cell::default();
+    static FAULT: RefCell<Option<Fault>> = const { RefCell::new(None) };
+}
+
+/// What the dispatcher that is being started on this thread chose.
+pub(crate) fn beside() -> Beside {
+    let beside = BESIDE.get();
+    Beside { shared: beside.shared || SHARE.load(Ordering::Relaxed), ..beside }
+}
+
+/// `cudaq_dispatch_kernel_set_shared_ring_mode`: for kernels that no dispatcher launches.
+static SHARE: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn share_rings(share: bool) {
+    SHARE.store(share, Ordering::Relaxed);
+}
+
+/// Launch functions return nothing: why one launched nothing is kept for the dispatcher that called it.
+pub(crate) fn report(fault: Fault) {
+    FAULT.set(Some(fault));
+}
+
+/// A kernel that runs, or has run.
+#[derive(Debug)]
+pub(crate) struct DeviceRun {
+    context: Arc<Context>,
+    stream: Stream,
+    shutdown: u64,
+    stats: u64,
+    stop: Duration,
+}
+
+impl DeviceRun {
+    /// # Safety
+    /// The header's contract of `cudaq_dispatcher_start`, and the launch function's own.
+    pub(crate) unsafe fn start(order: &Order) -> Result<Self, Fault> {
+        let context = Driver::load()?.device(order.config.device)?.context()?;
+        let stream = Stream::new(&context)?;
+        let run = Self {
+            shutdown: order.shutdown.addr() as u64,
+            stats: order.stats.addr() as u64,
+            stop: order.stop,
+            context,
+            stream,
+        };
+        // SAFETY: the caller's promise: an int that the device sees.
+        if unsafe { run.read::<4>(run.shutdown) }? != [0; 4] {
+            return Err(Fault::invalid("the shutdown flag is set: clear it before a start"));
+        }
+        let Config { shared, skip_marks, .. } = order.config;
+        let rx_host = order.ring.map_or(0, |ring| ring.rx_data_host.addr() as u64);
+        BESIDE.set(Beside { layout: order.layout, shared, skip_marks, rx_host });
+        FAULT.set(None);
+        // SAFETY: the caller's promise.
+        unsafe { run.launch(order) };
+        BESIDE.set(Beside::default());
+        if let Some(fault) = FAULT.take() {
+            return Err(fault);
+        }
+        match run.stream.query() {
+            StreamState::Failed(error) => Err(error.into()),
+            StreamState::Ready | StreamState::Busy => Ok(run),
+        }
+    }
+
+    /// # Safety
+    /// As for [`start`](Self::start).
+    unsafe fn launch(&self, order: &Order) {
+        let Order { config, ring, table, shutdown, stats, .. } = order;
+        let (entries, count, stream) = (table.entries, table.count as usize, self.stream.as_raw());
+        match (order.launch, ring) {
+            // SAFETY: the caller's promise.
+            (Launch::Ring(launch), Some(ring)) => unsafe {
+                launch(
+                    ring.rx_flags,
+                    ring.tx_flags,
+                    ring.rx_data,
+                    ring.tx_data,
+                    ring.rx_stride_sz,
+                    ring.tx_stride_sz,
+                    entries,
+                    count,
+                    *shutdown,
+                    *stats,
+                    config.slots as usize,
+                    config.blocks,
+                    config.threads,
+                    stream,
+                );
+            },
+            (Launch::Ring(_), None) => {
+                report(Fault::invalid("cudaq_dispatcher_set_ringbuffer was not called"));
+            }
+            // SAFETY: the caller's promise.
+            (Launch::UnifiedV1(launch, ctx), _) => unsafe {
+                launch(ctx, entries, count, *shutdown, *stats, stream);
+            },
+            (Launch::UnifiedV2(launch, ctx), ring) => {
+                let stride = ring.map_or(config.slot_bytes as usize, |ring| ring.tx_stride_sz);
+                // SAFETY: the caller's promise.
+                unsafe { launch(ctx, stride, entries, count, *shutdown, *stats, stream) };
+            }
+        }
+    }
+
+    /// # Safety
+    /// So many bytes are at `address`.
+    unsafe fn read<const N: usize>(&self, address: u64) -> Result<[u8; N], CudaError> {
+        let mut bytes = [0; N];
+        // SAFETY: the caller's promise.
+        unsafe { self.context.read_foreign(address, &mut bytes) }?;
+        Ok(bytes)
+    }
+
+    /// Sets the flag and waits for the kernel.
+    pub(crate) fn stop(&self) -> Result<(), Fault> {
+        // SAFETY: the contract of `start`: the flag stays until a stop has said that all is over.
+        unsafe { self.context.write_foreign(self.shutdown, &1_i32.to_ne_bytes()) }?;
+        match self.stream.wait(self.stop) {
+            Err(CudaError::TimedOut(_)) => Err(Fault::internal(format!(
+                "the kernel did not end within {:?}: a handler does not return, or the shutdown flag is not the device's",
+                self.stop
+            ))),
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// What the kernel has counted, past the kernel.
+    pub(crate) fn processed(&self) -> Result<u64, Fault> {
+        // SAFETY: as for `stop`.
+        Ok(u64::from_ne_bytes(unsafe { self.read::<8>(self.stats) }?))
+    }
+}

@@ -1,0 +1,255 @@
+//! Dispatchers: wiring, start, stop.
+
+mod api;
+mod config;
+
+pub use api::*;
+
+use crate::cpu_loop::Dataplane;
+use crate::device::{DeviceRun, Launch, Order};
+use crate::engine::{Engine, Wanted};
+use crate::entries::{EntryLayout, check_table, read_host};
+use crate::handles::{Registry, lock};
+use crate::host_call::Tally;
+use crate::host_loop::api::STOP;
+use crate::host_loop::{HostThread, Shutdown, Source, Wiring};
+use crate::layout::{cudaq_cpu_dataplane_t, cudaq_function_table_t, cudaq_ringbuffer_t};
+use crate::manager::Manager;
+use crate::raw_ring::{View, check};
+use crate::status::Fault;
+pub(crate) use config::Config;
+use core::ffi::{c_int, c_void};
+use ringcall::outside::Customs;
+use ringcall_wire::launch::MAX_SLOTS;
+use ringcall_wire::status::{DispatchPath, KernelType};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+static DISPATCHERS: Registry<Dispatcher> = Registry::new("dispatcher");
+
+/// One dispatcher.
+#[derive(Debug)]
+struct Dispatcher {
+    config: Config,
+    state: Mutex<State>,
+    /// Apart from the state, so that reading it never waits for a stop.
+    progress: Mutex<Progress>,
+    _manager: Arc<Manager>,
+}
+
+/// Where the number of processed requests is.
+#[derive(Debug, Clone)]
+enum Progress {
+    None,
+    Host(Tally),
+    Device(Arc<DeviceRun>),
+}
+
+/// What was wired, and what runs.
+#[derive(Debug)]
+struct State {
+    ring: Option<cudaq_ringbuffer_t>,
+    table: Option<cudaq_function_table_t>,
+    control: Option<(*mut c_int, *mut u64)>,
+    launch: Option<Launch>,
+    dataplane: Option<cudaq_cpu_dataplane_t>,
+    mailbox: *mut *mut c_void,
+    entries: EntryLayout,
+    stop: Duration,
+    clear_unknown: bool,
+    running: Option<Running>,
+}
+
+// SAFETY: the pointers are the caller's, who may use them from any thread; here they are used under the lock.
+unsafe impl Send for State {}
+
+#[derive(Debug)]
+enum Running {
+    Host(HostThread, Option<Arc<Engine>>),
+    Device(Arc<DeviceRun>),
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            ring: None,
+            table: None,
+            control: None,
+            launch: None,
+            dataplane: None,
+            mailbox: core::ptr::null_mut(),
+            entries: EntryLayout::default(),
+            stop: STOP,
+            clear_unknown: false,
+            running: None,
+        }
+    }
+
+    fn wired<T: Copy>(part: Option<T>, call: &str) -> Result<T, Fault> {
+        part.ok_or_else(|| Fault::invalid(format!("{call} was not called")))
+    }
+}
+
+impl Dispatcher {
+    /// Changes the wiring of one that does not run.
+    fn wire(&self, change: impl FnOnce(&Config, &mut State) -> Result<(), Fault>) -> Result<(), Fault> {
+        let mut state = lock(&self.state);
+        if state.running.is_some() {
+            return Err(Fault::invalid("the dispatcher runs: stop it before it is wired"));
+        }
+        change(&self.config, &mut state)
+    }
+
+    /// # Safety
+    /// The header's contract of `cudaq_dispatcher_start`.
+    unsafe fn start(&self) -> Result<(), Fault> {
+        let mut state = lock(&self.state);
+        if state.running.is_some() {
+            return Err(Fault::invalid("the dispatcher runs already"));
+        }
+        let (running, progress) = match self.config.path {
+            // SAFETY: the caller's promise.
+            DispatchPath::Host => unsafe { self.start_host(&state) }?,
+            // SAFETY: the caller's promise.
+            DispatchPath::Device => unsafe { self.start_device(&state) }?,
+        };
+        *lock(&self.progress) = progress;
+        state.running = Some(running);
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`start`](Self::start).
+    unsafe fn start_host(&self, state: &State) -> Result<(Running, Progress), Fault> {
+        let config = &self.config;
+        let table = State::wired(state.table, "cudaq_dispatcher_set_function_table")?;
+        let (flag, stats) = State::wired(state.control, "cudaq_dispatcher_set_control")?;
+        // SAFETY: the caller's promise.
+        let shutdown = unsafe { Shutdown::new(flag) }?;
+        if shutdown.is_set() {
+            return Err(Fault::invalid("the shutdown flag is set: clear it before a start"));
+        }
+        // SAFETY: the caller's promise.
+        let entries = unsafe { read_host(&table, state.entries) }?;
+        // SAFETY: the caller's promise.
+        let tally = unsafe { Tally::new(stats) }?;
+        let unified = config.kernel == KernelType::Unified;
+        let slots = if unified && config.slots == 0 { MAX_SLOTS } else { config.slots };
+        let (ring, plane) = if unified {
+            let plane = State::wired(state.dataplane, "cudaq_dispatcher_set_cpu_dataplane")?;
+            (plane.ring, Some(plane))
+        } else {
+            (State::wired(state.ring, "cudaq_dispatcher_set_ringbuffer")?, None)
+        };
+        let wanted = Wanted {
+            ring: &ring,
+            entries: &entries,
+            slots,
+            slot_bytes: config.slot_bytes,
+            device: config.device,
+            // The loop over a transport reads the marks itself.
+            skip_marks: config.skip_marks && !unified,
+            mailbox: state.mailbox,
+        };
+        // SAFETY: the caller's promise.
+        let engine = unsafe { wanted.make() }?.map(Arc::new);
+        let source = match plane {
+            // SAFETY: the caller's promise.
+            Some(plane) => Source::Transport(unsafe { Dataplane::new(&plane, slots) }?),
+            None => Source::Ring(ring),
+        };
+        let wiring = Wiring {
+            source,
+            slots,
+            slot_bytes: config.slot_bytes,
+            entries,
+            engine: engine.clone(),
+            customs: Customs {
+                any_flag: true,
+                shared_ring: config.shared,
+                clear_unknown: state.clear_unknown,
+            },
+            shutdown,
+            tally: tally.clone(),
+            stop: state.stop,
+        };
+        // SAFETY: the caller's promise.
+        let host_loop = unsafe { wiring.build() }?;
+        let thread = HostThread::start(host_loop)?;
+        Ok((Running::Host(thread, engine), Progress::Host(tally)))
+    }
+
+    /// # Safety
+    /// As for [`start`](Self::start).
+    unsafe fn start_device(&self, state: &State) -> Result<(Running, Progress), Fault> {
+        let config = &self.config;
+        let table = State::wired(state.table, "cudaq_dispatcher_set_function_table")?;
+        let (shutdown, stats) = State::wired(state.control, "cudaq_dispatcher_set_control")?;
+        let unified = config.kernel == KernelType::Unified;
+        let missing =
+            if unified { "cudaq_dispatcher_set_unified_launch" } else { "cudaq_dispatcher_set_launch_fn" };
+        let launch = State::wired(state.launch, missing)?;
+        if launch.is_unified() != unified {
+            return Err(Fault::invalid(format!("{missing} was not called")));
+        }
+        let ring = match state.ring {
+            Some(ring) => Some(ring),
+            None if unified => None,
+            None => Some(State::wired(state.ring, "cudaq_dispatcher_set_ringbuffer")?),
+        };
+        let order = Order {
+            config: *config,
+            ring,
+            table,
+            layout: state.entries,
+            shutdown,
+            stats,
+            launch,
+            stop: state.stop,
+        };
+        // SAFETY: the caller's promise.
+        let run = Arc::new(unsafe { DeviceRun::start(&order) }?);
+        Ok((Running::Device(Arc::clone(&run)), Progress::Device(run)))
+    }
+
+    /// Stops what runs; one that does not run is stopped.
+    fn stop(&self) -> Result<(), Fault> {
+        let mut state = lock(&self.state);
+        match &mut state.running {
+            None => return Ok(()),
+            Some(Running::Host(thread, _)) => thread.stop()?,
+            Some(Running::Device(run)) => run.stop()?,
+        }
+        state.running = None;
+        Ok(())
+    }
+
+    fn processed(&self) -> Result<u64, Fault> {
+        let progress = lock(&self.progress).clone();
+        match progress {
+            Progress::None => Ok(0),
+            Progress::Host(tally) => Ok(tally.get()),
+            Progress::Device(run) => run.processed(),
+        }
+    }
+
+    fn release_worker(&self, worker: c_int) -> Result<(), Fault> {
+        match &lock(&self.state).running {
+            Some(Running::Host(_, Some(engine))) => engine.release(worker),
+            _ => Err(Fault::invalid("no graph workers run here")),
+        }
+    }
+}
+
+/// Checks a ring as far as it is known which views will be used.
+fn check_ring(config: &Config, ring: &cudaq_ringbuffer_t) -> Result<(), Fault> {
+    let view = match config.path {
+        DispatchPath::Host => View::Host,
+        DispatchPath::Device => View::Device,
+    };
+    check(ring, view, config.slots.max(1), config.slot_bytes)
+}
+
+fn check_functions(table: &cudaq_function_table_t) -> Result<(), Fault> {
+    check_table(table)
+}

@@ -1,0 +1,90 @@
+//! An engine as the host dispatcher's [`Outside`].
+
+use super::{Ended, Engine};
+use crate::host_call::Tally;
+use crate::status::{CUDA_UNKNOWN, Fault};
+use ringcall::outside::{LaunchError, Outside};
+use ringcall_dispatch::ring::SlotIndex;
+use ringcall_gpu::shared::Words;
+use ringcall_wire::flag;
+use ringcall_wire::header::RequestHeader;
+use ringcall_wire::status::Status;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Whose the response flags are.
+#[derive(Debug)]
+pub(crate) enum Publishing {
+    /// The ring's: graphs set them, and a consumer takes them. Without marks the request flag is cleared when all is done.
+    Ring { rx_flags: Words },
+    /// A loop's that drives a transport: graphs set the transport's flags, the loop reads these.
+    Loop { tx_flags: Words, value: u64, stride: u64 },
+}
+
+#[derive(Debug)]
+pub(crate) struct EngineOutside {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) tally: Tally,
+    pub(crate) publishing: Publishing,
+}
+
+impl EngineOutside {
+    fn publish(&self, ended: Ended) {
+        let slot = ended.slot as usize;
+        match &self.publishing {
+            Publishing::Ring { rx_flags } if self.engine.skip_marks => {
+                // Release: pairs with the producer's acquire in `Vacant::probe`.
+                rx_flags.store(slot, flag::FREE, Ordering::Release);
+            }
+            Publishing::Ring { .. } => (),
+            Publishing::Loop { tx_flags, value, stride } => {
+                self.engine.response_flags().store(slot, flag::FREE, Ordering::Release);
+                let value = if ended.failed {
+                    flag::error(CUDA_UNKNOWN as u16)
+                } else {
+                    value + u64::from(ended.slot) * stride
+                };
+                tx_flags.store(slot, value, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Outside for EngineOutside {
+    fn service(&mut self, ended: &mut dyn FnMut(Status)) {
+        self.engine.sweep(|end| {
+            self.publish(end);
+            ended(if end.failed { Status::LAUNCH_FAILED } else { Status::OK });
+        });
+    }
+
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Option<u32> {
+        // Without marks the slot under way is offered again.
+        if self.engine.skip_marks && self.engine.serves(slot.get()) {
+            return None;
+        }
+        self.engine.acquire(Some((header.function_id, key))).map(|worker| worker as u32)
+    }
+
+    fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
+        self.tally.add();
+        // The loop's own flags are not those that the graph sets.
+        let mark = matches!(self.publishing, Publishing::Loop { .. });
+        // SAFETY: the dispatcher's wiring was checked, and stays until it has stopped.
+        let launched = unsafe { self.engine.launch(worker as usize, slot.get(), mark) };
+        launched.map_err(|fault: Fault| {
+            if mark {
+                self.engine.response_flags().store(slot.as_usize(), flag::FREE, Ordering::Release);
+            }
+            LaunchError { code: u16::try_from(fault.cuda).unwrap_or(CUDA_UNKNOWN as u16) }
+        })
+    }
+
+    fn marks(&self) -> bool {
+        !self.engine.skip_marks || matches!(self.publishing, Publishing::Loop { .. })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.engine.is_idle()
+    }
+}

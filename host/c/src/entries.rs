@@ -1,0 +1,101 @@
+//! Function tables of the caller's: read whole, in whichever layout, and checked.
+
+use crate::layout::cudaq_function_table_t;
+use crate::raw_ring::aligned;
+use crate::status::Fault;
+use ringcall_wire::entry::{FunctionEntry, LegacyFunctionEntry, SeedFunctionEntry};
+use ringcall_wire::status::DispatchMode;
+use std::mem::size_of;
+use zerocopy::FromBytes;
+
+/// Functions of one table at most. A larger count is a mistake, and would be read far past the table.
+const MAX_FUNCTIONS: u32 = 1 << 16;
+
+/// Which of the three layouts a table has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum EntryLayout {
+    Seed,
+    #[default]
+    Present,
+    Legacy,
+}
+
+impl EntryLayout {
+    pub(crate) fn of_bytes(bytes: usize) -> Result<Self, Fault> {
+        [Self::Seed, Self::Present, Self::Legacy]
+            .into_iter()
+            .find(|layout| layout.bytes() == bytes)
+            .ok_or_else(|| Fault::invalid(format!("entries of {bytes} bytes: there are 168, 176 and 192")))
+    }
+
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            Self::Seed => size_of::<SeedFunctionEntry>(),
+            Self::Present => size_of::<FunctionEntry>(),
+            Self::Legacy => size_of::<LegacyFunctionEntry>(),
+        }
+    }
+
+    fn parse(self, bytes: &[u8]) -> Option<FunctionEntry> {
+        match self {
+            Self::Seed => SeedFunctionEntry::read_from_bytes(bytes).ok().map(FunctionEntry::from),
+            Self::Present => FunctionEntry::read_from_bytes(bytes).ok(),
+            Self::Legacy => LegacyFunctionEntry::read_from_bytes(bytes).ok().map(FunctionEntry::from),
+        }
+    }
+
+    /// The entries in `bytes`, whole ones only.
+    pub(crate) fn parse_all(self, bytes: &[u8]) -> Vec<FunctionEntry> {
+        bytes.chunks_exact(self.bytes()).filter_map(|entry| self.parse(entry)).collect()
+    }
+}
+
+/// What can be said of a table without reading its entries.
+pub(crate) fn check_table(table: &cudaq_function_table_t) -> Result<(), Fault> {
+    aligned(table.entries.cast_const(), 8, "the table's entries")?;
+    if table.count == 0 || table.count > MAX_FUNCTIONS {
+        let count = table.count;
+        return Err(Fault::invalid(format!("a table of {count} functions: there are 1 to {MAX_FUNCTIONS}")));
+    }
+    Ok(())
+}
+
+/// Reads a table in host memory, and checks each entry.
+///
+/// # Safety
+/// The table's `count` entries of this layout are there.
+pub(crate) unsafe fn read_host(
+    table: &cudaq_function_table_t,
+    layout: EntryLayout,
+) -> Result<Vec<FunctionEntry>, Fault> {
+    check_table(table)?;
+    let mut bytes = vec![0; table.count as usize * layout.bytes()];
+    let from = table.entries.cast_const().cast::<u8>();
+    // SAFETY: the caller's promise; a copy, since the table may change later.
+    unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+    let mut entries = layout.parse_all(&bytes);
+    check_entries(&mut entries)?;
+    Ok(entries)
+}
+
+/// Checks modes, handlers and schemas. Routing keys count only where several entries have one id: tables filled field by
+/// field, as the specification's examples do, leave them as they were.
+fn check_entries(entries: &mut [FunctionEntry]) -> Result<(), Fault> {
+    for (place, entry) in entries.iter().enumerate() {
+        entry.validate().map_err(|error| Fault::invalid(format!("entry {place}: {error}")))?;
+    }
+    for place in 0..entries.len() {
+        let (id, mode) = (entries[place].function_id, entries[place].dispatch_mode);
+        let twins = || entries.iter().enumerate().filter(|(other, e)| *other != place && e.function_id == id);
+        let alone = twins().next().is_none();
+        if !alone && u32::from(mode) != DispatchMode::GraphLaunch.raw() {
+            return Err(Fault::invalid(format!(
+                "entry {place}: function id {id:#010x} occurs more than once"
+            )));
+        }
+        if alone {
+            entries[place].routing_key = 0;
+        }
+    }
+    Ok(())
+}

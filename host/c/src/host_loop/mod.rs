@@ -1,0 +1,193 @@
+//! The host path: a dispatcher that reads the caller's shutdown flag every turn, on a thread of its own or the caller's.
+
+pub(crate) mod api;
+mod thread;
+
+use crate::cpu_loop::Dataplane;
+use crate::engine::{Engine, EngineOutside, Publishing};
+use crate::host_call::{HostCall, Tally};
+use crate::layout::{HostRpcFn, cudaq_ringbuffer_t};
+use crate::raw_ring::{View, aligned, check, host_ring};
+use crate::status::Fault;
+use core::ffi::c_int;
+use ringcall::dispatcher::{Step, Stepped};
+use ringcall::outside::Customs;
+use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, Wait};
+use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_wire::entry::FunctionEntry;
+use ringcall_wire::status::DispatchMode;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+pub(crate) use thread::HostThread;
+
+/// Threads that are taken to poll a ring: dispatcher, transport in and out, consumer.
+const POLLERS: usize = 4;
+
+/// The caller's flag: not 0 ends a loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shutdown(*mut c_int);
+
+// SAFETY: an int of the caller's that any thread may access; here only atomically.
+unsafe impl Send for Shutdown {}
+
+impl Shutdown {
+    /// # Safety
+    /// `flag` is null, or an int of host memory that stays until this and its copies are gone.
+    pub(crate) unsafe fn new(flag: *mut c_int) -> Result<Self, Fault> {
+        aligned(flag.cast_const(), 4, "the shutdown flag")?;
+        Ok(Self(flag))
+    }
+
+    fn flag(&self) -> &AtomicI32 {
+        // SAFETY: the promise of `new`.
+        unsafe { AtomicI32::from_ptr(self.0) }
+    }
+
+    #[inline]
+    pub(crate) fn is_set(self) -> bool {
+        self.flag().load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn set(self) {
+        self.flag().store(1, Ordering::Release);
+    }
+}
+
+/// Where requests come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Ring(cudaq_ringbuffer_t),
+    Transport(Dataplane),
+}
+
+/// What a loop is made of.
+#[derive(Debug)]
+pub(crate) struct Wiring {
+    pub(crate) source: Source,
+    pub(crate) slots: u32,
+    pub(crate) slot_bytes: u32,
+    pub(crate) entries: Vec<FunctionEntry>,
+    pub(crate) engine: Option<Arc<Engine>>,
+    pub(crate) customs: Customs,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) tally: Tally,
+    pub(crate) stop: Duration,
+}
+
+/// A loop that can run.
+#[derive(Debug)]
+pub(crate) struct HostLoop {
+    dispatcher: HostDispatcher<Stepped>,
+    transport: Option<Dataplane>,
+    ring: SharedRing,
+    shutdown: Shutdown,
+    stop: Duration,
+}
+
+impl Wiring {
+    /// Checks everything and builds the dispatcher.
+    ///
+    /// # Safety
+    /// The source's memory is there until the loop is gone; handlers and graphs keep their contracts.
+    pub(crate) unsafe fn build(self) -> Result<HostLoop, Fault> {
+        let Self { source, slots, slot_bytes, entries, engine, customs, shutdown, tally, stop } = self;
+        let (shared, transport) = match source {
+            Source::Ring(ring) => {
+                check(&ring, View::Host, slots, slot_bytes)?;
+                // SAFETY: just checked, and the caller's promise.
+                (unsafe { host_ring(&ring, slots) }?, None)
+            }
+            Source::Transport(transport) => (transport.ring().clone(), Some(transport)),
+        };
+        let windows = shared.windows();
+        let geometry = *shared.geometry();
+        let ring = Ring::external(shared.clone());
+        let mut table = FunctionTable::builder();
+        let mut graphs = HashSet::new();
+        for entry in &entries {
+            let id = entry.id();
+            let name = format!("{:#010x}", id.0);
+            let mode = entry.mode().map_err(|error| Fault::invalid(error.to_string()))?;
+            table = match mode {
+                DispatchMode::HostCall => {
+                    let function = host_function(entry.handler)?;
+                    let (rx, tx) = (geometry.rx_stride(), geometry.tx_stride());
+                    // SAFETY: the header's contract of `cudaq_host_rpc_fn_t`.
+                    let handler = unsafe { HostCall::new(function, rx, tx, tally.clone()) };
+                    table.host_call_with_schema(&name, entry.schema, handler)
+                }
+                // The engine knows which of several entries of one function takes a request.
+                DispatchMode::GraphLaunch if !graphs.insert(id) => continue,
+                DispatchMode::GraphLaunch => table.outside_call(&name, entry.schema),
+                DispatchMode::DeviceCall => table.device_call(&name, entry.schema),
+            }
+            .with_id(FunctionId(id.0));
+        }
+        let table = table.build(&ring).map_err(|error| Fault::invalid(error.to_string()))?;
+        let options = HostOptions { wait: Wait::Spin, ..HostOptions::default() };
+        let mut builder = HostDispatcher::builder(&ring, table).options(options).customs(customs);
+        if let Some(engine) = engine {
+            if engine.slots() < slots {
+                return Err(Fault::invalid(format!(
+                    "the engine has {} slots, the ring {slots}",
+                    engine.slots()
+                )));
+            }
+            let publishing = if transport.is_some() {
+                Publishing::Loop {
+                    tx_flags: windows.tx_flags.clone(),
+                    value: windows.tx_data.address(),
+                    stride: u64::from(geometry.tx_stride()),
+                }
+            } else {
+                Publishing::Ring { rx_flags: windows.rx_flags.clone() }
+            };
+            builder = builder.outside(Box::new(EngineOutside { engine, tally, publishing }));
+        }
+        let dispatcher = builder.build().map_err(|error| Fault::invalid(error.to_string()))?.into_stepper();
+        Ok(HostLoop { dispatcher, transport, ring: shared, shutdown, stop })
+    }
+}
+
+/// The C function at an address that an entry gives.
+fn host_function(address: u64) -> Result<HostRpcFn, Fault> {
+    let at = address as usize as *const core::ffi::c_void;
+    // SAFETY: a function pointer has a pointer's size, and null is `None`; that it is such a function is what an entry of
+    // mode HOST_CALL says.
+    let function = unsafe { core::mem::transmute::<*const core::ffi::c_void, Option<HostRpcFn>>(at) };
+    function.ok_or_else(|| Fault::invalid("a handler is null"))
+}
+
+impl HostLoop {
+    /// Runs until the shutdown flag is set, then drains.
+    pub(crate) fn run(self) {
+        let Self { mut dispatcher, mut transport, ring, shutdown, stop } = self;
+        // The caller's threads poll too.
+        let mut waiter = Wait::Auto.resolve(POLLERS).waiter();
+        while !shutdown.is_set() {
+            let moved = transport.as_mut().is_some_and(Dataplane::receive);
+            let step = dispatcher.step();
+            let sent = transport.as_mut().is_some_and(Dataplane::send);
+            match step {
+                Step::Ended => return,
+                Step::Busy => waiter.reset(),
+                // A request that was named is found within a few turns, however large the ring is taken to be.
+                Step::Idle if moved || sent || transport.as_ref().is_some_and(Dataplane::is_busy) => {
+                    waiter.reset();
+                }
+                Step::Idle => {
+                    let _ = waiter.idle();
+                }
+            }
+        }
+        // A part of the time is for the last answers, and for the thread to end.
+        let _ = dispatcher.finish(stop / 4 * 3);
+        if let Some(transport) = &mut transport {
+            let _ = transport.send();
+        }
+        drop(ring);
+    }
+}

@@ -1,0 +1,43 @@
+//! The C interface of Ringcall: the CUDA-Q Realtime host API, over the dispatchers of `ringcall` and `ringcall-cuda`.
+//!
+//! The contract stands in the headers (`include/cudaq/realtime/daemon/dispatcher`); nothing here is for Rust callers, who
+//! have those crates. What is here: structs as C lays them out, checks of everything that comes in, handles that cannot
+//! dangle, and the threads that a C caller does not want to write.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`layout`] | the structs and their offsets |
+//! | `status` | every entry point's guard: panics become statuses, errors get words |
+//! | `handles` | live handles: numbers, never addresses |
+//! | `raw_ring`, `entries` | rings and tables of the caller's, checked |
+//! | `ring_helpers` | the producer's and the consumer's side |
+//! | `host_call` | a C function as a handler |
+//! | `host_loop` | the host path: a thread, or the caller's |
+//! | `engine` | graphs that the host launches |
+//! | `manager`, `dispatcher` | their life cycles |
+//! | `device` | the device path: launch functions on streams, kernels of the device archive |
+
+#![allow(unsafe_code)] // named for it: the boundary to C
+#![allow(clippy::missing_safety_doc)] // the contract of each function is in the header
+
+mod cpu_loop;
+mod device;
+mod dispatcher;
+mod engine;
+mod entries;
+mod handles;
+mod host_call;
+mod host_loop;
+pub mod layout;
+mod manager;
+mod raw_ring;
+mod ring_helpers;
+mod status;
+
+pub use device::api::*;
+pub use dispatcher::*;
+pub use engine::api::*;
+pub use host_loop::api::*;
+pub use manager::*;
+pub use ring_helpers::*;
+pub use status::{ringcall_last_error, ringcall_version};

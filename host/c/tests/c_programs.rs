@@ -1,0 +1,125 @@
+//! C and C++ programs against the library as a C program gets it: compiled, linked, run.
+//!
+//! Without a C compiler each test says so and passes. With `RINGCALL_C_SANITIZE` set (`address,undefined`, say) the programs
+//! are compiled with these sanitizers; with `RINGCALL_C_VALGRIND` they run under valgrind.
+
+#![allow(clippy::print_stdout)] // says what was skipped
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+
+/// Where cargo has put `libringcall_c.so`: beside this test.
+fn library_folder() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let folder = test.parent().expect("in a folder").to_owned();
+    assert!(folder.join("libringcall_c.so").is_file(), "no libringcall_c.so in {}", folder.display());
+    folder
+}
+
+fn compiler(source: &str) -> Option<String> {
+    let (variable, default) = if source.ends_with(".cpp") { ("CXX", "c++") } else { ("CC", "cc") };
+    let name = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
+    let works = Command::new(&name).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !works {
+        println!("skipped: there is no compiler `{name}`");
+    }
+    works.then_some(name)
+}
+
+/// One program at a time: each has threads that poll.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Compiles a program with all warnings as errors, runs it, and wants `ok`.
+fn check(source: &str, flags: &[&str]) {
+    let Some(compiler) = compiler(source) else { return };
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = library_folder();
+    let out = tempfile::tempdir().expect("a folder");
+    let program = out.path().join("program");
+    let standard = if source.ends_with(".cpp") { "-std=c++17" } else { "-std=c11" };
+    let mut compile = Command::new(compiler);
+    compile
+        .args([standard, "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"])
+        .args(flags)
+        .arg(format!("-I{INCLUDE}"))
+        .arg(Path::new(PROGRAMS).join(source))
+        .arg("-o")
+        .arg(&program)
+        .arg(format!("-L{}", folder.display()))
+        .arg("-lringcall_c")
+        .arg(format!("-Wl,-rpath,{}", folder.display()));
+    if let Ok(sanitizers) = std::env::var("RINGCALL_C_SANITIZE") {
+        compile.arg(format!("-fsanitize={sanitizers}")).arg("-fno-sanitize-recover=all");
+    }
+    let compiled = compile.output().expect("the compiler runs");
+    assert!(compiled.status.success(), "{source}: {}", String::from_utf8_lossy(&compiled.stderr));
+    let mut run = if std::env::var_os("RINGCALL_C_VALGRIND").is_some() {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+        valgrind.arg("--fair-sched=yes").arg(&program);
+        valgrind
+    } else {
+        Command::new(&program)
+    };
+    // Cargo's names another folder first, where an older library may lie.
+    run.env_remove("LD_LIBRARY_PATH");
+    let cuda = ringcall_cuda::driver::Driver::load();
+    if cuda.is_err() {
+        run.env("RINGCALL_TEST_NO_CUDA", "1");
+    }
+    let ran = run.output().expect("the program runs");
+    let (stdout, stderr) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{source}: {}\n{stdout}{stderr}", ran.status);
+}
+
+#[test]
+fn layouts_are_those_of_the_rust_side() {
+    for entry in ["168", "176", "192"] {
+        let define = format!("-DCUDAQ_REALTIME_ENTRY_BYTES={entry}");
+        check("layout.c", &[&define]);
+        check("layout.cpp", &[&define]);
+    }
+}
+
+#[test]
+fn ring_helpers_write_and_read_slots() {
+    check("ring_helpers.c", &[]);
+}
+
+#[test]
+fn the_host_path_answers_everything() {
+    check("host_path.c", &[]);
+}
+
+#[test]
+fn invalid_arguments_are_refused() {
+    check("invalid.c", &[]);
+}
+
+#[test]
+fn a_transport_is_driven_from_one_thread() {
+    check("unified.c", &[]);
+}
+
+#[test]
+fn two_dispatchers_share_a_ring() {
+    check("shared_ring.c", &[]);
+}
+
+#[test]
+fn tables_of_all_three_layouts_are_read() {
+    for entry in ["168", "176", "192"] {
+        check("entries.c", &[&format!("-DCUDAQ_REALTIME_ENTRY_BYTES={entry}")]);
+    }
+}
+
+#[test]
+fn programs_written_from_the_specification_run() {
+    check("specification.cpp", &["-DCUDAQ_REALTIME_ENTRY_BYTES=168"]);
+    check("specification.cpp", &["-DEARLIER_NAMES"]);
+    check("specification.cpp", &["-DCUDAQ_REALTIME_API_VERSION=2"]);
+}

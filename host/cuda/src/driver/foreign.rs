@@ -1,0 +1,80 @@
+//! Handles and addresses that a C program brings along: streams to name, graphs to launch, memory to read and write.
+
+use super::{Context, DeviceAddress, Stream};
+use crate::CudaError;
+use core::ffi::c_void;
+use cudarc::driver::sys::CUgraphExec;
+
+impl Stream {
+    /// The driver's name for it (`cudaStream_t`), for C code that runs while it lives.
+    #[must_use]
+    pub fn as_raw(&self) -> *mut c_void {
+        self.raw().cast()
+    }
+
+    /// Starts an executable graph of somebody else's on this stream, and returns without waiting for it.
+    ///
+    /// # Safety
+    /// `exec` is a live `cudaGraphExec_t` of this stream's device, and whatever its kernels reach stays mapped until it has
+    /// ended. No other launch of it is under way on another stream.
+    ///
+    /// # Errors
+    /// The driver refuses, or the context is dead.
+    pub unsafe fn launch_foreign_graph(&self, exec: *mut c_void) -> Result<(), CudaError> {
+        let api = self.context().enter()?;
+        let exec: CUgraphExec = exec.cast();
+        // SAFETY: the caller's promise.
+        let code = unsafe { (api.cuGraphLaunch)(exec, self.raw()) };
+        api.check(code, "launching a graph")
+    }
+
+    /// Writes `value` to the word at `address` when all that was put on this stream before has ended; what that wrote is
+    /// visible to whoever sees the value.
+    ///
+    /// # Safety
+    /// `address` is 8-byte aligned memory that the device can write until then, which Rust code reaches through atomics
+    /// alone.
+    ///
+    /// # Errors
+    /// The driver refuses, or the context is dead.
+    pub unsafe fn write_word_after(&self, address: DeviceAddress, value: u64) -> Result<(), CudaError> {
+        let api = self.context().enter()?;
+        // SAFETY: the caller's promise; flags 0: with a fence before the write.
+        let code = unsafe { (api.cuStreamWriteValue64_v2)(self.raw(), address.0, value, 0) };
+        api.check(code, "putting a write on a stream")
+    }
+}
+
+impl Context {
+    /// Copies `out.len()` bytes from `address`, on the host or the device, past whatever runs.
+    ///
+    /// # Safety
+    /// So many bytes are there, in memory that CUDA knows or that this process can read.
+    ///
+    /// # Errors
+    /// The driver refuses the address, or the context is dead.
+    pub unsafe fn read_foreign(&self, address: u64, out: &mut [u8]) -> Result<(), CudaError> {
+        let api = self.enter()?;
+        let to = out.as_mut_ptr() as u64;
+        // SAFETY: the caller's promise; `out` is borrowed until the copy has been waited for.
+        let code = unsafe { (api.cuMemcpyAsync)(to, address, out.len(), self.copies().raw()) };
+        api.check(code, format_args!("copying {} bytes from {address:#x}", out.len()))?;
+        self.copies().synchronize(api)
+    }
+
+    /// Copies `data` to `address`, on the host or the device, past whatever runs.
+    ///
+    /// # Safety
+    /// So many bytes may be written there, and Rust code reaches them through atomics or copies alone.
+    ///
+    /// # Errors
+    /// The driver refuses the address, or the context is dead.
+    pub unsafe fn write_foreign(&self, address: u64, data: &[u8]) -> Result<(), CudaError> {
+        let api = self.enter()?;
+        let from = data.as_ptr() as u64;
+        // SAFETY: the caller's promise; `data` is borrowed until the copy has been waited for.
+        let code = unsafe { (api.cuMemcpyAsync)(address, from, data.len(), self.copies().raw()) };
+        api.check(code, format_args!("copying {} bytes to {address:#x}", data.len()))?;
+        self.copies().synchronize(api)
+    }
+}

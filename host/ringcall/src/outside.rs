@@ -1,0 +1,52 @@
+//! Functions that are started here and answered in the slot itself, by somebody else.
+//!
+//! A CUDA graph that a host launches reads its request from the ring, writes the response and sets the response flag on
+//! its own. The dispatcher checks the request, finds somebody who can take it, and hears when it has ended.
+
+use ringcall_dispatch::ring::SlotIndex;
+use ringcall_wire::header::RequestHeader;
+use ringcall_wire::status::Status;
+
+pub use crate::worker::LaunchError;
+
+/// Starts requests that are answered outside of this process's code. On the dispatcher's thread: nothing here may block.
+pub trait Outside: Send {
+    /// Called each turn: takes note of what has ended, and reports the status of each answer.
+    fn service(&mut self, ended: &mut dyn FnMut(Status));
+
+    /// Somebody who can take this request now. `None`: it stays in its slot and is offered again; later slots are served
+    /// meanwhile. `key` is the payload's first eight bytes, 0 if there are fewer.
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Option<u32>;
+
+    /// Starts the request of `slot`, which is checked; `worker` is from [`claim`](Self::claim).
+    ///
+    /// # Errors
+    /// Nothing was started. The request is answered with the error mark.
+    fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError>;
+
+    /// Whether slots under way carry the in-flight mark. Where not, the request flag stands until the answer is there, so
+    /// that the slot never looks free; [`claim`](Self::claim) then gets it offered again and must know it.
+    fn marks(&self) -> bool;
+
+    /// Nothing is under way.
+    fn is_idle(&self) -> bool;
+}
+
+/// How a ring is read that other libraries share or fill.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Customs {
+    /// Any value but 0 in a request flag says that the request is there. Otherwise it must be its slot's address. It is
+    /// never followed either way.
+    pub any_flag: bool,
+    /// Requests for functions that are not in the table, or are not run here, are left to another dispatcher of this ring.
+    pub shared_ring: bool,
+    /// Requests for unknown functions are taken out of their slots unanswered (and counted), as the reference does.
+    pub clear_unknown: bool,
+}
+
+impl Customs {
+    /// Whether a request refused so is somebody else's.
+    pub(crate) const fn leaves(self, status: Status) -> bool {
+        self.shared_ring && matches!(status, Status::UNKNOWN_FUNCTION | Status::WRONG_MODE)
+    }
+}

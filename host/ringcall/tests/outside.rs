@@ -1,0 +1,186 @@
+//! Functions that somebody else answers in the slot, and rings of other customs.
+
+use ringcall::dispatcher::{HostDispatcher, Step, Stepped};
+use ringcall::outside::{Customs, LaunchError, Outside};
+use ringcall::wire::{HandlerSchema, RequestHeader, ResponseHeader, flag};
+use ringcall::{Client, FunctionId, FunctionTable, Ring, RingConfig, Status};
+use ringcall_dispatch::{RingMemory, SharedRing, ring::SlotIndex};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// What a test and its one worker share.
+#[derive(Default)]
+struct Bench {
+    under_way: Option<SlotIndex>,
+    /// The worker may finish.
+    finish: bool,
+    starts: Vec<(u32, u64)>,
+    fail_with: Option<u16>,
+    last_key: u64,
+}
+
+/// One worker that answers with an empty result and sets the flag itself, as a graph does.
+struct OneWorker {
+    ring: SharedRing,
+    bench: Arc<Mutex<Bench>>,
+    marks: bool,
+}
+
+impl Outside for OneWorker {
+    fn service(&mut self, ended: &mut dyn FnMut(Status)) {
+        let mut bench = self.bench.lock().expect("nobody panics");
+        if let (Some(slot), true) = (bench.under_way, bench.finish) {
+            let request = RequestHeader::from_words(self.ring.request_header(slot));
+            self.ring.write_response(slot, ResponseHeader::reply(&request, 0, 0).to_words(), &[]);
+            self.ring.publish_tx(slot, self.ring.geometry().response_address(slot));
+            if !self.marks {
+                self.ring.clear_rx(slot);
+            }
+            bench.under_way = None;
+            ended(Status::OK);
+        }
+    }
+
+    fn claim(&mut self, slot: SlotIndex, _: &RequestHeader, key: u64) -> Option<u32> {
+        let mut bench = self.bench.lock().expect("nobody panics");
+        bench.last_key = key;
+        assert!(self.marks || bench.under_way != Some(slot) || !bench.finish);
+        bench.under_way.is_none().then_some(0)
+    }
+
+    fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
+        let mut bench = self.bench.lock().expect("nobody panics");
+        let key = bench.last_key;
+        bench.starts.push((worker, key));
+        match bench.fail_with {
+            Some(code) => Err(LaunchError { code }),
+            None => {
+                bench.under_way = Some(slot);
+                Ok(())
+            }
+        }
+    }
+
+    fn marks(&self) -> bool {
+        self.marks
+    }
+
+    fn is_idle(&self) -> bool {
+        self.bench.lock().expect("nobody panics").under_way.is_none()
+    }
+}
+
+fn dispatcher(marks: bool, customs: Customs) -> (Ring, HostDispatcher<Stepped>, Arc<Mutex<Bench>>) {
+    let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 64 }).expect("a ring");
+    let table = FunctionTable::builder()
+        .outside_call("graph", HandlerSchema::new())
+        .host_call("inline", |_: &[u8], _: &mut [u8]| Ok(0))
+        .build(&ring)
+        .expect("a table");
+    let bench = Arc::new(Mutex::new(Bench::default()));
+    let worker = OneWorker { ring: ring.shared().clone(), bench: Arc::clone(&bench), marks };
+    let dispatcher = HostDispatcher::builder(&ring, table)
+        .customs(customs)
+        .outside(Box::new(worker))
+        .build()
+        .expect("wired");
+    (ring, dispatcher.into_stepper(), bench)
+}
+
+fn settle(dispatcher: &mut HostDispatcher<Stepped>) {
+    for _ in 0..16 {
+        let _ = dispatcher.step();
+    }
+}
+
+#[test]
+fn a_busy_worker_holds_up_its_own_requests_alone() {
+    let (ring, mut dispatcher, bench) = dispatcher(true, Customs::default());
+    let mut client = Client::new(&ring);
+    let graph = FunctionId::of("graph");
+    let first = client.send(graph, 1, 0, &7_u64.to_le_bytes()).expect("sent");
+    let second = client.send(graph, 2, 0, &[1, 2, 3]).expect("sent");
+    let inline = client.send(FunctionId::of("inline"), 3, 0, &[]).expect("sent");
+    settle(&mut dispatcher);
+    assert_eq!(client.wait(inline, LIMIT).expect("answered").status, Status::OK);
+    // The first is marked and its request flag given back; the second stands where it was.
+    let shared = ring.shared();
+    assert_eq!((shared.rx(first), shared.tx(first)), (flag::FREE, flag::IN_FLIGHT));
+    assert_ne!(shared.rx(second), flag::FREE);
+    assert_eq!(shared.tx(second), flag::FREE);
+    bench.lock().expect("nobody panics").finish = true;
+    settle(&mut dispatcher);
+    for (slot, id) in [(first, 1), (second, 2)] {
+        assert_eq!(client.wait(slot, LIMIT).expect("answered").request_id, id);
+    }
+    // The key is the first eight payload bytes, or 0.
+    assert_eq!(bench.lock().expect("nobody panics").starts, [(0, 7), (0, 0)]);
+    let report = dispatcher.finish(LIMIT).report;
+    assert_eq!((report.dropped, report.unfinished), (0, None));
+}
+
+#[test]
+fn without_marks_the_slot_never_looks_free() {
+    let (ring, mut dispatcher, bench) = dispatcher(false, Customs::default());
+    let mut client = Client::new(&ring);
+    let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
+    settle(&mut dispatcher);
+    assert_ne!(ring.shared().rx(slot), flag::FREE);
+    assert_eq!(ring.shared().tx(slot), flag::FREE);
+    bench.lock().expect("nobody panics").finish = true;
+    settle(&mut dispatcher);
+    assert_eq!(client.wait(slot, LIMIT).expect("answered").status, Status::OK);
+    assert_eq!(ring.shared().rx(slot), flag::FREE);
+    assert_eq!(bench.lock().expect("nobody panics").starts.len(), 1);
+}
+
+#[test]
+fn a_start_that_fails_leaves_the_error_mark() {
+    let (ring, mut dispatcher, bench) = dispatcher(true, Customs::default());
+    bench.lock().expect("nobody panics").fail_with = Some(700);
+    let mut client = Client::new(&ring);
+    let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
+    settle(&mut dispatcher);
+    let reply = client.wait(slot, LIMIT).expect("answered");
+    assert_eq!((reply.error, reply.status), (Some(700), Status::LAUNCH_FAILED));
+}
+
+#[test]
+fn a_stop_waits_for_what_is_outside() {
+    let (ring, mut dispatcher, bench) = dispatcher(true, Customs::default());
+    let mut client = Client::new(&ring);
+    let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
+    settle(&mut dispatcher);
+    bench.lock().expect("nobody panics").finish = true;
+    let report = dispatcher.finish(LIMIT).report;
+    assert_eq!((report.drained, report.dropped), (1, 0));
+    assert_eq!(client.wait(slot, LIMIT).expect("answered").status, Status::OK);
+}
+
+#[test]
+fn other_customs() {
+    let all = Customs { any_flag: true, shared_ring: false, clear_unknown: true };
+    let (ring, mut dispatcher, _) = dispatcher(true, all);
+    let shared = ring.shared();
+    let slot = |index| shared.geometry().slot(index).expect("a slot");
+    let request = |name: &str| RequestHeader::new(FunctionId::of(name).0, 0, 9, 0).to_bytes();
+    shared.forge_request(slot(0), &request("inline"), 1);
+    shared.forge_request(slot(1), &request("nobody"), u64::MAX);
+    settle(&mut dispatcher);
+    assert_eq!(Client::new(&ring).wait(slot(0), LIMIT).expect("answered").status, Status::OK);
+    assert_eq!((shared.rx(slot(1)), shared.tx(slot(1))), (flag::FREE, flag::FREE));
+
+    let (ring, mut dispatcher, _) =
+        self::dispatcher(true, Customs { shared_ring: true, ..Customs::default() });
+    let mut client = Client::new(&ring);
+    let slot = client.send(FunctionId::of("nobody"), 1, 0, &[]).expect("sent");
+    settle(&mut dispatcher);
+    assert_ne!(ring.shared().rx(slot), flag::FREE);
+    assert_eq!(dispatcher.step(), Step::Idle);
+    // Left to the other dispatcher, also by a stop.
+    let report = dispatcher.finish(LIMIT).report;
+    assert_eq!((report.drained, report.dropped), (0, 0));
+    assert_ne!(ring.shared().rx(slot), flag::FREE);
+}

@@ -1,0 +1,261 @@
+//! The tree that C programs install: libraries, headers, and the files that `pkg-config` and CMake look for.
+//!
+//! The shared library is linked from the static one by the machine's C compiler, since rustc's own linking of a C library
+//! leaves no room for a version script. What it exports is the committed listing, no more and no less.
+
+use crate::shell::{Shell, read, run};
+use crate::steps::Outcome;
+#[cfg(not(unix))]
+use anyhow::bail;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the shared library exports, one name a line.
+const LISTING: &str = "host/c/abi/exports.txt";
+/// The interface's generation: the soname's number and the symbols' version.
+const SONAME: &str = "libringcall.so.0";
+const SYMBOL_VERSION: &str = "RINGCALL_0";
+/// What a Rust library needs of the system.
+const SYSTEM: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
+
+/// Where to.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The folder; it is emptied first. By default `target/dist`.
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// With the device archive too; needs NVIDIA's compiler, which is taken from PyPI if there is none.
+    #[arg(long)]
+    device: bool,
+    /// Also builds and runs the examples against the tree, through `pkg-config` and, where it is installed, CMake.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Makes the tree.
+pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
+    let out = match &options.out {
+        Some(out) => std::path::absolute(out).with_context(|| format!("{}", out.display()))?,
+        None => shell.target("dist"),
+    };
+    build(shell, &out)?;
+    if options.device {
+        crate::dist_device::make(shell, &out.join("lib"))?;
+    }
+    if options.check { check(shell, &out, options.device) } else { Ok(()) }
+}
+
+/// As a step of the continuous integration.
+pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
+    if shell.command("cc", &["--version"]).output().is_err() {
+        return Ok(Outcome::Skipped("no C compiler `cc`"));
+    }
+    make(shell, &Options { out: None, device: false, check: true })?;
+    Ok(Outcome::Done)
+}
+
+fn build(shell: &Shell, out: &Path) -> Result<()> {
+    run(&mut shell.cargo(&["build", "--release", "-p", "ringcall-c"]))?;
+    let archive = shell.target("release").join("libringcall_c.a");
+    if out.exists() {
+        fs::remove_dir_all(out).with_context(|| format!("cannot empty {}", out.display()))?;
+    }
+    let lib = out.join("lib");
+    for folder in [lib.join("pkgconfig"), lib.join("cmake/ringcall"), out.join("share/ringcall")] {
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    copy_tree(&shell.root().join("host/c/include"), &out.join("include"))?;
+    for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        copy(&shell.root().join(licence), &out.join("share/ringcall").join(licence))?;
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    copy(&archive, &lib.join("libringcall.a"))?;
+    run(&mut shell.command("strip", &["--strip-debug", &text(&lib.join("libringcall.a"))]))?;
+    link_shared(shell, out, &archive, version)?;
+    write(&lib.join("pkgconfig/ringcall.pc"), &pkg_config(version))?;
+    write(&lib.join("cmake/ringcall/ringcall-config.cmake"), CMAKE)?;
+    write(&lib.join("cmake/ringcall/ringcall-config-version.cmake"), &cmake_version(version))?;
+    println!("{}", out.display());
+    Ok(())
+}
+
+fn link_shared(shell: &Shell, out: &Path, archive: &Path, version: &str) -> Result<()> {
+    let listing = listing(shell)?;
+    let script = shell.target("ringcall.map");
+    let globals: String = listing.iter().map(|name| format!("    {name};\n")).collect();
+    write(&script, &format!("{SYMBOL_VERSION} {{\n  global:\n{globals}  local: *;\n}};\n"))?;
+    let lib = out.join("lib");
+    let file = format!("libringcall.so.{version}");
+    let shared = lib.join(&file);
+    let mut link = shell.command("cc", &["-shared", "-o", &text(&shared)]);
+    link.arg(format!("-Wl,-soname,{SONAME}"))
+        .arg(format!("-Wl,--version-script={}", script.display()))
+        .args(["-Wl,--whole-archive", &text(archive), "-Wl,--no-whole-archive"])
+        .args(["-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,relro,-z,now", "-Wl,--strip-debug"])
+        .args(SYSTEM);
+    run(&mut link)?;
+    symlink(&file, &lib.join(SONAME))?;
+    symlink(SONAME, &lib.join("libringcall.so"))?;
+    // For build files that are not to change: `-L…/lib/compat -lcudaq-realtime`.
+    fs::create_dir_all(lib.join("compat"))?;
+    symlink(&format!("../{SONAME}"), &lib.join("compat/libcudaq-realtime.so"))?;
+    let exported = exports(shell, &shared)?;
+    ensure!(
+        exported == listing,
+        "{} exports other names than {LISTING}: {:?}",
+        shared.display(),
+        differing(&exported, &listing)
+    );
+    Ok(())
+}
+
+/// The committed names.
+fn listing(shell: &Shell) -> Result<Vec<String>> {
+    let path = shell.root().join(LISTING);
+    let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// The names that a shared library exports, sorted, without versions.
+fn exports(shell: &Shell, library: &Path) -> Result<Vec<String>> {
+    let symbols = read(&mut shell.command("nm", &["-D", "--defined-only", &text(library)]))?;
+    let mut names: Vec<String> = symbols
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .map(|name| name.split('@').next().unwrap_or(name).to_owned())
+        .filter(|name| name != SYMBOL_VERSION)
+        .collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn differing(a: &[String], b: &[String]) -> Vec<String> {
+    let only = |here: &[String], there: &[String], sign| {
+        let missing = here.iter().filter(|name| !there.contains(name));
+        missing.map(|name| format!("{sign}{name}")).collect::<Vec<_>>()
+    };
+    [only(a, b, '+'), only(b, a, '-')].concat()
+}
+
+/// Builds and runs the examples as somebody would who has installed the tree.
+fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
+    let work = shell.target("dist-check");
+    if work.exists() {
+        fs::remove_dir_all(&work).with_context(|| format!("cannot empty {}", work.display()))?;
+    }
+    copy_tree(&shell.root().join("examples/c"), &work)?;
+    let pkgconfig = out.join("lib/pkgconfig");
+    let mut make = shell.command("make", &["-C", &text(&work), "run"]);
+    if device {
+        make.args(crate::dist_device::make_variables(shell)?);
+    }
+    run(make.env("PKG_CONFIG_PATH", &pkgconfig).env("LD_LIBRARY_PATH", out.join("lib")))?;
+    if shell.command("cmake", &["--version"]).output().is_ok() {
+        let build = work.join("build");
+        let prefix = format!("-DCMAKE_PREFIX_PATH={}", out.display());
+        run(&mut shell.command("cmake", &["-S", &text(&work), "-B", &text(&build), &prefix]))?;
+        run(&mut shell.command("cmake", &["--build", &text(&build)]))?;
+        run(&mut shell.command(&text(&build.join("host_path")), &[]))?;
+    } else {
+        println!("no cmake here: the CMake configuration is not checked");
+    }
+    Ok(())
+}
+
+fn pkg_config(version: &str) -> String {
+    format!(
+        "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
+         Name: ringcall\nDescription: Real-time RPC over ring buffers: the CUDA-Q Realtime host API\n\
+         Version: {version}\nLibs: -L${{libdir}} -lringcall\nLibs.private: {}\nCflags: -I${{includedir}}\n",
+        SYSTEM.join(" ")
+    )
+}
+
+const CMAKE: &str = r#"get_filename_component(_ringcall_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+
+if(NOT TARGET ringcall::ringcall)
+  add_library(ringcall::ringcall SHARED IMPORTED)
+  set_target_properties(ringcall::ringcall PROPERTIES
+    IMPORTED_LOCATION "${_ringcall_prefix}/lib/libringcall.so"
+    INTERFACE_INCLUDE_DIRECTORIES "${_ringcall_prefix}/include")
+endif()
+
+if(NOT TARGET ringcall::static)
+  add_library(ringcall::static STATIC IMPORTED)
+  set_target_properties(ringcall::static PROPERTIES
+    IMPORTED_LOCATION "${_ringcall_prefix}/lib/libringcall.a"
+    INTERFACE_INCLUDE_DIRECTORIES "${_ringcall_prefix}/include"
+    INTERFACE_LINK_LIBRARIES "gcc_s;util;rt;pthread;m;dl")
+endif()
+
+# The device archive is there where the tree was made with CUDA's compiler.
+if(NOT TARGET ringcall::device AND EXISTS "${_ringcall_prefix}/lib/libringcall_device.a")
+  add_library(ringcall::device STATIC IMPORTED)
+  set_target_properties(ringcall::device PROPERTIES
+    IMPORTED_LOCATION "${_ringcall_prefix}/lib/libringcall_device.a"
+    INTERFACE_LINK_LIBRARIES ringcall::ringcall)
+endif()
+
+unset(_ringcall_prefix)
+"#;
+
+fn cmake_version(version: &str) -> String {
+    let minor = version.rsplit_once('.').map_or(version, |(minor, _)| minor);
+    format!(
+        "set(PACKAGE_VERSION \"{version}\")\n\
+         if(PACKAGE_FIND_VERSION STREQUAL \"\" OR \"${{PACKAGE_FIND_VERSION_MAJOR}}.${{PACKAGE_FIND_VERSION_MINOR}}\" \
+         STREQUAL \"{minor}\")\n  set(PACKAGE_VERSION_COMPATIBLE TRUE)\nelse()\n  \
+         set(PACKAGE_VERSION_COMPATIBLE FALSE)\nendif()\n"
+    )
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn write(path: &Path, content: &str) -> Result<()> {
+    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("{}", from.display()))? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() { copy_tree(&from, &to)? } else { copy(&from, &to)? }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn symlink(to: &str, at: &Path) -> Result<()> {
+    std::os::unix::fs::symlink(to, at).with_context(|| format!("cannot link {}", at.display()))
+}
+
+#[cfg(not(unix))]
+fn symlink(_: &str, at: &Path) -> Result<()> {
+    bail!("no links here: {}", at.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_named() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(differing(&names(&["a", "b"]), &names(&["b", "c"])), ["+a", "-c"]);
+    }
+
+    #[test]
+    fn a_minor_version_is_compatible_with_itself() {
+        assert!(cmake_version("0.1.0").contains("\"0.1\""));
+        assert!(pkg_config("0.1.0").contains("Version: 0.1.0\n"));
+    }
+}

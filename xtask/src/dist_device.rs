@@ -1,0 +1,110 @@
+//! The device archive: the dispatch kernels as relocatable device code with host stubs, for programs that nvcc links.
+//!
+//! Our kernels are Rust's PTX; host stubs and registration are nvcc's business. So nvcc is asked what it would do for a file
+//! of empty kernels (`-dryrun`), and does it, with the PTX of record in the place of what the empty kernels compile to.
+
+use crate::ptx::Cuda;
+use crate::shell::{Shell, run, shown};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::Path;
+
+/// The architectures of record.
+const ARCHITECTURES: [u32; 3] = [80, 90, 100];
+
+/// Makes `libringcall_device.a` in `lib`.
+pub(crate) fn make(shell: &Shell, lib: &Path) -> Result<()> {
+    let cuda = Cuda::find(shell)?;
+    let work = shell.target("device-archive");
+    if work.exists() {
+        fs::remove_dir_all(&work).with_context(|| format!("cannot empty {}", work.display()))?;
+    }
+    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+    let source = shell.root().join("kernels-cu/archive");
+    let codes: Vec<String> = ARCHITECTURES
+        .iter()
+        .flat_map(|sm| ["-gencode".to_owned(), format!("arch=compute_{sm},code=sm_{sm}")])
+        .collect();
+
+    let mut plan = cuda.tool(shell, "nvcc");
+    plan.current_dir(&work).args(["-rdc=true", "-dryrun", "--keep", "--keep-dir", "."]).args(&codes);
+    plan.args(["-Wno-deprecated-gpu-targets", "-c"]).arg(source.join("kernels.cu")).args(["-o", "kernels.o"]);
+    let output = plan.output().with_context(|| format!("cannot start {}", shown(&plan)))?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let kernels = shell.root().join("device/kernels/ptx");
+    let script = script(&String::from_utf8_lossy(&output.stderr), &kernels)?;
+    fs::write(work.join("build.sh"), script).context("cannot write the build's script")?;
+    run(shell.command("bash", &["build.sh"]).current_dir(&work))?;
+
+    let mut entry = cuda.tool(shell, "nvcc");
+    entry.current_dir(&work).args(["-rdc=true", "-O2", "-Wno-deprecated-gpu-targets"]).args(&codes);
+    entry.arg("-I").arg(shell.root().join("host/c/include"));
+    run(entry.arg("-c").arg(source.join("entry.cu")).args(["-o", "entry.o"]))?;
+    let archive = lib.join("libringcall_device.a");
+    let mut ar = shell.command("ar", &["rcs"]);
+    run(ar.current_dir(&work).arg(&archive).args(["entry.o", "kernels.o"]))
+}
+
+/// What the examples' Makefile is told, so that it finds the compiler and its runtime wherever they are.
+pub(crate) fn make_variables(shell: &Shell) -> Result<[String; 2]> {
+    let cuda = Cuda::find(shell)?;
+    let nvcc = cuda.tool(shell, "nvcc").get_program().to_string_lossy().into_owned();
+    let libraries = cuda.device_runtime.parent().context("a library is in a folder")?;
+    Ok([format!("NVCC={nvcc}"), format!("LDFLAGS=-L{}", libraries.display())])
+}
+
+/// What nvcc would run, as a script, with our PTX put where the compiler's goes.
+fn script(plan: &str, kernels: &Path) -> Result<String> {
+    let mut lines = vec!["set -e".to_owned()];
+    let mut replaced = 0;
+    for line in plan.lines().filter_map(|line| line.strip_prefix("#$ ")) {
+        if let Some((name, value)) = assignment(line) {
+            lines.push(format!("export {name}='{}'", value.trim().trim_matches('"').replace('\'', "")));
+            continue;
+        }
+        lines.push(line.to_owned());
+        if line.split_whitespace().next().is_some_and(|program| program.contains("cicc")) {
+            let arch = after(line, "-arch compute_").context("nvcc's compiler has no -arch")?;
+            let arch: String = arch.chars().take_while(char::is_ascii_digit).collect();
+            let out = line.rsplit("-o \"").next().and_then(|rest| rest.split('"').next());
+            let out = out.context("nvcc's compiler has no output")?;
+            let ptx = kernels.join(format!("graph.sm_{arch}.ptx"));
+            ensure!(ptx.is_file(), "there is no {}", ptx.display());
+            lines.push(format!("cp '{}' '{out}'", ptx.display()));
+            replaced += 1;
+        }
+    }
+    ensure!(
+        replaced == ARCHITECTURES.len(),
+        "nvcc's plan was not understood: {replaced} compilations\n{plan}"
+    );
+    Ok(lines.join("\n"))
+}
+
+/// `NAME=value`, if the line is one.
+fn assignment(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.split_once('=')?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    is_name.then_some((name, value))
+}
+
+fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    text.find(word).map(|at| &text[at + word.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_are_told_from_commands() {
+        assert_eq!(assignment("_HERE_=/a/b"), Some(("_HERE_", "/a/b")));
+        assert_eq!(assignment("gcc -D__X=1 -E a.cu"), None);
+        assert_eq!(assignment("=x"), None);
+    }
+
+    #[test]
+    fn a_plan_without_compilers_is_refused() {
+        assert!(script("#$ gcc -c x.c\n", Path::new("/none")).is_err());
+    }
+}
