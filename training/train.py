@@ -63,8 +63,8 @@ def evaluate(arguments, name, seconds, evaluator):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=540, help="of the whole command")
-    parser.add_argument("--evaluate", type=float, default=100, help="seconds of them kept for the evaluation")
+    parser.add_argument("--seconds", type=float, default=560, help="of the whole command")
+    parser.add_argument("--evaluate", type=float, default=110, help="seconds of them kept for the evaluation")
     parser.add_argument("--widths", default="128,64", help="networks to train, hidden layers this wide")
     parser.add_argument("--shares", default="0.72,0.28", help="of the training time, where they take turns")
     parser.add_argument("--hidden", type=int, default=3)
