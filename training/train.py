@@ -12,9 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-from predecoder import fit, measure
-from predecoder.network import load
+# PyTorch is imported where it is used: the evaluation's worker processes read this file too, and want none of it.
 
 # (distance, p, weight of its time)
 CASES = [
@@ -29,6 +27,9 @@ TINY = [(3, 0.006, 1.0), (5, 0.006, 1.0)]
 
 
 def train(arguments):
+    import torch
+    from predecoder import fit
+
     recipe = fit.Recipe(
         width=arguments.width,
         hidden=arguments.hidden,
@@ -43,6 +44,10 @@ def train(arguments):
 
 
 def evaluate(arguments, name, seconds, evaluator):
+    import torch
+    from predecoder import measure
+    from predecoder.network import load
+
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     network, _ = load(arguments.out / f"{name}.pt")
     torch.backends.cudnn.benchmark = True
@@ -80,12 +85,16 @@ def main():
     if arguments.until:
         return train(arguments)
     begun = time.monotonic()
+    import torch
+    from predecoder import measure
+
     arguments.out.mkdir(parents=True, exist_ok=True)
     cases = TINY if arguments.tiny else CASES
     evaluator = measure.Evaluator(arguments.workers, [(distance, p) for distance, p, _ in cases])
     widths = [int(width) for width in arguments.widths.split(",")]
     shares = [float(share) for share in arguments.shares.split(",")]
     gpus = torch.cuda.device_count()
+    print(f"PyTorch {torch.__version__} after {time.monotonic() - begun:.1f} s, {gpus} GPUs", flush=True)
     failed = False
     if not arguments.only_evaluate:
         left = arguments.seconds - arguments.evaluate
