@@ -1,11 +1,9 @@
 //! A fully convolutional predecoder as a model of one memory experiment.
 
-use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
 use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
 use ringcall_qec::QecError;
 use ringcall_qec::circuit::MemoryExperiment;
 use ringcall_qec::predecoder::{PredecoderVolume, Thresholds};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Why a network is no predecoder for an experiment.
@@ -55,21 +53,11 @@ impl std::fmt::Debug for Predecoder {
 }
 
 impl Predecoder {
-    /// Loads a network of open sizes, `layers`, `height` and `width`, for the CPU, and binds it.
-    ///
-    /// # Errors
-    /// As [`OnnxModel::load`] and [`Predecoder::new`].
-    pub fn from_onnx(
-        path: impl AsRef<Path>,
-        experiment: &MemoryExperiment,
-        threshold: Option<f32>,
-    ) -> Result<Self, PredecoderError> {
-        let d = experiment.distance as usize;
-        let options = OnnxOptions::new()
-            .with_symbol("layers", experiment.rounds as usize + 1)
-            .with_symbol("height", d)
-            .with_symbol("width", d);
-        Self::new(Arc::new(OnnxModel::load(path, &options)?), experiment, threshold)
+    /// Sizes of the dimensions that a committed network leaves open, by their names in the file.
+    #[must_use]
+    pub fn sizes(experiment: &MemoryExperiment) -> [(&'static str, usize); 3] {
+        let distance = experiment.distance as usize;
+        [("layers", experiment.rounds as usize + 1), ("height", distance), ("width", distance)]
     }
 
     /// Binds a network to an experiment. Without a threshold of the caller's, that of the nearest noise (the gates')

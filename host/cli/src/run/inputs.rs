@@ -37,7 +37,12 @@ fn experiment(args: &Args) -> MemoryExperiment {
 fn network(args: &Args, path: &Path) -> Result<Arc<dyn Model>> {
     match OnnxModel::load(path, &OnnxOptions::default()) {
         Err(InferError::DynamicDimension { .. }) if args.dem.is_none() => {
-            Ok(Arc::new(Predecoder::from_onnx(path, &experiment(args), args.threshold)?))
+            let experiment = experiment(args);
+            let sizes = Predecoder::sizes(&experiment);
+            let options =
+                sizes.into_iter().fold(OnnxOptions::new(), |all, (name, n)| all.with_symbol(name, n));
+            let network = Arc::new(OnnxModel::load(path, &options)?);
+            Ok(Arc::new(Predecoder::new(network, &experiment, args.threshold)?))
         }
         Ok(_) if args.threshold.is_some() => bail!("--threshold: this model has its own built in"),
         model => Ok(Arc::new(model?)),
