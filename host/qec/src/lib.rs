@@ -4,7 +4,8 @@
 //! * [`circuit`]: the memory experiment under circuit-level noise, turned into a detector error model;
 //! * [`dem`]: the detector error model itself and the reader and writer of its text format;
 //! * [`sample`]: shots drawn from a model; [`shots`]: their files; [`stats`]: logical error rates;
-//! * [`decode`]: which observables a syndrome says were flipped, by minimum-weight perfect matching.
+//! * [`decode`]: which observables a syndrome says were flipped, by minimum-weight perfect matching;
+//! * [`predecoder`]: a memory experiment as a convolutional network sees it, and what the network's decisions do.
 #![forbid(unsafe_code)]
 
 pub mod circuit;
@@ -12,6 +13,7 @@ pub mod code;
 pub mod decode;
 pub mod dem;
 mod error;
+pub mod predecoder;
 pub mod sample;
 pub mod shots;
 pub mod stats;

@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod driver;
+mod predecoder;
 mod problem;
 mod service;
 mod source;
@@ -34,6 +35,7 @@ mod stages;
 mod summary;
 
 pub use driver::{DriveError, Pace, Progress};
+pub use predecoder::{Predecoder, PredecoderError};
 pub use problem::{Problem, ProblemError};
 pub use service::{Service, ServiceConfig, ServiceError};
 pub use source::{ShotSource, SourceError};

@@ -1,15 +1,16 @@
 //! Model, engine and shots, from options or files.
 
 use super::options::{Args, BasisArg, EngineArg};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
-use ringcall_infer::{ElementType, Passthrough, TensorSpec};
+use ringcall_infer::{ElementType, InferError, Model, Passthrough, TensorSpec};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::dem::text::{Limits, read};
-use ringcall_service::{Inference, Problem, ShotSource};
+use ringcall_service::{Inference, Predecoder, Problem, ShotSource};
 use std::fs::File;
 use std::io::BufReader;
+use std::path::Path;
 use std::sync::Arc;
 
 pub(super) fn problem(args: &Args) -> Result<Problem> {
@@ -18,18 +19,34 @@ pub(super) fn problem(args: &Args) -> Result<Problem> {
             let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
             read(BufReader::new(file), Limits::default()).with_context(|| path.display().to_string())?
         }
-        None => {
-            let basis = match args.basis {
-                BasisArg::X => Basis::X,
-                BasisArg::Z => Basis::Z,
-            };
-            let noise = CircuitNoise::uniform(args.p);
-            let experiment =
-                MemoryExperiment { distance: args.distance, rounds: args.rounds(), basis, noise };
-            experiment.detector_error_model()?
-        }
+        None => experiment(args).detector_error_model()?,
     };
     Ok(Problem::new(model)?)
+}
+
+fn experiment(args: &Args) -> MemoryExperiment {
+    let basis = match args.basis {
+        BasisArg::X => Basis::X,
+        BasisArg::Z => Basis::Z,
+    };
+    let noise = CircuitNoise::uniform(args.p);
+    MemoryExperiment { distance: args.distance, rounds: args.rounds(), basis, noise }
+}
+
+/// A network bound to a problem, or one of any size, which is bound to the experiment of the options.
+fn network(args: &Args, path: &Path) -> Result<Arc<dyn Model>> {
+    match OnnxModel::load(path, &OnnxOptions::default()) {
+        Err(InferError::DynamicDimension { .. }) if args.dem.is_none() => {
+            let experiment = experiment(args);
+            let sizes = Predecoder::sizes(&experiment);
+            let options =
+                sizes.into_iter().fold(OnnxOptions::new(), |all, (name, n)| all.with_symbol(name, n));
+            let network = Arc::new(OnnxModel::load(path, &options)?);
+            Ok(Arc::new(Predecoder::new(network, &experiment, args.threshold)?))
+        }
+        Ok(_) if args.threshold.is_some() => bail!("--threshold: this model has its own built in"),
+        model => Ok(Arc::new(model?)),
+    }
 }
 
 pub(super) fn inference(args: &Args, problem: &Problem) -> Result<Inference> {
@@ -42,9 +59,7 @@ pub(super) fn inference(args: &Args, problem: &Problem) -> Result<Inference> {
         }
         (EngineArg::Cpu, path) => {
             let path = path.as_ref().context("--engine cpu needs --model FILE.onnx")?;
-            let model =
-                OnnxModel::load(path, &OnnxOptions::default()).with_context(|| path.display().to_string())?;
-            Ok(Inference::Model(Arc::new(model)))
+            Ok(Inference::Model(network(args, path).with_context(|| path.display().to_string())?))
         }
     }
 }

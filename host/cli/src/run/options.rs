@@ -124,9 +124,13 @@ pub(crate) struct Args {
     /// What runs before matching
     #[arg(long, value_enum, default_value = "matching")]
     pub(super) engine: EngineArg,
-    /// ONNX model of --engine cpu: detectors in, residual detectors (and logical frame) out
+    /// ONNX model of --engine cpu: detectors in, residual detectors (and logical frame) out, or a predecoder of any
+    /// size, as in training/models
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
+    /// Threshold of a predecoder of any size [default: the model's own for this distance and noise]
+    #[arg(long, value_name = "LOGIT", requires = "model")]
+    pub(super) threshold: Option<f32>,
     /// Seed of the sampled shots
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,

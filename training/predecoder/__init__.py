@@ -1,0 +1,1 @@
+"""Training, export and evaluation of the convolutional predecoder. See ../README.md."""

@@ -1,0 +1,71 @@
+"""The network: plain 3x3x3 convolutions with ReLU between them, same padding, no norm."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .geometry import IN, OUT
+
+
+class Predecoder(nn.Module):
+    def __init__(self, width=128, hidden=3):
+        super().__init__()
+        sizes = [IN] + [width] * hidden + [OUT]
+        self.width, self.hidden = width, hidden
+        self.convs = nn.ModuleList(nn.Conv3d(a, b, 3, padding=1) for a, b in zip(sizes, sizes[1:]))
+        for conv in self.convs[:-1]:
+            nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+            nn.init.zeros_(conv.bias)
+        nn.init.normal_(self.convs[-1].weight, std=0.01)
+        # Labels are rare.
+        nn.init.constant_(self.convs[-1].bias, -4.0)
+
+    def forward(self, x):
+        if x.is_cuda:
+            return self._padded(x)
+        for conv in self.convs[:-1]:
+            x = torch.relu(conv(x))
+        return self.convs[-1](x)
+
+    def _padded(self, x):
+        """The same with channels in and out padded from 4 to 8, which tensor cores want."""
+        extra = 8 - IN
+        first, *middle, last = self.convs
+        x = functional.pad(x, (0,) * 7 + (extra,))
+        weight = functional.pad(first.weight, (0,) * 7 + (extra,))
+        x = torch.relu(functional.conv3d(x, weight, first.bias, padding=1))
+        for conv in middle:
+            x = torch.relu(conv(x))
+        weight = functional.pad(last.weight, (0,) * 9 + (8 - OUT,))
+        bias = functional.pad(last.bias, (0, 8 - OUT))
+        return functional.conv3d(x, weight, bias, padding=1)[:, :OUT]
+
+    @property
+    def name(self):
+        return f"{self.hidden}x{self.width}"
+
+
+class Average:
+    """Exponential moving average of the weights, with a short memory while training is young."""
+
+    def __init__(self, network, decay):
+        self.network, self.decay, self.steps = network, decay, 0
+        self.values = [p.detach().clone() for p in network.parameters()]
+
+    def update(self):
+        self.steps += 1
+        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        with torch.no_grad():
+            torch._foreach_lerp_(self.values, list(self.network.parameters()), 1 - decay)
+
+    def state(self):
+        names = [name for name, _ in self.network.named_parameters()]
+        return {name: value.detach().float().cpu().contiguous() for name, value in zip(names, self.values)}
+
+
+def load(path, device="cpu"):
+    """A network from a checkpoint of train.py."""
+    held = torch.load(path, map_location="cpu", weights_only=True)
+    network = Predecoder(held["width"], held["hidden"])
+    network.load_state_dict(held["weights"])
+    return network.to(device).eval(), held

@@ -1,0 +1,120 @@
+"""python3 -m pytest training: volumes, labels, sampling, exported forms. No GPU needed."""
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+from predecoder import measure, onnx_forms, tables
+from predecoder.geometry import Volume, circuit
+from predecoder.network import Predecoder
+from predecoder.sampler import Residual, Sampler
+
+CASES = [(3, 1, "X"), (3, 2, "Z"), (5, 4, "X"), (5, 5, "Z")]
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_detectors_lie_where_stim_says(case):
+    volume = Volume(*case)
+    coordinates = circuit(*case, 0.01).get_detector_coordinates()
+    assert len(coordinates) == len(volume.detectors)
+    for number, (check, layer) in enumerate(volume.detectors):
+        assert tuple(coordinates[number]) == (*check.position, layer)
+    assert len(set(volume.detector_cells)) == len(volume.detectors)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_labels_explain_every_shot_and_moves_change_nothing(case):
+    volume = Volume(*case)
+    sampler = Sampler(volume, tables.build(volume, [0.002, 0.01]), CPU, passes=1)
+    residual_of = Residual(volume, CPU)
+    generator, host = torch.Generator().manual_seed(1), np.random.default_rng(1)
+    inputs, labels, observable = sampler.draw([300, 300], generator, host)
+    detectors = inputs[volume.detector_cells]
+    assert detectors.any() and inputs.sum() == detectors.sum()
+    costs = torch.as_tensor(tables.cost(volume)[:-1]).unsqueeze(1)
+    last = None
+    for _ in range(8):
+        residual, frame = residual_of(detectors, labels)
+        assert not residual.any()
+        assert (frame == observable).all()
+        assert not labels[~torch.as_tensor(volume.label_mask)].any()
+        cost = (labels * costs).sum(0)
+        assert last is None or (cost <= last).all()
+        last, before = cost, labels
+        labels = sampler.canonical(labels)
+    assert (labels == before).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_moves_are_trivial_and_classes_do_not_overlap(case):
+    volume = Volume(*case)
+    residual_of = Residual(volume, CPU)
+    for rows in tables.moves(volume).classes:
+        used = rows[rows < volume.cells * 4]
+        assert len(set(used)) == len(used)
+        decisions = torch.zeros(volume.cells * 4 + 1, len(rows), dtype=torch.uint8)
+        for column in rows.T:
+            decisions[torch.as_tensor(column), torch.arange(len(rows))] = 1
+        none = torch.zeros(len(volume.detectors), len(rows), dtype=torch.uint8)
+        residual, frame = residual_of(none, decisions[:-1])
+        assert not residual.any() and not frame.any()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_shots_have_stims_statistics(case):
+    volume, p, shots = Volume(*case), 0.01, 40_000
+    sampler = Sampler(volume, tables.build(volume, [p]), CPU)
+    inputs, _, observable = sampler.draw([shots], torch.Generator().manual_seed(2), np.random.default_rng(2))
+    ours = inputs[volume.detector_cells].float()
+    theirs, flips = circuit(*case, p).compile_detector_sampler(seed=3).sample(shots, separate_observables=True)
+    theirs = torch.as_tensor(theirs.T.astype(np.float32))
+    # Means of each detector, and of each pair: five standard deviations of a difference.
+    for a, b in ((ours.mean(1), theirs.mean(1)), (ours @ ours.T / shots, theirs @ theirs.T / shots)):
+        assert ((a - b).abs() < 5.5 * (2 * b.clamp(min=1 / shots) / shots).sqrt() + 2 / shots).all()
+    assert abs(observable.float().mean() - flips.mean()) < 5.5 * (2 * flips.mean() / shots) ** 0.5
+
+
+def random_network():
+    torch.manual_seed(5)
+    network = Predecoder(8).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_((0.15 * torch.randn_like(parameter)).half().float())
+    return network
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_exported_forms_agree(case):
+    volume, network, threshold = Volume(*case), random_network(), 0.1
+    weights = onnx_forms.weights_of(network)
+    made = circuit(*case, 0.02)
+    measured = made.compile_sampler(seed=1).sample(50)
+    found = made.compile_m2d_converter().convert(measurements=measured, append_observables=False)
+
+    def run(model, **feeds):
+        return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+
+    one = run(onnx_forms.bound(weights, volume, threshold, False, {}), detectors=found.astype(np.uint8))
+    values = onnx_forms.measurements_of(volume, measured.astype(np.int32))
+    other = run(onnx_forms.bound(weights, volume, threshold, True, {}), measurements=values)
+    packed = np.packbits(found, axis=1, bitorder="little")
+    ((residual, frame),) = measure.Network(network, CPU, torch.float32)(volume, packed, (threshold,))
+    residual = np.unpackbits(residual, axis=1, bitorder="little")[:, : found.shape[1]]
+    assert (one[0] == other[0]).all() and (one[1] == other[1]).all()
+    assert (one[0] == residual).all() and (one[1][:, 0] == frame).all()
+    assert residual.any() and frame.any() and (residual != found).any()
+
+
+def test_padding_for_tensor_cores_changes_nothing():
+    network = random_network()
+    x = torch.randn(2, 4, 3, 5, 5)
+    assert torch.allclose(network(x), network._padded(x), atol=1e-5)
+
+
+def test_the_ratio_has_a_paired_interval():
+    assert measure.ratio(0, 10, 0) is None
+    middle, low, high = measure.ratio(50, 100, 50)
+    unpaired = measure.ratio(50, 100, 0)
+    assert middle == 0.5 and low < 0.5 < high and high - low < unpaired[2] - unpaired[1]
