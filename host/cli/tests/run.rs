@@ -80,6 +80,26 @@ fn the_same_seed_gives_the_same_physics_through_every_engine() {
     assert!(errors[0].0.as_u64().expect("a number") > 0, "at this noise some answers are wrong");
 }
 
+/// The network of any size, bound to the experiment here, against the same network bound when it was exported.
+#[test]
+fn a_predecoder_of_any_size_equals_the_exported_binding() {
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/");
+    let physics = |model: &str, more: &[&str]| {
+        let model = format!("{models}{model}.onnx");
+        let base = ["--engine", "cpu", "--model", &model, "--requests", "40", "--interval-us", "0"];
+        let report = report(&[&base[..], &["--p", "0.003", "--seed", "5"], more].concat());
+        assert_eq!(report["completed"], 40);
+        let density = |key: &str| report[key].as_f64().expect("a number");
+        (density("density_in"), density("density_out"), report["logical_errors"].clone())
+    };
+    let core = physics("predecoder_3x64", &["--distance", "7"]);
+    assert_eq!(core, physics("predecoder_3x64_d7_r7_Z.detectors", &["--distance", "7"]));
+    assert!(core.0 > 4.0 * core.1, "the network leaves {} of {}", core.1, core.0);
+    let silent = physics("predecoder_3x64", &["--distance", "7", "--threshold", "100"]);
+    assert_eq!((silent.0, silent.1), (core.0, core.0));
+    physics("predecoder_3x64", &["--distance", "5", "--rounds", "2", "--basis", "x"]);
+}
+
 #[test]
 fn both_bases_and_any_rounds_run() {
     for (basis, rounds) in [("x", "1"), ("z", "2"), ("x", "9")] {
