@@ -38,7 +38,9 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
     }
     if !options.no_cli {
         let args = ["build", "--release", "--message-format=json", "-p", "ringcall-cli"];
-        let messages = read(&mut shell.cargo(&args))?;
+        // Figures name the commit that they are of, as far as there is one.
+        let commit = read(&mut shell.command("git", &["describe", "--always", "--dirty"])).unwrap_or_default();
+        let messages = read(shell.cargo(&args).env("RINGCALL_COMMIT", commit.trim()))?;
         take(shell, &executable(&messages, "bin", "ringcall")?, &folder.join("ringcall"))?;
     }
     let script = folder.join("run");

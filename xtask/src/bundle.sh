@@ -2,7 +2,11 @@
 # Runs the tests of the device that lie beside this script, each in a process of its own so that a device that one of them
 # breaks is whole again for the next, and then the measurements.
 #
-#   ./run [--no-bench] [FOLDER]    logs and bench.json go to FOLDER, by default here
+#   ./run [--no-bench] [--memcheck] [FOLDER]    logs, bench.json and its histograms go to FOLDER, by default here
+#
+# With --memcheck the tests run under `compute-sanitizer --tool memcheck`. Calls that the driver refuses are not errors to
+# it here: the number of a kernel's parameters is found by asking for one too many. Its racecheck is of no use: it takes
+# the atomic loads and stores that the warps of a dispatcher agree by for races.
 #
 # RINGCALL_TEST_SECONDS is how long one test may take, RINGCALL_BENCH_SECONDS the measurements; RINGCALL_ONLY is a part of
 # the names of the tests to run. The other RINGCALL_ variables below are how much the longer tests do.
@@ -10,10 +14,12 @@ set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=$PWD
 bench=1
+under=()
 for word in "$@"; do
     case $word in
         --no-bench) bench=0 ;;
-        -*) echo "unknown option $word: ./run [--no-bench] [FOLDER]" >&2; exit 2 ;;
+        --memcheck) under=(compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9) ;;
+        -*) echo "unknown option $word: ./run [--no-bench] [--memcheck] [FOLDER]" >&2; exit 2 ;;
         *) out=$word ;;
     esac
 done
@@ -41,7 +47,7 @@ for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu; do
         [[ -n $name && $name == *"${RINGCALL_ONLY:-}"* ]] || continue
         one=$out/.one.log
         begin=$EPOCHREALTIME
-        timeout --kill-after=5 "$seconds" "$here/$tests" --exact "$name" --test-threads=1 --nocapture >"$one" 2>&1
+        timeout --kill-after=5 "$seconds" "${under[@]+"${under[@]}"}" "$here/$tests" --exact "$name" --test-threads=1 --nocapture >"$one" 2>&1
         code=$?
         took=$(( (${EPOCHREALTIME/[.,]/} - ${begin/[.,]/}) / 1000 ))
         if [[ $code == 124 || $code == 137 ]]; then

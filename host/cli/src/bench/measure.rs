@@ -80,6 +80,26 @@ pub(super) struct Row {
     pub(super) ratio_to_floor: f64,
     pub(super) lost: u64,
     pub(super) wrong: u64,
+    /// For the picture: from, to (ns), how many.
+    #[serde(skip)]
+    pub(super) bins: Vec<(u64, u64, u64)>,
+}
+
+/// The widest that bins of the picture get: each ends so many times as far out as the one before.
+const BIN_RATIO: f64 = 1.03;
+
+/// The recorded times in bins of one ratio.
+fn bins(times: &Histogram<u64>) -> Vec<(u64, u64, u64)> {
+    let mut bins: Vec<(u64, u64, u64)> = Vec::new();
+    let mut from = 0;
+    for step in times.iter_log(times.min().max(32), BIN_RATIO) {
+        let to = step.value_iterated_to();
+        if step.count_since_last_iteration() > 0 {
+            bins.push((from, to, step.count_since_last_iteration()));
+        }
+        from = to;
+    }
+    bins
 }
 
 impl Row {
@@ -100,6 +120,7 @@ impl Row {
             ratio_to_floor: 1.0,
             lost: 0,
             wrong: 0,
+            bins: bins(times),
         }
     }
 }

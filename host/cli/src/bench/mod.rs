@@ -1,5 +1,6 @@
 //! `ringcall bench`: figures for one machine, in one run.
 
+mod chart;
 mod device;
 mod floor;
 mod host_call;
@@ -21,7 +22,8 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     /// What to measure, `matching` standing for all of `matching/…`; everything if none is named
     names: Vec<String>,
-    /// Write the results as JSON to FILE, or to standard output for `-`
+    /// Write the results as JSON to FILE, and beside it histograms of the round trips as FILE with the extension svg; or
+    /// the JSON alone to standard output for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Round trips to time, one outstanding
@@ -195,6 +197,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if let Some(path) = &args.json {
         crate::output::write_json(path, &report)?;
+        if path.as_os_str() != "-"
+            && let Some(svg) = chart::svg(&report.results)?
+        {
+            crate::output::write_text(&path.with_extension("svg"), &svg)?;
+        }
     }
     let broken: Vec<&str> =
         report.results.iter().filter(|row| row.lost + row.wrong > 0).map(|row| row.name.as_str()).collect();
