@@ -1,0 +1,505 @@
+// Checks and times shapes of the predecoder network's kernel. `bench [d ...]`; needs a GPU of architecture sm_90a.
+#include "net.cuh"
+#include "pack.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace predecoder;
+using Clock = std::chrono::steady_clock;
+
+#define CHECK(x)                                                                                     \
+    do {                                                                                             \
+        const cudaError_t e_ = (x);                                                                  \
+        if (e_ != cudaSuccess) {                                                                     \
+            std::printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #x, cudaGetErrorString(e_));          \
+            std::exit(1);                                                                            \
+        }                                                                                            \
+    } while (0)
+
+static double g_budget_s = 100;
+static const auto g_start = Clock::now();
+static double elapsed() { return std::chrono::duration<double>(Clock::now() - g_start).count(); }
+
+// ---- the reference: one thread an output, 32-bit sums ----
+__global__ void reference(const float* in, const float* w, const float* b, float* out, int ci, int co, int layers, int d, bool relu, bool halves)
+{
+    const int cells = layers * d * d, i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= cells * co)
+        return;
+    const int c = i / cells, p = i % cells, t = p / (d * d), y = p / d % d, x = p % d;
+    float sum = b[c];
+    for (int k = 0; k < ci; ++k)
+        for (int dz = 0; dz < 3; ++dz)
+            for (int dy = 0; dy < 3; ++dy)
+                for (int dx = 0; dx < 3; ++dx) {
+                    const int tt = t + dz - 1, yy = y + dy - 1, xx = x + dx - 1;
+                    if (tt >= 0 && tt < layers && yy >= 0 && yy < d && xx >= 0 && xx < d)
+                        sum += w[(c * ci + k) * 27 + dz * 9 + dy * 3 + dx] * in[(k * layers + tt) * d * d + yy * d + xx];
+                }
+    if (relu)
+        sum = fmaxf(sum, 0);
+    out[i] = halves ? __half2float(__float2half_rn(sum)) : sum;
+}
+
+template <class T>
+T* device(const std::vector<T>& v)
+{
+    T* p;
+    CHECK(cudaMalloc(&p, std::max<size_t>(v.size() * sizeof(T), 16)));
+    CHECK(cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice));
+    return p;
+}
+
+struct Net {
+    float *w[4], *b[4];
+    uint32_t *w1, *w4;
+    __half* wmid;
+};
+
+static Net make_net()
+{
+    std::mt19937 rng(7);
+    const int ci[4] = {4, 128, 128, 128}, co[4] = {128, 128, 128, 4};
+    Net net;
+    std::vector<__half> mid;
+    for (int l = 0; l < 4; ++l) {
+        std::normal_distribution<float> normal(0, std::sqrt(2.f / (ci[l] * 27)));
+        std::vector<float> w(co[l] * ci[l] * 27), b(co[l]);
+        for (auto& v : w)
+            v = __half2float(__float2half_rn(normal(rng)));
+        for (auto& v : b)
+            v = 0.1f * normal(rng);
+        net.w[l] = device(w);
+        net.b[l] = device(b);
+        if (l == 0)
+            net.w1 = device(pack_first(w.data()));
+        if (l == 1 || l == 2)
+            pack_middle(w.data(), mid);
+        if (l == 3)
+            net.w4 = device(pack_last(w.data()));
+    }
+    net.wmid = device(mid);
+    return net;
+}
+
+struct Problem {
+    int d, layers;
+    std::vector<float> exact, halves; // reference logits
+    __half *in, *maps;
+    u8* bits;
+    std::vector<u8> host_bits;
+};
+
+static Problem make_problem(const Net& net, int d, int layers)
+{
+    Problem pr{d, layers};
+    const int sq = d * d, cells = layers * sq;
+    std::mt19937 rng(100 * d + layers);
+    pr.host_bits.resize(2 * cells);
+    for (auto& v : pr.host_bits)
+        v = rng() % 100 < 9;
+    std::vector<float> in(4 * cells);
+    std::vector<__half> half(4 * cells), maps(2 * sq);
+    for (int m = 0; m < 2; ++m)
+        for (int s = 0; s < sq; ++s) {
+            const int y = s / d, x = s % d;
+            maps[m * sq + s] = __float2half_rn((x + y) % 2 == m ? ((x == 0 || y == 0) ? 0.5f : 1.f) : 0.f);
+        }
+    for (int i = 0; i < 4 * cells; ++i) {
+        in[i] = i < 2 * cells ? pr.host_bits[i] : __half2float(maps[(i / cells - 2) * sq + i % sq]);
+        half[i] = __float2half_rn(in[i]);
+    }
+    pr.in = device(half);
+    pr.maps = device(maps);
+    std::vector<u8> padded = pr.host_bits;
+    padded.resize((padded.size() + 15) / 16 * 16);
+    pr.host_bits = padded;
+    pr.bits = device(padded);
+    float *a = device(in), *x, *y;
+    CHECK(cudaMalloc(&x, sizeof(float) * 128 * cells));
+    CHECK(cudaMalloc(&y, sizeof(float) * 128 * cells));
+    for (int rounded = 0; rounded < 2; ++rounded) {
+        const auto run = [&](int l, const float* from, float* to) {
+            const int ci = l == 0 ? 4 : 128, co = l == 3 ? 4 : 128;
+            reference<<<(cells * co + 255) / 256, 256>>>(from, net.w[l], net.b[l], to, ci, co, layers, d, l < 3, rounded && l < 3);
+            CHECK(cudaGetLastError());
+        };
+        run(0, a, x), run(1, x, y), run(2, y, x), run(3, x, y);
+        auto& out = rounded ? pr.halves : pr.exact;
+        out.resize(4 * cells);
+        CHECK(cudaMemcpy(out.data(), y, sizeof(float) * 4 * cells, cudaMemcpyDeviceToHost));
+    }
+    cudaFree(a), cudaFree(x), cudaFree(y);
+    return pr;
+}
+
+struct Buffers {
+    u8 *act1, *act2;
+    float4* sums;
+    float* out;
+    u32* sync;
+    long long* stamps;
+    u8* staged;
+    u8* mapped; // go at 0, done at 128, bits at 4096, logits at 1 MB
+    size_t rows = 0;
+};
+static Buffers g_buffers;
+constexpr size_t MAPPED = 4 << 20, LOGITS_AT = 1 << 20;
+
+static void make_buffers()
+{
+    auto& b = g_buffers;
+    b.rows = 40000;
+    CHECK(cudaMalloc(&b.act1, b.rows * 256));
+    CHECK(cudaMalloc(&b.act2, b.rows * 256));
+    CHECK(cudaMalloc(&b.sums, b.rows * 27 * 16));
+    CHECK(cudaMalloc(&b.out, 4 * 33000 * sizeof(float)));
+    CHECK(cudaMalloc(&b.sync, 256));
+    CHECK(cudaMalloc(&b.stamps, STAMPS * 8));
+    CHECK(cudaMalloc(&b.staged, 1 << 20));
+    CHECK(cudaHostAlloc(&b.mapped, MAPPED, cudaHostAllocMapped));
+}
+
+static double quantile(std::vector<double> v, double q)
+{
+    if (v.empty())
+        return NAN;
+    std::sort(v.begin(), v.end());
+    return v[std::min(v.size() - 1, static_cast<size_t>(q * v.size()))];
+}
+
+struct Result {
+    double error = NAN;
+    int flips_half = -1, flips_exact = -1;
+};
+
+static Result compare(const float* out, const Problem& pr)
+{
+    Result r;
+    r.error = 0, r.flips_half = 0, r.flips_exact = 0;
+    for (size_t i = 0; i < pr.exact.size(); ++i) {
+        const double e = std::fabs(out[i] - pr.halves[i]);
+        r.error = e > r.error || std::isnan(e) ? e : r.error;
+        if (std::isnan(e)) {
+            r.error = NAN;
+            r.flips_half = r.flips_exact = -1;
+            return r;
+        }
+        r.flips_half += (out[i] > 0) != (pr.halves[i] > 0);
+        r.flips_exact += (out[i] > 0) != (pr.exact[i] > 0);
+    }
+    return r;
+}
+
+static int g_swap = 0;
+static int g_sms = 132;
+static size_t g_smem = 232448;
+
+template <class S>
+bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nullptr)
+{
+    Params p{};
+    p.d = pr.d, p.layers = pr.layers, p.width = pr.d + 1, p.plane = p.width * p.width, p.count = pr.layers * p.plane;
+    p.pad = p.plane + p.width + 1;
+    p.tiles = (p.count + S::P - 1) / S::P;
+    p.rows = (p.pad + p.tiles * S::P + p.pad + 16 + 7) / 8 * 8;
+    const int blocks = p.tiles * S::C;
+    if (blocks > g_sms || blocks < 40)
+        return false;
+    if ((size_t)p.rows > g_buffers.rows) {
+        std::printf("too many rows\n");
+        return false;
+    }
+    p.slab_rows = S::P + 2 * p.width + 2;
+    p.slab_bytes = (4 * p.slab_rows * 16 + 127) / 128 * 128;
+    const u32 input = (S::SHARE1 + 2 * p.pad) * 9;
+    p.slabs = std::min(S::SLABS_LAYER, S::KS == 1 ? (pr.d > 25 ? 3 : 4) : 3);
+    const auto round = [](u32 v) { return (v + 127) / 128 * 128; };
+    p.off_valid = 1024;
+    p.off_slabs = round(p.off_valid + S::P);
+    u32 slab_area = std::max(p.slabs * p.slab_bytes, round(input));
+    if (S::KS == 1) {
+        p.off_exchange = p.off_slabs;
+        p.off_final = p.off_slabs + round(S::EXCHANGE);
+        slab_area = std::max(slab_area, round(S::EXCHANGE) + S::FINAL);
+        if (S::C == 1)
+            p.off_final = p.off_exchange;
+        p.off_ring = round(p.off_slabs + slab_area);
+    } else {
+        p.off_exchange = round(p.off_slabs + slab_area);
+        p.off_final = round(p.off_exchange + S::EXCHANGE);
+        p.off_ring = round(p.off_final + S::FINAL);
+    }
+    if (p.off_ring + 2 * S::STAGE > g_smem)
+        return false;
+    p.stages = std::min<int>(MAX_STAGES, (g_smem - p.off_ring) / S::STAGE);
+    p.smem = p.off_ring + p.stages * S::STAGE;
+    p.in = pr.in, p.maps = pr.maps, p.out = g_buffers.out;
+    p.w1 = reinterpret_cast<uint4*>(net.w1), p.w4 = reinterpret_cast<uint4*>(net.w4);
+    p.wmid = reinterpret_cast<u8*>(net.wmid);
+    p.b1 = net.b[0], p.b2 = net.b[1], p.b3 = net.b[2], p.b4 = net.b[3];
+    p.act1 = g_buffers.act1, p.act2 = g_buffers.act2, p.sums = g_buffers.sums, p.sync = g_buffers.sync, p.stamps = g_buffers.stamps;
+    p.limit = 1000000000ll;
+    p.swap = g_swap;
+    CHECK(cudaMemset(p.act1, 0, (size_t)p.rows * 256));
+    CHECK(cudaMemset(p.act2, 0, (size_t)p.rows * 256));
+    CHECK(cudaMemset(p.sums, 0, (size_t)p.rows * 27 * 16));
+    CHECK(cudaMemset(p.sync, 0, 256));
+    CHECK(cudaDeviceSynchronize());
+
+    auto* const kernel = network<S>;
+    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, p.smem));
+    cudaLaunchConfig_t config{};
+    cudaLaunchAttribute attribute[1];
+    attribute[0].id = cudaLaunchAttributeClusterDimension;
+    attribute[0].val.clusterDim.x = S::C, attribute[0].val.clusterDim.y = 1, attribute[0].val.clusterDim.z = 1;
+    config.gridDim = blocks, config.blockDim = S::BLOCK, config.dynamicSmemBytes = p.smem;
+    config.attrs = attribute, config.numAttrs = 1;
+    int clusters = 0;
+    CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+    char name[96];
+    std::snprintf(name, sizeof name, "%2d/%-2d %s cs%d ks%d %dx%-3d %3d", pr.d, pr.layers, S::POLICY ? "mma  " : "wgmma", S::CS, S::KS, S::WGN, S::N, blocks);
+    if (clusters < p.tiles) {
+        std::printf("%s | %d clusters wanted, %d fit\n", name, p.tiles, clusters);
+        return false;
+    }
+    cudaStream_t stream;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    config.stream = stream;
+    const auto launch = [&] { CHECK(cudaLaunchKernelEx(&config, kernel, p)); };
+
+    // Correctness, over poisoned output.
+    std::vector<float> out(pr.exact.size());
+    const auto check = [&] {
+        CHECK(cudaMemsetAsync(p.out, 0xff, out.size() * 4, stream));
+        launch();
+        CHECK(cudaMemcpyAsync(out.data(), p.out, out.size() * 4, cudaMemcpyDeviceToHost, stream));
+        CHECK(cudaStreamSynchronize(stream));
+        u32 failed;
+        CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
+        if (failed)
+            std::printf("%s | a wait ran out: %u\n", name, failed);
+        auto r = compare(out.data(), pr);
+        if (failed)
+            r.error = NAN;
+        return r;
+    };
+    Result result = check();
+    p.bits = pr.bits;
+    const Result with_bits = check();
+    Result again;
+    for (int i = 0; i < 3 && !std::isnan(result.error); ++i)
+        again = check();
+    if (result_out)
+        *result_out = result;
+    if (brief) {
+        std::printf("%s | error %.2e\n", name, result.error);
+        CHECK(cudaStreamDestroy(stream));
+        return true;
+    }
+    if (std::isnan(result.error) || result.error > 0.1) {
+        std::printf("%s | WRONG: error %.3e flips %d\n", name, result.error, result.flips_half);
+        CHECK(cudaStreamDestroy(stream));
+        return true;
+    }
+
+    // The captured graph.
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    launch();
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    cudaEvent_t e0, e1;
+    CHECK(cudaEventCreate(&e0));
+    CHECK(cudaEventCreate(&e1));
+    std::vector<double> event_us, wall_us;
+    for (int i = 0; i < 1100; ++i) {
+        CHECK(cudaEventRecord(e0, stream));
+        CHECK(cudaGraphLaunch(exec, stream));
+        CHECK(cudaEventRecord(e1, stream));
+        CHECK(cudaEventSynchronize(e1));
+        float ms;
+        CHECK(cudaEventElapsedTime(&ms, e0, e1));
+        if (i >= 100)
+            event_us.push_back(ms * 1e3);
+    }
+    for (int i = 0; i < 1100; ++i) {
+        const auto t0 = Clock::now();
+        CHECK(cudaGraphLaunch(exec, stream));
+        CHECK(cudaStreamSynchronize(stream));
+        if (i >= 100)
+            wall_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - t0).count());
+    }
+    CHECK(cudaEventRecord(e0, stream));
+    for (int i = 0; i < 500; ++i)
+        CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaEventRecord(e1, stream));
+    CHECK(cudaEventSynchronize(e1));
+    float ms;
+    CHECK(cudaEventElapsedTime(&ms, e0, e1));
+    const double b2b = ms * 1e3 / 500;
+    std::vector<double> phase[STAMPS];
+    for (int i = 0; i < 31; ++i) {
+        CHECK(cudaGraphLaunch(exec, stream));
+        CHECK(cudaStreamSynchronize(stream));
+        long long s[STAMPS];
+        CHECK(cudaMemcpy(s, p.stamps, sizeof s, cudaMemcpyDeviceToHost));
+        for (int k = 1; k <= 13; ++k)
+            phase[k].push_back((s[k] - s[0]) / 1980.0);
+    }
+    CHECK(cudaGraphExecDestroy(exec));
+    CHECK(cudaGraphDestroy(graph));
+
+    // The kernel that stays.
+    std::vector<double> trip_us, inside_us;
+    bool same = true, stuck = false;
+    {
+        CHECK(cudaMemset(p.sync, 0, 256));
+        CHECK(cudaDeviceSynchronize());
+        volatile u32* const go = reinterpret_cast<u32*>(g_buffers.mapped);
+        volatile u32* const done = reinterpret_cast<u32*>(g_buffers.mapped + 128);
+        *go = 0, *done = 0;
+        std::memcpy(g_buffers.mapped + 4096, pr.host_bits.data(), pr.host_bits.size());
+        float* const logits = reinterpret_cast<float*>(g_buffers.mapped + LOGITS_AT);
+        std::memset(logits, 0xff, out.size() * 4);
+        p.stay = 1;
+        u8* mapped;
+        CHECK(cudaHostGetDevicePointer((void**)&mapped, g_buffers.mapped, 0));
+        p.host_go = reinterpret_cast<u32*>(mapped), p.host_done = reinterpret_cast<u32*>(mapped + 128);
+        p.host_bits = reinterpret_cast<uint4*>(mapped + 4096), p.out = reinterpret_cast<float*>(mapped + LOGITS_AT);
+        p.device_bits = reinterpret_cast<uint4*>(g_buffers.staged), p.bits = g_buffers.staged;
+        p.bits_words = pr.host_bits.size() / 16;
+        launch();
+        for (u32 i = 1; i <= 1200; ++i) {
+            const auto t0 = Clock::now();
+            __atomic_store_n(const_cast<u32*>(go), i, __ATOMIC_RELEASE);
+            u32 spins = 0;
+            while (__atomic_load_n(const_cast<u32*>(done), __ATOMIC_ACQUIRE) != i) {
+                __builtin_ia32_pause();
+                if ((++spins & 0xffff) == 0 && Clock::now() - t0 > std::chrono::seconds(2)) {
+                    stuck = true;
+                    break;
+                }
+            }
+            if (stuck)
+                break;
+            if (i > 200)
+                trip_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - t0).count());
+            if (i % 100 == 1) {
+                const auto r = compare(logits, pr);
+                same = same && !std::isnan(r.error) && r.error <= with_bits.error;
+                std::memset(logits, 0xff, out.size() * 4);
+            }
+        }
+        __atomic_store_n(const_cast<u32*>(go), ~0u, __ATOMIC_RELEASE);
+        CHECK(cudaStreamSynchronize(stream));
+        long long s[STAMPS];
+        CHECK(cudaMemcpy(s, p.stamps, sizeof s, cudaMemcpyDeviceToHost));
+        for (int k = 1; k <= 14; ++k)
+            inside_us.push_back((s[k] - s[0]) / 1980.0);
+        u32 failed;
+        CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
+        if (failed || stuck)
+            std::printf("%s | stay: a wait ran out: %u\n", name, failed);
+    }
+    CHECK(cudaStreamDestroy(stream));
+    CHECK(cudaEventDestroy(e0));
+    CHECK(cudaEventDestroy(e1));
+    std::printf("%s st%-2d sl%d | err %.1e %s%s fl %d %d | graph p50 %6.2f p99 %6.2f b2b %6.2f wall %6.2f | stay p50 %6.2f p99 %6.2f %s\n", name,
+                p.stages, p.slabs, result.error, with_bits.error == result.error ? "=" : "BITS!", again.error == result.error ? "=" : "VARIES!",
+                result.flips_half, result.flips_exact, quantile(event_us, .5), quantile(event_us, .99), b2b, quantile(wall_us, .5),
+                quantile(trip_us, .5), quantile(trip_us, .99), same ? "ok" : "WRONG");
+    static const char* const names[] = {"", "go", "L1", "slab", "L2", "peer", "red", "slab", "L3", "peer", "red", "G", "bar", "sum", "done"};
+    std::printf("      graph");
+    for (int k = 1; k <= 13; ++k)
+        std::printf(" %s %.1f", names[k], quantile(phase[k], .5));
+    std::printf("\n      stay ");
+    for (int k = 1; k <= 14; ++k)
+        std::printf(" %s %.1f", names[k], inside_us[k - 1]);
+    std::printf("\n");
+    std::fflush(stdout);
+    return true;
+}
+
+int main(int argc, char** argv)
+{
+    cudaDeviceProp prop;
+    CHECK(cudaGetDeviceProperties(&prop, 0));
+    g_sms = prop.multiProcessorCount;
+    g_smem = prop.sharedMemPerBlockOptin;
+    std::printf("%s: %d multiprocessors, %zu B of shared memory, sm_%d%d\n", prop.name, g_sms, g_smem, prop.major, prop.minor);
+    const Net net = make_net();
+    make_buffers();
+    const auto wanted = [&](int d) {
+        if (argc < 2)
+            return true;
+        for (int i = 1; i < argc; ++i)
+            if (std::atoi(argv[i]) == d)
+                return true;
+        return false;
+    };
+    {
+        // Which way round the strides of a matrix are.
+        const Problem pr = make_problem(net, 13, 13);
+        Result r;
+        run<Shape<1, 2, 4, 1, 160>>(net, pr, true, &r);
+        run<Shape<0, 2, 4, 1, 160>>(net, pr, true, &r);
+        if (!(r.error < 0.1)) {
+            g_swap = 1;
+            run<Shape<0, 2, 4, 1, 160>>(net, pr, true, &r);
+        }
+        std::printf("strides %s\n", r.error < 0.1 ? (g_swap ? "swapped" : "as written") : "WRONG either way");
+    }
+    struct Size {
+        int d, layers;
+    };
+    for (const Size size : {Size{7, 7}, {7, 8}, {13, 13}, {13, 14}, {21, 21}, {31, 31}}) {
+        if (!wanted(size.d))
+            continue;
+        const Problem pr = make_problem(net, size.d, size.layers);
+#define RUN(...)                      \
+    if (elapsed() < g_budget_s)       \
+    run<Shape<__VA_ARGS__>>(net, pr, false)
+        if (size.d == 7) {
+            RUN(0, 2, 4, 1, 32);
+            RUN(0, 2, 2, 1, 16);
+            RUN(0, 1, 4, 1, 16);
+            RUN(1, 2, 4, 1, 32);
+        }
+        if (size.d == 13) {
+            RUN(0, 2, 4, 1, 160);
+            RUN(0, 2, 4, 1, 176);
+            RUN(0, 2, 4, 2, 80);
+            RUN(0, 2, 4, 2, 88);
+            RUN(0, 2, 2, 1, 80);
+            RUN(0, 2, 2, 1, 88);
+            RUN(0, 2, 2, 2, 40);
+            RUN(0, 1, 4, 1, 80);
+            RUN(1, 2, 4, 2, 80);
+        }
+        if (size.d == 21) {
+            RUN(0, 2, 1, 1, 160);
+            RUN(0, 2, 1, 2, 80);
+            RUN(0, 2, 2, 2, 160);
+            RUN(0, 1, 1, 1, 80);
+            RUN(0, 1, 2, 1, 160);
+            RUN(1, 2, 2, 2, 160);
+        }
+        if (size.d == 31) {
+            RUN(0, 1, 1, 1, 256);
+            RUN(0, 2, 1, 2, 256);
+            RUN(1, 1, 1, 2, 128);
+        }
+    }
+    std::printf("%.1f s\n", elapsed());
+    return 0;
+}
