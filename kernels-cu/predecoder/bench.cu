@@ -1,4 +1,5 @@
 // Checks and times shapes of the predecoder network's kernel. `bench [d ...]`; needs a GPU of architecture sm_90a.
+#define PREDECODER_STAMPS
 #include "net.cuh"
 #include "pack.h"
 
@@ -47,6 +48,82 @@ __global__ void reference(const float* in, const float* w, const float* b, float
     if (relu)
         sum = fmaxf(sum, 0);
     out[i] = halves ? __half2float(__float2half_rn(sum)) : sum;
+}
+
+// The network as a kernel that stays: requests arrive in host memory, decisions leave to host memory.
+struct Stay {
+    const volatile u32* host_go;
+    volatile u32* host_done;
+    const uint4* host_bits;
+    uint4* device_bits;
+    u32 bits_words; // of 16 bytes
+};
+
+template <class S>
+__global__ void __launch_bounds__(S::BLOCK, 1) graph_kernel(const __grid_constant__ Params p)
+{
+    once<S>(p);
+}
+
+template <class S>
+__global__ void __launch_bounds__(S::BLOCK, 1) stay_kernel(const __grid_constant__ Params p, const __grid_constant__ Stay h)
+{
+    extern __shared__ __align__(1024) u8 smem[];
+    Head& head = *reinterpret_cast<Head*>(smem);
+    const int tid = threadIdx.x;
+    open<S>(p, smem);
+    for (u32 request = 0;; ++request) {
+        if (blockIdx.x == 0) {
+            if (tid == 0) {
+                const long long start = clock64();
+                u32 v;
+                while ((v = *h.host_go) != request + 1 && v != ~0u && clock64() - start < p.limit) {
+                }
+                __threadfence_system();
+                head.go = v == request + 1 && !*(volatile u32*)&head.dead;
+            }
+            __syncthreads();
+            const bool go = head.go;
+            STAMP(0);
+            if (go)
+                for (u32 i = tid; i < h.bits_words; i += S::BLOCK) {
+                    uint4 v;
+                    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                                 : "l"(h.host_bits + i)
+                                 : "memory");
+                    __stcg(h.device_bits + i, v);
+                }
+            __syncthreads();
+            if (tid == 0)
+                store_release(p.sync + GO, go ? request + 1 : ~0u);
+            if (!go)
+                break;
+        } else {
+            if (tid == 0) {
+                u32 v;
+                const long long start = clock64();
+                while ((v = load_acquire(p.sync + GO)) != request + 1 && v != ~0u && clock64() - start < 2 * p.limit) {
+                }
+                head.go = v == request + 1 && !*(volatile u32*)&head.dead;
+            }
+            __syncthreads();
+            const bool go = head.go;
+            __syncthreads();
+            if (!go)
+                break;
+        }
+        forward<S>(p, smem, request, true);
+        __syncthreads();
+        if (tid == 0) {
+            __threadfence_system();
+            if (add_acq_rel(p.sync + DONE, 1) == gridDim.x * (request + 1) - 1) {
+                __threadfence_system();
+                *h.host_done = request + 1;
+            }
+        }
+        STAMP(14);
+    }
 }
 
 template <class T>
@@ -162,7 +239,7 @@ static void make_buffers()
     CHECK(cudaMalloc(&b.act2, b.rows * 256));
     CHECK(cudaMalloc(&b.sums, b.rows * 27 * 16));
     CHECK(cudaMalloc(&b.out, 4 * 33000 * sizeof(float)));
-    CHECK(cudaMalloc(&b.sync, 256));
+    CHECK(cudaMalloc(&b.sync, SYNC_WORDS * 4));
     CHECK(cudaMalloc(&b.stamps, STAMPS * 8));
     CHECK(cudaMalloc(&b.staged, 1 << 20));
     CHECK(cudaHostAlloc(&b.mapped, MAPPED, cudaHostAllocMapped));
@@ -252,15 +329,19 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
     CHECK(cudaMemset(p.act1, 0, (size_t)p.rows * 256));
     CHECK(cudaMemset(p.act2, 0, (size_t)p.rows * 256));
     CHECK(cudaMemset(p.sums, 0, (size_t)p.rows * 27 * 16));
-    CHECK(cudaMemset(p.sync, 0, 256));
+    CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
     CHECK(cudaDeviceSynchronize());
 
-    auto* const kernel = network<S>;
+    auto* const kernel = graph_kernel<S>;
+    auto* const stays = stay_kernel<S>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, p.smem));
+    CHECK(cudaFuncSetAttribute(stays, cudaFuncAttributeMaxDynamicSharedMemorySize, p.smem));
     cudaLaunchConfig_t config{};
-    cudaLaunchAttribute attribute[1];
+    cudaLaunchAttribute attribute[2];
     attribute[0].id = cudaLaunchAttributeClusterDimension;
     attribute[0].val.clusterDim.x = S::C, attribute[0].val.clusterDim.y = 1, attribute[0].val.clusterDim.z = 1;
+    attribute[1].id = cudaLaunchAttributeCooperative;
+    attribute[1].val.cooperative = 1;
     config.gridDim = blocks, config.blockDim = S::BLOCK, config.dynamicSmemBytes = p.smem;
     config.attrs = attribute, config.numAttrs = 1;
     int clusters = 0;
@@ -292,12 +373,7 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
             r.error = NAN;
         return r;
     };
-    Result result = check();
-    p.bits = pr.bits;
-    const Result with_bits = check();
-    Result again;
-    for (int i = 0; i < 3 && !std::isnan(result.error); ++i)
-        again = check();
+    const Result result = check();
     if (result_out)
         *result_out = result;
     if (brief) {
@@ -310,123 +386,149 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
         CHECK(cudaStreamDestroy(stream));
         return true;
     }
+    p.bits = pr.bits;
+    bool repeats = true;
+    for (int i = 0; i < 10; ++i)
+        repeats = repeats && check().error == result.error;
+    const size_t cells = pr.exact.size() / 4;
+    std::vector<u8> decisions(cells, 0);
+    for (size_t i = 0; i < pr.exact.size(); ++i)
+        decisions[i % cells] |= (out[i] > 0) << (i / cells);
 
-    // The captured graph.
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    launch();
-    CHECK(cudaStreamEndCapture(stream, &graph));
-    CHECK(cudaGraphInstantiate(&exec, graph, 0));
     cudaEvent_t e0, e1;
     CHECK(cudaEventCreate(&e0));
     CHECK(cudaEventCreate(&e1));
-    std::vector<double> event_us, wall_us;
-    for (int i = 0; i < 1100; ++i) {
+    std::printf("%s st%-2d sl%d | err %.1e %s fl %d %d", name, p.stages, p.slabs, result.error, repeats ? "=" : "VARIES!", result.flips_half, result.flips_exact);
+    std::string detail;
+    for (const int whole : {0, 1}) {
+        p.whole = whole;
+        CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
+        CHECK(cudaDeviceSynchronize());
+        // The captured graph.
+        cudaGraph_t graph;
+        cudaGraphExec_t exec;
+        CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        launch();
+        CHECK(cudaStreamEndCapture(stream, &graph));
+        CHECK(cudaGraphInstantiate(&exec, graph, 0));
+        std::vector<double> event_us, wall_us;
+        for (int i = 0; i < 1100; ++i) {
+            CHECK(cudaEventRecord(e0, stream));
+            CHECK(cudaGraphLaunch(exec, stream));
+            CHECK(cudaEventRecord(e1, stream));
+            CHECK(cudaEventSynchronize(e1));
+            float ms;
+            CHECK(cudaEventElapsedTime(&ms, e0, e1));
+            if (i >= 100)
+                event_us.push_back(ms * 1e3);
+        }
+        for (int i = 0; i < 600; ++i) {
+            const auto t0 = Clock::now();
+            CHECK(cudaGraphLaunch(exec, stream));
+            CHECK(cudaStreamSynchronize(stream));
+            if (i >= 100)
+                wall_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - t0).count());
+        }
         CHECK(cudaEventRecord(e0, stream));
-        CHECK(cudaGraphLaunch(exec, stream));
+        for (int i = 0; i < 500; ++i)
+            CHECK(cudaGraphLaunch(exec, stream));
         CHECK(cudaEventRecord(e1, stream));
         CHECK(cudaEventSynchronize(e1));
         float ms;
         CHECK(cudaEventElapsedTime(&ms, e0, e1));
-        if (i >= 100)
-            event_us.push_back(ms * 1e3);
-    }
-    for (int i = 0; i < 1100; ++i) {
-        const auto t0 = Clock::now();
-        CHECK(cudaGraphLaunch(exec, stream));
-        CHECK(cudaStreamSynchronize(stream));
-        if (i >= 100)
-            wall_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - t0).count());
-    }
-    CHECK(cudaEventRecord(e0, stream));
-    for (int i = 0; i < 500; ++i)
-        CHECK(cudaGraphLaunch(exec, stream));
-    CHECK(cudaEventRecord(e1, stream));
-    CHECK(cudaEventSynchronize(e1));
-    float ms;
-    CHECK(cudaEventElapsedTime(&ms, e0, e1));
-    const double b2b = ms * 1e3 / 500;
-    std::vector<double> phase[STAMPS];
-    for (int i = 0; i < 31; ++i) {
-        CHECK(cudaGraphLaunch(exec, stream));
-        CHECK(cudaStreamSynchronize(stream));
-        long long s[STAMPS];
-        CHECK(cudaMemcpy(s, p.stamps, sizeof s, cudaMemcpyDeviceToHost));
-        for (int k = 1; k <= 13; ++k)
-            phase[k].push_back((s[k] - s[0]) / 1980.0);
-    }
-    CHECK(cudaGraphExecDestroy(exec));
-    CHECK(cudaGraphDestroy(graph));
+        const double b2b = ms * 1e3 / 500;
+        std::vector<double> phase[STAMPS];
+        for (int i = 0; i < 31; ++i) {
+            CHECK(cudaGraphLaunch(exec, stream));
+            CHECK(cudaStreamSynchronize(stream));
+            long long s[STAMPS];
+            CHECK(cudaMemcpy(s, p.stamps, sizeof s, cudaMemcpyDeviceToHost));
+            for (int k = 1; k <= 13; ++k)
+                phase[k].push_back((s[k] - s[0]) / 1980.0);
+        }
+        CHECK(cudaGraphExecDestroy(exec));
+        CHECK(cudaGraphDestroy(graph));
 
-    // The kernel that stays.
-    std::vector<double> trip_us, inside_us;
-    bool same = true, stuck = false;
-    {
-        CHECK(cudaMemset(p.sync, 0, 256));
-        CHECK(cudaDeviceSynchronize());
-        volatile u32* const go = reinterpret_cast<u32*>(g_buffers.mapped);
-        volatile u32* const done = reinterpret_cast<u32*>(g_buffers.mapped + 128);
-        *go = 0, *done = 0;
-        std::memcpy(g_buffers.mapped + 4096, pr.host_bits.data(), pr.host_bits.size());
-        float* const logits = reinterpret_cast<float*>(g_buffers.mapped + LOGITS_AT);
-        std::memset(logits, 0xff, out.size() * 4);
-        p.stay = 1;
-        u8* mapped;
-        CHECK(cudaHostGetDevicePointer((void**)&mapped, g_buffers.mapped, 0));
-        p.host_go = reinterpret_cast<u32*>(mapped), p.host_done = reinterpret_cast<u32*>(mapped + 128);
-        p.host_bits = reinterpret_cast<uint4*>(mapped + 4096), p.out = reinterpret_cast<float*>(mapped + LOGITS_AT);
-        p.device_bits = reinterpret_cast<uint4*>(g_buffers.staged), p.bits = g_buffers.staged;
-        p.bits_words = pr.host_bits.size() / 16;
-        launch();
-        for (u32 i = 1; i <= 1200; ++i) {
-            const auto t0 = Clock::now();
-            __atomic_store_n(const_cast<u32*>(go), i, __ATOMIC_RELEASE);
-            u32 spins = 0;
-            while (__atomic_load_n(const_cast<u32*>(done), __ATOMIC_ACQUIRE) != i) {
-                __builtin_ia32_pause();
-                if ((++spins & 0xffff) == 0 && Clock::now() - t0 > std::chrono::seconds(2)) {
-                    stuck = true;
+        // The kernel that stays.
+        std::vector<double> trip_us, inside_us;
+        bool same = true, stuck = false;
+        u32 failed;
+        {
+            CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
+            CHECK(cudaDeviceSynchronize());
+            volatile u32* const go = reinterpret_cast<u32*>(g_buffers.mapped);
+            volatile u32* const done = reinterpret_cast<u32*>(g_buffers.mapped + 128);
+            *go = 0, *done = 0;
+            std::memcpy(g_buffers.mapped + 4096, pr.host_bits.data(), pr.host_bits.size());
+            u8* const answer = g_buffers.mapped + LOGITS_AT;
+            std::memset(answer, 0xff, cells);
+            u8* mapped;
+            CHECK(cudaHostGetDevicePointer((void**)&mapped, g_buffers.mapped, 0));
+            Params q = p;
+            Stay h;
+            h.host_go = reinterpret_cast<u32*>(mapped), h.host_done = reinterpret_cast<u32*>(mapped + 128);
+            h.host_bits = reinterpret_cast<uint4*>(mapped + 4096);
+            q.out = nullptr, q.decisions = mapped + LOGITS_AT;
+            h.device_bits = reinterpret_cast<uint4*>(g_buffers.staged), q.bits = g_buffers.staged;
+            h.bits_words = pr.host_bits.size() / 16;
+            static bool said = false;
+            config.numAttrs = 2;
+            cudaError_t e = cudaLaunchKernelEx(&config, stays, q, h);
+            if (e != cudaSuccess) {
+                if (!said)
+                    std::printf("\n[cooperative with clusters: %s]\n", cudaGetErrorString(e));
+                said = true;
+                cudaGetLastError();
+                config.numAttrs = 1;
+                CHECK(cudaLaunchKernelEx(&config, stays, q, h));
+            }
+            config.numAttrs = 1;
+            for (u32 i = 1; i <= 1200; ++i) {
+                const auto t0 = Clock::now();
+                __atomic_store_n(const_cast<u32*>(go), i, __ATOMIC_RELEASE);
+                u32 spins = 0;
+                while (__atomic_load_n(const_cast<u32*>(done), __ATOMIC_ACQUIRE) != i) {
+                    __builtin_ia32_pause();
+                    if ((++spins & 0xffff) == 0 && Clock::now() - t0 > std::chrono::seconds(2)) {
+                        stuck = true;
+                        break;
+                    }
+                }
+                if (stuck)
                     break;
+                if (i > 200)
+                    trip_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - t0).count());
+                if (i % 50 == 1) {
+                    same = same && std::memcmp(answer, decisions.data(), cells) == 0;
+                    std::memset(answer, 0xff, cells);
                 }
             }
-            if (stuck)
-                break;
-            if (i > 200)
-                trip_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - t0).count());
-            if (i % 100 == 1) {
-                const auto r = compare(logits, pr);
-                same = same && !std::isnan(r.error) && r.error <= with_bits.error;
-                std::memset(logits, 0xff, out.size() * 4);
-            }
+            __atomic_store_n(const_cast<u32*>(go), ~0u, __ATOMIC_RELEASE);
+            CHECK(cudaStreamSynchronize(stream));
+            long long s[STAMPS];
+            CHECK(cudaMemcpy(s, p.stamps, sizeof s, cudaMemcpyDeviceToHost));
+            for (int k = 1; k <= 14; ++k)
+                inside_us.push_back((s[k] - s[0]) / 1980.0);
+            CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
         }
-        __atomic_store_n(const_cast<u32*>(go), ~0u, __ATOMIC_RELEASE);
-        CHECK(cudaStreamSynchronize(stream));
-        long long s[STAMPS];
-        CHECK(cudaMemcpy(s, p.stamps, sizeof s, cudaMemcpyDeviceToHost));
+        std::printf(" |%s graph p50 %6.2f p99 %6.2f b2b %6.2f wall %6.2f; stay %6.2f p99 %6.2f in %6.2f %s%s", whole ? "W" : "L", quantile(event_us, .5),
+                    quantile(event_us, .99), b2b, quantile(wall_us, .5), quantile(trip_us, .5), quantile(trip_us, .99), inside_us[13],
+                    same ? "ok" : "WRONG", failed || stuck ? " A WAIT RAN OUT" : "");
+        static const char* const names[] = {"", "go", "L1", "slab", "L2", "peer", "red", "slab", "L3", "peer", "red", "G", "bar", "sum", "done"};
+        char text[64];
+        detail += whole ? "      W graph" : "      L graph";
+        for (int k = 1; k <= 13; ++k)
+            detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], quantile(phase[k], .5)), text);
+        detail += " | stay";
         for (int k = 1; k <= 14; ++k)
-            inside_us.push_back((s[k] - s[0]) / 1980.0);
-        u32 failed;
-        CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
-        if (failed || stuck)
-            std::printf("%s | stay: a wait ran out: %u\n", name, failed);
+            detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], inside_us[k - 1]), text);
+        detail += "\n";
     }
+    std::printf("\n%s", detail.c_str());
+    std::fflush(stdout);
     CHECK(cudaStreamDestroy(stream));
     CHECK(cudaEventDestroy(e0));
     CHECK(cudaEventDestroy(e1));
-    std::printf("%s st%-2d sl%d | err %.1e %s%s fl %d %d | graph p50 %6.2f p99 %6.2f b2b %6.2f wall %6.2f | stay p50 %6.2f p99 %6.2f %s\n", name,
-                p.stages, p.slabs, result.error, with_bits.error == result.error ? "=" : "BITS!", again.error == result.error ? "=" : "VARIES!",
-                result.flips_half, result.flips_exact, quantile(event_us, .5), quantile(event_us, .99), b2b, quantile(wall_us, .5),
-                quantile(trip_us, .5), quantile(trip_us, .99), same ? "ok" : "WRONG");
-    static const char* const names[] = {"", "go", "L1", "slab", "L2", "peer", "red", "slab", "L3", "peer", "red", "G", "bar", "sum", "done"};
-    std::printf("      graph");
-    for (int k = 1; k <= 13; ++k)
-        std::printf(" %s %.1f", names[k], quantile(phase[k], .5));
-    std::printf("\n      stay ");
-    for (int k = 1; k <= 14; ++k)
-        std::printf(" %s %.1f", names[k], inside_us[k - 1]);
-    std::printf("\n");
-    std::fflush(stdout);
     return true;
 }
 

@@ -23,8 +23,11 @@ constexpr u32 BLOCK_STAGE = 6 * TAP_BYTES; // 3 taps x 32 input channels, 64 out
 constexpr int MAX_STAGES = 20;
 constexpr int MAX_SLABS = 12;
 constexpr int STAMPS = 16;
+constexpr int MAX_TILES = 132;
 
-enum Sync : int { BAR = 0, EXIT = 4, EPOCH = 5, GO = 6, DONE = 7, FAILED = 8, SYNC_WORDS = 16 };
+// Words of `Params::sync`, each on a sector of its own: counters of arrivals, three of them for each tile.
+constexpr int SECTOR = 8;
+enum Sync : int { FAILED = 0, GO = SECTOR, DONE = 2 * SECTOR, ARRIVED = 3 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
 
 struct Params {
     int d, layers, width, plane, count; // count: padded positions
@@ -36,7 +39,10 @@ struct Params {
     const __half* in;   // [4][layers][d][d]
     const u8* bits;     // [2][layers][d][d], with `maps`; or null
     const __half* maps; // [2][d][d]
-    float* out;         // [4][layers][d][d]
+    float* out;         // [4][layers][d][d]: logits; or null
+    u8* decisions;      // [layers][d][d]: bit c says that logit c is above the threshold; or null
+    float threshold;
+    int whole;          // barriers of the whole grid, not of the tiles that a tile's taps reach
     const uint4* w1;    // [8][7][32]: fragments
     const u8* wmid;     // [2][3][4][3][2] stages of a block
     const uint4* w4;    // [7][8][32]: fragments
@@ -45,13 +51,6 @@ struct Params {
     float4* sums;       // [27][rows]
     u32* sync;
     long long* stamps;
-    // A kernel that stays: requests arrive in host memory.
-    int stay;
-    const volatile u32* host_go;
-    volatile u32* host_done;
-    const uint4* host_bits;
-    uint4* device_bits;
-    u32 bits_words; // of 16 bytes
     long long limit; // clock cycles that a wait may take
     int swap;        // of the two strides of a matrix, for a probe
 };
@@ -77,43 +76,49 @@ struct Guard {
     u32* failed;
     long long limit;
 
-    // Whether the phase ended; a wait that may be idle ends by `dead` alone.
-    __device__ __forceinline__ bool wait(u32 bar, u32 parity, u32 code, bool idle = false) const
+    __device__ __forceinline__ bool over(long long start, u32 code) const
+    {
+        if (*dead)
+            return true;
+        if (clock64() - start <= limit)
+            return false;
+        *dead = 1;
+        *failed = code;
+        return true;
+    }
+    // Whether the phase ended.
+    __device__ __forceinline__ bool wait(u32 bar, u32 parity, u32 code) const
     {
         if (barrier_try(bar, parity))
             return true;
         const long long start = clock64();
-        for (;;) {
-            if (barrier_try(bar, parity))
-                return true;
-            if (*dead)
+        while (!barrier_try(bar, parity))
+            if (over(start, code))
                 return false;
-            if (!idle && clock64() - start > limit) {
-                *dead = 1;
-                *failed = code;
-                return false;
-            }
-        }
-    }
-    __device__ __forceinline__ bool reach(const u32* word, u32 target, u32 code, bool idle = false) const
-    {
-        const long long start = clock64();
-        while (static_cast<int>(load_acquire(word) - target) < 0) {
-            if (*dead)
-                return false;
-            if (!idle && clock64() - start > limit) {
-                *dead = 1;
-                *failed = code;
-                return false;
-            }
-        }
         return true;
+    }
+    // By a whole warp: whether the counters of the tiles `low ..= high`, at most 32, have come to `target`.
+    __device__ __forceinline__ bool reach(const u32* counters, int low, int high, u32 target, u32 code) const
+    {
+        const int lane = threadIdx.x % 32;
+        const u32* const mine = counters + min(low + lane, high) * SECTOR;
+        const long long start = clock64();
+        for (;;) {
+            const bool there = static_cast<int>(load_acquire(mine) - target) >= 0;
+            if (__all_sync(~0u, there)) {
+                __syncwarp(); // what each lane acquired is there for all
+                return true;
+            }
+            if (__any_sync(~0u, over(start, code)))
+                return false;
+        }
     }
 };
 
 struct Ring {
-    u32 index = 0, phase = 0;
-    __device__ __forceinline__ void next(u32 size)
+    u32 index, phase, size;
+    __device__ __forceinline__ Ring(u32 passed, u32 size) : index(passed % size), phase(passed / size & 1), size(size) {}
+    __device__ __forceinline__ void next()
     {
         if (++index == size) {
             index = 0;
@@ -122,486 +127,464 @@ struct Ring {
     }
 };
 
-template <class S>
-__global__ void __launch_bounds__(S::BLOCK, 1) network(const __grid_constant__ Params p)
-{
-    extern __shared__ __align__(1024) u8 smem[];
-    const u32 base = shared_address(smem);
-    const u32 w_full = base, w_empty = base + 8 * MAX_STAGES, s_full = base + 16 * MAX_STAGES,
-              s_empty = s_full + 8 * MAX_SLABS, peers = s_empty + 8 * MAX_SLABS;
-    volatile u32* const dead = reinterpret_cast<volatile u32*>(smem + 1008);
-    volatile u32* const go_word = dead + 1;
-    u8* const valid = smem + p.off_valid;
-    const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
-    const u32 rank = S::C > 1 ? cluster_rank() : 0;
-    const int cs = rank % S::CS, ks = rank / S::CS;
-    const int tile = blockIdx.x / S::C, first = tile * S::P;
-    const u32 blocks = gridDim.x;
-    const Guard guard{dead, p.sync + FAILED, p.limit};
-    const u32 epoch0 = *(volatile u32*)(p.sync + EPOCH);
-    const bool traced = blockIdx.x == 0 && tid == 0;
-#define STAMP(i)                    \
-    if (traced)                     \
-    p.stamps[i] = clock64()
-    STAMP(0);
+// What lies in a block's shared memory before the rings.
+struct Head {
+    u64 w_full[MAX_STAGES], w_empty[MAX_STAGES], s_full[MAX_SLABS], s_empty[MAX_SLABS], peers;
+    u32 dead, go, base;
+};
+static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
 
-    if (tid == 0) {
+#ifdef PREDECODER_STAMPS
+#define STAMP(i)                                 \
+    do {                                         \
+        if (blockIdx.x == 0 && threadIdx.x == 0) \
+            p.stamps[i] = clock64();             \
+    } while (0)
+#else
+#define STAMP(i) \
+    do {         \
+    } while (0)
+#endif
+
+// Once before the first `forward`, by all threads of a block. `smem` begins the shared memory that `Params` divides.
+template <class S>
+__device__ __forceinline__ void open(const Params& p, u8* smem)
+{
+    Head& head = *reinterpret_cast<Head*>(smem);
+    if (threadIdx.x == 0) {
         for (int i = 0; i < p.stages; ++i) {
-            barrier_init(w_full + 8 * i, 1);
-            barrier_init(w_empty + 8 * i, S::WARPS);
+            barrier_init(shared_address(head.w_full + i), 1);
+            barrier_init(shared_address(head.w_empty + i), S::WARPS);
         }
         for (int i = 0; i < p.slabs; ++i) {
-            barrier_init(s_full + 8 * i, 1);
-            barrier_init(s_empty + 8 * i, S::WARPS);
+            barrier_init(shared_address(head.s_full + i), 1);
+            barrier_init(shared_address(head.s_empty + i), S::WARPS);
         }
-        barrier_init(peers, S::C);
-        *dead = 0;
+        barrier_init(shared_address(&head.peers), S::C);
+        head.dead = 0;
         barrier_init_fence();
     }
-    for (int i = tid; i < S::P; i += S::BLOCK) {
+    const int first = blockIdx.x / S::C * S::P;
+    for (int i = threadIdx.x; i < S::P; i += S::BLOCK) {
         const int at = first + i, r = at % p.plane;
-        valid[i] = at < p.count && r / p.width < p.d && r % p.width < p.d;
+        smem[p.off_valid + i] = at < p.count && r / p.width < p.d && r % p.width < p.d;
     }
     if (S::C > 1)
         cluster_sync();
     else
         __syncthreads();
+}
+
+// One run of the network, by all threads of all blocks of the grid; the `request`th after `open`. With `ahead`, weights for
+// the next run are on their way into shared memory when it returns, and another run must follow or the block end later
+// than they arrive: they have arrived when this returns.
+template <class S>
+__device__ __forceinline__ void forward(const Params& p, u8* smem, u32 request, bool ahead)
+{
+    Head& head = *reinterpret_cast<Head*>(smem);
+    const u32 base = shared_address(smem);
+    const u32 w_full = shared_address(head.w_full), w_empty = shared_address(head.w_empty),
+              s_full = shared_address(head.s_full), s_empty = shared_address(head.s_empty), peers = shared_address(&head.peers);
+    u8* const valid = smem + p.off_valid;
+    const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
+    const u32 rank = S::C > 1 ? cluster_rank() : 0;
+    const int cs = rank % S::CS, ks = rank / S::CS;
+    const int tile = blockIdx.x / S::C, first = tile * S::P;
+    const Guard guard{&head.dead, p.sync + FAILED, p.limit};
+    const int span = p.plane + p.width + 1;
+    const u32 arrivals = p.whole ? p.tiles * S::C : S::C;
+    const int counted = p.whole ? 0 : tile;
+    const auto counters = [&](int which) { return p.sync + ARRIVED + which * MAX_TILES * SECTOR; };
+
+    // All arrivals of the last run are in, and none at the last barrier of this one: it needs this block's at the first.
+    if (tid == 0)
+        head.base = *(volatile u32*)(counters(2) + counted * SECTOR);
+    __syncthreads();
+    const u32 target = head.base + arrivals;
+    const auto await = [&](int which, int low, int high, u32 code) {
+        return p.whole ? guard.reach(counters(which), 0, 0, target, code)
+                       : guard.reach(counters(which), max(low, 0) / S::P, max(min(high, p.count - 1), 0) / S::P, target, code);
+    };
 
     if (warp == S::WARPS) {
         // ---- weights, ahead of everything ----
-        if (lane != 0)
-            return;
-        Ring ring;
-        u32 issued = 0;
-        for (u32 request = 0; !*dead; ++request) {
-            for (int s = 0; s < 2 * S::STAGES_LAYER; ++s) {
-                if (issued >= (u32)p.stages && !guard.wait(w_empty + 8 * ring.index, ring.phase ^ 1, 1, true))
+        if (lane == 0) {
+            constexpr u32 EACH = 2 * S::STAGES_LAYER;
+            const u32 begin = request == 0 ? 0 : request * EACH + p.stages;
+            const u32 end = (request + 1) * EACH + (ahead ? p.stages : 0);
+            Ring ring(begin, p.stages);
+            for (u32 i = begin; i < end; ++i) {
+                if (i >= (u32)p.stages && !guard.wait(w_empty + 8 * ring.index, ring.phase ^ 1, 1))
                     break;
-                const int layer = s / S::STAGES_LAYER, r = s % S::STAGES_LAYER;
+                const int s = i % EACH, layer = s / S::STAGES_LAYER, r = s % S::STAGES_LAYER;
                 const int slab = r / 3, dy = r % 3, dz = slab / S::QN, q = ks * S::QN + slab % S::QN;
                 const u8* from = p.wmid + ((((layer * 3 + dz) * 4 + q) * 3 + dy) * 2 + (S::CS == 2 ? cs : 0)) * BLOCK_STAGE;
                 barrier_expect(w_full + 8 * ring.index, S::STAGE);
                 bulk_copy(base + p.off_ring + ring.index * S::STAGE, from, S::STAGE, w_full + 8 * ring.index);
-                ++issued;
-                ring.next(p.stages);
+                ring.next();
             }
-            if (!p.stay)
-                break;
-        }
-        // No copy may be on its way when the block ends.
-        const u32 last = issued < (u32)p.stages ? issued : p.stages;
-        for (u32 i = 0; i < last; ++i) {
-            ring.phase ^= ring.index == 0;
-            ring.index = ring.index == 0 ? p.stages - 1 : ring.index - 1;
-            const long long start = clock64();
-            while (!barrier_try(w_full + 8 * ring.index, ring.phase) && clock64() - start < p.limit) {
+            // None may be on its way when the block ends.
+            for (u32 i = end - min(end, (u32)p.stages); i < end; ++i) {
+                const Ring last(i, p.stages);
+                if (!guard.wait(w_full + 8 * last.index, last.phase, 8))
+                    break;
             }
         }
+        __syncwarp();
         return;
     }
     if (warp == S::WARPS + 1) {
         // ---- activations, after each barrier ----
-        if (lane != 0)
-            return;
-        Ring ring;
-        u32 issued = 0;
-        for (u32 request = 0; !*dead; ++request) {
-            for (int layer = 0; layer < 2; ++layer) {
-                if (!guard.reach(p.sync + BAR + layer, blocks * (epoch0 + request + 1), 2, p.stay != 0))
-                    return;
-                proxy_fence();
-                const u8* act = layer == 0 ? p.act1 : p.act2;
-                for (int slab = 0; slab < S::SLABS_LAYER; ++slab) {
-                    const int dz = slab / S::QN, q = ks * S::QN + slab % S::QN;
-                    if (issued >= (u32)p.slabs && !guard.wait(s_empty + 8 * ring.index, ring.phase ^ 1, 3))
+        u32 i = request * 2 * S::SLABS_LAYER;
+        Ring ring(i, p.slabs);
+        for (int layer = 0; layer < 2; ++layer) {
+            const u8* const act = layer == 0 ? p.act1 : p.act2;
+            for (int slab = 0; slab < S::SLABS_LAYER; ++slab, ++i) {
+                const int dz = slab / S::QN, q = ks * S::QN + slab % S::QN;
+                const int from = first + (dz - 1) * p.plane - p.width - 1;
+                if (slab % S::QN == 0) {
+                    if (!await(layer, from, from + (int)p.slab_rows - 1, 2))
                         return;
-                    const u32 full = s_full + 8 * ring.index, to = base + p.off_slabs + ring.index * p.slab_bytes;
-                    const long long row = p.pad + first + (dz - 1) * p.plane - p.width - 1;
+                    proxy_fence();
+                }
+                if (i >= (u32)p.slabs && !guard.wait(s_empty + 8 * ring.index, ring.phase ^ 1, 3))
+                    return;
+                const u32 full = s_full + 8 * ring.index, to = base + p.off_slabs + ring.index * p.slab_bytes;
+                if (lane == 0) {
                     barrier_expect(full, 4 * p.slab_rows * 16);
 #pragma unroll
                     for (int c = 0; c < 4; ++c)
-                        bulk_copy(to + c * p.slab_rows * 16, act + ((q * 4 + c) * (long long)p.rows + row) * 16,
+                        bulk_copy(to + c * p.slab_rows * 16, act + ((q * 4 + c) * (long long)p.rows + p.pad + from) * 16,
                                   p.slab_rows * 16, full);
-                    ++issued;
-                    ring.next(p.slabs);
                 }
+                __syncwarp();
+                ring.next();
             }
-            if (!p.stay)
-                return;
         }
         return;
     }
+    if (warp > S::WARPS)
+        return;
 
     // ---- consumers ----
     const int wg = warp / 4, wm = wg % S::WGM, wn = wg / S::WGM, wrow = warp % 4;
-    Ring weights, slabs;
-    u32 peer_phase = 0;
+    Ring weights(request * 2 * S::STAGES_LAYER, p.stages), slabs(request * 2 * S::SLABS_LAYER, p.slabs);
+    u32 peer_phase = S::KS > 1 ? 0 : request & 1;
     const auto everyone = [&] { group_sync(1, S::THREADS); };
-    const auto arrive_grid = [&](int which) {
-        proxy_fence();
+    const auto arrive = [&](int which) {
         everyone();
         if (tid == 0)
-            add_release(p.sync + BAR + which, 1);
+            add_release(counters(which) + counted * SECTOR, 1);
     };
+    STAMP(1);
 
-    for (u32 request = 0;; ++request) {
-        if (p.stay) {
-            if (blockIdx.x == 0) {
-                if (tid == 0) {
-                    const long long start = clock64();
-                    u32 v;
-                    while ((v = *p.host_go) != request + 1 && v != ~0u && clock64() - start < p.limit) {
+    // ---- the first layer: its share of the tile's positions, from bits and maps ----
+    {
+        const int rows = S::SHARE1 + 2 * span, start = first + ks * (S::P / S::KS) - span;
+        u8* const input = smem + p.off_slabs;
+        u8* const there = input + rows * 8;
+        for (int i = tid; i < rows; i += S::THREADS) {
+            const int at = start + i;
+            uint2 v = make_uint2(0, 0);
+            bool ok = false;
+            if (at >= 0 && at < p.count) {
+                const int t = at / p.plane, r = at - t * p.plane, y = r / p.width, x = r - y * p.width;
+                if (y < p.d && x < p.d) {
+                    ok = true;
+                    const int sq = p.d * p.d, cell = (t * p.d + y) * p.d + x, volume = p.layers * sq;
+                    const unsigned short* h;
+                    if (p.bits) {
+                        const u8* b = p.bits + cell;
+                        h = reinterpret_cast<const unsigned short*>(p.maps) + y * p.d + x;
+                        v.x = (__ldcg(b) ? 0x3c00u : 0u) | (__ldcg(b + volume) ? 0x3c000000u : 0u);
+                        v.y = __ldg(h) | (u32)__ldg(h + sq) << 16;
+                    } else {
+                        h = reinterpret_cast<const unsigned short*>(p.in) + cell;
+                        v.x = __ldcg(h) | (u32)__ldcg(h + volume) << 16;
+                        v.y = __ldcg(h + 2 * volume) | (u32)__ldcg(h + 3 * volume) << 16;
                     }
-                    __threadfence_system();
-                    *go_word = v == request + 1 && !*dead;
                 }
-                everyone();
-                const u32 go = *go_word;
-                STAMP(0);
-                if (go) {
-                    for (u32 i = tid; i < p.bits_words; i += S::THREADS) {
-                        uint4 v;
-                        asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                                     : "l"(p.host_bits + i)
-                                     : "memory");
-                        __stcg(p.device_bits + i, v);
-                    }
-                }
-                everyone();
-                if (tid == 0)
-                    store_release(p.sync + GO, go ? request + 1 : ~0u);
-                if (!go)
-                    break;
-            } else {
-                if (tid == 0) {
-                    u32 v;
-                    const long long start = clock64();
-                    while ((v = load_acquire(p.sync + GO)) != request + 1 && v != ~0u && clock64() - start < 2 * p.limit) {
-                    }
-                    *go_word = v == request + 1 && !*dead;
-                }
-                everyone();
-                if (!*go_word)
-                    break;
             }
+            *reinterpret_cast<uint2*>(input + i * 8) = v;
+            there[i] = ok;
         }
-        STAMP(1);
-
-        // ---- the first layer: its share of the tile's positions, from bits and maps ----
-        {
-            const int span = p.plane + p.width + 1, rows = S::SHARE1 + 2 * span, start = first + ks * (S::P / S::KS) - span;
-            u8* const input = smem + p.off_slabs;
-            u8* const there = input + rows * 8;
-            for (int i = tid; i < rows; i += S::THREADS) {
-                const int at = start + i;
-                uint2 v = make_uint2(0, 0);
-                bool ok = false;
-                if (at >= 0 && at < p.count) {
-                    const int t = at / p.plane, r = at - t * p.plane, y = r / p.width, x = r - y * p.width;
-                    if (y < p.d && x < p.d) {
-                        ok = true;
-                        const int sq = p.d * p.d, cell = (t * p.d + y) * p.d + x, volume = p.layers * sq;
-                        const unsigned short* h;
-                        if (p.bits) {
-                            const u8* b = p.bits + cell;
-                            h = reinterpret_cast<const unsigned short*>(p.maps) + y * p.d + x;
-                            v.x = (__ldcg(b) ? 0x3c00u : 0u) | (__ldcg(b + volume) ? 0x3c000000u : 0u);
-                            v.y = __ldg(h) | (u32)__ldg(h + sq) << 16;
-                        } else {
-                            h = reinterpret_cast<const unsigned short*>(p.in) + cell;
-                            v.x = __ldcg(h) | (u32)__ldcg(h + volume) << 16;
-                            v.y = __ldcg(h + 2 * volume) | (u32)__ldcg(h + 3 * volume) << 16;
-                        }
-                    }
-                }
-                *reinterpret_cast<uint2*>(input + i * 8) = v;
-                there[i] = ok;
-            }
-            const int mt = warp % (4 * S::WGM), row16 = (S::CS == 2 ? cs * 4 : 0) + mt;
-            uint4 a[7];
+        const int mt = warp % (4 * S::WGM), row16 = (S::CS == 2 ? cs * 4 : 0) + mt;
+        uint4 a[7];
+#pragma unroll
+        for (int k = 0; k < 7; ++k)
+            a[k] = __ldg(p.w1 + (row16 * 7 + k) * 32 + lane);
+        const float bias0 = __ldg(p.b1 + row16 * 16 + lane / 4), bias1 = __ldg(p.b1 + row16 * 16 + 8 + lane / 4);
+        int shift[14];
+#pragma unroll
+        for (int k = 0; k < 14; ++k) {
+            const int tap = (k / 2) * 4 + (k % 2) * 2 + (lane % 4) / 2;
+            shift[k] = tap < 27 ? (tap / 9) * p.plane + (tap / 3 % 3) * p.width + tap % 3 : 0;
+        }
+        everyone();
+        for (int nb = warp / (4 * S::WGM); nb < S::SHARE1 / 8; nb += S::WGN) {
+            float acc[4] = {bias0, bias0, bias1, bias1};
+            const u8* at = input + (nb * 8 + lane / 4) * 8 + (lane & 1) * 4;
+            u32 b[14];
+#pragma unroll
+            for (int k = 0; k < 14; ++k)
+                b[k] = *reinterpret_cast<const u32*>(at + shift[k] * 8);
 #pragma unroll
             for (int k = 0; k < 7; ++k)
-                a[k] = __ldg(p.w1 + (row16 * 7 + k) * 32 + lane);
-            const float bias0 = __ldg(p.b1 + row16 * 16 + lane / 4), bias1 = __ldg(p.b1 + row16 * 16 + 8 + lane / 4);
-            int shift[14];
-#pragma unroll
-            for (int k = 0; k < 14; ++k) {
-                const int tap = (k / 2) * 4 + (k % 2) * 2 + (lane % 4) / 2;
-                shift[k] = tap < 27 ? (tap / 9) * p.plane + (tap / 3 % 3) * p.width + tap % 3 : 0;
-            }
-            everyone();
-            for (int nb = warp / (4 * S::WGM); nb < S::SHARE1 / 8; nb += S::WGN) {
-                float acc[4] = {bias0, bias0, bias1, bias1};
-                const u8* at = input + (nb * 8 + lane / 4) * 8 + (lane & 1) * 4;
-                u32 b[14];
-#pragma unroll
-                for (int k = 0; k < 14; ++k)
-                    b[k] = *reinterpret_cast<const u32*>(at + shift[k] * 8);
-#pragma unroll
-                for (int k = 0; k < 7; ++k)
-                    mma(acc, a[k], b[2 * k], b[2 * k + 1]);
-                const u32 low = transposed(packed(fmaxf(acc[0], 0), fmaxf(acc[1], 0)));
-                const u32 high = transposed(packed(fmaxf(acc[2], 0), fmaxf(acc[3], 0)));
-                const int row = nb * 8 + lane / 4;
-                if (there[row + span]) {
-                    u8* to = p.act1 + ((row16 * 2) * (long long)p.rows + p.pad + start + span + row) * 16 + (lane % 4) * 4;
-                    __stcg(reinterpret_cast<u32*>(to), low);
-                    __stcg(reinterpret_cast<u32*>(to + (long long)p.rows * 16), high);
-                }
+                mma(acc, a[k], b[2 * k], b[2 * k + 1]);
+            const u32 low = transposed(packed(fmaxf(acc[0], 0), fmaxf(acc[1], 0)));
+            const u32 high = transposed(packed(fmaxf(acc[2], 0), fmaxf(acc[3], 0)));
+            const int row = nb * 8 + lane / 4;
+            if (there[row + span]) {
+                u8* to = p.act1 + ((row16 * 2) * (long long)p.rows + p.pad + start + span + row) * 16 + (lane % 4) * 4;
+                __stcg(reinterpret_cast<u32*>(to), low);
+                __stcg(reinterpret_cast<u32*>(to + (long long)p.rows * 16), high);
             }
         }
-        STAMP(2);
-        arrive_grid(0);
+    }
+    STAMP(2);
+    arrive(0);
 
-        // ---- the two middle layers ----
+    // ---- the two middle layers ----
 #pragma unroll 1
-        for (int layer = 0; layer < 2; ++layer) {
-            float acc[S::N / 8][4];
+    for (int layer = 0; layer < 2; ++layer) {
+        float acc[S::N / 8][4];
 #pragma unroll
-            for (int i = 0; i < S::N / 8; ++i)
+        for (int i = 0; i < S::N / 8; ++i)
 #pragma unroll
-                for (int j = 0; j < 4; ++j)
-                    acc[i][j] = 0;
-            u32 held = ~0u, held_slab = ~0u;
+            for (int j = 0; j < 4; ++j)
+                acc[i][j] = 0;
+        u32 held = ~0u, held_slab = ~0u;
 #pragma unroll 1
-            for (int slab = 0; slab < S::SLABS_LAYER; ++slab) {
-                guard.wait(s_full + 8 * slabs.index, slabs.phase, 4);
-                if (slab == 0)
-                    STAMP(layer == 0 ? 3 : 7);
-                const u32 rows_at = base + p.off_slabs + slabs.index * p.slab_bytes + wn * S::N * 16;
+        for (int slab = 0; slab < S::SLABS_LAYER; ++slab) {
+            guard.wait(s_full + 8 * slabs.index, slabs.phase, 4);
+            if (slab == 0)
+                STAMP(layer == 0 ? 3 : 7);
+            const u32 rows_at = base + p.off_slabs + slabs.index * p.slab_bytes + wn * S::N * 16;
 #pragma unroll 1
-                for (int dy = 0; dy < 3; ++dy) {
-                    guard.wait(w_full + 8 * weights.index, weights.phase, 5);
+            for (int dy = 0; dy < 3; ++dy) {
+                guard.wait(w_full + 8 * weights.index, weights.phase, 5);
+                __syncwarp();
+                const u32 stage = base + p.off_ring + weights.index * S::STAGE + wm * BLOCK_STAGE;
+                if constexpr (S::POLICY == 0) {
+                    wgmma_begin();
+#pragma unroll
+                    for (int i = 0; i < 6; ++i) {
+                        const u32 b = rows_at + (dy * p.width + i / 2) * 16 + (i % 2) * 2 * p.slab_rows * 16;
+                        const u64 ma = p.swap ? matrix(stage + i * TAP_BYTES, 128, 1024) : matrix(stage + i * TAP_BYTES, 1024, 128);
+                        const u64 mb = p.swap ? matrix(b, 128, p.slab_rows * 16) : matrix(b, p.slab_rows * 16, 128);
+                        Wgmma<S::N>::mma(reinterpret_cast<float(&)[S::N / 2]>(acc), ma, mb);
+                    }
+                    wgmma_commit();
+                    wgmma_wait<1>();
+                } else {
+                    const int mat = lane / 8, r8 = lane % 8;
+#pragma unroll
+                    for (int i = 0; i < 6; ++i) {
+                        const u32 b = rows_at + (dy * p.width + i / 2) * 16 + (i % 2) * 2 * p.slab_rows * 16 +
+                                      (mat & 1) * p.slab_rows * 16 + ((mat >> 1) * 8 + r8) * 16;
+                        const uint4 a = load_matrix4(stage + i * TAP_BYTES + (mat >> 1) * 1024 + (wrow * 16 + (mat & 1) * 8 + r8) * 16);
+#pragma unroll
+                        for (int nb = 0; nb < S::N / 16; ++nb) {
+                            const uint4 v = load_matrix4(b + nb * 256);
+                            mma(acc[2 * nb], a, v.x, v.y);
+                            mma(acc[2 * nb + 1], a, v.z, v.w);
+                        }
+                    }
                     __syncwarp();
-                    const u32 stage = base + p.off_ring + weights.index * S::STAGE + wm * BLOCK_STAGE;
-                    if constexpr (S::POLICY == 0) {
-                        wgmma_begin();
-#pragma unroll
-                        for (int i = 0; i < 6; ++i) {
-                            const u32 b = rows_at + (dy * p.width + i / 2) * 16 + (i % 2) * 2 * p.slab_rows * 16;
-                            const u64 ma = p.swap ? matrix(stage + i * TAP_BYTES, 128, 1024) : matrix(stage + i * TAP_BYTES, 1024, 128);
-                            const u64 mb = p.swap ? matrix(b, 128, p.slab_rows * 16) : matrix(b, p.slab_rows * 16, 128);
-                            Wgmma<S::N>::mma(reinterpret_cast<float(&)[S::N / 2]>(acc), ma, mb);
-                        }
-                        wgmma_commit();
-                        wgmma_wait<1>();
-                    } else {
-                        const int mat = lane / 8, r8 = lane % 8;
-#pragma unroll
-                        for (int i = 0; i < 6; ++i) {
-                            const u32 b = rows_at + (dy * p.width + i / 2) * 16 + (i % 2) * 2 * p.slab_rows * 16 +
-                                          (mat & 1) * p.slab_rows * 16 + ((mat >> 1) * 8 + r8) * 16;
-                            const uint4 a = load_matrix4(stage + i * TAP_BYTES + (mat >> 1) * 1024 + (wrow * 16 + (mat & 1) * 8 + r8) * 16);
-#pragma unroll
-                            for (int nb = 0; nb < S::N / 16; ++nb) {
-                                const uint4 v = load_matrix4(b + nb * 256);
-                                mma(acc[2 * nb], a, v.x, v.y);
-                                mma(acc[2 * nb + 1], a, v.z, v.w);
-                            }
-                        }
-                        __syncwarp();
-                    }
-                    if (lane == 0) {
-                        if (held != ~0u)
-                            barrier_arrive(w_empty + 8 * held);
-                        if (held_slab != ~0u)
-                            barrier_arrive(s_empty + 8 * held_slab);
-                    }
-                    held = weights.index;
-                    held_slab = ~0u;
-                    weights.next(p.stages);
                 }
-                held_slab = slabs.index;
-                slabs.next(p.slabs);
+                if (lane == 0) {
+                    if (held != ~0u)
+                        barrier_arrive(w_empty + 8 * held);
+                    if (held_slab != ~0u)
+                        barrier_arrive(s_empty + 8 * held_slab);
+                }
+                held = weights.index;
+                held_slab = ~0u;
+                weights.next();
             }
-            if (S::POLICY == 0)
-                wgmma_wait<0>();
-            if (lane == 0) {
-                barrier_arrive(w_empty + 8 * held);
-                barrier_arrive(s_empty + 8 * held_slab);
-            }
-            STAMP(layer == 0 ? 4 : 8);
+            held_slab = slabs.index;
+            slabs.next();
+        }
+        if constexpr (S::POLICY == 0)
+            wgmma_wait<0>();
+        if (lane == 0) {
+            barrier_arrive(w_empty + 8 * held);
+            barrier_arrive(s_empty + 8 * held_slab);
+        }
+        STAMP(layer == 0 ? 4 : 8);
 
-            const float* const bias = layer == 0 ? p.b2 : p.b3;
-            u8* const final_tile = smem + (S::KS == 1 && S::C == 1 ? p.off_exchange : p.off_final);
-            if constexpr (S::KS == 1) {
-                // All input channels were here: straight to halves.
-                if (layer == 1)
-                    everyone(); // the exchange lies over the slabs
+        const float* const bias = layer == 0 ? p.b2 : p.b3;
+        u8* const final_tile = smem + (S::KS == 1 && S::C == 1 ? p.off_exchange : p.off_final);
+        if constexpr (S::KS == 1) {
+            // All input channels were here: straight to halves.
+            if (layer == 1)
+                everyone(); // the exchange lies over the slabs
 #pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    const int group = wm * 8 + wrow * 2 + h; // of this block
-                    const int channel = (S::CS == 2 ? cs * 64 : 0) + group * 8 + lane / 4;
-                    const float b = __ldg(bias + channel);
+            for (int h = 0; h < 2; ++h) {
+                const int group = wm * 8 + wrow * 2 + h; // of this block
+                const int channel = (S::CS == 2 ? cs * 64 : 0) + group * 8 + lane / 4;
+                const float b = __ldg(bias + channel);
 #pragma unroll
-                    for (int nb = 0; nb < S::N / 8; ++nb) {
-                        const u32 v = transposed(packed(fmaxf(acc[nb][2 * h] + b, 0), fmaxf(acc[nb][2 * h + 1] + b, 0)));
-                        const int pos = wn * S::N + nb * 8 + lane / 4;
-                        if (layer == 0) {
-                            if (valid[pos])
-                                __stcg(reinterpret_cast<u32*>(p.act2 + (((S::CS == 2 ? cs * 8 : 0) + group) * (long long)p.rows + p.pad + first + pos) * 16 + (lane % 4) * 4), v);
-                        } else {
-                            *reinterpret_cast<u32*>(smem + p.off_exchange + (group * S::P + pos) * 16 + (lane % 4) * 4) = valid[pos] ? v : 0;
-                        }
-                    }
-                }
-            } else {
-                u8* const mine = smem + p.off_exchange;
-#pragma unroll
-                for (int nb = 0; nb < S::N / 8; ++nb)
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        const int group = wm * 8 + wrow * 2 + j / 2, pos = wn * S::N + nb * 8 + (lane % 4) * 2 + j % 2;
-                        *reinterpret_cast<float*>(mine + (group * S::P + (pos ^ (pos >> 2 & 1))) * 32 + (lane / 4) * 4) = acc[nb][j];
-                    }
-            }
-            if (S::C > 1 && (S::KS > 1 || layer == 1)) {
-                everyone();
-                if (tid < S::C)
-                    barrier_arrive_peer(peer_address(peers, tid));
-                guard.wait(peers, peer_phase, 6);
-                peer_phase ^= 1;
-                STAMP(layer == 0 ? 5 : 9);
-                const u32 exchange = base + p.off_exchange;
-                for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
-                    const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
-                    if (pos >= S::P)
-                        continue;
-                    const int owner = S::CS == 2 ? g / 8 : 0, local = S::CS == 2 ? g % 8 : g;
-                    uint4 v;
-                    if constexpr (S::KS > 1) {
-                        const u32 at = exchange + (local * S::P + (pos ^ (pos >> 2 & 1))) * 32;
-                        float4 lo[S::KS], hi[S::KS];
-#pragma unroll
-                        for (int k = 0; k < S::KS; ++k) {
-                            const u32 from = peer_address(at, k * S::CS + owner);
-                            lo[k] = peer_load4(from);
-                            hi[k] = peer_load4(from + 16);
-                        }
-                        float4 x = __ldg(reinterpret_cast<const float4*>(bias) + g * 2), y = __ldg(reinterpret_cast<const float4*>(bias) + g * 2 + 1);
-#pragma unroll
-                        for (int k = 0; k < S::KS; ++k) {
-                            x.x += lo[k].x, x.y += lo[k].y, x.z += lo[k].z, x.w += lo[k].w;
-                            y.x += hi[k].x, y.y += hi[k].y, y.z += hi[k].z, y.w += hi[k].w;
-                        }
-                        v.x = packed(fmaxf(x.x, 0), fmaxf(x.y, 0));
-                        v.y = packed(fmaxf(x.z, 0), fmaxf(x.w, 0));
-                        v.z = packed(fmaxf(y.x, 0), fmaxf(y.y, 0));
-                        v.w = packed(fmaxf(y.z, 0), fmaxf(y.w, 0));
-                        if (!valid[pos])
-                            v = make_uint4(0, 0, 0, 0);
-                    } else {
-                        const float4 f = peer_load4(peer_address(exchange + (local * S::P + pos) * 16, owner));
-                        v = *reinterpret_cast<const uint4*>(&f);
-                    }
+                for (int nb = 0; nb < S::N / 8; ++nb) {
+                    const u32 v = transposed(packed(fmaxf(acc[nb][2 * h] + b, 0), fmaxf(acc[nb][2 * h + 1] + b, 0)));
+                    const int pos = wn * S::N + nb * 8 + lane / 4;
                     if (layer == 0) {
                         if (valid[pos])
-                            __stcg(reinterpret_cast<uint4*>(p.act2 + (g * (long long)p.rows + p.pad + first + pos) * 16), v);
+                            __stcg(reinterpret_cast<u32*>(p.act2 + (((S::CS == 2 ? cs * 8 : 0) + group) * (long long)p.rows + p.pad + first + pos) * 16 + (lane % 4) * 4), v);
                     } else {
-                        *reinterpret_cast<uint4*>(final_tile + (g * S::PFP + q) * 16) = v;
+                        *reinterpret_cast<u32*>(smem + p.off_exchange + (group * S::P + pos) * 16 + (lane % 4) * 4) = valid[pos] ? v : 0;
                     }
                 }
             }
-            if (layer == 0) {
-                STAMP(6);
-                arrive_grid(1);
-                continue;
-            }
-
-            // ---- the last layer's products ----
+        } else {
+            u8* const mine = smem + p.off_exchange;
+#pragma unroll
+            for (int nb = 0; nb < S::N / 8; ++nb)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    const int group = wm * 8 + wrow * 2 + j / 2, pos = wn * S::N + nb * 8 + (lane % 4) * 2 + j % 2;
+                    *reinterpret_cast<float*>(mine + (group * S::P + (pos ^ (pos >> 2 & 1))) * 32 + (lane / 4) * 4) = acc[nb][j];
+                }
+        }
+        if (S::C > 1 && (S::KS > 1 || layer == 1)) {
             everyone();
-            STAMP(10);
-            const u32 tile_at = shared_address(final_tile);
-            for (int mt = warp; mt < 7; mt += S::WARPS) {
-                uint4 a[8];
+            if (tid < S::C)
+                barrier_arrive_peer(peer_address(peers, tid));
+            guard.wait(peers, peer_phase, 6);
+            peer_phase ^= 1;
+            STAMP(layer == 0 ? 5 : 9);
+            const u32 exchange = base + p.off_exchange;
+            for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
+                const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
+                if (pos >= S::P)
+                    continue;
+                const int owner = S::CS == 2 ? g / 8 : 0, local = S::CS == 2 ? g % 8 : g;
+                uint4 v;
+                if constexpr (S::KS > 1) {
+                    const u32 at = exchange + (local * S::P + (pos ^ (pos >> 2 & 1))) * 32;
+                    float4 lo[S::KS], hi[S::KS];
 #pragma unroll
-                for (int k = 0; k < 8; ++k)
-                    a[k] = __ldg(p.w4 + (mt * 8 + k) * 32 + lane);
-                constexpr int WIDE = S::PFP / 8 < 4 ? S::PFP / 8 : 4;
-                for (int nb0 = 0; nb0 < S::PFP / 8; nb0 += WIDE) {
-                    float sum[WIDE][4];
+                    for (int k = 0; k < S::KS; ++k) {
+                        const u32 from = peer_address(at, k * S::CS + owner);
+                        lo[k] = peer_load4(from);
+                        hi[k] = peer_load4(from + 16);
+                    }
+                    float4 x = __ldg(reinterpret_cast<const float4*>(bias) + g * 2), y = __ldg(reinterpret_cast<const float4*>(bias) + g * 2 + 1);
 #pragma unroll
-                    for (int n = 0; n < WIDE; ++n)
-#pragma unroll
-                        for (int j = 0; j < 4; ++j)
-                            sum[n][j] = 0;
-#pragma unroll
-                    for (int k = 0; k < 8; k += 2)
-#pragma unroll
-                        for (int n = 0; n < WIDE; ++n) {
-                            const int nb = min(nb0 + n, S::PFP / 8 - 1);
-                            const uint4 v = load_matrix4(tile_at + ((k * 2 + lane / 8) * S::PFP + nb * 8 + lane % 8) * 16);
-                            mma(sum[n], a[k], v.x, v.y);
-                            mma(sum[n], a[k + 1], v.z, v.w);
-                        }
-#pragma unroll
-                    for (int n = 0; n < WIDE; ++n)
-#pragma unroll
-                        for (int j = 0; j < 4; ++j) {
-                            const int q = (nb0 + n) * 8 + (lane % 4) * 2 + j % 2, pos = rank * S::PF + q;
-                            const int m = mt * 16 + lane / 4 + (j / 2) * 8;
-                            if (nb0 + n < S::PFP / 8 && q < S::PF && pos < S::P && m < 108)
-                                __stcg(reinterpret_cast<float*>(p.sums + (long long)(m / 4) * p.rows + p.pad + first + pos) + m % 4, sum[n][j]);
-                        }
+                    for (int k = 0; k < S::KS; ++k) {
+                        x.x += lo[k].x, x.y += lo[k].y, x.z += lo[k].z, x.w += lo[k].w;
+                        y.x += hi[k].x, y.y += hi[k].y, y.z += hi[k].z, y.w += hi[k].w;
+                    }
+                    v.x = packed(fmaxf(x.x, 0), fmaxf(x.y, 0));
+                    v.y = packed(fmaxf(x.z, 0), fmaxf(x.w, 0));
+                    v.z = packed(fmaxf(y.x, 0), fmaxf(y.y, 0));
+                    v.w = packed(fmaxf(y.z, 0), fmaxf(y.w, 0));
+                    if (!valid[pos])
+                        v = make_uint4(0, 0, 0, 0);
+                } else {
+                    const float4 f = peer_load4(peer_address(exchange + (local * S::P + pos) * 16, owner));
+                    v = *reinterpret_cast<const uint4*>(&f);
+                }
+                if (layer == 0) {
+                    if (valid[pos])
+                        __stcg(reinterpret_cast<uint4*>(p.act2 + (g * (long long)p.rows + p.pad + first + pos) * 16), v);
+                } else {
+                    *reinterpret_cast<uint4*>(final_tile + (g * S::PFP + q) * 16) = v;
                 }
             }
-            STAMP(11);
-            arrive_grid(2);
+        }
+        if (layer == 0) {
+            STAMP(6);
+            arrive(1);
+            continue;
         }
 
-        // ---- the last layer's sums ----
-        if (lane == 0)
-            guard.reach(p.sync + BAR + 2, blocks * (epoch0 + request + 1), 7);
-        __syncwarp();
-        STAMP(12);
-        for (int i = tid; i < (S::PF * 4 + 31) / 32 * 32; i += S::THREADS) {
-            const int q = i / 4, pos = rank * S::PF + q, at = first + pos;
-            const bool ok = q < S::PF && pos < S::P && valid[pos];
-            float4 sum = make_float4(0, 0, 0, 0);
-            if (ok) {
+        // ---- the last layer's products ----
+        everyone();
+        STAMP(10);
+        const u32 tile_at = shared_address(final_tile);
+        for (int mt = warp; mt < 7; mt += S::WARPS) {
+            uint4 a[8];
 #pragma unroll
-                for (int k = 0; k < 7; ++k) {
-                    const int tap = k * 4 + lane % 4;
-                    if (tap < 27) {
-                        const int shift = (tap / 9 - 1) * p.plane + (tap / 3 % 3 - 1) * p.width + tap % 3 - 1;
-                        const float4 v = __ldcg(p.sums + (long long)tap * p.rows + p.pad + at + shift);
-                        sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+            for (int k = 0; k < 8; ++k)
+                a[k] = __ldg(p.w4 + (mt * 8 + k) * 32 + lane);
+            constexpr int WIDE = S::PFP / 8 < 4 ? S::PFP / 8 : 4;
+            for (int nb0 = 0; nb0 < S::PFP / 8; nb0 += WIDE) {
+                float sum[WIDE][4];
+#pragma unroll
+                for (int n = 0; n < WIDE; ++n)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j)
+                        sum[n][j] = 0;
+#pragma unroll
+                for (int k = 0; k < 8; k += 2)
+#pragma unroll
+                    for (int n = 0; n < WIDE; ++n) {
+                        const int nb = min(nb0 + n, S::PFP / 8 - 1);
+                        const uint4 v = load_matrix4(tile_at + ((k * 2 + lane / 8) * S::PFP + nb * 8 + lane % 8) * 16);
+                        mma(sum[n], a[k], v.x, v.y);
+                        mma(sum[n], a[k + 1], v.z, v.w);
                     }
+#pragma unroll
+                for (int n = 0; n < WIDE; ++n)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        const int q = (nb0 + n) * 8 + (lane % 4) * 2 + j % 2, pos = rank * S::PF + q;
+                        const int m = mt * 16 + lane / 4 + (j / 2) * 8;
+                        if (nb0 + n < S::PFP / 8 && q < S::PF && pos < S::P && m < 108)
+                            __stcg(reinterpret_cast<float*>(p.sums + (long long)(m / 4) * p.rows + p.pad + first + pos) + m % 4, sum[n][j]);
+                    }
+            }
+        }
+        STAMP(11);
+        arrive(2);
+    }
+
+    // ---- the last layer's sums ----
+    await(2, first - span, first + S::P - 1 + span, 7);
+    __syncwarp();
+    STAMP(12);
+    for (int i = tid; i < (S::PF * 4 + 31) / 32 * 32; i += S::THREADS) {
+        const int q = i / 4, pos = rank * S::PF + q, at = first + pos;
+        const bool ok = q < S::PF && pos < S::P && valid[pos];
+        float4 sum = make_float4(0, 0, 0, 0);
+        if (ok) {
+#pragma unroll
+            for (int k = 0; k < 7; ++k) {
+                const int tap = k * 4 + lane % 4;
+                if (tap < 27) {
+                    const int shift = (tap / 9 - 1) * p.plane + (tap / 3 % 3 - 1) * p.width + tap % 3 - 1;
+                    const float4 v = __ldcg(p.sums + (long long)tap * p.rows + p.pad + at + shift);
+                    sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
                 }
             }
+        }
 #pragma unroll
-            for (int m = 1; m < 4; m *= 2) {
-                sum.x += __shfl_xor_sync(~0u, sum.x, m), sum.y += __shfl_xor_sync(~0u, sum.y, m);
-                sum.z += __shfl_xor_sync(~0u, sum.z, m), sum.w += __shfl_xor_sync(~0u, sum.w, m);
-            }
-            if (ok) {
-                const int c = lane % 4, t = at / p.plane, r = at % p.plane, y = r / p.width, x = r % p.width;
-                const float v = c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w;
-                p.out[((c * p.layers + t) * p.d + y) * p.d + x] = v + __ldg(p.b4 + c);
-            }
+        for (int m = 1; m < 4; m *= 2) {
+            sum.x += __shfl_xor_sync(~0u, sum.x, m), sum.y += __shfl_xor_sync(~0u, sum.y, m);
+            sum.z += __shfl_xor_sync(~0u, sum.z, m), sum.w += __shfl_xor_sync(~0u, sum.w, m);
         }
-        STAMP(13);
-        if (!p.stay)
-            break;
-        everyone();
-        if (tid == 0) {
-            __threadfence_system();
-            if (add_acq_rel(p.sync + DONE, 1) == blocks * (request + 1) - 1) {
-                __threadfence_system();
-                *p.host_done = request + 1;
-            }
+        if (ok) {
+            const int c = lane % 4, t = at / p.plane, r = at % p.plane, y = r / p.width, x = r % p.width;
+            const float4 b = __ldg(reinterpret_cast<const float4*>(p.b4));
+            sum.x += b.x, sum.y += b.y, sum.z += b.z, sum.w += b.w;
+            if (p.out)
+                p.out[((c * p.layers + t) * p.d + y) * p.d + x] = c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w;
+            if (p.decisions && c == 0)
+                p.decisions[(t * p.d + y) * p.d + x] = (sum.x > p.threshold) | (sum.y > p.threshold) << 1 | (sum.z > p.threshold) << 2 | (sum.w > p.threshold) << 3;
         }
-        STAMP(14);
     }
-    if (p.stay) {
-        everyone();
-        *dead = 2;
-        return;
-    }
-    if (tid == 0 && add_acq_rel(p.sync + EXIT, 1) == blocks * (epoch0 + 1) - 1)
-        *(volatile u32*)(p.sync + EPOCH) = epoch0 + 1;
-#undef STAMP
+    STAMP(13);
+}
+
+// The network as a kernel: one run.
+template <class S>
+__device__ __forceinline__ void once(const Params& p)
+{
+    extern __shared__ __align__(1024) u8 smem[];
+    STAMP(0);
+    open<S>(p, smem);
+    forward<S>(p, smem, 0, false);
 }
 
 } // namespace predecoder
