@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(S::BLOCK, 1) stay_kernel(const __grid_constant
             if (!go)
                 break;
         }
-        forward<S>(p, smem, request, true);
+        forward<S>(p, p.io, smem, request, true);
         __syncthreads();
         if (tid == 0) {
             __threadfence_system();
@@ -319,7 +319,7 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
         return false;
     p.stages = std::min<int>(MAX_STAGES, (g_smem - p.off_ring) / S::STAGE);
     p.smem = p.off_ring + p.stages * S::STAGE;
-    p.in = pr.in, p.maps = pr.maps, p.out = g_buffers.out;
+    p.io.in = pr.in, p.maps = pr.maps, p.io.out = g_buffers.out;
     p.w1 = reinterpret_cast<uint4*>(net.w1), p.w4 = reinterpret_cast<uint4*>(net.w4);
     p.wmid = reinterpret_cast<u8*>(net.wmid);
     p.b1 = net.b[0], p.b2 = net.b[1], p.b3 = net.b[2], p.b4 = net.b[3];
@@ -360,9 +360,9 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
     // Correctness, over poisoned output.
     std::vector<float> out(pr.exact.size());
     const auto check = [&] {
-        CHECK(cudaMemsetAsync(p.out, 0xff, out.size() * 4, stream));
+        CHECK(cudaMemsetAsync(p.io.out, 0xff, out.size() * 4, stream));
         launch();
-        CHECK(cudaMemcpyAsync(out.data(), p.out, out.size() * 4, cudaMemcpyDeviceToHost, stream));
+        CHECK(cudaMemcpyAsync(out.data(), p.io.out, out.size() * 4, cudaMemcpyDeviceToHost, stream));
         CHECK(cudaStreamSynchronize(stream));
         u32 failed;
         CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
@@ -386,7 +386,7 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
         CHECK(cudaStreamDestroy(stream));
         return true;
     }
-    p.bits = pr.bits;
+    p.io.bits = pr.bits;
     bool repeats = true;
     for (int i = 0; i < 10; ++i)
         repeats = repeats && check().error == result.error;
@@ -468,8 +468,8 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
             Stay h;
             h.host_go = reinterpret_cast<u32*>(mapped), h.host_done = reinterpret_cast<u32*>(mapped + 128);
             h.host_bits = reinterpret_cast<uint4*>(mapped + 4096);
-            q.out = nullptr, q.decisions = mapped + LOGITS_AT;
-            h.device_bits = reinterpret_cast<uint4*>(g_buffers.staged), q.bits = g_buffers.staged;
+            q.io.out = nullptr, q.io.decisions = mapped + LOGITS_AT;
+            h.device_bits = reinterpret_cast<uint4*>(g_buffers.staged), q.io.bits = g_buffers.staged;
             h.bits_words = pr.host_bits.size() / 16;
             static bool said = false;
             config.numAttrs = 2;

@@ -29,18 +29,23 @@ constexpr int MAX_TILES = 132;
 constexpr int SECTOR = 8;
 enum Sync : int { FAILED = 0, GO = SECTOR, DONE = 2 * SECTOR, ARRIVED = 3 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
 
+// What goes in and comes out.
+struct Io {
+    const __half* in; // [4][layers][d][d]; not used with `bits`
+    const u8* bits;   // [2][layers][d][d], the other two channels being `maps`; or null
+    float* out;       // [4][layers][d][d]: logits; or null
+    u8* decisions;    // [layers][d][d]: bit c says that logit c is above the threshold; or null
+};
+
 struct Params {
     int d, layers, width, plane, count; // count: padded positions
     int pad, rows;                      // rows before the first position; rows of an activation's group
     int tiles;
-    int stages, slabs;                  // of the two rings
+    int stages, slabs; // of the two rings
     u32 slab_bytes, slab_rows;
     u32 off_slabs, off_exchange, off_final, off_ring, off_valid, smem;
-    const __half* in;   // [4][layers][d][d]
-    const u8* bits;     // [2][layers][d][d], with `maps`; or null
+    Io io;
     const __half* maps; // [2][d][d]
-    float* out;         // [4][layers][d][d]: logits; or null
-    u8* decisions;      // [layers][d][d]: bit c says that logit c is above the threshold; or null
     float threshold;
     int whole;          // barriers of the whole grid, not of the tiles that a tile's taps reach
     const uint4* w1;    // [8][7][32]: fragments
@@ -179,7 +184,7 @@ __device__ __forceinline__ void open(const Params& p, u8* smem)
 // the next run are on their way into shared memory when it returns, and another run must follow or the block end later
 // than they arrive: they have arrived when this returns.
 template <class S>
-__device__ __forceinline__ void forward(const Params& p, u8* smem, u32 request, bool ahead)
+__device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem, u32 request, bool ahead)
 {
     Head& head = *reinterpret_cast<Head*>(smem);
     const u32 base = shared_address(smem);
@@ -293,13 +298,13 @@ __device__ __forceinline__ void forward(const Params& p, u8* smem, u32 request, 
                     ok = true;
                     const int sq = p.d * p.d, cell = (t * p.d + y) * p.d + x, volume = p.layers * sq;
                     const unsigned short* h;
-                    if (p.bits) {
-                        const u8* b = p.bits + cell;
+                    if (io.bits) {
+                        const u8* b = io.bits + cell;
                         h = reinterpret_cast<const unsigned short*>(p.maps) + y * p.d + x;
                         v.x = (__ldcg(b) ? 0x3c00u : 0u) | (__ldcg(b + volume) ? 0x3c000000u : 0u);
                         v.y = __ldg(h) | (u32)__ldg(h + sq) << 16;
                     } else {
-                        h = reinterpret_cast<const unsigned short*>(p.in) + cell;
+                        h = reinterpret_cast<const unsigned short*>(io.in) + cell;
                         v.x = __ldcg(h) | (u32)__ldcg(h + volume) << 16;
                         v.y = __ldcg(h + 2 * volume) | (u32)__ldcg(h + 3 * volume) << 16;
                     }
@@ -424,16 +429,17 @@ __device__ __forceinline__ void forward(const Params& p, u8* smem, u32 request, 
                 const int group = wm * 8 + wrow * 2 + h; // of this block
                 const int channel = (S::CS == 2 ? cs * 64 : 0) + group * 8 + lane / 4;
                 const float b = __ldg(bias + channel);
+                const int column = wn * S::N + lane / 4;
+                const u8* const here = valid + column;
+                u8* const far = p.act2 + (((S::CS == 2 ? cs * 8 : 0) + group) * (long long)p.rows + p.pad + first + column) * 16 + (lane % 4) * 4;
+                u8* const near = smem + p.off_exchange + (group * S::P + column) * 16 + (lane % 4) * 4;
 #pragma unroll
                 for (int nb = 0; nb < S::N / 8; ++nb) {
                     const u32 v = transposed(packed(fmaxf(acc[nb][2 * h] + b, 0), fmaxf(acc[nb][2 * h + 1] + b, 0)));
-                    const int pos = wn * S::N + nb * 8 + lane / 4;
-                    if (layer == 0) {
-                        if (valid[pos])
-                            __stcg(reinterpret_cast<u32*>(p.act2 + (((S::CS == 2 ? cs * 8 : 0) + group) * (long long)p.rows + p.pad + first + pos) * 16 + (lane % 4) * 4), v);
-                    } else {
-                        *reinterpret_cast<u32*>(smem + p.off_exchange + (group * S::P + pos) * 16 + (lane % 4) * 4) = valid[pos] ? v : 0;
-                    }
+                    if (layer == 1)
+                        *reinterpret_cast<u32*>(near + nb * 128) = here[nb * 8] ? v : 0;
+                    else if (here[nb * 8])
+                        __stcg(reinterpret_cast<u32*>(far + nb * 128), v);
                 }
             }
         } else {
@@ -568,10 +574,10 @@ __device__ __forceinline__ void forward(const Params& p, u8* smem, u32 request, 
             const int c = lane % 4, t = at / p.plane, r = at % p.plane, y = r / p.width, x = r % p.width;
             const float4 b = __ldg(reinterpret_cast<const float4*>(p.b4));
             sum.x += b.x, sum.y += b.y, sum.z += b.z, sum.w += b.w;
-            if (p.out)
-                p.out[((c * p.layers + t) * p.d + y) * p.d + x] = c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w;
-            if (p.decisions && c == 0)
-                p.decisions[(t * p.d + y) * p.d + x] = (sum.x > p.threshold) | (sum.y > p.threshold) << 1 | (sum.z > p.threshold) << 2 | (sum.w > p.threshold) << 3;
+            if (io.out)
+                io.out[((c * p.layers + t) * p.d + y) * p.d + x] = c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w;
+            if (io.decisions && c == 0)
+                io.decisions[(t * p.d + y) * p.d + x] = (sum.x > p.threshold) | (sum.y > p.threshold) << 1 | (sum.z > p.threshold) << 2 | (sum.w > p.threshold) << 3;
         }
     }
     STAMP(13);
@@ -584,7 +590,7 @@ __device__ __forceinline__ void once(const Params& p)
     extern __shared__ __align__(1024) u8 smem[];
     STAMP(0);
     open<S>(p, smem);
-    forward<S>(p, smem, 0, false);
+    forward<S>(p, p.io, smem, 0, false);
 }
 
 } // namespace predecoder
