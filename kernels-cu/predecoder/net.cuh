@@ -27,7 +27,7 @@ constexpr int MAX_TILES = 132;
 
 // Words of `Params::sync`, each on a sector of its own: counters of arrivals, three of them for each tile.
 constexpr int SECTOR = 8;
-enum Sync : int { FAILED = 0, GO = SECTOR, DONE = 2 * SECTOR, ARRIVED = 3 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
+enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, DONE = 2 * SECTOR, ARRIVED = 3 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
 
 // What goes in and comes out.
 struct Io {
@@ -55,6 +55,7 @@ struct Params {
     u8 *act1, *act2;
     float4* sums;       // [27][rows]
     u32* sync;
+    u32* failed; // which wait ran out; 0 otherwise
     long long* stamps;
     long long limit; // clock cycles that a wait may take
     int swap;        // of the two strides of a matrix, for a probe
@@ -195,7 +196,7 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     const u32 rank = S::C > 1 ? cluster_rank() : 0;
     const int cs = rank % S::CS, ks = rank / S::CS;
     const int tile = blockIdx.x / S::C, first = tile * S::P;
-    const Guard guard{&head.dead, p.sync + FAILED, p.limit};
+    const Guard guard{&head.dead, p.failed, p.limit};
     const int span = p.plane + p.width + 1;
     const u32 arrivals = p.whole ? p.tiles * S::C : S::C;
     const int counted = p.whole ? 0 : tile;

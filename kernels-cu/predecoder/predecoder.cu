@@ -32,6 +32,14 @@ __global__ void __cluster_dims__(Chosen::C, 1, 1) __launch_bounds__(Chosen::BLOC
     once<Chosen>(p);
 }
 
+// From host memory, read once, to where all blocks read it.
+__global__ void ringcall_predecoder_stage(const uint4* from, uint4* to, unsigned count)
+{
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count)
+        to[i] = from[i];
+}
+
 // Called by all threads of a cooperative grid of clusters. Argument: detectors, [2][layers][d][d] bytes; result:
 // decisions, [layers][d][d] bytes.
 __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigned arg_len, unsigned max_result_len,

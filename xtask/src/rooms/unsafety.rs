@@ -18,6 +18,7 @@ const PLACES: &[(&str, &str)] = &[
     ("device/handler-macros/src/", "writes the exported entry of a handler, which reads words of a slot"),
     ("device/handler/tests/refused/", "programs that must not compile"),
     ("host/cuda/", "the CUDA driver's functions"),
+    ("host/infer-gpu/src/launch.rs", "launches: signs the contract of the network's kernels"),
     ("host/build/tests/fixture/", "a device crate in a test: exported names"),
     ("oracles/src/core/ffi.rs", "PyMatching's C++ core, in a workspace that nobody else builds"),
     ("host/pipeline/tests/no_alloc.rs", "a counting global allocator over all threads, in one test"),
