@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // named for it: launches sign the contract of the network's kernels
 
 use crate::buffers::Buffers;
-use crate::plan::{Params, Plan};
+use crate::model::Loaded;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{
     Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, KernelArgs, Launch, MappedRegion, Module, Stream,
@@ -40,13 +40,8 @@ const INPUT_AT: usize = 128;
 
 impl Replay {
     /// Makes the graph: the input is copied to the device by a kernel, the network runs, its logits leave for the host.
-    pub(crate) fn new(
-        context: &Arc<Context>,
-        module: &Module,
-        plan: &Plan,
-        mut params: Params,
-        weights: Arc<DeviceBuffer>,
-    ) -> Result<Self, CudaError> {
+    pub(crate) fn new(context: &Arc<Context>, module: &Module, loaded: &Loaded) -> Result<Self, CudaError> {
+        let (plan, mut params) = (&loaded.plan, loaded.params);
         let input_bytes = (plan.cells() * 4 * 2).next_multiple_of(16);
         let output_bytes = plan.cells() * 4 * 4;
         let logits_at = (INPUT_AT + input_bytes).next_multiple_of(4096);
@@ -79,7 +74,7 @@ impl Replay {
             mapped,
             buffers,
             _staged: staged,
-            _weights: weights,
+            _weights: Arc::clone(&loaded.weights),
             input_bytes,
             logits_at,
             output_bytes,

@@ -11,11 +11,13 @@
 //! |---|---|
 //! | the weights, from a file | [`Network`] |
 //! | a model on a device | [`GpuModel`] |
+//! | the same inside the cooperative dispatcher | [`GridHandler`] |
 //! | how the work is spread | [`Shape`] |
 
 #![deny(unsafe_code)]
 
 mod buffers;
+mod grid;
 mod launch;
 mod model;
 mod network;
@@ -23,6 +25,7 @@ mod onnx;
 mod pack;
 mod plan;
 
+pub use grid::{Decide, GridHandler};
 pub use model::{GpuError, GpuModel};
 pub use network::{INPUTS, Layer, Network, NetworkError, OUTPUTS, WIDTH};
 pub use plan::Shape;

@@ -25,7 +25,9 @@ pub enum GpuError {
     #[error("the network's kernels are for compute capability 9.0 (H100, H200), the device has {}.{}", .0.0, .0.1)]
     OtherDevice((u32, u32)),
     /// No shape of the kernel has room for the volume.
-    #[error("no shape of the kernel fits {layers} layers of {d} x {d} cells on {multiprocessors} multiprocessors")]
+    #[error(
+        "no shape of the kernel fits {layers} layers of {d} x {d} cells on {multiprocessors} multiprocessors"
+    )]
     TooLarge {
         /// Distance.
         d: u32,
@@ -34,9 +36,58 @@ pub enum GpuError {
         /// What the device has.
         multiprocessors: u32,
     },
+    /// Maps of another length than the volume's layers.
+    #[error("{found} values in the maps, two layers have {expected}")]
+    Maps {
+        /// Given.
+        found: usize,
+        /// `2 * d * d`.
+        expected: usize,
+    },
     /// The volume cannot be described.
     #[error(transparent)]
     Spec(#[from] InferError),
+}
+
+/// A network's weights on a device, and how its work is spread.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) plan: Plan,
+    /// With the addresses of the weights.
+    pub(crate) params: Params,
+    pub(crate) weights: Arc<DeviceBuffer>,
+}
+
+impl Loaded {
+    /// Leaves `reserved` bytes of a block's shared memory to others.
+    pub(crate) fn new(
+        network: &Network,
+        context: &Arc<Context>,
+        d: u32,
+        layers: u32,
+        reserved: u32,
+    ) -> Result<Self, GpuError> {
+        let device = context.device();
+        if device.capability() != (9, 0) {
+            return Err(GpuError::OtherDevice(device.capability()));
+        }
+        let shared = device.max_shared_per_block()?.saturating_sub(reserved);
+        let multiprocessors = device.multiprocessors()?;
+        let plan = Plan::choose(SHAPES, d, layers, Offer { multiprocessors, shared })
+            .ok_or(GpuError::TooLarge { d, layers, multiprocessors })?;
+        let packed = Packed::new(network);
+        let weights = DeviceBuffer::zeroed(context, packed.bytes.len())?;
+        weights.write_from(0, &packed.bytes)?;
+        let at = |offset: usize| weights.address().0 + offset as u64;
+        let params = Params {
+            first: at(packed.first),
+            middle: at(packed.middle),
+            last: at(packed.last),
+            biases: packed.biases.map(at),
+            ..plan.params()
+        };
+        Ok(Self { plan, params, weights: Arc::new(weights) })
+    }
 }
 
 /// The network on a device, for one volume.
@@ -72,9 +123,7 @@ struct Shared {
     outputs: Vec<TensorSpec>,
     context: Arc<Context>,
     module: Module,
-    plan: Plan,
-    params: Params,
-    weights: Arc<DeviceBuffer>,
+    loaded: Loaded,
     /// Two runs at once would each wait for multiprocessors that the other holds.
     turn: Mutex<()>,
 }
@@ -91,43 +140,22 @@ impl GpuModel {
         d: u32,
         layers: u32,
     ) -> Result<Self, GpuError> {
-        let device = context.device();
-        if device.capability() != (9, 0) {
-            return Err(GpuError::OtherDevice(device.capability()));
-        }
-        let offer =
-            Offer { multiprocessors: device.multiprocessors()?, shared: device.max_shared_per_block()? };
-        let plan = Plan::choose(SHAPES, d, layers, offer).ok_or(GpuError::TooLarge {
-            d,
-            layers,
-            multiprocessors: offer.multiprocessors,
-        })?;
+        let loaded = Loaded::new(network, context, d, layers, 0)?;
         let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
         let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
         let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
 
-        let image = Linker::new(device.capability()).ptx("the predecoder's kernel", plan.shape.ptx)?.link(context)?;
+        let image = Linker::new(context.device().capability())
+            .ptx("the predecoder's kernel", loaded.plan.shape.ptx)?
+            .link(context)?;
         let module = Module::load(context, &image)?;
-        let packed = Packed::new(network);
-        let weights = DeviceBuffer::zeroed(context, packed.bytes.len())?;
-        weights.write_from(0, &packed.bytes)?;
-        let at = |offset: usize| weights.address().0 + offset as u64;
-        let params = Params {
-            first: at(packed.first),
-            middle: at(packed.middle),
-            last: at(packed.last),
-            biases: packed.biases.map(at),
-            ..plan.params()
-        };
         let shared = Shared {
             name: name.to_owned(),
             inputs,
             outputs,
             context: Arc::clone(context),
             module,
-            plan,
-            params,
-            weights: Arc::new(weights),
+            loaded,
             turn: Mutex::new(()),
         };
         Ok(Self { shared: Arc::new(shared), metadata: network.metadata().to_vec() })
@@ -136,7 +164,7 @@ impl GpuModel {
     /// How the work is spread over the device.
     #[must_use]
     pub fn shape(&self) -> Shape {
-        self.shared.plan.shape
+        self.shared.loaded.plan.shape
     }
 }
 
@@ -159,10 +187,9 @@ impl Model for GpuModel {
 
     fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
         let shared = Arc::clone(&self.shared);
-        let replay =
-            Replay::new(&shared.context, &shared.module, &shared.plan, shared.params, Arc::clone(&shared.weights))
-                .map_err(|why| shared.failed("making an engine", why.to_string()))?;
-        let halves = vec![0; shared.plan.cells() * INPUTS * 2];
+        let replay = Replay::new(&shared.context, &shared.module, &shared.loaded)
+            .map_err(|why| shared.failed("making an engine", why.to_string()))?;
+        let halves = vec![0; shared.loaded.plan.cells() * INPUTS * 2];
         Ok(Box::new(GpuEngine { shared, replay, halves }))
     }
 }

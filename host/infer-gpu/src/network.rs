@@ -22,7 +22,9 @@ pub enum NetworkError {
     #[error("the network cannot be read: {0}")]
     Unreadable(String),
     /// Another network than the kernels are made for.
-    #[error("layer {layer}: {found}; the kernels are made for 3x3x3 convolutions of 4, 128, 128, 128 and 4 channels")]
+    #[error(
+        "layer {layer}: {found}; the kernels are made for 3x3x3 convolutions of 4, 128, 128, 128 and 4 channels"
+    )]
     OtherShape {
         /// From 0.
         layer: usize,

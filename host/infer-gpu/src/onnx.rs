@@ -95,7 +95,11 @@ pub(crate) fn convolutions(bytes: &[u8]) -> Result<Chain, NetworkError> {
             if flows.is_none() || flows.as_ref() == input {
                 return Ok(());
             }
-            Err(refuse(format!("`{}` after convolution {} is not the next of a chain", node.op_type, found.len())))
+            Err(refuse(format!(
+                "`{}` after convolution {} is not the next of a chain",
+                node.op_type,
+                found.len()
+            )))
         };
         match node.op_type.as_str() {
             "Conv" => {

@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn every_weight_is_there_once() {
         let sorted = |bytes: &[u8]| {
-            let mut values: Vec<_> = bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect();
+            let mut values: Vec<_> =
+                bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect();
             values.sort_by(f32::total_cmp);
             values
         };
@@ -114,7 +115,9 @@ mod tests {
         let mut expected = weights.clone();
         expected.sort_by(f32::total_cmp);
         assert_eq!(sorted(&middle(&weights)), expected);
-        for (packed, count) in [(first(&told(WIDTH * 4 * TAPS)), 8 * 7), (last(&told(WIDTH * 4 * TAPS)), 7 * 8)] {
+        for (packed, count) in
+            [(first(&told(WIDTH * 4 * TAPS)), 8 * 7), (last(&told(WIDTH * 4 * TAPS)), 7 * 8)]
+        {
             assert_eq!(packed.len(), count * 512);
             let mut expected = told(WIDTH * 4 * TAPS);
             expected.resize(packed.len() / 2, 0.0);
@@ -137,8 +140,8 @@ mod tests {
     #[test]
     fn parts_are_aligned_and_apart() {
         let layer = |i: usize, o: usize| Layer { weights: vec![0.5; i * o * TAPS], biases: vec![2.0; o] };
-        let network =
-            Network::new([layer(4, 128), layer(128, 128), layer(128, 128), layer(128, 4)]).expect("a network");
+        let network = Network::new([layer(4, 128), layer(128, 128), layer(128, 128), layer(128, 4)])
+            .expect("a network");
         let packed = Packed::new(&network);
         let mut starts = vec![packed.first, packed.middle, packed.last];
         starts.extend(packed.biases);

@@ -35,7 +35,15 @@ macro_rules! shape {
             groups: $groups,
             columns: $columns,
             ptx: include_str!(concat!(
-                "../../../kernels-cu/predecoder/ptx/cs", $cs, "ks", $ks, "w", $groups, "n", $columns, ".sm_90a.ptx"
+                "../../../kernels-cu/predecoder/ptx/cs",
+                $cs,
+                "ks",
+                $ks,
+                "w",
+                $groups,
+                "n",
+                $columns,
+                ".sm_90a.ptx"
             )),
         }
     };
@@ -140,7 +148,11 @@ impl Plan {
         let count = plane.checked_mul(layers)?;
         let tiles = count.div_ceil(shape.tile());
         // Clusters live in parts of the device whose size is no multiple of theirs: a margin for those of 8.
-        let most = if shape.cluster() == 8 { offer.multiprocessors.saturating_sub(12) } else { offer.multiprocessors };
+        let most = if shape.cluster() == 8 {
+            offer.multiprocessors.saturating_sub(12)
+        } else {
+            offer.multiprocessors
+        };
         if tiles == 0 || tiles > MAX_TILES || tiles * shape.cluster() > most {
             return None;
         }
@@ -300,7 +312,9 @@ mod tests {
 
     #[test]
     fn the_usual_distances_fill_the_device() {
-        for (d, layers, blocks) in [(7, 7, 96), (7, 8, 104), (13, 13, 120), (13, 14, 120), (21, 21, 116), (31, 31, 124)] {
+        for (d, layers, blocks) in
+            [(7, 7, 96), (7, 8, 104), (13, 13, 120), (13, 14, 120), (21, 21, 116), (31, 31, 124)]
+        {
             assert_eq!(chosen(d, layers).blocks(), blocks, "{d} by {layers}");
         }
         assert!(Plan::choose(SHAPES, 41, 41, H200).is_none());

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // named for it: launches sign the dispatch kernels' contract
 
-use super::{DeviceError, Footprint, KernelKind};
+use super::{DeviceError, Footprint, KernelKind, Options};
 use crate::driver::{Context, DeviceAddress, Graph, GraphExec, Kernel, KernelArgs, Launch, Module, Stream};
 use ringcall_wire::launch::DispatchParams;
 use std::sync::Arc;
@@ -24,11 +24,12 @@ impl Launcher {
     pub(super) fn new(
         context: &Arc<Context>,
         module: &Module,
-        kind: KernelKind,
+        options: &Options,
         shared: u32,
         params: &DispatchParams,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
+        let kind = options.kernel;
         let kernel = module.kernel(kind.entry())?;
         let registers = kernel.attributes().registers;
         let does_not_fit =
@@ -41,7 +42,8 @@ impl Launcher {
         if resident == 0 {
             return Err(does_not_fit());
         }
-        let mut launch = Launch::linear(kind.blocks(), kind.threads()).dynamic_shared(shared);
+        let mut launch =
+            Launch::linear(kind.blocks(), kind.threads()).dynamic_shared(shared).cluster(options.cluster);
         if let KernelKind::Cooperative { blocks, .. } = kind {
             let most = resident * context.device().multiprocessors()?;
             if !context.device().cooperative_launch()? || blocks > most {

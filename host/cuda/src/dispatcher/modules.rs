@@ -40,6 +40,7 @@ enum Part {
 pub struct Modules {
     parts: Vec<Part>,
     registers: Option<u32>,
+    variables: Vec<(String, Vec<u8>)>,
 }
 
 impl Modules {
@@ -94,6 +95,13 @@ impl Modules {
         self
     }
 
+    /// What a global or constant variable of these modules holds when kernels begin: `data`, as long as the variable.
+    #[must_use]
+    pub fn variable(mut self, name: &str, data: &[u8]) -> Self {
+        self.variables.push((name.to_owned(), data.to_owned()));
+        self
+    }
+
     /// The most registers a thread may have. By default as many as let the chosen block fit a multiprocessor; code that
     /// needs more keeps the rest in memory.
     #[must_use]
@@ -137,7 +145,11 @@ impl Modules {
         if matches!(kernel, KernelKind::Graph { .. }) {
             linker = linker.library(&devrt::find()?)?;
         }
-        Ok(Module::load(context, &linker.link(context)?)?)
+        let module = Module::load(context, &linker.link(context)?)?;
+        for (name, data) in &self.variables {
+            module.write_global(name, data)?;
+        }
+        Ok(module)
     }
 }
 
