@@ -55,7 +55,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ringcall-matching", &[]),
     ("ringcall-infer", &[]),
     // Engines on a device: it knows the driver, and no code or ring.
-    ("ringcall-infer-gpu", &["ringcall-infer", "ringcall-cuda", "ringcall-wire", "ringcall-dispatch", "ringcall"]),
+    (
+        "ringcall-infer-gpu",
+        &["ringcall-infer", "ringcall-cuda", "ringcall-wire", "ringcall-dispatch", "ringcall"],
+    ),
     ("ringcall-qec", &["ringcall-matching"]),
     // Any decoder: it knows engines, and no code or matching.
     (
