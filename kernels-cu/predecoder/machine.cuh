@@ -58,10 +58,9 @@ __device__ __forceinline__ u32 cluster_rank()
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return r;
 }
-__device__ __forceinline__ void cluster_sync()
-{
-    asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
+// All threads of a cluster arrive once; who waits sees what was done before. Once a kernel.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 __device__ __forceinline__ float4 peer_load4(u32 address)
 {
     float4 v;
@@ -79,8 +78,16 @@ __device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u
                  "l"(from), "r"(bytes), "r"(bar)
                  : "memory");
 }
+// To shared memory of a block of the cluster, and its barrier.
+__device__ __forceinline__ void bulk_copy_peer(u32 to, u32 from, u32 bytes, u32 bar)
+{
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "r"(from), "r"(bytes), "r"(bar)
+                 : "memory");
+}
 // Between ordinary accesses and the copy engine's or the tensor cores', in either order.
 __device__ __forceinline__ void proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
+__device__ __forceinline__ void proxy_fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // ---- global memory ----
 __device__ __forceinline__ u32 load_acquire(const u32* p)

@@ -42,8 +42,8 @@ struct Params {
     int pad, rows;                      // rows before the first position; rows of an activation's group
     int tiles;
     int stages, slabs; // of the two rings
-    u32 slab_bytes, slab_rows;
-    u32 off_slabs, off_exchange, off_final, off_ring, off_valid, smem;
+    u32 slab_bytes, slab_rows, group_rows; // from slab to slab; copied; from group to group
+    u32 off_input, off_slabs, off_exchange, off_received, off_final, off_ring, off_valid, smem;
     Io io;
     const __half* maps; // [2][d][d]
     float threshold;
@@ -58,12 +58,15 @@ struct Params {
     u32* failed; // which wait ran out; 0 otherwise
     long long* stamps;
     long long limit; // clock cycles that a wait may take
-    int swap;        // of the two strides of a matrix, for a probe
 };
 
-template <int POLICY_, int CS_, int KS_, int WGN_, int N_>
+template <int CS_, int KS_, int WGN_, int N_>
 struct Shape {
-    static constexpr int POLICY = POLICY_, CS = CS_, KS = KS_, WGN = WGN_, N = N_;
+    static constexpr int CS = CS_, KS = KS_, WGN = WGN_, N = N_;
+    // Narrow products follow one another faster than their sums are ready: several sums, added up in the end.
+    static constexpr int SUMS = N <= 24 ? 3 : N <= 48 ? 2 : 1;
+    // With few input channels a block, the first layer is computed where it is needed, borders and all.
+    static constexpr bool FUSED = KS == 4;
     static constexpr int WGM = 2 / CS, C = CS * KS, P = WGN * N;
     static constexpr int WARPS = 4 * WGM * WGN, THREADS = 32 * WARPS;
     static constexpr int QN = 4 / KS;                  // groups of 32 input channels
@@ -72,7 +75,10 @@ struct Shape {
     static constexpr int PF = (P + C - 1) / C;          // positions that a block finishes
     static constexpr int PFP = (PF + 7) / 8 * 8;
     static constexpr u32 STAGE = BLOCK_STAGE * WGM;
-    static constexpr u32 EXCHANGE = KS > 1 ? 64u * WGM * P * 4 : (C > 1 ? 8u * WGM * P * 16 : 0);
+    // To every block of the cluster its positions' sums; or halves, at home.
+    static constexpr u32 PIECE = 8u * WGM * PF * 32;
+    static constexpr u32 EXCHANGE = KS > 1 ? C * PIECE : (C > 1 ? 8u * WGM * P * 16 : 0);
+    static constexpr u32 RECEIVED = KS > 1 ? KS * GROUPS * PF * 32u : 0;
     static constexpr u32 FINAL = GROUPS * PFP * 16;
     static constexpr int BLOCK = THREADS + 64;
 };
@@ -133,6 +139,18 @@ struct Ring {
     }
 };
 
+// Lane `c` of four that are 4 lanes apart has `row[0 .. 4]`; afterwards it has element `c` of each lane's row.
+__device__ __forceinline__ void transpose4(const float (&row)[4], int c, float4& column)
+{
+    // Lanes 1 apart swap odd and even elements, lanes 2 apart halves.
+    const bool odd = c & 1, high = c & 2;
+    const float s0 = __shfl_xor_sync(~0u, odd ? row[0] : row[1], 4), s1 = __shfl_xor_sync(~0u, odd ? row[2] : row[3], 4);
+    const float a0 = odd ? s0 : row[0], a1 = odd ? row[1] : s0; // element c % 2 of lanes c & ~1, c | 1
+    const float b0 = odd ? s1 : row[2], b1 = odd ? row[3] : s1; // element c % 2 + 2 of the same
+    const float t0 = __shfl_xor_sync(~0u, high ? a0 : b0, 8), t1 = __shfl_xor_sync(~0u, high ? a1 : b1, 8);
+    column = high ? make_float4(t0, t1, b0, b1) : make_float4(a0, a1, t0, t1);
+}
+
 // What lies in a block's shared memory before the rings.
 struct Head {
     u64 w_full[MAX_STAGES], w_empty[MAX_STAGES], s_full[MAX_SLABS], s_empty[MAX_SLABS], peers;
@@ -166,7 +184,7 @@ __device__ __forceinline__ void open(const Params& p, u8* smem)
             barrier_init(shared_address(head.s_full + i), 1);
             barrier_init(shared_address(head.s_empty + i), S::WARPS);
         }
-        barrier_init(shared_address(&head.peers), S::C);
+        barrier_init(shared_address(&head.peers), S::KS > 1 ? 1 : S::C);
         head.dead = 0;
         barrier_init_fence();
     }
@@ -175,10 +193,10 @@ __device__ __forceinline__ void open(const Params& p, u8* smem)
         const int at = first + i, r = at % p.plane;
         smem[p.off_valid + i] = at < p.count && r / p.width < p.d && r % p.width < p.d;
     }
+    // Waited for before the first exchange.
     if (S::C > 1)
-        cluster_sync();
-    else
-        __syncthreads();
+        cluster_arrive();
+    __syncthreads();
 }
 
 // One run of the network, by all threads of all blocks of the grid; the `request`th after `open`. With `ahead`, weights for
@@ -241,26 +259,27 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     }
     if (warp == S::WARPS + 1) {
         // ---- activations, after each barrier ----
-        u32 i = request * 2 * S::SLABS_LAYER;
+        // Where the first layer is computed in place, nothing else lies where the slabs go once this tile's counter says so.
+        u32 i = request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER;
         Ring ring(i, p.slabs);
-        for (int layer = 0; layer < 2; ++layer) {
+        for (int layer = S::FUSED ? 1 : 0; layer < 2; ++layer) {
             const u8* const act = layer == 0 ? p.act1 : p.act2;
             for (int slab = 0; slab < S::SLABS_LAYER; ++slab, ++i) {
                 const int dz = slab / S::QN, q = ks * S::QN + slab % S::QN;
                 const int from = first + (dz - 1) * p.plane - p.width - 1;
                 if (slab % S::QN == 0) {
-                    if (!await(layer, from, from + (int)p.slab_rows - 1, 2))
+                    if (!await(layer, from, S::FUSED && dz == 0 ? first + S::P - 1 : from + (int)p.slab_rows - 1, 2))
                         return;
                     proxy_fence();
                 }
-                if (i >= (u32)p.slabs && !guard.wait(s_empty + 8 * ring.index, ring.phase ^ 1, 3))
+                if (!S::FUSED && i >= (u32)p.slabs && !guard.wait(s_empty + 8 * ring.index, ring.phase ^ 1, 3))
                     return;
                 const u32 full = s_full + 8 * ring.index, to = base + p.off_slabs + ring.index * p.slab_bytes;
                 if (lane == 0) {
                     barrier_expect(full, 4 * p.slab_rows * 16);
 #pragma unroll
                     for (int c = 0; c < 4; ++c)
-                        bulk_copy(to + c * p.slab_rows * 16, act + ((q * 4 + c) * (long long)p.rows + p.pad + from) * 16,
+                        bulk_copy(to + c * p.group_rows * 16, act + ((q * 4 + c) * (long long)p.rows + p.pad + from) * 16,
                                   p.slab_rows * 16, full);
                 }
                 __syncwarp();
@@ -274,7 +293,7 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
 
     // ---- consumers ----
     const int wg = warp / 4, wm = wg % S::WGM, wn = wg / S::WGM, wrow = warp % 4;
-    Ring weights(request * 2 * S::STAGES_LAYER, p.stages), slabs(request * 2 * S::SLABS_LAYER, p.slabs);
+    Ring weights(request * 2 * S::STAGES_LAYER, p.stages), slabs(request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER, p.slabs);
     u32 peer_phase = S::KS > 1 ? 0 : request & 1;
     const auto everyone = [&] { group_sync(1, S::THREADS); };
     const auto arrive = [&](int which) {
@@ -284,85 +303,130 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     };
     STAMP(1);
 
-    // ---- the first layer: its share of the tile's positions, from bits and maps ----
+    // ---- the first layer: a share of the tile's positions for all; or all that this block's taps reach ----
     {
-        const int rows = S::SHARE1 + 2 * span, start = first + ks * (S::P / S::KS) - span;
-        u8* const input = smem + p.off_slabs;
+        const int outs = S::FUSED ? S::P + 2 * span : S::SHARE1;
+        const int start = (S::FUSED ? first - span : first + ks * (S::P / S::KS)) - span;
+        const int rows = (outs + 7) / 8 * 8 + 2 * span;
+        u8* const input = smem + p.off_input;
         u8* const there = input + rows * 8;
-        for (int i = tid; i < rows; i += S::THREADS) {
-            const int at = start + i;
-            uint2 v = make_uint2(0, 0);
-            bool ok = false;
-            if (at >= 0 && at < p.count) {
-                const int t = at / p.plane, r = at - t * p.plane, y = r / p.width, x = r - y * p.width;
-                if (y < p.d && x < p.d) {
-                    ok = true;
-                    const int sq = p.d * p.d, cell = (t * p.d + y) * p.d + x, volume = p.layers * sq;
-                    const unsigned short* h;
-                    if (io.bits) {
-                        const u8* b = io.bits + cell;
-                        h = reinterpret_cast<const unsigned short*>(p.maps) + y * p.d + x;
-                        v.x = (__ldcg(b) ? 0x3c00u : 0u) | (__ldcg(b + volume) ? 0x3c000000u : 0u);
-                        v.y = __ldg(h) | (u32)__ldg(h + sq) << 16;
-                    } else {
-                        h = reinterpret_cast<const unsigned short*>(io.in) + cell;
-                        v.x = __ldcg(h) | (u32)__ldcg(h + volume) << 16;
-                        v.y = __ldcg(h + 2 * volume) | (u32)__ldcg(h + 3 * volume) << 16;
-                    }
+        // Two blocks of 16 channels a warp.
+        constexpr int PAIRS = S::FUSED ? 1 : 2 * S::WGM;
+        const int pair = warp % PAIRS, row16 = S::FUSED ? ks * 2 : (S::CS == 2 ? cs * 4 : 0) + pair * 2;
+        uint4 a[2][7];
+        float bias[2][2];
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+#pragma unroll
+            for (int k = 0; k < 7; ++k)
+                a[m][k] = __ldg(p.w1 + ((row16 + m) * 7 + k) * 32 + lane);
+            bias[m][0] = __ldg(p.b1 + (row16 + m) * 16 + lane / 4), bias[m][1] = __ldg(p.b1 + (row16 + m) * 16 + 8 + lane / 4);
+        }
+        const int sq = p.d * p.d, volume = p.layers * sq;
+        constexpr int BATCH = 4;
+        for (int i0 = tid; i0 < rows; i0 += BATCH * S::THREADS) {
+            u32 v[BATCH][4];
+            bool ok[BATCH];
+#pragma unroll
+            for (int n = 0; n < BATCH; ++n) {
+                const int at = start + i0 + n * S::THREADS;
+                const int inside = min(max(at, 0), p.count - 1);
+                const int t = inside / p.plane, r = inside - t * p.plane, y = r / p.width, x = r - y * p.width;
+                ok[n] = at == inside && y < p.d && x < p.d;
+                const int cell = ok[n] ? (t * p.d + y) * p.d + x : 0, place = ok[n] ? y * p.d + x : 0;
+                if (io.bits) {
+                    const u8* b = io.bits + cell;
+                    const unsigned short* h = reinterpret_cast<const unsigned short*>(p.maps) + place;
+                    v[n][0] = __ldcg(b), v[n][1] = __ldcg(b + volume), v[n][2] = __ldg(h), v[n][3] = __ldg(h + sq);
+                } else {
+                    const unsigned short* h = reinterpret_cast<const unsigned short*>(io.in) + cell;
+                    v[n][0] = __ldcg(h), v[n][1] = __ldcg(h + volume), v[n][2] = __ldcg(h + 2 * volume), v[n][3] = __ldcg(h + 3 * volume);
                 }
             }
-            *reinterpret_cast<uint2*>(input + i * 8) = v;
-            there[i] = ok;
-        }
-        const int mt = warp % (4 * S::WGM), row16 = (S::CS == 2 ? cs * 4 : 0) + mt;
-        uint4 a[7];
 #pragma unroll
-        for (int k = 0; k < 7; ++k)
-            a[k] = __ldg(p.w1 + (row16 * 7 + k) * 32 + lane);
-        const float bias0 = __ldg(p.b1 + row16 * 16 + lane / 4), bias1 = __ldg(p.b1 + row16 * 16 + 8 + lane / 4);
+            for (int n = 0; n < BATCH; ++n) {
+                const int i = i0 + n * S::THREADS;
+                if (io.bits)
+                    v[n][0] = v[n][0] ? 0x3c00 : 0, v[n][1] = v[n][1] ? 0x3c00 : 0;
+                const uint2 both = ok[n] ? make_uint2(v[n][0] | v[n][1] << 16, v[n][2] | v[n][3] << 16) : make_uint2(0, 0);
+                if (i < rows) {
+                    *reinterpret_cast<uint2*>(input + i * 8) = both;
+                    there[i] = ok[n];
+                }
+            }
+        }
         int shift[14];
 #pragma unroll
         for (int k = 0; k < 14; ++k) {
             const int tap = (k / 2) * 4 + (k % 2) * 2 + (lane % 4) / 2;
-            shift[k] = tap < 27 ? (tap / 9) * p.plane + (tap / 3 % 3) * p.width + tap % 3 : 0;
+            shift[k] = tap < 27 ? ((tap / 9) * p.plane + (tap / 3 % 3) * p.width + tap % 3) * 8 : 0;
         }
         everyone();
-        for (int nb = warp / (4 * S::WGM); nb < S::SHARE1 / 8; nb += S::WGN) {
-            float acc[4] = {bias0, bias0, bias1, bias1};
+#pragma unroll 2
+        for (int nb = warp / PAIRS; nb < (outs + 7) / 8; nb += S::WARPS / PAIRS) {
+            float acc[2][4];
             const u8* at = input + (nb * 8 + lane / 4) * 8 + (lane & 1) * 4;
             u32 b[14];
 #pragma unroll
             for (int k = 0; k < 14; ++k)
-                b[k] = *reinterpret_cast<const u32*>(at + shift[k] * 8);
+                b[k] = *reinterpret_cast<const u32*>(at + shift[k]);
+            const int row = nb * 8 + lane / 4;
+            const bool ok = there[row + span];
+#pragma unroll
+            for (int m = 0; m < 2; ++m)
+                acc[m][0] = acc[m][1] = bias[m][0], acc[m][2] = acc[m][3] = bias[m][1];
 #pragma unroll
             for (int k = 0; k < 7; ++k)
-                mma(acc, a[k], b[2 * k], b[2 * k + 1]);
-            const u32 low = transposed(packed(fmaxf(acc[0], 0), fmaxf(acc[1], 0)));
-            const u32 high = transposed(packed(fmaxf(acc[2], 0), fmaxf(acc[3], 0)));
-            const int row = nb * 8 + lane / 4;
-            if (there[row + span]) {
-                u8* to = p.act1 + ((row16 * 2) * (long long)p.rows + p.pad + start + span + row) * 16 + (lane % 4) * 4;
-                __stcg(reinterpret_cast<u32*>(to), low);
-                __stcg(reinterpret_cast<u32*>(to + (long long)p.rows * 16), high);
+#pragma unroll
+                for (int m = 0; m < 2; ++m)
+                    mma(acc[m], a[m][k], b[2 * k], b[2 * k + 1]);
+#pragma unroll
+            for (int m = 0; m < 2; ++m) {
+                const u32 low = transposed(packed(fmaxf(acc[m][0], 0), fmaxf(acc[m][1], 0)));
+                const u32 high = transposed(packed(fmaxf(acc[m][2], 0), fmaxf(acc[m][3], 0)));
+                if (S::FUSED) {
+                    if (row < outs) {
+                        u8* to = smem + p.off_slabs + (m * 2 * p.group_rows + row) * 16 + (lane % 4) * 4;
+                        *reinterpret_cast<u32*>(to) = ok ? low : 0;
+                        *reinterpret_cast<u32*>(to + p.group_rows * 16) = ok ? high : 0;
+                    }
+                } else if (ok) {
+                    u8* to = p.act1 + (((row16 + m) * 2) * (long long)p.rows + p.pad + start + span + row) * 16 + (lane % 4) * 4;
+                    __stcg(reinterpret_cast<u32*>(to), low);
+                    __stcg(reinterpret_cast<u32*>(to + (long long)p.rows * 16), high);
+                }
             }
         }
     }
     STAMP(2);
-    arrive(0);
+    if (S::FUSED) {
+        proxy_fence_shared();
+        everyone();
+    } else {
+        arrive(0);
+    }
 
     // ---- the two middle layers ----
 #pragma unroll 1
     for (int layer = 0; layer < 2; ++layer) {
-        float acc[S::N / 8][4];
+        float acc[S::N / 8][4], more[S::SUMS][S::N / 8][4]; // the first of `more` is not used
 #pragma unroll
         for (int i = 0; i < S::N / 8; ++i)
 #pragma unroll
-            for (int j = 0; j < 4; ++j)
+            for (int j = 0; j < 4; ++j) {
                 acc[i][j] = 0;
+#pragma unroll
+                for (int n = 1; n < S::SUMS; ++n)
+                    more[n][i][j] = 0;
+            }
         u32 held = ~0u, held_slab = ~0u;
+        const bool in_place = S::FUSED && layer == 0;
+        if (S::FUSED)
+            slabs.index = 0;
 #pragma unroll 1
         for (int slab = 0; slab < S::SLABS_LAYER; ++slab) {
-            guard.wait(s_full + 8 * slabs.index, slabs.phase, 4);
+            if (!in_place)
+                guard.wait(s_full + 8 * slabs.index, slabs.phase, 4);
             if (slab == 0)
                 STAMP(layer == 0 ? 3 : 7);
             const u32 rows_at = base + p.off_slabs + slabs.index * p.slab_bytes + wn * S::N * 16;
@@ -371,37 +435,22 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                 guard.wait(w_full + 8 * weights.index, weights.phase, 5);
                 __syncwarp();
                 const u32 stage = base + p.off_ring + weights.index * S::STAGE + wm * BLOCK_STAGE;
-                if constexpr (S::POLICY == 0) {
-                    wgmma_begin();
+                wgmma_begin();
 #pragma unroll
-                    for (int i = 0; i < 6; ++i) {
-                        const u32 b = rows_at + (dy * p.width + i / 2) * 16 + (i % 2) * 2 * p.slab_rows * 16;
-                        const u64 ma = p.swap ? matrix(stage + i * TAP_BYTES, 128, 1024) : matrix(stage + i * TAP_BYTES, 1024, 128);
-                        const u64 mb = p.swap ? matrix(b, 128, p.slab_rows * 16) : matrix(b, p.slab_rows * 16, 128);
+                for (int i = 0; i < 6; ++i) {
+                    const u32 b = rows_at + (dy * p.width + i / 2) * 16 + (i % 2) * 2 * p.group_rows * 16;
+                    const u64 ma = matrix(stage + i * TAP_BYTES, 1024, 128), mb = matrix(b, p.group_rows * 16, 128);
+                    if (i % S::SUMS == 0)
                         Wgmma<S::N>::mma(reinterpret_cast<float(&)[S::N / 2]>(acc), ma, mb);
-                    }
-                    wgmma_commit();
-                    wgmma_wait<1>();
-                } else {
-                    const int mat = lane / 8, r8 = lane % 8;
-#pragma unroll
-                    for (int i = 0; i < 6; ++i) {
-                        const u32 b = rows_at + (dy * p.width + i / 2) * 16 + (i % 2) * 2 * p.slab_rows * 16 +
-                                      (mat & 1) * p.slab_rows * 16 + ((mat >> 1) * 8 + r8) * 16;
-                        const uint4 a = load_matrix4(stage + i * TAP_BYTES + (mat >> 1) * 1024 + (wrow * 16 + (mat & 1) * 8 + r8) * 16);
-#pragma unroll
-                        for (int nb = 0; nb < S::N / 16; ++nb) {
-                            const uint4 v = load_matrix4(b + nb * 256);
-                            mma(acc[2 * nb], a, v.x, v.y);
-                            mma(acc[2 * nb + 1], a, v.z, v.w);
-                        }
-                    }
-                    __syncwarp();
+                    else
+                        Wgmma<S::N>::mma(reinterpret_cast<float(&)[S::N / 2]>(more[i % S::SUMS]), ma, mb);
                 }
+                wgmma_commit();
+                wgmma_wait<1>();
                 if (lane == 0) {
                     if (held != ~0u)
                         barrier_arrive(w_empty + 8 * held);
-                    if (held_slab != ~0u)
+                    if (!S::FUSED && held_slab != ~0u)
                         barrier_arrive(s_empty + 8 * held_slab);
                 }
                 held = weights.index;
@@ -409,14 +458,24 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                 weights.next();
             }
             held_slab = slabs.index;
-            slabs.next();
+            if (in_place)
+                ++slabs.index;
+            else
+                slabs.next();
         }
-        if constexpr (S::POLICY == 0)
-            wgmma_wait<0>();
+        wgmma_wait<0>();
         if (lane == 0) {
             barrier_arrive(w_empty + 8 * held);
-            barrier_arrive(s_empty + 8 * held_slab);
+            if (!S::FUSED)
+                barrier_arrive(s_empty + 8 * held_slab);
         }
+#pragma unroll
+        for (int n = 1; n < S::SUMS; ++n)
+#pragma unroll
+            for (int i = 0; i < S::N / 8; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    acc[i][j] += more[n][i][j];
         STAMP(layer == 0 ? 4 : 8);
 
         const float* const bias = layer == 0 ? p.b2 : p.b3;
@@ -444,60 +503,71 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                 }
             }
         } else {
+            // Each block of the cluster gets its positions: [block][group][position][8] floats, neighbours swapped for the banks.
             u8* const mine = smem + p.off_exchange;
 #pragma unroll
             for (int nb = 0; nb < S::N / 8; ++nb)
 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
                     const int group = wm * 8 + wrow * 2 + j / 2, pos = wn * S::N + nb * 8 + (lane % 4) * 2 + j % 2;
-                    *reinterpret_cast<float*>(mine + (group * S::P + (pos ^ (pos >> 2 & 1))) * 32 + (lane / 4) * 4) = acc[nb][j];
+                    const int block = S::PF % 8 == 0 ? (wn * S::N + nb * 8) / S::PF : pos / S::PF, q = pos - block * S::PF;
+                    *reinterpret_cast<float*>(mine + block * S::PIECE + (group * S::PF + (q ^ (q >> 2 & 1))) * 32 + (lane / 4) * 4) = acc[nb][j];
                 }
         }
-        if (S::C > 1 && (S::KS > 1 || layer == 1)) {
+        // The last layer's weights, while others are waited for.
+        uint4 last[8];
+        if (layer == 1 && warp < 7)
+#pragma unroll
+            for (int k = 0; k < 8; ++k)
+                last[k] = __ldg(p.w4 + (warp * 8 + k) * 32 + lane);
+        if (S::C > 1 && request == 0 && layer == (S::KS > 1 ? 0 : 1))
+            cluster_wait();
+        if constexpr (S::KS > 1) {
+            proxy_fence_shared();
+            everyone();
+            const u32 received = base + p.off_received;
+            if (tid == 0)
+                barrier_expect(peers, S::RECEIVED);
+            if (tid < S::C)
+                bulk_copy_peer(peer_address(received + (ks * GROUPS + (S::CS == 2 ? cs * 8 : 0)) * S::PF * 32, tid),
+                               base + p.off_exchange + tid * S::PIECE, S::PIECE, peer_address(peers, tid));
+            guard.wait(peers, peer_phase, 6);
+            peer_phase ^= 1;
+            STAMP(layer == 0 ? 5 : 9);
+            for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
+                const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
+                const u8* const at = smem + p.off_received + (g * S::PF + (q ^ (q >> 2 & 1))) * 32;
+                float4 x = __ldg(reinterpret_cast<const float4*>(bias) + g * 2), y = __ldg(reinterpret_cast<const float4*>(bias) + g * 2 + 1);
+#pragma unroll
+                for (int k = 0; k < S::KS; ++k) {
+                    const float4 lo = *reinterpret_cast<const float4*>(at + k * (GROUPS * S::PF * 32));
+                    const float4 hi = *reinterpret_cast<const float4*>(at + k * (GROUPS * S::PF * 32) + 16);
+                    x.x += lo.x, x.y += lo.y, x.z += lo.z, x.w += lo.w;
+                    y.x += hi.x, y.y += hi.y, y.z += hi.z, y.w += hi.w;
+                }
+                uint4 v;
+                v.x = packed(fmaxf(x.x, 0), fmaxf(x.y, 0));
+                v.y = packed(fmaxf(x.z, 0), fmaxf(x.w, 0));
+                v.z = packed(fmaxf(y.x, 0), fmaxf(y.y, 0));
+                v.w = packed(fmaxf(y.z, 0), fmaxf(y.w, 0));
+                const bool ok = valid[pos];
+                if (layer == 1)
+                    *reinterpret_cast<uint4*>(final_tile + (g * S::PFP + q) * 16) = ok ? v : make_uint4(0, 0, 0, 0);
+                else if (ok)
+                    __stcg(reinterpret_cast<uint4*>(p.act2 + (g * (long long)p.rows + p.pad + first + pos) * 16), v);
+            }
+        } else if (S::C > 1 && layer == 1) {
             everyone();
             if (tid < S::C)
                 barrier_arrive_peer(peer_address(peers, tid));
             guard.wait(peers, peer_phase, 6);
             peer_phase ^= 1;
-            STAMP(layer == 0 ? 5 : 9);
-            const u32 exchange = base + p.off_exchange;
+            STAMP(9);
             for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
                 const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
-                if (pos >= S::P)
-                    continue;
-                const int owner = S::CS == 2 ? g / 8 : 0, local = S::CS == 2 ? g % 8 : g;
-                uint4 v;
-                if constexpr (S::KS > 1) {
-                    const u32 at = exchange + (local * S::P + (pos ^ (pos >> 2 & 1))) * 32;
-                    float4 lo[S::KS], hi[S::KS];
-#pragma unroll
-                    for (int k = 0; k < S::KS; ++k) {
-                        const u32 from = peer_address(at, k * S::CS + owner);
-                        lo[k] = peer_load4(from);
-                        hi[k] = peer_load4(from + 16);
-                    }
-                    float4 x = __ldg(reinterpret_cast<const float4*>(bias) + g * 2), y = __ldg(reinterpret_cast<const float4*>(bias) + g * 2 + 1);
-#pragma unroll
-                    for (int k = 0; k < S::KS; ++k) {
-                        x.x += lo[k].x, x.y += lo[k].y, x.z += lo[k].z, x.w += lo[k].w;
-                        y.x += hi[k].x, y.y += hi[k].y, y.z += hi[k].z, y.w += hi[k].w;
-                    }
-                    v.x = packed(fmaxf(x.x, 0), fmaxf(x.y, 0));
-                    v.y = packed(fmaxf(x.z, 0), fmaxf(x.w, 0));
-                    v.z = packed(fmaxf(y.x, 0), fmaxf(y.y, 0));
-                    v.w = packed(fmaxf(y.z, 0), fmaxf(y.w, 0));
-                    if (!valid[pos])
-                        v = make_uint4(0, 0, 0, 0);
-                } else {
-                    const float4 f = peer_load4(peer_address(exchange + (local * S::P + pos) * 16, owner));
-                    v = *reinterpret_cast<const uint4*>(&f);
-                }
-                if (layer == 0) {
-                    if (valid[pos])
-                        __stcg(reinterpret_cast<uint4*>(p.act2 + (g * (long long)p.rows + p.pad + first + pos) * 16), v);
-                } else {
-                    *reinterpret_cast<uint4*>(final_tile + (g * S::PFP + q) * 16) = v;
-                }
+                const u32 at = base + p.off_exchange + (g % (8 * S::WGM) * S::P + pos) * 16;
+                const float4 f = peer_load4(peer_address(at, g / (8 * S::WGM)));
+                *reinterpret_cast<float4*>(final_tile + (g * S::PFP + q) * 16) = f;
             }
         }
         if (layer == 0) {
@@ -511,10 +581,10 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
         STAMP(10);
         const u32 tile_at = shared_address(final_tile);
         for (int mt = warp; mt < 7; mt += S::WARPS) {
-            uint4 a[8];
+            if (mt != warp)
 #pragma unroll
-            for (int k = 0; k < 8; ++k)
-                a[k] = __ldg(p.w4 + (mt * 8 + k) * 32 + lane);
+                for (int k = 0; k < 8; ++k)
+                    last[k] = __ldg(p.w4 + (mt * 8 + k) * 32 + lane);
             constexpr int WIDE = S::PFP / 8 < 4 ? S::PFP / 8 : 4;
             for (int nb0 = 0; nb0 < S::PFP / 8; nb0 += WIDE) {
                 float sum[WIDE][4];
@@ -529,18 +599,21 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                     for (int n = 0; n < WIDE; ++n) {
                         const int nb = min(nb0 + n, S::PFP / 8 - 1);
                         const uint4 v = load_matrix4(tile_at + ((k * 2 + lane / 8) * S::PFP + nb * 8 + lane % 8) * 16);
-                        mma(sum[n], a[k], v.x, v.y);
-                        mma(sum[n], a[k + 1], v.z, v.w);
+                        mma(sum[n], last[k], v.x, v.y);
+                        mma(sum[n], last[k + 1], v.z, v.w);
                     }
+                // Four lanes that are 4 apart have the four channels of a tap; after the exchange each has all four of
+                // one of their positions: low or high tap, first or second position.
+                const int c = lane / 4 % 4;
 #pragma unroll
-                for (int n = 0; n < WIDE; ++n)
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        const int q = (nb0 + n) * 8 + (lane % 4) * 2 + j % 2, pos = rank * S::PF + q;
-                        const int m = mt * 16 + lane / 4 + (j / 2) * 8;
-                        if (nb0 + n < S::PFP / 8 && q < S::PF && pos < S::P && m < 108)
-                            __stcg(reinterpret_cast<float*>(p.sums + (long long)(m / 4) * p.rows + p.pad + first + pos) + m % 4, sum[n][j]);
-                    }
+                for (int n = 0; n < WIDE; ++n) {
+                    float4 v;
+                    transpose4(sum[n], c, v);
+                    const int q = (nb0 + n) * 8 + (lane % 4) * 2 + c % 2, pos = rank * S::PF + q;
+                    const int tap = mt * 4 + lane / 16 + (c / 2) * 2;
+                    if (nb0 + n < S::PFP / 8 && q < S::PF && pos < S::P && tap < 27)
+                        __stcg(p.sums + (long long)tap * p.rows + p.pad + first + pos, v);
+                }
             }
         }
         STAMP(11);

@@ -5,7 +5,7 @@
 namespace {
 
 using namespace predecoder;
-using Chosen = Shape<0, PREDECODER_CS, PREDECODER_KS, PREDECODER_WGN, PREDECODER_N>;
+using Chosen = Shape<PREDECODER_CS, PREDECODER_KS, PREDECODER_WGN, PREDECODER_N>;
 
 // Statuses of the wire protocol: ringcall_wire::status.
 constexpr int SCHEMA_MISMATCH = -6;

@@ -87,9 +87,20 @@ impl Shape {
         (self.tile() / self.input_shares).next_multiple_of(8)
     }
 
+    /// Whether the first layer is computed where it is needed, borders and all.
+    const fn fused(self) -> bool {
+        self.input_shares == 4
+    }
+
+    /// Positions that a block finishes.
+    const fn finished(self) -> u32 {
+        self.tile().div_ceil(self.cluster())
+    }
+
+    /// What a block gives to the others of its cluster.
     const fn exchange(self) -> u32 {
         if self.input_shares > 1 {
-            64 * self.blocks_of_64() * self.tile() * 4
+            self.cluster() * 8 * self.blocks_of_64() * self.finished() * 32
         } else if self.cluster() > 1 {
             8 * self.blocks_of_64() * self.tile() * 16
         } else {
@@ -97,8 +108,13 @@ impl Shape {
         }
     }
 
+    /// What it gets of them.
+    const fn received(self) -> u32 {
+        if self.input_shares > 1 { self.input_shares * 16 * self.finished() * 32 } else { 0 }
+    }
+
     const fn last(self) -> u32 {
-        16 * self.tile().div_ceil(self.cluster()).next_multiple_of(8) * 16
+        16 * self.finished().next_multiple_of(8) * 16
     }
 }
 
@@ -124,8 +140,11 @@ pub(crate) struct Plan {
     slabs: u32,
     slab_rows: u32,
     slab_bytes: u32,
+    group_rows: u32,
+    off_input: u32,
     off_slabs: u32,
     off_exchange: u32,
+    off_received: u32,
     off_final: u32,
     off_ring: u32,
     pub(crate) shared: u32,
@@ -147,38 +166,47 @@ impl Plan {
         let plane = width.checked_mul(width)?;
         let count = plane.checked_mul(layers)?;
         let tiles = count.div_ceil(shape.tile());
-        // Clusters live in parts of the device whose size is no multiple of theirs: a margin for those of 8.
-        let most = if shape.cluster() == 8 {
-            offer.multiprocessors.saturating_sub(12)
-        } else {
-            offer.multiprocessors
-        };
+        // Clusters live in parts of the device whose size is no multiple of theirs: measured, 120 of 132.
+        let margin = if shape.cluster() > 2 { 12 } else { 0 };
+        let most = offer.multiprocessors.saturating_sub(margin);
         if tiles == 0 || tiles > MAX_TILES || tiles * shape.cluster() > most {
             return None;
         }
         let pad = plane + width + 1;
         let rows = (2 * pad + tiles * shape.tile() + 16).next_multiple_of(8);
-        let per_layer = 12 / shape.input_shares;
-        let slabs = match shape.input_shares {
-            1 if d <= 25 => 4,
-            _ => 3,
-        };
-        let slabs = per_layer.min(slabs);
         let slab_rows = shape.tile() + 2 * width + 2;
-        let slab_bytes = aligned(4 * slab_rows * 16);
-        let input = (shape.first_share() + 2 * pad) * 9;
-        let off_slabs = aligned(HEAD_BYTES + shape.tile());
-        let area = (slabs * slab_bytes).max(aligned(input));
-        let (off_exchange, off_final, off_ring) = if shape.input_shares == 1 {
-            // Over the slabs, which nobody needs by then.
-            let own = aligned(shape.exchange());
-            let off_final = if shape.cluster() == 1 { off_slabs } else { off_slabs + own };
-            (off_slabs, off_final, aligned(off_slabs + area.max(own + shape.last())))
+        let firsts = if shape.fused() { shape.tile() + 2 * pad } else { shape.first_share() };
+        let input = (firsts.next_multiple_of(8) + 2 * pad) * 9;
+        let (slabs, group_rows, slab_bytes) = if shape.fused() {
+            // Windows of one piece: a layer of time further is a slab further.
+            (3, firsts, plane * 16)
         } else {
-            let exchange = aligned(off_slabs + area);
-            let last = aligned(exchange + shape.exchange());
-            (exchange, last, aligned(last + shape.last()))
+            let per_layer = 12 / shape.input_shares;
+            let slabs = if shape.input_shares == 1 && d <= 25 { 4 } else { 3 };
+            (per_layer.min(slabs), slab_rows, aligned(4 * slab_rows * 16))
         };
+        let off_slabs = aligned(HEAD_BYTES + shape.tile());
+        let area = if shape.fused() { 4 * group_rows * 16 } else { slabs * slab_bytes };
+        let exchange = shape.exchange();
+        let (off_input, off_exchange, off_received, off_final, off_ring);
+        if shape.input_shares == 1 {
+            // Over the slabs, which nobody needs by then.
+            (off_input, off_exchange, off_received) = (off_slabs, off_slabs, 0);
+            off_final = if shape.cluster() == 1 { off_slabs } else { off_slabs + aligned(exchange) };
+            off_ring = aligned(off_slabs + area.max(input).max(aligned(exchange) + shape.last()));
+        } else if shape.fused() {
+            off_exchange = aligned(off_slabs + area);
+            off_input = off_exchange;
+            off_received = aligned(off_exchange + exchange.max(input));
+            off_final = aligned(off_received + shape.received());
+            off_ring = aligned(off_final + shape.last());
+        } else {
+            off_input = off_slabs;
+            off_exchange = aligned(off_slabs + area.max(input));
+            off_received = aligned(off_exchange + exchange);
+            off_final = aligned(off_received + shape.received());
+            off_ring = aligned(off_final + shape.last());
+        }
         // 128 bytes are for alignment, where a handler's memory begins behind somebody else's.
         let room = offer.shared.checked_sub(off_ring + 128)?;
         let stages = (room / shape.stage()).min(MAX_STAGES);
@@ -197,8 +225,11 @@ impl Plan {
             slabs,
             slab_rows,
             slab_bytes,
+            group_rows,
+            off_input,
             off_slabs,
             off_exchange,
+            off_received,
             off_final,
             off_ring,
             shared,
@@ -241,8 +272,11 @@ impl Plan {
             slabs: self.slabs,
             slab_bytes: self.slab_bytes,
             slab_rows: self.slab_rows,
+            group_rows: self.group_rows,
+            off_input: self.off_input,
             off_slabs: self.off_slabs,
             off_exchange: self.off_exchange,
+            off_received: self.off_received,
             off_final: self.off_final,
             off_ring: self.off_ring,
             off_valid: HEAD_BYTES,
@@ -268,12 +302,16 @@ pub(crate) struct Params {
     pub(crate) slabs: u32,
     pub(crate) slab_bytes: u32,
     pub(crate) slab_rows: u32,
+    pub(crate) group_rows: u32,
+    pub(crate) off_input: u32,
     pub(crate) off_slabs: u32,
     pub(crate) off_exchange: u32,
+    pub(crate) off_received: u32,
     pub(crate) off_final: u32,
     pub(crate) off_ring: u32,
     pub(crate) off_valid: u32,
     pub(crate) shared: u32,
+    pub(crate) padding: u32,
     /// `[4][layers][d][d]` halves.
     pub(crate) input: u64,
     /// `[2][layers][d][d]` bytes, with `maps`.
@@ -329,18 +367,21 @@ mod tests {
             let shape = plan.shape;
             prop_assert!(plan.tiles * shape.tile() >= layers * (d + 1) * (d + 1));
             prop_assert!(plan.off_slabs >= HEAD_BYTES + shape.tile());
-            prop_assert!(plan.off_slabs + plan.slabs * plan.slab_bytes <= plan.off_ring);
-            prop_assert!(plan.off_final + shape.last() <= plan.off_ring);
+            // The rows that the taps of the last position reach.
+            let last = (plan.slabs - 1) * plan.slab_bytes + 3 * plan.group_rows * 16 + plan.slab_rows * 16;
+            prop_assert!(plan.off_slabs + last <= plan.off_ring);
+            prop_assert!(plan.off_input % 8 == 0 && plan.off_final + shape.last() <= plan.off_ring);
             if shape.input_shares > 1 {
-                prop_assert!(plan.off_slabs + plan.slabs * plan.slab_bytes <= plan.off_exchange);
-                prop_assert!(plan.off_exchange + shape.exchange() <= plan.off_final);
+                prop_assert!(plan.off_slabs + last <= plan.off_exchange);
+                prop_assert!(plan.off_exchange + shape.exchange() <= plan.off_received);
+                prop_assert!(plan.off_received + shape.received() <= plan.off_final);
             }
             prop_assert!(plan.stages >= 2 && plan.stages <= MAX_STAGES);
             prop_assert!(plan.shared <= H200.shared);
             // The farthest taps of the last tile stay inside.
             let reach = plan.pad + plan.tiles * shape.tile() + plan.pad;
             prop_assert!(reach <= plan.rows);
-            prop_assert_eq!(size_of::<Params>(), 232);
+            prop_assert_eq!(size_of::<Params>(), 248);
         }
     }
 }
