@@ -51,10 +51,10 @@ macro_rules! shape {
 
 /// The shapes of record, in the order in which they are tried: most blocks a position first.
 pub(crate) const SHAPES: &[Shape] = &[
-    shape!(2, 4, 1, 40),
-    shape!(2, 4, 1, 176),
-    shape!(2, 4, 1, 192),
-    shape!(2, 2, 2, 176),
+    shape!(1, 4, 1, 32),
+    shape!(1, 4, 1, 96),
+    shape!(1, 4, 1, 128),
+    shape!(2, 1, 1, 168),
     shape!(1, 1, 1, 256),
 ];
 
@@ -350,14 +350,20 @@ mod tests {
 
     #[test]
     fn the_usual_distances_fill_the_device() {
-        for (d, layers, blocks) in
-            [(7, 7, 96), (7, 8, 104), (13, 13, 120), (13, 14, 120), (21, 21, 116), (31, 31, 124)]
-        {
+        for (d, layers, blocks) in [
+            (7, 7, 56),
+            (7, 8, 64),
+            (13, 13, 108),
+            (13, 14, 116),
+            (21, 21, 122),
+            (21, 22, 128),
+            (31, 31, 124),
+        ] {
             assert_eq!(chosen(d, layers).blocks(), blocks, "{d} by {layers}");
         }
         assert!(Plan::choose(SHAPES, 41, 41, H200).is_none());
         assert!(Plan::choose(SHAPES, u32::MAX, 3, H200).is_none());
-        assert!(Plan::choose(SHAPES, 13, 13, Offer { shared: 100 << 10, ..H200 }).is_none());
+        assert!(Plan::choose(SHAPES, 13, 13, Offer { shared: 40 << 10, ..H200 }).is_none());
     }
 
     proptest! {

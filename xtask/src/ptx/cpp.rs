@@ -17,10 +17,10 @@ pub(super) struct Shape([u32; 4]);
 
 /// Those that `host/infer-gpu/src/plan.rs` lists.
 pub(super) const SHAPES: &[Shape] = &[
-    Shape([2, 4, 1, 40]),
-    Shape([2, 4, 1, 176]),
-    Shape([2, 4, 1, 192]),
-    Shape([2, 2, 2, 176]),
+    Shape([1, 4, 1, 32]),
+    Shape([1, 4, 1, 96]),
+    Shape([1, 4, 1, 128]),
+    Shape([2, 1, 1, 168]),
     Shape([1, 1, 1, 256]),
 ];
 
