@@ -32,7 +32,7 @@ enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, DONE
 // What goes in and comes out.
 struct Io {
     const __half* in; // [4][layers][d][d]; not used with `bits`
-    const u8* bits;   // [2][layers][d][d], the other two channels being `maps`; or null
+    const u8* bits;   // [2][layers][d][d], the other two channels being maps of `cells`; or null
     float* out;       // [4][layers][d][d]: logits; or null
     u8* decisions;    // [layers][d][d]: bit c says that logit c is above the threshold; or null
 };
@@ -43,9 +43,10 @@ struct Params {
     int tiles;
     int stages, slabs; // of the two rings
     u32 slab_bytes, slab_rows, group_rows; // from slab to slab; copied; from group to group
-    u32 off_input, off_slabs, off_exchange, off_received, off_final, off_ring, off_valid, smem;
+    u32 off_input, off_slabs, off_exchange, off_received, off_final, off_ring, smem;
     Io io;
-    const __half* maps; // [2][d][d]
+    // For each position, from `2 * pad` before the first to as many after the last: its cell, or -1; the maps' two halves.
+    const uint2* cells;
     float threshold;
     int whole;          // barriers of the whole grid, not of the tiles that a tile's taps reach
     const uint4* w1;    // [8][7][32]: fragments
@@ -74,6 +75,7 @@ struct Shape {
     static constexpr int SHARE1 = (P / KS + 7) / 8 * 8; // positions of the first layer
     static constexpr int PF = (P + C - 1) / C;          // positions that a block finishes
     static constexpr int PFP = (PF + 7) / 8 * 8;
+    static_assert(KS == 1 || PF % 2 == 0, "sums are exchanged by pairs of positions");
     static constexpr u32 STAGE = BLOCK_STAGE * WGM;
     // To every block of the cluster its positions' sums; or halves, at home.
     static constexpr u32 PIECE = 8u * WGM * PF * 32;
@@ -170,6 +172,9 @@ static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
     } while (0)
 #endif
 
+// After the head: the middle layers' biases, and for each of the tile's positions whether it is a cell.
+constexpr u32 BIAS_AT = 1024, VALID_AT = 2048;
+
 // Once before the first `forward`, by all threads of a block. `smem` begins the shared memory that `Params` divides.
 template <class S>
 __device__ __forceinline__ void open(const Params& p, u8* smem)
@@ -189,10 +194,10 @@ __device__ __forceinline__ void open(const Params& p, u8* smem)
         barrier_init_fence();
     }
     const int first = blockIdx.x / S::C * S::P;
-    for (int i = threadIdx.x; i < S::P; i += S::BLOCK) {
-        const int at = first + i, r = at % p.plane;
-        smem[p.off_valid + i] = at < p.count && r / p.width < p.d && r % p.width < p.d;
-    }
+    for (int i = threadIdx.x; i < S::P; i += S::BLOCK)
+        smem[VALID_AT + i] = first + i < p.count && static_cast<int>(__ldg(p.cells + first + i + 2 * p.pad).x) >= 0;
+    for (int i = threadIdx.x; i < 256; i += S::BLOCK)
+        reinterpret_cast<float*>(smem + BIAS_AT)[i] = i < 128 ? __ldg(p.b2 + i) : __ldg(p.b3 + i - 128);
     // Waited for before the first exchange.
     if (S::C > 1)
         cluster_arrive();
@@ -209,7 +214,7 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     const u32 base = shared_address(smem);
     const u32 w_full = shared_address(head.w_full), w_empty = shared_address(head.w_empty),
               s_full = shared_address(head.s_full), s_empty = shared_address(head.s_empty), peers = shared_address(&head.peers);
-    u8* const valid = smem + p.off_valid;
+    const u8* const valid = smem + VALID_AT;
     const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
     const u32 rank = S::C > 1 ? cluster_rank() : 0;
     const int cs = rank % S::CS, ks = rank / S::CS;
@@ -259,7 +264,6 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     }
     if (warp == S::WARPS + 1) {
         // ---- activations, after each barrier ----
-        // Where the first layer is computed in place, nothing else lies where the slabs go once this tile's counter says so.
         u32 i = request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER;
         Ring ring(i, p.slabs);
         for (int layer = S::FUSED ? 1 : 0; layer < 2; ++layer) {
@@ -268,7 +272,8 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                 const int dz = slab / S::QN, q = ks * S::QN + slab % S::QN;
                 const int from = first + (dz - 1) * p.plane - p.width - 1;
                 if (slab % S::QN == 0) {
-                    if (!await(layer, from, S::FUSED && dz == 0 ? first + S::P - 1 : from + (int)p.slab_rows - 1, 2))
+                    // With the first, this tile itself: what lay where the slabs go is not needed any more.
+                    if (!await(layer, from, dz == 0 ? max(from + (int)p.slab_rows, first + S::P) - 1 : from + (int)p.slab_rows - 1, 2))
                         return;
                     proxy_fence();
                 }
@@ -322,36 +327,36 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                 a[m][k] = __ldg(p.w1 + ((row16 + m) * 7 + k) * 32 + lane);
             bias[m][0] = __ldg(p.b1 + (row16 + m) * 16 + lane / 4), bias[m][1] = __ldg(p.b1 + (row16 + m) * 16 + 8 + lane / 4);
         }
-        const int sq = p.d * p.d, volume = p.layers * sq;
+        const int volume = p.layers * p.d * p.d;
         constexpr int BATCH = 4;
         for (int i0 = tid; i0 < rows; i0 += BATCH * S::THREADS) {
+            uint2 cell[BATCH];
             u32 v[BATCH][4];
-            bool ok[BATCH];
 #pragma unroll
             for (int n = 0; n < BATCH; ++n) {
                 const int at = start + i0 + n * S::THREADS;
-                const int inside = min(max(at, 0), p.count - 1);
-                const int t = inside / p.plane, r = inside - t * p.plane, y = r / p.width, x = r - y * p.width;
-                ok[n] = at == inside && y < p.d && x < p.d;
-                const int cell = ok[n] ? (t * p.d + y) * p.d + x : 0, place = ok[n] ? y * p.d + x : 0;
+                cell[n] = at < p.count ? __ldg(p.cells + at + 2 * p.pad) : make_uint2(~0u, 0);
+            }
+#pragma unroll
+            for (int n = 0; n < BATCH; ++n) {
+                const int c = max(static_cast<int>(cell[n].x), 0);
                 if (io.bits) {
-                    const u8* b = io.bits + cell;
-                    const unsigned short* h = reinterpret_cast<const unsigned short*>(p.maps) + place;
-                    v[n][0] = __ldcg(b), v[n][1] = __ldcg(b + volume), v[n][2] = __ldg(h), v[n][3] = __ldg(h + sq);
+                    v[n][0] = __ldcg(io.bits + c), v[n][1] = __ldcg(io.bits + c + volume);
                 } else {
-                    const unsigned short* h = reinterpret_cast<const unsigned short*>(io.in) + cell;
+                    const unsigned short* h = reinterpret_cast<const unsigned short*>(io.in) + c;
                     v[n][0] = __ldcg(h), v[n][1] = __ldcg(h + volume), v[n][2] = __ldcg(h + 2 * volume), v[n][3] = __ldcg(h + 3 * volume);
                 }
             }
 #pragma unroll
             for (int n = 0; n < BATCH; ++n) {
                 const int i = i0 + n * S::THREADS;
-                if (io.bits)
-                    v[n][0] = v[n][0] ? 0x3c00 : 0, v[n][1] = v[n][1] ? 0x3c00 : 0;
-                const uint2 both = ok[n] ? make_uint2(v[n][0] | v[n][1] << 16, v[n][2] | v[n][3] << 16) : make_uint2(0, 0);
+                const bool ok = static_cast<int>(cell[n].x) >= 0;
+                const u32 bits = (v[n][0] ? 0x3c00 : 0) | (v[n][1] ? 0x3c000000 : 0);
+                const uint2 both = !ok ? make_uint2(0, 0) : io.bits ? make_uint2(bits, cell[n].y)
+                                                                    : make_uint2(v[n][0] | v[n][1] << 16, v[n][2] | v[n][3] << 16);
                 if (i < rows) {
                     *reinterpret_cast<uint2*>(input + i * 8) = both;
-                    there[i] = ok[n];
+                    there[i] = ok;
                 }
             }
         }
@@ -362,8 +367,15 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
             shift[k] = tap < 27 ? ((tap / 9) * p.plane + (tap / 3 % 3) * p.width + tap % 3) * 8 : 0;
         }
         everyone();
+        const int blocks = (outs + 7) / 8;
 #pragma unroll 2
-        for (int nb = warp / PAIRS; nb < (outs + 7) / 8; nb += S::WARPS / PAIRS) {
+        for (int nb = warp / PAIRS; nb < blocks; nb += S::WARPS / PAIRS) {
+            if (S::FUSED) {
+                // Between the windows of two layers of time nothing is needed.
+                const int last = nb * 8 + 7, window = last - (last >= 2 * p.plane ? 2 * p.plane : last >= p.plane ? p.plane : 0);
+                if (window - 7 >= (int)p.slab_rows)
+                    continue;
+            }
             float acc[2][4];
             const u8* at = input + (nb * 8 + lane / 4) * 8 + (lane & 1) * 4;
             u32 b[14];
@@ -478,7 +490,7 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                     acc[i][j] += more[n][i][j];
         STAMP(layer == 0 ? 4 : 8);
 
-        const float* const bias = layer == 0 ? p.b2 : p.b3;
+        const float* const bias = reinterpret_cast<const float*>(smem + BIAS_AT) + layer * 128;
         u8* const final_tile = smem + (S::KS == 1 && S::C == 1 ? p.off_exchange : p.off_final);
         if constexpr (S::KS == 1) {
             // All input channels were here: straight to halves.
@@ -488,7 +500,7 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
             for (int h = 0; h < 2; ++h) {
                 const int group = wm * 8 + wrow * 2 + h; // of this block
                 const int channel = (S::CS == 2 ? cs * 64 : 0) + group * 8 + lane / 4;
-                const float b = __ldg(bias + channel);
+                const float b = bias[channel];
                 const int column = wn * S::N + lane / 4;
                 const u8* const here = valid + column;
                 u8* const far = p.act2 + (((S::CS == 2 ? cs * 8 : 0) + group) * (long long)p.rows + p.pad + first + column) * 16 + (lane % 4) * 4;
@@ -537,7 +549,7 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
             for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
                 const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
                 const u8* const at = smem + p.off_received + (g * S::PF + (q ^ (q >> 2 & 1))) * 32;
-                float4 x = __ldg(reinterpret_cast<const float4*>(bias) + g * 2), y = __ldg(reinterpret_cast<const float4*>(bias) + g * 2 + 1);
+                float4 x = reinterpret_cast<const float4*>(bias)[g * 2], y = reinterpret_cast<const float4*>(bias)[g * 2 + 1];
 #pragma unroll
                 for (int k = 0; k < S::KS; ++k) {
                     const float4 lo = *reinterpret_cast<const float4*>(at + k * (GROUPS * S::PF * 32));

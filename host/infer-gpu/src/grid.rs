@@ -6,7 +6,6 @@ use crate::launch::LIMIT_CYCLES;
 use crate::model::{GpuError, Loaded};
 use crate::plan::Params;
 use crate::{Network, Shape};
-use half::f16;
 use ringcall_cuda::dispatcher::{Functions, KernelKind, Modules, Options};
 use ringcall_cuda::driver::{Context, DeviceBuffer};
 use ringcall_wire::launch::HandlerKind;
@@ -63,7 +62,6 @@ pub struct GridHandler {
     loaded: Loaded,
     params: Params,
     _buffers: Buffers,
-    _maps: DeviceBuffer,
     failed: DeviceBuffer,
 }
 
@@ -83,22 +81,18 @@ impl GridHandler {
         if decide.maps.len() != expected {
             return Err(GpuError::Maps { found: decide.maps.len(), expected });
         }
-        let loaded = Loaded::new(network, context, d, layers, DISPATCHER_SHARED)?;
+        let loaded = Loaded::new(network, context, d, layers, DISPATCHER_SHARED, decide.maps)?;
         let plan = &loaded.plan;
         let buffers = Buffers::new(context, plan)?;
-        let halves: Vec<u8> = decide.maps.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect();
-        let maps = DeviceBuffer::zeroed(context, halves.len())?;
-        maps.write_from(0, &halves)?;
         let failed = DeviceBuffer::zeroed(context, 4)?;
         let mut params = Params {
-            maps: maps.address().0,
             threshold: decide.threshold,
             failed: failed.address().0,
             limit: LIMIT_CYCLES,
             ..loaded.params
         };
         buffers.fill(&mut params);
-        Ok(Self { loaded, params, _buffers: buffers, _maps: maps, failed })
+        Ok(Self { loaded, params, _buffers: buffers, failed })
     }
 
     /// How the work is spread over the device.

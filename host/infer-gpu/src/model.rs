@@ -56,16 +56,18 @@ pub(crate) struct Loaded {
     /// With the addresses of the weights.
     pub(crate) params: Params,
     pub(crate) weights: Arc<DeviceBuffer>,
+    pub(crate) cells: Arc<DeviceBuffer>,
 }
 
 impl Loaded {
-    /// Leaves `reserved` bytes of a block's shared memory to others.
+    /// Leaves `reserved` bytes of a block's shared memory to others. `maps` are those of [`Plan::cells_table`].
     pub(crate) fn new(
         network: &Network,
         context: &Arc<Context>,
         d: u32,
         layers: u32,
         reserved: u32,
+        maps: &[f32],
     ) -> Result<Self, GpuError> {
         let device = context.device();
         if device.capability() != (9, 0) {
@@ -78,15 +80,19 @@ impl Loaded {
         let packed = Packed::new(network);
         let weights = DeviceBuffer::zeroed(context, packed.bytes.len())?;
         weights.write_from(0, &packed.bytes)?;
+        let table = plan.cells_table(maps);
+        let cells = DeviceBuffer::zeroed(context, table.len())?;
+        cells.write_from(0, &table)?;
         let at = |offset: usize| weights.address().0 + offset as u64;
         let params = Params {
+            cells: cells.address().0,
             first: at(packed.first),
             middle: at(packed.middle),
             last: at(packed.last),
             biases: packed.biases.map(at),
             ..plan.params()
         };
-        Ok(Self { plan, params, weights: Arc::new(weights) })
+        Ok(Self { plan, params, weights: Arc::new(weights), cells: Arc::new(cells) })
     }
 }
 
@@ -140,7 +146,7 @@ impl GpuModel {
         d: u32,
         layers: u32,
     ) -> Result<Self, GpuError> {
-        let loaded = Loaded::new(network, context, d, layers, 0)?;
+        let loaded = Loaded::new(network, context, d, layers, 0, &[])?;
         let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
         let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
         let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];

@@ -1,6 +1,7 @@
 //! How a network is spread over a device: shapes of the kernel, and what each lays out where. The other side is
 //! `kernels-cu/predecoder/net.cuh`.
 
+use half::f16;
 use zerocopy::{Immutable, IntoBytes};
 
 /// Bytes of a ring's stage for 64 output channels.
@@ -11,8 +12,8 @@ const MAX_STAGES: u32 = 20;
 const MAX_TILES: u32 = 132;
 /// 32-bit words of a sector, which each counter has for itself.
 const SECTOR: u32 = 8;
-/// Before the rings: barriers, and what a handler keeps.
-const HEAD_BYTES: u32 = 1024;
+/// Before the rings: barriers, what a handler keeps, biases; then a byte for each of a tile's positions.
+const HEAD_BYTES: u32 = 2048;
 /// Bytes of the counters.
 pub(crate) const SYNC_BYTES: usize = ((3 + 3 * MAX_TILES) * SECTOR * 4) as usize;
 
@@ -51,7 +52,7 @@ macro_rules! shape {
 
 /// The shapes of record, in the order in which they are tried: most blocks a position first.
 pub(crate) const SHAPES: &[Shape] = &[
-    shape!(1, 4, 1, 32),
+    shape!(2, 4, 1, 48),
     shape!(1, 4, 1, 96),
     shape!(1, 4, 1, 128),
     shape!(2, 1, 1, 168),
@@ -246,6 +247,25 @@ impl Plan {
         (self.layers * self.d * self.d) as usize
     }
 
+    /// What the kernel asks for each position, from `2 * pad` before the first to as many after the last: its cell, or all
+    /// ones; two halves of the cell in `maps`, which has two squares of `d` by `d`, or none.
+    pub(crate) fn cells_table(&self, maps: &[f32]) -> Vec<u8> {
+        let (d, width) = (self.d as usize, self.d as usize + 1);
+        let (square, around) = (d * d, 2 * self.pad as usize);
+        let map = |place: usize| maps.get(place).map_or([0; 2], |&v| f16::from_f32(v).to_le_bytes());
+        let mut entries = vec![[0xFF; 8]; self.layers as usize * width * width + 2 * around];
+        for layer in 0..self.layers as usize {
+            for place in 0..square {
+                let cell = ((layer * square + place) as u32).to_le_bytes();
+                let at = around + (layer * width + place / d) * width + place % d;
+                let both = [map(place), map(square + place)];
+                entries[at][..4].copy_from_slice(&cell);
+                entries[at][4..].copy_from_slice(both.as_flattened());
+            }
+        }
+        entries.into_flattened()
+    }
+
     /// Bytes of the activations of one layer.
     pub(crate) const fn activation_bytes(&self) -> usize {
         self.rows as usize * 256
@@ -279,7 +299,7 @@ impl Plan {
             off_received: self.off_received,
             off_final: self.off_final,
             off_ring: self.off_ring,
-            off_valid: HEAD_BYTES,
+            whole: u32::from(self.shape.fused()),
             shared: self.shared,
             ..Params::default()
         }
@@ -309,20 +329,19 @@ pub(crate) struct Params {
     pub(crate) off_received: u32,
     pub(crate) off_final: u32,
     pub(crate) off_ring: u32,
-    pub(crate) off_valid: u32,
     pub(crate) shared: u32,
-    pub(crate) padding: u32,
     /// `[4][layers][d][d]` halves.
     pub(crate) input: u64,
-    /// `[2][layers][d][d]` bytes, with `maps`.
+    /// `[2][layers][d][d]` bytes, with the maps of `cells`.
     pub(crate) bits: u64,
     /// `[4][layers][d][d]` floats.
     pub(crate) logits: u64,
     /// `[layers][d][d]` bytes.
     pub(crate) decisions: u64,
-    /// `[2][d][d]` halves.
-    pub(crate) maps: u64,
+    /// [`Plan::cells_table`].
+    pub(crate) cells: u64,
     pub(crate) threshold: f32,
+    /// Barriers of the whole grid, not of the tiles that a tile's taps reach.
     pub(crate) whole: u32,
     pub(crate) first: u64,
     pub(crate) middle: u64,
@@ -351,8 +370,8 @@ mod tests {
     #[test]
     fn the_usual_distances_fill_the_device() {
         for (d, layers, blocks) in [
-            (7, 7, 56),
-            (7, 8, 64),
+            (7, 7, 80),
+            (7, 8, 88),
             (13, 13, 108),
             (13, 14, 116),
             (21, 21, 122),
@@ -364,6 +383,22 @@ mod tests {
         assert!(Plan::choose(SHAPES, 41, 41, H200).is_none());
         assert!(Plan::choose(SHAPES, u32::MAX, 3, H200).is_none());
         assert!(Plan::choose(SHAPES, 13, 13, Offer { shared: 40 << 10, ..H200 }).is_none());
+    }
+
+    #[test]
+    fn every_cell_is_in_the_table_once() {
+        let plan = chosen(3, 2);
+        let maps: Vec<f32> = (0..18).map(|i| i as f32).collect();
+        let table = plan.cells_table(&maps);
+        assert_eq!(table.len(), (2 * 16 + 4 * plan.pad as usize) * 8);
+        let words =
+            |at: usize| table.as_chunks::<4>().0.iter().skip(at).step_by(2).map(|b| u32::from_le_bytes(*b));
+        assert!(words(0).filter(|&cell| cell != u32::MAX).eq(0..18));
+        // Layer 1, row 2, column 1.
+        let entry = &table[(2 * plan.pad as usize + 16 + 2 * 4 + 1) * 8..][..8];
+        assert_eq!(entry[..4], 16_u32.to_le_bytes());
+        assert_eq!(entry[4..6], f16::from_f32(7.0).to_le_bytes());
+        assert_eq!(entry[6..], f16::from_f32(16.0).to_le_bytes());
     }
 
     proptest! {
@@ -387,7 +422,7 @@ mod tests {
             // The farthest taps of the last tile stay inside.
             let reach = plan.pad + plan.tiles * shape.tile() + plan.pad;
             prop_assert!(reach <= plan.rows);
-            prop_assert_eq!(size_of::<Params>(), 248);
+            prop_assert_eq!(size_of::<Params>(), 240);
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Shape([u32; 4]);
 
 /// Those that `host/infer-gpu/src/plan.rs` lists.
 pub(super) const SHAPES: &[Shape] = &[
-    Shape([1, 4, 1, 32]),
+    Shape([2, 4, 1, 48]),
     Shape([1, 4, 1, 96]),
     Shape([1, 4, 1, 128]),
     Shape([2, 1, 1, 168]),
