@@ -51,6 +51,12 @@ __device__ __forceinline__ void group_sync(u32 id, u32 threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// For `group_sync` by others, without waiting for them.
+__device__ __forceinline__ void group_arrive(u32 id, u32 threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 // ---- clusters ----
 __device__ __forceinline__ u32 cluster_rank()
 {
@@ -152,5 +158,7 @@ __device__ __forceinline__ u32 packed(float low, float high)
     const __half2 h = __floats2half2_rn(low, high);
     return *reinterpret_cast<const u32*>(&h);
 }
+
+__device__ __forceinline__ float2 unpacked(u32 v) { return __half22float2(*reinterpret_cast<const __half2*>(&v)); }
 
 } // namespace machine

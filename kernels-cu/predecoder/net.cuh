@@ -75,12 +75,11 @@ struct Shape {
     static constexpr int SHARE1 = (P / KS + 7) / 8 * 8; // positions of the first layer
     static constexpr int PF = (P + C - 1) / C;          // positions that a block finishes
     static constexpr int PFP = (PF + 7) / 8 * 8;
-    static_assert(KS == 1 || PF % 2 == 0, "sums are exchanged by pairs of positions");
     static constexpr u32 STAGE = BLOCK_STAGE * WGM;
-    // To every block of the cluster its positions' sums; or halves, at home.
-    static constexpr u32 PIECE = 8u * WGM * PF * 32;
+    // To every block of the cluster its positions' partial sums, as halves; or the activations, at home.
+    static constexpr u32 PIECE = 8u * WGM * PF * 16;
     static constexpr u32 EXCHANGE = KS > 1 ? C * PIECE : (C > 1 ? 8u * WGM * P * 16 : 0);
-    static constexpr u32 RECEIVED = KS > 1 ? KS * GROUPS * PF * 32u : 0;
+    static constexpr u32 RECEIVED = KS > 1 ? KS * GROUPS * PF * 16u : 0;
     static constexpr u32 FINAL = GROUPS * PFP * 16;
     static constexpr int BLOCK = THREADS + 64;
 };
@@ -180,19 +179,19 @@ template <class S>
 __device__ __forceinline__ void open(const Params& p, u8* smem)
 {
     Head& head = *reinterpret_cast<Head*>(smem);
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < p.stages; ++i) {
-            barrier_init(shared_address(head.w_full + i), 1);
-            barrier_init(shared_address(head.w_empty + i), S::WARPS);
-        }
-        for (int i = 0; i < p.slabs; ++i) {
-            barrier_init(shared_address(head.s_full + i), 1);
-            barrier_init(shared_address(head.s_empty + i), S::WARPS);
-        }
+    const int tid = threadIdx.x;
+    if (tid < p.stages) {
+        barrier_init(shared_address(head.w_full + tid), 1);
+        barrier_init(shared_address(head.w_empty + tid), S::WARPS);
+    } else if (tid >= 32 && tid - 32 < p.slabs) {
+        barrier_init(shared_address(head.s_full + tid - 32), 1);
+        barrier_init(shared_address(head.s_empty + tid - 32), S::WARPS);
+    } else if (tid == 64) {
         barrier_init(shared_address(&head.peers), S::KS > 1 ? 1 : S::C);
         head.dead = 0;
-        barrier_init_fence();
     }
+    if (tid < 96)
+        barrier_init_fence();
     const int first = blockIdx.x / S::C * S::P;
     for (int i = threadIdx.x; i < S::P; i += S::BLOCK)
         smem[VALID_AT + i] = first + i < p.count && static_cast<int>(__ldg(p.cells + first + i + 2 * p.pad).x) >= 0;
@@ -204,7 +203,8 @@ __device__ __forceinline__ void open(const Params& p, u8* smem)
     __syncthreads();
 }
 
-// One run of the network, by all threads of all blocks of the grid; the `request`th after `open`. With `ahead`, weights for
+// One run of the network, by all threads of all blocks of the grid; the `request`th after `open`. All threads of the block
+// are past the last run. With `ahead`, weights for
 // the next run are on their way into shared memory when it returns, and another run must follow or the block end later
 // than they arrive: they have arrived when this returns.
 template <class S>
@@ -225,11 +225,17 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     const int counted = p.whole ? 0 : tile;
     const auto counters = [&](int which) { return p.sync + ARRIVED + which * MAX_TILES * SECTOR; };
 
-    // All arrivals of the last run are in, and none at the last barrier of this one: it needs this block's at the first.
+    // All arrivals of the last run are in, and none at the last barrier of this one: it needs this block's at the first,
+    // which comes after this. Told to the others before that.
+    u32 before = 0;
     if (tid == 0)
-        head.base = *(volatile u32*)(counters(2) + counted * SECTOR);
-    __syncthreads();
-    const u32 target = head.base + arrivals;
+        before = *(volatile u32*)(counters(2) + counted * SECTOR);
+    u32 target = 0;
+    const auto tell = [&] {
+        if (tid == 0)
+            head.base = before;
+    };
+    const auto told = [&] { target = *(volatile u32*)&head.base + arrivals; };
     const auto await = [&](int which, int low, int high, u32 code) {
         return p.whole ? guard.reach(counters(which), 0, 0, target, code)
                        : guard.reach(counters(which), max(low, 0) / S::P, max(min(high, p.count - 1), 0) / S::P, target, code);
@@ -264,6 +270,8 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     }
     if (warp == S::WARPS + 1) {
         // ---- activations, after each barrier ----
+        group_sync(2, S::THREADS + 32);
+        told();
         u32 i = request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER;
         Ring ring(i, p.slabs);
         for (int layer = S::FUSED ? 1 : 0; layer < 2; ++layer) {
@@ -411,12 +419,15 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
         }
     }
     STAMP(2);
+    tell();
+    group_arrive(2, S::THREADS + 32);
     if (S::FUSED) {
         proxy_fence_shared();
         everyone();
     } else {
         arrive(0);
     }
+    told();
 
     // ---- the two middle layers ----
 #pragma unroll 1
@@ -515,16 +526,15 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                 }
             }
         } else {
-            // Each block of the cluster gets its positions: [block][group][position][8] floats, neighbours swapped for the banks.
-            u8* const mine = smem + p.off_exchange;
+            // Each block of the cluster gets its positions: [block][group][position][8].
+            u8* const mine = smem + p.off_exchange + (wm * 8 + wrow * 2) * S::PF * 16 + (lane % 4) * 4;
 #pragma unroll
-            for (int nb = 0; nb < S::N / 8; ++nb)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    const int group = wm * 8 + wrow * 2 + j / 2, pos = wn * S::N + nb * 8 + (lane % 4) * 2 + j % 2;
-                    const int block = S::PF % 8 == 0 ? (wn * S::N + nb * 8) / S::PF : pos / S::PF, q = pos - block * S::PF;
-                    *reinterpret_cast<float*>(mine + block * S::PIECE + (group * S::PF + (q ^ (q >> 2 & 1))) * 32 + (lane / 4) * 4) = acc[nb][j];
-                }
+            for (int nb = 0; nb < S::N / 8; ++nb) {
+                const int pos = wn * S::N + nb * 8 + lane / 4, block = S::PF % 8 == 0 ? (wn * S::N + nb * 8) / S::PF : pos / S::PF;
+                u8* const to = mine + block * S::PIECE + (pos - block * S::PF) * 16;
+                *reinterpret_cast<u32*>(to) = transposed(packed(acc[nb][0], acc[nb][1]));
+                *reinterpret_cast<u32*>(to + S::PF * 16) = transposed(packed(acc[nb][2], acc[nb][3]));
+            }
         }
         // The last layer's weights, while others are waited for.
         uint4 last[8];
@@ -541,28 +551,28 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
             if (tid == 0)
                 barrier_expect(peers, S::RECEIVED);
             if (tid < S::C)
-                bulk_copy_peer(peer_address(received + (ks * GROUPS + (S::CS == 2 ? cs * 8 : 0)) * S::PF * 32, tid),
+                bulk_copy_peer(peer_address(received + (ks * GROUPS + (S::CS == 2 ? cs * 8 : 0)) * S::PF * 16, tid),
                                base + p.off_exchange + tid * S::PIECE, S::PIECE, peer_address(peers, tid));
             guard.wait(peers, peer_phase, 6);
             peer_phase ^= 1;
             STAMP(layer == 0 ? 5 : 9);
             for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
                 const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
-                const u8* const at = smem + p.off_received + (g * S::PF + (q ^ (q >> 2 & 1))) * 32;
+                const u8* const at = smem + p.off_received + (g * S::PF + q) * 16;
                 float4 x = reinterpret_cast<const float4*>(bias)[g * 2], y = reinterpret_cast<const float4*>(bias)[g * 2 + 1];
 #pragma unroll
                 for (int k = 0; k < S::KS; ++k) {
-                    const float4 lo = *reinterpret_cast<const float4*>(at + k * (GROUPS * S::PF * 32));
-                    const float4 hi = *reinterpret_cast<const float4*>(at + k * (GROUPS * S::PF * 32) + 16);
-                    x.x += lo.x, x.y += lo.y, x.z += lo.z, x.w += lo.w;
-                    y.x += hi.x, y.y += hi.y, y.z += hi.z, y.w += hi.w;
+                    const uint4 part = *reinterpret_cast<const uint4*>(at + k * (GROUPS * S::PF * 16));
+                    const float2 f0 = unpacked(part.x), f1 = unpacked(part.y), f2 = unpacked(part.z), f3 = unpacked(part.w);
+                    x.x += f0.x, x.y += f0.y, x.z += f1.x, x.w += f1.y;
+                    y.x += f2.x, y.y += f2.y, y.z += f3.x, y.w += f3.y;
                 }
                 uint4 v;
                 v.x = packed(fmaxf(x.x, 0), fmaxf(x.y, 0));
                 v.y = packed(fmaxf(x.z, 0), fmaxf(x.w, 0));
                 v.z = packed(fmaxf(y.x, 0), fmaxf(y.y, 0));
                 v.w = packed(fmaxf(y.z, 0), fmaxf(y.w, 0));
-                const bool ok = valid[pos];
+                const bool ok = pos < S::P && valid[pos];
                 if (layer == 1)
                     *reinterpret_cast<uint4*>(final_tile + (g * S::PFP + q) * 16) = ok ? v : make_uint4(0, 0, 0, 0);
                 else if (ok)

@@ -55,7 +55,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape!(2, 4, 1, 48),
     shape!(1, 4, 1, 96),
     shape!(1, 4, 1, 128),
-    shape!(2, 1, 1, 168),
+    shape!(1, 2, 1, 176),
     shape!(1, 1, 1, 256),
 ];
 
@@ -101,7 +101,7 @@ impl Shape {
     /// What a block gives to the others of its cluster.
     const fn exchange(self) -> u32 {
         if self.input_shares > 1 {
-            self.cluster() * 8 * self.blocks_of_64() * self.finished() * 32
+            self.cluster() * 8 * self.blocks_of_64() * self.finished() * 16
         } else if self.cluster() > 1 {
             8 * self.blocks_of_64() * self.tile() * 16
         } else {
@@ -111,7 +111,7 @@ impl Shape {
 
     /// What it gets of them.
     const fn received(self) -> u32 {
-        if self.input_shares > 1 { self.input_shares * 16 * self.finished() * 32 } else { 0 }
+        if self.input_shares > 1 { self.input_shares * 16 * self.finished() * 16 } else { 0 }
     }
 
     const fn last(self) -> u32 {
@@ -374,8 +374,8 @@ mod tests {
             (7, 8, 88),
             (13, 13, 108),
             (13, 14, 116),
-            (21, 21, 122),
-            (21, 22, 128),
+            (21, 21, 116),
+            (21, 22, 122),
             (31, 31, 124),
         ] {
             assert_eq!(chosen(d, layers).blocks(), blocks, "{d} by {layers}");

@@ -20,7 +20,7 @@ pub(super) const SHAPES: &[Shape] = &[
     Shape([2, 4, 1, 48]),
     Shape([1, 4, 1, 96]),
     Shape([1, 4, 1, 128]),
-    Shape([2, 1, 1, 168]),
+    Shape([1, 2, 1, 176]),
     Shape([1, 1, 1, 256]),
 ];
 
