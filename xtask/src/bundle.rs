@@ -6,8 +6,11 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Tests that need a device.
-const TESTS: &[&str] = &["driver_gpu", "dispatch_gpu", "litmus_gpu", "unified_gpu"];
+/// Tests that need a device, by package.
+const TESTS: &[(&str, &[&str])] = &[
+    ("ringcall-cuda", &["driver_gpu", "dispatch_gpu", "litmus_gpu", "unified_gpu"]),
+    ("ringcall-infer-gpu", &["engine_gpu", "grid_gpu"]),
+];
 /// So that a bundle can be carried anywhere.
 const MOST_BYTES: u64 = 60 << 20;
 /// The script: it knows no more than what lies beside it.
@@ -29,12 +32,13 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
 
-    let mut args = vec!["test", "--release", "--no-run", "--message-format=json", "-p", "ringcall-cuda"];
-    args.extend(TESTS.iter().flat_map(|test| ["--test", test]));
-    let messages = read(&mut shell.cargo(&args))?;
-    for test in TESTS {
-        let built = executable(&messages, "test", test)?;
-        take(shell, &built, &folder.join(test))?;
+    for (package, tests) in TESTS {
+        let mut args = vec!["test", "--release", "--no-run", "--message-format=json", "-p", package];
+        args.extend(tests.iter().flat_map(|test| ["--test", test]));
+        let messages = read(&mut shell.cargo(&args))?;
+        for test in *tests {
+            take(shell, &executable(&messages, "test", test)?, &folder.join(test))?;
+        }
     }
     if !options.no_cli {
         let args = ["build", "--release", "--message-format=json", "-p", "ringcall-cli"];

@@ -33,7 +33,7 @@ seconds=${RINGCALL_TEST_SECONDS:-120}
 
 passed=0 failed=0 skipped=0
 failures=()
-for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu; do
+for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu; do
     log=$out/$tests.log
     : >"$log"
     if ! names=$("$here/$tests" --list --format terse 2>>"$log"); then

@@ -312,7 +312,7 @@ fn what_cannot_be_is_one_clear_line() {
         (&["serve", "--dispatcher", "unified"][..], "serves --transport nic"),
         (&["serve", "--transport", "nic", "--dispatcher", "host"], "leave --dispatcher out"),
         (&["serve", "--transport", "nic", "--bind", "[::1]:0"], "over IPv4"),
-        (&["serve", "--rendezvous", "127.0.0.1:0"], "--transport udp has neither"),
+        (&["serve", "--rendezvous", "127.0.0.1:0"], "this transport has neither"),
         (&["serve", "--slot-bytes", "64", "--distance", "11"], "give --slot-bytes more"),
         (&["serve", "--transport", "roce", "--bind", "[::1]:0"], "over IPv4"),
         (&["serve", "--transport", "roce", "--slots", "5000"], "give 1 to 4096"),

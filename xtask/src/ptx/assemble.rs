@@ -2,10 +2,11 @@
 //! would refuse at load time.
 
 use super::cuda::{Cuda, quiet};
-use super::{PROGRAMS, Program};
+use super::{PROGRAMS, Program, cpp};
 use crate::shell::Shell;
 use anyhow::{Context, Result, ensure};
 use ringcall_build::Arch;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// What is linked with what at load time, by the names of the programs; and whether NVIDIA's device runtime is added.
@@ -49,7 +50,10 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
         }
     }
     println!("{} links for each of {} architectures", LINKS.len() + sources.len(), Arch::DEFAULT.len());
-    Ok(())
+    for shape in cpp::SHAPES {
+        bench.shape(shape)?;
+    }
+    cpp::run(shell, &cuda, true)
 }
 
 /// The handlers in CUDA C++, if there are any.
@@ -113,7 +117,27 @@ impl Bench<'_> {
         Ok(object)
     }
 
-    fn link(&self, name: &str, objects: &[PathBuf], runtime: bool, arch: Arch) -> Result<()> {
+    /// A shape of the predecoder network's kernel, and its link with the dispatcher, which is for any device of the
+    /// generation.
+    fn shape(&self, shape: &cpp::Shape) -> Result<()> {
+        let object = self.folder.join(format!("{}.{}.o", shape.name(), cpp::ARCH));
+        let mut command = self.cuda.tool(self.shell, "ptxas");
+        command
+            .arg(format!("-arch={}", cpp::ARCH))
+            .args(["-v", "-c", "-o"])
+            .args([&object, &shape.path(self.shell)]);
+        for kernel in usage(&quiet(&mut command)?) {
+            let (name, part) = (kernel.name, shape.name());
+            println!(
+                "{name:<24} {part:<16} {:>9} {:>8} {:>8}",
+                kernel.registers, kernel.stack_bytes, kernel.spill_bytes
+            );
+        }
+        let objects = [self.object(DISPATCHER, Arch::SM_90), object];
+        self.link(&format!("{DISPATCHER}+{}", shape.name()), &objects, false, cpp::ARCH)
+    }
+
+    fn link(&self, name: &str, objects: &[PathBuf], runtime: bool, arch: impl Display) -> Result<()> {
         let mut command = self.cuda.tool(self.shell, "nvlink");
         command.arg(format!("-arch={arch}")).arg("-o").arg(self.folder.join(format!("{name}.{arch}.cubin")));
         command.args(objects);

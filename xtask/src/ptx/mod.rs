@@ -2,6 +2,7 @@
 //! devices and a review sees what a change does to the machine code.
 
 mod assemble;
+mod cpp;
 mod cuda;
 pub(crate) use cuda::Cuda;
 mod diff;
@@ -66,12 +67,15 @@ pub(crate) struct Options {
     /// Only this architecture; may be given several times.
     #[arg(long, value_name = "SM", value_parser = ARCHS)]
     arch: Vec<String>,
+    /// Instead of all that, the texts that NVIDIA's compiler makes of CUDA C++.
+    #[arg(long, conflicts_with_all = ["package", "arch"])]
+    cuda: bool,
 }
 
 impl Options {
     /// Everything, compared.
     pub(crate) fn checked() -> Self {
-        Self { check: true, package: Vec::new(), arch: Vec::new() }
+        Self { check: true, package: Vec::new(), arch: Vec::new(), cuda: false }
     }
 
     fn wants(&self, program: &Program, arch: Arch) -> bool {
@@ -95,6 +99,9 @@ const ARCHS: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
 /// No toolchain for devices; device code that does not compile, or that compiles with warnings when it is to be
 /// checked; a text that is not the committed one.
 pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
+    if options.cuda {
+        return cpp::run(shell, &cuda::Cuda::find(shell)?, options.check);
+    }
     let toolchain = Toolchain::find()?;
     println!("{} ({})", toolchain.version(), toolchain.rustc().display());
     let mut stale = 0;
@@ -187,7 +194,7 @@ mod tests {
     fn filters_choose() {
         let count = |package: &[&str], arch: &[&str]| {
             let own = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
-            let options = Options { check: true, package: own(package), arch: own(arch) };
+            let options = Options { check: true, package: own(package), arch: own(arch), cuda: false };
             let all = PROGRAMS.iter().flat_map(|program| Arch::DEFAULT.map(|arch| (program, arch)));
             all.filter(|(program, arch)| options.wants(program, *arch)).count()
         };

@@ -74,6 +74,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     // Codes, matching and inference know nothing of rings.
     ("ringcall-matching", &[]),
     ("ringcall-infer", &[]),
+    // Engines on a device: it knows the driver, and no code or ring.
+    (
+        "ringcall-infer-gpu",
+        &["ringcall-infer", "ringcall-cuda", "ringcall-wire", "ringcall-dispatch", "ringcall"],
+    ),
     ("ringcall-qec", &["ringcall-matching"]),
     // Any decoder: it knows engines, and no code or matching.
     (

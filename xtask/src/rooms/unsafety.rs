@@ -27,6 +27,7 @@ const PLACES: &[(&str, &str)] = &[
     ("fuzz/fuzz_targets/bridge_inputs.rs", "the same, with any input"),
     ("host/c/", "the C interface: pointers of the caller's, exported names"),
     ("fuzz/fuzz_targets/c_ring_helpers.rs", "calls of the C interface"),
+    ("host/infer-gpu/src/launch.rs", "launches: signs the contract of the network's kernels"),
     ("host/build/tests/fixture/", "a device crate in a test: exported names"),
     ("oracles/src/core/ffi.rs", "PyMatching's C++ core, in a workspace that nobody else builds"),
     ("host/pipeline/tests/no_alloc.rs", "a counting global allocator over all threads, in one test"),

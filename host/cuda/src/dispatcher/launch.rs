@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // named for it: launches sign the dispatch kernels' contract
 
-use super::{DeviceError, Footprint, KernelKind};
+use super::{DeviceError, Footprint, KernelKind, Options};
 use crate::driver::{Context, DeviceAddress, Graph, GraphExec, Kernel, KernelArgs, Launch, Module, Stream};
 use ringcall_wire::launch::DispatchParams;
 use ringcall_wire::unified::UnifiedParams;
@@ -25,23 +25,24 @@ impl Launcher {
     pub(super) fn new(
         context: &Arc<Context>,
         module: &Module,
-        kind: KernelKind,
+        options: &Options,
         shared: u32,
         params: &DispatchParams,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
-        Self::over(context, module.kernel(kind.entry())?, kind, shared, params, stream)
+        Self::over(context, module.kernel(options.kernel.entry())?, options, shared, params, stream)
     }
 
     /// The same for a kernel that is already there.
     pub(super) fn over(
         context: &Arc<Context>,
         kernel: Kernel,
-        kind: KernelKind,
+        options: &Options,
         shared: u32,
         params: &DispatchParams,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
+        let kind = options.kernel;
         let registers = kernel.attributes().registers;
         let does_not_fit =
             || DeviceError::DoesNotFit { kernel: kind.entry(), threads: kind.threads(), registers, shared };
@@ -53,7 +54,8 @@ impl Launcher {
         if resident == 0 {
             return Err(does_not_fit());
         }
-        let mut launch = Launch::linear(kind.blocks(), kind.threads()).dynamic_shared(shared);
+        let mut launch =
+            Launch::linear(kind.blocks(), kind.threads()).dynamic_shared(shared).cluster(options.cluster);
         if let KernelKind::Cooperative { blocks, .. } = kind {
             let most = resident * context.device().multiprocessors()?;
             if !context.device().cooperative_launch()? || blocks > most {

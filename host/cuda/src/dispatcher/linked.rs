@@ -148,7 +148,7 @@ impl LinkedDispatcher {
             stage_bytes: stage,
             nap_ns: chosen.nap_ns,
         };
-        let launcher = Launcher::over(context, kernel, kind, shared, &params, stream)?;
+        let launcher = Launcher::over(context, kernel, &chosen, shared, &params, stream)?;
         let control = region.words(0, blocks * control::WORDS)?;
         let blocks = polling_blocks(kind) as usize;
         Ok(Self { context: Arc::clone(context), launcher, control, blocks, _memory: (region, memory) })

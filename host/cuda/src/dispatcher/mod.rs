@@ -164,13 +164,32 @@ pub struct Options {
     pub skip_marks: bool,
     /// How long an idle warp sleeps between looks at its mailbox, ns.
     pub nap_ns: u32,
+    /// Bytes of shared memory that each block has for handlers, at the end of its dynamic shared memory. It is theirs
+    /// while the kernel runs, between calls too.
+    pub handler_shared: u32,
+    /// Blocks of a cluster; 1 for none.
+    pub cluster: u32,
 }
 
 impl Options {
     /// The defaults for a kernel.
     #[must_use]
     pub const fn new(kernel: KernelKind) -> Self {
-        Self { kernel, shared_ring: false, skip_marks: false, nap_ns: 40 }
+        Self { kernel, shared_ring: false, skip_marks: false, nap_ns: 40, handler_shared: 0, cluster: 1 }
+    }
+
+    /// The same, with so many bytes of shared memory a block for handlers.
+    #[must_use]
+    pub const fn handler_shared(mut self, bytes: u32) -> Self {
+        self.handler_shared = bytes;
+        self
+    }
+
+    /// The same, in clusters of so many blocks.
+    #[must_use]
+    pub const fn cluster(mut self, blocks: u32) -> Self {
+        self.cluster = blocks;
+        self
     }
 
     /// The same, on a ring that others serve too.

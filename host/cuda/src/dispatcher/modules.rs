@@ -41,6 +41,7 @@ enum Part {
 pub struct Modules {
     parts: Vec<Part>,
     registers: Option<u32>,
+    variables: Vec<(String, Vec<u8>)>,
 }
 
 impl Modules {
@@ -92,6 +93,13 @@ impl Modules {
     #[must_use]
     pub fn library(mut self, path: impl Into<PathBuf>) -> Self {
         self.parts.push(Part::Library(path.into()));
+        self
+    }
+
+    /// What a global or constant variable of these modules holds when kernels begin: `data`, as long as the variable.
+    #[must_use]
+    pub fn variable(mut self, name: &str, data: &[u8]) -> Self {
+        self.variables.push((name.to_owned(), data.to_owned()));
         self
     }
 
@@ -158,7 +166,11 @@ impl Modules {
         if matches!(kernel, KernelKind::Graph { .. }) {
             linker = linker.library(&devrt::find()?)?;
         }
-        Ok(Module::load(context, &linker.link(context)?)?)
+        let module = Module::load(context, &linker.link(context)?)?;
+        for (name, data) in &self.variables {
+            module.write_global(name, data)?;
+        }
+        Ok(module)
     }
 }
 

@@ -69,8 +69,10 @@ pub(super) fn wire(
         shared_stages,
     };
     let cooperative = matches!(kind, KernelKind::Cooperative { .. });
-    let in_shared = Layout::of(needs(true)).bytes <= context.device().max_shared_per_block()? && !cooperative;
-    let shared = Layout::of(needs(in_shared)).bytes;
+    let behind = |bytes: u32| bytes.saturating_add(chosen.handler_shared);
+    let most = context.device().max_shared_per_block()?;
+    let in_shared = behind(Layout::of(needs(true)).bytes) <= most && !cooperative;
+    let shared = behind(Layout::of(needs(in_shared)).bytes);
     let scratch = if in_shared {
         None
     } else {
@@ -111,7 +113,7 @@ pub(super) fn wire(
         stage_bytes: stage,
         nap_ns: chosen.nap_ns,
     };
-    let launcher = Launcher::new(context, &module, kind, shared, &params, stream)?;
+    let launcher = Launcher::new(context, &module, &chosen, shared, &params, stream)?;
     let names =
         table.entries.iter().zip(&functions.all).map(|(entry, f)| (entry.id, f.name.clone())).collect();
     let resources = Resources {

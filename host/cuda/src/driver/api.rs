@@ -13,7 +13,8 @@ use std::fmt::Display;
 use sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdevice_attribute,
     CUdeviceptr, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode, CUjit_option,
-    CUjitInputType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUlinkState, CUmodule, CUstream, cuuint64_t,
+    CUjitInputType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUlaunchConfig, CUlinkState, CUmodule, CUstream,
+    cuuint64_t,
 };
 
 /// `CUDA_SUCCESS`.
@@ -108,6 +109,7 @@ api! {
     cuLaunchCooperativeKernel(
         CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void
     );
+    cuLaunchKernelEx(*const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void);
     cuGraphCreate(*mut CUgraph, c_uint);
     cuGraphDestroy(CUgraph);
     cuGraphAddKernelNode_v2(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS);

@@ -94,6 +94,13 @@ impl Graph {
             let code = unsafe { (api.cuGraphKernelNodeSetAttribute)(node, id, &raw const value) };
             api.check(code, format_args!("making kernel `{}` cooperative in a graph", kernel.name()))?;
         }
+        if launch.cluster > 1 {
+            let id = CUkernelNodeAttrID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+            let value = super::kernel::cluster_value(launch);
+            // SAFETY: as above.
+            let code = unsafe { (api.cuGraphKernelNodeSetAttribute)(node, id, &raw const value) };
+            api.check(code, format_args!("setting the clusters of kernel `{}` in a graph", kernel.name()))?;
+        }
         Ok(NodeId(self.nodes.len() - 1))
     }
 

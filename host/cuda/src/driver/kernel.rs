@@ -5,7 +5,11 @@ use super::handle::Handle;
 use super::{Context, KernelArgs, Launch, Module, Stream};
 use crate::CudaError;
 use core::ffi::c_int;
-use cudarc::driver::sys::{CUfunc_st, CUfunction, CUfunction_attribute as Attribute};
+use core::mem::MaybeUninit;
+use cudarc::driver::sys::{
+    CUfunc_st, CUfunction, CUfunction_attribute as Attribute, CUlaunchAttribute, CUlaunchAttributeID,
+    CUlaunchAttributeValue, CUlaunchConfig,
+};
 use std::sync::Arc;
 
 /// What one thread or block of a kernel takes.
@@ -137,7 +141,30 @@ impl Kernel {
         let api = self.context().enter()?;
         let mut pointers = args.pointers();
         let (grid, block) = (launch.grid, launch.block);
-        let code = if launch.cooperative {
+        let code = if launch.cluster > 1 {
+            let mut attributes = attributes(launch);
+            let config = CUlaunchConfig {
+                gridDimX: grid[0],
+                gridDimY: grid[1],
+                gridDimZ: grid[2],
+                blockDimX: block[0],
+                blockDimY: block[1],
+                blockDimZ: block[2],
+                sharedMemBytes: launch.dynamic_shared,
+                hStream: stream.raw(),
+                attrs: attributes.as_mut_ptr(),
+                numAttrs: attributes.len() as u32,
+            };
+            // SAFETY: as below; the driver reads the configuration and its attributes during the call.
+            unsafe {
+                (api.cuLaunchKernelEx)(
+                    &raw const config,
+                    self.raw.0,
+                    pointers.as_mut_ptr(),
+                    core::ptr::null_mut(),
+                )
+            }
+        } else if launch.cooperative {
             // SAFETY: one pointer for each parameter, to as many bytes as it has; the rest is the caller's promise.
             unsafe {
                 (api.cuLaunchCooperativeKernel)(
@@ -202,6 +229,31 @@ impl Kernel {
     fn bad(&self, why: String) -> CudaError {
         CudaError::BadLaunch { kernel: self.name.to_string(), why }
     }
+}
+
+/// What a launch asks for beyond its shape.
+fn attributes(launch: &Launch) -> Vec<CUlaunchAttribute> {
+    let mut all =
+        vec![attribute_of(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, cluster_value(launch))];
+    if launch.cooperative {
+        let value = CUlaunchAttributeValue { cooperative: 1 };
+        all.push(attribute_of(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value));
+    }
+    all
+}
+
+fn attribute_of(id: CUlaunchAttributeID, value: CUlaunchAttributeValue) -> CUlaunchAttribute {
+    CUlaunchAttribute { id, pad: [0; 4], value }
+}
+
+/// The value of the attribute for the size of clusters.
+pub(super) fn cluster_value(launch: &Launch) -> CUlaunchAttributeValue {
+    let mut value = MaybeUninit::<CUlaunchAttributeValue>::zeroed();
+    let sides = value.as_mut_ptr().cast::<[u32; 3]>();
+    // SAFETY: inside the union, whose member for this attribute is three numbers.
+    unsafe { sides.write([launch.cluster, 1, 1]) };
+    // SAFETY: a union of plain numbers, zeroed or written.
+    unsafe { value.assume_init() }
 }
 
 fn attribute(api: &Api, function: CUfunction, which: Attribute, name: &str) -> Result<u32, CudaError> {

@@ -22,13 +22,22 @@ pub struct Launch {
     pub dynamic_shared: u32,
     /// Whether all blocks must be resident at once, so that barriers across the grid work.
     pub cooperative: bool,
+    /// Blocks of a cluster, along x, whose blocks reach each other's shared memory; 1 for none, and for kernels whose
+    /// clusters are fixed in their code.
+    pub cluster: u32,
 }
 
 impl Launch {
     /// `blocks` blocks of `threads` threads, all along x.
     #[must_use]
     pub fn linear(blocks: u32, threads: u32) -> Self {
-        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], dynamic_shared: 0, cooperative: false }
+        Self {
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            dynamic_shared: 0,
+            cooperative: false,
+            cluster: 1,
+        }
     }
 
     /// The same with `bytes` of dynamic shared memory for each block. Above 48 KiB the kernel must allow it first:
@@ -46,6 +55,13 @@ impl Launch {
         self
     }
 
+    /// The same, in clusters of `blocks` blocks.
+    #[must_use]
+    pub fn cluster(mut self, blocks: u32) -> Self {
+        self.cluster = blocks;
+        self
+    }
+
     /// Threads of one block.
     #[must_use]
     pub fn threads_per_block(&self) -> u64 {
@@ -58,6 +74,12 @@ impl Launch {
             return Some(format!(
                 "a launch of {:?} blocks of {:?} threads does nothing",
                 self.grid, self.block
+            ));
+        }
+        if self.cluster == 0 || !self.grid[0].is_multiple_of(self.cluster) {
+            return Some(format!(
+                "{} blocks along x are no whole clusters of {}",
+                self.grid[0], self.cluster
             ));
         }
         None
@@ -149,5 +171,8 @@ mod tests {
         assert!(Launch::linear(1, 1).fault().is_none());
         assert!(Launch::linear(0, 1).fault().is_some());
         assert!(Launch::linear(1, 0).fault().is_some());
+        assert!(Launch::linear(8, 1).cluster(4).fault().is_none());
+        assert!(Launch::linear(6, 1).cluster(4).fault().is_some());
+        assert!(Launch::linear(6, 1).cluster(0).fault().is_some());
     }
 }

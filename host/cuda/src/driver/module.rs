@@ -136,6 +136,31 @@ impl Module {
     }
 }
 
+impl Module {
+    /// Writes the global or constant variable `name`, whole, and waits until that is done. Before kernels that read it
+    /// are launched.
+    ///
+    /// # Errors
+    /// As for [`global`](Self::global), other data than the variable has room for, or the context is dead.
+    pub fn write_global(&self, name: &str, data: &[u8]) -> Result<(), CudaError> {
+        let (to, len) = self.global(name)?;
+        if data.len() != len {
+            return Err(CudaError::OutOfBounds {
+                what: "a global variable",
+                offset: 0,
+                len: data.len(),
+                size: len,
+            });
+        }
+        let api = self.context().enter()?;
+        let stream = self.context().copies();
+        // SAFETY: both ends hold `len` bytes; `data` is borrowed until the copy has been waited for.
+        let code = unsafe { (api.cuMemcpyHtoDAsync_v2)(to.0, data.as_ptr().cast(), len, stream.raw()) };
+        api.check(code, format_args!("writing global variable `{name}`"))?;
+        stream.synchronize(api)
+    }
+}
+
 /// Loads every function of a module; their names.
 fn load_all(api: &Api, module: *mut CUmod_st) -> Result<Vec<String>, CudaError> {
     let mut count = 0;

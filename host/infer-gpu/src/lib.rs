@@ -1,0 +1,31 @@
+//! The predecoder network on a GPU, batch 1: all four layers in one kernel, in 16-bit arithmetic with 32-bit sums.
+//!
+//! [`Network`] holds the weights of 3x3x3 convolutions of 4, 128, 128, 128 and 4 channels with ReLU between, as they
+//! come in an ONNX file. [`GpuModel`] is that network on a device, for one volume of `layers` times `d` by `d` cells: a
+//! [`Model`](ringcall_infer::Model) like any other, whose engines replay a captured graph.
+//!
+//! The kernels are CUDA C++ (`kernels-cu/predecoder`), compiled to PTX that is committed; nothing here needs a CUDA
+//! toolkit. They use what only compute capability 9.0 has: another device is refused by name.
+//!
+//! | what | where |
+//! |---|---|
+//! | the weights, from a file | [`Network`] |
+//! | a model on a device | [`GpuModel`] |
+//! | the same inside the cooperative dispatcher | [`GridHandler`] |
+//! | how the work is spread | [`Shape`] |
+
+#![deny(unsafe_code)]
+
+mod buffers;
+mod grid;
+mod launch;
+mod model;
+mod network;
+mod onnx;
+mod pack;
+mod plan;
+
+pub use grid::{Decide, GridHandler};
+pub use model::{GpuError, GpuModel};
+pub use network::{INPUTS, Layer, Network, NetworkError, OUTPUTS, WIDTH};
+pub use plan::Shape;

@@ -1,0 +1,240 @@
+//! A network on a device, and its engines.
+
+use crate::launch::Replay;
+use crate::network::NetworkError;
+use crate::pack::Packed;
+use crate::plan::{Offer, Params, Plan, SHAPES};
+use crate::{INPUTS, Network, OUTPUTS, Shape};
+use half::f16;
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{Context, DeviceBuffer, Linker, Module};
+use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Why a model cannot be put on a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// The driver refuses.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The network is another than the kernels are made for.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The kernels use instructions that only one architecture has.
+    #[error("the network's kernels are for compute capability 9.0 (H100, H200), the device has {}.{}", .0.0, .0.1)]
+    OtherDevice((u32, u32)),
+    /// No shape of the kernel has room for the volume.
+    #[error(
+        "no shape of the kernel fits {layers} layers of {d} x {d} cells on {multiprocessors} multiprocessors"
+    )]
+    TooLarge {
+        /// Distance.
+        d: u32,
+        /// Layers.
+        layers: u32,
+        /// What the device has.
+        multiprocessors: u32,
+    },
+    /// Maps of another length than the volume's layers.
+    #[error("{found} values in the maps, two layers have {expected}")]
+    Maps {
+        /// Given.
+        found: usize,
+        /// `2 * d * d`.
+        expected: usize,
+    },
+    /// The volume cannot be described.
+    #[error(transparent)]
+    Spec(#[from] InferError),
+}
+
+/// A network's weights on a device, and how its work is spread.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) plan: Plan,
+    /// With the addresses of the weights.
+    pub(crate) params: Params,
+    pub(crate) weights: Arc<DeviceBuffer>,
+    pub(crate) cells: Arc<DeviceBuffer>,
+}
+
+impl Loaded {
+    /// Leaves `reserved` bytes of a block's shared memory to others. `maps` are those of [`Plan::cells_table`].
+    pub(crate) fn new(
+        network: &Network,
+        context: &Arc<Context>,
+        d: u32,
+        layers: u32,
+        reserved: u32,
+        maps: &[f32],
+    ) -> Result<Self, GpuError> {
+        let device = context.device();
+        if device.capability() != (9, 0) {
+            return Err(GpuError::OtherDevice(device.capability()));
+        }
+        let shared = device.max_shared_per_block()?.saturating_sub(reserved);
+        let multiprocessors = device.multiprocessors()?;
+        let plan = Plan::choose(SHAPES, d, layers, Offer { multiprocessors, shared })
+            .ok_or(GpuError::TooLarge { d, layers, multiprocessors })?;
+        let packed = Packed::new(network);
+        let weights = DeviceBuffer::zeroed(context, packed.bytes.len())?;
+        weights.write_from(0, &packed.bytes)?;
+        let table = plan.cells_table(maps);
+        let cells = DeviceBuffer::zeroed(context, table.len())?;
+        cells.write_from(0, &table)?;
+        let at = |offset: usize| weights.address().0 + offset as u64;
+        let params = Params {
+            cells: cells.address().0,
+            first: at(packed.first),
+            middle: at(packed.middle),
+            last: at(packed.last),
+            biases: packed.biases.map(at),
+            ..plan.params()
+        };
+        Ok(Self { plan, params, weights: Arc::new(weights), cells: Arc::new(cells) })
+    }
+}
+
+/// The network on a device, for one volume.
+///
+/// Input `volume`: `f32[1, 4, layers, d, d]`, rounded to 16 bits; output `logits`, of the same shape. Runs of all its
+/// engines go one after the other: one run fills the device.
+///
+/// ```no_run
+/// use ringcall_cuda::driver::Driver;
+/// use ringcall_infer::Model;
+/// use ringcall_infer_gpu::{GpuModel, Network};
+///
+/// let network = Network::from_onnx(&std::fs::read("predecoder_3x128.onnx")?)?;
+/// let context = Driver::load()?.device(0)?.context()?;
+/// let model = GpuModel::new("predecoder", &network, &context, 13, 13)?;
+/// let mut engine = model.instantiate()?;
+/// let volume = vec![0; model.inputs()[0].size_bytes()];
+/// let mut logits = vec![0; model.outputs()[0].size_bytes()];
+/// engine.run(&[&volume], &mut [&mut logits])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct GpuModel {
+    shared: Arc<Shared>,
+    metadata: Vec<(String, String)>,
+}
+
+/// What the engines of a model share.
+#[derive(Debug)]
+struct Shared {
+    name: String,
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+    context: Arc<Context>,
+    module: Module,
+    loaded: Loaded,
+    /// Two runs at once would each wait for multiprocessors that the other holds.
+    turn: Mutex<()>,
+}
+
+impl GpuModel {
+    /// Puts `network` on the device of `context`, for `layers` layers of `d` by `d` cells.
+    ///
+    /// # Errors
+    /// Another device than the kernels are for, a volume that no shape of the kernel has room for, or the driver refuses.
+    pub fn new(
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        d: u32,
+        layers: u32,
+    ) -> Result<Self, GpuError> {
+        let loaded = Loaded::new(network, context, d, layers, 0, &[])?;
+        let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
+        let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
+        let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
+
+        let image = Linker::new(context.device().capability())
+            .ptx("the predecoder's kernel", loaded.plan.shape.ptx)?
+            .link(context)?;
+        let module = Module::load(context, &image)?;
+        let shared = Shared {
+            name: name.to_owned(),
+            inputs,
+            outputs,
+            context: Arc::clone(context),
+            module,
+            loaded,
+            turn: Mutex::new(()),
+        };
+        Ok(Self { shared: Arc::new(shared), metadata: network.metadata().to_vec() })
+    }
+
+    /// How the work is spread over the device.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shared.loaded.plan.shape
+    }
+}
+
+impl Model for GpuModel {
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.shared.inputs
+    }
+
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.shared.outputs
+    }
+
+    fn metadata(&self) -> &[(String, String)] {
+        &self.metadata
+    }
+
+    fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
+        let shared = Arc::clone(&self.shared);
+        let replay = Replay::new(&shared.context, &shared.module, &shared.loaded)
+            .map_err(|why| shared.failed("making an engine", why.to_string()))?;
+        let halves = vec![0; shared.loaded.plan.cells() * INPUTS * 2];
+        Ok(Box::new(GpuEngine { shared, replay, halves }))
+    }
+}
+
+impl Shared {
+    fn failed(&self, stage: &'static str, reason: String) -> InferError {
+        InferError::Backend { model: self.name.clone(), stage, reason }
+    }
+}
+
+/// One worker's graph and memory.
+#[derive(Debug)]
+struct GpuEngine {
+    shared: Arc<Shared>,
+    replay: Replay,
+    halves: Vec<u8>,
+}
+
+impl Engine for GpuEngine {
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.shared.inputs
+    }
+
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.shared.outputs
+    }
+
+    fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), InferError> {
+        let shared = &*self.shared;
+        check_buffers(&shared.inputs, &shared.outputs, inputs, outputs)?;
+        let ([input], [output]) = (inputs, outputs) else { return Ok(()) }; // checked
+        for (half, float) in self.halves.as_chunks_mut().0.iter_mut().zip(input.as_chunks().0) {
+            *half = f16::from_f32(f32::from_le_bytes(*float)).to_le_bytes();
+        }
+        let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.replay.run(&self.halves, output) {
+            Ok(None) => Ok(()),
+            Ok(Some(which)) => Err(shared.failed("running", format!("wait {which} of the kernel ran out"))),
+            Err(why) => Err(shared.failed("running", why.to_string())),
+        }
+    }
+}

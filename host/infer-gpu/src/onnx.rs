@@ -1,0 +1,269 @@
+//! The weights of a chain of convolutions, from an ONNX file. The messages are those of `onnx.proto3`, as far as they are
+//! read here.
+
+use crate::NetworkError;
+use half::f16;
+use prost::Message;
+
+#[derive(Clone, PartialEq, Message)]
+struct ModelProto {
+    #[prost(message, optional, tag = "7")]
+    graph: Option<GraphProto>,
+    #[prost(message, repeated, tag = "14")]
+    metadata_props: Vec<StringStringEntryProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StringStringEntryProto {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct GraphProto {
+    #[prost(message, repeated, tag = "1")]
+    node: Vec<NodeProto>,
+    #[prost(message, repeated, tag = "5")]
+    initializer: Vec<TensorProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NodeProto {
+    #[prost(string, repeated, tag = "1")]
+    input: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    output: Vec<String>,
+    #[prost(string, tag = "4")]
+    op_type: String,
+    #[prost(message, repeated, tag = "5")]
+    attribute: Vec<AttributeProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct AttributeProto {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(int64, tag = "3")]
+    i: i64,
+    #[prost(int64, repeated, tag = "8")]
+    ints: Vec<i64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorProto {
+    #[prost(int64, repeated, tag = "1")]
+    dims: Vec<i64>,
+    #[prost(int32, tag = "2")]
+    data_type: i32,
+    #[prost(float, repeated, tag = "4")]
+    float_data: Vec<f32>,
+    #[prost(int32, repeated, tag = "5")]
+    int32_data: Vec<i32>,
+    #[prost(string, tag = "8")]
+    name: String,
+    #[prost(bytes = "vec", tag = "9")]
+    raw_data: Vec<u8>,
+}
+
+/// `TensorProto.DataType`.
+const FLOAT: i32 = 1;
+const FLOAT16: i32 = 10;
+
+/// One convolution: sizes of its weights, outermost first, and the values.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Convolution {
+    pub(crate) dims: Vec<usize>,
+    pub(crate) weights: Vec<f32>,
+    pub(crate) biases: Vec<f32>,
+}
+
+/// What a file holds: its convolutions in order, and what it says about itself.
+pub(crate) type Chain = (Vec<Convolution>, Vec<(String, String)>);
+
+/// The convolutions of a graph that is a chain of them, with ReLU between.
+pub(crate) fn convolutions(bytes: &[u8]) -> Result<Chain, NetworkError> {
+    let refuse = |why: String| NetworkError::Unreadable(why);
+    let model = ModelProto::decode(bytes).map_err(|e| refuse(format!("no ONNX model: {e}")))?;
+    let graph = model.graph.ok_or_else(|| refuse("no graph in it".to_owned()))?;
+    let mut found = Vec::new();
+    let mut flows = None::<String>;
+    for node in &graph.node {
+        let input = node.input.first();
+        let follows = || {
+            if flows.is_none() || flows.as_ref() == input {
+                return Ok(());
+            }
+            Err(refuse(format!(
+                "`{}` after convolution {} is not the next of a chain",
+                node.op_type,
+                found.len()
+            )))
+        };
+        match node.op_type.as_str() {
+            "Conv" => {
+                follows()?;
+                attributes(node)?;
+                found.push(convolution(&graph, node)?);
+                flows = node.output.first().cloned();
+            }
+            "Relu" => {
+                follows()?;
+                flows = node.output.first().cloned();
+            }
+            // Of an initialiser, which `values` sees through.
+            "Cast" if input.is_some_and(|name| graph.initializer.iter().any(|t| t.name == *name)) => (),
+            other => {
+                return Err(refuse(format!(
+                    "operator `{other}`: the network is plain convolutions with ReLU between; export it without what \
+                     comes before and after it"
+                )));
+            }
+        }
+    }
+    let relus = graph.node.iter().filter(|node| node.op_type == "Relu").count();
+    if found.is_empty() || relus + 1 != found.len() {
+        return Err(refuse(format!("{} convolutions with {relus} ReLU between", found.len())));
+    }
+    Ok((found, model.metadata_props.into_iter().map(|p| (p.key, p.value)).collect()))
+}
+
+/// Stride 1, no dilation, one group, one position of padding all round.
+fn attributes(node: &NodeProto) -> Result<(), NetworkError> {
+    for attribute in &node.attribute {
+        let good = match attribute.name.as_str() {
+            "kernel_shape" => attribute.ints == [3, 3, 3],
+            "strides" | "dilations" => attribute.ints.iter().all(|&v| v == 1),
+            "pads" => attribute.ints == [1; 6],
+            "group" => attribute.i == 1,
+            _ => true,
+        };
+        if !good {
+            let why = format!("a convolution with `{}` {:?}", attribute.name, attribute.ints);
+            return Err(NetworkError::Unreadable(why));
+        }
+    }
+    Ok(())
+}
+
+fn convolution(graph: &GraphProto, node: &NodeProto) -> Result<Convolution, NetworkError> {
+    let [_, weights, biases] = node.input.as_slice() else {
+        return Err(NetworkError::Unreadable("a convolution without weights or biases".to_owned()));
+    };
+    let (dims, weights) = values(graph, weights)?;
+    let (_, biases) = values(graph, biases)?;
+    Ok(Convolution { dims, weights, biases })
+}
+
+/// An initialiser, perhaps behind a cast.
+fn values(graph: &GraphProto, name: &str) -> Result<(Vec<usize>, Vec<f32>), NetworkError> {
+    let refuse = |why: String| NetworkError::Unreadable(format!("`{name}`: {why}"));
+    let cast = graph.node.iter().find(|node| node.op_type == "Cast" && node.output.iter().any(|o| o == name));
+    let source = cast.and_then(|node| node.input.first()).map_or(name, String::as_str);
+    let tensor = graph
+        .initializer
+        .iter()
+        .find(|tensor| tensor.name == source)
+        .ok_or_else(|| refuse("not among the file's constants".to_owned()))?;
+    let dims = tensor
+        .dims
+        .iter()
+        .map(|&d| usize::try_from(d).ok())
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| refuse(format!("sizes {:?}", tensor.dims)))?;
+    let values: Vec<f32> = match tensor.data_type {
+        FLOAT if tensor.raw_data.is_empty() => tensor.float_data.clone(),
+        FLOAT => tensor.raw_data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+        FLOAT16 if tensor.raw_data.is_empty() => {
+            tensor.int32_data.iter().map(|&v| f16::from_bits(v as u16).to_f32()).collect()
+        }
+        FLOAT16 => tensor.raw_data.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
+        other => return Err(refuse(format!("element type {other}; f32 and f16 are read"))),
+    };
+    let expected = dims.iter().try_fold(1_usize, |n, &d| n.checked_mul(d));
+    if expected != Some(values.len()) {
+        return Err(refuse(format!("{} values for sizes {dims:?}", values.len())));
+    }
+    Ok((dims, values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(name: &str, dims: &[i64], half: bool) -> TensorProto {
+        let count = dims.iter().product::<i64>() as usize;
+        let value = |i: usize| i as f32 / 8.0 - 1.0;
+        let raw_data = (0..count)
+            .flat_map(|i| match half {
+                true => f16::from_f32(value(i)).to_le_bytes().to_vec(),
+                false => value(i).to_le_bytes().to_vec(),
+            })
+            .collect();
+        let data_type = if half { FLOAT16 } else { FLOAT };
+        TensorProto { name: name.to_owned(), dims: dims.to_vec(), data_type, raw_data, ..Default::default() }
+    }
+
+    fn node(op: &str, input: &[&str], output: &str) -> NodeProto {
+        let input = input.iter().map(|&name| name.to_owned()).collect();
+        NodeProto { op_type: op.to_owned(), input, output: vec![output.to_owned()], attribute: Vec::new() }
+    }
+
+    fn chain() -> GraphProto {
+        GraphProto {
+            node: vec![
+                node("Cast", &["w0"], "w0.f32"),
+                node("Conv", &["volume", "w0.f32", "b0"], "c0"),
+                node("Relu", &["c0"], "r0"),
+                node("Conv", &["r0", "w1", "b1"], "logits"),
+            ],
+            initializer: vec![
+                tensor("w0", &[2, 4, 3, 3, 3], true),
+                tensor("b0", &[2], false),
+                tensor("w1", &[4, 2, 3, 3, 3], false),
+                tensor("b1", &[4], false),
+            ],
+        }
+    }
+
+    fn read(graph: GraphProto) -> Result<Chain, NetworkError> {
+        convolutions(&ModelProto { graph: Some(graph), metadata_props: Vec::new() }.encode_to_vec())
+    }
+
+    #[test]
+    fn a_chain_is_read_through_casts() {
+        let (found, _) = read(chain()).expect("readable");
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].dims, [2, 4, 3, 3, 3]);
+        assert_eq!(found[0].weights[9], 0.125);
+        assert_eq!(found[1].biases, [-1.0, -0.875, -0.75, -0.625]);
+    }
+
+    #[test]
+    fn what_is_no_chain_is_refused() {
+        let refused = |graph, part: &str| {
+            let why = read(graph).expect_err("refused").to_string();
+            assert!(why.contains(part), "{why}");
+        };
+        let mut graph = chain();
+        graph.node[3].input[0] = "volume".to_owned();
+        refused(graph, "not the next of a chain");
+        let mut graph = chain();
+        graph.node.insert(2, node("Tanh", &["c0"], "t"));
+        refused(graph, "operator `Tanh`");
+        let mut graph = chain();
+        graph.initializer[2].raw_data.pop();
+        graph.initializer[2].dims[0] = 5;
+        refused(graph, "values for sizes");
+        let mut graph = chain();
+        graph.initializer[1].data_type = 7;
+        refused(graph, "element type 7");
+        let mut graph = chain();
+        let strides = AttributeProto { name: "strides".to_owned(), ints: vec![1, 2, 1], i: 0 };
+        graph.node[1].attribute.push(strides);
+        refused(graph, "strides");
+        assert!(convolutions(b"no model").is_err());
+        assert!(convolutions(&[]).is_err());
+    }
+}

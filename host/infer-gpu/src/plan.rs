@@ -1,0 +1,428 @@
+//! How a network is spread over a device: shapes of the kernel, and what each lays out where. The other side is
+//! `kernels-cu/predecoder/net.cuh`.
+
+use half::f16;
+use zerocopy::{Immutable, IntoBytes};
+
+/// Bytes of a ring's stage for 64 output channels.
+const BLOCK_STAGE: u32 = 12_288;
+/// Most stages of the weights' ring.
+const MAX_STAGES: u32 = 20;
+/// Most tiles, so blocks, of a kernel.
+const MAX_TILES: u32 = 132;
+/// 32-bit words of a sector, which each counter has for itself.
+const SECTOR: u32 = 8;
+/// Before the rings: barriers, what a handler keeps, biases; then a byte for each of a tile's positions.
+const HEAD_BYTES: u32 = 2048;
+/// Bytes of the counters.
+pub(crate) const SYNC_BYTES: usize = ((3 + 3 * MAX_TILES) * SECTOR * 4) as usize;
+
+/// One compiled shape of the kernel: a cluster of `channel_shares * input_shares` blocks computes a tile of
+/// `groups * columns` positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub(crate) channel_shares: u32,
+    pub(crate) input_shares: u32,
+    pub(crate) groups: u32,
+    pub(crate) columns: u32,
+    pub(crate) ptx: &'static str,
+}
+
+macro_rules! shape {
+    ($cs:literal, $ks:literal, $groups:literal, $columns:literal) => {
+        Shape {
+            channel_shares: $cs,
+            input_shares: $ks,
+            groups: $groups,
+            columns: $columns,
+            ptx: include_str!(concat!(
+                "../../../kernels-cu/predecoder/ptx/cs",
+                $cs,
+                "ks",
+                $ks,
+                "w",
+                $groups,
+                "n",
+                $columns,
+                ".sm_90a.ptx"
+            )),
+        }
+    };
+}
+
+/// The shapes of record, in the order in which they are tried: most blocks a position first.
+pub(crate) const SHAPES: &[Shape] = &[
+    shape!(2, 4, 1, 48),
+    shape!(1, 4, 1, 96),
+    shape!(1, 4, 1, 128),
+    shape!(1, 2, 1, 176),
+    shape!(1, 1, 1, 256),
+];
+
+impl Shape {
+    /// Blocks of a cluster.
+    pub(crate) const fn cluster(self) -> u32 {
+        self.channel_shares * self.input_shares
+    }
+
+    /// Positions of a tile.
+    pub(crate) const fn tile(self) -> u32 {
+        self.groups * self.columns
+    }
+
+    const fn blocks_of_64(self) -> u32 {
+        2 / self.channel_shares
+    }
+
+    /// Threads of a block: warps that compute, and two that fetch.
+    pub(crate) const fn threads(self) -> u32 {
+        128 * self.blocks_of_64() * self.groups + 64
+    }
+
+    const fn stage(self) -> u32 {
+        BLOCK_STAGE * self.blocks_of_64()
+    }
+
+    /// Positions of the first layer that a block computes.
+    const fn first_share(self) -> u32 {
+        (self.tile() / self.input_shares).next_multiple_of(8)
+    }
+
+    /// Whether the first layer is computed where it is needed, borders and all.
+    const fn fused(self) -> bool {
+        self.input_shares == 4
+    }
+
+    /// Positions that a block finishes.
+    const fn finished(self) -> u32 {
+        self.tile().div_ceil(self.cluster())
+    }
+
+    /// What a block gives to the others of its cluster.
+    const fn exchange(self) -> u32 {
+        if self.input_shares > 1 {
+            self.cluster() * 8 * self.blocks_of_64() * self.finished() * 16
+        } else if self.cluster() > 1 {
+            8 * self.blocks_of_64() * self.tile() * 16
+        } else {
+            0
+        }
+    }
+
+    /// What it gets of them.
+    const fn received(self) -> u32 {
+        if self.input_shares > 1 { self.input_shares * 16 * self.finished() * 16 } else { 0 }
+    }
+
+    const fn last(self) -> u32 {
+        16 * self.finished().next_multiple_of(8) * 16
+    }
+}
+
+/// What a device offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// Blocks of this many that fit at once.
+    pub(crate) multiprocessors: u32,
+    /// Shared memory of a block.
+    pub(crate) shared: u32,
+}
+
+/// A volume of `layers` times `d` by `d` cells, on one shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) shape: Shape,
+    pub(crate) d: u32,
+    pub(crate) layers: u32,
+    pub(crate) tiles: u32,
+    pub(crate) pad: u32,
+    pub(crate) rows: u32,
+    stages: u32,
+    slabs: u32,
+    slab_rows: u32,
+    slab_bytes: u32,
+    group_rows: u32,
+    off_input: u32,
+    off_slabs: u32,
+    off_exchange: u32,
+    off_received: u32,
+    off_final: u32,
+    off_ring: u32,
+    pub(crate) shared: u32,
+}
+
+/// Offsets in shared memory are multiples of this.
+const fn aligned(bytes: u32) -> u32 {
+    bytes.next_multiple_of(128)
+}
+
+impl Plan {
+    /// The first of `shapes` that fits.
+    pub(crate) fn choose(shapes: &[Shape], d: u32, layers: u32, offer: Offer) -> Option<Self> {
+        shapes.iter().find_map(|&shape| Self::of(shape, d, layers, offer))
+    }
+
+    fn of(shape: Shape, d: u32, layers: u32, offer: Offer) -> Option<Self> {
+        let width = d.checked_add(1)?;
+        let plane = width.checked_mul(width)?;
+        let count = plane.checked_mul(layers)?;
+        let tiles = count.div_ceil(shape.tile());
+        // Clusters live in parts of the device whose size is no multiple of theirs: measured, 120 of 132.
+        let margin = if shape.cluster() > 2 { 12 } else { 0 };
+        let most = offer.multiprocessors.saturating_sub(margin);
+        if tiles == 0 || tiles > MAX_TILES || tiles * shape.cluster() > most {
+            return None;
+        }
+        let pad = plane + width + 1;
+        let rows = (2 * pad + tiles * shape.tile() + 16).next_multiple_of(8);
+        let slab_rows = shape.tile() + 2 * width + 2;
+        let firsts = if shape.fused() { shape.tile() + 2 * pad } else { shape.first_share() };
+        let input = (firsts.next_multiple_of(8) + 2 * pad) * 9;
+        let (slabs, group_rows, slab_bytes) = if shape.fused() {
+            // Windows of one piece: a layer of time further is a slab further.
+            (3, firsts, plane * 16)
+        } else {
+            let per_layer = 12 / shape.input_shares;
+            let slabs = if shape.input_shares == 1 && d <= 25 { 4 } else { 3 };
+            (per_layer.min(slabs), slab_rows, aligned(4 * slab_rows * 16))
+        };
+        let off_slabs = aligned(HEAD_BYTES + shape.tile());
+        let area = if shape.fused() { 4 * group_rows * 16 } else { slabs * slab_bytes };
+        let exchange = shape.exchange();
+        let (off_input, off_exchange, off_received, off_final, off_ring);
+        if shape.input_shares == 1 {
+            // Over the slabs, which nobody needs by then.
+            (off_input, off_exchange, off_received) = (off_slabs, off_slabs, 0);
+            off_final = if shape.cluster() == 1 { off_slabs } else { off_slabs + aligned(exchange) };
+            off_ring = aligned(off_slabs + area.max(input).max(aligned(exchange) + shape.last()));
+        } else if shape.fused() {
+            off_exchange = aligned(off_slabs + area);
+            off_input = off_exchange;
+            off_received = aligned(off_exchange + exchange.max(input));
+            off_final = aligned(off_received + shape.received());
+            off_ring = aligned(off_final + shape.last());
+        } else {
+            off_input = off_slabs;
+            off_exchange = aligned(off_slabs + area.max(input));
+            off_received = aligned(off_exchange + exchange);
+            off_final = aligned(off_received + shape.received());
+            off_ring = aligned(off_final + shape.last());
+        }
+        // 128 bytes are for alignment, where a handler's memory begins behind somebody else's.
+        let room = offer.shared.checked_sub(off_ring + 128)?;
+        let stages = (room / shape.stage()).min(MAX_STAGES);
+        if stages < 2 {
+            return None;
+        }
+        let shared = off_ring + stages * shape.stage();
+        Some(Self {
+            shape,
+            d,
+            layers,
+            tiles,
+            pad,
+            rows,
+            stages,
+            slabs,
+            slab_rows,
+            slab_bytes,
+            group_rows,
+            off_input,
+            off_slabs,
+            off_exchange,
+            off_received,
+            off_final,
+            off_ring,
+            shared,
+        })
+    }
+
+    /// Blocks of the grid.
+    pub(crate) const fn blocks(&self) -> u32 {
+        self.tiles * self.shape.cluster()
+    }
+
+    /// Cells of the volume.
+    pub(crate) const fn cells(&self) -> usize {
+        (self.layers * self.d * self.d) as usize
+    }
+
+    /// What the kernel asks for each position, from `2 * pad` before the first to as many after the last: its cell, or all
+    /// ones; two halves of the cell in `maps`, which has two squares of `d` by `d`, or none.
+    pub(crate) fn cells_table(&self, maps: &[f32]) -> Vec<u8> {
+        let (d, width) = (self.d as usize, self.d as usize + 1);
+        let (square, around) = (d * d, 2 * self.pad as usize);
+        let map = |place: usize| maps.get(place).map_or([0; 2], |&v| f16::from_f32(v).to_le_bytes());
+        let mut entries = vec![[0xFF; 8]; self.layers as usize * width * width + 2 * around];
+        for layer in 0..self.layers as usize {
+            for place in 0..square {
+                let cell = ((layer * square + place) as u32).to_le_bytes();
+                let at = around + (layer * width + place / d) * width + place % d;
+                let both = [map(place), map(square + place)];
+                entries[at][..4].copy_from_slice(&cell);
+                entries[at][4..].copy_from_slice(both.as_flattened());
+            }
+        }
+        entries.into_flattened()
+    }
+
+    /// Bytes of the activations of one layer.
+    pub(crate) const fn activation_bytes(&self) -> usize {
+        self.rows as usize * 256
+    }
+
+    /// Bytes of the last layer's products.
+    pub(crate) const fn sum_bytes(&self) -> usize {
+        self.rows as usize * 27 * 16
+    }
+
+    /// The kernel's parameters, addresses apart.
+    pub(crate) fn params(&self) -> Params {
+        let width = self.d + 1;
+        Params {
+            d: self.d,
+            layers: self.layers,
+            width,
+            plane: width * width,
+            count: self.layers * width * width,
+            pad: self.pad,
+            rows: self.rows,
+            tiles: self.tiles,
+            stages: self.stages,
+            slabs: self.slabs,
+            slab_bytes: self.slab_bytes,
+            slab_rows: self.slab_rows,
+            group_rows: self.group_rows,
+            off_input: self.off_input,
+            off_slabs: self.off_slabs,
+            off_exchange: self.off_exchange,
+            off_received: self.off_received,
+            off_final: self.off_final,
+            off_ring: self.off_ring,
+            whole: u32::from(self.shape.fused()),
+            shared: self.shared,
+            ..Params::default()
+        }
+    }
+}
+
+/// `Params` of the kernel: addresses are the device's, 0 for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) d: u32,
+    pub(crate) layers: u32,
+    pub(crate) width: u32,
+    pub(crate) plane: u32,
+    pub(crate) count: u32,
+    pub(crate) pad: u32,
+    pub(crate) rows: u32,
+    pub(crate) tiles: u32,
+    pub(crate) stages: u32,
+    pub(crate) slabs: u32,
+    pub(crate) slab_bytes: u32,
+    pub(crate) slab_rows: u32,
+    pub(crate) group_rows: u32,
+    pub(crate) off_input: u32,
+    pub(crate) off_slabs: u32,
+    pub(crate) off_exchange: u32,
+    pub(crate) off_received: u32,
+    pub(crate) off_final: u32,
+    pub(crate) off_ring: u32,
+    pub(crate) shared: u32,
+    /// `[4][layers][d][d]` halves.
+    pub(crate) input: u64,
+    /// `[2][layers][d][d]` bytes, with the maps of `cells`.
+    pub(crate) bits: u64,
+    /// `[4][layers][d][d]` floats.
+    pub(crate) logits: u64,
+    /// `[layers][d][d]` bytes.
+    pub(crate) decisions: u64,
+    /// [`Plan::cells_table`].
+    pub(crate) cells: u64,
+    pub(crate) threshold: f32,
+    /// Barriers of the whole grid, not of the tiles that a tile's taps reach.
+    pub(crate) whole: u32,
+    pub(crate) first: u64,
+    pub(crate) middle: u64,
+    pub(crate) last: u64,
+    pub(crate) biases: [u64; 4],
+    pub(crate) activations: [u64; 2],
+    pub(crate) sums: u64,
+    pub(crate) sync: u64,
+    pub(crate) failed: u64,
+    pub(crate) stamps: u64,
+    /// Clock cycles that a wait may take.
+    pub(crate) limit: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const H200: Offer = Offer { multiprocessors: 132, shared: 232_448 };
+
+    fn chosen(d: u32, layers: u32) -> Plan {
+        Plan::choose(SHAPES, d, layers, H200).unwrap_or_else(|| panic!("none for {d} by {layers}"))
+    }
+
+    #[test]
+    fn the_usual_distances_fill_the_device() {
+        for (d, layers, blocks) in [
+            (7, 7, 80),
+            (7, 8, 88),
+            (13, 13, 108),
+            (13, 14, 116),
+            (21, 21, 116),
+            (21, 22, 122),
+            (31, 31, 124),
+        ] {
+            assert_eq!(chosen(d, layers).blocks(), blocks, "{d} by {layers}");
+        }
+        assert!(Plan::choose(SHAPES, 41, 41, H200).is_none());
+        assert!(Plan::choose(SHAPES, u32::MAX, 3, H200).is_none());
+        assert!(Plan::choose(SHAPES, 13, 13, Offer { shared: 40 << 10, ..H200 }).is_none());
+    }
+
+    #[test]
+    fn every_cell_is_in_the_table_once() {
+        let plan = chosen(3, 2);
+        let maps: Vec<f32> = (0..18).map(|i| i as f32).collect();
+        let table = plan.cells_table(&maps);
+        assert_eq!(table.len(), (2 * 16 + 4 * plan.pad as usize) * 8);
+        let words =
+            |at: usize| table.as_chunks::<4>().0.iter().skip(at).step_by(2).map(|b| u32::from_le_bytes(*b));
+        assert!(words(0).filter(|&cell| cell != u32::MAX).eq(0..18));
+        // Layer 1, row 2, column 1.
+        let entry = &table[(2 * plan.pad as usize + 16 + 2 * 4 + 1) * 8..][..8];
+        assert_eq!(entry[..4], 16_u32.to_le_bytes());
+        assert_eq!(entry[4..6], f16::from_f32(7.0).to_le_bytes());
+        assert_eq!(entry[6..], f16::from_f32(16.0).to_le_bytes());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_overlaps(d in 2_u32..=31, layers in 1_u32..=32) {
+            let Some(plan) = Plan::choose(SHAPES, d, layers, H200) else { return Ok(()) };
+            let shape = plan.shape;
+            prop_assert!(plan.tiles * shape.tile() >= layers * (d + 1) * (d + 1));
+            prop_assert!(plan.off_slabs >= HEAD_BYTES + shape.tile());
+            // The rows that the taps of the last position reach.
+            let last = (plan.slabs - 1) * plan.slab_bytes + 3 * plan.group_rows * 16 + plan.slab_rows * 16;
+            prop_assert!(plan.off_slabs + last <= plan.off_ring);
+            prop_assert!(plan.off_input % 8 == 0 && plan.off_final + shape.last() <= plan.off_ring);
+            if shape.input_shares > 1 {
+                prop_assert!(plan.off_slabs + last <= plan.off_exchange);
+                prop_assert!(plan.off_exchange + shape.exchange() <= plan.off_received);
+                prop_assert!(plan.off_received + shape.received() <= plan.off_final);
+            }
+            prop_assert!(plan.stages >= 2 && plan.stages <= MAX_STAGES);
+            prop_assert!(plan.shared <= H200.shared);
+            // The farthest taps of the last tile stay inside.
+            let reach = plan.pad + plan.tiles * shape.tile() + plan.pad;
+            prop_assert!(reach <= plan.rows);
+            prop_assert_eq!(size_of::<Params>(), 240);
+        }
+    }
+}

@@ -1,0 +1,613 @@
+// Checks and times shapes of the predecoder network's kernel. `bench [d ...]`; needs a GPU of architecture sm_90a.
+#define PREDECODER_STAMPS
+#include "net.cuh"
+#include "pack.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace predecoder;
+using Clock = std::chrono::steady_clock;
+
+#define CHECK(x)                                                                                     \
+    do {                                                                                             \
+        const cudaError_t e_ = (x);                                                                  \
+        if (e_ != cudaSuccess) {                                                                     \
+            std::printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #x, cudaGetErrorString(e_));          \
+            std::exit(1);                                                                            \
+        }                                                                                            \
+    } while (0)
+
+static double g_budget_s = 100;
+static const auto g_start = Clock::now();
+static double elapsed() { return std::chrono::duration<double>(Clock::now() - g_start).count(); }
+
+// ---- the reference: one thread an output, 32-bit sums ----
+__global__ void reference(const float* in, const float* w, const float* b, float* out, int ci, int co, int layers, int d, bool relu, bool halves)
+{
+    const int cells = layers * d * d, i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= cells * co)
+        return;
+    const int c = i / cells, p = i % cells, t = p / (d * d), y = p / d % d, x = p % d;
+    float sum = b[c];
+    for (int k = 0; k < ci; ++k)
+        for (int dz = 0; dz < 3; ++dz)
+            for (int dy = 0; dy < 3; ++dy)
+                for (int dx = 0; dx < 3; ++dx) {
+                    const int tt = t + dz - 1, yy = y + dy - 1, xx = x + dx - 1;
+                    if (tt >= 0 && tt < layers && yy >= 0 && yy < d && xx >= 0 && xx < d)
+                        sum += w[(c * ci + k) * 27 + dz * 9 + dy * 3 + dx] * in[(k * layers + tt) * d * d + yy * d + xx];
+                }
+    if (relu)
+        sum = fmaxf(sum, 0);
+    out[i] = halves ? __half2float(__float2half_rn(sum)) : sum;
+}
+
+// The network as a kernel that stays: requests arrive in host memory, decisions leave to host memory.
+struct Stay {
+    const volatile u32* host_go;
+    volatile u32* host_done;
+    const uint4* host_bits;
+    uint4* device_bits;
+    u32 bits_words; // of 16 bytes
+};
+
+template <class S>
+__global__ void __launch_bounds__(S::BLOCK, 1) graph_kernel(const __grid_constant__ Params p)
+{
+    once<S>(p);
+}
+
+template <class S>
+__global__ void __launch_bounds__(S::BLOCK, 1) stay_kernel(const __grid_constant__ Params p, const __grid_constant__ Stay h)
+{
+    extern __shared__ __align__(1024) u8 smem[];
+    Head& head = *reinterpret_cast<Head*>(smem);
+    const int tid = threadIdx.x;
+    open<S>(p, smem);
+    for (u32 request = 0;; ++request) {
+        if (blockIdx.x == 0) {
+            if (tid == 0) {
+                const long long start = clock64();
+                u32 v;
+                while ((v = *h.host_go) != request + 1 && v != ~0u && clock64() - start < p.limit) {
+                }
+                __threadfence_system();
+                head.go = v == request + 1 && !*(volatile u32*)&head.dead;
+            }
+            __syncthreads();
+            const bool go = head.go;
+            STAMP(0);
+            if (go)
+                for (u32 i = tid; i < h.bits_words; i += S::BLOCK) {
+                    uint4 v;
+                    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                                 : "l"(h.host_bits + i)
+                                 : "memory");
+                    __stcg(h.device_bits + i, v);
+                }
+            __syncthreads();
+            if (tid == 0)
+                store_release(p.sync + GO, go ? request + 1 : ~0u);
+            if (!go)
+                break;
+        } else {
+            if (tid == 0) {
+                u32 v;
+                const long long start = clock64();
+                while ((v = load_acquire(p.sync + GO)) != request + 1 && v != ~0u && clock64() - start < 2 * p.limit) {
+                }
+                head.go = v == request + 1 && !*(volatile u32*)&head.dead;
+            }
+            __syncthreads();
+            const bool go = head.go;
+            __syncthreads();
+            if (!go)
+                break;
+        }
+        forward<S>(p, p.io, smem, request, true);
+        __syncthreads();
+        if (tid == 0) {
+            __threadfence_system();
+            if (add_acq_rel(p.sync + DONE, 1) == gridDim.x * (request + 1) - 1) {
+                __threadfence_system();
+                *h.host_done = request + 1;
+            }
+        }
+        STAMP(14);
+    }
+}
+
+template <class T>
+T* device(const std::vector<T>& v)
+{
+    T* p;
+    CHECK(cudaMalloc(&p, std::max<size_t>(v.size() * sizeof(T), 16)));
+    CHECK(cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice));
+    return p;
+}
+
+struct Net {
+    float *w[4], *b[4];
+    uint32_t *w1, *w4;
+    __half* wmid;
+};
+
+static Net make_net()
+{
+    std::mt19937 rng(7);
+    const int ci[4] = {4, 128, 128, 128}, co[4] = {128, 128, 128, 4};
+    Net net;
+    std::vector<__half> mid;
+    for (int l = 0; l < 4; ++l) {
+        std::normal_distribution<float> normal(0, std::sqrt(2.f / (ci[l] * 27)));
+        std::vector<float> w(co[l] * ci[l] * 27), b(co[l]);
+        for (auto& v : w)
+            v = __half2float(__float2half_rn(normal(rng)));
+        for (auto& v : b)
+            v = 0.1f * normal(rng);
+        net.w[l] = device(w);
+        net.b[l] = device(b);
+        if (l == 0)
+            net.w1 = device(pack_first(w.data()));
+        if (l == 1 || l == 2)
+            pack_middle(w.data(), mid);
+        if (l == 3)
+            net.w4 = device(pack_last(w.data()));
+    }
+    net.wmid = device(mid);
+    return net;
+}
+
+struct Problem {
+    int d, layers;
+    std::vector<float> exact, halves; // reference logits
+    __half* in;
+    uint2* cells;
+    u8* bits;
+    std::vector<u8> host_bits;
+};
+
+static Problem make_problem(const Net& net, int d, int layers)
+{
+    Problem pr{d, layers};
+    const int sq = d * d, cells = layers * sq;
+    std::mt19937 rng(100 * d + layers);
+    pr.host_bits.resize(2 * cells);
+    for (auto& v : pr.host_bits)
+        v = rng() % 100 < 9;
+    std::vector<float> in(4 * cells);
+    std::vector<__half> half(4 * cells), maps(2 * sq);
+    for (int m = 0; m < 2; ++m)
+        for (int s = 0; s < sq; ++s) {
+            const int y = s / d, x = s % d;
+            maps[m * sq + s] = __float2half_rn((x + y) % 2 == m ? ((x == 0 || y == 0) ? 0.5f : 1.f) : 0.f);
+        }
+    for (int i = 0; i < 4 * cells; ++i) {
+        in[i] = i < 2 * cells ? pr.host_bits[i] : __half2float(maps[(i / cells - 2) * sq + i % sq]);
+        half[i] = __float2half_rn(in[i]);
+    }
+    pr.in = device(half);
+    const int width = d + 1, plane = width * width, pad = plane + width + 1;
+    std::vector<uint2> table(layers * plane + 4 * pad, make_uint2(~0u, 0));
+    for (int t = 0; t < layers; ++t)
+        for (int s = 0; s < sq; ++s) {
+            unsigned short low, high;
+            std::memcpy(&low, &maps[s], 2), std::memcpy(&high, &maps[sq + s], 2);
+            table[2 * pad + t * plane + s / d * width + s % d] = make_uint2(t * sq + s, low | (unsigned)high << 16);
+        }
+    pr.cells = device(table);
+    std::vector<u8> padded = pr.host_bits;
+    padded.resize((padded.size() + 15) / 16 * 16);
+    pr.host_bits = padded;
+    pr.bits = device(padded);
+    float *a = device(in), *x, *y;
+    CHECK(cudaMalloc(&x, sizeof(float) * 128 * cells));
+    CHECK(cudaMalloc(&y, sizeof(float) * 128 * cells));
+    for (int rounded = 0; rounded < 2; ++rounded) {
+        const auto run = [&](int l, const float* from, float* to) {
+            const int ci = l == 0 ? 4 : 128, co = l == 3 ? 4 : 128;
+            reference<<<(cells * co + 255) / 256, 256>>>(from, net.w[l], net.b[l], to, ci, co, layers, d, l < 3, rounded && l < 3);
+            CHECK(cudaGetLastError());
+        };
+        run(0, a, x), run(1, x, y), run(2, y, x), run(3, x, y);
+        auto& out = rounded ? pr.halves : pr.exact;
+        out.resize(4 * cells);
+        CHECK(cudaMemcpy(out.data(), y, sizeof(float) * 4 * cells, cudaMemcpyDeviceToHost));
+    }
+    cudaFree(a), cudaFree(x), cudaFree(y);
+    return pr;
+}
+
+struct Buffers {
+    u8 *act1, *act2;
+    float4* sums;
+    float* out;
+    u32* sync;
+    long long* stamps;
+    u8* staged;
+    u8* mapped; // go at 0, done at 128, bits at 4096, logits at 1 MB
+    size_t rows = 0;
+};
+static Buffers g_buffers;
+constexpr size_t MAPPED = 4 << 20, LOGITS_AT = 1 << 20;
+
+static void make_buffers()
+{
+    auto& b = g_buffers;
+    b.rows = 40000;
+    CHECK(cudaMalloc(&b.act1, b.rows * 256));
+    CHECK(cudaMalloc(&b.act2, b.rows * 256));
+    CHECK(cudaMalloc(&b.sums, b.rows * 27 * 16));
+    CHECK(cudaMalloc(&b.out, 4 * 33000 * sizeof(float)));
+    CHECK(cudaMalloc(&b.sync, SYNC_WORDS * 4));
+    CHECK(cudaMalloc(&b.stamps, STAMPS * 8));
+    CHECK(cudaMalloc(&b.staged, 1 << 20));
+    CHECK(cudaHostAlloc(&b.mapped, MAPPED, cudaHostAllocMapped));
+}
+
+static double quantile(std::vector<double> v, double q)
+{
+    if (v.empty())
+        return NAN;
+    std::sort(v.begin(), v.end());
+    return v[std::min(v.size() - 1, static_cast<size_t>(q * v.size()))];
+}
+
+struct Result {
+    double error = NAN;
+    int flips_half = -1, flips_exact = -1;
+};
+
+static Result compare(const float* out, const Problem& pr)
+{
+    Result r;
+    r.error = 0, r.flips_half = 0, r.flips_exact = 0;
+    for (size_t i = 0; i < pr.exact.size(); ++i) {
+        const double e = std::fabs(out[i] - pr.halves[i]);
+        r.error = e > r.error || std::isnan(e) ? e : r.error;
+        if (std::isnan(e)) {
+            r.error = NAN;
+            r.flips_half = r.flips_exact = -1;
+            return r;
+        }
+        r.flips_half += (out[i] > 0) != (pr.halves[i] > 0);
+        r.flips_exact += (out[i] > 0) != (pr.exact[i] > 0);
+    }
+    return r;
+}
+
+static int g_sms = 132;
+static size_t g_smem = 232448;
+
+template <class S>
+bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nullptr)
+{
+    Params p{};
+    p.d = pr.d, p.layers = pr.layers, p.width = pr.d + 1, p.plane = p.width * p.width, p.count = pr.layers * p.plane;
+    p.pad = p.plane + p.width + 1;
+    p.tiles = (p.count + S::P - 1) / S::P;
+    p.rows = (p.pad + p.tiles * S::P + p.pad + 16 + 7) / 8 * 8;
+    const int blocks = p.tiles * S::C;
+    if (blocks > g_sms || blocks < 40)
+        return false;
+    if ((size_t)p.rows > g_buffers.rows) {
+        std::printf("too many rows\n");
+        return false;
+    }
+    const auto round = [](u32 v) { return (v + 127) / 128 * 128; };
+    p.slab_rows = S::P + 2 * p.width + 2;
+    const u32 outs = S::FUSED ? S::P + 2 * p.pad : S::SHARE1;
+    p.group_rows = S::FUSED ? outs : p.slab_rows;
+    p.slab_bytes = S::FUSED ? p.plane * 16 : round(4 * p.slab_rows * 16);
+    const u32 input = ((outs + 7) / 8 * 8 + 2 * p.pad) * 9;
+    p.slabs = S::FUSED ? 3 : std::min(S::SLABS_LAYER, S::KS == 1 ? (pr.d > 25 ? 3 : 4) : 3);
+    p.off_slabs = round(VALID_AT + S::P);
+    if (S::KS == 1) {
+        p.off_input = p.off_exchange = p.off_slabs;
+        p.off_final = S::C == 1 ? p.off_exchange : p.off_slabs + round(S::EXCHANGE);
+        p.off_ring = round(p.off_slabs + std::max({p.slabs * p.slab_bytes, input, round(S::EXCHANGE) + S::FINAL}));
+    } else {
+        p.off_exchange = round(p.off_slabs + std::max(S::FUSED ? 4 * p.group_rows * 16 : p.slabs * p.slab_bytes, S::FUSED ? 0 : input));
+        p.off_input = S::FUSED ? p.off_exchange : p.off_slabs;
+        p.off_received = round(p.off_exchange + std::max(S::EXCHANGE, S::FUSED ? input : 0));
+        p.off_final = round(p.off_received + S::RECEIVED);
+        p.off_ring = round(p.off_final + S::FINAL);
+    }
+    if (p.off_ring + 2 * S::STAGE > g_smem)
+        return false;
+    p.stages = std::min<int>(MAX_STAGES, (g_smem - p.off_ring) / S::STAGE);
+    p.smem = p.off_ring + p.stages * S::STAGE;
+    p.io.in = pr.in, p.cells = pr.cells, p.io.out = g_buffers.out;
+    p.w1 = reinterpret_cast<uint4*>(net.w1), p.w4 = reinterpret_cast<uint4*>(net.w4);
+    p.wmid = reinterpret_cast<u8*>(net.wmid);
+    p.b1 = net.b[0], p.b2 = net.b[1], p.b3 = net.b[2], p.b4 = net.b[3];
+    p.act1 = g_buffers.act1, p.act2 = g_buffers.act2, p.sums = g_buffers.sums, p.sync = g_buffers.sync, p.failed = g_buffers.sync + FAILED, p.stamps = g_buffers.stamps;
+    p.limit = 1000000000ll;
+    CHECK(cudaMemset(p.act1, 0, (size_t)p.rows * 256));
+    CHECK(cudaMemset(p.act2, 0, (size_t)p.rows * 256));
+    CHECK(cudaMemset(p.sums, 0, (size_t)p.rows * 27 * 16));
+    CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
+    CHECK(cudaDeviceSynchronize());
+
+    auto* const kernel = graph_kernel<S>;
+    auto* const stays = stay_kernel<S>;
+    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, p.smem));
+    CHECK(cudaFuncSetAttribute(stays, cudaFuncAttributeMaxDynamicSharedMemorySize, p.smem));
+    cudaLaunchConfig_t config{};
+    cudaLaunchAttribute attribute[2];
+    attribute[0].id = cudaLaunchAttributeClusterDimension;
+    attribute[0].val.clusterDim.x = S::C, attribute[0].val.clusterDim.y = 1, attribute[0].val.clusterDim.z = 1;
+    attribute[1].id = cudaLaunchAttributeCooperative;
+    attribute[1].val.cooperative = 1;
+    config.gridDim = blocks, config.blockDim = S::BLOCK, config.dynamicSmemBytes = p.smem;
+    config.attrs = attribute, config.numAttrs = 1;
+    int clusters = 0;
+    CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+    char name[96];
+    std::snprintf(name, sizeof name, "%2d/%-2d cs%d ks%d %dx%-3d %3d", pr.d, pr.layers, S::CS, S::KS, S::WGN, S::N, blocks);
+    if (clusters < p.tiles) {
+        std::printf("%s | %d clusters wanted, %d fit\n", name, p.tiles, clusters);
+        return false;
+    }
+    cudaStream_t stream;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    config.stream = stream;
+    const auto launch = [&] { CHECK(cudaLaunchKernelEx(&config, kernel, p)); };
+
+    // Correctness, over poisoned output.
+    std::vector<float> out(pr.exact.size());
+    const auto check = [&] {
+        CHECK(cudaMemsetAsync(p.io.out, 0xff, out.size() * 4, stream));
+        launch();
+        CHECK(cudaMemcpyAsync(out.data(), p.io.out, out.size() * 4, cudaMemcpyDeviceToHost, stream));
+        CHECK(cudaStreamSynchronize(stream));
+        u32 failed;
+        CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
+        if (failed)
+            std::printf("%s | a wait ran out: %u\n", name, failed);
+        auto r = compare(out.data(), pr);
+        if (failed)
+            r.error = NAN;
+        return r;
+    };
+    const Result result = check();
+    if (result_out)
+        *result_out = result;
+    if (brief) {
+        std::printf("%s | error %.2e\n", name, result.error);
+        CHECK(cudaStreamDestroy(stream));
+        return true;
+    }
+    if (std::isnan(result.error) || result.error > 0.1) {
+        std::printf("%s | WRONG: error %.3e flips %d\n", name, result.error, result.flips_half);
+        CHECK(cudaStreamDestroy(stream));
+        return true;
+    }
+    p.io.bits = pr.bits;
+    bool repeats = true;
+    for (int i = 0; i < 10; ++i)
+        repeats = repeats && check().error == result.error;
+    const size_t cells = pr.exact.size() / 4;
+    std::vector<u8> decisions(cells, 0);
+    for (size_t i = 0; i < pr.exact.size(); ++i)
+        decisions[i % cells] |= (out[i] > 0) << (i / cells);
+
+    cudaEvent_t e0, e1;
+    CHECK(cudaEventCreate(&e0));
+    CHECK(cudaEventCreate(&e1));
+    std::printf("%s st%-2d sl%d | err %.1e %s fl %d %d", name, p.stages, p.slabs, result.error, repeats ? "=" : "VARIES!", result.flips_half, result.flips_exact);
+    std::string detail;
+    for (const int whole : {0, 1}) {
+        p.whole = whole;
+        CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
+        CHECK(cudaDeviceSynchronize());
+        // The captured graph.
+        cudaGraph_t graph;
+        cudaGraphExec_t exec;
+        CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        launch();
+        CHECK(cudaStreamEndCapture(stream, &graph));
+        CHECK(cudaGraphInstantiate(&exec, graph, 0));
+        std::vector<double> event_us, wall_us;
+        for (int i = 0; i < 1100; ++i) {
+            CHECK(cudaEventRecord(e0, stream));
+            CHECK(cudaGraphLaunch(exec, stream));
+            CHECK(cudaEventRecord(e1, stream));
+            CHECK(cudaEventSynchronize(e1));
+            float ms;
+            CHECK(cudaEventElapsedTime(&ms, e0, e1));
+            if (i >= 100)
+                event_us.push_back(ms * 1e3);
+        }
+        for (int i = 0; i < 600; ++i) {
+            const auto t0 = Clock::now();
+            CHECK(cudaGraphLaunch(exec, stream));
+            CHECK(cudaStreamSynchronize(stream));
+            if (i >= 100)
+                wall_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - t0).count());
+        }
+        CHECK(cudaEventRecord(e0, stream));
+        for (int i = 0; i < 500; ++i)
+            CHECK(cudaGraphLaunch(exec, stream));
+        CHECK(cudaEventRecord(e1, stream));
+        CHECK(cudaEventSynchronize(e1));
+        float ms;
+        CHECK(cudaEventElapsedTime(&ms, e0, e1));
+        const double b2b = ms * 1e3 / 500;
+        std::vector<double> phase[STAMPS];
+        for (int i = 0; i < 31; ++i) {
+            CHECK(cudaGraphLaunch(exec, stream));
+            CHECK(cudaStreamSynchronize(stream));
+            long long s[STAMPS];
+            CHECK(cudaMemcpy(s, p.stamps, sizeof s, cudaMemcpyDeviceToHost));
+            for (int k = 1; k <= 13; ++k)
+                phase[k].push_back((s[k] - s[0]) / 1980.0);
+        }
+        CHECK(cudaGraphExecDestroy(exec));
+        CHECK(cudaGraphDestroy(graph));
+
+        // The kernel that stays.
+        std::vector<double> trip_us, inside_us;
+        bool same = true, stuck = false;
+        u32 failed;
+        {
+            CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
+            CHECK(cudaDeviceSynchronize());
+            volatile u32* const go = reinterpret_cast<u32*>(g_buffers.mapped);
+            volatile u32* const done = reinterpret_cast<u32*>(g_buffers.mapped + 128);
+            *go = 0, *done = 0;
+            std::memcpy(g_buffers.mapped + 4096, pr.host_bits.data(), pr.host_bits.size());
+            u8* const answer = g_buffers.mapped + LOGITS_AT;
+            std::memset(answer, 0xff, cells);
+            u8* mapped;
+            CHECK(cudaHostGetDevicePointer((void**)&mapped, g_buffers.mapped, 0));
+            Params q = p;
+            Stay h;
+            h.host_go = reinterpret_cast<u32*>(mapped), h.host_done = reinterpret_cast<u32*>(mapped + 128);
+            h.host_bits = reinterpret_cast<uint4*>(mapped + 4096);
+            q.io.out = nullptr, q.io.decisions = mapped + LOGITS_AT;
+            h.device_bits = reinterpret_cast<uint4*>(g_buffers.staged), q.io.bits = g_buffers.staged;
+            h.bits_words = pr.host_bits.size() / 16;
+            static bool said = false;
+            config.numAttrs = 2;
+            cudaError_t e = cudaLaunchKernelEx(&config, stays, q, h);
+            if (e != cudaSuccess) {
+                if (!said)
+                    std::printf("\n[cooperative with clusters: %s]\n", cudaGetErrorString(e));
+                said = true;
+                cudaGetLastError();
+                config.numAttrs = 1;
+                CHECK(cudaLaunchKernelEx(&config, stays, q, h));
+            }
+            config.numAttrs = 1;
+            for (u32 i = 1; i <= 1200; ++i) {
+                const auto t0 = Clock::now();
+                __atomic_store_n(const_cast<u32*>(go), i, __ATOMIC_RELEASE);
+                u32 spins = 0;
+                while (__atomic_load_n(const_cast<u32*>(done), __ATOMIC_ACQUIRE) != i) {
+                    __builtin_ia32_pause();
+                    if ((++spins & 0xffff) == 0 && Clock::now() - t0 > std::chrono::seconds(2)) {
+                        stuck = true;
+                        break;
+                    }
+                }
+                if (stuck)
+                    break;
+                if (i > 200)
+                    trip_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - t0).count());
+                if (i % 50 == 1) {
+                    if (std::memcmp(answer, decisions.data(), cells) != 0) {
+                        size_t unwritten = 0, wrong = 0, at = 0;
+                        for (size_t k = 0; k < cells; ++k)
+                            if (answer[k] != decisions[k])
+                                ++wrong, at = k, unwritten += answer[k] == 0xff;
+                        if (same)
+                            std::printf("\n[request %u: %zu wrong, %zu of them not written, the last at %zu: %u for %u]\n", i, wrong, unwritten, at, answer[at], decisions[at]);
+                        same = false;
+                    }
+                    std::memset(answer, 0xff, cells);
+                }
+            }
+            __atomic_store_n(const_cast<u32*>(go), ~0u, __ATOMIC_RELEASE);
+            CHECK(cudaStreamSynchronize(stream));
+            long long s[STAMPS];
+            CHECK(cudaMemcpy(s, p.stamps, sizeof s, cudaMemcpyDeviceToHost));
+            for (int k = 1; k <= 14; ++k)
+                inside_us.push_back(k == 1 ? 0 : (s[k] - s[1]) / 1980.0);
+            CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
+        }
+        std::printf(" |%s graph p50 %6.2f p99 %6.2f b2b %6.2f wall %6.2f; stay %6.2f p99 %6.2f in %6.2f %s%s", whole ? "W" : "L", quantile(event_us, .5),
+                    quantile(event_us, .99), b2b, quantile(wall_us, .5), quantile(trip_us, .5), quantile(trip_us, .99), inside_us[13],
+                    same ? "ok" : "WRONG", failed || stuck ? " A WAIT RAN OUT" : "");
+        static const char* const names[] = {"", "go", "L1", "slab", "L2", "peer", "red", "slab", "L3", "peer", "red", "G", "bar", "sum", "done"};
+        char text[64];
+        detail += whole ? "      W graph" : "      L graph";
+        for (int k = 1; k <= 13; ++k)
+            detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], quantile(phase[k], .5)), text);
+        detail += " | stay";
+        for (int k = 1; k <= 14; ++k)
+            detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], inside_us[k - 1]), text);
+        detail += "\n";
+    }
+    std::printf("\n%s", detail.c_str());
+    std::fflush(stdout);
+    CHECK(cudaStreamDestroy(stream));
+    CHECK(cudaEventDestroy(e0));
+    CHECK(cudaEventDestroy(e1));
+    return true;
+}
+
+int main(int argc, char** argv)
+{
+    cudaDeviceProp prop;
+    CHECK(cudaGetDeviceProperties(&prop, 0));
+    g_sms = prop.multiProcessorCount;
+    g_smem = prop.sharedMemPerBlockOptin;
+    std::printf("%s: %d multiprocessors, %zu B of shared memory, sm_%d%d\n", prop.name, g_sms, g_smem, prop.major, prop.minor);
+    const Net net = make_net();
+    make_buffers();
+    for (const int size : {1, 2, 4, 8}) {
+        cudaLaunchConfig_t config{};
+        cudaLaunchAttribute attribute[1];
+        attribute[0].id = cudaLaunchAttributeClusterDimension;
+        attribute[0].val.clusterDim.x = size, attribute[0].val.clusterDim.y = 1, attribute[0].val.clusterDim.z = 1;
+        config.gridDim = 128, config.blockDim = 192, config.dynamicSmemBytes = g_smem, config.attrs = attribute, config.numAttrs = 1;
+        int clusters = 0;
+        auto* const kernel = graph_kernel<Shape<2, 2, 1, 16>>;
+        CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, g_smem));
+        CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+        std::printf("clusters of %d: %d fit\n", size, clusters);
+    }
+    const auto wanted = [&](int d) {
+        if (argc < 2)
+            return true;
+        for (int i = 1; i < argc; ++i)
+            if (std::atoi(argv[i]) == d)
+                return true;
+        return false;
+    };
+    {
+        const Problem pr = make_problem(net, 7, 7);
+        run<Shape<2, 2, 1, 16>>(net, pr, true);
+    }
+    struct Size {
+        int d, layers;
+    };
+    for (const Size size : {Size{7, 7}, {7, 8}, {13, 13}, {13, 14}, {21, 21}, {31, 31}}) {
+        if (!wanted(size.d))
+            continue;
+        const Problem pr = make_problem(net, size.d, size.layers);
+#define RUN(...)                      \
+    if (elapsed() < g_budget_s)       \
+    run<Shape<__VA_ARGS__>>(net, pr, false)
+        if (size.d == 7) {
+            RUN(2, 4, 1, 48);
+            RUN(2, 4, 1, 32);
+            RUN(1, 4, 1, 32);
+        }
+        if (size.d == 13) {
+            RUN(1, 4, 1, 96);
+            RUN(1, 4, 1, 88);
+            RUN(2, 4, 2, 96);
+            RUN(2, 4, 1, 176);
+        }
+        if (size.d == 21) {
+            RUN(1, 2, 1, 176);
+            RUN(2, 1, 1, 168);
+            RUN(1, 1, 1, 80);
+        }
+        if (size.d == 31)
+            RUN(1, 1, 1, 256);
+    }
+    std::printf("%.1f s\n", elapsed());
+    return 0;
+}

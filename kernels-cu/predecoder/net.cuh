@@ -1,0 +1,692 @@
+// The predecoder network, 4 -> 128 -> 128 -> 128 -> 4 channels of 3x3x3 convolutions, in one kernel.
+//
+// Positions are numbered through a padded grid of (d + 1) x (d + 1) x layers, so that a tap of the convolution is a
+// shift of the number: the column and the row that are added are zero and serve as the border on both sides.
+// Activations lie as [16 groups of 8 channels][position][8 channels], so that rows of 16 bytes, shifted by any number of
+// positions, are what the tensor cores read without a swizzle.
+//
+// A cluster of CS x KS blocks computes one tile of P positions: CS shares of the output channels, KS shares of the input
+// channels. Weights stream through a ring in shared memory, ahead of the barriers between layers. The last layer is
+// turned around: a product of 108 rows (27 taps x 4 channels) at every position, then a sum over shifted positions.
+#pragma once
+
+#include "machine.cuh"
+#include "wgmma_shapes.cuh"
+
+namespace predecoder {
+
+using namespace machine;
+
+constexpr int GROUPS = 16;          // of 8 channels
+constexpr u32 TAP_BYTES = 2048;     // 64 output channels x 16 input channels
+constexpr u32 BLOCK_STAGE = 6 * TAP_BYTES; // 3 taps x 32 input channels, 64 output channels
+constexpr int MAX_STAGES = 20;
+constexpr int MAX_SLABS = 12;
+constexpr int STAMPS = 16;
+constexpr int MAX_TILES = 132;
+
+// Words of `Params::sync`, each on a sector of its own: counters of arrivals, three of them for each tile.
+constexpr int SECTOR = 8;
+enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, DONE = 2 * SECTOR, ARRIVED = 3 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
+
+// What goes in and comes out.
+struct Io {
+    const __half* in; // [4][layers][d][d]; not used with `bits`
+    const u8* bits;   // [2][layers][d][d], the other two channels being maps of `cells`; or null
+    float* out;       // [4][layers][d][d]: logits; or null
+    u8* decisions;    // [layers][d][d]: bit c says that logit c is above the threshold; or null
+};
+
+struct Params {
+    int d, layers, width, plane, count; // count: padded positions
+    int pad, rows;                      // rows before the first position; rows of an activation's group
+    int tiles;
+    int stages, slabs; // of the two rings
+    u32 slab_bytes, slab_rows, group_rows; // from slab to slab; copied; from group to group
+    u32 off_input, off_slabs, off_exchange, off_received, off_final, off_ring, smem;
+    Io io;
+    // For each position, from `2 * pad` before the first to as many after the last: its cell, or -1; the maps' two halves.
+    const uint2* cells;
+    float threshold;
+    int whole;          // barriers of the whole grid, not of the tiles that a tile's taps reach
+    const uint4* w1;    // [8][7][32]: fragments
+    const u8* wmid;     // [2][3][4][3][2] stages of a block
+    const uint4* w4;    // [7][8][32]: fragments
+    const float *b1, *b2, *b3, *b4;
+    u8 *act1, *act2;
+    float4* sums;       // [27][rows]
+    u32* sync;
+    u32* failed; // which wait ran out; 0 otherwise
+    long long* stamps;
+    long long limit; // clock cycles that a wait may take
+};
+
+template <int CS_, int KS_, int WGN_, int N_>
+struct Shape {
+    static constexpr int CS = CS_, KS = KS_, WGN = WGN_, N = N_;
+    // Narrow products follow one another faster than their sums are ready: several sums, added up in the end.
+    static constexpr int SUMS = N <= 24 ? 3 : N <= 48 ? 2 : 1;
+    // With few input channels a block, the first layer is computed where it is needed, borders and all.
+    static constexpr bool FUSED = KS == 4;
+    static constexpr int WGM = 2 / CS, C = CS * KS, P = WGN * N;
+    static constexpr int WARPS = 4 * WGM * WGN, THREADS = 32 * WARPS;
+    static constexpr int QN = 4 / KS;                  // groups of 32 input channels
+    static constexpr int SLABS_LAYER = 3 * QN, STAGES_LAYER = 9 * QN;
+    static constexpr int SHARE1 = (P / KS + 7) / 8 * 8; // positions of the first layer
+    static constexpr int PF = (P + C - 1) / C;          // positions that a block finishes
+    static constexpr int PFP = (PF + 7) / 8 * 8;
+    static constexpr u32 STAGE = BLOCK_STAGE * WGM;
+    // To every block of the cluster its positions' partial sums, as halves; or the activations, at home.
+    static constexpr u32 PIECE = 8u * WGM * PF * 16;
+    static constexpr u32 EXCHANGE = KS > 1 ? C * PIECE : (C > 1 ? 8u * WGM * P * 16 : 0);
+    static constexpr u32 RECEIVED = KS > 1 ? KS * GROUPS * PF * 16u : 0;
+    static constexpr u32 FINAL = GROUPS * PFP * 16;
+    static constexpr int BLOCK = THREADS + 64;
+};
+
+struct Guard {
+    volatile u32* dead;
+    u32* failed;
+    long long limit;
+
+    __device__ __forceinline__ bool over(long long start, u32 code) const
+    {
+        if (*dead)
+            return true;
+        if (clock64() - start <= limit)
+            return false;
+        *dead = 1;
+        *failed = code;
+        return true;
+    }
+    // Whether the phase ended.
+    __device__ __forceinline__ bool wait(u32 bar, u32 parity, u32 code) const
+    {
+        if (barrier_try(bar, parity))
+            return true;
+        const long long start = clock64();
+        while (!barrier_try(bar, parity))
+            if (over(start, code))
+                return false;
+        return true;
+    }
+    // By a whole warp: whether the counters of the tiles `low ..= high`, at most 32, have come to `target`.
+    __device__ __forceinline__ bool reach(const u32* counters, int low, int high, u32 target, u32 code) const
+    {
+        const int lane = threadIdx.x % 32;
+        const u32* const mine = counters + min(low + lane, high) * SECTOR;
+        const long long start = clock64();
+        for (;;) {
+            const bool there = static_cast<int>(load_acquire(mine) - target) >= 0;
+            if (__all_sync(~0u, there)) {
+                __syncwarp(); // what each lane acquired is there for all
+                return true;
+            }
+            if (__any_sync(~0u, over(start, code)))
+                return false;
+        }
+    }
+};
+
+struct Ring {
+    u32 index, phase, size;
+    __device__ __forceinline__ Ring(u32 passed, u32 size) : index(passed % size), phase(passed / size & 1), size(size) {}
+    __device__ __forceinline__ void next()
+    {
+        if (++index == size) {
+            index = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+// Lane `c` of four that are 4 lanes apart has `row[0 .. 4]`; afterwards it has element `c` of each lane's row.
+__device__ __forceinline__ void transpose4(const float (&row)[4], int c, float4& column)
+{
+    // Lanes 1 apart swap odd and even elements, lanes 2 apart halves.
+    const bool odd = c & 1, high = c & 2;
+    const float s0 = __shfl_xor_sync(~0u, odd ? row[0] : row[1], 4), s1 = __shfl_xor_sync(~0u, odd ? row[2] : row[3], 4);
+    const float a0 = odd ? s0 : row[0], a1 = odd ? row[1] : s0; // element c % 2 of lanes c & ~1, c | 1
+    const float b0 = odd ? s1 : row[2], b1 = odd ? row[3] : s1; // element c % 2 + 2 of the same
+    const float t0 = __shfl_xor_sync(~0u, high ? a0 : b0, 8), t1 = __shfl_xor_sync(~0u, high ? a1 : b1, 8);
+    column = high ? make_float4(t0, t1, b0, b1) : make_float4(a0, a1, t0, t1);
+}
+
+// What lies in a block's shared memory before the rings.
+struct Head {
+    u64 w_full[MAX_STAGES], w_empty[MAX_STAGES], s_full[MAX_SLABS], s_empty[MAX_SLABS], peers;
+    u32 dead, go, base;
+};
+static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
+
+#ifdef PREDECODER_STAMPS
+#define STAMP(i)                                 \
+    do {                                         \
+        if (blockIdx.x == 0 && threadIdx.x == 0) \
+            p.stamps[i] = clock64();             \
+    } while (0)
+#else
+#define STAMP(i) \
+    do {         \
+    } while (0)
+#endif
+
+// After the head: the middle layers' biases, and for each of the tile's positions whether it is a cell.
+constexpr u32 BIAS_AT = 1024, VALID_AT = 2048;
+
+// Once before the first `forward`, by all threads of a block. `smem` begins the shared memory that `Params` divides.
+template <class S>
+__device__ __forceinline__ void open(const Params& p, u8* smem)
+{
+    Head& head = *reinterpret_cast<Head*>(smem);
+    const int tid = threadIdx.x;
+    if (tid < p.stages) {
+        barrier_init(shared_address(head.w_full + tid), 1);
+        barrier_init(shared_address(head.w_empty + tid), S::WARPS);
+    } else if (tid >= 32 && tid - 32 < p.slabs) {
+        barrier_init(shared_address(head.s_full + tid - 32), 1);
+        barrier_init(shared_address(head.s_empty + tid - 32), S::WARPS);
+    } else if (tid == 64) {
+        barrier_init(shared_address(&head.peers), S::KS > 1 ? 1 : S::C);
+        head.dead = 0;
+    }
+    if (tid < 96)
+        barrier_init_fence();
+    const int first = blockIdx.x / S::C * S::P;
+    for (int i = threadIdx.x; i < S::P; i += S::BLOCK)
+        smem[VALID_AT + i] = first + i < p.count && static_cast<int>(__ldg(p.cells + first + i + 2 * p.pad).x) >= 0;
+    for (int i = threadIdx.x; i < 256; i += S::BLOCK)
+        reinterpret_cast<float*>(smem + BIAS_AT)[i] = i < 128 ? __ldg(p.b2 + i) : __ldg(p.b3 + i - 128);
+    // Waited for before the first exchange.
+    if (S::C > 1)
+        cluster_arrive();
+    __syncthreads();
+}
+
+// One run of the network, by all threads of all blocks of the grid; the `request`th after `open`. All threads of the block
+// are past the last run. With `ahead`, weights for
+// the next run are on their way into shared memory when it returns, and another run must follow or the block end later
+// than they arrive: they have arrived when this returns.
+template <class S>
+__device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem, u32 request, bool ahead)
+{
+    Head& head = *reinterpret_cast<Head*>(smem);
+    const u32 base = shared_address(smem);
+    const u32 w_full = shared_address(head.w_full), w_empty = shared_address(head.w_empty),
+              s_full = shared_address(head.s_full), s_empty = shared_address(head.s_empty), peers = shared_address(&head.peers);
+    const u8* const valid = smem + VALID_AT;
+    const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
+    const u32 rank = S::C > 1 ? cluster_rank() : 0;
+    const int cs = rank % S::CS, ks = rank / S::CS;
+    const int tile = blockIdx.x / S::C, first = tile * S::P;
+    const Guard guard{&head.dead, p.failed, p.limit};
+    const int span = p.plane + p.width + 1;
+    const u32 arrivals = p.whole ? p.tiles * S::C : S::C;
+    const int counted = p.whole ? 0 : tile;
+    const auto counters = [&](int which) { return p.sync + ARRIVED + which * MAX_TILES * SECTOR; };
+
+    // All arrivals of the last run are in, and none at the last barrier of this one: it needs this block's at the first,
+    // which comes after this. Told to the others before that.
+    u32 before = 0;
+    if (tid == 0)
+        before = *(volatile u32*)(counters(2) + counted * SECTOR);
+    u32 target = 0;
+    const auto tell = [&] {
+        if (tid == 0)
+            head.base = before;
+    };
+    const auto told = [&] { target = *(volatile u32*)&head.base + arrivals; };
+    const auto await = [&](int which, int low, int high, u32 code) {
+        return p.whole ? guard.reach(counters(which), 0, 0, target, code)
+                       : guard.reach(counters(which), max(low, 0) / S::P, max(min(high, p.count - 1), 0) / S::P, target, code);
+    };
+
+    if (warp == S::WARPS) {
+        // ---- weights, ahead of everything ----
+        if (lane == 0) {
+            constexpr u32 EACH = 2 * S::STAGES_LAYER;
+            const u32 begin = request == 0 ? 0 : request * EACH + p.stages;
+            const u32 end = (request + 1) * EACH + (ahead ? p.stages : 0);
+            Ring ring(begin, p.stages);
+            for (u32 i = begin; i < end; ++i) {
+                if (i >= (u32)p.stages && !guard.wait(w_empty + 8 * ring.index, ring.phase ^ 1, 1))
+                    break;
+                const int s = i % EACH, layer = s / S::STAGES_LAYER, r = s % S::STAGES_LAYER;
+                const int slab = r / 3, dy = r % 3, dz = slab / S::QN, q = ks * S::QN + slab % S::QN;
+                const u8* from = p.wmid + ((((layer * 3 + dz) * 4 + q) * 3 + dy) * 2 + (S::CS == 2 ? cs : 0)) * BLOCK_STAGE;
+                barrier_expect(w_full + 8 * ring.index, S::STAGE);
+                bulk_copy(base + p.off_ring + ring.index * S::STAGE, from, S::STAGE, w_full + 8 * ring.index);
+                ring.next();
+            }
+            // None may be on its way when the block ends.
+            for (u32 i = end - min(end, (u32)p.stages); i < end; ++i) {
+                const Ring last(i, p.stages);
+                if (!guard.wait(w_full + 8 * last.index, last.phase, 8))
+                    break;
+            }
+        }
+        __syncwarp();
+        return;
+    }
+    if (warp == S::WARPS + 1) {
+        // ---- activations, after each barrier ----
+        group_sync(2, S::THREADS + 32);
+        told();
+        u32 i = request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER;
+        Ring ring(i, p.slabs);
+        for (int layer = S::FUSED ? 1 : 0; layer < 2; ++layer) {
+            const u8* const act = layer == 0 ? p.act1 : p.act2;
+            for (int slab = 0; slab < S::SLABS_LAYER; ++slab, ++i) {
+                const int dz = slab / S::QN, q = ks * S::QN + slab % S::QN;
+                const int from = first + (dz - 1) * p.plane - p.width - 1;
+                if (slab % S::QN == 0) {
+                    // With the first, this tile itself: what lay where the slabs go is not needed any more.
+                    if (!await(layer, from, dz == 0 ? max(from + (int)p.slab_rows, first + S::P) - 1 : from + (int)p.slab_rows - 1, 2))
+                        return;
+                    proxy_fence();
+                }
+                if (!S::FUSED && i >= (u32)p.slabs && !guard.wait(s_empty + 8 * ring.index, ring.phase ^ 1, 3))
+                    return;
+                const u32 full = s_full + 8 * ring.index, to = base + p.off_slabs + ring.index * p.slab_bytes;
+                if (lane == 0) {
+                    barrier_expect(full, 4 * p.slab_rows * 16);
+#pragma unroll
+                    for (int c = 0; c < 4; ++c)
+                        bulk_copy(to + c * p.group_rows * 16, act + ((q * 4 + c) * (long long)p.rows + p.pad + from) * 16,
+                                  p.slab_rows * 16, full);
+                }
+                __syncwarp();
+                ring.next();
+            }
+        }
+        return;
+    }
+    if (warp > S::WARPS)
+        return;
+
+    // ---- consumers ----
+    const int wg = warp / 4, wm = wg % S::WGM, wn = wg / S::WGM, wrow = warp % 4;
+    Ring weights(request * 2 * S::STAGES_LAYER, p.stages), slabs(request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER, p.slabs);
+    u32 peer_phase = S::KS > 1 ? 0 : request & 1;
+    const auto everyone = [&] { group_sync(1, S::THREADS); };
+    const auto arrive = [&](int which) {
+        everyone();
+        if (tid == 0)
+            add_release(counters(which) + counted * SECTOR, 1);
+    };
+    STAMP(1);
+
+    // ---- the first layer: a share of the tile's positions for all; or all that this block's taps reach ----
+    {
+        const int outs = S::FUSED ? S::P + 2 * span : S::SHARE1;
+        const int start = (S::FUSED ? first - span : first + ks * (S::P / S::KS)) - span;
+        const int rows = (outs + 7) / 8 * 8 + 2 * span;
+        u8* const input = smem + p.off_input;
+        u8* const there = input + rows * 8;
+        // Two blocks of 16 channels a warp.
+        constexpr int PAIRS = S::FUSED ? 1 : 2 * S::WGM;
+        const int pair = warp % PAIRS, row16 = S::FUSED ? ks * 2 : (S::CS == 2 ? cs * 4 : 0) + pair * 2;
+        uint4 a[2][7];
+        float bias[2][2];
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+#pragma unroll
+            for (int k = 0; k < 7; ++k)
+                a[m][k] = __ldg(p.w1 + ((row16 + m) * 7 + k) * 32 + lane);
+            bias[m][0] = __ldg(p.b1 + (row16 + m) * 16 + lane / 4), bias[m][1] = __ldg(p.b1 + (row16 + m) * 16 + 8 + lane / 4);
+        }
+        const int volume = p.layers * p.d * p.d;
+        constexpr int BATCH = 4;
+        for (int i0 = tid; i0 < rows; i0 += BATCH * S::THREADS) {
+            uint2 cell[BATCH];
+            u32 v[BATCH][4];
+#pragma unroll
+            for (int n = 0; n < BATCH; ++n) {
+                const int at = start + i0 + n * S::THREADS;
+                cell[n] = at < p.count ? __ldg(p.cells + at + 2 * p.pad) : make_uint2(~0u, 0);
+            }
+#pragma unroll
+            for (int n = 0; n < BATCH; ++n) {
+                const int c = max(static_cast<int>(cell[n].x), 0);
+                if (io.bits) {
+                    v[n][0] = __ldcg(io.bits + c), v[n][1] = __ldcg(io.bits + c + volume);
+                } else {
+                    const unsigned short* h = reinterpret_cast<const unsigned short*>(io.in) + c;
+                    v[n][0] = __ldcg(h), v[n][1] = __ldcg(h + volume), v[n][2] = __ldcg(h + 2 * volume), v[n][3] = __ldcg(h + 3 * volume);
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < BATCH; ++n) {
+                const int i = i0 + n * S::THREADS;
+                const bool ok = static_cast<int>(cell[n].x) >= 0;
+                const u32 bits = (v[n][0] ? 0x3c00 : 0) | (v[n][1] ? 0x3c000000 : 0);
+                const uint2 both = !ok ? make_uint2(0, 0) : io.bits ? make_uint2(bits, cell[n].y)
+                                                                    : make_uint2(v[n][0] | v[n][1] << 16, v[n][2] | v[n][3] << 16);
+                if (i < rows) {
+                    *reinterpret_cast<uint2*>(input + i * 8) = both;
+                    there[i] = ok;
+                }
+            }
+        }
+        int shift[14];
+#pragma unroll
+        for (int k = 0; k < 14; ++k) {
+            const int tap = (k / 2) * 4 + (k % 2) * 2 + (lane % 4) / 2;
+            shift[k] = tap < 27 ? ((tap / 9) * p.plane + (tap / 3 % 3) * p.width + tap % 3) * 8 : 0;
+        }
+        everyone();
+        const int blocks = (outs + 7) / 8;
+#pragma unroll 2
+        for (int nb = warp / PAIRS; nb < blocks; nb += S::WARPS / PAIRS) {
+            if (S::FUSED) {
+                // Between the windows of two layers of time nothing is needed.
+                const int last = nb * 8 + 7, window = last - (last >= 2 * p.plane ? 2 * p.plane : last >= p.plane ? p.plane : 0);
+                if (window - 7 >= (int)p.slab_rows)
+                    continue;
+            }
+            float acc[2][4];
+            const u8* at = input + (nb * 8 + lane / 4) * 8 + (lane & 1) * 4;
+            u32 b[14];
+#pragma unroll
+            for (int k = 0; k < 14; ++k)
+                b[k] = *reinterpret_cast<const u32*>(at + shift[k]);
+            const int row = nb * 8 + lane / 4;
+            const bool ok = there[row + span];
+#pragma unroll
+            for (int m = 0; m < 2; ++m)
+                acc[m][0] = acc[m][1] = bias[m][0], acc[m][2] = acc[m][3] = bias[m][1];
+#pragma unroll
+            for (int k = 0; k < 7; ++k)
+#pragma unroll
+                for (int m = 0; m < 2; ++m)
+                    mma(acc[m], a[m][k], b[2 * k], b[2 * k + 1]);
+#pragma unroll
+            for (int m = 0; m < 2; ++m) {
+                const u32 low = transposed(packed(fmaxf(acc[m][0], 0), fmaxf(acc[m][1], 0)));
+                const u32 high = transposed(packed(fmaxf(acc[m][2], 0), fmaxf(acc[m][3], 0)));
+                if (S::FUSED) {
+                    if (row < outs) {
+                        u8* to = smem + p.off_slabs + (m * 2 * p.group_rows + row) * 16 + (lane % 4) * 4;
+                        *reinterpret_cast<u32*>(to) = ok ? low : 0;
+                        *reinterpret_cast<u32*>(to + p.group_rows * 16) = ok ? high : 0;
+                    }
+                } else if (ok) {
+                    u8* to = p.act1 + (((row16 + m) * 2) * (long long)p.rows + p.pad + start + span + row) * 16 + (lane % 4) * 4;
+                    __stcg(reinterpret_cast<u32*>(to), low);
+                    __stcg(reinterpret_cast<u32*>(to + (long long)p.rows * 16), high);
+                }
+            }
+        }
+    }
+    STAMP(2);
+    tell();
+    group_arrive(2, S::THREADS + 32);
+    if (S::FUSED) {
+        proxy_fence_shared();
+        everyone();
+    } else {
+        arrive(0);
+    }
+    told();
+
+    // ---- the two middle layers ----
+#pragma unroll 1
+    for (int layer = 0; layer < 2; ++layer) {
+        float acc[S::N / 8][4], more[S::SUMS][S::N / 8][4]; // the first of `more` is not used
+#pragma unroll
+        for (int i = 0; i < S::N / 8; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                acc[i][j] = 0;
+#pragma unroll
+                for (int n = 1; n < S::SUMS; ++n)
+                    more[n][i][j] = 0;
+            }
+        u32 held = ~0u, held_slab = ~0u;
+        const bool in_place = S::FUSED && layer == 0;
+        if (S::FUSED)
+            slabs.index = 0;
+#pragma unroll 1
+        for (int slab = 0; slab < S::SLABS_LAYER; ++slab) {
+            if (!in_place)
+                guard.wait(s_full + 8 * slabs.index, slabs.phase, 4);
+            if (slab == 0)
+                STAMP(layer == 0 ? 3 : 7);
+            const u32 rows_at = base + p.off_slabs + slabs.index * p.slab_bytes + wn * S::N * 16;
+#pragma unroll 1
+            for (int dy = 0; dy < 3; ++dy) {
+                guard.wait(w_full + 8 * weights.index, weights.phase, 5);
+                __syncwarp();
+                const u32 stage = base + p.off_ring + weights.index * S::STAGE + wm * BLOCK_STAGE;
+                wgmma_begin();
+#pragma unroll
+                for (int i = 0; i < 6; ++i) {
+                    const u32 b = rows_at + (dy * p.width + i / 2) * 16 + (i % 2) * 2 * p.group_rows * 16;
+                    const u64 ma = matrix(stage + i * TAP_BYTES, 1024, 128), mb = matrix(b, p.group_rows * 16, 128);
+                    if (i % S::SUMS == 0)
+                        Wgmma<S::N>::mma(reinterpret_cast<float(&)[S::N / 2]>(acc), ma, mb);
+                    else
+                        Wgmma<S::N>::mma(reinterpret_cast<float(&)[S::N / 2]>(more[i % S::SUMS]), ma, mb);
+                }
+                wgmma_commit();
+                wgmma_wait<1>();
+                if (lane == 0) {
+                    if (held != ~0u)
+                        barrier_arrive(w_empty + 8 * held);
+                    if (!S::FUSED && held_slab != ~0u)
+                        barrier_arrive(s_empty + 8 * held_slab);
+                }
+                held = weights.index;
+                held_slab = ~0u;
+                weights.next();
+            }
+            held_slab = slabs.index;
+            if (in_place)
+                ++slabs.index;
+            else
+                slabs.next();
+        }
+        wgmma_wait<0>();
+        if (lane == 0) {
+            barrier_arrive(w_empty + 8 * held);
+            if (!S::FUSED)
+                barrier_arrive(s_empty + 8 * held_slab);
+        }
+#pragma unroll
+        for (int n = 1; n < S::SUMS; ++n)
+#pragma unroll
+            for (int i = 0; i < S::N / 8; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    acc[i][j] += more[n][i][j];
+        STAMP(layer == 0 ? 4 : 8);
+
+        const float* const bias = reinterpret_cast<const float*>(smem + BIAS_AT) + layer * 128;
+        u8* const final_tile = smem + (S::KS == 1 && S::C == 1 ? p.off_exchange : p.off_final);
+        if constexpr (S::KS == 1) {
+            // All input channels were here: straight to halves.
+            if (layer == 1)
+                everyone(); // the exchange lies over the slabs
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const int group = wm * 8 + wrow * 2 + h; // of this block
+                const int channel = (S::CS == 2 ? cs * 64 : 0) + group * 8 + lane / 4;
+                const float b = bias[channel];
+                const int column = wn * S::N + lane / 4;
+                const u8* const here = valid + column;
+                u8* const far = p.act2 + (((S::CS == 2 ? cs * 8 : 0) + group) * (long long)p.rows + p.pad + first + column) * 16 + (lane % 4) * 4;
+                u8* const near = smem + p.off_exchange + (group * S::P + column) * 16 + (lane % 4) * 4;
+#pragma unroll
+                for (int nb = 0; nb < S::N / 8; ++nb) {
+                    const u32 v = transposed(packed(fmaxf(acc[nb][2 * h] + b, 0), fmaxf(acc[nb][2 * h + 1] + b, 0)));
+                    if (layer == 1)
+                        *reinterpret_cast<u32*>(near + nb * 128) = here[nb * 8] ? v : 0;
+                    else if (here[nb * 8])
+                        __stcg(reinterpret_cast<u32*>(far + nb * 128), v);
+                }
+            }
+        } else {
+            // Each block of the cluster gets its positions: [block][group][position][8].
+            u8* const mine = smem + p.off_exchange + (wm * 8 + wrow * 2) * S::PF * 16 + (lane % 4) * 4;
+#pragma unroll
+            for (int nb = 0; nb < S::N / 8; ++nb) {
+                const int pos = wn * S::N + nb * 8 + lane / 4, block = S::PF % 8 == 0 ? (wn * S::N + nb * 8) / S::PF : pos / S::PF;
+                u8* const to = mine + block * S::PIECE + (pos - block * S::PF) * 16;
+                *reinterpret_cast<u32*>(to) = transposed(packed(acc[nb][0], acc[nb][1]));
+                *reinterpret_cast<u32*>(to + S::PF * 16) = transposed(packed(acc[nb][2], acc[nb][3]));
+            }
+        }
+        // The last layer's weights, while others are waited for.
+        uint4 last[8];
+        if (layer == 1 && warp < 7)
+#pragma unroll
+            for (int k = 0; k < 8; ++k)
+                last[k] = __ldg(p.w4 + (warp * 8 + k) * 32 + lane);
+        if (S::C > 1 && request == 0 && layer == (S::KS > 1 ? 0 : 1))
+            cluster_wait();
+        if constexpr (S::KS > 1) {
+            proxy_fence_shared();
+            everyone();
+            const u32 received = base + p.off_received;
+            if (tid == 0)
+                barrier_expect(peers, S::RECEIVED);
+            if (tid < S::C)
+                bulk_copy_peer(peer_address(received + (ks * GROUPS + (S::CS == 2 ? cs * 8 : 0)) * S::PF * 16, tid),
+                               base + p.off_exchange + tid * S::PIECE, S::PIECE, peer_address(peers, tid));
+            guard.wait(peers, peer_phase, 6);
+            peer_phase ^= 1;
+            STAMP(layer == 0 ? 5 : 9);
+            for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
+                const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
+                const u8* const at = smem + p.off_received + (g * S::PF + q) * 16;
+                float4 x = reinterpret_cast<const float4*>(bias)[g * 2], y = reinterpret_cast<const float4*>(bias)[g * 2 + 1];
+#pragma unroll
+                for (int k = 0; k < S::KS; ++k) {
+                    const uint4 part = *reinterpret_cast<const uint4*>(at + k * (GROUPS * S::PF * 16));
+                    const float2 f0 = unpacked(part.x), f1 = unpacked(part.y), f2 = unpacked(part.z), f3 = unpacked(part.w);
+                    x.x += f0.x, x.y += f0.y, x.z += f1.x, x.w += f1.y;
+                    y.x += f2.x, y.y += f2.y, y.z += f3.x, y.w += f3.y;
+                }
+                uint4 v;
+                v.x = packed(fmaxf(x.x, 0), fmaxf(x.y, 0));
+                v.y = packed(fmaxf(x.z, 0), fmaxf(x.w, 0));
+                v.z = packed(fmaxf(y.x, 0), fmaxf(y.y, 0));
+                v.w = packed(fmaxf(y.z, 0), fmaxf(y.w, 0));
+                const bool ok = pos < S::P && valid[pos];
+                if (layer == 1)
+                    *reinterpret_cast<uint4*>(final_tile + (g * S::PFP + q) * 16) = ok ? v : make_uint4(0, 0, 0, 0);
+                else if (ok)
+                    __stcg(reinterpret_cast<uint4*>(p.act2 + (g * (long long)p.rows + p.pad + first + pos) * 16), v);
+            }
+        } else if (S::C > 1 && layer == 1) {
+            everyone();
+            if (tid < S::C)
+                barrier_arrive_peer(peer_address(peers, tid));
+            guard.wait(peers, peer_phase, 6);
+            peer_phase ^= 1;
+            STAMP(9);
+            for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
+                const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
+                const u32 at = base + p.off_exchange + (g % (8 * S::WGM) * S::P + pos) * 16;
+                const float4 f = peer_load4(peer_address(at, g / (8 * S::WGM)));
+                *reinterpret_cast<float4*>(final_tile + (g * S::PFP + q) * 16) = f;
+            }
+        }
+        if (layer == 0) {
+            STAMP(6);
+            arrive(1);
+            continue;
+        }
+
+        // ---- the last layer's products ----
+        everyone();
+        STAMP(10);
+        const u32 tile_at = shared_address(final_tile);
+        for (int mt = warp; mt < 7; mt += S::WARPS) {
+            if (mt != warp)
+#pragma unroll
+                for (int k = 0; k < 8; ++k)
+                    last[k] = __ldg(p.w4 + (mt * 8 + k) * 32 + lane);
+            constexpr int WIDE = S::PFP / 8 < 4 ? S::PFP / 8 : 4;
+            for (int nb0 = 0; nb0 < S::PFP / 8; nb0 += WIDE) {
+                float sum[WIDE][4];
+#pragma unroll
+                for (int n = 0; n < WIDE; ++n)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j)
+                        sum[n][j] = 0;
+#pragma unroll
+                for (int k = 0; k < 8; k += 2)
+#pragma unroll
+                    for (int n = 0; n < WIDE; ++n) {
+                        const int nb = min(nb0 + n, S::PFP / 8 - 1);
+                        const uint4 v = load_matrix4(tile_at + ((k * 2 + lane / 8) * S::PFP + nb * 8 + lane % 8) * 16);
+                        mma(sum[n], last[k], v.x, v.y);
+                        mma(sum[n], last[k + 1], v.z, v.w);
+                    }
+                // Four lanes that are 4 apart have the four channels of a tap; after the exchange each has all four of
+                // one of their positions: low or high tap, first or second position.
+                const int c = lane / 4 % 4;
+#pragma unroll
+                for (int n = 0; n < WIDE; ++n) {
+                    float4 v;
+                    transpose4(sum[n], c, v);
+                    const int q = (nb0 + n) * 8 + (lane % 4) * 2 + c % 2, pos = rank * S::PF + q;
+                    const int tap = mt * 4 + lane / 16 + (c / 2) * 2;
+                    if (nb0 + n < S::PFP / 8 && q < S::PF && pos < S::P && tap < 27)
+                        __stcg(p.sums + (long long)tap * p.rows + p.pad + first + pos, v);
+                }
+            }
+        }
+        STAMP(11);
+        arrive(2);
+    }
+
+    // ---- the last layer's sums ----
+    await(2, first - span, first + S::P - 1 + span, 7);
+    __syncwarp();
+    STAMP(12);
+    for (int i = tid; i < (S::PF * 4 + 31) / 32 * 32; i += S::THREADS) {
+        const int q = i / 4, pos = rank * S::PF + q, at = first + pos;
+        const bool ok = q < S::PF && pos < S::P && valid[pos];
+        float4 sum = make_float4(0, 0, 0, 0);
+        if (ok) {
+#pragma unroll
+            for (int k = 0; k < 7; ++k) {
+                const int tap = k * 4 + lane % 4;
+                if (tap < 27) {
+                    const int shift = (tap / 9 - 1) * p.plane + (tap / 3 % 3 - 1) * p.width + tap % 3 - 1;
+                    const float4 v = __ldcg(p.sums + (long long)tap * p.rows + p.pad + at + shift);
+                    sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+                }
+            }
+        }
+#pragma unroll
+        for (int m = 1; m < 4; m *= 2) {
+            sum.x += __shfl_xor_sync(~0u, sum.x, m), sum.y += __shfl_xor_sync(~0u, sum.y, m);
+            sum.z += __shfl_xor_sync(~0u, sum.z, m), sum.w += __shfl_xor_sync(~0u, sum.w, m);
+        }
+        if (ok) {
+            const int c = lane % 4, t = at / p.plane, r = at % p.plane, y = r / p.width, x = r % p.width;
+            const float4 b = __ldg(reinterpret_cast<const float4*>(p.b4));
+            sum.x += b.x, sum.y += b.y, sum.z += b.z, sum.w += b.w;
+            if (io.out)
+                io.out[((c * p.layers + t) * p.d + y) * p.d + x] = c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w;
+            if (io.decisions && c == 0)
+                io.decisions[(t * p.d + y) * p.d + x] = (sum.x > p.threshold) | (sum.y > p.threshold) << 1 | (sum.z > p.threshold) << 2 | (sum.w > p.threshold) << 3;
+        }
+    }
+    STAMP(13);
+}
+
+// The network as a kernel: one run.
+template <class S>
+__device__ __forceinline__ void once(const Params& p)
+{
+    extern __shared__ __align__(1024) u8 smem[];
+    STAMP(0);
+    open<S>(p, smem);
+    forward<S>(p, p.io, smem, 0, false);
+}
+
+} // namespace predecoder
