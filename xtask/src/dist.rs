@@ -11,11 +11,21 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The headers, which are one tree when they are installed.
+pub(crate) const HEADERS: [&str; 2] = ["host/c/include", "host/bridge/include"];
 /// What the shared library exports, one name a line.
 const LISTING: &str = "host/c/abi/exports.txt";
 /// The interface's generation: the soname's number and the symbols' version.
 const SONAME: &str = "libringcall.so.0";
 const SYMBOL_VERSION: &str = "RINGCALL_0";
+/// Transports as shared libraries: the package, what cargo calls its library, and the name that loaders know: the
+/// reference's where the arguments are the reference's.
+const PROVIDERS: [(&str, &str, &str); 2] = [
+    ("ringcall-bridge-udp", "libcudaq_realtime_bridge_udp.so", "libcudaq-realtime-bridge-udp.so"),
+    ("ringcall-bridge-roce", "libringcall_bridge_roce.so", "libringcall-bridge-roce.so"),
+];
+/// What such a library exports.
+const PROVIDER_EXPORTS: [&str; 2] = ["cudaq_realtime_get_bridge_interface", "ringcall_bridge_get_extension"];
 /// What a Rust library needs of the system.
 const SYSTEM: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
@@ -65,7 +75,9 @@ fn build(shell: &Shell, out: &Path) -> Result<()> {
     for folder in [lib.join("pkgconfig"), lib.join("cmake/ringcall"), out.join("share/ringcall")] {
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    copy_tree(&shell.root().join("host/c/include"), &out.join("include"))?;
+    for headers in HEADERS {
+        copy_tree(&shell.root().join(headers), &out.join("include"))?;
+    }
     for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
         copy(&shell.root().join(licence), &out.join("share/ringcall").join(licence))?;
     }
@@ -73,6 +85,7 @@ fn build(shell: &Shell, out: &Path) -> Result<()> {
     copy(&archive, &lib.join("libringcall.a"))?;
     run(&mut shell.command("strip", &["--strip-debug", &text(&lib.join("libringcall.a"))]))?;
     link_shared(shell, out, &archive, version)?;
+    providers(shell, &lib)?;
     write(&lib.join("pkgconfig/ringcall.pc"), &pkg_config(version))?;
     write(&lib.join("cmake/ringcall/ringcall-config.cmake"), CMAKE)?;
     write(&lib.join("cmake/ringcall/ringcall-config-version.cmake"), &cmake_version(version))?;
@@ -107,6 +120,19 @@ fn link_shared(shell: &Shell, out: &Path, archive: &Path, version: &str) -> Resu
         shared.display(),
         differing(&exported, &listing)
     );
+    Ok(())
+}
+
+/// Builds the providers, each alone: built together with the C library they would export its functions, too.
+fn providers(shell: &Shell, lib: &Path) -> Result<()> {
+    for (package, built, installed) in PROVIDERS {
+        run(&mut shell.cargo(&["build", "--release", "-p", package]))?;
+        let library = lib.join(installed);
+        copy(&shell.target("release").join(built), &library)?;
+        run(&mut shell.command("strip", &["--strip-debug", &text(&library)]))?;
+        let exported = exports(shell, &library)?;
+        ensure!(exported == PROVIDER_EXPORTS, "{installed} exports {exported:?}");
+    }
     Ok(())
 }
 
