@@ -111,6 +111,11 @@ fn invalid_arguments_are_refused() {
 }
 
 #[test]
+fn device_code_is_looked_at() {
+    check("modules.c", &[]);
+}
+
+#[test]
 fn a_transport_is_driven_from_one_thread() {
     check("unified.c", &[]);
 }
