@@ -16,7 +16,7 @@ pub(crate) const HEADERS: [&str; 2] = ["host/c/include", "host/bridge/include"];
 /// What the shared library exports, one name a line.
 const LISTING: &str = "host/c/abi/exports.txt";
 /// The interface's generation: the soname's number and the symbols' version.
-const SONAME: &str = "libringcall.so.0";
+pub(crate) const SONAME: &str = "libringcall.so.0";
 const SYMBOL_VERSION: &str = "RINGCALL_0";
 /// Transports as shared libraries: the package, what cargo calls its library, and the name that loaders know: the
 /// reference's where the arguments are the reference's.
@@ -49,11 +49,14 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
         Some(out) => std::path::absolute(out).with_context(|| format!("{}", out.display()))?,
         None => shell.target("dist"),
     };
-    build(shell, &out)?;
-    if options.device {
-        crate::dist_device::make(shell, &out.join("lib"))?;
-    }
+    tree(shell, &out, options.device)?;
     if options.check { check(shell, &out, options.device) } else { Ok(()) }
+}
+
+/// The tree, with or without the device archive.
+pub(crate) fn tree(shell: &Shell, out: &Path, device: bool) -> Result<()> {
+    build(shell, out)?;
+    if device { crate::dist_device::make(shell, &out.join("lib")) } else { Ok(()) }
 }
 
 /// As a step of the continuous integration.
@@ -167,16 +170,7 @@ fn differing(a: &[String], b: &[String]) -> Vec<String> {
 /// Builds and runs the examples as somebody would who has installed the tree.
 fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
     let work = shell.target("dist-check");
-    if work.exists() {
-        fs::remove_dir_all(&work).with_context(|| format!("cannot empty {}", work.display()))?;
-    }
-    copy_tree(&shell.root().join("examples/c"), &work)?;
-    let pkgconfig = out.join("lib/pkgconfig");
-    let mut make = shell.command("make", &["-C", &text(&work), "run"]);
-    if device {
-        make.args(crate::dist_device::make_variables(shell)?);
-    }
-    run(make.env("PKG_CONFIG_PATH", &pkgconfig).env("LD_LIBRARY_PATH", out.join("lib")))?;
+    make_examples(shell, out, &work, device, &["run"])?;
     if shell.command("cmake", &["--version"]).output().is_ok() {
         let build = work.join("build");
         let prefix = format!("-DCMAKE_PREFIX_PATH={}", out.display());
@@ -187,6 +181,28 @@ fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
         println!("no cmake here: the CMake configuration is not checked");
     }
     Ok(())
+}
+
+/// Makes something of the examples, in a copy of theirs in `work`, against the tree in `out`.
+pub(crate) fn make_examples(
+    shell: &Shell,
+    out: &Path,
+    work: &Path,
+    device: bool,
+    what: &[&str],
+) -> Result<()> {
+    if work.exists() {
+        fs::remove_dir_all(work).with_context(|| format!("cannot empty {}", work.display()))?;
+    }
+    copy_tree(&shell.root().join("examples/c"), work)?;
+    let mut make = shell.command("make", &["-C", &text(work)]);
+    make.args(what);
+    if device {
+        make.args(crate::dist_device::make_variables(shell)?);
+    } else {
+        make.arg("NVCC=");
+    }
+    run(make.env("PKG_CONFIG_PATH", out.join("lib/pkgconfig")).env("LD_LIBRARY_PATH", out.join("lib")))
 }
 
 fn pkg_config(version: &str) -> String {
@@ -236,7 +252,7 @@ fn cmake_version(version: &str) -> String {
     )
 }
 
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
@@ -244,7 +260,7 @@ fn write(path: &Path, content: &str) -> Result<()> {
     fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
     Ok(())
 }
