@@ -16,7 +16,7 @@
 //! | `engine` | graphs that the host launches |
 //! | `manager`, `dispatcher` | their life cycles |
 //! | `ringcall_bridge::c_api` | transports from shared libraries, and UDP: exported from here as well |
-//! | `device` | the device path: launch functions on streams, kernels of the device archive |
+//! | `device` | the device path: launch functions on streams, kernels of the device archive or linked with modules |
 
 #![allow(unsafe_code)] // named for it: the boundary to C
 #![allow(clippy::missing_safety_doc)] // the contract of each function is in the header

@@ -417,7 +417,7 @@ const char *ringcall_last_error(void);
 const char *ringcall_version(void);
 /* 168, 176 or 192: the layout of this dispatcher's tables. */
 cudaq_status_t ringcall_dispatcher_set_entry_bytes(cudaq_dispatcher_t *dispatcher, size_t bytes);
-/* How long a stop may take, in ms; 1 to 600000. */
+/* How long a stop may take, in ms; 500 to 600000. */
 cudaq_status_t ringcall_dispatcher_set_stop_ms(cudaq_dispatcher_t *dispatcher, uint32_t stop_ms);
 /* Not 0: requests for unknown functions are cleared without a response, as the specification says and the reference does.
  * By default they are answered RINGCALL_STATUS_UNKNOWN_FUNCTION, so that nobody waits in vain. Host path. */
