@@ -1,5 +1,6 @@
 //! What a machine with a GPU and nothing else needs: the tests of the device, the command line, a script that runs them.
 
+use crate::dist::{self, SONAME, copy, text};
 use crate::shell::{Shell, read, run};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -11,6 +12,9 @@ const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-cuda", &["driver_gpu", "dispatch_gpu", "litmus_gpu", "unified_gpu"]),
     ("ringcall-infer-gpu", &["engine_gpu", "grid_gpu"]),
 ];
+/// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
+const C_PROGRAMS: [&str; 2] = ["device_call", "load_module"];
+const C_MODULES: [&str; 3] = ["handlers.ptx", "handlers.cubin", "handlers.fatbin"];
 /// So that a bundle can be carried anywhere.
 const MOST_BYTES: u64 = 60 << 20;
 /// The script: it knows no more than what lies beside it.
@@ -22,6 +26,9 @@ pub(crate) struct Options {
     /// Leave out the command line, whose build takes longest; the script then makes no measurements.
     #[arg(long)]
     no_cli: bool,
+    /// Leave out the C library and its programs, which need NVIDIA's compiler (taken from PyPI if there is none).
+    #[arg(long)]
+    no_c: bool,
 }
 
 /// Builds the bundle in `target/gpu-bundle`.
@@ -47,6 +54,9 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
         let messages = read(shell.cargo(&args).env("RINGCALL_COMMIT", commit.trim()))?;
         take(shell, &executable(&messages, "bin", "ringcall")?, &folder.join("ringcall"))?;
     }
+    if !options.no_c {
+        c_programs(shell, &folder)?;
+    }
     let script = folder.join("run");
     fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
     make_executable(&script)?;
@@ -55,6 +65,26 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
     println!("{}: {:.1} MiB", folder.display(), bytes as f64 / f64::from(1 << 20));
     ensure!(bytes < MOST_BYTES, "the bundle is larger than {} MiB: leave something out", MOST_BYTES >> 20);
     Ok(())
+}
+
+/// The C library with programs against it.
+fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
+    let (tree, work) = (shell.target("gpu-bundle-tree"), shell.target("gpu-bundle-examples"));
+    dist::tree(shell, &tree, true)?;
+    dist::make_examples(shell, &tree, &work, true, &[&C_PROGRAMS[..], &C_MODULES].concat())?;
+    for program in C_PROGRAMS {
+        take(shell, &work.join(program), &folder.join(program))?;
+    }
+    for module in C_MODULES {
+        copy(&work.join(module), &folder.join(module))?;
+    }
+    copy(&tree.join("lib").join(SONAME), &folder.join(SONAME))?;
+    let bench = folder.join("host_call");
+    let mut compile =
+        shell.command("cc", &["-std=c11", "-O2", "-D_GNU_SOURCE", "-pthread", "-o", &text(&bench)]);
+    compile.arg(shell.root().join("host/c/benches/host_call.c"));
+    compile.arg(format!("-I{}", tree.join("include").display()));
+    run(compile.arg(format!("-L{}", tree.join("lib").display())).arg("-lringcall"))
 }
 
 /// The program that cargo says it built for a target.

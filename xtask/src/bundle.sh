@@ -33,6 +33,36 @@ seconds=${RINGCALL_TEST_SECONDS:-120}
 
 passed=0 failed=0 skipped=0
 failures=()
+
+# judge NAME LOG COMMAND...: runs one test, and counts it.
+judge() {
+    local name=$1 log=$2 one=$out/.one.log code verdict begin took
+    shift 2
+    begin=$EPOCHREALTIME
+    timeout --kill-after=5 "$seconds" "$@" >"$one" 2>&1
+    code=$?
+    took=$(( (${EPOCHREALTIME/[.,]/} - ${begin/[.,]/}) / 1000 ))
+    if [[ $code == 124 || $code == 137 ]]; then
+        verdict="FAILED (no end within $seconds s)"
+        failed=$((failed + 1))
+        failures+=("$name")
+    elif [[ $code != 0 ]]; then
+        verdict="FAILED (status $code)"
+        failed=$((failed + 1))
+        failures+=("$name")
+    elif grep -q '^skipped:\|^test .* \.\.\. skipped:' "$one"; then
+        verdict=skipped
+        skipped=$((skipped + 1))
+    else
+        verdict=passed
+        passed=$((passed + 1))
+    fi
+    { echo "== $name: $verdict, $took ms"
+      grep -v '^running 1 test$\|^$\|^test result:' "$one"
+    } | tee -a "$log"
+    rm -f "$one"
+}
+
 for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu; do
     log=$out/$tests.log
     : >"$log"
@@ -45,32 +75,26 @@ for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu;
     while read -r name; do
         name=${name%: test}
         [[ -n $name && $name == *"${RINGCALL_ONLY:-}"* ]] || continue
-        one=$out/.one.log
-        begin=$EPOCHREALTIME
-        timeout --kill-after=5 "$seconds" "${under[@]+"${under[@]}"}" "$here/$tests" --exact "$name" --test-threads=1 --nocapture >"$one" 2>&1
-        code=$?
-        took=$(( (${EPOCHREALTIME/[.,]/} - ${begin/[.,]/}) / 1000 ))
-        if [[ $code == 124 || $code == 137 ]]; then
-            verdict="FAILED (no end within $seconds s)"
-            failed=$((failed + 1))
-            failures+=("$tests $name")
-        elif [[ $code != 0 ]]; then
-            verdict="FAILED (status $code)"
-            failed=$((failed + 1))
-            failures+=("$tests $name")
-        elif grep -q '^skipped:\|^test .* \.\.\. skipped:' "$one"; then
-            verdict=skipped
-            skipped=$((skipped + 1))
-        else
-            verdict=passed
-            passed=$((passed + 1))
-        fi
-        { echo "== $tests $name: $verdict, $took ms"
-          grep -v '^running 1 test$\|^$\|^test result:' "$one"
-        } | tee -a "$log"
-        rm -f "$one"
+        judge "$tests $name" "$log" "${under[@]+"${under[@]}"}" "$here/$tests" --exact "$name" --test-threads=1 --nocapture
     done <<<"$names"
 done
+
+# Programs against the C library, which lies here as well.
+log=$out/c_programs.log
+: >"$log"
+for words in device_call "load_module handlers.ptx" "load_module handlers.cubin" "load_module handlers.fatbin"; do
+    read -r program file <<<"$words"
+    [[ -x $here/$program && $words == *"${RINGCALL_ONLY:-}"* ]] || continue
+    judge "$words" "$log" env LD_LIBRARY_PATH="$here" "$here/$program" ${file:+"$here/$file"}
+done
+
+# host-call/32 through the C library: to be compared with the command line's figure for it.
+if [[ $bench == 1 && -x $here/host_call ]]; then
+    if ! LD_LIBRARY_PATH=$here timeout --kill-after=5 60 "$here/host_call" 2>&1 | tee "$out/host_call.log"; then
+        echo "FAILED: host_call"
+        failures+=(host_call)
+    fi
+fi
 
 if [[ $bench == 1 && -x $here/ringcall ]]; then
     if ! timeout --kill-after=5 "${RINGCALL_BENCH_SECONDS:-300}" "$here/ringcall" bench --json "$out/bench.json" \

@@ -11,11 +11,21 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The headers, which are one tree when they are installed.
+pub(crate) const HEADERS: [&str; 2] = ["host/c/include", "host/bridge/include"];
 /// What the shared library exports, one name a line.
 const LISTING: &str = "host/c/abi/exports.txt";
 /// The interface's generation: the soname's number and the symbols' version.
-const SONAME: &str = "libringcall.so.0";
+pub(crate) const SONAME: &str = "libringcall.so.0";
 const SYMBOL_VERSION: &str = "RINGCALL_0";
+/// Transports as shared libraries: the package, what cargo calls its library, and the name that loaders know: the
+/// reference's where the arguments are the reference's.
+const PROVIDERS: [(&str, &str, &str); 2] = [
+    ("ringcall-bridge-udp", "libcudaq_realtime_bridge_udp.so", "libcudaq-realtime-bridge-udp.so"),
+    ("ringcall-bridge-roce", "libringcall_bridge_roce.so", "libringcall-bridge-roce.so"),
+];
+/// What such a library exports.
+const PROVIDER_EXPORTS: [&str; 2] = ["cudaq_realtime_get_bridge_interface", "ringcall_bridge_get_extension"];
 /// What a Rust library needs of the system.
 const SYSTEM: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
@@ -39,11 +49,14 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
         Some(out) => std::path::absolute(out).with_context(|| format!("{}", out.display()))?,
         None => shell.target("dist"),
     };
-    build(shell, &out)?;
-    if options.device {
-        crate::dist_device::make(shell, &out.join("lib"))?;
-    }
+    tree(shell, &out, options.device)?;
     if options.check { check(shell, &out, options.device) } else { Ok(()) }
+}
+
+/// The tree, with or without the device archive.
+pub(crate) fn tree(shell: &Shell, out: &Path, device: bool) -> Result<()> {
+    build(shell, out)?;
+    if device { crate::dist_device::make(shell, &out.join("lib")) } else { Ok(()) }
 }
 
 /// As a step of the continuous integration.
@@ -65,7 +78,9 @@ fn build(shell: &Shell, out: &Path) -> Result<()> {
     for folder in [lib.join("pkgconfig"), lib.join("cmake/ringcall"), out.join("share/ringcall")] {
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    copy_tree(&shell.root().join("host/c/include"), &out.join("include"))?;
+    for headers in HEADERS {
+        copy_tree(&shell.root().join(headers), &out.join("include"))?;
+    }
     for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
         copy(&shell.root().join(licence), &out.join("share/ringcall").join(licence))?;
     }
@@ -73,6 +88,7 @@ fn build(shell: &Shell, out: &Path) -> Result<()> {
     copy(&archive, &lib.join("libringcall.a"))?;
     run(&mut shell.command("strip", &["--strip-debug", &text(&lib.join("libringcall.a"))]))?;
     link_shared(shell, out, &archive, version)?;
+    providers(shell, &lib)?;
     write(&lib.join("pkgconfig/ringcall.pc"), &pkg_config(version))?;
     write(&lib.join("cmake/ringcall/ringcall-config.cmake"), CMAKE)?;
     write(&lib.join("cmake/ringcall/ringcall-config-version.cmake"), &cmake_version(version))?;
@@ -110,6 +126,19 @@ fn link_shared(shell: &Shell, out: &Path, archive: &Path, version: &str) -> Resu
     Ok(())
 }
 
+/// Builds the providers, each alone: built together with the C library they would export its functions, too.
+fn providers(shell: &Shell, lib: &Path) -> Result<()> {
+    for (package, built, installed) in PROVIDERS {
+        run(&mut shell.cargo(&["build", "--release", "-p", package]))?;
+        let library = lib.join(installed);
+        copy(&shell.target("release").join(built), &library)?;
+        run(&mut shell.command("strip", &["--strip-debug", &text(&library)]))?;
+        let exported = exports(shell, &library)?;
+        ensure!(exported == PROVIDER_EXPORTS, "{installed} exports {exported:?}");
+    }
+    Ok(())
+}
+
 /// The committed names.
 fn listing(shell: &Shell) -> Result<Vec<String>> {
     let path = shell.root().join(LISTING);
@@ -141,16 +170,7 @@ fn differing(a: &[String], b: &[String]) -> Vec<String> {
 /// Builds and runs the examples as somebody would who has installed the tree.
 fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
     let work = shell.target("dist-check");
-    if work.exists() {
-        fs::remove_dir_all(&work).with_context(|| format!("cannot empty {}", work.display()))?;
-    }
-    copy_tree(&shell.root().join("examples/c"), &work)?;
-    let pkgconfig = out.join("lib/pkgconfig");
-    let mut make = shell.command("make", &["-C", &text(&work), "run"]);
-    if device {
-        make.args(crate::dist_device::make_variables(shell)?);
-    }
-    run(make.env("PKG_CONFIG_PATH", &pkgconfig).env("LD_LIBRARY_PATH", out.join("lib")))?;
+    make_examples(shell, out, &work, device, &["run"])?;
     if shell.command("cmake", &["--version"]).output().is_ok() {
         let build = work.join("build");
         let prefix = format!("-DCMAKE_PREFIX_PATH={}", out.display());
@@ -161,6 +181,28 @@ fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
         println!("no cmake here: the CMake configuration is not checked");
     }
     Ok(())
+}
+
+/// Makes something of the examples, in a copy of theirs in `work`, against the tree in `out`.
+pub(crate) fn make_examples(
+    shell: &Shell,
+    out: &Path,
+    work: &Path,
+    device: bool,
+    what: &[&str],
+) -> Result<()> {
+    if work.exists() {
+        fs::remove_dir_all(work).with_context(|| format!("cannot empty {}", work.display()))?;
+    }
+    copy_tree(&shell.root().join("examples/c"), work)?;
+    let mut make = shell.command("make", &["-C", &text(work)]);
+    make.args(what);
+    if device {
+        make.args(crate::dist_device::make_variables(shell)?);
+    } else {
+        make.arg("NVCC=");
+    }
+    run(make.env("PKG_CONFIG_PATH", out.join("lib/pkgconfig")).env("LD_LIBRARY_PATH", out.join("lib")))
 }
 
 fn pkg_config(version: &str) -> String {
@@ -210,7 +252,7 @@ fn cmake_version(version: &str) -> String {
     )
 }
 
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
@@ -218,7 +260,7 @@ fn write(path: &Path, content: &str) -> Result<()> {
     fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
     Ok(())
 }

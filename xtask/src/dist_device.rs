@@ -38,7 +38,9 @@ pub(crate) fn make(shell: &Shell, lib: &Path) -> Result<()> {
 
     let mut entry = cuda.tool(shell, "nvcc");
     entry.current_dir(&work).args(["-rdc=true", "-O2", "-Wno-deprecated-gpu-targets"]).args(&codes);
-    entry.arg("-I").arg(shell.root().join("host/c/include"));
+    entry.args(
+        crate::dist::HEADERS.iter().map(|headers| format!("-I{}", shell.root().join(headers).display())),
+    );
     run(entry.arg("-c").arg(source.join("entry.cu")).args(["-o", "entry.o"]))?;
     let archive = lib.join("libringcall_device.a");
     let mut ar = shell.command("ar", &["rcs"]);

@@ -1,19 +1,14 @@
 //! A transport that the dispatcher's own thread drives: what it names becomes a request in a ring whose flags are ours.
 
 use crate::layout::cudaq_cpu_dataplane_t;
-use crate::raw_ring::{View, check, data_windows};
+use crate::raw_ring::{View, aligned, check, data_windows};
 use crate::status::Fault;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_void;
+use ringcall_bridge::layout::{RX_READY, RxPoll, TxPublish};
 use ringcall_dispatch::{RingMemory, SharedRing};
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_wire::flag::{self, TxState};
 use std::sync::atomic::Ordering;
-
-/// `CUDAQ_RX_READY`.
-const READY: c_int = 0;
-
-type RxPoll = unsafe extern "C" fn(*mut c_void, *mut u32) -> c_int;
-type TxPublish = unsafe extern "C" fn(*mut c_void, u32) -> c_int;
 
 /// A transport's data plane.
 #[derive(Debug)]
@@ -24,6 +19,8 @@ pub(crate) struct Dataplane {
     ring: SharedRing,
     rx_flags: Words,
     tx_flags: Words,
+    /// The transport's own response flags: while one is set, it gives its slot to nobody else.
+    theirs: Option<Words>,
     /// Slots whose requests are under way.
     under_way: Vec<u32>,
 }
@@ -44,6 +41,13 @@ impl Dataplane {
         let region = || Region::zeroed(words * 8).and_then(|region| region.words(0, words));
         let (rx_flags, tx_flags) = (region()?, region()?);
         let mut ring = plane.ring;
+        let theirs = if ring.tx_flags_host.is_null() {
+            None
+        } else {
+            aligned(ring.tx_flags_host.cast_const(), 8, "tx_flags_host")?;
+            // SAFETY: the caller's promise, for the slots that are named.
+            Some(unsafe { Words::from_raw(ring.tx_flags_host, words) }?)
+        };
         (ring.rx_flags_host, ring.tx_flags_host) =
             (rx_flags.address() as usize as *mut u64, tx_flags.address() as usize as *mut u64);
         // The extent is not known, only where it begins: one slot is checked.
@@ -53,7 +57,7 @@ impl Dataplane {
         let (rx_stride, tx_stride) = (ring.rx_stride_sz as u32, ring.tx_stride_sz as u32);
         let ring = SharedRing::new(slots, rx_stride, tx_stride, windows, None)?;
         let under_way = Vec::with_capacity(words);
-        Ok(Self { ctx: plane.ctx, rx_poll, tx_publish, ring, rx_flags, tx_flags, under_way })
+        Ok(Self { ctx: plane.ctx, rx_poll, tx_publish, ring, rx_flags, tx_flags, theirs, under_way })
     }
 
     pub(crate) fn ring(&self) -> &SharedRing {
@@ -70,7 +74,7 @@ impl Dataplane {
     pub(crate) fn receive(&mut self) -> bool {
         let mut slot = u32::MAX;
         // SAFETY: the promise of `new`.
-        if unsafe { (self.rx_poll)(self.ctx, &raw mut slot) } != READY {
+        if unsafe { (self.rx_poll)(self.ctx, &raw mut slot) } != RX_READY {
             return false;
         }
         // A slot that is not there, or whose request is under way, is the transport's mistake: there is nobody to answer.
@@ -80,6 +84,7 @@ impl Dataplane {
             return false;
         }
         self.under_way.push(slot);
+        mark(self.theirs.as_ref(), slot, flag::IN_FLIGHT);
         // Release: pairs with the dispatcher's `RingMemory::observe`, on the same thread.
         self.rx_flags.store(index.as_usize(), self.ring.geometry().request_address(index), Ordering::Release);
         true
@@ -89,11 +94,11 @@ impl Dataplane {
     #[inline]
     pub(crate) fn send(&mut self) -> bool {
         let before = self.under_way.len();
-        let Self { ctx, tx_publish, tx_flags, rx_flags, under_way, .. } = self;
+        let Self { ctx, tx_publish, tx_flags, rx_flags, theirs, under_way, .. } = self;
         under_way.retain(|&slot| {
             let place = slot as usize;
             // Acquire: pairs with `RingMemory::publish_tx`.
-            match TxState::decode(tx_flags.load(place, Ordering::Acquire)) {
+            let keep = match TxState::decode(tx_flags.load(place, Ordering::Acquire)) {
                 // Taken out of its slot without an answer: that was asked for.
                 TxState::Empty => rx_flags.load(place, Ordering::Relaxed) != flag::FREE,
                 TxState::InFlight => true,
@@ -103,8 +108,18 @@ impl Dataplane {
                     tx_flags.store(place, flag::FREE, Ordering::Release);
                     false
                 }
+            };
+            if !keep {
+                mark(theirs.as_ref(), slot, flag::FREE);
             }
+            keep
         });
         under_way.len() < before
+    }
+}
+
+fn mark(flags: Option<&Words>, slot: u32, value: u64) {
+    if let Some(flags) = flags {
+        flags.store(slot as usize, value, Ordering::Release);
     }
 }

@@ -1,10 +1,15 @@
 //! Structs of the C interface, as a 64-bit machine lays them out. The same offsets are asserted in C and C++
-//! (`tests/programs/layout.c`, `layout.cpp`). Function entries, schemas and headers are `ringcall-wire`'s.
+//! (`tests/programs/layout.c`, `layout.cpp`). Function entries, schemas and headers are `ringcall-wire`'s; what transports
+//! hand out is `ringcall-bridge`'s.
 
 #![allow(non_camel_case_types)] // C's names
 
 use core::ffi::{c_int, c_void};
 use core::mem::{align_of, offset_of, size_of};
+pub use ringcall_bridge::layout::{
+    CpuDataplane as cudaq_cpu_dataplane_t, RingBuffer as cudaq_ringbuffer_t,
+    UnifiedContext as cudaq_unified_dispatch_ctx_t,
+};
 use ringcall_wire::entry::{FunctionEntry, LegacyFunctionEntry, SeedFunctionEntry};
 
 /// `cudaStream_t`.
@@ -88,30 +93,6 @@ c_structs! {
         shared_ring_mode @ 40: c_int,
     }
 
-    /// A ring, as the device and as the host sees it.
-    cudaq_ringbuffer_t, 80 {
-        /// Request flags, device.
-        rx_flags @ 0: *mut u64,
-        /// Response flags, device.
-        tx_flags @ 8: *mut u64,
-        /// Request slots, device.
-        rx_data @ 16: *mut u8,
-        /// Response slots, device.
-        tx_data @ 24: *mut u8,
-        /// Bytes of a request slot.
-        rx_stride_sz @ 32: usize,
-        /// Bytes of a response slot.
-        tx_stride_sz @ 40: usize,
-        /// Request flags, host.
-        rx_flags_host @ 48: *mut u64,
-        /// Response flags, host.
-        tx_flags_host @ 56: *mut u64,
-        /// Request slots, host.
-        rx_data_host @ 64: *mut u8,
-        /// Response slots, host.
-        tx_data_host @ 72: *mut u8,
-    }
-
     /// A function table.
     cudaq_function_table_t, 16 {
         /// Entries, of 168, 176 or 192 bytes.
@@ -132,14 +113,6 @@ c_structs! {
         tx_flag_value @ 24: u64,
         /// Bytes of the response slot.
         tx_stride_sz @ 32: u64,
-    }
-
-    /// What a transport offers to a unified dispatcher.
-    cudaq_unified_dispatch_ctx_t, 16 {
-        /// Launches its kernel.
-        launch_fn @ 0: Option<UnifiedLaunchFnV1>,
-        /// Its own.
-        transport_ctx @ 8: *mut c_void,
     }
 
     /// A worker of a graph launch engine.
@@ -186,18 +159,6 @@ c_structs! {
         skip_tx_markers @ 144: c_int,
         /// The mailbox is the engine's.
         owns_mailbox @ 148: c_int,
-    }
-
-    /// A transport driven from one thread of the host.
-    cudaq_cpu_dataplane_t, 104 {
-        /// Its own.
-        ctx @ 0: *mut c_void,
-        /// Its ring.
-        ring @ 8: cudaq_ringbuffer_t,
-        /// Names the next request's slot: 0 there is one, 1 there is none.
-        rx_poll @ 88: Option<unsafe extern "C" fn(*mut c_void, *mut u32) -> c_int>,
-        /// Sends the response of a slot.
-        tx_publish @ 96: Option<unsafe extern "C" fn(*mut c_void, u32) -> c_int>,
     }
 }
 

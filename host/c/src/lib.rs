@@ -15,7 +15,8 @@
 //! | `host_loop` | the host path: a thread, or the caller's |
 //! | `engine` | graphs that the host launches |
 //! | `manager`, `dispatcher` | their life cycles |
-//! | `device` | the device path: launch functions on streams, kernels of the device archive |
+//! | `ringcall_bridge::c_api` | transports from shared libraries, and UDP: exported from here as well |
+//! | `device` | the device path: launch functions on streams, kernels of the device archive or linked with modules |
 
 #![allow(unsafe_code)] // named for it: the boundary to C
 #![allow(clippy::missing_safety_doc)] // the contract of each function is in the header
@@ -40,4 +41,5 @@ pub use engine::api::*;
 pub use host_loop::api::*;
 pub use manager::*;
 pub use ring_helpers::*;
+pub use ringcall_bridge::c_api::{bridge::*, udp::*};
 pub use status::{ringcall_last_error, ringcall_version};

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 const LISTING: &str = include_str!("../abi/exports.txt");
-const HEADERS: [&str; 2] = [
+const HEADERS: [&str; 4] = [
     include_str!("../include/cudaq/realtime/daemon/dispatcher/cudaq_realtime.h"),
     include_str!("../include/cudaq/realtime/daemon/dispatcher/graph_launch_engine.h"),
+    include_str!("../../bridge/include/cudaq/realtime/daemon/bridge/bridge_interface.h"),
+    include_str!("../../bridge/include/cudaq/realtime/cpu_transport/udp_wrapper.h"),
 ];
 const WIRE: &str = include_str!("../include/cudaq/realtime/daemon/dispatcher/rpc_wire_format.h");
 
@@ -44,7 +46,7 @@ fn declared(text: &str) -> BTreeSet<String> {
                 .into_iter()
                 .rev()
                 .collect();
-            if word.starts_with("cudaq_") || word.starts_with("ringcall_") {
+            if ["cudaq_", "ringcall_", "cpu_udp_"].iter().any(|prefix| word.starts_with(prefix)) {
                 names.insert(word);
             }
         }
@@ -57,6 +59,8 @@ fn the_headers_declare_what_is_listed() {
     let mut names: BTreeSet<String> = HEADERS.iter().flat_map(|text| declared(text)).collect();
     // Written in the header itself.
     names.remove("ringcall_create_with_entries");
+    // A provider's library has it.
+    names.remove("cudaq_realtime_get_bridge_interface");
     // The device archive's side of the library.
     let listed: BTreeSet<String> = listed()
         .into_iter()

@@ -10,7 +10,11 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
-const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+/// What an installed tree has in one folder.
+const INCLUDE: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/include"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../bridge/include"),
+];
 
 /// Where cargo has put `libringcall_c.so`: beside this test.
 fn library_folder() -> PathBuf {
@@ -33,8 +37,13 @@ fn compiler(source: &str) -> Option<String> {
 /// One program at a time: each has threads that poll.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Compiles a program with all warnings as errors, runs it, and wants `ok`.
+/// As [`check_with`], without arguments.
 fn check(source: &str, flags: &[&str]) {
+    check_with(source, flags, &[]);
+}
+
+/// Compiles a program with all warnings as errors, runs it, and wants success.
+fn check_with(source: &str, flags: &[&str], arguments: &[&str]) {
     let Some(compiler) = compiler(source) else { return };
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = library_folder();
@@ -45,7 +54,7 @@ fn check(source: &str, flags: &[&str]) {
     compile
         .args([standard, "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"])
         .args(flags)
-        .arg(format!("-I{INCLUDE}"))
+        .args(INCLUDE.map(|folder| format!("-I{folder}")))
         .arg(Path::new(PROGRAMS).join(source))
         .arg("-o")
         .arg(&program)
@@ -65,6 +74,7 @@ fn check(source: &str, flags: &[&str]) {
     } else {
         Command::new(&program)
     };
+    run.args(arguments);
     // Cargo's names another folder first, where an older library may lie.
     run.env_remove("LD_LIBRARY_PATH");
     let cuda = ringcall_cuda::driver::Driver::load();
@@ -101,6 +111,11 @@ fn invalid_arguments_are_refused() {
 }
 
 #[test]
+fn device_code_is_looked_at() {
+    check("modules.c", &[]);
+}
+
+#[test]
 fn a_transport_is_driven_from_one_thread() {
     check("unified.c", &[]);
 }
@@ -122,4 +137,34 @@ fn programs_written_from_the_specification_run() {
     check("specification.cpp", &["-DCUDAQ_REALTIME_ENTRY_BYTES=168"]);
     check("specification.cpp", &["-DEARLIER_NAMES"]);
     check("specification.cpp", &["-DCUDAQ_REALTIME_API_VERSION=2"]);
+}
+
+/// A provider is loaded through this library and served: by a ring that it fills, and from the dispatcher's thread.
+fn serve(library: &Path, arguments: &[&str]) {
+    let library = library.to_str().expect("a path of words");
+    for more in [&["--num-slots=5"][..], &["--num-slots=5", "--unified"]] {
+        check_with("bridge.c", &[], &[&[library], arguments, more].concat());
+    }
+}
+
+#[test]
+fn a_provider_written_in_c_is_served() {
+    let Some(compiler) = compiler("provider.c") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = folder.path().join("libprovider.so");
+    let mut compile = Command::new(compiler);
+    compile.args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]);
+    compile.args(INCLUDE.map(|include| format!("-I{include}"))).arg("-o").arg(&library);
+    compile.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/c-provider/provider.c"));
+    let compiled = compile.output().expect("the compiler runs");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let path = folder.path().join("service");
+    serve(&library, &[&format!("--path={}", path.display())]);
+}
+
+#[test]
+fn our_udp_provider_is_served() {
+    let library = library_folder().join("libcudaq_realtime_bridge_udp.so");
+    assert!(library.is_file(), "no {}", library.display());
+    serve(&library, &["--port=0"]);
 }

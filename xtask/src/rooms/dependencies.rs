@@ -50,7 +50,18 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     // The C interface: checks and handles around the dispatchers.
-    ("ringcall-c", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-cuda"]),
+    (
+        "ringcall-c",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-dispatch",
+            "ringcall",
+            "ringcall-cuda",
+            "ringcall-bridge",
+            "ringcall-bridge-udp",
+        ],
+    ),
     // Packets, queue pairs and registers; no rings, no RPC.
     ("ringcall-roce", &[]),
     // The other side of the wire: it knows requests, and no ring or dispatcher.

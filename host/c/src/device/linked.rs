@@ -1,9 +1,11 @@
-//! Kernels that a program has linked into itself from the device archive, with its handlers.
+//! Kernels that a program has linked into itself from the device archive, with its handlers, or that are linked here with the
+//! device code that it hands over.
 //!
-//! The archive names the kernel; everything else is done here: tables, control words, the launch, and a thread that carries
+//! The archive, or the linking, gives the kernel; everything else is done here: tables, control words, the launch, and a thread that carries
 //! the caller's shutdown flag to the kernel and the kernel's count to the caller's stats, since those may lie anywhere.
 
 use super::beside;
+use super::code::{Code, CodeFunction};
 use crate::entries::check_table;
 use crate::layout::{cudaStream_t, cudaq_function_table_t, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check};
@@ -16,6 +18,7 @@ use ringcall_cuda::driver::{Context, Driver, Kernel, Module, Stream};
 use ringcall_wire::Counter;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::launch::HandlerKind;
+use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::DispatchMode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,6 +56,14 @@ impl Which {
         }
     }
 
+    /// How its kernel calls handlers.
+    const fn calls(self) -> HandlerKind {
+        match self {
+            Self::Cooperative => HandlerKind::Grid,
+            Self::Regular | Self::Graph => HandlerKind::Thread,
+        }
+    }
+
     /// The kernel's shape for what the caller asked for. Handlers of the regular kernels are called by single threads, so
     /// fewer threads than asked for serve as well; a cooperative handler counts its threads.
     fn kind(self, blocks: u32, threads: u32) -> Result<KernelKind, Fault> {
@@ -81,6 +92,18 @@ pub(super) struct Asked {
     pub(super) slots: usize,
     pub(super) blocks: u32,
     pub(super) threads: u32,
+}
+
+impl Asked {
+    fn slots(&self) -> Result<u32, Fault> {
+        u32::try_from(self.slots).map_err(|_| Fault::invalid(format!("{} slots", self.slots)))
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        check(&self.ring, View::Device, self.slots()?, 0)?;
+        aligned(self.shutdown.cast_const(), 4, "the shutdown flag")?;
+        aligned(self.stats.cast_const(), 8, "stats")
+    }
 }
 
 /// A kernel that was laid out, and whether it runs is its watcher's affair.
@@ -127,17 +150,59 @@ impl Linked {
         asked: &Asked,
         stream: cudaStream_t,
     ) -> Result<Self, Fault> {
-        let slots =
-            u32::try_from(asked.slots).map_err(|_| Fault::invalid(format!("{} slots", asked.slots)))?;
-        check(&asked.ring, View::Device, slots, 0)?;
-        aligned(asked.shutdown.cast_const(), 4, "the shutdown flag")?;
-        aligned(asked.stats.cast_const(), 8, "stats")?;
-        let kind = which.kind(asked.blocks.max(1), asked.threads)?;
+        asked.check()?;
         let context = context(device)?;
         // SAFETY: the caller's promise.
         let kernel = unsafe { kernel(&context, which, function) }?;
         // SAFETY: the caller's promise.
         let functions = unsafe { functions(&context, asked, which) }?;
+        // SAFETY: the caller's promise.
+        unsafe { Self::over(context, which, kernel, &functions, asked, stream) }
+    }
+
+    /// Links a program's modules with the kernel, and lays it out for their functions.
+    ///
+    /// # Safety
+    /// The header's contract of `ringcall_dispatcher_add_function`.
+    pub(super) unsafe fn of_code(
+        which: Which,
+        device: c_int,
+        code: &Code,
+        asked: &Asked,
+        stream: cudaStream_t,
+    ) -> Result<Self, Fault> {
+        asked.check()?;
+        let context = context(device)?;
+        let mut symbols: Vec<&str> = code.functions.iter().map(|f| f.symbol.as_str()).collect();
+        symbols.sort_unstable();
+        symbols.dedup();
+        let kind = which.kind(asked.blocks.max(1), asked.threads)?;
+        let (kernel, addresses) = LinkedDispatcher::load(&context, &code.modules, kind, &symbols)?;
+        let address_of = |symbol: &str| {
+            let place = symbols.binary_search(&symbol).ok()?;
+            addresses.get(place).copied().filter(|&address| address != 0)
+        };
+        let function = |f: &CodeFunction| {
+            let address = address_of(&f.symbol)
+                .ok_or_else(|| Fault::internal(format!("`{}` was linked to no address", f.symbol)))?;
+            Ok(LinkedFunction { id: f.id, address, arg_bytes: arg_bytes(&f.schema), kind: which.calls() })
+        };
+        let functions = code.functions.iter().map(function).collect::<Result<Vec<_>, Fault>>()?;
+        // SAFETY: the functions are the kernel's module's, which the kernel keeps; else the caller's promise.
+        unsafe { Self::over(context, which, kernel, &functions, asked, stream) }
+    }
+
+    /// # Safety
+    /// As for [`new`](Self::new); the functions are of the kernel's module.
+    unsafe fn over(
+        context: Arc<Context>,
+        which: Which,
+        kernel: Kernel,
+        functions: &[LinkedFunction],
+        asked: &Asked,
+        stream: cudaStream_t,
+    ) -> Result<Self, Fault> {
+        let kind = which.kind(asked.blocks.max(1), asked.threads)?;
         let beside = beside();
         let rx_data = asked.ring.rx_data.addr() as u64;
         let ring = LinkedRing {
@@ -146,7 +211,7 @@ impl Linked {
             rx_data,
             tx_data: asked.ring.tx_data.addr() as u64,
             rx_peer: if beside.rx_host == 0 { rx_data } else { beside.rx_host },
-            slots,
+            slots: asked.slots()?,
             rx_stride: asked.ring.rx_stride_sz as u32,
             tx_stride: asked.ring.tx_stride_sz as u32,
         };
@@ -156,7 +221,7 @@ impl Linked {
         let stream = unsafe { Stream::borrowed(&context, stream) };
         // SAFETY: the caller's promise.
         let dispatcher =
-            unsafe { LinkedDispatcher::new(&context, kernel, ring, &functions, options, &stream) }?;
+            unsafe { LinkedDispatcher::new(&context, kernel, ring, functions, options, &stream) }?;
         Ok(Self {
             context,
             dispatcher: Arc::new(dispatcher),
@@ -202,13 +267,15 @@ fn watch(context: &Context, dispatcher: &LinkedDispatcher, shutdown: u64, stats:
     let mut told = None;
     let mut before = 0;
     loop {
+        // Looked at first: what is counted after the end is all there is.
+        let ended = dispatcher.has_ended();
         let count = dispatcher.count(Counter::Dispatched);
         if count != before {
             // SAFETY: the contract of `cudaq_dispatcher_set_control`: 8 bytes that the device sees.
             let _ = unsafe { context.write_foreign(stats, &count.to_ne_bytes()) };
             before = count;
         }
-        if dispatcher.has_ended() {
+        if ended {
             return true;
         }
         let mut flag = [0; 4];
@@ -240,8 +307,7 @@ unsafe fn functions(context: &Context, asked: &Asked, which: Which) -> Result<Ve
     for (place, entry) in layout.parse_all(&bytes).iter().enumerate() {
         entry.validate().map_err(|error| Fault::invalid(format!("entry {place}: {error}")))?;
         let kind = match entry.mode() {
-            Ok(DispatchMode::DeviceCall) if which == Which::Cooperative => HandlerKind::Grid,
-            Ok(DispatchMode::DeviceCall) => HandlerKind::Thread,
+            Ok(DispatchMode::DeviceCall) => which.calls(),
             // Another dispatcher's, if there is one.
             _ if beside().shared => HandlerKind::Elsewhere,
             _ => {
@@ -250,13 +316,18 @@ unsafe fn functions(context: &Context, asked: &Asked, which: Which) -> Result<Ve
                 )));
             }
         };
-        let arg_bytes = match (entry.schema.is_untyped(), entry.schema.args_bytes()) {
-            (false, Ok(bytes)) => Some(bytes),
-            _ => None,
-        };
+        let arg_bytes = arg_bytes(&entry.schema);
         functions.push(LinkedFunction { id: entry.function_id, address: entry.handler, arg_bytes, kind });
     }
     Ok(functions)
+}
+
+/// Payload bytes that a schema demands.
+fn arg_bytes(schema: &HandlerSchema) -> Option<u32> {
+    match (schema.is_untyped(), schema.args_bytes()) {
+        (false, Ok(bytes)) => Some(bytes),
+        _ => None,
+    }
 }
 
 /// Blocks of a kernel that fit a multiprocessor.

@@ -1,6 +1,7 @@
 //! The device path: a launch function on a stream of ours, stopped through the caller's flag.
 
 pub(crate) mod api;
+mod code;
 mod linked;
 
 use crate::dispatcher::Config;
@@ -8,10 +9,13 @@ use crate::entries::EntryLayout;
 use crate::layout::{
     DispatchLaunchFn, UnifiedLaunchFnV1, UnifiedLaunchFnV2, cudaq_function_table_t, cudaq_ringbuffer_t,
 };
-use crate::status::Fault;
+use crate::status::{Fault, attempt};
+pub(crate) use code::Code;
 use core::ffi::{c_int, c_void};
+use linked::{Asked, Linked, Which};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver, Stream, StreamState};
+use ringcall_wire::status::KernelType;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,16 +27,18 @@ pub(crate) enum Launch {
     Ring(DispatchLaunchFn),
     UnifiedV1(UnifiedLaunchFnV1, *mut c_void),
     UnifiedV2(UnifiedLaunchFnV2, *mut c_void),
+    /// Ours, linked with the order's code.
+    Code,
 }
 
 impl Launch {
     pub(crate) const fn is_unified(self) -> bool {
-        !matches!(self, Self::Ring(_))
+        !matches!(self, Self::Ring(_) | Self::Code)
     }
 }
 
 /// What is to be started.
-pub(crate) struct Order {
+pub(crate) struct Order<'a> {
     pub(crate) config: Config,
     pub(crate) ring: Option<cudaq_ringbuffer_t>,
     pub(crate) table: cudaq_function_table_t,
@@ -40,6 +46,7 @@ pub(crate) struct Order {
     pub(crate) shutdown: *mut c_int,
     pub(crate) stats: *mut u64,
     pub(crate) launch: Launch,
+    pub(crate) code: &'a Code,
     pub(crate) stop: Duration,
 }
 
@@ -89,7 +96,7 @@ pub(crate) struct DeviceRun {
 impl DeviceRun {
     /// # Safety
     /// The header's contract of `cudaq_dispatcher_start`, and the launch function's own.
-    pub(crate) unsafe fn start(order: &Order) -> Result<Self, Fault> {
+    pub(crate) unsafe fn start(order: &Order<'_>) -> Result<Self, Fault> {
         let context = Driver::load()?.device(order.config.device)?.context()?;
         let stream = Stream::new(&context)?;
         let run = Self {
@@ -121,7 +128,7 @@ impl DeviceRun {
 
     /// # Safety
     /// As for [`start`](Self::start).
-    unsafe fn launch(&self, order: &Order) {
+    unsafe fn launch(&self, order: &Order<'_>) {
         let Order { config, ring, table, shutdown, stats, .. } = order;
         let (entries, count, stream) = (table.entries, table.count as usize, self.stream.as_raw());
         match (order.launch, ring) {
@@ -144,7 +151,14 @@ impl DeviceRun {
                     stream,
                 );
             },
-            (Launch::Ring(_), None) => {
+            (Launch::Code, Some(ring)) => {
+                // SAFETY: the caller's promise.
+                let launched = attempt(|| unsafe { self.launch_code(order, *ring) });
+                if let Err(fault) = launched {
+                    report(fault);
+                }
+            }
+            (Launch::Ring(_) | Launch::Code, None) => {
                 report(Fault::invalid("cudaq_dispatcher_set_ringbuffer was not called"));
             }
             // SAFETY: the caller's promise.
@@ -157,6 +171,28 @@ impl DeviceRun {
                 unsafe { launch(ctx, stride, entries, count, *shutdown, *stats, stream) };
             }
         }
+    }
+
+    /// # Safety
+    /// As for [`start`](Self::start).
+    unsafe fn launch_code(&self, order: &Order<'_>, ring: cudaq_ringbuffer_t) -> Result<(), Fault> {
+        let Config { device, blocks, threads, slots, kernel, .. } = order.config;
+        let which = if kernel == KernelType::Cooperative { Which::Cooperative } else { Which::Regular };
+        let asked = Asked {
+            ring,
+            table: core::ptr::null_mut(),
+            count: 0,
+            shutdown: order.shutdown,
+            stats: order.stats,
+            slots: slots as usize,
+            blocks,
+            threads,
+        };
+        let device = c_int::try_from(device).map_err(|_| Fault::invalid("there is no such device"))?;
+        // SAFETY: the caller's promise.
+        let linked = unsafe { Linked::of_code(which, device, order.code, &asked, self.stream.as_raw()) }?;
+        // SAFETY: the caller's promise.
+        unsafe { linked.launch(self.stream.as_raw()) }
     }
 
     /// # Safety

@@ -2,7 +2,7 @@
 
 use super::{Config, DISPATCHERS, Dispatcher, Progress, State, check_functions, check_ring};
 use crate::cpu_loop::Dataplane;
-use crate::device::Launch;
+use crate::device::{Code, Launch};
 use crate::entries::EntryLayout;
 use crate::layout::{
     DispatchLaunchFn, UnifiedLaunchFnV1, UnifiedLaunchFnV2, cudaq_cpu_dataplane_t, cudaq_dispatcher_config_t,
@@ -11,8 +11,9 @@ use crate::layout::{
 use crate::manager::MANAGERS;
 use crate::raw_ring::{aligned, copied};
 use crate::status::{Fault, status};
-use core::ffi::{c_int, c_void};
-use ringcall_wire::status::{DispatchPath, KernelType};
+use core::ffi::{c_char, c_int, c_void};
+use ringcall_wire::schema::HandlerSchema;
+use ringcall_wire::status::{DispatchMode, DispatchPath, KernelType};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -281,4 +282,44 @@ pub unsafe extern "C" fn ringcall_dispatcher_set_clear_unknown(
             Ok(())
         })
     })
+}
+
+/// Changes the code of a dispatcher whose kernels are linked when it starts.
+fn with_code(
+    dispatcher: *mut c_void,
+    change: impl FnOnce(&mut Code) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    DISPATCHERS.get(dispatcher)?.wire(|config, state| {
+        if config.path != DispatchPath::Device || config.kernel == KernelType::Unified {
+            return Err(Fault::invalid("modules are for REGULAR and COOPERATIVE on the device path"));
+        }
+        if config.mode != DispatchMode::DeviceCall {
+            return Err(Fault::invalid("functions of modules are DEVICE_CALL"));
+        }
+        change(&mut state.code)
+    })
+}
+
+/// Adds device code that the program holds as data.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_dispatcher_add_module(
+    dispatcher: *mut c_void,
+    kind: c_int,
+    data: *const c_void,
+    size: usize,
+) -> c_int {
+    // SAFETY: the header's contract.
+    status(|| with_code(dispatcher, |code| unsafe { code.add_module(kind, data, size) }))
+}
+
+/// Enters a function of it by its symbol.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_dispatcher_add_function(
+    dispatcher: *mut c_void,
+    function_id: u32,
+    symbol: *const c_char,
+    schema: *const HandlerSchema,
+) -> c_int {
+    // SAFETY: the header's contract.
+    status(|| with_code(dispatcher, |code| unsafe { code.add_function(function_id, symbol, schema) }))
 }

@@ -6,7 +6,7 @@ mod config;
 pub use api::*;
 
 use crate::cpu_loop::Dataplane;
-use crate::device::{DeviceRun, Launch, Order};
+use crate::device::{Code, DeviceRun, Launch, Order};
 use crate::engine::{Engine, Wanted};
 use crate::entries::{EntryLayout, check_table, read_host};
 use crate::handles::{Registry, lock};
@@ -52,6 +52,7 @@ struct State {
     table: Option<cudaq_function_table_t>,
     control: Option<(*mut c_int, *mut u64)>,
     launch: Option<Launch>,
+    code: Code,
     dataplane: Option<cudaq_cpu_dataplane_t>,
     mailbox: *mut *mut c_void,
     entries: EntryLayout,
@@ -76,6 +77,7 @@ impl State {
             table: None,
             control: None,
             launch: None,
+            code: Code::default(),
             dataplane: None,
             mailbox: core::ptr::null_mut(),
             entries: EntryLayout::default(),
@@ -155,7 +157,7 @@ impl Dispatcher {
         let engine = unsafe { wanted.make() }?.map(Arc::new);
         let source = match plane {
             // SAFETY: the caller's promise.
-            Some(plane) => Source::Transport(unsafe { Dataplane::new(&plane, slots) }?),
+            Some(plane) => Source::Transport(Box::new(unsafe { Dataplane::new(&plane, slots) }?)),
             None => Source::Ring(ring),
         };
         let wiring = Wiring {
@@ -183,15 +185,30 @@ impl Dispatcher {
     /// As for [`start`](Self::start).
     unsafe fn start_device(&self, state: &State) -> Result<(Running, Progress), Fault> {
         let config = &self.config;
-        let table = State::wired(state.table, "cudaq_dispatcher_set_function_table")?;
         let (shutdown, stats) = State::wired(state.control, "cudaq_dispatcher_set_control")?;
         let unified = config.kernel == KernelType::Unified;
-        let missing =
-            if unified { "cudaq_dispatcher_set_unified_launch" } else { "cudaq_dispatcher_set_launch_fn" };
-        let launch = State::wired(state.launch, missing)?;
-        if launch.is_unified() != unified {
-            return Err(Fault::invalid(format!("{missing} was not called")));
-        }
+        let (table, launch) = if state.code.is_empty() {
+            let table = State::wired(state.table, "cudaq_dispatcher_set_function_table")?;
+            let missing = if unified {
+                "cudaq_dispatcher_set_unified_launch"
+            } else {
+                "cudaq_dispatcher_set_launch_fn"
+            };
+            let launch = State::wired(state.launch, missing)?;
+            if launch.is_unified() != unified {
+                return Err(Fault::invalid(format!("{missing} was not called")));
+            }
+            (table, launch)
+        } else {
+            state.code.check()?;
+            if state.table.is_some() || state.launch.is_some() {
+                return Err(Fault::invalid(
+                    "with modules of its own a dispatcher has neither launch function nor function table: addresses in \
+                     one would be of another module",
+                ));
+            }
+            (cudaq_function_table_t { entries: core::ptr::null_mut(), count: 0 }, Launch::Code)
+        };
         let ring = match state.ring {
             Some(ring) => Some(ring),
             None if unified => None,
@@ -205,6 +222,7 @@ impl Dispatcher {
             shutdown,
             stats,
             launch,
+            code: &state.code,
             stop: state.stop,
         };
         // SAFETY: the caller's promise.

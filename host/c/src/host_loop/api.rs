@@ -141,7 +141,7 @@ pub unsafe extern "C" fn cudaq_host_unified_loop(
         let slots = engine.as_ref().map_or(MAX_SLOTS, |engine| engine.slots());
         let wiring = Wiring {
             // SAFETY: the header's contract.
-            source: Source::Transport(unsafe { Dataplane::new(&plane, slots) }?),
+            source: Source::Transport(Box::new(unsafe { Dataplane::new(&plane, slots) }?)),
             slots,
             slot_bytes: 0,
             entries,

@@ -60,7 +60,7 @@ impl Shutdown {
 #[derive(Debug)]
 pub(crate) enum Source {
     Ring(cudaq_ringbuffer_t),
-    Transport(Dataplane),
+    Transport(Box<Dataplane>),
 }
 
 /// What a loop is made of.
@@ -100,7 +100,7 @@ impl Wiring {
                 // SAFETY: just checked, and the caller's promise.
                 (unsafe { host_ring(&ring, slots) }?, None)
             }
-            Source::Transport(transport) => (transport.ring().clone(), Some(transport)),
+            Source::Transport(transport) => (transport.ring().clone(), Some(*transport)),
         };
         let windows = shared.windows();
         let geometry = *shared.geometry();

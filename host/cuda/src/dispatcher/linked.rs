@@ -1,4 +1,5 @@
-//! Dispatchers whose kernels a program has linked into itself, with its handlers, and whose ring is that program's.
+//! Dispatchers whose kernels a program has linked into itself, or has had linked, with its handlers, and whose ring is that
+//! program's.
 //!
 //! The kernels are the same as everywhere; only the host's view of the ring is missing, so a stop cannot answer what the
 //! kernel left.
@@ -6,6 +7,7 @@
 #![allow(unsafe_code)] // named for it: addresses of somebody else's become parameters of a kernel
 
 use super::launch::Launcher;
+use super::modules::{Modules, addresses};
 use super::resources::{check_shape, polling_blocks};
 use super::{DeviceError, Footprint, KernelKind, Options};
 use crate::CudaError;
@@ -67,6 +69,21 @@ pub struct LinkedDispatcher {
 }
 
 impl LinkedDispatcher {
+    /// Links the kernel of `kind` with modules that define `symbols`, and loads it: the kernel, which keeps everything loaded,
+    /// and the symbols' addresses, for a dispatcher of that kernel. For programs that hold their handlers as data.
+    ///
+    /// # Errors
+    /// They do not link: a symbol that no module defines is named.
+    pub fn load(
+        context: &Arc<Context>,
+        modules: &Modules,
+        kind: KernelKind,
+        symbols: &[&str],
+    ) -> Result<(Kernel, Vec<u64>), DeviceError> {
+        let module = modules.load(context, kind, symbols)?;
+        Ok((module.kernel(kind.entry())?, addresses(&module, symbols)?))
+    }
+
     /// Lays everything out for `kernel`, which is the entry point that `chosen` names.
     ///
     /// # Safety

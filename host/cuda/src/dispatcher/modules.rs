@@ -174,13 +174,20 @@ impl Modules {
     }
 }
 
+/// The addresses of `symbols` in a module that was loaded with them.
+pub(super) fn addresses(module: &Module, symbols: &[&str]) -> Result<Vec<u64>, DeviceError> {
+    let bytes = module.read_global(TABLE)?;
+    let words = bytes.chunks_exact(8).take(symbols.len());
+    Ok(words.map(|word| word.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))).collect())
+}
+
 /// As many registers a thread as a multiprocessor has for one block of so many threads, in the hardware's units.
 fn registers_for(threads: u32) -> u32 {
     (65_536 / threads.max(32) / 8 * 8).clamp(32, 255)
 }
 
 /// Name of the table of addresses.
-pub(super) const TABLE: &str = "ringcall_function_addresses";
+const TABLE: &str = "ringcall_function_addresses";
 
 /// PTX that takes the address of every symbol: so any module that defines a function of the right signature can be linked,
 /// and what is missing is the linker's error, by name.

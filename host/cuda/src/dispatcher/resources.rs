@@ -3,7 +3,7 @@
 use super::functions::{Functions, Run, Table};
 use super::graphs::Launchable;
 use super::launch::Launcher;
-use super::modules::{Modules, TABLE};
+use super::modules::{Modules, addresses};
 use super::{DeviceError, KernelKind, MappedRing, Options};
 use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use core::sync::atomic::Ordering;
@@ -169,11 +169,10 @@ fn fill_addresses(
     geometry: &ringcall_dispatch::Geometry,
     stream: &Stream,
 ) -> Result<Vec<Launchable>, DeviceError> {
-    let bytes = module.read_global(TABLE)?;
+    let addresses = addresses(module, symbols)?;
     let address_of = |symbol: &str| {
         let place = symbols.iter().position(|other| *other == symbol)?;
-        let word = bytes.get(place * 8..place * 8 + 8)?;
-        word.try_into().ok().map(u64::from_le_bytes)
+        addresses.get(place).copied()
     };
     let mut graphs = Vec::new();
     for (entry, function) in table.entries.iter_mut().zip(&functions.all) {

@@ -1,7 +1,7 @@
 //! What the unified dispatcher takes from this one: tables, linking, launching.
 
 use super::functions::{Functions, Run};
-use super::modules::{Modules, TABLE};
+use super::modules::{Modules, addresses};
 use super::{DeviceError, KernelKind};
 use crate::driver::{Context, Module};
 use ringcall_dispatch::Geometry;
@@ -30,12 +30,11 @@ pub(crate) fn link_unified(
     let mut table = functions.lay_out(geometry, kind)?;
     let symbols = functions.symbols();
     let module = modules.load_unified(context, kind, &symbols)?;
-    let bytes = module.read_global(TABLE)?;
+    let addresses = addresses(&module, &symbols)?;
     for (entry, function) in table.entries.iter_mut().zip(&functions.all) {
         if let Run::Call { symbol, .. } = &function.run {
             let place = symbols.iter().position(|other| other == symbol);
-            let word = place.and_then(|place| bytes.get(place * 8..place * 8 + 8)?.try_into().ok());
-            entry.address = word.map_or(0, u64::from_le_bytes);
+            entry.address = place.and_then(|place| addresses.get(place).copied()).unwrap_or(0);
         }
     }
     let names =

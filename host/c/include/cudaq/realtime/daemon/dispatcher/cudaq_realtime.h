@@ -331,7 +331,8 @@ cudaq_status_t cudaq_host_release_worker(cudaq_dispatcher_t *dispatcher, int wor
 /*
  * The dispatch kernels, for cudaq_dispatcher_set_launch_fn. They call handlers of the program's own module, so the program
  * is linked with the device archive (nvcc -rdc=true ... -lringcall_device -lringcall). Without it they launch nothing, and
- * cudaq_dispatcher_start returns CUDAQ_ERR_UNSUPPORTED: a handler of another module is never called by address.
+ * cudaq_dispatcher_start returns CUDAQ_ERR_UNSUPPORTED: a handler of another module is never called by address. (Handlers
+ * that are linked when the program runs: ringcall_dispatcher_add_module.)
  *
  * A request flag must hold its slot's address, as the device or as the host sees it; others are answered
  * RINGCALL_STATUS_BAD_FLAG. The table is read once, at the launch. Blocks have whole warps and 256 threads at most: the
@@ -416,11 +417,37 @@ const char *ringcall_last_error(void);
 const char *ringcall_version(void);
 /* 168, 176 or 192: the layout of this dispatcher's tables. */
 cudaq_status_t ringcall_dispatcher_set_entry_bytes(cudaq_dispatcher_t *dispatcher, size_t bytes);
-/* How long a stop may take, in ms; 1 to 600000. */
+/* How long a stop may take, in ms; 500 to 600000. */
 cudaq_status_t ringcall_dispatcher_set_stop_ms(cudaq_dispatcher_t *dispatcher, uint32_t stop_ms);
 /* Not 0: requests for unknown functions are cleared without a response, as the specification says and the reference does.
  * By default they are answered RINGCALL_STATUS_UNKNOWN_FUNCTION, so that nobody waits in vain. Host path. */
 cudaq_status_t ringcall_dispatcher_set_clear_unknown(cudaq_dispatcher_t *dispatcher, int clear);
+
+/*
+ * Handlers that are data: device code is handed over, and cudaq_dispatcher_start links the dispatch kernel with it. Such a
+ * dispatcher is REGULAR or COOPERATIVE, DEVICE_CALL, on the device path; it has ring and control words like every other, and
+ * neither launch function nor function table. The program needs no device archive, and no nvcc where it runs.
+ *
+ * A handler is `extern "C" __device__ int name(const void *input, void *output, uint32_t arg_len, uint32_t max_result_len,
+ * uint32_t *result_len)`; how it is called stands above, with the dispatch kernels, and so does what holds for shutdown_flag
+ * and stats.
+ */
+typedef enum {
+  RINGCALL_MODULE_PTX = 1,   /* text; a NUL at its end may be counted: nvcc -ptx -rdc=true */
+  RINGCALL_MODULE_CUBIN = 2, /* relocatable, of the device's architecture: nvcc -cubin -rdc=true */
+  RINGCALL_MODULE_FATBIN = 3 /* several of either: nvcc -fatbin -rdc=true */
+} ringcall_module_kind_t;
+
+/* Adds a module: `size` bytes (256 MiB at most) at `data`, copied. May be called again for more. CUDAQ_ERR_INVALID_ARG if
+ * it does not begin as its kind does; does not touch CUDA, so the rest is found by cudaq_dispatcher_start. */
+cudaq_status_t ringcall_dispatcher_add_module(cudaq_dispatcher_t *dispatcher, ringcall_module_kind_t kind,
+                                              const void *data, size_t size);
+/* Enters the function of a symbol under an id. `schema` is copied; NULL for payloads of any length. CUDAQ_ERR_INVALID_ARG
+ * for an id that was entered before, and for what cannot be a symbol. One that no module defines makes
+ * cudaq_dispatcher_start return CUDAQ_ERR_CUDA, and ringcall_last_error names it; without a GPU that is CUDAQ_ERR_CUDA,
+ * too. */
+cudaq_status_t ringcall_dispatcher_add_function(cudaq_dispatcher_t *dispatcher, uint32_t function_id,
+                                                const char *symbol, const cudaq_handler_schema_t *schema);
 
 #ifdef __cplusplus
 }
