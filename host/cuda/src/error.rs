@@ -192,7 +192,9 @@ pub enum CudaError {
     #[error("the stream is still busy after {0:?}")]
     TimedOut(Duration),
     /// Something for which the driver would wait until a persistent kernel ends: what that kernel is not told to do.
-    #[error("{0} would wait for the persistent kernel that runs in this context: wire every dispatcher before the first starts")]
+    #[error(
+        "{0} would wait for the persistent kernel that runs in this context: wire every dispatcher before the first starts"
+    )]
     KernelRuns(&'static str),
 }
 
