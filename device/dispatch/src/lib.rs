@@ -29,6 +29,7 @@
 //! | [`fifo`] | queues of slots, one per function, without allocation |
 //! | [`book`] | the full 64-bit request id of each slot |
 //! | [`persistent`] | the dispatcher of a device: warps that poll, serve and hand out |
+//! | [`hooks`] | the same by one thread, over a transport that is linked in |
 //! | [`counters`] | live counters, one writer per bank |
 
 #![cfg_attr(not(any(loom, test)), no_std)]
@@ -37,6 +38,7 @@
 pub mod book;
 pub mod counters;
 pub mod fifo;
+pub mod hooks;
 pub mod idle;
 pub mod ledger;
 pub mod mailbox;

@@ -1,5 +1,6 @@
 //! From raw parameters to the views that the dispatch core works on.
 
+use crate::window::words;
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::SharedRing;
 use ringcall_dispatch::persistent::layout::Needs;
@@ -134,13 +135,6 @@ impl Setup {
 /// Blocks have their stages one behind the other in device memory.
 const fn scratch_offset(params: &DispatchParams, block: u32, workers: u32) -> u64 {
     if params.scratch == 0 { 0 } else { block as u64 * workers as u64 * 2 * params.stage_bytes as u64 }
-}
-
-/// # Safety
-/// `words` words of memory at `address` that outlive the kernel.
-pub(crate) unsafe fn words(address: u64, words: usize) -> Option<Words> {
-    // SAFETY: the caller's promise.
-    unsafe { Words::from_raw(address as usize as *mut u64, words) }.ok()
 }
 
 /// # Safety

@@ -148,6 +148,9 @@ pub mod control {
 pub const SESSION_BYTES: usize = 256;
 /// Its alignment.
 pub const SESSION_ALIGN: usize = 16;
+/// Bytes of device memory, zeroed once, in which the transport over the queues of a NIC keeps its state from one start to the
+/// next ([`UnifiedParams::scratch`] of its context), 16-byte aligned.
+pub const TRANSPORT_STATE_BYTES: usize = 4096;
 /// What `cudaq_dev_rx_poll` returns: a request is there.
 pub const RX_READY: i32 = 0;
 /// What `cudaq_dev_rx_poll` returns: the end.

@@ -10,12 +10,23 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// What is linked with what at load time, by the names of the programs; and whether NVIDIA's device runtime is added.
-const LINKS: &[(&[&str], bool)] =
-    &[(&["dispatch", "samples"], false), (&["graph", "samples"], true), (&["unified", "samples"], false)];
+const LINKS: &[(&[&str], bool)] = &[
+    (&["dispatch", "samples"], false),
+    (&["graph", "samples"], true),
+    (&["unified", "samples"], false),
+    (&["hooks", "transport", "samples"], false),
+];
 /// What handlers in CUDA C++ are linked with.
 const DISPATCHER: &str = "dispatch";
+/// What transports in CUDA C++ are linked with.
+const HOOKED: &str = "hooks";
+/// The functions of a transport: what the linker misses where there is none.
+const HOOKS: [&str; 3] = ["cudaq_dev_transport_attach", "cudaq_dev_rx_poll", "cudaq_dev_tx_publish"];
+/// Handlers, and transports, in CUDA C++.
+const CPP: [(&str, &str); 2] = [("kernels-cu", DISPATCHER), ("kernels-cu/hooks", HOOKED)];
 
-/// Assembles every committed text, links what belongs together, and does the same with the handlers in CUDA C++. Prints
+/// Assembles every committed text, links what belongs together, and does the same with the handlers and transports in CUDA
+/// C++. Prints
 /// what each kernel takes.
 ///
 /// # Errors
@@ -24,7 +35,10 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     let cuda = Cuda::find(shell)?;
     let folder = shell.target("device").join("objects");
     std::fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
-    let sources = cpp_sources(shell)?;
+    let mut sources = Vec::new();
+    for (folder, kernels) in CPP {
+        sources.extend(cpp_sources(shell, folder)?.into_iter().map(|source| (source, kernels)));
+    }
     let bench = Bench { shell, cuda: &cuda, folder: &folder };
 
     println!("{:<24} {:<16} {:>9} {:>8} {:>8}", "kernel", "in", "registers", "stack B", "spill B");
@@ -38,15 +52,18 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
             let objects: Vec<_> = names.iter().map(|name| bench.object(name, arch)).collect();
             bench.link(&names.join("+"), &objects, *runtime, arch)?;
         }
-        for source in &sources {
+        for (source, kernels) in &sources {
             let object = bench.cpp(source, arch)?;
             let name = source.file_stem().unwrap_or_default().to_string_lossy();
-            bench.link(
-                &format!("{DISPATCHER}+{name}"),
-                &[bench.object(DISPATCHER, arch), object],
-                false,
-                arch,
-            )?;
+            bench.link(&format!("{kernels}+{name}"), &[bench.object(kernels, arch), object], false, arch)?;
+        }
+        let alone = bench.link(HOOKED, &[bench.object(HOOKED, arch)], false, arch);
+        let said = alone.err().map_or_else(String::new, |why| format!("{why:#}"));
+        for hook in HOOKS {
+            ensure!(
+                said.contains(hook),
+                "{HOOKED} for {arch} without a transport: `{hook}` is not missed: {said}"
+            );
         }
     }
     println!("{} links for each of {} architectures", LINKS.len() + sources.len(), Arch::DEFAULT.len());
@@ -56,9 +73,9 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     cpp::run(shell, &cuda, true)
 }
 
-/// The handlers in CUDA C++, if there are any.
-fn cpp_sources(shell: &Shell) -> Result<Vec<PathBuf>> {
-    let folder = shell.root().join("kernels-cu");
+/// The sources in CUDA C++ in a folder, if there are any.
+fn cpp_sources(shell: &Shell, folder: &str) -> Result<Vec<PathBuf>> {
+    let folder = shell.root().join(folder);
     let mut sources = Vec::new();
     if folder.is_dir() {
         for entry in std::fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
@@ -223,7 +240,7 @@ ptxas info    : Used 255 registers, used 1 barriers, 1024 bytes smem";
 
     #[test]
     fn what_is_linked_is_built() {
-        let names = LINKS.iter().flat_map(|(names, _)| *names).chain([&DISPATCHER]);
+        let names = LINKS.iter().flat_map(|(names, _)| *names).chain([&DISPATCHER, &HOOKED]);
         for name in names {
             assert!(PROGRAMS.iter().any(|program| program.name == *name), "{name}");
         }

@@ -33,6 +33,13 @@ const PROGRAMS: &[Program] = &[
         features: &["unified"],
         name: "unified",
     },
+    Program { package: "ringcall-kernels", folder: "device/kernels", features: &["hooks"], name: "hooks" },
+    Program {
+        package: "ringcall-kernels",
+        folder: "device/kernels",
+        features: &["transport"],
+        name: "transport",
+    },
     Program { package: "ringcall-samples", folder: "device/samples", features: &[], name: "samples" },
     // One exported function for each primitive; a test reads what became of them.
     Program { package: "ringcall-gpu-probes", folder: "device/gpu/probes", features: &[], name: "probes" },
@@ -200,6 +207,6 @@ mod tests {
         };
         assert_eq!(count(&[], &[]), PROGRAMS.len() * 3);
         assert_eq!(count(&["ringcall-samples"], &[]), 3);
-        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 3);
+        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 5);
     }
 }

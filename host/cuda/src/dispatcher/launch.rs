@@ -127,18 +127,18 @@ pub(crate) struct UnifiedLauncher {
 }
 
 impl UnifiedLauncher {
-    /// Checks that the kernel fits: one block of `warps` warps with `shared` bytes of shared memory.
+    /// Checks that the kernel `name` fits: one block of `threads` threads with `shared` bytes of shared memory.
     pub(crate) fn new(
         context: &Arc<Context>,
         module: &Module,
-        warps: u32,
+        name: &'static str,
+        threads: u32,
         shared: u32,
         params: &UnifiedParams,
     ) -> Result<Self, DeviceError> {
-        const NAME: &str = "ringcall_unified";
-        let kernel = module.kernel(NAME)?;
-        let (registers, threads) = (kernel.attributes().registers, warps * 32);
-        let does_not_fit = || DeviceError::DoesNotFit { kernel: NAME, threads, registers, shared };
+        let kernel = module.kernel(name)?;
+        let registers = kernel.attributes().registers;
+        let does_not_fit = || DeviceError::DoesNotFit { kernel: name, threads, registers, shared };
         if shared > context.device().max_shared_per_block()? {
             return Err(does_not_fit());
         }

@@ -58,7 +58,7 @@ pub use modules::Modules;
 pub use ring::MappedRing;
 pub use ringcall_dispatch::counters::Snapshot;
 pub use stop::{StopReport, Stopped};
-pub(crate) use unified::{UnifiedLauncher, link_unified};
+pub(crate) use unified::{UnifiedKernel, UnifiedLauncher, link_unified};
 pub use watch::{Busy, Hung, Watch};
 
 use crate::driver::{FreeHold, Stream};

@@ -20,6 +20,8 @@ macro_rules! of_record {
 static DISPATCH: [(u32, &str); 3] = of_record!("dispatch");
 static GRAPH: [(u32, &str); 3] = of_record!("graph");
 static UNIFIED: [(u32, &str); 3] = of_record!("unified");
+static HOOKS: [(u32, &str); 3] = of_record!("hooks");
+static TRANSPORT: [(u32, &str); 3] = of_record!("transport");
 
 /// The newest PTX that a device of this capability takes.
 #[must_use]
@@ -73,6 +75,15 @@ impl Modules {
             ))),
             None => Err(DeviceError::NoKernels(capability)),
         }
+    }
+
+    /// The transport over the queues of a NIC, for a dispatcher [with hooks](crate::unified::UnifiedDispatcher::with_hooks):
+    /// its context is a [`QueueContext`](crate::unified::QueueContext).
+    ///
+    /// # Errors
+    /// The device is too old.
+    pub fn queue_transport(self, context: &Context) -> Result<Self, DeviceError> {
+        self.ptx_for("the transport over a NIC's queues", &TRANSPORT, context)
     }
 
     /// Relocatable machine code of one architecture (`nvcc -rdc=true -cubin`, `ptxas -c`).
@@ -139,6 +150,16 @@ impl Modules {
         symbols: &[&str],
     ) -> Result<Module, DeviceError> {
         self.load_with(&UNIFIED, context, kernel, symbols)
+    }
+
+    /// As [`load`](Self::load), with the unified kernel whose transport is one of these modules.
+    pub(super) fn load_hooks(
+        &self,
+        context: &Arc<Context>,
+        kernel: KernelKind,
+        symbols: &[&str],
+    ) -> Result<Module, DeviceError> {
+        self.load_with(&HOOKS, context, kernel, symbols)
     }
 
     fn load_with(

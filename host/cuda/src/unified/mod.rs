@@ -21,19 +21,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod hooks;
 mod queues;
 mod stop;
 
+pub use hooks::{HookTransport, QueueContext};
 pub use queues::{MappedQueues, QueuePair, Shape};
 pub use stop::{Stuck, UnifiedReport, UnifiedStopped};
 
-use crate::dispatcher::{DeviceError, Functions, KernelKind, Modules, UnifiedLauncher};
-use crate::driver::{DeviceBuffer, FreeHold, MappedRegion, Module, Stream, StreamState};
+use crate::dispatcher::{DeviceError, Functions, KernelKind, Modules, UnifiedKernel, UnifiedLauncher};
+use crate::driver::{Context, DeviceBuffer, FreeHold, MappedRegion, Module, Stream, StreamState};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::Geometry;
 use ringcall_dispatch::counters::Snapshot;
 use ringcall_dispatch::persistent::stage_bytes;
 use ringcall_gpu::shared::Words;
+use ringcall_gpu::team::WARP_LANES;
 use ringcall_verbs::Event;
 use ringcall_verbs::crew::{Copying, layout};
 use ringcall_verbs::endpoint::Reply;
@@ -42,6 +45,7 @@ use ringcall_verbs::sq::RecordMode;
 use ringcall_verbs::unified::Extent;
 use ringcall_wire::Counter;
 use ringcall_wire::unified::{UnifiedParams, control, options};
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
@@ -67,11 +71,12 @@ impl Default for UnifiedOptions {
 /// What a kernel uses while it runs, and what the host reads of it.
 #[derive(Debug)]
 struct Resources {
-    pair: QueuePair,
+    context: Arc<Context>,
     control: Words,
     names: Vec<(u32, String)>,
     warps: u32,
     // Kept alive for the kernel.
+    _transport: Arc<dyn Any + Send + Sync>,
     _control: MappedRegion,
     _tables: [DeviceBuffer; 2],
     _scratch: Option<DeviceBuffer>,
@@ -127,6 +132,110 @@ fn option_bits(pair: &QueuePair, extent: Extent) -> u32 {
         | when(extent == Extent::Slot, options::WHOLE_SLOTS)
 }
 
+/// What a kernel, or a transport, is told of a queue pair.
+fn queue_params(pair: &QueuePair, extent: Extent) -> UnifiedParams {
+    let config = &pair.config;
+    let (rx_lkey, rx_base) = match config.buffers {
+        Buffers::Slots { lkey, base, .. } => (lkey, base),
+        Buffers::Credits => (0, 0),
+    };
+    let (remote, remote_stride) = match config.reply {
+        Reply::WriteImm { base, stride } => (Some(base), stride),
+        Reply::Send => (None, 0),
+    };
+    UnifiedParams {
+        rx_base,
+        tx_base: config.tx_base,
+        remote_base: remote.map_or(0, |remote| remote.address),
+        qpn: config.qpn,
+        depth: config.depth,
+        slots: config.slots,
+        rx_stride: config.rx_stride,
+        tx_stride: config.tx_stride,
+        rx_lkey,
+        tx_lkey: config.tx_lkey,
+        remote_rkey: remote.map_or(0, |remote| remote.rkey),
+        remote_stride,
+        options: option_bits(pair, extent),
+        ..pair.addresses
+    }
+}
+
+/// What the kinds of unified dispatchers differ in.
+struct Parts<'a, L> {
+    context: &'a Arc<Context>,
+    geometry: Geometry,
+    kernel: UnifiedKernel,
+    warps: u32,
+    threads: u32,
+    transport: Arc<dyn Any + Send + Sync>,
+    /// Bytes of shared memory: for so many cells and entries, a stage of so many bytes, with the stages in it or not.
+    layout: L,
+}
+
+impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
+    /// Links, loads, and allocates; `params` has all that is the transport's.
+    fn wire(
+        self,
+        params: UnifiedParams,
+        functions: &Functions,
+        modules: &Modules,
+    ) -> Result<UnifiedDispatcher<Wired>, DeviceError> {
+        let Self { context, geometry, kernel, warps, threads, transport, layout } = self;
+        let kind = KernelKind::Regular { blocks: 1, warps };
+        let stream = Arc::new(Stream::new(context)?);
+        let (table, module) =
+            crate::dispatcher::link_unified(context, functions, modules, &geometry, kind, kernel)?;
+        let (rx_stride, tx_stride) = (geometry.rx_stride(), geometry.tx_stride());
+        let stage = stage_bytes(rx_stride.max(tx_stride));
+        let (cells, entries) = (table.cells.len() as u32, table.entries.len() as u32);
+        let most = context.device().max_shared_per_block()?;
+        let in_shared = layout(cells, entries, stage, true) <= most;
+        let shared = layout(cells, entries, stage, in_shared);
+        let scratch = if in_shared {
+            None
+        } else {
+            Some(DeviceBuffer::zeroed(context, warps as usize * 2 * stage as usize)?)
+        };
+        let region = MappedRegion::zeroed(context, control::WORDS * 8)?;
+        let upload = |bytes: &[u8]| -> Result<DeviceBuffer, DeviceError> {
+            let buffer = DeviceBuffer::zeroed(context, bytes.len().max(16))?;
+            buffer.write_from(0, bytes)?;
+            Ok(buffer)
+        };
+        let tables = [upload(table.entries.as_bytes())?, upload(table.cells.as_bytes())?];
+        let (multiplier, shift) = table.index.parts();
+        let params = UnifiedParams {
+            entries: tables[0].address().0,
+            cells: tables[1].address().0,
+            control: region.device_address(0)?.0,
+            scratch: scratch.as_ref().map_or(0, |buffer| buffer.address().0),
+            rx_stride,
+            tx_stride,
+            entry_count: entries,
+            cell_count: cells,
+            multiplier,
+            shift,
+            stage_bytes: stage,
+            ..params
+        };
+        let launcher = UnifiedLauncher::new(context, &module, kernel.entry(), threads, shared, &params)?;
+        let resources = Resources {
+            context: Arc::clone(context),
+            control: region.words(0, control::WORDS)?,
+            names: table.names,
+            warps,
+            _transport: transport,
+            _control: region,
+            _tables: tables,
+            _scratch: scratch,
+            _module: module,
+        };
+        let (resources, launcher) = (Arc::new(resources), Arc::new(launcher));
+        Ok(UnifiedDispatcher { resources, launcher, stream, state: Wired(()) })
+    }
+}
+
 impl UnifiedDispatcher<Wired> {
     /// Links, loads and allocates all that a dispatcher of these queues needs.
     ///
@@ -154,75 +263,19 @@ impl UnifiedDispatcher<Wired> {
                 )));
             }
         }
-        let kind = KernelKind::Regular { blocks: 1, warps: chosen.warps };
         let geometry = Geometry::new(config.slots, config.rx_stride, config.tx_stride, 0, 0, 0)?;
-        let stream = Arc::new(Stream::new(context)?);
-        let (table, module) =
-            crate::dispatcher::link_unified(context, &functions, &modules, &geometry, kind)?;
-
-        let stage = stage_bytes(config.rx_stride.max(config.tx_stride));
-        let (cells, entries) = (table.cells.len() as u32, table.entries.len() as u32);
-        let most = context.device().max_shared_per_block()?;
-        let in_shared = layout::of(cells, entries, chosen.warps, stage, true).bytes <= most;
-        let shared = layout::of(cells, entries, chosen.warps, stage, in_shared).bytes;
-        let scratch = if in_shared {
-            None
-        } else {
-            Some(DeviceBuffer::zeroed(context, chosen.warps as usize * 2 * stage as usize)?)
-        };
-        let region = MappedRegion::zeroed(context, control::WORDS * 8)?;
-        let upload = |bytes: &[u8]| -> Result<DeviceBuffer, DeviceError> {
-            let buffer = DeviceBuffer::zeroed(context, bytes.len().max(16))?;
-            buffer.write_from(0, bytes)?;
-            Ok(buffer)
-        };
-        let tables = [upload(table.entries.as_bytes())?, upload(table.cells.as_bytes())?];
-        let (multiplier, shift) = table.index.parts();
-        let (rx_lkey, rx_base) = match config.buffers {
-            Buffers::Slots { lkey, base, .. } => (lkey, base),
-            Buffers::Credits => (0, 0),
-        };
-        let (remote, remote_stride) = match config.reply {
-            Reply::WriteImm { base, stride } => (Some(base), stride),
-            Reply::Send => (None, 0),
-        };
-        let params = UnifiedParams {
-            rx_base,
-            tx_base: config.tx_base,
-            remote_base: remote.map_or(0, |remote| remote.address),
-            entries: tables[0].address().0,
-            cells: tables[1].address().0,
-            control: region.device_address(0)?.0,
-            scratch: scratch.as_ref().map_or(0, |buffer| buffer.address().0),
-            qpn: config.qpn,
-            depth: config.depth,
-            slots: config.slots,
-            rx_stride: config.rx_stride,
-            tx_stride: config.tx_stride,
-            rx_lkey,
-            tx_lkey: config.tx_lkey,
-            remote_rkey: remote.map_or(0, |remote| remote.rkey),
-            remote_stride,
-            entry_count: entries,
-            cell_count: cells,
-            multiplier,
-            shift,
-            options: option_bits(pair, chosen.extent),
-            stage_bytes: stage,
-            ..pair.addresses
-        };
-        let launcher = UnifiedLauncher::new(context, &module, chosen.warps, shared, &params)?;
-        let resources = Resources {
-            pair: pair.clone(),
-            control: region.words(0, control::WORDS)?,
-            names: table.names,
+        let parts = Parts {
+            context,
+            geometry,
+            kernel: UnifiedKernel::Queues,
             warps: chosen.warps,
-            _control: region,
-            _tables: tables,
-            _scratch: scratch,
-            _module: module,
+            threads: chosen.warps * WARP_LANES,
+            transport: Arc::new(pair.clone()),
+            layout: |cells, entries, stage, in_shared| {
+                layout::of(cells, entries, chosen.warps, stage, in_shared).bytes
+            },
         };
-        Ok(Self { resources: Arc::new(resources), launcher: Arc::new(launcher), stream, state: Wired(()) })
+        parts.wire(queue_params(pair, chosen.extent), &functions, &modules)
     }
 
     /// Launches the kernel, and waits until it polls. The first start posts the receive requests.
@@ -238,7 +291,7 @@ impl UnifiedDispatcher<Wired> {
         }
         resources.control.store(control::STATE, control::STATE_NEW, Ordering::Relaxed);
         resources.stop(control::STOP_NO);
-        let hold = resources.pair.context.hold_frees();
+        let hold = resources.context.hold_frees();
         launcher.launch(&stream)?;
         let begin = Instant::now();
         loop {

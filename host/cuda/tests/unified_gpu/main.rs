@@ -4,6 +4,7 @@
 //! `RINGCALL_UNIFIED_REQUESTS` says how many requests the longest test makes, `RINGCALL_UNIFIED_LAPS` how often the queues go
 //! round.
 
+mod hooks;
 mod rig;
 
 use rig::{PATIENCE, Pair, Peer, on_device, setting, stop_clean, wire};

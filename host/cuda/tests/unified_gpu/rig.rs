@@ -183,8 +183,16 @@ pub(crate) struct Rig {
     pub(crate) nic: thread::Running<Wire>,
 }
 
-/// A dispatcher of the samples on a queue pair of this shape, wired, and what is on the NIC's other side.
-pub(crate) fn wire(context: &Arc<Context>, pair: Pair) -> (UnifiedDispatcher<Wired>, Rig) {
+/// The samples' handlers of these kinds that take slots of `stride` bytes.
+pub(crate) fn samples(kinds: &[HandlerKind], stride: u32) -> Vec<ringcall_handler::Handler> {
+    let fits = |h: &ringcall_handler::Handler| {
+        kinds.contains(&h.kind) && h.schema.fits_slot(stride as usize).is_ok()
+    };
+    ringcall_samples::handlers::all().into_iter().filter(fits).collect()
+}
+
+/// A queue pair of this shape, and what is on the NIC's other side.
+pub(crate) fn queues(context: &Arc<Context>, pair: Pair) -> (MappedQueues, Rig) {
     let shape = Shape {
         config: pair.config(),
         receive: pair.depth,
@@ -209,17 +217,19 @@ pub(crate) fn wire(context: &Arc<Context>, pair: Pair) -> (UnifiedDispatcher<Wir
     let config = NicConfig { qpn: QPN, record: pair.record, burst: 16 };
     let nic = Nic::new(config, windows, queues.uar().clone(), memory, port).expect("a NIC");
     let nic = thread::Running::start(nic).expect("a thread");
-    let kinds = [HandlerKind::Thread, HandlerKind::Warp];
-    let fits = |h: &ringcall_handler::Handler| {
-        kinds.contains(&h.kind) && h.schema.fits_slot(pair.stride as usize).is_ok()
-    };
-    let handlers: Vec<_> = ringcall_samples::handlers::all().into_iter().filter(fits).collect();
+    (queues, Rig { peer: Peer { wire, pair, sent: 0, payload: Vec::new() }, nic })
+}
+
+/// A dispatcher of the samples on a queue pair of this shape, wired, and what is on the NIC's other side.
+pub(crate) fn wire(context: &Arc<Context>, pair: Pair) -> (UnifiedDispatcher<Wired>, Rig) {
+    let (queues, rig) = queues(context, pair);
+    let handlers = samples(&[HandlerKind::Thread, HandlerKind::Warp], pair.stride);
     let modules = Modules::new().ptx_for("samples", ringcall_samples::PTX, context).expect("PTX");
     let options = UnifiedOptions { warps: pair.warps, ..UnifiedOptions::default() };
     let functions = Functions::new().handlers(&handlers);
     let dispatcher = UnifiedDispatcher::wire(queues.pair(), functions, modules, options)
         .unwrap_or_else(|why| panic!("{pair:?}: {why}"));
-    (dispatcher, Rig { peer: Peer { wire, pair, sent: 0, payload: Vec::new() }, nic })
+    (dispatcher, rig)
 }
 
 /// Stops it, and checks that nothing was left over.

@@ -1,0 +1,150 @@
+//! An endpoint as the transport behind hooks: what is called to receive and to send, and keeps the state in between.
+
+use crate::QueueError;
+use crate::doorbell::Doorbell;
+use crate::endpoint::{Arrived, Config, Endpoint, Frame, Poll, TxSlot, Windows};
+use crate::unified::Extent;
+use crate::wait::{Bound, Shutdown};
+use ringcall_dispatch::hooks::Polled;
+use ringcall_gpu::hint;
+use ringcall_gpu::shared::{Bytes, Words};
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
+use ringcall_wire::unified::control;
+
+/// Looks between two looks at the stop word, where nothing comes.
+const LOOKS: u32 = 16;
+/// The end waits so long for the last responses to be sent.
+const LAST: Bound = Bound { between: 64, turns: 16_384 };
+
+/// A queue pair behind hooks. One request is under way at a time: from [`poll`](Self::poll) to [`publish`](Self::publish).
+#[derive(Debug)]
+pub struct Transport<D> {
+    endpoint: Endpoint<D>,
+    extent: Extent,
+    rx_data: Bytes,
+    tx_data: Bytes,
+    pending: Option<(Arrived, TxSlot)>,
+}
+
+impl<D: Doorbell> Transport<D> {
+    /// A transport over memory that [`CompletionQueue::prepare`](crate::CompletionQueue::prepare) has been over, with its
+    /// receive requests posted. The windows' stop word is not used.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::new`].
+    pub fn new(config: Config, extent: Extent, windows: Windows, doorbell: D) -> Result<Self, QueueError> {
+        let (rx_data, tx_data) = (windows.rx_data.clone(), windows.tx_data.clone());
+        let endpoint = Endpoint::new(config, windows, doorbell)?;
+        Ok(Self { endpoint, extent, rx_data, tx_data, pending: None })
+    }
+
+    /// The endpoint.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint<D> {
+        &self.endpoint
+    }
+
+    /// Waits for a request and room for its response, until `is_stopping` and nothing is there, or the queue pair is dead.
+    ///
+    /// A message that is shorter than its header says is made to say so itself: whoever looks at the slot next knows only
+    /// how long a slot is.
+    pub fn poll(&mut self, is_stopping: impl Fn() -> bool, mut relax: impl FnMut()) -> Polled {
+        // A request that was never answered owes its receive request.
+        if let Some((arrived, _)) = self.pending.take() {
+            self.endpoint.release(arrived);
+        }
+        let mut looks = 0_u32;
+        let mut last = false;
+        let arrived = loop {
+            match self.endpoint.poll() {
+                Poll::Arrived(arrived) => break arrived,
+                Poll::Dead(_) => return Polled::Shutdown,
+                Poll::Discarded(_) | Poll::Empty => (),
+            }
+            if last {
+                self.drain(&mut relax);
+                return Polled::Shutdown;
+            }
+            // What came before the stop is served: one look more.
+            last = looks.is_multiple_of(LOOKS) && is_stopping();
+            looks = looks.wrapping_add(1);
+            hint::spin();
+            relax();
+        };
+        let slot = loop {
+            if let Some(slot) = self.endpoint.try_reserve() {
+                break slot;
+            }
+            if self.endpoint.dead().is_some() || is_stopping() {
+                self.endpoint.release(arrived);
+                return Polled::Shutdown;
+            }
+            hint::spin();
+            relax();
+        };
+        let config = self.endpoint.config();
+        let window = |data: &Bytes, place: u32, stride: u32| {
+            data.slice(place as usize * stride as usize, stride as usize).ok()
+        };
+        let request = window(&self.rx_data, arrived.slot(), config.rx_stride);
+        let response = window(&self.tx_data, slot.place(), config.tx_stride);
+        let (Some(request), Some(response)) = (request, response) else {
+            self.endpoint.release(arrived);
+            return Polled::Unusable;
+        };
+        if self.extent == Extent::Received {
+            cut_short(&request, arrived.bytes());
+        }
+        self.pending = Some((arrived, slot));
+        Polled::Ready { request, response }
+    }
+
+    /// Sends the response of the pending request, as long as its header says. A frame that is not that request's sends
+    /// nothing: the request is counted as unanswered.
+    pub fn publish(&mut self, response: u64) {
+        let Some((arrived, slot)) = self.pending.take() else { return };
+        let stride = self.endpoint.config().tx_stride as usize;
+        let at = slot.place() as usize * stride;
+        let header = self.tx_data.read_words(at).map(ResponseHeader::from_words);
+        match header {
+            Some(header) if self.tx_data.address() + at as u64 == response => {
+                let len = (HEADER_BYTES as u32).saturating_add(header.result_len);
+                // Refused and counted by the endpoint, if it is longer than a slot.
+                let _ = self.endpoint.respond(arrived, slot, Frame::InSlot(len));
+            }
+            _ => self.endpoint.release(arrived),
+        }
+    }
+
+    /// Waits until the NIC is done with every response, or long enough.
+    fn drain(&mut self, relax: impl FnMut()) {
+        // The stop word is set already: a window without one.
+        if let Ok(none) = self.rx_data.slice(0, 0) {
+            let _ = self.endpoint.drain(&Shutdown::new(none.words().clone()), LAST, relax);
+        }
+    }
+
+    /// Leaves the cursors and the syndrome where a host reads them.
+    pub fn report(&self, block: &Words) {
+        use core::sync::atomic::Ordering::Relaxed;
+        let send = self.endpoint.send_queue();
+        block.store(control::POSTED, send.posted(), Relaxed);
+        block.store(control::DONE, send.done(), Relaxed);
+        let dead = self.endpoint.dead().map_or(0, |syndrome| syndrome.0.into());
+        block.store(control::DEAD, dead, Relaxed);
+    }
+}
+
+/// Makes a header agree with the `bytes` that were received.
+fn cut_short(request: &Bytes, bytes: u32) {
+    let Some(payload) = bytes.checked_sub(HEADER_BYTES as u32) else {
+        // No header: what lies there is another request's.
+        request.write_words(0, [0_u64; 3]);
+        return;
+    };
+    let Some(mut header) = request.read_words(0).map(RequestHeader::from_words) else { return };
+    if header.arg_len > payload && header.has_magic() {
+        header.arg_len = u32::MAX;
+        request.write_words(0, header.to_words());
+    }
+}
