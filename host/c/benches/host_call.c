@@ -36,6 +36,9 @@ static int compare(const void *a, const void *b) {
 
 static void send(const cudaq_ringbuffer_t *ring, uint32_t slot, uint32_t id) {
   static const uint8_t payload[PAYLOAD] = {1, 2, 3};
+  /* A response may be there a moment before its request's flag is cleared. */
+  while (!cudaq_host_ringbuffer_slot_available(ring, slot)) {
+  }
   cudaq_host_ringbuffer_write_rpc_request(ring, slot, 1, payload, sizeof payload, id, 0);
   cudaq_host_ringbuffer_signal_slot(ring, slot);
 }
