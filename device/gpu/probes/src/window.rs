@@ -103,6 +103,16 @@ probe!(["wide_load_wave"] (address: u64, lane: u32, pairs: u32, word: u64) -> Re
     wave(unsafe { wide::load_wave(address, lane, pairs, word) })
 });
 
+probe!(["wide_load_two"] (first: u64, second: u64) -> Returned<4> {
+    // SAFETY: nobody calls a probe.
+    let [[a, b], [c, d]] = unsafe { wide::load_two(first, second) };
+    Returned([a, b, c, d])
+});
+probe!(["wide_store_register"] (address: u64, value: u64) {
+    // SAFETY: nobody calls a probe.
+    unsafe { wide::store_register(address, value) }
+});
+
 probe!(["stage_word"] (base: u64) -> u64 { stage(base).word(3) });
 probe!(["stage_set_word"] (base: u64, value: u64) { stage(base).set_word(3, value) });
 probe!(["stage_pair"] (base: u64) -> Returned<2> { Returned(stage(base).pair(1)) });

@@ -43,7 +43,7 @@ pub(crate) fn primitives(arch: &str) -> Table {
     loads_and_stores(&mut table);
     read_modify_writes(&mut table);
     exchanges(&mut table);
-    windows(&mut table);
+    windows(&mut table, arch);
     barriers(&mut table, arch);
     collectives(&mut table);
     machine(&mut table);
@@ -101,7 +101,7 @@ fn exchanges(table: &mut Table) {
     }
 }
 
-fn windows(table: &mut Table) {
+fn windows(table: &mut Table, arch: &str) {
     const LOAD_PEER: &str = "ld.relaxed.sys.global.v2.u64";
     const STORE_PEER: &str = "st.relaxed.sys.global.v2.u64";
     const LOAD: &str = "ld.relaxed.sys.u64";
@@ -135,6 +135,16 @@ fn windows(table: &mut Table) {
         ];
         put(table, name, &wave);
     }
+
+    let two = [
+        &*format!("@p {LOAD_PEER} {{v0, v1}}, [arg0]"),
+        &*format!("@q {LOAD_PEER} {{v2, v3}}, [arg1]"),
+        "return v0, v1, v2, v3",
+    ];
+    put(table, "wide_load_two", &two);
+    // A store that is neither combined nor repeated has an instruction of its own from Hopper on.
+    let register = if arch == "sm_80" { "st.relaxed.sys.global.u64" } else { "st.mmio.relaxed.sys.global.u64" };
+    put(table, "wide_store_register", &[&format!("{register} [arg0], arg1")]);
 
     put(table, "stage_word", &["ld.b64 v0, [arg0+24]", "return v0"]);
     put(table, "stage_set_word", &["st.b64 [arg0+24], arg1"]);
