@@ -50,7 +50,8 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
     if !options.no_cli {
         let args = ["build", "--release", "--message-format=json", "-p", "ringcall-cli"];
         // Figures name the commit that they are of, as far as there is one.
-        let commit = read(&mut shell.command("git", &["describe", "--always", "--dirty"])).unwrap_or_default();
+        let commit =
+            read(&mut shell.command("git", &["describe", "--always", "--dirty"])).unwrap_or_default();
         let messages = read(shell.cargo(&args).env("RINGCALL_COMMIT", commit.trim()))?;
         take(shell, &executable(&messages, "bin", "ringcall")?, &folder.join("ringcall"))?;
     }

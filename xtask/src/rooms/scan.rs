@@ -6,8 +6,19 @@ use std::path::Path;
 use std::str::FromStr;
 
 /// Folders with source of ours.
-const FOLDERS: &[&str] =
-    &["bindings", "device", "docs", "examples", "fuzz", "host", "kernels-cu", "oracles", "tests", "training", "xtask"];
+const FOLDERS: &[&str] = &[
+    "bindings",
+    "device",
+    "docs",
+    "examples",
+    "fuzz",
+    "host",
+    "kernels-cu",
+    "oracles",
+    "tests",
+    "training",
+    "xtask",
+];
 /// Endings of files that people write and read.
 const ENDINGS: &[&str] = &["rs", "cu", "cuh", "c", "h", "cpp", "hpp", "py", "sh", "md"];
 

@@ -13,8 +13,8 @@ use std::fmt::Display;
 use sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdevice_attribute,
     CUdeviceptr, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode, CUjit_option,
-    CUjitInputType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUlaunchConfig, CUlinkState, CUmodule, CUstream,
-    cuuint64_t,
+    CUjitInputType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUlaunchConfig, CUlinkState, CUmodule,
+    CUstream, cuuint64_t,
 };
 
 /// `CUDA_SUCCESS`.

@@ -143,7 +143,8 @@ fn windows(table: &mut Table, arch: &str) {
     ];
     put(table, "wide_load_two", &two);
     // A store that is neither combined nor repeated has an instruction of its own from Hopper on.
-    let register = if arch == "sm_80" { "st.relaxed.sys.global.u64" } else { "st.mmio.relaxed.sys.global.u64" };
+    let register =
+        if arch == "sm_80" { "st.relaxed.sys.global.u64" } else { "st.mmio.relaxed.sys.global.u64" };
     put(table, "wide_store_register", &[&format!("{register} [arg0], arg1")]);
 
     put(table, "stage_word", &["ld.b64 v0, [arg0+24]", "return v0"]);
