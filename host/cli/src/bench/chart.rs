@@ -65,11 +65,7 @@ fn draw<'a>(
             "{}: p50 {} ns, p99 {} ns, p99.9 {} ns, {} trips",
             row.name, row.p50_ns, row.p99_ns, row.p999_ns, row.n
         );
-        panel.draw_text(
-            &title,
-            &("sans-serif", 14).into_font().color(&BLACK).into(),
-            (WIDTH as i32 / 2, 8),
-        )?;
+        panel.draw_text(&title, &("sans-serif", 14).into_font().color(&BLACK), (WIDTH as i32 / 2, 8))?;
     }
     root.present()
 }

@@ -18,6 +18,9 @@ const PAGE: usize = 4096;
 #[derive(Debug, Clone)]
 pub struct MappedRegion {
     allocation: Arc<Allocation>,
+    /// Where the region begins in the allocation, and its length; whole pages.
+    start: usize,
+    len: usize,
 }
 
 #[derive(Debug)]
@@ -25,7 +28,32 @@ struct Allocation {
     context: Arc<Context>,
     base: Handle<c_void>,
     device: DeviceAddress,
-    len: usize,
+}
+
+impl Allocation {
+    /// `len` bytes wherever the driver has them, zeroed and mapped.
+    fn new(context: &Arc<Context>, len: usize) -> Result<Self, CudaError> {
+        let api = context.enter()?;
+        let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+        let mut base = core::ptr::null_mut();
+        // SAFETY: the driver writes one pointer.
+        let code = unsafe { (api.cuMemHostAlloc)(&raw mut base, len, flags) };
+        api.check(code, format_args!("pinning {len} bytes of host memory"))?;
+        // From here on the allocation frees itself.
+        let mut allocation =
+            Self { context: Arc::clone(context), base: Handle(base), device: DeviceAddress(0) };
+        // SAFETY: `len` bytes were allocated, and nobody else knows of them yet.
+        unsafe { base.cast::<u8>().write_bytes(0, len) };
+        // SAFETY: the driver writes one address, of memory it has just mapped.
+        let code = unsafe { (api.cuMemHostGetDevicePointer_v2)(&raw mut allocation.device.0, base, 0) };
+        api.check(code, "mapping pinned host memory into the device")?;
+        Ok(allocation)
+    }
+
+    /// Bytes to the first page that begins in it.
+    fn start(&self) -> usize {
+        self.base.0.addr().wrapping_neg() % PAGE
+    }
 }
 
 impl MappedRegion {
@@ -35,30 +63,19 @@ impl MappedRegion {
     /// The device cannot map host memory, no memory is left to pin, or the context is dead.
     pub fn zeroed(context: &Arc<Context>, bytes: usize) -> Result<Self, CudaError> {
         let len = bytes.max(1).checked_next_multiple_of(PAGE).ok_or(SharedError::OutOfMemory { bytes })?;
-        let api = context.enter()?;
-        let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-        let mut base = core::ptr::null_mut();
-        // SAFETY: the driver writes one pointer.
-        let code = unsafe { (api.cuMemHostAlloc)(&raw mut base, len, flags) };
-        api.check(code, format_args!("pinning {len} bytes of host memory"))?;
-        // From here on the allocation frees itself.
-        let mut allocation =
-            Allocation { context: Arc::clone(context), base: Handle(base), device: DeviceAddress(0), len };
-        if !base.addr().is_multiple_of(PAGE) {
-            return Err(SharedError::Misaligned { value: base.addr() }.into());
-        }
-        // SAFETY: `len` bytes were allocated, and nobody else knows of them yet.
-        unsafe { base.cast::<u8>().write_bytes(0, len) };
-        // SAFETY: the driver writes one address, of memory it has just mapped.
-        let code = unsafe { (api.cuMemHostGetDevicePointer_v2)(&raw mut allocation.device.0, base, 0) };
-        api.check(code, "mapping pinned host memory into the device")?;
-        Ok(Self { allocation: Arc::new(allocation) })
+        let allocation = Allocation::new(context, len)?;
+        // Small pieces may lie anywhere in a page that the driver shares out: then one with a whole page inside.
+        let allocation = match allocation.start() {
+            0 => allocation,
+            _ => Allocation::new(context, len.checked_add(PAGE).ok_or(SharedError::OutOfMemory { bytes })?)?,
+        };
+        Ok(Self { start: allocation.start(), len, allocation: Arc::new(allocation) })
     }
 
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.allocation.len
+        self.len
     }
 
     /// Never: a region has at least one page.
@@ -95,7 +112,7 @@ impl MappedRegion {
     /// Out of bounds; one past the end is allowed.
     pub fn device_address(&self, offset: usize) -> Result<DeviceAddress, CudaError> {
         self.inside(offset, 0)?;
-        Ok(self.allocation.device.offset(offset as u64))
+        Ok(self.allocation.device.offset((self.start + offset) as u64))
     }
 
     fn inside(&self, offset: usize, len: usize) -> Result<*mut u8, SharedError> {
@@ -103,7 +120,7 @@ impl MappedRegion {
         if end > self.len() {
             return Err(SharedError::OutOfBounds { end, len: self.len() });
         }
-        Ok(self.allocation.base.0.cast::<u8>().wrapping_add(offset))
+        Ok(self.allocation.base.0.cast::<u8>().wrapping_add(self.start + offset))
     }
 
     fn owner(&self) -> Arc<dyn Any + Send + Sync> {
