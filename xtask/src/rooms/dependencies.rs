@@ -49,19 +49,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall",
         ],
     ),
-    // The C interface: checks and handles around the dispatchers.
-    (
-        "ringcall-c",
-        &[
-            "ringcall-wire",
-            "ringcall-gpu",
-            "ringcall-dispatch",
-            "ringcall",
-            "ringcall-cuda",
-            "ringcall-bridge",
-            "ringcall-bridge-udp",
-        ],
-    ),
     // Packets, queue pairs and registers; no rings, no RPC.
     ("ringcall-roce", &[]),
     // The other side of the wire: it knows requests, and no ring or dispatcher.
@@ -108,6 +95,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("ringcall-bridge-udp", &["ringcall", "ringcall-transport", "ringcall-bridge"]),
     ("ringcall-bridge-roce", &["ringcall", "ringcall-roce", "ringcall-transport", "ringcall-bridge"]),
+    // The C interface: checks and handles around the dispatchers.
+    (
+        "ringcall-c",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-dispatch",
+            "ringcall",
+            "ringcall-cuda",
+            "ringcall-bridge",
+            "ringcall-bridge-udp",
+        ],
+    ),
     (
         "ringcall-service",
         &[

@@ -7,10 +7,10 @@
 //! ```no_run
 //! use ringcall_cuda::dispatcher::{Functions, Modules};
 //! use ringcall_cuda::unified::{MappedQueues, Shape, UnifiedDispatcher, UnifiedOptions};
-//! # fn queues() -> (std::sync::Arc<ringcall_cuda::driver::Context>, Shape) { unimplemented!() }
+//! # use ringcall_cuda::driver::Context;
+//! # fn serve(context: &std::sync::Arc<Context>, shape: Shape) -> Result<(), Box<dyn std::error::Error>> {
 //! # let (handlers, ptx) = ([] as [ringcall_handler::Handler; 0], "");
-//! let (context, shape) = queues();
-//! let queues = MappedQueues::allocate(&context, shape)?;
+//! let queues = MappedQueues::allocate(context, shape)?;
 //! // A NIC is given `queues.windows()` and `queues.uar()`.
 //! let functions = Functions::new().handlers(&handlers);
 //! let modules = Modules::new().ptx("my handlers", ptx);
@@ -18,7 +18,8 @@
 //! let dispatcher = UnifiedDispatcher::wire(queues.pair(), functions, modules, options)?.start()?;
 //! let stopped = dispatcher.stop(std::time::Duration::from_millis(50));
 //! assert!(stopped.report.is_clean());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok(())
+//! # }
 //! ```
 
 mod hooks;
