@@ -1,6 +1,6 @@
 //! What a host and its unified kernel agree on: where the queues of a NIC are, and the control block.
 //!
-//! The conventions are those of [`launch`](crate::launch), whose table and control words are used here too.
+//! The conventions are those of [`launch`], whose table and control words are used here too.
 
 use crate::launch::{self, MAX_WARPS};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
