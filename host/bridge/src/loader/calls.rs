@@ -340,11 +340,9 @@ impl Provider {
     #[must_use]
     pub fn wait(&self, at_most: Duration) -> bool {
         let ns = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+        let Some(extension) = self.0.library.extension() else { return false };
         // SAFETY: a function of the library's, on a live handle.
-        self.0
-            .library
-            .extension()
-            .is_some_and(|extension| unsafe { (extension.wait)(self.0.handle, ns) } == 0)
+        unsafe { (extension.wait)(self.0.handle, ns) == 0 }
     }
 }
 
