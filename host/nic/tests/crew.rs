@@ -275,6 +275,15 @@ fn every_status() {
     }
 }
 
+/// Waits, not for ever.
+fn until(done: impl Fn() -> bool) {
+    let mut patience = Patience::default();
+    while !done() {
+        patience.wait();
+        thread::yield_now();
+    }
+}
+
 /// `total` requests, up to `window` of them under way, all checked.
 fn flood(peer: &mut Wire, shape: &Shape, window: u64, from: u64, total: u64, mut between: impl FnMut(u64)) {
     let (mut sent, mut answered) = (from, from);
@@ -335,6 +344,7 @@ fn wrong_completions_in_between_change_nothing() {
     let shape = Shape { told: true, completions: 4, ..Shape::of_depth(64) };
     let mut bench = Bench::new(&shape);
     let (mut stray, mut failed, mut tx_stray) = (0, 0, 0);
+    let control = bench.control.clone();
     bench.serve(Team::of(2), |peer, nic| {
         flood(peer, &shape, 16, 0, 1500, |i| {
             let wqe_counter = 0x7FF0;
@@ -352,6 +362,9 @@ fn wrong_completions_in_between_change_nothing() {
             }
             assert!(nic.plant(fault));
         });
+        // The last ones come after the last answer.
+        let seen = |event: Event| control.load(control::EVENTS + event as usize, Relaxed);
+        until(|| seen(Event::RxStray) >= stray && seen(Event::RxErrors) >= failed);
     });
     assert_eq!((bench.event(Event::RxStray), bench.event(Event::RxErrors)), (stray, failed));
     assert!(bench.event(Event::TxStray) <= tx_stray && stray + failed + tx_stray >= 1000);
@@ -380,9 +393,12 @@ fn a_request_of_several_messages_is_as_long_as_its_slot() {
 fn a_dead_queue_pair_ends_it() {
     let shape = Shape::of_depth(4);
     let mut bench = Bench::new(&shape);
+    let control = bench.control.clone();
     bench.serve(Team::of(2), |peer, nic| {
         flood(peer, &shape, 2, 0, 8, |_| ());
         assert!(nic.plant(Fault::Break));
+        // The crew ends by itself: a stop that it sees first would end it in health.
+        until(|| control.load(control::STATE, Relaxed) == control::STATE_ENDED);
     });
     assert_eq!(bench.control.load(control::DEAD, Relaxed), u64::from(Syndrome::FLUSHED.0));
     assert!(bench.event(Event::RxFlushed) > 0);
