@@ -81,8 +81,7 @@ fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
     }
     copy(&tree.join("lib").join(SONAME), &folder.join(SONAME))?;
     let bench = folder.join("host_call");
-    let mut compile =
-        shell.command("cc", &["-std=c11", "-O2", "-D_GNU_SOURCE", "-pthread", "-o", &text(&bench)]);
+    let mut compile = shell.command("cc", &["-std=c11", "-O2", "-o", &text(&bench)]);
     compile.arg(shell.root().join("host/c/benches/host_call.c"));
     compile.arg(format!("-I{}", tree.join("include").display()));
     run(compile.arg(format!("-L{}", tree.join("lib").display())).arg("-lringcall"))

@@ -8,6 +8,8 @@ use ringcall_gpu::shared::{Bytes, SharedError, Words};
 use ringcall_wire::header::HEADER_BYTES;
 
 impl From<SharedError> for Fault {
+    #[cold]
+    #[inline(never)]
     fn from(error: SharedError) -> Self {
         Self::invalid(error.to_string())
     }
@@ -23,37 +25,53 @@ impl From<GeometryError> for Fault {
 ///
 /// # Safety
 /// `at` is null, or points to a `T`.
+#[inline(always)]
 pub(crate) unsafe fn copied<T: Copy>(at: *const T, what: &str) -> Result<T, Fault> {
     if at.is_null() {
-        return Err(Fault::invalid(format!("{what} is null")));
+        return Err(misplaced(0, 1, what));
     }
     // SAFETY: the caller's promise; alignment is not asked for.
     Ok(unsafe { at.read_unaligned() })
 }
 
 /// Refuses null and misaligned pointers, before anything is written through them.
+#[inline(always)]
 pub(crate) fn aligned<T>(at: *const T, align: usize, what: &str) -> Result<(), Fault> {
-    if at.is_null() {
-        return Err(Fault::invalid(format!("{what} is null")));
-    }
-    if !at.addr().is_multiple_of(align) {
-        return Err(Fault::invalid(format!("{what} is {at:p}, which is not {align}-byte aligned")));
+    if at.is_null() || !at.addr().is_multiple_of(align) {
+        return Err(misplaced(at.addr(), align, what));
     }
     Ok(())
 }
 
-/// A stride that slots of `slot_bytes` fit, each of whole words.
-pub(crate) fn stride(bytes: usize, slot_bytes: u32, what: &str) -> Result<u32, Fault> {
-    let fits = u32::try_from(bytes).ok().filter(|&b| b <= 1 << 31);
-    let Some(stride) = fits.filter(|b| *b as usize >= HEADER_BYTES && b.is_multiple_of(8)) else {
-        return Err(Fault::invalid(format!(
-            "{what} is {bytes}: a slot is a multiple of 8 bytes, at least {HEADER_BYTES}, at most 2^31"
-        )));
-    };
-    if stride < slot_bytes {
-        return Err(Fault::invalid(format!("{what} is {stride}, shorter than slot_size {slot_bytes}")));
+/// Out of the way of calls that are made for every request.
+#[cold]
+#[inline(never)]
+fn misplaced(at: usize, align: usize, what: &str) -> Fault {
+    if at == 0 {
+        Fault::invalid(format!("{what} is null"))
+    } else {
+        Fault::invalid(format!("{what} is {at:#x}, which is not {align}-byte aligned"))
     }
-    Ok(stride)
+}
+
+/// A stride that slots of `slot_bytes` fit, each of whole words.
+#[inline(always)]
+pub(crate) fn stride(bytes: usize, slot_bytes: u32, what: &str) -> Result<u32, Fault> {
+    let possible = (HEADER_BYTES..=1 << 31).contains(&bytes) && bytes.is_multiple_of(8);
+    if !possible || bytes < slot_bytes as usize {
+        return Err(unfit(bytes, possible, slot_bytes, what));
+    }
+    Ok(bytes as u32)
+}
+
+#[cold]
+#[inline(never)]
+fn unfit(bytes: usize, possible: bool, slot_bytes: u32, what: &str) -> Fault {
+    Fault::invalid(if possible {
+        format!("{what} is {bytes}, shorter than slot_size {slot_bytes}")
+    } else {
+        format!("{what} is {bytes}: a slot is a multiple of 8 bytes, at least {HEADER_BYTES}, at most 2^31")
+    })
 }
 
 /// Which side's pointers of a ring are used.

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 ///
 /// # Safety
 /// `flags` is null, or has a word for slot `slot`.
+#[inline(always)]
 unsafe fn word(flags: *mut u64, slot: u32, what: &str) -> Result<Words, Fault> {
     aligned(flags.cast_const(), 8, what)?;
     // SAFETY: the caller's promise; the window lives for one access.
@@ -23,6 +24,7 @@ unsafe fn word(flags: *mut u64, slot: u32, what: &str) -> Result<Words, Fault> {
 ///
 /// # Safety
 /// `ring` is null, or points to a ring.
+#[inline(always)]
 unsafe fn ring_of(ring: *const cudaq_ringbuffer_t) -> Result<(cudaq_ringbuffer_t, usize), Fault> {
     // SAFETY: the caller's promise.
     let ring = unsafe { copied(ring, "the ring") }?;
@@ -30,13 +32,30 @@ unsafe fn ring_of(ring: *const cudaq_ringbuffer_t) -> Result<(cudaq_ringbuffer_t
     Ok((ring, stride))
 }
 
+#[inline(always)]
 fn slot_address(ring: &cudaq_ringbuffer_t, slot: u32, stride: usize) -> Result<*mut u8, Fault> {
     aligned(ring.rx_data_host.cast_const(), 8, "rx_data_host")?;
     let offset = (slot as usize).checked_mul(stride);
     offset
         .and_then(|offset| ring.rx_data_host.addr().checked_add(offset).map(|_| offset))
         .map(|offset| ring.rx_data_host.wrapping_add(offset))
-        .ok_or_else(|| Fault::invalid(format!("slot {slot} is beyond the address space")))
+        .ok_or_else(|| too_far(slot))
+}
+
+#[cold]
+#[inline(never)]
+fn too_far(slot: u32) -> Fault {
+    Fault::invalid(format!("slot {slot} is beyond the address space"))
+}
+
+#[cold]
+#[inline(never)]
+fn bad_payload(bytes: u32, room: usize) -> Fault {
+    Fault::invalid(if bytes as usize > room {
+        format!("a payload of {bytes} bytes does not fit a slot that takes {room}")
+    } else {
+        "the payload is null".to_owned()
+    })
 }
 
 /// Writes a request into a slot.
@@ -55,13 +74,8 @@ pub unsafe extern "C" fn cudaq_host_ringbuffer_write_rpc_request(
         let (ring, stride) = unsafe { ring_of(rb) }?;
         let at = slot_address(&ring, slot_idx, stride)?;
         let room = stride - HEADER_BYTES;
-        if payload_len as usize > room {
-            return Err(Fault::invalid(format!(
-                "a payload of {payload_len} bytes does not fit a slot that takes {room}"
-            )));
-        }
-        if payload.is_null() && payload_len > 0 {
-            return Err(Fault::invalid("the payload is null"));
+        if payload_len as usize > room || (payload.is_null() && payload_len > 0) {
+            return Err(bad_payload(payload_len, room));
         }
         let payload = if payload_len == 0 {
             &[]

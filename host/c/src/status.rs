@@ -55,6 +55,8 @@ thread_local! {
 }
 
 /// Keeps `why` for [`ringcall_last_error`].
+#[cold]
+#[inline(never)]
 pub(crate) fn remember(why: &str) {
     let text = CString::new(why.replace('\0', " ")).unwrap_or_default();
     // Nobody holds the cell while a call is under way; a thread that is ending has no use for words.
@@ -62,6 +64,7 @@ pub(crate) fn remember(why: &str) {
 }
 
 /// Runs an entry point: a panic is `internal`.
+#[inline(always)]
 pub(crate) fn attempt<T>(body: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     let outcome = catch_unwind(AssertUnwindSafe(body))
         .unwrap_or_else(|_| Err(Fault::internal("a fault of the library: it panicked")));
@@ -72,6 +75,7 @@ pub(crate) fn attempt<T>(body: impl FnOnce() -> Result<T, Fault>) -> Result<T, F
 }
 
 /// As a `cudaq_status_t`.
+#[inline(always)]
 pub(crate) fn status(body: impl FnOnce() -> Result<(), Fault>) -> c_int {
     match attempt(body) {
         Ok(()) => CudaqStatus::Ok.raw() as c_int,

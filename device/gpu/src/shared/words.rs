@@ -245,6 +245,7 @@ mod real {
         ///
         /// # Errors
         /// A null or misaligned pointer, or a length beyond the address space.
+        #[inline(always)]
         pub unsafe fn from_raw(base: *mut u64, len: usize) -> Result<Self, SharedError> {
             Self::over_raw(base, len, None)
         }
@@ -268,6 +269,7 @@ mod real {
             Self::over_raw(base, len, Some(owner))
         }
 
+        #[inline(always)]
         fn over_raw(base: *mut u64, len: usize, owner: Owner) -> Result<Self, SharedError> {
             let base = NonNull::new(base).ok_or(SharedError::Null)?.cast::<SystemU64>();
             if !base.is_aligned() {
