@@ -26,9 +26,9 @@ impl Service {
         let json = folder.path().join("counters.json");
         let mut child = ringcall()
             .arg("serve")
-            .args(args)
             .arg("--json")
             .arg(&json)
+            .args(args)
             .stdout(Stdio::piped())
             .spawn()
             .expect("started");
@@ -136,6 +136,42 @@ fn roce_on_one_thread() {
 #[test]
 fn roce_on_threads_of_their_own() {
     both_sides_agree("roce", "own");
+}
+
+/// A library that was built with this test: beside it.
+fn library(file: &str) -> String {
+    let test = std::env::current_exe().expect("a test");
+    let found = test.ancestors().skip(1).take(2).map(|folder| folder.join(file)).find(|path| path.is_file());
+    format!("plugin:{}", found.expect("built with its package").display())
+}
+
+/// Our transports as a provider's libraries, loaded as anybody's.
+#[test]
+fn plugged_in_transports_serve() {
+    for (file, transport) in
+        [("libcudaq_realtime_bridge_udp.so", "udp"), ("libringcall_bridge_roce.so", "roce")]
+    {
+        let plugin = library(file);
+        for threads in ["one", "own"] {
+            let args = ["--transport", &plugin, "--threads", threads, "--distance", "3"];
+            let shape = ["--", "--port=0", "--num-slots=64", "--slot-size=1024"];
+            let service = Service::start(&[&args[..], &shape[..]].concat());
+            assert!(service.endpoint.starts_with(&format!("transport={transport} ")), "{}", service.endpoint);
+            let common = ["--distance", "3", "--timeout-ms", "2000", "--loss", "0.01"];
+            let increment = report(&service, &[&common[..], &["--requests", "1000"]].concat());
+            let decode = ["--requests", "500", "--function", "decode", "--seed", "7"];
+            let decode = report(&service, &[&common[..], &decode].concat());
+            let mut answered = 0;
+            for (report, requests) in [(&increment, 1000), (&decode, 500)] {
+                assert_eq!(n(&report["answered"]) + n(&report["lost"]), requests, "{report}");
+                assert_eq!(report["lost"], report["faults"]["lost"], "{report}");
+                assert_eq!((n(&report["wrong"]), n(&report["unanswered"])), (0, 0), "{report}");
+                answered += n(&report["answered"]);
+            }
+            let (text, counters) = service.stop();
+            assert_eq!(n(&counters["dispatcher"]["completed"]), answered, "{text}");
+        }
+    }
 }
 
 /// Queue pair, NIC and unified loop in place of ring and dispatcher: the books of both sides agree.
