@@ -144,6 +144,9 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-pipeline",
             "ringcall-transport",
             "ringcall-bridge",
+            // Loaded by its tests.
+            "ringcall-bridge-udp",
+            "ringcall-bridge-roce",
             "ringcall-service",
         ],
     ),
