@@ -88,7 +88,7 @@ impl Shell {
         let exact = format!("={version}");
         let mut install = self.cargo(&["install", "--locked", name, "--version", &exact, "--root"]);
         install.arg(&root).env("CARGO_TARGET_DIR", self.target("tools").join("build"));
-        for (key, value) in [("OPT_LEVEL", "1"), ("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "false")]
+        for (key, value) in [("OPT_LEVEL", "0"), ("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "false")]
         {
             install.env(format!("CARGO_PROFILE_RELEASE_{key}"), value);
         }

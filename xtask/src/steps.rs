@@ -125,9 +125,13 @@ const TOO_MANY_THREADS: &[&str] = &[
     "slots::",
 ];
 
-/// Both sanitizers over the tests of the crates that share memory. The standard library is not instrumented (that takes
-/// its sources); what the crates themselves do is.
+/// The C programs with their compiler's sanitizers, then both of Rust's over the tests of the crates that share memory. The
+/// standard library is not instrumented (that takes its sources); what the crates themselves do is.
 pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
+    // Of the whole workspace, so that nothing is built again with fewer features.
+    run(shell
+        .cargo(&["test", "--workspace", "--test", "c_programs"])
+        .env("RINGCALL_C_SANITIZE", "address,undefined"))?;
     if !shell.has_nightly() {
         return Ok(NO_NIGHTLY);
     }
