@@ -1,11 +1,9 @@
 //! A wire whose peers name slots, as RDMA's do by the immediate: the smallest one there is, through memory. It passes the
 //! same suite, so what is common to all transports does not hang on UDP.
 
-mod support;
-
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring};
-use ringcall_transport::conformance::{Client, Subject, check};
+use ringcall_transport::conformance::{Client, Subject, check, serve};
 use ringcall_transport::wire::{Arrival, Frame, Sent};
 use ringcall_transport::{Endpoint, Link, Outbox, RingFilling, TransportError, Wire};
 use std::collections::BTreeMap;
@@ -97,7 +95,7 @@ impl Subject for Net {
         places.services.insert(port, (sender, ring.geometry().slots()));
         drop(places);
         let link = Link::attach(Memory { net: self.clone(), port, inbox, longest: 0 }, ring)?;
-        support::serve(link, dispatcher, true)
+        serve(link, dispatcher, true)
     }
 
     fn client(&self, service: &Endpoint) -> Box<dyn Client> {

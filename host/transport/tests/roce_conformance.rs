@@ -1,14 +1,12 @@
 //! RoCE passes the suite; and what only a wire with sequence numbers and pages can get wrong.
 
-mod support;
-
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring, RingConfig};
 use ringcall_roce::{
     Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet, Psn, QueuePair,
     Responder, Reth, RoceSocket,
 };
-use ringcall_transport::conformance::{Client, Subject, check};
+use ringcall_transport::conformance::{Client, Subject, check, serve};
 use ringcall_transport::{Endpoint, Link, RingFilling, Statistics, TransportError, Unified, roce};
 use ringcall_wire::FunctionId;
 use ringcall_wire::header::RequestHeader;
@@ -40,7 +38,7 @@ impl Subject for Roce {
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let address = at.map_or(ANY, v4);
         let link = Link::attach(roce::Roce::bind(&roce::Options { address, ..options(ring) })?, ring)?;
-        support::serve(link, dispatcher, self.one_thread)
+        serve(link, dispatcher, self.one_thread)
     }
 
     fn client(&self, service: &Endpoint) -> Box<dyn Client> {

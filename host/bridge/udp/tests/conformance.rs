@@ -1,17 +1,13 @@
 //! The suite, over this package's library as the dynamic linker loads it: in both of the interface's modes.
 
-use ringcall::dispatcher::{Running, Wired};
+use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring};
 use ringcall_bridge::{Driven, Filled, Provider};
-use ringcall_transport::conformance::{Client, Subject, check};
-use ringcall_transport::{
-    Endpoint, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, TransportError, Watch,
-};
+use ringcall_transport::conformance::{Client, Subject, alone, beside, check, datagrams};
+use ringcall_transport::{Endpoint, OneThread, RingFilling, ThreadOptions, Threaded, TransportError};
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::time::Duration;
 
 /// The library that was built for this test: beside it.
 fn library() -> String {
@@ -35,63 +31,6 @@ fn load(port: u16, slots: u32, slot_bytes: u32, more: &[&str]) -> Provider {
 
 fn refused(error: impl std::fmt::Display) -> TransportError {
     TransportError::Thread(error.to_string())
-}
-
-struct Datagrams(UdpSocket);
-
-impl Client for Datagrams {
-    fn send(&mut self, frame: &[u8]) {
-        self.send_raw(frame);
-    }
-
-    fn send_raw(&mut self, bytes: &[u8]) {
-        self.0.send(bytes).unwrap();
-    }
-
-    fn receive(&mut self, timeout: Duration) -> Option<Vec<u8>> {
-        self.0.set_read_timeout(Some(timeout)).unwrap();
-        let mut buffer = vec![0; 65536];
-        let len = self.0.recv(&mut buffer).ok()?;
-        buffer.truncate(len);
-        Some(buffer)
-    }
-}
-
-fn client(service: &Endpoint) -> Box<dyn Client> {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.connect(service.address).unwrap();
-    Box::new(Datagrams(socket))
-}
-
-/// A transport, and a dispatcher that is stopped after it.
-struct Beside<T> {
-    transport: T,
-    dispatcher: Option<HostDispatcher<Running>>,
-}
-
-impl<T: RingFilling> RingFilling for Beside<T> {
-    fn endpoint(&self) -> &Endpoint {
-        self.transport.endpoint()
-    }
-
-    fn watch(&self) -> Watch {
-        self.transport.watch()
-    }
-
-    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
-        let Self { transport, dispatcher } = *self;
-        let report = Box::new(transport).stop(deadline);
-        assert!(dispatcher.is_none_or(|dispatcher| !dispatcher.stop(deadline).report.stuck));
-        report
-    }
-}
-
-fn beside<T: RingFilling + 'static>(
-    transport: T,
-    dispatcher: Option<HostDispatcher<Wired>>,
-) -> Result<Box<dyn RingFilling>, TransportError> {
-    let dispatcher = dispatcher.map(HostDispatcher::start).transpose().map_err(refused)?;
-    Ok(Box::new(Beside { transport, dispatcher }))
 }
 
 /// The library fills its own ring.
@@ -118,31 +57,13 @@ impl Subject for OwnRing {
     }
 
     fn client(&self, service: &Endpoint) -> Box<dyn Client> {
-        client(service)
+        datagrams(service).unwrap()
     }
 }
 
 /// A thread of ours drives the library, for any ring.
 struct Hooks {
     one_thread: bool,
-}
-
-struct Alone(OneThread);
-
-impl RingFilling for Alone {
-    fn endpoint(&self) -> &Endpoint {
-        self.0.endpoint()
-    }
-
-    fn watch(&self) -> Watch {
-        self.0.watch()
-    }
-
-    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
-        let (report, dispatcher) = self.0.stop(deadline);
-        assert!(dispatcher.is_some());
-        report
-    }
 }
 
 impl Subject for Hooks {
@@ -159,14 +80,14 @@ impl Subject for Hooks {
         let driven = Driven::attach(provider, ring).map_err(refused)?;
         match dispatcher {
             Some(dispatcher) if self.one_thread => {
-                Ok(Box::new(Alone(OneThread::start(driven, dispatcher, &ThreadOptions::default())?)))
+                Ok(alone(OneThread::start(driven, dispatcher, &ThreadOptions::default())?))
             }
             other => beside(Threaded::start(driven, &ThreadOptions::default())?, other),
         }
     }
 
     fn client(&self, service: &Endpoint) -> Box<dyn Client> {
-        client(service)
+        datagrams(service).unwrap()
     }
 }
 

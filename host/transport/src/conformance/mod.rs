@@ -8,9 +8,11 @@ mod faults;
 mod foreign;
 mod frames;
 mod stops;
+mod subjects;
 mod trouble;
 
 pub use faults::{Faults, Faulty, Passed};
+pub use subjects::{alone, beside, datagrams, serve};
 
 use crate::{Endpoint, RingFilling, TransportError};
 use foreign::Foreign;

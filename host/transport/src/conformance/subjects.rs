@@ -1,0 +1,123 @@
+//! What subjects are put together from: transports with a dispatcher around them, clients of datagrams.
+
+use super::Client;
+use crate::{
+    Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, TransportError, Watch, Wire,
+};
+use ringcall::HostDispatcher;
+use ringcall::dispatcher::{Running, Wired};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::time::Duration;
+
+/// Starts a link, with the dispatcher on its thread or on one of its own.
+///
+/// # Errors
+/// What the transport says, or the dispatcher when it starts.
+pub fn serve<W: Wire + 'static>(
+    link: Link<W>,
+    dispatcher: Option<HostDispatcher<Wired>>,
+    one_thread: bool,
+) -> Result<Box<dyn RingFilling>, TransportError> {
+    let options = ThreadOptions::default();
+    match dispatcher {
+        Some(dispatcher) if one_thread => Ok(alone(OneThread::start(link, dispatcher, &options)?)),
+        other => beside(Threaded::start(link, &options)?, other),
+    }
+}
+
+/// A running transport, and a dispatcher that is started, and stopped after it.
+///
+/// # Errors
+/// What the dispatcher says when it starts.
+pub fn beside<T: RingFilling + 'static>(
+    transport: T,
+    dispatcher: Option<HostDispatcher<Wired>>,
+) -> Result<Box<dyn RingFilling>, TransportError> {
+    let dispatcher = dispatcher
+        .map(HostDispatcher::start)
+        .transpose()
+        .map_err(|error| TransportError::Thread(error.to_string()))?;
+    Ok(Box::new(Beside { transport, dispatcher }))
+}
+
+/// A transport and its dispatcher on one thread.
+#[must_use]
+pub fn alone(both: OneThread) -> Box<dyn RingFilling> {
+    Box::new(Alone(both))
+}
+
+/// A client that knows nothing but datagrams, connected to `service` from its own host.
+///
+/// # Errors
+/// What the socket says.
+pub fn datagrams(service: &Endpoint) -> io::Result<Box<dyn Client>> {
+    let local: IpAddr = match service.address.ip() {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let socket = UdpSocket::bind((local, 0))?;
+    socket.connect(service.address)?;
+    Ok(Box::new(Datagrams(socket)))
+}
+
+struct Beside<T> {
+    transport: T,
+    dispatcher: Option<HostDispatcher<Running>>,
+}
+
+impl<T: RingFilling> RingFilling for Beside<T> {
+    fn endpoint(&self) -> &Endpoint {
+        self.transport.endpoint()
+    }
+
+    fn watch(&self) -> Watch {
+        self.transport.watch()
+    }
+
+    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
+        let Self { transport, dispatcher } = *self;
+        let report = Box::new(transport).stop(deadline);
+        assert!(dispatcher.is_none_or(|dispatcher| !dispatcher.stop(deadline).report.stuck));
+        report
+    }
+}
+
+struct Alone(OneThread);
+
+impl RingFilling for Alone {
+    fn endpoint(&self) -> &Endpoint {
+        self.0.endpoint()
+    }
+
+    fn watch(&self) -> Watch {
+        self.0.watch()
+    }
+
+    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
+        let (report, dispatcher) = self.0.stop(deadline);
+        assert!(dispatcher.is_some());
+        report
+    }
+}
+
+struct Datagrams(UdpSocket);
+
+impl Client for Datagrams {
+    fn send(&mut self, frame: &[u8]) {
+        self.send_raw(frame);
+    }
+
+    fn send_raw(&mut self, bytes: &[u8]) {
+        // What the network does not take is lost, as anything may be.
+        let _ = self.0.send(bytes);
+    }
+
+    fn receive(&mut self, timeout: Duration) -> Option<Vec<u8>> {
+        self.0.set_read_timeout(Some(timeout)).ok()?;
+        let mut buffer = vec![0; 65536];
+        let len = self.0.recv(&mut buffer).ok()?;
+        buffer.truncate(len);
+        Some(buffer)
+    }
+}
