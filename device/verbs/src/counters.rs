@@ -3,56 +3,32 @@
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
 
-macro_rules! events {
-    ($($variant:ident = $index:literal, $name:literal, $meaning:literal;)*) => {
-        /// What is counted. Those of the receive side and those of the send side share none.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(usize)]
-        pub enum Event {
-            $(#[doc = concat!($meaning, ".")] $variant = $index,)*
-        }
-
-        impl Event {
-            /// Every event, in the order of its place.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// Name for logs and metrics: lower case with underscores; begins with `rx_` or `tx_`.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// What is counted, in words.
-            #[must_use]
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$variant => $meaning,)* }
-            }
-        }
-    };
-}
-
-events! {
-    RxCompletions = 0, "rx_completions", "entries read from the receive side's completion queue";
-    RxRequests = 1, "rx_requests", "messages handed on";
-    RxReposted = 2, "rx_reposted", "receive requests posted again";
-    RxBadSlot = 3, "rx_bad_slot", "messages dropped: the immediate names no slot";
-    RxTooLong = 4, "rx_too_long", "messages dropped: longer than a slot";
-    RxUnaccepted = 5, "rx_unaccepted", "messages dropped: of a kind that is not accepted here";
-    RxStray = 6, "rx_stray", "completions of no meaning on the receive side";
-    RxErrors = 7, "rx_errors", "receive requests that failed";
-    RxFlushed = 8, "rx_flushed", "receive requests flushed: the queue pair is in the error state";
-    RxLost = 9, "rx_lost", "messages that are missing in the sequence of immediates";
-    RxReordered = 10, "rx_reordered", "messages that are older than one before, or the same";
-    RxUnanswered = 11, "rx_unanswered", "messages given back without a response";
-    TxPosted = 12, "tx_posted", "send requests posted";
-    TxInline = 13, "tx_inline", "send requests that carry their bytes";
-    TxSignalled = 14, "tx_signalled", "send requests that ask for a completion";
-    TxCompletions = 15, "tx_completions", "entries read from the send side's completion queue";
-    TxErrors = 16, "tx_errors", "send requests that failed";
-    TxFlushed = 17, "tx_flushed", "send requests flushed: the queue pair is in the error state";
-    TxStray = 18, "tx_stray", "completions of no meaning on the send side";
-    TxFull = 19, "tx_full", "times that a response had to wait for room";
-    TxTooLong = 20, "tx_too_long", "responses refused: longer than a slot";
+ringcall_wire::named! {
+    /// What is counted. Those of the receive side and those of the send side share none; names begin with `rx_` or `tx_`.
+    #[repr(usize)]
+    pub enum Event {
+        RxCompletions = 0, "rx_completions", "entries read from the receive side's completion queue";
+        RxRequests = 1, "rx_requests", "messages handed on";
+        RxReposted = 2, "rx_reposted", "receive requests posted again";
+        RxBadSlot = 3, "rx_bad_slot", "messages dropped: the immediate names no slot";
+        RxTooLong = 4, "rx_too_long", "messages dropped: longer than a slot";
+        RxUnaccepted = 5, "rx_unaccepted", "messages dropped: of a kind that is not accepted here";
+        RxStray = 6, "rx_stray", "completions of no meaning on the receive side";
+        RxErrors = 7, "rx_errors", "receive requests that failed";
+        RxFlushed = 8, "rx_flushed", "receive requests flushed: the queue pair is in the error state";
+        RxLost = 9, "rx_lost", "messages that are missing in the sequence of immediates";
+        RxReordered = 10, "rx_reordered", "messages that are older than one before, or the same";
+        RxUnanswered = 11, "rx_unanswered", "messages given back without a response";
+        TxPosted = 12, "tx_posted", "send requests posted";
+        TxInline = 13, "tx_inline", "send requests that carry their bytes";
+        TxSignalled = 14, "tx_signalled", "send requests that ask for a completion";
+        TxCompletions = 15, "tx_completions", "entries read from the send side's completion queue";
+        TxErrors = 16, "tx_errors", "send requests that failed";
+        TxFlushed = 17, "tx_flushed", "send requests flushed: the queue pair is in the error state";
+        TxStray = 18, "tx_stray", "completions of no meaning on the send side";
+        TxFull = 19, "tx_full", "times that a response had to wait for room";
+        TxTooLong = 20, "tx_too_long", "responses refused: longer than a slot";
+    }
 }
 
 impl Event {

@@ -11,60 +11,39 @@
 
 use crate::status::Status;
 
-macro_rules! counters {
-    ($($variant:ident = $index:literal, $name:literal, $meaning:literal;)*) => {
-        /// One counter.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(usize)]
-        pub enum Counter {
-            $(#[doc = concat!($meaning, ".")] $variant = $index,)*
-        }
-
-        /// Every counter, in the order of its place.
-        pub const ALL: &[Counter] = &[$(Counter::$variant,)*];
-
-        impl Counter {
-            /// Name for logs, metrics and the C ABI: lower case with underscores.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// What is counted, in words.
-            #[must_use]
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$variant => $meaning,)* }
-            }
-        }
-    };
+crate::named! {
+    /// One counter.
+    #[repr(usize)]
+    pub enum Counter {
+        Received = 0, "received", "RX flags seen set, whatever became of them";
+        Dispatched = 1, "dispatched", "requests handed to a handler, graph or worker";
+        Completed = 2, "completed", "responses published with status OK";
+        HandlerErrors = 3, "handler_errors", "responses with a positive status";
+        BadFlag = 4, "bad_flag", "requests refused: flag was not the slot's address";
+        BadMagic = 5, "bad_magic", "requests refused: wrong magic";
+        ArgTooLong = 6, "arg_too_long", "requests refused: arg_len past the slot";
+        UnknownFunction = 7, "unknown_function", "requests refused: no such function id";
+        WrongMode = 8, "wrong_mode", "requests refused: function of another dispatch mode";
+        SchemaMismatch = 9, "schema_mismatch", "requests refused: arg_len not the schema's";
+        ResultClamped = 10, "result_clamped", "responses whose length was clamped to the slot";
+        HandlerPanics = 11, "handler_panics", "handlers that panicked";
+        LaunchFailed = 12, "launch_failed", "graph or kernel launches that failed";
+        TimedOut = 13, "timed_out", "requests without a completion in time";
+        ShuttingDown = 14, "shutting_down", "requests refused while stopping";
+        Abandoned = 15, "abandoned", "deferred completions dropped unanswered";
+        NoWorker = 16, "no_worker", "requests for a function without a worker";
+        Backpressure = 17, "backpressure", "requests refused or held back: queue full";
+        EngineFailed = 18, "engine_failed", "inference engine or decoder failures";
+        BadPayload = 19, "bad_payload", "requests refused: payload value out of range";
+        Dropped = 20, "dropped", "requests or responses that left no answer behind";
+        Queued = 21, "queued", "requests put on a function's queue to wait for a worker";
+        LateResults = 22, "late_results", "completions that arrived after their request was answered";
+        UnknownStatus = 23, "unknown_status", "responses with a negative status of no known meaning";
+    }
 }
 
-counters! {
-    Received = 0, "received", "RX flags seen set, whatever became of them";
-    Dispatched = 1, "dispatched", "requests handed to a handler, graph or worker";
-    Completed = 2, "completed", "responses published with status OK";
-    HandlerErrors = 3, "handler_errors", "responses with a positive status";
-    BadFlag = 4, "bad_flag", "requests refused: flag was not the slot's address";
-    BadMagic = 5, "bad_magic", "requests refused: wrong magic";
-    ArgTooLong = 6, "arg_too_long", "requests refused: arg_len past the slot";
-    UnknownFunction = 7, "unknown_function", "requests refused: no such function id";
-    WrongMode = 8, "wrong_mode", "requests refused: function of another dispatch mode";
-    SchemaMismatch = 9, "schema_mismatch", "requests refused: arg_len not the schema's";
-    ResultClamped = 10, "result_clamped", "responses whose length was clamped to the slot";
-    HandlerPanics = 11, "handler_panics", "handlers that panicked";
-    LaunchFailed = 12, "launch_failed", "graph or kernel launches that failed";
-    TimedOut = 13, "timed_out", "requests without a completion in time";
-    ShuttingDown = 14, "shutting_down", "requests refused while stopping";
-    Abandoned = 15, "abandoned", "deferred completions dropped unanswered";
-    NoWorker = 16, "no_worker", "requests for a function without a worker";
-    Backpressure = 17, "backpressure", "requests refused or held back: queue full";
-    EngineFailed = 18, "engine_failed", "inference engine or decoder failures";
-    BadPayload = 19, "bad_payload", "requests refused: payload value out of range";
-    Dropped = 20, "dropped", "requests or responses that left no answer behind";
-    Queued = 21, "queued", "requests put on a function's queue to wait for a worker";
-    LateResults = 22, "late_results", "completions that arrived after their request was answered";
-    UnknownStatus = 23, "unknown_status", "responses with a negative status of no known meaning";
-}
+/// Every counter, in the order of its place.
+pub const ALL: &[Counter] = Counter::ALL;
 
 /// How many counters there are.
 pub const COUNT: usize = ALL.len();
@@ -72,8 +51,6 @@ pub const COUNT: usize = ALL.len();
 impl Counter {
     /// How many counters there are.
     pub const COUNT: usize = COUNT;
-    /// Every counter, in the order of its place.
-    pub const ALL: &[Self] = ALL;
 
     /// Place in the array of counters, below [`COUNT`].
     #[must_use]

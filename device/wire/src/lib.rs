@@ -64,6 +64,7 @@ pub mod flag;
 pub mod function;
 pub mod header;
 pub mod launch;
+mod named;
 pub mod payload;
 pub mod qec;
 pub mod readout;

@@ -3,44 +3,20 @@
 use ringcall_gpu::atomic::DeviceU64;
 use std::sync::atomic::Ordering;
 
-macro_rules! counts {
-    ($($variant:ident, $name:literal, $meaning:literal;)*) => {
-        /// What is counted.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(usize)]
-        pub enum Count {
-            $(#[doc = concat!($meaning, ".")] $variant,)*
-        }
-
-        impl Count {
-            /// Every count.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// Its name, for logs and metrics.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// What it means.
-            #[must_use]
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$variant => $meaning,)* }
-            }
-        }
-    };
-}
-
-counts! {
-    Packets, "port_packets", "packets taken from the socket, whatever became of them";
-    Accepted, "port_accepted", "packets that passed every check";
-    Refused, "port_refused", "packets refused: iCRC, queue pair, key, addresses, not RoCE";
-    Repeated, "port_repeated", "packets refused: their sequence number was here before";
-    Lost, "port_lost", "packets that sequence numbers say are missing";
-    Delivered, "port_delivered", "messages given to the NIC";
-    Sent, "port_sent", "packets that the socket took";
-    Unsent, "port_unsent", "messages lost here: nobody to send to, too long, or the socket would not take them";
-    Errors, "port_errors", "errors of the socket";
+ringcall_wire::named! {
+    /// What is counted.
+    #[repr(usize)]
+    pub enum Count {
+        Packets, "port_packets", "packets taken from the socket, whatever became of them";
+        Accepted, "port_accepted", "packets that passed every check";
+        Refused, "port_refused", "packets refused: iCRC, queue pair, key, addresses, not RoCE";
+        Repeated, "port_repeated", "packets refused: their sequence number was here before";
+        Lost, "port_lost", "packets that sequence numbers say are missing";
+        Delivered, "port_delivered", "messages given to the NIC";
+        Sent, "port_sent", "packets that the socket took";
+        Unsent, "port_unsent", "messages lost here: nobody to send to, too long, or the socket would not take them";
+        Errors, "port_errors", "errors of the socket";
+    }
 }
 
 /// Counts of one port: one writer, any reader.
