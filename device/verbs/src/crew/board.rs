@@ -5,6 +5,7 @@ use crate::counters::Event;
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::persistent::launch::Launches;
 use ringcall_gpu::atomic::BlockU64;
+use ringcall_gpu::team::Warp;
 use ringcall_wire::counter::Counter;
 
 /// In place of a number of jobs: the end.
@@ -169,14 +170,23 @@ impl Board {
         load_pair(&self.events, pair)
     }
 
-    /// Goes on from earlier counts.
+    /// Goes on from earlier counts, a lane each: they cross the bus in one wave. Seen by all behind their barrier.
     #[inline(always)]
-    pub(super) fn resume(&self, counts: impl Fn(usize) -> u64, events: impl Fn(usize) -> u64) {
-        for (place, word) in self.counts.iter().enumerate() {
-            word.store(counts(place), Ordering::Relaxed);
+    pub(super) fn resume(
+        &self,
+        warp: Warp<'_>,
+        counts: impl Fn(usize) -> u64,
+        events: impl Fn(usize) -> u64,
+    ) {
+        for place in warp.stride(Counter::COUNT) {
+            if let Some(word) = self.counts.get(place) {
+                word.store(counts(place), Ordering::Relaxed);
+            }
         }
-        for (place, word) in self.events.iter().enumerate() {
-            word.store(events(place), Ordering::Relaxed);
+        for place in warp.stride(Event::COUNT) {
+            if let Some(word) = self.events.get(place) {
+                word.store(events(place), Ordering::Relaxed);
+            }
         }
     }
 }

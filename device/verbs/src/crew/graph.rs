@@ -366,7 +366,8 @@ impl<M: Machine> Crew<'_, M> {
         lead.graphs.before.wrapping_add(used) <= finished
     }
 
-    fn show_launches(&self, warp: Warp<'_>, lead: &Lead) {
+    /// Shows to the host how many graphs were launched, and why the last launch that failed did.
+    pub(super) fn show_launches(&self, warp: Warp<'_>, lead: &Lead) {
         if warp.lane() == 0 {
             let (launches, error) = (&self.board.launches, self.board.launches.error());
             let so_far = lead.graphs.before.wrapping_add(launches.used());

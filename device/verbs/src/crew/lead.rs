@@ -135,8 +135,12 @@ impl<M: Machine> Crew<'_, M> {
             send,
             record: record.resumed(receives as u16, if written { posted as u16 } else { 0 }),
         };
+        self.board.resume(
+            warp,
+            |place| load(control::COUNTERS + place),
+            |place| load(control::EVENTS + place),
+        );
         if warp.lane() == 0 {
-            self.board.resume(|place| load(control::COUNTERS + place), |place| load(control::EVENTS + place));
             if !opened {
                 ReceiveQueue::fill(&windows.receive, sizes.receive, self.config.buffers);
                 lead.record.publish_receive(receives as u16);
@@ -187,6 +191,10 @@ impl<M: Machine> Crew<'_, M> {
             self.round(meet, warp, lead, ready, look.owner, input, output);
             lead.width = if ready == lead.width { (2 * ready).min(MOST_JOBS) } else { lead.width / 2 }.max(1);
             self.publish(warp);
+            if M::GRAPHS {
+                // A handler may have launched its follow-up.
+                self.show_launches(warp, lead);
+            }
             self.reclaim_soon(warp, lead);
             if lead.dead.is_some() {
                 return Left::End;
