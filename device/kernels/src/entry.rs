@@ -5,14 +5,9 @@ use crate::setup::{Setup, refuse};
 use ringcall_dispatch::persistent::cooperative::Rally;
 use ringcall_dispatch::persistent::{Block, Machine};
 use ringcall_gpu::ptx;
-use ringcall_gpu::ptx::GridBarrier;
 use ringcall_gpu::team::{self, Warp};
 use ringcall_wire::header::HEADER_BYTES;
 use ringcall_wire::launch::DispatchParams;
-
-/// The barrier of this module's cooperative grid; `ringcall_gpu::ptx::grid_sync` refers to it.
-#[unsafe(no_mangle)]
-pub static ringcall_grid_barrier: GridBarrier = GridBarrier::new();
 
 /// Lanes of a warp.
 const LANES: u32 = 32;

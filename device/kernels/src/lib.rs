@@ -6,6 +6,8 @@
 //! | `ringcall_dispatch_grid` | a cooperative grid | those, and grid handlers |
 //! | `ringcall_dispatch_graph` (feature `graph`) | the only node of a graph | thread and warp handlers, and graphs |
 //! | `ringcall_unified` (feature `unified`) | one block on the queues of a NIC | thread and warp handlers |
+//! | `ringcall_unified_grid` (feature `unified-grid`) | a cooperative grid on the queues of a NIC | those, and grid handlers |
+//! | `ringcall_unified_graph` (feature `unified-graph`) | the only node of a graph, on the queues of a NIC | thread and warp handlers, and graphs |
 //! | `ringcall_unified_hooks` (feature `hooks`) | one thread, on a transport that is linked in | thread handlers |
 //! | `ringcall_floor` | one thread | a bare flag, sent back: what every figure is compared with |
 //!
@@ -22,16 +24,32 @@
 #![allow(unsafe_code)] // named for it: see ARCHITECTURE.md, "Where unsafe lives"
 
 #[cfg(all(target_arch = "nvptx64", not(feature = "transport")))]
+pub mod barrier;
+#[cfg(all(
+    target_arch = "nvptx64",
+    not(any(feature = "transport", feature = "unified-grid", feature = "unified-graph"))
+))]
 pub mod entry;
-#[cfg(all(target_arch = "nvptx64", not(feature = "transport")))]
+#[cfg(all(
+    target_arch = "nvptx64",
+    not(any(feature = "transport", feature = "unified-grid", feature = "unified-graph"))
+))]
 pub mod floor;
 #[cfg(all(target_arch = "nvptx64", feature = "hooks"))]
 pub mod hooks;
 #[cfg(all(target_arch = "nvptx64", not(feature = "transport")))]
+#[cfg_attr(
+    any(feature = "unified-grid", feature = "unified-graph"),
+    allow(dead_code) // one kernel takes its part of it
+)]
 mod machine;
 #[cfg(all(target_arch = "nvptx64", any(feature = "unified", feature = "transport")))]
 mod queues;
 #[cfg(all(target_arch = "nvptx64", not(feature = "transport")))]
+#[cfg_attr(
+    any(feature = "unified-grid", feature = "unified-graph"),
+    allow(dead_code) // one kernel takes its part of it
+)]
 mod setup;
 #[cfg(all(target_arch = "nvptx64", feature = "transport"))]
 pub mod transport;

@@ -3,7 +3,7 @@
 use ringcall_dispatch::persistent::cooperative::{GridCall, Rally};
 use ringcall_dispatch::persistent::{Call, Machine, Returned};
 use ringcall_gpu::ptx;
-#[cfg(feature = "graph")]
+#[cfg(any(feature = "graph", feature = "unified-graph"))]
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::team::{Block, Warp};
 use ringcall_wire::header::HEADER_BYTES;
@@ -30,7 +30,7 @@ fn jump(call: &Call<'_>) -> Returned {
 }
 
 /// A window over a graph's mailbox.
-#[cfg(feature = "graph")]
+#[cfg(any(feature = "graph", feature = "unified-graph"))]
 fn mailbox(address: u64, words: usize) -> Option<Words> {
     // SAFETY: the host put the address of a mailbox of that size into the table; it outlives the kernel.
     unsafe { Words::from_raw(address as usize as *mut u64, words) }.ok()
@@ -102,12 +102,12 @@ impl Machine for Leader<'_> {
 }
 
 /// A block of independent warps that can launch graphs.
-#[cfg(feature = "graph")]
+#[cfg(any(feature = "graph", feature = "unified-graph"))]
 pub(crate) struct Launcher {
     pub(crate) nap_ns: u32,
 }
 
-#[cfg(feature = "graph")]
+#[cfg(any(feature = "graph", feature = "unified-graph"))]
 impl Machine for Launcher {
     const GRAPHS: bool = true;
 

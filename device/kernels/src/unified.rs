@@ -1,17 +1,17 @@
-//! The unified kernel: from the NIC's completion to the handler and back to its doorbell, by one block.
+//! The unified kernels: from the NIC's completion to the handler and back to its doorbell.
 
-use crate::machine::Warps;
 use crate::queues;
 use crate::setup::{clear, copy, shared_base};
 use crate::window::words;
 use core::sync::atomic::Ordering;
-use ringcall_dispatch::persistent::DeviceTable;
+use ringcall_dispatch::persistent::{DeviceTable, Machine};
 use ringcall_dispatch::table::{Cell, IdIndex};
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::stage::Stage;
-use ringcall_gpu::team::{Block, WARP_LANES};
-use ringcall_verbs::crew::{Bell, Board, Copying, Crew, layout};
+use ringcall_gpu::team::WARP_LANES;
+use ringcall_verbs::crew::{Bell, Board, Copying, Crew, Graphs, layout};
+use ringcall_verbs::endpoint::Windows;
 use ringcall_verbs::layout::BLUE_FLAME_BYTES;
 use ringcall_wire::launch::DeviceEntry;
 use ringcall_wire::unified::{UnifiedParams, control, options};
@@ -23,70 +23,207 @@ fn refuse(control: &Words) {
     }
 }
 
+/// What the threads of a block work with.
+struct Setup {
+    windows: Windows,
+    bell: Bell,
+    control: Words,
+    board: &'static Board,
+    table: DeviceTable<'static>,
+    stages: u64,
+}
+
+impl Setup {
+    /// By all threads of the block, `warps` warps of which have stages. `None`: it cannot begin, and the host was told.
+    ///
+    /// # Safety
+    /// `params` as the host fills them for this launch: queues, tables and a control block that outlive the kernel, and
+    /// dynamic shared memory as [`layout::of`] says.
+    #[inline(always)]
+    unsafe fn new(params: &UnifiedParams, warps: u32) -> Option<Self> {
+        // SAFETY: the caller's promise.
+        let control = unsafe { words(params.control, control::WORDS) }?;
+        let place =
+            layout::of(params.cell_count, params.entry_count, warps, params.stage_bytes, params.scratch == 0);
+        // SAFETY: the caller's promise.
+        let windows = unsafe { queues::windows(params) };
+        // SAFETY: the caller's promise.
+        let uar = unsafe { words(params.uar, BLUE_FLAME_BYTES / 8) };
+        let copying = match params.options & (options::BLUE_FLAME | options::BLUE_FLAME_STAGED) {
+            0 => Copying::Not,
+            options::BLUE_FLAME => Copying::Whole,
+            _ => Copying::Staged,
+        };
+        let bell = uar.and_then(|uar| Bell::new(uar, copying).ok());
+        let (Some(windows), Some(bell)) = (windows, bell) else {
+            refuse(&control);
+            return None;
+        };
+        if ptx::dynamic_shared_bytes() < place.bytes {
+            refuse(&control);
+            return None;
+        }
+        let base = shared_base();
+        clear(base, size_of::<Board>() as u32);
+        let (mut cells, mut entries) = (params.cells, params.entries);
+        if place.cells != 0 {
+            copy(base + u64::from(place.cells), cells, params.cell_count * size_of::<Cell>() as u32);
+            copy(
+                base + u64::from(place.entries),
+                entries,
+                params.entry_count * size_of::<DeviceEntry>() as u32,
+            );
+            cells = base + u64::from(place.cells);
+            entries = base + u64::from(place.entries);
+        }
+        ptx::block_sync();
+        // SAFETY: cleared above, which is a board's initial state; shared memory outlives the threads that use it.
+        let board = unsafe { &*(base as usize as *const Board) };
+        // SAFETY: the caller's promise, or the copy made above; nobody writes them while the kernel runs.
+        let cells =
+            unsafe { core::slice::from_raw_parts(cells as usize as *const Cell, params.cell_count as usize) };
+        // SAFETY: as for the cells.
+        let entries = unsafe {
+            core::slice::from_raw_parts(entries as usize as *const DeviceEntry, params.entry_count as usize)
+        };
+        let index = IdIndex::from_parts(params.multiplier, params.shift);
+        let stages = if params.scratch == 0 { base + u64::from(place.stages) } else { params.scratch };
+        let table = DeviceTable::new(index, cells, entries);
+        Some(Self { windows, bell, control, board, table, stages })
+    }
+
+    #[inline(always)]
+    fn crew<'a, M: Machine>(
+        &'a self,
+        params: &UnifiedParams,
+        machine: &'a M,
+        graphs: Option<&'a Graphs>,
+        warps: u32,
+    ) -> Crew<'a, M> {
+        Crew {
+            config: queues::config(params),
+            extent: queues::extent(params),
+            windows: &self.windows,
+            bell: &self.bell,
+            table: self.table,
+            board: self.board,
+            control: &self.control,
+            graphs,
+            machine,
+            warps,
+        }
+    }
+
+    /// The request stage (0) or response stage (1) of a warp.
+    ///
+    /// # Safety
+    /// Only the threads of that warp (or, for a grid's leader, of the grid) use it.
+    #[inline(always)]
+    unsafe fn stage(&self, params: &UnifiedParams, warp: u32, which: u32) -> Stage<'static> {
+        let at = self.stages + u64::from(warp * 2 + which) * u64::from(params.stage_bytes);
+        // SAFETY: inside the stages that the layout (or the host, in device memory) made room for; the caller's promise.
+        unsafe { Stage::from_raw(at, params.stage_bytes as usize / 8) }
+    }
+}
+
+/// A block of warps that work one queue pair.
+///
+/// # Safety
+/// As for [`Setup::new`].
+#[cfg(not(feature = "unified-grid"))]
+#[inline(always)]
+unsafe fn run_block<M: Machine>(params: &UnifiedParams, machine: &M, graphs: Option<&Graphs>) {
+    let warps = ptx::block_threads() / WARP_LANES;
+    // SAFETY: the caller's promise.
+    let Some(setup) = (unsafe { Setup::new(params, warps) }) else { return };
+    let me = ptx::thread_id() / WARP_LANES;
+    // SAFETY: each warp its own.
+    let input = unsafe { setup.stage(params, me, 0) };
+    // SAFETY: each warp its own.
+    let output = unsafe { setup.stage(params, me, 1) };
+    setup.crew(params, machine, graphs, warps).run(ringcall_gpu::team::Block::current(), input, output);
+}
+
 /// The unified dispatcher: one block of whole warps works one queue pair.
 ///
 /// # Safety
-/// `params` as the host fills them for this launch: queues, tables and a control block that outlive the kernel, and dynamic
-/// shared memory as [`layout::of`] says.
+/// As for [`Setup::new`].
+#[cfg(not(any(feature = "unified-grid", feature = "unified-graph")))]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_unified(params: UnifiedParams) {
+    // SAFETY: the caller's promise.
+    unsafe { run_block(&params, &crate::machine::Warps { nap_ns: 0 }, None) };
+}
+
+/// The unified dispatcher that launches graphs: one block, the only node of a graph that was instantiated for device launch.
+///
+/// # Safety
+/// As for [`Setup::new`]; `saved` and `desk` are device memory of the sizes that their layouts say, zeroed before the first
+/// start.
+#[cfg(feature = "unified-graph")]
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn ringcall_unified_graph(params: UnifiedParams) {
+    use ringcall_verbs::crew::{Desk, Plan};
+    use ringcall_wire::launch::saved;
+    /// Between two tries of a launch.
+    const NAP_NS: u32 = 40;
     let params = &params;
+    let plan = Plan::new(params.execs, params.slots, params.rx_stride, params.tx_stride);
     // SAFETY: the caller's promise.
-    let Some(control) = (unsafe { words(params.control, control::WORDS) }) else { return };
-    let warps = ptx::block_threads() / WARP_LANES;
-    let place =
-        layout::of(params.cell_count, params.entry_count, warps, params.stage_bytes, params.scratch == 0);
+    let desk = unsafe { words(params.desk, plan.words()) }.and_then(|memory| Desk::new(memory, plan).ok());
     // SAFETY: the caller's promise.
-    let windows = unsafe { queues::windows(params) };
+    let saved = unsafe { words(params.saved, saved::WORDS) };
     // SAFETY: the caller's promise.
-    let uar = unsafe { words(params.uar, BLUE_FLAME_BYTES / 8) };
-    let copying = match params.options & (options::BLUE_FLAME | options::BLUE_FLAME_STAGED) {
-        0 => Copying::Not,
-        options::BLUE_FLAME => Copying::Whole,
-        _ => Copying::Staged,
+    let control = unsafe { words(params.control, control::WORDS) };
+    let (Some(desk), Some(saved)) = (desk, saved) else {
+        if let Some(control) = control {
+            refuse(&control);
+        }
+        return;
     };
-    let bell = uar.and_then(|uar| Bell::new(uar, copying).ok());
-    let (Some(windows), Some(bell)) = (windows, bell) else { return refuse(&control) };
-    if ptx::dynamic_shared_bytes() < place.bytes {
-        return refuse(&control);
+    let graphs = Graphs { desk, saved };
+    // SAFETY: the caller's promise.
+    unsafe { run_block(params, &crate::machine::Launcher { nap_ns: NAP_NS }, Some(&graphs)) };
+}
+
+/// The unified dispatcher of a cooperative grid: warp 0 of block 0 works the queue pair, every thread takes part in grid
+/// handlers' calls.
+///
+/// # Safety
+/// As for [`Setup::new`]; a cooperative launch, stages in device memory, and `grid` a zeroed rally.
+#[cfg(feature = "unified-grid")]
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn ringcall_unified_grid(params: UnifiedParams) {
+    use crate::machine::{Leader, run_grid};
+    use ringcall_dispatch::persistent::cooperative::Rally;
+    use ringcall_gpu::team::{Block, Warp};
+    use ringcall_wire::header::HEADER_BYTES;
+    let params = &params;
+    // SAFETY: the caller's promise: device memory that outlives the kernel, only accessed atomically.
+    let rally = unsafe { &*(params.grid as usize as *const Rally) };
+    let home = ptx::block_id() == 0;
+    if home {
+        // SAFETY: the caller's promise. One warp has stages: the leading one.
+        let Some(setup) = (unsafe { Setup::new(params, 1) }) else {
+            if ptx::thread_id() == 0 {
+                rally.end();
+            }
+            return;
+        };
+        if ptx::thread_id() < WARP_LANES {
+            let (machine, warp) = (Leader { rally }, Warp::current());
+            // SAFETY: shared by the grid, in turns that the rally keeps apart.
+            let input = unsafe { setup.stage(params, 0, 0) };
+            // SAFETY: as for `input`.
+            let output = unsafe { setup.stage(params, 0, 1) };
+            setup.crew(params, &machine, None, 1).run_alone(warp, input, output);
+            rally.dismiss(warp, Block::current());
+            return;
+        }
     }
-    let base = shared_base();
-    clear(base, size_of::<Board>() as u32);
-    let (mut cells, mut entries) = (params.cells, params.entries);
-    if place.cells != 0 {
-        copy(base + u64::from(place.cells), cells, params.cell_count * size_of::<Cell>() as u32);
-        copy(base + u64::from(place.entries), entries, params.entry_count * size_of::<DeviceEntry>() as u32);
-        cells = base + u64::from(place.cells);
-        entries = base + u64::from(place.entries);
-    }
-    ptx::block_sync();
-    // SAFETY: cleared above, which is a board's initial state; shared memory outlives the threads that use it.
-    let board = unsafe { &*(base as usize as *const Board) };
-    // SAFETY: the caller's promise, or the copy made above; nobody writes them while the kernel runs.
-    let cells =
-        unsafe { core::slice::from_raw_parts(cells as usize as *const Cell, params.cell_count as usize) };
-    // SAFETY: as for the cells.
-    let entries = unsafe {
-        core::slice::from_raw_parts(entries as usize as *const DeviceEntry, params.entry_count as usize)
-    };
-    let index = IdIndex::from_parts(params.multiplier, params.shift);
-    let crew = Crew {
-        config: queues::config(params),
-        extent: queues::extent(params),
-        windows: &windows,
-        bell: &bell,
-        table: DeviceTable::new(index, cells, entries),
-        board,
-        control: &control,
-        machine: &Warps { nap_ns: 0 },
-        warps,
-    };
-    let stages = if params.scratch == 0 { base + u64::from(place.stages) } else { params.scratch };
-    let me = ptx::thread_id() / WARP_LANES;
-    let stage = |which: u32| {
-        let at = stages + u64::from(me * 2 + which) * u64::from(params.stage_bytes);
-        // SAFETY: inside the stages that the layout (or the host, in device memory) made room for; this warp's own.
-        unsafe { Stage::from_raw(at, params.stage_bytes as usize / 8) }
-    };
-    crew.run(Block::current(), stage(0), stage(1));
+    let input = params.scratch + HEADER_BYTES as u64;
+    let output = input + u64::from(params.stage_bytes);
+    rally.follow(Block::current(), home, |call| {
+        run_grid(call, input, output);
+    });
 }

@@ -6,7 +6,7 @@
 //! ```
 //! The NIC's window *is* the ring's request slots, so a receiver moves no bytes: it checks what came and sets the flag. A
 //! sender copies a response to a send slot of its own and frees the ring's slot before it rings, so that a peer that has its
-//! answer finds the slot vacant.
+//! answer finds the slot vacant: so an answer is sent only once the dispatcher has cleared the request's flag, too.
 //!
 //! # Depths
 //! A slot has one request under way. With as many receive requests as slots no message finds no credit, and with as many
@@ -32,6 +32,7 @@ use ringcall_dispatch::ring::RingMemory;
 use ringcall_dispatch::slot::{Response, Vacant};
 use ringcall_dispatch::{SharedRing, SlotIndex};
 use ringcall_gpu::shared::{Bytes, Words};
+use ringcall_wire::flag;
 use ringcall_wire::header::HEADER_BYTES;
 
 /// What a step did.
@@ -259,6 +260,11 @@ impl<D: Doorbell> Sender<D> {
             self.next = if at + 1 < slots { at + 1 } else { 0 };
             let Some(slot) = self.ring.geometry().slot(at) else { continue };
             let Some(response) = Response::probe(&self.ring, slot) else { continue };
+            // An answer is there before its request's flag is cleared. Sent now, it could bring the next request while the
+            // slot does not look vacant yet: the receiver would drop it.
+            if self.ring.rx(slot) != flag::FREE {
+                continue;
+            }
             if !self.send.has_room() {
                 self.reclaim();
                 if !self.send.has_room() {

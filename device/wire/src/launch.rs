@@ -246,6 +246,9 @@ pub mod io {
     /// Address of a word that is 0 when the graph may go on (its consumer has taken the last output); 0 where there is
     /// none. Written by the host, once.
     pub const CREDIT: usize = 14;
+    /// Which place for an answer this executable has, where the dispatcher has no ring: its number among all executables.
+    /// Written by the host, once.
+    pub const ANSWER: usize = 15;
     /// First byte of the payload.
     pub const PAYLOAD: usize = 128;
 }

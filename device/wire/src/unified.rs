@@ -65,6 +65,12 @@ pub struct UnifiedParams {
     pub scratch: u64,
     /// What a transport behind hooks is attached to.
     pub context: u64,
+    /// Where the threads of a cooperative grid meet (zeroed device memory); else 0.
+    pub grid: u64,
+    /// The [`saved`](launch::saved) words of a kernel that launches graphs, in device memory; else 0.
+    pub saved: u64,
+    /// Where such a kernel keeps requests that wait for a graph and answers that a graph wrote, in device memory; else 0.
+    pub desk: u64,
     /// Entries of the receive side's completion queue, a power of two.
     pub rx_completion_entries: u32,
     /// Places of the receive queue, a power of two.
@@ -103,8 +109,8 @@ pub struct UnifiedParams {
     pub options: u32,
     /// Bytes of one staging buffer.
     pub stage_bytes: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Executables of all graphs; each has a place for an answer ([`io::ANSWER`](launch::io::ANSWER)).
+    pub execs: u32,
 }
 
 /// The control block: the words of [`launch::control`], and behind them what a queue pair has more. Word offsets.
@@ -112,8 +118,8 @@ pub mod control {
     use super::{MAX_WARPS, launch};
 
     pub use launch::control::{
-        BUSY, BUSY_WORDS, COUNTERS, HEARTBEAT, STATE, STATE_ENDED, STATE_FAILED, STATE_NEW, STATE_RUNNING,
-        STOP, STOP_DRAIN, STOP_NO, STOP_NOW,
+        BUSY, BUSY_WORDS, COUNTERS, HEARTBEAT, LAUNCH_ERROR, LAUNCHES, RELAUNCH_ERROR, RELAUNCHES, STATE,
+        STATE_ENDED, STATE_FAILED, STATE_NEW, STATE_RUNNING, STOP, STOP_DRAIN, STOP_NO, STOP_NOW,
     };
 
     /// Device to host: what happened on the queues, a word an event.
@@ -138,6 +144,8 @@ pub mod control {
     pub const SEQUENCE: usize = CURSORS + 6;
     /// The syndrome that ended the queue pair; 0 while it lives.
     pub const DEAD: usize = CURSORS + 7;
+    /// Requests that were taken and not answered when a kernel that launches graphs ended: the next start answers them.
+    pub const HELD: usize = CURSORS + 8;
     /// Words of a control block.
     pub const WORDS: usize = CURSORS + 16;
 
@@ -156,4 +164,4 @@ pub const RX_READY: i32 = 0;
 /// What `cudaq_dev_rx_poll` returns: the end.
 pub const RX_SHUTDOWN: i32 = 1;
 
-const _: () = assert!(size_of::<UnifiedParams>() == 18 * 8 + 20 * 4);
+const _: () = assert!(size_of::<UnifiedParams>() == 21 * 8 + 20 * 4);

@@ -14,6 +14,8 @@ const LINKS: &[(&[&str], bool)] = &[
     (&["dispatch", "samples"], false),
     (&["graph", "samples"], true),
     (&["unified", "samples"], false),
+    (&["unified-grid", "samples"], false),
+    (&["unified-graph", "samples"], true),
     (&["hooks", "transport", "samples"], false),
 ];
 /// What handlers in CUDA C++ are linked with.

@@ -33,6 +33,19 @@ const PROGRAMS: &[Program] = &[
         features: &["unified"],
         name: "unified",
     },
+    Program {
+        package: "ringcall-kernels",
+        folder: "device/kernels",
+        features: &["unified-grid"],
+        name: "unified-grid",
+    },
+    // The launches, which link only with libcudadevrt.a.
+    Program {
+        package: "ringcall-kernels",
+        folder: "device/kernels",
+        features: &["unified-graph"],
+        name: "unified-graph",
+    },
     Program { package: "ringcall-kernels", folder: "device/kernels", features: &["hooks"], name: "hooks" },
     Program {
         package: "ringcall-kernels",
@@ -207,6 +220,6 @@ mod tests {
         };
         assert_eq!(count(&[], &[]), PROGRAMS.len() * 3);
         assert_eq!(count(&["ringcall-samples"], &[]), 3);
-        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 5);
+        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 7);
     }
 }

@@ -1,5 +1,6 @@
 //! What the warps of a block share: one mailbox each, the cursor, counters, and what each is doing.
 
+use super::launch::Launches;
 use crate::counters::Bank;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
@@ -73,14 +74,10 @@ pub struct Board {
     pub(super) drained: BlockU64,
     /// The stop word, as the house-keeping warp last read it.
     pub(super) stop: BlockU64,
-    /// Graph launches of this execution.
-    pub(super) launches: BlockU64,
-    /// Where the search for an idle executable begins.
-    pub(super) turn: BlockU64,
+    /// Graph launches.
+    pub(super) launches: Launches,
     /// Graph launches of earlier executions.
     pub(super) launched_before: BlockU64,
-    /// CUDA code of the last failed launch.
-    pub(super) launch_error: BlockU64,
     /// Requests that were seen when no warp was free, and those of them whose flag was not their address: a bit a slot of
     /// the window that [`backlog_window`](Self::backlog_window) names.
     backlog: BlockU64,

@@ -69,7 +69,7 @@ impl<M: Machine> Block<'_, M> {
             let store = |word, value| self.control.store(word, value, Ordering::Relaxed);
             store(control::NOW, now);
             store(control::LAUNCHES, self.launches_so_far());
-            let error = self.board.launch_error.load(Ordering::Relaxed);
+            let error = self.board.launches.error();
             if error != 0 {
                 store(control::LAUNCH_ERROR, error); // earlier executions' otherwise stays
             }
@@ -104,7 +104,7 @@ impl<M: Machine> Block<'_, M> {
     }
 
     fn launches_so_far(&self) -> u64 {
-        self.board.launched_before.load(Ordering::Relaxed) + self.board.launches.load(Ordering::Relaxed)
+        self.board.launched_before.load(Ordering::Relaxed) + self.board.launches.used()
     }
 
     /// Graphs launched and not yet finished.

@@ -1,6 +1,7 @@
 //! The leader: polls, hands out, passes the lead on.
 
 use super::board::Post;
+use super::launch::RELAUNCH_FROM;
 use super::staged::Wave;
 use super::{Block, Machine, together};
 use crate::ring::RingMemory;
@@ -41,8 +42,6 @@ pub(super) const SERVED: u64 = u64::MAX;
 const ANSWERED: u64 = u64::MAX - 1;
 /// Mark of a slot whose answer is written and whose response flag is still to be set.
 const WRITTEN: u64 = u64::MAX - 2;
-/// Launches of one execution after which the dispatcher relaunches itself as soon as no child runs.
-const RELAUNCH_FROM: u64 = LAUNCHES_PER_EXECUTION / 2;
 /// Times that a drain looks at every window.
 const DRAIN_SWEEPS: u32 = 128;
 /// Turns between rounds of house-keeping where no warp does only that.
@@ -443,7 +442,7 @@ impl<M: Machine> Block<'_, M> {
 
     /// Graph launches of this execution.
     fn launches_used(&self, warp: Warp<'_>) -> u64 {
-        together(warp, || self.board.launches.load(Ordering::Relaxed))
+        together(warp, || self.board.launches.used())
     }
 
     /// Whether this is a good moment for a fresh budget of launches: half of it is used and no child runs.

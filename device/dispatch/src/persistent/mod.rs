@@ -25,6 +25,7 @@
 //! | [`layout`] | where all this lies in shared memory |
 //! | [`staged`] | one slot, fetched into a stage, as a memory |
 //! | `lead`, `serve`, `graph`, `house` | the roles |
+//! | [`launch`] | launching graphs: budget, executables, mailboxes |
 //! | [`child`] | the other end of a graph launch |
 //! | [`cooperative`] | the same for a grid whose threads all take part in a call |
 
@@ -33,6 +34,7 @@ pub mod child;
 pub mod cooperative;
 mod graph;
 mod house;
+pub mod launch;
 pub mod layout;
 mod lead;
 mod serve;

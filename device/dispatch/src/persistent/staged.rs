@@ -130,12 +130,6 @@ impl<'a> Staged<'a> {
     pub fn word(&self, index: usize) -> u64 {
         self.input.word(index)
     }
-
-    /// Bytes `offset ..` of the payload as a word; `offset` is a multiple of 8.
-    #[must_use]
-    pub fn payload_word(&self, offset: usize) -> u64 {
-        self.input.word((HEADER_BYTES + offset) / 8)
-    }
 }
 
 /// Copies words `from .. to` of a request slot into the stage; `from` is even. Two wide loads a lane are under way before

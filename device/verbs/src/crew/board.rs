@@ -3,7 +3,9 @@
 use super::MOST_JOBS;
 use crate::counters::Event;
 use core::sync::atomic::Ordering;
+use ringcall_dispatch::persistent::launch::Launches;
 use ringcall_gpu::atomic::BlockU64;
+use ringcall_gpu::team::Warp;
 use ringcall_wire::counter::Counter;
 
 /// In place of a number of jobs: the end.
@@ -37,7 +39,7 @@ impl Job {
 /// shared memory.
 ///
 /// Jobs are the leader's to write and everybody's to read, in turns that the block's barrier keeps apart. Counts are added
-/// to by any warp.
+/// to by any warp. The last words are used where graphs are launched.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Board {
@@ -46,7 +48,17 @@ pub struct Board {
     first: BlockU64,
     counts: [BlockU64; Counter::COUNT],
     events: [BlockU64; Event::COUNT],
+    /// Graph launches.
+    pub(super) launches: Launches,
+    /// Responses of this round, and requests that it set aside.
+    sent: BlockU64,
+    aside: BlockU64,
+    /// Groups of the desk's places in which requests may wait: a bit a group.
+    groups: [BlockU64; 2],
 }
+
+/// Groups of places that a board tells apart: those of 4096 slots in groups of 32.
+pub(super) const GROUPS: u32 = 128;
 
 impl Board {
     #[inline(always)]
@@ -72,6 +84,60 @@ impl Board {
     pub(super) fn job(&self, place: u32) -> Job {
         let word = self.jobs.get(place as usize).map_or(0, |job| job.load(Ordering::Relaxed));
         Job::of(word, self.first.load(Ordering::Relaxed) + u64::from(place))
+    }
+
+    /// A round begins whose first answer has this number. By the leader's lane 0, where graphs are launched.
+    #[inline(always)]
+    pub(super) fn begin_round(&self, first: u64) {
+        self.first.store(first, Ordering::Relaxed);
+        self.sent.store(0, Ordering::Relaxed);
+        self.aside.store(0, Ordering::Relaxed);
+    }
+
+    /// The number of the next answer of this round: answers are sent in the order in which they ask for it. By one lane.
+    #[inline(always)]
+    pub(super) fn take_turn(&self) -> u64 {
+        self.first.load(Ordering::Relaxed) + self.sent.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Answers of this round, and requests that it set aside. Behind the barrier that ends it.
+    #[inline(always)]
+    pub(super) fn round(&self) -> [u64; 2] {
+        [self.sent.load(Ordering::Relaxed), self.aside.load(Ordering::Relaxed)]
+    }
+
+    /// A request was set aside, in a place of this group. By one lane.
+    #[inline(always)]
+    pub(super) fn set_aside(&self, group: u32) {
+        self.aside.fetch_add(1, Ordering::Relaxed);
+        self.mark_group(group);
+    }
+
+    /// Requests may wait in this group. By one lane.
+    #[inline(always)]
+    pub(super) fn mark_group(&self, group: u32) {
+        if let Some(word) = self.groups.get(group as usize / 64) {
+            word.fetch_or(1 << (group % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// None waits in this group. By the leader's lane 0, between rounds.
+    #[inline(always)]
+    pub(super) fn clear_group(&self, group: u32) {
+        if let Some(word) = self.groups.get(group as usize / 64) {
+            word.fetch_and(!(1 << (group % 64)), Ordering::Relaxed);
+        }
+    }
+
+    /// The first group from `from` on, around the end, in which requests may wait.
+    #[inline(always)]
+    pub(super) fn next_group(&self, from: u32) -> Option<u32> {
+        let words: [u64; 2] = core::array::from_fn(|at| self.groups[at].load(Ordering::Relaxed));
+        let all = u128::from(words[1]) << 64 | u128::from(words[0]);
+        let from = from % GROUPS;
+        let behind = all >> from << from;
+        let found = if behind != 0 { behind } else { all };
+        (found != 0).then(|| found.trailing_zeros())
     }
 
     /// Counts one.
@@ -104,14 +170,23 @@ impl Board {
         load_pair(&self.events, pair)
     }
 
-    /// Goes on from earlier counts.
+    /// Goes on from earlier counts, a lane each: they cross the bus in one wave. Seen by all behind their barrier.
     #[inline(always)]
-    pub(super) fn resume(&self, counts: impl Fn(usize) -> u64, events: impl Fn(usize) -> u64) {
-        for (place, word) in self.counts.iter().enumerate() {
-            word.store(counts(place), Ordering::Relaxed);
+    pub(super) fn resume(
+        &self,
+        warp: Warp<'_>,
+        counts: impl Fn(usize) -> u64,
+        events: impl Fn(usize) -> u64,
+    ) {
+        for place in warp.stride(Counter::COUNT) {
+            if let Some(word) = self.counts.get(place) {
+                word.store(counts(place), Ordering::Relaxed);
+            }
         }
-        for (place, word) in self.events.iter().enumerate() {
-            word.store(events(place), Ordering::Relaxed);
+        for place in warp.stride(Event::COUNT) {
+            if let Some(word) = self.events.get(place) {
+                word.store(events(place), Ordering::Relaxed);
+            }
         }
     }
 }

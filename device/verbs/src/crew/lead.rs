@@ -1,20 +1,21 @@
 //! The leader: polls, takes completions, has them served, ends.
 
 use super::board::{EXIT, Job};
+use super::graph::Tending;
+use super::judge::Verdict;
 use super::{Crew, MOST_JOBS, Machine, Over, Sizes};
 use crate::QueueError;
 use crate::counters::Event;
-use crate::cq::{Arrival, CompletionQueue, Polled, Side};
+use crate::cq::CompletionQueue;
 use crate::doorbell::DoorbellRecord;
-use crate::endpoint::{SLOT_BITS, SLOT_MASK};
-use crate::layout::cqe::{self, Cqe, Syndrome, opcode};
-use crate::rq::{Buffers, ReceiveQueue};
-use crate::sequence::{Found, Sequence};
+use crate::layout::cqe::{self, Cqe, Syndrome};
+use crate::rq::ReceiveQueue;
+use crate::sequence::Sequence;
 use crate::sq::{RecordMode, SendQueue};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::stage::Stage;
-use ringcall_gpu::team::{Block, Warp};
+use ringcall_gpu::team::Warp;
 use ringcall_gpu::{barrier, hint};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::unified::control;
@@ -31,7 +32,7 @@ const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
 /// What the leading warp knows of the queues. The same on all lanes, but for what lane 0 alone works.
 #[derive(Debug)]
 pub(super) struct Lead {
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
     /// Completions read.
     pub(super) consumed: u64,
     /// Receive requests posted.
@@ -45,11 +46,13 @@ pub(super) struct Lead {
     /// Turns without anything.
     idle: u32,
     /// Send requests that there is room for, as last seen.
-    free: u32,
-    sequence: Sequence,
+    pub(super) free: u32,
+    pub(super) sequence: Sequence,
     /// Whether the queue pair is in the error state.
-    dead: Option<Syndrome>,
+    pub(super) dead: Option<Syndrome>,
     beat: u64,
+    /// Of use where graphs are launched.
+    pub(super) graphs: Tending,
     /// Lane 0's.
     pub(super) send: SendQueue,
     /// Lane 0's.
@@ -67,27 +70,23 @@ struct Look {
     stop: u64,
 }
 
-/// What this lane's completion says.
-#[derive(Debug, Clone, Copy, Default)]
-struct Verdict {
-    /// [`Job::word`] of a request; 0 for none.
-    job: u64,
-    /// The number of its message.
-    number: Option<u32>,
-    /// Whether a receive request was used up.
-    uses: bool,
-    /// The end of the queue pair.
-    flushed: bool,
+/// Why the rounds ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Stopped, or dead.
+    End,
+    /// The budget of launches is used: the next execution goes on.
+    Relaunch,
 }
 
 impl<M: Machine> Crew<'_, M> {
-    /// The life of the leading warp.
+    /// The life of the leading warp. `meet` is the barrier with the warps that share its rounds.
     #[inline(always)]
-    pub(super) fn lead(&self, block: Block<'_>, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
+    pub(super) fn lead(&self, meet: &impl Fn(), warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
         let over = match self.open(warp) {
             Ok(mut lead) => {
-                self.rounds(block, warp, &mut lead, input, output);
-                self.close(warp, &mut lead);
+                let left = self.rounds(meet, warp, &mut lead, input, output);
+                self.close(warp, &mut lead, left);
                 Over::Ended
             }
             Err(why) => {
@@ -100,7 +99,7 @@ impl<M: Machine> Crew<'_, M> {
         if warp.lane() == 0 {
             self.board.set_jobs(EXIT, 0);
         }
-        block.sync();
+        meet();
         over
     }
 
@@ -132,11 +131,16 @@ impl<M: Machine> Crew<'_, M> {
             sequence: Sequence::from_word(load(control::SEQUENCE)),
             dead: None,
             beat: load(control::HEARTBEAT),
+            graphs: if M::GRAPHS { self.open_graphs(warp) } else { Tending::default() },
             send,
             record: record.resumed(receives as u16, if written { posted as u16 } else { 0 }),
         };
+        self.board.resume(
+            warp,
+            |place| load(control::COUNTERS + place),
+            |place| load(control::EVENTS + place),
+        );
         if warp.lane() == 0 {
-            self.board.resume(|place| load(control::COUNTERS + place), |place| load(control::EVENTS + place));
             if !opened {
                 ReceiveQueue::fill(&windows.receive, sizes.receive, self.config.buffers);
                 lead.record.publish_receive(receives as u16);
@@ -151,11 +155,29 @@ impl<M: Machine> Crew<'_, M> {
 
     /// Serves until the end.
     #[inline(always)]
-    fn rounds(&self, block: Block<'_>, warp: Warp<'_>, lead: &mut Lead, input: Stage<'_>, output: Stage<'_>) {
+    fn rounds(
+        &self,
+        meet: &impl Fn(),
+        warp: Warp<'_>,
+        lead: &mut Lead,
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) -> Left {
         loop {
+            if M::GRAPHS {
+                self.tend(warp, lead, output);
+                if lead.dead.is_some() {
+                    return Left::End;
+                }
+                if self.should_relaunch(warp, lead) {
+                    return Left::Relaunch;
+                }
+            }
             let look = self.look(warp, lead);
-            if look.stop == control::STOP_NOW || (look.stop != control::STOP_NO && look.ready == 0) {
-                return;
+            // What a graph will answer is waited for, unless the end is to be at once.
+            let done = look.ready == 0 && (!M::GRAPHS || lead.graphs.held() == 0);
+            if look.stop == control::STOP_NOW || (look.stop != control::STOP_NO && done) {
+                return Left::End;
             }
             if look.ready == 0 {
                 self.rest(warp, lead);
@@ -163,15 +185,19 @@ impl<M: Machine> Crew<'_, M> {
             }
             let room = self.room(warp, lead, look.ready);
             if room == 0 {
-                return;
+                return Left::End;
             }
             let ready = look.ready.min(room);
-            self.round(block, warp, lead, ready, look.owner, input, output);
+            self.round(meet, warp, lead, ready, look.owner, input, output);
             lead.width = if ready == lead.width { (2 * ready).min(MOST_JOBS) } else { lead.width / 2 }.max(1);
             self.publish(warp);
+            if M::GRAPHS {
+                // A handler may have launched its follow-up.
+                self.show_launches(warp, lead);
+            }
             self.reclaim_soon(warp, lead);
             if lead.dead.is_some() {
-                return;
+                return Left::End;
             }
         }
     }
@@ -270,12 +296,22 @@ impl<M: Machine> Crew<'_, M> {
 
     /// Reads completions before they are missed: with half of the queue under way there is one to come.
     #[inline(always)]
-    fn reclaim_soon(&self, warp: Warp<'_>, lead: &mut Lead) {
+    pub(super) fn reclaim_soon(&self, warp: Warp<'_>, lead: &mut Lead) {
         let mut room = 0;
         if warp.lane() == 0 {
             if 2 * lead.send.under_way() > u64::from(lead.sizes.send) {
                 self.reclaim(lead);
             }
+            room = lead.sizes.send - lead.send.under_way() as u32;
+        }
+        self.learn(warp, lead, room);
+    }
+
+    /// Reads completions once, and learns how much room there is.
+    pub(super) fn look_for_room(&self, warp: Warp<'_>, lead: &mut Lead) {
+        let mut room = 0;
+        if warp.lane() == 0 {
+            self.reclaim(lead);
             room = lead.sizes.send - lead.send.under_way() as u32;
         }
         self.learn(warp, lead, room);
@@ -298,7 +334,7 @@ impl<M: Machine> Crew<'_, M> {
     #[allow(clippy::too_many_arguments)] // what a round consists of
     fn round(
         &self,
-        block: Block<'_>,
+        meet: &impl Fn(),
         warp: Warp<'_>,
         lead: &mut Lead,
         ready: u32,
@@ -337,6 +373,9 @@ impl<M: Machine> Crew<'_, M> {
             self.board.add(Event::RxReposted, used.into());
         }
 
+        if M::GRAPHS && lane == 0 {
+            self.board.begin_round(lead.posted);
+        }
         let mut copy = None;
         if ready == 1 && jobs == 1 {
             let job = Job::of(warp.shuffle_u64(verdict.job, 0), lead.posted);
@@ -344,7 +383,7 @@ impl<M: Machine> Crew<'_, M> {
             let wave = (job.slot == lead.guess && warp.lanes() > 1).then_some(wave);
             lead.guess = if job.slot + 1 < self.config.slots { job.slot + 1 } else { 0 };
             let own = self.serve(warp, 0, job, wave, input, output);
-            copy = self.bell.copies(warp.lanes()).then_some(own);
+            copy = own.filter(|_| self.bell.copies(warp.lanes()));
         } else if jobs > 0 {
             let place = (requests & ((1 << lane) - 1)).count_ones();
             if verdict.job != 0 {
@@ -353,73 +392,26 @@ impl<M: Machine> Crew<'_, M> {
             if lane == 0 {
                 self.board.set_jobs(jobs.into(), lead.posted);
             }
-            block.sync();
+            meet();
             self.share(warp, 0, jobs.into(), input, output);
-            block.sync();
+            meet();
+        }
+        let mut sent = jobs.into();
+        if M::GRAPHS && jobs > 0 {
+            let [answered, aside] = self.board.round();
+            sent = answered;
+            self.took(lead, aside);
+            // All lanes have read it.
+            warp.sync();
         }
         if jobs + used > 0 || self.windows.rx_completions_record.is_some() {
-            self.commit(warp, lead, jobs.into(), copy, used > 0);
-        }
-    }
-
-    /// What a completion says, by the lane that has it. Counts what is dropped.
-    #[inline(always)]
-    fn judge(&self, lead: &Lead, lane: u32, mut entry: Cqe) -> Verdict {
-        let drop = |event, uses| {
-            self.board.add(event, 1);
-            Verdict { uses, ..Verdict::default() }
-        };
-        if matches!(entry.opcode(), opcode::REQUEST_ERROR | opcode::RESPONSE_ERROR) {
-            let at = lead.entry(lane) + cqe::offset::SYNDROME / 8;
-            entry.0[cqe::offset::SYNDROME / 8] = self.windows.rx_completions.load(at, Ordering::Relaxed);
-        }
-        let (arrival, immediate, bytes, wqe_counter) = match Polled::of(&entry) {
-            Polled::Received { arrival, immediate, bytes, wqe_counter } => {
-                (arrival, immediate, bytes, wqe_counter)
-            }
-            Polled::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
-                return Verdict { flushed: true, ..drop(Event::RxFlushed, false) };
-            }
-            Polled::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
-            _ => return drop(Event::RxStray, false),
-        };
-        let slot = match arrival {
-            Arrival::WriteImm => immediate & SLOT_MASK,
-            // A send went to the slot of its receive request, whatever it says.
-            Arrival::Send | Arrival::SendImm if matches!(self.config.buffers, Buffers::Slots { .. }) => {
-                u32::from(wqe_counter) & (lead.sizes.receive - 1)
-            }
-            _ => return drop(Event::RxUnaccepted, true),
-        };
-        if slot >= self.config.slots {
-            return drop(Event::RxBadSlot, true);
-        }
-        if bytes > self.config.rx_stride {
-            return drop(Event::RxTooLong, true);
-        }
-        let number = (arrival != Arrival::Send).then_some(immediate >> SLOT_BITS);
-        Verdict { job: Job::word(slot, bytes), number, uses: true, flushed: false }
-    }
-
-    /// Follows the numbers of the messages that were taken, in their order.
-    #[inline(always)]
-    fn follow(&self, warp: Warp<'_>, lead: &mut Lead, ready: u32, number: Option<u32>) {
-        let word = number.map_or(0, |number| number + 1);
-        for from in 0..ready {
-            let Some(number) = warp.shuffle(word, from).checked_sub(1) else { continue };
-            let found = lead.sequence.follow(number);
-            if warp.lane() == 0 {
-                match found {
-                    Found::Next { lost } => self.board.add(Event::RxLost, lost.into()),
-                    Found::Old => self.board.add(Event::RxReordered, 1),
-                }
-            }
+            self.commit(warp, lead, sent, copy, used > 0);
         }
     }
 
     /// Shows the counts to the host.
     #[inline(always)]
-    fn publish(&self, warp: Warp<'_>) {
+    pub(super) fn publish(&self, warp: Warp<'_>) {
         for pair in warp.stride(Counter::COUNT.div_ceil(2)) {
             self.control.store_pair(control::COUNTERS + 2 * pair, self.board.counter_pair(pair));
         }
@@ -428,11 +420,12 @@ impl<M: Machine> Crew<'_, M> {
         }
     }
 
-    /// The end: the NIC is waited for, the cursors are left for the next start, and the last words written.
+    /// The end: the NIC is waited for, the cursors are left for the next start, and the last words written. Before a relaunch
+    /// the NIC is not waited for, and the state stays.
     #[inline(always)]
-    fn close(&self, warp: Warp<'_>, lead: &mut Lead) {
+    fn close(&self, warp: Warp<'_>, lead: &mut Lead, left: Left) {
         if warp.lane() == 0 {
-            if lead.dead.is_none() {
+            if lead.dead.is_none() && left == Left::End {
                 self.drain(lead);
             }
             let store = |word, value| self.control.store(word, value, Ordering::Relaxed);
@@ -450,10 +443,20 @@ impl<M: Machine> Crew<'_, M> {
         }
         warp.sync();
         self.publish(warp);
+        let mut state = control::STATE_ENDED;
+        if M::GRAPHS {
+            self.close_graphs(warp, lead);
+            if left == Left::Relaunch {
+                if self.relaunch(warp) {
+                    return;
+                }
+                state = control::STATE_FAILED;
+            }
+        }
         // Release, after the barrier: whoever sees the state sees the last figures.
         warp.sync();
         if warp.lane() == 0 {
-            self.control.store(control::STATE, control::STATE_ENDED, Ordering::Release);
+            self.control.store(control::STATE, state, Ordering::Release);
         }
     }
 
@@ -487,7 +490,7 @@ impl<M: Machine> Crew<'_, M> {
 impl Lead {
     /// First word of the completion entry `ahead` of the next.
     #[inline(always)]
-    fn entry(&self, ahead: u32) -> usize {
+    pub(super) fn entry(&self, ahead: u32) -> usize {
         let index = self.consumed + u64::from(ahead);
         (index & u64::from(self.sizes.completions - 1)) as usize * cqe::WORDS
     }

@@ -17,22 +17,36 @@
 //! So responses leave in the order of their requests, and one slow function holds up what came with it and after it: the
 //! send queue has an order. Requests that must not wait for each other have queue pairs of their own.
 //!
+//! # Graphs and grids
+//! Where the [machine](Machine) launches graphs, a request for one is set aside on the [`Desk`], launched between two looks, and
+//! its response is a send request of its own, written when the answer is there: it holds up nothing. In a grid's kernel one
+//! warp is the crew ([`Crew::run_alone`]), and the grid's other threads wait for its
+//! [calls](ringcall_dispatch::persistent::cooperative).
+//!
 //! | module | what |
 //! |---|---|
 //! | [`bell`] | the doorbell register, by lanes |
 //! | [`board`] | what the warps share |
+//! | [`desk`] | requests that wait for a graph, answers that graphs owe |
+//! | `graph` | launching, collecting, relaunching |
+//! | `judge` | what completions say |
 //! | `lead` | polling, taking, the end |
 //! | `serve` | one request, by one warp |
 //! | `send` | response and send request; the fences, the record, the bell |
 
 pub mod bell;
 pub mod board;
+pub mod desk;
+mod graph;
+mod judge;
 mod lead;
 mod send;
 mod serve;
 
 pub use bell::{Bell, Copying};
 pub use board::Board;
+pub use desk::{Desk, Plan};
+pub use graph::Graphs;
 
 use crate::QueueError;
 use crate::endpoint::{Config, Reply, Windows};
@@ -65,9 +79,11 @@ pub struct Crew<'a, M> {
     pub board: &'a Board,
     /// The control block ([`ringcall_wire::unified::control`]), in mapped memory.
     pub control: &'a Words,
+    /// What graphs need, where the machine launches them.
+    pub graphs: Option<&'a Graphs>,
     /// The machine.
     pub machine: &'a M,
-    /// Warps of the block.
+    /// Warps of the crew.
     pub warps: u32,
 }
 
@@ -88,7 +104,7 @@ impl<M: Machine> Crew<'_, M> {
         let warp = block.warp();
         let me = block.thread() / WARP_LANES;
         if me == 0 {
-            return self.lead(block, warp, input, output);
+            return self.lead(&|| block.sync(), warp, input, output);
         }
         loop {
             // The board is the leader's before this barrier, and nobody's to write until the next.
@@ -102,13 +118,21 @@ impl<M: Machine> Crew<'_, M> {
         }
     }
 
+    /// Works until the end, by one warp that is the whole crew (`warps` is 1): of a cooperative grid, whose other threads wait
+    /// for calls.
+    #[inline(always)]
+    pub fn run_alone(&self, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
+        // Nobody else has a share of a round.
+        self.lead(&|| warp.sync(), warp, input, output)
+    }
+
     /// This warp's share of the jobs on the board.
     #[inline(always)]
     fn share(&self, warp: Warp<'_>, me: u32, jobs: u64, input: Stage<'_>, output: Stage<'_>) {
         let mut place = me;
         while u64::from(place) < jobs {
             let job = self.board.job(place);
-            self.serve(warp, me, job, None, input, output);
+            let _ = self.serve(warp, me, job, None, input, output);
             place += self.warps;
         }
     }

@@ -18,6 +18,7 @@ use ringcall_wire::unified::control;
 
 impl<M: Machine> Crew<'_, M> {
     /// Serves a request, and writes its response and its send request; the calling lane's part of the latter, for a copy.
+    /// `None`: a graph will answer it.
     ///
     /// `wave` is this lane's first 16 bytes of the slot, where they were fetched already.
     #[inline(always)]
@@ -29,7 +30,7 @@ impl<M: Machine> Crew<'_, M> {
         wave: Option<[u64; 2]>,
         input: Stage<'_>,
         output: Stage<'_>,
-    ) -> [u64; 2] {
+    ) -> Option<[u64; 2]> {
         let extent = match self.extent {
             Extent::Received => job.bytes,
             Extent::Slot => self.config.rx_stride,
@@ -45,12 +46,21 @@ impl<M: Machine> Crew<'_, M> {
         };
         let checked = if whole {
             validate::header(&header, extent - HEADER_BYTES as u32).and_then(|()| {
-                validate::function(&self.table, &header, |mode| mode == DispatchMode::DeviceCall)
+                validate::function(&self.table, &header, |mode| {
+                    mode == DispatchMode::DeviceCall || (M::GRAPHS && mode == DispatchMode::GraphLaunch)
+                })
             })
         } else {
             Err(Status::BAD_MAGIC)
         };
         let (status, len) = match checked {
+            Ok(entry) if M::GRAPHS && entry.kind == HandlerKind::Graph as u32 => {
+                self.fetch_rest(warp, job.slot, fetched, header.arg_len, input);
+                if self.set_aside(warp, job, header.arg_len, input) {
+                    return None;
+                }
+                (Status::BACKPRESSURE, 0)
+            }
             Ok(entry) => {
                 self.fetch_rest(warp, job.slot, fetched, header.arg_len, input);
                 self.call(warp, me, job.slot, entry, header.arg_len, input, output)
@@ -64,9 +74,16 @@ impl<M: Machine> Crew<'_, M> {
             self.board.count(counter);
         }
         let reply = ResponseHeader::reply(&header, status.0, len).to_words();
+        let job = if M::GRAPHS { self.in_turn(warp, job) } else { job };
         // Both stages are free again, and the result visible to all lanes.
         warp.sync();
-        self.respond(warp, job, reply, len, output)
+        Some(self.respond(warp, job, reply, len, output))
+    }
+
+    /// The job, answered after those that were done before it: what a graph will answer leaves no gap.
+    fn in_turn(&self, warp: Warp<'_>, job: Job) -> Job {
+        let turn = if warp.lane() == 0 { self.board.take_turn() } else { 0 };
+        Job { index: warp.shuffle_u64(turn, 0), ..job }
     }
 
     /// The first part of a slot, in one wave; how many pairs.
@@ -156,14 +173,22 @@ impl<M: Machine> Crew<'_, M> {
                 warp.sync();
                 returned
             }
-            // Grids and graphs are other kernels'.
+            // A grid's kernel has one, others do not.
+            Some(HandlerKind::Grid) => {
+                let wrong = Returned { status: Status::WRONG_MODE.0, len: 0 };
+                self.machine.call_grid(warp, &call).unwrap_or(wrong)
+            }
+            // Graphs are another kernel's.
             _ => Returned { status: Status::WRONG_MODE.0, len: 0 },
         };
         let status = Status(warp.shuffle(returned.status as u32, 0) as i32);
         let len = warp.shuffle(returned.len, 0);
         if i64::from(status.0) == flag::GRAPH_TRIGGER as i64 {
-            // There is no graph to trigger.
-            return (Status::LAUNCH_FAILED, len.min(capacity));
+            let len = len.min(capacity);
+            // Elsewhere there is no graph to trigger.
+            let status =
+                if M::GRAPHS { self.follow_up(warp, slot, entry, input) } else { Status::LAUNCH_FAILED };
+            return (status, len);
         }
         if len > capacity { (Status::RESULT_TOO_LONG, capacity) } else { (status, len) }
     }

@@ -1,6 +1,8 @@
 //! Functions that a graph answers: executables, and a mailbox for each.
 
 use super::DeviceError;
+use super::functions::{Functions, Run, Table};
+use super::modules::addresses;
 use crate::driver::{Context, DeviceBuffer, Graph, GraphExec, KernelArgs, Launch, Module, Stream};
 use ringcall_dispatch::persistent::child::mailbox_bytes;
 use ringcall_wire::launch::{io, saved};
@@ -52,18 +54,19 @@ impl GraphFunction {
 
 /// A graph's mailboxes and executables.
 #[derive(Debug)]
-pub(super) struct Launchable {
+pub(crate) struct Launchable {
     mailboxes: DeviceBuffer,
-    _execs: Vec<GraphExec>,
+    execs: Vec<GraphExec>,
     stride: u32,
 }
 
 impl Launchable {
+    /// `first_answer` is the number of the first executable among those of all graphs.
     pub(super) fn new(
         context: &Arc<Context>,
         module: &Module,
         function: &GraphFunction,
-        capacity: u32,
+        [capacity, first_answer]: [u32; 2],
         saved_address: u64,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
@@ -93,13 +96,19 @@ impl Launchable {
                 (io::FINISHED, saved_address + saved::FINISHED as u64 * 8),
                 (io::COUNTERS, saved_address + saved::CHILDREN as u64 * 8),
                 (io::CREDIT, credit),
+                (io::ANSWER, u64::from(first_answer + index)),
             ] {
                 mailboxes.write_from(at as usize + word * 8, &value.to_le_bytes())?;
             }
             execs.push(exec);
         }
         stream.synchronize()?;
-        Ok(Self { mailboxes, _execs: execs, stride })
+        Ok(Self { mailboxes, execs, stride })
+    }
+
+    /// Its executables.
+    pub(super) fn execs(&self) -> u32 {
+        self.execs.len() as u32
     }
 
     pub(super) fn address(&self) -> u64 {
@@ -109,4 +118,37 @@ impl Launchable {
     pub(super) fn stride(&self) -> u32 {
         self.stride
     }
+}
+
+/// Puts the addresses of device functions and mailboxes into the table. Graphs count in the words at `saved`.
+pub(super) fn fill_addresses(
+    table: &mut Table,
+    functions: &Functions,
+    module: &Module,
+    geometry: &ringcall_dispatch::Geometry,
+    saved: u64,
+    stream: &Stream,
+) -> Result<Vec<Launchable>, DeviceError> {
+    let symbols = functions.symbols();
+    let addresses = addresses(module, &symbols)?;
+    let address_of = |symbol: &str| {
+        let place = symbols.iter().position(|other| *other == symbol)?;
+        addresses.get(place).copied()
+    };
+    let mut graphs: Vec<Launchable> = Vec::new();
+    for (entry, function) in table.entries.iter_mut().zip(&functions.all) {
+        match &function.run {
+            Run::Elsewhere => (),
+            Run::Call { symbol, .. } => entry.address = address_of(symbol).unwrap_or(0),
+            Run::Graph(graph) => {
+                let first_answer = graphs.iter().map(Launchable::execs).sum();
+                let sizes = [geometry.request_capacity(), first_answer];
+                let launchable = Launchable::new(stream.context(), module, graph, sizes, saved, stream)?;
+                entry.address = launchable.address();
+                entry.io_stride = launchable.stride();
+                graphs.push(launchable);
+            }
+        }
+    }
+    Ok(graphs)
 }

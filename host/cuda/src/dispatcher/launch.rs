@@ -11,13 +11,26 @@ use zerocopy::IntoBytes;
 
 /// A dispatch kernel that fits the device, with its parameters.
 #[derive(Debug)]
-pub(super) struct Launcher {
+pub(crate) struct Launcher {
     kernel: Kernel,
     launch: Launch,
     args: KernelArgs,
     /// The graph whose only node the kernel is, where it launches graphs.
     graph: Option<GraphExec>,
     footprint: Footprint,
+}
+
+/// How a kernel is launched.
+struct How {
+    /// Its name, for errors.
+    name: &'static str,
+    kind: KernelKind,
+    /// Threads of a block.
+    threads: u32,
+    /// Bytes of shared memory of a block.
+    shared: u32,
+    /// Blocks of a cluster.
+    cluster: u32,
 }
 
 impl Launcher {
@@ -43,19 +56,44 @@ impl Launcher {
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
         let kind = options.kernel;
+        let how = How { name: kind.entry(), kind, threads: kind.threads(), shared, cluster: options.cluster };
+        Self::prepare(context, kernel, &how, KernelArgs::new().bytes(params.as_bytes()), stream)
+    }
+
+    /// The same for the unified kernel `name` with blocks of `threads` threads.
+    pub(crate) fn unified(
+        context: &Arc<Context>,
+        module: &Module,
+        name: &'static str,
+        kind: KernelKind,
+        [threads, shared]: [u32; 2],
+        params: &UnifiedParams,
+        stream: &Stream,
+    ) -> Result<Self, DeviceError> {
+        let how = How { name, kind, threads, shared, cluster: 1 };
+        let args = KernelArgs::new().bytes(params.as_bytes());
+        Self::prepare(context, module.kernel(name)?, &how, args, stream)
+    }
+
+    fn prepare(
+        context: &Arc<Context>,
+        kernel: Kernel,
+        how: &How,
+        args: KernelArgs,
+        stream: &Stream,
+    ) -> Result<Self, DeviceError> {
+        let &How { name, kind, threads, shared, cluster } = how;
         let registers = kernel.attributes().registers;
-        let does_not_fit =
-            || DeviceError::DoesNotFit { kernel: kind.entry(), threads: kind.threads(), registers, shared };
+        let does_not_fit = || DeviceError::DoesNotFit { kernel: name, threads, registers, shared };
         if shared > context.device().max_shared_per_block()? {
             return Err(does_not_fit());
         }
         kernel.set_dynamic_shared(shared)?;
-        let resident = kernel.occupancy(kind.threads(), shared)?;
+        let resident = kernel.occupancy(threads, shared)?;
         if resident == 0 {
             return Err(does_not_fit());
         }
-        let mut launch =
-            Launch::linear(kind.blocks(), kind.threads()).dynamic_shared(shared).cluster(options.cluster);
+        let mut launch = Launch::linear(kind.blocks(), threads).dynamic_shared(shared).cluster(cluster);
         if let KernelKind::Cooperative { blocks, .. } = kind {
             let most = resident * context.device().multiprocessors()?;
             if !context.device().cooperative_launch()? || blocks > most {
@@ -63,7 +101,6 @@ impl Launcher {
             }
             launch = launch.cooperative();
         }
-        let args = KernelArgs::new().bytes(params.as_bytes());
         let graph = if matches!(kind, KernelKind::Graph { .. }) {
             let mut graph = Graph::new(context)?;
             graph.add_kernel(&kernel, &launch, &args, &[])?;
@@ -78,16 +115,16 @@ impl Launcher {
         Ok(Self { kernel, launch, args, graph, footprint })
     }
 
-    pub(super) fn footprint(&self) -> Footprint {
+    pub(crate) fn footprint(&self) -> Footprint {
         self.footprint
     }
 
     /// Launches.
-    pub(super) fn launch(&self, stream: &Stream) -> Result<(), DeviceError> {
+    pub(crate) fn launch(&self, stream: &Stream) -> Result<(), DeviceError> {
         match &self.graph {
-            // SAFETY: the kernel's parameters were laid out by `resources` for this kernel and size, and live, as does
-            // all that they point to, until the kernel has ended: `Resources` is kept by the running dispatcher, and
-            // leaked if the kernel never ends.
+            // SAFETY: the kernel's parameters were laid out for this kernel and size, and live, as does all that they
+            // point to, until the kernel has ended: the running dispatcher keeps its resources (with the owner of the
+            // queues, where there are some), and leaks them if the kernel never ends.
             None => unsafe { self.kernel.launch(stream, &self.launch, &self.args) }?,
             // SAFETY: as above.
             Some(graph) => unsafe { graph.launch(stream) }?,
@@ -115,53 +152,4 @@ pub(super) fn launch_graph(exec: &GraphExec, stream: &Stream) -> Result<(), Devi
     // SAFETY: `HostGraph` made the graph for a mailbox that it keeps, and launches it again only after its answer.
     unsafe { exec.launch(stream) }?;
     Ok(())
-}
-
-/// The unified kernel, with its parameters.
-#[derive(Debug)]
-pub(crate) struct UnifiedLauncher {
-    kernel: Kernel,
-    launch: Launch,
-    args: KernelArgs,
-    footprint: Footprint,
-}
-
-impl UnifiedLauncher {
-    /// Checks that the kernel `name` fits: one block of `threads` threads with `shared` bytes of shared memory.
-    pub(crate) fn new(
-        context: &Arc<Context>,
-        module: &Module,
-        name: &'static str,
-        threads: u32,
-        shared: u32,
-        params: &UnifiedParams,
-    ) -> Result<Self, DeviceError> {
-        let kernel = module.kernel(name)?;
-        let registers = kernel.attributes().registers;
-        let does_not_fit = || DeviceError::DoesNotFit { kernel: name, threads, registers, shared };
-        if shared > context.device().max_shared_per_block()? {
-            return Err(does_not_fit());
-        }
-        kernel.set_dynamic_shared(shared)?;
-        let resident = kernel.occupancy(threads, shared)?;
-        if resident == 0 {
-            return Err(does_not_fit());
-        }
-        let launch = Launch::linear(1, threads).dynamic_shared(shared);
-        let args = KernelArgs::new().bytes(params.as_bytes());
-        let footprint = Footprint { registers, shared_bytes: shared, blocks_per_multiprocessor: resident };
-        Ok(Self { kernel, launch, args, footprint })
-    }
-
-    pub(crate) fn footprint(&self) -> Footprint {
-        self.footprint
-    }
-
-    /// Launches.
-    pub(crate) fn launch(&self, stream: &Stream) -> Result<(), DeviceError> {
-        // SAFETY: the parameters were laid out for this kernel and size; the queues live as long as their owner, which the
-        // dispatcher keeps with all else that they point to until the kernel has ended, and leaks if it never ends.
-        unsafe { self.kernel.launch(stream, &self.launch, &self.args) }?;
-        Ok(())
-    }
 }

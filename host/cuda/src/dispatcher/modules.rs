@@ -1,6 +1,6 @@
 //! What is linked into a dispatcher: the dispatch kernels, and the modules that define its functions.
 
-use super::{DeviceError, KernelKind};
+use super::{DeviceError, KernelKind, UnifiedKernel};
 use crate::driver::{Context, Linker, Module, devrt};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -20,6 +20,8 @@ macro_rules! of_record {
 static DISPATCH: [(u32, &str); 3] = of_record!("dispatch");
 static GRAPH: [(u32, &str); 3] = of_record!("graph");
 static UNIFIED: [(u32, &str); 3] = of_record!("unified");
+static UNIFIED_GRID: [(u32, &str); 3] = of_record!("unified-grid");
+static UNIFIED_GRAPH: [(u32, &str); 3] = of_record!("unified-graph");
 static HOOKS: [(u32, &str); 3] = of_record!("hooks");
 static TRANSPORT: [(u32, &str); 3] = of_record!("transport");
 
@@ -142,24 +144,22 @@ impl Modules {
         self.load_with(texts, context, kernel, symbols)
     }
 
-    /// As [`load`](Self::load), with the unified kernel.
+    /// As [`load`](Self::load), with a unified kernel.
     pub(super) fn load_unified(
         &self,
         context: &Arc<Context>,
-        kernel: KernelKind,
+        kind: KernelKind,
+        kernel: UnifiedKernel,
         symbols: &[&str],
     ) -> Result<Module, DeviceError> {
-        self.load_with(&UNIFIED, context, kernel, symbols)
-    }
-
-    /// As [`load`](Self::load), with the unified kernel whose transport is one of these modules.
-    pub(super) fn load_hooks(
-        &self,
-        context: &Arc<Context>,
-        kernel: KernelKind,
-        symbols: &[&str],
-    ) -> Result<Module, DeviceError> {
-        self.load_with(&HOOKS, context, kernel, symbols)
+        let texts = match kernel {
+            UnifiedKernel::Queues => &UNIFIED,
+            UnifiedKernel::Grid => &UNIFIED_GRID,
+            UnifiedKernel::Graph => &UNIFIED_GRAPH,
+            // The transport is one of these modules.
+            UnifiedKernel::Hooks => &HOOKS,
+        };
+        self.load_with(texts, context, kind, symbols)
     }
 
     fn load_with(

@@ -1,9 +1,9 @@
 //! Everything a dispatch kernel works on, and its parameters.
 
-use super::functions::{Functions, Run, Table};
-use super::graphs::Launchable;
+use super::functions::Functions;
+use super::graphs::{Launchable, fill_addresses};
 use super::launch::Launcher;
-use super::modules::{Modules, addresses};
+use super::modules::Modules;
 use super::{DeviceError, KernelKind, MappedRing, Options};
 use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use core::sync::atomic::Ordering;
@@ -56,8 +56,7 @@ pub(super) fn wire(
 
     let blocks = kind.blocks() as usize;
     let saved = DeviceBuffer::zeroed(context, blocks * saved::WORDS * 8)?;
-    let graphs =
-        fill_addresses(&mut table, functions, &symbols, &module, context, &saved, &geometry, stream)?;
+    let graphs = fill_addresses(&mut table, functions, &module, &geometry, saved.address().0, stream)?;
 
     let stage = stage_bytes(geometry.rx_stride().max(geometry.tx_stride()));
     let needs = |shared_stages| Needs {
@@ -142,7 +141,7 @@ pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
     }
 }
 
-pub(super) fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceError> {
+pub(crate) fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceError> {
     if slots > MAX_SLOTS {
         return Err(DeviceError::TooManySlots { slots });
     }
@@ -155,41 +154,6 @@ pub(super) fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceErro
         return Err(DeviceError::Shape(why));
     }
     Ok(())
-}
-
-/// Puts the addresses of device functions and mailboxes into the table.
-#[allow(clippy::too_many_arguments)] // one call; a struct for it would say no more
-fn fill_addresses(
-    table: &mut Table,
-    functions: &Functions,
-    symbols: &[&str],
-    module: &Module,
-    context: &Arc<Context>,
-    saved: &DeviceBuffer,
-    geometry: &ringcall_dispatch::Geometry,
-    stream: &Stream,
-) -> Result<Vec<Launchable>, DeviceError> {
-    let addresses = addresses(module, symbols)?;
-    let address_of = |symbol: &str| {
-        let place = symbols.iter().position(|other| *other == symbol)?;
-        addresses.get(place).copied()
-    };
-    let mut graphs = Vec::new();
-    for (entry, function) in table.entries.iter_mut().zip(&functions.all) {
-        match &function.run {
-            Run::Elsewhere => (),
-            Run::Call { symbol, .. } => entry.address = address_of(symbol).unwrap_or(0),
-            Run::Graph(graph) => {
-                let capacity = geometry.request_capacity();
-                let launchable =
-                    Launchable::new(context, module, graph, capacity, saved.address().0, stream)?;
-                entry.address = launchable.address();
-                entry.io_stride = launchable.stride();
-                graphs.push(launchable);
-            }
-        }
-    }
-    Ok(graphs)
 }
 
 impl Resources {

@@ -9,7 +9,7 @@
 //! The names are those of the CUDA-Q Realtime host API. `kernels-cu/hooks/ring.cu` has them in CUDA C++.
 
 use super::{Parts, QueuePair, UnifiedDispatcher, Wired, queue_params};
-use crate::dispatcher::{DeviceError, Functions, Modules, UnifiedKernel};
+use crate::dispatcher::{DeviceError, Functions, KernelKind, Modules, UnifiedKernel};
 use crate::driver::{Context, DeviceBuffer, MappedRegion};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::Geometry;
@@ -149,6 +149,7 @@ impl UnifiedDispatcher<Wired> {
         let parts = Parts {
             context,
             geometry: Geometry::new(1, *request_bytes, *response_bytes, 0, 0, 0)?,
+            kind: KernelKind::Regular { blocks: 1, warps: 1 },
             kernel: UnifiedKernel::Hooks,
             warps: 1,
             threads: 1,

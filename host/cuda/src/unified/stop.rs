@@ -1,6 +1,7 @@
 //! The end of a unified dispatcher: drained, bounded, and accounted for.
 
 use super::{Resources, Running, UnifiedDispatcher, Wired};
+use crate::CudaError;
 use crate::dispatcher::DeviceError;
 use crate::driver::StreamState;
 use ringcall_verbs::layout::cqe::Syndrome;
@@ -26,6 +27,9 @@ pub struct UnifiedReport {
     pub drained: u64,
     /// Responses that the NIC is not known to have sent.
     pub unsent: u64,
+    /// Requests that were taken and not answered: they wait for a graph, or a graph owes their answer. The next start
+    /// answers them.
+    pub held: u64,
     /// Why the queue pair is in the error state, if it is.
     pub dead: Option<Syndrome>,
     /// Handlers that did not return: the kernel still runs, and its memory is kept for ever.
@@ -40,7 +44,11 @@ impl UnifiedReport {
     /// Whether everything ended well.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.unsent == 0 && self.dead.is_none() && self.stuck.is_empty() && self.failed.is_none()
+        self.unsent == 0
+            && self.held == 0
+            && self.dead.is_none()
+            && self.stuck.is_empty()
+            && self.failed.is_none()
     }
 }
 
@@ -77,7 +85,7 @@ const LAST_PART: u32 = 5;
 
 impl UnifiedDispatcher<Running> {
     /// Answers what has arrived, waits until the NIC has sent the responses, and ends the kernel; at most `deadline` from
-    /// now. The kernel drains for four fifths of the time, and is then told to end at once. What has arrived and was not
+    /// now, and as long again where a graph goes on. The kernel drains for four fifths of the time, and is then told to end at once. What has arrived and was not
     /// taken stays in the completion queue for the next start.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> UnifiedStopped {
@@ -102,6 +110,7 @@ impl UnifiedDispatcher<Running> {
                 let report = UnifiedReport {
                     drained: resources.counters().answered().saturating_sub(before),
                     unsent: 0,
+                    held: 0,
                     dead: None,
                     stuck: resources.stuck(),
                     failed: Some(DeviceError::Shape(format!("the kernel did not end within {deadline:?}"))),
@@ -118,11 +127,17 @@ impl UnifiedDispatcher<Running> {
         let report = UnifiedReport {
             drained: resources.counters().answered().saturating_sub(before),
             unsent: resources.read(control::POSTED).saturating_sub(resources.read(control::DONE)),
+            held: resources.read(control::HELD),
             dead: (dead != 0).then_some(Syndrome(dead as u8)),
             stuck: Vec::new(),
             failed: failed.clone().map(DeviceError::from),
             took: begin.elapsed(),
         };
+        if matches!(failed, Some(CudaError::TimedOut(_))) {
+            // The kernel has ended, and a graph that it launched has not: what that may write is kept for ever.
+            std::mem::forget((resources, launcher, stream, state));
+            return UnifiedStopped { report, dispatcher: None };
+        }
         drop(state);
         let dispatcher =
             failed.is_none().then(|| UnifiedDispatcher { resources, launcher, stream, state: Wired(()) });

@@ -4,10 +4,13 @@
 //! `RINGCALL_UNIFIED_REQUESTS` says how many requests the longest test makes, `RINGCALL_UNIFIED_LAPS` how often the queues go
 //! round.
 
+mod graphs;
+mod grid;
 mod hooks;
 mod rig;
 
 use rig::{PATIENCE, Pair, Peer, on_device, setting, stop_clean, wire};
+use ringcall_cuda::dispatcher::KernelKind;
 use ringcall_nic::{Fault, Queue};
 use ringcall_verbs::Event;
 use ringcall_verbs::crew::Copying;
@@ -23,7 +26,8 @@ fn every_status() {
     on_device("every_status", |context| {
         for (stride, len) in [(64, 32), (576, 512)] {
             for warps in [1, 8] {
-                let pair = Pair { stride, warps, ..Pair::of_depth(8) };
+                let kernel = KernelKind::Regular { blocks: 1, warps };
+                let pair = Pair { stride, kernel, ..Pair::of_depth(8) };
                 let room = stride - HEADER_BYTES as u32;
                 let (wired, mut rig) = wire(context, pair);
                 let running = wired.start().expect("started");

@@ -1,7 +1,7 @@
 //! A device with a unified dispatcher, an emulated NIC on a thread of its own, and the peer's end of the wire.
 
 use ringcall_cuda::CudaError;
-use ringcall_cuda::dispatcher::{Functions, Modules};
+use ringcall_cuda::dispatcher::{DeviceError, Functions, KernelKind, Modules};
 use ringcall_cuda::driver::{Context, Driver};
 use ringcall_cuda::unified::{MappedQueues, Running, Shape, UnifiedDispatcher, UnifiedOptions, Wired};
 use ringcall_nic::{Config as NicConfig, Memory, Message, Nic, Port, Region, Wire, thread};
@@ -55,7 +55,7 @@ pub(crate) struct Pair {
     pub(crate) told: bool,
     pub(crate) copying: Copying,
     pub(crate) record: RecordMode,
-    pub(crate) warps: u32,
+    pub(crate) kernel: KernelKind,
 }
 
 impl Pair {
@@ -67,7 +67,7 @@ impl Pair {
             told: false,
             copying: Copying::Staged,
             record: RecordMode::Written,
-            warps: 8,
+            kernel: KernelKind::regular(),
         }
     }
 
@@ -132,6 +132,38 @@ impl Peer {
             }
             assert!(begin.elapsed() < PATIENCE, "request {} is not answered", self.sent);
             std::hint::spin_loop();
+        }
+    }
+
+    /// `n` calls of the functions that `name_of` names, each of which adds 1 to every byte of `len`, with `window` under way, at
+    /// most half of the slots. The answers may come in any order; all are checked.
+    pub(crate) fn mix(&mut self, n: u64, window: u64, len: usize, name_of: impl Fn(u64) -> &'static str) {
+        let (mut sent, mut last) = (0, Instant::now());
+        let mut under_way = std::collections::HashSet::new();
+        let mut payload = vec![0; len];
+        while sent < n || !under_way.is_empty() {
+            let mut idle = true;
+            while sent < n && (under_way.len() as u64) < window {
+                fill(&mut payload, sent);
+                self.send(&Self::frame(name_of(sent), len as u32, sent as u32, &payload));
+                under_way.insert(sent as u32);
+                sent += 1;
+                idle = false;
+            }
+            while let Some((header, result)) = self.poll() {
+                let id = header.request_id;
+                assert!(under_way.remove(&id), "request {id} was answered twice");
+                assert_eq!(header.status(), Status::OK, "request {id}");
+                fill(&mut payload, id.into());
+                payload.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+                assert_eq!(result, payload, "request {id}");
+                idle = false;
+            }
+            if idle {
+                assert!(last.elapsed() < PATIENCE, "{under_way:?} are not answered for {PATIENCE:?}");
+            } else {
+                last = Instant::now();
+            }
         }
     }
 
@@ -220,16 +252,39 @@ pub(crate) fn queues(context: &Arc<Context>, pair: Pair) -> (MappedQueues, Rig) 
     (queues, Rig { peer: Peer { wire, pair, sent: 0, payload: Vec::new() }, nic })
 }
 
-/// A dispatcher of the samples on a queue pair of this shape, wired, and what is on the NIC's other side.
+/// A dispatcher of the samples' thread and warp handlers on a queue pair of this shape, wired, and what is on the NIC's other
+/// side.
 pub(crate) fn wire(context: &Arc<Context>, pair: Pair) -> (UnifiedDispatcher<Wired>, Rig) {
+    wire_with(context, pair, calls(pair.stride))
+}
+
+/// The samples' thread and warp handlers that take slots of `stride` bytes.
+pub(crate) fn calls(stride: u32) -> Functions {
+    Functions::new().handlers(&samples(&[HandlerKind::Thread, HandlerKind::Warp], stride))
+}
+
+/// The same with these functions.
+pub(crate) fn wire_with(
+    context: &Arc<Context>,
+    pair: Pair,
+    functions: Functions,
+) -> (UnifiedDispatcher<Wired>, Rig) {
     let (queues, rig) = queues(context, pair);
-    let handlers = samples(&[HandlerKind::Thread, HandlerKind::Warp], pair.stride);
-    let modules = Modules::new().ptx_for("samples", ringcall_samples::PTX, context).expect("PTX");
-    let options = UnifiedOptions { warps: pair.warps, ..UnifiedOptions::default() };
-    let functions = Functions::new().handlers(&handlers);
-    let dispatcher = UnifiedDispatcher::wire(queues.pair(), functions, modules, options)
-        .unwrap_or_else(|why| panic!("{pair:?}: {why}"));
+    let dispatcher =
+        try_wire(context, &queues, pair, functions).unwrap_or_else(|why| panic!("{pair:?}: {why}"));
     (dispatcher, rig)
+}
+
+/// A dispatcher on these queues, or why there is none.
+pub(crate) fn try_wire(
+    context: &Arc<Context>,
+    queues: &MappedQueues,
+    pair: Pair,
+    functions: Functions,
+) -> Result<UnifiedDispatcher<Wired>, DeviceError> {
+    let modules = Modules::new().ptx_for("samples", ringcall_samples::PTX, context).expect("PTX");
+    let options = UnifiedOptions { kernel: pair.kernel, ..UnifiedOptions::default() };
+    UnifiedDispatcher::wire(queues.pair(), functions, modules, options)
 }
 
 /// Stops it, and checks that nothing was left over.

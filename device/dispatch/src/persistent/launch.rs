@@ -1,0 +1,239 @@
+//! Launching graphs from a device: the budget of an execution, executables and their mailboxes. What every dispatcher that
+//! launches has in common; what becomes of the request is the dispatcher's.
+
+use super::{DeviceTable, Machine};
+use crate::ring::ResponseAddresses;
+use core::sync::atomic::Ordering;
+use ringcall_gpu::atomic::BlockU64;
+use ringcall_gpu::shared::Words;
+use ringcall_gpu::team::Warp;
+use ringcall_wire::header::RequestHeader;
+use ringcall_wire::launch::{DeviceEntry, LAUNCHES_PER_EXECUTION, io};
+
+/// Launches of one execution from which on a dispatcher relaunches itself when no child runs.
+pub const RELAUNCH_FROM: u64 = LAUNCHES_PER_EXECUTION / 2;
+/// Times that a launch is tried again.
+const LAUNCH_TRIES: u32 = 200;
+
+/// What the warps of a block share of launches. All zero: nothing was launched.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Launches {
+    /// Launches of this execution.
+    used: BlockU64,
+    /// Where the search for an idle executable begins.
+    turn: BlockU64,
+    /// CUDA code of the last failed launch.
+    error: BlockU64,
+}
+
+impl Launches {
+    /// Launches of this execution.
+    #[must_use]
+    #[inline(always)]
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// CUDA code of the last failed launch; 0 while none failed.
+    #[must_use]
+    #[inline(always)]
+    pub fn error(&self) -> u64 {
+        self.error.load(Ordering::Relaxed)
+    }
+
+    /// Takes one launch of this execution's budget, if there is one left.
+    fn take(&self, warp: Warp<'_>) -> bool {
+        let mut taken = false;
+        if warp.lane() == 0 {
+            taken = self.used.fetch_add(1, Ordering::Relaxed) < LAUNCHES_PER_EXECUTION;
+            if !taken {
+                self.used.fetch_add(u64::MAX, Ordering::Relaxed);
+            }
+        }
+        warp.any(taken)
+    }
+
+    fn give_back(&self, warp: Warp<'_>) {
+        if warp.lane() == 0 {
+            self.used.fetch_add(u64::MAX, Ordering::Relaxed);
+        }
+        warp.sync();
+    }
+}
+
+/// A mailbox that a warp claimed and filled.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The mailbox.
+    pub mailbox: Words,
+    /// Its address.
+    pub address: u64,
+    exec: u64,
+}
+
+/// Why a graph cannot be launched now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unprepared {
+    /// The budget of this execution is used up, or every executable runs: it can be later.
+    Later,
+    /// No graph has the request's routing key.
+    NoRoute,
+}
+
+/// A request, as a graph is given it.
+#[derive(Debug, Clone, Copy)]
+pub struct Parcel<'a> {
+    /// Its header, checked.
+    pub header: &'a RequestHeader,
+    /// Its slot.
+    pub slot: u32,
+    /// Room for the result, bytes.
+    pub capacity: u32,
+}
+
+/// What launches graphs, as every warp of the block has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Launcher<'a, M> {
+    /// The machine.
+    pub machine: &'a M,
+    /// The functions.
+    pub table: DeviceTable<'a>,
+    /// What the warps share.
+    pub launches: &'a Launches,
+}
+
+impl<M: Machine> Launcher<'_, M> {
+    /// Claims a launch of the budget and an idle executable, and fills its mailbox.
+    ///
+    /// `payload` has the payload's words. `usable` says whether an idle mailbox may be used again; it is asked again behind
+    /// the claim. `place` says where the answer goes, of the mailbox that was claimed: nowhere, for a follow-up.
+    ///
+    /// # Errors
+    /// Not now, or no such graph.
+    pub fn prepare(
+        &self,
+        warp: Warp<'_>,
+        entry: &DeviceEntry,
+        parcel: Parcel<'_>,
+        payload: impl Fn(usize) -> u64,
+        usable: impl Fn(&Words) -> bool,
+        place: impl FnOnce(&Words) -> Option<ResponseAddresses>,
+    ) -> Result<Prepared, Unprepared> {
+        let Parcel { header, slot, capacity } = parcel;
+        let routed = entry.next_route != DeviceEntry::NONE || entry.routing_key != 0;
+        let entry = if routed {
+            // The routing key of a request is its first eight bytes: where the decoding calls have the decoder's id.
+            let key = if header.arg_len >= 8 { payload(0) } else { 0 };
+            self.table.route(entry, key).ok_or(Unprepared::NoRoute)?
+        } else {
+            entry
+        };
+        if !self.launches.take(warp) {
+            return Err(Unprepared::Later);
+        }
+        let Some((mailbox, address)) = self.claim(warp, entry, usable) else {
+            self.launches.give_back(warp);
+            return Err(Unprepared::Later);
+        };
+        let store = |word, value| mailbox.store(word, value, Ordering::Relaxed);
+        if warp.lane() == 0 {
+            for (i, word) in header.to_words().into_iter().enumerate() {
+                store(io::HEADER + i, word);
+            }
+            let place = place(&mailbox).unwrap_or_default();
+            store(io::TX_SLOT, place.slot);
+            store(io::TX_FLAG, place.flag);
+            store(io::TX_VALUE, place.value);
+            store(io::TX_CAPACITY, u64::from(capacity));
+            store(io::ARG_LEN, u64::from(header.arg_len));
+            store(io::SLOT, u64::from(slot));
+        }
+        for word in warp.stride(header.arg_len.div_ceil(8) as usize) {
+            store(io::PAYLOAD / 8 + word, payload(word));
+        }
+        let exec = mailbox.load(io::EXEC, Ordering::Relaxed);
+        warp.sync();
+        Ok(Prepared { mailbox, address, exec })
+    }
+
+    /// Launches. What the warp wrote before is visible to the child. `false`: the launch failed, mailbox and budget are free
+    /// again.
+    pub fn fire(&self, warp: Warp<'_>, prepared: &Prepared) -> bool {
+        warp.sync();
+        let mut failed = false;
+        if warp.lane() == 0
+            && let Err(code) = self.launch_patiently(prepared.exec)
+        {
+            failed = true;
+            self.launches.error.store(u64::from(code as u32), Ordering::Relaxed);
+            prepared.mailbox.store(io::STATE, io::IDLE, Ordering::Release);
+        }
+        if warp.any(failed) {
+            // Nothing was launched, so no child will say that it has finished.
+            self.launches.give_back(warp);
+            return false;
+        }
+        true
+    }
+
+    /// Launches, again and again for a while: a child frees its mailbox a moment before its graph has ended, and until then
+    /// the same executable cannot be launched.
+    fn launch_patiently(&self, exec: u64) -> Result<(), i32> {
+        let mut tries = 0;
+        loop {
+            match self.machine.launch(exec) {
+                Err(_) if tries < LAUNCH_TRIES => tries += 1,
+                result => return result,
+            }
+            self.machine.nap();
+        }
+    }
+
+    /// Claims one of the graph's mailboxes that is idle, the one that has been so longest first; and its address.
+    fn claim(
+        &self,
+        warp: Warp<'_>,
+        entry: &DeviceEntry,
+        usable: impl Fn(&Words) -> bool,
+    ) -> Option<(Words, u64)> {
+        let words = entry.io_stride as usize / 8;
+        let address = |index: u32| entry.address + u64::from(index) * u64::from(entry.io_stride);
+        let at = |index: u32| self.machine.mailbox(address(index), words);
+        let mut start = 0;
+        if warp.lane() == 0 {
+            start = self.launches.turn.fetch_add(1, Ordering::Relaxed) as u32 % entry.execs.max(1);
+        }
+        let start = warp.shuffle(start, 0);
+        let mut base = 0;
+        while base < entry.execs {
+            let place = base + warp.lane();
+            let index = (start + place) % entry.execs.max(1);
+            let idle = place < entry.execs
+                && at(index)
+                    .is_some_and(|box_| box_.load(io::STATE, Ordering::Relaxed) == io::IDLE && usable(&box_));
+            let mut candidates = warp.ballot(idle);
+            while candidates != 0 {
+                let lane = candidates.trailing_zeros();
+                candidates &= candidates - 1;
+                let index = (start + base + lane) % entry.execs.max(1);
+                let mailbox = at(index)?;
+                let mut mine = false;
+                if warp.lane() == 0 {
+                    // Acquire in `claim`: pairs with the child's release, after which it reads the mailbox no more.
+                    mine = mailbox.get(io::STATE).is_some_and(|state| state.claim(io::IDLE, io::LAUNCHED));
+                    if mine && !usable(&mailbox) {
+                        // What was seen before the claim may have been from before the last launch.
+                        mailbox.store(io::STATE, io::IDLE, Ordering::Release);
+                        mine = false;
+                    }
+                }
+                if warp.any(mine) {
+                    return Some((mailbox, address(index)));
+                }
+            }
+            base += warp.lanes();
+        }
+        None
+    }
+}

@@ -1,0 +1,83 @@
+//! What completions say: requests, and what is counted and dropped.
+
+use super::board::Job;
+use super::lead::Lead;
+use super::{Crew, Machine};
+use crate::counters::Event;
+use crate::cq::{Arrival, Polled, Side};
+use crate::endpoint::{SLOT_BITS, SLOT_MASK};
+use crate::layout::cqe::{self, Cqe, Syndrome, opcode};
+use crate::rq::Buffers;
+use crate::sequence::Found;
+use core::sync::atomic::Ordering;
+use ringcall_gpu::team::Warp;
+
+/// What this lane's completion says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Verdict {
+    /// [`Job::word`] of a request; 0 for none.
+    pub(super) job: u64,
+    /// The number of its message.
+    pub(super) number: Option<u32>,
+    /// Whether a receive request was used up.
+    pub(super) uses: bool,
+    /// The end of the queue pair.
+    pub(super) flushed: bool,
+}
+
+impl<M: Machine> Crew<'_, M> {
+    /// What a completion says, by the lane that has it. Counts what is dropped.
+    #[inline(always)]
+    pub(super) fn judge(&self, lead: &Lead, lane: u32, mut entry: Cqe) -> Verdict {
+        let drop = |event, uses| {
+            self.board.add(event, 1);
+            Verdict { uses, ..Verdict::default() }
+        };
+        if matches!(entry.opcode(), opcode::REQUEST_ERROR | opcode::RESPONSE_ERROR) {
+            let at = lead.entry(lane) + cqe::offset::SYNDROME / 8;
+            entry.0[cqe::offset::SYNDROME / 8] = self.windows.rx_completions.load(at, Ordering::Relaxed);
+        }
+        let (arrival, immediate, bytes, wqe_counter) = match Polled::of(&entry) {
+            Polled::Received { arrival, immediate, bytes, wqe_counter } => {
+                (arrival, immediate, bytes, wqe_counter)
+            }
+            Polled::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
+                return Verdict { flushed: true, ..drop(Event::RxFlushed, false) };
+            }
+            Polled::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
+            _ => return drop(Event::RxStray, false),
+        };
+        let slot = match arrival {
+            Arrival::WriteImm => immediate & SLOT_MASK,
+            // A send went to the slot of its receive request, whatever it says.
+            Arrival::Send | Arrival::SendImm if matches!(self.config.buffers, Buffers::Slots { .. }) => {
+                u32::from(wqe_counter) & (lead.sizes.receive - 1)
+            }
+            _ => return drop(Event::RxUnaccepted, true),
+        };
+        if slot >= self.config.slots {
+            return drop(Event::RxBadSlot, true);
+        }
+        if bytes > self.config.rx_stride {
+            return drop(Event::RxTooLong, true);
+        }
+        let number = (arrival != Arrival::Send).then_some(immediate >> SLOT_BITS);
+        Verdict { job: Job::word(slot, bytes), number, uses: true, flushed: false }
+    }
+
+    /// Follows the numbers of the messages that were taken, in their order.
+    #[inline(always)]
+    pub(super) fn follow(&self, warp: Warp<'_>, lead: &mut Lead, ready: u32, number: Option<u32>) {
+        let word = number.map_or(0, |number| number + 1);
+        for from in 0..ready {
+            let Some(number) = warp.shuffle(word, from).checked_sub(1) else { continue };
+            let found = lead.sequence.follow(number);
+            if warp.lane() == 0 {
+                match found {
+                    Found::Next { lost } => self.board.add(Event::RxLost, lost.into()),
+                    Found::Old => self.board.add(Event::RxReordered, 1),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! A crew of warps over a queue pair, played by threads: as the unified kernels run it.
+#![cfg(not(loom))]
+
+mod graphs;
+mod grid;
+mod park;
+mod plain;
+mod rig;
+#[path = "../support/mod.rs"]
+mod support;
