@@ -109,6 +109,10 @@ impl Gate {
         self.0.store(true, Ordering::Release);
     }
 
+    pub fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
     pub fn pass(&self) {
         while !self.0.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));
