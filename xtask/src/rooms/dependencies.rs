@@ -121,6 +121,20 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-pipeline",
         ],
     ),
+    // The service and the device, wired together.
+    (
+        "ringcall-service-gpu",
+        &[
+            "ringcall-dispatch",
+            "ringcall",
+            "ringcall-cuda",
+            "ringcall-infer",
+            "ringcall-infer-gpu",
+            "ringcall-qec",
+            "ringcall-pipeline",
+            "ringcall-service",
+        ],
+    ),
     (
         "ringcall-cli",
         &[
@@ -145,6 +159,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-transport",
             "ringcall-bridge",
             "ringcall-service",
+            "ringcall-service-gpu",
         ],
     ),
     // What a user copies: handlers, and the program that runs them.
