@@ -38,7 +38,7 @@ pub enum PipelineError {
     NoCpuStage,
     /// A dispatcher elsewhere does not start.
     #[error("the dispatcher does not start: {0}")]
-    Remote(#[source] BoxError),
+    Remote(BoxError),
     /// No workers.
     #[error("a pipeline needs at least one worker")]
     NoWorkers,

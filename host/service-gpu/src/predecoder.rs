@@ -18,9 +18,9 @@ use std::sync::Arc;
 pub enum GpuPredecoderError {
     /// No driver, no device, or one that the driver cannot use.
     #[error("no GPU: {0}")]
-    NoGpu(#[source] CudaError),
+    NoGpu(CudaError),
     /// The file cannot be read.
-    #[error("{path}: {source}")]
+    #[error("cannot read {path}")]
     File {
         /// Which.
         path: String,
