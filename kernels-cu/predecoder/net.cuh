@@ -66,6 +66,8 @@ struct Params {
     long long limit; // clock cycles that a wait may take
 };
 
+static_assert(sizeof(Params) == 264, "as host/infer-gpu/src/plan.rs lays them out");
+
 template <int CS_, int KS_, int WGN_, int N_>
 struct Shape {
     static constexpr int CS = CS_, KS = KS_, WGN = WGN_, N = N_;

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use ringcall::wire::flag;
 use ringcall::wire::header::{RESPONSE_MAGIC, RequestHeader, ResponseHeader};
-use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig, Status, dispatcher};
+use ringcall::{Ring, Status};
 use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemotePipeline, RemoteStop, Running};
@@ -30,41 +30,6 @@ mod deed {
     pub(super) const REFUSED: u8 = 106;
     /// Writes another request over this one.
     pub(super) const OVERWRITE: u8 = 107;
-}
-
-fn ring(slots: u32) -> Ring {
-    Ring::allocate(RingConfig { slots, slot_bytes: 64 }).expect("a ring")
-}
-
-/// A host dispatcher with one call that copies, behind the trait.
-struct Hosted {
-    ring: Ring,
-    running: Option<HostDispatcher<dispatcher::Running>>,
-}
-
-impl RemoteDispatcher for Hosted {
-    fn ring(&self) -> &Ring {
-        &self.ring
-    }
-
-    fn start(&mut self) -> Result<(), BoxError> {
-        let copy = |args: &[u8], out: &mut [u8]| -> Result<usize, Status> {
-            out[..args.len()].copy_from_slice(args);
-            Ok(args.len())
-        };
-        let table = FunctionTable::builder().host_call("echo", copy).build(&self.ring)?;
-        self.running = Some(HostDispatcher::builder(&self.ring, table).build()?.start()?);
-        Ok(())
-    }
-
-    fn health(&self) -> Health {
-        Box::new(|| Ok(()))
-    }
-
-    fn stop(&mut self, deadline: Duration) -> RemoteStop {
-        let ended = self.running.take().is_none_or(|running| !running.stop(deadline).report.stuck);
-        RemoteStop { ended, failure: None }
-    }
 }
 
 /// A thread that does what payloads say.
@@ -208,7 +173,7 @@ fn timed(workers: u32, timeout: Duration) -> StageConfig {
 fn every_request_is_completed_over_rings_of_any_size_and_restarts() {
     for (slots, workers) in [(1, 1), (2, 3), (64, 2), (100, 4)] {
         let log = Log::default();
-        let mut running = pipeline(Hosted { ring: ring(slots), running: None }, config(workers, 1), &log);
+        let mut running = pipeline(Hosted::new(slots), config(workers, 1), &log);
         for round in 0..3_u64 {
             let mut injector = running.injector().expect("one at a time");
             assert!(running.injector().is_none());
@@ -332,7 +297,7 @@ fn a_stage_that_hangs_holds_up_nobody_else() {
     let seen = log.clone();
     let (gate, hung) = (Gate::default(), Arc::new(DeviceU64::new(0)));
     let (shut, entered) = (gate.clone(), Arc::clone(&hung));
-    let running = RemotePipeline::builder(Hosted { ring: ring(4), running: None })
+    let running = RemotePipeline::builder(Hosted::new(4))
         .config(timed(2, Duration::from_millis(50)))
         .stage(move |_| {
             let (shut, entered) = (shut.clone(), Arc::clone(&entered));

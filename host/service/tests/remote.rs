@@ -174,7 +174,7 @@ fn an_answer_that_cannot_be_is_refused() {
     let call = |bits: &[u8], out: &mut [u8]| -> Result<usize, Status> {
         out[..bits.len()].copy_from_slice(bits);
         out[bits.len()] = 0x80;
-        Ok(bits.len() + usize::from(bits[0] % 2 == 0))
+        Ok(bits.len() + usize::from(bits[0].is_multiple_of(2)))
     };
     let table = FunctionTable::builder().host_call(DECODE_SYNDROME, call).build(&played.ring).unwrap();
     let running = HostDispatcher::builder(&played.ring, table).build().unwrap().start().unwrap();
