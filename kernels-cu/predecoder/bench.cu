@@ -50,7 +50,7 @@ __global__ void reference(const float* in, const float* w, const float* b, float
     out[i] = halves ? __half2float(__float2half_rn(sum)) : sum;
 }
 
-// The network as a kernel that stays: requests arrive in host memory, decisions leave to host memory.
+// The network as a kernel that stays: requests arrive in host memory, answers leave to host memory.
 struct Stay {
     const volatile u32* host_go;
     volatile u32* host_done;
@@ -171,9 +171,12 @@ struct Problem {
     int d, layers;
     std::vector<float> exact, halves; // reference logits
     __half* in;
-    uint2* cells;
+    uint4* cells;
+    Flips* flips;
+    std::vector<Flips> host_flips;
     u8* bits;
-    std::vector<u8> host_bits;
+    std::vector<u8> host_bits; // in whole 16 bytes
+    u32 bit_count;
 };
 
 static Problem make_problem(const Net& net, int d, int layers)
@@ -181,9 +184,12 @@ static Problem make_problem(const Net& net, int d, int layers)
     Problem pr{d, layers};
     const int sq = d * d, cells = layers * sq;
     std::mt19937 rng(100 * d + layers);
-    pr.host_bits.resize(2 * cells);
-    for (auto& v : pr.host_bits)
-        v = rng() % 100 < 9;
+    // Bit `i` is element `i` of the first two channels.
+    pr.bit_count = 2 * cells;
+    pr.host_bits.resize((2 * cells + 127) / 128 * 16, 0);
+    for (int i = 0; i < 2 * cells; ++i)
+        pr.host_bits[i / 8] |= (rng() % 100 < 9) << i % 8;
+    const auto bit = [&](int i) { return pr.host_bits[i / 8] >> i % 8 & 1; };
     std::vector<float> in(4 * cells);
     std::vector<__half> half(4 * cells), maps(2 * sq);
     for (int m = 0; m < 2; ++m)
@@ -192,23 +198,26 @@ static Problem make_problem(const Net& net, int d, int layers)
             maps[m * sq + s] = __float2half_rn((x + y) % 2 == m ? ((x == 0 || y == 0) ? 0.5f : 1.f) : 0.f);
         }
     for (int i = 0; i < 4 * cells; ++i) {
-        in[i] = i < 2 * cells ? pr.host_bits[i] : __half2float(maps[(i / cells - 2) * sq + i % sq]);
+        in[i] = i < 2 * cells ? bit(i) : __half2float(maps[(i / cells - 2) * sq + i % sq]);
         half[i] = __float2half_rn(in[i]);
     }
     pr.in = device(half);
     const int width = d + 1, plane = width * width, pad = plane + width + 1;
-    std::vector<uint2> table(layers * plane + 4 * pad, make_uint2(~0u, 0));
+    std::vector<uint4> table(layers * plane + 4 * pad, make_uint4(~0u, 0, NO_BIT, NO_BIT));
     for (int t = 0; t < layers; ++t)
         for (int s = 0; s < sq; ++s) {
             unsigned short low, high;
             std::memcpy(&low, &maps[s], 2), std::memcpy(&high, &maps[sq + s], 2);
-            table[2 * pad + t * plane + s / d * width + s % d] = make_uint2(t * sq + s, low | (unsigned)high << 16);
+            table[2 * pad + t * plane + s / d * width + s % d] = make_uint4(t * sq + s, low | (unsigned)high << 16, t * sq + s, cells + t * sq + s);
         }
     pr.cells = device(table);
-    std::vector<u8> padded = pr.host_bits;
-    padded.resize((padded.size() + 15) / 16 * 16);
-    pr.host_bits = padded;
-    pr.bits = device(padded);
+    pr.bits = device(pr.host_bits);
+    // Errors flip their cell's bit and the one before, flips their own; of the first row, the frame too.
+    for (u32 i = 0; i < 4u * cells; ++i) {
+        const u32 cell = i / 4, own = i % 2 * cells + cell, before = cell % sq == 0 ? NONE : own - 1;
+        pr.host_flips.push_back({own | (cell % sq < (u32)d ? FRAME : 0), i % 4 < 2 ? before : NONE});
+    }
+    pr.flips = device(pr.host_flips);
     float *a = device(in), *x, *y;
     CHECK(cudaMalloc(&x, sizeof(float) * 128 * cells));
     CHECK(cudaMalloc(&y, sizeof(float) * 128 * cells));
@@ -231,7 +240,7 @@ struct Buffers {
     u8 *act1, *act2;
     float4* sums;
     float* out;
-    u32* sync;
+    u32 *sync, *flipped;
     long long* stamps;
     u8* staged;
     u8* mapped; // go at 0, done at 128, bits at 4096, logits at 1 MB
@@ -249,6 +258,7 @@ static void make_buffers()
     CHECK(cudaMalloc(&b.sums, b.rows * 27 * 16));
     CHECK(cudaMalloc(&b.out, 4 * 33000 * sizeof(float)));
     CHECK(cudaMalloc(&b.sync, SYNC_WORDS * 4));
+    CHECK(cudaMalloc(&b.flipped, flip_words(2 * 33000) * 4));
     CHECK(cudaMalloc(&b.stamps, STAMPS * 8));
     CHECK(cudaMalloc(&b.staged, 1 << 20));
     CHECK(cudaHostAlloc(&b.mapped, MAPPED, cudaHostAllocMapped));
@@ -332,6 +342,8 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
     p.b1 = net.b[0], p.b2 = net.b[1], p.b3 = net.b[2], p.b4 = net.b[3];
     p.act1 = g_buffers.act1, p.act2 = g_buffers.act2, p.sums = g_buffers.sums, p.sync = g_buffers.sync, p.failed = g_buffers.sync + FAILED, p.stamps = g_buffers.stamps;
     p.limit = 1000000000ll;
+    p.flips = pr.flips, p.flipped = g_buffers.flipped, p.bit_count = pr.bit_count;
+    CHECK(cudaMemset(p.flipped, 0, flip_words(p.bit_count) * 4));
     CHECK(cudaMemset(p.act1, 0, (size_t)p.rows * 256));
     CHECK(cudaMemset(p.act2, 0, (size_t)p.rows * 256));
     CHECK(cudaMemset(p.sums, 0, (size_t)p.rows * 27 * 16));
@@ -397,9 +409,13 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
     for (int i = 0; i < 10; ++i)
         repeats = repeats && check().error == result.error;
     const size_t cells = pr.exact.size() / 4;
-    std::vector<u8> decisions(cells, 0);
+    std::vector<u32> flipped(flip_words(pr.bit_count), 0);
     for (size_t i = 0; i < pr.exact.size(); ++i)
-        decisions[i % cells] |= (out[i] > 0) << (i / cells);
+        if (out[i] > 0)
+            flip_all(pr.host_flips[i % cells * 4 + i / cells], pr.bit_count, [&](u32 at) { flipped[at / 32] ^= 1u << at % 32; });
+    std::vector<u8> expected;
+    for (u32 i = 0; i < answer_bytes(pr.bit_count); ++i)
+        expected.push_back(answer_byte([&](u32 at) { return pr.host_bits[at]; }, [&](u32 at) { return flipped[at]; }, pr.bit_count, i));
 
     cudaEvent_t e0, e1;
     CHECK(cudaEventCreate(&e0));
@@ -467,14 +483,14 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
             *go = 0, *done = 0;
             std::memcpy(g_buffers.mapped + 4096, pr.host_bits.data(), pr.host_bits.size());
             u8* const answer = g_buffers.mapped + LOGITS_AT;
-            std::memset(answer, 0xff, cells);
+            std::memset(answer, 0xff, expected.size());
             u8* mapped;
             CHECK(cudaHostGetDevicePointer((void**)&mapped, g_buffers.mapped, 0));
             Params q = p;
             Stay h;
             h.host_go = reinterpret_cast<u32*>(mapped), h.host_done = reinterpret_cast<u32*>(mapped + 128);
             h.host_bits = reinterpret_cast<uint4*>(mapped + 4096);
-            q.io.out = nullptr, q.io.decisions = mapped + LOGITS_AT;
+            q.io.out = nullptr, q.io.left = mapped + LOGITS_AT;
             h.device_bits = reinterpret_cast<uint4*>(g_buffers.staged), q.io.bits = g_buffers.staged;
             h.bits_words = pr.host_bits.size() / 16;
             static bool said = false;
@@ -505,16 +521,16 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
                 if (i > 200)
                     trip_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - t0).count());
                 if (i % 50 == 1) {
-                    if (std::memcmp(answer, decisions.data(), cells) != 0) {
+                    if (std::memcmp(answer, expected.data(), expected.size()) != 0) {
                         size_t unwritten = 0, wrong = 0, at = 0;
-                        for (size_t k = 0; k < cells; ++k)
-                            if (answer[k] != decisions[k])
+                        for (size_t k = 0; k < expected.size(); ++k)
+                            if (answer[k] != expected[k])
                                 ++wrong, at = k, unwritten += answer[k] == 0xff;
                         if (same)
-                            std::printf("\n[request %u: %zu wrong, %zu of them not written, the last at %zu: %u for %u]\n", i, wrong, unwritten, at, answer[at], decisions[at]);
+                            std::printf("\n[request %u: %zu wrong, %zu of them not written, the last at %zu: %u for %u]\n", i, wrong, unwritten, at, answer[at], expected[at]);
                         same = false;
                     }
-                    std::memset(answer, 0xff, cells);
+                    std::memset(answer, 0xff, expected.size());
                 }
             }
             __atomic_store_n(const_cast<u32*>(go), ~0u, __ATOMIC_RELEASE);

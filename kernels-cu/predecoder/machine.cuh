@@ -116,6 +116,14 @@ __device__ __forceinline__ void add_release(u32* p, u32 v)
 {
     asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
+__device__ __forceinline__ void flip_global(u32* p, u32 bits)
+{
+    asm volatile("red.relaxed.gpu.global.xor.b32 [%0], %1;" ::"l"(p), "r"(bits) : "memory");
+}
+__device__ __forceinline__ void set_global(u32* p, u32 bits)
+{
+    asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(p), "r"(bits) : "memory");
+}
 
 // ---- tensor cores ----
 // A matrix in shared memory without swizzle: 8 rows of 16 bytes make a unit; `k` bytes to the next 8 columns' unit,

@@ -10,6 +10,7 @@
 // turned around: a product of 108 rows (27 taps x 4 channels) at every position, then a sum over shifted positions.
 #pragma once
 
+#include "bits.h"
 #include "machine.cuh"
 #include "wgmma_shapes.cuh"
 
@@ -27,14 +28,14 @@ constexpr int MAX_TILES = 132;
 
 // Words of `Params::sync`, each on a sector of its own: counters of arrivals, three of them for each tile.
 constexpr int SECTOR = 8;
-enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, DONE = 2 * SECTOR, ARRIVED = 3 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
+enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, DONE = 2 * SECTOR, OVER = 3 * SECTOR /* blocks that are through with a run */, ARRIVED = 4 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
 
 // What goes in and comes out.
 struct Io {
     const __half* in; // [4][layers][d][d]; not used with `bits`
-    const u8* bits;   // [2][layers][d][d], the other two channels being maps of `cells`; or null
+    const u8* bits;   // a string of bits, each of them an element of the first two channels by `cells`, which has the others; or null
     float* out;       // [4][layers][d][d]: logits; or null
-    u8* decisions;    // [layers][d][d]: bit c says that logit c is above the threshold; or null
+    u8* left;         // what decisions leave of `bits`, and the frame: `answer_byte`; or null
 };
 
 struct Params {
@@ -45,10 +46,14 @@ struct Params {
     u32 slab_bytes, slab_rows, group_rows; // from slab to slab; copied; from group to group
     u32 off_input, off_slabs, off_exchange, off_received, off_final, off_ring, smem;
     Io io;
-    // For each position, from `2 * pad` before the first to as many after the last: its cell, or -1; the maps' two halves.
-    const uint2* cells;
-    float threshold;
+    // For each position, from `2 * pad` before the first to as many after the last: its cell, or -1; the maps' two halves;
+    // its two bits of a request, or NO_BIT.
+    const uint4* cells;
+    float threshold;    // a logit above it is an error
     int whole;          // barriers of the whole grid, not of the tiles that a tile's taps reach
+    const Flips* flips; // [cells][4]: what each decision flips
+    u32* flipped;       // [flip_words(bit_count)]: zero between runs
+    u32 bit_count, unused;
     const uint4* w1;    // [8][7][32]: fragments
     const u8* wmid;     // [2][3][4][3][2] stages of a block
     const uint4* w4;    // [7][8][32]: fragments
@@ -60,6 +65,8 @@ struct Params {
     long long* stamps;
     long long limit; // clock cycles that a wait may take
 };
+
+static_assert(sizeof(Params) == 264, "as host/infer-gpu/src/plan.rs lays them out");
 
 template <int CS_, int KS_, int WGN_, int N_>
 struct Shape {
@@ -336,20 +343,21 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
             bias[m][0] = __ldg(p.b1 + (row16 + m) * 16 + lane / 4), bias[m][1] = __ldg(p.b1 + (row16 + m) * 16 + 8 + lane / 4);
         }
         const int volume = p.layers * p.d * p.d;
+        const auto bit_bytes = [&](u32 i) { return __ldcg(io.bits + i); };
         constexpr int BATCH = 4;
         for (int i0 = tid; i0 < rows; i0 += BATCH * S::THREADS) {
-            uint2 cell[BATCH];
+            uint4 cell[BATCH];
             u32 v[BATCH][4];
 #pragma unroll
             for (int n = 0; n < BATCH; ++n) {
                 const int at = start + i0 + n * S::THREADS;
-                cell[n] = at < p.count ? __ldg(p.cells + at + 2 * p.pad) : make_uint2(~0u, 0);
+                cell[n] = at < p.count ? __ldg(p.cells + at + 2 * p.pad) : make_uint4(~0u, 0, NO_BIT, NO_BIT);
             }
 #pragma unroll
             for (int n = 0; n < BATCH; ++n) {
                 const int c = max(static_cast<int>(cell[n].x), 0);
                 if (io.bits) {
-                    v[n][0] = __ldcg(io.bits + c), v[n][1] = __ldcg(io.bits + c + volume);
+                    v[n][0] = bit_of(bit_bytes, cell[n].z), v[n][1] = bit_of(bit_bytes, cell[n].w);
                 } else {
                     const unsigned short* h = reinterpret_cast<const unsigned short*>(io.in) + c;
                     v[n][0] = __ldcg(h), v[n][1] = __ldcg(h + volume), v[n][2] = __ldcg(h + 2 * volume), v[n][3] = __ldcg(h + 3 * volume);
@@ -672,8 +680,29 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
             sum.x += b.x, sum.y += b.y, sum.z += b.z, sum.w += b.w;
             if (io.out)
                 io.out[((c * p.layers + t) * p.d + y) * p.d + x] = c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w;
-            if (io.decisions && c == 0)
-                io.decisions[(t * p.d + y) * p.d + x] = (sum.x > p.threshold) | (sum.y > p.threshold) << 1 | (sum.z > p.threshold) << 2 | (sum.w > p.threshold) << 3;
+            if (io.left && (c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w) > p.threshold)
+                flip_all(p.flips[((t * p.d + y) * p.d + x) * 4 + c], p.bit_count,
+                         [&](u32 bit) { flip_global(p.flipped + bit / 32, 1u << bit % 32); });
+        }
+    }
+    if (io.left) {
+        // Decisions are few and their bits anywhere: the block that is last writes what is left.
+        everyone();
+        if (tid == 0) {
+            if (*(volatile u32*)&head.dead)
+                set_global(p.flipped + flip_words(p.bit_count) - 1, GAVE_UP);
+            head.go = add_acq_rel(p.sync + OVER, 1) == p.tiles * S::C - 1;
+        }
+        everyone();
+        if (*(volatile u32*)&head.go) {
+            for (u32 i = tid; i < answer_bytes(p.bit_count); i += S::THREADS)
+                io.left[i] = answer_byte([&](u32 at) { return __ldcg(io.bits + at); }, [&](u32 at) { return __ldcg(p.flipped + at); },
+                                         p.bit_count, i);
+            everyone();
+            for (u32 i = tid; i < flip_words(p.bit_count); i += S::THREADS)
+                __stcg(p.flipped + i, 0u);
+            if (tid == 0)
+                p.sync[OVER] = 0; // nobody is left in this run
         }
     }
     STAMP(13);

@@ -40,18 +40,18 @@ __global__ void ringcall_predecoder_stage(const uint4* from, uint4* to, unsigned
         to[i] = from[i];
 }
 
-// Called by all threads of a cooperative grid of clusters. Argument: detectors, [2][layers][d][d] bytes; result:
-// decisions, [layers][d][d] bytes.
+// Called by all threads of a cooperative grid of clusters. Argument: a string of bits; result: what the network's decisions
+// leave of it, and the frame.
 __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigned arg_len, unsigned max_result_len,
                                         unsigned* result_len)
 {
     extern __shared__ __align__(128) u8 dynamic[];
     const Params& p = ringcall_predecoder_params;
-    const unsigned volume = p.layers * p.d * p.d;
+    const unsigned answer = answer_bytes(p.bit_count);
     *result_len = 0;
-    if (arg_len != 2 * volume || max_result_len < volume)
+    if (arg_len != answer - 1 || max_result_len < answer)
         return SCHEMA_MISMATCH;
-    *result_len = volume;
+    *result_len = answer;
     if (blockIdx.x >= p.tiles * Chosen::C)
         return 0;
     u32 bytes;

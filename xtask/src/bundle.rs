@@ -11,10 +11,13 @@ use std::path::{Path, PathBuf};
 const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-cuda", &["driver_gpu", "dispatch_gpu", "litmus_gpu", "unified_gpu"]),
     ("ringcall-infer-gpu", &["engine_gpu", "grid_gpu"]),
+    ("ringcall-service-gpu", &["pipeline_gpu", "decisions_gpu"]),
 ];
 /// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
 const C_PROGRAMS: [&str; 2] = ["device_call", "load_module"];
 const C_MODULES: [&str; 3] = ["handlers.ptx", "handlers.cubin", "handlers.fatbin"];
+/// The predecoder that measurements run.
+const MODEL: &str = "training/models/predecoder_3x128.onnx";
 /// So that a bundle can be carried anywhere.
 const MOST_BYTES: u64 = 60 << 20;
 /// The script: it knows no more than what lies beside it.
@@ -54,6 +57,7 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
             read(&mut shell.command("git", &["describe", "--always", "--dirty"])).unwrap_or_default();
         let messages = read(shell.cargo(&args).env("RINGCALL_COMMIT", commit.trim()))?;
         take(shell, &executable(&messages, "bin", "ringcall")?, &folder.join("ringcall"))?;
+        copy(&shell.root().join(MODEL), &folder.join("predecoder.onnx"))?;
     }
     if !options.no_c {
         c_programs(shell, &folder)?;

@@ -28,6 +28,8 @@ export RINGCALL_GARBAGE_REQUESTS=${RINGCALL_GARBAGE_REQUESTS:-10000000}
 export RINGCALL_GRAPH_LAUNCHES=${RINGCALL_GRAPH_LAUNCHES:-1000000}
 export RINGCALL_LITMUS_ROUNDS=${RINGCALL_LITMUS_ROUNDS:-1000000}
 export RINGCALL_UNIFIED_REQUESTS=${RINGCALL_UNIFIED_REQUESTS:-10000000}
+export RINGCALL_PIPELINE_REQUESTS=${RINGCALL_PIPELINE_REQUESTS:-10000}
+export RINGCALL_DECISION_SHOTS=${RINGCALL_DECISION_SHOTS:-10000}
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0}
 seconds=${RINGCALL_TEST_SECONDS:-120}
 
@@ -63,7 +65,7 @@ judge() {
     rm -f "$one"
 }
 
-for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu; do
+for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu pipeline_gpu decisions_gpu; do
     log=$out/$tests.log
     : >"$log"
     if ! names=$("$here/$tests" --list --format terse 2>>"$log"); then
@@ -97,7 +99,8 @@ if [[ $bench == 1 && -x $here/host_call ]]; then
 fi
 
 if [[ $bench == 1 && -x $here/ringcall ]]; then
-    if ! timeout --kill-after=5 "${RINGCALL_BENCH_SECONDS:-300}" "$here/ringcall" bench --json "$out/bench.json" \
+    if ! timeout --kill-after=5 "${RINGCALL_BENCH_SECONDS:-300}" "$here/ringcall" bench --model "$here/predecoder.onnx" \
+        --pipeline-seconds "${RINGCALL_PIPELINE_SECONDS:-2}" --json "$out/bench.json" \
         2>&1 | tee "$out/bench.log"; then
         echo "FAILED: ringcall bench"
         failures+=("ringcall bench")

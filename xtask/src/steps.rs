@@ -103,6 +103,8 @@ pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
             "ringcall-verbs",
             "-p",
             "ringcall-nic",
+            "-p",
+            "ringcall-pipeline",
         ])
         .args(["--release", "--test", "loom_*"])
         .env("RUSTFLAGS", "--cfg loom")

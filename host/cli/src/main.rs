@@ -6,6 +6,7 @@ mod emulate;
 mod experiment;
 mod machine;
 mod output;
+mod pinning;
 mod predict;
 mod report;
 mod run;

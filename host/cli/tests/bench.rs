@@ -52,3 +52,23 @@ fn unknown_names_are_refused() -> Result<(), Box<dyn Error>> {
     }
     Ok(())
 }
+
+/// Without a GPU the rows that need one are skipped, and say why; with one they need a model.
+#[test]
+fn a_whole_pipeline_is_measured_paced_and_not() -> Result<(), Box<dyn Error>> {
+    let args = ["bench", "pipeline/d7", "--pipeline-seconds", "0.05", "--json", "-"];
+    let output = ringcall(&args)?.output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    let rows = json["pipeline"].as_array().ok_or("no rows")?;
+    let shown: Vec<_> = rows.iter().map(|row| (row["name"].as_str(), row["interval_us"].as_f64())).collect();
+    assert_eq!(shown, [(Some("pipeline/d7"), Some(30.0)), (Some("pipeline/d7"), Some(0.0))]);
+    for row in rows {
+        assert!(row["requests"].as_u64() > Some(0) && row["lost"] == 0 && row["failed"] == 0, "{row}");
+        assert!(row["stages_p50_us"]["matching"].as_f64() > Some(0.0), "{row}");
+    }
+    let skipped: Vec<_> =
+        json["skipped"].as_array().ok_or("none")?.iter().map(|s| s["name"].as_str()).collect();
+    assert_eq!(skipped, [Some("pipeline/d7/gpu-host"), Some("pipeline/d7/gpu-device")]);
+    Ok(())
+}

@@ -154,6 +154,10 @@ fn bad_input_gives_one_clear_line_and_exit_code_1() {
         (&["--engine", "cpu"], "--model"),
         (&["--engine", "cpu", "--model", &onnx], "cut.onnx"),
         (&["--engine", "matching", "--model", &onnx], "--model"),
+        (&["--engine", "gpu"], "predecoder_3x128.onnx"),
+        (&["--engine", "gpu", "--model", "/no/such.onnx"], "/no/such.onnx"),
+        (&["--engine", "gpu", "--model", &onnx, "--dispatcher", "device"], "network"),
+        (&["--dispatcher", "device"], "--engine gpu"),
         (&["--report", "/no/such/folder/r.html"], "there is no folder"),
         (&["--json", "/"], "is a directory"),
     ];

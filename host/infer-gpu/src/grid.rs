@@ -5,10 +5,11 @@ use crate::buffers::Buffers;
 use crate::launch::LIMIT_CYCLES;
 use crate::model::{GpuError, Loaded};
 use crate::plan::Params;
-use crate::{Network, Shape};
+use crate::{Network, Shape, Wiring};
 use ringcall_cuda::dispatcher::{Functions, KernelKind, Modules, Options};
 use ringcall_cuda::driver::{Context, DeviceBuffer};
 use ringcall_wire::launch::HandlerKind;
+use ringcall_wire::payload::TypeDesc;
 use ringcall_wire::schema::HandlerSchema;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -26,31 +27,24 @@ const fn registers(threads: u32) -> u32 {
     if most < 255 { most } else { 255 }
 }
 
-/// What the network's decisions depend on besides its weights.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Decide<'a> {
-    /// Two maps of `d * d` values: where checks of either kind are. The same in every layer.
-    pub maps: &'a [f32],
-    /// A logit above it is an error.
-    pub threshold: f32,
-}
-
 /// The network as a grid handler. Keep it until the dispatcher that was made with it has ended.
 ///
-/// A request is `2 * layers * d * d` bytes, 0 or 1: detectors of either kind. The answer is `layers * d * d` bytes, whose
-/// bit `c` says that logit `c` is above the threshold. [`Status::SCHEMA_MISMATCH`](ringcall_wire::Status::SCHEMA_MISMATCH)
-/// for another length.
+/// Requests are a [`Wiring`]'s bits, answers what the network's decisions leave of them, and the frame. The frame's byte is
+/// 0 or 1; any other value says that a block of the kernel gave up, and that the answer is worth nothing.
+/// [`Status::SCHEMA_MISMATCH`](ringcall_wire::Status::SCHEMA_MISMATCH) for another length.
 ///
 /// ```no_run
 /// use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules};
 /// use ringcall_cuda::driver::Driver;
-/// use ringcall_infer_gpu::{Decide, GridHandler, Network};
+/// use ringcall_infer_gpu::{GridHandler, Network, Wiring};
 /// use ringcall::RingConfig;
 ///
 /// let network = Network::from_onnx(&std::fs::read("predecoder_3x128.onnx")?)?;
 /// let context = Driver::load()?.device(0)?.context()?;
-/// let maps = vec![1.0; 2 * 13 * 13];
-/// let handler = GridHandler::new(&network, &context, 13, 13, Decide { maps: &maps, threshold: 0.5 })?;
+/// // Every cell of the first channel is a bit, flipped by the decision on its own data qubit.
+/// let (input, places) = (vec![1.0; 4 * 13 * 13 * 13], Vec::from_iter(0..13 * 13 * 13));
+/// let wiring = Wiring::new(13, 13, &input, &places, |bit| [bit as u32], &[], 0.5)?;
+/// let handler = GridHandler::new(&network, &context, &wiring)?;
 /// let ring = MappedRing::allocate(&context, RingConfig { slots: 4, slot_bytes: handler.slot_bytes() })?;
 /// let functions = handler.function(Functions::new(), "predecode");
 /// let dispatcher =
@@ -63,36 +57,33 @@ pub struct GridHandler {
     params: Params,
     _buffers: Buffers,
     failed: DeviceBuffer,
+    request_bytes: usize,
+    answer_bytes: usize,
+    bits: u32,
 }
 
 impl GridHandler {
-    /// Puts `network` on the device of `context`, for `layers` layers of `d` by `d` cells.
+    /// Puts `network` on the device of `context`, for the volume and the bits of `wiring`.
     ///
     /// # Errors
-    /// As for [`GpuModel::new`](crate::GpuModel::new); maps of another length.
-    pub fn new(
-        network: &Network,
-        context: &Arc<Context>,
-        d: u32,
-        layers: u32,
-        decide: Decide<'_>,
-    ) -> Result<Self, GpuError> {
-        let expected = 2 * d as usize * d as usize;
-        if decide.maps.len() != expected {
-            return Err(GpuError::Maps { found: decide.maps.len(), expected });
-        }
-        let loaded = Loaded::new(network, context, d, layers, DISPATCHER_SHARED, decide.maps)?;
-        let plan = &loaded.plan;
-        let buffers = Buffers::new(context, plan)?;
+    /// As for [`GpuModel::new`](crate::GpuModel::new).
+    pub fn new(network: &Network, context: &Arc<Context>, wiring: &Wiring) -> Result<Self, GpuError> {
+        let volume = [wiring.d, wiring.layers];
+        let loaded = Loaded::new(network, context, volume, DISPATCHER_SHARED, Some(wiring))?;
+        let buffers = loaded.buffers(context)?;
         let failed = DeviceBuffer::zeroed(context, 4)?;
-        let mut params = Params {
-            threshold: decide.threshold,
-            failed: failed.address().0,
-            limit: LIMIT_CYCLES,
-            ..loaded.params
-        };
+        let mut params = Params { failed: failed.address().0, limit: LIMIT_CYCLES, ..loaded.params };
         buffers.fill(&mut params);
-        Ok(Self { loaded, params, _buffers: buffers, failed })
+        let (request_bytes, answer_bytes) = (wiring.request_bytes(), wiring.answer_bytes());
+        Ok(Self {
+            loaded,
+            params,
+            _buffers: buffers,
+            failed,
+            request_bytes,
+            answer_bytes,
+            bits: wiring.bits(),
+        })
     }
 
     /// How the work is spread over the device.
@@ -104,19 +95,20 @@ impl GridHandler {
     /// Bytes of a request.
     #[must_use]
     pub fn request_bytes(&self) -> usize {
-        2 * self.loaded.plan.cells()
+        self.request_bytes
     }
 
     /// Bytes of an answer.
     #[must_use]
     pub fn answer_bytes(&self) -> usize {
-        self.loaded.plan.cells()
+        self.answer_bytes
     }
 
-    /// Bytes of a slot that has room for a request.
+    /// Bytes of a slot that has room for a request, and for an answer.
     #[must_use]
     pub fn slot_bytes(&self) -> u32 {
-        (self.request_bytes() + ringcall_wire::header::HEADER_BYTES).next_multiple_of(64) as u32
+        (self.answer_bytes().max(self.request_bytes()) + ringcall_wire::header::HEADER_BYTES)
+            .next_multiple_of(64) as u32
     }
 
     /// Adds the handler's code, and what it has to know.
@@ -132,7 +124,8 @@ impl GridHandler {
     /// Adds the handler under a name.
     #[must_use]
     pub fn function(&self, functions: Functions, name: &str) -> Functions {
-        functions.symbol(name, SYMBOL, HandlerKind::Grid, HandlerSchema::new())
+        let schema = HandlerSchema::new().arg(TypeDesc::bit_packed(self.bits));
+        functions.symbol(name, SYMBOL, HandlerKind::Grid, schema)
     }
 
     /// A dispatcher that the handler runs in.

@@ -4,9 +4,11 @@
 
 use crate::buffers::Buffers;
 use crate::model::Loaded;
+use crate::{INPUTS, OUTPUTS};
+use half::f16;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{
-    Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, KernelArgs, Launch, MappedRegion, Module, Stream,
+    Context, DeviceBuffer, Graph, GraphExec, KernelArgs, Launch, MappedRegion, Module, Stream,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +30,9 @@ pub(crate) struct Replay {
     mapped: MappedRegion,
     buffers: Buffers,
     _staged: DeviceBuffer,
-    _weights: [Arc<DeviceBuffer>; 2],
+    _tables: [Arc<DeviceBuffer>; 3],
     input_bytes: usize,
-    logits_at: usize,
+    output_at: usize,
     output_bytes: usize,
 }
 
@@ -39,18 +41,25 @@ const FAILED_AT: usize = 0;
 const INPUT_AT: usize = 128;
 
 impl Replay {
-    /// Makes the graph: the input is copied to the device by a kernel, the network runs, its logits leave for the host.
+    /// Makes the graph: the input is copied to the device by a kernel, the network runs, its output leaves for the host.
+    /// With a wiring that is bits to bits, without volume to logits.
     pub(crate) fn new(context: &Arc<Context>, module: &Module, loaded: &Loaded) -> Result<Self, CudaError> {
         let (plan, mut params) = (&loaded.plan, loaded.params);
-        let input_bytes = (plan.cells() * 4 * 2).next_multiple_of(16);
-        let output_bytes = plan.cells() * 4 * 4;
-        let logits_at = (INPUT_AT + input_bytes).next_multiple_of(4096);
-        let mapped = MappedRegion::zeroed(context, logits_at + output_bytes)?;
+        let (input_bytes, output_bytes) = match &loaded.wired {
+            Some(wired) => (wired.request_bytes, wired.answer_bytes),
+            None => (plan.cells() * INPUTS * size_of::<f16>(), plan.cells() * OUTPUTS * size_of::<f32>()),
+        };
+        let input_bytes = input_bytes.next_multiple_of(16);
+        let output_at = (INPUT_AT + input_bytes).next_multiple_of(4096);
+        let mapped = MappedRegion::zeroed(context, output_at + output_bytes.next_multiple_of(8))?;
         let staged = DeviceBuffer::zeroed(context, input_bytes)?;
-        let buffers = Buffers::new(context, plan)?;
+        let buffers = loaded.buffers(context)?;
         buffers.fill(&mut params);
-        params.input = staged.address().0;
-        params.logits = mapped.device_address(logits_at)?.0;
+        let (from_host, to_host) = (staged.address().0, mapped.device_address(output_at)?.0);
+        match loaded.wired {
+            Some(_) => (params.bits, params.left) = (from_host, to_host),
+            None => (params.input, params.logits) = (from_host, to_host),
+        }
         params.failed = mapped.device_address(FAILED_AT)?.0;
         params.limit = LIMIT_CYCLES;
 
@@ -60,7 +69,7 @@ impl Replay {
         network.set_dynamic_shared(plan.shared)?;
         let mut graph = Graph::new(context)?;
         let from = mapped.device_address(INPUT_AT)?;
-        let args = KernelArgs::new().address(from).address(DeviceAddress(params.input)).u32(pieces);
+        let args = KernelArgs::new().address(from).address(staged.address()).u32(pieces);
         let copied = graph.add_kernel(&stage, &Launch::linear(pieces.div_ceil(128), 128), &args, &[])?;
         let launch =
             Launch::linear(plan.blocks(), plan.shape.threads()).dynamic_shared(plan.shared).cooperative();
@@ -74,14 +83,14 @@ impl Replay {
             mapped,
             buffers,
             _staged: staged,
-            _weights: [Arc::clone(&loaded.weights), Arc::clone(&loaded.cells)],
+            _tables: loaded.tables(),
             input_bytes,
-            logits_at,
+            output_at,
             output_bytes,
         })
     }
 
-    /// One run: halves in, floats out. `Some` says which wait ran out.
+    /// One run. `Some` says which wait ran out.
     pub(crate) fn run(&self, input: &[u8], output: &mut [u8]) -> Result<Option<u32>, CudaError> {
         let written = self.mapped.bytes(INPUT_AT, self.input_bytes)?.write(0, input);
         debug_assert!(written && output.len() == self.output_bytes, "the buffers were checked");
@@ -96,7 +105,7 @@ impl Replay {
             self.buffers.reset()?;
             return Ok(Some(failed));
         }
-        let read = self.mapped.bytes(self.logits_at, self.output_bytes.next_multiple_of(8))?.read(0, output);
+        let read = self.mapped.bytes(self.output_at, self.output_bytes.next_multiple_of(8))?.read(0, output);
         debug_assert!(read, "the buffers were checked");
         Ok(None)
     }

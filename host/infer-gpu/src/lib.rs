@@ -11,6 +11,7 @@
 //! |---|---|
 //! | the weights, from a file | [`Network`] |
 //! | a model on a device | [`GpuModel`] |
+//! | which bits it sees, and what its decisions flip | [`Wiring`] |
 //! | the same inside the cooperative dispatcher | [`GridHandler`] |
 //! | how the work is spread | [`Shape`] |
 
@@ -24,8 +25,10 @@ mod network;
 mod onnx;
 mod pack;
 mod plan;
+mod wiring;
 
-pub use grid::{Decide, GridHandler};
+pub use grid::GridHandler;
 pub use model::{GpuError, GpuModel};
 pub use network::{INPUTS, Layer, Network, NetworkError, OUTPUTS, WIDTH};
 pub use plan::Shape;
+pub use wiring::{Wiring, WiringError};

@@ -1,15 +1,17 @@
 //! A network on a device, and its engines.
 
+use crate::buffers::Buffers;
 use crate::launch::Replay;
 use crate::network::NetworkError;
 use crate::pack::Packed;
 use crate::plan::{Offer, Params, Plan, SHAPES};
-use crate::{INPUTS, Network, OUTPUTS, Shape};
+use crate::{INPUTS, Network, OUTPUTS, Shape, Wiring};
 use half::f16;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer, Linker, Module};
 use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
 use std::sync::{Arc, Mutex, PoisonError};
+use zerocopy::IntoBytes;
 
 /// Why a model cannot be put on a device.
 #[derive(Debug, thiserror::Error)]
@@ -36,14 +38,6 @@ pub enum GpuError {
         /// What the device has.
         multiprocessors: u32,
     },
-    /// Maps of another length than the volume's layers.
-    #[error("{found} values in the maps, two layers have {expected}")]
-    Maps {
-        /// Given.
-        found: usize,
-        /// `2 * d * d`.
-        expected: usize,
-    },
     /// The volume cannot be described.
     #[error(transparent)]
     Spec(#[from] InferError),
@@ -55,19 +49,29 @@ pub(crate) struct Loaded {
     pub(crate) plan: Plan,
     /// With the addresses of the weights.
     pub(crate) params: Params,
-    pub(crate) weights: Arc<DeviceBuffer>,
-    pub(crate) cells: Arc<DeviceBuffer>,
+    weights: Arc<DeviceBuffer>,
+    cells: Arc<DeviceBuffer>,
+    flips: Arc<DeviceBuffer>,
+    pub(crate) wired: Option<Wired>,
+}
+
+/// Lengths that a wiring gives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wired {
+    flip_words: usize,
+    pub(crate) request_bytes: usize,
+    pub(crate) answer_bytes: usize,
 }
 
 impl Loaded {
-    /// Leaves `reserved` bytes of a block's shared memory to others. `maps` are those of [`Plan::cells_table`].
+    /// For `layers` layers of `d` by `d` cells, which a wiring must be for, too. Leaves `reserved` bytes of a block's shared
+    /// memory to others.
     pub(crate) fn new(
         network: &Network,
         context: &Arc<Context>,
-        d: u32,
-        layers: u32,
+        [d, layers]: [u32; 2],
         reserved: u32,
-        maps: &[f32],
+        wiring: Option<&Wiring>,
     ) -> Result<Self, GpuError> {
         let device = context.device();
         if device.capability() != (9, 0) {
@@ -77,29 +81,51 @@ impl Loaded {
         let multiprocessors = device.multiprocessors()?;
         let plan = Plan::choose(SHAPES, d, layers, Offer { multiprocessors, shared })
             .ok_or(GpuError::TooLarge { d, layers, multiprocessors })?;
+        let upload = |bytes: &[u8]| {
+            let buffer = DeviceBuffer::zeroed(context, bytes.len().max(8))?;
+            buffer.write_from(0, bytes)?;
+            Ok::<_, GpuError>(Arc::new(buffer))
+        };
         let packed = Packed::new(network);
-        let weights = DeviceBuffer::zeroed(context, packed.bytes.len())?;
-        weights.write_from(0, &packed.bytes)?;
-        let table = plan.cells_table(maps);
-        let cells = DeviceBuffer::zeroed(context, table.len())?;
-        cells.write_from(0, &table)?;
+        let weights = upload(&packed.bytes)?;
+        let cells = upload(&plan.cells_table(wiring))?;
+        let flips = upload(wiring.map_or(&[][..], Wiring::flips).as_bytes())?;
         let at = |offset: usize| weights.address().0 + offset as u64;
         let params = Params {
             cells: cells.address().0,
+            flips: flips.address().0,
+            bit_count: wiring.map_or(0, Wiring::bits),
+            threshold: wiring.map_or(0.0, |wiring| wiring.threshold),
             first: at(packed.first),
             middle: at(packed.middle),
             last: at(packed.last),
             biases: packed.biases.map(at),
             ..plan.params()
         };
-        Ok(Self { plan, params, weights: Arc::new(weights), cells: Arc::new(cells) })
+        let wired = wiring.map(|wiring| Wired {
+            flip_words: wiring.flip_words(),
+            request_bytes: wiring.request_bytes(),
+            answer_bytes: wiring.answer_bytes(),
+        });
+        Ok(Self { plan, params, weights, cells, flips, wired })
+    }
+
+    /// What one run after another works on.
+    pub(crate) fn buffers(&self, context: &Arc<Context>) -> Result<Buffers, CudaError> {
+        Buffers::new(context, &self.plan, self.wired.map_or(0, |wired| wired.flip_words))
+    }
+
+    /// What the kernel's parameters point to, to be kept as long as they are used.
+    pub(crate) fn tables(&self) -> [Arc<DeviceBuffer>; 3] {
+        [&self.weights, &self.cells, &self.flips].map(Arc::clone)
     }
 }
 
 /// The network on a device, for one volume.
 ///
-/// Input `volume`: `f32[1, 4, layers, d, d]`, rounded to 16 bits; output `logits`, of the same shape. Runs of all its
-/// engines go one after the other: one run fills the device.
+/// Of [`new`](Self::new): input `volume`, `f32[1, 4, layers, d, d]`, rounded to 16 bits; output `logits`, of the same shape.
+/// Of [`wired`](Self::wired): input `bits`, the bytes of a request, output `left`, those of an answer, as [`Wiring`] has them.
+/// Runs of all its engines go one after the other: one run fills the device.
 ///
 /// ```no_run
 /// use ringcall_cuda::driver::Driver;
@@ -146,11 +172,38 @@ impl GpuModel {
         d: u32,
         layers: u32,
     ) -> Result<Self, GpuError> {
-        let loaded = Loaded::new(network, context, d, layers, 0, &[])?;
+        let loaded = Loaded::new(network, context, [d, layers], 0, None)?;
         let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
         let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
         let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
+        Self::around(name, network, context, loaded, inputs, outputs)
+    }
 
+    /// The same between bits: as few bytes as possible cross the bus, and decisions are applied on the device.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn wired(
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        wiring: &Wiring,
+    ) -> Result<Self, GpuError> {
+        let loaded = Loaded::new(network, context, [wiring.d, wiring.layers], 0, Some(wiring))?;
+        let bytes = |name, n| TensorSpec::new(name, ElementType::U8, [1, n]);
+        let inputs = vec![bytes("bits", wiring.request_bytes())?];
+        let outputs = vec![bytes("left", wiring.answer_bytes())?];
+        Self::around(name, network, context, loaded, inputs, outputs)
+    }
+
+    fn around(
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        loaded: Loaded,
+        inputs: Vec<TensorSpec>,
+        outputs: Vec<TensorSpec>,
+    ) -> Result<Self, GpuError> {
         let image = Linker::new(context.device().capability())
             .ptx("the predecoder's kernel", loaded.plan.shape.ptx)?
             .link(context)?;
@@ -195,7 +248,10 @@ impl Model for GpuModel {
         let shared = Arc::clone(&self.shared);
         let replay = Replay::new(&shared.context, &shared.module, &shared.loaded)
             .map_err(|why| shared.failed("making an engine", why.to_string()))?;
-        let halves = vec![0; shared.loaded.plan.cells() * INPUTS * 2];
+        let halves = match shared.loaded.wired {
+            Some(_) => Vec::new(),
+            None => vec![0; shared.loaded.plan.cells() * INPUTS * size_of::<f16>()],
+        };
         Ok(Box::new(GpuEngine { shared, replay, halves }))
     }
 }
@@ -211,6 +267,7 @@ impl Shared {
 struct GpuEngine {
     shared: Arc<Shared>,
     replay: Replay,
+    /// A volume on its way; not needed for bits.
     halves: Vec<u8>,
 }
 
@@ -227,11 +284,16 @@ impl Engine for GpuEngine {
         let shared = &*self.shared;
         check_buffers(&shared.inputs, &shared.outputs, inputs, outputs)?;
         let ([input], [output]) = (inputs, outputs) else { return Ok(()) }; // checked
-        for (half, float) in self.halves.as_chunks_mut().0.iter_mut().zip(input.as_chunks().0) {
-            *half = f16::from_f32(f32::from_le_bytes(*float)).to_le_bytes();
-        }
+        let input = if shared.loaded.wired.is_some() {
+            *input
+        } else {
+            for (half, float) in self.halves.as_chunks_mut().0.iter_mut().zip(input.as_chunks().0) {
+                *half = f16::from_f32(f32::from_le_bytes(*float)).to_le_bytes();
+            }
+            &self.halves
+        };
         let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.replay.run(&self.halves, output) {
+        match self.replay.run(input, output) {
             Ok(None) => Ok(()),
             Ok(Some(which)) => Err(shared.failed("running", format!("wait {which} of the kernel ran out"))),
             Err(why) => Err(shared.failed("running", why.to_string())),

@@ -1,6 +1,7 @@
 //! How a network is spread over a device: shapes of the kernel, and what each lays out where. The other side is
 //! `kernels-cu/predecoder/net.cuh`.
 
+use crate::Wiring;
 use half::f16;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -15,7 +16,7 @@ const SECTOR: u32 = 8;
 /// Before the rings: barriers, what a handler keeps, biases; then a byte for each of a tile's positions.
 const HEAD_BYTES: u32 = 2048;
 /// Bytes of the counters.
-pub(crate) const SYNC_BYTES: usize = ((3 + 3 * MAX_TILES) * SECTOR * 4) as usize;
+pub(crate) const SYNC_BYTES: usize = ((4 + 3 * MAX_TILES) * SECTOR * 4) as usize;
 
 /// One compiled shape of the kernel: a cluster of `channel_shares * input_shares` blocks computes a tile of
 /// `groups * columns` positions.
@@ -248,19 +249,19 @@ impl Plan {
     }
 
     /// What the kernel asks for each position, from `2 * pad` before the first to as many after the last: its cell, or all
-    /// ones; two halves of the cell in `maps`, which has two squares of `d` by `d`, or none.
-    pub(crate) fn cells_table(&self, maps: &[f32]) -> Vec<u8> {
+    /// ones; two halves of the maps; the numbers of its two bits, or all ones. Without a wiring no maps, and no bits.
+    pub(crate) fn cells_table(&self, wiring: Option<&Wiring>) -> Vec<u8> {
         let (d, width) = (self.d as usize, self.d as usize + 1);
-        let (square, around) = (d * d, 2 * self.pad as usize);
-        let map = |place: usize| maps.get(place).map_or([0; 2], |&v| f16::from_f32(v).to_le_bytes());
-        let mut entries = vec![[0xFF; 8]; self.layers as usize * width * width + 2 * around];
-        for layer in 0..self.layers as usize {
-            for place in 0..square {
-                let cell = ((layer * square + place) as u32).to_le_bytes();
-                let at = around + (layer * width + place / d) * width + place % d;
-                let both = [map(place), map(square + place)];
-                entries[at][..4].copy_from_slice(&cell);
-                entries[at][4..].copy_from_slice(both.as_flattened());
+        let (square, around, cells) = (d * d, 2 * self.pad as usize, self.cells());
+        let map = |at: usize| wiring.map_or([0; 2], |w| f16::from_f32(w.maps[at]).to_le_bytes());
+        let mut entries = vec![[0xFF; 16]; self.layers as usize * width * width + 2 * around];
+        for cell in 0..cells {
+            let (layer, place) = (cell / square, cell % square);
+            let entry = &mut entries[around + (layer * width + place / d) * width + place % d];
+            entry[..4].copy_from_slice(&(cell as u32).to_le_bytes());
+            entry[4..8].copy_from_slice([map(cell), map(cells + cell)].as_flattened());
+            if let Some(wiring) = wiring {
+                entry[8..].copy_from_slice(wiring.cell_bits()[cell].map(u32::to_le_bytes).as_flattened());
             }
         }
         entries.into_flattened()
@@ -332,17 +333,23 @@ pub(crate) struct Params {
     pub(crate) shared: u32,
     /// `[4][layers][d][d]` halves.
     pub(crate) input: u64,
-    /// `[2][layers][d][d]` bytes, with the maps of `cells`.
+    /// A request's bits, tied to the volume by `cells`, which has the maps.
     pub(crate) bits: u64,
     /// `[4][layers][d][d]` floats.
     pub(crate) logits: u64,
-    /// `[layers][d][d]` bytes.
-    pub(crate) decisions: u64,
+    /// What decisions leave of the bits, and the frame.
+    pub(crate) left: u64,
     /// [`Plan::cells_table`].
     pub(crate) cells: u64,
     pub(crate) threshold: f32,
     /// Barriers of the whole grid, not of the tiles that a tile's taps reach.
     pub(crate) whole: u32,
+    /// [`Wiring::flips`].
+    pub(crate) flips: u64,
+    /// [`Wiring::flip_words`] words, zero between runs.
+    pub(crate) flipped: u64,
+    pub(crate) bit_count: u32,
+    pub(crate) unused: u32,
     pub(crate) first: u64,
     pub(crate) middle: u64,
     pub(crate) last: u64,
@@ -388,17 +395,21 @@ mod tests {
     #[test]
     fn every_cell_is_in_the_table_once() {
         let plan = chosen(3, 2);
-        let maps: Vec<f32> = (0..18).map(|i| i as f32).collect();
-        let table = plan.cells_table(&maps);
-        assert_eq!(table.len(), (2 * 16 + 4 * plan.pad as usize) * 8);
-        let words =
-            |at: usize| table.as_chunks::<4>().0.iter().skip(at).step_by(2).map(|b| u32::from_le_bytes(*b));
-        assert!(words(0).filter(|&cell| cell != u32::MAX).eq(0..18));
+        let input: Vec<f32> = (0..72).map(|i| i as f32).collect();
+        // Bits 0 and 1 in both channels of cell 16.
+        let wiring = Wiring::new(3, 2, &input, &[16, 18 + 16], |_| [0; 0], &[], 0.0).expect("fits");
+        let table = plan.cells_table(Some(&wiring));
+        assert_eq!(table.len(), (2 * 16 + 4 * plan.pad as usize) * 16);
+        let words: Vec<u32> = table.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
+        assert!(words.iter().step_by(4).copied().filter(|&cell| cell != u32::MAX).eq(0..18));
         // Layer 1, row 2, column 1.
-        let entry = &table[(2 * plan.pad as usize + 16 + 2 * 4 + 1) * 8..][..8];
-        assert_eq!(entry[..4], 16_u32.to_le_bytes());
-        assert_eq!(entry[4..6], f16::from_f32(7.0).to_le_bytes());
-        assert_eq!(entry[6..], f16::from_f32(16.0).to_le_bytes());
+        let at = 2 * plan.pad as usize + 16 + 2 * 4 + 1;
+        let maps = [36.0 + 16.0, 54.0 + 16.0].map(|v| f16::from_f32(v).to_le_bytes());
+        assert_eq!(
+            words[4 * at..][..4],
+            [16, u32::from_le_bytes(maps.as_flattened().try_into().expect("4")), 0, 1]
+        );
+        assert_eq!(plan.cells_table(None)[at * 16..][..8], [16, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     proptest! {
@@ -422,7 +433,7 @@ mod tests {
             // The farthest taps of the last tile stay inside.
             let reach = plan.pad + plan.tiles * shape.tile() + plan.pad;
             prop_assert!(reach <= plan.rows);
-            prop_assert_eq!(size_of::<Params>(), 240);
+            prop_assert_eq!(size_of::<Params>(), 264);
         }
     }
 }

@@ -1,14 +1,15 @@
-//! The network as a handler of the cooperative dispatcher, against the engine. Skipped, with a line, without a device.
+//! The network between bits: as a handler of the cooperative dispatcher and as a graph, against its own logits. Skipped, with
+//! a line, without a device.
 
 mod common;
 
-use common::{bytes, network, on_device, volume};
+use common::{Lines, bytes, network, on_device};
 use ringcall::RingConfig;
 use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules};
 use ringcall_cuda::driver::Context;
 use ringcall_dispatch::slot::{Response, Vacant};
 use ringcall_infer::Model;
-use ringcall_infer_gpu::{Decide, GpuModel, GridHandler};
+use ringcall_infer_gpu::{GpuModel, GridHandler};
 use ringcall_wire::Status;
 use ringcall_wire::function::FunctionId;
 use std::sync::Arc;
@@ -41,40 +42,32 @@ fn call(ring: &MappedRing, payload: &[u8]) -> (Status, Vec<u8>) {
     }
 }
 
-/// Bit `c` of a cell: whether logit `c` is above the threshold; `None` where one is too close to it to tell.
-fn decisions(logits: &[u8], cells: usize, threshold: f32) -> Vec<Option<u8>> {
-    let logits: Vec<f32> = logits.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-    let bit = |cell: usize, c: usize| {
-        let logit = logits[c * cells + cell];
-        ((logit - threshold).abs() > 1e-4).then(|| u8::from(logit > threshold) << c)
-    };
-    (0..cells).map(|cell| (0..4).try_fold(0, |bits, c| Some(bits | bit(cell, c)?))).collect()
-}
-
 fn serves(context: &Arc<Context>, d: u32, layers: u32, requests: u64) {
     let (network, threshold) = (network(9), 0.25);
-    let model = GpuModel::new("made up", &network, context, d, layers).expect("on the device");
-    let mut engine = model.instantiate().expect("an engine");
-    let cells = (d * d * layers) as usize;
-    let square = (d * d) as usize;
-    let maps: Vec<f32> = (0..2 * square).map(|i| [0.0, 0.5, 1.0][i % 3]).collect();
-    let handler =
-        GridHandler::new(&network, context, d, layers, Decide { maps: &maps, threshold }).expect("a handler");
+    let logits_of = GpuModel::new("made up", &network, context, d, layers).expect("on the device");
+    let mut engine = logits_of.instantiate().expect("an engine");
+    let lines = Lines::new(d, layers);
+    let wiring = lines.wiring(threshold);
+    let graph = GpuModel::wired("made up", &network, context, &wiring).expect("on the device");
+    let mut graph = graph.instantiate().expect("an engine");
+    let handler = GridHandler::new(&network, context, &wiring).expect("a handler");
     let ring = MappedRing::allocate(context, RingConfig { slots: 1, slot_bytes: handler.slot_bytes() });
     let ring = ring.expect("a ring");
 
     // What the engine says, first: it cannot run while the handler has the device.
     let mut cases = Vec::new();
     for seed in 0..4 {
-        let mut input = volume(seed, cells);
-        input.truncate(2 * cells);
-        let payload: Vec<u8> = input.iter().map(|&v| v as u8).collect();
-        for map in maps.chunks(square) {
-            (0..layers).for_each(|_| input.extend(map));
+        let request = lines.request(seed);
+        let mut logits = vec![0; logits_of.outputs()[0].size_bytes()];
+        engine.run(&[&bytes(&lines.volume(&request))], &mut [&mut logits]).expect("a run");
+        let owed = lines.answer(&request, &logits, threshold);
+        // A graph again and again: each run leaves its counters and flips as it found them.
+        for run in 0..3 {
+            let mut answer = vec![0xFF; wiring.answer_bytes()];
+            graph.run(&[&request], &mut [&mut answer]).expect("a run");
+            assert_eq!(owed.first_wrong(&answer), None, "{d} x {d} x {layers}, seed {seed}, run {run}");
         }
-        let mut logits = vec![0; model.outputs()[0].size_bytes()];
-        engine.run(&[&bytes(&input)], &mut [&mut logits]).expect("a run");
-        cases.push((payload, decisions(&logits, cells, threshold)));
+        cases.push((request, owed));
     }
 
     for _ in 0..2 {
@@ -83,19 +76,13 @@ fn serves(context: &Arc<Context>, d: u32, layers: u32, requests: u64) {
         let wired =
             DeviceDispatcher::wire(&ring, functions, handler.modules(Modules::new()), handler.options());
         let running = wired.expect("wired").start().expect("started");
-        let (status, result) = call(&ring, &[0; 5]);
+        let (status, result) = call(&ring, &[0; 5][..5 - usize::from(handler.request_bytes() == 5)]);
         assert_eq!((status, result.len()), (Status::SCHEMA_MISMATCH, 0));
         for request in 0..requests {
-            let (payload, expected) = &cases[request as usize % cases.len()];
+            let (payload, owed) = &cases[request as usize % cases.len()];
             let (status, result) = call(&ring, payload);
-            assert_eq!(
-                (status, result.len()),
-                (Status::OK, cells),
-                "{d} x {d} x {layers}, request {request}"
-            );
-            let wrong =
-                result.iter().zip(expected).position(|(got, owed)| owed.is_some_and(|owed| owed != *got));
-            assert_eq!(wrong, None, "{d} x {d} x {layers}, request {request}: the first wrong cell");
+            assert_eq!((status, result.len()), (Status::OK, handler.answer_bytes()), "request {request}");
+            assert_eq!(owed.first_wrong(&result), None, "{d} x {d} x {layers}, request {request}");
         }
         let stopped = running.stop(PATIENCE);
         assert!(stopped.report.is_clean(), "{:?}", stopped.report);
@@ -111,14 +98,5 @@ fn a_grid_answers_as_the_engine_does() {
         {
             serves(context, d, layers, requests);
         }
-    });
-}
-
-#[test]
-fn maps_of_another_length_are_refused() {
-    on_device("maps_of_another_length_are_refused", |context| {
-        let decide = Decide { maps: &[0.0; 17], threshold: 0.0 };
-        let why = GridHandler::new(&network(1), context, 3, 3, decide).expect_err("refused").to_string();
-        assert!(why.contains("17 values") && why.contains("18"), "{why}");
     });
 }

@@ -2,9 +2,10 @@
 
 use crate::state::State;
 use ringcall::{FunctionId, Wait};
+use ringcall_dispatch::RingMemory;
 use ringcall_dispatch::book::Booked;
 use ringcall_dispatch::ring::SlotIndex;
-use ringcall_dispatch::slot::{TooLong, Vacant};
+use ringcall_dispatch::slot::TooLong;
 use ringcall_gpu::clock;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -20,6 +21,9 @@ pub enum SubmitError {
     /// The pipeline is not running.
     #[error("the pipeline is not running")]
     Stopped,
+    /// A dispatcher elsewhere answers no more; [`RemoteStopped::failure`](crate::remote::RemoteStopped) says why.
+    #[error("the dispatcher answers no more")]
+    Lost,
     /// The payload does not fit a slot.
     #[error("{0}")]
     TooLong(TooLong),
@@ -112,7 +116,7 @@ impl Injector {
         request_id: u64,
     ) -> Result<SlotIndex, SubmitError> {
         if !self.state.begin_submission() {
-            return Err(SubmitError::Stopped);
+            return Err(if self.state.is_lost() { SubmitError::Lost } else { SubmitError::Stopped });
         }
         let result = self.write(function, payload, request_id);
         self.state.end_submission();
@@ -126,15 +130,15 @@ impl Injector {
         payload: &[u8],
         request_id: u64,
     ) -> Result<SlotIndex, SubmitError> {
-        let ring = self.state.ring.shared();
-        let geometry = self.state.ring.geometry();
+        let ring = self.state.requests().shared();
+        let geometry = ring.geometry();
         let capacity = geometry.request_capacity();
         if payload.len() > capacity as usize {
             return Err(SubmitError::TooLong(TooLong { len: payload.len(), capacity }));
         }
         let mut slot = self.next;
         let vacant = loop {
-            match Vacant::probe(ring, slot) {
+            match self.state.reserve(slot) {
                 Some(vacant) => break vacant,
                 None => slot = geometry.next(slot),
             }
@@ -145,6 +149,7 @@ impl Injector {
         // Counted and entered before the flag: whoever sees the request sees both.
         self.state.tally.submitted.fetch_add(1, Ordering::Relaxed);
         self.state.book().enter(slot, Booked { request_id, submitted_ns: clock::now_ns() });
+        self.state.announce(slot);
         // The header's id is the low half; the full one is in the book.
         vacant.submit(ring, function.0, request_id as u32, 0, payload).map_err(SubmitError::TooLong)?;
         self.next = geometry.next(slot);

@@ -64,6 +64,7 @@ mod consumer;
 mod engine_stage;
 mod injector;
 mod pipeline;
+pub mod remote;
 mod report;
 mod stage;
 mod state;

@@ -8,7 +8,7 @@ use crate::stage::{Completion, CpuStage, Execution, WorkerResources};
 use crate::state::{Phase, State};
 use crate::stats::Stats;
 use crate::worker::{Output, Worker};
-use ringcall::dispatcher::{DispatcherError, Running as DispatcherRunning, Watch};
+use ringcall::dispatcher::{DispatcherError, Running as DispatcherRunning, SlotDump, Watch};
 use ringcall::notice::NoticeBoard;
 use ringcall::pin::{PinReport, pin_current};
 use ringcall::ring::{RingBases, RingError};
@@ -33,6 +33,12 @@ pub enum PipelineError {
     /// No GPU-stage factory.
     #[error("no inference stage: call `gpu_stage` before `build`")]
     NoGpuStage,
+    /// No CPU-stage factory, behind a dispatcher elsewhere.
+    #[error("no CPU stage: call `stage` before `build`")]
+    NoCpuStage,
+    /// A dispatcher elsewhere does not start.
+    #[error("the dispatcher does not start: {0}")]
+    Remote(BoxError),
     /// No workers.
     #[error("a pipeline needs at least one worker")]
     NoWorkers,
@@ -131,7 +137,7 @@ impl PipelineBuilder {
         };
         let ids = IdExtender::new(config.external_ids);
         let parts = Parts { config, gpu, cpu, handler, ids };
-        Ok(Pipeline { state: Arc::new(State::new(ring)), inner: Idle { parts } })
+        Ok(Pipeline { state: Arc::new(State::new(ring, None)), inner: Idle { parts } })
     }
 }
 
@@ -165,9 +171,9 @@ pub struct Running {
 
 /// A running pipeline that is dropped without a stop refuses submissions and lets its threads end, as soon as the stages
 /// let them; its dispatcher answers what is under way `SHUTTING_DOWN`. After a stop this changes nothing.
-struct QuitOnDrop {
-    state: Arc<State>,
-    flags: [Arc<DeviceU64>; 2],
+pub(crate) struct QuitOnDrop {
+    pub(crate) state: Arc<State>,
+    pub(crate) flags: [Arc<DeviceU64>; 2],
 }
 
 impl Drop for QuitOnDrop {
@@ -359,7 +365,7 @@ fn wire_workers(state: &State, config: &StageConfig, gpu: &mut GpuFactory) -> Re
 }
 
 /// A named thread, pinned before it does anything.
-fn spawn(
+pub(crate) fn spawn(
     name: String,
     core: Option<usize>,
     body: impl FnOnce() + Send + 'static,
@@ -387,7 +393,7 @@ pub struct Stopped {
 }
 
 /// How long after the deadline a stop waits for threads that have only to look at a flag.
-const GRACE: Duration = Duration::from_millis(500);
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
 impl Pipeline<Running> {
     /// The injector. One exists at a time.
@@ -411,7 +417,7 @@ impl Pipeline<Running> {
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         let run = self.state.tally.run();
-        Monitor { state: Arc::clone(&self.state), watch: self.inner.dispatcher.watch(), run }
+        Monitor { state: Arc::clone(&self.state), watch: Some(self.inner.dispatcher.watch()), run }
     }
 
     /// Where each thread runs.
@@ -464,20 +470,7 @@ impl Pipeline<Running> {
         // Everything is answered now. Workers have only to see the flag, unless a stage never returns.
         worker_quit.store(1, Ordering::Relaxed);
         let patience = Instant::now() + GRACE.max(deadline.saturating_sub(begin.elapsed()) / 2);
-        let stuck_workers: Vec<u32> = workers
-            .into_iter()
-            .enumerate()
-            .filter_map(|(worker, handle)| {
-                while !handle.is_finished() {
-                    if Instant::now() > patience {
-                        return Some(worker as u32); // left behind: it holds its own handles, and can answer nothing
-                    }
-                    std::thread::sleep(Duration::from_micros(50));
-                }
-                let _ = handle.join();
-                None
-            })
-            .collect();
+        let stuck_workers = join_until(workers, patience);
         consumer_quit.store(1, Ordering::Release);
         let back = consumer.recv_timeout(GRACE.max(deadline.saturating_sub(begin.elapsed())));
 
@@ -503,8 +496,24 @@ impl Pipeline<Running> {
     }
 }
 
+/// Joins threads that have only to look at a flag; the numbers of those that had not ended by then. These are left behind:
+/// each holds its own handles, and can answer nothing.
+pub(crate) fn join_until(threads: Vec<JoinHandle<()>>, patience: Instant) -> Vec<u32> {
+    let stuck = |(number, handle): (usize, JoinHandle<()>)| {
+        while !handle.is_finished() {
+            if Instant::now() > patience {
+                return Some(number as u32);
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let _ = handle.join();
+        None
+    };
+    threads.into_iter().enumerate().filter_map(stuck).collect()
+}
+
 /// The injector's requests that are not over.
-fn requests_of(state: &State) -> Vec<StuckRequest> {
+pub(crate) fn requests_of(state: &State) -> Vec<StuckRequest> {
     let now = ringcall_gpu::clock::now_ns();
     let booked = |slot: SlotIndex| {
         let booked = state.book().look(slot)?;
@@ -517,10 +526,11 @@ fn requests_of(state: &State) -> Vec<StuckRequest> {
 /// Reads a running pipeline's counts and slots from any thread.
 #[derive(Debug, Clone)]
 pub struct Monitor {
-    state: Arc<State>,
-    watch: Watch,
+    pub(crate) state: Arc<State>,
+    /// None where the dispatcher is elsewhere.
+    pub(crate) watch: Option<Watch>,
     /// The run this monitor was made in.
-    run: u64,
+    pub(crate) run: u64,
 }
 
 impl Monitor {
@@ -528,12 +538,23 @@ impl Monitor {
     /// those are over.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.state.tally.snapshot(self.state.ring.is_external(), Some((self.run, &self.watch)))
+        let state = &self.state;
+        let counters = || match (&self.watch, &state.remote) {
+            (Some(watch), _) => watch.counters(),
+            (None, Some(desks)) => desks.counters(),
+            (None, None) => ringcall::dispatcher::Snapshot::default(),
+        };
+        state.tally.snapshot(state.ring.is_external(), Some((self.run, &counters)))
     }
 
     /// Every request that is not over, every slot that is not idle, every worker.
     #[must_use]
     pub fn dump(&self) -> Dump {
-        Dump { requests: requests_of(&self.state), slots: self.watch.dump() }
+        let slots = match (&self.watch, &self.state.remote) {
+            (Some(watch), _) => watch.dump(),
+            (None, Some(desks)) => desks.dump(),
+            (None, None) => SlotDump::default(),
+        };
+        Dump { requests: requests_of(&self.state), slots }
     }
 }

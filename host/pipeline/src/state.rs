@@ -1,9 +1,12 @@
 //! What the threads of one pipeline share, across restarts.
 
+use crate::remote::Desks;
 use crate::stats::Tally;
 use crate::times::TimeTable;
 use ringcall::Ring;
+use ringcall_dispatch::SlotIndex;
 use ringcall_dispatch::book::{Page, SlotBook};
+use ringcall_dispatch::slot::Vacant;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::pad::CachePadded;
 use std::sync::atomic::Ordering;
@@ -15,11 +18,15 @@ pub(crate) enum Phase {
     /// Submissions are refused.
     Stopped = 0,
     Running = 1,
+    /// Submissions are refused: a dispatcher elsewhere answers no more.
+    Lost = 2,
 }
 
 #[derive(Debug)]
 pub(crate) struct State {
+    /// Where answers are harvested, and requests are written unless a dispatcher is elsewhere.
     pub(crate) ring: Ring,
+    pub(crate) remote: Option<Desks>,
     pages: Box<[Page]>,
     pub(crate) times: TimeTable,
     pub(crate) tally: Tally,
@@ -31,7 +38,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(ring: Ring) -> Self {
+    pub(crate) fn new(ring: Ring, remote: Option<Desks>) -> Self {
         let slots = ring.geometry().slots();
         Self {
             pages: (0..slots).map(|_| Page::default()).collect(),
@@ -41,6 +48,30 @@ impl State {
             submitting: CachePadded(DeviceU64::new(0)),
             producer_taken: DeviceU64::new(0),
             ring,
+            remote,
+        }
+    }
+
+    /// Where requests are written.
+    #[inline]
+    pub(crate) fn requests(&self) -> &Ring {
+        self.remote.as_ref().map_or(&self.ring, Desks::ring)
+    }
+
+    /// The slot, if it is free; then a request is written into it, [announced](Self::announce) before its flag is set.
+    #[inline]
+    pub(crate) fn reserve(&self, slot: SlotIndex) -> Option<Vacant> {
+        match &self.remote {
+            None => Vacant::probe(self.ring.shared(), slot),
+            Some(desks) => desks.reserve(slot, self.ring.shared()),
+        }
+    }
+
+    /// The request of a reserved slot is in the book.
+    #[inline]
+    pub(crate) fn announce(&self, slot: SlotIndex) {
+        if let Some(desks) = &self.remote {
+            desks.announce(slot);
         }
     }
 
@@ -76,6 +107,16 @@ impl State {
 
     pub(crate) fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u64, Ordering::SeqCst);
+    }
+
+    /// From running to lost; whatever else stays.
+    pub(crate) fn lose(&self) {
+        let (from, to) = (Phase::Running as u64, Phase::Lost as u64);
+        let _ = self.phase.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) == Phase::Lost as u64
     }
 
     pub(crate) fn take_producer(&self) -> bool {

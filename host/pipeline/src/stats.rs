@@ -53,8 +53,8 @@ pub(crate) struct Tally {
     runs: DeviceU64,
 }
 
-/// A run whose dispatcher may still count: its number, and its counters.
-pub(crate) type Live<'a> = (u64, &'a ringcall::dispatcher::Watch);
+/// A run whose dispatcher may still count: its number, and what reads its counters.
+pub(crate) type Live<'a> = (u64, &'a dyn Fn() -> ringcall::dispatcher::Snapshot);
 
 /// What a completion counts as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Tally {
         // Completions first: what is read later may only have gone up, so no more are completed than submitted.
         let [succeeded, refused, timed_out] =
             std::array::from_fn(|i| self.consumer[i].load(Ordering::Acquire));
-        let live = live.map(|(_, watch)| dispatcher_counts(&watch.counters())).unwrap_or_default();
+        let live = live.map(|(_, counters)| dispatcher_counts(&counters())).unwrap_or_default();
         let [received, dispatched, late_results] =
             std::array::from_fn(|i| self.past[i].load(Ordering::Acquire) + live[i]);
         Stats {

@@ -5,11 +5,14 @@
 
 mod support;
 
-use ringcall::FunctionId;
 use ringcall::wire::schema::HandlerSchema;
+use ringcall::{FunctionId, Status};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_infer::{ElementType, Model, Passthrough, TensorSpec};
-use ringcall_pipeline::{EngineStage, Pipeline, StageContext, StageOutcome, WorkerResources};
+use ringcall_pipeline::remote::RemotePipeline;
+use ringcall_pipeline::{
+    EngineStage, Pipeline, RequestView, StageConfig, StageContext, StageError, StageOutcome, WorkerResources,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -134,4 +137,45 @@ fn a_running_pipeline_does_not_allocate() {
     assert_eq!((stats.completed, stats.refused), (all, all / 50 * 2));
     assert!(running.stop(LONG).report.is_clean());
     assert_eq!(sums.load(SeqCst), expected);
+    elsewhere();
+}
+
+/// The same of a pipeline whose dispatcher is elsewhere, its warden included. Not a test of its own: see above.
+fn elsewhere() {
+    const REQUESTS: u64 = 20_000;
+    let running = RemotePipeline::builder(Hosted::new(32))
+        .config(StageConfig { request_timeout: Some(LONG), ..config(2, 32) })
+        .stage(|_| {
+            Ok(Box::new(|request: RequestView<'_>, output: &[u8], response: &mut [u8]| {
+                if request.payload[0] % 50 == 7 {
+                    return Err(StageError(Status(7)));
+                }
+                response[..output.len()].copy_from_slice(output);
+                Ok(output.len())
+            }))
+        })
+        .build()
+        .expect("built")
+        .start()
+        .expect("started");
+    let mut injector = running.injector().expect("the first");
+    let mut run = |requests: u64| {
+        for i in 0..requests {
+            assert!(injector.submit(ECHO, &[i as u8; 8], i).is_ok());
+        }
+    };
+    run(1000);
+    ARMED.store(1, SeqCst);
+    run(REQUESTS);
+    let monitor = running.monitor();
+    while monitor.stats().completed < 1000 + REQUESTS {
+        std::thread::yield_now();
+    }
+    ARMED.store(0, SeqCst);
+    assert_eq!(
+        ALLOCATIONS.load(SeqCst),
+        2,
+        "allocations (and frees) in {REQUESTS} requests, beyond the 2 above"
+    );
+    assert!(running.stop(LONG).is_clean());
 }

@@ -47,6 +47,9 @@ pub enum DriveError {
     /// The injector.
     #[error("a request could not be submitted: {0}")]
     Submit(#[from] SubmitError),
+    /// The dispatcher, which is elsewhere, answers no more.
+    #[error("the dispatcher answers no more: {0}")]
+    Lost(String),
     /// Somebody else has the injector.
     #[error("the pipeline's injector is taken")]
     NoInjector,

@@ -70,7 +70,7 @@ impl Predecoder {
         experiment: &MemoryExperiment,
         threshold: Option<f32>,
     ) -> Result<Self, PredecoderError> {
-        let MemoryExperiment { distance, rounds, basis, noise } = *experiment;
+        let MemoryExperiment { distance, rounds, basis, .. } = *experiment;
         let volume = PredecoderVolume::new(distance, rounds, basis)?;
         let [channels, layers, rows, columns] = volume.shape();
         let expected = [1, channels, layers, rows, columns];
@@ -83,15 +83,7 @@ impl Predecoder {
                 reason: format!("it has {}, where f32{expected:?} goes in and comes out", shown.join(", ")),
             });
         }
-        let entries = network.metadata().iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let threshold = threshold
-            .or_else(|| {
-                Thresholds::from_metadata(entries).nearest(distance, noise.after_clifford_depolarization)
-            })
-            .ok_or_else(|| PredecoderError::NoThreshold(network.name().to_owned()))?;
-        if !threshold.is_finite() {
-            return Err(PredecoderError::Threshold(threshold));
-        }
+        let threshold = Self::threshold_of(network.name(), network.metadata(), experiment, threshold)?;
         let bits = |name, n| TensorSpec::new(name, ElementType::U8, [1, n]);
         let detectors = volume.detectors();
         Ok(Self {
@@ -101,6 +93,28 @@ impl Predecoder {
             volume: Arc::new(volume),
             threshold,
         })
+    }
+
+    /// The threshold of a network for an experiment: the caller's, or that of the nearest noise (the gates') and distance in
+    /// the network's metadata.
+    ///
+    /// # Errors
+    /// There is none, or it is not finite.
+    pub fn threshold_of(
+        name: &str,
+        metadata: &[(String, String)],
+        experiment: &MemoryExperiment,
+        given: Option<f32>,
+    ) -> Result<f32, PredecoderError> {
+        let entries = metadata.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let noise = experiment.noise.after_clifford_depolarization;
+        let threshold = given
+            .or_else(|| Thresholds::from_metadata(entries).nearest(experiment.distance, noise))
+            .ok_or_else(|| PredecoderError::NoThreshold(name.to_owned()))?;
+        if !threshold.is_finite() {
+            return Err(PredecoderError::Threshold(threshold));
+        }
+        Ok(threshold)
     }
 
     /// The threshold in use.

@@ -91,7 +91,19 @@ impl Problem {
     /// Bytes of a slot that takes both request and response: a multiple of a cache line.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
-        let result = packed_len(self.observables() as usize) + ringcall::wire::qec::DecodeResponse::BYTES;
-        (ringcall::wire::header::HEADER_BYTES + self.request_bytes().max(result)).next_multiple_of(64)
+        let bytes = self.request_bytes().max(self.result_bytes());
+        (ringcall::wire::header::HEADER_BYTES + bytes).next_multiple_of(64)
+    }
+
+    /// Bytes of a response's result.
+    #[must_use]
+    pub fn result_bytes(&self) -> usize {
+        packed_len(self.observables() as usize) + ringcall::wire::qec::DecodeResponse::BYTES
+    }
+
+    /// Bytes that inference leaves of a request: residual detectors, then the logical frame, both bit-packed.
+    #[must_use]
+    pub fn inferred_bytes(&self) -> usize {
+        self.request_bytes() + packed_len(self.observables() as usize)
     }
 }

@@ -8,9 +8,10 @@ use crate::summary::Summary;
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::wire::qec::read_decode_result;
 use ringcall::{RingConfig, Wait};
+use ringcall_pipeline::remote::{self, RemoteDispatcher, RemotePipeline};
 use ringcall_pipeline::{
-    Completion, CorePinning, Execution, Monitor, Pipeline, PipelineError, Running, StageConfig,
-    WorkerResources,
+    Completion, CorePinning, Execution, Injector, Monitor, Pipeline, PipelineError, Running, StageConfig,
+    StopReport, SubmitError, WorkerResources,
 };
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -46,6 +47,42 @@ impl Default for ServiceConfig {
     }
 }
 
+impl ServiceConfig {
+    fn stages(&self, ring: RingConfig) -> StageConfig {
+        StageConfig {
+            workers: self.workers,
+            ring,
+            cores: self.cores,
+            wait: self.wait,
+            request_timeout: self.request_timeout,
+            ..StageConfig::default()
+        }
+    }
+
+    fn densities(&self) -> Vec<Arc<Density>> {
+        (0..self.workers).map(|_| Arc::default()).collect()
+    }
+}
+
+/// Tells the driver of each request that is over.
+fn reporter(problem: &Problem) -> (impl FnMut(&Completion<'_>) + Send + use<>, mpsc::Receiver<Outcome>) {
+    let (report, outcomes) = mpsc::channel();
+    let schema = problem.schema();
+    let handler = move |completion: &Completion<'_>| {
+        let predicted = completion.result.and_then(|result| {
+            let (bits, _) = read_decode_result(&schema, result).ok()?;
+            Some(bits.ones().fold(0_u64, |word, index| word | 1 << (index % 64)))
+        });
+        // The driver is gone only when the run is over: nobody counts any more.
+        let _ = report.send(Outcome {
+            request_id: completion.request_id,
+            predicted: predicted.filter(|_| completion.is_success()),
+            times: completion.times,
+        });
+    };
+    (handler, outcomes)
+}
+
 /// Why a service cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
@@ -55,6 +92,16 @@ pub enum ServiceError {
     /// A request does not fit any slot.
     #[error("a request of this problem needs slots of {0} bytes, more than a ring can have")]
     SlotTooLong(usize),
+    /// A dispatcher elsewhere has a ring that is too small.
+    #[error("the dispatcher's slots take {found} bytes of {what}, where this problem has {expected}")]
+    Ring {
+        /// Requests or answers.
+        what: &'static str,
+        /// Bytes a slot takes.
+        found: u32,
+        /// Bytes there are.
+        expected: usize,
+    },
     /// The pipeline cannot be started.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
@@ -63,10 +110,36 @@ pub enum ServiceError {
     NoInjector,
 }
 
+/// Where requests are dispatched.
+enum Kind {
+    Here(Pipeline<Running>),
+    Elsewhere(RemotePipeline<remote::Running>),
+}
+
+impl Kind {
+    fn injector(&self) -> Option<Injector> {
+        match self {
+            Self::Here(pipeline) => pipeline.injector(),
+            Self::Elsewhere(pipeline) => pipeline.injector(),
+        }
+    }
+
+    /// What the stop did, and what was wrong with a dispatcher elsewhere.
+    fn stop(self, deadline: Duration) -> (StopReport, Option<String>) {
+        match self {
+            Self::Here(pipeline) => (pipeline.stop(deadline).report, None),
+            Self::Elsewhere(pipeline) => {
+                let stopped = pipeline.stop(deadline);
+                (stopped.report, stopped.failure)
+            }
+        }
+    }
+}
+
 /// A running decoding service.
 pub struct Service {
     problem: Problem,
-    pipeline: Pipeline<Running>,
+    pipeline: Kind,
     outcomes: mpsc::Receiver<Outcome>,
     densities: Vec<Arc<Density>>,
     deadline: Duration,
@@ -94,19 +167,11 @@ impl Service {
             slots: config.slots,
             slot_bytes: u32::try_from(slot_bytes).map_err(|_| ServiceError::SlotTooLong(slot_bytes))?,
         };
-        let stage_config = StageConfig {
-            workers: config.workers,
-            ring,
-            cores: config.cores,
-            wait: config.wait,
-            request_timeout: config.request_timeout,
-            ..StageConfig::default()
-        };
-        let densities: Vec<Arc<Density>> = (0..config.workers).map(|_| Arc::default()).collect();
-        let (report, outcomes) = mpsc::channel();
+        let stage_config = config.stages(ring);
+        let densities = config.densities();
+        let (handler, outcomes) = reporter(problem);
         let (infer_problem, inference) = (problem.clone(), inference.clone());
         let (decode_problem, stage_densities) = (problem.clone(), densities.clone());
-        let schema = problem.schema();
         let pipeline = Pipeline::builder()
             .config(stage_config)
             .gpu_stage(move |_worker| {
@@ -116,40 +181,74 @@ impl Service {
                     execution: Execution::Inline(inference.stage(&infer_problem)?),
                     pre_launch: None,
                     post_launch: None,
-                    output_bytes: Inference::output_bytes(&infer_problem),
+                    output_bytes: infer_problem.inferred_bytes(),
                 })
             })
             .cpu_stage(move |worker| {
                 let density = Arc::clone(&stage_densities[worker as usize]);
                 Ok(Box::new(DecodeStage::new(&decode_problem, density)?))
             })
-            .on_completion(move |completion: &Completion<'_>| {
-                let predicted = completion.result.and_then(|result| {
-                    let (bits, _) = read_decode_result(&schema, result).ok()?;
-                    Some(bits.ones().fold(0_u64, |word, index| word | 1 << (index % 64)))
-                });
-                // The driver is gone only when the run is over: nobody counts any more.
-                let _ = report.send(Outcome {
-                    request_id: completion.request_id,
-                    predicted: predicted.filter(|_| completion.is_success()),
-                    times: completion.times,
-                });
-            })
+            .on_completion(handler)
             .build()?
             .start()?;
+        let pipeline = Kind::Here(pipeline);
+        Ok(Self { problem: problem.clone(), pipeline, outcomes, densities, deadline: config.stop_deadline })
+    }
+
+    /// Around a dispatcher that is elsewhere and runs inference: it answers `decode_syndrome` requests with
+    /// [`Problem::inferred_bytes`] bytes. Makes decoders, and starts all threads and the dispatcher.
+    ///
+    /// [`ServiceConfig::slots`] is the dispatcher's own, and the dispatcher's core is not used.
+    ///
+    /// # Errors
+    /// A ring whose slots are too small, or a pipeline that cannot start.
+    pub fn start_remote(
+        problem: &Problem,
+        dispatcher: impl RemoteDispatcher + 'static,
+        config: ServiceConfig,
+    ) -> Result<Self, ServiceError> {
+        let geometry = *dispatcher.ring().geometry();
+        for (what, found, expected) in [
+            ("requests", geometry.request_capacity(), problem.request_bytes()),
+            ("answers", geometry.result_capacity(), problem.inferred_bytes()),
+        ] {
+            if (found as usize) < expected {
+                return Err(ServiceError::Ring { what, found, expected });
+            }
+        }
+        let densities = config.densities();
+        let (handler, outcomes) = reporter(problem);
+        let (decode_problem, stage_densities) = (problem.clone(), densities.clone());
+        let pipeline = RemotePipeline::builder(dispatcher)
+            .config(config.stages(RingConfig::default()))
+            .result_bytes(u32::try_from(problem.result_bytes()).unwrap_or(u32::MAX))
+            .stage(move |worker| {
+                let density = Arc::clone(&stage_densities[worker as usize]);
+                Ok(Box::new(DecodeStage::new(&decode_problem, density)?))
+            })
+            .on_completion(handler)
+            .build()?
+            .start()?;
+        let pipeline = Kind::Elsewhere(pipeline);
         Ok(Self { problem: problem.clone(), pipeline, outcomes, densities, deadline: config.stop_deadline })
     }
 
     /// Where each thread runs.
     #[must_use]
     pub fn pins(&self) -> &[ringcall::pin::PinReport] {
-        self.pipeline.pins()
+        match &self.pipeline {
+            Kind::Here(pipeline) => pipeline.pins(),
+            Kind::Elsewhere(pipeline) => pipeline.pins(),
+        }
     }
 
     /// Reads counts and slots from another thread.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
-        self.pipeline.monitor()
+        match &self.pipeline {
+            Kind::Here(pipeline) => pipeline.monitor(),
+            Kind::Elsewhere(pipeline) => pipeline.monitor(),
+        }
     }
 
     /// Feeds shots at a pace, checks every answer, stops, and sums up.
@@ -157,7 +256,8 @@ impl Service {
     /// `progress` is called about ten times a second; the run ends early when it returns false.
     ///
     /// # Errors
-    /// The source's own error (a damaged file): the service was stopped all the same.
+    /// The source's own error (a damaged file), or a dispatcher elsewhere that answers no more: the service was stopped all the
+    /// same.
     pub fn drive(
         self,
         source: ShotSource,
@@ -168,9 +268,15 @@ impl Service {
         let injector = pipeline.injector().ok_or(DriveError::NoInjector)?;
         let run = drive(&problem, injector, &outcomes, source, pace, progress);
         // The driver's time line ends here; what is under way is answered while the pipeline stops.
-        let stopped = pipeline.stop(deadline);
-        let mut summary = run?;
-        summary.finish(stopped.report, &outcomes);
+        let (report, failure) = pipeline.stop(deadline);
+        let mut summary = match run {
+            Err(DriveError::Submit(SubmitError::Lost)) => {
+                return Err(DriveError::Lost(failure.unwrap_or_else(|| "no reason is known".to_owned())));
+            }
+            run => run?,
+        };
+        summary.finish(report, &outcomes);
+        summary.failure = failure;
         for density in &densities {
             summary.add_density(density, problem.detectors());
         }

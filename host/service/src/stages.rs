@@ -7,10 +7,11 @@ use ringcall::wire::qec::{DecodeResponse, write_decode_result};
 use ringcall::wire::schema::HandlerSchema;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_infer::{ElementType, InferError, Model, TensorSpec};
+use ringcall_pipeline::remote::RemoteStage;
 use ringcall_pipeline::{
     CpuStage, EngineStage, InferenceStage, RequestView, StageContext, StageError, StageOutcome,
 };
-use ringcall_qec::decode::{DecodeError, Decoder};
+use ringcall_qec::decode::{DecodeError, Decoder, Matched};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -26,6 +27,9 @@ pub enum Inference {
     None,
     /// A network.
     Model(Arc<dyn Model>),
+    /// A network between bits: its input is a request's bytes as they are (`u8[1, ceil(detectors / 8)]`), its output the
+    /// residual's and the logical frame's, bit-packed one behind the other, whole bytes each.
+    Packed(Arc<dyn Model>),
 }
 
 impl std::fmt::Debug for Inference {
@@ -33,6 +37,7 @@ impl std::fmt::Debug for Inference {
         match self {
             Self::None => f.write_str("None"),
             Self::Model(model) => write!(f, "Model({})", model.name()),
+            Self::Packed(model) => write!(f, "Packed({})", model.name()),
         }
     }
 }
@@ -64,9 +69,23 @@ impl Inference {
     /// # Errors
     /// They are not.
     pub fn check(&self, problem: &Problem) -> Result<(), InferenceError> {
-        let Self::Model(model) = self else { return Ok(()) };
+        let (Self::Model(model) | Self::Packed(model)) = self else { return Ok(()) };
         let shape = |reason: String| InferenceError::Shape { model: model.name().to_owned(), reason };
         let (inputs, outputs) = (model.inputs(), model.outputs());
+        if let Self::Packed(_) = self {
+            let bytes = [problem.request_bytes(), problem.inferred_bytes()];
+            let fits = |specs: &[TensorSpec], bytes: usize| matches!(specs, [spec] if spec.element == ElementType::U8 && spec.elements() == bytes);
+            if fits(inputs, bytes[0]) && fits(outputs, bytes[1]) {
+                return Ok(());
+            }
+            let shown: Vec<_> = inputs.iter().chain(outputs).map(ToString::to_string).collect();
+            return Err(shape(format!(
+                "it has {}, where {} bytes of bits go in and {} come out",
+                shown.join(", "),
+                bytes[0],
+                bytes[1]
+            )));
+        }
         if inputs.len() != 1 || outputs.is_empty() || outputs.len() > 2 {
             return Err(shape(format!(
                 "it has {} inputs and {} outputs, where one input (detectors) and one or two outputs (residual \
@@ -86,11 +105,6 @@ impl Inference {
         outputs.get(1).map_or(Ok(()), |frame| expect(frame, "observables", problem.observables()))
     }
 
-    /// Bytes that a worker's inference leaves for its CPU stage: residual, then frame, bit-packed.
-    pub(crate) fn output_bytes(problem: &Problem) -> usize {
-        packed_len(problem.detectors() as usize) + packed_len(problem.observables() as usize)
-    }
-
     /// A stage for one worker.
     pub(crate) fn stage(&self, problem: &Problem) -> Result<Box<dyn InferenceStage>, InferenceError> {
         match self {
@@ -100,7 +114,7 @@ impl Inference {
                 frame.fill(0);
                 Ok(residual.len() + frame.len())
             })),
-            Self::Model(model) => {
+            Self::Model(model) | Self::Packed(model) => {
                 self.check(problem)?;
                 let named = |source| InferenceError::Engine { model: model.name().to_owned(), source };
                 let engine = model.instantiate().map_err(named)?;
@@ -108,6 +122,9 @@ impl Inference {
                     model: model.name().to_owned(),
                     reason: e.to_string(),
                 })?;
+                if let Self::Packed(_) = self {
+                    return Ok(Box::new(stage));
+                }
                 Ok(Box::new(ModelStage {
                     input: vec![0; stage.input_bytes()],
                     output: vec![0; stage.output_bytes()],
@@ -193,14 +210,17 @@ pub(crate) struct Density {
     pub(crate) before: DeviceU64,
     pub(crate) after: DeviceU64,
     pub(crate) requests: DeviceU64,
+    /// Requests of which inference left nothing.
+    pub(crate) empty: DeviceU64,
 }
 
-/// Matching on the residual.
+/// Matching on the residual; nothing where inference left nothing.
 pub(crate) struct DecodeStage {
     decoder: Box<dyn Decoder>,
     defects: Vec<u32>,
     predicted: Vec<u8>,
     detectors: usize,
+    observables: usize,
     schema: HandlerSchema,
     density: Arc<Density>,
 }
@@ -212,43 +232,62 @@ impl DecodeStage {
             defects: Vec::with_capacity(problem.detectors() as usize),
             predicted: vec![0; packed_len(problem.observables() as usize)],
             detectors: problem.detectors() as usize,
+            observables: problem.observables() as usize,
             schema: problem.schema(),
             density,
         })
     }
 
-    fn decode(&mut self, context: &mut StageContext<'_>) -> Result<usize, Status> {
-        let bad = |_| Status::BAD_PAYLOAD;
-        let (residual, frame) = context.output.split_at(packed_len(self.detectors));
+    /// From a request's payload and what inference made of it to an answer. Neither is trusted: inference may have run
+    /// elsewhere.
+    fn decode(&mut self, payload: &[u8], inferred: &[u8], out: &mut [u8]) -> Result<usize, Status> {
         // Padding is checked on the way in: what a user sends must be what the schema says.
-        let input = BitView::new(context.request.payload, self.detectors).map_err(bad)?;
-        let residual = BitView::new(residual, self.detectors).map_err(bad)?;
+        let input = BitView::new(payload, self.detectors).map_err(|_| Status::BAD_PAYLOAD)?;
+        let (residual, frame) =
+            inferred.split_at_checked(packed_len(self.detectors)).ok_or(Status::ENGINE_FAILED)?;
+        let residual = BitView::new(residual, self.detectors).map_err(|_| Status::ENGINE_FAILED)?;
+        let frame = BitView::new(frame, self.observables).map_err(|_| Status::ENGINE_FAILED)?.as_bytes();
         self.defects.clear();
         // An index below the number of detectors, which is a u32.
         self.defects.extend(residual.ones().map(|index| index as u32));
         self.density.before.fetch_add(input.count_ones() as u64, Ordering::Relaxed);
         self.density.after.fetch_add(self.defects.len() as u64, Ordering::Relaxed);
         self.density.requests.fetch_add(1, Ordering::Relaxed);
-        let matched =
-            self.decoder.decode(&self.defects, &mut self.predicted).map_err(|_| Status::ENGINE_FAILED)?;
+        let matched = if self.defects.is_empty() {
+            self.density.empty.fetch_add(1, Ordering::Relaxed);
+            self.predicted.fill(0);
+            Matched { weight: 0.0, corrections: 0, converged: true }
+        } else {
+            self.decoder.decode(&self.defects, &mut self.predicted).map_err(|_| Status::ENGINE_FAILED)?
+        };
         for (bits, frame) in self.predicted.iter_mut().zip(frame) {
             *bits ^= frame;
         }
-        let response = DecodeResponse {
+        let outcome = DecodeResponse {
             total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
             converged: i32::from(matched.converged),
         };
-        write_decode_result(&self.schema, context.response, &self.predicted, response)
-            .map_err(|_| Status::RESULT_TOO_LONG)
+        write_decode_result(&self.schema, out, &self.predicted, outcome).map_err(|_| Status::RESULT_TOO_LONG)
     }
 }
 
 impl CpuStage for DecodeStage {
     fn process(&mut self, context: &mut StageContext<'_>) -> StageOutcome {
-        match self.decode(context) {
+        match self.decode(context.request.payload, context.output, context.response) {
             Ok(len) => StageOutcome::Done(len),
             Err(status) => StageOutcome::Failed(status),
         }
+    }
+}
+
+impl RemoteStage for DecodeStage {
+    fn process(
+        &mut self,
+        request: RequestView<'_>,
+        output: &[u8],
+        response: &mut [u8],
+    ) -> Result<usize, StageError> {
+        self.decode(request.payload, output, response).map_err(StageError)
     }
 }
 

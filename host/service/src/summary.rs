@@ -165,6 +165,10 @@ pub struct Summary {
     pub elapsed: Duration,
     /// Answers that nobody waited for.
     pub unexpected: u64,
+    /// Requests of which inference left nothing: matching was skipped.
+    pub matching_skipped: u64,
+    /// What was wrong with a dispatcher that is elsewhere.
+    pub failure: Option<String>,
     account: Account,
     counts: [u64; 3],
 }
@@ -182,6 +186,8 @@ impl Summary {
             stop: None,
             elapsed: Duration::ZERO,
             unexpected: 0,
+            matching_skipped: 0,
+            failure: None,
             account,
             counts: [0; 3],
         }
@@ -211,6 +217,7 @@ impl Summary {
         *before += density.before.load(Ordering::Relaxed);
         *after += density.after.load(Ordering::Relaxed);
         *requests += density.requests.load(Ordering::Relaxed);
+        self.matching_skipped += density.empty.load(Ordering::Relaxed);
         let all = *requests as f64 * f64::from(detectors);
         self.density_in = *before as f64 / all;
         self.density_out = *after as f64 / all;

@@ -121,6 +121,20 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-pipeline",
         ],
     ),
+    // The service and the device, wired together.
+    (
+        "ringcall-service-gpu",
+        &[
+            "ringcall-dispatch",
+            "ringcall",
+            "ringcall-cuda",
+            "ringcall-infer",
+            "ringcall-infer-gpu",
+            "ringcall-qec",
+            "ringcall-pipeline",
+            "ringcall-service",
+        ],
+    ),
     (
         "ringcall-cli",
         &[
@@ -148,6 +162,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-bridge-udp",
             "ringcall-bridge-roce",
             "ringcall-service",
+            "ringcall-service-gpu",
         ],
     ),
     // What a user copies: handlers, and the program that runs them.

@@ -7,6 +7,7 @@ mod host_call;
 mod matching;
 mod measure;
 mod pipeline;
+mod whole;
 
 use anyhow::{Context, Result, bail};
 use measure::{Bench, Cores, Row};
@@ -42,6 +43,12 @@ pub(crate) struct Args {
     /// other work
     #[arg(long, value_name = "N", default_value_t = 1)]
     rounds: usize,
+    /// How long each run of `pipeline/…` takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pipeline_seconds: f64,
+    /// The predecoder of `pipeline/…/gpu-…`, as in training/models
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
     /// PyMatching's C++ core, which `matching/…` is compared with: the `ringcall-matching-core` that `oracles`
     /// builds (default: the one beside this executable, if there is one)
     #[arg(long, value_name = "PATH")]
@@ -106,13 +113,15 @@ struct Report {
     commit: String,
     cores: Vec<usize>,
     results: Vec<Row>,
+    pipeline: Vec<whole::Row>,
     matching: Vec<matching::Row>,
     skipped: Vec<Skipped>,
 }
 
 /// Runs the named benches, each after the floor that it is compared with.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let known: Vec<&str> = BENCHES.iter().map(|&(name, ..)| name).chain(matching::names()).collect();
+    let known: Vec<&str> =
+        BENCHES.iter().map(|&(name, ..)| name).chain(whole::names()).chain(matching::names()).collect();
     // A name, or the beginning of several up to a `/`.
     let means = |asked: &str, name: &str| {
         name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -124,6 +133,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if args.trips == 0 || args.requests == 0 || args.shots == Some(0) || args.rounds == 0 {
         bail!("--trips, --requests, --shots and --rounds must be at least 1");
+    }
+    if !(args.pipeline_seconds > 0.0 && args.pipeline_seconds <= 1e6) {
+        bail!("--pipeline-seconds must be above 0 and at most 1e6");
     }
     let cores = Cores::choose(&args.cores)?;
     let bench = Bench { trips: args.trips, requests: args.requests, cores };
@@ -158,6 +170,30 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         results.push(row);
     }
+    let mut pipelines = Vec::new();
+    if whole::names().any(asked) {
+        if !quiet {
+            writeln!(out, "{}", whole::Row::HEADING)?;
+        }
+        let options = whole::Options {
+            seconds: args.pipeline_seconds,
+            model: args.model.as_deref(),
+            no_device: no_device.as_deref(),
+        };
+        let absent = whole::run(&options, &asked, |row| {
+            if !quiet {
+                writeln!(out, "{row}")?;
+            }
+            pipelines.push(row);
+            Ok(())
+        })?;
+        for (name, why) in absent {
+            if !quiet {
+                writeln!(out, "{name:24} skipped: {why}")?;
+            }
+            skipped.push(Skipped { name, why });
+        }
+    }
     let mut matched = Vec::new();
     if matching::names().any(asked) {
         if !quiet {
@@ -189,6 +225,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         commit: option_env!("RINGCALL_COMMIT").unwrap_or("unknown").to_owned(),
         cores: bench.cores.all().to_vec(),
         results,
+        pipeline: pipelines,
         matching: matched,
         skipped,
     };
@@ -207,6 +244,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         report.results.iter().filter(|row| row.lost + row.wrong > 0).map(|row| row.name.as_str()).collect();
     if !broken.is_empty() {
         bail!("requests were lost or answered wrongly in: {}", broken.join(", "));
+    }
+    let failing: Vec<&str> =
+        report.pipeline.iter().filter(|row| row.wrong() > 0).map(|row| row.name).collect();
+    if !failing.is_empty() {
+        bail!("requests were lost, refused or timed out in: {}", failing.join(", "));
     }
     let differing: Vec<&str> =
         report.matching.iter().filter(|row| row.wrong() > 0).map(|row| row.name).collect();

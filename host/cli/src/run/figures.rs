@@ -69,14 +69,17 @@ fn settings(args: &Args, problem: &Problem, config: &ServiceConfig) -> Vec<(Stri
         Some(path) => rows.push(("shots", path.display().to_string())),
         None => rows.push(("seed", args.seed.to_string())),
     }
+    let model = || args.model.as_ref().map_or_else(String::new, |m| m.display().to_string());
     let engine = match args.engine {
         EngineArg::Matching => "matching alone".to_owned(),
         EngineArg::Passthrough => "passthrough".to_owned(),
-        EngineArg::Cpu => {
-            format!("cpu ({})", args.model.as_ref().map_or_else(String::new, |m| m.display().to_string()))
-        }
+        EngineArg::Cpu => format!("cpu ({})", model()),
+        EngineArg::Gpu => format!("gpu ({})", model()),
     };
     rows.push(("engine", engine));
+    if args.engine == EngineArg::Gpu {
+        rows.push(("dispatcher", format!("{:?}", args.dispatcher).to_lowercase()));
+    }
     rows.push(("interval_us", args.interval_us.to_string()));
     rows.push(("workers", config.workers.to_string()));
     rows.push(("slots", config.slots.to_string()));

@@ -1,13 +1,14 @@
 //! Model, engine and shots, from options or files.
 
-use super::options::{Args, BasisArg, EngineArg};
+use super::options::{Args, BasisArg, DispatcherArg, EngineArg};
 use anyhow::{Context, Result, bail};
 use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
 use ringcall_infer::{ElementType, InferError, Model, Passthrough, TensorSpec};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::dem::text::{Limits, read};
-use ringcall_service::{Inference, Predecoder, Problem, ShotSource};
+use ringcall_service::{Inference, Predecoder, Problem, Service, ServiceConfig, ShotSource};
+use ringcall_service_gpu::GpuPredecoder;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -49,7 +50,24 @@ fn network(args: &Args, path: &Path) -> Result<Arc<dyn Model>> {
     }
 }
 
-pub(super) fn inference(args: &Args, problem: &Problem) -> Result<Inference> {
+/// The predecoder of `--engine gpu`.
+fn gpu(args: &Args) -> Result<GpuPredecoder> {
+    let path = args.model.as_ref().context("--engine gpu needs --model FILE.onnx")?;
+    Ok(GpuPredecoder::load(path, &experiment(args), args.threshold)?)
+}
+
+/// Starts the pipeline that the options ask for.
+pub(super) fn service(args: &Args, problem: &Problem, config: ServiceConfig) -> Result<Service> {
+    match args.dispatcher {
+        DispatcherArg::Host => Ok(Service::start(problem, &inference(args, problem)?, config)?),
+        DispatcherArg::Device => {
+            let dispatcher = gpu(args)?.dispatcher(config.slots)?;
+            Ok(Service::start_remote(problem, dispatcher, config)?)
+        }
+    }
+}
+
+fn inference(args: &Args, problem: &Problem) -> Result<Inference> {
     match (args.engine, &args.model) {
         (EngineArg::Matching, _) => Ok(Inference::None),
         (EngineArg::Passthrough, _) => {
@@ -57,6 +75,7 @@ pub(super) fn inference(args: &Args, problem: &Problem) -> Result<Inference> {
             let spec = TensorSpec::new("detectors", ElementType::U8, shape)?;
             Ok(Inference::Model(Arc::new(Passthrough::new("passthrough", vec![spec])?)))
         }
+        (EngineArg::Gpu, _) => Ok(gpu(args)?.inference()?),
         (EngineArg::Cpu, path) => {
             let path = path.as_ref().context("--engine cpu needs --model FILE.onnx")?;
             Ok(Inference::Model(network(args, path).with_context(|| path.display().to_string())?))

@@ -9,7 +9,7 @@ use crate::{output, report};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
-use ringcall_service::{Progress, Service, Summary};
+use ringcall_service::{Progress, Summary};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,10 +23,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let signals = Signals::listen()?;
     let problem = inputs::problem(args)?;
-    let inference = inputs::inference(args, &problem)?;
     let source = inputs::source(args, &problem)?;
     let config = args.service_config()?;
-    let service = Service::start(&problem, &inference, config)?;
+    let service = inputs::service(args, &problem, config)?;
     for pin in service.pins().iter().filter(|pin| !pin.took()) {
         eprintln!("ringcall: {pin}");
     }
@@ -64,6 +63,9 @@ fn verdict(summary: &Summary) -> Result<ExitCode> {
     }
     if summary.unexpected > 0 {
         bail!("{} answers belonged to no request", summary.unexpected);
+    }
+    if let Some(failure) = &summary.failure {
+        bail!("the device's dispatcher did not end well: {failure}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! The options of `ringcall run`.
 
+use crate::pinning;
 use anyhow::{Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use ringcall::Wait;
@@ -48,6 +49,17 @@ pub(crate) enum EngineArg {
     Passthrough,
     /// The ONNX model of --model, on the CPU
     Cpu,
+    /// The predecoder of --model, on the first GPU (compute capability 9.0)
+    Gpu,
+}
+
+/// Who takes requests from the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DispatcherArg {
+    /// A thread of this process, which hands them to workers
+    Host,
+    /// A kernel on the GPU, which stays; workers take what it leaves
+    Device,
 }
 
 /// Where threads are pinned.
@@ -124,8 +136,11 @@ pub(crate) struct Args {
     /// What runs before matching
     #[arg(long, value_enum, default_value = "matching")]
     pub(super) engine: EngineArg,
+    /// Who takes requests from the ring: `device` is for --engine gpu
+    #[arg(long, value_enum, default_value = "host")]
+    pub(super) dispatcher: DispatcherArg,
     /// ONNX model of --engine cpu: detectors in, residual detectors (and logical frame) out, or a predecoder of any
-    /// size, as in training/models
+    /// size, as in training/models; of --engine gpu: such a predecoder of 3 layers of 128 channels
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
     /// Threshold of a predecoder of any size [default: the model's own for this distance and noise]
@@ -148,10 +163,6 @@ pub(crate) struct Args {
     pub(super) report: Option<PathBuf>,
 }
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
 impl Args {
     /// What the parser cannot see.
     pub(super) fn check(&self) -> Result<()> {
@@ -163,10 +174,19 @@ impl Args {
         };
         seconds("duration", self.duration.unwrap_or(0.0))?;
         seconds("interval-us", self.interval_us)?;
+        if self.dispatcher == DispatcherArg::Device && self.engine != EngineArg::Gpu {
+            bail!("--dispatcher device is for --engine gpu");
+        }
         match (self.engine, &self.model) {
             (EngineArg::Cpu, None) => bail!("--engine cpu needs --model FILE.onnx"),
+            (EngineArg::Gpu, None) => {
+                bail!("--engine gpu needs --model FILE.onnx (training/models/predecoder_3x128.onnx is one)")
+            }
+            (EngineArg::Gpu, Some(_)) if self.dem.is_some() => {
+                bail!("--engine gpu is for the generated experiment, not for --dem")
+            }
             (EngineArg::Matching | EngineArg::Passthrough, Some(_)) => {
-                bail!("--model is for --engine cpu")
+                bail!("--model is for --engine cpu and --engine gpu")
             }
             _ => Ok(()),
         }
@@ -190,8 +210,7 @@ impl Args {
     }
 
     pub(super) fn workers(&self) -> u32 {
-        // Dispatcher, consumer and driver have a core each where there are enough.
-        self.workers.unwrap_or_else(|| cores().saturating_sub(3).clamp(1, 8) as u32)
+        self.workers.unwrap_or_else(pinning::workers)
     }
 
     pub(super) fn service_config(&self) -> Result<ServiceConfig> {
@@ -203,25 +222,7 @@ impl Args {
                 consumer: Some(*consumer),
                 worker_base: Some(*worker_base),
             },
-            PinArg::Auto => {
-                let allowed = ringcall::pin::pin_current("run", None).got;
-                // The first is left to the driver and to the system.
-                match allowed.get(1..3 + workers as usize) {
-                    Some([dispatcher, consumer, rest @ ..]) if rest.windows(2).all(|w| w[1] == w[0] + 1) => {
-                        CorePinning {
-                            dispatcher: Some(*dispatcher),
-                            consumer: Some(*consumer),
-                            worker_base: rest.first().copied(),
-                        }
-                    }
-                    _ => bail!(
-                        "--pin auto needs {} consecutive cores for {workers} workers; this process may use {}: give \
-                         fewer --workers, or --pin none",
-                        workers + 3,
-                        allowed.len()
-                    ),
-                }
-            }
+            PinArg::Auto => pinning::auto(workers)?,
         };
         Ok(ServiceConfig {
             workers,

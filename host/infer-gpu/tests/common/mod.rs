@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
-use ringcall_infer_gpu::{GpuError, GpuModel, Layer, Network};
+use ringcall_infer_gpu::{GpuError, GpuModel, Layer, Network, Wiring};
 use std::sync::Arc;
 
 /// Runs `test` on the first device, or says why not.
@@ -49,4 +49,86 @@ pub(crate) fn volume(seed: u64, cells: usize) -> Vec<f32> {
 
 pub(crate) fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// A made-up wiring: a bit for every other element of the first two channels; each decision flips the bits of its cell's
+/// neighbours, as far as there are such, and some flip the frame.
+pub(crate) struct Lines {
+    d: u32,
+    layers: u32,
+    input: Vec<f32>,
+    places: Vec<u32>,
+    flipped_by: Vec<Vec<u32>>,
+    frame: Vec<u32>,
+}
+
+impl Lines {
+    pub(crate) fn new(d: u32, layers: u32) -> Self {
+        let cells = d * d * layers;
+        let input = (0..4 * cells).map(|i| [0.0, 0.5, 1.0][i as usize % 3]).collect();
+        let places: Vec<u32> = (0..2 * cells).filter(|place| place % 2 == 0 || place % 7 == 3).collect();
+        // A decision two elements before a bit's place, and one in the upper channels: no decision more than twice.
+        let by = |&place: &u32| [place.checked_sub(2), Some((place + 2 * cells) % (4 * cells))];
+        let flipped_by = places.iter().map(|place| by(place).into_iter().flatten().collect()).collect();
+        let frame = (0..4 * cells).filter(|decision| decision % 11 == 0).collect();
+        Self { d, layers, input, places, flipped_by, frame }
+    }
+
+    pub(crate) fn wiring(&self, threshold: f32) -> Wiring {
+        let Self { d, layers, input, places, flipped_by, frame } = self;
+        Wiring::new(*d, *layers, input, places, |bit| &flipped_by[bit], frame, threshold).expect("fits")
+    }
+
+    pub(crate) fn request(&self, seed: u64) -> Vec<u8> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut request = vec![0; self.places.len().div_ceil(8)];
+        for bit in 0..self.places.len() {
+            request[bit / 8] |= u8::from(rng.random::<f32>() < 0.1) << (bit % 8);
+        }
+        request
+    }
+
+    /// The network's input for a request.
+    pub(crate) fn volume(&self, request: &[u8]) -> Vec<f32> {
+        let half = self.input.len() / 2;
+        let mut volume: Vec<f32> =
+            self.input.iter().enumerate().map(|(i, &v)| if i < half { 0.0 } else { v }).collect();
+        for (bit, &place) in self.places.iter().enumerate() {
+            volume[place as usize] = f32::from(request[bit / 8] >> (bit % 8) & 1);
+        }
+        volume
+    }
+
+    /// What the answer has to be; bits are left open where a logit is too close to the threshold to tell.
+    pub(crate) fn answer(&self, request: &[u8], logits: &[u8], threshold: f32) -> Owed {
+        let logits: Vec<f32> = logits.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        let mut owed = Owed { known: vec![0xFF; request.len() + 1], bits: request.to_vec() };
+        owed.bits.push(0);
+        let mut flip = |at: usize, decision: u32| {
+            let logit = logits[decision as usize];
+            if (logit - threshold).abs() < 1e-4 {
+                owed.known[at / 8] &= !(1 << (at % 8));
+            }
+            owed.bits[at / 8] ^= u8::from(logit > threshold) << (at % 8);
+        };
+        for (bit, decisions) in self.flipped_by.iter().enumerate() {
+            decisions.iter().for_each(|&decision| flip(bit, decision));
+        }
+        self.frame.iter().for_each(|&decision| flip(8 * request.len(), decision));
+        owed
+    }
+}
+
+/// An answer, as far as it is known.
+pub(crate) struct Owed {
+    known: Vec<u8>,
+    bits: Vec<u8>,
+}
+
+impl Owed {
+    /// The first byte that is another.
+    pub(crate) fn first_wrong(&self, answer: &[u8]) -> Option<usize> {
+        assert_eq!(answer.len(), self.bits.len());
+        (0..answer.len()).find(|&i| (answer[i] ^ self.bits[i]) & self.known[i] != 0)
+    }
 }

@@ -2,9 +2,10 @@
 #![allow(dead_code, unreachable_pub)] // each test uses its part
 
 use ringcall::wire::schema::HandlerSchema;
-use ringcall::{FunctionId, RingConfig, Status, Wait};
+use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status, Wait, dispatcher};
+use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
 use ringcall_pipeline::{
-    Completion, CpuStage, Deferral, Injector, Pipeline, PipelineBuilder, RequestView, StageConfig,
+    BoxError, Completion, CpuStage, Deferral, Injector, Pipeline, PipelineBuilder, RequestView, StageConfig,
     StageContext, StageError, StageOutcome, StageTimes, SubmitError, WorkerResources,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,6 +108,10 @@ pub struct Gate(Arc<AtomicBool>);
 impl Gate {
     pub fn open(&self) {
         self.0.store(true, Ordering::Release);
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire)
     }
 
     pub fn pass(&self) {
@@ -240,5 +245,47 @@ pub fn wait_for(what: &str, mut met: impl FnMut() -> bool) {
     while !met() {
         assert!(begin.elapsed() < LONG, "waited for: {what}");
         std::thread::yield_now();
+    }
+}
+
+/// A ring of small slots.
+pub fn ring(slots: u32) -> Ring {
+    Ring::allocate(RingConfig { slots, slot_bytes: 64 }).expect("a ring")
+}
+
+/// A host dispatcher with one call that copies, behind the trait.
+pub struct Hosted {
+    ring: Ring,
+    running: Option<HostDispatcher<dispatcher::Running>>,
+}
+
+impl Hosted {
+    pub fn new(slots: u32) -> Self {
+        Self { ring: ring(slots), running: None }
+    }
+}
+
+impl RemoteDispatcher for Hosted {
+    fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    fn start(&mut self) -> Result<(), BoxError> {
+        let copy = |args: &[u8], out: &mut [u8]| -> Result<usize, Status> {
+            out[..args.len()].copy_from_slice(args);
+            Ok(args.len())
+        };
+        let table = FunctionTable::builder().host_call("echo", copy).build(&self.ring)?;
+        self.running = Some(HostDispatcher::builder(&self.ring, table).build()?.start()?);
+        Ok(())
+    }
+
+    fn health(&self) -> Health {
+        Box::new(|| Ok(()))
+    }
+
+    fn stop(&mut self, deadline: Duration) -> RemoteStop {
+        let ended = self.running.take().is_none_or(|running| !running.stop(deadline).report.stuck);
+        RemoteStop { ended, failure: None }
     }
 }

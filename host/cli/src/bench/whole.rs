@@ -1,0 +1,195 @@
+//! The whole pipeline: injector, ring, inference, matching, harvest, at one distance; matching alone, and with the predecoder on
+//! a GPU, behind the host's dispatcher and behind the device's own.
+
+use anyhow::{Context, Result};
+use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+use ringcall_qec::code::Basis;
+use ringcall_service::{Inference, Pace, Problem, STAGES, Service, ServiceConfig, ShotSource};
+use ringcall_service_gpu::GpuPredecoder;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// Strength of the circuit noise, and the seed of the shots.
+const P: f64 = 0.003;
+const SEED: u64 = 1;
+/// From one request to the next, of the paced runs.
+const PACE: Duration = Duration::from_micros(30);
+
+/// Where inference runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Nowhere: matching alone.
+    Matching,
+    /// Graphs of host workers.
+    GpuHost,
+    /// The device's dispatcher.
+    GpuDevice,
+}
+
+const BENCHES: &[(&str, u32, Shape)] = &[
+    ("pipeline/d7", 7, Shape::Matching),
+    ("pipeline/d7/gpu-host", 7, Shape::GpuHost),
+    ("pipeline/d7/gpu-device", 7, Shape::GpuDevice),
+    ("pipeline/d13", 13, Shape::Matching),
+    ("pipeline/d13/gpu-host", 13, Shape::GpuHost),
+    ("pipeline/d13/gpu-device", 13, Shape::GpuDevice),
+    ("pipeline/d21", 21, Shape::Matching),
+    ("pipeline/d21/gpu-host", 21, Shape::GpuHost),
+    ("pipeline/d21/gpu-device", 21, Shape::GpuDevice),
+    ("pipeline/d31", 31, Shape::Matching),
+    ("pipeline/d31/gpu-host", 31, Shape::GpuHost),
+    ("pipeline/d31/gpu-device", 31, Shape::GpuDevice),
+];
+
+/// The names of all rows.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    BENCHES.iter().map(|&(name, ..)| name)
+}
+
+/// How long to measure, and with what.
+#[derive(Debug)]
+pub(super) struct Options<'a> {
+    /// Each run.
+    pub(super) seconds: f64,
+    /// The predecoder.
+    pub(super) model: Option<&'a Path>,
+    /// Why there is no GPU, if there is none.
+    pub(super) no_device: Option<&'a str>,
+}
+
+/// One line of results: µs from submission to harvest.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    /// From one request to the next; 0: as fast as slots come free.
+    interval_us: f64,
+    requests: u64,
+    p50_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    max_us: f64,
+    per_s: f64,
+    /// The median of each part of the way. With the device's dispatcher `inference` is all from submission to its answer.
+    stages_p50_us: BTreeMap<&'static str, f64>,
+    /// Share of requests that inference left nothing of.
+    matching_skipped: f64,
+    density_in: f64,
+    density_out: f64,
+    logical_errors: u64,
+    pinned: bool,
+    lost: u64,
+    /// Refused or timed out.
+    failed: u64,
+}
+
+impl Row {
+    pub(super) const HEADING: &'static str = "µs a request              every  requests      p50      p99    p99.9       max  requests/s  dispatch  queueing  inference  matching  harvest  skipped";
+
+    /// Requests that were not answered by the stages they were meant for.
+    pub(super) fn wrong(&self) -> u64 {
+        self.lost + self.failed
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pace = if self.interval_us > 0.0 { format!("{} us", self.interval_us) } else { "-".to_owned() };
+        let stage = |name| self.stages_p50_us.get(name).copied().unwrap_or(f64::NAN);
+        write!(
+            f,
+            "{:24} {pace:>6} {:9} {:8.1} {:8.1} {:8.1} {:9.1} {:11.0} {:9.1} {:9.1} {:10.1} {:9.1} {:8.1} {:7.1}%",
+            self.name,
+            self.requests,
+            self.p50_us,
+            self.p99_us,
+            self.p999_us,
+            self.max_us,
+            self.per_s,
+            stage("dispatch"),
+            stage("queueing"),
+            stage("inference"),
+            stage("matching"),
+            stage("harvest"),
+            100.0 * self.matching_skipped
+        )?;
+        if self.wrong() > 0 {
+            write!(f, "  LOST {} FAILED {}", self.lost, self.failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures what is asked for, paced and not; returns what cannot be measured here, and why.
+pub(super) fn run(
+    options: &Options<'_>,
+    asked: &dyn Fn(&str) -> bool,
+    mut show: impl FnMut(Row) -> Result<()>,
+) -> Result<Vec<(&'static str, String)>> {
+    let mut absent = Vec::new();
+    for &(name, distance, shape) in BENCHES.iter().filter(|(name, ..)| asked(name)) {
+        let why = match (shape, options.no_device, options.model) {
+            (Shape::Matching, ..) | (_, None, Some(_)) => None,
+            (_, Some(why), _) => Some(why.to_owned()),
+            (_, None, None) => Some("give the predecoder as --model FILE.onnx".to_owned()),
+        };
+        if let Some(why) = why {
+            absent.push((name, why));
+            continue;
+        }
+        for interval in [PACE, Duration::ZERO] {
+            let row = measure(options, name, distance, shape, interval);
+            show(row.with_context(|| format!("benchmark {name}"))?)?;
+        }
+    }
+    Ok(absent)
+}
+
+fn measure(
+    options: &Options<'_>,
+    name: &'static str,
+    distance: u32,
+    shape: Shape,
+    interval: Duration,
+) -> Result<Row> {
+    let noise = CircuitNoise::uniform(P);
+    let experiment = MemoryExperiment { distance, rounds: distance, basis: Basis::Z, noise };
+    let problem = Problem::new(experiment.detector_error_model()?)?;
+    let source = ShotSource::sampled(&problem, SEED)?;
+    let workers = crate::pinning::workers();
+    // Where there are too few cores threads take turns: pinned they could not.
+    let cores = crate::pinning::auto(workers).unwrap_or_default();
+    let config = ServiceConfig { workers, cores, ..ServiceConfig::default() };
+    let predecoder = || {
+        let model = options.model.context("no model")?;
+        anyhow::Ok(GpuPredecoder::load(model, &experiment, None)?)
+    };
+    let service = match shape {
+        Shape::Matching => Service::start(&problem, &Inference::None, config)?,
+        Shape::GpuHost => Service::start(&problem, &predecoder()?.inference()?, config)?,
+        Shape::GpuDevice => Service::start_remote(&problem, predecoder()?.dispatcher(config.slots)?, config)?,
+    };
+    let duration = Some(Duration::from_secs_f64(options.seconds));
+    let summary = service.drive(source, Pace { requests: None, duration, interval }, &mut |_| true)?;
+    let us = |times: &hdrhistogram::Histogram<u64>, q| times.value_at_quantile(q) as f64 / 1e3;
+    let stats = &summary.stats;
+    Ok(Row {
+        name,
+        interval_us: interval.as_secs_f64() * 1e6,
+        requests: stats.submitted,
+        p50_us: us(&summary.latency, 0.5),
+        p99_us: us(&summary.latency, 0.99),
+        p999_us: us(&summary.latency, 0.999),
+        max_us: summary.latency.max() as f64 / 1e3,
+        per_s: summary.throughput_per_s(),
+        stages_p50_us: STAGES.iter().zip(&summary.stages.0).map(|(name, t)| (*name, us(t, 0.5))).collect(),
+        matching_skipped: summary.matching_skipped as f64 / stats.completed.max(1) as f64,
+        density_in: summary.density_in,
+        density_out: summary.density_out,
+        logical_errors: summary.rate.errors,
+        pinned: cores.worker_base.is_some(),
+        lost: summary.lost(),
+        failed: stats.refused + stats.timed_out,
+    })
+}

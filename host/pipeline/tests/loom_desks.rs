@@ -1,0 +1,155 @@
+//! Desks under loom: an answer of the device's is taken once, for the request that it is to, while slots are given back,
+//! harvested and written again by others; and a request whose time runs out is answered once.
+#![cfg(loom)]
+
+#[path = "../src/remote/desks.rs"]
+#[allow(dead_code, unreachable_pub)] // the shipping source: models use its part
+mod desks;
+#[path = "../../../device/dispatch/tests/loom_support/mod.rs"]
+mod loom_support;
+
+use desks::{Claim, Desks, UNDER_WAY, Verdict};
+use loom::sync::Arc;
+use loom::thread;
+use loom_support::{answer_of, broken, first, look, model, ring, submit};
+use ringcall::wire::flag;
+use ringcall::{Ring, Status};
+use ringcall_dispatch::slot::Response;
+use ringcall_dispatch::{RingMemory, SharedRing};
+
+struct World {
+    desks: Desks,
+    answers: SharedRing,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { desks: Desks::new(Ring::external(ring(1))), answers: ring(1) }
+    }
+
+    fn device_ring(&self) -> &SharedRing {
+        self.desks.ring().shared()
+    }
+
+    /// Injector: writes a request, if the slot is free.
+    fn send(&self, id: u32) -> bool {
+        let ring = self.device_ring();
+        let slot = first(ring);
+        let Some(vacant) = self.desks.reserve(slot, &self.answers) else { return false };
+        self.desks.announce(slot);
+        submit(ring, vacant, id);
+        true
+    }
+
+    /// Device: answers what is there.
+    fn answer(&self) -> bool {
+        let ring = self.device_ring();
+        let Some(request) = look(ring) else { return false };
+        let answer = answer_of(ring, first(ring));
+        let _ = request.answer(ring, Status::OK, &answer);
+        true
+    }
+
+    /// Worker: takes what is there; the id of the request that it answered.
+    fn work(&self, release_first: bool) -> Option<u32> {
+        let ring = self.device_ring();
+        let slot = first(ring);
+        match self.desks.claim(slot)? {
+            Claim::Answer(word, response) => {
+                let id = response.header().request_id;
+                let settle = || {
+                    let write =
+                        || self.desks.write(slot, id, Verdict::Answer(Status::OK, &[]), &self.answers);
+                    self.desks.settle(slot, word, write)
+                };
+                let won = if release_first {
+                    response.release(ring);
+                    settle()
+                } else {
+                    let won = settle();
+                    response.release(ring);
+                    won
+                };
+                won.then_some(id)
+            }
+            Claim::Late(word, response) => {
+                response.release(ring);
+                self.desks.swept(slot, word);
+                None
+            }
+        }
+    }
+
+    /// Consumer: what the user is told.
+    fn harvest(&self) -> Option<(Status, u32)> {
+        let response = Response::probe(&self.answers, first(&self.answers))?;
+        let header = *response.header();
+        response.release(&self.answers);
+        Some((header.status(), header.request_id))
+    }
+}
+
+/// Two workers, while the first request is harvested and a second one takes its slot.
+fn two_workers(release_first: bool) {
+    let world = Arc::new(World::new());
+    assert!(world.send(0) && world.answer());
+    let workers: Vec<_> = [release_first, true]
+        .map(|order| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.work(order))
+        })
+        .into_iter()
+        .collect();
+    let mut told = Vec::new();
+    let mut sent = false;
+    for _ in 0..2 {
+        told.extend(world.harvest());
+        sent = sent || (world.send(1) && world.answer());
+    }
+    let mut taken: Vec<u32> = workers.into_iter().filter_map(|w| w.join().expect("a worker")).collect();
+    // What nobody got to, in order.
+    for _ in 0..3 {
+        taken.extend(world.work(true));
+        told.extend(world.harvest());
+        sent = sent || (world.send(1) && world.answer());
+    }
+    assert!(sent, "the slot comes back");
+    taken.sort_unstable();
+    told.sort_unstable();
+    assert_eq!(taken, [0, 1], "an answer was lost or taken twice");
+    assert_eq!(told, [(Status::OK, 0), (Status::OK, 1)]);
+}
+
+#[test]
+fn an_answer_is_released_before_it_is_settled() {
+    model(|| two_workers(true));
+}
+
+#[test]
+fn mutant_settled_first() {
+    let says = broken(|| two_workers(false));
+    assert!(says.contains("an answer was lost") || says.contains("the slot comes back"), "{says:?}");
+}
+
+/// Device, worker and warden at once: the user is told once, and the slot is free in the end.
+#[test]
+fn time_runs_out_once() {
+    model(|| {
+        let world = Arc::new(World::new());
+        assert!(world.send(0));
+        let (device, worker) = (Arc::clone(&world), Arc::clone(&world));
+        let device = thread::spawn(move || device.answer());
+        let worker = thread::spawn(move || worker.work(true));
+        world.desks.expire(UNDER_WAY, u64::MAX, Status::TIMED_OUT, &world.answers);
+        let answered = device.join().expect("the device");
+        let mut won = worker.join().expect("the worker");
+        assert!(answered || world.answer());
+        let told = world.harvest();
+        won = won.or(world.work(true));
+        let told = told.or_else(|| world.harvest()).expect("the user is told");
+        assert_eq!(told.0, if won.is_some() { Status::OK } else { Status::TIMED_OUT });
+        assert_eq!(world.harvest(), None, "told twice");
+        assert_eq!(world.device_ring().tx(first(world.device_ring())), flag::FREE);
+        assert!(world.send(1), "the slot comes back");
+    });
+}

@@ -1,0 +1,48 @@
+// The kernel's own functions around the network, on a host. Standard input, all little-endian 32-bit numbers unless said
+// otherwise: bits, cells, threshold (float); flips of each channel of each cell; bits of each cell's two channels; cases; for
+// each case the request's bytes and the logits, [4][cells] floats. Standard output, for each case: the input's first two
+// channels, a byte an element, and the answer.
+#include "bits.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+using namespace predecoder;
+
+template <class T>
+static std::vector<T> read(std::size_t count)
+{
+    std::vector<T> values(count);
+    if (std::fread(values.data(), sizeof(T), count, stdin) != count) {
+        std::fputs("the input ends early\n", stderr);
+        std::exit(2);
+    }
+    return values;
+}
+
+int main()
+{
+    const std::uint32_t bits = read<std::uint32_t>(1)[0], cells = read<std::uint32_t>(1)[0];
+    const float threshold = read<float>(1)[0];
+    const auto flips = read<Flips>(4 * cells);
+    const auto cell_bits = read<std::uint32_t>(2 * cells);
+    const std::uint32_t cases = read<std::uint32_t>(1)[0];
+    std::vector<std::uint32_t> flipped(flip_words(bits));
+    for (std::uint32_t k = 0; k < cases; ++k) {
+        const auto request = read<std::uint8_t>(answer_bytes(bits) - 1);
+        const auto logits = read<float>(4 * cells);
+        const auto load = [&](std::uint32_t at) { return request.at(at); };
+        for (std::uint32_t channel = 0; channel < 2; ++channel)
+            for (std::uint32_t cell = 0; cell < cells; ++cell)
+                std::putchar(bit_of(load, cell_bits[2 * cell + channel]));
+        flipped.assign(flipped.size(), 0);
+        for (std::uint32_t cell = 0; cell < cells; ++cell)
+            for (std::uint32_t channel = 0; channel < 4; ++channel)
+                if (logits[channel * cells + cell] > threshold)
+                    flip_all(flips[cell * 4 + channel], bits, [&](std::uint32_t bit) { flipped.at(bit / 32) ^= 1u << bit % 32; });
+        for (std::uint32_t i = 0; i < answer_bytes(bits); ++i)
+            std::putchar(answer_byte(load, [&](std::uint32_t at) { return flipped.at(at); }, bits, i));
+    }
+    return 0;
+}

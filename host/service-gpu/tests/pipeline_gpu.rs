@@ -1,0 +1,90 @@
+//! The whole pipeline with the predecoder on a device, behind both dispatchers: nothing is lost, and both decide the same.
+//! Skipped, with a line, without a device. `RINGCALL_PIPELINE_REQUESTS` says how many requests a run.
+
+mod common;
+
+use common::{MODEL, experiment, from_env, on_device};
+use ringcall_infer_gpu::Network;
+use ringcall_pipeline::remote::RemoteDispatcher;
+use ringcall_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource, Summary};
+use ringcall_service_gpu::GpuPredecoder;
+use std::time::Duration;
+
+fn drive(problem: &Problem, service: Service, requests: u64, interval: Duration) -> Summary {
+    let pace = Pace { requests: Some(requests), duration: None, interval };
+    let source = ShotSource::sampled(problem, 11).expect("a source");
+    let summary = service.drive(source, pace, &mut |_| true).expect("a run");
+    let stats = &summary.stats;
+    assert_eq!((stats.succeeded, summary.lost(), summary.unexpected), (requests, 0, 0), "{stats:?}");
+    assert_eq!(summary.failure, None);
+    summary
+}
+
+#[test]
+fn both_dispatchers_lose_nothing_and_decide_the_same() {
+    on_device("both_dispatchers_lose_nothing_and_decide_the_same", |context| {
+        let requests = from_env("RINGCALL_PIPELINE_REQUESTS", 2000);
+        for (distance, requests) in [(3, requests), (7, requests), (13, requests), (21, requests / 10)] {
+            let experiment = experiment(distance, 0.006);
+            let problem =
+                Problem::new(experiment.detector_error_model().expect("a model")).expect("a problem");
+            let network = Network::from_onnx(MODEL).expect("the committed model");
+            let predecoder = GpuPredecoder::new("3x128", network, &experiment, None, context).expect("bound");
+            let config = ServiceConfig { workers: 3, ..ServiceConfig::default() };
+            let inference = predecoder.inference().expect("graphs");
+            let host = Service::start(&problem, &inference, config).expect("started");
+            let host = drive(&problem, host, requests, Duration::ZERO);
+            let mut runs = Vec::new();
+            for interval in [Duration::ZERO, Duration::from_micros(30)] {
+                let dispatcher = predecoder.dispatcher(config.slots).expect("a dispatcher");
+                let device = Service::start_remote(&problem, dispatcher, config).expect("started");
+                runs.push(drive(&problem, device, requests, interval));
+            }
+            // The same shots; a decision at the threshold may fall otherwise where the work is spread otherwise.
+            let few = 1 + requests / 1000;
+            for device in &runs {
+                assert_eq!(device.rate.shots, host.rate.shots);
+                assert!(device.rate.errors.abs_diff(host.rate.errors) <= few, "d = {distance}");
+                assert!(device.matching_skipped.abs_diff(host.matching_skipped) <= few);
+                assert!((device.density_out - host.density_out).abs() < 1e-5);
+            }
+            let alone = Service::start(&problem, &Inference::None, config).expect("started");
+            let alone = drive(&problem, alone, requests, Duration::ZERO);
+            assert!(host.density_out < alone.density_out, "the network takes something away");
+            eprintln!(
+                "d = {distance}: {requests} requests, {} skipped, {} of them wrong ({} by matching alone), p50 {} ns with a \
+                 graph, {} ns in the device's dispatcher at full speed, {} ns every 30 us",
+                host.matching_skipped,
+                host.rate.errors,
+                alone.rate.errors,
+                host.latency.value_at_quantile(0.5),
+                runs[0].latency.value_at_quantile(0.5),
+                runs[1].latency.value_at_quantile(0.5),
+            );
+        }
+    });
+}
+
+/// Started, stopped and started again on one ring; what nobody waits for any more is no harm.
+#[test]
+fn the_devices_dispatcher_restarts() {
+    on_device("the_devices_dispatcher_restarts", |context| {
+        let experiment = experiment(5, 0.006);
+        let network = Network::from_onnx(MODEL).expect("the committed model");
+        let predecoder =
+            GpuPredecoder::new("3x128", network, &experiment, Some(0.0), context).expect("bound");
+        let mut dispatcher = predecoder.dispatcher(4).expect("a dispatcher");
+        for _ in 0..3 {
+            dispatcher.start().expect("started");
+            assert!(dispatcher.start().is_err(), "it runs already");
+            assert_eq!(dispatcher.health()(), Ok(()));
+            let stopped = dispatcher.stop(Duration::from_secs(5));
+            assert_eq!((stopped.ended, stopped.failure), (true, None));
+            // Nothing polls: a stop of nothing ends at once.
+            assert!(dispatcher.stop(Duration::ZERO).ended);
+        }
+        let _ = dispatcher.start();
+        drop(dispatcher); // ends the kernel, then frees what it worked on
+        predecoder.dispatcher(4).expect("the device is free again");
+    });
+}

@@ -1,0 +1,65 @@
+// The bits around the network: which of a request's bits a position sees, and what a decision flips. The same functions on
+// the device and, for tests, on a host.
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define PREDECODER_BOTH __host__ __device__ __forceinline__
+// What a caller passes in is of the caller's side.
+#define PREDECODER_CALLS _Pragma("nv_exec_check_disable")
+#else
+#define PREDECODER_BOTH inline
+#define PREDECODER_CALLS
+#endif
+
+namespace predecoder {
+
+// Bit `i` of a string is bit `i % 8` of its byte `i / 8`.
+constexpr std::uint32_t NO_BIT = ~0u;
+
+// What a decision flips: two bits, or NONE; with FRAME in the first, the frame too.
+struct alignas(8) Flips {
+    std::uint32_t first, second;
+};
+constexpr std::uint32_t FRAME = 1u << 31, NONE = FRAME - 1;
+
+// Whether bit `i` of a string is set, whose bytes `load` gets; not for NO_BIT, for which the first byte is read.
+PREDECODER_CALLS template <class Load>
+PREDECODER_BOTH bool bit_of(const Load& load, std::uint32_t i)
+{
+    const std::uint32_t at = i == NO_BIT ? 0 : i;
+    return (static_cast<std::uint32_t>(load(at / 8)) >> at % 8 & 1) != 0 && i != NO_BIT;
+}
+
+// Words that flips are kept in, of `bits` bits: the frame has the last one for itself.
+PREDECODER_BOTH std::uint32_t flip_words(std::uint32_t bits) { return (bits + 31) / 32 + 1; }
+
+// The flips of one decision; `flip` gets the place of each, by the numbers of `flip_words`.
+PREDECODER_CALLS template <class Flip>
+PREDECODER_BOTH void flip_all(const Flips& of, std::uint32_t bits, const Flip& flip)
+{
+    if ((of.first & NONE) != NONE)
+        flip(of.first & NONE);
+    if (of.second != NONE)
+        flip(of.second);
+    if (of.first & FRAME)
+        flip((flip_words(bits) - 1) * 32);
+}
+
+// An answer: the request's bits, flipped, in whole bytes; then the frame in a byte of its own. Its other bits are zero,
+// unless a block gave up: then the answer is worth nothing.
+constexpr std::uint32_t GAVE_UP = 0x80;
+
+PREDECODER_BOTH std::uint32_t answer_bytes(std::uint32_t bits) { return (bits + 7) / 8 + 1; }
+
+// Byte `i` of an answer, from the bytes of the request and the words of flips.
+PREDECODER_CALLS template <class Load, class Words>
+PREDECODER_BOTH std::uint8_t answer_byte(const Load& load, const Words& flips, std::uint32_t bits, std::uint32_t i)
+{
+    if (i + 1 == answer_bytes(bits))
+        return static_cast<std::uint8_t>(flips(flip_words(bits) - 1));
+    return static_cast<std::uint8_t>(load(i) ^ flips(i / 4) >> i % 4 * 8);
+}
+
+} // namespace predecoder
