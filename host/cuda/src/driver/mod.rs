@@ -23,6 +23,7 @@
 mod address;
 mod api;
 mod buffer;
+mod capture;
 mod context;
 mod device;
 pub mod devrt;
