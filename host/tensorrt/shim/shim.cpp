@@ -71,6 +71,12 @@ template <typename Body> int32_t guarded(ringcall_trt_why *why, Body body) noexc
     }
 }
 
+// What a factory gave, if it can be an object. The lean runtime of 11.4 gives 0x228 instead of null where there is no CUDA
+// driver: a null that was cast to a base class.
+template <typename T> std::unique_ptr<T> made(void *raw) noexcept {
+    return std::unique_ptr<T>(reinterpret_cast<uintptr_t>(raw) < 4096 ? nullptr : static_cast<T *>(raw));
+}
+
 bool dims_of(uint32_t rank, int64_t const *sizes, Dims &out) noexcept {
     if (rank > RINGCALL_TRT_MOST_DIMS || (rank > 0 && sizes == nullptr)) {
         return false;
@@ -202,7 +208,7 @@ PUBLIC int32_t ringcall_trt_build_parse(ringcall_trt_library *library, void cons
         }
 #endif
         auto build = std::make_unique<ringcall_trt_build>();
-        build->builder.reset(static_cast<IBuilder *>(library->factories.builder(&library->logger, NV_TENSORRT_VERSION)));
+        build->builder = made<IBuilder>(library->factories.builder(&library->logger, NV_TENSORRT_VERSION));
         if (!build->builder) {
             return say(why, RINGCALL_TRT_REFUSED, "no builder");
         }
@@ -217,8 +223,8 @@ PUBLIC int32_t ringcall_trt_build_parse(ringcall_trt_library *library, void cons
         if (!build->network || !build->config) {
             return say(why, RINGCALL_TRT_REFUSED, "no network");
         }
-        build->parser.reset(static_cast<nvonnxparser::IParser *>(library->factories.parser(
-            build->network.get(), &library->logger, NV_ONNX_PARSER_VERSION)));
+        build->parser = made<nvonnxparser::IParser>(
+            library->factories.parser(build->network.get(), &library->logger, NV_ONNX_PARSER_VERSION));
         if (!build->parser) {
             return say(why, RINGCALL_TRT_REFUSED, "no ONNX parser");
         }
@@ -382,8 +388,7 @@ PUBLIC int32_t ringcall_trt_runtime_new(ringcall_trt_library *library, ringcall_
             return say(why, RINGCALL_TRT_UNSUPPORTED, "this library has no runtime");
         }
         auto runtime = std::make_unique<ringcall_trt_runtime>();
-        runtime->runtime.reset(
-            static_cast<IRuntime *>(library->factories.runtime(&library->logger, NV_TENSORRT_VERSION)));
+        runtime->runtime = made<IRuntime>(library->factories.runtime(&library->logger, NV_TENSORRT_VERSION));
         if (!runtime->runtime) {
             return say(why, RINGCALL_TRT_REFUSED, "");
         }

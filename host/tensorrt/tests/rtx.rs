@@ -23,15 +23,10 @@ fn rtx(name: &str, test: impl FnOnce(Library, &Place)) {
 
 #[test]
 fn the_library_says_what_it_is() {
-    rtx("the_library_says_what_it_is", |library, place| {
+    rtx("the_library_says_what_it_is", |library, _| {
         assert_eq!(library.version().product, Product::Rtx);
         assert_eq!(library.version().numbers[..2], library.headers().numbers[..2]);
         assert!(library.builds());
-        // The shim is compiled once; another search that comes to the same gets the same library.
-        let shims = || fs::read_dir(place.cache.path().join("shims")).expect("listed").count();
-        assert_eq!(shims(), 1);
-        Library::open(&place.search).expect("again");
-        assert_eq!(shims(), 1);
     });
 }
 
@@ -299,6 +294,7 @@ fn a_shim_is_compiled_by_two_at_once_and_again_when_it_is_damaged() {
         });
         let files: Vec<_> =
             fs::read_dir(&folder).expect("listed").map(|entry| entry.expect("one").path()).collect();
+        Library::open(&search).expect("again");
         assert_eq!(files.len(), 1, "one shim, and nothing beside it: {files:?}");
 
         let damaged = place.cache.path().join("damaged");

@@ -23,7 +23,7 @@ fn on_device(name: &str, test: impl FnOnce(&Library, &Arc<Context>)) {
         other => other.unwrap_or_else(|why| panic!("{name}: {why}")),
     };
     let cache = tempfile::tempdir().expect("a folder");
-    match Library::open(&Search::new().with_cache(cache.path().join("shims"))) {
+    match Library::open(&Search::new().with_cache(common::shims(cache.path()))) {
         Err(why @ TensorRtError::NoLibrary { .. }) => eprintln!("skipped: {name}: {why}"),
         Err(why) => panic!("{name}: {why}"),
         Ok(library) if !library.builds() => {

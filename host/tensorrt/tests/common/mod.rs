@@ -4,7 +4,7 @@
 use ringcall_infer::conformance::Tolerance;
 use ringcall_tensorrt::{BuildOptions, Library, Search, TensorRtError};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 macro_rules! models {
     ($($name:literal),* $(,)?) => {
@@ -75,8 +75,14 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).expect("hex")).collect()
 }
 
-/// Where the environment says that a library and its headers are: `RINGCALL_TENSORRT_kind_LIB` and `_INCLUDE`. Shims are
-/// kept in a folder that goes away.
+/// Where shims are kept, so that they are compiled once for all tests; a program that was carried elsewhere has a folder
+/// of its own.
+pub(crate) fn shims(otherwise: &Path) -> PathBuf {
+    let built_here = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    if built_here.is_dir() { built_here.join("shims") } else { otherwise.join("shims") }
+}
+
+/// Where the environment says that a library and its headers are: `RINGCALL_TENSORRT_kind_LIB` and `_INCLUDE`.
 pub(crate) fn named(kind: &str) -> Option<Place> {
     let variable =
         |what: &str| std::env::var_os(format!("RINGCALL_TENSORRT_{kind}_{what}")).map(PathBuf::from);
@@ -84,7 +90,7 @@ pub(crate) fn named(kind: &str) -> Option<Place> {
     let search = Search::new()
         .with_library(variable("LIB")?)
         .with_include(variable("INCLUDE")?)
-        .with_cache(cache.path().join("shims"));
+        .with_cache(shims(cache.path()));
     Some(Place { search, cache })
 }
 
