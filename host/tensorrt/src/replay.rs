@@ -115,9 +115,11 @@ impl Drop for Bound {
 /// A captured run between mapped host memory at either end.
 #[derive(Debug)]
 pub(crate) struct Replay {
+    /// A run that did not end in time may still be under way.
+    unsettled: bool,
     // In this order: what is captured, then what it reaches.
     exec: GraphExec,
-    _bound: Bound,
+    bound: Bound,
     stream: Stream,
     mapped: MappedRegion,
 }
@@ -145,7 +147,7 @@ impl Replay {
         let exec = graph.instantiate_for_host()?;
         exec.upload(&stream)?;
         stream.wait(PATIENCE)?;
-        Ok(Self { exec, _bound: bound, stream, mapped })
+        Ok(Self { unsettled: false, exec, bound, stream, mapped })
     }
 
     /// One run; the buffers were checked. After an error the next run waits for what may still be under way.
@@ -155,8 +157,10 @@ impl Replay {
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), CudaError> {
-        // One that ran out of patience may still read the inputs.
-        self.stream.wait(PATIENCE)?;
+        if self.unsettled {
+            // It may still read the inputs.
+            self.stream.wait(PATIENCE)?;
+        }
         let window = self.mapped.bytes(0, self.mapped.len())?;
         for (input, offset) in inputs.iter().zip(&layout.offsets) {
             let written = window.write(*offset, input);
@@ -165,12 +169,23 @@ impl Replay {
         // SAFETY: TensorRT's kernels and the copies reach the memory that `new` gave them, which lives as long as `self`,
         // and nothing else of this engine's runs: this waits for the end, here or above.
         unsafe { self.exec.launch(&self.stream) }?;
+        self.unsettled = true;
         self.stream.wait(PATIENCE)?;
+        self.unsettled = false;
         for (output, offset) in outputs.iter_mut().zip(&layout.offsets[layout.inputs.len()..]) {
             let read = window.read(*offset, output);
             debug_assert!(read, "the buffers were checked");
         }
         Ok(())
+    }
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if self.unsettled && self.stream.wait(PATIENCE).is_err() {
+            // A run without an end: what it reaches, and freeing it would wait for, is never freed.
+            std::mem::forget(self.bound.context.hold_frees());
+        }
     }
 }
 

@@ -27,7 +27,7 @@ fn on_device(name: &str, test: impl FnOnce(&Library, &Arc<Context>)) {
         Err(why @ TensorRtError::NoLibrary { .. }) => eprintln!("skipped: {name}: {why}"),
         Err(why) => panic!("{name}: {why}"),
         Ok(library) if !library.builds() => {
-            eprintln!("skipped: {name}: {} makes no plans", library.version())
+            eprintln!("skipped: {name}: {} makes no plans", library.version());
         }
         Ok(library) => {
             let trial = TensorRtModel::load(&library, &context, "t", model("residual"), &exact(), None);

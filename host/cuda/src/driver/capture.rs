@@ -3,7 +3,7 @@
 use super::handle::Handle;
 use super::{Context, DeviceAddress, Graph, Stream};
 use crate::CudaError;
-use cudarc::driver::sys::{CUgraph, CUstreamCaptureMode_enum};
+use cudarc::driver::sys::{CUgraph, CUgraph_st, CUstreamCaptureMode_enum};
 use std::sync::Arc;
 
 /// Ends a capture, whatever happens, so that the stream can be used again.
@@ -88,10 +88,7 @@ impl Stream {
 
 impl Graph {
     /// Takes over a graph that was recorded.
-    fn captured(
-        context: &Arc<Context>,
-        raw: Handle<cudarc::driver::sys::CUgraph_st>,
-    ) -> Result<Self, CudaError> {
+    fn captured(context: &Arc<Context>, raw: Handle<CUgraph_st>) -> Result<Self, CudaError> {
         // From here on the graph frees itself.
         let mut graph = Self::owning(context, raw);
         let api = context.enter()?;

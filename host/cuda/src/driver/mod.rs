@@ -18,7 +18,7 @@
 //! | memory | [`MappedRegion`], [`HostRegistration`], [`DeviceBuffer`], [`DeviceAddress`] |
 //! | order | [`Stream`] |
 //! | code | [`Linker`], [`Image`], [`Module`], [`Kernel`], [`devrt`] |
-//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`] |
+//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`]; what another library does, by [`Stream::capture`] |
 
 mod address;
 mod api;
