@@ -23,10 +23,10 @@ constexpr int32_t PRODUCT = RINGCALL_TRT_ENTERPRISE;
 #endif
 #endif
 
-// Whether a builder may choose the precision of layers. TensorRT 11 and TensorRT-RTX 1.5 took that out: networks are
-// strongly typed.
+// Whether a builder may choose the precision of layers. TensorRT 11 took that out: networks are strongly typed. So are those
+// of TensorRT-RTX, which refuses the flags where its headers still have them.
 #ifdef TRT_MAJOR_RTX
-#define WEAKLY_TYPED (NV_TENSORRT_MAJOR == 1 && NV_TENSORRT_MINOR < 5)
+#define WEAKLY_TYPED 0
 #else
 #define WEAKLY_TYPED (NV_TENSORRT_MAJOR < 11)
 #endif
@@ -200,13 +200,11 @@ PUBLIC int32_t ringcall_trt_build_parse(ringcall_trt_library *library, void cons
             return say(why, RINGCALL_TRT_UNSUPPORTED, "this library has no builder or no ONNX parser");
         }
         bool const weakly = (flags & (RINGCALL_TRT_FLAG_F16 | RINGCALL_TRT_FLAG_BF16 | RINGCALL_TRT_FLAG_INT8)) != 0;
-#if !WEAKLY_TYPED
-        if (weakly) {
+        if (weakly && !WEAKLY_TYPED) {
             return say(why, RINGCALL_TRT_UNSUPPORTED,
                        "networks are strongly typed in this release: the precision is the model's own, so export it in "
                        "the one that is wanted");
         }
-#endif
         auto build = std::make_unique<ringcall_trt_build>();
         build->builder = made<IBuilder>(library->factories.builder(&library->logger, NV_TENSORRT_VERSION));
         if (!build->builder) {

@@ -39,8 +39,8 @@ impl From<usize> for Sizes {
     }
 }
 
-/// A precision that the builder may choose for layers, below that of the model. TensorRT 10 and TensorRT-RTX up to 1.4 alone:
-/// later ones take each tensor's type from the model.
+/// A precision that the builder may choose for layers, below that of the model. TensorRT 10 alone: TensorRT 11 and
+/// TensorRT-RTX take each tensor's type from the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Precision {
     /// IEEE 754 binary16.

@@ -144,16 +144,19 @@ fn what_is_no_model_is_refused_in_the_parsers_words() {
 }
 
 #[test]
-fn precisions_that_this_release_does_not_choose_are_refused() {
-    rtx("precisions_that_this_release_does_not_choose_are_refused", |library, _| {
-        let options = options().with_precision(Precision::F16);
-        match Builder::parse(&library, "conv", model("conv_integers"), &options) {
-            Err(TensorRtError::Unsupported { why, .. }) => assert!(why.contains("strongly typed"), "{why}"),
-            Ok(builder) if library.version().numbers[1] < 5 => {
-                builder.build().expect("built");
+fn precisions_are_the_models_own() {
+    rtx("precisions_are_the_models_own", |library, _| {
+        for precision in [Precision::F16, Precision::Bf16, Precision::Int8] {
+            let options = options().with_precision(precision);
+            match Builder::parse(&library, "conv", model("conv_integers"), &options) {
+                Err(TensorRtError::Unsupported { why, .. }) => {
+                    assert!(why.contains("strongly typed"), "{why}")
+                }
+                other => panic!("{precision:?}: {other:?}"),
             }
-            other => panic!("{other:?}"),
         }
+        let half = Builder::parse(&library, "half", model("half_precision"), &options()).expect("parsed");
+        assert_eq!(half.outputs()[0].element, ElementType::F16);
     });
 }
 
