@@ -448,7 +448,11 @@ PUBLIC int32_t ringcall_trt_engine_profile(ringcall_trt_engine const *engine, ch
 }
 
 PUBLIC uint64_t ringcall_trt_engine_memory(ringcall_trt_engine const *engine) {
+#if !defined(TRT_MAJOR_RTX) && NV_TENSORRT_MAJOR == 10 && NV_TENSORRT_MINOR == 0
+    return engine->engine->getDeviceMemorySize();
+#else
     return static_cast<uint64_t>(std::max<int64_t>(0, engine->engine->getDeviceMemorySizeV2()));
+#endif
 }
 
 PUBLIC int32_t ringcall_trt_context_new(ringcall_trt_engine *engine, ringcall_trt_context **out, ringcall_trt_why *why) {

@@ -63,6 +63,6 @@ pub use library::Library;
 pub use model::TensorRtModel;
 pub use options::{BuildOptions, Precision, Sizes};
 pub use replay::{Recorded, Side, Slots};
-pub use search::Search;
+pub use search::{INCLUDE_VARIABLE, LIBRARY_VARIABLE, Search};
 pub use tensors::TensorInfo;
 pub use version::{Product, Version};

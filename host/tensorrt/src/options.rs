@@ -71,7 +71,8 @@ pub struct BuildOptions {
     pub precisions: BTreeSet<Precision>,
     /// Whether products of binary32 may be rounded to 10 bits of fraction (TF32). TensorRT's default, so on.
     pub tf32: bool,
-    /// A plan that later releases of the same major version run as well, the lean runtime among them.
+    /// A plan that later releases of the same major version run as well, the lean runtime among them. That is put into the
+    /// plan: TensorRT looks for its library (`libnvinfer_lean.so`) when it builds.
     pub version_compatible: bool,
     /// Leaves the lean runtime out of a version-compatible plan: smaller, and then it runs only where one is installed.
     pub exclude_lean_runtime: bool,

@@ -5,9 +5,9 @@ use crate::{TensorRtError, Version};
 use std::path::{Path, PathBuf};
 
 /// Names the library, or its folder.
-const LIBRARY_VARIABLE: &str = "RINGCALL_TENSORRT_LIB";
+pub const LIBRARY_VARIABLE: &str = "RINGCALL_TENSORRT_LIB";
 /// Names the folder of `NvInfer.h`.
-const INCLUDE_VARIABLE: &str = "RINGCALL_TENSORRT_INCLUDE";
+pub const INCLUDE_VARIABLE: &str = "RINGCALL_TENSORRT_INCLUDE";
 /// Installations name themselves in these, by habit.
 const HOMES: [&str; 4] = ["TENSORRT_HOME", "TENSORRT_ROOT", "TENSORRT_DIR", "TENSORRT_RTX_HOME"];
 /// Where packages and archives are put.

@@ -169,6 +169,11 @@ fn options_reach_the_builder() {
         let all = BuildOptions { workspace_bytes: Some(64 << 20), effort: Some(1), tf32: false, ..options() };
         build(all).expect("built");
         refused(build(BuildOptions { effort: Some(77), ..options() }));
+        // The lean runtime to put inside is a library of its own, which TensorRT-RTX does not come with.
+        let compatible = BuildOptions { version_compatible: true, ..options() };
+        let words = refused(build(compatible.clone()));
+        assert!(words.contains("lean"), "{words}");
+        build(BuildOptions { exclude_lean_runtime: true, ..compatible }).expect("built");
     });
 }
 

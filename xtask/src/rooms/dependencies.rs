@@ -141,6 +141,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-softnic",
             "ringcall-matching",
             "ringcall-infer",
+            "ringcall-tensorrt",
             "ringcall-qec",
             "ringcall-pipeline",
             "ringcall-transport",

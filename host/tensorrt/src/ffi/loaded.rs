@@ -7,6 +7,9 @@ use std::ffi::c_void;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+/// The first errors say what is wrong; what follows, follows.
+const MOST_LINES: usize = 6;
+
 type Factory = unsafe extern "C" fn(*mut c_void, i32) -> *mut c_void;
 type ParserFactory = unsafe extern "C" fn(*mut c_void, *mut c_void, i32) -> *mut c_void;
 
@@ -155,6 +158,7 @@ impl Loaded {
         }
         let mut words = self.log.errors_since(mark);
         words.dedup();
+        words.truncate(MOST_LINES);
         if !said.is_empty() {
             // What the parser complains of stands in the log as well, in many lines.
             words.retain(|line| !line.starts_with("ModelImporter"));
