@@ -12,6 +12,8 @@ const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-cuda", &["driver_gpu", "dispatch_gpu", "litmus_gpu", "unified_gpu"]),
     ("ringcall-infer-gpu", &["engine_gpu", "grid_gpu"]),
     ("ringcall-service-gpu", &["pipeline_gpu", "decisions_gpu"]),
+    // They find TensorRT where the machine has it; the libraries are not ours to carry.
+    ("ringcall-tensorrt", &["tensorrt_gpu", "lean"]),
 ];
 /// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
 const C_PROGRAMS: [&str; 2] = ["device_call", "load_module"];

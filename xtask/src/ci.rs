@@ -3,6 +3,7 @@
 use crate::dist;
 use crate::shell::Shell;
 use crate::steps::{self, Outcome};
+use crate::tensorrt;
 use anyhow::{Context, Result};
 use std::time::Instant;
 
@@ -22,6 +23,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs", run: steps::docs },
     Step { name: "run", run: steps::end_to_end },
     Step { name: "dist", run: dist::step },
+    Step { name: "tensorrt", run: tensorrt::step },
     Step { name: "chaos", run: steps::chaos },
     Step { name: "loom", run: steps::loom },
     Step { name: "sanitize", run: steps::sanitize },

@@ -13,6 +13,7 @@
 //! | `sanitize` | AddressSanitizer and ThreadSanitizer (nightly) |
 //! | `fuzz` | every fuzz target for a bounded time (nightly) |
 //! | `dist` | the tree that C programs install: libraries, headers, pkg-config, CMake; `--check` builds the examples with it |
+//! | `tensorrt` | the TensorRT engine's tests, with libraries and headers from package registries |
 //! | `gpu-bundle` | the tests and measurements of a device, for a machine that has one and nothing else |
 
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ mod ptx;
 mod rooms;
 mod shell;
 mod steps;
+mod tensorrt;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -73,6 +75,8 @@ enum Task {
     },
     /// The tree that C programs install, in `target/dist`.
     Dist(dist::Options),
+    /// The TensorRT engine's tests, with libraries and headers from package registries; needs no GPU.
+    Tensorrt(tensorrt::Options),
     /// What a machine with a GPU needs to test and measure: programs and a script, in `target/gpu-bundle`.
     GpuBundle(bundle::Options),
 }
@@ -101,6 +105,7 @@ fn run(task: Task) -> Result<()> {
         Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
         Task::Fuzz { seconds } => steps::fuzz(&shell, seconds).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options),
+        Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
         Task::GpuBundle(options) => bundle::make(&shell, &options),
     }
 }

@@ -227,6 +227,16 @@ fn an_empty_machine_is_no_error() {
 }
 
 #[test]
+fn tensorrt_without_its_headers_is_limited() {
+    let root = tempfile::tempdir().unwrap();
+    server(root.path());
+    std::fs::remove_file(root.path().join("opt/tensorrt-11/include/NvInfer.h")).unwrap();
+    let finding = &report(root.path())["findings"]["tensorrt"];
+    assert_eq!(finding["state"], "limited");
+    assert!(finding["remedy"].as_str().unwrap().contains("RINGCALL_TENSORRT_INCLUDE"), "{finding}");
+}
+
+#[test]
 fn garbage_in_the_files_of_a_machine_is_no_error() {
     let root = tempfile::tempdir().unwrap();
     server(root.path());

@@ -273,6 +273,63 @@ fn graphs_run_their_kernels_in_order() {
 }
 
 #[test]
+fn what_is_put_on_a_stream_is_captured_and_runs_again() {
+    on_device("what_is_put_on_a_stream_is_captured_and_runs_again", |context| {
+        let module = module(context);
+        let stream = Stream::new(context).expect("a stream");
+        let buffer = DeviceBuffer::zeroed(context, 16).expect("allocated");
+        let pinned = MappedRegion::zeroed(context, 4096).expect("pinned");
+        let words = pinned.words(0, 4).expect("inside");
+        let (host, device) = (pinned.device_address(0).expect("inside"), buffer.address());
+        let successor = module.kernel("successor").expect("there");
+        let graph = stream
+            .capture(|| {
+                // SAFETY: both ends have the bytes, and outlive the graphs.
+                unsafe { stream.copy(device, host, 8) }?;
+                // SAFETY: the kernel reaches two words of the buffer, which outlives the graphs.
+                unsafe {
+                    successor.launch(&stream, &Launch::linear(1, 1), &KernelArgs::new().address(device))
+                }?;
+                // SAFETY: as for the first copy.
+                unsafe { stream.copy(host.offset(16), device, 16) }
+            })
+            .expect("captured");
+        assert_eq!((graph.len(), contents(&buffer, 2)), (3, vec![0, 0]), "recorded, not run");
+        let for_host = graph.instantiate_for_host().expect("executable");
+        let for_device = graph.instantiate_for_device_launch().expect("executable");
+        for_device.upload(&stream).expect("uploaded");
+        drop(graph);
+        for (exec, value) in [(&for_host, 5), (&for_device, 8)] {
+            words.store(0, value, Ordering::Release);
+            // SAFETY: what was recorded reaches memory that is still there.
+            unsafe { exec.launch(&stream) }.expect("launched");
+            stream.wait(PATIENCE).expect("done");
+            assert_eq!([2, 3].map(|word| words.load(word, Ordering::Acquire)), [value, value + 1]);
+        }
+
+        // A capture that goes wrong is over, and the stream as good as before.
+        let failed: Result<_, CudaError> = stream.capture(|| Err(CudaError::Graph("enough".to_owned())));
+        assert_eq!(failed.err(), Some(CudaError::Graph("enough".to_owned())));
+        assert!(stream.capture(|| stream.synchronize()).is_err(), "a stream that records is not waited for");
+        stream.wait(PATIENCE).expect("usable");
+    });
+}
+
+#[test]
+fn what_others_own_is_dropped_after_the_last_hold() {
+    on_device("what_others_own_is_dropped_after_the_last_hold", |context| {
+        let owned = Arc::new(());
+        let hold = context.hold_frees();
+        context.discard_later(Arc::clone(&owned));
+        assert_eq!(Arc::strong_count(&owned), 2, "not while one lives");
+        drop(hold);
+        assert_eq!(Arc::strong_count(&owned), 1);
+        context.discard_later(Arc::clone(&owned));
+        assert_eq!(Arc::strong_count(&owned), 1, "at once without");
+    });
+}
+
+#[test]
 fn everything_works_beside_a_persistent_kernel() {
     on_device("everything_works_beside_a_persistent_kernel", |context| {
         let module = module(context);

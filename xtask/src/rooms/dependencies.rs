@@ -77,6 +77,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "ringcall-infer-gpu",
         &["ringcall-infer", "ringcall-cuda", "ringcall-wire", "ringcall-dispatch", "ringcall"],
     ),
+    ("ringcall-tensorrt", &["ringcall-infer", "ringcall-cuda"]),
     ("ringcall-qec", &["ringcall-matching"]),
     // Any decoder: it knows engines, and no code or matching.
     (
@@ -154,6 +155,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-softnic",
             "ringcall-matching",
             "ringcall-infer",
+            "ringcall-tensorrt",
             "ringcall-qec",
             "ringcall-pipeline",
             "ringcall-transport",

@@ -2,6 +2,7 @@
 
 use super::finding::{Finding, State};
 use super::machine::Machine;
+use ringcall_tensorrt::{INCLUDE_VARIABLE, LIBRARY_VARIABLE};
 use serde_json::json;
 
 pub(super) fn tensorrt(machine: &Machine) -> Finding {
@@ -17,6 +18,15 @@ pub(super) fn tensorrt(machine: &Machine) -> Finding {
         if let Some(home) = machine.variable(name) {
             add_home(machine, home.trim_end_matches('/'), &mut folders, &mut headers);
         }
+    }
+    // What the engine itself is told by.
+    if let Some(library) = machine.variable(LIBRARY_VARIABLE) {
+        let parent =
+            std::path::Path::new(library).parent().map(|folder| folder.to_string_lossy().into_owned());
+        folders.extend([Some(library.trim_end_matches('/').to_owned()), parent].into_iter().flatten());
+    }
+    if let Some(include) = machine.variable(INCLUDE_VARIABLE) {
+        headers.insert(0, include.trim_end_matches('/').to_owned());
     }
     for packages in machine.python_folders() {
         // `tensorrt_libs`, `tensorrt_lean_libs`, `tensorrt_rtx_libs` …
@@ -37,14 +47,19 @@ pub(super) fn tensorrt(machine: &Machine) -> Finding {
     let finding = if found.is_empty() {
         Finding::ok("tensorrt", "TensorRT", "none", PURPOSE).but(
             State::Missing,
-            "with a GPU: install TensorRT from NVIDIA's packages, and set TENSORRT_HOME if it lies elsewhere",
+            format!("with a GPU: install TensorRT from NVIDIA's packages, and set {LIBRARY_VARIABLE} if it lies elsewhere"),
         )
     } else {
         found.push(if headers.is_empty() { "no headers" } else { "headers" }.to_owned());
-        Finding::ok("tensorrt", "TensorRT", found.join(", "), PURPOSE).limited_if(
-            !builds,
-            "this runtime runs engines made elsewhere (version-compatible ones); install the full one to make them here",
-        )
+        Finding::ok("tensorrt", "TensorRT", found.join(", "), PURPOSE)
+            .limited_if(
+                headers.is_empty(),
+                format!("its headers are compiled against once: install them, or set {INCLUDE_VARIABLE} to their folder"),
+            )
+            .limited_if(
+                !builds,
+                "this runtime runs engines made elsewhere (version-compatible ones); install the full one to make them here",
+            )
     };
     finding.with(json!({ "full": full, "rtx": rtx, "lean": lean, "dispatch": dispatch, "headers": headers }))
 }

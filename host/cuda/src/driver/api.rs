@@ -14,7 +14,7 @@ use sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdevice_attribute,
     CUdeviceptr, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode, CUjit_option,
     CUjitInputType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUlaunchConfig, CUlinkState, CUmodule,
-    CUstream, cuuint64_t,
+    CUstream, CUstreamCaptureMode, cuuint64_t,
 };
 
 /// `CUDA_SUCCESS`.
@@ -84,6 +84,8 @@ api! {
     cuStreamDestroy_v2(CUstream);
     cuStreamSynchronize(CUstream);
     cuStreamQuery(CUstream);
+    cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode);
+    cuStreamEndCapture(CUstream, *mut CUgraph);
     cuStreamWriteValue64_v2(CUstream, CUdeviceptr, cuuint64_t, c_uint);
     cuLinkCreate_v2(c_uint, *mut CUjit_option, *mut *mut c_void, *mut CUlinkState);
     cuLinkAddData_v2(
@@ -115,6 +117,7 @@ api! {
     cuGraphAddKernelNode_v2(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS);
     cuGraphKernelNodeSetAttribute(CUgraphNode, CUkernelNodeAttrID, *const CUkernelNodeAttrValue);
     cuGraphInstantiateWithParams(*mut CUgraphExec, CUgraph, *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
+    cuGraphGetNodes(CUgraph, *mut CUgraphNode, *mut usize);
     cuGraphUpload(CUgraphExec, CUstream);
     cuGraphLaunch(CUgraphExec, CUstream);
     cuGraphExecDestroy(CUgraphExec);

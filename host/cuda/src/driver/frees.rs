@@ -1,7 +1,7 @@
 //! Freeing, now or when no persistent kernel runs.
 
 use super::Context;
-use super::api::Api;
+use super::api::{Api, SUCCESS};
 use super::handle::Handle;
 use core::ffi::c_void;
 use cudarc::driver::sys::{CUdeviceptr, CUgraphExec_st, CUmod_st};
@@ -19,6 +19,8 @@ pub(super) enum Garbage {
     Registration(Handle<c_void>, Arc<dyn Any + Send + Sync>),
     Module(Handle<CUmod_st>),
     GraphExec(Handle<CUgraphExec_st>),
+    /// Somebody else's, whose dropping frees what lies in the context.
+    Owned(Box<dyn Any + Send>),
 }
 
 impl Garbage {
@@ -35,6 +37,10 @@ impl Garbage {
             Self::Module(module) => unsafe { (api.cuModuleUnload)(module.0) },
             // SAFETY: as above.
             Self::GraphExec(exec) => unsafe { (api.cuGraphExecDestroy)(exec.0) },
+            Self::Owned(owned) => {
+                drop(owned);
+                SUCCESS
+            }
         };
     }
 }
@@ -88,6 +94,12 @@ impl Frees {
 }
 
 impl Context {
+    /// Drops `what` now, with this context current, or when the last [hold](Self::hold_frees) ends: for handles of other
+    /// libraries, whose dropping frees device memory or unloads code.
+    pub fn discard_later<T: Send + 'static>(&self, what: T) {
+        self.discard(Garbage::Owned(Box::new(what)));
+    }
+
     /// Frees `garbage` now, or when the last hold ends.
     pub(super) fn discard(&self, garbage: Garbage) {
         if let Some(now) = self.frees().postpone(garbage) {

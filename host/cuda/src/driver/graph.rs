@@ -36,7 +36,17 @@ impl Graph {
         // SAFETY: the driver writes one handle; 0 is the only flag.
         let code = unsafe { (api.cuGraphCreate)(&raw mut raw, 0) };
         api.check(code, "making a graph")?;
-        Ok(Self { context: Arc::clone(context), raw: Handle(raw), nodes: Vec::new(), kernels: Vec::new() })
+        Ok(Self::owning(context, Handle(raw)))
+    }
+
+    /// A graph with nodes that were made elsewhere.
+    pub(super) fn owning(context: &Arc<Context>, raw: Handle<CUgraph_st>) -> Self {
+        Self { context: Arc::clone(context), raw, nodes: Vec::new(), kernels: Vec::new() }
+    }
+
+    /// Counts nodes that are in the graph already.
+    pub(super) fn adopt(&mut self, nodes: Vec<*mut CUgraphNode_st>) {
+        self.nodes.extend(nodes.into_iter().map(Handle));
     }
 
     /// Adds a launch of `kernel`, to run after the nodes `after`. The arguments are copied.

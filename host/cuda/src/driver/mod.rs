@@ -18,11 +18,12 @@
 //! | memory | [`MappedRegion`], [`HostRegistration`], [`DeviceBuffer`], [`DeviceAddress`] |
 //! | order | [`Stream`] |
 //! | code | [`Linker`], [`Image`], [`Module`], [`Kernel`], [`devrt`] |
-//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`] |
+//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`]; what another library does, by [`Stream::capture`] |
 
 mod address;
 mod api;
 mod buffer;
+mod capture;
 mod context;
 mod device;
 pub mod devrt;

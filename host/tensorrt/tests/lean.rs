@@ -1,0 +1,64 @@
+//! The lean runtime for real: what it says of itself, and what it refuses. Runs wherever `RINGCALL_TENSORRT_LEAN_LIB` and
+//! `RINGCALL_TENSORRT_LEAN_INCLUDE` name it, with a GPU or without.
+
+mod common;
+
+use common::{model, refused, with_library};
+use ringcall_tensorrt::{BuildOptions, Builder, Library, Product, Runtime, TensorRtError};
+
+#[test]
+fn the_lean_runtime_says_what_it_is_and_builds_nothing() {
+    with_library("LEAN", "the_lean_runtime_says_what_it_is_and_builds_nothing", |library, _| {
+        assert_eq!(library.version().product, Product::Enterprise);
+        assert!(library.version().numbers[0] >= 10 && !library.builds(), "{}", library.version());
+        let why =
+            Builder::parse(&library, "conv", model("conv_integers"), &BuildOptions::new()).expect_err("lean");
+        assert!(matches!(why, TensorRtError::Unsupported { .. }), "{why}");
+        assert!(why.to_string().contains("no builder"), "{why}");
+    });
+}
+
+#[test]
+fn the_lean_runtime_refuses_what_is_no_plan_in_its_own_words() {
+    with_library("LEAN", "the_lean_runtime_refuses_what_is_no_plan_in_its_own_words", |library, _| {
+        // Without a GPU it may refuse to be made, or every plan: in its own words, either way.
+        let runtime = match Runtime::new(&library) {
+            Ok(runtime) => runtime,
+            Err(TensorRtError::Refused { words, .. }) => {
+                assert!(words.to_lowercase().contains("cuda"), "{words}");
+                eprintln!("the lean runtime does not start here: {words}");
+                return;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let long: Vec<u8> =
+            (0..4096_u32).flat_map(|word| word.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
+        for (name, plan) in [("empty", &b""[..]), ("garbage", b"garbage"), ("long garbage", &long)] {
+            eprintln!("{name}: {}", refused(runtime.load(plan)));
+        }
+    });
+}
+
+#[test]
+fn the_lean_runtime_refuses_a_plan_of_tensorrt_rtx() {
+    with_library("LEAN", "the_lean_runtime_refuses_a_plan_of_tensorrt_rtx", |library, _| {
+        let Some(place) = common::named("RTX") else {
+            common::skipped("the_lean_runtime_refuses_a_plan_of_tensorrt_rtx", "no TensorRT-RTX to make one");
+            return;
+        };
+        // Both in one process, each with a shim of its own.
+        let rtx = Library::open(&place.search).expect("TensorRT-RTX");
+        let options = BuildOptions::new().with_capabilities([(8, 6)]);
+        let plan = Builder::parse(&rtx, "conv", model("conv_integers"), &options).expect("parsed");
+        let plan = plan.build().expect("built");
+        match Runtime::new(&library) {
+            Ok(runtime) => {
+                let whole = refused(runtime.load(plan.as_bytes()));
+                eprintln!("foreign: {whole}");
+                let cut = refused(runtime.load(&plan.as_bytes()[..1000]));
+                eprintln!("foreign, cut: {cut}");
+            }
+            Err(why) => eprintln!("the lean runtime does not start here: {why}"),
+        }
+    });
+}
