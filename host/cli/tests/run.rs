@@ -86,7 +86,18 @@ fn a_predecoder_of_any_size_equals_the_exported_binding() {
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/");
     let physics = |model: &str, more: &[&str]| {
         let model = format!("{models}{model}.onnx");
-        let base = ["--engine", "cpu", "--model", &model, "--requests", "40", "--interval-us", "0"];
+        let base = [
+            "--engine",
+            "cpu",
+            "--model",
+            &model,
+            "--requests",
+            "40",
+            "--interval-us",
+            "0",
+            "--timeout-ms",
+            "60000",
+        ];
         let report = report(&[&base[..], &["--p", "0.003", "--seed", "5"], more].concat());
         assert_eq!(report["completed"], 40);
         let density = |key: &str| report[key].as_f64().expect("a number");
