@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-cuda", &["driver_gpu", "dispatch_gpu", "litmus_gpu", "unified_gpu"]),
     ("ringcall-infer-gpu", &["engine_gpu", "grid_gpu"]),
+    ("ringcall-ai-service", &["service_gpu"]),
 ];
 /// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
 const C_PROGRAMS: [&str; 2] = ["device_call", "load_module"];

@@ -63,7 +63,7 @@ judge() {
     rm -f "$one"
 }
 
-for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu; do
+for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu service_gpu; do
     log=$out/$tests.log
     : >"$log"
     if ! names=$("$here/$tests" --list --format terse 2>>"$log"); then

@@ -12,11 +12,13 @@
 //! | the weights, from a file | [`Network`] |
 //! | a model on a device | [`GpuModel`] |
 //! | the same inside the cooperative dispatcher | [`GridHandler`] |
+//! | the same as nodes of another graph | [`GpuRun`] |
 //! | how the work is spread | [`Shape`] |
 
 #![deny(unsafe_code)]
 
 mod buffers;
+mod captured;
 mod grid;
 mod launch;
 mod model;
@@ -25,6 +27,7 @@ mod onnx;
 mod pack;
 mod plan;
 
+pub use captured::GpuRun;
 pub use grid::{Decide, GridHandler};
 pub use model::{GpuError, GpuModel};
 pub use network::{INPUTS, Layer, Network, NetworkError, OUTPUTS, WIDTH};

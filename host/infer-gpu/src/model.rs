@@ -69,12 +69,25 @@ impl Loaded {
         reserved: u32,
         maps: &[f32],
     ) -> Result<Self, GpuError> {
+        Self::beside(network, context, d, layers, reserved, maps, 0)
+    }
+
+    /// The same, leaving so many multiprocessors to others.
+    pub(crate) fn beside(
+        network: &Network,
+        context: &Arc<Context>,
+        d: u32,
+        layers: u32,
+        reserved: u32,
+        maps: &[f32],
+        taken: u32,
+    ) -> Result<Self, GpuError> {
         let device = context.device();
         if device.capability() != (9, 0) {
             return Err(GpuError::OtherDevice(device.capability()));
         }
         let shared = device.max_shared_per_block()?.saturating_sub(reserved);
-        let multiprocessors = device.multiprocessors()?;
+        let multiprocessors = device.multiprocessors()?.saturating_sub(taken);
         let plan = Plan::choose(SHAPES, d, layers, Offer { multiprocessors, shared })
             .ok_or(GpuError::TooLarge { d, layers, multiprocessors })?;
         let packed = Packed::new(network);
@@ -146,7 +159,23 @@ impl GpuModel {
         d: u32,
         layers: u32,
     ) -> Result<Self, GpuError> {
-        let loaded = Loaded::new(network, context, d, layers, 0, &[])?;
+        Self::beside(name, network, context, d, layers, 0)
+    }
+
+    /// The same, leaving so many multiprocessors to kernels that run all the time: 1 for a device dispatcher of one block
+    /// that launches it.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn beside(
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        d: u32,
+        layers: u32,
+        taken: u32,
+    ) -> Result<Self, GpuError> {
+        let loaded = Loaded::beside(network, context, d, layers, 0, &[], taken)?;
         let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
         let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
         let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
@@ -165,6 +194,16 @@ impl GpuModel {
             turn: Mutex::new(()),
         };
         Ok(Self { shared: Arc::new(shared), metadata: network.metadata().to_vec() })
+    }
+
+    /// The device that it is on.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.shared.context
+    }
+
+    pub(crate) fn parts(&self) -> (&Arc<Context>, &Module, &Loaded) {
+        (&self.shared.context, &self.shared.module, &self.shared.loaded)
     }
 
     /// How the work is spread over the device.

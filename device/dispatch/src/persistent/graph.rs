@@ -199,7 +199,20 @@ impl<M: Machine> Block<'_, M> {
         warp.sync();
     }
 
-    /// Claims one of the graph's mailboxes that is idle, the one that has been so longest first.
+    /// Whether the graph of a mailbox that was just claimed may be launched: where it has a gate, that is 0. If not, the
+    /// mailbox is given back. Only the graph itself closes its gate, so an open one stays open until the launch.
+    fn is_open(&self, mailbox: &Words) -> bool {
+        let gate = mailbox.load(io::GATE, Ordering::Relaxed);
+        // Acquire: pairs with the release of whoever opened it.
+        let open = gate == 0
+            || self.machine.mailbox(gate, 1).is_some_and(|word| word.load(0, Ordering::Acquire) == 0);
+        if !open {
+            mailbox.store(io::STATE, io::IDLE, Ordering::Release);
+        }
+        open
+    }
+
+    /// Claims one of the graph's mailboxes that is idle and whose gate is open, the one that has been so longest first.
     fn claim_mailbox(&self, warp: Warp<'_>, entry: &DeviceEntry) -> Option<Words> {
         let words = entry.io_stride as usize / 8;
         let at = |index: u32| {
@@ -225,7 +238,8 @@ impl<M: Machine> Block<'_, M> {
                 let mailbox = at(index)?;
                 // Acquire in `claim`: pairs with the child's release, after which it reads the mailbox no more.
                 let mine = warp.lane() == 0
-                    && mailbox.get(io::STATE).is_some_and(|state| state.claim(io::IDLE, io::LAUNCHED));
+                    && mailbox.get(io::STATE).is_some_and(|state| state.claim(io::IDLE, io::LAUNCHED))
+                    && self.is_open(&mailbox);
                 if warp.any(mine) {
                     return Some(mailbox);
                 }

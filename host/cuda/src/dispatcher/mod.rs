@@ -50,7 +50,7 @@ mod watch;
 pub use error::DeviceError;
 pub use floor::FloorEcho;
 pub use functions::Functions;
-pub use graphs::{GraphFunction, GraphKernel};
+pub use graphs::{GraphFunction, GraphKernel, GraphNodes};
 pub use host_graph::HostGraph;
 pub use linked::{LinkedDispatcher, LinkedFunction, LinkedRing};
 pub use manager::{Manager, NotStarted};

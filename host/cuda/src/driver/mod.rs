@@ -38,6 +38,7 @@ mod linker;
 mod load;
 mod mapped;
 mod module;
+mod nodes;
 mod registered;
 mod stream;
 
