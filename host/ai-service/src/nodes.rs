@@ -23,6 +23,7 @@ pub(crate) struct Nodes {
     pub(crate) outputs: Bindings,
     pub(crate) instances: Vec<Instance>,
     transfers: [Transfer; 2],
+    gated: bool,
     ends: Ends,
     module: Module,
 }
@@ -76,6 +77,12 @@ impl Nodes {
         if let Some(most) = engine.most_instances().filter(|&most| instances > most) {
             return Err(ServiceError::Instances { engine: name.to_owned(), instances, most });
         }
+        if options.output_transfer == Transfer::Dma && !options.gated {
+            // A copy node runs whether a record was granted or not.
+            return Err(ServiceError::Shape(
+                "outputs go by copy nodes only to a queue that is looked at before a launch".to_owned(),
+            ));
+        }
         if options.output_transfer == Transfer::Dma && depth != Some(1) {
             return Err(ServiceError::Shape(
                 "copy nodes need a fixed destination: outputs go by them to queues of one record alone"
@@ -93,6 +100,7 @@ impl Nodes {
             outputs,
             instances: made,
             transfers: [options.input_transfer, options.output_transfer],
+            gated: options.gated,
             ends: if depth.is_some() { PREDECODER } else { GATEWAY },
             module,
         })
@@ -214,7 +222,7 @@ impl GraphNodes for Nodes {
     }
 
     fn gate(&self, index: u32) -> Result<u64, DeviceError> {
-        self.instances.get(index as usize).map_or(Ok(0), Instance::next_record)
+        self.instances.get(index as usize).filter(|_| self.gated).map_or(Ok(0), Instance::next_record)
     }
 }
 

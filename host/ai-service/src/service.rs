@@ -36,6 +36,9 @@ pub struct Options {
     /// Times that a graph looks for a free record before it refuses its request, about a microsecond each. Dispatchers do not
     /// launch before there is one, so this is a second line.
     pub patience_looks: u64,
+    /// Whether dispatchers look for a free record before they launch. Without it the second line is the only one: a full
+    /// queue then costs launches and refusals.
+    pub gated: bool,
 }
 
 impl Default for Options {
@@ -47,6 +50,7 @@ impl Default for Options {
             input_transfer: Transfer::Kernel,
             output_transfer: Transfer::Kernel,
             patience_looks: 2_000,
+            gated: true,
         }
     }
 }
