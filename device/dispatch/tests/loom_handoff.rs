@@ -155,3 +155,60 @@ fn mutant_state_without_a_number() {
     });
     assert!(found.contains("one job, two workers"), "{found}");
 }
+
+const GARBAGE: u64 = 77;
+
+/// A free record whose state was overwritten, two pollers that find it, and a device that wants it: it is made good, and the
+/// job that then comes is not lost.
+fn mending(mend: fn(&Queue) -> Option<u64>) {
+    let queue = Arc::new(Queue::new(1));
+    queue.words.store(queue.shape.record(0) + record::STATE, GARBAGE, Relaxed);
+    let poller = {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || mend(&queue))
+    };
+    let device = {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || queue.produce(0, publish))
+    };
+    let mine = mend(&queue);
+    let other = poller.join().expect("poller");
+    let produced = device.join().expect("device") || queue.produce(0, publish);
+    assert!(produced, "the record was not made good");
+    let last = queue.consume(read_then_release);
+    let all: Vec<_> = [mine, other, last].into_iter().flatten().collect();
+    assert_eq!(all, [0], "the job was lost");
+}
+
+#[test]
+fn an_overwritten_record_is_made_good_once() {
+    model(|| {
+        mending(|queue| match queue.host().poll() {
+            // Of two pollers the slower may find a job that came in between: it is taken once, whatever it is called.
+            Polled::Job(claim) | Polled::Damaged(claim) => {
+                queue.host().release(claim.index(), claim.sequence()).expect("claimed");
+                Some(claim.sequence())
+            }
+            Polled::Empty => None,
+            Polled::Garbage { found, .. } => {
+                assert_eq!(found, GARBAGE);
+                None
+            }
+        });
+    });
+}
+
+/// Two menders that do not know of each other: the slower one frees the record of a job that has come meanwhile.
+#[test]
+fn mutant_mended_by_two() {
+    let found = broken(|| {
+        mending(|queue| {
+            let word = queue.shape.record(0) + record::STATE;
+            if queue.words.load(word, Ordering::Acquire) == GARBAGE {
+                queue.words.store(word, state::FREE, Ordering::Release);
+            }
+            None
+        });
+    });
+    assert!(found.contains("the job was lost"), "{found}");
+}

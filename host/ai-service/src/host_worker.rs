@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 /// One instance of a service, its graph and its stream. Its loop is the caller's thread.
 #[derive(Debug)]
 pub struct HostWorker {
+    /// Number of the instance.
+    index: u32,
     graph: HostGraph,
     queue: Option<Arc<Queue>>,
     counts: LiveCounts,
@@ -49,6 +51,7 @@ impl HostWorker {
         let graph = HostGraph::composed(context, nodes, index, capacity)?;
         let output = queue.as_ref().map_or(0, |queue| queue.shape().output_bytes() as usize);
         Ok(Self {
+            index,
             graph,
             queue,
             counts: LiveCounts::default(),
@@ -174,7 +177,8 @@ impl HostWorker {
         } else {
             let len = queue.read_output(claim, &mut self.output);
             let output = self.output.get(..len).unwrap_or_default();
-            let job = Job { instance: 0, sequence: claim.sequence(), header: claim.header(), output };
+            let job =
+                Job { instance: self.index, sequence: claim.sequence(), header: claim.header(), output };
             match stage {
                 Some(stage) => run_stage(stage, &job, &mut self.result, &self.counts),
                 // Without a stage the output is the answer.

@@ -6,8 +6,9 @@ use core::sync::atomic::Ordering;
 use ringcall::Wait;
 use ringcall::pin::{PinReport, pin_current};
 use ringcall_dispatch::handoff::{Claim, Polled};
-use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_gpu::atomic::DeviceU64;
+use ringcall_gpu::hint;
 use ringcall_wire::flag;
 use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::Status;
@@ -221,6 +222,21 @@ impl Workers {
     }
 }
 
+/// Looks at a slot that should be in flight and seems free: the mark and the job were written by different kernels.
+const MARK_LOOKS: u32 = 20_000;
+
+/// Whether the slot's request is still in flight.
+fn is_marked(ring: &SharedRing, slot: SlotIndex) -> bool {
+    for _ in 0..MARK_LOOKS {
+        match ring.tx(slot) {
+            flag::IN_FLIGHT => return true,
+            flag::FREE => hint::spin(),
+            _ => return false,
+        }
+    }
+    false
+}
+
 /// For a worker that is busy when the time is up.
 const GRACE: Duration = Duration::from_millis(50);
 
@@ -313,7 +329,7 @@ impl<'a> Worker<'a> {
             LiveCounts::count(&counts.dropped);
             return;
         };
-        if shared.marks && shared.ring.tx(owed.slot()) != flag::IN_FLIGHT {
+        if shared.marks && !is_marked(&shared.ring, owed.slot()) {
             LiveCounts::count(&counts.late);
             return;
         }

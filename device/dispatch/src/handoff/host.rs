@@ -49,7 +49,8 @@ pub enum Polled {
     /// A job.
     Job(Claim),
     /// A job whose state was overwritten after it was handed over: whose it is stands beside it, but nobody can say what
-    /// else was overwritten. It is claimed, and wants an answer that says so.
+    /// else was overwritten. It is claimed, and wants an answer that says so. (A job that comes at the very moment in which
+    /// another poller makes its record good may be taken for one.)
     Damaged(Claim),
     /// A state that nobody writes, in a record without a job. It was made free.
     Garbage {
@@ -163,7 +164,8 @@ impl<'a> HostEnd<'a> {
         self.desk.next.compare_exchange(at, at.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed).ok()?;
         let claimed = state::claimed(at);
         if let Some(claim) = self.desk.claims.get(index as usize) {
-            claim.store(claimed, Ordering::Release);
+            // Takes it from a mender too, who then leaves it.
+            claim.swap(claimed, Ordering::AcqRel);
         }
         let first = self.shape.record(index);
         // Release: another poller that sees this also sees that the head has moved on, and takes it for no garbage. The
@@ -189,6 +191,10 @@ impl<'a> HostEnd<'a> {
             && ahead <= u64::from(self.shape.depth())
             && self.queue.load(self.shape.record(index) + record::SEQUENCE, Ordering::Relaxed) == at;
         if handed_over {
+            let word = self.shape.record(index) + record::STATE;
+            if self.queue.load(word, Ordering::Acquire) != found {
+                return Polled::Empty; // made good meanwhile
+            }
             return self.claim(at, index).map_or(Polled::Empty, Polled::Damaged);
         }
         // One mender at a time, and none while a worker has the record: its release makes the state good.
