@@ -14,6 +14,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-service-gpu", &["pipeline_gpu", "decisions_gpu"]),
     // They find TensorRT where the machine has it; the libraries are not ours to carry.
     ("ringcall-tensorrt", &["tensorrt_gpu", "lean"]),
+    ("ringcall-ai-service", &["service_gpu"]),
 ];
 /// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
 const C_PROGRAMS: [&str; 2] = ["device_call", "load_module"];

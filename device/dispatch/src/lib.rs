@@ -26,6 +26,7 @@
 //! | [`idle`] | the idle mask of a worker pool of any size |
 //! | [`ready`] | the ready flag of a worker: claimed exactly once |
 //! | [`mailbox`] | hand-off of one job to one worker |
+//! | [`handoff`] | from a graph's inference to a CPU: a queue of so many records in mapped memory |
 //! | [`fifo`] | queues of slots, one per function, without allocation |
 //! | [`book`] | the full 64-bit request id of each slot |
 //! | [`persistent`] | the dispatcher of a device: warps that poll, serve and hand out |
@@ -38,6 +39,7 @@
 pub mod book;
 pub mod counters;
 pub mod fifo;
+pub mod handoff;
 pub mod hooks;
 pub mod idle;
 pub mod ledger;

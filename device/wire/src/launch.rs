@@ -246,11 +246,14 @@ pub mod io {
     /// Address of a word that is 0 when the graph may go on (its consumer has taken the last output); 0 where there is
     /// none. Written by the host, once.
     pub const CREDIT: usize = 14;
+    /// Address of a word that is 0 when the graph may be *launched*; 0 where there is none. Until then its requests stay in
+    /// the ring. Written by the host, once, and by the graph's own kernels before they free the mailbox.
+    pub const GATE: usize = 15;
     /// Which place for an answer this executable has, where the dispatcher has no ring: its number among all executables.
     /// Written by the host, once.
-    pub const ANSWER: usize = 15;
+    pub const ANSWER: usize = 16;
     /// First byte of the payload.
-    pub const PAYLOAD: usize = 128;
+    pub const PAYLOAD: usize = 144;
 }
 
 const _: () = {

@@ -42,6 +42,7 @@
 //! | [`bits`], [`readout`] | measurements: one bit, or more |
 //! | [`entry`] | function tables in memory |
 //! | [`launch`] | what a host and its device dispatcher agree on |
+//! | [`handoff`] | what a host and the graphs of an AI service agree on |
 //! | [`qec`] | the decoding calls |
 //! | [`counter`], [`error`] | what dispatchers count; what can be wrong |
 //!
@@ -62,6 +63,7 @@ pub mod entry;
 pub mod error;
 pub mod flag;
 pub mod function;
+pub mod handoff;
 pub mod header;
 pub mod launch;
 mod named;

@@ -272,6 +272,45 @@ fn graphs_run_their_kernels_in_order() {
     });
 }
 
+/// Copies of device and mapped memory, and what was captured from a stream, as nodes of one graph.
+#[test]
+fn graphs_hold_copies_and_what_was_captured() {
+    on_device("graphs_hold_copies_and_what_was_captured", |context| {
+        let module = module(context);
+        let (from, to) = (DeviceBuffer::zeroed(context, 64), DeviceBuffer::zeroed(context, 64));
+        let (from, to) = (from.expect("allocated"), to.expect("allocated"));
+        let mapped = MappedRegion::zeroed(context, 64).expect("pinned");
+        let stream = Stream::new(context).expect("a stream");
+        let successor = module.kernel("successor").expect("there");
+        let (shape, args) = (Launch::linear(1, 1), KernelArgs::new().address(to.address()));
+        let captured = stream
+            .capture(|| {
+                // SAFETY: captured, not run; the graph below runs it on a buffer that outlives it.
+                unsafe { successor.launch(&stream, &shape, &args) }
+            })
+            .expect("captured");
+
+        let mut graph = Graph::new(context).expect("a graph");
+        let first = graph.add_copy(to.address(), from.address(), 64, &[]).expect("added");
+        let child = graph.add_graph(&captured, &[first]).expect("added");
+        let out = mapped.device_address(0).expect("inside");
+        graph.add_copy(out, to.address(), 64, &[child]).expect("added");
+        assert!(Graph::new(context).expect("a graph").add_copy(out, to.address(), 64, &[child]).is_err());
+        drop(captured);
+        from.write_from(0, &41_u64.to_le_bytes()).expect("written");
+        for exec in [graph.instantiate_for_host(), graph.instantiate_for_device_launch()] {
+            let exec = exec.expect("executable");
+            exec.upload(&stream).expect("uploaded");
+            let words = mapped.words(0, 8).expect("inside");
+            words.store(1, 7, Ordering::Release);
+            // SAFETY: the nodes reach the buffers above, which outlive them.
+            unsafe { exec.launch(&stream) }.expect("launched");
+            stream.wait(PATIENCE).expect("done");
+            assert_eq!([0, 1].map(|word| words.load(word, Ordering::Acquire)), [41, 42]);
+        }
+    });
+}
+
 #[test]
 fn what_is_put_on_a_stream_is_captured_and_runs_again() {
     on_device("what_is_put_on_a_stream_is_captured_and_runs_again", |context| {

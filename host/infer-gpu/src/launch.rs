@@ -15,7 +15,7 @@ use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// Entries of the module.
-const NETWORK: &str = "ringcall_predecoder";
+pub(crate) const NETWORK: &str = "ringcall_predecoder";
 const STAGE: &str = "ringcall_predecoder_stage";
 /// A run takes microseconds; the kernel itself gives up earlier.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -13,11 +13,13 @@
 //! | a model on a device | [`GpuModel`] |
 //! | which bits it sees, and what its decisions flip | [`Wiring`] |
 //! | the same inside the cooperative dispatcher | [`GridHandler`] |
+//! | the same as nodes of another graph | [`GpuRun`] |
 //! | how the work is spread | [`Shape`] |
 
 #![deny(unsafe_code)]
 
 mod buffers;
+mod captured;
 mod grid;
 mod launch;
 mod model;
@@ -27,6 +29,7 @@ mod pack;
 mod plan;
 mod wiring;
 
+pub use captured::GpuRun;
 pub use grid::GridHandler;
 pub use model::{GpuError, GpuModel};
 pub use network::{INPUTS, Layer, Network, NetworkError, OUTPUTS, WIDTH};

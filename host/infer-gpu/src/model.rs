@@ -69,16 +69,28 @@ impl Loaded {
     pub(crate) fn new(
         network: &Network,
         context: &Arc<Context>,
+        volume: [u32; 2],
+        reserved: u32,
+        wiring: Option<&Wiring>,
+    ) -> Result<Self, GpuError> {
+        Self::beside(network, context, volume, reserved, wiring, 0)
+    }
+
+    /// The same, leaving so many multiprocessors to others.
+    pub(crate) fn beside(
+        network: &Network,
+        context: &Arc<Context>,
         [d, layers]: [u32; 2],
         reserved: u32,
         wiring: Option<&Wiring>,
+        taken: u32,
     ) -> Result<Self, GpuError> {
         let device = context.device();
         if device.capability() != (9, 0) {
             return Err(GpuError::OtherDevice(device.capability()));
         }
         let shared = device.max_shared_per_block()?.saturating_sub(reserved);
-        let multiprocessors = device.multiprocessors()?;
+        let multiprocessors = device.multiprocessors()?.saturating_sub(taken);
         let plan = Plan::choose(SHAPES, d, layers, Offer { multiprocessors, shared })
             .ok_or(GpuError::TooLarge { d, layers, multiprocessors })?;
         let upload = |bytes: &[u8]| {
@@ -172,7 +184,23 @@ impl GpuModel {
         d: u32,
         layers: u32,
     ) -> Result<Self, GpuError> {
-        let loaded = Loaded::new(network, context, [d, layers], 0, None)?;
+        Self::beside(name, network, context, d, layers, 0)
+    }
+
+    /// The same, leaving so many multiprocessors to kernels that run all the time: 1 for a device dispatcher of one block
+    /// that launches it.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn beside(
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        d: u32,
+        layers: u32,
+        taken: u32,
+    ) -> Result<Self, GpuError> {
+        let loaded = Loaded::beside(network, context, [d, layers], 0, None, taken)?;
         let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
         let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
         let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
@@ -218,6 +246,16 @@ impl GpuModel {
             turn: Mutex::new(()),
         };
         Ok(Self { shared: Arc::new(shared), metadata: network.metadata().to_vec() })
+    }
+
+    /// The device that it is on.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.shared.context
+    }
+
+    pub(crate) fn parts(&self) -> (&Arc<Context>, &Module, &Loaded) {
+        (&self.shared.context, &self.shared.module, &self.shared.loaded)
     }
 
     /// How the work is spread over the device.

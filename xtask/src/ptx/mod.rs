@@ -54,6 +54,7 @@ const PROGRAMS: &[Program] = &[
         name: "transport",
     },
     Program { package: "ringcall-samples", folder: "device/samples", features: &[], name: "samples" },
+    Program { package: "ringcall-service-kernels", folder: "device/service", features: &[], name: "service" },
     // One exported function for each primitive; a test reads what became of them.
     Program { package: "ringcall-gpu-probes", folder: "device/gpu/probes", features: &[], name: "probes" },
     // The launches, which link only with libcudadevrt.a.

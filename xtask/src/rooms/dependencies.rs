@@ -32,6 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ringcall-handler", &["ringcall-wire", "ringcall-gpu", "ringcall-handler-macros"]),
     ("ringcall-kernels", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall-verbs"]),
     ("ringcall-samples", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall-handler"]),
+    ("ringcall-service-kernels", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch"]),
     ("ringcall-gpu-probes", &["ringcall-gpu"]),
     ("ringcall", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch"]),
     // Compiles any crate for devices, and knows none.
@@ -78,6 +79,20 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["ringcall-infer", "ringcall-cuda", "ringcall-wire", "ringcall-dispatch", "ringcall"],
     ),
     ("ringcall-tensorrt", &["ringcall-infer", "ringcall-cuda"]),
+    // Services of captured networks: any engine on a device, any CPU stage, and no code.
+    (
+        "ringcall-ai-service",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-dispatch",
+            "ringcall-service-kernels",
+            "ringcall",
+            "ringcall-cuda",
+            "ringcall-infer",
+            "ringcall-infer-gpu",
+        ],
+    ),
     ("ringcall-qec", &["ringcall-matching"]),
     // Any decoder: it knows engines, and no code or matching.
     (

@@ -15,6 +15,7 @@ const PLACES: &[(&str, &str)] = &[
     ("device/gpu/", "shared memory: atomics over raw words, so that nothing above needs unsafe"),
     ("device/kernels/", "entry points of kernels: addresses that the host hands over, exported names"),
     ("device/samples/src/graph.rs", "entry points of the kernels that graphs are made of"),
+    ("device/service/src/entry.rs", "entry points of the kernels at both ends of a service's graph"),
     ("device/handler-macros/src/", "writes the exported entry of a handler, which reads words of a slot"),
     ("device/handler/tests/refused/", "programs that must not compile"),
     ("host/cuda/", "the CUDA driver's functions"),

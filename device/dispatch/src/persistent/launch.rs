@@ -190,7 +190,15 @@ impl<M: Machine> Launcher<'_, M> {
         }
     }
 
-    /// Claims one of the graph's mailboxes that is idle, the one that has been so longest first; and its address.
+    /// Whether the graph of a mailbox that was just claimed may be launched: where it has a gate, that is 0. Only the graph
+    /// itself closes its gate, so an open one stays open until the launch.
+    fn is_open(&self, mailbox: &Words) -> bool {
+        let gate = mailbox.load(io::GATE, Ordering::Relaxed);
+        // Acquire: pairs with the release of whoever opened it.
+        gate == 0 || self.machine.mailbox(gate, 1).is_some_and(|word| word.load(0, Ordering::Acquire) == 0)
+    }
+
+    /// Claims one of the graph's mailboxes that is idle and whose gate is open, the one that has been so longest first; and its address.
     fn claim(
         &self,
         warp: Warp<'_>,
@@ -222,7 +230,7 @@ impl<M: Machine> Launcher<'_, M> {
                 if warp.lane() == 0 {
                     // Acquire in `claim`: pairs with the child's release, after which it reads the mailbox no more.
                     mine = mailbox.get(io::STATE).is_some_and(|state| state.claim(io::IDLE, io::LAUNCHED));
-                    if mine && !usable(&mailbox) {
+                    if mine && !(usable(&mailbox) && self.is_open(&mailbox)) {
                         // What was seen before the claim may have been from before the last launch.
                         mailbox.store(io::STATE, io::IDLE, Ordering::Release);
                         mine = false;

@@ -14,7 +14,7 @@ use ringcall_wire::header::RequestHeader;
 use ringcall_wire::launch::{DeviceEntry, HandlerKind, LAUNCHES_PER_EXECUTION, control, io};
 use ringcall_wire::status::Status;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 const GRAPH: u32 = 1;
 const TRIGGER: u32 = 2;
@@ -169,6 +169,50 @@ fn back_pressure_stays_in_the_ring() {
         assert_eq!(report.counters.get(Counter::Received), 8);
         assert_eq!(report.counters.get(Counter::Completed), 8);
         assert!(report.counters.get(Counter::Queued) > 0);
+    }
+}
+
+/// While the gate of every executable is closed, requests stay in the ring, unmarked, and others are served; once it is open
+/// they are answered, and no mailbox was lost by looking.
+#[test]
+fn a_closed_gate_keeps_requests_in_the_ring() {
+    for warps in TEAMS {
+        let parts = ring([8, 64, 64]);
+        let park = Park::new(&parts, 2, 2, fine());
+        park.door.open();
+        let gated = park.entry(GRAPH, 0, 0);
+        // The word lies in a mailbox of the graph that nobody asks for.
+        let gate_at = park.entry(GRAPH, 1, 0).address + io::PAYLOAD as u64;
+        let gate = park.mailbox(gate_at, 1).expect("inside");
+        gate.store(0, 1, Release);
+        let mailbox = |exec: u32| {
+            let at = gated.address + u64::from(exec * gated.io_stride);
+            park.mailbox(at, io::PAYLOAD / 8).expect("inside")
+        };
+        for exec in 0..2 {
+            mailbox(exec).store(io::GATE, gate_at, Relaxed);
+        }
+        let entries = vec![gated, entry(INCREMENT, HandlerKind::Warp, 0)];
+        let running = dispatcher(&parts, &park, entries, warps);
+        let setup = Arc::clone(&running.setup);
+        let mut graphs = Client::of(&setup, 0..4);
+        for slot in 0..4 {
+            graphs.send(slot, &plus(GRAPH, words(3), 0));
+        }
+        let mut others = Client::of(&setup, 4..8);
+        others.drive((0..200).map(|i| Ask::increment(INCREMENT, words(i))));
+        for slot in (0..4).map(|slot| slot_of(&parts.ring, slot)) {
+            assert_ne!(parts.ring.rx(slot), flag::FREE, "it stays in the ring");
+            assert_eq!(parts.ring.tx(slot), flag::FREE, "unmarked");
+        }
+        assert_eq!(park.door.reached(), 0, "nothing was launched");
+        gate.store(0, 0, Release);
+        graphs.drive([]);
+        graphs.drive((0..50).map(|i| plus(GRAPH, words(i), 0)));
+        setup.wait("the last child", || park.finished() == 54);
+        let report = running.drain();
+        assert_eq!(report.counters.get(Counter::Completed), 254);
+        assert!((0..2).all(|exec| mailbox(exec).load(io::STATE, Relaxed) == io::IDLE));
     }
 }
 

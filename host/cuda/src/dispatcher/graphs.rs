@@ -3,7 +3,9 @@
 use super::DeviceError;
 use super::functions::{Functions, Run, Table};
 use super::modules::addresses;
-use crate::driver::{Context, DeviceBuffer, Graph, GraphExec, KernelArgs, Launch, Module, Stream};
+use crate::driver::{
+    Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, KernelArgs, Launch, Module, Stream,
+};
 use ringcall_dispatch::persistent::child::mailbox_bytes;
 use ringcall_wire::launch::{io, saved};
 use std::sync::Arc;
@@ -20,6 +22,47 @@ pub struct GraphKernel {
     pub threads: u32,
 }
 
+/// A graph that is more than kernels in a row: who knows its nodes adds them.
+///
+/// The nodes of every executable end with one that answers, or hands the answer's owner on, and frees the mailbox
+/// ([`Child::finish`](ringcall_dispatch::persistent::child::Child::finish)). What they refer to lives as long as this.
+pub trait GraphNodes: core::fmt::Debug + Send + Sync {
+    /// Adds the nodes of executable `index`, for launches through the mailbox at `mailbox`, whose payload has room for
+    /// `capacity` bytes.
+    ///
+    /// # Errors
+    /// What cannot be added, or a payload that does not fit.
+    fn add(
+        &self,
+        graph: &mut Graph,
+        index: u32,
+        mailbox: DeviceAddress,
+        capacity: u32,
+    ) -> Result<(), DeviceError>;
+
+    /// Device address of the word that keeps requests of executable `index` in the ring while it is not 0
+    /// ([`GATE`](io::GATE)); 0 for none.
+    ///
+    /// # Errors
+    /// The device cannot be asked.
+    fn gate(&self, index: u32) -> Result<u64, DeviceError> {
+        let _ = index;
+        Ok(0)
+    }
+}
+
+/// Nodes, the same if they are the same object.
+#[derive(Debug, Clone)]
+pub(super) struct Composed(pub(super) Arc<dyn GraphNodes>);
+
+impl PartialEq for Composed {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Composed {}
+
 /// A graph of kernels that run one after the other: the first reads the request, the last answers and frees the mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphFunction {
@@ -27,13 +70,20 @@ pub struct GraphFunction {
     pub(super) execs: u32,
     pub(super) routing_key: u64,
     pub(super) credits: Vec<u64>,
+    pub(super) composed: Option<Composed>,
 }
 
 impl GraphFunction {
     /// A graph of these kernels, with `execs` executables: as many requests can run at once. More wait in the ring.
     #[must_use]
     pub fn new(kernels: Vec<GraphKernel>, execs: u32) -> Self {
-        Self { kernels, execs, routing_key: 0, credits: Vec::new() }
+        Self { kernels, execs, routing_key: 0, credits: Vec::new(), composed: None }
+    }
+
+    /// A graph of these nodes, with `execs` executables.
+    #[must_use]
+    pub fn composed(nodes: Arc<dyn GraphNodes>, execs: u32) -> Self {
+        Self { composed: Some(Composed(nodes)), ..Self::new(Vec::new(), execs) }
     }
 
     /// The graph for requests whose first eight bytes are `key`, of several under one name.
@@ -57,6 +107,8 @@ impl GraphFunction {
 pub(crate) struct Launchable {
     mailboxes: DeviceBuffer,
     execs: Vec<GraphExec>,
+    /// What composed graphs refer to.
+    _composed: Option<Composed>,
     stride: u32,
 }
 
@@ -70,7 +122,7 @@ impl Launchable {
         saved_address: u64,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
-        if function.execs == 0 || function.kernels.is_empty() {
+        if function.execs == 0 || (function.kernels.is_empty() && function.composed.is_none()) {
             return Err(DeviceError::Shape(
                 "a graph needs at least one kernel and one executable".to_owned(),
             ));
@@ -82,6 +134,9 @@ impl Launchable {
             let at = u64::from(index) * u64::from(stride);
             let mailbox = mailboxes.address().offset(at);
             let mut graph = Graph::new(context)?;
+            if let Some(nodes) = &function.composed {
+                nodes.0.add(&mut graph, index, mailbox, capacity)?;
+            }
             let mut before = Vec::new();
             for kernel in &function.kernels {
                 let launch = Launch::linear(kernel.blocks, kernel.threads);
@@ -90,6 +145,7 @@ impl Launchable {
             }
             let exec = graph.instantiate_for_device_launch()?;
             exec.upload(stream)?;
+            let gate = function.composed.as_ref().map_or(Ok(0), |nodes| nodes.0.gate(index))?;
             let credit = function.credits.get(index as usize).copied().unwrap_or(0);
             for (word, value) in [
                 (io::EXEC, exec.device_handle()),
@@ -97,13 +153,14 @@ impl Launchable {
                 (io::COUNTERS, saved_address + saved::CHILDREN as u64 * 8),
                 (io::CREDIT, credit),
                 (io::ANSWER, u64::from(first_answer + index)),
+                (io::GATE, gate),
             ] {
                 mailboxes.write_from(at as usize + word * 8, &value.to_le_bytes())?;
             }
             execs.push(exec);
         }
         stream.synchronize()?;
-        Ok(Self { mailboxes, execs, stride })
+        Ok(Self { mailboxes, execs, _composed: function.composed.clone(), stride })
     }
 
     /// Its executables.

@@ -1,9 +1,9 @@
 //! A graph that the host launches for one request at a time: a worker of the host dispatcher with a GPU behind it.
 
 use super::launch::launch_graph;
-use super::{DeviceError, GraphKernel};
+use super::{DeviceError, GraphKernel, GraphNodes};
 use crate::driver::{
-    Context, DeviceBuffer, Graph, GraphExec, KernelArgs, Launch, MappedRegion, Module, Stream,
+    Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, KernelArgs, Launch, MappedRegion, Module, Stream,
 };
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::persistent::child::mailbox_bytes;
@@ -24,7 +24,7 @@ pub struct HostGraph {
     flag: Words,
     _memory: [MappedRegion; 3],
     _counts: DeviceBuffer,
-    _module: Module,
+    _nodes: Option<Arc<dyn GraphNodes>>,
 }
 
 impl HostGraph {
@@ -38,6 +38,39 @@ impl HostGraph {
         module: &Module,
         kernels: &[GraphKernel],
         capacity: u32,
+    ) -> Result<Self, DeviceError> {
+        let add = |graph: &mut Graph, mailbox: DeviceAddress| {
+            let mut before = Vec::new();
+            for kernel in kernels {
+                let launch = Launch::linear(kernel.blocks, kernel.threads);
+                let args = KernelArgs::new().address(mailbox);
+                before = vec![graph.add_kernel(&module.kernel(&kernel.name)?, &launch, &args, &before)?];
+            }
+            Ok(())
+        };
+        Self::of(context, capacity, None, add)
+    }
+
+    /// Executable `index` of a graph of these nodes, for payloads and results of up to `capacity` bytes (a multiple of 8).
+    /// A gate is the caller's to look at before a launch.
+    ///
+    /// # Errors
+    /// Those of the nodes, or no memory.
+    pub fn composed(
+        context: &Arc<Context>,
+        nodes: &Arc<dyn GraphNodes>,
+        index: u32,
+        capacity: u32,
+    ) -> Result<Self, DeviceError> {
+        let add = |graph: &mut Graph, mailbox| nodes.add(graph, index, mailbox, capacity);
+        Self::of(context, capacity, Some(Arc::clone(nodes)), add)
+    }
+
+    fn of(
+        context: &Arc<Context>,
+        capacity: u32,
+        nodes: Option<Arc<dyn GraphNodes>>,
+        add: impl FnOnce(&mut Graph, DeviceAddress) -> Result<(), DeviceError>,
     ) -> Result<Self, DeviceError> {
         let slot = HEADER_BYTES + capacity as usize;
         let memory = [
@@ -59,12 +92,7 @@ impl HostGraph {
             words.store(word, value, Ordering::Relaxed);
         }
         let mut graph = Graph::new(context)?;
-        let mut before = Vec::new();
-        for kernel in kernels {
-            let launch = Launch::linear(kernel.blocks, kernel.threads);
-            let args = KernelArgs::new().address(mailbox.device_address(0)?);
-            before = vec![graph.add_kernel(&module.kernel(&kernel.name)?, &launch, &args, &before)?];
-        }
+        add(&mut graph, mailbox.device_address(0)?)?;
         let exec = graph.instantiate_for_host()?;
         let stream = Stream::new(context)?;
         exec.upload(&stream)?;
@@ -78,7 +106,7 @@ impl HostGraph {
             flag: flag.words(0, 1)?,
             _memory: memory,
             _counts: counts,
-            _module: module.clone(),
+            _nodes: nodes,
         })
     }
 
@@ -97,9 +125,21 @@ impl HostGraph {
         for (i, word) in header.to_words().into_iter().enumerate() {
             self.mailbox.store(io::HEADER + i, word, Ordering::Relaxed);
         }
+        // A mailbox of mapped memory is the request's own until its answer was taken.
+        self.mailbox.store(io::STATE, io::LAUNCHED, Ordering::Relaxed);
         self.mailbox.store(io::ARG_LEN, payload.len() as u64, Ordering::Relaxed);
         self.flag.store(0, 0, Ordering::Release);
-        launch_graph(&self.exec, &self.stream)
+        let launched = launch_graph(&self.exec, &self.stream);
+        if launched.is_err() {
+            self.mailbox.store(io::STATE, io::IDLE, Ordering::Relaxed);
+        }
+        launched
+    }
+
+    /// Whether the last launch's graph has freed its mailbox: its last kernel is done, and what it handed over is there.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.mailbox.load(io::STATE, Ordering::Acquire) == io::IDLE
     }
 
     /// The answer, once it is there: its header; the result is copied into `out` as far as it fits.

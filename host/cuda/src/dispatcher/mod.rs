@@ -51,7 +51,7 @@ pub use error::DeviceError;
 pub use floor::FloorEcho;
 pub use functions::Functions;
 pub(crate) use graphs::Launchable;
-pub use graphs::{GraphFunction, GraphKernel};
+pub use graphs::{GraphFunction, GraphKernel, GraphNodes};
 pub use host_graph::HostGraph;
 pub use linked::{LinkedDispatcher, LinkedFunction, LinkedRing};
 pub use manager::{Manager, NotStarted};

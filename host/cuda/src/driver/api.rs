@@ -11,10 +11,10 @@ use cudarc::driver::sys;
 use std::ffi::CStr;
 use std::fmt::Display;
 use sys::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdevice_attribute,
-    CUdeviceptr, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode, CUjit_option,
-    CUjitInputType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUlaunchConfig, CUlinkState, CUmodule,
-    CUstream, CUstreamCaptureMode, cuuint64_t,
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUcontext, CUdevice,
+    CUdevice_attribute, CUdeviceptr, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode,
+    CUjit_option, CUjitInputType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUlaunchConfig, CUlinkState,
+    CUmodule, CUstream, CUstreamCaptureMode, cuuint64_t,
 };
 
 /// `CUDA_SUCCESS`.
@@ -115,6 +115,8 @@ api! {
     cuGraphCreate(*mut CUgraph, c_uint);
     cuGraphDestroy(CUgraph);
     cuGraphAddKernelNode_v2(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS);
+    cuGraphAddMemcpyNode(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_MEMCPY3D, CUcontext);
+    cuGraphAddChildGraphNode(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, CUgraph);
     cuGraphKernelNodeSetAttribute(CUgraphNode, CUkernelNodeAttrID, *const CUkernelNodeAttrValue);
     cuGraphInstantiateWithParams(*mut CUgraphExec, CUgraph, *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
     cuGraphGetNodes(CUgraph, *mut CUgraphNode, *mut usize);

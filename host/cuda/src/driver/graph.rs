@@ -6,8 +6,8 @@ use super::{Context, Kernel, KernelArgs, Launch, Stream};
 use crate::CudaError;
 use core::mem::MaybeUninit;
 use cudarc::driver::sys::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUgraph_st, CUgraphExec_st,
-    CUgraphInstantiate_flags_enum, CUgraphNode_st, CUkernelNodeAttrID, CUkernelNodeAttrValue,
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraph_st, CUgraphExec_st,
+    CUgraphInstantiate_flags_enum, CUgraphNode, CUgraphNode_st, CUkernelNodeAttrID, CUkernelNodeAttrValue,
 };
 use std::sync::Arc;
 
@@ -61,11 +61,7 @@ impl Graph {
         after: &[NodeId],
     ) -> Result<NodeId, CudaError> {
         kernel.fits(launch, args)?;
-        let mut before = Vec::with_capacity(after.len());
-        for id in after {
-            let node = self.nodes.get(id.0);
-            before.push(node.ok_or_else(|| CudaError::Graph("a node of another graph".to_owned()))?.0);
-        }
+        let before = self.nodes_of(after)?;
         let api = self.context.enter()?;
         let mut pointers = args.pointers();
         let params = CUDA_KERNEL_NODE_PARAMS {
@@ -112,6 +108,32 @@ impl Graph {
             api.check(code, format_args!("setting the clusters of kernel `{}` in a graph", kernel.name()))?;
         }
         Ok(NodeId(self.nodes.len() - 1))
+    }
+
+    /// The driver's handles of nodes of this graph.
+    pub(super) fn nodes_of(&self, ids: &[NodeId]) -> Result<Vec<CUgraphNode>, CudaError> {
+        let node = |id: &NodeId| self.nodes.get(id.0).map(|node| node.0);
+        let foreign = || CudaError::Graph("a node of another graph".to_owned());
+        ids.iter().map(|id| node(id).ok_or_else(foreign)).collect()
+    }
+
+    /// Enters a node that was just added, with the kernels that it needs.
+    pub(super) fn enter(&mut self, node: CUgraphNode, kernels: &[Kernel]) -> NodeId {
+        self.nodes.push(Handle(node));
+        self.kernels.extend_from_slice(kernels);
+        NodeId(self.nodes.len() - 1)
+    }
+
+    pub(super) fn raw(&self) -> CUgraph {
+        self.raw.0
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(super) fn kernels(&self) -> &[Kernel] {
+        &self.kernels
     }
 
     /// How many nodes it has.
@@ -171,7 +193,9 @@ impl Graph {
 fn refusal(result: u32) -> Option<&'static str> {
     Some(match result {
         2 => "its structure is invalid, such as a cycle",
-        3 => "it has a node that a device launch does not support: kernels without dynamic parallelism only",
+        3 => {
+            "it has a node that a device launch does not support: kernels without dynamic parallelism, copies and graphs of them only"
+        }
         4 => "its nodes are of several contexts or devices: a device launch allows one",
         5 => "it has a conditional handle that no node uses",
         _ => return None,

@@ -39,6 +39,7 @@ mod linker;
 mod load;
 mod mapped;
 mod module;
+mod nodes;
 mod registered;
 mod stream;
 

@@ -1,0 +1,117 @@
+//! A run of the network as nodes of somebody else's graph, from device memory to device memory.
+
+use crate::buffers::Buffers;
+use crate::launch::LIMIT_CYCLES;
+use crate::model::{GpuError, GpuModel};
+use crate::{INPUTS, OUTPUTS};
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{DeviceBuffer, Graph, KernelArgs, Launch, Module, NodeId};
+use ringcall_infer::{ElementType, TensorSpec};
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// The network between two device tensors, to be put into a graph: of a service, say.
+///
+/// `volume` is `f16[1, 4, layers, d, d]` here, as the kernel reads it, and `logits` `f32[1, 4, layers, d, d]`. A run fills
+/// the device: no two may overlap, whichever graph they are in.
+#[derive(Debug)]
+pub struct GpuRun {
+    inputs: [TensorSpec; 1],
+    outputs: [TensorSpec; 1],
+    volume: DeviceBuffer,
+    logits: DeviceBuffer,
+    failed: DeviceBuffer,
+    buffers: Buffers,
+    launch: Launch,
+    args: KernelArgs,
+    module: Module,
+    _tables: [Arc<DeviceBuffer>; 3],
+}
+
+impl GpuModel {
+    /// A run with tensors of its own.
+    ///
+    /// # Errors
+    /// No memory, or the driver refuses.
+    pub fn run_between_tensors(&self) -> Result<GpuRun, GpuError> {
+        let (context, module, loaded) = self.parts();
+        let (plan, mut params) = (&loaded.plan, loaded.params);
+        let shape = |channels| vec![1, channels, plan.layers as usize, plan.d as usize, plan.d as usize];
+        let inputs = [TensorSpec::new("volume", ElementType::F16, shape(INPUTS))?];
+        let outputs = [TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
+        let zeroed = |bytes: usize| DeviceBuffer::zeroed(context, bytes.next_multiple_of(16));
+        let (volume, logits) = (zeroed(inputs[0].size_bytes())?, zeroed(outputs[0].size_bytes())?);
+        let failed = zeroed(8)?;
+        let buffers = loaded.buffers(context)?;
+        buffers.fill(&mut params);
+        params.input = volume.address().0;
+        params.logits = logits.address().0;
+        params.failed = failed.address().0;
+        params.limit = LIMIT_CYCLES;
+        module.kernel(crate::launch::NETWORK)?.set_dynamic_shared(plan.shared)?;
+        Ok(GpuRun {
+            inputs,
+            outputs,
+            volume,
+            logits,
+            failed,
+            buffers,
+            launch: Launch::linear(plan.blocks(), plan.shape.threads())
+                .dynamic_shared(plan.shared)
+                .cooperative(),
+            args: KernelArgs::new().bytes(params.as_bytes()),
+            module: module.clone(),
+            _tables: loaded.tables(),
+        })
+    }
+}
+
+impl GpuRun {
+    /// The input.
+    #[must_use]
+    pub fn inputs(&self) -> &[TensorSpec] {
+        &self.inputs
+    }
+
+    /// The output.
+    #[must_use]
+    pub fn outputs(&self) -> &[TensorSpec] {
+        &self.outputs
+    }
+
+    /// The input tensor.
+    #[must_use]
+    pub fn volume(&self) -> &DeviceBuffer {
+        &self.volume
+    }
+
+    /// The output tensor.
+    #[must_use]
+    pub fn logits(&self) -> &DeviceBuffer {
+        &self.logits
+    }
+
+    /// A word that is not 0 once a wait of the kernel has run out; from then on every run is wrong, until
+    /// [`reset`](Self::reset).
+    #[must_use]
+    pub fn failed(&self) -> &DeviceBuffer {
+        &self.failed
+    }
+
+    /// Makes it whole after a failed run, while it does not run.
+    ///
+    /// # Errors
+    /// The context is dead.
+    pub fn reset(&self) -> Result<(), CudaError> {
+        self.buffers.reset()?;
+        self.failed.fill(0)
+    }
+
+    /// Adds the run to a graph, after the nodes `after`; it must outlive the graph and what is made of it.
+    ///
+    /// # Errors
+    /// A node of another graph, or the driver refuses.
+    pub fn add_to(&self, graph: &mut Graph, after: &[NodeId]) -> Result<NodeId, CudaError> {
+        graph.add_kernel(&self.module.kernel(crate::launch::NETWORK)?, &self.launch, &self.args, after)
+    }
+}
