@@ -150,7 +150,7 @@ fn precisions_are_the_models_own() {
             let options = options().with_precision(precision);
             match Builder::parse(&library, "conv", model("conv_integers"), &options) {
                 Err(TensorRtError::Unsupported { why, .. }) => {
-                    assert!(why.contains("strongly typed"), "{why}")
+                    assert!(why.contains("strongly typed"), "{why}");
                 }
                 other => panic!("{precision:?}: {other:?}"),
             }
