@@ -85,8 +85,8 @@ const LAST_PART: u32 = 5;
 
 impl UnifiedDispatcher<Running> {
     /// Answers what has arrived, waits until the NIC has sent the responses, and ends the kernel; at most `deadline` from
-    /// now, and as long again where a graph goes on. The kernel drains for four fifths of the time, and is then told to end at once. What has arrived and was not
-    /// taken stays in the completion queue for the next start.
+    /// now, and as long again where a graph goes on. The kernel drains for four fifths of the time, and is then told to end
+    /// at once. What has arrived and was not taken stays in the completion queue for the next start.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> UnifiedStopped {
         let Self { resources, launcher, stream, mut state } = self;
