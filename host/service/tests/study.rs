@@ -133,7 +133,8 @@ fn a_log_cut_anywhere_goes_on_to_the_same_end() {
         // No batch is there twice, and reading all of it again gives the same.
         assert_eq!(counts(&study, &read(&study, &rest).unwrap().0), expected);
         let text = String::from_utf8(rest).unwrap();
-        let mut batches: Vec<&str> = text.lines().skip(1).map(|l| l.split(",\"tally").next().unwrap()).collect();
+        let mut batches: Vec<&str> =
+            text.lines().skip(1).map(|l| l.split(",\"tally").next().unwrap()).collect();
         let all = batches.len();
         batches.sort_unstable();
         batches.dedup();
@@ -158,7 +159,8 @@ fn stopped_by_the_caller_it_goes_on_later() {
 
 #[test]
 fn more_points_and_more_shots_keep_what_was_found() {
-    let few = Study { stop: Stop { shots: 200, errors: None }, points: vec![point(3, 0.02)], ..study(1, None) };
+    let few =
+        Study { stop: Stop { shots: 200, errors: None }, points: vec![point(3, 0.02)], ..study(1, None) };
     let (_, log) = whole(&few);
     let more = study(1, None);
     let (mut state, _) = read(&more, &log).unwrap();
@@ -201,7 +203,10 @@ fn other_states_are_refused() {
     let changed = line.replacen(&format!("\"fired\":{fired}"), "\"fired\":1", 1);
     refused(&format!("{text}{changed}\n"), "twice, with different counts");
     // The same twice is no news.
-    assert_eq!(counts(&study, &read(&study, format!("{text}{line}\n").as_bytes()).unwrap().0), counts(&study, &state));
+    assert_eq!(
+        counts(&study, &read(&study, format!("{text}{line}\n").as_bytes()).unwrap().0),
+        counts(&study, &state)
+    );
     refused(&"x".repeat(1 << 17), "longer than");
 }
 

@@ -77,6 +77,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         "ringcall-infer-gpu",
         &["ringcall-infer", "ringcall-cuda", "ringcall-wire", "ringcall-dispatch", "ringcall"],
     ),
+    // ONNX Runtime, whose library is loaded at run time.
+    ("ringcall-infer-onnxruntime", &["ringcall-infer"]),
     ("ringcall-qec", &["ringcall-matching"]),
     // Any decoder: it knows engines, and no code or matching.
     (
@@ -140,6 +142,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-softnic",
             "ringcall-matching",
             "ringcall-infer",
+            "ringcall-infer-gpu",
+            "ringcall-infer-onnxruntime",
             "ringcall-qec",
             "ringcall-pipeline",
             "ringcall-transport",

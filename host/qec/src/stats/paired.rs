@@ -71,7 +71,10 @@ mod tests {
     /// What `training/predecoder/measure.py` made of its counts (`training/models/3x128.metrics.json`): shots, errors of
     /// either, common ones, ratio and its interval.
     const KNOWN: [([u64; 4], [f64; 3]); 2] = [
-        ([91_136, 1222, 1022, 307], [0.836_333_878_887_070_3, 0.779_161_897_061_625_4, 0.897_700_926_613_678_6]),
+        (
+            [91_136, 1222, 1022, 307],
+            [0.836_333_878_887_070_3, 0.779_161_897_061_625_4, 0.897_700_926_613_678_6],
+        ),
         ([91_136, 1222, 1006, 317], [0.823_240_589_198_036, 0.767_141_364_678_614_8, 0.883_442_216_659_839]),
     ];
 
@@ -104,7 +107,10 @@ mod tests {
         assert_eq!(counted(0, 3, 0).ratio_interval(0.95).unwrap(), None);
         assert!(counted(0, 0, 0).ratio().is_nan());
         for impossible in [counted(11, 1, 0), counted(1, 11, 0), counted(2, 1, 2), PairedErrors::default()] {
-            assert!(matches!(impossible.ratio_interval(0.95), Err(StatsError::Counts { .. })), "{impossible:?}");
+            assert!(
+                matches!(impossible.ratio_interval(0.95), Err(StatsError::Counts { .. })),
+                "{impossible:?}"
+            );
         }
         assert!(matches!(counted(1, 1, 1).ratio_interval(1.0), Err(StatsError::Confidence { .. })));
     }

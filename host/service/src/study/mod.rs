@@ -46,6 +46,7 @@ pub use tally::{PredecoderTally, Stop, Tally};
 
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_infer::Model;
+use state::Counted;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -148,31 +149,37 @@ impl Study<'_> {
             return Err(StudyError::OtherState(Box::new(state.setup().clone())));
         }
         for (index, &point) in self.points.iter().enumerate() {
-            let told = |state: &State| Progress { point, index, outcome: state.outcome(&point, &self.stop) };
-            let now = told(state);
-            if !progress(&now) {
+            let mut counted = Counted::new(state.setup());
+            state.count(&point, &self.stop, &mut counted);
+            let mut go_on = |counted: &Counted| progress(&Progress { point, index, outcome: counted.outcome });
+            if !go_on(&counted) {
                 return Ok(false);
             }
-            if !now.outcome.complete && !self.point(&point, state, log, &mut |state| progress(&told(state)))? {
-                return Ok(false);
+            if !counted.outcome.complete {
+                self.point(&point, state, &mut counted, log, &mut go_on)?;
+                if !counted.outcome.complete {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
     }
 
-    /// One point, on all threads. Returns whether it has enough.
+    /// One point, on all threads.
     fn point(
         &self,
         point: &Point,
         state: &mut State,
+        counted: &mut Counted,
         log: &mut dyn Write,
-        go_on: &mut dyn FnMut(&State) -> bool,
-    ) -> Result<bool, StudyError> {
+        go_on: &mut dyn FnMut(&Counted) -> bool,
+    ) -> Result<(), StudyError> {
         let prepared = Prepared::new(*point, self.predecoder.as_ref())?;
-        let batches = self.stop.batches(self.batch_shots);
-        let missing: Vec<u64> = (0..batches).filter(|&batch| !state.has(point, batch)).collect();
-        let threads = self.threads.clamp(1, missing.len().max(1));
-        let (missing, quit) = (Mutex::new(missing.into_iter()), DeviceU64::new(0));
+        let (batches, done) = (self.stop.batches(self.batch_shots), state.finished(point));
+        let left = usize::try_from(batches - (done.len() as u64).min(batches)).unwrap_or(usize::MAX);
+        let threads = self.threads.clamp(1, left.max(1));
+        let missing = Mutex::new((0..batches).filter(|batch| !done.contains(batch)));
+        let quit = DeviceU64::new(0);
         let (sender, finished) = mpsc::channel();
         let (seed, shots) = (self.seed, self.batch_shots);
         let work = |sender: mpsc::Sender<Result<(u64, Tally), StudyError>>| -> Result<(), StudyError> {
@@ -199,6 +206,8 @@ impl Study<'_> {
             drop(sender);
             loop {
                 let recorded = match finished.recv_timeout(PROGRESS) {
+                    // After an error the log may end within a line.
+                    Ok(Ok(_)) if failed.is_some() => Ok(()),
                     Ok(Ok((batch, tally))) => state.record(point, batch, tally, log).map_err(Into::into),
                     Ok(Err(error)) => Err(error),
                     Err(RecvTimeoutError::Timeout) => Ok(()),
@@ -207,11 +216,12 @@ impl Study<'_> {
                 if let Err(error) = recorded {
                     failed.get_or_insert(error);
                 }
-                if failed.is_some() || state.outcome(point, &self.stop).complete || !go_on(state) {
+                state.count(point, &self.stop, counted);
+                if failed.is_some() || counted.outcome.complete || !go_on(counted) {
                     quit.store(1, Ordering::Relaxed);
                 }
             }
         });
-        failed.map_or(Ok(state.outcome(point, &self.stop).complete), Err)
+        failed.map_or(Ok(()), Err)
     }
 }

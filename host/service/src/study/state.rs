@@ -3,7 +3,7 @@
 
 use super::{Point, Stop, Tally};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Read, Write};
 
 /// The format of a state.
@@ -71,6 +71,20 @@ pub struct Outcome {
     pub tally: Tally,
     /// Whether they are enough.
     pub complete: bool,
+}
+
+/// A point's counts so far, and the batch that would be counted next.
+#[derive(Debug, Clone)]
+pub(super) struct Counted {
+    next: u64,
+    pub(super) outcome: Outcome,
+}
+
+impl Counted {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let tally = Tally::new(setup.predecoder.is_some());
+        Self { next: 0, outcome: Outcome { tally, complete: false } }
+    }
 }
 
 /// Finished batches by point.
@@ -170,21 +184,29 @@ impl State {
     /// same whoever finished first.
     #[must_use]
     pub fn outcome(&self, point: &Point, stop: &Stop) -> Outcome {
-        let known = self.batches.get(&point.to_string());
-        let mut tally = Tally::new(self.setup.predecoder.is_some());
-        for batch in 0.. {
-            if stop.met(&tally) {
-                return Outcome { tally, complete: true };
-            }
-            let Some(next) = known.and_then(|known| known.get(&batch)) else { break };
-            tally.add(next);
-        }
-        Outcome { tally, complete: false }
+        let mut counted = Counted::new(&self.setup);
+        self.count(point, stop, &mut counted);
+        counted.outcome
     }
 
-    /// Whether a batch is finished.
-    pub(super) fn has(&self, point: &Point, batch: u64) -> bool {
-        self.batches.get(&point.to_string()).is_some_and(|known| known.contains_key(&batch))
+    /// Goes on from what was counted of the same point before.
+    pub(super) fn count(&self, point: &Point, stop: &Stop, counted: &mut Counted) {
+        let known = self.batches.get(&point.to_string());
+        let Counted { next, outcome } = counted;
+        loop {
+            outcome.complete = stop.met(&outcome.tally);
+            if outcome.complete {
+                return;
+            }
+            let Some(tally) = known.and_then(|known| known.get(next)) else { return };
+            outcome.tally.add(tally);
+            *next += 1;
+        }
+    }
+
+    /// The batches of a point that are finished.
+    pub(super) fn finished(&self, point: &Point) -> BTreeSet<u64> {
+        self.batches.get(&point.to_string()).into_iter().flat_map(|known| known.keys().copied()).collect()
     }
 
     /// What it is of.

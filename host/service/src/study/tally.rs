@@ -76,7 +76,8 @@ impl Tally {
         let expect = |holds: bool, what: String| if holds { Ok(()) } else { Err(what) };
         expect(self.shots == u64::from(shots), format!("{} shots, a batch has {shots}", self.shots))?;
         expect(self.errors <= self.shots, format!("{} errors in {} shots", self.errors, self.shots))?;
-        let fired = |fired| expect(fired <= self.detectors, format!("{fired} of {} detectors", self.detectors));
+        let fired =
+            |fired| expect(fired <= self.detectors, format!("{fired} of {} detectors", self.detectors));
         fired(self.fired)?;
         expect(
             predecoder == self.predecoder.is_some(),
