@@ -151,7 +151,8 @@ impl Study<'_> {
         for (index, &point) in self.points.iter().enumerate() {
             let mut counted = Counted::new(state.setup());
             state.count(&point, &self.stop, &mut counted);
-            let mut go_on = |counted: &Counted| progress(&Progress { point, index, outcome: counted.outcome });
+            let mut go_on =
+                |counted: &Counted| progress(&Progress { point, index, outcome: counted.outcome });
             if !go_on(&counted) {
                 return Ok(false);
             }
