@@ -19,6 +19,7 @@ const STEPS: &[Step] = &[
     Step { name: "rooms", run: steps::rooms },
     Step { name: "ptx", run: steps::ptx },
     Step { name: "test", run: steps::test },
+    Step { name: "onnxruntime", run: steps::onnxruntime },
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },
     Step { name: "run", run: steps::end_to_end },

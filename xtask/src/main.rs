@@ -12,6 +12,7 @@
 //! | `loom` | the model-checked protocols |
 //! | `sanitize` | AddressSanitizer and ThreadSanitizer (nightly) |
 //! | `fuzz` | every fuzz target for a bounded time (nightly) |
+//! | `onnxruntime` | the engine over ONNX Runtime, with its library from PyPI |
 //! | `dist` | the tree that C programs install: libraries, headers, pkg-config, CMake; `--check` builds the examples with it |
 //! | `tensorrt` | the TensorRT engine's tests, with libraries and headers from package registries |
 //! | `gpu-bundle` | the tests and measurements of a device, for a machine that has one and nothing else |
@@ -73,6 +74,8 @@ enum Task {
         #[arg(long, default_value_t = steps::FUZZ_SECONDS)]
         seconds: u32,
     },
+    /// The tests of the engine over ONNX Runtime, with the library that ORT_DYLIB_PATH names, or PyPI's.
+    Onnxruntime,
     /// The tree that C programs install, in `target/dist`.
     Dist(dist::Options),
     /// The TensorRT engine's tests, with libraries and headers from package registries; needs no GPU.
@@ -104,6 +107,7 @@ fn run(task: Task) -> Result<()> {
         Task::Loom => steps::loom(&shell).map(drop),
         Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
         Task::Fuzz { seconds } => steps::fuzz(&shell, seconds).and_then(asked_for),
+        Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options),
         Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
         Task::GpuBundle(options) => bundle::make(&shell, &options),

@@ -5,6 +5,7 @@ use crate::rooms;
 use crate::shell::{Shell, read, run};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// How long a check fuzzes each target unless told otherwise: long enough to meet the seeds and their neighbours again,
@@ -67,6 +68,51 @@ pub(crate) fn ptx(shell: &Shell) -> Result<Outcome> {
     ptx::run(shell, &ptx::Options::checked())?;
     ptx::assemble(shell)?;
     Ok(Outcome::Done)
+}
+
+/// The Python package that has ONNX Runtime's library.
+const ONNXRUNTIME: &str = "onnxruntime==1.31.*";
+
+/// The engine over ONNX Runtime, with its library: the one that `ORT_DYLIB_PATH` names, or PyPI's, which is installed
+/// below the target folder.
+pub(crate) fn onnxruntime(shell: &Shell) -> Result<Outcome> {
+    const VARIABLE: &str = "ORT_DYLIB_PATH";
+    let library = match std::env::var_os(VARIABLE) {
+        Some(path) => path.into(),
+        None => {
+            let folder = shell.target("tools").join("onnxruntime");
+            let capi = folder.join("onnxruntime/capi");
+            if library_in(&capi).is_none() {
+                let pip = [
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    "--no-deps",
+                    "--target",
+                ];
+                let mut install = shell.command("python3", &pip);
+                if run(install.arg(&folder).arg(ONNXRUNTIME)).is_err() {
+                    return Ok(Outcome::Skipped(
+                        "no ONNX Runtime from PyPI (needs python3 with pip), none in ORT_DYLIB_PATH",
+                    ));
+                }
+            }
+            library_in(&capi).with_context(|| format!("no libonnxruntime.so in {}", capi.display()))?
+        }
+    };
+    all([shell
+        .cargo(&["test", "-p", "ringcall-infer-onnxruntime", "--tests", "--", "--nocapture"])
+        .env(VARIABLE, library)])
+}
+
+/// ONNX Runtime's library in a folder; its name ends in its version.
+fn library_in(folder: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    files.into_iter().find(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libonnxruntime.so"))
+    })
 }
 
 /// Not `advisories`: that check clones a database with git, which a machine with package registries alone cannot.

@@ -5,6 +5,7 @@ mod doctor;
 mod emulate;
 mod experiment;
 mod machine;
+mod network;
 mod output;
 mod pinning;
 mod predict;
@@ -12,6 +13,7 @@ mod report;
 mod run;
 mod serve;
 mod signals;
+mod sweep;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -35,6 +37,8 @@ enum Command {
     Serve(serve::Args),
     /// Plays the FPGA: sends requests to a service, checks every answer, and accounts for each
     Emulate(emulate::Args),
+    /// Measures logical error rates over distances and noises, with and without a predecoder
+    Sweep(Box<sweep::Args>),
     /// Decodes a file of shots, with the options of `pymatching predict`
     Predict(predict::Args),
     /// Says what this machine has, what it is for, and what to do about what is missing
@@ -58,6 +62,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Bench(args) => bench::run(&args).map(done),
         Command::Serve(args) => serve::run(&args),
         Command::Emulate(args) => emulate::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Predict(args) => predict::run(&args).map(done),
         Command::Doctor(args) => doctor::run(&args).map(done),
     }

@@ -44,6 +44,27 @@ fn a_reference_that_ends_is_an_error() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
+fn the_predecoder_is_timed_where_it_can_run() -> Result<(), Box<dyn Error>> {
+    let output = ringcall(&["bench", "predecoder/d7", "--trips", "5", "--json", "-"])?.output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let names = |list: &str| -> Vec<String> {
+        let rows = report[list].as_array().into_iter().flatten();
+        rows.filter_map(|row| row["name"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(names("results")[0], "predecoder/d7/cpu");
+    assert!(report["results"][0]["n"].as_u64() > Some(0) && report["results"][0]["ratio_to_floor"].is_null());
+    let mut device = [&names("results")[1..], &names("skipped")].concat();
+    device.sort_unstable();
+    assert_eq!(device, ["predecoder/d7/graph", "predecoder/d7/grid"]);
+    for skipped in report["skipped"].as_array().into_iter().flatten() {
+        let why = skipped["why"].as_str().unwrap_or_default();
+        assert!(why.starts_with("no GPU: ") || why.contains("compute capability"), "{why}");
+    }
+    Ok(())
+}
+
+#[test]
 fn unknown_names_are_refused() -> Result<(), Box<dyn Error>> {
     for name in ["matching/d", "matchin", "floor-"] {
         let output = ringcall(&["bench", name])?.output()?;

@@ -11,7 +11,8 @@
 //! | [`Passthrough`] | always | no | measuring everything around the network |
 //!
 //! An engine of your own implements [`Model`] and [`Engine`] and calls [`check_buffers`] first in `run`; the
-//! feature `testing` has the `conformance` suite that every engine here passes. A model that can do more than
+//! feature `testing` has the `conformance` suite that every engine here passes. One that reads ONNX files gives open
+//! dimensions their sizes as the others do, by [`pin::inputs`]. A model that can do more than
 //! run on host memory (record itself into a CUDA graph, say) offers that on its own type, and a caller reaches it
 //! with `(model as &dyn Any).downcast_ref::<ThatModel>()`: [`Model`] and [`Engine`] are [`Any`](std::any::Any).
 //!
@@ -43,10 +44,13 @@ mod engine;
 mod error;
 #[cfg(feature = "onnx")]
 pub mod onnx;
+mod options;
 mod passthrough;
+pub mod pin;
 mod tensor;
 
 pub use engine::{Engine, Model, check_buffers};
 pub use error::{Direction, InferError};
+pub use options::OnnxOptions;
 pub use passthrough::Passthrough;
 pub use tensor::{ElementType, MAX_TENSOR_BYTES, TensorSpec};

@@ -7,6 +7,8 @@
 //! A request is the bit-packed detectors of one shot, a response what [`ringcall::wire::qec`] says of
 //! `decode_syndrome`: predicted observables, corrections, convergence.
 //!
+//! [`study`] counts logical errors over a grid of distances and noises, without the pipeline and its clock.
+//!
 //! ```
 //! use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 //! use ringcall_qec::code::Basis;
@@ -32,6 +34,7 @@ mod problem;
 mod service;
 mod source;
 mod stages;
+pub mod study;
 mod summary;
 
 pub use driver::{DriveError, Pace, Progress};

@@ -93,6 +93,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-infer-gpu",
         ],
     ),
+    // ONNX Runtime, whose library is loaded at run time.
+    ("ringcall-infer-onnxruntime", &["ringcall-infer"]),
     ("ringcall-qec", &["ringcall-matching"]),
     // Any decoder: it knows engines, and no code or matching.
     (
@@ -170,6 +172,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-softnic",
             "ringcall-matching",
             "ringcall-infer",
+            "ringcall-infer-gpu",
+            "ringcall-infer-onnxruntime",
             "ringcall-tensorrt",
             "ringcall-qec",
             "ringcall-pipeline",

@@ -1,6 +1,6 @@
 //! What all benches share: cores, percentiles, the table of names.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use hdrhistogram::Histogram;
 use ringcall::pin;
 use serde::Serialize;
@@ -18,6 +18,19 @@ impl Bench {
     pub(super) fn shorter(&self, by: u64) -> Self {
         let less = |n: u64| (n / by).max(1);
         Self { trips: less(self.trips), requests: less(self.requests), cores: self.cores.clone() }
+    }
+
+    /// Runs on a thread of its own, pinned to the client's core.
+    pub(super) fn on_client_core<T: Send>(&self, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    let _ = pin::pin_current("client", Some(self.cores.client()));
+                    run()
+                })
+                .join()
+                .map_err(|_| anyhow!("the client thread panicked"))?
+        })
     }
 }
 
@@ -77,7 +90,11 @@ pub(super) struct Row {
     pub(super) max_ns: u64,
     /// `null` where it is not measured.
     pub(super) per_s: Option<f64>,
+    /// `null` where there is nothing to compare with.
     pub(super) ratio_to_floor: f64,
+    /// What the arithmetic alone would take on the device that the bench is made for, and the floor of this row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) arithmetic_floor_ns: Option<f64>,
     pub(super) lost: u64,
     pub(super) wrong: u64,
     /// For the picture: from, to (ns), how many.
@@ -118,6 +135,7 @@ impl Row {
             max_ns: times.max(),
             per_s: None,
             ratio_to_floor: 1.0,
+            arithmetic_floor_ns: None,
             lost: 0,
             wrong: 0,
             bins: bins(times),
@@ -127,10 +145,12 @@ impl Row {
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ratio =
+            if self.ratio_to_floor.is_nan() { "-".to_owned() } else { format!("{:.2}", self.ratio_to_floor) };
         let per_s = self.per_s.map_or_else(|| "-".to_owned(), |n| format!("{:.2} M", n / 1e6));
         write!(
             f,
-            "{:23} {:7} {:9} {:9} {:9} {:9} {:9} {:9} {:10.2} {:>11}",
+            "{:23} {:7} {:9} {:9} {:9} {:9} {:9} {:9} {:>10} {:>11}",
             self.name,
             self.n,
             self.min_ns,
@@ -139,9 +159,13 @@ impl std::fmt::Display for Row {
             self.p99_ns,
             self.p999_ns,
             self.max_ns,
-            self.ratio_to_floor,
+            ratio,
             per_s
         )?;
+        if let Some(floor) = self.arithmetic_floor_ns {
+            let share = floor / self.p50_ns as f64 * 100.0;
+            write!(f, "  arithmetic alone {:.1} us on an H200: {share:.0}% of p50", floor / 1e3)?;
+        }
         if self.lost + self.wrong > 0 {
             write!(f, "  LOST {} WRONG {}", self.lost, self.wrong)?;
         }

@@ -7,6 +7,7 @@ mod host_call;
 mod matching;
 mod measure;
 mod pipeline;
+mod predecoder;
 mod whole;
 
 use anyhow::{Context, Result, bail};
@@ -21,7 +22,8 @@ use std::path::PathBuf;
 /// Options of `ringcall bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to measure, `matching` standing for all of `matching/…`; everything if none is named
+    /// What to measure, `matching` standing for all of `matching/…`, `predecoder/d7` for all of `predecoder/d7/…`;
+    /// everything if none is named
     names: Vec<String>,
     /// Write the results as JSON to FILE, and beside it histograms of the round trips as FILE with the extension svg; or
     /// the JSON alone to standard output for `-`
@@ -65,13 +67,29 @@ enum Floor {
     Host,
     /// A flag from the host to the device and back.
     Device,
+    /// Nothing.
+    None,
+    /// What the arithmetic would take on the device, which the row itself says.
+    Arithmetic,
 }
 
 impl Floor {
-    const fn name(self) -> &'static str {
+    /// The benchmark that has it.
+    const fn name(self) -> Option<&'static str> {
         match self {
-            Self::Host => "floor-host",
-            Self::Device => "floor",
+            Self::Host => Some("floor-host"),
+            Self::Device => Some("floor"),
+            Self::None | Self::Arithmetic => None,
+        }
+    }
+
+    /// Why a benchmark with this floor cannot run here, if it cannot.
+    fn absent(self) -> Option<String> {
+        let no_gpu = || device::context().err().map(|error| format!("no GPU: {error}"));
+        match self {
+            Self::Host | Self::None => None,
+            Self::Device => no_gpu(),
+            Self::Arithmetic => no_gpu().or_else(predecoder::unfit),
         }
     }
 }
@@ -98,6 +116,18 @@ const BENCHES: &[(&str, Floor, Measure)] = &[
     ("graph-launch/32", Floor::Device, device::launches),
     ("graph-launch-burst/16", Floor::Device, device::burst),
     ("host-graph/32", Floor::Device, device::host_graph),
+    ("predecoder/d7/cpu", Floor::None, |bench| predecoder::cpu(bench, 7)),
+    ("predecoder/d7/graph", Floor::Arithmetic, |bench| predecoder::graph(bench, 7)),
+    ("predecoder/d7/grid", Floor::Arithmetic, |bench| predecoder::grid(bench, 7)),
+    ("predecoder/d13/cpu", Floor::None, |bench| predecoder::cpu(bench, 13)),
+    ("predecoder/d13/graph", Floor::Arithmetic, |bench| predecoder::graph(bench, 13)),
+    ("predecoder/d13/grid", Floor::Arithmetic, |bench| predecoder::grid(bench, 13)),
+    ("predecoder/d21/cpu", Floor::None, |bench| predecoder::cpu(bench, 21)),
+    ("predecoder/d21/graph", Floor::Arithmetic, |bench| predecoder::graph(bench, 21)),
+    ("predecoder/d21/grid", Floor::Arithmetic, |bench| predecoder::grid(bench, 21)),
+    ("predecoder/d31/cpu", Floor::None, |bench| predecoder::cpu(bench, 31)),
+    ("predecoder/d31/graph", Floor::Arithmetic, |bench| predecoder::graph(bench, 31)),
+    ("predecoder/d31/grid", Floor::Arithmetic, |bench| predecoder::grid(bench, 31)),
 ];
 
 /// A benchmark that this machine cannot run.
@@ -141,9 +171,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let bench = Bench { trips: args.trips, requests: args.requests, cores };
     let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| means(n, name));
     let wanted = |name: &str| {
-        asked(name) || BENCHES.iter().any(|&(other, floor, _)| asked(other) && floor.name() == name)
+        asked(name) || BENCHES.iter().any(|&(other, floor, _)| asked(other) && floor.name() == Some(name))
     };
-    let no_device = device::context().err().map(|error| error.to_string());
     let mut results: Vec<Row> = Vec::new();
     let mut skipped = Vec::new();
     let quiet = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
@@ -152,19 +181,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         writeln!(out, "{}", Row::HEADING)?;
     }
     for &(name, floor, measure) in BENCHES.iter().filter(|(name, ..)| wanted(name)) {
-        if floor == Floor::Device
-            && let Some(why) = &no_device
-        {
+        if let Some(why) = floor.absent() {
             if !quiet {
                 writeln!(out, "{name:23} skipped: {why}")?;
             }
-            skipped.push(Skipped { name, why: why.clone() });
+            skipped.push(Skipped { name, why });
             continue;
         }
         let mut row = measure(&bench).with_context(|| format!("benchmark {name}"))?;
         row.name = name.to_owned();
-        let base = results.iter().find(|row| row.name == floor.name()).map_or(row.p50_ns, |row| row.p50_ns);
-        row.ratio_to_floor = row.p50_ns as f64 / base.max(1) as f64;
+        if let Some(floor) = floor.name() {
+            let base = results.iter().find(|row| row.name == floor).map_or(row.p50_ns, |row| row.p50_ns);
+            row.ratio_to_floor = row.p50_ns as f64 / base.max(1) as f64;
+        }
         if !quiet {
             writeln!(out, "{row}")?;
         }

@@ -16,10 +16,10 @@ use super::{RunReport, TimelinePoint, number};
 pub(super) const INK: RGBColor = RGBColor(1, 1, 1);
 pub(super) const GRID: RGBColor = RGBColor(2, 2, 2);
 /// Colours that read on light and on dark.
-pub(super) const BLUE: RGBColor = RGBColor(59, 130, 246);
-pub(super) const AMBER: RGBColor = RGBColor(217, 119, 6);
-pub(super) const RED: RGBColor = RGBColor(239, 68, 68);
-pub(super) const GREEN: RGBColor = RGBColor(22, 163, 74);
+pub(crate) const BLUE: RGBColor = RGBColor(59, 130, 246);
+pub(crate) const AMBER: RGBColor = RGBColor(217, 119, 6);
+pub(crate) const RED: RGBColor = RGBColor(239, 68, 68);
+pub(crate) const GREEN: RGBColor = RGBColor(22, 163, 74);
 
 const WIDTH: u32 = 860;
 /// plotters writes 1 / 1.24 of it into the SVG.
@@ -27,12 +27,12 @@ const FONT: (&str, i32) = ("sans-serif", 16);
 /// From this ratio of largest to smallest on, an axis is logarithmic.
 const LOG_FROM: f64 = 8.0;
 
-type Failure = DrawingAreaErrorKind<io::Error>;
+pub(crate) type Failure = DrawingAreaErrorKind<io::Error>;
 type Value = fn(&TimelinePoint) -> f64;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Positions, Positions>>;
+pub(crate) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Positions, Positions>>;
 
 /// A chart's SVG; `None` if the report has nothing to draw in it.
-pub(super) type Svg = Option<Result<String, Failure>>;
+pub(crate) type Svg = Option<Result<String, Failure>>;
 
 /// How values become positions.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ enum Scale {
     Log,
 }
 
-struct Axis {
+pub(crate) struct Axis {
     title: &'static str,
     scale: Scale,
     from: f64,
@@ -50,7 +50,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn linear(title: &'static str, from: f64, to: f64) -> Self {
+    pub(crate) fn linear(title: &'static str, from: f64, to: f64) -> Self {
         let to = if to > from { to } else { from + 1.0 };
         let rough = (to - from) / 6.0;
         let decade = 10f64.powf(rough.log10().floor());
@@ -63,7 +63,7 @@ impl Axis {
     }
 
     /// Both bounds positive.
-    fn log(title: &'static str, from: f64, to: f64) -> Self {
+    pub(crate) fn log(title: &'static str, from: f64, to: f64) -> Self {
         let (from, to) = (from.log10(), to.max(from * 1.1).log10());
         let steps: &[f64] = if to - from < 2.2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
         let decades = from.floor() as i32..=to.ceil() as i32;
@@ -73,7 +73,7 @@ impl Axis {
     }
 
     /// Logarithmic where the values span enough; room above in either case.
-    fn fitted(title: &'static str, smallest: f64, largest: f64) -> Self {
+    pub(crate) fn fitted(title: &'static str, smallest: f64, largest: f64) -> Self {
         if smallest > 0.0 && largest / smallest >= LOG_FROM {
             Self::log(title, smallest * 0.85, largest * 1.2)
         } else {
@@ -81,12 +81,18 @@ impl Axis {
         }
     }
 
-    fn at(&self, value: f64) -> f64 {
+    /// Where a value is drawn.
+    pub(crate) fn at(&self, value: f64) -> f64 {
         let position = match self.scale {
             Scale::Linear => value,
             Scale::Log => value.max(f64::MIN_POSITIVE).log10(),
         };
         position.clamp(self.from, self.to)
+    }
+
+    /// How far it is from one end to the other, as values are drawn.
+    pub(crate) fn span(&self) -> f64 {
+        self.to - self.from
     }
 
     fn label(&self, position: f64) -> String {
@@ -101,7 +107,7 @@ impl Axis {
 }
 
 /// An axis as plotters sees it: linear, with exactly our ticks.
-struct Positions {
+pub(crate) struct Positions {
     range: Range<f64>,
     ticks: Vec<f64>,
 }
@@ -124,9 +130,15 @@ impl Ranged for Positions {
     }
 }
 
-/// A tick's label: whole numbers whole.
+/// A tick's label: whole numbers whole, small ones by powers of ten.
 fn tick(value: f64) -> String {
     match value.abs() {
+        // Ticks are multiples of 1, 2 or 5 times a power of ten, and what floating point makes of them.
+        v if v > 0.0 && v < 0.000_999 => {
+            let exponent = (v.log10() + 1e-9).floor();
+            format!("{}e{exponent}", trimmed(value / 10f64.powf(exponent)))
+        }
+        v if v > 0.0 && v < 0.1 => format!("{value:.5}").trim_end_matches('0').to_owned(),
         v if v >= 1e6 => format!("{}M", trimmed(value / 1e6)),
         v if v >= 1e4 => format!("{}k", trimmed(value / 1e3)),
         _ => trimmed(value),
@@ -139,7 +151,7 @@ fn trimmed(value: f64) -> String {
 }
 
 /// Draws the axes and what `body` adds, without a background.
-fn framed(
+pub(crate) fn framed(
     height: u32,
     label_width: u32,
     x: &Axis,
@@ -178,7 +190,7 @@ fn framed(
 }
 
 /// Smallest positive and largest value.
-fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
+pub(crate) fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.filter(|v| v.is_finite()).fold((f64::INFINITY, 0.0), |(least, most), v| {
         (if v > 0.0 { least.min(v) } else { least }, most.max(v))
     })
@@ -347,6 +359,14 @@ mod tests {
         );
         assert_eq!(labels(&Axis::log("", 19.0, 330.0)), ["20", "50", "100", "200"]);
         assert_eq!(labels(&Axis::log("", 0.5, 1e5)), ["1", "10", "100", "1000", "10k", "100k"]);
+        assert_eq!(
+            labels(&Axis::log("", 2e-5, 2e-3)),
+            ["2e-5", "5e-5", "1e-4", "2e-4", "5e-4", "0.001", "0.002"]
+        );
+        assert_eq!(
+            labels(&Axis::linear("", 0.0, 0.0027)),
+            ["0", "5e-4", "0.001", "0.0015", "0.002", "0.0025"]
+        );
     }
 
     #[test]

@@ -8,9 +8,10 @@
 //! - [`to_text`]: what the terminal shows.
 //! - [`to_html`]: self-contained (no script, nothing fetched), light and dark.
 
-mod charts;
+pub(crate) mod charts;
 mod html;
 mod json;
+pub(crate) mod page;
 mod text;
 
 #[cfg(test)]
@@ -124,7 +125,7 @@ pub(crate) struct RunReport {
 }
 
 /// A time or a ratio in about four digits; a dash if it was not measured.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let magnitude = value.abs();
     if !value.is_finite() {
         "-".into()
@@ -146,7 +147,7 @@ fn number(value: f64) -> String {
 }
 
 /// A rate, in scientific notation below one in a hundred.
-fn rate(value: f64) -> String {
+pub(crate) fn rate(value: f64) -> String {
     if value.is_finite() && value != 0.0 && value.abs() < 0.01 {
         format!("{value:.2e}")
     } else {
@@ -155,7 +156,7 @@ fn rate(value: f64) -> String {
 }
 
 /// A count with its thousands apart.
-fn count(value: u64) -> String {
+pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (i, digit) in digits.chars().enumerate() {

@@ -20,7 +20,6 @@
 
 mod engine;
 mod load;
-mod options;
 mod proto;
 
 use std::path::Path;
@@ -30,7 +29,7 @@ use tract_onnx::prelude::TypedSimplePlan;
 
 use crate::{Engine, InferError, Model, TensorSpec};
 
-pub use options::OnnxOptions;
+pub use crate::OnnxOptions;
 
 /// A network from an ONNX file, ready to run on the CPU.
 ///

@@ -10,6 +10,7 @@ use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, type_proto};
 
 use super::OnnxOptions;
+use crate::pin::{self, Declared};
 use crate::{ElementType, InferError, MAX_TENSOR_BYTES, TensorSpec};
 
 /// The oldest operator set whose semantics tract implements.
@@ -200,101 +201,29 @@ pub(super) fn pin_inputs(
     graph: &mut GraphProto,
     options: &OnnxOptions,
 ) -> Result<Vec<TensorSpec>, InferError> {
-    let batch = batch_symbols(graph);
-    let (mut seen_symbols, mut seen_axes) = (BTreeSet::new(), BTreeSet::new());
-    let mut specs = Vec::new();
+    let mut declared = Vec::new();
     for value in true_inputs(graph) {
         let (element, name) = (element(model, value)?, value.name.clone());
-        let dims = match &mut tensor_type(model, value)?.shape {
-            Some(shape) => &mut shape.dim,
-            None => return Err(malformed(model, format!("the input `{name}` declares no shape"))),
+        let Some(shape) = &tensor_type(model, value)?.shape else {
+            return Err(malformed(model, format!("the input `{name}` declares no shape")));
         };
-        let mut shape = Vec::with_capacity(dims.len());
-        for (axis, dim) in dims.iter_mut().enumerate() {
-            let (fixed, symbol) = read(dim);
-            let key = (name.clone(), axis);
-            let given = options.axes.get(&key).or_else(|| options.symbols.get(symbol.as_deref()?)).copied();
-            let batch =
-                || (axis == 0 && symbol.is_none()) || symbol.as_ref().is_some_and(|s| batch.contains(s));
-            let size = match (fixed, given) {
-                (Some(fixed), Some(given)) if fixed != given => {
-                    return Err(InferError::UnusedDimension {
-                        model: model.to_owned(),
-                        dimension: format!("axis {axis} of `{name}`"),
-                        reason: format!("the file fixes it at {fixed}, not {given}"),
-                    });
-                }
-                (Some(size), _) | (None, Some(size)) => size,
-                (None, None) if batch() => 1,
-                (None, None) => {
-                    return Err(InferError::DynamicDimension {
-                        model: model.to_owned(),
-                        tensor: name,
-                        axis,
-                        dimension: symbol.map_or_else(|| "no symbol".to_owned(), |s| format!("`{s}`")),
-                    });
-                }
-            };
-            seen_symbols.extend(symbol);
-            seen_axes.insert(key);
-            dim.value = Some(dimension::Value::DimValue(i64::try_from(size).unwrap_or(i64::MAX)));
-            shape.push(size);
-        }
-        specs.push(TensorSpec::new(name, element, shape)?);
+        declared.push(Declared { name, element, dimensions: shape.dim.iter().map(read).collect() });
     }
-    check_all_used(model, options, &seen_symbols, &seen_axes)?;
-    if specs.is_empty() {
-        return Err(malformed(model, "it has no input that is not a constant"));
+    let specs = pin::inputs(model, declared, options)?;
+    for (value, spec) in true_inputs(graph).zip(&specs) {
+        let dims = tensor_type(model, value)?.shape.iter_mut().flat_map(|shape| &mut shape.dim);
+        for (dim, &size) in dims.zip(&spec.shape) {
+            dim.value = Some(dimension::Value::DimValue(i64::try_from(size).unwrap_or(i64::MAX)));
+        }
     }
     Ok(specs)
 }
 
 /// A positive size, or open with or without a symbol.
-fn read(dim: &Dimension) -> (Option<usize>, Option<String>) {
+fn read(dim: &Dimension) -> pin::Dimension {
     match &dim.value {
-        Some(dimension::Value::DimValue(v)) => (usize::try_from(*v).ok().filter(|&v| v > 0), None),
-        Some(dimension::Value::DimParam(s)) if !s.is_empty() => (None, Some(s.clone())),
-        _ => (None, None),
+        Some(dimension::Value::DimValue(v)) => pin::Dimension::new(*v, ""),
+        Some(dimension::Value::DimParam(symbol)) => pin::Dimension::new(0, symbol),
+        None => pin::Dimension::new(0, ""),
     }
-}
-
-/// Symbols that stand for dimension 0 wherever they stand: anywhere else, 1 would be a guess.
-fn batch_symbols(graph: &mut GraphProto) -> BTreeSet<String> {
-    let (mut first, mut later) = (BTreeSet::new(), BTreeSet::new());
-    for value in true_inputs(graph) {
-        let Some(type_proto::Value::TensorType(tensor)) =
-            value.r#type.as_ref().and_then(|t| t.value.as_ref())
-        else {
-            continue;
-        };
-        for (axis, dim) in tensor.shape.iter().flat_map(|s| &s.dim).enumerate() {
-            if let (_, Some(symbol)) = read(dim) {
-                if axis == 0 { &mut first } else { &mut later }.insert(symbol);
-            }
-        }
-    }
-    first.difference(&later).cloned().collect()
-}
-
-/// A size for something that does not exist is a typing error, not a wish to be ignored.
-fn check_all_used(
-    model: &str,
-    options: &OnnxOptions,
-    symbols: &BTreeSet<String>,
-    axes: &BTreeSet<(String, usize)>,
-) -> Result<(), InferError> {
-    let unused = |dimension: String, there_is: String| {
-        Err(InferError::UnusedDimension { model: model.to_owned(), dimension, reason: there_is })
-    };
-    if let Some(symbol) = options.symbols.keys().find(|s| !symbols.contains(*s)) {
-        return unused(format!("`{symbol}`"), format!("the inputs' symbols are {symbols:?}"));
-    }
-    if let Some((tensor, axis)) = options.axes.keys().find(|a| !axes.contains(a)) {
-        let inputs: BTreeSet<&String> = axes.iter().map(|(name, _)| name).collect();
-        return unused(
-            format!("axis {axis} of `{tensor}`"),
-            format!("there is none; the inputs are {inputs:?}"),
-        );
-    }
-    Ok(())
 }

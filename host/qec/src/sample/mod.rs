@@ -33,8 +33,8 @@
 
 use std::sync::Arc;
 
-use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
 use crate::QecError;
 use crate::dem::DetectorErrorModel;
@@ -102,6 +102,12 @@ impl Sampler {
         Self { tables: Arc::clone(&self.tables), origin: self.origin.clone(), rng }
     }
 
+    /// A sampler of the first stream of another seed, as [`new`](Self::new) gives it; the tables are shared.
+    pub fn reseeded(&self, seed: u64) -> Self {
+        let origin = Xoshiro256PlusPlus::seed_from_u64(seed);
+        Self { tables: Arc::clone(&self.tables), rng: origin.clone(), origin }
+    }
+
     /// The shape of its shots.
     pub fn layout(&self) -> ShotLayout {
         self.tables.layout
@@ -146,6 +152,19 @@ impl Sampler {
         }
         Ok(())
     }
+}
+
+/// A seed that belongs to a seed and a list of numbers (a distance, the bits of a probability, a batch): for shots that
+/// depend on what they are of, and not on the order in which they are drawn. Each number in turn is joined by exclusive
+/// or with what came of those before, and goes through SplitMix64.
+///
+/// ```
+/// use ringcall_qec::sample::derived_seed;
+/// assert_ne!(derived_seed(1, &[7, 0]), derived_seed(1, &[7, 1]));
+/// assert_ne!(derived_seed(1, &[7, 0]), derived_seed(1, &[0, 7]));
+/// ```
+pub fn derived_seed(seed: u64, of: &[u64]) -> u64 {
+    of.iter().fold(seed, |seed, number| SplitMix64::seed_from_u64(seed ^ number).next_u64())
 }
 
 /// A uniform draw from `(0, 1]` in steps of 2^-53.

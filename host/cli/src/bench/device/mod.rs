@@ -11,6 +11,7 @@ pub(super) use call::{cooperative, device_call};
 pub(super) use floor::run as floor;
 pub(super) use graph::{burst, launches};
 pub(super) use host_graph::run as host_graph;
+pub(super) use ring::round_trips;
 pub(super) use unified::run as unified;
 
 use anyhow::Result;

@@ -3,7 +3,6 @@
 use super::super::measure::{Bench, Row, histogram};
 use super::PATIENCE_NS;
 use anyhow::{Result, anyhow};
-use ringcall::pin::pin_current;
 use ringcall::{FunctionId, Ring};
 use ringcall_dispatch::slot::{Response, Vacant};
 use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
@@ -27,30 +26,58 @@ fn is_right(response: &Response, ring: &SharedRing, id: u32, payload: &[u8], out
 
 /// Times `trips` round trips, one outstanding.
 pub(super) fn one_outstanding(bench: &Bench, ring: &Ring, work: Work) -> Result<Row> {
-    on_client_core(bench, || {
+    let increments = |payload: &[u8], answer: &[u8]| {
+        answer.len() == payload.len()
+            && answer.iter().zip(payload).all(|(got, sent)| *got == sent.wrapping_add(1))
+    };
+    let count = |i: u64, payload: &mut [u8]| payload[0] = i as u8;
+    round_trips(
+        bench,
+        ring,
+        work.function,
+        vec![7; work.payload_bytes],
+        work.payload_bytes,
+        count,
+        increments,
+    )
+}
+
+/// The same for any function: `prepare` has the number of the call and its payload, `is_right` payload and answer.
+pub(in super::super) fn round_trips(
+    bench: &Bench,
+    ring: &Ring,
+    function: FunctionId,
+    mut payload: Vec<u8>,
+    answer_bytes: usize,
+    mut prepare: impl FnMut(u64, &mut [u8]) + Send,
+    is_right: impl Fn(&[u8], &[u8]) -> bool + Sync,
+) -> Result<Row> {
+    bench.on_client_core(|| {
         let ring = ring.shared();
         let geometry = *ring.geometry();
-        let mut payload = vec![7; work.payload_bytes];
-        let mut out = vec![0; work.payload_bytes];
+        let mut out = vec![0; answer_bytes];
         let mut times = histogram()?;
         let (mut lost, mut wrong) = (0, 0);
         let warm_up = bench.trips / 10;
         let mut slot = geometry.slot(0).ok_or_else(|| anyhow!("a ring without slots"))?;
         for i in 0..warm_up + bench.trips {
-            payload[0] = i as u8;
+            prepare(i, &mut payload);
             let before = clock::now_ns();
             let Some(vacant) = wait(before, || Vacant::probe(ring, slot)) else {
                 lost += 1;
                 break;
             };
             let begin = clock::now_ns();
-            vacant.submit(ring, work.function.0, i as u32, 0, &payload)?;
+            vacant.submit(ring, function.0, i as u32, 0, &payload)?;
             let Some(response) = wait(begin, || Response::probe(ring, slot)) else {
                 lost += 1;
                 break;
             };
             let now = clock::now_ns();
-            wrong += u64::from(!is_right(&response, ring, i as u32, &payload, &mut out));
+            let len = response.read(ring, &mut out);
+            let header = *response.header();
+            let good = header.status == 0 && header.request_id == i as u32 && is_right(&payload, &out[..len]);
+            wrong += u64::from(!good);
             response.release(ring);
             if i >= warm_up {
                 times.record((now - begin).max(1))?;
@@ -83,7 +110,7 @@ pub(super) struct Flood {
 
 /// Keeps every slot in flight until `requests` were answered: each is written again as soon as it is free.
 pub(super) fn all_outstanding(bench: &Bench, ring: &Ring, work: Work, requests: u64) -> Result<Flood> {
-    on_client_core(bench, || {
+    bench.on_client_core(|| {
         let ring = ring.shared();
         let slots: Vec<SlotIndex> = ring.geometry().iter().collect();
         let mut ids: Vec<Option<u32>> = vec![None; slots.len()];
@@ -121,18 +148,5 @@ pub(super) fn all_outstanding(bench: &Bench, ring: &Ring, work: Work, requests: 
         }
         let seconds = (clock::now_ns() - begin) as f64 / 1e9;
         Ok(Flood { per_s: got as f64 / seconds, lost: sent - got, wrong })
-    })
-}
-
-/// Runs on a thread of its own, pinned to the client's core.
-fn on_client_core<T: Send>(bench: &Bench, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        scope
-            .spawn(|| {
-                let _ = pin_current("client", Some(bench.cores.client()));
-                run()
-            })
-            .join()
-            .map_err(|_| anyhow!("the client thread panicked"))?
     })
 }

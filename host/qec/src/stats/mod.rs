@@ -1,4 +1,4 @@
-//! Logical error rates with confidence intervals, and syndrome density.
+//! Logical error rates with confidence intervals, the ratio of two of the same shots, and syndrome density.
 //!
 //! ```
 //! use ringcall_qec::stats::LogicalErrorRate;
@@ -9,9 +9,13 @@
 //! # Ok::<(), ringcall_qec::stats::StatsError>(())
 //! ```
 
+mod paired;
+
 use statrs::distribution::{Beta, ContinuousCDF, Normal};
 
 use crate::shots::Bits;
+
+pub use paired::PairedErrors;
 
 /// Why a statistic is not defined.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -98,7 +102,7 @@ impl LogicalErrorRate {
     /// # Errors
     /// As [`clopper_pearson`](Self::clopper_pearson).
     pub fn wilson(&self, confidence: f64) -> Result<Interval, StatsError> {
-        let z = Normal::standard().inverse_cdf(1.0 - self.tail(confidence)?);
+        let z = standard_score(self.tail(confidence)?);
         let (n, rate) = (self.shots as f64, self.rate());
         let scale = 1.0 + z * z / n;
         let middle = (rate + z * z / (2.0 * n)) / scale;
@@ -112,14 +116,26 @@ impl LogicalErrorRate {
 
     /// The probability left out on either side.
     fn tail(&self, confidence: f64) -> Result<f64, StatsError> {
-        if !(confidence > 0.0 && confidence < 1.0) {
-            return Err(StatsError::Confidence { confidence });
-        }
+        let tail = tail(confidence)?;
         if self.shots == 0 || self.errors > self.shots {
             return Err(StatsError::Counts { shots: self.shots, errors: self.errors });
         }
-        Ok((1.0 - confidence) / 2.0)
+        Ok(tail)
     }
+}
+
+/// The probability that an interval of this confidence leaves out on either side.
+fn tail(confidence: f64) -> Result<f64, StatsError> {
+    if confidence > 0.0 && confidence < 1.0 {
+        Ok((1.0 - confidence) / 2.0)
+    } else {
+        Err(StatsError::Confidence { confidence })
+    }
+}
+
+/// How many standard deviations leave out this tail of a normal distribution.
+fn standard_score(tail: f64) -> f64 {
+    Normal::standard().inverse_cdf(1.0 - tail)
 }
 
 /// The smallest `p` in `[0, 1]` that is `above` for the beta distribution with these positive shapes.

@@ -1,4 +1,4 @@
-//! Sizes for the dimensions a file leaves open.
+//! Sizes for the dimensions an ONNX file leaves open, whichever engine reads it.
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,93 @@
+//! The network on a GPU.
+
+use super::super::device::{context, round_trips};
+use super::super::measure::{Bench, Row, histogram};
+use super::{Case, NAME, ONNX, agree, arithmetic_floor_ns};
+use anyhow::{Result, bail};
+use ringcall::{FunctionId, RingConfig};
+use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules};
+use ringcall_gpu::clock;
+use ringcall_infer::Model;
+use ringcall_infer_gpu::{Decide, GpuModel, GridHandler, Network};
+use std::time::Duration;
+
+const FUNCTION: &str = "predecode";
+
+/// Why this device does not run the network's kernels, if it does not.
+pub(in super::super) fn unfit() -> Option<String> {
+    let (major, minor) = context().ok()?.device().capability();
+    let fits = (major, minor) == (9, 0);
+    (!fits).then(|| {
+        format!("the network's kernels are for compute capability 9.0, this GPU has {major}.{minor}")
+    })
+}
+
+/// A captured graph: input into mapped memory, launch, logits out of it.
+pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
+    let case = Case::new(d)?;
+    let expected = case.decisions(&case.logits()?);
+    let model = GpuModel::new(NAME, &Network::from_onnx(ONNX)?, &context()?, d, d)?;
+    let trips = bench.shorter(10).trips;
+    let row = bench.on_client_core(|| {
+        let mut engine = model.instantiate()?;
+        let (input, mut logits) = (case.input_bytes(), vec![0; 4 * case.input.len()]);
+        let (mut times, mut wrong) = (histogram()?, 0);
+        let mut last = Vec::new();
+        let warm_up = trips / 10 + 1;
+        for i in 0..warm_up + trips {
+            let begin = clock::now_ns();
+            engine.run(&[&input], &mut [&mut logits])?;
+            let took = clock::now_ns() - begin;
+            // An answer that is not the last one's is compared with the CPU's.
+            if logits != last {
+                let found = case.decisions(&logits);
+                wrong += u64::from(!agree(&expected, found.into_iter().map(|(_, bits)| bits)));
+                last.clone_from(&logits);
+            }
+            if i >= warm_up {
+                times.record(took.max(1))?;
+            }
+        }
+        Ok(Row { wrong, ..Row::new(&times) })
+    })?;
+    Ok(with_floor(row, d))
+}
+
+/// The cooperative dispatcher's handler, called over a ring.
+pub(in super::super) fn grid(bench: &Bench, d: u32) -> Result<Row> {
+    let case = Case::new(d)?;
+    let expected = case.decisions(&case.logits()?);
+    let context = context()?;
+    let decide = Decide { maps: &case.maps, threshold: case.threshold };
+    let handler = GridHandler::new(&Network::from_onnx(ONNX)?, &context, d, d, decide)?;
+    let ring = MappedRing::allocate(&context, RingConfig { slots: 4, slot_bytes: handler.slot_bytes() })?;
+    let functions = handler.function(Functions::new(), FUNCTION);
+    let dispatcher =
+        DeviceDispatcher::wire(&ring, functions, handler.modules(Modules::new()), handler.options())?
+            .start()?;
+    let payload: Vec<u8> =
+        case.input[..2 * case.cells()].iter().map(|&value| u8::from(value > 0.5)).collect();
+    let short = bench.shorter(10);
+    let measured = round_trips(
+        &short,
+        ring.ring(),
+        FunctionId::of(FUNCTION),
+        payload,
+        handler.answer_bytes(),
+        |_, _| (),
+        |_, answer| agree(&expected, answer.iter().copied()),
+    );
+    let stopped = dispatcher.stop(Duration::from_secs(5));
+    if !stopped.report.is_clean() {
+        bail!("the dispatcher did not stop cleanly: {:?}", stopped.report);
+    }
+    if let Some(which) = handler.failed()? {
+        bail!("wait {which} of the network's kernel ran out");
+    }
+    Ok(with_floor(measured?, case.d))
+}
+
+fn with_floor(row: Row, d: u32) -> Row {
+    let floor = arithmetic_floor_ns(d);
+    Row { ratio_to_floor: row.p50_ns as f64 / floor, arithmetic_floor_ns: Some(floor), ..row }
+}

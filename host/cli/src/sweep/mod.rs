@@ -1,0 +1,119 @@
+//! `ringcall sweep`: logical error rates over distances and noises.
+
+mod options;
+mod page;
+mod plot;
+mod results;
+mod state;
+mod table;
+
+use crate::signals::Signals;
+use crate::{machine, output};
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+pub(crate) use options::Args;
+use results::{PointResult, Results, Settings};
+use ringcall_service::study::{Arm, Point, Progress, State, Study};
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Studies, reports, and says by its exit code whether every point has enough.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    for path in [&args.json, &args.report].into_iter().flatten() {
+        output::check_writable(path)?;
+    }
+    let signals = Signals::listen()?;
+    let points = args.points()?;
+    let network = args.network()?;
+    let bind = |point: &Point| {
+        let (network, _) = network.as_ref().ok_or("no model")?;
+        Ok(network.bind(&point.experiment(), args.threshold)?)
+    };
+    let study = Study {
+        seed: args.seed,
+        batch_shots: args.batch_shots(),
+        predecoder: network.as_ref().map(|(_, label)| Arm { label: label.clone(), bind: &bind }),
+        points,
+        stop: args.stop(),
+        threads: args.threads(),
+    };
+    let (mut state, mut log): (State, Box<dyn Write>) = match &args.state {
+        Some(path) => {
+            let (state, file) = state::open(path, study.setup())?;
+            (state, Box::new(file))
+        }
+        None => (State::new(study.setup()), Box::new(std::io::sink())),
+    };
+    let bar = progress_bar(&study);
+    let complete = study.run(&mut state, &mut log, &mut |progress| {
+        show(&bar, &study, progress);
+        signals.received().is_none()
+    });
+    bar.finish_and_clear();
+    let complete = complete?;
+    publish(args, &results(args, &study, &state, complete)?)?;
+    match signals.received().filter(|_| !complete) {
+        Some(signal) => {
+            let kept = if args.state.is_some() { "; the same command goes on from here" } else { "" };
+            eprintln!("ringcall: stopped by signal {signal}{kept}");
+            Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))))
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn results(args: &Args, study: &Study<'_>, state: &State, complete: bool) -> Result<Results> {
+    let setup = state.setup().clone();
+    let point = |point| PointResult::new(point, &state.outcome(point, &study.stop), args.confidence);
+    Ok(Results {
+        complete,
+        settings: Settings {
+            seed: setup.seed,
+            batch_shots: setup.batch_shots,
+            shots: study.stop.shots,
+            max_errors: study.stop.errors,
+            confidence: args.confidence,
+            predecoder: setup.predecoder,
+            threads: study.threads,
+            machine: machine::describe(),
+        },
+        points: study.points.iter().map(point).collect::<Result<_, _>>()?,
+    })
+}
+
+fn publish(args: &Args, results: &Results) -> Result<()> {
+    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+        let mut out = std::io::stdout();
+        out.write_all(table::to_text(results).as_bytes())
+            .and_then(|()| out.flush())
+            .context("standard output")?;
+    }
+    if let Some(path) = &args.json {
+        output::write_json(path, results)?;
+    }
+    if let Some(path) = &args.report {
+        output::write_text(path, &page::to_html(results))?;
+    }
+    Ok(())
+}
+
+/// On a terminal only; quiet otherwise.
+fn progress_bar(study: &Study<'_>) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let length = study.stop.shots * study.points.len() as u64;
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+    // A template that does not parse leaves the library's own style.
+    ProgressStyle::with_template("{bar:30} {elapsed} of about {duration}  {msg}")
+        .map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style))
+}
+
+fn show(bar: &ProgressBar, study: &Study<'_>, progress: &Progress) {
+    let Progress { point, index, outcome } = progress;
+    let tally = &outcome.tally;
+    bar.set_position(*index as u64 * study.stop.shots + tally.shots.min(study.stop.shots));
+    let with =
+        tally.predecoder.map_or_else(String::new, |arm| format!(", {} with the predecoder", arm.errors));
+    bar.set_message(format!("{point}: {} shots, {} errors{with}", tally.shots, tally.errors));
+}

@@ -1,0 +1,155 @@
+//! The options of `ringcall sweep`.
+
+use crate::network::{Engine, Network};
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use ringcall_infer_onnxruntime::{Provider, Runtime};
+use ringcall_qec::code::Basis;
+use ringcall_service::study::{Point, Stop};
+use std::path::PathBuf;
+
+/// Basis of the memory experiments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BasisArg {
+    X,
+    Z,
+}
+
+/// What runs the predecoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineArg {
+    /// tract, built in
+    Cpu,
+    /// ONNX Runtime on the CPU, from its shared library
+    Onnxruntime,
+    /// ONNX Runtime with CUDA, on the first GPU
+    OnnxruntimeCuda,
+}
+
+/// Measures logical error rates over code distances and noises, with and without a predecoder.
+///
+/// Both arms decode the same shots, which depend on the seed alone: neither on the number of threads nor on
+/// interruptions. With --state each finished batch is written down, and the same command later goes on from there, also
+/// after it was killed; points, --shots and --max-errors may have changed by then.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Code distances of the rotated surface code, odd, at least 3
+    #[arg(long, alias = "distance", value_delimiter = ',', default_value = "3,5,7", value_name = "D,…")]
+    pub(super) distances: Vec<u32>,
+    /// Strengths of the circuit noise, each of Stim's four rates
+    #[arg(
+        long,
+        alias = "p",
+        value_delimiter = ',',
+        default_value = "0.002,0.004,0.006,0.01",
+        value_name = "P,…"
+    )]
+    pub(super) noises: Vec<f64>,
+    /// Rounds of syndrome extraction [default: each distance's own number]
+    #[arg(long)]
+    pub(super) rounds: Option<u32>,
+    /// Memory basis
+    #[arg(long, value_enum, default_value = "z")]
+    pub(super) basis: BasisArg,
+    /// ONNX model of a predecoder, of any size as in training/models, or for the one distance that is studied
+    #[arg(long, value_name = "FILE")]
+    pub(super) model: Option<PathBuf>,
+    /// Threshold of a predecoder of any size [default: the model's own for each distance and noise]
+    #[arg(long, value_name = "LOGIT", requires = "model")]
+    pub(super) threshold: Option<f32>,
+    /// What runs the predecoder
+    #[arg(long, value_enum, default_value = "cpu", requires = "model")]
+    pub(super) engine: EngineArg,
+    /// ONNX Runtime's library [default: what ORT_DYLIB_PATH says, or libonnxruntime.so]
+    #[arg(long, value_name = "FILE", requires = "model")]
+    pub(super) onnxruntime: Option<PathBuf>,
+    /// The most shots of a point, rounded up to whole batches
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) shots: u64,
+    /// End a point once each arm has made so many logical errors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) max_errors: Option<u64>,
+    /// Seed of all shots
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Threads that decode [default: the cores this process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: Option<u16>,
+    /// Shots of a batch: what an interruption costs each thread at most [default: 100 with a model, else 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) batch: Option<u32>,
+    /// Where finished batches are kept, a line of JSON each; made if it is not there
+    #[arg(long, value_name = "FILE")]
+    pub(super) state: Option<PathBuf>,
+    /// Confidence of the intervals
+    #[arg(long, default_value_t = 0.95)]
+    pub(super) confidence: f64,
+    /// Write the results as JSON to FILE, or to standard output for `-`
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Write the results, with a plot, as one self-contained HTML file
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+}
+
+impl Args {
+    /// The grid: distances in the order given, and within each the noises.
+    pub(super) fn points(&self) -> Result<Vec<Point>> {
+        let basis = match self.basis {
+            BasisArg::X => Basis::X,
+            BasisArg::Z => Basis::Z,
+        };
+        let mut points = Vec::new();
+        for &distance in &self.distances {
+            for &p in &self.noises {
+                let point = Point { distance, rounds: self.rounds.unwrap_or(distance), basis, p };
+                if p.is_nan() || p <= 0.0 {
+                    bail!("--noises: {p} is no noise; each is a number above 0");
+                }
+                // The last point's mistakes are known before the first one's hours.
+                point.experiment().detector_layout()?;
+                if points.contains(&point) {
+                    bail!("{point} is there twice");
+                }
+                points.push(point);
+            }
+        }
+        if !(self.confidence > 0.0 && self.confidence < 1.0) {
+            bail!("--confidence must be between 0 and 1, not {}", self.confidence);
+        }
+        Ok(points)
+    }
+
+    pub(super) fn stop(&self) -> Stop {
+        Stop { shots: self.shots, errors: self.max_errors }
+    }
+
+    pub(super) fn batch_shots(&self) -> u32 {
+        self.batch.unwrap_or(if self.model.is_some() { 100 } else { 1000 })
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.threads.map_or_else(cores, usize::from)
+    }
+
+    /// The predecoder, and what a state knows it by.
+    pub(super) fn network(&self) -> Result<Option<(Network, String)>> {
+        let Some(path) = &self.model else { return Ok(None) };
+        let provider = match self.engine {
+            EngineArg::Cpu => None,
+            EngineArg::Onnxruntime => Some(Provider::Cpu { threads: 1 }),
+            EngineArg::OnnxruntimeCuda => Some(Provider::Cuda { device: 0 }),
+        };
+        let engine = match provider {
+            Some(provider) => Engine::OnnxRuntime(Runtime::load(self.onnxruntime.as_deref())?, provider),
+            None if self.onnxruntime.is_some() => bail!("--onnxruntime is for --engine onnxruntime"),
+            None => Engine::Cpu,
+        };
+        let network = Network::read(path, engine)?;
+        let threshold =
+            self.threshold.map_or_else(|| "its own threshold".to_owned(), |t| format!("threshold {t}"));
+        let label = format!("{}, {threshold}, {}", network.fingerprint(), network.engine());
+        Ok(Some((network, label)))
+    }
+}

@@ -1,0 +1,120 @@
+//! What a sweep found, as plain values: what JSON, table and page show.
+
+use ringcall_qec::stats::{Interval, LogicalErrorRate, StatsError};
+use ringcall_service::study::{Outcome, Point};
+use serde::Serialize;
+
+/// Everything that is reported.
+#[derive(Debug, Serialize)]
+pub(super) struct Results {
+    /// Every point has enough shots.
+    pub(super) complete: bool,
+    pub(super) settings: Settings,
+    pub(super) points: Vec<PointResult>,
+}
+
+/// What was studied, and where.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Settings {
+    pub(super) seed: u64,
+    pub(super) batch_shots: u32,
+    pub(super) shots: u64,
+    pub(super) max_errors: Option<u64>,
+    pub(super) confidence: f64,
+    pub(super) predecoder: Option<String>,
+    pub(super) threads: usize,
+    pub(super) machine: String,
+}
+
+/// One point. Rates and ratios without a number are `null`.
+#[derive(Debug, Serialize)]
+pub(super) struct PointResult {
+    pub(super) distance: u32,
+    pub(super) rounds: u32,
+    pub(super) basis: char,
+    pub(super) p: f64,
+    pub(super) complete: bool,
+    pub(super) shots: u64,
+    /// Share of detectors that fired.
+    pub(super) density_in: f64,
+    pub(super) alone: ArmResult,
+    pub(super) predecoder: Option<PredecoderResult>,
+}
+
+/// One arm of a point.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct ArmResult {
+    pub(super) errors: u64,
+    /// Per shot.
+    pub(super) logical_error_rate: f64,
+    /// Clopper-Pearson.
+    pub(super) logical_error_rate_ci: [f64; 2],
+    pub(super) logical_error_rate_per_round: f64,
+    /// Mean time of matching a shot, µs.
+    pub(super) matching_us: f64,
+}
+
+/// What the arm with a predecoder has besides.
+#[derive(Debug, Serialize)]
+pub(super) struct PredecoderResult {
+    #[serde(flatten)]
+    pub(super) arm: ArmResult,
+    /// Shots that both arms got wrong.
+    pub(super) errors_in_common: u64,
+    /// Errors with the predecoder for each of matching alone, on the same shots.
+    pub(super) ratio: f64,
+    pub(super) ratio_ci: [f64; 2],
+    /// Share of detectors left for matching.
+    pub(super) density_out: f64,
+    /// Mean time of inference on a shot, µs.
+    pub(super) inference_us: f64,
+}
+
+const NONE: [f64; 2] = [f64::NAN; 2];
+
+fn ends(interval: Interval) -> [f64; 2] {
+    [interval.low, interval.high]
+}
+
+impl PointResult {
+    pub(super) fn new(point: &Point, outcome: &Outcome, confidence: f64) -> Result<Self, StatsError> {
+        let Outcome { tally, complete } = outcome;
+        let arm = |rate: LogicalErrorRate, matching_ns| -> Result<ArmResult, StatsError> {
+            Ok(ArmResult {
+                errors: rate.errors,
+                logical_error_rate: rate.rate(),
+                logical_error_rate_ci: match rate.shots {
+                    0 => NONE,
+                    _ => ends(rate.clopper_pearson(confidence)?),
+                },
+                logical_error_rate_per_round: rate.rate_per_round(point.rounds),
+                matching_us: tally.mean_us(matching_ns),
+            })
+        };
+        let predecoder = match (tally.predecoder, tally.paired(), tally.density_out()) {
+            (Some(counts), Some(paired), Some(density)) => Some(PredecoderResult {
+                arm: arm(paired.second_rate(), counts.matching_ns)?,
+                errors_in_common: counts.both,
+                ratio: paired.ratio(),
+                ratio_ci: match paired.shots {
+                    0 => NONE,
+                    _ => paired.ratio_interval(confidence)?.map_or(NONE, ends),
+                },
+                density_out: density.density(),
+                inference_us: tally.mean_us(counts.inference_ns),
+            }),
+            _ => None,
+        };
+        Ok(Self {
+            distance: point.distance,
+            rounds: point.rounds,
+            basis: if point.basis == ringcall_qec::code::Basis::X { 'X' } else { 'Z' },
+            p: point.p,
+            complete: *complete,
+            shots: tally.shots,
+            density_in: tally.density().density(),
+            alone: arm(tally.alone(), tally.matching_ns)?,
+            predecoder,
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! The results for a terminal.
+
+use super::results::{ArmResult, PointResult, Results};
+use crate::report::{count, number, rate};
+use std::fmt::Write;
+
+/// The columns of the table, and of the page's.
+pub(super) const COLUMNS: [&str; 10] = [
+    "d",
+    "p",
+    "shots",
+    "decoder",
+    "errors",
+    "error rate",
+    "interval",
+    "ratio",
+    "density",
+    "matching + inference, us",
+];
+
+/// One row an arm.
+pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
+    let interval = |[low, high]: [f64; 2]| {
+        if low.is_finite() && high.is_finite() {
+            format!("{} to {}", rate(low), rate(high))
+        } else {
+            "-".to_owned()
+        }
+    };
+    let row = |name: &str, arm: &ArmResult, ratio: String, density: f64, times: String| {
+        let shots = count(point.shots) + if point.complete { "" } else { " so far" };
+        [
+            point.distance.to_string(),
+            point.p.to_string(),
+            shots,
+            name.to_owned(),
+            count(arm.errors),
+            rate(arm.logical_error_rate),
+            interval(arm.logical_error_rate_ci),
+            ratio,
+            rate(density),
+            times,
+        ]
+    };
+    let alone = &point.alone;
+    let mut rows =
+        vec![row("matching alone", alone, "-".to_owned(), point.density_in, number(alone.matching_us))];
+    if let Some(predecoder) = &point.predecoder {
+        let ratio = match predecoder.ratio_ci {
+            [low, high] if low.is_finite() => {
+                format!("{} ({} to {})", number(predecoder.ratio), number(low), number(high))
+            }
+            _ => number(predecoder.ratio),
+        };
+        let times = format!("{} + {}", number(predecoder.arm.matching_us), number(predecoder.inference_us));
+        rows.push(row("with predecoder", &predecoder.arm, ratio, predecoder.density_out, times));
+    }
+    rows
+}
+
+/// The table, and what it is of.
+pub(super) fn to_text(results: &Results) -> String {
+    let rows: Vec<_> = results.points.iter().flat_map(rows).collect();
+    let widths: Vec<usize> = (0..COLUMNS.len())
+        .map(|i| rows.iter().map(|row| row[i].len()).chain([COLUMNS[i].len()]).max().unwrap_or(0))
+        .collect();
+    let mut out = String::new();
+    let mut line = |cells: &[&str]| {
+        for (cell, width) in cells.iter().zip(&widths) {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "{cell:>width$}  ");
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    };
+    line(&COLUMNS);
+    for row in &rows {
+        line(&row.each_ref().map(String::as_str));
+    }
+    let settings = &results.settings;
+    let _ = write!(out, "{}% intervals; seed {}", number(settings.confidence * 100.0), settings.seed);
+    if let Some(predecoder) = &settings.predecoder {
+        let _ = write!(out, "; predecoder {predecoder}");
+    }
+    let _ = writeln!(out, "; on {}, {} threads", settings.machine, settings.threads);
+    out
+}

@@ -1,0 +1,197 @@
+//! `ringcall sweep`: whole, killed, stopped, and what it refuses.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const STUDY: [&str; 10] =
+    ["sweep", "--distances", "3,5", "--noises", "0.01,0.02", "--shots", "20000", "--batch", "100", "--json"];
+
+fn ringcall(args: &[&str]) -> Result<Command, Box<dyn Error>> {
+    let mut command = Command::cargo_bin("ringcall")?;
+    command.args(args);
+    Ok(command)
+}
+
+/// Runs the study with more arguments; gives its points, without times.
+fn points(more: &[&str]) -> Result<Vec<Value>, Box<dyn Error>> {
+    let output = ringcall(&[&STUDY[..], &["-"], more].concat())?.output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut results: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(results["complete"], true);
+    let points = results["points"].as_array_mut().ok_or("no points")?;
+    for point in points.iter_mut() {
+        point["alone"].as_object_mut().ok_or("no arm")?.remove("matching_us").ok_or("no time")?;
+    }
+    Ok(std::mem::take(points))
+}
+
+fn said(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn killed_and_started_again_it_ends_where_it_would_have() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.jsonl");
+    let state_arg = state.to_string_lossy().into_owned();
+    let expected = points(&["--threads", "1"])?;
+    assert_eq!(expected.len(), 4);
+    assert!(
+        expected.iter().all(|point| point["shots"] == 20_000 && point["alone"]["errors"].as_u64() > Some(0))
+    );
+
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"));
+    command.args([&STUDY[..], &["-", "--threads", "2", "--state", &state_arg]].concat());
+    let mut child = command.stdout(Stdio::null()).spawn()?;
+    let begin = Instant::now();
+    let lines =
+        |path: &Path| std::fs::read(path).map_or(0, |text| text.iter().filter(|&&b| b == b'\n').count());
+    while lines(&state) < 20 && child.try_wait()?.is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "no batch is ever finished");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill()?;
+    child.wait()?;
+    let before = lines(&state);
+    // As if it had been killed in the middle of a line.
+    let mut text = std::fs::read(&state)?;
+    text.extend(b"{\"point\":\"d3/r3/z/p0.01\",\"ba");
+    std::fs::write(&state, text)?;
+    assert_eq!(points(&["--threads", "2", "--state", &state_arg])?, expected);
+    // One line for each batch, and the first one.
+    assert_eq!(lines(&state), 1 + 4 * 200, "{before} lines were there");
+    assert_eq!(points(&["--state", &state_arg])?, expected, "all there already");
+    Ok(())
+}
+
+#[test]
+fn a_state_of_another_study_or_in_use_is_refused() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.jsonl");
+    let path = state.to_string_lossy().into_owned();
+    let small = [
+        "sweep",
+        "--distances",
+        "3",
+        "--noises",
+        "0.02",
+        "--shots",
+        "100",
+        "--batch",
+        "100",
+        "--state",
+        &path,
+    ];
+    let output = ringcall(&small)?.output()?;
+    assert!(output.status.success(), "{}", said(&output));
+    let before = std::fs::read(&state)?;
+    let output = ringcall(&[&small[..], &["--seed", "2"]].concat())?.output()?;
+    assert!(
+        !output.status.success() && said(&output).contains("another study, of seed 1"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(std::fs::read(&state)?, before, "untouched");
+
+    let file = std::fs::File::open(&state)?;
+    file.lock()?;
+    let output = ringcall(&small)?.output()?;
+    assert!(!output.status.success() && said(&output).contains("another process"), "{}", said(&output));
+    drop(file);
+
+    std::fs::write(&state, "notes of mine\n")?;
+    let output = ringcall(&small)?.output()?;
+    assert!(!output.status.success() && said(&output).contains("line 1: no state"), "{}", said(&output));
+    assert_eq!(std::fs::read(&state)?, b"notes of mine\n");
+    Ok(())
+}
+
+fn model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../training/models/predecoder_3x64.onnx")
+}
+
+#[test]
+fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let (model, page) = (model(), folder.path().join("sweep.html"));
+    let (model, page_arg) = (model.to_string_lossy(), page.to_string_lossy());
+    let args = ["sweep", "--distances", "3,5", "--noises", "0.012,0.02", "--shots", "200", "--model", &model];
+    let output = ringcall(&[&args[..], &["--json", "-", "--report", &page_arg]].concat())?.output()?;
+    assert!(output.status.success(), "{}", said(&output));
+    let results: Value = serde_json::from_slice(&output.stdout)?;
+    let alone = ringcall(&[&args[..7], &["--json", "-", "--batch", "100"]].concat())?.output()?;
+    let alone: Value = serde_json::from_slice(&alone.stdout)?;
+    let list = |results: &Value| results["points"].as_array().cloned().ok_or("no points");
+    for (with, alone) in list(&results)?.iter().zip(list(&alone)?) {
+        assert_eq!(with["shots"], 200);
+        // The other arm changes nothing about the first one's shots.
+        assert_eq!(with["alone"]["errors"], alone["alone"]["errors"]);
+        let arm = &with["predecoder"];
+        let number = |value: &Value| value.as_f64().ok_or(format!("no number in {with}"));
+        assert!(number(&arm["density_out"])? < number(&with["density_in"])?, "{with}");
+        assert!(
+            number(&arm["inference_us"])? > 0.0 && arm["errors_in_common"].as_u64() <= arm["errors"].as_u64()
+        );
+        let interval = arm["logical_error_rate_ci"].as_array().ok_or("no interval")?;
+        let rate = number(&arm["logical_error_rate"])?;
+        assert!(number(&interval[0])? <= rate && rate <= number(&interval[1])?);
+    }
+    let html = std::fs::read_to_string(&page)?;
+    assert_eq!(html.matches("<svg ").count(), 1);
+    for words in ["d = 3", "d = 5", "with predecoder", "predecoder_3x64 (", "logical error rate per shot"] {
+        assert!(html.contains(words), "no `{words}`");
+    }
+    assert!(!html.contains("http") && !html.contains("NaN"));
+    Ok(())
+}
+
+#[test]
+fn a_point_ends_with_enough_errors() -> Outcome {
+    let some = points(&["--max-errors", "10", "--threads", "2"])?;
+    assert_eq!(some, points(&["--max-errors", "10", "--threads", "1"])?);
+    for point in some {
+        let (shots, errors) =
+            (point["shots"].as_u64().ok_or("?")?, point["alone"]["errors"].as_u64().ok_or("?")?);
+        assert!(shots < 20_000 && shots.is_multiple_of(100) && (10..110).contains(&errors), "{point}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_table_has_a_line_for_each_point() -> Outcome {
+    let output =
+        ringcall(&["sweep", "--distances", "3", "--noises", "0.01,0.02", "--shots", "1000"])?.output()?;
+    let text = String::from_utf8(output.stdout)?;
+    assert!(output.status.success());
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(
+        text.contains("matching alone") && text.contains("1,000") && text.contains("95.00% intervals"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_studied_is_said_at_once() -> Outcome {
+    for (args, part) in [
+        (&["--distances", "3,4"][..], "4"),
+        (&["--noises", "0.01,0"], "is no noise"),
+        (&["--noises", "0.01,0.010"], "there twice"),
+        (&["--noises", "2"], "between 0 and 0.75"),
+        (&["--confidence", "1"], "--confidence"),
+        (&["--threshold", "1"], "--model"),
+        (&["--model", "/no/such.onnx"], "/no/such.onnx"),
+        (&["--state", "/no/such/folder/state"], "/no/such/folder/state"),
+        (&["--shots", "0"], "shots"),
+    ] {
+        let output = ringcall(&[&["sweep"], args].concat())?.output()?;
+        assert!(!output.status.success() && said(&output).contains(part), "{args:?}: {}", said(&output));
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! A study, whole and in pieces. The predecoder is a made-up network: its logits are what goes in, so with a threshold
+//! below 1 it claims an error wherever a detector fired, which is often wrong and sometimes right.
+
+use ringcall_infer::{ElementType, Model, Passthrough, TensorSpec};
+use ringcall_qec::code::Basis;
+use ringcall_qec::decode::{MatchingDecoder, ShotDecoder};
+use ringcall_qec::sample::Sampler;
+use ringcall_service::study::{Arm, Outcome, Point, State, StateError, Stop, Study, StudyError, Tally};
+use ringcall_service::{Predecoder, Problem};
+use std::io::Write;
+use std::sync::Arc;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+const SEED: u64 = 5;
+
+fn point(distance: u32, p: f64) -> Point {
+    Point { distance, rounds: distance, basis: Basis::Z, p }
+}
+
+fn bind(point: &Point) -> Result<Arc<dyn Model>, Failure> {
+    let d = point.distance as usize;
+    let shape = [1, 4, point.rounds as usize + 1, d, d];
+    let network = Passthrough::new("n", vec![TensorSpec::new("x", ElementType::F32, shape)?])?;
+    Ok(Arc::new(Predecoder::new(Arc::new(network), &point.experiment(), Some(0.6))?))
+}
+
+fn study(threads: usize, errors: Option<u64>) -> Study<'static> {
+    Study {
+        seed: SEED,
+        batch_shots: 50,
+        predecoder: Some(Arm { label: "made up".to_owned(), bind: &bind }),
+        points: vec![point(3, 0.02), point(5, 0.02), point(3, 0.01)],
+        stop: Stop { shots: 1000, errors },
+        threads,
+    }
+}
+
+/// Counts without times.
+fn counts(study: &Study<'_>, state: &State) -> Vec<(Tally, bool)> {
+    let counted = |point| {
+        let Outcome { mut tally, complete } = state.outcome(point, &study.stop);
+        tally.matching_ns = 0;
+        if let Some(arm) = &mut tally.predecoder {
+            (arm.inference_ns, arm.matching_ns) = (0, 0);
+        }
+        (tally, complete)
+    };
+    study.points.iter().map(counted).collect()
+}
+
+fn whole(study: &Study<'_>) -> (State, Vec<u8>) {
+    let (mut state, mut log) = (State::new(study.setup()), Vec::new());
+    assert!(study.run(&mut state, &mut log, &mut |_| true).unwrap());
+    (state, log)
+}
+
+fn read(study: &Study<'_>, log: &[u8]) -> Result<(State, u64), StateError> {
+    State::read(&mut &*log, study.setup())
+}
+
+#[test]
+fn counts_do_not_depend_on_threads() {
+    for errors in [None, Some(20)] {
+        let one = study(1, errors);
+        let expected = counts(&one, &whole(&one).0);
+        assert!(expected.iter().all(|(_, complete)| *complete));
+        let all_shots = expected.iter().all(|(tally, _)| tally.shots == 1000);
+        assert_eq!(all_shots, errors.is_none(), "{expected:?}");
+        let four = study(4, errors);
+        assert_eq!(counts(&four, &whole(&four).0), expected);
+    }
+}
+
+#[test]
+fn both_arms_decode_the_shots_of_a_plain_sampler() {
+    let study = study(2, None);
+    let (state, _) = whole(&study);
+    let point = study.points[1];
+    let tally = state.outcome(&point, &study.stop).tally;
+
+    let model = point.experiment().detector_error_model().unwrap();
+    let mut decoder = ShotDecoder::new(MatchingDecoder::from_dem(&model).unwrap());
+    let engine = bind(&point).unwrap();
+    let mut engine = engine.instantiate().unwrap();
+    let n = model.num_detectors as usize;
+    let mut expected = Tally { shots: 1000, detectors: 1000 * n as u64, ..Tally::default() };
+    let (mut left, mut second, mut common) = (0, 0, 0);
+    for batch in 0..20 {
+        let mut sampler = Sampler::new(&model, point.seed(SEED, batch)).unwrap();
+        let mut shot = sampler.new_shot();
+        let mut predicted = shot.observables.clone();
+        for _ in 0..50 {
+            sampler.sample_into(&mut shot).unwrap();
+            decoder.decode(&shot.detectors, &mut predicted).unwrap();
+            let wrong = predicted != shot.observables;
+            expected.fired += u64::from(shot.detectors.count_ones());
+            expected.errors += u64::from(wrong);
+            let bits: Vec<u8> = (0..n).map(|i| u8::from(shot.detectors.get(i as u32).unwrap())).collect();
+            let (mut residual, mut frame) = (vec![0; n], [0]);
+            engine.run(&[&bits], &mut [&mut residual, &mut frame]).unwrap();
+            let mut rest = shot.detectors.clone();
+            (0..n).for_each(|i| _ = rest.set(i as u32, residual[i] == 1));
+            decoder.decode(&rest, &mut predicted).unwrap();
+            if frame[0] == 1 {
+                predicted.flip(0);
+            }
+            let also = predicted != shot.observables;
+            left += u64::from(rest.count_ones());
+            second += u64::from(also);
+            common += u64::from(wrong && also);
+        }
+    }
+    let arm = tally.predecoder.unwrap();
+    assert_eq!((tally.shots, tally.detectors, tally.fired), (1000, expected.detectors, expected.fired));
+    assert_eq!((tally.errors, arm.errors, arm.both, arm.fired), (expected.errors, second, common, left));
+    assert!(second != expected.errors && common > 0, "the arms differ: {tally:?}");
+    assert_eq!(tally.paired().unwrap().second, second);
+}
+
+/// Killed anywhere: the log ends in the middle of a line, and what follows it completes the same counts.
+#[test]
+fn a_log_cut_anywhere_goes_on_to_the_same_end() {
+    let study = study(2, Some(20));
+    let (state, log) = whole(&study);
+    let expected = counts(&study, &state);
+    for cut in [0, 1, 60, log.len() / 3, log.len() / 2, log.len() - 1, log.len()] {
+        let (mut state, bytes) = read(&study, &log[..cut]).unwrap();
+        assert!(bytes <= cut as u64 && log[..bytes as usize].last().is_none_or(|&b| b == b'\n'));
+        let mut rest = log[..bytes as usize].to_vec();
+        assert!(study.run(&mut state, &mut rest, &mut |_| true).unwrap());
+        assert_eq!(counts(&study, &state), expected, "cut at {cut}");
+        // No batch is there twice, and reading all of it again gives the same.
+        assert_eq!(counts(&study, &read(&study, &rest).unwrap().0), expected);
+        let text = String::from_utf8(rest).unwrap();
+        let mut batches: Vec<&str> =
+            text.lines().skip(1).map(|l| l.split(",\"tally").next().unwrap()).collect();
+        let all = batches.len();
+        batches.sort_unstable();
+        batches.dedup();
+        assert_eq!(batches.len(), all, "cut at {cut}");
+    }
+}
+
+#[test]
+fn stopped_by_the_caller_it_goes_on_later() {
+    let study = study(2, None);
+    let (mut state, mut log) = (State::new(study.setup()), Vec::new());
+    let mut asked = 0;
+    let mut some = |_: &_| {
+        asked += 1;
+        asked < 8
+    };
+    assert!(!study.run(&mut state, &mut log, &mut some).unwrap());
+    assert!(counts(&study, &state).iter().any(|(_, complete)| !complete));
+    assert!(study.run(&mut state, &mut log, &mut |_| true).unwrap());
+    assert_eq!(counts(&study, &state), counts(&study, &whole(&study).0));
+}
+
+#[test]
+fn more_points_and_more_shots_keep_what_was_found() {
+    let few =
+        Study { stop: Stop { shots: 200, errors: None }, points: vec![point(3, 0.02)], ..study(1, None) };
+    let (_, log) = whole(&few);
+    let more = study(1, None);
+    let (mut state, _) = read(&more, &log).unwrap();
+    let mut rest = Vec::new();
+    assert!(more.run(&mut state, &mut rest, &mut |_| true).unwrap());
+    assert_eq!(counts(&more, &state), counts(&more, &whole(&more).0));
+    assert_eq!(rest.iter().filter(|&&b| b == b'\n').count(), 60 - 4, "four batches were there");
+}
+
+#[test]
+fn other_states_are_refused() {
+    let study = study(1, Some(5));
+    let (state, log) = whole(&study);
+    let text = String::from_utf8(log.clone()).unwrap();
+    let other = |change: &dyn Fn(&mut Study<'static>)| {
+        let mut other = self::study(1, Some(5));
+        change(&mut other);
+        let error = read(&other, &log).unwrap_err();
+        assert!(matches!(error, StateError::OtherSetup { .. }), "{error}");
+        let mut state = state.clone();
+        let error = other.run(&mut state, &mut Vec::new(), &mut |_| true).unwrap_err();
+        assert!(matches!(error, StudyError::OtherState(_)), "{error}");
+    };
+    other(&|study| study.seed += 1);
+    other(&|study| study.batch_shots += 1);
+    other(&|study| study.predecoder = None);
+    other(&|study| study.predecoder.as_mut().unwrap().label.push('!'));
+
+    let refused = |text: &str, part: &str| {
+        let error = read(&study, text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refused("no state\n", "line 1: no state");
+    refused(&text.replacen("sweep\":1", "sweep\":2", 1), "version 2");
+    refused(&format!("{text}\n{text}"), "line ");
+    refused(&text.replacen("\"shots\":50", "\"shots\":49", 1), "49 shots");
+    refused(&text.replacen("\"errors\":", "\"errors\":9", 1), "errors in 50 shots");
+    let line = text.lines().nth(1).unwrap();
+    let fired = line.split("\"fired\":").nth(1).unwrap().split(',').next().unwrap();
+    let changed = line.replacen(&format!("\"fired\":{fired}"), "\"fired\":1", 1);
+    refused(&format!("{text}{changed}\n"), "twice, with different counts");
+    // The same twice is no news.
+    assert_eq!(
+        counts(&study, &read(&study, format!("{text}{line}\n").as_bytes()).unwrap().0),
+        counts(&study, &state)
+    );
+    refused(&"x".repeat(1 << 17), "longer than");
+}
+
+#[test]
+fn what_fails_is_said_and_what_was_done_is_kept() {
+    let mut study = study(2, None);
+    study.points[1].distance = 4;
+    let (mut state, mut log) = (State::new(study.setup()), Vec::new());
+    let error = study.run(&mut state, &mut log, &mut |_| true).unwrap_err().to_string();
+    assert!(error.starts_with("d4/r5/z/p0.02: "), "{error}");
+    assert!(counts(&study, &read(&study, &log).unwrap().0)[0].1, "the point before it is whole");
+
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let error = study.run(&mut State::new(study.setup()), &mut Full, &mut |_| true).unwrap_err();
+    assert!(matches!(error, StudyError::State(_)), "{error}");
+
+    let wrong = |_: &Point| Err::<Arc<dyn Model>, Failure>("no such file".into());
+    study.predecoder = Some(Arm { label: "made up".to_owned(), bind: &wrong });
+    study.points.remove(1);
+    let error = study.run(&mut State::new(study.setup()), &mut Vec::new(), &mut |_| true).unwrap_err();
+    assert_eq!(error.to_string(), "d3/r3/z/p0.02: no such file");
+}
+
+#[test]
+fn points_and_batches_have_shots_of_their_own() {
+    let a = point(3, 0.01);
+    let x = Point { basis: Basis::X, ..a };
+    let seeds = [a.seed(1, 0), a.seed(1, 1), a.seed(2, 0), x.seed(1, 0), point(5, 0.01).seed(1, 0)];
+    let distinct: std::collections::BTreeSet<_> = seeds.iter().collect();
+    assert_eq!(distinct.len(), seeds.len());
+    assert_eq!(x.to_string(), "d3/r3/x/p0.01");
+    assert!(Problem::new(a.experiment().detector_error_model().unwrap()).is_ok());
+}
