@@ -204,6 +204,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if !quiet {
             writeln!(out, "{}", whole::Row::HEADING)?;
         }
+        let no_device = Floor::Device.absent();
         let options = whole::Options {
             seconds: args.pipeline_seconds,
             model: args.model.as_deref(),

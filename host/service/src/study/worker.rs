@@ -96,7 +96,7 @@ impl<'a> Worker<'a> {
             },
             shot: sampler.new_shot(),
             payload: vec![0; packed_len(detectors)],
-            output: vec![0; Inference::output_bytes(problem)],
+            output: vec![0; problem.inferred_bytes()],
         })
     }
 

@@ -2,13 +2,14 @@
 
 use super::super::device::{context, round_trips};
 use super::super::measure::{Bench, Row, histogram};
-use super::{Case, NAME, ONNX, agree, arithmetic_floor_ns};
+use super::{Case, NAME, ONNX, arithmetic_floor_ns, experiment};
 use anyhow::{Result, bail};
 use ringcall::{FunctionId, RingConfig};
 use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules};
 use ringcall_gpu::clock;
 use ringcall_infer::Model;
-use ringcall_infer_gpu::{Decide, GpuModel, GridHandler, Network};
+use ringcall_infer_gpu::{GpuModel, GridHandler, Network};
+use ringcall_service_gpu::wiring;
 use std::time::Duration;
 
 const FUNCTION: &str = "predecode";
@@ -25,7 +26,7 @@ pub(in super::super) fn unfit() -> Option<String> {
 /// A captured graph: input into mapped memory, launch, logits out of it.
 pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
     let case = Case::new(d)?;
-    let expected = case.decisions(&case.logits()?);
+    let expected = case.expected(&case.logits()?);
     let model = GpuModel::new(NAME, &Network::from_onnx(ONNX)?, &context()?, d, d)?;
     let trips = bench.shorter(10).trips;
     let row = bench.on_client_core(|| {
@@ -40,8 +41,7 @@ pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
             let took = clock::now_ns() - begin;
             // An answer that is not the last one's is compared with the CPU's.
             if logits != last {
-                let found = case.decisions(&logits);
-                wrong += u64::from(!agree(&expected, found.into_iter().map(|(_, bits)| bits)));
+                wrong += u64::from(!expected.agrees(&case.answer(&logits)));
                 last.clone_from(&logits);
             }
             if i >= warm_up {
@@ -56,26 +56,24 @@ pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
 /// The cooperative dispatcher's handler, called over a ring.
 pub(in super::super) fn grid(bench: &Bench, d: u32) -> Result<Row> {
     let case = Case::new(d)?;
-    let expected = case.decisions(&case.logits()?);
+    let expected = case.expected(&case.logits()?);
     let context = context()?;
-    let decide = Decide { maps: &case.maps, threshold: case.threshold };
-    let handler = GridHandler::new(&Network::from_onnx(ONNX)?, &context, d, d, decide)?;
+    let wiring = wiring(&experiment(d), case.threshold)?;
+    let handler = GridHandler::new(&Network::from_onnx(ONNX)?, &context, &wiring)?;
     let ring = MappedRing::allocate(&context, RingConfig { slots: 4, slot_bytes: handler.slot_bytes() })?;
     let functions = handler.function(Functions::new(), FUNCTION);
     let dispatcher =
         DeviceDispatcher::wire(&ring, functions, handler.modules(Modules::new()), handler.options())?
             .start()?;
-    let payload: Vec<u8> =
-        case.input[..2 * case.cells()].iter().map(|&value| u8::from(value > 0.5)).collect();
     let short = bench.shorter(10);
     let measured = round_trips(
         &short,
         ring.ring(),
         FunctionId::of(FUNCTION),
-        payload,
+        case.request.clone(),
         handler.answer_bytes(),
         |_, _| (),
-        |_, answer| agree(&expected, answer.iter().copied()),
+        |_, answer| expected.agrees(answer),
     );
     let stopped = dispatcher.stop(Duration::from_secs(5));
     if !stopped.report.is_clean() {

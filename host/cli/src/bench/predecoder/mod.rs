@@ -14,8 +14,9 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall_gpu::clock;
 use ringcall_infer::onnx::OnnxModel;
 use ringcall_infer::{Model, OnnxOptions};
+use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_qec::predecoder::{CHANNELS, PredecoderVolume, Thresholds};
+use ringcall_qec::predecoder::{PredecoderVolume, Thresholds};
 
 const NAME: &str = "predecoder_3x128";
 const ONNX: &[u8] = include_bytes!("../../../../../training/models/predecoder_3x128.onnx");
@@ -39,15 +40,27 @@ fn arithmetic_floor_ns(d: u32) -> f64 {
     2.0 * MULTIPLY_ADDS as f64 * cells / (PEAK_FLOP_S * KEPT_UP) * 1e9
 }
 
-/// An input, and what belongs to it.
+/// A request, and what belongs to it.
 struct Case {
     d: u32,
-    /// `[4, d, d, d]`.
+    /// Detectors, bit-packed.
+    request: Vec<u8>,
+    /// The same as the network sees it: `[4, d, d, d]`.
     input: Vec<f32>,
-    /// Where checks are, the same in every layer, as the handler takes it.
-    maps: Vec<f32>,
+    volume: PredecoderVolume,
     threshold: f32,
     model: OnnxModel,
+}
+
+/// An answer, and which of its bits hang on decisions that are clear.
+struct Expected {
+    answer: Vec<u8>,
+    clear: Vec<u8>,
+}
+
+/// `d` layers belong to `d - 1` rounds.
+fn experiment(d: u32) -> MemoryExperiment {
+    MemoryExperiment { distance: d, rounds: d - 1, basis: Basis::Z, noise: CircuitNoise::default() }
 }
 
 impl Case {
@@ -60,27 +73,17 @@ impl Case {
         let entries = model.metadata().iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let threshold = Thresholds::from_metadata(entries).nearest(d, NOISE).context("no threshold")?;
 
-        // `d` layers belong to `d - 1` rounds.
-        let volume = PredecoderVolume::new(d, d - 1, Basis::Z)?;
-        let (square, cells) = (size * size, size.pow(3));
-        let mut input = vec![0.0; CHANNELS * cells];
+        let MemoryExperiment { distance, rounds, basis, .. } = experiment(d);
+        let volume = PredecoderVolume::new(distance, rounds, basis)?;
+        let (mut input, mut request) = (volume.maps().to_vec(), vec![0; volume.detectors().div_ceil(8)]);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(u64::from(d));
-        for &place in volume.places() {
-            input[place as usize] = if rng.next_u64() < u64::MAX / RARITY { 1.0 } else { 0.0 };
+        for (bit, &place) in volume.places().iter().enumerate() {
+            if rng.next_u64() < u64::MAX / RARITY {
+                input[place as usize] = 1.0;
+                request[bit / 8] |= 1 << (bit % 8);
+            }
         }
-        let mut maps = Vec::with_capacity(2 * square);
-        for channel in 2..CHANNELS {
-            let middle = channel * cells + size / 2 * square;
-            maps.extend(&volume.maps()[middle..middle + square]);
-        }
-        for (place, value) in input[2 * cells..].iter_mut().enumerate() {
-            *value = maps[place / cells * square + place % square];
-        }
-        Ok(Self { d, input, maps, threshold, model })
-    }
-
-    fn cells(&self) -> usize {
-        self.input.len() / CHANNELS
+        Ok(Self { d, request, input, volume, threshold, model })
     }
 
     fn input_bytes(&self) -> Vec<u8> {
@@ -94,27 +97,42 @@ impl Case {
         Ok(logits)
     }
 
-    /// For each cell, the bits whose logit is above the threshold; first which of them are clear of it.
-    fn decisions(&self, logits: &[u8]) -> Vec<(u8, u8)> {
+    /// What these logits' decisions leave of the request, and the frame in a byte of its own.
+    fn answer(&self, logits: &[u8]) -> Vec<u8> {
+        let mut answer = self.request.clone();
+        let frame = self.volume.apply(&floats(logits), self.threshold, &mut answer);
+        answer.push(u8::from(frame));
+        answer
+    }
+
+    /// The answer that is expected, by the CPU's logits.
+    fn expected(&self, logits: &[u8]) -> Expected {
         /// Far above what 16-bit arithmetic changes.
         const CLEAR: f32 = 0.1;
-        let cells = self.cells();
-        let logits: Vec<f32> = logits.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-        let bit = |cell: usize, channel: usize| {
-            let above = logits[channel * cells + cell] - self.threshold;
-            (u8::from(above.abs() > CLEAR) << channel, u8::from(above > 0.0) << channel)
-        };
-        let both = |cell| {
-            (0..CHANNELS).map(|channel| bit(cell, channel)).fold((0, 0), |a, b| (a.0 | b.0, a.1 | b.1))
-        };
-        (0..cells).map(both).collect()
+        let values = floats(logits);
+        let all_clear =
+            |cells: &[u32]| cells.iter().all(|&cell| (values[cell as usize] - self.threshold).abs() > CLEAR);
+        let mut clear = vec![0; self.request.len()];
+        for bit in (0..self.volume.detectors()).filter(|&bit| all_clear(self.volume.residual_cells(bit))) {
+            clear[bit / 8] |= 1 << (bit % 8);
+        }
+        // The other bits of the frame's byte say that the kernel failed.
+        clear.push(if all_clear(self.volume.frame_cells()) { 0xFF } else { 0xFE });
+        Expected { answer: self.answer(logits), clear }
     }
 }
 
-/// Whether decisions are the expected ones, wherever those are clear.
-fn agree(expected: &[(u8, u8)], found: impl ExactSizeIterator<Item = u8>) -> bool {
-    expected.len() == found.len()
-        && expected.iter().zip(found).all(|(&(clear, bits), got)| (bits ^ got) & clear == 0)
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+impl Expected {
+    /// Whether an answer is this one, wherever it is clear.
+    fn agrees(&self, found: &[u8]) -> bool {
+        let pairs = self.answer.iter().zip(&self.clear).zip(found);
+        self.answer.len() == found.len()
+            && pairs.into_iter().all(|((bits, clear), got)| (bits ^ got) & clear == 0)
+    }
 }
 
 /// The network on one core, by the ONNX engine that is built in.
@@ -153,17 +171,20 @@ mod tests {
     #[test]
     fn a_case_is_a_volume_that_the_network_decides_on() {
         let case = Case::new(5).unwrap();
-        assert_eq!((case.cells(), case.maps.len()), (125, 50));
-        let ones = case.input[..250].iter().filter(|&&v| v == 1.0).count();
-        assert!((1..50).contains(&ones), "{ones}");
-        assert!(case.input[250..].iter().all(|v| [0.0, 0.5, 1.0].contains(v)));
-        assert!((0..5).all(|layer| case.input[250 + 25 * layer..][..25] == case.maps[..25]));
-        let expected = case.decisions(&case.logits().unwrap());
-        let right: Vec<u8> = expected.iter().map(|&(_, bits)| bits).collect();
-        assert!(agree(&expected, right.iter().copied()));
-        let clear = expected.iter().position(|&(clear, _)| clear & 1 != 0).unwrap();
-        let wrong = |cell| right.iter().enumerate().map(move |(at, bits)| bits ^ u8::from(at == cell));
-        assert!(!agree(&expected, wrong(clear)));
-        assert!(!agree(&expected[1..], right.iter().copied()));
+        let set: u32 = case.request.iter().map(|byte| byte.count_ones()).sum();
+        let ones = case.volume.places().iter().filter(|&&place| case.input[place as usize] == 1.0).count();
+        assert!((1..50).contains(&ones) && ones == set as usize, "{ones}, {set}");
+        let logits = case.logits().unwrap();
+        let expected = case.expected(&logits);
+        let right = case.answer(&logits);
+        assert_eq!(right.len(), case.request.len() + 1);
+        assert!(expected.agrees(&right) && !expected.agrees(&right[1..]));
+        let clear = expected.clear.iter().position(|&clear| clear != 0).unwrap();
+        let mut wrong = right.clone();
+        wrong[clear] ^= expected.clear[clear];
+        assert!(!expected.agrees(&wrong));
+        let mut failed = right;
+        *failed.last_mut().unwrap() |= 0x80;
+        assert!(!expected.agrees(&failed), "a kernel that gave up");
     }
 }
