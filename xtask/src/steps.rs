@@ -102,9 +102,10 @@ pub(crate) fn onnxruntime(shell: &Shell) -> Result<Outcome> {
             library_in(&capi).with_context(|| format!("no libonnxruntime.so in {}", capi.display()))?
         }
     };
-    all([shell
-        .cargo(&["test", "-p", "ringcall-infer-onnxruntime", "--tests", "--", "--nocapture"])
-        .env(VARIABLE, library)])
+    // Of the whole workspace, so that nothing is built again with fewer features.
+    const TESTS: &[&str] = &["--test", "absent", "--test", "foreign", "--test", "models"];
+    let command = [&["test", "--workspace"], TESTS, &["--", "--nocapture"]].concat();
+    all([shell.cargo(&command).env(VARIABLE, library)])
 }
 
 /// ONNX Runtime's library in a folder; its name ends in its version.
@@ -234,19 +235,32 @@ pub(crate) fn fuzz(shell: &Shell, seconds: u32) -> Result<Outcome> {
     targets.sort_unstable();
 
     let cargo_fuzz = shell.tool("cargo-fuzz", CARGO_FUZZ)?;
+    let built = shell.target("fuzz");
+    let tool = |words: &[&str]| {
+        let mut command = shell.command("rustup", &["run", "nightly"]);
+        command.arg(&cargo_fuzz).arg("fuzz").args(words).env("CARGO_TARGET_DIR", &built);
+        command
+    };
+    run(&mut tool(&["build"]))?;
     let time = format!("-max_total_time={seconds}");
-    for target in &targets {
+    let fuzz_one = |target: &str| {
         // The first folder grows as inputs are found and is nobody's; the second is committed and only read.
         let corpus = shell.root().join("fuzz/corpus").join(target);
         let seeds = shell.root().join("fuzz/seeds").join(target);
         std::fs::create_dir_all(&corpus).with_context(|| format!("{}", corpus.display()))?;
-        let mut command = shell.command("rustup", &["run", "nightly"]);
-        command.arg(&cargo_fuzz).args(["fuzz", "run", target]).arg(&corpus);
+        let mut command = tool(&["run", target]);
+        command.arg(&corpus);
         if seeds.is_dir() {
             command.arg(&seeds);
         }
-        command.args(["--", &time, "-print_final_stats=1"]);
-        run(command.env("CARGO_TARGET_DIR", shell.target("fuzz")))?;
+        run(command.args(["--", &time, "-print_final_stats=1"]))
+    };
+    // Each takes one core.
+    for two in targets.chunks(2) {
+        std::thread::scope(|scope| {
+            let runs: Vec<_> = two.iter().map(|target| scope.spawn(|| fuzz_one(target))).collect();
+            runs.into_iter().try_for_each(|run| run.join().unwrap_or_else(|_| bail!("a thread panicked")))
+        })?;
     }
     Ok(Outcome::Done)
 }
