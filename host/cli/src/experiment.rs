@@ -1,7 +1,7 @@
 //! A memory experiment that two processes agree on by three numbers, and its decoder as a function.
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ringcall::Status;
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
@@ -10,6 +10,22 @@ use ringcall_service::Problem;
 use ringcall_wire::bits::{BitView, packed_len};
 use ringcall_wire::qec::{DecodeResponse, write_decode_result};
 use ringcall_wire::schema::HandlerSchema;
+
+/// Basis of a memory experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BasisArg {
+    X,
+    Z,
+}
+
+impl From<BasisArg> for Basis {
+    fn from(basis: BasisArg) -> Self {
+        match basis {
+            BasisArg::X => Self::X,
+            BasisArg::Z => Self::Z,
+        }
+    }
+}
 
 /// The options of an experiment: both ends of a service must be given the same.
 #[derive(Debug, Clone, Args)]

@@ -69,12 +69,10 @@ fn settings(args: &Args, problem: &Problem, config: &ServiceConfig) -> Vec<(Stri
         Some(path) => rows.push(("shots", path.display().to_string())),
         None => rows.push(("seed", args.seed.to_string())),
     }
-    let model = || args.model.as_ref().map_or_else(String::new, |m| m.display().to_string());
-    let engine = match args.engine {
-        EngineArg::Matching => "matching alone".to_owned(),
-        EngineArg::Passthrough => "passthrough".to_owned(),
-        EngineArg::Cpu => format!("cpu ({})", model()),
-        EngineArg::Gpu => format!("gpu ({})", model()),
+    let engine = match (args.engine, &args.model) {
+        (EngineArg::Matching, _) => "matching alone".to_owned(),
+        (engine, None) => engine.name(),
+        (engine, Some(model)) => format!("{} ({})", engine.name(), model.display()),
     };
     rows.push(("engine", engine));
     if args.engine == EngineArg::Gpu {

@@ -1,5 +1,7 @@
 //! The options of `ringcall run`.
 
+use crate::experiment::BasisArg;
+use crate::network::NetworkArg;
 use crate::pinning;
 use anyhow::{Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
@@ -10,13 +12,6 @@ use ringcall_service::{Pace, ServiceConfig};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-
-/// Basis of the memory experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BasisArg {
-    X,
-    Z,
-}
 
 /// Formats of shot files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -49,8 +44,32 @@ pub(crate) enum EngineArg {
     Passthrough,
     /// The ONNX model of --model, on the CPU
     Cpu,
+    /// The same in ONNX Runtime on the CPU, from its shared library
+    Onnxruntime,
+    /// The same in ONNX Runtime with CUDA, on the first GPU
+    OnnxruntimeCuda,
+    /// The same in TensorRT, on the first GPU
+    Tensorrt,
     /// The predecoder of --model, on the first GPU (compute capability 9.0)
     Gpu,
+}
+
+impl EngineArg {
+    /// As it is given.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Who runs the network of --model, where any engine can.
+    pub(super) const fn network(self) -> Option<NetworkArg> {
+        match self {
+            Self::Cpu => Some(NetworkArg::Cpu),
+            Self::Onnxruntime => Some(NetworkArg::Onnxruntime),
+            Self::OnnxruntimeCuda => Some(NetworkArg::OnnxruntimeCuda),
+            Self::Tensorrt => Some(NetworkArg::Tensorrt),
+            Self::Matching | Self::Passthrough | Self::Gpu => None,
+        }
+    }
 }
 
 /// Who takes requests from the ring.
@@ -178,15 +197,16 @@ impl Args {
             bail!("--dispatcher device is for --engine gpu");
         }
         match (self.engine, &self.model) {
-            (EngineArg::Cpu, None) => bail!("--engine cpu needs --model FILE.onnx"),
-            (EngineArg::Gpu, None) => {
-                bail!("--engine gpu needs --model FILE.onnx (training/models/predecoder_3x128.onnx is one)")
-            }
+            (EngineArg::Matching | EngineArg::Passthrough, None) => Ok(()),
+            (engine, None) => bail!(
+                "--engine {} needs --model FILE.onnx (training/models/predecoder_3x128.onnx is one)",
+                engine.name()
+            ),
             (EngineArg::Gpu, Some(_)) if self.dem.is_some() => {
                 bail!("--engine gpu is for the generated experiment, not for --dem")
             }
             (EngineArg::Matching | EngineArg::Passthrough, Some(_)) => {
-                bail!("--model is for --engine cpu and --engine gpu")
+                bail!("--model is for the engines that run a network: cpu, gpu, onnxruntime, tensorrt")
             }
             _ => Ok(()),
         }

@@ -1,30 +1,10 @@
 //! The options of `ringcall sweep`.
 
-use crate::network::{Engine, Network};
+use crate::experiment::BasisArg;
+use crate::network::{Engine, Network, NetworkArg};
 use anyhow::{Result, bail};
-use clap::ValueEnum;
-use ringcall_infer_onnxruntime::{Provider, Runtime};
-use ringcall_qec::code::Basis;
 use ringcall_service::study::{Point, Stop};
 use std::path::PathBuf;
-
-/// Basis of the memory experiments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BasisArg {
-    X,
-    Z,
-}
-
-/// What runs the predecoder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineArg {
-    /// tract, built in
-    Cpu,
-    /// ONNX Runtime on the CPU, from its shared library
-    Onnxruntime,
-    /// ONNX Runtime with CUDA, on the first GPU
-    OnnxruntimeCuda,
-}
 
 /// Measures logical error rates over code distances and noises, with and without a predecoder.
 ///
@@ -59,7 +39,7 @@ pub(crate) struct Args {
     pub(super) threshold: Option<f32>,
     /// What runs the predecoder
     #[arg(long, value_enum, default_value = "cpu", requires = "model")]
-    pub(super) engine: EngineArg,
+    pub(super) engine: NetworkArg,
     /// ONNX Runtime's library [default: what ORT_DYLIB_PATH says, or libonnxruntime.so]
     #[arg(long, value_name = "FILE", requires = "model")]
     pub(super) onnxruntime: Option<PathBuf>,
@@ -95,10 +75,7 @@ pub(crate) struct Args {
 impl Args {
     /// The grid: distances in the order given, and within each the noises.
     pub(super) fn points(&self) -> Result<Vec<Point>> {
-        let basis = match self.basis {
-            BasisArg::X => Basis::X,
-            BasisArg::Z => Basis::Z,
-        };
+        let basis = self.basis.into();
         let mut points = Vec::new();
         for &distance in &self.distances {
             for &p in &self.noises {
@@ -136,16 +113,7 @@ impl Args {
     /// The predecoder, and what a state knows it by.
     pub(super) fn network(&self) -> Result<Option<(Network, String)>> {
         let Some(path) = &self.model else { return Ok(None) };
-        let provider = match self.engine {
-            EngineArg::Cpu => None,
-            EngineArg::Onnxruntime => Some(Provider::Cpu { threads: 1 }),
-            EngineArg::OnnxruntimeCuda => Some(Provider::Cuda { device: 0 }),
-        };
-        let engine = match provider {
-            Some(provider) => Engine::OnnxRuntime(Runtime::load(self.onnxruntime.as_deref())?, provider),
-            None if self.onnxruntime.is_some() => bail!("--onnxruntime is for --engine onnxruntime"),
-            None => Engine::Cpu,
-        };
+        let engine = Engine::open(self.engine, self.onnxruntime.as_deref())?;
         let network = Network::read(path, engine)?;
         let threshold =
             self.threshold.map_or_else(|| "its own threshold".to_owned(), |t| format!("threshold {t}"));
