@@ -249,6 +249,10 @@ static cudaq_status_t launch(cudaq_realtime_bridge_handle_t handle) {
   if (p == NULL || p->launched)
     return CUDAQ_ERR_INVALID_ARG;
   atomic_store(&p->stop, 0);
+  for (uint32_t slot = 0; p->unified && slot < p->slots; slot++) {
+    p->peers[slot].length = 0;
+    atomic_store(&p->tx_flags[slot], 0); /* marks of an earlier launch's user */
+  }
   if (!p->unified && pthread_create(&p->thread, NULL, run, p) != 0)
     return CUDAQ_ERR_INTERNAL;
   p->launched = 1;

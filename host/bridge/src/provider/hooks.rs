@@ -26,8 +26,10 @@ pub(super) struct Hooks<W: Wire> {
 }
 
 impl<W: Wire> Hooks<W> {
+    /// Begins with the user's flags at 0: marks of an earlier launch hold no slot.
     pub(super) fn new(link: Link<W>, inner: SharedRing, outer: SharedRing) -> Self {
         let slots = inner.geometry().slots();
+        outer.geometry().iter().for_each(|slot| outer.publish_tx(slot, flag::FREE));
         Self {
             link,
             scan: Scan::new(slots),
@@ -58,6 +60,16 @@ impl<W: Wire> Hooks<W> {
         let slot = self.ready.remove(at)?;
         self.held.push(slot);
         Some(slot.get())
+    }
+
+    /// Tells everybody who waits that nothing comes, and leaves the ring as a new link wants it.
+    pub(super) fn end(mut self) {
+        // Nobody but the user could answer what is under way, and he has ended it.
+        self.link.give_up();
+        for slot in self.inner.geometry().iter() {
+            self.inner.clear_rx(slot);
+            self.inner.publish_tx(slot, flag::FREE);
+        }
     }
 
     /// What was given out, was not published, and has no flag: its user has dropped it. Its sender is told.
