@@ -131,3 +131,59 @@ fn a_disconnection_leaves_no_slot_behind() {
     let counts = rig.provider.statistics().unwrap();
     assert_eq!((counts.unasked, counts.balance()), (0, (0, 0)), "{counts}");
 }
+
+#[test]
+fn a_flag_that_stands_after_the_answer_stalls_nobody() {
+    let rig = Rig::launched();
+    rig.send([0]);
+    let standing = rig.take();
+    rig.publish(standing);
+    assert_eq!(rig.receive(), (0, 0));
+    // More than once around the ring: no request gets the slot, and none waits for it.
+    for id in 1..5 * SLOTS {
+        rig.send([id]);
+        let slot = rig.take();
+        rig.publish(slot);
+        rig.clear(slot);
+        assert_eq!(rig.receive(), (id, 0));
+    }
+    // One more than the slots that are left waits in the wire, until the flag is cleared.
+    rig.send(100..100 + SLOTS);
+    let mut slots: BTreeSet<_> = (1..SLOTS).map(|_| rig.take().get()).collect();
+    assert_eq!(rig.poll(), None);
+    rig.clear(standing);
+    let last = rig.take();
+    assert_eq!(last, standing);
+    slots.insert(last.get());
+    assert!(slots.into_iter().eq(0..SLOTS));
+}
+
+#[test]
+fn a_request_that_waits_for_a_flag_holds_up_no_other() {
+    let rig = Rig::launched();
+    // Flags of slots that were not given out: requests get there, and wait.
+    let slots: Vec<SlotIndex> = rig.ring.geometry().iter().collect();
+    slots[1..].iter().for_each(|&slot| rig.ring.publish_tx(slot, 1));
+    rig.send(0..SLOTS);
+    let mut answered = BTreeSet::new();
+    let mut waiting = SLOTS;
+    for id in SLOTS..4 * SLOTS {
+        // The one slot that is free goes round, whatever waits beside it.
+        let slot = rig.take();
+        assert_eq!(slot, slots[0]);
+        rig.send([id]);
+        waiting += 1;
+        rig.publish(slot);
+        rig.clear(slot);
+        answered.insert(rig.receive());
+        waiting -= 1;
+    }
+    slots[1..].iter().for_each(|&slot| rig.clear(slot));
+    for _ in 0..waiting {
+        let slot = rig.take();
+        rig.publish(slot);
+        rig.clear(slot);
+        answered.insert(rig.receive());
+    }
+    assert_eq!(answered, ended(0..4 * SLOTS, Status::OK));
+}

@@ -22,6 +22,8 @@ pub(super) struct Hooks<W: Wire> {
     ready: VecDeque<SlotIndex>,
     /// Given out, and not yet published.
     held: Vec<SlotIndex>,
+    /// Published, and perhaps with a flag that their user has not cleared yet.
+    standing: Vec<SlotIndex>,
     taken: Box<[Option<InFlight>]>,
 }
 
@@ -35,6 +37,7 @@ impl<W: Wire> Hooks<W> {
             scan: Scan::new(slots),
             ready: VecDeque::with_capacity(slots as usize),
             held: Vec::with_capacity(slots as usize),
+            standing: Vec::with_capacity(slots as usize),
             taken: (0..slots).map(|_| None).collect(),
             inner,
             outer,
@@ -44,7 +47,25 @@ impl<W: Wire> Hooks<W> {
     pub(super) fn poll(&mut self) -> Option<u32> {
         self.settle_dropped();
         self.link.publish();
-        if self.ready.is_empty() && self.link.poll() > 0 {
+        // Requests that wait for a flag of the user's hold up no other.
+        self.free().or_else(|| {
+            self.park();
+            self.fetch();
+            self.free()
+        })
+    }
+
+    /// Gives out a slot whose response flag the user has cleared.
+    fn free(&mut self) -> Option<u32> {
+        let at = self.ready.iter().position(|&slot| self.outer.tx(slot) == flag::FREE)?;
+        let slot = self.ready.remove(at)?;
+        self.held.push(slot);
+        Some(slot.get())
+    }
+
+    /// Takes what has arrived out of the link.
+    fn fetch(&mut self) {
+        if self.link.poll() > 0 {
             let Self { scan, inner, taken, ready, .. } = self;
             scan.full(inner, |seen| {
                 if let Some(request) = seen.claim(inner) {
@@ -55,11 +76,23 @@ impl<W: Wire> Hooks<W> {
                 }
             });
         }
-        // One whose response flag the user has not cleared yet waits.
-        let at = self.ready.iter().position(|&slot| self.outer.tx(slot) == flag::FREE)?;
-        let slot = self.ready.remove(at)?;
-        self.held.push(slot);
-        Some(slot.get())
+    }
+
+    /// Keeps published slots from the link while their user's flags stand: a request that it put there would wait, though
+    /// other slots are free. To the link they are in flight, which they are from the publication on: it has had no poll,
+    /// and so no chance to see them vacant, before the first call of this.
+    fn park(&mut self) {
+        let Self { standing, outer, inner, .. } = self;
+        standing.retain(|&slot| {
+            let stands = outer.tx(slot) != flag::FREE;
+            match (inner.tx(slot), stands) {
+                (flag::FREE, true) => inner.publish_tx(slot, flag::IN_FLIGHT),
+                (flag::IN_FLIGHT, false) => inner.publish_tx(slot, flag::FREE),
+                // The answer was not sent yet, or there is nothing to do.
+                _ => (),
+            }
+            stands
+        });
     }
 
     /// Tells everybody who waits that nothing comes, and leaves the ring as a new link wants it.
@@ -97,6 +130,7 @@ impl<W: Wire> Hooks<W> {
             _ => self.inner.geometry().response_address(slot),
         };
         self.inner.publish_tx(slot, value);
+        self.standing.push(slot);
         self.link.publish();
         Ok(())
     }
