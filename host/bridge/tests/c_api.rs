@@ -122,7 +122,14 @@ fn nulls_and_wild_handles_are_refused() {
             assert_eq!(call(wild), INVALID);
         }
     }
-    assert_eq!(cudaq_bridge_destroy(handle), OK);
+    // A create that fails leaves the place as it is.
+    let before = handle;
+    // SAFETY: as above.
+    unsafe {
+        let nowhere = c"./nowhere.so".as_ptr();
+        assert_eq!(cudaq_bridge_create_from_library(&raw mut handle, nowhere, 0, null_mut()), INTERNAL);
+    }
+    assert_eq!((handle, cudaq_bridge_destroy(handle)), (before, OK));
     assert_eq!(create(&shop.path("nowhere.so"), &[]).0, INTERNAL);
     assert_eq!(create(&library, &["--odd=status3"]).0, 3);
     assert_eq!(create(&library, &["--odd=null-handle"]).0, INTERNAL);

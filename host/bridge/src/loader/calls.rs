@@ -4,11 +4,11 @@
 use super::library::Library;
 use super::plane::Plane;
 use super::ring;
-use crate::BridgeError;
 use crate::layout::{CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, Handle, RingBuffer, UnifiedContext};
+use crate::{BridgeError, endpoint};
 use core::ffi::{CStr, c_char, c_int};
 use ringcall::Ring;
-use ringcall_transport::Statistics;
+use ringcall_transport::{Endpoint, Statistics};
 use std::any::Any;
 use std::ffi::CString;
 use std::fmt;
@@ -134,7 +134,7 @@ impl Provider {
         self.0.answered("connect", status)
     }
 
-    /// Begins to move data.
+    /// Begins to move data. A provider without a `connect` need not be connected.
     ///
     /// # Errors
     /// The provider refuses, is not connected, or is launched.
@@ -142,12 +142,28 @@ impl Provider {
         let v1 = &self.0.library.interface().v1;
         let launch = self.0.has("launch", v1.launch)?;
         // Who cannot connect need not.
-        let from = if v1.connect.is_some() { Stage::Connected } else { Stage::Created };
-        let before = self.0.enter("launch", &[from], Stage::Launching)?;
+        let connects = v1.connect.is_some();
+        let from: &[Stage] =
+            if connects { &[Stage::Connected] } else { &[Stage::Created, Stage::Disconnected] };
+        let before = self.0.enter("launch", from, Stage::Launching)?;
         // SAFETY: a function of the library's, on a live handle.
         let status = unsafe { launch(self.0.handle) };
         self.0.leave(Stage::Launching, if status == 0 { Stage::Launched } else { before });
         self.0.answered("launch", status)
+    }
+
+    /// Connects, if the provider does that, and launches; where it is reached.
+    pub(crate) fn begin(&self) -> Result<Endpoint, BridgeError> {
+        let endpoint = match self.endpoint_info() {
+            Err(BridgeError::Unsupported { .. }) => endpoint::parse(""),
+            line => endpoint::parse(&line?),
+        };
+        match self.connect() {
+            Err(BridgeError::Unsupported { .. }) => (),
+            connected => connected?,
+        }
+        self.launch()?;
+        Ok(endpoint)
     }
 
     /// Ends what was begun; from another thread, perhaps, while [`connect`](Self::connect) waits.
