@@ -134,3 +134,21 @@ fn nulls_and_wild_handles_are_refused() {
     assert_eq!(create(&library, &["--odd=status3"]).0, 3);
     assert_eq!(create(&library, &["--odd=null-handle"]).0, INTERNAL);
 }
+
+#[test]
+fn destroying_ends_a_connect_that_waits() {
+    let shop = Shop::new();
+    let log = shop.path("log");
+    let (status, bridge) = create(&shop.odd(&[]), &[&format!("--log={log}"), "--odd=waits"]);
+    assert_eq!(status, OK);
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    let handle = bridge.addr();
+    let waits = std::thread::spawn(move || cudaq_bridge_connect(std::ptr::without_provenance_mut(handle)));
+    while !waits.is_finished() && said() != "cn" {
+        std::thread::yield_now();
+    }
+    assert_eq!(cudaq_bridge_destroy(bridge), OK);
+    assert_eq!(waits.join().unwrap(), INTERNAL);
+    assert_eq!(said(), "cnxd");
+    assert_eq!(cudaq_bridge_connect(bridge), INVALID);
+}

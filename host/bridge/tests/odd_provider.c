@@ -1,8 +1,11 @@
 /* A provider that does what it must not. What is wrong with its table is chosen when it is compiled, what is wrong with
  * what it hands out by its argument --odd=NAME. It counts its calls in the file --log=PATH, a letter each. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cudaq/realtime/daemon/bridge/bridge_interface.h"
 
@@ -17,6 +20,7 @@ static const char CONSTANT[1024] = "in read-only memory";
 struct odd {
   char name[32];
   char log[256];
+  atomic_int disconnected;
   _Alignas(64) uint64_t rx_flags[SLOTS], tx_flags[SLOTS];
   _Alignas(64) uint8_t rx_data[SLOTS * STRIDE], tx_data[SLOTS * STRIDE];
 };
@@ -105,7 +109,14 @@ static cudaq_status_t get_transport_context(cudaq_realtime_bridge_handle_t handl
 }
 
 static cudaq_status_t connect_(cudaq_realtime_bridge_handle_t handle) {
-  say(handle, 'n');
+  struct odd *o = handle;
+  say(o, 'n');
+  if (is(o, "waits")) {
+    /* For its peer, who never comes: until it is disconnected, or 20 s. */
+    for (int ms = 0; ms < 20000 && !atomic_load(&o->disconnected); ms++)
+      nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return CUDAQ_ERR_INTERNAL;
+  }
   return is(handle, "no-peer") ? CUDAQ_ERR_INTERNAL : CUDAQ_OK;
 }
 
@@ -116,6 +127,7 @@ static cudaq_status_t launch(cudaq_realtime_bridge_handle_t handle) {
 
 static cudaq_status_t disconnect(cudaq_realtime_bridge_handle_t handle) {
   say(handle, 'x');
+  atomic_store(&((struct odd *)handle)->disconnected, 1);
   return CUDAQ_OK;
 }
 

@@ -61,8 +61,13 @@ enum Stage {
     Launching,
     Launched,
     Disconnected,
+    /// Nothing may begin any more.
+    Ended,
     Destroyed,
 }
+
+/// Where there is something to end.
+const RUNNING: [Stage; 3] = [Stage::Connecting, Stage::Connected, Stage::Launched];
 
 impl Stage {
     const fn name(self) -> &'static str {
@@ -73,7 +78,7 @@ impl Stage {
             Self::Launching => "being launched",
             Self::Launched => "launched",
             Self::Disconnected => "disconnected",
-            Self::Destroyed => "destroyed",
+            Self::Ended | Self::Destroyed => "destroyed",
         }
     }
 }
@@ -176,6 +181,26 @@ impl Provider {
         // SAFETY: a function of the library's, on a live handle.
         let status = unsafe { disconnect(self.0.handle) };
         self.0.answered("disconnect", status)
+    }
+
+    /// Ends what was begun, so that a call that waits in another thread returns, and lets nothing begin any more: whoever
+    /// has the last handle destroys the instance.
+    #[cfg_attr(not(feature = "c-api"), allow(dead_code))] // C has handles that others use
+    pub(crate) fn end_for_good(&self) {
+        let before = {
+            let mut stage = self.0.stage();
+            let before = *stage;
+            // A launch does not wait, and is undone when the instance is destroyed.
+            if before != Stage::Launching {
+                *stage = Stage::Ended;
+            }
+            before
+        };
+        let disconnect = self.0.library.interface().v1.disconnect;
+        if let Some(disconnect) = disconnect.filter(|_| RUNNING.contains(&before)) {
+            // SAFETY: a function of the library's, on a live handle.
+            unsafe { disconnect(self.0.handle) };
+        }
     }
 
     /// As [`disconnect`](Self::disconnect), but waits for requests under way no longer than this, where the provider
@@ -388,8 +413,7 @@ impl Instance {
     }
 
     fn end(&self, call: &'static str) -> Result<(), BridgeError> {
-        let from = [Stage::Connecting, Stage::Connected, Stage::Launched];
-        self.enter(call, &from, Stage::Disconnected).map(drop)
+        self.enter(call, &RUNNING, Stage::Disconnected).map(drop)
     }
 
     fn has<F>(&self, call: &'static str, function: Option<F>) -> Result<F, BridgeError> {
@@ -430,7 +454,7 @@ impl Instance {
         if before == Stage::Destroyed {
             return 0;
         }
-        let under_way = !matches!(before, Stage::Created | Stage::Disconnected);
+        let under_way = !matches!(before, Stage::Created | Stage::Disconnected | Stage::Ended);
         if let Some(disconnect) = interface.disconnect.filter(|_| under_way) {
             // SAFETY: a function of the library's, on a live handle.
             unsafe { disconnect(self.handle) };

@@ -77,7 +77,8 @@ cudaq_status_t cudaq_bridge_create_from_library(cudaq_realtime_bridge_handle_t *
 cudaq_status_t cudaq_bridge_create(cudaq_realtime_bridge_handle_t *handle, cudaq_realtime_transport_provider_t provider,
                                    int argc, char **argv);
 
-/* Disconnects if need be, and frees everything: rings and data planes are gone. */
+/* Disconnects if need be, and frees everything: rings and data planes are gone. A connect that waits in another thread
+ * is ended by that; what a call in another thread still uses is freed at that call's end. */
 cudaq_status_t cudaq_bridge_destroy(cudaq_realtime_bridge_handle_t handle);
 
 /* Fills *out (which is zeroed before). CUDAQ_ERR_INTERNAL if the provider hands out what cannot be a ring: an array with
