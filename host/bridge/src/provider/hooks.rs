@@ -130,7 +130,10 @@ impl<W: Wire> Hooks<W> {
             _ => self.inner.geometry().response_address(slot),
         };
         self.inner.publish_tx(slot, value);
-        self.standing.push(slot);
+        // A peer that names slots means this one: it waits for the flag rather than be refused.
+        if !W::NAMES_SLOTS {
+            self.standing.push(slot);
+        }
         self.link.publish();
         Ok(())
     }
