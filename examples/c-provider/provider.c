@@ -3,15 +3,19 @@
  * One datagram is one request: 24 bytes of header, then the payload. The answer goes back to the socket that the request
  * came from, which must have a name. Build it with `make`, load it with `ringcall serve --transport plugin:./libprovider.so`.
  *
- * Arguments: --path=PATH (needed), --num-slots=N (8), --slot-size=BYTES (256), --unified (the user polls and publishes).
+ * Arguments: --path=PATH (needed), --num-slots=N (8), --slot-size=BYTES (256), --unified (the user polls and publishes),
+ * --send-ms=MS (1000): how long an answer waits for a peer that reads nothing before it is given up.
  *
  * What to take from it:
  * - a ring is four arrays; a request's flag is set (release) after its bytes, a response's is read (acquire) before them;
  * - a slot is filled only while both of its flags are 0, and whatever was asked in it is answered to whoever asked;
- * - no slot waits for another one; every wait has an end, so that disconnect returns.
+ * - what a slot holds is checked before it is sent: it may be of an earlier request, or not be there at all;
+ * - no slot waits for another one; every wait has an end, so that disconnect returns;
+ * - every request is answered; what cannot be sent is counted, and destroy says how much that was.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,16 +24,32 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cudaq/realtime/daemon/bridge/bridge_interface.h"
 
-enum { HEADER_BYTES = 24, RESULT_LEN_OFFSET = 8, POLL_MS = 1 };
-static const uint64_t IN_FLIGHT = 0xEEEEEEEEEEEEEEEEULL;
+enum { HEADER_BYTES = 24, POLL_MS = 1 };
+static const uint64_t IN_FLIGHT = 0xEEEEEEEEEEEEEEEEULL, ERROR_TAG = 0xDEAD; /* the tag: in the upper 16 bits */
+static const uint32_t RESPONSE_MAGIC = 0x43555153;
+enum { LAUNCH_FAILED = -9, SHUTTING_DOWN = -11, ABANDONED = -12, RESULT_TOO_LONG = -7 };
 
+/* Of a request and of a response. */
+struct header {
+  uint32_t magic;
+  int32_t status; /* a request: its function */
+  uint32_t length; /* bytes behind the header */
+  uint32_t request_id;
+  uint64_t time;
+};
+_Static_assert(sizeof(struct header) == HEADER_BYTES, "header");
+
+/* Who asked in a slot. */
 struct peer {
   struct sockaddr_un address;
-  socklen_t length; /* 0: nobody */
+  socklen_t length;     /* 0: nobody */
+  struct header header; /* what he asked; while it waits to be sent, what he is answered */
+  uint64_t since;       /* ms: since when that waits; 0: it does not */
 };
 
 struct provider {
@@ -37,7 +57,8 @@ struct provider {
   int socket; /* -1: closed */
   int unified;
   int launched;
-  uint32_t slots, slot_size, next;
+  uint32_t slots, slot_size, send_ms, next;
+  uint64_t unsent, ignored; /* answers; datagrams that are no requests */
   _Atomic uint64_t *rx_flags, *tx_flags;
   uint8_t *rx_data, *tx_data, *staging;
   struct peer *peers;
@@ -49,8 +70,83 @@ static uint64_t request_address(const struct provider *p, uint32_t slot) {
   return (uint64_t)(uintptr_t)(p->rx_data + (size_t)slot * p->slot_size);
 }
 
-static uint64_t response_address(const struct provider *p, uint32_t slot) {
-  return (uint64_t)(uintptr_t)(p->tx_data + (size_t)slot * p->slot_size);
+static uint64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
+}
+
+static struct header refusal(const struct header *asked, int32_t status) {
+  return (struct header){RESPONSE_MAGIC, status, 0, asked->request_id, asked->time};
+}
+
+/* What to answer with what a slot holds: an allegation. Where there is a mark in place of an answer, a dispatcher may have
+ * left a response that says what failed, and may not. */
+static struct header answer_in(const struct provider *p, uint32_t slot, uint64_t flag) {
+  const struct header *asked = &p->peers[slot].header;
+  int failed = flag >> 48 == ERROR_TAG;
+  struct header header;
+  memcpy(&header, p->tx_data + (size_t)slot * p->slot_size, sizeof header);
+  if (header.magic != RESPONSE_MAGIC || header.request_id != asked->request_id || (failed && header.status >= 0))
+    return refusal(asked, failed ? LAUNCH_FAILED : ABANDONED);
+  if (failed)
+    header.length = 0;
+  if (header.length > p->slot_size - HEADER_BYTES) {
+    header.length = p->slot_size - HEADER_BYTES;
+    header.status = header.status == 0 ? RESULT_TOO_LONG : header.status;
+  }
+  return header;
+}
+
+enum outcome { SENT, LATER, LOST };
+
+/* Sends peer->header and the result behind it. LATER: the peer takes nothing now; the slot stays his, try again. */
+static enum outcome deliver(struct provider *p, uint32_t slot) {
+  struct peer *to = &p->peers[slot];
+  struct iovec parts[2] = {
+      {&to->header, HEADER_BYTES},
+      {p->tx_data + (size_t)slot * p->slot_size + HEADER_BYTES, to->header.length},
+  };
+  struct msghdr message = {.msg_name = &to->address, .msg_namelen = to->length, .msg_iov = parts, .msg_iovlen = 2};
+  ssize_t sent = sendmsg(p->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR)) {
+    uint64_t now = now_ms();
+    if (to->since == 0)
+      to->since = now;
+    if (now - to->since < p->send_ms)
+      return LATER;
+  }
+  p->unsent += sent < 0;
+  to->length = 0;
+  to->since = 0;
+  return sent < 0 ? LOST : SENT;
+}
+
+/* A slot both of whose flags are 0: if somebody waits for it, his answer could not be sent yet, or his request was
+ * dropped. */
+static void vacate(struct provider *p, uint32_t slot) {
+  struct peer *peer = &p->peers[slot];
+  if (peer->length == 0)
+    return;
+  if (peer->since == 0)
+    peer->header = refusal(&peer->header, ABANDONED);
+  deliver(p, slot);
+}
+
+/* Tells whoever still waits that nothing comes. */
+static void give_up(struct provider *p) {
+  for (uint32_t slot = 0; slot < p->slots; slot++) {
+    struct peer *peer = &p->peers[slot];
+    if (peer->length == 0)
+      continue;
+    if (peer->since == 0)
+      peer->header = refusal(&peer->header, SHUTTING_DOWN);
+    if (deliver(p, slot) == LATER) {
+      p->unsent++;
+      peer->length = 0;
+      peer->since = 0;
+    }
+  }
 }
 
 /* Takes one datagram into a free slot, if there are both; the slot, or -1. */
@@ -59,38 +155,27 @@ static int64_t receive_one(struct provider *p) {
     uint32_t slot = (p->next + step) % p->slots;
     /* rx first: a dispatcher sets tx before it clears rx. */
     if (atomic_load_explicit(&p->rx_flags[slot], memory_order_acquire) != 0 ||
-        atomic_load_explicit(&p->tx_flags[slot], memory_order_acquire) != 0)
+        atomic_load_explicit(&p->tx_flags[slot], memory_order_acquire) != 0 || p->peers[slot].length != 0)
       continue;
     struct peer from = {.length = sizeof from.address};
     ssize_t length = recvfrom(p->socket, p->staging, p->slot_size, MSG_DONTWAIT | MSG_TRUNC,
                               (struct sockaddr *)&from.address, &from.length);
-    if (length < HEADER_BYTES || (size_t)length > p->slot_size)
-      return -1; /* nothing, or what cannot be a request */
-    uint32_t arg_len;
-    memcpy(&arg_len, p->staging + RESULT_LEN_OFFSET, sizeof arg_len);
-    if (arg_len > (size_t)length - HEADER_BYTES)
-      return -1; /* shorter than it says */
+    if (length < 0)
+      return -1; /* nothing */
+    if (length >= HEADER_BYTES)
+      memcpy(&from.header, p->staging, HEADER_BYTES);
+    /* Shorter than a header, longer than a slot, shorter than it says, or of nobody who could be answered. */
+    if (length < HEADER_BYTES || (size_t)length > p->slot_size ||
+        from.header.length > (size_t)length - HEADER_BYTES || from.length <= sizeof(sa_family_t)) {
+      p->ignored++;
+      return -1;
+    }
     memcpy(p->rx_data + (size_t)slot * p->slot_size, p->staging, (size_t)length);
     p->peers[slot] = from;
     p->next = (slot + 1) % p->slots;
     return slot;
   }
   return -1;
-}
-
-static cudaq_status_t send_one(struct provider *p, uint32_t slot) {
-  const uint8_t *response = p->tx_data + (size_t)slot * p->slot_size;
-  uint32_t result_len;
-  memcpy(&result_len, response + RESULT_LEN_OFFSET, sizeof result_len);
-  if (result_len > p->slot_size - HEADER_BYTES)
-    result_len = p->slot_size - HEADER_BYTES;
-  struct peer to = p->peers[slot];
-  p->peers[slot].length = 0;
-  if (to.length == 0)
-    return CUDAQ_ERR_INVALID_ARG; /* nobody asked */
-  ssize_t sent = sendto(p->socket, response, HEADER_BYTES + (size_t)result_len, MSG_DONTWAIT,
-                        (const struct sockaddr *)&to.address, to.length);
-  return sent < 0 ? CUDAQ_ERR_INTERNAL : CUDAQ_OK;
 }
 
 static void *run(void *argument) {
@@ -104,11 +189,18 @@ static void *run(void *argument) {
       moved = 1;
     }
     for (uint32_t i = 0; i < p->slots; i++) {
+      uint64_t asked = atomic_load_explicit(&p->rx_flags[i], memory_order_acquire);
       uint64_t flag = atomic_load_explicit(&p->tx_flags[i], memory_order_acquire);
+      if (asked == 0 && flag == 0)
+        vacate(p, i);
       if (flag == 0 || flag == IN_FLIGHT)
         continue;
-      if (flag == response_address(p, i))
-        send_one(p, i);
+      if (p->peers[i].length != 0) {
+        if (p->peers[i].since == 0)
+          p->peers[i].header = answer_in(p, i, flag);
+        if (deliver(p, i) == LATER)
+          continue; /* the flag keeps the slot */
+      }
       atomic_store_explicit(&p->tx_flags[i], 0, memory_order_release);
       moved = 1;
     }
@@ -161,6 +253,7 @@ static cudaq_status_t create(cudaq_realtime_bridge_handle_t *handle, int argc, c
   p->socket = -1;
   p->slots = 8;
   p->slot_size = 256;
+  p->send_ms = 1000;
   for (int i = 0; i < argc; i++) {
     const char *value;
     int good = 1;
@@ -170,6 +263,8 @@ static cudaq_status_t create(cudaq_realtime_bridge_handle_t *handle, int argc, c
       good = number(value, &p->slots);
     else if ((value = value_of(argv[i], "--slot-size")) != NULL)
       good = number(value, &p->slot_size);
+    else if ((value = value_of(argv[i], "--send-ms")) != NULL)
+      good = number(value, &p->send_ms);
     else if (strcmp(argv[i], "--unified") == 0)
       p->unified = 1;
     if (!good) {
@@ -209,14 +304,21 @@ static void stop(struct provider *p) {
     atomic_store_explicit(&p->stop, 1, memory_order_release);
     pthread_join(p->thread, NULL);
   }
+  if (p->launched && p->unified)
+    give_up(p); /* nobody polls any more; a ring's dispatcher goes on, and another launch sends what it answers */
   p->launched = 0;
 }
 
 static cudaq_status_t destroy(cudaq_realtime_bridge_handle_t handle) {
   if (handle == NULL)
     return CUDAQ_ERR_INVALID_ARG;
-  stop(handle);
-  release(handle);
+  struct provider *p = handle;
+  stop(p);
+  give_up(p);
+  if (p->unsent != 0 || p->ignored != 0)
+    fprintf(stderr, "%s: %" PRIu64 " answers not sent, %" PRIu64 " datagrams that are no requests\n",
+            p->address.sun_path, p->unsent, p->ignored);
+  release(p);
   return CUDAQ_OK;
 }
 
@@ -249,6 +351,8 @@ static cudaq_status_t launch(cudaq_realtime_bridge_handle_t handle) {
   if (p == NULL || p->launched)
     return CUDAQ_ERR_INVALID_ARG;
   atomic_store(&p->stop, 0);
+  for (uint32_t slot = 0; p->unified && slot < p->slots; slot++)
+    atomic_store(&p->tx_flags[slot], 0); /* marks of an earlier launch's user */
   if (!p->unified && pthread_create(&p->thread, NULL, run, p) != 0)
     return CUDAQ_ERR_INTERNAL;
   p->launched = 1;
@@ -263,16 +367,25 @@ static cudaq_status_t disconnect(cudaq_realtime_bridge_handle_t handle) {
 }
 
 static cudaq_rx_status_t rx_poll(void *context, uint32_t *slot) {
-  int64_t found = receive_one(context);
+  struct provider *p = context;
+  for (uint32_t i = 0; i < p->slots; i++)
+    if (atomic_load_explicit(&p->tx_flags[i], memory_order_acquire) == 0)
+      vacate(p, i);
+  int64_t found = receive_one(p);
   if (found < 0)
     return CUDAQ_RX_EMPTY;
   *slot = (uint32_t)found;
   return CUDAQ_RX_READY;
 }
 
+/* An answer that its peer does not take now is sent by later polls: its slot is not given out before. */
 static cudaq_status_t tx_publish(void *context, uint32_t slot) {
   struct provider *p = context;
-  return slot < p->slots ? send_one(p, slot) : CUDAQ_ERR_INVALID_ARG;
+  if (slot >= p->slots || p->peers[slot].length == 0 || p->peers[slot].since != 0)
+    return CUDAQ_ERR_INVALID_ARG; /* nobody asked, or he has an answer */
+  uint64_t flag = atomic_load_explicit(&p->tx_flags[slot], memory_order_acquire);
+  p->peers[slot].header = answer_in(p, slot, flag);
+  return deliver(p, slot) == LOST ? CUDAQ_ERR_INTERNAL : CUDAQ_OK;
 }
 
 static cudaq_status_t get_cpu_dataplane(cudaq_realtime_bridge_handle_t handle, cudaq_cpu_dataplane_t *out) {

@@ -1,6 +1,6 @@
 //! A provider that fills a ring by itself.
 
-use crate::{BridgeError, Provider, endpoint};
+use crate::{BridgeError, Provider};
 use ringcall::Ring;
 use ringcall_dispatch::{RingMemory, SharedRing};
 use ringcall_transport::{Endpoint, RingFilling, Statistics, StopReport, Watch};
@@ -39,12 +39,7 @@ impl Filled {
     /// # Errors
     /// The provider refuses.
     pub fn launch(provider: Provider, ring: &Ring) -> Result<Self, BridgeError> {
-        let endpoint = match provider.endpoint_info() {
-            Err(BridgeError::Unsupported { .. }) => endpoint::parse(""),
-            line => endpoint::parse(&line?),
-        };
-        provider.connect()?;
-        provider.launch()?;
+        let endpoint = provider.begin()?;
         Ok(Self { provider, endpoint, ring: ring.shared().clone() })
     }
 

@@ -1,7 +1,7 @@
 //! A provider's data plane as a wire.
 
 use crate::loader::{Plane, Polled};
-use crate::{BridgeError, Provider, endpoint};
+use crate::{BridgeError, Provider};
 use ringcall_transport::wire::{Arrival, Frame, Sent};
 use ringcall_transport::{Endpoint, Outbox, Wire};
 use ringcall_wire::header::{HEADER_BYTES, RESPONSE_MAGIC, RequestHeader};
@@ -31,12 +31,7 @@ impl Plugged {
     /// It has no data plane, hands out what cannot be one, or refuses.
     pub fn launch(provider: Provider) -> Result<Self, BridgeError> {
         let plane = provider.plane()?;
-        let endpoint = match provider.endpoint_info() {
-            Err(BridgeError::Unsupported { .. }) => endpoint::parse(""),
-            line => endpoint::parse(&line?),
-        };
-        provider.connect()?;
-        provider.launch()?;
+        let endpoint = provider.begin()?;
         Ok(Self { provider, plane, endpoint, buffer: Vec::new() })
     }
 

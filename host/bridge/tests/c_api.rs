@@ -122,8 +122,33 @@ fn nulls_and_wild_handles_are_refused() {
             assert_eq!(call(wild), INVALID);
         }
     }
-    assert_eq!(cudaq_bridge_destroy(handle), OK);
+    // A create that fails leaves the place as it is.
+    let before = handle;
+    // SAFETY: as above.
+    unsafe {
+        let nowhere = c"./nowhere.so".as_ptr();
+        assert_eq!(cudaq_bridge_create_from_library(&raw mut handle, nowhere, 0, null_mut()), INTERNAL);
+    }
+    assert_eq!((handle, cudaq_bridge_destroy(handle)), (before, OK));
     assert_eq!(create(&shop.path("nowhere.so"), &[]).0, INTERNAL);
     assert_eq!(create(&library, &["--odd=status3"]).0, 3);
     assert_eq!(create(&library, &["--odd=null-handle"]).0, INTERNAL);
+}
+
+#[test]
+fn destroying_ends_a_connect_that_waits() {
+    let shop = Shop::new();
+    let log = shop.path("log");
+    let (status, bridge) = create(&shop.odd(&[]), &[&format!("--log={log}"), "--odd=waits"]);
+    assert_eq!(status, OK);
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    let handle = bridge.addr();
+    let waits = std::thread::spawn(move || cudaq_bridge_connect(std::ptr::without_provenance_mut(handle)));
+    while !waits.is_finished() && said() != "cn" {
+        std::thread::yield_now();
+    }
+    assert_eq!(cudaq_bridge_destroy(bridge), OK);
+    assert_eq!(waits.join().unwrap(), INTERNAL);
+    assert_eq!(said(), "cnxd");
+    assert_eq!(cudaq_bridge_connect(bridge), INVALID);
 }

@@ -65,6 +65,55 @@ fn members_that_are_null_are_not_supported() {
 }
 
 #[test]
+fn who_cannot_connect_need_not() {
+    let shop = Shop::new();
+    let (library, log) = (shop.odd(&["-DNULL_CONNECT", "-Wno-unused"]), shop.path("log"));
+    let provider = Provider::load(&library, &[format!("--log={log}")]).unwrap();
+    let ring = provider.ring().unwrap();
+    // Twice: after a disconnection there is nothing to connect either.
+    for _ in 0..2 {
+        let filled = Filled::launch(provider.clone(), &ring).unwrap();
+        assert!(!Box::new(filled).stop(Duration::ZERO).stuck);
+    }
+    drop(Driven::attach(provider.clone(), &ring).unwrap());
+    drop((provider, ring));
+    assert_eq!(calls(&log), "clxlxlxd");
+    // One that can, and fails, is not launched.
+    let provider = Provider::load(&shop.odd(&[]), &["--odd=no-peer"]).unwrap();
+    let ring = provider.ring().unwrap();
+    assert!(matches!(Filled::launch(provider, &ring), Err(BridgeError::Refused { status: 2, .. })));
+}
+
+#[test]
+fn an_extension_is_checked_as_the_interface_is() {
+    let shop = Shop::new();
+    const WHOLE: &str = "-DEXTENSION=&extension";
+    let odd = |defines: &[&str]| shop.odd(&[&["-Wno-unused"], defines].concat());
+    let provider = Provider::load(&odd(&[WHOLE]), &[""; 0]).unwrap();
+    assert!(provider.library().has_extension() && !provider.wait(Duration::ZERO));
+    let counts = provider.statistics().unwrap();
+    assert_eq!((counts.received, counts.answered), (7, 5));
+    provider.connect().unwrap();
+    assert!(provider.stop(Duration::ZERO).unwrap(), "it knows deadlines");
+    let error = Provider::load(&odd(&[WHOLE]), &["--odd=status1"]).unwrap_err();
+    assert!(error.to_string().contains("odd"), "{error}");
+    // None, or one of another time.
+    for defines in [&["-DEXTENSION=NULL"][..], &[WHOLE, "-DEXTENSION_SIZE=40"]] {
+        let provider = Provider::load(&odd(defines), &[""; 0]).unwrap();
+        assert!(!provider.library().has_extension() && provider.statistics().is_none(), "{defines:?}");
+    }
+    for (defines, why) in [
+        (&["-DEXTENSION=(void*)0x1000"][..], "its extension is said to be at 0x1000, where nothing can be"),
+        (&["-DEXTENSION=(char*)&extension+4"], "where nothing can be"),
+        (&[WHOLE, "-DEXTENSION_STOP=NULL"], "its extension's stop is null"),
+        (&[WHOLE, "-DEXTENSION_STOP=(void*)&extension"], "where no code is"),
+    ] {
+        let path = odd(defines);
+        assert!(opened(&path).contains(why), "{defines:?}: {}", opened(&path));
+    }
+}
+
+#[test]
 fn a_table_of_version_1_ends_early() {
     let shop = Shop::new();
     let provider =
@@ -102,6 +151,8 @@ fn garbage_is_told_apart() {
         ("unmapped", "tx_data_host is said to be 256 bytes at 0x10, which cannot be written"),
         ("read-only", "which cannot be written"),
         ("overlap", "tx_flags_host and rx_data_host overlap"),
+        ("overlap-data", "rx_data_host and tx_data_host overlap"),
+        ("in-place-uneven", "rx_data_host and tx_data_host overlap"),
         ("device-only", "rx_flags_host is null"),
         ("no-slots", "a ring has 1 to 1048576 slots, not 0"),
         ("many-slots", "a ring has 1 to 1048576 slots"),
@@ -109,6 +160,8 @@ fn garbage_is_told_apart() {
     ] {
         garbage(odd, make(odd).unwrap().ring().map(drop), why);
     }
+    // Responses may take their requests' places.
+    assert!(make("in-place").unwrap().ring().is_ok() && make("in-place").unwrap().plane().is_ok());
     // A device may see what this host does not.
     assert!(make("device-only").unwrap().ring_buffer().is_ok());
     for (odd, why) in [
@@ -117,6 +170,9 @@ fn garbage_is_told_apart() {
         ("zero-strides", "rx_stride_sz"),
         ("device-only", "rx_data_host is null"),
         ("unmapped", "cannot be written"),
+        ("overlap", "rx_data_host and tx_flags_host overlap"),
+        ("overlap-data", "rx_data_host and tx_data_host overlap"),
+        ("in-place-uneven", "rx_data_host and tx_data_host overlap"),
         ("no-slots", "a ring has 1 to"),
     ] {
         garbage(odd, make(odd).unwrap().plane().map(drop), why);

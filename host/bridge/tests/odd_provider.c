@@ -1,8 +1,11 @@
 /* A provider that does what it must not. What is wrong with its table is chosen when it is compiled, what is wrong with
  * what it hands out by its argument --odd=NAME. It counts its calls in the file --log=PATH, a letter each. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cudaq/realtime/daemon/bridge/bridge_interface.h"
 
@@ -17,6 +20,7 @@ static const char CONSTANT[1024] = "in read-only memory";
 struct odd {
   char name[32];
   char log[256];
+  atomic_int disconnected;
   _Alignas(64) uint64_t rx_flags[SLOTS], tx_flags[SLOTS];
   _Alignas(64) uint8_t rx_data[SLOTS * STRIDE], tx_data[SLOTS * STRIDE];
 };
@@ -81,6 +85,12 @@ static void fill(struct odd *o, cudaq_ringbuffer_t *ring) {
     ring->tx_data_host = (uint8_t *)((uintptr_t)CONSTANT & ~(uintptr_t)7);
   if (is(o, "overlap"))
     ring->tx_flags_host = (uint64_t *)(void *)o->rx_data;
+  if (is(o, "in-place"))
+    ring->tx_data_host = o->rx_data;
+  if (is(o, "in-place-uneven"))
+    ring->tx_data_host = o->rx_data, ring->tx_stride_sz = STRIDE / 2;
+  if (is(o, "overlap-data"))
+    ring->tx_data_host = o->rx_data + STRIDE;
   if (is(o, "device-only")) {
     memset(ring, 0, sizeof *ring);
     ring->rx_flags = o->rx_flags;
@@ -99,7 +109,14 @@ static cudaq_status_t get_transport_context(cudaq_realtime_bridge_handle_t handl
 }
 
 static cudaq_status_t connect_(cudaq_realtime_bridge_handle_t handle) {
-  say(handle, 'n');
+  struct odd *o = handle;
+  say(o, 'n');
+  if (is(o, "waits")) {
+    /* For its peer, who never comes: until it is disconnected, or 20 s. */
+    for (int ms = 0; ms < 20000 && !atomic_load(&o->disconnected); ms++)
+      nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return CUDAQ_ERR_INTERNAL;
+  }
   return is(handle, "no-peer") ? CUDAQ_ERR_INTERNAL : CUDAQ_OK;
 }
 
@@ -110,6 +127,7 @@ static cudaq_status_t launch(cudaq_realtime_bridge_handle_t handle) {
 
 static cudaq_status_t disconnect(cudaq_realtime_bridge_handle_t handle) {
   say(handle, 'x');
+  atomic_store(&((struct odd *)handle)->disconnected, 1);
   return CUDAQ_OK;
 }
 
@@ -186,7 +204,9 @@ static cudaq_realtime_bridge_interface_t table = {
 #endif
 #ifndef NULL_OTHERS
     .get_transport_context = get_transport_context,
+#ifndef NULL_CONNECT
     .connect = connect_,
+#endif
     .launch = launch,
     .disconnect = disconnect,
     .get_cpu_dataplane = get_cpu_dataplane,
@@ -207,5 +227,52 @@ cudaq_realtime_bridge_interface_t *cudaq_realtime_get_bridge_interface(void) {
 #else
   return (cudaq_realtime_bridge_interface_t *)(void *)&table;
 #endif
+}
+#endif
+
+#ifdef EXTENSION
+/* The extension that Ringcall's own providers have, with one member replaced, or of another size. */
+#ifndef EXTENSION_SIZE
+#define EXTENSION_SIZE sizeof extension
+#endif
+#ifndef EXTENSION_STOP
+#define EXTENSION_STOP stop
+#endif
+
+static int stop(void *handle, uint64_t ns) {
+  (void)ns;
+  return disconnect(handle);
+}
+static int wait_(void *handle, uint64_t ns) {
+  (void)handle, (void)ns;
+  return CUDAQ_ERR_UNSUPPORTED;
+}
+static int last_error(char *out, size_t length) {
+  snprintf(out, length, "odd");
+  return CUDAQ_OK;
+}
+static int statistics(void *handle, char *out, size_t length) {
+  (void)handle;
+  snprintf(out, length, "received=7 answered=5 whatever=1");
+  return CUDAQ_OK;
+}
+
+static struct {
+  size_t size;
+  int (*last_error)(char *, size_t);
+  int (*statistics)(void *, char *, size_t);
+  cudaq_status_t (*close)(void *);
+  int (*stop)(void *, uint64_t);
+  int (*wait)(void *, uint64_t);
+} extension;
+
+void *ringcall_bridge_get_extension(void) {
+  extension.size = EXTENSION_SIZE;
+  extension.last_error = last_error;
+  extension.statistics = statistics;
+  extension.close = disconnect;
+  extension.stop = EXTENSION_STOP;
+  extension.wait = wait_;
+  return EXTENSION;
 }
 #endif

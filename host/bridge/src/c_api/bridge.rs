@@ -36,17 +36,23 @@ fn unknown() -> Refused {
     Refused::invalid("no such bridge, or one that was destroyed")
 }
 
-/// Writes to a place of the caller's.
-///
-/// # Safety
-/// `out` is null, or a `T` may be written there.
-unsafe fn write<T>(out: *mut T, what: &str, value: T) -> Result<(), Refused> {
+/// Whether a place of the caller's can be written to.
+fn check_place<T>(out: *mut T, what: &str) -> Result<(), Refused> {
     if out.is_null() {
         return Err(Refused::invalid(format!("the place for {what} is null")));
     }
     if !out.is_aligned() {
         return Err(Refused::invalid(format!("the place for {what} is not aligned")));
     }
+    Ok(())
+}
+
+/// Writes to a place of the caller's.
+///
+/// # Safety
+/// `out` is null, or a `T` may be written there.
+unsafe fn write<T>(out: *mut T, what: &str, value: T) -> Result<(), Refused> {
+    check_place(out, what)?;
     // SAFETY: not null, and as promised.
     unsafe { out.write(value) };
     Ok(())
@@ -59,8 +65,7 @@ unsafe fn create(
     argv: *const *mut c_char,
 ) -> Result<(), Refused> {
     // Before anything is made.
-    // SAFETY: the module's contract.
-    unsafe { write(out, "the handle", std::ptr::null_mut()) }?;
+    check_place(out, "the handle")?;
     // SAFETY: the module's contract.
     let args = unsafe { read_args(argc, argv) }?;
     let provider = Provider::load(library, &args)?;
@@ -109,6 +114,8 @@ pub unsafe extern "C" fn cudaq_bridge_create(
 pub extern "C" fn cudaq_bridge_destroy(handle: Handle) -> c_int {
     enter(|| {
         let provider = BRIDGES.remove(handle).ok_or_else(unknown)?;
+        // Another thread may wait for its peer, for ever.
+        provider.end_for_good();
         match Arc::into_inner(provider) {
             Some(provider) => Ok(provider.destroy()?),
             // Another thread is in a call, and destroys it at its end.

@@ -4,11 +4,11 @@
 use super::library::Library;
 use super::plane::Plane;
 use super::ring;
-use crate::BridgeError;
 use crate::layout::{CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, Handle, RingBuffer, UnifiedContext};
+use crate::{BridgeError, endpoint};
 use core::ffi::{CStr, c_char, c_int};
 use ringcall::Ring;
-use ringcall_transport::Statistics;
+use ringcall_transport::{Endpoint, Statistics};
 use std::any::Any;
 use std::ffi::CString;
 use std::fmt;
@@ -61,8 +61,13 @@ enum Stage {
     Launching,
     Launched,
     Disconnected,
+    /// Nothing may begin any more.
+    Ended,
     Destroyed,
 }
+
+/// Where there is something to end.
+const RUNNING: [Stage; 3] = [Stage::Connecting, Stage::Connected, Stage::Launched];
 
 impl Stage {
     const fn name(self) -> &'static str {
@@ -73,7 +78,7 @@ impl Stage {
             Self::Launching => "being launched",
             Self::Launched => "launched",
             Self::Disconnected => "disconnected",
-            Self::Destroyed => "destroyed",
+            Self::Ended | Self::Destroyed => "destroyed",
         }
     }
 }
@@ -134,7 +139,7 @@ impl Provider {
         self.0.answered("connect", status)
     }
 
-    /// Begins to move data.
+    /// Begins to move data. A provider without a `connect` need not be connected.
     ///
     /// # Errors
     /// The provider refuses, is not connected, or is launched.
@@ -142,12 +147,28 @@ impl Provider {
         let v1 = &self.0.library.interface().v1;
         let launch = self.0.has("launch", v1.launch)?;
         // Who cannot connect need not.
-        let from = if v1.connect.is_some() { Stage::Connected } else { Stage::Created };
-        let before = self.0.enter("launch", &[from], Stage::Launching)?;
+        let connects = v1.connect.is_some();
+        let from: &[Stage] =
+            if connects { &[Stage::Connected] } else { &[Stage::Created, Stage::Disconnected] };
+        let before = self.0.enter("launch", from, Stage::Launching)?;
         // SAFETY: a function of the library's, on a live handle.
         let status = unsafe { launch(self.0.handle) };
         self.0.leave(Stage::Launching, if status == 0 { Stage::Launched } else { before });
         self.0.answered("launch", status)
+    }
+
+    /// Connects, if the provider does that, and launches; where it is reached.
+    pub(crate) fn begin(&self) -> Result<Endpoint, BridgeError> {
+        let endpoint = match self.endpoint_info() {
+            Err(BridgeError::Unsupported { .. }) => endpoint::parse(""),
+            line => endpoint::parse(&line?),
+        };
+        match self.connect() {
+            Err(BridgeError::Unsupported { .. }) => (),
+            connected => connected?,
+        }
+        self.launch()?;
+        Ok(endpoint)
     }
 
     /// Ends what was begun; from another thread, perhaps, while [`connect`](Self::connect) waits.
@@ -160,6 +181,26 @@ impl Provider {
         // SAFETY: a function of the library's, on a live handle.
         let status = unsafe { disconnect(self.0.handle) };
         self.0.answered("disconnect", status)
+    }
+
+    /// Ends what was begun, so that a call that waits in another thread returns, and lets nothing begin any more: whoever
+    /// has the last handle destroys the instance.
+    #[cfg_attr(not(feature = "c-api"), allow(dead_code))] // C has handles that others use
+    pub(crate) fn end_for_good(&self) {
+        let before = {
+            let mut stage = self.0.stage();
+            let before = *stage;
+            // A launch does not wait, and is undone when the instance is destroyed.
+            if before != Stage::Launching {
+                *stage = Stage::Ended;
+            }
+            before
+        };
+        let disconnect = self.0.library.interface().v1.disconnect;
+        if let Some(disconnect) = disconnect.filter(|_| RUNNING.contains(&before)) {
+            // SAFETY: a function of the library's, on a live handle.
+            unsafe { disconnect(self.0.handle) };
+        }
     }
 
     /// As [`disconnect`](Self::disconnect), but waits for requests under way no longer than this, where the provider
@@ -372,8 +413,7 @@ impl Instance {
     }
 
     fn end(&self, call: &'static str) -> Result<(), BridgeError> {
-        let from = [Stage::Connecting, Stage::Connected, Stage::Launched];
-        self.enter(call, &from, Stage::Disconnected).map(drop)
+        self.enter(call, &RUNNING, Stage::Disconnected).map(drop)
     }
 
     fn has<F>(&self, call: &'static str, function: Option<F>) -> Result<F, BridgeError> {
@@ -414,7 +454,7 @@ impl Instance {
         if before == Stage::Destroyed {
             return 0;
         }
-        let under_way = !matches!(before, Stage::Created | Stage::Disconnected);
+        let under_way = !matches!(before, Stage::Created | Stage::Disconnected | Stage::Ended);
         if let Some(disconnect) = interface.disconnect.filter(|_| under_way) {
             // SAFETY: a function of the library's, on a live handle.
             unsafe { disconnect(self.handle) };

@@ -3,7 +3,7 @@
 
 use super::maps::Maps;
 use crate::BridgeError;
-use crate::extension::{Extension, GET_EXTENSION, GetExtension};
+use crate::extension::{Checked, Extension, GET_EXTENSION, GetExtension};
 use crate::layout::{GET_INTERFACE, GetInterface, INTERFACE_VERSION, Interface, InterfaceV1};
 use core::ffi::c_int;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub struct Library(Arc<Loaded>);
 struct Loaded {
     name: String,
     interface: Interface,
-    extension: Option<Extension>,
+    extension: Option<Checked>,
 }
 
 /// The libraries that were loaded, by what they were called.
@@ -32,7 +32,8 @@ impl Library {
     /// Loads the library at a path (with a `/`), or of a name that the dynamic linker looks up.
     ///
     /// # Errors
-    /// It cannot be loaded, or is no provider of version 1 or 2. Nothing is kept of that.
+    /// It cannot be loaded, is no provider of version 1 or 2, or has an [extension](crate::extension) that cannot be one.
+    /// Nothing is kept of that.
     pub fn open(name: &str) -> Result<Self, BridgeError> {
         if name.contains('\0') {
             return Err(BridgeError::Nul(name.to_owned()));
@@ -70,7 +71,7 @@ impl Library {
                 // SAFETY: takes nothing.
                 let table = unsafe { get() };
                 // SAFETY: what the library says is its extension; mapped, which is checked first.
-                unsafe { read_extension(table) }
+                unsafe { read_extension(table) }.map_err(none)?
             }
             Err(_) => None,
         };
@@ -101,7 +102,7 @@ impl Library {
         &self.0.interface
     }
 
-    pub(super) fn extension(&self) -> Option<&Extension> {
+    pub(super) fn extension(&self) -> Option<&Checked> {
         self.0.extension.as_ref()
     }
 }
@@ -160,31 +161,57 @@ unsafe fn read_interface(table: *const Interface) -> Result<Interface, String> {
         ("get_ring_geometry", get_ring_geometry.map(|f| f as usize)),
     ];
     for (name, address) in members {
-        match address {
-            None if matches!(name, "create" | "destroy") => return Err(format!("its {name} is null")),
-            Some(address) if !maps.executable(address as u64) => {
-                return Err(format!("its {name} is said to be at {address:#x}, where no code is"));
-            }
-            _ => (),
+        if address.is_some() || matches!(name, "create" | "destroy") {
+            check_function(&maps, name, address)?;
         }
     }
     Ok(interface)
 }
 
-/// Copies the extension, if it is as long as ours.
+/// Whether a member of a table is code.
+fn check_function(maps: &Maps, name: &str, address: Option<usize>) -> Result<(), String> {
+    match address {
+        None => Err(format!("its {name} is null")),
+        Some(address) if !maps.executable(address as u64) => {
+            Err(format!("its {name} is said to be at {address:#x}, where no code is"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Copies the extension. None if there is none, or one that is shorter than ours: a function of it is missing.
 ///
 /// # Safety
 /// If `table` is mapped, it is an extension: as long as its size says.
-unsafe fn read_extension(table: *const Extension) -> Option<Extension> {
-    let length = size_of::<Extension>();
-    if table.is_null() || !table.is_aligned() || !Maps::read().readable(table.addr() as u64, length as u64) {
-        return None;
+unsafe fn read_extension(table: *const Extension) -> Result<Option<Checked>, String> {
+    if table.is_null() {
+        return Ok(None);
+    }
+    let maps = Maps::read();
+    let address = table.addr() as u64;
+    let nowhere = || format!("its extension is said to be at {address:#x}, where nothing can be");
+    if !table.is_aligned() || !maps.readable(address, size_of::<usize>() as u64) {
+        return Err(nowhere());
     }
     // SAFETY: aligned, mapped, and the caller's promise.
     let size = unsafe { table.cast::<usize>().read() };
-    if size < length {
-        return None;
+    if size < size_of::<Extension>() {
+        return Ok(None);
     }
-    // SAFETY: as above.
-    Some(unsafe { table.read() })
+    if !maps.readable(address, size_of::<Extension>() as u64) {
+        return Err(nowhere());
+    }
+    // SAFETY: as above; what it has for functions may be any number or null.
+    let Extension { size: _, last_error, statistics, close, stop, wait } = unsafe { table.read() };
+    for (name, address) in [
+        ("extension's last_error", last_error.map(|f| f as usize)),
+        ("extension's statistics", statistics.map(|f| f as usize)),
+        ("extension's close", close.map(|f| f as usize)),
+        ("extension's stop", stop.map(|f| f as usize)),
+        ("extension's wait", wait.map(|f| f as usize)),
+    ] {
+        check_function(&maps, name, address)?;
+    }
+    let all = last_error.zip(statistics).zip(stop.zip(wait));
+    Ok(all.map(|((last_error, statistics), (stop, wait))| Checked { last_error, statistics, stop, wait }))
 }

@@ -8,8 +8,8 @@ use ringcall_wire::flag;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-/// A data plane: requests by polling, answers by publishing. It keeps its instance alive, and belongs to one thread at a
-/// time.
+/// A data plane: requests by polling, answers by publishing. It keeps its instance alive, belongs to one thread at a time,
+/// and to one launch: after a disconnection take a new one.
 pub struct Plane {
     ctx: *mut c_void,
     rx_poll: RxPoll,

@@ -71,27 +71,46 @@ impl Part {
     }
 }
 
-/// The host's view of a ring, for a dispatcher of this process. `owner` lives as long as the ring.
-pub(super) fn host_ring(ring: &RingBuffer, slots: u32, owner: &Owner) -> Result<Ring, String> {
-    let (rx_stride, tx_stride) = strides(ring)?;
-    Geometry::new(slots, rx_stride, tx_stride, 0, 0, 0).map_err(|e| e.to_string())?;
-    let n = u64::from(slots);
-    let parts = [
-        Part::new("rx_flags_host", ring.rx_flags_host.addr(), n * 8),
-        Part::new("tx_flags_host", ring.tx_flags_host.addr(), n * 8),
-        Part::new("rx_data_host", ring.rx_data_host.addr(), n * u64::from(rx_stride)),
-        Part::new("tx_data_host", ring.tx_data_host.addr(), n * u64::from(tx_stride)),
-    ];
+/// Whether each part can be written and none is in another's place, but responses in their requests' places.
+fn check_parts(parts: &[Part], strides: (u32, u32)) -> Result<(), String> {
     let maps = Maps::read();
     parts.iter().try_for_each(|part| part.check(&maps))?;
     for (index, part) in parts.iter().enumerate() {
         for other in &parts[index + 1..] {
-            // Responses may take the requests' place.
-            if part.overlaps(other) && !(part.name == "rx_data_host" && part.address == other.address) {
+            let in_place = (part.name, other.name) == (RX_DATA, TX_DATA)
+                && part.address == other.address
+                && strides.0 == strides.1;
+            if part.overlaps(other) && !in_place {
                 return Err(format!("{} and {} overlap", part.name, other.name));
             }
         }
     }
+    Ok(())
+}
+
+const RX_DATA: &str = "rx_data_host";
+const TX_DATA: &str = "tx_data_host";
+
+fn data_parts(ring: &RingBuffer, slots: u32, (rx_stride, tx_stride): (u32, u32)) -> [Part; 2] {
+    let n = u64::from(slots);
+    [
+        Part::new(RX_DATA, ring.rx_data_host.addr(), n * u64::from(rx_stride)),
+        Part::new(TX_DATA, ring.tx_data_host.addr(), n * u64::from(tx_stride)),
+    ]
+}
+
+fn flags_part(name: &'static str, flags: *mut u64, slots: u32) -> Part {
+    Part::new(name, flags.addr(), u64::from(slots) * 8)
+}
+
+/// The host's view of a ring, for a dispatcher of this process. `owner` lives as long as the ring.
+pub(super) fn host_ring(ring: &RingBuffer, slots: u32, owner: &Owner) -> Result<Ring, String> {
+    let (rx_stride, tx_stride) = strides(ring)?;
+    Geometry::new(slots, rx_stride, tx_stride, 0, 0, 0).map_err(|e| e.to_string())?;
+    let [rx_data, tx_data] = data_parts(ring, slots, (rx_stride, tx_stride));
+    let rx_flags = flags_part("rx_flags_host", ring.rx_flags_host, slots);
+    let tx_flags = flags_part("tx_flags_host", ring.tx_flags_host, slots);
+    check_parts(&[rx_flags, tx_flags, rx_data, tx_data], (rx_stride, tx_stride))?;
     let windows = RingWindows {
         rx_flags: words(ring.rx_flags_host, slots, owner)?,
         tx_flags: words(ring.tx_flags_host, slots, owner)?,
@@ -117,23 +136,17 @@ pub(super) struct Slots {
 pub(super) fn slots(ring: &RingBuffer, slots: u32, owner: &Owner) -> Result<Slots, String> {
     let (rx_stride, tx_stride) = strides(ring)?;
     Geometry::new(slots, rx_stride, tx_stride, 0, 0, 0).map_err(|e| e.to_string())?;
-    let n = u64::from(slots);
-    let maps = Maps::read();
-    Part::new("rx_data_host", ring.rx_data_host.addr(), n * u64::from(rx_stride)).check(&maps)?;
-    Part::new("tx_data_host", ring.tx_data_host.addr(), n * u64::from(tx_stride)).check(&maps)?;
-    let tx_flags = if ring.tx_flags_host.is_null() {
-        None
-    } else {
-        Part::new("tx_flags_host", ring.tx_flags_host.addr(), n * 8).check(&maps)?;
-        Some(words(ring.tx_flags_host, slots, owner)?)
-    };
+    let mut parts = Vec::from(data_parts(ring, slots, (rx_stride, tx_stride)));
+    let tx_flags = (!ring.tx_flags_host.is_null()).then_some(ring.tx_flags_host);
+    parts.extend(tx_flags.map(|flags| flags_part("tx_flags_host", flags, slots)));
+    check_parts(&parts, (rx_stride, tx_stride))?;
     Ok(Slots {
         slots,
         rx_stride: rx_stride as usize,
         tx_stride: tx_stride as usize,
         rx: bytes(ring.rx_data_host, slots, rx_stride, owner)?,
         tx: bytes(ring.tx_data_host, slots, tx_stride, owner)?,
-        tx_flags,
+        tx_flags: tx_flags.map(|flags| words(flags, slots, owner)).transpose()?,
     })
 }
 

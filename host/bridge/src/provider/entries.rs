@@ -105,11 +105,11 @@ impl<T: Transport> Entries<T> {
 
     const EXTENSION: &'static Extension = &Extension {
         size: size_of::<Extension>(),
-        last_error: Self::last_error,
-        statistics: Self::statistics,
-        close: Self::close,
-        stop: Self::stop,
-        wait: Self::wait,
+        last_error: Some(Self::last_error),
+        statistics: Some(Self::statistics),
+        close: Some(Self::close),
+        stop: Some(Self::stop),
+        wait: Some(Self::wait),
     };
 
     unsafe extern "C" fn create(out: *mut Handle, argc: c_int, argv: *mut *mut c_char) -> c_int {

@@ -22,17 +22,22 @@ pub(super) struct Hooks<W: Wire> {
     ready: VecDeque<SlotIndex>,
     /// Given out, and not yet published.
     held: Vec<SlotIndex>,
+    /// Published, and perhaps with a flag that their user has not cleared yet.
+    standing: Vec<SlotIndex>,
     taken: Box<[Option<InFlight>]>,
 }
 
 impl<W: Wire> Hooks<W> {
+    /// Begins with the user's flags at 0: marks of an earlier launch hold no slot.
     pub(super) fn new(link: Link<W>, inner: SharedRing, outer: SharedRing) -> Self {
         let slots = inner.geometry().slots();
+        outer.geometry().iter().for_each(|slot| outer.publish_tx(slot, flag::FREE));
         Self {
             link,
             scan: Scan::new(slots),
             ready: VecDeque::with_capacity(slots as usize),
             held: Vec::with_capacity(slots as usize),
+            standing: Vec::with_capacity(slots as usize),
             taken: (0..slots).map(|_| None).collect(),
             inner,
             outer,
@@ -42,7 +47,25 @@ impl<W: Wire> Hooks<W> {
     pub(super) fn poll(&mut self) -> Option<u32> {
         self.settle_dropped();
         self.link.publish();
-        if self.ready.is_empty() && self.link.poll() > 0 {
+        // Requests that wait for a flag of the user's hold up no other.
+        self.free().or_else(|| {
+            self.park();
+            self.fetch();
+            self.free()
+        })
+    }
+
+    /// Gives out a slot whose response flag the user has cleared.
+    fn free(&mut self) -> Option<u32> {
+        let at = self.ready.iter().position(|&slot| self.outer.tx(slot) == flag::FREE)?;
+        let slot = self.ready.remove(at)?;
+        self.held.push(slot);
+        Some(slot.get())
+    }
+
+    /// Takes what has arrived out of the link.
+    fn fetch(&mut self) {
+        if self.link.poll() > 0 {
             let Self { scan, inner, taken, ready, .. } = self;
             scan.full(inner, |seen| {
                 if let Some(request) = seen.claim(inner) {
@@ -53,11 +76,33 @@ impl<W: Wire> Hooks<W> {
                 }
             });
         }
-        // One whose response flag the user has not cleared yet waits.
-        let at = self.ready.iter().position(|&slot| self.outer.tx(slot) == flag::FREE)?;
-        let slot = self.ready.remove(at)?;
-        self.held.push(slot);
-        Some(slot.get())
+    }
+
+    /// Keeps published slots from the link while their user's flags stand: a request that it put there would wait, though
+    /// other slots are free. To the link they are in flight, which they are from the publication on: it has had no poll,
+    /// and so no chance to see them vacant, before the first call of this.
+    fn park(&mut self) {
+        let Self { standing, outer, inner, .. } = self;
+        standing.retain(|&slot| {
+            let stands = outer.tx(slot) != flag::FREE;
+            match (inner.tx(slot), stands) {
+                (flag::FREE, true) => inner.publish_tx(slot, flag::IN_FLIGHT),
+                (flag::IN_FLIGHT, false) => inner.publish_tx(slot, flag::FREE),
+                // The answer was not sent yet, or there is nothing to do.
+                _ => (),
+            }
+            stands
+        });
+    }
+
+    /// Tells everybody who waits that nothing comes, and leaves the ring as a new link wants it.
+    pub(super) fn end(mut self) {
+        // Nobody but the user could answer what is under way, and he has ended it.
+        self.link.give_up();
+        for slot in self.inner.geometry().iter() {
+            self.inner.clear_rx(slot);
+            self.inner.publish_tx(slot, flag::FREE);
+        }
     }
 
     /// What was given out, was not published, and has no flag: its user has dropped it. Its sender is told.
@@ -85,6 +130,10 @@ impl<W: Wire> Hooks<W> {
             _ => self.inner.geometry().response_address(slot),
         };
         self.inner.publish_tx(slot, value);
+        // A peer that names slots means this one: it waits for the flag rather than be refused.
+        if !W::NAMES_SLOTS {
+            self.standing.push(slot);
+        }
         self.link.publish();
         Ok(())
     }

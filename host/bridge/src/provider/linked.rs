@@ -82,7 +82,8 @@ impl Shape {
 /// - **Ring buffer** (without `--unified`): `launch` starts a thread that fills the ring and sends its answers.
 ///   `disconnect` stops it; `connect` then binds the same place again, on the same ring.
 /// - **Data plane** (with `--unified`): no thread. Slots are given out in whatever order they come free, each with the
-///   address of whoever asked; a request that its user drops is answered `ABANDONED`.
+///   address of whoever asked; a request that its user drops is answered `ABANDONED`. What is under way at `disconnect`
+///   is answered `SHUTTING_DOWN`, and `launch` begins with every slot free and every response flag 0.
 ///
 /// Everything that [`Link`] promises holds: frames are checked before they get a slot, no request stalls another, and
 /// the books balance.
@@ -214,9 +215,8 @@ impl<P: LinkedWire> Transport for Linked<P> {
                 let report = threaded.stop(deadline);
                 if report.stuck { Err(Refused::internal("the thread does not end")) } else { Ok(()) }
             }
-            State::Driven(mut hooks) => {
-                // Nobody but the user could answer what is under way, and he has called this.
-                hooks.link.give_up();
+            State::Driven(hooks) => {
+                hooks.end();
                 Ok(())
             }
             State::Stopped => State::<P::Wire>::Stopped.refuse("disconnect"),

@@ -47,7 +47,7 @@ typedef struct {
   cudaq_status_t (*destroy)(cudaq_realtime_bridge_handle_t handle);
   cudaq_status_t (*get_transport_context)(cudaq_realtime_bridge_handle_t handle,
                                           cudaq_realtime_transport_context_t kind, void *out);
-  cudaq_status_t (*connect)(cudaq_realtime_bridge_handle_t handle);
+  cudaq_status_t (*connect)(cudaq_realtime_bridge_handle_t handle); /* null: launch alone is enough */
   cudaq_status_t (*launch)(cudaq_realtime_bridge_handle_t handle);
   cudaq_status_t (*disconnect)(cudaq_realtime_bridge_handle_t handle);
   /* version 2 */
@@ -67,7 +67,8 @@ cudaq_realtime_bridge_interface_t *cudaq_realtime_get_bridge_interface(void);
 /* Loads a library (a path, or a name that the dynamic linker looks up) and makes an instance of its transport.
  * Libraries are loaded once for each string and stay loaded. *handle is set on success alone.
  * CUDAQ_ERR_INVALID_ARG: a null argument, a negative argc. CUDAQ_ERR_INTERNAL: the library cannot be loaded, lacks the
- * function, has a version other than 1 or 2, or lacks create or destroy. Else what its create returned. */
+ * function, has a version other than 1 or 2, lacks create or destroy, or has a table of addresses where no code is. Else
+ * what its create returned. */
 cudaq_status_t cudaq_bridge_create_from_library(cudaq_realtime_bridge_handle_t *handle, const char *library, int argc,
                                                 char **argv);
 
@@ -76,7 +77,8 @@ cudaq_status_t cudaq_bridge_create_from_library(cudaq_realtime_bridge_handle_t *
 cudaq_status_t cudaq_bridge_create(cudaq_realtime_bridge_handle_t *handle, cudaq_realtime_transport_provider_t provider,
                                    int argc, char **argv);
 
-/* Disconnects if need be, and frees everything: rings and data planes are gone. */
+/* Disconnects if need be, and frees everything: rings and data planes are gone. A connect that waits in another thread
+ * is ended by that; what a call in another thread still uses is freed at that call's end. */
 cudaq_status_t cudaq_bridge_destroy(cudaq_realtime_bridge_handle_t handle);
 
 /* Fills *out (which is zeroed before). CUDAQ_ERR_INTERNAL if the provider hands out what cannot be a ring: an array with

@@ -64,7 +64,8 @@ typedef cudaq_status_t (*cudaq_cpu_tx_publish_fn_t)(void *ctx, uint32_t slot);
 
 /* A transport that one thread of its user's drives: 104 bytes. Request flags are not used. Response flags are the user's
  * (they may be null): while one is not 0 its slot is not given out again; a slot that was given out, not published, and
- * whose flag is 0 at the next rx_poll was dropped by its user. */
+ * whose flag is 0 at the next rx_poll was dropped by its user. What is under way at disconnect is gone: publishing it is
+ * an error, and launch sets every flag to 0. */
 typedef struct {
   void *ctx;
   cudaq_ringbuffer_t ring; /* host addresses and strides are set; device addresses too where graphs are launched */
