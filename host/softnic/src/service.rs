@@ -269,8 +269,11 @@ impl Lane {
         halt: &Words,
     ) -> (Served, Option<Driver>) {
         let served = self.run(|| {
-            // Nothing comes any more, and the look before this one found nothing.
-            if !driver.turn(Some(socket)) && driver.completed().is_some() {
+            // That the look before this one found no request does not mean that it found nothing: it may have dropped a
+            // message, with requests behind it.
+            if !driver.turn(Some(socket))
+                && driver.completed().is_some_and(|completed| watch.has_consumed(completed))
+            {
                 halt.store(0, 1, Ordering::Relaxed);
             }
         });
@@ -305,6 +308,7 @@ impl Lane {
 mod tests {
     use super::*;
     use ringcall_roce::{Immediate, Outbox, Packet, Psn, Reth};
+    use ringcall_wire::counter::Counter;
     use ringcall_wire::{FunctionId, names};
 
     /// A service without its threads, and a peer.
@@ -352,5 +356,35 @@ mod tests {
         assert!(turns < 1000, "it was never closed");
         let stats = driver.nic.stats();
         assert_eq!(driver.completed(), Some(stats.rx_delivered + stats.rx_errors));
+    }
+
+    #[test]
+    fn a_stop_on_one_thread_reads_what_lies_behind_dropped_messages() {
+        let (options, parts, peer) = parts();
+        let Parts { address, signals, watch, shutdown, mut driver, socket, lane } = parts;
+        let qp = options.port.qp;
+        let mut psn = Psn::new(7);
+        // Sends find receive requests of no bytes: completions with errors, which the loop drops.
+        for send in [false, true, true, true, true, true, false] {
+            let (header, reth, immediate) = request(&options.port, psn);
+            let packet = if send {
+                Packet::send(qp, psn, &header)
+            } else {
+                Packet::write_immediate(qp, psn, reth, immediate, &header)
+            };
+            push(&peer, address, &packet);
+            psn = psn.next();
+        }
+        for _ in 0..100 {
+            driver.turn(None);
+        }
+        assert_eq!((driver.nic.stats().rx_delivered, driver.nic.stats().rx_errors), (2, 5));
+        // Everything is in memory, and the loop has seen nothing of it.
+        signals.close();
+        let ((served, ended), driver) = lane.run_with(driver, &socket, &watch, &shutdown);
+        assert_eq!((served, ended), (2, Ended::Stopped));
+        assert_eq!(watch.counters().get(Counter::Completed), 2);
+        let report = Report::new(&watch, driver.as_ref(), Some((served, ended)), Duration::ZERO);
+        assert!(report.is_clean(), "{report}, {:?}", report.balance());
     }
 }
