@@ -276,6 +276,14 @@ mod tests {
         assert_eq!(found[1].biases, [-1.0, -0.875, -0.75, -0.625]);
     }
 
+    /// The network that is trained here, as its exporter writes it.
+    #[test]
+    fn the_trained_network_is_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128.onnx");
+        let network = crate::Network::from_onnx(&std::fs::read(path).expect("the file"));
+        assert_eq!(network.map(|_| ()), Ok(()));
+    }
+
     #[test]
     fn what_is_no_chain_is_refused() {
         let refused = |graph, part: &str| {
