@@ -57,26 +57,7 @@ impl<D: Doorbell> Transport<D> {
         if let Some((arrived, _)) = self.pending.take() {
             self.endpoint.release(arrived);
         }
-        let mut looks = 0_u32;
-        let mut last = false;
-        let arrived = loop {
-            match self.endpoint.poll() {
-                Poll::Arrived(arrived) => break arrived,
-                Poll::Dead(_) => return Polled::Shutdown,
-                Poll::Discarded(_) | Poll::Empty => (),
-            }
-            if last {
-                self.drain(&stop, relax);
-                return Polled::Shutdown;
-            }
-            // What came before the stop is served: one look more.
-            last = looks.is_multiple_of(LOOKS) && stop() != control::STOP_NO;
-            looks = looks.wrapping_add(1);
-            hint::spin();
-            relax();
-        };
-        let Some(slot) = self.room(&stop, &mut relax) else {
-            self.endpoint.release(arrived);
+        let Some((arrived, slot)) = self.next(&stop, &mut relax) else {
             self.drain(&stop, relax);
             return Polled::Shutdown;
         };
@@ -95,6 +76,32 @@ impl<D: Doorbell> Transport<D> {
         }
         self.pending = Some((arrived, slot));
         Polled::Ready { request, response }
+    }
+
+    /// Waits for a request and room for its response; `None`: it is to stop, or dead.
+    fn next(&mut self, stop: &impl Fn() -> u64, mut relax: impl FnMut()) -> Option<(Arrived, TxSlot)> {
+        let mut looks = 0_u32;
+        let mut last = false;
+        let arrived = loop {
+            match self.endpoint.poll() {
+                Poll::Arrived(arrived) => break arrived,
+                Poll::Dead(_) => return None,
+                Poll::Discarded(_) | Poll::Empty => (),
+            }
+            if last {
+                return None;
+            }
+            // What came before the stop is served: one look more.
+            last = looks.is_multiple_of(LOOKS) && stop() != control::STOP_NO;
+            looks = looks.wrapping_add(1);
+            hint::spin();
+            relax();
+        };
+        let Some(slot) = self.room(stop, relax) else {
+            self.endpoint.release(arrived);
+            return None;
+        };
+        Some((arrived, slot))
     }
 
     /// Waits for room for a response; once it is to stop, for so long only.
