@@ -108,8 +108,8 @@ pub unsafe extern "C" fn cudaq_dev_rx_poll(
     let session = unsafe { &*session.cast::<Session>() };
     // SAFETY: as for the session.
     let state = unsafe { &mut *session.state };
-    let stopping = || (session.stop.load(0, Ordering::Relaxed) >> session.shift) as u32 != 0;
-    let (to, from) = match state.transport.poll(stopping, || ()) {
+    let stop = || u64::from((session.stop.load(0, Ordering::Relaxed) >> session.shift) as u32);
+    let (to, from) = match state.transport.poll(stop, || ()) {
         Polled::Ready { request, response } => (request.address(), response.address()),
         Polled::Unusable => (0, 0),
         Polled::Shutdown | Polled::Unknown => {

@@ -37,7 +37,8 @@ pub enum Reply {
     WriteImm {
         /// Where the peer's slot 0 is.
         base: Remote,
-        /// Bytes from one slot of the peer's to the next.
+        /// Bytes from one slot of the peer's to the next: no fewer than a response slot of this side has, for an
+        /// [`Endpoint`].
         stride: u32,
     },
 }
@@ -210,6 +211,11 @@ impl<D: Doorbell> Endpoint<D> {
             if stride == 0 || !stride.is_multiple_of(8) || stride >= 1 << 31 {
                 return Err(QueueError::Stride(stride));
             }
+        }
+        if let Reply::WriteImm { stride: have, .. } = config.reply
+            && have < config.tx_stride
+        {
+            return Err(QueueError::Remote { have, needed: config.tx_stride });
         }
         if config.slots == 0 || config.slots > MAX_SLOTS {
             return Err(QueueError::Slots(config.slots));

@@ -4,7 +4,7 @@ use crate::QueueError;
 use crate::doorbell::Doorbell;
 use crate::endpoint::{Arrived, Config, Endpoint, Frame, Poll, TxSlot, Windows};
 use crate::unified::Extent;
-use crate::wait::{Bound, Shutdown};
+use crate::wait::{Bound, Ended, Shutdown};
 use ringcall_dispatch::hooks::Polled;
 use ringcall_gpu::hint;
 use ringcall_gpu::shared::{Bytes, Words};
@@ -13,7 +13,7 @@ use ringcall_wire::unified::control;
 
 /// Looks between two looks at the stop word, where nothing comes.
 const LOOKS: u32 = 16;
-/// The end waits so long for the last responses to be sent.
+/// The end waits so long for room for a last response, and so long for the last responses to be sent.
 const LAST: Bound = Bound { between: 64, turns: 16_384 };
 
 /// A queue pair behind hooks. One request is under way at a time: from [`poll`](Self::poll) to [`publish`](Self::publish).
@@ -44,43 +44,22 @@ impl<D: Doorbell> Transport<D> {
         &self.endpoint
     }
 
-    /// Waits for a request and room for its response, until `is_stopping` and nothing is there, or the queue pair is dead.
+    /// Waits for a request and room for its response, until `stop` says so and nothing is there, or the queue pair is dead.
+    ///
+    /// `stop` gives the stop word: [`STOP_NO`](control::STOP_NO) goes on; [`STOP_NOW`](control::STOP_NOW) waits for nothing;
+    /// with anything else requests that have arrived are served and responses are sent before the end, as long as the NIC takes
+    /// any.
     ///
     /// A message that is shorter than its header says is made to say so itself: whoever looks at the slot next knows only
     /// how long a slot is.
-    pub fn poll(&mut self, is_stopping: impl Fn() -> bool, mut relax: impl FnMut()) -> Polled {
+    pub fn poll(&mut self, stop: impl Fn() -> u64, mut relax: impl FnMut()) -> Polled {
         // A request that was never answered owes its receive request.
         if let Some((arrived, _)) = self.pending.take() {
             self.endpoint.release(arrived);
         }
-        let mut looks = 0_u32;
-        let mut last = false;
-        let arrived = loop {
-            match self.endpoint.poll() {
-                Poll::Arrived(arrived) => break arrived,
-                Poll::Dead(_) => return Polled::Shutdown,
-                Poll::Discarded(_) | Poll::Empty => (),
-            }
-            if last {
-                self.drain(&mut relax);
-                return Polled::Shutdown;
-            }
-            // What came before the stop is served: one look more.
-            last = looks.is_multiple_of(LOOKS) && is_stopping();
-            looks = looks.wrapping_add(1);
-            hint::spin();
-            relax();
-        };
-        let slot = loop {
-            if let Some(slot) = self.endpoint.try_reserve() {
-                break slot;
-            }
-            if self.endpoint.dead().is_some() || is_stopping() {
-                self.endpoint.release(arrived);
-                return Polled::Shutdown;
-            }
-            hint::spin();
-            relax();
+        let Some((arrived, slot)) = self.next(&stop, &mut relax) else {
+            self.drain(&stop, relax);
+            return Polled::Shutdown;
         };
         let config = self.endpoint.config();
         let window = |data: &Bytes, place: u32, stride: u32| {
@@ -97,6 +76,54 @@ impl<D: Doorbell> Transport<D> {
         }
         self.pending = Some((arrived, slot));
         Polled::Ready { request, response }
+    }
+
+    /// Waits for a request and room for its response; `None`: it is to stop, or dead.
+    fn next(&mut self, stop: &impl Fn() -> u64, mut relax: impl FnMut()) -> Option<(Arrived, TxSlot)> {
+        let mut looks = 0_u32;
+        let mut last = false;
+        let arrived = loop {
+            match self.endpoint.poll() {
+                Poll::Arrived(arrived) => break arrived,
+                Poll::Dead(_) => return None,
+                Poll::Discarded(_) | Poll::Empty => (),
+            }
+            if last {
+                return None;
+            }
+            // What came before the stop is served: one look more.
+            last = looks.is_multiple_of(LOOKS) && stop() != control::STOP_NO;
+            looks = looks.wrapping_add(1);
+            hint::spin();
+            relax();
+        };
+        let Some(slot) = self.room(stop, relax) else {
+            self.endpoint.release(arrived);
+            return None;
+        };
+        Some((arrived, slot))
+    }
+
+    /// Waits for room for a response; once it is to stop, for so long only.
+    fn room(&mut self, stop: &impl Fn() -> u64, mut relax: impl FnMut()) -> Option<TxSlot> {
+        let mut left = LAST.turns * u64::from(LAST.between / LOOKS);
+        loop {
+            for _ in 0..LOOKS {
+                if let Some(slot) = self.endpoint.try_reserve() {
+                    return Some(slot);
+                }
+                hint::spin();
+                relax();
+            }
+            if self.endpoint.dead().is_some() {
+                return None;
+            }
+            match stop() {
+                control::STOP_NO => (),
+                control::STOP_NOW => return None,
+                _ => left = left.checked_sub(1)?,
+            }
+        }
     }
 
     /// Sends the response of the pending request, as long as its header says. A frame that is not that request's sends
@@ -116,11 +143,18 @@ impl<D: Doorbell> Transport<D> {
         }
     }
 
-    /// Waits until the NIC is done with every response, or long enough.
-    fn drain(&mut self, relax: impl FnMut()) {
-        // The stop word is set already: a window without one.
-        if let Ok(none) = self.rx_data.slice(0, 0) {
-            let _ = self.endpoint.drain(&Shutdown::new(none.words().clone()), LAST, relax);
+    /// Waits until the NIC is done with every response, or long enough, or until it is not to wait.
+    fn drain(&mut self, stop: &impl Fn() -> u64, mut relax: impl FnMut()) {
+        // That it stops is no reason to wait for nothing: a window without a stop word.
+        let Ok(none) = self.rx_data.slice(0, 0) else { return };
+        let none = Shutdown::new(none.words().clone());
+        let turn = Bound { turns: 1, ..LAST };
+        for _ in 0..LAST.turns {
+            if stop() == control::STOP_NOW
+                || self.endpoint.drain(&none, turn, &mut relax) != Err(Ended::Exhausted)
+            {
+                return;
+            }
         }
     }
 

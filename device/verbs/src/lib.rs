@@ -111,6 +111,15 @@ pub enum QueueError {
     Slots(u32),
     /// A queue pair's number of more than 24 bits.
     QueuePair(u32),
+    /// Receive requests with buffers of their own, where a slot has one request under way.
+    Buffers,
+    /// A response would run over into the peer's next slot.
+    Remote {
+        /// Bytes from one of the peer's slots to the next.
+        have: u32,
+        /// Bytes of a response slot.
+        needed: u32,
+    },
 }
 
 impl core::fmt::Display for QueueError {
@@ -130,6 +139,12 @@ impl core::fmt::Display for QueueError {
             Self::Stride(n) => write!(f, "a slot is a multiple of 8 bytes, below 2^31, not {n}"),
             Self::Slots(n) => {
                 write!(f, "{n} slots: an immediate names 1 to 4096, at least one a receive request")
+            }
+            Self::Buffers => {
+                f.write_str("receive requests with buffers of their own: the sender must choose the slot")
+            }
+            Self::Remote { have, needed } => {
+                write!(f, "the peer's slots have {have} bytes each: a response has up to {needed}")
             }
             Self::QueuePair(n) => write!(f, "a queue pair's number has 24 bits: {n:#x} has more"),
         }

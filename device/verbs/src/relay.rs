@@ -24,6 +24,7 @@ use crate::doorbell::{Doorbell, DoorbellRecord};
 use crate::endpoint::{Arrived, Endpoint, Poll};
 use crate::layout::Segment;
 use crate::layout::wqe::{Completion, Operation, Payload};
+use crate::rq::Buffers;
 use crate::sq::{RecordMode, SendQueue};
 use crate::unified::Extent;
 use crate::wait::{Bound, Ended, Shutdown, wait};
@@ -62,9 +63,13 @@ impl<D: Doorbell> Receiver<D> {
     /// A receiver whose endpoint's request slots are the ring's. The endpoint's send side is not used.
     ///
     /// # Errors
-    /// Other slots than the ring's, or fewer receive requests than slots.
+    /// Other slots than the ring's, fewer receive requests than slots, or receive requests with buffers of their own: the NIC
+    /// would write a send into the slot of a request that is being served.
     pub fn new(endpoint: Endpoint<D>, ring: SharedRing, extent: Extent) -> Result<Self, QueueError> {
         let (config, geometry) = (*endpoint.config(), *ring.geometry());
+        if config.buffers != Buffers::Credits {
+            return Err(QueueError::Buffers);
+        }
         if config.slots != geometry.slots() {
             return Err(QueueError::Slots(config.slots));
         }

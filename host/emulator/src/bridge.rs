@@ -4,7 +4,7 @@
 //! size, number and interval, turns the logic analyser on if it wants to see the answers, and enables the player. The
 //! bridge then plays the windows, once or until it is disabled, with as many in flight as the host has pages.
 
-use crate::config::{EMULATOR_QP, PlayerConfig, PlayerTarget, RequestIds, TimeFormat};
+use crate::config::{EMULATOR_QP, MAX_PACKET_BYTES, PlayerConfig, PlayerTarget, RequestIds, TimeFormat};
 use crate::error::EmulatorError;
 use crate::faults::Faults;
 use crate::player::Player;
@@ -218,6 +218,8 @@ impl Bridge {
         })?;
         let port = config.host_port.or(target.host_port).unwrap_or(ROCE_PORT);
         let metadata = target.metadata;
+        // The host's, as far as a packet can be.
+        let packet_bytes = target.packet_bytes.map(|bytes| bytes.min(MAX_PACKET_BYTES));
         let target = PlayerTarget {
             peer: SocketAddrV4::new(host, port),
             qp: target.qp,
@@ -227,6 +229,7 @@ impl Bridge {
             pages: target.pages,
         };
         let defaults = PlayerConfig::new(target);
+        let packet_bytes = packet_bytes.unwrap_or(defaults.packet_bytes);
         Ok(PlayerConfig {
             qp: config.qp,
             metadata: config.metadata && metadata,
@@ -237,6 +240,7 @@ impl Bridge {
             time: config.time,
             ids: config.ids,
             verify_icrc: config.verify_icrc,
+            packet_bytes,
             ..defaults
         })
     }

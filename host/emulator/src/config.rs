@@ -153,4 +153,4 @@ pub const EMULATOR_QP: u32 = 0x2;
 /// Fits an Ethernet frame of 1500 bytes with every header.
 const DEFAULT_PACKET_BYTES: u32 = 1024;
 /// The largest path MTU of InfiniBand.
-const MAX_PACKET_BYTES: u32 = 4096;
+pub(crate) const MAX_PACKET_BYTES: u32 = 4096;

@@ -2,7 +2,9 @@
 //! logic analyser, as the public host software does.
 
 use ringcall_emulator::{Bridge, BridgeConfig, EmulatorError, Increment, Loopback, LoopbackConfig, Report};
-use ringcall_roce::control::registers::{SIF_TX_THRESHOLD, bram, data_plane, ila, loop_stats, player};
+use ringcall_roce::control::registers::{
+    SIF_TX_THRESHOLD, bram, data_plane, host_interface, ila, loop_stats, player,
+};
 use ringcall_roce::control::{AddressEncoding, ClientOptions, ControlClient};
 use ringcall_roce::{Incomplete, QueuePair};
 use ringcall_wire::{FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, names};
@@ -210,5 +212,25 @@ fn the_host_turns_the_metadata_block_off() {
         let [report] = &reports[..] else { panic!("{reports:?}") };
         assert!(report.clean(), "{report:?}");
         assert_eq!((report.correct, report.payload_bytes), (2, 2 * frame_bytes), "{report:?}");
+    }
+}
+
+#[test]
+fn the_host_says_how_long_a_packet_is() {
+    // Frames of 256 bytes. The register has units of 128 bytes; 0 says nothing, and no packet has more than 4096.
+    for (units, packets_a_frame) in [(0, 1), (1, 2), (2, 1), (u32::MAX, 1)] {
+        let mut bench = Bench::start(|config| config.metadata = true);
+        bench.configure(0x10_0000, 3);
+        let word = 0x1000 + data_plane::HOST_UDP_PORT;
+        let value = bench.client.read(word).expect("read");
+        let on = value & !data_plane::METADATA_OFF;
+        let packet_size = 0x0800 + host_interface::PACKET_SIZE;
+        bench.client.write_all(&[(word, on), (packet_size, units)]).expect("written");
+        bench.client.write(player::ENABLE, player::SINGLE_PASS).expect("written");
+        bench.wait_done();
+        let reports = bench.finish().expect("it ran well");
+        let [report] = &reports[..] else { panic!("{reports:?}") };
+        assert!(report.clean(), "{units}: {report:?}");
+        assert_eq!((report.correct, report.packets), (3, 3 * packets_a_frame), "{units}: {report:?}");
     }
 }

@@ -47,6 +47,8 @@ struct AttributeProto {
     name: String,
     #[prost(int64, tag = "3")]
     i: i64,
+    #[prost(bytes = "vec", tag = "4")]
+    s: Vec<u8>,
     #[prost(int64, repeated, tag = "8")]
     ints: Vec<i64>,
 }
@@ -89,6 +91,8 @@ pub(crate) fn convolutions(bytes: &[u8]) -> Result<Chain, NetworkError> {
     let graph = model.graph.ok_or_else(|| refuse("no graph in it".to_owned()))?;
     let mut found = Vec::new();
     let mut flows = None::<String>;
+    // Of what flows, the convolutions and ReLUs so far, in turns.
+    let mut relus = 0;
     for node in &graph.node {
         let input = node.input.first();
         let follows = || {
@@ -104,12 +108,19 @@ pub(crate) fn convolutions(bytes: &[u8]) -> Result<Chain, NetworkError> {
         match node.op_type.as_str() {
             "Conv" => {
                 follows()?;
+                if relus != found.len() {
+                    return Err(refuse(format!("no ReLU after convolution {}", found.len())));
+                }
                 attributes(node)?;
                 found.push(convolution(&graph, node)?);
                 flows = node.output.first().cloned();
             }
             "Relu" => {
                 follows()?;
+                relus += 1;
+                if relus != found.len() {
+                    return Err(refuse(format!("{relus} ReLU after {} convolutions", found.len())));
+                }
                 flows = node.output.first().cloned();
             }
             // Of an initialiser, which `values` sees through.
@@ -122,29 +133,45 @@ pub(crate) fn convolutions(bytes: &[u8]) -> Result<Chain, NetworkError> {
             }
         }
     }
-    let relus = graph.node.iter().filter(|node| node.op_type == "Relu").count();
     if found.is_empty() || relus + 1 != found.len() {
         return Err(refuse(format!("{} convolutions with {relus} ReLU between", found.len())));
     }
     Ok((found, model.metadata_props.into_iter().map(|p| (p.key, p.value)).collect()))
 }
 
-/// Stride 1, no dilation, one group, one position of padding all round.
+/// Stride 1, no dilation, one group, one position of padding all round. Where the file says nothing there is no padding; a
+/// kernel of three that keeps the size has one.
 fn attributes(node: &NodeProto) -> Result<(), NetworkError> {
+    let mut padded = false;
     for attribute in &node.attribute {
         let good = match attribute.name.as_str() {
             "kernel_shape" => attribute.ints == [3, 3, 3],
             "strides" | "dilations" => attribute.ints.iter().all(|&v| v == 1),
-            "pads" => attribute.ints == [1; 6],
+            "pads" => {
+                padded = true;
+                attribute.ints == [1; 6]
+            }
+            "auto_pad" => {
+                let same = [&b"SAME_UPPER"[..], b"SAME_LOWER"].contains(&&*attribute.s);
+                padded |= same;
+                same || attribute.s == b"NOTSET"
+            }
             "group" => attribute.i == 1,
             _ => true,
         };
         if !good {
-            let why = format!("a convolution with `{}` {:?}", attribute.name, attribute.ints);
-            return Err(NetworkError::Unreadable(why));
+            let value = match attribute.name.as_str() {
+                "group" => attribute.i.to_string(),
+                "auto_pad" => String::from_utf8_lossy(&attribute.s).into_owned(),
+                _ => format!("{:?}", attribute.ints),
+            };
+            return Err(NetworkError::Unreadable(format!("a convolution with `{}` {value}", attribute.name)));
         }
     }
-    Ok(())
+    if padded {
+        return Ok(());
+    }
+    Err(NetworkError::Unreadable("a convolution without `pads`, which is one without padding".to_owned()))
 }
 
 fn convolution(graph: &GraphProto, node: &NodeProto) -> Result<Convolution, NetworkError> {
@@ -207,7 +234,16 @@ mod tests {
 
     fn node(op: &str, input: &[&str], output: &str) -> NodeProto {
         let input = input.iter().map(|&name| name.to_owned()).collect();
-        NodeProto { op_type: op.to_owned(), input, output: vec![output.to_owned()], attribute: Vec::new() }
+        let attribute = if op == "Conv" { vec![ints("pads", &[1; 6])] } else { Vec::new() };
+        NodeProto { op_type: op.to_owned(), input, output: vec![output.to_owned()], attribute }
+    }
+
+    fn ints(name: &str, ints: &[i64]) -> AttributeProto {
+        AttributeProto { name: name.to_owned(), ints: ints.to_vec(), ..Default::default() }
+    }
+
+    fn string(name: &str, value: &str) -> AttributeProto {
+        AttributeProto { name: name.to_owned(), s: value.as_bytes().to_vec(), ..Default::default() }
     }
 
     fn chain() -> GraphProto {
@@ -240,6 +276,14 @@ mod tests {
         assert_eq!(found[1].biases, [-1.0, -0.875, -0.75, -0.625]);
     }
 
+    /// The network that is trained here, as its exporter writes it.
+    #[test]
+    fn the_trained_network_is_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128.onnx");
+        let network = crate::Network::from_onnx(&std::fs::read(path).expect("the file"));
+        assert_eq!(network.map(|_| ()), Ok(()));
+    }
+
     #[test]
     fn what_is_no_chain_is_refused() {
         let refused = |graph, part: &str| {
@@ -260,10 +304,76 @@ mod tests {
         graph.initializer[1].data_type = 7;
         refused(graph, "element type 7");
         let mut graph = chain();
-        let strides = AttributeProto { name: "strides".to_owned(), ints: vec![1, 2, 1], i: 0 };
-        graph.node[1].attribute.push(strides);
+        graph.node[1].attribute.push(ints("strides", &[1, 2, 1]));
         refused(graph, "strides");
         assert!(convolutions(b"no model").is_err());
         assert!(convolutions(&[]).is_err());
+    }
+
+    #[test]
+    fn padding_is_one_position_or_the_network_is_another() {
+        let with = |attributes: Vec<AttributeProto>| {
+            let mut graph = chain();
+            graph.node[3].attribute = attributes;
+            read(graph).map(|_| ()).map_err(|why| why.to_string())
+        };
+        let padded = ints("pads", &[1; 6]);
+        for good in [
+            vec![padded.clone()],
+            vec![string("auto_pad", "NOTSET"), padded.clone()],
+            vec![string("auto_pad", "SAME_UPPER")],
+            vec![string("auto_pad", "SAME_LOWER")],
+        ] {
+            assert_eq!(with(good.clone()), Ok(()), "{good:?}");
+        }
+        for (bad, part) in [
+            (vec![], "without `pads`"),
+            (vec![ints("pads", &[0; 6])], "`pads` [0, 0, 0, 0, 0, 0]"),
+            (vec![ints("pads", &[1; 4])], "`pads` [1, 1, 1, 1]"),
+            (vec![string("auto_pad", "NOTSET")], "without `pads`"),
+            (vec![string("auto_pad", "VALID")], "`auto_pad` VALID"),
+            (vec![string("auto_pad", "VALID"), padded.clone()], "`auto_pad` VALID"),
+            (vec![string("auto_pad", "")], "`auto_pad` "),
+            (
+                vec![padded, AttributeProto { name: "group".to_owned(), i: 2, ..Default::default() }],
+                "`group` 2",
+            ),
+        ] {
+            let why = with(bad.clone()).expect_err("refused");
+            assert!(why.contains(part), "{bad:?}: {why}");
+        }
+    }
+
+    /// As many ReLUs as there are gaps, in other places.
+    #[test]
+    fn convolutions_and_relus_take_turns() {
+        let conv = |input, output| node("Conv", &[input, "w1", "b1"], output);
+        let relu = |input, output| node("Relu", &[input], output);
+        let of = |nodes: Vec<NodeProto>| {
+            read(GraphProto { node: nodes, ..chain() })
+                .map(|(found, _)| found.len())
+                .map_err(|why| why.to_string())
+        };
+        assert_eq!(of(vec![conv("x", "a")]), Ok(1));
+        assert_eq!(
+            of(vec![conv("x", "a"), relu("a", "b"), conv("b", "c"), relu("c", "d"), conv("d", "e")]),
+            Ok(3)
+        );
+        for (nodes, part) in [
+            (vec![relu("x", "a"), conv("a", "b"), conv("b", "c")], "1 ReLU after 0"),
+            (vec![conv("x", "a"), conv("a", "b"), relu("b", "c")], "no ReLU after convolution 1"),
+            (
+                vec![conv("x", "a"), relu("a", "b"), relu("b", "c"), conv("c", "d"), conv("d", "e")],
+                "2 ReLU after 1",
+            ),
+            (
+                vec![conv("x", "a"), relu("a", "b"), conv("b", "c"), relu("c", "d")],
+                "2 convolutions with 2 ReLU",
+            ),
+            (vec![], "0 convolutions"),
+        ] {
+            let why = of(nodes).expect_err("refused");
+            assert!(why.contains(part), "{why}");
+        }
     }
 }

@@ -4,10 +4,10 @@
 mod support;
 
 use ringcall_nic::{Fault, Message, Port, Queue};
-use ringcall_verbs::endpoint::{Discard, Frame, Poll, Reply, RespondError};
+use ringcall_verbs::endpoint::{Discard, Endpoint, Frame, Poll, Reply, RespondError};
 use ringcall_verbs::layout::cqe::{Syndrome, opcode};
 use ringcall_verbs::layout::wqe::Remote;
-use ringcall_verbs::{Bound, Ended, Event, Shutdown};
+use ringcall_verbs::{Bound, Ended, Event, QueueError, Register, Shutdown};
 use std::sync::atomic::Ordering::Relaxed;
 use support::*;
 
@@ -216,6 +216,18 @@ fn responses_as_writes_with_immediate() {
         assert_eq!(payload, incremented(&request(i)));
     }
     assert_obeyed(&nic);
+}
+
+#[test]
+fn a_response_that_could_run_into_the_peer_s_next_slot() {
+    let base = Remote { address: 0x4000, rkey: 0xABCD };
+    let over = |stride| {
+        let shape = Shape { reply: Reply::WriteImm { base, stride }, ..Shape::of_depth(8) };
+        let bell = Register::new(words(8)).expect("8 words");
+        Endpoint::new(config(&shape), windows(&shape), bell).map(|_| ())
+    };
+    assert_eq!(over(120), Err(QueueError::Remote { have: 120, needed: 128 }));
+    assert_eq!(over(128), Ok(()));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use ringcall_gpu::shared::{Bytes, Words};
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
 use ringcall_nic::thread::Running;
-use ringcall_nic::{Port, Wire};
+use ringcall_nic::{Nic, Port, Wire};
 use ringcall_verbs::hooks::Transport;
 use ringcall_verbs::unified::Extent;
 use ringcall_verbs::{Event, Register};
@@ -21,6 +21,7 @@ use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::{DeviceEntry, HandlerKind};
 use ringcall_wire::status::Status;
 use ringcall_wire::unified::control;
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 use support::*;
@@ -156,7 +157,7 @@ struct OnQueues<'a> {
 impl Hooks for OnQueues<'_> {
     fn poll(&mut self) -> Polled {
         let control = self.control;
-        self.transport.poll(|| control.load(control::STOP, Relaxed) != control::STOP_NO, thread::yield_now)
+        self.transport.poll(|| control.load(control::STOP, Relaxed), thread::yield_now)
     }
 
     fn publish(&mut self, response: &Bytes) {
@@ -216,6 +217,97 @@ fn over_a_queue_pair_from_start_to_start() {
     }
     assert_eq!(endpoint.send_queue().under_way(), 0, "the end waits for the last responses");
     assert_obeyed(&nic.stop().expect("NIC"));
+}
+
+/// A transport whose send queue is full: four responses were published, and the NIC has sent none of them. A fifth request has
+/// arrived.
+fn full() -> (Transport<Register>, Nic<Wire>, Wire) {
+    let shape = Shape::of_depth(4);
+    let (windows, uar) = (windows(&shape), words(8));
+    let bell = Register::new(uar.clone()).expect("8 words");
+    let mut transport =
+        Transport::new(config(&shape), Extent::Received, windows.clone(), bell).expect("queues");
+    let (mut nic, mut peer) = nic_over(&shape, &windows, &uar);
+    for i in 0..5 {
+        assert!(peer.send(write_imm(&shape, i % 4, i), &frame("increment", 0, i, b"")));
+        assert!(nic.step_receive());
+        if i == 4 {
+            break;
+        }
+        let Polled::Ready { response, .. } = transport.poll(|| control::STOP_NO, || ()) else {
+            panic!("request {i} is there, and room");
+        };
+        respond(&mut transport, &response, i);
+    }
+    assert_eq!(transport.endpoint().send_queue().under_way(), 4);
+    (transport, nic, peer)
+}
+
+fn respond(transport: &mut Transport<Register>, response: &Bytes, id: u32) {
+    let header = RequestHeader::new(FunctionId::of("increment").0, 0, id, 0);
+    response.write_words(0, ResponseHeader::reply(&header, 0, 0).to_words());
+    transport.publish(response.address());
+}
+
+#[test]
+fn a_drain_answers_what_arrived_while_the_send_queue_was_full() {
+    let (mut transport, mut nic, mut peer) = full();
+    let mut looks = 0;
+    let polled = transport.poll(
+        || control::STOP_DRAIN,
+        || {
+            looks += 1;
+            // The NIC takes its time.
+            if looks > 500 {
+                nic.step();
+            }
+        },
+    );
+    let Polled::Ready { response, .. } = polled else { panic!("the request was thrown away: {polled:?}") };
+    respond(&mut transport, &response, 4);
+    let step = || {
+        nic.step();
+    };
+    assert!(matches!(transport.poll(|| control::STOP_DRAIN, step), Polled::Shutdown));
+    assert_eq!(transport.endpoint().send_queue().under_way(), 0);
+    assert_eq!(transport.endpoint().counters().get(Event::RxUnanswered), 0);
+    let mut response = Vec::new();
+    for id in 0..5 {
+        assert!(peer.receive(&mut response).is_some(), "response {id}");
+        assert_eq!(ResponseHeader::from_bytes(&response).expect("a header").request_id, id);
+    }
+    assert_obeyed(&nic);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_nic_that_sends_nothing() {
+    // At once: a look or two, then the end, whatever is under way.
+    for arrived in [true, false] {
+        let (mut transport, mut nic, _peer) = full();
+        if !arrived {
+            let polled = transport.poll(
+                || control::STOP_NO,
+                || {
+                    nic.step_send();
+                },
+            );
+            let Polled::Ready { response, .. } = polled else { panic!("there is room: {polled:?}") };
+            respond(&mut transport, &response, 4);
+        }
+        let mut looks = 0;
+        assert!(matches!(transport.poll(|| control::STOP_NOW, || looks += 1), Polled::Shutdown));
+        assert!(looks < 100, "{looks} looks");
+        assert!(transport.endpoint().send_queue().under_way() > 0);
+        assert_eq!(transport.endpoint().counters().get(Event::RxUnanswered), u64::from(arrived));
+    }
+    // A drain ends too, and counts what it could not answer. Told to end at once meanwhile, it does.
+    let (mut transport, ..) = full();
+    assert!(matches!(transport.poll(|| control::STOP_DRAIN, || ()), Polled::Shutdown));
+    assert_eq!(transport.endpoint().counters().get(Event::RxUnanswered), 1);
+    let (looks, mut transport) = (Cell::new(0), full().0);
+    let stop = || if looks.get() < 1000 { control::STOP_DRAIN } else { control::STOP_NOW };
+    assert!(matches!(transport.poll(stop, || looks.set(looks.get() + 1)), Polled::Shutdown));
+    assert!(looks.get() < 2000, "{} looks", looks.get());
 }
 
 /// A ring of flags, a slot after the other: what `kernels-cu/hooks/ring.cu` is.

@@ -48,6 +48,8 @@ pub(crate) struct Driver {
     signals: Arc<Signals>,
     waiter: Waiter,
     since: Option<Instant>,
+    /// Turns since it was told to close.
+    closing: u32,
 }
 
 /// Empty turns between looks at the clock.
@@ -56,27 +58,35 @@ const LOOK: u32 = 64;
 const BLOCK_AFTER: Duration = Duration::from_millis(50);
 /// The longest that it blocks.
 const NAP: Duration = Duration::from_millis(5);
+/// The most turns that a port is still open when it was told to close: what lies in the socket is taken, but a peer that never
+/// pauses does not keep it open.
+const CLOSE_TURNS: u32 = 256;
 /// The most turns that emptying a port takes: a socket that takes nothing is given up.
 const FINISH_TURNS: u32 = 10_000;
 
 impl Driver {
     pub(crate) fn new(nic: Nic<RocePort>, signals: Arc<Signals>) -> Self {
-        Self { nic, signals, waiter: Wait::Yield { spins: 16 }.waiter(), since: None }
+        Self { nic, signals, waiter: Wait::Yield { spins: 16 }.waiter(), since: None, closing: 0 }
     }
 
     /// One turn: whether there was anything to do. A thread that has found nothing for long blocks on the socket, if it is
     /// given: only where no send request can come meanwhile.
     pub(crate) fn turn(&mut self, socket: Option<&RoceSocket>) -> bool {
-        if self.nic.step() {
+        let closing = self.signals.close.load(Ordering::Relaxed) != 0;
+        let worked = self.nic.step();
+        if closing && !self.nic.port().is_closed() {
+            self.closing += 1;
+            if !worked || self.closing >= CLOSE_TURNS {
+                self.nic.port().close();
+                return true;
+            }
+        }
+        if worked {
             self.waiter.reset();
             self.since = None;
             return true;
         }
-        if self.signals.close.load(Ordering::Relaxed) != 0 {
-            if !self.nic.port().is_closed() {
-                self.nic.port().close();
-                return true;
-            }
+        if closing {
             let stats = self.nic.stats();
             let completed = stats.rx_delivered + stats.rx_errors;
             // Pairs with `Signals::completed`: every completion was written.
@@ -93,9 +103,9 @@ impl Driver {
         false
     }
 
-    /// Whether nothing more comes in.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.signals.completed().is_some()
+    /// How many receive completions there are in all, once nothing more comes in.
+    pub(crate) fn completed(&self) -> Option<u64> {
+        self.signals.completed()
     }
 
     /// Until it is halted and has nothing to do.

@@ -110,46 +110,13 @@ impl Service {
     /// # Errors
     /// See [`ServiceError`].
     pub fn start(options: Options, table: FunctionTable) -> Result<Self, ServiceError> {
-        let PortOptions { qp, key, base, pages, page_bytes, delivery, .. } = options.port;
-        if !(32..=MAX_MESSAGE_BYTES).contains(&page_bytes) || !page_bytes.is_multiple_of(8) {
-            return Err(ServiceError::Page(page_bytes));
-        }
-        if !options.depth.is_power_of_two() || options.depth >= 1 << 16 {
-            return Err(ServiceError::Depth(options.depth));
-        }
-        let failed = |what| move |source| ServiceError::Io { what, source };
-        let port = RocePort::bind(options.port)?;
-        let (address, counts) = (port.local_addr(), port.counts());
-        let shape = Shape {
-            qp,
-            rx_key: key,
-            base,
-            slots: pages,
-            rx_stride: page_bytes,
-            tx_stride: page_bytes,
-            depth: options.depth,
-            // Numbers of packets: what is missing is the port's to count.
-            sequence: false,
-        };
-        let queues = Queues::new(&shape)?;
-        let endpoint = queues.endpoint(&shape)?;
-        let config = Config { qpn: qp, record: RecordMode::Written, burst: 32 };
-        let socket = port.socket().map_err(failed("another handle to the socket"))?;
-        let nic = Nic::new(config, &queues.windows, queues.uar.clone(), queues.memory(&shape), port)?;
-        let (bank, signals) = (Arc::new(Bank::default()), Arc::new(Signals::default()));
-        let driver = Driver::new(nic, Arc::clone(&signals));
-        let watch = Watch::new(counts, queues.windows.counters.clone(), Arc::clone(&bank));
-        let shutdown = queues.windows.shutdown.clone();
-        let extent = match delivery {
-            Delivery::Frames => Extent::Received,
-            Delivery::Packets => Extent::Slot,
-        };
-        let lane = Lane { endpoint, table, bank, extent, page_bytes: page_bytes as usize };
+        let Parts { address, signals, watch, shutdown, driver, socket, lane } = Parts::new(options, table)?;
         let spawn = |name: &str| Builder::new().name(name.to_owned());
         let (nic, serve) = match options.threads {
             Threads::One => {
-                let halt = shutdown.clone();
-                let serve = spawn("ringcall-nic").spawn(move || lane.run_with(driver, &socket, &halt));
+                let (halt, watch) = (shutdown.clone(), watch.clone());
+                let serve =
+                    spawn("ringcall-nic").spawn(move || lane.run_with(driver, &socket, &watch, &halt));
                 (None, serve.map_err(failed("the service's thread"))?)
             }
             Threads::Two => {
@@ -180,7 +147,7 @@ impl Service {
         self.watch.clone()
     }
 
-    /// Takes nothing more in, answers what was taken, and ends; at the deadline it ends as it is. Bounded: a handler that
+    /// Takes what lies in the socket and nothing more, answers what was taken, and ends; at the deadline it ends as it is. Bounded: a handler that
     /// never returns is left behind, and the report says so.
     #[must_use]
     pub fn stop(mut self, deadline: Duration) -> Report {
@@ -227,6 +194,62 @@ const LOOK: Duration = Duration::from_millis(1);
 /// How long a loop that was told to end may take: a handler's time.
 const GRACE: Duration = Duration::from_secs(2);
 
+fn failed(what: &'static str) -> impl FnOnce(std::io::Error) -> ServiceError {
+    move |source| ServiceError::Io { what, source }
+}
+
+/// What a service is made of, before its threads.
+struct Parts {
+    address: SocketAddrV4,
+    signals: Arc<Signals>,
+    watch: Watch,
+    shutdown: Words,
+    driver: Driver,
+    /// The port's, to wait on.
+    socket: RoceSocket,
+    lane: Lane,
+}
+
+impl Parts {
+    fn new(options: Options, table: FunctionTable) -> Result<Self, ServiceError> {
+        let PortOptions { qp, key, base, pages, page_bytes, delivery, .. } = options.port;
+        if !(32..=MAX_MESSAGE_BYTES).contains(&page_bytes) || !page_bytes.is_multiple_of(8) {
+            return Err(ServiceError::Page(page_bytes));
+        }
+        if !options.depth.is_power_of_two() || options.depth >= 1 << 16 {
+            return Err(ServiceError::Depth(options.depth));
+        }
+        let port = RocePort::bind(options.port)?;
+        let (address, counts) = (port.local_addr(), port.counts());
+        let shape = Shape {
+            qp,
+            rx_key: key,
+            base,
+            slots: pages,
+            rx_stride: page_bytes,
+            tx_stride: page_bytes,
+            depth: options.depth,
+            // Numbers of packets: what is missing is the port's to count.
+            sequence: false,
+        };
+        let queues = Queues::new(&shape)?;
+        let endpoint = queues.endpoint(&shape)?;
+        let config = Config { qpn: qp, record: RecordMode::Written, burst: 32 };
+        let socket = port.socket().map_err(failed("another handle to the socket"))?;
+        let nic = Nic::new(config, &queues.windows, queues.uar.clone(), queues.memory(&shape), port)?;
+        let (bank, signals) = (Arc::new(Bank::default()), Arc::new(Signals::default()));
+        let driver = Driver::new(nic, Arc::clone(&signals));
+        let watch = Watch::new(counts, queues.windows.counters.clone(), Arc::clone(&bank));
+        let shutdown = queues.windows.shutdown.clone();
+        let extent = match delivery {
+            Delivery::Frames => Extent::Received,
+            Delivery::Packets => Extent::Slot,
+        };
+        let lane = Lane { endpoint, table, bank, extent, page_bytes: page_bytes as usize };
+        Ok(Self { address, signals, watch, shutdown, driver, socket, lane })
+    }
+}
+
 /// The loop's own: an endpoint and what it serves.
 struct Lane {
     endpoint: Endpoint<BlueFlame>,
@@ -238,10 +261,19 @@ struct Lane {
 
 impl Lane {
     /// Serves, and lets the NIC work between two looks.
-    fn run_with(self, mut driver: Driver, socket: &RoceSocket, halt: &Words) -> (Served, Option<Driver>) {
+    fn run_with(
+        self,
+        mut driver: Driver,
+        socket: &RoceSocket,
+        watch: &Watch,
+        halt: &Words,
+    ) -> (Served, Option<Driver>) {
         let served = self.run(|| {
-            if !driver.turn(Some(socket)) && driver.is_quiet() {
-                // Nothing comes any more, and the look before this one found nothing.
+            // That the look before this one found no request does not mean that it found nothing: it may have dropped a
+            // message, with requests behind it.
+            if !driver.turn(Some(socket))
+                && driver.completed().is_some_and(|completed| watch.has_consumed(completed))
+            {
                 halt.store(0, 1, Ordering::Relaxed);
             }
         });
@@ -269,5 +301,90 @@ impl Lane {
         let (mut request, mut response) = (vec![0; page_bytes], vec![0; page_bytes]);
         let mut scratch = Scratch { request: &mut request, response: &mut response };
         unified.run(&mut endpoint, &mut scratch, Bound { between: 1, turns: u64::MAX }, relax)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringcall_roce::{Immediate, Outbox, Packet, Psn, Reth};
+    use ringcall_wire::counter::Counter;
+    use ringcall_wire::{FunctionId, names};
+
+    /// A service without its threads, and a peer.
+    fn parts() -> (Options, Parts, RoceSocket) {
+        let options = Options::default();
+        let capacity = Service::capacity(options.port.page_bytes);
+        let table = FunctionTable::builder()
+            .host_call(names::RPC_INCREMENT, |request: &[u8], _: &mut [u8]| Ok(request.len()))
+            .build_for(capacity, capacity)
+            .expect("a table");
+        let parts = Parts::new(options, table).expect("queues and a socket");
+        let peer = RoceSocket::bind(SocketAddrV4::new(*parts.address.ip(), 0)).expect("a socket");
+        (options, parts, peer)
+    }
+
+    fn push(peer: &RoceSocket, to: SocketAddrV4, packet: &Packet<'_>) {
+        let mut outbox = Outbox::new(1024);
+        outbox.push(peer, to, packet).expect("room");
+        assert_eq!(peer.send(&mut outbox).expect("sent"), 1);
+    }
+
+    /// A request into page 0.
+    fn request(port: &PortOptions, psn: Psn) -> ([u8; HEADER_BYTES], Reth, Immediate) {
+        let header = RequestHeader::new(FunctionId::of(names::RPC_INCREMENT).0, 0, psn.get(), 0).to_bytes();
+        let reth = Reth { address: port.base, key: port.key, length: HEADER_BYTES as u32 };
+        (header, reth, Immediate::new(0, psn))
+    }
+
+    #[test]
+    fn a_peer_that_never_pauses_does_not_keep_the_port_open() {
+        let (options, parts, peer) = parts();
+        let Parts { address, signals, mut driver, .. } = parts;
+        let mut psn = Psn::new(7);
+        let mut turn = |driver: &mut Driver| {
+            let (header, reth, immediate) = request(&options.port, psn);
+            push(&peer, address, &Packet::write_immediate(options.port.qp, psn, reth, immediate, &header));
+            psn = psn.next();
+            driver.turn(None)
+        };
+        // There is something to do in every turn.
+        assert!((0..100).all(|_| turn(&mut driver)));
+        assert_eq!(driver.nic.stats().rx_messages, 100);
+        signals.close();
+        let turns = (0..1000).take_while(|_| turn(&mut driver)).count();
+        assert!(turns < 1000, "it was never closed");
+        let stats = driver.nic.stats();
+        assert_eq!(driver.completed(), Some(stats.rx_delivered + stats.rx_errors));
+    }
+
+    #[test]
+    fn a_stop_on_one_thread_reads_what_lies_behind_dropped_messages() {
+        let (options, parts, peer) = parts();
+        let Parts { address, signals, watch, shutdown, mut driver, socket, lane } = parts;
+        let qp = options.port.qp;
+        let mut psn = Psn::new(7);
+        // Sends find receive requests of no bytes: completions with errors, which the loop drops.
+        for send in [false, true, true, true, true, true, false] {
+            let (header, reth, immediate) = request(&options.port, psn);
+            let packet = if send {
+                Packet::send(qp, psn, &header)
+            } else {
+                Packet::write_immediate(qp, psn, reth, immediate, &header)
+            };
+            push(&peer, address, &packet);
+            psn = psn.next();
+        }
+        for _ in 0..100 {
+            driver.turn(None);
+        }
+        assert_eq!((driver.nic.stats().rx_delivered, driver.nic.stats().rx_errors), (2, 5));
+        // Everything is in memory, and the loop has seen nothing of it.
+        signals.close();
+        let ((served, ended), driver) = lane.run_with(driver, &socket, &watch, &shutdown);
+        assert_eq!((served, ended), (2, Ended::Stopped));
+        assert_eq!(watch.counters().get(Counter::Completed), 2);
+        let report = Report::new(&watch, driver.as_ref(), Some((served, ended)), Duration::ZERO);
+        assert!(report.is_clean(), "{report}, {:?}", report.balance());
     }
 }

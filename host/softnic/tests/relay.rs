@@ -326,13 +326,18 @@ fn depths_are_tied_to_the_ring_s() {
         Endpoint::new(endpoint_config(1, depth, RecordMode::Written), windows.clone(), doorbell())
             .expect("an endpoint")
     };
+    let whole = windows(&ring, SLOTS);
+    let buffers = Buffers::Slots { lkey: 1, base: 0, stride: STRIDE };
+    let config = endpoint::Config { buffers, ..endpoint_config(1, SLOTS, RecordMode::Written) };
+    let sends = Endpoint::new(config, whole.clone(), doorbell()).expect("an endpoint");
+    let error = Receiver::new(sends, ring.clone(), Extent::Received).map(|_| ());
+    assert_eq!(error, Err(QueueError::Buffers), "sends choose no slot");
     let error = Receiver::new(endpoint(&half, SLOTS / 2), ring.clone(), Extent::Received).map(|_| ());
     assert_eq!(error, Err(QueueError::Depth { depth: SLOTS / 2, entries: SLOTS }));
     let config = SenderConfig { qpn: 1, stride: STRIDE, lkey: TX_KEY, base: 0, record: RecordMode::Written };
     let error = Sender::new(config, sender_windows(&half), ring.clone(), doorbell()).map(|_| ());
     assert_eq!(error, Err(QueueError::Slots(SLOTS)));
     let short = SenderConfig { stride: STRIDE / 2, ..config };
-    let whole = windows(&ring, SLOTS);
     let error = Sender::new(short, sender_windows(&whole), ring, doorbell()).map(|_| ());
     assert_eq!(error, Err(QueueError::Stride(STRIDE / 2)));
 }

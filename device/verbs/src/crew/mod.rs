@@ -51,6 +51,7 @@ pub use graph::Graphs;
 use crate::QueueError;
 use crate::endpoint::{Config, Reply, Windows};
 use crate::layout::cqe;
+use crate::rq::Buffers;
 use crate::unified::Extent;
 use ringcall_dispatch::persistent::{DeviceTable, Machine};
 use ringcall_gpu::shared::Words;
@@ -156,6 +157,9 @@ impl<M: Machine> Crew<'_, M> {
         };
         if config.depth == 0 || config.depth > sizes.receive {
             return Err(QueueError::Depth { depth: config.depth, entries: sizes.receive });
+        }
+        if matches!(config.buffers, Buffers::Slots { .. }) && sizes.receive > config.slots {
+            return Err(QueueError::Slots(config.slots));
         }
         if sizes.completions < config.depth {
             let completions = sizes.completions;

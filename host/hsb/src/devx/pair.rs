@@ -45,17 +45,22 @@ pub struct Layout {
 }
 
 const PAGE: usize = 4096;
+/// The fewest receive requests that fill a send request's place.
+const LEAST_LOG_RECEIVE: u8 = (wqe::BYTES / RECEIVE_WQE_BYTES).ilog2() as u8;
 /// A record has a cache line of its own: its writers are different agents.
 const LINE: usize = 64;
 
 impl Layout {
-    /// Of a queue pair with so many requests, each as a power of two from 0 to 15.
+    /// Of a queue pair with so many requests, each as a power of two: from 0 to 15 to send, from 2 to 15 to receive.
     ///
     /// # Errors
-    /// More than a 16-bit counter tells apart.
+    /// More than a 16-bit counter tells apart; or fewer receive requests than fill the 64 bytes of a send request: the adapter
+    /// takes the send requests to begin where the receive requests end, and each lies at a multiple of its size.
     pub fn of(log_send: u8, log_receive: u8) -> Result<Self, DevxError> {
-        if let Some(wrong) = [log_send, log_receive].into_iter().find(|&log| log > 15) {
-            return Err(DevxError::Size(wrong));
+        for (log, least) in [(log_send, 0), (log_receive, LEAST_LOG_RECEIVE)] {
+            if !(least..=15).contains(&log) {
+                return Err(DevxError::Size(log));
+            }
         }
         let (sends, receives) = (1_usize << log_send, 1_usize << log_receive);
         let mut end = 0;
@@ -67,8 +72,8 @@ impl Layout {
         let receive_completions = place(receives * cqe::BYTES, PAGE);
         let send_completions = place(sends * cqe::BYTES, PAGE);
         let receive = place(receives * RECEIVE_WQE_BYTES, PAGE);
-        // A send request's place is a multiple of its size.
-        let send = place(sends * wqe::BYTES, wqe::BYTES);
+        // Right behind: that many receive requests end at a multiple of a send request's size.
+        let send = place(sends * wqe::BYTES, 1);
         let record = place(RECORD_BYTES, PAGE);
         let completion_records = [place(RECORD_BYTES, LINE), place(RECORD_BYTES, LINE)];
         let bytes = usize::next_multiple_of(end, PAGE);
@@ -135,7 +140,8 @@ impl Layout {
 /// Registered slots.
 #[derive(Debug)]
 pub struct Slots {
-    device: Arc<Device>,
+    /// What they are registered in stands as long as they do, also when the queue pair is gone.
+    domain: Arc<Domain>,
     region: NonNull<Mr>,
 }
 
@@ -158,7 +164,7 @@ impl Slots {
 impl Drop for Slots {
     fn drop(&mut self) {
         // SAFETY: registered, and not used any more.
-        unsafe { (self.device.api().dereg_mr)(self.region.as_ptr()) };
+        unsafe { (self.domain.device.api().dereg_mr)(self.region.as_ptr()) };
     }
 }
 
@@ -227,7 +233,7 @@ pub struct QueuePair {
     _completions: [Object; 2],
     _memory: Registered,
     page: Page,
-    domain: Domain,
+    domain: Arc<Domain>,
     service: Service,
 }
 
@@ -250,7 +256,7 @@ impl QueuePair {
         if memory.is_null() || !memory.addr().is_multiple_of(PAGE) {
             return Err(DevxError::Misaligned(memory.addr()));
         }
-        let domain = Domain::new(device)?;
+        let domain = Arc::new(Domain::new(device)?);
         let page = Page::new(device)?;
         let events = device.event_queue()?;
         // SAFETY: the caller's promise.
@@ -290,13 +296,18 @@ impl QueuePair {
     /// # Errors
     /// What rdma-core says.
     pub unsafe fn register_slots(&self, slots: *mut u8, bytes: usize) -> Result<Slots, DevxError> {
-        let device = &self.domain.device;
         let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE;
         // SAFETY: the caller's promise.
         let region = unsafe {
-            (device.api().reg_mr_iova2)(self.domain.domain.as_ptr(), slots.cast(), bytes, 0, access)
+            (self.domain.device.api().reg_mr_iova2)(
+                self.domain.domain.as_ptr(),
+                slots.cast(),
+                bytes,
+                0,
+                access,
+            )
         };
-        Ok(Slots { device: Arc::clone(device), region: some("ibv_reg_mr_iova2", region)? })
+        Ok(Slots { domain: Arc::clone(&self.domain), region: some("ibv_reg_mr_iova2", region)? })
     }
 
     /// Takes it to ready to send: from the peer at the path's end it receives, and there it sends, beginning with `psn`.
@@ -331,7 +342,7 @@ mod tests {
     #[test]
     fn nothing_overlaps_and_everything_is_aligned() {
         for log_send in 0..16 {
-            for log_receive in 0..16 {
+            for log_receive in 2..16 {
                 let layout = Layout::of(log_send, log_receive).expect("a size");
                 let (sends, receives) = (1 << log_send, 1 << log_receive);
                 let parts = [
@@ -348,9 +359,14 @@ mod tests {
                 }
                 assert!(parts[6].0 + 8 <= layout.bytes && layout.bytes.is_multiple_of(4096));
                 assert!(layout.send.is_multiple_of(64) && layout.receive.is_multiple_of(4096));
+                // The adapter is told where the receive requests begin, and nothing else.
+                assert_eq!(layout.send, layout.receive + receives * 16, "{layout:?}");
             }
         }
-        assert!(matches!(Layout::of(16, 0), Err(DevxError::Size(16))));
+        for (log_send, log_receive, wrong) in [(16, 6, 16), (6, 16, 16), (6, 1, 1), (6, 0, 0)] {
+            let layout = Layout::of(log_send, log_receive);
+            assert!(matches!(layout, Err(DevxError::Size(log)) if log == wrong), "{layout:?}");
+        }
     }
 
     #[test]

@@ -4,11 +4,11 @@ use crate::rig::*;
 use crate::support::*;
 use ringcall_gpu::team::WARP_LANES;
 use ringcall_nic::{Fault, Message, Port, Queue};
-use ringcall_verbs::Event;
-use ringcall_verbs::crew::Copying;
+use ringcall_verbs::crew::{Bell, Copying, Over};
 use ringcall_verbs::layout::cqe::{Syndrome, opcode};
 use ringcall_verbs::sq::RecordMode;
 use ringcall_verbs::unified::Extent;
+use ringcall_verbs::{Event, QueueError};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader};
 use ringcall_wire::status::Status;
@@ -164,4 +164,20 @@ fn a_dead_queue_pair_ends_it() {
     assert_eq!(bench.control.load(control::DEAD, Relaxed), u64::from(Syndrome::FLUSHED.0));
     assert!(bench.event(Event::RxFlushed) > 0);
     bench.end();
+}
+
+/// Receive requests with buffers of their own are places of the slots: with more of them a send could go beyond.
+#[test]
+fn more_receive_requests_than_slots_for_sends() {
+    for (slots, sends, refused) in [(4, true, true), (8, true, false), (4, false, false)] {
+        let shape = Shape { slots, sends, ..Shape::of_depth(8) };
+        let (windows, control) = (windows(&shape), words(control::WORDS));
+        let bell = Bell::new(words(8), Copying::Staged).expect("8 words");
+        // Ends as soon as it has begun.
+        control.store(control::STOP, control::STOP_NOW, Relaxed);
+        let seat = Seat { shape: &shape, windows: &windows, control: &control, bell: &bell };
+        let over = seat.outcomes(Team::of(WARP_LANES), &Table::usual(), &Threads, None);
+        let expected = if refused { Over::Refused(QueueError::Slots(4)) } else { Over::Ended };
+        assert!(over.iter().all(|over| *over == expected), "{slots} {sends}: {over:?}");
+    }
 }

@@ -252,17 +252,28 @@ impl<'a> Seat<'a> {
 
     /// One execution of a block of threads.
     pub fn run<M: Machine + Sync>(&self, with: Team, table: &Table, machine: &M, graphs: Option<&Graphs>) {
+        let over = self.outcomes(with, table, machine, graphs);
+        assert!(over.iter().all(|over| *over == Over::Ended), "{over:?}");
+    }
+
+    /// One execution of a block of threads, and how it ended for each of them.
+    pub fn outcomes<M: Machine + Sync>(
+        &self,
+        with: Team,
+        table: &Table,
+        machine: &M,
+        graphs: Option<&Graphs>,
+    ) -> Vec<Over> {
         let board = Board::default();
         let warps = with.threads.div_ceil(WARP_LANES);
         let stages: Vec<_> = (0..2 * warps).map(|_| self.stage()).collect();
         let seat: &Seat<'_> = self;
         let crew = seat.crew(&board, table, machine, graphs, (with.extent, warps));
-        let over = team::run_grid(1, with.threads, |grid| {
+        team::run_grid(1, with.threads, |grid| {
             let block: Block<'_> = grid.as_block();
             let me = (block.thread() / WARP_LANES) as usize;
             crew.run(block, Stage::new(&stages[2 * me]), Stage::new(&stages[2 * me + 1]))
-        });
-        assert!(over.iter().all(|over| *over == Over::Ended), "{over:?}");
+        })
     }
 }
 
