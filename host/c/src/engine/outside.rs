@@ -84,6 +84,10 @@ impl Outside for EngineOutside {
         !self.engine.skip_marks || matches!(self.publishing, Publishing::Loop { .. })
     }
 
+    fn serves(&self, slot: SlotIndex) -> bool {
+        self.engine.serves(slot.get())
+    }
+
     fn is_idle(&self) -> bool {
         self.engine.is_idle()
     }
