@@ -177,6 +177,7 @@ impl Dispatcher {
         };
         // SAFETY: the caller's promise.
         let host_loop = unsafe { wiring.build() }?;
+        tally.restart();
         let thread = HostThread::start(host_loop)?;
         Ok((Running::Host(thread, engine), Progress::Host(tally)))
     }
