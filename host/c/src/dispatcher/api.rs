@@ -235,6 +235,25 @@ pub unsafe extern "C" fn cudaq_dispatcher_get_processed(
     })
 }
 
+/// What the transport did wrong.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_dispatcher_get_transport_errors(
+    dispatcher: *mut c_void,
+    out_refused_slots: *mut u64,
+    out_failed_sends: *mut u64,
+) -> c_int {
+    status(|| {
+        let mishaps = DISPATCHERS.get(dispatcher)?.mishaps()?;
+        aligned(out_refused_slots.cast_const(), 8, "out_refused_slots")?;
+        aligned(out_failed_sends.cast_const(), 8, "out_failed_sends")?;
+        // SAFETY: not null, aligned, and the header's contract.
+        unsafe { out_refused_slots.write(mishaps.refused_slots()) };
+        // SAFETY: as above.
+        unsafe { out_failed_sends.write(mishaps.failed_sends()) };
+        Ok(())
+    })
+}
+
 /// The consumer's word that a worker is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_host_release_worker(dispatcher: *mut c_void, worker_id: c_int) -> c_int {

@@ -5,9 +5,9 @@ mod config;
 
 pub use api::*;
 
-use crate::cpu_loop::Dataplane;
+use crate::cpu_loop::{Dataplane, Mishaps};
 use crate::device::{Code, DeviceRun, Launch, Order};
-use crate::engine::{Engine, Wanted};
+use crate::engine::Wanted;
 use crate::entries::{EntryLayout, check_table, read_host};
 use crate::handles::{Registry, lock};
 use crate::host_call::Tally;
@@ -38,10 +38,10 @@ struct Dispatcher {
 }
 
 /// Where the number of processed requests is.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Progress {
     None,
-    Host(Tally),
+    Host(Tally, Option<Mishaps>),
     Device(Arc<DeviceRun>),
 }
 
@@ -66,7 +66,7 @@ unsafe impl Send for State {}
 
 #[derive(Debug)]
 enum Running {
-    Host(HostThread, Option<Arc<Engine>>),
+    Host(HostThread),
     Device(Arc<DeviceRun>),
 }
 
@@ -165,7 +165,7 @@ impl Dispatcher {
             slots,
             slot_bytes: config.slot_bytes,
             entries,
-            engine: engine.clone(),
+            engine,
             customs: Customs {
                 any_flag: true,
                 shared_ring: config.shared,
@@ -179,7 +179,8 @@ impl Dispatcher {
         let host_loop = unsafe { wiring.build() }?;
         tally.restart();
         let thread = HostThread::start(host_loop)?;
-        Ok((Running::Host(thread, engine), Progress::Host(tally)))
+        let mishaps = thread.mishaps().cloned();
+        Ok((Running::Host(thread), Progress::Host(tally, mishaps)))
     }
 
     /// # Safety
@@ -236,7 +237,7 @@ impl Dispatcher {
         let mut state = lock(&self.state);
         match &mut state.running {
             None => return Ok(()),
-            Some(Running::Host(thread, _)) => thread.stop()?,
+            Some(Running::Host(thread)) => thread.stop()?,
             Some(Running::Device(run)) => run.stop()?,
         }
         state.running = None;
@@ -244,19 +245,27 @@ impl Dispatcher {
     }
 
     fn processed(&self) -> Result<u64, Fault> {
-        let progress = lock(&self.progress).clone();
-        match progress {
+        match &*lock(&self.progress) {
             Progress::None => Ok(0),
-            Progress::Host(tally) => Ok(tally.get()),
+            Progress::Host(tally, _) => Ok(tally.get()),
             Progress::Device(run) => run.processed(),
         }
     }
 
-    fn release_worker(&self, worker: c_int) -> Result<(), Fault> {
-        match &lock(&self.state).running {
-            Some(Running::Host(_, Some(engine))) => engine.release(worker),
-            _ => Err(Fault::invalid("no graph workers run here")),
+    fn mishaps(&self) -> Result<Mishaps, Fault> {
+        match &*lock(&self.progress) {
+            Progress::Host(_, Some(mishaps)) => Ok(mishaps.clone()),
+            _ => Err(Fault::invalid("no transport is or was driven here")),
         }
+    }
+
+    fn release_worker(&self, worker: c_int) -> Result<(), Fault> {
+        let state = lock(&self.state);
+        let engine = match &state.running {
+            Some(Running::Host(thread)) => thread.engine(),
+            _ => None,
+        };
+        engine.ok_or_else(|| Fault::invalid("no graph workers run here"))?.release(worker)
     }
 }
 

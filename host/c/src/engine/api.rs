@@ -9,6 +9,7 @@ use crate::layout::{
 use crate::raw_ring::copied;
 use crate::status::{Fault, attempt, status};
 use core::ffi::{c_int, c_void};
+use core::mem::offset_of;
 use ringcall_dispatch::SharedRing;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
@@ -25,6 +26,13 @@ static LIVE: LazyLock<Mutex<HashMap<usize, Arc<Engine>>>> = LazyLock::new(Mutex:
 pub(crate) fn live(engine: *const cudaq_graph_launch_engine_t) -> Result<Arc<Engine>, Fault> {
     let known = lock(&LIVE).get(&engine.addr()).cloned();
     known.ok_or_else(|| Fault::invalid(format!("{engine:p} is no engine, or was destroyed before")))
+}
+
+/// Lets C have an engine: what it sees of it.
+pub(super) fn enter(engine: Arc<Engine>) -> *mut cudaq_graph_launch_engine_t {
+    let public = engine.public();
+    lock(&LIVE).insert(public.addr(), engine);
+    public
 }
 
 struct Choice {
@@ -57,11 +65,7 @@ unsafe fn create(
         unsafe { wanted.make() }
     });
     let (engine, code) = match made {
-        Ok(Some(engine)) => {
-            let public = engine.public();
-            lock(&LIVE).insert(public.addr(), Arc::new(engine));
-            (public, CudaqStatus::Ok)
-        }
+        Ok(Some(engine)) => (enter(Arc::new(engine)), CudaqStatus::Ok),
         Ok(None) => (core::ptr::null_mut(), CudaqStatus::Ok),
         Err(fault) => (core::ptr::null_mut(), fault.status),
     };
@@ -117,8 +121,9 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_destroy(engine: *mut cudaq_gr
     }
     let _ = attempt(|| {
         let engine = live(engine)?;
+        // One that fails is there still: a later call may succeed.
+        engine.drain()?;
         lock(&LIVE).remove(&engine.public().addr());
-        engine.drain();
         Ok(())
     });
 }
@@ -137,10 +142,11 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire(
     function_id: u32,
     routing_key: u64,
 ) -> c_int {
+    // The byte alone, which all three layouts have in one place: the entry may be shorter than ours.
+    let mode = entry.cast::<u8>().wrapping_add(offset_of!(FunctionEntry, dispatch_mode));
     // SAFETY: the header's contract: null, or an entry.
-    let mode = unsafe { copied(entry, "the entry") }.ok().map(|entry| entry.mode());
-    let by_function =
-        use_function_table != 0 && mode.is_none_or(|mode| mode == Ok(DispatchMode::GraphLaunch));
+    let graph = entry.is_null() || u32::from(unsafe { mode.read() }) == DispatchMode::GraphLaunch.raw();
+    let by_function = use_function_table != 0 && graph;
     acquire(engine, by_function.then_some((function_id, routing_key)))
 }
 
@@ -174,7 +180,14 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_launch(
             return Err(Fault::invalid(format!("{slot_host:p} is not the address of slot {slot}")));
         }
         // SAFETY: the header's contract.
-        unsafe { engine.launch(worker, slot, !engine.skip_marks) }
+        let launched = unsafe { engine.launch(worker, slot, !engine.skip_marks) };
+        launched.inspect_err(|fault| {
+            // What CUDA refused is answered; what was asked for wrongly has changed nothing.
+            if fault.status == CudaqStatus::Cuda {
+                let mark = ringcall_wire::flag::error(fault.code());
+                engine.response_flags().store(current_slot, mark, Ordering::Release);
+            }
+        })
     });
 }
 
@@ -190,10 +203,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_sweep(engine: *const cudaq_gr
 /// Waits for every worker.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_graph_launch_engine_drain(engine: *const cudaq_graph_launch_engine_t) {
-    let _ = attempt(|| {
-        live(engine)?.drain();
-        Ok(())
-    });
+    let _ = attempt(|| live(engine)?.drain());
 }
 
 /// Sends the responses of graphs that have ended, and gives their workers back.

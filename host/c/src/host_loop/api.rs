@@ -23,13 +23,8 @@ use std::time::Duration;
 /// How long a stop takes at most, unless somebody says otherwise.
 pub(crate) const STOP: Duration = Duration::from_secs(2);
 
-/// A thread that `cudaq_host_dispatcher_start_thread` gave out.
-struct Handle {
-    thread: Mutex<HostThread>,
-    engine: Option<Arc<Engine>>,
-}
-
-static HANDLES: Registry<Handle> = Registry::new("host dispatcher");
+/// Threads that `cudaq_host_dispatcher_start_thread` gave out.
+static HANDLES: Registry<Mutex<HostThread>> = Registry::new("host dispatcher");
 
 fn has_graphs(entries: &[FunctionEntry]) -> bool {
     entries.iter().any(|entry| entry.mode() == Ok(DispatchMode::GraphLaunch))
@@ -116,8 +111,7 @@ pub unsafe extern "C" fn cudaq_host_ring_dispatch_loop(
         let given = unsafe { Given::new(ringbuffer, table, config, shutdown_flag, stats) }?;
         let engine = engine_of(engine, &given.entries)?;
         // SAFETY: the header's contract.
-        unsafe { given.wiring(engine).build() }?.run();
-        Ok(())
+        unsafe { given.wiring(engine).build() }?.run(Duration::ZERO)
     });
 }
 
@@ -154,8 +148,10 @@ pub unsafe extern "C" fn cudaq_host_unified_loop(
             stop: STOP,
         };
         // SAFETY: the header's contract.
-        unsafe { wiring.build() }?.run();
-        Ok(())
+        let host_loop = unsafe { wiring.build() }?;
+        let mishaps = host_loop.mishaps();
+        host_loop.run(Duration::ZERO)?;
+        mishaps.map_or(Ok(()), |mishaps| mishaps.none())
     });
 }
 
@@ -186,9 +182,8 @@ pub unsafe extern "C" fn cudaq_host_dispatcher_start_thread(
         // SAFETY: the header's contract.
         let engine = unsafe { wanted.make() }?.map(Arc::new);
         // SAFETY: the header's contract.
-        let host_loop = unsafe { given.wiring(engine.clone()).build() }?;
-        let thread = Mutex::new(HostThread::start(host_loop)?);
-        Ok(HANDLES.insert(Arc::new(Handle { thread, engine })))
+        let host_loop = unsafe { given.wiring(engine).build() }?;
+        Ok(HANDLES.insert(Arc::new(Mutex::new(HostThread::start(host_loop)?))))
     });
     handle.unwrap_or(core::ptr::null_mut())
 }
@@ -200,13 +195,10 @@ pub unsafe extern "C" fn cudaq_host_dispatcher_stop(handle: *mut c_void) {
         return;
     }
     let _ = attempt(|| {
-        let known = HANDLES.remove(handle)?;
-        let stopped = lock(&known.thread).stop();
-        if stopped.is_err() {
-            // The thread may still use the engine and the ring: both are kept.
-            std::mem::forget(known);
-        }
-        stopped
+        let known = HANDLES.get(handle)?;
+        // What could not be stopped is there still, engine and all: a later call may succeed.
+        lock(&known).stop()?;
+        HANDLES.remove(handle).map(drop)
     });
 }
 
@@ -218,7 +210,8 @@ pub unsafe extern "C" fn cudaq_host_dispatcher_release_worker(
 ) -> c_int {
     status(|| {
         let known = HANDLES.get(handle)?;
-        let engine = known.engine.as_ref().ok_or_else(|| Fault::invalid("there are no graphs"))?;
+        let known = lock(&known);
+        let engine = known.engine().ok_or_else(|| Fault::invalid("there are no graphs"))?;
         engine.release(worker_id)
     })
 }

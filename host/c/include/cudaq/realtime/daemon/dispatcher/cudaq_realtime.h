@@ -314,7 +314,13 @@ cudaq_status_t cudaq_dispatcher_start(cudaq_dispatcher_t *dispatcher);
 /*
  * Sets the shutdown flag and waits for the end: at most the stop time (2 s; ringcall_dispatcher_set_stop_ms), then
  * CUDAQ_ERR_INTERNAL. Host path: what is in the ring is answered first, and what cannot be within the time is answered
- * RINGCALL_STATUS_SHUTTING_DOWN. CUDAQ_OK for one that does not run.
+ * RINGCALL_STATUS_SHUTTING_DOWN; UNIFIED first takes what the transport has, until rx_poll says for the first time that there is
+ * nothing. CUDAQ_OK for one that does not run.
+ *
+ * CUDAQ_OK says that nothing of the caller's is touched any more: ring, shutdown flag and stats may be freed. After
+ * CUDAQ_ERR_INTERNAL a handler, a kernel or a graph still runs and may write: the call is made again until it says CUDAQ_OK.
+ * Meanwhile a graph's slot is left to the graph, and new requests are answered RINGCALL_STATUS_SHUTTING_DOWN; that goes on for
+ * ten minutes.
  * Compatibility: the reference waits without bound, and on the device path may wait for ever for its own copy.
  */
 cudaq_status_t cudaq_dispatcher_stop(cudaq_dispatcher_t *dispatcher);
@@ -422,6 +428,15 @@ cudaq_status_t ringcall_dispatcher_set_stop_ms(cudaq_dispatcher_t *dispatcher, u
 /* Not 0: requests for unknown functions are cleared without a response, as the specification says and the reference does.
  * By default they are answered RINGCALL_STATUS_UNKNOWN_FUNCTION, so that nobody waits in vain. Host path. */
 cudaq_status_t ringcall_dispatcher_set_clear_unknown(cudaq_dispatcher_t *dispatcher, int clear);
+
+/*
+ * UNIFIED on the host path: what the transport did wrong since the last start. `out_refused_slots`: requests that rx_poll named
+ * in slots that the ring does not have, or that were under way; nobody could be answered. `out_failed_sends`: answers that
+ * tx_publish did not take, and which are lost. Both are right after a stop, too. CUDAQ_ERR_INVALID_ARG where no transport was
+ * driven.
+ */
+cudaq_status_t ringcall_dispatcher_get_transport_errors(cudaq_dispatcher_t *dispatcher, uint64_t *out_refused_slots,
+                                                        uint64_t *out_failed_sends);
 
 /*
  * Handlers that are data: device code is handed over, and cudaq_dispatcher_start links the dispatch kernel with it. Such a
