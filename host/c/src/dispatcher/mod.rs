@@ -43,6 +43,8 @@ enum Progress {
     None,
     Host(Tally, Option<Mishaps>),
     Device(Arc<DeviceRun>),
+    /// A kernel that has ended: the caller's word is his again.
+    Ended(u64),
 }
 
 /// What was wired, and what runs.
@@ -238,17 +240,22 @@ impl Dispatcher {
         match &mut state.running {
             None => return Ok(()),
             Some(Running::Host(thread)) => thread.stop()?,
-            Some(Running::Device(run)) => run.stop()?,
+            Some(Running::Device(run)) => {
+                let count = run.stop()?;
+                *lock(&self.progress) = Progress::Ended(count);
+            }
         }
         state.running = None;
         Ok(())
     }
 
     fn processed(&self) -> Result<u64, Fault> {
+        // Read under the lock: a stop gives the caller's word back.
         match &*lock(&self.progress) {
             Progress::None => Ok(0),
             Progress::Host(tally, _) => Ok(tally.get()),
             Progress::Device(run) => run.processed(),
+            Progress::Ended(count) => Ok(*count),
         }
     }
 

@@ -326,7 +326,8 @@ cudaq_status_t cudaq_dispatcher_start(cudaq_dispatcher_t *dispatcher);
 cudaq_status_t cudaq_dispatcher_stop(cudaq_dispatcher_t *dispatcher);
 
 /* Requests dispatched: handlers called, graphs launched. Never blocks on the host path; on the device path reads *stats
- * past the running kernel (the reference waits for that kernel). 0 before the first start. */
+ * past the running kernel (the reference waits for that kernel), and after a stop says what that has found. 0 before the first
+ * start. */
 cudaq_status_t cudaq_dispatcher_get_processed(cudaq_dispatcher_t *dispatcher, uint64_t *out_packets);
 
 /* The consumer's word that worker `worker_id` has been taken care of. Host path with graphs, while it runs. */
@@ -390,7 +391,8 @@ cudaError_t cudaq_create_dispatch_graph_regular_v2(volatile uint64_t *rx_flags, 
                                                    uint32_t num_blocks, uint32_t threads_per_block,
                                                    cudaGraphExec_t trigger_graph, cudaStream_t stream,
                                                    cudaq_dispatch_graph_context **out_context);
-/* Launches and returns. cudaErrorInvalidValue while it runs. */
+/* Launches and returns. cudaErrorInvalidValue while it runs. When its stream has been waited for it runs no more; this call and
+ * the next then wait for the library's thread beside it, a second at most. */
 cudaError_t cudaq_launch_dispatch_graph(cudaq_dispatch_graph_context *context, cudaStream_t stream);
 /* After the kernel has ended. */
 cudaError_t cudaq_destroy_dispatch_graph(cudaq_dispatch_graph_context *context);
