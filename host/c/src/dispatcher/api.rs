@@ -34,9 +34,8 @@ pub unsafe extern "C" fn cudaq_dispatcher_create(
         let config = Config::new(&unsafe { copied(config, "the configuration") }?)?;
         let dispatcher = Dispatcher {
             config,
-            state: Mutex::new(State::new()),
+            state: Mutex::new(State::new(manager)),
             progress: Mutex::new(Progress::None),
-            _manager: manager,
         };
         let handle = DISPATCHERS.insert(Arc::new(dispatcher));
         // SAFETY: not null, aligned, and the header's contract.
@@ -50,7 +49,7 @@ pub unsafe extern "C" fn cudaq_dispatcher_create(
 pub unsafe extern "C" fn cudaq_dispatcher_destroy(dispatcher: *mut c_void) -> c_int {
     status(|| {
         let dispatcher = DISPATCHERS.remove(dispatcher)?;
-        let stopped = dispatcher.stop();
+        let stopped = dispatcher.end();
         if stopped.is_err() {
             // What still runs uses it.
             std::mem::forget(dispatcher);

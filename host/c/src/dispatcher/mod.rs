@@ -24,6 +24,8 @@ use ringcall_wire::launch::MAX_SLOTS;
 use ringcall_wire::status::{DispatchPath, KernelType};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+#[cfg(test)]
+mod tests;
 
 static DISPATCHERS: Registry<Dispatcher> = Registry::new("dispatcher");
 
@@ -34,7 +36,6 @@ struct Dispatcher {
     state: Mutex<State>,
     /// Apart from the state, so that reading it never waits for a stop.
     progress: Mutex<Progress>,
-    _manager: Arc<Manager>,
 }
 
 /// Where the number of processed requests is.
@@ -61,6 +62,8 @@ struct State {
     stop: Duration,
     clear_unknown: bool,
     running: Option<Running>,
+    /// `None` once the handle was destroyed: calls that came before may still be under way.
+    manager: Option<Arc<Manager>>,
 }
 
 // SAFETY: the pointers are the caller's, who may use them from any thread; here they are used under the lock.
@@ -73,7 +76,7 @@ enum Running {
 }
 
 impl State {
-    fn new() -> Self {
+    fn new(manager: Arc<Manager>) -> Self {
         Self {
             ring: None,
             table: None,
@@ -86,7 +89,20 @@ impl State {
             stop: STOP,
             clear_unknown: false,
             running: None,
+            manager: Some(manager),
         }
+    }
+
+    /// # Errors
+    /// The handle was destroyed, or it runs.
+    fn check_stopped(&self) -> Result<(), Fault> {
+        if self.manager.is_none() {
+            return Err(Fault::invalid("the dispatcher was destroyed meanwhile"));
+        }
+        if self.running.is_some() {
+            return Err(Fault::invalid("the dispatcher runs: stop it first"));
+        }
+        Ok(())
     }
 
     fn wired<T: Copy>(part: Option<T>, call: &str) -> Result<T, Fault> {
@@ -98,9 +114,7 @@ impl Dispatcher {
     /// Changes the wiring of one that does not run.
     fn wire(&self, change: impl FnOnce(&Config, &mut State) -> Result<(), Fault>) -> Result<(), Fault> {
         let mut state = lock(&self.state);
-        if state.running.is_some() {
-            return Err(Fault::invalid("the dispatcher runs: stop it before it is wired"));
-        }
+        state.check_stopped()?;
         change(&self.config, &mut state)
     }
 
@@ -108,9 +122,7 @@ impl Dispatcher {
     /// The header's contract of `cudaq_dispatcher_start`.
     unsafe fn start(&self) -> Result<(), Fault> {
         let mut state = lock(&self.state);
-        if state.running.is_some() {
-            return Err(Fault::invalid("the dispatcher runs already"));
-        }
+        state.check_stopped()?;
         let (running, progress) = match self.config.path {
             // SAFETY: the caller's promise.
             DispatchPath::Host => unsafe { self.start_host(&state) }?,
@@ -236,7 +248,10 @@ impl Dispatcher {
 
     /// Stops what runs; one that does not run is stopped.
     fn stop(&self) -> Result<(), Fault> {
-        let mut state = lock(&self.state);
+        self.stop_locked(&mut lock(&self.state))
+    }
+
+    fn stop_locked(&self, state: &mut State) -> Result<(), Fault> {
         match &mut state.running {
             None => return Ok(()),
             Some(Running::Host(thread)) => thread.stop()?,
@@ -247,6 +262,13 @@ impl Dispatcher {
         }
         state.running = None;
         Ok(())
+    }
+
+    /// The handle is gone: stops what runs, and starts nothing any more.
+    fn end(&self) -> Result<(), Fault> {
+        let mut state = lock(&self.state);
+        state.manager = None;
+        self.stop_locked(&mut state)
     }
 
     fn processed(&self) -> Result<u64, Fault> {

@@ -263,7 +263,8 @@ cudaq_status_t cudaq_dispatcher_create(cudaq_dispatch_manager_t *mgr, const cuda
                                        cudaq_dispatcher_t **out_dispatcher);
 
 /* Ends it; a running one is stopped first, as by cudaq_dispatcher_stop, whose error is returned. The handle is gone either
- * way. */
+ * way, and nothing is started with it any more. After an error what runs cannot be stopped any more, and all that it was given
+ * stays in use: whoever wants to try again calls cudaq_dispatcher_stop before this. */
 cudaq_status_t cudaq_dispatcher_destroy(cudaq_dispatcher_t *dispatcher);
 
 /* Wiring. Before cudaq_dispatcher_start, in any order; a second call replaces the first. CUDAQ_ERR_INVALID_ARG while it
