@@ -47,18 +47,20 @@ struct Choice {
 unsafe fn create(
     ring: *const cudaq_ringbuffer_t,
     table: *const cudaq_function_table_t,
+    entry_bytes: usize,
     choice: impl FnOnce() -> Result<Choice, Fault>,
     mailbox: *mut *mut c_void,
     out_status: *mut c_int,
 ) -> *mut cudaq_graph_launch_engine_t {
     let made = attempt(|| {
         let Choice { device, slots, slot_bytes, skip_marks } = choice()?;
+        let layout = EntryLayout::of_bytes(entry_bytes)?;
         // SAFETY: the caller's promise.
         let ring = unsafe { copied(ring, "the ring") }?;
         // SAFETY: the caller's promise.
         let table = unsafe { copied(table, "the table") }?;
         // SAFETY: the caller's promise.
-        let entries = unsafe { read_host(&table, EntryLayout::default()) }?;
+        let entries = unsafe { read_host(&table, layout) }?;
         let wanted =
             Wanted { ring: &ring, entries: &entries, slots, slot_bytes, device, skip_marks, mailbox };
         // SAFETY: the caller's promise.
@@ -85,6 +87,23 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_create(
     external_mailbox: *mut *mut c_void,
     out_status: *mut c_int,
 ) -> *mut cudaq_graph_launch_engine_t {
+    let bytes = EntryLayout::default().bytes();
+    // SAFETY: the header's contract.
+    unsafe {
+        ringcall_graph_launch_engine_create(ringbuffer, table, bytes, config, external_mailbox, out_status)
+    }
+}
+
+/// The same of a table of any layout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_graph_launch_engine_create(
+    ringbuffer: *const cudaq_ringbuffer_t,
+    table: *const cudaq_function_table_t,
+    entry_bytes: usize,
+    config: *const cudaq_dispatcher_config_t,
+    external_mailbox: *mut *mut c_void,
+    out_status: *mut c_int,
+) -> *mut cudaq_graph_launch_engine_t {
     let choice = || {
         // SAFETY: the header's contract.
         let config = unsafe { copied(config, "the configuration") }?;
@@ -95,7 +114,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_create(
         Ok(Choice { device, slots, slot_bytes: config.slot_size, skip_marks })
     };
     // SAFETY: the header's contract.
-    unsafe { create(ringbuffer, table, choice, external_mailbox, out_status) }
+    unsafe { create(ringbuffer, table, entry_bytes, choice, external_mailbox, out_status) }
 }
 
 /// Makes an engine: the later signature.
@@ -109,8 +128,9 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_create_v2(
 ) -> *mut cudaq_graph_launch_engine_t {
     let choice =
         || Ok(Choice { device: 0, slots: MAX_SLOTS, slot_bytes: 0, skip_marks: skip_tx_markers != 0 });
+    let bytes = EntryLayout::default().bytes();
     // SAFETY: the header's contract.
-    unsafe { create(ringbuffer, table, choice, external_mailbox, out_status) }
+    unsafe { create(ringbuffer, table, bytes, choice, external_mailbox, out_status) }
 }
 
 /// Ends an engine.

@@ -30,6 +30,19 @@ fn has_graphs(entries: &[FunctionEntry]) -> bool {
     entries.iter().any(|entry| entry.mode() == Ok(DispatchMode::GraphLaunch))
 }
 
+/// # Safety
+/// `table` is null, or a table of entries of so many bytes.
+unsafe fn entries_of(
+    table: *const cudaq_function_table_t,
+    entry_bytes: usize,
+) -> Result<Vec<FunctionEntry>, Fault> {
+    let layout = EntryLayout::of_bytes(entry_bytes)?;
+    // SAFETY: the caller's promise.
+    let table = unsafe { copied(table, "the table") }?;
+    // SAFETY: the caller's promise.
+    unsafe { read_host(&table, layout) }
+}
+
 /// What these functions take, checked.
 struct Given {
     config: cudaq_dispatcher_config_t,
@@ -45,6 +58,7 @@ impl Given {
     unsafe fn new(
         ring: *const cudaq_ringbuffer_t,
         table: *const cudaq_function_table_t,
+        entry_bytes: usize,
         config: *const cudaq_dispatcher_config_t,
         shutdown: *mut c_int,
         stats: *mut u64,
@@ -54,9 +68,7 @@ impl Given {
         // SAFETY: the caller's promise.
         let ring = unsafe { copied(ring, "the ring") }?;
         // SAFETY: the caller's promise.
-        let table = unsafe { copied(table, "the table") }?;
-        // SAFETY: the caller's promise.
-        let entries = unsafe { read_host(&table, EntryLayout::default()) }?;
+        let entries = unsafe { entries_of(table, entry_bytes) }?;
         // SAFETY: the caller's promise.
         let shutdown = unsafe { Shutdown::new(shutdown) }?;
         // SAFETY: the caller's promise.
@@ -106,9 +118,27 @@ pub unsafe extern "C" fn cudaq_host_ring_dispatch_loop(
     shutdown_flag: *mut c_int,
     stats: *mut u64,
 ) {
+    let bytes = EntryLayout::default().bytes();
+    // SAFETY: the header's contract.
+    unsafe {
+        ringcall_host_ring_dispatch_loop(ringbuffer, table, bytes, config, engine, shutdown_flag, stats);
+    }
+}
+
+/// The same with a table of any layout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_host_ring_dispatch_loop(
+    ringbuffer: *const cudaq_ringbuffer_t,
+    table: *const cudaq_function_table_t,
+    entry_bytes: usize,
+    config: *const cudaq_dispatcher_config_t,
+    engine: *mut cudaq_graph_launch_engine_t,
+    shutdown_flag: *mut c_int,
+    stats: *mut u64,
+) {
     let _ = attempt(|| {
         // SAFETY: the header's contract.
-        let given = unsafe { Given::new(ringbuffer, table, config, shutdown_flag, stats) }?;
+        let given = unsafe { Given::new(ringbuffer, table, entry_bytes, config, shutdown_flag, stats) }?;
         let engine = engine_of(engine, &given.entries)?;
         // SAFETY: the header's contract.
         unsafe { given.wiring(engine).build() }?.run(Duration::ZERO)
@@ -124,13 +154,26 @@ pub unsafe extern "C" fn cudaq_host_unified_loop(
     shutdown_flag: *mut c_int,
     stats: *mut u64,
 ) {
+    let bytes = EntryLayout::default().bytes();
+    // SAFETY: the header's contract.
+    unsafe { ringcall_host_unified_loop(cpu_dataplane, table, bytes, engine, shutdown_flag, stats) };
+}
+
+/// The same with a table of any layout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_host_unified_loop(
+    cpu_dataplane: *mut c_void,
+    table: *const cudaq_function_table_t,
+    entry_bytes: usize,
+    engine: *mut cudaq_graph_launch_engine_t,
+    shutdown_flag: *mut c_int,
+    stats: *mut u64,
+) {
     let _ = attempt(|| {
         // SAFETY: the header's contract.
         let plane = unsafe { copied(cpu_dataplane.cast::<cudaq_cpu_dataplane_t>(), "the data plane") }?;
         // SAFETY: the header's contract.
-        let table = unsafe { copied(table, "the table") }?;
-        // SAFETY: the header's contract.
-        let entries = unsafe { read_host(&table, EntryLayout::default()) }?;
+        let entries = unsafe { entries_of(table, entry_bytes) }?;
         let engine = engine_of(engine, &entries)?;
         let slots = engine.as_ref().map_or(MAX_SLOTS, |engine| engine.slots());
         let wiring = Wiring {
@@ -165,9 +208,35 @@ pub unsafe extern "C" fn cudaq_host_dispatcher_start_thread(
     stats: *mut u64,
     external_mailbox: *mut *mut c_void,
 ) -> *mut c_void {
+    let bytes = EntryLayout::default().bytes();
+    // SAFETY: the header's contract.
+    unsafe {
+        ringcall_host_dispatcher_start_thread(
+            ringbuffer,
+            table,
+            bytes,
+            config,
+            shutdown_flag,
+            stats,
+            external_mailbox,
+        )
+    }
+}
+
+/// The same with a table of any layout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_host_dispatcher_start_thread(
+    ringbuffer: *const cudaq_ringbuffer_t,
+    table: *const cudaq_function_table_t,
+    entry_bytes: usize,
+    config: *const cudaq_dispatcher_config_t,
+    shutdown_flag: *mut c_int,
+    stats: *mut u64,
+    external_mailbox: *mut *mut c_void,
+) -> *mut c_void {
     let handle = attempt(|| {
         // SAFETY: the header's contract.
-        let given = unsafe { Given::new(ringbuffer, table, config, shutdown_flag, stats) }?;
+        let given = unsafe { Given::new(ringbuffer, table, entry_bytes, config, shutdown_flag, stats) }?;
         let device = u32::try_from(given.config.device_id)
             .map_err(|_| Fault::invalid(format!("device_id {} is negative", given.config.device_id)))?;
         let wanted = Wanted {

@@ -46,7 +46,7 @@ typedef int cudaError_t;
  *   176  the default: entries with a routing key
  *   168  entries without one (the published specification)
  *   192  entries with a mailbox index and three backpressure pointers (the oldest)
- * The header then tells the library with each dispatcher that is created. Programs that are relinked without being compiled
+ * The headers then tell the library with each dispatcher, engine or loop that is made. Programs that are relinked without being compiled
  * again against this header have 176-byte entries, or call ringcall_dispatcher_set_entry_bytes.
  *
  * Three functions came to have other signatures under the same names: cudaq_dispatcher_set_unified_launch,

@@ -6,6 +6,8 @@
 #ifndef CUDAQ_REALTIME_GRAPH_LAUNCH_ENGINE_H
 #define CUDAQ_REALTIME_GRAPH_LAUNCH_ENGINE_H
 
+#include <string.h>
+
 #include "cudaq/realtime/daemon/dispatcher/cudaq_realtime.h"
 
 #ifdef __cplusplus
@@ -161,6 +163,70 @@ cudaq_host_dispatcher_start_thread(const cudaq_ringbuffer_t *ringbuffer, const c
 void cudaq_host_dispatcher_stop(cudaq_host_dispatcher_handle_t *handle);
 /* As cudaq_host_release_worker. */
 cudaq_status_t cudaq_host_dispatcher_release_worker(cudaq_host_dispatcher_handle_t *handle, int worker_id);
+
+/* The calls above that take a table, for entries of `entry_bytes` (168, 176 or 192) bytes; others are refused. Where
+ * CUDAQ_REALTIME_ENTRY_BYTES is not 176, this header calls them under the names above. */
+cudaq_graph_launch_engine_t *ringcall_graph_launch_engine_create(const cudaq_ringbuffer_t *ringbuffer,
+                                                                 const cudaq_function_table_t *table,
+                                                                 size_t entry_bytes,
+                                                                 const cudaq_dispatcher_config_t *config,
+                                                                 void **external_mailbox, cudaq_status_t *out_status);
+void ringcall_host_ring_dispatch_loop(const cudaq_ringbuffer_t *ringbuffer, const cudaq_function_table_t *table,
+                                      size_t entry_bytes, const cudaq_dispatcher_config_t *config,
+                                      cudaq_graph_launch_engine_t *engine, volatile int *shutdown_flag,
+                                      uint64_t *stats);
+void ringcall_host_unified_loop(void *cpu_dataplane, const cudaq_function_table_t *table, size_t entry_bytes,
+                                cudaq_graph_launch_engine_t *engine, volatile int *shutdown_flag, uint64_t *stats);
+cudaq_host_dispatcher_handle_t *
+ringcall_host_dispatcher_start_thread(const cudaq_ringbuffer_t *ringbuffer, const cudaq_function_table_t *table,
+                                      size_t entry_bytes, const cudaq_dispatcher_config_t *config,
+                                      volatile int *shutdown_flag, uint64_t *stats, void **external_mailbox);
+
+#if CUDAQ_REALTIME_ENTRY_BYTES != 176
+static inline cudaq_graph_launch_engine_t *ringcall_entries_engine(const cudaq_ringbuffer_t *ringbuffer,
+                                                                   const cudaq_function_table_t *table,
+                                                                   const cudaq_dispatcher_config_t *config,
+                                                                   void **external_mailbox,
+                                                                   cudaq_status_t *out_status) {
+  return ringcall_graph_launch_engine_create(ringbuffer, table, CUDAQ_REALTIME_ENTRY_BYTES, config, external_mailbox,
+                                             out_status);
+}
+/* The later signature says no more than this configuration does. */
+static inline cudaq_graph_launch_engine_t *ringcall_entries_engine_v2(const cudaq_ringbuffer_t *ringbuffer,
+                                                                      const cudaq_function_table_t *table,
+                                                                      int skip_tx_markers, void **external_mailbox,
+                                                                      cudaq_status_t *out_status) {
+  cudaq_dispatcher_config_t config;
+  memset(&config, 0, sizeof config);
+  config.skip_tx_markers = skip_tx_markers;
+  return ringcall_entries_engine(ringbuffer, table, &config, external_mailbox, out_status);
+}
+static inline void ringcall_entries_ring_loop(const cudaq_ringbuffer_t *ringbuffer,
+                                              const cudaq_function_table_t *table,
+                                              const cudaq_dispatcher_config_t *config,
+                                              cudaq_graph_launch_engine_t *engine, volatile int *shutdown_flag,
+                                              uint64_t *stats) {
+  ringcall_host_ring_dispatch_loop(ringbuffer, table, CUDAQ_REALTIME_ENTRY_BYTES, config, engine, shutdown_flag,
+                                   stats);
+}
+static inline void ringcall_entries_unified_loop(void *cpu_dataplane, const cudaq_function_table_t *table,
+                                                 cudaq_graph_launch_engine_t *engine, volatile int *shutdown_flag,
+                                                 uint64_t *stats) {
+  ringcall_host_unified_loop(cpu_dataplane, table, CUDAQ_REALTIME_ENTRY_BYTES, engine, shutdown_flag, stats);
+}
+static inline cudaq_host_dispatcher_handle_t *
+ringcall_entries_start_thread(const cudaq_ringbuffer_t *ringbuffer, const cudaq_function_table_t *table,
+                              const cudaq_dispatcher_config_t *config, volatile int *shutdown_flag, uint64_t *stats,
+                              void **external_mailbox) {
+  return ringcall_host_dispatcher_start_thread(ringbuffer, table, CUDAQ_REALTIME_ENTRY_BYTES, config, shutdown_flag,
+                                               stats, external_mailbox);
+}
+#define cudaq_graph_launch_engine_create ringcall_entries_engine
+#define cudaq_graph_launch_engine_create_v2 ringcall_entries_engine_v2
+#define cudaq_host_ring_dispatch_loop ringcall_entries_ring_loop
+#define cudaq_host_unified_loop ringcall_entries_unified_loop
+#define cudaq_host_dispatcher_start_thread ringcall_entries_start_thread
+#endif
 
 #ifdef __cplusplus
 }
