@@ -3,12 +3,52 @@
 use crate::layout::cudaq_cpu_dataplane_t;
 use crate::raw_ring::{View, aligned, check, data_windows};
 use crate::status::Fault;
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use ringcall_bridge::layout::{RX_READY, RxPoll, TxPublish};
-use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
+use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_wire::flag::{self, TxState};
+use ringcall_wire::status::CudaqStatus;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// What a transport did wrong, counted on the loop's thread and read on any.
+#[derive(Debug, Clone)]
+pub(crate) struct Mishaps(Arc<[DeviceU64; 2]>);
+
+impl Mishaps {
+    fn new() -> Self {
+        Self(Arc::new([DeviceU64::new(0), DeviceU64::new(0)]))
+    }
+
+    fn count(&self, kind: usize) {
+        let count = self.0[kind].load(Ordering::Relaxed).wrapping_add(1);
+        self.0[kind].store(count, Ordering::Relaxed);
+    }
+
+    /// Requests named in slots that are not there, or are under way: nobody could be answered.
+    pub(crate) fn refused_slots(&self) -> u64 {
+        self.0[0].load(Ordering::Relaxed)
+    }
+
+    /// Answers that `tx_publish` did not take.
+    pub(crate) fn failed_sends(&self) -> u64 {
+        self.0[1].load(Ordering::Relaxed)
+    }
+
+    /// # Errors
+    /// There were some.
+    pub(crate) fn none(&self) -> Result<(), Fault> {
+        match (self.refused_slots(), self.failed_sends()) {
+            (0, 0) => Ok(()),
+            (refused, failed) => Err(Fault::internal(format!(
+                "the transport named {refused} slots that the ring does not have or that were under way, and failed to send \
+                 {failed} answers"
+            ))),
+        }
+    }
+}
 
 /// A transport's data plane.
 #[derive(Debug)]
@@ -23,6 +63,7 @@ pub(crate) struct Dataplane {
     theirs: Option<Words>,
     /// Slots whose requests are under way.
     under_way: Vec<u32>,
+    mishaps: Mishaps,
 }
 
 // SAFETY: the context is the transport's, which expects one thread, and gets one: the loop's.
@@ -57,7 +98,8 @@ impl Dataplane {
         let (rx_stride, tx_stride) = (ring.rx_stride_sz as u32, ring.tx_stride_sz as u32);
         let ring = SharedRing::new(slots, rx_stride, tx_stride, windows, None)?;
         let under_way = Vec::with_capacity(words);
-        Ok(Self { ctx: plane.ctx, rx_poll, tx_publish, ring, rx_flags, tx_flags, theirs, under_way })
+        let mishaps = Mishaps::new();
+        Ok(Self { ctx: plane.ctx, rx_poll, tx_publish, ring, rx_flags, tx_flags, theirs, under_way, mishaps })
     }
 
     pub(crate) fn ring(&self) -> &SharedRing {
@@ -69,7 +111,11 @@ impl Dataplane {
         !self.under_way.is_empty()
     }
 
-    /// Takes a request from the transport, if there is one.
+    pub(crate) fn mishaps(&self) -> &Mishaps {
+        &self.mishaps
+    }
+
+    /// Takes a request from the transport; whether there was one.
     #[inline]
     pub(crate) fn receive(&mut self) -> bool {
         let mut slot = u32::MAX;
@@ -78,11 +124,14 @@ impl Dataplane {
             return false;
         }
         // A slot that is not there, or whose request is under way, is the transport's mistake: there is nobody to answer.
-        let Some(index) = self.ring.geometry().slot(slot) else { return false };
-        let free = |flags: &Words| flags.load(index.as_usize(), Ordering::Relaxed) == flag::FREE;
-        if !free(&self.rx_flags) || !free(&self.tx_flags) {
-            return false;
-        }
+        let free = |index: &SlotIndex| {
+            let free = |flags: &Words| flags.load(index.as_usize(), Ordering::Relaxed) == flag::FREE;
+            free(&self.rx_flags) && free(&self.tx_flags)
+        };
+        let Some(index) = self.ring.geometry().slot(slot).filter(free) else {
+            self.mishaps.count(0);
+            return true;
+        };
         self.under_way.push(slot);
         mark(self.theirs.as_ref(), slot, flag::IN_FLIGHT);
         // Release: pairs with the dispatcher's `RingMemory::observe`, on the same thread.
@@ -94,7 +143,7 @@ impl Dataplane {
     #[inline]
     pub(crate) fn send(&mut self) -> bool {
         let before = self.under_way.len();
-        let Self { ctx, tx_publish, tx_flags, rx_flags, theirs, under_way, .. } = self;
+        let Self { ctx, tx_publish, tx_flags, rx_flags, theirs, under_way, mishaps, .. } = self;
         under_way.retain(|&slot| {
             let place = slot as usize;
             // Acquire: pairs with `RingMemory::publish_tx`.
@@ -104,7 +153,10 @@ impl Dataplane {
                 TxState::InFlight => true,
                 TxState::Ready(_) | TxState::Error(_) => {
                     // SAFETY: the promise of `new`. A failed slot holds a response that says so.
-                    let _ = unsafe { tx_publish(*ctx, slot) };
+                    let sent = unsafe { tx_publish(*ctx, slot) };
+                    if sent != CudaqStatus::Ok.raw() as c_int {
+                        mishaps.count(1);
+                    }
                     tx_flags.store(place, flag::FREE, Ordering::Release);
                     false
                 }

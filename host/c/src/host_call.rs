@@ -20,7 +20,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts on from what is in `stats`, if there is one.
+    /// Counts on from what is in `stats`, if there is one, unless [`restart`](Self::restart) is called.
     ///
     /// # Safety
     /// `stats` is null, or a word of host memory that stays until the tally is gone.
@@ -36,17 +36,27 @@ impl Tally {
         Ok(Self { count: Arc::new(DeviceU64::new(begin)), stats })
     }
 
+    /// Counts from 0. Before anybody adds.
+    pub(crate) fn restart(&self) {
+        self.set(0);
+    }
+
+    #[inline]
+    fn set(&self, count: u64) {
+        self.count.store(count, Ordering::Relaxed);
+        if let Some(stats) = &self.stats {
+            stats.store(0, count, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
     #[inline]
     pub(crate) fn add(&self) {
-        let count = self.count.load(Ordering::Relaxed) + 1;
-        self.count.store(count, Ordering::Relaxed);
-        if let Some(stats) = &self.stats {
-            stats.store(0, count, Ordering::Relaxed);
-        }
+        // What it began with is the caller's, and may be anything.
+        self.set(self.count.load(Ordering::Relaxed).wrapping_add(1));
     }
 }
 

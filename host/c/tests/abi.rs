@@ -57,8 +57,9 @@ fn declared(text: &str) -> BTreeSet<String> {
 #[test]
 fn the_headers_declare_what_is_listed() {
     let mut names: BTreeSet<String> = HEADERS.iter().flat_map(|text| declared(text)).collect();
-    // Written in the header itself.
+    // Written in the headers themselves.
     names.remove("ringcall_create_with_entries");
+    names.retain(|name| !name.starts_with("ringcall_entries_"));
     // A provider's library has it.
     names.remove("cudaq_realtime_get_bridge_interface");
     // The device archive's side of the library.

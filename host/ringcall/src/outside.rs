@@ -28,6 +28,9 @@ pub trait Outside: Send {
     /// that the slot never looks free; [`claim`](Self::claim) then gets it offered again and must know it.
     fn marks(&self) -> bool;
 
+    /// Whether this slot is under way, or its end was not noticed yet: a halt leaves it alone.
+    fn serves(&self, slot: SlotIndex) -> bool;
+
     /// Nothing is under way.
     fn is_idle(&self) -> bool;
 }

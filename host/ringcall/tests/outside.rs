@@ -67,6 +67,10 @@ impl Outside for OneWorker {
         self.marks
     }
 
+    fn serves(&self, slot: SlotIndex) -> bool {
+        self.bench.lock().expect("nobody panics").under_way == Some(slot)
+    }
+
     fn is_idle(&self) -> bool {
         self.bench.lock().expect("nobody panics").under_way.is_none()
     }
@@ -157,6 +161,43 @@ fn a_stop_waits_for_what_is_outside() {
     let report = dispatcher.finish(LIMIT).report;
     assert_eq!((report.drained, report.dropped), (1, 0));
     assert_eq!(client.wait(slot, LIMIT).expect("answered").status, Status::OK);
+}
+
+#[test]
+fn a_halt_leaves_alone_what_is_outside() {
+    for marks in [true, false] {
+        let (ring, mut dispatcher, bench) = dispatcher(marks, Customs::default());
+        let mut client = Client::new(&ring);
+        let graph = FunctionId::of("graph");
+        let first = client.send(graph, 1, 0, &[]).expect("sent");
+        settle(&mut dispatcher);
+        let second = client.send(graph, 2, 0, &[]).expect("sent");
+        dispatcher.drain();
+        settle(&mut dispatcher);
+        assert_eq!(dispatcher.step(), Step::Idle, "not over yet");
+        dispatcher.halt(Duration::ZERO);
+        assert_eq!(client.wait(second, LIMIT).expect("answered").status, Status::SHUTTING_DOWN);
+        assert_eq!(ring.shared().tx(first), if marks { flag::IN_FLIGHT } else { flag::FREE });
+        // Its end is noticed by a later one, which starts nothing.
+        let third = client.send(graph, 3, 0, &[]).expect("sent");
+        bench.lock().expect("nobody panics").finish = true;
+        dispatcher.halt(LIMIT);
+        assert_eq!(client.wait(first, LIMIT).expect("answered").status, Status::OK);
+        assert_eq!(client.wait(third, LIMIT).expect("answered").status, Status::SHUTTING_DOWN);
+        assert_eq!(bench.lock().expect("nobody panics").starts.len(), 1);
+    }
+}
+
+#[test]
+fn a_drained_dispatcher_takes_what_comes_later() {
+    let (ring, mut dispatcher, _) = dispatcher(true, Customs::default());
+    let mut client = Client::new(&ring);
+    dispatcher.drain();
+    assert_eq!(dispatcher.step(), Step::Ended);
+    let slot = client.send(FunctionId::of("inline"), 1, 0, &[]).expect("sent");
+    settle(&mut dispatcher);
+    assert_eq!(client.wait(slot, LIMIT).expect("answered").status, Status::OK);
+    assert_eq!(dispatcher.step(), Step::Ended);
 }
 
 #[test]

@@ -157,12 +157,8 @@ pub unsafe extern "C" fn cudaq_launch_dispatch_graph(
     stream: cudaStream_t,
 ) -> cudaError_t {
     cuda_error(|| {
-        let graph = GRAPHS.get(context)?;
-        if !graph.has_ended() {
-            return Err(Fault::invalid("the dispatch graph runs already"));
-        }
         // SAFETY: the header's contract.
-        unsafe { graph.launch(stream) }
+        unsafe { GRAPHS.get(context)?.relaunch(stream) }
     })
 }
 
@@ -216,7 +212,8 @@ pub unsafe extern "C" fn ringcall_linked_launch(
         // SAFETY: the header's contract.
         let linked = unsafe { Linked::new(Which::of(kernel)?, device, function, &asked, stream) }?;
         // SAFETY: the header's contract.
-        unsafe { linked.launch(stream) }
+        super::hand_over(unsafe { linked.launch(stream) }?);
+        Ok(())
     });
     launched.map_or_else(
         |fault| {

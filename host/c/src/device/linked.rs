@@ -6,7 +6,9 @@
 
 use super::beside;
 use super::code::{Code, CodeFunction};
+use super::watcher::Watcher;
 use crate::entries::check_table;
+use crate::handles::lock;
 use crate::layout::{cudaStream_t, cudaq_function_table_t, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check};
 use crate::status::Fault;
@@ -20,13 +22,15 @@ use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::DispatchMode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Threads of a block that the kernels' registers allow, whatever the handlers need.
 const MOST_THREADS: u32 = 256;
 /// Between two looks at the caller's flag.
 const LOOK: Duration = Duration::from_micros(500);
+/// How long a watcher may take to notice an end: many looks, on a busy machine.
+const NOTICE: Duration = Duration::from_secs(1);
 /// How long a kernel that was told to end is waited for before its memory is given up for good.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -113,6 +117,8 @@ pub(super) struct Linked {
     dispatcher: Arc<LinkedDispatcher>,
     shutdown: u64,
     stats: u64,
+    /// The watcher of the last launch that [`relaunch`](Self::relaunch) made.
+    watcher: Mutex<Option<Watcher>>,
 }
 
 impl From<DeviceError> for Fault {
@@ -227,21 +233,25 @@ impl Linked {
             dispatcher: Arc::new(dispatcher),
             shutdown: asked.shutdown.addr() as u64,
             stats: asked.stats.addr() as u64,
+            watcher: Mutex::new(None),
         })
     }
 
-    /// Launches, and leaves the rest to a thread.
+    /// Launches, and leaves the rest to a thread: its end.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
-    pub(super) unsafe fn launch(&self, stream: cudaStream_t) -> Result<(), Fault> {
+    pub(super) unsafe fn launch(&self, stream: cudaStream_t) -> Result<Watcher, Fault> {
         // SAFETY: the caller's stream, which is used here alone.
         let stream = unsafe { Stream::borrowed(&self.context, stream) };
         // SAFETY: the caller's promise; the watcher keeps the dispatcher until the kernel has ended.
         let hold = unsafe { self.dispatcher.launch(&stream) }?;
         let (context, dispatcher) = (Arc::clone(&self.context), Arc::clone(&self.dispatcher));
         let (shutdown, stats) = (self.shutdown, self.stats);
-        let watcher = std::thread::Builder::new().name("ringcall-watch".to_owned()).spawn(move || {
+        let (end, watcher) = Watcher::new();
+        let thread = std::thread::Builder::new().name("ringcall-watch".to_owned()).spawn(move || {
+            // Dropped last, also by a panic: from then on nothing of the caller's is touched.
+            let _end = end;
             let ended = watch(&context, &dispatcher, shutdown, stats);
             if ended {
                 drop((hold, dispatcher));
@@ -250,14 +260,36 @@ impl Linked {
                 std::mem::forget((hold, dispatcher));
             }
         });
-        watcher.map(drop).map_err(|error| {
+        thread.map(|_| watcher).map_err(|error| {
             self.dispatcher.drain();
             Fault::internal(format!("no thread to watch the kernel: {error}"))
         })
     }
 
+    /// Launches one that does not run.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    pub(super) unsafe fn relaunch(&self, stream: cudaStream_t) -> Result<(), Fault> {
+        let mut watcher = lock(&self.watcher);
+        if !self.has_settled(watcher.as_ref()) {
+            return Err(Fault::invalid("the dispatch graph runs already"));
+        }
+        // SAFETY: the caller's promise.
+        *watcher = Some(unsafe { self.launch(stream) }?);
+        Ok(())
+    }
+
+    /// Whether it does not run. A kernel that has ended is over when its watcher has noticed, which is waited for.
     pub(super) fn has_ended(&self) -> bool {
-        // The watcher holds the other.
+        self.has_settled(lock(&self.watcher).as_ref())
+    }
+
+    fn has_settled(&self, watcher: Option<&Watcher>) -> bool {
+        if let Some(watcher) = watcher.filter(|_| self.dispatcher.has_ended()) {
+            let _ = watcher.wait(NOTICE);
+        }
+        // The watcher holds the other; one that gave up left it.
         Arc::strong_count(&self.dispatcher) == 1
     }
 }

@@ -3,9 +3,11 @@
 pub(crate) mod api;
 mod code;
 mod linked;
+mod watcher;
 
 use crate::dispatcher::Config;
 use crate::entries::EntryLayout;
+use crate::handles::lock;
 use crate::layout::{
     DispatchLaunchFn, UnifiedLaunchFnV1, UnifiedLaunchFnV2, cudaq_function_table_t, cudaq_ringbuffer_t,
 };
@@ -17,9 +19,10 @@ use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver, Stream, StreamState};
 use ringcall_wire::status::KernelType;
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use watcher::Watcher;
 
 /// What starts a kernel.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +66,13 @@ pub(crate) struct Beside {
 thread_local! {
     static BESIDE: Cell<Beside> = Cell::default();
     static FAULT: RefCell<Option<Fault>> = const { RefCell::new(None) };
+    /// Watchers of what was launched, while a dispatcher is being started.
+    static WATCHERS: RefCell<Option<Vec<Watcher>>> = const { RefCell::new(None) };
+}
+
+/// Leaves a kernel's watcher to the dispatcher that is being started on this thread, if there is one.
+fn hand_over(watcher: Watcher) {
+    WATCHERS.with_borrow_mut(|watchers| watchers.as_mut().map(|watchers| watchers.push(watcher)));
 }
 
 /// What the dispatcher that is being started on this thread chose.
@@ -91,7 +101,12 @@ pub(crate) struct DeviceRun {
     shutdown: u64,
     stats: u64,
     stop: Duration,
+    /// They touch the caller's flag and count until they have ended.
+    watchers: Mutex<Vec<Watcher>>,
 }
+
+/// What watchers are given to notice an end, however little of the stop time is left.
+const NOTICE: Duration = Duration::from_millis(50);
 
 impl DeviceRun {
     /// # Safety
@@ -103,6 +118,7 @@ impl DeviceRun {
             shutdown: order.shutdown.addr() as u64,
             stats: order.stats.addr() as u64,
             stop: order.stop,
+            watchers: Mutex::default(),
             context,
             stream,
         };
@@ -110,13 +126,18 @@ impl DeviceRun {
         if unsafe { run.read::<4>(run.shutdown) }? != [0; 4] {
             return Err(Fault::invalid("the shutdown flag is set: clear it before a start"));
         }
+        // Counted from here. Before the launch: the kernel may count at once.
+        // SAFETY: the caller's promise: a word that the device sees.
+        unsafe { run.context.write_foreign(run.stats, &0_u64.to_ne_bytes()) }?;
         let Config { shared, skip_marks, .. } = order.config;
         let rx_host = order.ring.map_or(0, |ring| ring.rx_data_host.addr() as u64);
         BESIDE.set(Beside { layout: order.layout, shared, skip_marks, rx_host });
         FAULT.set(None);
+        WATCHERS.set(Some(Vec::new()));
         // SAFETY: the caller's promise.
         unsafe { run.launch(order) };
         BESIDE.set(Beside::default());
+        *lock(&run.watchers) = WATCHERS.take().unwrap_or_default();
         if let Some(fault) = FAULT.take() {
             return Err(fault);
         }
@@ -192,7 +213,8 @@ impl DeviceRun {
         // SAFETY: the caller's promise.
         let linked = unsafe { Linked::of_code(which, device, order.code, &asked, self.stream.as_raw()) }?;
         // SAFETY: the caller's promise.
-        unsafe { linked.launch(self.stream.as_raw()) }
+        hand_over(unsafe { linked.launch(self.stream.as_raw()) }?);
+        Ok(())
     }
 
     /// # Safety
@@ -204,18 +226,31 @@ impl DeviceRun {
         Ok(bytes)
     }
 
-    /// Sets the flag and waits for the kernel.
-    pub(crate) fn stop(&self) -> Result<(), Fault> {
+    /// Sets the flag and waits for the kernel and its watchers; what was counted. From then on nothing of the caller's is
+    /// touched.
+    pub(crate) fn stop(&self) -> Result<u64, Fault> {
+        let begin = Instant::now();
         // SAFETY: the contract of `start`: the flag stays until a stop has said that all is over.
         unsafe { self.context.write_foreign(self.shutdown, &1_i32.to_ne_bytes()) }?;
         match self.stream.wait(self.stop) {
-            Err(CudaError::TimedOut(_)) => Err(Fault::internal(format!(
-                "the kernel did not end within {:?}: a handler does not return, or the shutdown flag is not the device's",
-                self.stop
-            ))),
-            Err(error) => Err(error.into()),
-            Ok(()) => Ok(()),
+            Err(CudaError::TimedOut(_)) => {
+                return Err(Fault::internal(format!(
+                    "the kernel did not end within {:?}: a handler does not return, or the shutdown flag is not the \
+                     device's",
+                    self.stop
+                )));
+            }
+            Err(error) => return Err(error.into()),
+            Ok(()) => (),
         }
+        let mut watchers = lock(&self.watchers);
+        while let Some(watcher) = watchers.last() {
+            if !watcher.wait(self.stop.saturating_sub(begin.elapsed()).max(NOTICE)) {
+                return Err(Fault::internal("the kernel has ended, and its watcher has not noticed yet"));
+            }
+            watchers.pop();
+        }
+        self.processed()
     }
 
     /// What the kernel has counted, past the kernel.

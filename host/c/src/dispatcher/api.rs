@@ -34,9 +34,8 @@ pub unsafe extern "C" fn cudaq_dispatcher_create(
         let config = Config::new(&unsafe { copied(config, "the configuration") }?)?;
         let dispatcher = Dispatcher {
             config,
-            state: Mutex::new(State::new()),
+            state: Mutex::new(State::new(manager)),
             progress: Mutex::new(Progress::None),
-            _manager: manager,
         };
         let handle = DISPATCHERS.insert(Arc::new(dispatcher));
         // SAFETY: not null, aligned, and the header's contract.
@@ -50,7 +49,7 @@ pub unsafe extern "C" fn cudaq_dispatcher_create(
 pub unsafe extern "C" fn cudaq_dispatcher_destroy(dispatcher: *mut c_void) -> c_int {
     status(|| {
         let dispatcher = DISPATCHERS.remove(dispatcher)?;
-        let stopped = dispatcher.stop();
+        let stopped = dispatcher.end();
         if stopped.is_err() {
             // What still runs uses it.
             std::mem::forget(dispatcher);
@@ -231,6 +230,25 @@ pub unsafe extern "C" fn cudaq_dispatcher_get_processed(
         let packets = dispatcher.processed()?;
         // SAFETY: not null, aligned, and the header's contract.
         unsafe { out_packets.write(packets) };
+        Ok(())
+    })
+}
+
+/// What the transport did wrong.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_dispatcher_get_transport_errors(
+    dispatcher: *mut c_void,
+    out_refused_slots: *mut u64,
+    out_failed_sends: *mut u64,
+) -> c_int {
+    status(|| {
+        let mishaps = DISPATCHERS.get(dispatcher)?.mishaps()?;
+        aligned(out_refused_slots.cast_const(), 8, "out_refused_slots")?;
+        aligned(out_failed_sends.cast_const(), 8, "out_failed_sends")?;
+        // SAFETY: not null, aligned, and the header's contract.
+        unsafe { out_refused_slots.write(mishaps.refused_slots()) };
+        // SAFETY: as above.
+        unsafe { out_failed_sends.write(mishaps.failed_sends()) };
         Ok(())
     })
 }

@@ -5,9 +5,9 @@ mod config;
 
 pub use api::*;
 
-use crate::cpu_loop::Dataplane;
+use crate::cpu_loop::{Dataplane, Mishaps};
 use crate::device::{Code, DeviceRun, Launch, Order};
-use crate::engine::{Engine, Wanted};
+use crate::engine::Wanted;
 use crate::entries::{EntryLayout, check_table, read_host};
 use crate::handles::{Registry, lock};
 use crate::host_call::Tally;
@@ -24,6 +24,8 @@ use ringcall_wire::launch::MAX_SLOTS;
 use ringcall_wire::status::{DispatchPath, KernelType};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+#[cfg(test)]
+mod tests;
 
 static DISPATCHERS: Registry<Dispatcher> = Registry::new("dispatcher");
 
@@ -34,15 +36,16 @@ struct Dispatcher {
     state: Mutex<State>,
     /// Apart from the state, so that reading it never waits for a stop.
     progress: Mutex<Progress>,
-    _manager: Arc<Manager>,
 }
 
 /// Where the number of processed requests is.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Progress {
     None,
-    Host(Tally),
+    Host(Tally, Option<Mishaps>),
     Device(Arc<DeviceRun>),
+    /// A kernel that has ended: the caller's word is his again.
+    Ended(u64),
 }
 
 /// What was wired, and what runs.
@@ -59,6 +62,8 @@ struct State {
     stop: Duration,
     clear_unknown: bool,
     running: Option<Running>,
+    /// `None` once the handle was destroyed: calls that came before may still be under way.
+    manager: Option<Arc<Manager>>,
 }
 
 // SAFETY: the pointers are the caller's, who may use them from any thread; here they are used under the lock.
@@ -66,12 +71,12 @@ unsafe impl Send for State {}
 
 #[derive(Debug)]
 enum Running {
-    Host(HostThread, Option<Arc<Engine>>),
+    Host(HostThread),
     Device(Arc<DeviceRun>),
 }
 
 impl State {
-    fn new() -> Self {
+    fn new(manager: Arc<Manager>) -> Self {
         Self {
             ring: None,
             table: None,
@@ -84,7 +89,20 @@ impl State {
             stop: STOP,
             clear_unknown: false,
             running: None,
+            manager: Some(manager),
         }
+    }
+
+    /// # Errors
+    /// The handle was destroyed, or it runs.
+    fn check_stopped(&self) -> Result<(), Fault> {
+        if self.manager.is_none() {
+            return Err(Fault::invalid("the dispatcher was destroyed meanwhile"));
+        }
+        if self.running.is_some() {
+            return Err(Fault::invalid("the dispatcher runs: stop it first"));
+        }
+        Ok(())
     }
 
     fn wired<T: Copy>(part: Option<T>, call: &str) -> Result<T, Fault> {
@@ -96,9 +114,7 @@ impl Dispatcher {
     /// Changes the wiring of one that does not run.
     fn wire(&self, change: impl FnOnce(&Config, &mut State) -> Result<(), Fault>) -> Result<(), Fault> {
         let mut state = lock(&self.state);
-        if state.running.is_some() {
-            return Err(Fault::invalid("the dispatcher runs: stop it before it is wired"));
-        }
+        state.check_stopped()?;
         change(&self.config, &mut state)
     }
 
@@ -106,9 +122,7 @@ impl Dispatcher {
     /// The header's contract of `cudaq_dispatcher_start`.
     unsafe fn start(&self) -> Result<(), Fault> {
         let mut state = lock(&self.state);
-        if state.running.is_some() {
-            return Err(Fault::invalid("the dispatcher runs already"));
-        }
+        state.check_stopped()?;
         let (running, progress) = match self.config.path {
             // SAFETY: the caller's promise.
             DispatchPath::Host => unsafe { self.start_host(&state) }?,
@@ -165,7 +179,7 @@ impl Dispatcher {
             slots,
             slot_bytes: config.slot_bytes,
             entries,
-            engine: engine.clone(),
+            engine,
             customs: Customs {
                 any_flag: true,
                 shared_ring: config.shared,
@@ -177,8 +191,10 @@ impl Dispatcher {
         };
         // SAFETY: the caller's promise.
         let host_loop = unsafe { wiring.build() }?;
+        tally.restart();
         let thread = HostThread::start(host_loop)?;
-        Ok((Running::Host(thread, engine), Progress::Host(tally)))
+        let mishaps = thread.mishaps().cloned();
+        Ok((Running::Host(thread), Progress::Host(tally, mishaps)))
     }
 
     /// # Safety
@@ -232,30 +248,53 @@ impl Dispatcher {
 
     /// Stops what runs; one that does not run is stopped.
     fn stop(&self) -> Result<(), Fault> {
-        let mut state = lock(&self.state);
+        self.stop_locked(&mut lock(&self.state))
+    }
+
+    fn stop_locked(&self, state: &mut State) -> Result<(), Fault> {
         match &mut state.running {
             None => return Ok(()),
-            Some(Running::Host(thread, _)) => thread.stop()?,
-            Some(Running::Device(run)) => run.stop()?,
+            Some(Running::Host(thread)) => thread.stop()?,
+            Some(Running::Device(run)) => {
+                let count = run.stop()?;
+                *lock(&self.progress) = Progress::Ended(count);
+            }
         }
         state.running = None;
         Ok(())
     }
 
+    /// The handle is gone: stops what runs, and starts nothing any more.
+    fn end(&self) -> Result<(), Fault> {
+        let mut state = lock(&self.state);
+        state.manager = None;
+        self.stop_locked(&mut state)
+    }
+
     fn processed(&self) -> Result<u64, Fault> {
-        let progress = lock(&self.progress).clone();
-        match progress {
+        // Read under the lock: a stop gives the caller's word back.
+        match &*lock(&self.progress) {
             Progress::None => Ok(0),
-            Progress::Host(tally) => Ok(tally.get()),
+            Progress::Host(tally, _) => Ok(tally.get()),
             Progress::Device(run) => run.processed(),
+            Progress::Ended(count) => Ok(*count),
+        }
+    }
+
+    fn mishaps(&self) -> Result<Mishaps, Fault> {
+        match &*lock(&self.progress) {
+            Progress::Host(_, Some(mishaps)) => Ok(mishaps.clone()),
+            _ => Err(Fault::invalid("no transport is or was driven here")),
         }
     }
 
     fn release_worker(&self, worker: c_int) -> Result<(), Fault> {
-        match &lock(&self.state).running {
-            Some(Running::Host(_, Some(engine))) => engine.release(worker),
-            _ => Err(Fault::invalid("no graph workers run here")),
-        }
+        let state = lock(&self.state);
+        let engine = match &state.running {
+            Some(Running::Host(thread)) => thread.engine(),
+            _ => None,
+        };
+        engine.ok_or_else(|| Fault::invalid("no graph workers run here"))?.release(worker)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::layout::{
 use crate::raw_ring::copied;
 use crate::status::{Fault, attempt, status};
 use core::ffi::{c_int, c_void};
+use core::mem::offset_of;
 use ringcall_dispatch::SharedRing;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
@@ -27,6 +28,13 @@ pub(crate) fn live(engine: *const cudaq_graph_launch_engine_t) -> Result<Arc<Eng
     known.ok_or_else(|| Fault::invalid(format!("{engine:p} is no engine, or was destroyed before")))
 }
 
+/// Lets C have an engine: what it sees of it.
+pub(super) fn enter(engine: Arc<Engine>) -> *mut cudaq_graph_launch_engine_t {
+    let public = engine.public();
+    lock(&LIVE).insert(public.addr(), engine);
+    public
+}
+
 struct Choice {
     device: u32,
     slots: u32,
@@ -39,29 +47,27 @@ struct Choice {
 unsafe fn create(
     ring: *const cudaq_ringbuffer_t,
     table: *const cudaq_function_table_t,
+    entry_bytes: usize,
     choice: impl FnOnce() -> Result<Choice, Fault>,
     mailbox: *mut *mut c_void,
     out_status: *mut c_int,
 ) -> *mut cudaq_graph_launch_engine_t {
     let made = attempt(|| {
         let Choice { device, slots, slot_bytes, skip_marks } = choice()?;
+        let layout = EntryLayout::of_bytes(entry_bytes)?;
         // SAFETY: the caller's promise.
         let ring = unsafe { copied(ring, "the ring") }?;
         // SAFETY: the caller's promise.
         let table = unsafe { copied(table, "the table") }?;
         // SAFETY: the caller's promise.
-        let entries = unsafe { read_host(&table, EntryLayout::default()) }?;
+        let entries = unsafe { read_host(&table, layout) }?;
         let wanted =
             Wanted { ring: &ring, entries: &entries, slots, slot_bytes, device, skip_marks, mailbox };
         // SAFETY: the caller's promise.
         unsafe { wanted.make() }
     });
     let (engine, code) = match made {
-        Ok(Some(engine)) => {
-            let public = engine.public();
-            lock(&LIVE).insert(public.addr(), Arc::new(engine));
-            (public, CudaqStatus::Ok)
-        }
+        Ok(Some(engine)) => (enter(Arc::new(engine)), CudaqStatus::Ok),
         Ok(None) => (core::ptr::null_mut(), CudaqStatus::Ok),
         Err(fault) => (core::ptr::null_mut(), fault.status),
     };
@@ -81,6 +87,23 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_create(
     external_mailbox: *mut *mut c_void,
     out_status: *mut c_int,
 ) -> *mut cudaq_graph_launch_engine_t {
+    let bytes = EntryLayout::default().bytes();
+    // SAFETY: the header's contract.
+    unsafe {
+        ringcall_graph_launch_engine_create(ringbuffer, table, bytes, config, external_mailbox, out_status)
+    }
+}
+
+/// The same of a table of any layout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_graph_launch_engine_create(
+    ringbuffer: *const cudaq_ringbuffer_t,
+    table: *const cudaq_function_table_t,
+    entry_bytes: usize,
+    config: *const cudaq_dispatcher_config_t,
+    external_mailbox: *mut *mut c_void,
+    out_status: *mut c_int,
+) -> *mut cudaq_graph_launch_engine_t {
     let choice = || {
         // SAFETY: the header's contract.
         let config = unsafe { copied(config, "the configuration") }?;
@@ -91,7 +114,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_create(
         Ok(Choice { device, slots, slot_bytes: config.slot_size, skip_marks })
     };
     // SAFETY: the header's contract.
-    unsafe { create(ringbuffer, table, choice, external_mailbox, out_status) }
+    unsafe { create(ringbuffer, table, entry_bytes, choice, external_mailbox, out_status) }
 }
 
 /// Makes an engine: the later signature.
@@ -105,8 +128,9 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_create_v2(
 ) -> *mut cudaq_graph_launch_engine_t {
     let choice =
         || Ok(Choice { device: 0, slots: MAX_SLOTS, slot_bytes: 0, skip_marks: skip_tx_markers != 0 });
+    let bytes = EntryLayout::default().bytes();
     // SAFETY: the header's contract.
-    unsafe { create(ringbuffer, table, choice, external_mailbox, out_status) }
+    unsafe { create(ringbuffer, table, bytes, choice, external_mailbox, out_status) }
 }
 
 /// Ends an engine.
@@ -117,8 +141,9 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_destroy(engine: *mut cudaq_gr
     }
     let _ = attempt(|| {
         let engine = live(engine)?;
+        // One that fails is there still: a later call may succeed.
+        engine.drain()?;
         lock(&LIVE).remove(&engine.public().addr());
-        engine.drain();
         Ok(())
     });
 }
@@ -137,10 +162,11 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire(
     function_id: u32,
     routing_key: u64,
 ) -> c_int {
+    // The byte alone, which all three layouts have in one place: the entry may be shorter than ours.
+    let mode = entry.cast::<u8>().wrapping_add(offset_of!(FunctionEntry, dispatch_mode));
     // SAFETY: the header's contract: null, or an entry.
-    let mode = unsafe { copied(entry, "the entry") }.ok().map(|entry| entry.mode());
-    let by_function =
-        use_function_table != 0 && mode.is_none_or(|mode| mode == Ok(DispatchMode::GraphLaunch));
+    let graph = entry.is_null() || u32::from(unsafe { mode.read() }) == DispatchMode::GraphLaunch.raw();
+    let by_function = use_function_table != 0 && graph;
     acquire(engine, by_function.then_some((function_id, routing_key)))
 }
 
@@ -174,7 +200,14 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_launch(
             return Err(Fault::invalid(format!("{slot_host:p} is not the address of slot {slot}")));
         }
         // SAFETY: the header's contract.
-        unsafe { engine.launch(worker, slot, !engine.skip_marks) }
+        let launched = unsafe { engine.launch(worker, slot, !engine.skip_marks) };
+        launched.inspect_err(|fault| {
+            // What CUDA refused is answered; what was asked for wrongly has changed nothing.
+            if fault.status == CudaqStatus::Cuda {
+                let mark = ringcall_wire::flag::error(fault.code());
+                engine.response_flags().store(current_slot, mark, Ordering::Release);
+            }
+        })
     });
 }
 
@@ -190,10 +223,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_sweep(engine: *const cudaq_gr
 /// Waits for every worker.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_graph_launch_engine_drain(engine: *const cudaq_graph_launch_engine_t) {
-    let _ = attempt(|| {
-        live(engine)?.drain();
-        Ok(())
-    });
+    let _ = attempt(|| live(engine)?.drain());
 }
 
 /// Sends the responses of graphs that have ended, and gives their workers back.

@@ -1,5 +1,6 @@
 //! Making an engine: what it is made of is checked before CUDA is asked for anything.
 
+use super::lane::Lane;
 use super::{Engine, LINE, MAX_WORKERS, Turns, Worker};
 use crate::layout::{
     GraphIOContext, cudaq_graph_launch_engine_t, cudaq_host_dispatch_worker_t, cudaq_ringbuffer_t,
@@ -64,36 +65,63 @@ impl Wanted<'_> {
             aligned(self.mailbox.cast_const(), 8, "the mailbox")?;
         }
         let context = Driver::load()?.device(self.device)?.context()?;
-        let mut workers = Vec::new();
-        for entry in &graphs {
-            workers.push(Worker {
-                exec: entry.handler as usize as *mut c_void,
-                stream: Stream::new(&context)?,
-                id: entry.function_id,
-                key: entry.routing_key,
-            });
+        let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
+        for _ in &graphs {
+            lanes.push(Box::new(Stream::new(&context)?));
         }
-        let count = workers.len();
+        let count = graphs.len();
         let region = |bytes| MappedRegion::zeroed(&context, bytes);
         let (contexts, ends) = (region(count * size_of::<GraphIOContext>())?, region(count * LINE * 8)?);
         let mut memory = vec![contexts.clone(), ends.clone()];
-        let (mailbox, bank) = if self.mailbox.is_null() {
-            let mail = region(count * 8)?;
-            let words = mail.words(0, count)?;
-            memory.push(mail);
-            let bank = words.address() as usize as *mut *mut c_void;
-            (words, bank)
-        } else {
+        let own = if self.mailbox.is_null() { Some(region(count * 8)?) } else { None };
+        let own_mailbox = own.as_ref().map(|region| region.words(0, count)).transpose()?;
+        memory.extend(own);
+        let parts = Parts {
+            lanes,
+            contexts: contexts.words(0, count * size_of::<GraphIOContext>() / 8)?,
+            contexts_device: contexts.device_address(0)?.0,
+            ends: ends.words(0, count * LINE)?,
+            ends_device: ends.device_address(0)?.0,
+            own_mailbox,
+            memory,
+        };
+        // SAFETY: checked above, and the caller's promise.
+        unsafe { self.assemble(&graphs, parts) }.map(Some)
+    }
+
+    /// Puts an engine of checked things together.
+    ///
+    /// # Safety
+    /// As for [`make`](Self::make), after its checks; there is a lane for each graph.
+    pub(super) unsafe fn assemble(&self, graphs: &[FunctionEntry], parts: Parts) -> Result<Engine, Fault> {
+        let Parts { lanes, contexts, contexts_device, ends, ends_device, own_mailbox, memory } = parts;
+        let worker = |(entry, lane): (&FunctionEntry, Box<dyn Lane>)| Worker {
+            exec: entry.handler as usize as *mut c_void,
+            lane,
+            id: entry.function_id,
+            key: entry.routing_key,
+        };
+        let workers: Vec<Worker> = graphs.iter().zip(lanes).map(worker).collect();
+        let count = workers.len();
+        let (mailbox, bank) = match own_mailbox {
+            Some(words) => {
+                let bank = words.address() as usize as *mut *mut c_void;
+                (words, bank)
+            }
             // SAFETY: the caller's promise.
-            (unsafe { Words::from_raw(self.mailbox.cast::<u64>(), count) }?, self.mailbox)
+            None => (unsafe { Words::from_raw(self.mailbox.cast::<u64>(), count) }?, self.mailbox),
         };
         // SAFETY: checked above, and the caller's promise.
         let tx_flags = unsafe { Words::from_raw(self.ring.tx_flags_host, self.slots as usize) }?;
+        let response_words = (self.slots as usize).saturating_mul(self.ring.tx_stride_sz) / 8;
+        #[allow(clippy::cast_ptr_alignment)] // checked, and again by `from_raw`
+        let responses = self.ring.tx_data_host.cast::<u64>();
+        // SAFETY: checked above, and the caller's promise: no slot is touched that nobody names.
+        let responses = unsafe { Words::from_raw(responses, response_words) }?;
         let mask = u64::MAX >> (64 - count);
         let in_place = self.ring.rx_data == self.ring.tx_data;
         let idle = Box::new(DeviceU64::new(mask));
         let tags: Box<[AtomicI32]> = (0..count).map(|_| AtomicI32::new(-1)).collect();
-        let context_words = contexts.words(0, count * size_of::<GraphIOContext>() / 8)?;
         let c_workers: Box<[cudaq_host_dispatch_worker_t]> = workers.iter().map(c_worker).collect();
         let public = Box::new(cudaq_graph_launch_engine_t {
             ringbuffer: *self.ring,
@@ -106,17 +134,18 @@ impl Wanted<'_> {
             io_ctxs_host: if in_place {
                 core::ptr::null_mut()
             } else {
-                context_words.address() as usize as *mut c_void
+                contexts.address() as usize as *mut c_void
             },
             io_ctxs_dev: if in_place {
                 core::ptr::null_mut()
             } else {
-                contexts.device_address(0)?.0 as usize as *mut c_void
+                contexts_device as usize as *mut c_void
             },
             skip_tx_markers: self.skip_marks.into(),
             owns_mailbox: self.mailbox.is_null().into(),
         });
-        Ok(Some(Engine {
+        let turns = Turns { launches: vec![0; count], held: 0, stale: 0, idle_sweeps: 0 };
+        Ok(Engine {
             public: Box::into_raw(public),
             slots: self.slots,
             workers,
@@ -124,23 +153,40 @@ impl Wanted<'_> {
             mask,
             tags,
             mailbox,
-            contexts: context_words,
-            contexts_device: contexts.device_address(0)?.0,
-            ends: ends.words(0, count * LINE)?,
-            ends_device: ends.device_address(0)?.0,
+            contexts,
+            contexts_device,
+            ends,
+            ends_device,
             tx_flags,
+            responses,
             in_place,
             skip_marks: self.skip_marks,
-            turns: Mutex::new(Turns { launches: vec![0; count], idle_sweeps: 0 }),
-            _memory: memory,
-        }))
+            turns: Mutex::new(turns),
+            memory,
+        })
     }
+}
+
+/// What an engine is put together from, beside the ring.
+pub(super) struct Parts {
+    /// One for each graph.
+    pub(super) lanes: Vec<Box<dyn Lane>>,
+    /// Their contexts, and where the device sees these.
+    pub(super) contexts: Words,
+    pub(super) contexts_device: u64,
+    /// Their end flags, likewise.
+    pub(super) ends: Words,
+    pub(super) ends_device: u64,
+    /// The mailbox, where the caller has none.
+    pub(super) own_mailbox: Option<Words>,
+    /// What of this is mapped memory.
+    pub(super) memory: Vec<MappedRegion>,
 }
 
 fn c_worker(worker: &Worker) -> cudaq_host_dispatch_worker_t {
     cudaq_host_dispatch_worker_t {
         graph_exec: worker.exec,
-        stream: worker.stream.as_raw(),
+        stream: worker.lane.raw(),
         function_id: worker.id,
         pre_launch_fn: None,
         pre_launch_data: core::ptr::null_mut(),

@@ -4,39 +4,46 @@
 //! now and then whether it has failed (a failed stream writes nothing more).
 
 pub(crate) mod api;
+mod lane;
 mod make;
 mod outside;
+#[cfg(test)]
+pub(crate) mod played;
+mod sweep;
+#[cfg(test)]
+mod tests;
 
+use crate::handles::lock;
 use crate::layout::{GraphIOContext, cudaGraphExec_t, cudaq_graph_launch_engine_t};
-use crate::status::{CUDA_UNKNOWN, Fault};
+use crate::status::Fault;
 use core::ffi::c_void;
 use core::mem::size_of;
+use lane::Lane;
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{DeviceAddress, MappedRegion, Stream, StreamState};
+use ringcall_cuda::driver::{DeviceAddress, MappedRegion};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
-use ringcall_wire::flag::{self, TxState};
+use ringcall_wire::flag;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::{Duration, Instant};
 
 pub(crate) use make::Wanted;
 pub(crate) use outside::{EngineOutside, Publishing};
+pub(crate) use sweep::Ended;
 
 /// Workers of one engine at most.
 pub(crate) const MAX_WORKERS: usize = 64;
 /// Words from one worker's end flag to the next: a line each.
 const LINE: usize = 8;
-/// Sweeps that find nothing between two looks for failed streams.
-const LOOK: u32 = 1 << 14;
-/// How long destroy and drain wait.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// What the response slot begins with until the graph has written there, where flags have no in-flight mark. No response
+/// begins so.
+const UNANSWERED: u64 = flag::IN_FLIGHT;
 
 /// One worker, as the engine knows it.
 #[derive(Debug)]
 struct Worker {
     exec: cudaGraphExec_t,
-    stream: Stream,
+    lane: Box<dyn Lane>,
     id: u32,
     key: u64,
 }
@@ -46,14 +53,11 @@ struct Worker {
 struct Turns {
     /// How often each worker was launched: what its end flag will hold.
     launches: Vec<u64>,
+    /// Workers that are being launched or given back: not for a sweep.
+    held: u64,
+    /// Busy workers whose answers were taken, and whose slots were launched again: their ends say nothing of the slots.
+    stale: u64,
     idle_sweeps: u32,
-}
-
-/// How a worker's graph ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub(crate) slot: u32,
-    pub(crate) failed: bool,
 }
 
 /// An engine. What C sees of it is at [`Engine::public`].
@@ -71,10 +75,12 @@ pub(crate) struct Engine {
     ends: Words,
     ends_device: u64,
     tx_flags: Words,
+    /// The response slots.
+    responses: Words,
     in_place: bool,
     pub(crate) skip_marks: bool,
     turns: Mutex<Turns>,
-    _memory: Vec<MappedRegion>,
+    memory: Vec<MappedRegion>,
 }
 
 // SAFETY: the pointers are names: C's view, which nothing here writes after it was made, and graphs that the driver follows.
@@ -100,51 +106,81 @@ impl Engine {
         })
     }
 
-    /// Whether a worker serves `slot` now.
+    /// Whether a worker serves `slot` now, or has answered it and not ended yet.
     pub(crate) fn serves(&self, slot: u32) -> bool {
-        let busy = !self.idle.load(Ordering::Acquire) & self.mask;
-        (0..self.workers.len())
-            .any(|worker| busy >> worker & 1 == 1 && self.tags[worker].load(Ordering::Relaxed) == slot as i32)
+        self.serving(!self.idle.load(Ordering::Acquire) & self.mask, slot) != 0
+    }
+
+    /// Which of the `busy` workers were launched for `slot`.
+    fn serving(&self, busy: u64, slot: u32) -> u64 {
+        let serves = |worker: &usize| {
+            busy >> worker & 1 == 1 && self.tags[*worker].load(Ordering::Relaxed) == slot as i32
+        };
+        (0..self.workers.len()).filter(serves).fold(0, |mask, worker| mask | 1 << worker)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
         self.idle.load(Ordering::Acquire) & self.mask == self.mask
     }
 
-    /// Launches an idle worker for a slot. With `mark`, the in-flight mark is set first.
+    /// Launches an idle worker for a slot. With `mark`, the in-flight mark is set first. What fails leaves the worker idle and
+    /// the slot's flag to the caller.
     ///
     /// # Safety
     /// The graph and the ring are there until it has ended: the contract of `cudaq_graph_launch_engine_launch`.
     pub(crate) unsafe fn launch(&self, worker: usize, slot: u32, mark: bool) -> Result<(), Fault> {
-        let refuse = |why: &str| Fault::invalid(format!("worker {worker} for slot {slot}: {why}"));
-        let entry = self.workers.get(worker).ok_or_else(|| refuse("there is no such worker"))?;
-        if slot >= self.slots {
-            return Err(refuse("the ring has no such slot"));
-        }
-        let bit = 1 << worker;
-        // Acquire: pairs with `retire`, which gave the worker back.
-        if self.idle.fetch_and(!bit, Ordering::AcqRel) & bit == 0 {
-            return Err(refuse("the worker is busy"));
-        }
-        self.tags[worker].store(slot as i32, Ordering::Relaxed);
+        let launch = self
+            .take(worker, slot)
+            .map_err(|why| Fault::invalid(format!("worker {worker} for slot {slot}: {why}")))?;
         if mark {
             self.tx_flags.store(slot as usize, flag::IN_FLIGHT, Ordering::Release);
+        } else if self.skip_marks && !self.in_place {
+            self.responses.store(self.response_word(slot), UNANSWERED, Ordering::Relaxed);
         }
         let context = self.context_of(slot);
         let mail = if self.in_place { context.rx_slot } else { self.fill(worker, &context) };
         self.mailbox.store(worker, mail, Ordering::Release);
-        let mut turns = crate::handles::lock(&self.turns);
-        turns.launches[worker] += 1;
+        // Without the lock: hooks may call the engine.
         // SAFETY: the caller's promise, and the hooks' contract.
-        let launched = unsafe { self.enqueue(worker, entry, &context, turns.launches[worker]) };
-        drop(turns);
-        launched.map_err(|error| {
-            let fault = Fault::from(error);
-            let code = u16::try_from(fault.cuda).unwrap_or(CUDA_UNKNOWN as u16);
-            self.tx_flags.store(slot as usize, flag::error(code), Ordering::Release);
-            self.idle.fetch_or(bit, Ordering::Release);
-            fault
-        })
+        let launched = unsafe { self.enqueue(worker, &self.workers[worker], &context, launch) };
+        let mut turns = lock(&self.turns);
+        turns.held &= !(1 << worker);
+        if launched.is_err() {
+            self.idle.fetch_or(1 << worker, Ordering::Release);
+        }
+        launched.map_err(Fault::from)
+    }
+
+    /// Makes an idle worker busy with a slot; which launch of it this is. It is held until it has been launched.
+    fn take(&self, worker: usize, slot: u32) -> Result<u64, &'static str> {
+        if worker >= self.workers.len() {
+            return Err("there is no such worker");
+        }
+        if slot >= self.slots {
+            return Err("the ring has no such slot");
+        }
+        let bit = 1 << worker;
+        let mut turns = lock(&self.turns);
+        // Acquire: pairs with `sweep`, which gave the worker back.
+        let busy = !self.idle.load(Ordering::Acquire) & self.mask;
+        if busy & bit != 0 {
+            return Err("the worker is busy");
+        }
+        let before = self.serving(busy & !turns.stale, slot);
+        if before != 0 {
+            // Its graph has answered but not ended; otherwise the request is under way.
+            if self.tx_flags.load(slot as usize, Ordering::Acquire) != flag::FREE || self.is_unanswered(slot)
+            {
+                return Err("another worker serves it");
+            }
+            turns.stale |= before;
+        }
+        turns.stale &= !bit;
+        turns.held |= bit;
+        turns.launches[worker] += 1;
+        self.tags[worker].store(slot as i32, Ordering::Relaxed);
+        self.idle.fetch_and(!bit, Ordering::AcqRel);
+        Ok(turns.launches[worker])
     }
 
     /// Hooks, graph, and the flags behind it.
@@ -165,22 +201,24 @@ impl Engine {
         let slot = context.rx_slot as usize as *mut c_void;
         if let Some(hook) = hooks.pre_launch_fn {
             // SAFETY: the hook's contract in the header.
-            unsafe { hook(hooks.pre_launch_data, slot, entry.stream.as_raw()) };
+            unsafe { hook(hooks.pre_launch_data, slot, entry.lane.raw()) };
         }
         // SAFETY: the caller's promise.
-        unsafe { entry.stream.launch_foreign_graph(entry.exec) }?;
+        unsafe { entry.lane.launch(entry.exec) }?;
+        // From here on the graph runs: what fails now leaves the worker busy until its stream is seen to have failed.
         if let Some(hook) = hooks.post_launch_fn {
             // SAFETY: the hook's contract in the header.
-            unsafe { hook(hooks.post_launch_data, slot, entry.stream.as_raw()) };
+            unsafe { hook(hooks.post_launch_data, slot, entry.lane.raw()) };
         }
         if self.in_place {
             let flag = DeviceAddress(context.tx_flag);
             // SAFETY: the response flag, which the ring's contract has mapped.
-            unsafe { entry.stream.write_word_after(flag, context.tx_flag_value) }?;
+            let _ = unsafe { entry.lane.write_after(flag, context.tx_flag_value) };
         }
         let end = DeviceAddress(self.ends_device + (worker * LINE * 8) as u64);
         // SAFETY: a word of the engine's own mapped memory.
-        unsafe { entry.stream.write_word_after(end, launch) }
+        let _ = unsafe { entry.lane.write_after(end, launch) };
+        Ok(())
     }
 
     /// Where a slot's request and response are, as the device sees them.
@@ -209,47 +247,10 @@ impl Engine {
         self.contexts_device + (worker * size_of::<GraphIOContext>()) as u64
     }
 
-    /// Gives back the workers whose graphs have ended; `ended` is told of each before that.
-    pub(crate) fn sweep(&self, mut ended: impl FnMut(Ended)) {
-        let busy = !self.idle.load(Ordering::Acquire) & self.mask;
-        if busy == 0 {
-            return;
-        }
-        let mut turns = crate::handles::lock(&self.turns);
-        turns.idle_sweeps = turns.idle_sweeps.wrapping_add(1);
-        let look = turns.idle_sweeps.is_multiple_of(LOOK);
-        for worker in (0..self.workers.len()).filter(|worker| busy >> worker & 1 == 1) {
-            // Acquire: pairs with the stream's write behind the graph.
-            let done = self.ends.load(worker * LINE, Ordering::Acquire) == turns.launches[worker];
-            let code = match self.workers[worker].stream.query_failure(look && !done) {
-                Some(code) => code,
-                None if done => CUDA_UNKNOWN as u16,
-                None => continue,
-            };
-            self.retire(worker, done, code, &mut ended);
-        }
-    }
-
-    fn retire(&self, worker: usize, done: bool, code: u16, ended: &mut impl FnMut(Ended)) {
-        let slot = self.tags[worker].load(Ordering::Relaxed) as u32;
-        let state = TxState::decode(self.tx_flags.load(slot as usize, Ordering::Acquire));
-        // Marked still: the graph ended without an answer. Free: it was answered, and the answer taken.
-        let failed = !done || state == TxState::InFlight;
-        if failed {
-            self.tx_flags.store(slot as usize, flag::error(code), Ordering::Release);
-        }
-        ended(Ended { slot, failed });
-        // Release: pairs with `launch`.
-        self.idle.fetch_or(1 << worker, Ordering::Release);
-    }
-
-    /// Waits for every worker, within bounds.
-    pub(crate) fn drain(&self) {
-        let begin = Instant::now();
-        while !self.is_idle() && begin.elapsed() < PATIENCE {
-            self.sweep(|_| ());
-            std::thread::yield_now();
-        }
+    /// The first word of a response slot, among [`responses`](Self::responses).
+    fn response_word(&self, slot: u32) -> usize {
+        // SAFETY: C's view lives as long as the engine; its ring is the one that was checked.
+        slot as usize * unsafe { (*self.public).ringbuffer.tx_stride_sz } / 8
     }
 
     pub(crate) fn response_flags(&self) -> &Words {
@@ -257,28 +258,14 @@ impl Engine {
     }
 }
 
-/// Asks a stream whether it has failed, if it is time to.
-trait QueryFailure {
-    fn query_failure(&self, look: bool) -> Option<u16>;
-}
-
-impl QueryFailure for Stream {
-    fn query_failure(&self, look: bool) -> Option<u16> {
-        if !look {
-            return None;
-        }
-        match self.query() {
-            StreamState::Failed(error) => {
-                Some(u16::try_from(Fault::from(error).cuda).unwrap_or(CUDA_UNKNOWN as u16))
-            }
-            StreamState::Ready | StreamState::Busy => None,
-        }
-    }
-}
-
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.drain();
-        make::free_public(self.public);
+        self.sweep(|_| ());
+        if self.is_idle() {
+            make::free_public(self.public);
+        } else {
+            // A graph may still read its context, and its stream will write the end: all that they use stays for ever.
+            core::mem::forget((core::mem::take(&mut self.workers), core::mem::take(&mut self.memory)));
+        }
     }
 }

@@ -59,8 +59,9 @@ impl Outside for EngineOutside {
     }
 
     fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Option<u32> {
-        // Without marks the slot under way is offered again.
-        if self.engine.skip_marks && self.engine.serves(slot.get()) {
+        // Without marks the slot under way is offered again. With marks, too, its worker may not have ended yet, after the
+        // answer was taken and the slot filled again: that end must not be taken for the new request's.
+        if self.serves(slot) {
             return None;
         }
         self.engine.acquire(Some((header.function_id, key))).map(|worker| worker as u32)
@@ -76,12 +77,16 @@ impl Outside for EngineOutside {
             if mark {
                 self.engine.response_flags().store(slot.as_usize(), flag::FREE, Ordering::Release);
             }
-            LaunchError { code: u16::try_from(fault.cuda).unwrap_or(CUDA_UNKNOWN as u16) }
+            LaunchError { code: fault.code() }
         })
     }
 
     fn marks(&self) -> bool {
         !self.engine.skip_marks || matches!(self.publishing, Publishing::Loop { .. })
+    }
+
+    fn serves(&self, slot: SlotIndex) -> bool {
+        self.engine.serves(slot.get())
     }
 
     fn is_idle(&self) -> bool {

@@ -23,16 +23,24 @@ use std::time::Duration;
 /// How long a stop takes at most, unless somebody says otherwise.
 pub(crate) const STOP: Duration = Duration::from_secs(2);
 
-/// A thread that `cudaq_host_dispatcher_start_thread` gave out.
-struct Handle {
-    thread: Mutex<HostThread>,
-    engine: Option<Arc<Engine>>,
-}
-
-static HANDLES: Registry<Handle> = Registry::new("host dispatcher");
+/// Threads that `cudaq_host_dispatcher_start_thread` gave out.
+static HANDLES: Registry<Mutex<HostThread>> = Registry::new("host dispatcher");
 
 fn has_graphs(entries: &[FunctionEntry]) -> bool {
     entries.iter().any(|entry| entry.mode() == Ok(DispatchMode::GraphLaunch))
+}
+
+/// # Safety
+/// `table` is null, or a table of entries of so many bytes.
+unsafe fn entries_of(
+    table: *const cudaq_function_table_t,
+    entry_bytes: usize,
+) -> Result<Vec<FunctionEntry>, Fault> {
+    let layout = EntryLayout::of_bytes(entry_bytes)?;
+    // SAFETY: the caller's promise.
+    let table = unsafe { copied(table, "the table") }?;
+    // SAFETY: the caller's promise.
+    unsafe { read_host(&table, layout) }
 }
 
 /// What these functions take, checked.
@@ -50,6 +58,7 @@ impl Given {
     unsafe fn new(
         ring: *const cudaq_ringbuffer_t,
         table: *const cudaq_function_table_t,
+        entry_bytes: usize,
         config: *const cudaq_dispatcher_config_t,
         shutdown: *mut c_int,
         stats: *mut u64,
@@ -59,9 +68,7 @@ impl Given {
         // SAFETY: the caller's promise.
         let ring = unsafe { copied(ring, "the ring") }?;
         // SAFETY: the caller's promise.
-        let table = unsafe { copied(table, "the table") }?;
-        // SAFETY: the caller's promise.
-        let entries = unsafe { read_host(&table, EntryLayout::default()) }?;
+        let entries = unsafe { entries_of(table, entry_bytes) }?;
         // SAFETY: the caller's promise.
         let shutdown = unsafe { Shutdown::new(shutdown) }?;
         // SAFETY: the caller's promise.
@@ -111,13 +118,30 @@ pub unsafe extern "C" fn cudaq_host_ring_dispatch_loop(
     shutdown_flag: *mut c_int,
     stats: *mut u64,
 ) {
+    let bytes = EntryLayout::default().bytes();
+    // SAFETY: the header's contract.
+    unsafe {
+        ringcall_host_ring_dispatch_loop(ringbuffer, table, bytes, config, engine, shutdown_flag, stats);
+    }
+}
+
+/// The same with a table of any layout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_host_ring_dispatch_loop(
+    ringbuffer: *const cudaq_ringbuffer_t,
+    table: *const cudaq_function_table_t,
+    entry_bytes: usize,
+    config: *const cudaq_dispatcher_config_t,
+    engine: *mut cudaq_graph_launch_engine_t,
+    shutdown_flag: *mut c_int,
+    stats: *mut u64,
+) {
     let _ = attempt(|| {
         // SAFETY: the header's contract.
-        let given = unsafe { Given::new(ringbuffer, table, config, shutdown_flag, stats) }?;
+        let given = unsafe { Given::new(ringbuffer, table, entry_bytes, config, shutdown_flag, stats) }?;
         let engine = engine_of(engine, &given.entries)?;
         // SAFETY: the header's contract.
-        unsafe { given.wiring(engine).build() }?.run();
-        Ok(())
+        unsafe { given.wiring(engine).build() }?.run(Duration::ZERO)
     });
 }
 
@@ -130,13 +154,26 @@ pub unsafe extern "C" fn cudaq_host_unified_loop(
     shutdown_flag: *mut c_int,
     stats: *mut u64,
 ) {
+    let bytes = EntryLayout::default().bytes();
+    // SAFETY: the header's contract.
+    unsafe { ringcall_host_unified_loop(cpu_dataplane, table, bytes, engine, shutdown_flag, stats) };
+}
+
+/// The same with a table of any layout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_host_unified_loop(
+    cpu_dataplane: *mut c_void,
+    table: *const cudaq_function_table_t,
+    entry_bytes: usize,
+    engine: *mut cudaq_graph_launch_engine_t,
+    shutdown_flag: *mut c_int,
+    stats: *mut u64,
+) {
     let _ = attempt(|| {
         // SAFETY: the header's contract.
         let plane = unsafe { copied(cpu_dataplane.cast::<cudaq_cpu_dataplane_t>(), "the data plane") }?;
         // SAFETY: the header's contract.
-        let table = unsafe { copied(table, "the table") }?;
-        // SAFETY: the header's contract.
-        let entries = unsafe { read_host(&table, EntryLayout::default()) }?;
+        let entries = unsafe { entries_of(table, entry_bytes) }?;
         let engine = engine_of(engine, &entries)?;
         let slots = engine.as_ref().map_or(MAX_SLOTS, |engine| engine.slots());
         let wiring = Wiring {
@@ -154,8 +191,10 @@ pub unsafe extern "C" fn cudaq_host_unified_loop(
             stop: STOP,
         };
         // SAFETY: the header's contract.
-        unsafe { wiring.build() }?.run();
-        Ok(())
+        let host_loop = unsafe { wiring.build() }?;
+        let mishaps = host_loop.mishaps();
+        host_loop.run(Duration::ZERO)?;
+        mishaps.map_or(Ok(()), |mishaps| mishaps.none())
     });
 }
 
@@ -169,9 +208,35 @@ pub unsafe extern "C" fn cudaq_host_dispatcher_start_thread(
     stats: *mut u64,
     external_mailbox: *mut *mut c_void,
 ) -> *mut c_void {
+    let bytes = EntryLayout::default().bytes();
+    // SAFETY: the header's contract.
+    unsafe {
+        ringcall_host_dispatcher_start_thread(
+            ringbuffer,
+            table,
+            bytes,
+            config,
+            shutdown_flag,
+            stats,
+            external_mailbox,
+        )
+    }
+}
+
+/// The same with a table of any layout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_host_dispatcher_start_thread(
+    ringbuffer: *const cudaq_ringbuffer_t,
+    table: *const cudaq_function_table_t,
+    entry_bytes: usize,
+    config: *const cudaq_dispatcher_config_t,
+    shutdown_flag: *mut c_int,
+    stats: *mut u64,
+    external_mailbox: *mut *mut c_void,
+) -> *mut c_void {
     let handle = attempt(|| {
         // SAFETY: the header's contract.
-        let given = unsafe { Given::new(ringbuffer, table, config, shutdown_flag, stats) }?;
+        let given = unsafe { Given::new(ringbuffer, table, entry_bytes, config, shutdown_flag, stats) }?;
         let device = u32::try_from(given.config.device_id)
             .map_err(|_| Fault::invalid(format!("device_id {} is negative", given.config.device_id)))?;
         let wanted = Wanted {
@@ -186,9 +251,8 @@ pub unsafe extern "C" fn cudaq_host_dispatcher_start_thread(
         // SAFETY: the header's contract.
         let engine = unsafe { wanted.make() }?.map(Arc::new);
         // SAFETY: the header's contract.
-        let host_loop = unsafe { given.wiring(engine.clone()).build() }?;
-        let thread = Mutex::new(HostThread::start(host_loop)?);
-        Ok(HANDLES.insert(Arc::new(Handle { thread, engine })))
+        let host_loop = unsafe { given.wiring(engine).build() }?;
+        Ok(HANDLES.insert(Arc::new(Mutex::new(HostThread::start(host_loop)?))))
     });
     handle.unwrap_or(core::ptr::null_mut())
 }
@@ -200,13 +264,10 @@ pub unsafe extern "C" fn cudaq_host_dispatcher_stop(handle: *mut c_void) {
         return;
     }
     let _ = attempt(|| {
-        let known = HANDLES.remove(handle)?;
-        let stopped = lock(&known.thread).stop();
-        if stopped.is_err() {
-            // The thread may still use the engine and the ring: both are kept.
-            std::mem::forget(known);
-        }
-        stopped
+        let known = HANDLES.get(handle)?;
+        // What could not be stopped is there still, engine and all: a later call may succeed.
+        lock(&known).stop()?;
+        HANDLES.remove(handle).map(drop)
     });
 }
 
@@ -218,7 +279,8 @@ pub unsafe extern "C" fn cudaq_host_dispatcher_release_worker(
 ) -> c_int {
     status(|| {
         let known = HANDLES.get(handle)?;
-        let engine = known.engine.as_ref().ok_or_else(|| Fault::invalid("there are no graphs"))?;
+        let known = lock(&known);
+        let engine = known.engine().ok_or_else(|| Fault::invalid("there are no graphs"))?;
         engine.release(worker_id)
     })
 }

@@ -3,7 +3,7 @@
 pub(crate) mod api;
 mod thread;
 
-use crate::cpu_loop::Dataplane;
+use crate::cpu_loop::{Dataplane, Mishaps};
 use crate::engine::{Engine, EngineOutside, Publishing};
 use crate::host_call::{HostCall, Tally};
 use crate::layout::{HostRpcFn, cudaq_ringbuffer_t};
@@ -19,12 +19,14 @@ use ringcall_wire::status::DispatchMode;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use thread::HostThread;
 
 /// Threads that are taken to poll a ring: dispatcher, transport in and out, consumer.
 const POLLERS: usize = 4;
+/// Between two looks at graphs that outlast a stop.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The caller's flag: not 0 ends a loop.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +84,7 @@ pub(crate) struct Wiring {
 pub(crate) struct HostLoop {
     dispatcher: HostDispatcher<Stepped>,
     transport: Option<Dataplane>,
+    engine: Option<Arc<Engine>>,
     ring: SharedRing,
     shutdown: Shutdown,
     stop: Duration,
@@ -129,7 +132,7 @@ impl Wiring {
         let table = table.build(&ring).map_err(|error| Fault::invalid(error.to_string()))?;
         let options = HostOptions { wait: Wait::Spin, ..HostOptions::default() };
         let mut builder = HostDispatcher::builder(&ring, table).options(options).customs(customs);
-        if let Some(engine) = engine {
+        if let Some(engine) = engine.clone() {
             if engine.slots() < slots {
                 return Err(Fault::invalid(format!(
                     "the engine has {} slots, the ring {slots}",
@@ -148,7 +151,7 @@ impl Wiring {
             builder = builder.outside(Box::new(EngineOutside { engine, tally, publishing }));
         }
         let dispatcher = builder.build().map_err(|error| Fault::invalid(error.to_string()))?.into_stepper();
-        Ok(HostLoop { dispatcher, transport, ring: shared, shutdown, stop })
+        Ok(HostLoop { dispatcher, transport, engine, ring: shared, shutdown, stop })
     }
 }
 
@@ -162,9 +165,18 @@ fn host_function(address: u64) -> Result<HostRpcFn, Fault> {
 }
 
 impl HostLoop {
-    /// Runs until the shutdown flag is set, then drains.
-    pub(crate) fn run(self) {
-        let Self { mut dispatcher, mut transport, ring, shutdown, stop } = self;
+    /// What its transport did wrong, if it has one.
+    pub(crate) fn mishaps(&self) -> Option<Mishaps> {
+        self.transport.as_ref().map(|transport| transport.mishaps().clone())
+    }
+
+    /// Runs until the shutdown flag is set, then drains. Graphs that still run when the stop time is over are waited for as
+    /// long as `linger` says; meanwhile new requests are refused.
+    ///
+    /// # Errors
+    /// A graph still runs.
+    pub(crate) fn run(self, linger: Duration) -> Result<(), Fault> {
+        let Self { mut dispatcher, mut transport, engine, ring, shutdown, stop } = self;
         // The caller's threads poll too.
         let mut waiter = Wait::Auto.resolve(POLLERS).waiter();
         while !shutdown.is_set() {
@@ -172,8 +184,7 @@ impl HostLoop {
             let step = dispatcher.step();
             let sent = transport.as_mut().is_some_and(Dataplane::send);
             match step {
-                Step::Ended => return,
-                Step::Busy => waiter.reset(),
+                Step::Busy | Step::Ended => waiter.reset(),
                 // A request that was named is found within a few turns, however large the ring is taken to be.
                 Step::Idle if moved || sent || transport.as_ref().is_some_and(Dataplane::is_busy) => {
                     waiter.reset();
@@ -184,10 +195,45 @@ impl HostLoop {
             }
         }
         // A part of the time is for the last answers, and for the thread to end.
-        let _ = dispatcher.finish(stop / 4 * 3);
-        if let Some(transport) = &mut transport {
-            let _ = transport.send();
+        if !drain(&mut dispatcher, transport.as_mut(), stop / 4 * 3) {
+            dispatcher.halt(stop);
         }
+        let begin = Instant::now();
+        let ended = loop {
+            // Also what was halted is handed over.
+            let _ = transport.as_mut().is_some_and(Dataplane::send);
+            let ended = engine.as_ref().map_or(Ok(()), |engine| engine.ended());
+            if ended.is_ok() || begin.elapsed() >= linger {
+                break ended;
+            }
+            std::thread::sleep(LOOK);
+            dispatcher.halt(Duration::ZERO);
+        };
         drop(ring);
+        ended
+    }
+}
+
+/// Serves what is in the ring, and what the transport has (not what it gets for ever); whether that was all within `limit`.
+fn drain(
+    dispatcher: &mut HostDispatcher<Stepped>,
+    mut transport: Option<&mut Dataplane>,
+    limit: Duration,
+) -> bool {
+    dispatcher.drain();
+    let begin = Instant::now();
+    let mut more = transport.is_some();
+    loop {
+        more = more && transport.as_mut().is_some_and(|transport| transport.receive());
+        let step = dispatcher.step();
+        let sent = transport.as_mut().is_some_and(|transport| transport.send());
+        match step {
+            Step::Ended if !more && !sent => return true,
+            Step::Ended | Step::Busy => (),
+            Step::Idle => std::thread::yield_now(),
+        }
+        if begin.elapsed() >= limit {
+            return false;
+        }
     }
 }

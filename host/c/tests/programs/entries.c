@@ -1,8 +1,32 @@
 /* Tables of each layout: compiled three times. Two entries, so that a wrong stride is seen. */
+#include "cudaq/realtime/daemon/bridge/cpu_dataplane.h"
+#include "cudaq/realtime/daemon/dispatcher/graph_launch_engine.h"
 #include "program.h"
 
+enum { SLOTS = 2, SLOT = 64 };
+
+/* A transport with one request for the last entry. */
+typedef struct {
+  cudaq_ringbuffer_t *ring;
+  int asked, answered;
+} transport_t;
+
+static cudaq_rx_status_t poll_once(void *ctx, uint32_t *out_slot) {
+  transport_t *transport = (transport_t *)ctx;
+  if (transport->asked++)
+    return CUDAQ_RX_EMPTY;
+  EXPECT_OK(cudaq_host_ringbuffer_write_rpc_request(transport->ring, 1, INCREMENT + 2, "abcd", 4, 1, 0));
+  *out_slot = 1;
+  return CUDAQ_RX_READY;
+}
+
+static cudaq_status_t publish_once(void *ctx, uint32_t slot) {
+  transport_t *transport = (transport_t *)ctx;
+  transport->answered += slot == 1 && response_of(transport->ring, slot).status == 0;
+  return CUDAQ_OK;
+}
+
 int main(void) {
-  enum { SLOTS = 2, SLOT = 64 };
   cudaq_ringbuffer_t ring = make_ring(SLOTS, SLOT);
   cudaq_function_entry_t entries[3];
   for (uint32_t i = 0; i < 3; ++i) {
@@ -30,6 +54,35 @@ int main(void) {
   for (uint32_t i = 0; i < 3; ++i)
     EXPECT(ask(&ring, i % SLOTS, INCREMENT + i, "abcd", 4, i) == 0);
   EXPECT_OK(cudaq_dispatcher_destroy(dispatcher));
+
+  /* The calls without a dispatcher. */
+  shutdown = 0;
+  cudaq_host_dispatcher_handle_t *handle =
+      cudaq_host_dispatcher_start_thread(&ring, &table, &config, &shutdown, &stats, NULL);
+  EXPECT(handle != NULL);
+  for (uint32_t i = 0; i < 3; ++i)
+    EXPECT(ask(&ring, i % SLOTS, INCREMENT + i, "abcd", 4, i) == 0);
+  cudaq_host_dispatcher_stop(handle);
+  EXPECT(shutdown == 1);
+  EXPECT_OK(cudaq_host_ringbuffer_write_rpc_request(&ring, 0, INCREMENT + 2, "abcd", 4, 1, 0));
+  cudaq_host_ringbuffer_signal_slot(&ring, 0);
+  cudaq_host_ring_dispatch_loop(&ring, &table, &config, NULL, &shutdown, &stats);
+  EXPECT(await_response(&ring, 0, NULL) == CUDAQ_TX_READY && response_of(&ring, 0).status == 0);
+  cudaq_host_ringbuffer_clear_slot(&ring, 0);
+  transport_t transport = {&ring, 0, 0};
+  cudaq_cpu_dataplane_t plane;
+  memset(&plane, 0, sizeof plane);
+  plane.ctx = &transport;
+  plane.ring = ring;
+  plane.rx_poll = poll_once;
+  plane.tx_publish = publish_once;
+  cudaq_host_unified_loop(&plane, &table, NULL, &shutdown, &stats);
+  EXPECT(transport.answered == 1);
+  cudaq_status_t engine = CUDAQ_ERR_INTERNAL;
+  EXPECT(cudaq_graph_launch_engine_create(&ring, &table, &config, NULL, &engine) == NULL);
+  EXPECT_OK(engine); /* all entries were read, and none is a graph */
+  EXPECT(cudaq_graph_launch_engine_create_v2(&ring, &table, 0, NULL, &engine) == NULL);
+  EXPECT_OK(engine);
   EXPECT_OK(cudaq_dispatch_manager_destroy(manager));
   free_ring(&ring);
   puts("ok");

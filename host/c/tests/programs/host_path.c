@@ -47,7 +47,7 @@ int main(void) {
   cudaq_dispatcher_config_t config = host_config(SLOTS, SLOT);
   cudaq_function_table_t table = {entries, 6};
   volatile int shutdown = 0;
-  uint64_t stats = 0, processed = 77;
+  uint64_t stats = ~0ull, processed = 77; /* whatever is there: counted from the start */
   EXPECT_OK(cudaq_dispatch_manager_create(&manager));
   EXPECT_OK(cudaq_dispatcher_create(manager, &config, &dispatcher));
   EXPECT_OK(cudaq_dispatcher_set_ringbuffer(dispatcher, &ring));
@@ -124,6 +124,8 @@ int main(void) {
   for (time_t end = time(NULL) + 10; !cudaq_host_ringbuffer_slot_available(&ring, 6);)
     EXPECT(time(NULL) < end);
   EXPECT(ask(&ring, 0, INCREMENT, payload, 4, ++id) == 0);
+  EXPECT_OK(cudaq_dispatcher_get_processed(dispatcher, &processed));
+  EXPECT(processed == 1 && stats == 1);
   /* The caller's flag ends it too. */
   shutdown = 1;
   EXPECT_OK(cudaq_dispatcher_destroy(dispatcher));

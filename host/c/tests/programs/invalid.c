@@ -231,7 +231,13 @@ int main(void) {
   cudaq_graph_launch_engine_destroy(&forged);
   cudaq_graph_launch_engine_destroy(NULL);
 
+  EXPECT(ringcall_graph_launch_engine_create(&ring, &table, 170, &config, NULL, &status) == NULL);
+  EXPECT_INVALID(status);
+
   /* Loops. */
+  EXPECT(ringcall_host_dispatcher_start_thread(&ring, &table, 0, &config, &shutdown, &stats, NULL) == NULL);
+  ringcall_host_ring_dispatch_loop(&ring, &table, 8, &config, NULL, &shutdown, &stats);
+  ringcall_host_unified_loop(NULL, &table, 176, NULL, &shutdown, &stats);
   cudaq_host_ring_dispatch_loop(NULL, &table, &config, NULL, &shutdown, &stats);
   cudaq_host_ring_dispatch_loop(&ring, &table, &config, NULL, NULL, &stats);
   cudaq_host_ring_dispatch_loop(&ring, &table, &config, &forged, &shutdown, &stats);

@@ -10,6 +10,8 @@ enum { SLOTS = 4, SLOT = 64, REQUESTS = 500 };
 typedef struct {
   cudaq_ringbuffer_t ring;
   uint32_t asked, nonsense;
+  uint32_t named, refuse_every; /* nonsense slots; which publish fails, if not 0 */
+  uint32_t refused;
   uint32_t answered; /* atomic: the main thread waits for it */
   int busy[SLOTS];
 } transport_t;
@@ -18,6 +20,7 @@ static cudaq_rx_status_t poll_one(void *ctx, uint32_t *out_slot) {
   transport_t *transport = (transport_t *)ctx;
   uint32_t slot = transport->asked % SLOTS;
   if (++transport->nonsense % 5 == 0) {
+    ++transport->named;
     *out_slot = transport->nonsense % 2 ? 0xFFFFFFFF : 1u << 20; /* no such slot */
     return CUDAQ_RX_READY;
   }
@@ -44,8 +47,18 @@ static cudaq_status_t publish_one(void *ctx, uint32_t slot) {
   if (!bad)
     EXPECT(transport->ring.tx_data_host[slot * SLOT + 24] == (uint8_t)((response.request_id & 0xFF) + 1));
   transport->busy[slot] = 0;
-  __atomic_add_fetch(&transport->answered, 1, __ATOMIC_RELEASE);
+  uint32_t answered = __atomic_add_fetch(&transport->answered, 1, __ATOMIC_RELEASE);
+  if (transport->refuse_every && answered % transport->refuse_every == 0) {
+    ++transport->refused;
+    return CUDAQ_ERR_INTERNAL;
+  }
   return CUDAQ_OK;
+}
+
+/* What was there before the end is told: all of it is answered, by the loop's last turns. */
+static cudaq_rx_status_t poll_burst(void *ctx, uint32_t *out_slot) {
+  transport_t *transport = (transport_t *)ctx;
+  return transport->asked == SLOTS ? CUDAQ_RX_EMPTY : (transport->nonsense = 0, poll_one(ctx, out_slot));
 }
 
 static void await_all(transport_t *transport) {
@@ -91,10 +104,18 @@ int main(void) {
   EXPECT_OK(cudaq_dispatcher_set_control(dispatcher, &loop.shutdown, &loop.stats));
   EXPECT_INVALID(cudaq_dispatcher_start(dispatcher));
   EXPECT_OK(cudaq_dispatcher_set_cpu_dataplane(dispatcher, &loop.plane));
+  uint64_t refused = 7, failed = 7;
+  EXPECT_INVALID(ringcall_dispatcher_get_transport_errors(dispatcher, &refused, &failed));
+  transport.refuse_every = 50;
+  loop.stats = ~0ull; /* whatever is there: counted from the start */
   EXPECT_OK(cudaq_dispatcher_start(dispatcher));
   await_all(&transport);
   EXPECT_OK(cudaq_dispatcher_stop(dispatcher));
   EXPECT(loop.stats == REQUESTS / 10 * 9);
+  EXPECT_INVALID(ringcall_dispatcher_get_transport_errors(dispatcher, NULL, &failed));
+  EXPECT_OK(ringcall_dispatcher_get_transport_errors(dispatcher, &refused, &failed));
+  EXPECT(transport.named > 0 && refused == transport.named);
+  EXPECT(transport.refused == REQUESTS / 50 && failed == transport.refused);
   EXPECT_OK(cudaq_dispatcher_destroy(dispatcher));
   EXPECT_OK(cudaq_dispatch_manager_destroy(manager));
 
@@ -108,6 +129,18 @@ int main(void) {
   __atomic_store_n((int *)&loop.shutdown, 1, __ATOMIC_RELEASE);
   EXPECT(pthread_join(thread, NULL) == 0);
   EXPECT(loop.stats == 5 + REQUESTS / 10 * 9);
+
+  /* Told to end before its first turn: what the transport has is taken all the same. */
+  transport.asked = transport.answered = transport.refuse_every = 0;
+  loop.plane.rx_poll = poll_burst;
+  loop.stats = 0;
+  cudaq_host_unified_loop(&loop.plane, &loop.table, NULL, &loop.shutdown, &loop.stats);
+  EXPECT(transport.asked == SLOTS && transport.answered == SLOTS && loop.stats == SLOTS);
+  /* What is lost is said. */
+  transport.asked = transport.answered = 0;
+  transport.refuse_every = 2;
+  cudaq_host_unified_loop(&loop.plane, &loop.table, NULL, &loop.shutdown, &loop.stats);
+  EXPECT(strstr(ringcall_last_error(), "failed to send 2 answers") != NULL);
 
   /* The ring's loop likewise. */
   cudaq_ringbuffer_t ring = make_ring(SLOTS, SLOT);

@@ -45,7 +45,7 @@ const LOOK: u32 = 64;
 
 /// What a halt grants to workers in the middle of an answer, and to a reader of notices: well within the time that a
 /// stop grants to a halt. In time, not in turns: on a busy machine a yield may take as long as a time slice.
-const HALT_PATIENCE_NS: u64 = 200_000_000;
+pub(super) const HALT_PATIENCE_NS: u64 = 200_000_000;
 
 impl Loop {
     pub(super) fn new(
@@ -101,7 +101,7 @@ impl Loop {
             Control::Drain if !busy && self.is_drained(shared) => return Step::Ended,
             Control::Drain => (),
             Control::Halt => {
-                self.halt(shared);
+                self.halt(shared, HALT_PATIENCE_NS);
                 return Step::Ended;
             }
         }
@@ -151,15 +151,21 @@ impl Loop {
         done == 0 && mine_done && (self.customs.shared_ring || !shared.any_in_flight())
     }
 
-    /// The deadline has passed: everything is answered, nothing is called.
-    fn halt(&mut self, shared: &Shared) {
+    /// The deadline has passed: everything is answered, nothing is called. What is still under way outside after
+    /// `patience_ns` is left alone: it will be answered there.
+    pub(super) fn halt(&mut self, shared: &Shared, patience_ns: u64) {
         let _ = self.pool.give_up(shared, Status::SHUTTING_DOWN, 0);
         // A worker that won the right to answer a moment ago may not have published yet: it has only stores to do, so
         // this ends as soon as it runs. Bounded all the same.
-        let until = clock::now_ns() + HALT_PATIENCE_NS;
-        while shared.any_in_flight() && clock::now_ns() < until {
+        let until = clock::now_ns() + patience_ns;
+        loop {
+            let mut outside_idle = true;
             if let Some(outside) = &mut self.outside {
                 outside.service(&mut |status| shared.bank.count(Counter::for_rejection(status)));
+                outside_idle = outside.is_idle();
+            }
+            if (outside_idle && !shared.any_in_flight()) || clock::now_ns() >= until {
+                break;
             }
             std::thread::yield_now();
         }
@@ -167,8 +173,11 @@ impl Loop {
             // What is left in the ring may be the other dispatcher's.
             return;
         }
-        let Self { scan, .. } = self;
+        let Self { scan, outside, .. } = self;
         scan.full(&shared.ring, |seen| {
+            if outside.as_ref().is_some_and(|outside| outside.serves(seen.slot())) {
+                return;
+            }
             // An unread notice is not overwritten: without a reader the request stays where it is, for a restart.
             while shared.notice_pending(seen.slot()) {
                 if clock::now_ns() >= until {

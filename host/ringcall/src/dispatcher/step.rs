@@ -1,6 +1,6 @@
 //! A dispatcher driven by its caller's thread.
 
-use super::run::{Loop, Pace};
+use super::run::{HALT_PATIENCE_NS, Loop, Pace};
 use super::{Ending, HostDispatcher, Stopped, Wired};
 use crate::shared::Control;
 use std::time::{Duration, Instant};
@@ -62,6 +62,21 @@ impl HostDispatcher<Stepped> {
     pub fn step(&mut self) -> Step {
         let Self { shared, state: Stepped { lp, pace } } = self;
         lp.step(shared, pace)
+    }
+
+    /// From now on a step that finds everything answered says [`Step::Ended`]. Requests that come are served all the same, so
+    /// one that comes later is a reason to step on.
+    pub fn drain(&mut self) {
+        self.shared.set_control(Control::Drain);
+    }
+
+    /// Answers `SHUTTING_DOWN` to all that can still be answered here, and calls nothing. What is under way
+    /// [outside](crate::outside::Outside) is waited for (at most `patience`, and at most 200 ms), then left alone. May be
+    /// called again, to take note of what has ended there since.
+    pub fn halt(&mut self, patience: Duration) {
+        let Self { shared, state: Stepped { lp, .. } } = self;
+        let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+        lp.halt(shared, patience_ns.min(HALT_PATIENCE_NS));
     }
 
     /// Takes what is in the ring, waits on this thread until everything in flight is answered, and ends; at the deadline

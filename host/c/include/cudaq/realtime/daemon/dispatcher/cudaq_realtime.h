@@ -46,7 +46,7 @@ typedef int cudaError_t;
  *   176  the default: entries with a routing key
  *   168  entries without one (the published specification)
  *   192  entries with a mailbox index and three backpressure pointers (the oldest)
- * The header then tells the library with each dispatcher that is created. Programs that are relinked without being compiled
+ * The headers then tell the library with each dispatcher, engine or loop that is made. Programs that are relinked without being compiled
  * again against this header have 176-byte entries, or call ringcall_dispatcher_set_entry_bytes.
  *
  * Three functions came to have other signatures under the same names: cudaq_dispatcher_set_unified_launch,
@@ -263,7 +263,8 @@ cudaq_status_t cudaq_dispatcher_create(cudaq_dispatch_manager_t *mgr, const cuda
                                        cudaq_dispatcher_t **out_dispatcher);
 
 /* Ends it; a running one is stopped first, as by cudaq_dispatcher_stop, whose error is returned. The handle is gone either
- * way. */
+ * way, and nothing is started with it any more. After an error what runs cannot be stopped any more, and all that it was given
+ * stays in use: whoever wants to try again calls cudaq_dispatcher_stop before this. */
 cudaq_status_t cudaq_dispatcher_destroy(cudaq_dispatcher_t *dispatcher);
 
 /* Wiring. Before cudaq_dispatcher_start, in any order; a second call replaces the first. CUDAQ_ERR_INVALID_ARG while it
@@ -279,7 +280,7 @@ cudaq_status_t cudaq_dispatcher_set_function_table(cudaq_dispatcher_t *dispatche
 
 /*
  * `shutdown_flag`: 0 at start. Setting it to anything else ends the dispatcher; cudaq_dispatcher_stop sets it to 1.
- * `stats`: 8 bytes, 8-byte aligned; requests dispatched since the start, kept up to date by the dispatcher.
+ * `stats`: 8 bytes, 8-byte aligned; requests dispatched since the start, which sets it to 0, kept up to date by the dispatcher.
  * Host path: host memory. Device path: memory that the device sees.
  */
 cudaq_status_t cudaq_dispatcher_set_control(cudaq_dispatcher_t *dispatcher, volatile int *shutdown_flag,
@@ -314,13 +315,20 @@ cudaq_status_t cudaq_dispatcher_start(cudaq_dispatcher_t *dispatcher);
 /*
  * Sets the shutdown flag and waits for the end: at most the stop time (2 s; ringcall_dispatcher_set_stop_ms), then
  * CUDAQ_ERR_INTERNAL. Host path: what is in the ring is answered first, and what cannot be within the time is answered
- * RINGCALL_STATUS_SHUTTING_DOWN. CUDAQ_OK for one that does not run.
+ * RINGCALL_STATUS_SHUTTING_DOWN; UNIFIED first takes what the transport has, until rx_poll says for the first time that there is
+ * nothing. CUDAQ_OK for one that does not run.
+ *
+ * CUDAQ_OK says that nothing of the caller's is touched any more: ring, shutdown flag and stats may be freed. After
+ * CUDAQ_ERR_INTERNAL a handler, a kernel or a graph still runs and may write: the call is made again until it says CUDAQ_OK.
+ * Meanwhile a graph's slot is left to the graph, and new requests are answered RINGCALL_STATUS_SHUTTING_DOWN; that goes on for
+ * ten minutes.
  * Compatibility: the reference waits without bound, and on the device path may wait for ever for its own copy.
  */
 cudaq_status_t cudaq_dispatcher_stop(cudaq_dispatcher_t *dispatcher);
 
 /* Requests dispatched: handlers called, graphs launched. Never blocks on the host path; on the device path reads *stats
- * past the running kernel (the reference waits for that kernel). 0 before the first start. */
+ * past the running kernel (the reference waits for that kernel), and after a stop says what that has found. 0 before the first
+ * start. */
 cudaq_status_t cudaq_dispatcher_get_processed(cudaq_dispatcher_t *dispatcher, uint64_t *out_packets);
 
 /* The consumer's word that worker `worker_id` has been taken care of. Host path with graphs, while it runs. */
@@ -384,7 +392,8 @@ cudaError_t cudaq_create_dispatch_graph_regular_v2(volatile uint64_t *rx_flags, 
                                                    uint32_t num_blocks, uint32_t threads_per_block,
                                                    cudaGraphExec_t trigger_graph, cudaStream_t stream,
                                                    cudaq_dispatch_graph_context **out_context);
-/* Launches and returns. cudaErrorInvalidValue while it runs. */
+/* Launches and returns. cudaErrorInvalidValue while it runs. When its stream has been waited for it runs no more; this call and
+ * the next then wait for the library's thread beside it, a second at most. */
 cudaError_t cudaq_launch_dispatch_graph(cudaq_dispatch_graph_context *context, cudaStream_t stream);
 /* After the kernel has ended. */
 cudaError_t cudaq_destroy_dispatch_graph(cudaq_dispatch_graph_context *context);
@@ -422,6 +431,15 @@ cudaq_status_t ringcall_dispatcher_set_stop_ms(cudaq_dispatcher_t *dispatcher, u
 /* Not 0: requests for unknown functions are cleared without a response, as the specification says and the reference does.
  * By default they are answered RINGCALL_STATUS_UNKNOWN_FUNCTION, so that nobody waits in vain. Host path. */
 cudaq_status_t ringcall_dispatcher_set_clear_unknown(cudaq_dispatcher_t *dispatcher, int clear);
+
+/*
+ * UNIFIED on the host path: what the transport did wrong since the last start. `out_refused_slots`: requests that rx_poll named
+ * in slots that the ring does not have, or that were under way; nobody could be answered. `out_failed_sends`: answers that
+ * tx_publish did not take, and which are lost. Both are right after a stop, too. CUDAQ_ERR_INVALID_ARG where no transport was
+ * driven.
+ */
+cudaq_status_t ringcall_dispatcher_get_transport_errors(cudaq_dispatcher_t *dispatcher, uint64_t *out_refused_slots,
+                                                        uint64_t *out_failed_sends);
 
 /*
  * Handlers that are data: device code is handed over, and cudaq_dispatcher_start links the dispatch kernel with it. Such a

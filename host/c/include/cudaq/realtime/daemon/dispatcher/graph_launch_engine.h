@@ -6,6 +6,8 @@
 #ifndef CUDAQ_REALTIME_GRAPH_LAUNCH_ENGINE_H
 #define CUDAQ_REALTIME_GRAPH_LAUNCH_ENGINE_H
 
+#include <string.h>
+
 #include "cudaq/realtime/daemon/dispatcher/cudaq_realtime.h"
 
 #ifdef __cplusplus
@@ -29,6 +31,9 @@ typedef struct {
 
 /*
  * An engine. 152 bytes. Fields are for reading; `workers[i]` hooks may be set between create and the first launch.
+ *
+ * Any thread may call anything, hooks and callbacks of publish_ready included; within one of these, its own worker counts as
+ * busy, so a drain runs into its bound there.
  *
  * `idle_mask` points to one naturally aligned 64-bit atomic: bit i is set while worker i is idle. `inflight_slot_tags[i]`
  * is the slot that worker i serves, or last served.
@@ -65,6 +70,10 @@ typedef struct {
  * Compatibility: a mailbox that the engine owns is pinned memory (the reference takes it from the heap, where no graph can
  * read it). Completion is a flag that the worker's stream writes behind its graph, never a stream query. In place
  * (rx_data == tx_data) the response flag is set when the graph has ended (the reference sets it at the launch).
+ *
+ * With skip_tx_markers a launch writes 0xEEEEEEEEEEEEEEEE into the first 8 bytes of the response slot (not in place), so that
+ * a graph that ends without an answer is told from one whose answer was taken. A graph that writes there, but never sets the
+ * response flag, is taken for one that has answered.
  */
 cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create(const cudaq_ringbuffer_t *ringbuffer,
                                                               const cudaq_function_table_t *table,
@@ -75,12 +84,14 @@ cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create_v2(const cudaq_rin
                                                                  int skip_tx_markers, void **external_mailbox,
                                                                  cudaq_status_t *out_status);
 
-/* Waits (at most a second) for what runs, and frees the engine. NULL and an engine destroyed before do nothing. */
+/* Waits (at most a second) for what runs, and frees the engine. While a graph still runs nothing is freed: the engine is there
+ * as before, ringcall_last_error says so, and the call may be made again; the ring must stay, too. NULL and an engine destroyed
+ * before do nothing. */
 void cudaq_graph_launch_engine_destroy(cudaq_graph_launch_engine_t *engine);
 
 /*
- * An idle worker for a request, or -1. It stays idle until launched. With use_function_table == 0, or an entry of another
- * mode than GRAPH_LAUNCH, the first idle one; else one of `function_id` whose routing key is the request's or 0.
+ * An idle worker for a request, or -1. It stays idle until launched. With use_function_table == 0, or an entry (of any
+ * layout) of another mode than GRAPH_LAUNCH, the first idle one; else one of `function_id` whose routing key is the request's or 0.
  * cudaq_graph_launch_engine_acquire_v2 is the later signature: always by function and key.
  */
 int cudaq_graph_launch_engine_acquire(const cudaq_graph_launch_engine_t *engine, int use_function_table,
@@ -92,16 +103,18 @@ int cudaq_graph_launch_engine_acquire_v2(const cudaq_graph_launch_engine_t *engi
 /*
  * Launches worker `worker_id` for `current_slot`. `slot_host` must be that slot's host address (or NULL: it is worked
  * out). Sets the in-flight mark unless skip_tx_markers. A launch that fails leaves the error mark 0xDEAD.. in the response
- * flag and the worker idle. Bad arguments do nothing.
+ * flag and the worker idle. Bad arguments do nothing, and ringcall_last_error says which; among them is a slot that another
+ * worker serves. A slot whose answer was taken may be launched again before the graph that answered has ended: that end then
+ * changes nothing of the slot.
  */
 void cudaq_graph_launch_engine_launch(const cudaq_graph_launch_engine_t *engine, int worker_id, void *slot_host,
                                       size_t current_slot);
 
-/* Gives back workers whose graphs have ended. Never blocks. A graph that ended without setting the response flag gets the
- * error mark. */
+/* Gives back workers whose graphs have ended. Waits for nothing but other calls on the engine, which are short. A graph that
+ * ended without setting the response flag gets the error mark. */
 void cudaq_graph_launch_engine_sweep(const cudaq_graph_launch_engine_t *engine);
 
-/* Waits for every worker, at most a second. */
+/* Waits for every worker, at most a second; ringcall_last_error says if one still runs. */
 void cudaq_graph_launch_engine_drain(const cudaq_graph_launch_engine_t *engine);
 
 /*
@@ -118,8 +131,12 @@ cudaq_status_t cudaq_graph_launch_engine_release_worker(cudaq_graph_launch_engin
 
 /*
  * Dispatches `ringbuffer` on the calling thread until *shutdown_flag is not 0; then takes what is in the ring, waits for
- * what runs (2 s at most), and returns. `engine` may be NULL where no entry is GRAPH_LAUNCH. Adds to *stats, which may be
- * NULL, as it goes. Bad arguments: returns at once; ringcall_last_error says why.
+ * what runs (2 s at most), answers what is left RINGCALL_STATUS_SHUTTING_DOWN, and returns. `engine` may be NULL where no entry
+ * is GRAPH_LAUNCH. Adds to *stats, which may be NULL, as it goes. Bad arguments: returns at once; ringcall_last_error says why.
+ *
+ * If a graph still runs then, ringcall_last_error says so: ring and engine must stay until cudaq_graph_launch_engine_drain
+ * finds its end. Its request is left to it, answered or not. (Without in-flight marks its request flag stands, and a loop that
+ * is started over the same ring would take the request again.)
  */
 void cudaq_host_ring_dispatch_loop(const cudaq_ringbuffer_t *ringbuffer, const cudaq_function_table_t *table,
                                    const cudaq_dispatcher_config_t *config, cudaq_graph_launch_engine_t *engine,
@@ -127,7 +144,10 @@ void cudaq_host_ring_dispatch_loop(const cudaq_ringbuffer_t *ringbuffer, const c
 
 /*
  * The same over a transport that the calling thread drives: `cpu_dataplane` is a cudaq_cpu_dataplane_t
- * (cudaq/realtime/daemon/bridge/cpu_dataplane.h). A slot that rx_poll names beyond 4095 is ignored and reported.
+ * (cudaq/realtime/daemon/bridge/cpu_dataplane.h). Told to end, it takes what rx_poll has until that says for the first time
+ * that it has nothing, and hands every answer to tx_publish. A slot that rx_poll names beyond the engine's (without one, beyond
+ * 4095), or while it is under way, is ignored; an answer that tx_publish refuses is dropped. When the loop has ended,
+ * ringcall_last_error says how many there were of either, if any.
  */
 void cudaq_host_unified_loop(void *cpu_dataplane, const cudaq_function_table_t *table,
                              cudaq_graph_launch_engine_t *engine, volatile int *shutdown_flag, uint64_t *stats);
@@ -138,10 +158,75 @@ cudaq_host_dispatcher_handle_t *
 cudaq_host_dispatcher_start_thread(const cudaq_ringbuffer_t *ringbuffer, const cudaq_function_table_t *table,
                                    const cudaq_dispatcher_config_t *config, volatile int *shutdown_flag,
                                    uint64_t *stats, void **external_mailbox);
-/* Stops it and waits (2 s at most). NULL and a handle stopped before do nothing. */
+/* Stops it and waits (2 s at most). While a handler or a graph still runs, nothing is freed: the handle is valid as before,
+ * ringcall_last_error says so, and the call may be made again. NULL and a handle stopped before do nothing. */
 void cudaq_host_dispatcher_stop(cudaq_host_dispatcher_handle_t *handle);
 /* As cudaq_host_release_worker. */
 cudaq_status_t cudaq_host_dispatcher_release_worker(cudaq_host_dispatcher_handle_t *handle, int worker_id);
+
+/* The calls above that take a table, for entries of `entry_bytes` (168, 176 or 192) bytes; others are refused. Where
+ * CUDAQ_REALTIME_ENTRY_BYTES is not 176, this header calls them under the names above. */
+cudaq_graph_launch_engine_t *ringcall_graph_launch_engine_create(const cudaq_ringbuffer_t *ringbuffer,
+                                                                 const cudaq_function_table_t *table,
+                                                                 size_t entry_bytes,
+                                                                 const cudaq_dispatcher_config_t *config,
+                                                                 void **external_mailbox, cudaq_status_t *out_status);
+void ringcall_host_ring_dispatch_loop(const cudaq_ringbuffer_t *ringbuffer, const cudaq_function_table_t *table,
+                                      size_t entry_bytes, const cudaq_dispatcher_config_t *config,
+                                      cudaq_graph_launch_engine_t *engine, volatile int *shutdown_flag,
+                                      uint64_t *stats);
+void ringcall_host_unified_loop(void *cpu_dataplane, const cudaq_function_table_t *table, size_t entry_bytes,
+                                cudaq_graph_launch_engine_t *engine, volatile int *shutdown_flag, uint64_t *stats);
+cudaq_host_dispatcher_handle_t *
+ringcall_host_dispatcher_start_thread(const cudaq_ringbuffer_t *ringbuffer, const cudaq_function_table_t *table,
+                                      size_t entry_bytes, const cudaq_dispatcher_config_t *config,
+                                      volatile int *shutdown_flag, uint64_t *stats, void **external_mailbox);
+
+#if CUDAQ_REALTIME_ENTRY_BYTES != 176
+static inline cudaq_graph_launch_engine_t *ringcall_entries_engine(const cudaq_ringbuffer_t *ringbuffer,
+                                                                   const cudaq_function_table_t *table,
+                                                                   const cudaq_dispatcher_config_t *config,
+                                                                   void **external_mailbox,
+                                                                   cudaq_status_t *out_status) {
+  return ringcall_graph_launch_engine_create(ringbuffer, table, CUDAQ_REALTIME_ENTRY_BYTES, config, external_mailbox,
+                                             out_status);
+}
+/* The later signature says no more than this configuration does. */
+static inline cudaq_graph_launch_engine_t *ringcall_entries_engine_v2(const cudaq_ringbuffer_t *ringbuffer,
+                                                                      const cudaq_function_table_t *table,
+                                                                      int skip_tx_markers, void **external_mailbox,
+                                                                      cudaq_status_t *out_status) {
+  cudaq_dispatcher_config_t config;
+  memset(&config, 0, sizeof config);
+  config.skip_tx_markers = skip_tx_markers;
+  return ringcall_entries_engine(ringbuffer, table, &config, external_mailbox, out_status);
+}
+static inline void ringcall_entries_ring_loop(const cudaq_ringbuffer_t *ringbuffer,
+                                              const cudaq_function_table_t *table,
+                                              const cudaq_dispatcher_config_t *config,
+                                              cudaq_graph_launch_engine_t *engine, volatile int *shutdown_flag,
+                                              uint64_t *stats) {
+  ringcall_host_ring_dispatch_loop(ringbuffer, table, CUDAQ_REALTIME_ENTRY_BYTES, config, engine, shutdown_flag,
+                                   stats);
+}
+static inline void ringcall_entries_unified_loop(void *cpu_dataplane, const cudaq_function_table_t *table,
+                                                 cudaq_graph_launch_engine_t *engine, volatile int *shutdown_flag,
+                                                 uint64_t *stats) {
+  ringcall_host_unified_loop(cpu_dataplane, table, CUDAQ_REALTIME_ENTRY_BYTES, engine, shutdown_flag, stats);
+}
+static inline cudaq_host_dispatcher_handle_t *
+ringcall_entries_start_thread(const cudaq_ringbuffer_t *ringbuffer, const cudaq_function_table_t *table,
+                              const cudaq_dispatcher_config_t *config, volatile int *shutdown_flag, uint64_t *stats,
+                              void **external_mailbox) {
+  return ringcall_host_dispatcher_start_thread(ringbuffer, table, CUDAQ_REALTIME_ENTRY_BYTES, config, shutdown_flag,
+                                               stats, external_mailbox);
+}
+#define cudaq_graph_launch_engine_create ringcall_entries_engine
+#define cudaq_graph_launch_engine_create_v2 ringcall_entries_engine_v2
+#define cudaq_host_ring_dispatch_loop ringcall_entries_ring_loop
+#define cudaq_host_unified_loop ringcall_entries_unified_loop
+#define cudaq_host_dispatcher_start_thread ringcall_entries_start_thread
+#endif
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,57 @@
+//! What a worker's graphs run on, in order: a stream of CUDA's. Tests play one.
+
+use crate::layout::{cudaGraphExec_t, cudaStream_t};
+use crate::status::{CUDA_UNKNOWN, Fault};
+use core::fmt::Debug;
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{DeviceAddress, Stream, StreamState};
+
+pub(super) trait Lane: Debug + Send + Sync {
+    /// `cudaStream_t`, for hooks.
+    fn raw(&self) -> cudaStream_t;
+
+    /// Starts a graph and returns.
+    ///
+    /// # Safety
+    /// As for [`Stream::launch_foreign_graph`].
+    unsafe fn launch(&self, exec: cudaGraphExec_t) -> Result<(), CudaError>;
+
+    /// Writes a word when everything before has ended.
+    ///
+    /// # Safety
+    /// As for [`Stream::write_word_after`].
+    unsafe fn write_after(&self, address: DeviceAddress, value: u64) -> Result<(), CudaError>;
+
+    /// CUDA's number of what went wrong on it, if something did.
+    fn failure(&self) -> Option<u16>;
+}
+
+impl Lane for Stream {
+    fn raw(&self) -> cudaStream_t {
+        self.as_raw()
+    }
+
+    unsafe fn launch(&self, exec: cudaGraphExec_t) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_foreign_graph(exec) }
+    }
+
+    unsafe fn write_after(&self, address: DeviceAddress, value: u64) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.write_word_after(address, value) }
+    }
+
+    fn failure(&self) -> Option<u16> {
+        match self.query() {
+            StreamState::Failed(error) => Some(Fault::from(error).code()),
+            StreamState::Ready | StreamState::Busy => None,
+        }
+    }
+}
+
+impl Fault {
+    /// CUDA's number, as an error mark holds it.
+    pub(super) fn code(&self) -> u16 {
+        u16::try_from(self.cuda).unwrap_or(CUDA_UNKNOWN as u16)
+    }
+}

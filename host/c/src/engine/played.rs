@@ -1,0 +1,202 @@
+//! Engines without CUDA: a test says when a graph answers, and when its stream gets to what is behind it.
+
+use super::Engine;
+use super::lane::Lane;
+use super::make::{Parts, Wanted};
+use super::{GraphIOContext, LINE};
+use crate::layout::{cudaGraphExec_t, cudaStream_t, cudaq_ringbuffer_t};
+use core::mem::size_of;
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::DeviceAddress;
+use ringcall_gpu::shared::{Region, Words};
+use ringcall_wire::entry::FunctionEntry;
+use ringcall_wire::flag;
+use ringcall_wire::header::{HEADER_WORDS, RequestHeader, ResponseHeader};
+use ringcall_wire::status::DispatchMode;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub(crate) const SLOTS: u32 = 4;
+pub(crate) const SLOT: u32 = 64;
+/// Words of a slot.
+const WORDS: usize = SLOT as usize / 8;
+/// The function of every worker.
+pub(crate) const FUNCTION: u32 = 0x77;
+
+#[derive(Debug, Default)]
+struct Play {
+    launches: u32,
+    behind: Vec<(u64, u64)>,
+    failure: Option<u16>,
+    refuses: bool,
+}
+
+/// A stream and the graphs on it.
+#[derive(Debug, Default)]
+pub(crate) struct Played(Mutex<Play>);
+
+impl Played {
+    fn play(&self) -> std::sync::MutexGuard<'_, Play> {
+        crate::handles::lock(&self.0)
+    }
+
+    pub(crate) fn launches(&self) -> u32 {
+        self.play().launches
+    }
+
+    /// The graph is over: what is behind it is written.
+    pub(crate) fn end(&self) {
+        for (address, value) in std::mem::take(&mut self.play().behind) {
+            // SAFETY: words of the bench's memory, which is there as long as its lanes.
+            let word = unsafe { Words::from_raw(address as usize as *mut u64, 1) }.expect("aligned");
+            word.store(0, value, Ordering::Release);
+        }
+    }
+
+    /// The stream has failed: nothing is written any more.
+    pub(crate) fn fail(&self, code: u16) {
+        let mut play = self.play();
+        (play.failure, play.behind) = (Some(code), Vec::new());
+    }
+
+    /// From now on launches fail.
+    pub(crate) fn refuse(&self) {
+        self.play().refuses = true;
+    }
+}
+
+impl Lane for Arc<Played> {
+    fn raw(&self) -> cudaStream_t {
+        core::ptr::null_mut()
+    }
+
+    unsafe fn launch(&self, _: cudaGraphExec_t) -> Result<(), CudaError> {
+        let mut play = self.play();
+        if play.refuses {
+            return Err(CudaError::TimedOut(Duration::ZERO));
+        }
+        play.launches += 1;
+        Ok(())
+    }
+
+    unsafe fn write_after(&self, address: DeviceAddress, value: u64) -> Result<(), CudaError> {
+        self.play().behind.push((address.0, value));
+        Ok(())
+    }
+
+    fn failure(&self) -> Option<u16> {
+        self.play().failure
+    }
+}
+
+/// An engine, its ring and its streams.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) lanes: Vec<Arc<Played>>,
+    pub(crate) ring: cudaq_ringbuffer_t,
+    pub(crate) entries: Vec<FunctionEntry>,
+    pub(crate) rx_flags: Words,
+    pub(crate) tx_flags: Words,
+    pub(crate) rx_data: Words,
+    pub(crate) tx_data: Words,
+}
+
+impl Bench {
+    pub(crate) fn new(workers: usize, skip_marks: bool) -> Self {
+        let words = |count: usize| {
+            let region = Region::zeroed(count * 8).expect("memory");
+            region.words(0, count).expect("all of it")
+        };
+        let slots = SLOTS as usize;
+        let (rx_flags, tx_flags) = (words(slots), words(slots));
+        let (rx_data, tx_data) = (words(slots * WORDS), words(slots * WORDS));
+        let at = |words: &Words| words.address() as usize;
+        let ring = cudaq_ringbuffer_t {
+            rx_flags: at(&rx_flags) as *mut u64,
+            tx_flags: at(&tx_flags) as *mut u64,
+            rx_data: at(&rx_data) as *mut u8,
+            tx_data: at(&tx_data) as *mut u8,
+            rx_stride_sz: SLOT as usize,
+            tx_stride_sz: SLOT as usize,
+            rx_flags_host: at(&rx_flags) as *mut u64,
+            tx_flags_host: at(&tx_flags) as *mut u64,
+            rx_data_host: at(&rx_data) as *mut u8,
+            tx_data_host: at(&tx_data) as *mut u8,
+        };
+        let entry = |place: usize| {
+            let mut entry = <FunctionEntry as zerocopy::FromZeros>::new_zeroed();
+            entry.handler = 0x1000 + place as u64;
+            entry.function_id = FUNCTION;
+            entry.dispatch_mode = DispatchMode::GraphLaunch.raw() as u8;
+            entry
+        };
+        let entries: Vec<FunctionEntry> = (0..workers).map(entry).collect();
+        let lanes: Vec<Arc<Played>> = (0..workers).map(|_| Arc::default()).collect();
+        let (contexts, ends) = (words(workers * size_of::<GraphIOContext>() / 8), words(workers * LINE));
+        let parts = Parts {
+            lanes: lanes.iter().map(|lane| Box::new(Arc::clone(lane)) as Box<dyn Lane>).collect(),
+            contexts_device: contexts.address(),
+            contexts,
+            ends_device: ends.address(),
+            ends,
+            own_mailbox: Some(words(workers)),
+            memory: Vec::new(),
+        };
+        let wanted = Wanted {
+            ring: &ring,
+            entries: &entries,
+            slots: SLOTS,
+            slot_bytes: SLOT,
+            device: 0,
+            skip_marks,
+            mailbox: core::ptr::null_mut(),
+        };
+        // SAFETY: the ring is the bench's own, and so is the rest.
+        let engine = unsafe { wanted.assemble(&entries, parts) }.expect("an engine");
+        Self { engine: Arc::new(engine), lanes, ring, entries, rx_flags, tx_flags, rx_data, tx_data }
+    }
+
+    /// A producer's request.
+    pub(crate) fn ask(&self, slot: u32, id: u32) {
+        let header = RequestHeader::new(FUNCTION, 0, id, 0).to_words();
+        for (place, word) in header.into_iter().enumerate() {
+            self.rx_data.store(slot as usize * WORDS + place, word, Ordering::Relaxed);
+        }
+        let address = self.rx_data.address() + u64::from(slot * SLOT);
+        self.rx_flags.store(slot as usize, address, Ordering::Release);
+    }
+
+    /// What a graph does: header, then flag.
+    pub(crate) fn answer(&self, slot: u32) {
+        let at = slot as usize * WORDS;
+        let words: [u64; HEADER_WORDS] =
+            core::array::from_fn(|place| self.rx_data.load(slot as usize * WORDS + place, Ordering::Relaxed));
+        let header = ResponseHeader::reply(&RequestHeader::from_words(words), 0, 0).to_words();
+        for (place, word) in header.into_iter().enumerate() {
+            self.tx_data.store(at + place, word, Ordering::Relaxed);
+        }
+        let address = self.tx_data.address() + u64::from(slot * SLOT);
+        self.tx_flags.store(slot as usize, address, Ordering::Release);
+    }
+
+    /// The consumer's part.
+    pub(crate) fn take(&self, slot: u32) {
+        self.tx_flags.store(slot as usize, flag::FREE, Ordering::Release);
+    }
+
+    pub(crate) fn rx(&self, slot: u32) -> u64 {
+        self.rx_flags.load(slot as usize, Ordering::Acquire)
+    }
+
+    pub(crate) fn tx(&self, slot: u32) -> u64 {
+        self.tx_flags.load(slot as usize, Ordering::Acquire)
+    }
+
+    /// The response of a slot.
+    pub(crate) fn response(&self, slot: u32) -> ResponseHeader {
+        let word = |place| self.tx_data.load(slot as usize * WORDS + place, Ordering::Relaxed);
+        ResponseHeader::from_words(core::array::from_fn(word))
+    }
+}
