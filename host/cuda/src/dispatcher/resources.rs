@@ -4,7 +4,7 @@ use super::functions::Functions;
 use super::graphs::{Launchable, fill_addresses};
 use super::launch::Launcher;
 use super::modules::Modules;
-use super::{DeviceError, KernelKind, MappedRing, Options};
+use super::{DeviceError, Halt, KernelKind, MappedRing, Options};
 use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::persistent::cooperative::Rally;
@@ -154,6 +154,12 @@ pub(crate) fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceErro
         return Err(DeviceError::Shape(why));
     }
     Ok(())
+}
+
+impl Halt for Resources {
+    fn halt(&self) {
+        self.stop(control::STOP_NOW);
+    }
 }
 
 impl Resources {

@@ -8,7 +8,6 @@ use ringcall_dispatch::RingMemory;
 use ringcall_dispatch::scan::Scan;
 use ringcall_wire::launch::control;
 use ringcall_wire::status::Status;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a stop did.
@@ -45,32 +44,6 @@ pub struct Stopped {
     pub dispatcher: Option<DeviceDispatcher<Wired>>,
 }
 
-/// A running dispatcher that is dropped without a stop is told to end, and nobody waits for it: its memory is kept.
-#[derive(Debug)]
-pub(super) struct HaltOnDrop {
-    resources: Option<Arc<Resources>>,
-}
-
-impl HaltOnDrop {
-    pub(super) fn new(resources: &Arc<Resources>) -> Self {
-        Self { resources: Some(Arc::clone(resources)) }
-    }
-
-    fn disarm(&mut self) {
-        self.resources = None;
-    }
-}
-
-impl Drop for HaltOnDrop {
-    fn drop(&mut self) {
-        if let Some(resources) = self.resources.take() {
-            resources.stop(control::STOP_NOW);
-            // The kernel may go on for a moment, on memory that nobody may free under it.
-            std::mem::forget(resources);
-        }
-    }
-}
-
 /// How much of the deadline is left to a kernel that was told to stop at once.
 const LAST_PART: u32 = 5;
 
@@ -81,7 +54,7 @@ impl DeviceDispatcher<Running> {
     /// answered `SHUTTING_DOWN` from here. A handler that does not return cannot be ended: the report says which.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> Stopped {
-        let Self { resources, launcher, stream, mut state } = self;
+        let Self { resources, launcher, stream, state: Running { launched } } = self;
         let begin = Instant::now();
         let watch = Watch::new(&resources);
         let before = watch.counters().answered();
@@ -110,12 +83,11 @@ impl DeviceDispatcher<Running> {
                     took: begin.elapsed(),
                 };
                 // The kernel may still write: its memory, its code and the hold on frees are kept for ever.
-                std::mem::forget((resources, launcher, stream, state));
+                launched.abandon();
                 return Stopped { report, dispatcher: None };
             }
             std::thread::yield_now();
         };
-        state.guard.disarm();
         let drained = watch.counters().answered().saturating_sub(before);
         // What is left on a shared ring is another dispatcher's.
         let (refused, unanswered) = if resources.shares_ring() { (0, 0) } else { refuse_rest(&resources) };
@@ -127,7 +99,7 @@ impl DeviceDispatcher<Running> {
             failed: failed.clone().map(DeviceError::from),
             took: begin.elapsed(),
         };
-        drop(state);
+        launched.ended();
         let dispatcher =
             failed.is_none().then(|| DeviceDispatcher { resources, launcher, stream, state: Wired(()) });
         Stopped { report, dispatcher }

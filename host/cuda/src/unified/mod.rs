@@ -33,9 +33,10 @@ pub use stop::{Stuck, UnifiedReport, UnifiedStopped};
 use wire::{Parts, queue_params};
 
 use crate::dispatcher::{
-    DeviceError, Functions, KernelKind, Launchable, Modules, UnifiedKernel, UnifiedLauncher, check_shape,
+    DeviceError, Functions, Halt, Kept, KernelKind, Launchable, Launched, Modules, UnifiedKernel,
+    UnifiedLauncher, check_shape,
 };
-use crate::driver::{Context, DeviceBuffer, FreeHold, MappedRegion, Module, Stream, StreamState};
+use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::Geometry;
 use ringcall_dispatch::counters::Snapshot;
@@ -86,6 +87,12 @@ struct Resources {
     _module: Module,
 }
 
+impl Halt for Resources {
+    fn halt(&self) {
+        self.stop(control::STOP_NOW);
+    }
+}
+
 impl Resources {
     fn read(&self, word: usize) -> u64 {
         self.control.load(word, Ordering::Acquire)
@@ -109,11 +116,13 @@ pub struct Wired(());
 /// Running.
 #[derive(Debug)]
 pub struct Running {
-    _hold: FreeHold,
-    guard: stop::HaltOnDrop,
+    launched: Launched<Kept<Resources>>,
 }
 
 /// A dispatcher on the queues of a NIC, before or after its kernel runs.
+///
+/// A running one that is dropped without a [`stop`](UnifiedDispatcher::stop) is told to end, and waited for for at most a tenth
+/// of a second. If its kernel still runs then, all that it uses is kept for ever.
 #[derive(Debug)]
 #[must_use]
 pub struct UnifiedDispatcher<State = Wired> {
@@ -212,8 +221,8 @@ impl UnifiedDispatcher<Wired> {
             }
             std::thread::yield_now();
         }
-        let guard = stop::HaltOnDrop::new(&resources);
-        Ok(UnifiedDispatcher { resources, launcher, stream, state: Running { _hold: hold, guard } })
+        let launched = Launched::new(&resources, &launcher, &stream, hold);
+        Ok(UnifiedDispatcher { resources, launcher, stream, state: Running { launched } })
     }
 }
 

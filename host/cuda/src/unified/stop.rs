@@ -6,7 +6,6 @@ use crate::dispatcher::DeviceError;
 use crate::driver::StreamState;
 use ringcall_verbs::layout::cqe::Syndrome;
 use ringcall_wire::unified::control;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A handler that does not return.
@@ -61,25 +60,6 @@ pub struct UnifiedStopped {
     pub dispatcher: Option<UnifiedDispatcher<Wired>>,
 }
 
-/// A running dispatcher that is dropped without a stop is told to end, and nobody waits for it: its memory is kept.
-#[derive(Debug)]
-pub(super) struct HaltOnDrop(Option<Arc<Resources>>);
-
-impl HaltOnDrop {
-    pub(super) fn new(resources: &Arc<Resources>) -> Self {
-        Self(Some(Arc::clone(resources)))
-    }
-}
-
-impl Drop for HaltOnDrop {
-    fn drop(&mut self) {
-        if let Some(resources) = self.0.take() {
-            resources.stop(control::STOP_NOW);
-            std::mem::forget(resources);
-        }
-    }
-}
-
 /// How much of the deadline is left to a kernel that was told to stop at once.
 const LAST_PART: u32 = 5;
 
@@ -89,7 +69,7 @@ impl UnifiedDispatcher<Running> {
     /// taken stays in the completion queue for the next start.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> UnifiedStopped {
-        let Self { resources, launcher, stream, mut state } = self;
+        let Self { resources, launcher, stream, state: Running { launched } } = self;
         let begin = Instant::now();
         let before = resources.counters().answered();
         resources.stop(control::STOP_DRAIN);
@@ -117,12 +97,11 @@ impl UnifiedDispatcher<Running> {
                     took: elapsed,
                 };
                 // The kernel may still write: its memory, its code and the hold on frees are kept for ever.
-                std::mem::forget((resources, launcher, stream, state));
+                launched.abandon();
                 return UnifiedStopped { report, dispatcher: None };
             }
             std::thread::yield_now();
         };
-        state.guard.0 = None;
         let dead = resources.read(control::DEAD);
         let report = UnifiedReport {
             drained: resources.counters().answered().saturating_sub(before),
@@ -135,10 +114,10 @@ impl UnifiedDispatcher<Running> {
         };
         if matches!(failed, Some(CudaError::TimedOut(_))) {
             // The kernel has ended, and a graph that it launched has not: what that may write is kept for ever.
-            std::mem::forget((resources, launcher, stream, state));
+            launched.abandon();
             return UnifiedStopped { report, dispatcher: None };
         }
-        drop(state);
+        launched.ended();
         let dispatcher =
             failed.is_none().then(|| UnifiedDispatcher { resources, launcher, stream, state: Wired(()) });
         UnifiedStopped { report, dispatcher }
