@@ -249,14 +249,16 @@ impl DeviceDispatcher<Wired> {
     /// Launches the kernel, and waits until it polls.
     ///
     /// # Errors
-    /// The launch fails, or the kernel does not begin within a second (another persistent kernel has the whole device).
+    /// The launch fails, or the kernel does not begin within a second (another persistent kernel has the whole device): then
+    /// it ends as soon as it begins, and all that it uses is kept for ever.
     pub fn start(self) -> Result<DeviceDispatcher<Running>, DeviceError> {
         let Self { resources, launcher, stream, state: Wired(()) } = self;
         resources.reset()?;
         let hold = resources.context().hold_frees();
         launcher.launch(&stream)?;
-        resources.await_running(&stream)?;
+        // From here on it is dropped as a running one is.
         let launched = Launched::new(&resources, &launcher, &stream, hold);
+        resources.await_running(&stream)?;
         Ok(DeviceDispatcher { resources, launcher, stream, state: Running { launched } })
     }
 }

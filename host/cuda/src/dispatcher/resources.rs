@@ -247,7 +247,6 @@ impl Resources {
                 return Err(error.into());
             }
             if begin.elapsed() > BEGINS_WITHIN {
-                self.stop(control::STOP_NOW);
                 return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
             }
             std::thread::yield_now();

@@ -102,6 +102,31 @@ impl Resources {
         self.control.store(control::STOP, how, Ordering::Release);
     }
 
+    /// Waits until the kernel polls.
+    fn await_running(&self, stream: &Stream) -> Result<(), DeviceError> {
+        let begin = Instant::now();
+        loop {
+            match self.read(control::STATE) {
+                control::STATE_NEW => (),
+                control::STATE_FAILED => {
+                    return Err(DeviceError::Shape(
+                        "the kernel refused the queues: entries are powers of two below 65536, completions hold what \
+                         requests complete with, no more receive requests are posted than fit"
+                            .to_owned(),
+                    ));
+                }
+                _ => return Ok(()),
+            }
+            if let StreamState::Failed(error) = stream.query() {
+                return Err(error.into());
+            }
+            if begin.elapsed() > BEGINS_WITHIN {
+                return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
+            }
+            std::thread::yield_now();
+        }
+    }
+
     fn counters(&self) -> Snapshot {
         Snapshot::from_counts(std::array::from_fn::<_, { Counter::COUNT }, _>(|place| {
             self.read(control::COUNTERS + place)
@@ -184,7 +209,8 @@ impl UnifiedDispatcher<Wired> {
     /// Launches the kernel, and waits until it polls. The first start posts the receive requests.
     ///
     /// # Errors
-    /// The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a second.
+    /// The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a second: then it
+    /// ends as soon as it begins, and all that it uses is kept for ever.
     pub fn start(self) -> Result<UnifiedDispatcher<Running>, DeviceError> {
         let Self { resources, launcher, stream, state: Wired(()) } = self;
         if resources.read(control::DEAD) != 0 {
@@ -199,29 +225,9 @@ impl UnifiedDispatcher<Wired> {
         resources.stop(control::STOP_NO);
         let hold = resources.context.hold_frees();
         launcher.launch(&stream)?;
-        let begin = Instant::now();
-        loop {
-            match resources.read(control::STATE) {
-                control::STATE_NEW => (),
-                control::STATE_FAILED => {
-                    return Err(DeviceError::Shape(
-                        "the kernel refused the queues: entries are powers of two below 65536, completions hold what \
-                         requests complete with, no more receive requests are posted than fit"
-                            .to_owned(),
-                    ));
-                }
-                _ => break,
-            }
-            if let StreamState::Failed(error) = stream.query() {
-                return Err(error.into());
-            }
-            if begin.elapsed() > BEGINS_WITHIN {
-                resources.stop(control::STOP_NOW);
-                return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
-            }
-            std::thread::yield_now();
-        }
+        // From here on it is dropped as a running one is.
         let launched = Launched::new(&resources, &launcher, &stream, hold);
+        resources.await_running(&stream)?;
         Ok(UnifiedDispatcher { resources, launcher, stream, state: Running { launched } })
     }
 }

@@ -1,7 +1,7 @@
-//! Dispatchers that are dropped while they run.
+//! Dispatchers that are dropped while they run, or wait to run.
 
 use crate::rig::{self, PATIENCE, await_answer, call, on_device, send, slot, take};
-use ringcall_cuda::dispatcher::KernelKind;
+use ringcall_cuda::dispatcher::{DeviceError, KernelKind, Options};
 use ringcall_cuda::driver::DeviceBuffer;
 use ringcall_wire::status::Status;
 use std::time::Instant;
@@ -47,5 +47,26 @@ fn a_dropped_dispatcher_with_a_busy_handler_keeps_its_memory() {
         await_answer(ring, at);
         let answer = take(ring, at);
         assert_eq!((answer.request_id, answer.status), (7, Status::OK));
+    });
+}
+
+/// A kernel that finds no room waits behind the one that has it, with all that it will look at when it begins.
+#[test]
+fn a_start_that_finds_no_room_keeps_its_memory() {
+    on_device("a_start_that_finds_no_room_keeps_its_memory", |context| {
+        let ring = rig::ring(context, 16, 64);
+        let multiprocessors = context.device().multiprocessors().expect("readable");
+        let wire = |blocks| {
+            let kernel = KernelKind::Cooperative { blocks, threads: 1024 };
+            rig::wire(&ring, rig::calls(64), Options::new(kernel))
+        };
+        let fits = wire(multiprocessors).footprint().blocks_per_multiprocessor;
+        let [first, second] = [0; 2].map(|_| wire(multiprocessors * fits));
+        let first = first.start().expect("an empty device");
+        let why = second.start().err();
+        assert!(matches!(why, Some(DeviceError::DidNotBegin(_))), "{why:?}");
+        assert_eq!(call(ring.ring(), slot(ring.ring(), 3), "rpc_increment", &[1]).result, [2]);
+        // The second begins now, and is told to end.
+        rig::stop_clean(first);
     });
 }
