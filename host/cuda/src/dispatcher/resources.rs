@@ -4,7 +4,7 @@ use super::functions::Functions;
 use super::graphs::{Launchable, fill_addresses};
 use super::launch::Launcher;
 use super::modules::Modules;
-use super::{DeviceError, Halt, KernelKind, MappedRing, Options};
+use super::{DeviceError, Halt, KernelKind, MappedRing, Options, failure};
 use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::persistent::cooperative::Rally;
@@ -208,6 +208,11 @@ impl Resources {
         (0..self.blocks()).all(|block| {
             matches!(self.read(block, control::STATE), control::STATE_ENDED | control::STATE_FAILED)
         })
+    }
+
+    /// Why the kernel ended by itself, if it did.
+    pub(super) fn failure(&self) -> Option<DeviceError> {
+        (0..self.blocks()).find_map(|block| failure(|word| self.read(block, word)))
     }
 
     /// Prepares for a launch: counters go on from where they were.

@@ -21,7 +21,8 @@ pub struct StopReport {
     pub unanswered: u64,
     /// Handlers that did not return: the kernel still runs, and its memory is kept for ever.
     pub stuck: Vec<Busy>,
-    /// The kernel failed (a handler panicked, or touched what is not its own): every request under way is lost.
+    /// The kernel failed (a handler panicked, or touched what is not its own, or the dispatcher could not launch itself
+    /// again): every request under way is lost.
     pub failed: Option<DeviceError>,
     /// How long the stop took.
     pub took: Duration,
@@ -88,6 +89,7 @@ impl DeviceDispatcher<Running> {
             }
             std::thread::yield_now();
         };
+        let failed = failed.map(DeviceError::from).or_else(|| resources.failure());
         let drained = watch.counters().answered().saturating_sub(before);
         // What is left on a shared ring is another dispatcher's.
         let (refused, unanswered) = if resources.shares_ring() { (0, 0) } else { refuse_rest(&resources) };
@@ -96,7 +98,7 @@ impl DeviceDispatcher<Running> {
             refused,
             unanswered,
             stuck: Vec::new(),
-            failed: failed.clone().map(DeviceError::from),
+            failed: failed.clone(),
             took: begin.elapsed(),
         };
         launched.ended();

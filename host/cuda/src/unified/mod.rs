@@ -33,7 +33,7 @@ pub use stop::{Stuck, UnifiedReport, UnifiedStopped};
 use wire::{Parts, queue_params};
 
 use crate::dispatcher::{
-    DeviceError, Functions, Halt, Kept, KernelKind, Launchable, Launched, Modules, UnifiedKernel,
+    DeviceError, Functions, Halt, Kept, KernelKind, Launchable, Launched, Launches, Modules, UnifiedKernel,
     UnifiedLauncher, check_shape,
 };
 use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
@@ -245,12 +245,10 @@ impl<State> UnifiedDispatcher<State> {
         self.resources.read(control::EVENTS + event as usize)
     }
 
-    /// Graph launches so far, relaunches of the dispatcher so far, and the CUDA code of the last launch that failed (0:
-    /// none did).
+    /// What the kernel launched by itself, so far.
     #[must_use]
-    pub fn launches(&self) -> (u64, u64, u32) {
-        let read = |word| self.resources.read(word);
-        (read(control::LAUNCHES), read(control::RELAUNCHES), read(control::LAUNCH_ERROR) as u32)
+    pub fn launches(&self) -> Launches {
+        Launches::of(|word| self.resources.read(word))
     }
 
     /// What the kernel takes of the device: registers of a thread, bytes of shared memory.

@@ -2,7 +2,7 @@
 
 use super::{Resources, Running, UnifiedDispatcher, Wired};
 use crate::CudaError;
-use crate::dispatcher::DeviceError;
+use crate::dispatcher::{DeviceError, failure};
 use crate::driver::StreamState;
 use ringcall_verbs::layout::cqe::Syndrome;
 use ringcall_wire::unified::control;
@@ -33,7 +33,8 @@ pub struct UnifiedReport {
     pub dead: Option<Syndrome>,
     /// Handlers that did not return: the kernel still runs, and its memory is kept for ever.
     pub stuck: Vec<Stuck>,
-    /// The kernel did not end, or failed (a handler panicked, or touched what is not its own).
+    /// The kernel did not end, or failed (a handler panicked, or touched what is not its own; a transport that is linked in
+    /// broke its interface; the dispatcher could not launch itself again).
     pub failed: Option<DeviceError>,
     /// How long the stop took.
     pub took: Duration,
@@ -74,7 +75,7 @@ impl UnifiedDispatcher<Running> {
         let before = resources.counters().answered();
         resources.stop(control::STOP_DRAIN);
         let mut hurried = false;
-        let failed = loop {
+        let outcome = loop {
             if matches!(resources.read(control::STATE), control::STATE_ENDED | control::STATE_FAILED) {
                 break stream.wait(deadline).err();
             }
@@ -102,6 +103,7 @@ impl UnifiedDispatcher<Running> {
             }
             std::thread::yield_now();
         };
+        let failed = outcome.clone().map(DeviceError::from).or_else(|| failure(|word| resources.read(word)));
         let dead = resources.read(control::DEAD);
         let report = UnifiedReport {
             drained: resources.counters().answered().saturating_sub(before),
@@ -109,10 +111,10 @@ impl UnifiedDispatcher<Running> {
             held: resources.read(control::HELD),
             dead: (dead != 0).then_some(Syndrome(dead as u8)),
             stuck: Vec::new(),
-            failed: failed.clone().map(DeviceError::from),
+            failed: failed.clone(),
             took: begin.elapsed(),
         };
-        if matches!(failed, Some(CudaError::TimedOut(_))) {
+        if matches!(outcome, Some(CudaError::TimedOut(_))) {
             // The kernel has ended, and a graph that it launched has not: what that may write is kept for ever.
             launched.abandon();
             return UnifiedStopped { report, dispatcher: None };

@@ -54,11 +54,11 @@ fn start(
 /// Waits until so many launches were counted.
 fn launched(running: &DeviceDispatcher<Running>, n: u64) {
     let begin = Instant::now();
-    while running.watch().launches().0 != n {
+    while running.watch().launches().graphs != n {
         let launches = running.watch().launches();
         assert!(begin.elapsed() < PATIENCE, "{n} launches are not counted: {launches:?}");
     }
-    assert_eq!(running.watch().launches().2, 0, "a launch failed");
+    assert_eq!(running.watch().launches().graph_error, 0, "a launch failed");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn no_launch_is_lost() {
         flood(ring.ring().shared(), &slots(ring.ring()), &[GRAPH], 40, n);
         eprintln!("{:.0} launches a second", n as f64 / begin.elapsed().as_secs_f64());
         launched(&running, n);
-        let (_, relaunches, _) = running.watch().launches();
+        let relaunches = running.watch().launches().relaunches;
         assert!(
             relaunches >= (n - 1) / ringcall_wire::launch::LAUNCHES_PER_EXECUTION,
             "{relaunches} relaunches"

@@ -4,7 +4,7 @@ use crate::rig::{
     PATIENCE, Pair, Peer, Rig, calls, on_device, queues, setting, stop_clean, try_wire, wire_with,
 };
 use core::sync::atomic::Ordering;
-use ringcall_cuda::dispatcher::{DeviceError, Functions, GraphFunction, GraphKernel, KernelKind};
+use ringcall_cuda::dispatcher::{DeviceError, Functions, GraphFunction, GraphKernel, KernelKind, Launches};
 use ringcall_cuda::driver::{Context, MappedRegion, devrt};
 use ringcall_cuda::unified::{Running, UnifiedDispatcher};
 use ringcall_verbs::Event;
@@ -60,8 +60,8 @@ fn two_graphs_beside_handlers() {
             rig.peer.mix(2 * n, u64::from(depth / 2), len, mixed);
             eprintln!("{:.0} launches a second", n as f64 / begin.elapsed().as_secs_f64());
             let wired = stop_clean(running);
-            let (launches, relaunches, error) = wired.launches();
-            assert_eq!((launches, error), (n, 0));
+            let Launches { graphs, relaunches, graph_error, relaunch_error } = wired.launches();
+            assert_eq!((graphs, graph_error, relaunch_error), (n, 0, 0));
             assert!(relaunches >= (n - 1) / LAUNCHES_PER_EXECUTION, "{relaunches} relaunches");
             for counter in [Counter::Received, Counter::Dispatched, Counter::Completed] {
                 assert_eq!(wired.counters().get(counter), 2 * n, "{counter:?}");
@@ -79,7 +79,7 @@ fn few_executables_hold_back_graphs_alone() {
             let (running, mut rig) = start(context, pair(64, 64), with_graphs(64, execs));
             rig.peer.mix(5_000, 32, 32, mixed);
             let wired = stop_clean(running);
-            assert_eq!(wired.launches().0, 2_500);
+            assert_eq!(wired.launches().graphs, 2_500);
             assert_eq!(wired.counters().get(Counter::Completed), 5_000);
             assert!(
                 wired.counters().get(Counter::Queued) > 0,
@@ -151,7 +151,7 @@ fn routes_and_follow_ups() {
             launched += u64::from(status == Status::OK);
         }
         let wired = stop_clean(running);
-        assert_eq!((wired.launches().0, wired.launches().2), (launched, 0));
+        assert_eq!((wired.launches().graphs, wired.launches().graph_error), (launched, 0));
         rig.end();
     });
 }
@@ -183,7 +183,7 @@ fn a_stop_in_a_burst_of_graphs_loses_nothing() {
             wired = stop_clean(running);
         }
         assert_eq!(wired.counters().get(Counter::Completed), 20 * 32);
-        assert_eq!(wired.launches().0, 20 * 16);
+        assert_eq!(wired.launches().graphs, 20 * 16);
         rig.end();
     });
 }
@@ -228,7 +228,7 @@ fn what_a_hurried_stop_leaves_is_answered_later() {
             }
             wired = stop_clean(running);
         }
-        assert_eq!(wired.launches().0, 5 * 32);
+        assert_eq!(wired.launches().graphs, 5 * 32);
         rig.end();
     });
 }
