@@ -98,6 +98,9 @@ pub enum DeviceError {
         "the kernel refused to begin: its shared memory is smaller than its tables need (a bug: please report it)"
     )]
     Refused,
+    /// A kernel was told to end, and it, or a graph that it launched, has not.
+    #[error("the kernel, or a graph that it launched, did not end within {0:?}")]
+    NotEnded(Duration),
     /// The dispatcher, which launches graphs, could not launch itself again, and ended.
     #[error(
         "the dispatcher could not launch itself again (CUDA error {0}) and ended: nothing polls any more"

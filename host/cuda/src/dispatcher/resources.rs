@@ -5,12 +5,14 @@ use super::graphs::{Launchable, fill_addresses};
 use super::launch::Launcher;
 use super::modules::Modules;
 use super::{DeviceError, Halt, KernelKind, MappedRing, Options, failure};
+use crate::CudaError;
 use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::persistent::cooperative::Rally;
 use ringcall_dispatch::persistent::layout::Needs;
 use ringcall_dispatch::persistent::{Layout, Share, stage_bytes};
 use ringcall_gpu::shared::Words;
+use ringcall_wire::Counter;
 use ringcall_wire::launch::{DispatchParams, MAX_SLOTS, control, options, saved};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -141,6 +143,12 @@ pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
     }
 }
 
+/// The counters of an ended kernel: its own, and those of the graphs that it launched.
+fn all_counts(words: &[u64; saved::WORDS]) -> [u64; Counter::COUNT] {
+    let word = |at: usize| words.get(at).copied().unwrap_or(0);
+    std::array::from_fn(|place| word(saved::COUNTERS + place).wrapping_add(word(saved::CHILDREN + place)))
+}
+
 pub(crate) fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceError> {
     if slots > MAX_SLOTS {
         return Err(DeviceError::TooManySlots { slots });
@@ -215,12 +223,31 @@ impl Resources {
         (0..self.blocks()).find_map(|block| failure(|word| self.read(block, word)))
     }
 
+    /// Adds what graphs counted after the kernel's last figures. Everything has ended.
+    pub(super) fn count_late(&self) -> Result<(), CudaError> {
+        if !matches!(self.kernel, KernelKind::Graph { .. }) {
+            return Ok(());
+        }
+        for block in 0..self.blocks() {
+            let mut words = [0_u64; saved::WORDS];
+            self.saved.read_into(block * saved::WORDS * 8, words.as_mut_bytes())?;
+            for (place, count) in all_counts(&words).into_iter().enumerate() {
+                self.control.store(
+                    block * control::WORDS + control::COUNTERS + place,
+                    count,
+                    Ordering::Relaxed,
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Prepares for a launch: counters go on from where they were.
     pub(super) fn reset(&self) -> Result<(), DeviceError> {
         self.saved.fill(0)?;
         for block in 0..self.blocks() {
             let base = block * control::WORDS;
-            for place in 0..ringcall_wire::Counter::COUNT {
+            for place in 0..Counter::COUNT {
                 let count = self.read(block, control::COUNTERS + place);
                 let at = (block * saved::WORDS + saved::COUNTERS + place) * 8;
                 self.saved.write_from(at, &count.to_le_bytes())?;
@@ -256,5 +283,20 @@ impl Resources {
             }
             std::thread::yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_the_kernels_and_its_graphs() {
+        let mut words = [u64::MAX; saved::WORDS];
+        for place in 0..Counter::COUNT {
+            words[saved::COUNTERS + place] = place as u64;
+            words[saved::CHILDREN + place] = 100 * place as u64;
+        }
+        assert_eq!(all_counts(&words), std::array::from_fn(|place| 101 * place as u64));
     }
 }

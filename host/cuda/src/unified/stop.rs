@@ -94,7 +94,7 @@ impl UnifiedDispatcher<Running> {
                     held: 0,
                     dead: None,
                     stuck: resources.stuck(),
-                    failed: Some(DeviceError::Shape(format!("the kernel did not end within {deadline:?}"))),
+                    failed: Some(DeviceError::NotEnded(deadline)),
                     took: elapsed,
                 };
                 // The kernel may still write: its memory, its code and the hold on frees are kept for ever.

@@ -243,3 +243,31 @@ fn a_graph_without_credit_answers_backpressure() {
         stop_clean(running);
     });
 }
+
+/// Graphs that take a while are waited for, and what they counted is in the counters of the stop and of the next start.
+#[test]
+fn a_stop_waits_for_graphs() {
+    on_device_with_runtime("a_stop_waits_for_graphs", |context| {
+        let (_word, closed) = credit(context, 1);
+        let ring = rig::ring(context, 16, 64);
+        let functions = with_graph(64, graph(4).credits(&[closed; 4]));
+        let mut dispatcher = rig::wire(&ring, functions, Options::new(KernelKind::graph()));
+        let ring = ring.ring();
+        for turn in 1..=20 {
+            let running = dispatcher.start().expect("started");
+            for at in 0..4 {
+                rig::send(ring, slot(ring, at), GRAPH, at, &[1]);
+            }
+            launched(&running, 4);
+            let stopped = running.stop(PATIENCE);
+            assert!(stopped.report.is_clean(), "stop {turn}: {:?}", stopped.report);
+            dispatcher = stopped.dispatcher.expect("it is given back");
+            let counters = dispatcher.counters();
+            assert_eq!(counters.get(Counter::Dispatched), 4 * turn, "stop {turn}");
+            assert!(counters.get(Counter::Backpressure) >= 4 * turn, "stop {turn}");
+            for at in 0..4 {
+                assert_eq!(rig::take(ring, slot(ring, at)).status, Status::BACKPRESSURE, "stop {turn}");
+            }
+        }
+    });
+}
