@@ -36,6 +36,16 @@ fn graph(execs: u32) -> GraphFunction {
     GraphFunction::new(ringcall_samples::graph::KERNELS.map(kernel).to_vec(), execs)
 }
 
+/// A graph of `execs` executables, all of which wait for the word at `address`, which the test keeps.
+fn waiting(execs: u32, address: u64) -> GraphFunction {
+    let words = vec![address; execs as usize];
+    // SAFETY: a word of mapped memory, whose owner is dropped after the dispatchers with this graph.
+    #[allow(unsafe_code)]
+    unsafe {
+        graph(execs).credits(&words)
+    }
+}
+
 fn with_graph(slot_bytes: u32, graph: GraphFunction) -> Functions {
     calls(slot_bytes).graph(GRAPH, HandlerSchema::new(), graph)
 }
@@ -150,7 +160,7 @@ fn routing_keys_choose_the_graph() {
         let functions = with_graph(64, graph(2).routing_key(5)).graph(
             GRAPH,
             HandlerSchema::new(),
-            graph(2).routing_key(6).credits(&[closed, closed]),
+            waiting(2, closed).routing_key(6),
         );
         let (ring, running) = start(context, (16, 64), functions);
         let ring = ring.ring();
@@ -212,7 +222,7 @@ fn handlers_trigger_their_follow_up() {
 fn a_graph_without_credit_answers_backpressure() {
     on_device_with_runtime("a_graph_without_credit_answers_backpressure", |context| {
         let (word, address) = credit(context, 1);
-        let (ring, running) = start(context, (16, 64), with_graph(64, graph(4).credits(&[address; 4])));
+        let (ring, running) = start(context, (16, 64), with_graph(64, waiting(4, address)));
         let (graph, plain) = (FunctionId::of(GRAPH).0, FunctionId::of("rpc_increment").0);
         let shared = ring.ring().shared();
         let all = slots(ring.ring());
@@ -250,7 +260,7 @@ fn a_stop_waits_for_graphs() {
     on_device_with_runtime("a_stop_waits_for_graphs", |context| {
         let (_word, closed) = credit(context, 1);
         let ring = rig::ring(context, 16, 64);
-        let functions = with_graph(64, graph(4).credits(&[closed; 4]));
+        let functions = with_graph(64, waiting(4, closed));
         let mut dispatcher = rig::wire(&ring, functions, Options::new(KernelKind::graph()));
         let ring = ring.ring();
         for turn in 1..=20 {

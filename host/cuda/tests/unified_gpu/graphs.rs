@@ -30,6 +30,16 @@ fn graph(execs: u32) -> GraphFunction {
     GraphFunction::new(ringcall_samples::graph::KERNELS.map(kernel).to_vec(), execs)
 }
 
+/// A graph of `execs` executables, all of which wait for the word at `address`, which the test keeps.
+fn waiting(execs: u32, address: u64) -> GraphFunction {
+    let words = vec![address; execs as usize];
+    // SAFETY: a word of mapped memory, whose owner is dropped after the dispatchers with this graph.
+    #[allow(unsafe_code)]
+    unsafe {
+        graph(execs).credits(&words)
+    }
+}
+
 fn with_graphs(stride: u32, execs: u32) -> Functions {
     GRAPHS
         .iter()
@@ -98,7 +108,7 @@ fn a_slow_graph_holds_up_nothing() {
         let word = region.words(0, 1).expect("inside");
         let credit = region.device_address(0).expect("inside").0;
         word.store(0, 1, Ordering::Release);
-        let functions = calls(64).graph(GRAPHS[0], HandlerSchema::new(), graph(4).credits(&[credit; 4]));
+        let functions = calls(64).graph(GRAPHS[0], HandlerSchema::new(), waiting(4, credit));
         let (running, mut rig) = start(context, pair(64, 64), functions);
         let mut overtaken = 0;
         for round in 0..50_u32 {
@@ -195,7 +205,7 @@ fn what_a_hurried_stop_leaves_is_answered_later() {
         let region = MappedRegion::zeroed(context, 8).expect("pinned");
         let word = region.words(0, 1).expect("inside");
         let credit = region.device_address(0).expect("inside").0;
-        let functions = calls(64).graph(GRAPHS[0], HandlerSchema::new(), graph(1).credits(&[credit]));
+        let functions = calls(64).graph(GRAPHS[0], HandlerSchema::new(), waiting(1, credit));
         let (mut wired, mut rig) = wire_with(context, pair(64, 64), functions);
         for turn in 0..5_u64 {
             // One after the other, and each waits some 2 ms in vain.
