@@ -112,6 +112,9 @@ pub enum DeviceError {
          kernel found its queues changed when it launched itself again"
     )]
     EndedFailed,
+    /// Queues, or a transport, that another dispatcher works.
+    #[error("{0}: a second one would not know where the first is in the queues")]
+    Claimed(&'static str),
     /// There is no committed PTX for so old a device.
     #[error("there are dispatch kernels for compute capability 8.0 and later, the device has {}.{}", .0.0, .0.1)]
     NoKernels((u32, u32)),

@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+mod claim;
 mod hooks;
 mod queues;
 mod stop;
@@ -161,7 +162,7 @@ impl UnifiedDispatcher<Wired> {
     /// Links, loads and allocates all that a dispatcher of these queues needs.
     ///
     /// # Errors
-    /// A table that cannot be built, a function of a kind that the kernel does not run, a shape that no kernel has, strides
+    /// A queue pair that was wired before. A table that cannot be built, a function of a kind that the kernel does not run, a shape that no kernel has, strides
     /// that are no multiples of 16, modules that do not link, a kernel that does not fit the device, no memory.
     #[allow(clippy::needless_pass_by_value)] // builders end here
     pub fn wire(
@@ -170,6 +171,7 @@ impl UnifiedDispatcher<Wired> {
         modules: Modules,
         chosen: UnifiedOptions,
     ) -> Result<Self, DeviceError> {
+        let claimed = pair.claim()?;
         let (context, config) = (&pair.context, &pair.config);
         let kind = chosen.kernel;
         check_shape(kind, config.slots)?;
@@ -203,7 +205,9 @@ impl UnifiedDispatcher<Wired> {
                 layout::of(cells, entries, warps, stage, in_shared).bytes
             },
         };
-        parts.wire(queue_params(pair, chosen.extent), &functions, &modules)
+        let wired = parts.wire(queue_params(pair, chosen.extent), &functions, &modules)?;
+        claimed.for_ever();
+        Ok(wired)
     }
 
     /// Launches the kernel, and waits until it polls. The first start posts the receive requests.

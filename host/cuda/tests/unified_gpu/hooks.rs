@@ -58,6 +58,8 @@ fn queues_behind_hooks() {
     on_device("queues_behind_hooks", |context| {
         let (queues, mut rig) = queues(context, Pair::of_depth(16));
         let behind = QueueContext::new(queues.pair(), Extent::Received).expect("memory");
+        let second = QueueContext::new(queues.pair(), Extent::Received).err();
+        assert!(matches!(second, Some(DeviceError::Claimed(_))), "{second:?}");
         let modules = modules(context).queue_transport(context).expect("PTX");
         let mut wired =
             UnifiedDispatcher::with_hooks(behind.transport(), handlers(), modules).expect("it links");
@@ -234,6 +236,24 @@ fn a_transport_that_breaks_its_interface_is_reported() {
     });
 }
 
+/// A transport is one dispatcher's at a time, and free again with its end.
+#[test]
+fn a_transport_has_one_dispatcher() {
+    on_device("a_transport_has_one_dispatcher", |context| {
+        let ring = Ring::new(context);
+        let wire = || {
+            let modules = modules(context).ptx("a ring in C++", RING);
+            UnifiedDispatcher::with_hooks(&ring.transport.clone(), handlers(), modules)
+        };
+        let first = wire().expect("it links");
+        assert!(matches!(wire().err(), Some(DeviceError::Claimed(_))));
+        let stopped = stop_clean(first.start().expect("started"));
+        assert!(matches!(wire().err(), Some(DeviceError::Claimed(_))), "it can be started again");
+        drop(stopped);
+        drop(wire().expect("nobody has it"));
+    });
+}
+
 #[test]
 fn a_missing_hook_is_named() {
     on_device("a_missing_hook_is_named", |context| {
@@ -244,10 +264,11 @@ fn a_missing_hook_is_named() {
         for hook in ["cudaq_dev_transport_attach", "cudaq_dev_rx_poll", "cudaq_dev_tx_publish"] {
             assert!(symbols.iter().any(|symbol| symbol == hook), "{hook} is not in {why}");
         }
-        // One thread is no warp.
+        // What failed has claimed nothing. One thread is no warp.
         let functions =
             Functions::new().handlers(&samples(&[HandlerKind::Thread, HandlerKind::Warp], STRIDE as u32));
         let linked = modules(context).ptx("a ring in C++", RING);
-        assert!(UnifiedDispatcher::with_hooks(&ring.transport, functions, linked).is_err());
+        let why = UnifiedDispatcher::with_hooks(&ring.transport, functions, linked).expect_err("one thread");
+        assert!(why.to_string().contains("no thread handler"), "{why}");
     });
 }
