@@ -70,10 +70,7 @@ pub(super) fn wire(
         shared_stages,
     };
     let cooperative = matches!(kind, KernelKind::Cooperative { .. });
-    let behind = |bytes: u32| bytes.saturating_add(chosen.handler_shared);
-    let most = context.device().max_shared_per_block()?;
-    let in_shared = behind(Layout::of(needs(true)).bytes) <= most && !cooperative;
-    let shared = behind(Layout::of(needs(in_shared)).bytes);
+    let (in_shared, shared) = shared_memory(&chosen, context.device().max_shared_per_block()?, needs);
     let scratch = if in_shared {
         None
     } else {
@@ -141,6 +138,16 @@ pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
         KernelKind::Cooperative { .. } => 1,
         other => other.blocks(),
     }
+}
+
+/// Whether the stages lie in shared memory, of which a block has at most `most` bytes; and how much a block has in all, with
+/// what handlers have at its end.
+pub(super) fn shared_memory(chosen: &Options, most: u32, needs: impl Fn(bool) -> Needs) -> (bool, u32) {
+    let bytes = |in_shared| Layout::of(needs(in_shared)).bytes.saturating_add(chosen.handler_shared);
+    // Every block of a grid reaches the stages.
+    let cooperative = matches!(chosen.kernel, KernelKind::Cooperative { .. });
+    let in_shared = !cooperative && bytes(true) <= most;
+    (in_shared, bytes(in_shared))
 }
 
 /// The counters of an ended kernel: its own, and those of the graphs that it launched.
@@ -289,6 +296,30 @@ impl Resources {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn handlers_shared_memory_comes_behind_what_the_kernel_needs() {
+        let needs = |shared_stages| Needs {
+            slots: 16,
+            cells: 4,
+            entries: 2,
+            workers: 7,
+            stage_bytes: 4096,
+            shared_stages,
+        };
+        let [without, with] = [false, true].map(|in_shared| Layout::of(needs(in_shared)).bytes);
+        assert!(without < with);
+        let regular = Options::new(KernelKind::regular());
+        assert_eq!(shared_memory(&regular, with, needs), (true, with));
+        assert_eq!(shared_memory(&regular, with - 1, needs), (false, without));
+        let more = regular.handler_shared(1000);
+        assert_eq!(shared_memory(&more, with + 1000, needs), (true, with + 1000));
+        assert_eq!(shared_memory(&more, with + 999, needs), (false, without + 1000));
+        let grid = Options::new(KernelKind::Cooperative { blocks: 2, threads: 64 }).handler_shared(1000);
+        assert_eq!(shared_memory(&grid, u32::MAX, needs), (false, without + 1000));
+        // What no block has is refused with the launcher's error, not wrapped around.
+        assert_eq!(shared_memory(&regular.handler_shared(u32::MAX), with, needs), (false, u32::MAX));
+    }
 
     #[test]
     fn counts_are_the_kernels_and_its_graphs() {
