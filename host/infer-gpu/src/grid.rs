@@ -4,13 +4,14 @@
 use crate::buffers::Buffers;
 use crate::launch::LIMIT_CYCLES;
 use crate::model::{GpuError, Loaded};
-use crate::plan::Params;
+use crate::plan::{Params, Plan};
 use crate::{Network, Shape, Wiring};
 use ringcall_cuda::dispatcher::{Functions, KernelKind, Modules, Options};
 use ringcall_cuda::driver::{Context, DeviceBuffer};
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::payload::TypeDesc;
 use ringcall_wire::schema::HandlerSchema;
+use std::any::Any;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -27,7 +28,7 @@ const fn registers(threads: u32) -> u32 {
     if most < 255 { most } else { 255 }
 }
 
-/// The network as a grid handler. Keep it until the dispatcher that was made with it has ended.
+/// The network as a grid handler. [Modules](Self::modules) keep the device memory that it works on.
 ///
 /// Requests are a [`Wiring`]'s bits, answers what the network's decisions leave of them, and the frame. The frame's byte is
 /// 0 or 1; any other value says that a block of the kernel gave up, and that the answer is worth nothing.
@@ -53,13 +54,21 @@ const fn registers(threads: u32) -> u32 {
 /// ```
 #[derive(Debug)]
 pub struct GridHandler {
-    loaded: Loaded,
+    plan: Plan,
     params: Params,
-    _buffers: Buffers,
-    failed: DeviceBuffer,
+    /// What `params` points to.
+    memory: Arc<Memory>,
     request_bytes: usize,
     answer_bytes: usize,
     bits: u32,
+}
+
+/// Weights and tables, what a run works on, and the word that says which wait ran out.
+#[derive(Debug)]
+struct Memory {
+    _tables: [Arc<DeviceBuffer>; 3],
+    _buffers: Buffers,
+    failed: DeviceBuffer,
 }
 
 impl GridHandler {
@@ -75,21 +84,14 @@ impl GridHandler {
         let mut params = Params { failed: failed.address().0, limit: LIMIT_CYCLES, ..loaded.params };
         buffers.fill(&mut params);
         let (request_bytes, answer_bytes) = (wiring.request_bytes(), wiring.answer_bytes());
-        Ok(Self {
-            loaded,
-            params,
-            _buffers: buffers,
-            failed,
-            request_bytes,
-            answer_bytes,
-            bits: wiring.bits(),
-        })
+        let memory = Arc::new(Memory { _tables: loaded.tables(), _buffers: buffers, failed });
+        Ok(Self { plan: loaded.plan, params, memory, request_bytes, answer_bytes, bits: wiring.bits() })
     }
 
     /// How the work is spread over the device.
     #[must_use]
     pub fn shape(&self) -> Shape {
-        self.loaded.plan.shape
+        self.plan.shape
     }
 
     /// Bytes of a request.
@@ -111,13 +113,14 @@ impl GridHandler {
             .next_multiple_of(64) as u32
     }
 
-    /// Adds the handler's code, and what it has to know.
+    /// Adds the handler's code, what it has to know, and the memory that it works on.
     #[must_use]
     pub fn modules(&self, modules: Modules) -> Modules {
-        let plan = &self.loaded.plan;
+        let plan = &self.plan;
         modules
             .ptx("the predecoder's kernel", plan.shape.ptx)
             .variable(PARAMETERS, self.params.as_bytes())
+            .keep(Arc::clone(&self.memory) as Arc<dyn Any + Send + Sync>)
             .max_registers(registers(plan.shape.threads()))
     }
 
@@ -131,7 +134,7 @@ impl GridHandler {
     /// A dispatcher that the handler runs in.
     #[must_use]
     pub fn options(&self) -> Options {
-        let plan = &self.loaded.plan;
+        let plan = &self.plan;
         Options::new(KernelKind::Cooperative { blocks: plan.blocks(), threads: plan.shape.threads() })
             .handler_shared(plan.shared + ALIGNMENT)
             .cluster(plan.shape.cluster())
@@ -144,7 +147,7 @@ impl GridHandler {
     /// The context is dead.
     pub fn failed(&self) -> Result<Option<u32>, GpuError> {
         let mut word = [0; 4];
-        self.failed.read_into(0, &mut word)?;
+        self.memory.failed.read_into(0, &mut word)?;
         Ok(Some(u32::from_le_bytes(word)).filter(|&which| which != 0))
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{Lines, bytes, network, on_device};
 use ringcall::RingConfig;
 use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules};
-use ringcall_cuda::driver::Context;
+use ringcall_cuda::driver::{Context, DeviceBuffer};
 use ringcall_dispatch::slot::{Response, Vacant};
 use ringcall_infer::Model;
 use ringcall_infer_gpu::{GpuModel, GridHandler};
@@ -98,5 +98,42 @@ fn a_grid_answers_as_the_engine_does() {
         {
             serves(context, d, layers, requests);
         }
+    });
+}
+
+/// A dispatcher has all that its handler works on.
+#[test]
+fn a_dispatcher_outlives_its_handler() {
+    on_device("a_dispatcher_outlives_its_handler", |context| {
+        let (network, threshold, lines) = (network(9), 0.25, Lines::new(7, 7));
+        let wiring = lines.wiring(threshold);
+        let model = GpuModel::new("made up", &network, context, 7, 7).expect("on the device");
+        let request = lines.request(3);
+        let mut logits = vec![0; model.outputs()[0].size_bytes()];
+        let mut engine = model.instantiate().expect("an engine");
+        engine.run(&[&bytes(&lines.volume(&request))], &mut [&mut logits]).expect("a run");
+        let owed = lines.answer(&request, &logits, threshold);
+
+        let handler = GridHandler::new(&network, context, &wiring).expect("a handler");
+        let ring = MappedRing::allocate(context, RingConfig { slots: 1, slot_bytes: handler.slot_bytes() });
+        let ring = ring.expect("a ring");
+        let functions = handler.function(Functions::new(), NAME);
+        let modules = handler.modules(Modules::new());
+        let wired = DeviceDispatcher::wire(&ring, functions, modules, handler.options()).expect("wired");
+        drop(handler);
+        // Whoever allocates now would get the handler's memory, and writes to it.
+        let others = [1 << 12, 1 << 16, 1 << 20, 1 << 22].map(|bytes| {
+            let buffer = DeviceBuffer::zeroed(context, bytes).expect("memory");
+            buffer.fill(0xFF).expect("filled");
+            buffer
+        });
+        let running = wired.start().expect("started");
+        for _ in 0..10 {
+            let (status, result) = call(&ring, &request);
+            assert_eq!((status, owed.first_wrong(&result)), (Status::OK, None));
+        }
+        let stopped = running.stop(PATIENCE);
+        assert!(stopped.report.is_clean(), "{:?}", stopped.report);
+        drop(others);
     });
 }

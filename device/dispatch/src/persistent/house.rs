@@ -109,7 +109,8 @@ impl<M: Machine> Block<'_, M> {
 
     /// Graphs launched and not yet finished.
     pub(super) fn children_running(&self) -> u64 {
-        let finished = self.saved.load(saved::FINISHED, Ordering::Relaxed);
+        // Acquire: pairs with a child's end; what it counted is before that.
+        let finished = self.saved.load(saved::FINISHED, Ordering::Acquire);
         self.launches_so_far().saturating_sub(finished)
     }
 
@@ -135,17 +136,25 @@ impl<M: Machine> Block<'_, M> {
     pub(super) fn end(&self, warp: Warp<'_>, me: u32) -> After {
         self.dismiss(warp, me);
         self.round(warp);
+        if M::GRAPHS {
+            self.save_totals(warp);
+        }
         self.close(warp, control::STATE_ENDED);
         After::End
+    }
+
+    /// Saves the counters, those of children apart: they go on counting there until they end.
+    fn save_totals(&self, warp: Warp<'_>) {
+        for (place, total) in self.totals(warp) {
+            self.saved.store(saved::COUNTERS + place, total, Ordering::Relaxed);
+        }
     }
 
     /// Saves what outlives this execution and launches the dispatcher again, or says why it ended.
     pub(super) fn relaunch(&self, warp: Warp<'_>, me: u32) -> After {
         self.dismiss(warp, me);
         self.round(warp);
-        for (place, total) in self.totals(warp) {
-            self.saved.store(saved::COUNTERS + place, total, Ordering::Relaxed);
-        }
+        self.save_totals(warp);
         let mut failed = false;
         if warp.lane() == 0 {
             let again = self.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;

@@ -92,7 +92,7 @@ impl<M: Machine> Block<'_, M> {
             }
             let everybody_free = free.count_ones() + 1 >= self.workers;
             if stop == control::STOP_NOW {
-                if everybody_free {
+                if everybody_free && self.may_end(warp) {
                     return self.end(warp, me);
                 }
                 continue;
@@ -100,10 +100,13 @@ impl<M: Machine> Block<'_, M> {
             // The swept window first: it comes by once in a while, the hot one every time.
             let (base, seen) = if second.ready != 0 { (sweep, second) } else { (hot, first) };
             if seen.ready == 0 {
-                // Draining: a whole sweep in which nothing was ready and nobody was at work.
+                // Draining: a whole sweep in which nothing was ready and nobody was at work, graphs among them.
                 quiet = if everybody_free { quiet + 1 } else { 0 };
-                if stop == control::STOP_DRAIN && quiet > windows {
-                    return self.end(warp, me);
+                if stop == control::STOP_DRAIN && quiet > windows * quiet_sweeps::<M>() {
+                    if self.may_end(warp) {
+                        return self.end(warp, me);
+                    }
+                    quiet = 0;
                 }
                 if M::GRAPHS && everybody_free && self.should_relaunch(warp) {
                     return self.relaunch(warp, me);
@@ -138,7 +141,7 @@ impl<M: Machine> Block<'_, M> {
     }
 
     /// The stop word. A drain looks at every window several times and then ends: what was in the ring when it began was seen
-    /// by then, and a producer that goes on sending cannot keep it up.
+    /// by then, and a producer that goes on sending cannot keep it up. What still waits for a graph's executable then stays.
     fn stop_now(&self, warp: Warp<'_>, windows: u32) -> u64 {
         let stop = together(warp, || self.board.stop.load(Ordering::Relaxed));
         if stop != control::STOP_DRAIN {
@@ -150,6 +153,13 @@ impl<M: Machine> Block<'_, M> {
             looks
         });
         if looks > u64::from(DRAIN_SWEEPS * (windows + 1)) { control::STOP_NOW } else { stop }
+    }
+
+    /// Whether the end waits for nothing any more: no graph is under way, or the host wants the end at once. A drain that
+    /// has looked often enough takes no requests, but waits for graphs: they answer.
+    fn may_end(&self, warp: Warp<'_>) -> bool {
+        let at_once = || self.board.stop.load(Ordering::Relaxed) == control::STOP_NOW;
+        !M::GRAPHS || together(warp, || u64::from(at_once() || self.children_running() == 0)) != 0
     }
 
     /// Lets go of requests that wait for a warp: they are still in the ring.
@@ -449,6 +459,11 @@ impl<M: Machine> Block<'_, M> {
     fn should_relaunch(&self, warp: Warp<'_>) -> bool {
         self.launches_used(warp) >= RELAUNCH_FROM && together(warp, || self.children_running()) == 0
     }
+}
+
+/// Sweeps after which a drain believes that nothing is left. What waits for an executable is left alone for some turns.
+const fn quiet_sweeps<M: Machine>() -> u32 {
+    if M::GRAPHS { LEFT_ALONE as u32 + 1 } else { 1 }
 }
 
 /// Bit `i` moves to bit `2 i`.

@@ -16,23 +16,28 @@ use ringcall_wire::status::Status;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-const GRAPH: u32 = 1;
+pub(crate) const GRAPH: u32 = 1;
 const TRIGGER: u32 = 2;
-const INCREMENT: u32 = 3;
+pub(crate) const INCREMENT: u32 = 3;
 
-const TEAMS: [Warps; 4] = [
+pub(crate) const TEAMS: [Warps; 4] = [
     Warps { workers: 1, lanes: 1, house: false },
     Warps { workers: 1, lanes: 2, house: true },
     Warps { workers: 3, lanes: 1, house: true },
     Warps { workers: 2, lanes: 2, house: true },
 ];
 
-fn fine() -> OnLaunch {
+pub(crate) fn fine() -> OnLaunch {
     Box::new(|_| Ok(()))
 }
 
 /// A dispatcher with these entries, whose machine has a handler that adds one and one that asks for its follow-up.
-fn dispatcher(parts: &RingParts, park: &Arc<Park>, entries: Vec<DeviceEntry>, warps: Warps) -> Running {
+pub(crate) fn dispatcher(
+    parts: &RingParts,
+    park: &Arc<Park>,
+    entries: Vec<DeviceEntry>,
+    warps: Warps,
+) -> Running {
     let trigger = |warp: ringcall_gpu::team::Warp<'_>, call: &ringcall_dispatch::persistent::Call<'_>| {
         Returned { status: flag::GRAPH_TRIGGER as i32, ..increment(warp, call) }
     };
@@ -44,7 +49,7 @@ fn dispatcher(parts: &RingParts, park: &Arc<Park>, entries: Vec<DeviceEntry>, wa
 }
 
 /// What graph number `graph` answers to whole words.
-fn plus(function: u32, payload: Vec<u8>, graph: u64) -> Ask {
+pub(crate) fn plus(function: u32, payload: Vec<u8>, graph: u64) -> Ask {
     let result = payload
         .chunks_exact(8)
         .flat_map(|word| u64::from_le_bytes(word.try_into().expect("8")).wrapping_add(graph).to_le_bytes())
@@ -52,7 +57,7 @@ fn plus(function: u32, payload: Vec<u8>, graph: u64) -> Ask {
     Ask { function, payload, status: Status::OK, result }
 }
 
-fn words(i: u64) -> Vec<u8> {
+pub(crate) fn words(i: u64) -> Vec<u8> {
     bytes(i, 8 * (i % 5) as usize)
 }
 

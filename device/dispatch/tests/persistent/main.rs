@@ -6,6 +6,7 @@
 
 mod client;
 mod device;
+mod draining;
 mod garbage;
 mod graphs;
 mod grid;

@@ -98,6 +98,23 @@ pub enum DeviceError {
         "the kernel refused to begin: its shared memory is smaller than its tables need (a bug: please report it)"
     )]
     Refused,
+    /// A kernel was told to end, and it, or a graph that it launched, has not.
+    #[error("the kernel, or a graph that it launched, did not end within {0:?}")]
+    NotEnded(Duration),
+    /// The dispatcher, which launches graphs, could not launch itself again, and ended.
+    #[error(
+        "the dispatcher could not launch itself again (CUDA error {0}) and ended: nothing polls any more"
+    )]
+    NotRelaunched(u32),
+    /// The kernel ended by itself, as failed.
+    #[error(
+        "the kernel ended as failed: a transport that is linked in returned a code that its interface does not have, or the \
+         kernel found its queues changed when it launched itself again"
+    )]
+    EndedFailed,
+    /// Queues, or a transport, that another dispatcher works.
+    #[error("{0}: a second one would not know where the first is in the queues")]
+    Claimed(&'static str),
     /// There is no committed PTX for so old a device.
     #[error("there are dispatch kernels for compute capability 8.0 and later, the device has {}.{}", .0.0, .0.1)]
     NoKernels((u32, u32)),

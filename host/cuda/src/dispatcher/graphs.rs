@@ -94,9 +94,14 @@ impl GraphFunction {
     }
 
     /// Device addresses of the words that each executable's first kernel waits for until they are 0: the consumer of its
-    /// last output has taken it. It waits a bounded time, then answers `BACKPRESSURE`.
+    /// last output has taken it. It waits a bounded time, then answers `BACKPRESSURE`. 0 stands for none.
+    ///
+    /// # Safety
+    /// Each is the address of an aligned word that the device may read for as long as a dispatcher with this function, or a
+    /// graph that it launched, exists.
     #[must_use]
-    pub fn credits(mut self, words: &[u64]) -> Self {
+    #[allow(unsafe_code)] // the contract is the caller's to sign
+    pub unsafe fn credits(mut self, words: &[u64]) -> Self {
         words.clone_into(&mut self.credits);
         self
     }

@@ -8,7 +8,7 @@
 
 use super::launch::Launcher;
 use super::modules::{Modules, addresses};
-use super::resources::{check_shape, polling_blocks};
+use super::resources::{check_shape, polling_blocks, shared_memory};
 use super::{DeviceError, Footprint, KernelKind, Options};
 use crate::CudaError;
 use crate::driver::{Context, DeviceBuffer, FreeHold, Kernel, MappedRegion, Stream};
@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering;
 use ringcall_dispatch::Geometry;
 use ringcall_dispatch::persistent::cooperative::Rally;
 use ringcall_dispatch::persistent::layout::Needs;
-use ringcall_dispatch::persistent::{Layout, Share, stage_bytes};
+use ringcall_dispatch::persistent::{Share, stage_bytes};
 use ringcall_dispatch::table::{EMPTY, IdIndex, IndexError};
 use ringcall_gpu::shared::Words;
 use ringcall_wire::Counter;
@@ -116,9 +116,7 @@ impl LinkedDispatcher {
             shared_stages,
         };
         let cooperative = matches!(kind, KernelKind::Cooperative { .. });
-        let fits = Layout::of(needs(true)).bytes <= context.device().max_shared_per_block()?;
-        let in_shared = fits && !cooperative;
-        let shared = Layout::of(needs(in_shared)).bytes;
+        let (in_shared, shared) = shared_memory(&chosen, context.device().max_shared_per_block()?, needs);
         let mut memory = Vec::new();
         let mut zeroed = |bytes: usize| -> Result<u64, CudaError> {
             let buffer = DeviceBuffer::zeroed(context, bytes.max(16))?;

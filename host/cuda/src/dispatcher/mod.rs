@@ -38,6 +38,8 @@ mod functions;
 mod graphs;
 mod host_graph;
 mod launch;
+mod launched;
+mod launches;
 mod linked;
 mod manager;
 mod modules;
@@ -53,6 +55,9 @@ pub use functions::Functions;
 pub(crate) use graphs::Launchable;
 pub use graphs::{GraphFunction, GraphKernel, GraphNodes};
 pub use host_graph::HostGraph;
+pub(crate) use launched::{Halt, Kept, Launched};
+pub use launches::Launches;
+pub(crate) use launches::failure;
 pub use linked::{LinkedDispatcher, LinkedFunction, LinkedRing};
 pub use manager::{Manager, NotStarted};
 pub use modules::Modules;
@@ -63,7 +68,7 @@ pub use stop::{StopReport, Stopped};
 pub(crate) use unified::{UnifiedKernel, UnifiedLauncher, link_unified};
 pub use watch::{Busy, Hung, Watch};
 
-use crate::driver::{FreeHold, Stream};
+use crate::driver::Stream;
 use launch::Launcher;
 use resources::Resources;
 use std::sync::Arc;
@@ -209,12 +214,13 @@ pub struct Wired(());
 /// Running.
 #[derive(Debug)]
 pub struct Running {
-    /// Nothing of this context is freed while the kernel polls.
-    _hold: FreeHold,
-    guard: stop::HaltOnDrop,
+    launched: Launched<Kept<Resources>>,
 }
 
 /// A dispatcher on the device, before or after its kernel runs.
+///
+/// A running one that is dropped without a [`stop`](DeviceDispatcher::stop) is told to end, and waited for for at most a tenth
+/// of a second. If its kernel still runs then, all that it uses is kept for ever.
 #[derive(Debug)]
 #[must_use]
 pub struct DeviceDispatcher<State = Wired> {
@@ -246,15 +252,17 @@ impl DeviceDispatcher<Wired> {
     /// Launches the kernel, and waits until it polls.
     ///
     /// # Errors
-    /// The launch fails, or the kernel does not begin within a second (another persistent kernel has the whole device).
+    /// The launch fails, or the kernel does not begin within a second (another persistent kernel has the whole device): then
+    /// it ends as soon as it begins, and all that it uses is kept for ever.
     pub fn start(self) -> Result<DeviceDispatcher<Running>, DeviceError> {
         let Self { resources, launcher, stream, state: Wired(()) } = self;
         resources.reset()?;
         let hold = resources.context().hold_frees();
         launcher.launch(&stream)?;
+        // From here on it is dropped as a running one is.
+        let launched = Launched::new(&resources, &launcher, &stream, hold);
         resources.await_running(&stream)?;
-        let guard = stop::HaltOnDrop::new(&resources);
-        Ok(DeviceDispatcher { resources, launcher, stream, state: Running { _hold: hold, guard } })
+        Ok(DeviceDispatcher { resources, launcher, stream, state: Running { launched } })
     }
 }
 

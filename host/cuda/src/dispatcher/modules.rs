@@ -2,6 +2,7 @@
 
 use super::{DeviceError, KernelKind, UnifiedKernel};
 use crate::driver::{Context, Linker, Module, devrt};
+use std::any::Any;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub struct Modules {
     parts: Vec<Part>,
     registers: Option<u32>,
     variables: Vec<(String, Vec<u8>)>,
+    kept: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Modules {
@@ -113,6 +115,14 @@ impl Modules {
     #[must_use]
     pub fn variable(mut self, name: &str, data: &[u8]) -> Self {
         self.variables.push((name.to_owned(), data.to_owned()));
+        self
+    }
+
+    /// Keeps `what` as long as anything of the loaded modules is used, dispatchers and their kernels included: memory whose
+    /// addresses are in [`variable`](Self::variable)s.
+    #[must_use]
+    pub fn keep(mut self, what: Arc<dyn Any + Send + Sync>) -> Self {
+        self.kept.push(what);
         self
     }
 
@@ -187,7 +197,7 @@ impl Modules {
         if matches!(kernel, KernelKind::Graph { .. }) {
             linker = linker.library(&devrt::find()?)?;
         }
-        let module = Module::load(context, &linker.link(context)?)?;
+        let module = Module::load_with(context, &linker.link(context)?, self.kept.clone())?;
         for (name, data) in &self.variables {
             module.write_global(name, data)?;
         }

@@ -4,13 +4,15 @@ use super::functions::Functions;
 use super::graphs::{Launchable, fill_addresses};
 use super::launch::Launcher;
 use super::modules::Modules;
-use super::{DeviceError, KernelKind, MappedRing, Options};
+use super::{DeviceError, Halt, KernelKind, MappedRing, Options, failure};
+use crate::CudaError;
 use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::persistent::cooperative::Rally;
 use ringcall_dispatch::persistent::layout::Needs;
 use ringcall_dispatch::persistent::{Layout, Share, stage_bytes};
 use ringcall_gpu::shared::Words;
+use ringcall_wire::Counter;
 use ringcall_wire::launch::{DispatchParams, MAX_SLOTS, control, options, saved};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,10 +70,7 @@ pub(super) fn wire(
         shared_stages,
     };
     let cooperative = matches!(kind, KernelKind::Cooperative { .. });
-    let behind = |bytes: u32| bytes.saturating_add(chosen.handler_shared);
-    let most = context.device().max_shared_per_block()?;
-    let in_shared = behind(Layout::of(needs(true)).bytes) <= most && !cooperative;
-    let shared = behind(Layout::of(needs(in_shared)).bytes);
+    let (in_shared, shared) = shared_memory(&chosen, context.device().max_shared_per_block()?, needs);
     let scratch = if in_shared {
         None
     } else {
@@ -141,6 +140,22 @@ pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
     }
 }
 
+/// Whether the stages lie in shared memory, of which a block has at most `most` bytes; and how much a block has in all, with
+/// what handlers have at its end.
+pub(super) fn shared_memory(chosen: &Options, most: u32, needs: impl Fn(bool) -> Needs) -> (bool, u32) {
+    let bytes = |in_shared| Layout::of(needs(in_shared)).bytes.saturating_add(chosen.handler_shared);
+    // Every block of a grid reaches the stages.
+    let cooperative = matches!(chosen.kernel, KernelKind::Cooperative { .. });
+    let in_shared = !cooperative && bytes(true) <= most;
+    (in_shared, bytes(in_shared))
+}
+
+/// The counters of an ended kernel: its own, and those of the graphs that it launched.
+fn all_counts(words: &[u64; saved::WORDS]) -> [u64; Counter::COUNT] {
+    let word = |at: usize| words.get(at).copied().unwrap_or(0);
+    std::array::from_fn(|place| word(saved::COUNTERS + place).wrapping_add(word(saved::CHILDREN + place)))
+}
+
 pub(crate) fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceError> {
     if slots > MAX_SLOTS {
         return Err(DeviceError::TooManySlots { slots });
@@ -154,6 +169,12 @@ pub(crate) fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceErro
         return Err(DeviceError::Shape(why));
     }
     Ok(())
+}
+
+impl Halt for Resources {
+    fn halt(&self) {
+        self.stop(control::STOP_NOW);
+    }
 }
 
 impl Resources {
@@ -204,12 +225,36 @@ impl Resources {
         })
     }
 
+    /// Why the kernel ended by itself, if it did.
+    pub(super) fn failure(&self) -> Option<DeviceError> {
+        (0..self.blocks()).find_map(|block| failure(|word| self.read(block, word)))
+    }
+
+    /// Adds what graphs counted after the kernel's last figures. Everything has ended.
+    pub(super) fn count_late(&self) -> Result<(), CudaError> {
+        if !matches!(self.kernel, KernelKind::Graph { .. }) {
+            return Ok(());
+        }
+        for block in 0..self.blocks() {
+            let mut words = [0_u64; saved::WORDS];
+            self.saved.read_into(block * saved::WORDS * 8, words.as_mut_bytes())?;
+            for (place, count) in all_counts(&words).into_iter().enumerate() {
+                self.control.store(
+                    block * control::WORDS + control::COUNTERS + place,
+                    count,
+                    Ordering::Relaxed,
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Prepares for a launch: counters go on from where they were.
     pub(super) fn reset(&self) -> Result<(), DeviceError> {
         self.saved.fill(0)?;
         for block in 0..self.blocks() {
             let base = block * control::WORDS;
-            for place in 0..ringcall_wire::Counter::COUNT {
+            for place in 0..Counter::COUNT {
                 let count = self.read(block, control::COUNTERS + place);
                 let at = (block * saved::WORDS + saved::COUNTERS + place) * 8;
                 self.saved.write_from(at, &count.to_le_bytes())?;
@@ -241,10 +286,48 @@ impl Resources {
                 return Err(error.into());
             }
             if begin.elapsed() > BEGINS_WITHIN {
-                self.stop(control::STOP_NOW);
                 return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
             }
             std::thread::yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_shared_memory_comes_behind_what_the_kernel_needs() {
+        let needs = |shared_stages| Needs {
+            slots: 16,
+            cells: 4,
+            entries: 2,
+            workers: 7,
+            stage_bytes: 4096,
+            shared_stages,
+        };
+        let [without, with] = [false, true].map(|in_shared| Layout::of(needs(in_shared)).bytes);
+        assert!(without < with);
+        let regular = Options::new(KernelKind::regular());
+        assert_eq!(shared_memory(&regular, with, needs), (true, with));
+        assert_eq!(shared_memory(&regular, with - 1, needs), (false, without));
+        let more = regular.handler_shared(1000);
+        assert_eq!(shared_memory(&more, with + 1000, needs), (true, with + 1000));
+        assert_eq!(shared_memory(&more, with + 999, needs), (false, without + 1000));
+        let grid = Options::new(KernelKind::Cooperative { blocks: 2, threads: 64 }).handler_shared(1000);
+        assert_eq!(shared_memory(&grid, u32::MAX, needs), (false, without + 1000));
+        // What no block has is refused with the launcher's error, not wrapped around.
+        assert_eq!(shared_memory(&regular.handler_shared(u32::MAX), with, needs), (false, u32::MAX));
+    }
+
+    #[test]
+    fn counts_are_the_kernels_and_its_graphs() {
+        let mut words = [u64::MAX; saved::WORDS];
+        for place in 0..Counter::COUNT {
+            words[saved::COUNTERS + place] = place as u64;
+            words[saved::CHILDREN + place] = 100 * place as u64;
+        }
+        assert_eq!(all_counts(&words), std::array::from_fn(|place| 101 * place as u64));
     }
 }

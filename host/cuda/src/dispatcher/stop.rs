@@ -3,12 +3,12 @@
 use super::resources::Resources;
 use super::watch::{Busy, Watch};
 use super::{DeviceDispatcher, DeviceError, Running, Wired};
+use crate::CudaError;
 use crate::driver::StreamState;
 use ringcall_dispatch::RingMemory;
 use ringcall_dispatch::scan::Scan;
 use ringcall_wire::launch::control;
 use ringcall_wire::status::Status;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a stop did.
@@ -20,9 +20,10 @@ pub struct StopReport {
     pub refused: u64,
     /// Requests that could not be answered, since nobody took the previous response of their slot: they are still there.
     pub unanswered: u64,
-    /// Handlers that did not return: the kernel still runs, and its memory is kept for ever.
+    /// Handlers that did not return: the kernel still runs.
     pub stuck: Vec<Busy>,
-    /// The kernel failed (a handler panicked, or touched what is not its own): every request under way is lost.
+    /// The kernel, or a graph that it launched, did not end; or it failed (a handler panicked, or touched what is not its own, or the dispatcher could not launch itself
+    /// again): every request under way is lost.
     pub failed: Option<DeviceError>,
     /// How long the stop took.
     pub took: Duration,
@@ -41,81 +42,64 @@ impl StopReport {
 pub struct Stopped {
     /// What the stop did.
     pub report: StopReport,
-    /// The dispatcher, ready to be started again; `None` if its kernel still runs or has failed.
+    /// The dispatcher, ready to be started again; `None` if it has failed, or its kernel or a graph still runs: then all that
+    /// these use is kept for ever.
     pub dispatcher: Option<DeviceDispatcher<Wired>>,
-}
-
-/// A running dispatcher that is dropped without a stop is told to end, and nobody waits for it: its memory is kept.
-#[derive(Debug)]
-pub(super) struct HaltOnDrop {
-    resources: Option<Arc<Resources>>,
-}
-
-impl HaltOnDrop {
-    pub(super) fn new(resources: &Arc<Resources>) -> Self {
-        Self { resources: Some(Arc::clone(resources)) }
-    }
-
-    fn disarm(&mut self) {
-        self.resources = None;
-    }
-}
-
-impl Drop for HaltOnDrop {
-    fn drop(&mut self) {
-        if let Some(resources) = self.resources.take() {
-            resources.stop(control::STOP_NOW);
-            // The kernel may go on for a moment, on memory that nobody may free under it.
-            std::mem::forget(resources);
-        }
-    }
 }
 
 /// How much of the deadline is left to a kernel that was told to stop at once.
 const LAST_PART: u32 = 5;
 
+/// What the stream has at least, from the kernel's last word to its end.
+const MOMENT: Duration = Duration::from_millis(10);
+
 impl DeviceDispatcher<Running> {
-    /// Answers what is in the ring, and ends the kernel; at most `deadline` from now.
+    /// Answers what is in the ring, waits for the graphs that were launched, and ends the kernel; at most `deadline` from
+    /// now, and a moment more for its last words.
     ///
     /// The kernel drains for four fifths of the time, and is then told to end at once. What is left in the ring is
-    /// answered `SHUTTING_DOWN` from here. A handler that does not return cannot be ended: the report says which.
+    /// answered `SHUTTING_DOWN` from here. A handler that does not return cannot be ended: the report says which. Nor can a
+    /// graph.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> Stopped {
-        let Self { resources, launcher, stream, mut state } = self;
+        let Self { resources, launcher, stream, state: Running { launched } } = self;
         let begin = Instant::now();
         let watch = Watch::new(&resources);
         let before = watch.counters().answered();
         resources.stop(control::STOP_DRAIN);
         let mut hurried = false;
-        let failed = loop {
+        let outcome = loop {
+            let elapsed = begin.elapsed();
             if resources.ended() {
-                // The last words are written before the kernel's end: a moment more.
-                break stream.wait(deadline).err();
+                break stream.wait(deadline.saturating_sub(elapsed).max(MOMENT));
             }
             if let StreamState::Failed(error) = stream.query() {
-                break Some(error);
+                break Err(error);
             }
-            let elapsed = begin.elapsed();
             if !hurried && elapsed > deadline - deadline / LAST_PART {
                 resources.stop(control::STOP_NOW);
                 hurried = true;
             }
             if elapsed > deadline {
-                let report = StopReport {
-                    drained: watch.counters().answered().saturating_sub(before),
-                    refused: 0,
-                    unanswered: 0,
-                    stuck: watch.busy(),
-                    failed: None,
-                    took: begin.elapsed(),
-                };
-                // The kernel may still write: its memory, its code and the hold on frees are kept for ever.
-                std::mem::forget((resources, launcher, stream, state));
-                return Stopped { report, dispatcher: None };
+                break Err(CudaError::TimedOut(deadline));
             }
             std::thread::yield_now();
         };
-        state.guard.disarm();
+        if matches!(outcome, Err(CudaError::TimedOut(_))) {
+            let report = StopReport {
+                drained: watch.counters().answered().saturating_sub(before),
+                refused: 0,
+                unanswered: 0,
+                stuck: watch.busy(),
+                failed: Some(DeviceError::NotEnded(deadline)),
+                took: begin.elapsed(),
+            };
+            // The kernel, or a graph, may still write: its memory, its code and the hold on frees are kept for ever.
+            launched.abandon();
+            return Stopped { report, dispatcher: None };
+        }
+        let late = outcome.and_then(|()| resources.count_late());
+        let failed = late.err().map(DeviceError::from).or_else(|| resources.failure());
         let drained = watch.counters().answered().saturating_sub(before);
         // What is left on a shared ring is another dispatcher's.
         let (refused, unanswered) = if resources.shares_ring() { (0, 0) } else { refuse_rest(&resources) };
@@ -124,10 +108,10 @@ impl DeviceDispatcher<Running> {
             refused,
             unanswered,
             stuck: Vec::new(),
-            failed: failed.clone().map(DeviceError::from),
+            failed: failed.clone(),
             took: begin.elapsed(),
         };
-        drop(state);
+        launched.ended();
         let dispatcher =
             failed.is_none().then(|| DeviceDispatcher { resources, launcher, stream, state: Wired(()) });
         Stopped { report, dispatcher }

@@ -1,5 +1,6 @@
 //! What a running dispatcher is doing, without disturbing it.
 
+use super::Launches;
 use super::resources::Resources;
 use ringcall_dispatch::counters::Snapshot;
 use ringcall_wire::Counter;
@@ -51,12 +52,10 @@ impl Watch {
         Snapshot::from_counts(sums)
     }
 
-    /// Graph launches so far, relaunches of the dispatcher so far, and the CUDA code of the last launch that failed (0:
-    /// none did).
+    /// What the kernel launched by itself, so far.
     #[must_use]
-    pub fn launches(&self) -> (u64, u64, u32) {
-        let read = |word| self.resources.read(0, word);
-        (read(control::LAUNCHES), read(control::RELAUNCHES), read(control::LAUNCH_ERROR) as u32)
+    pub fn launches(&self) -> Launches {
+        Launches::of(|word| self.resources.read(0, word))
     }
 
     /// What every warp that is at work is doing.

@@ -7,6 +7,7 @@ use super::{Context, DeviceAddress, Image, Kernel};
 use crate::CudaError;
 use core::ffi::c_void;
 use cudarc::driver::sys::{CUfunc_st, CUmod_st};
+use std::any::Any;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ struct Loaded {
     context: Arc<Context>,
     raw: Handle<CUmod_st>,
     kernels: Vec<String>,
+    /// Dropped after the code is given up.
+    _kept: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Module {
@@ -32,6 +35,18 @@ impl Module {
     /// [`CudaError::KernelRuns`] while a persistent kernel runs in this context ([`Context::hold_frees`]), for whose end the
     /// driver would wait.
     pub fn load(context: &Arc<Context>, image: &Image) -> Result<Self, CudaError> {
+        Self::load_with(context, image, Vec::new())
+    }
+
+    /// The same code, with what lives as long as it does: memory whose addresses are written into its variables.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn load_with(
+        context: &Arc<Context>,
+        image: &Image,
+        kept: Vec<Arc<dyn Any + Send + Sync>>,
+    ) -> Result<Self, CudaError> {
         if context.frees().held() {
             return Err(CudaError::KernelRuns("loading device code"));
         }
@@ -41,7 +56,8 @@ impl Module {
         let code = unsafe { (api.cuModuleLoadData)(&raw mut raw, image.cubin().as_ptr().cast()) };
         api.check(code, "loading device code")?;
         // From here on the module unloads itself.
-        let mut loaded = Loaded { context: Arc::clone(context), raw: Handle(raw), kernels: Vec::new() };
+        let mut loaded =
+            Loaded { context: Arc::clone(context), raw: Handle(raw), kernels: Vec::new(), _kept: kept };
         loaded.kernels = load_all(api, raw)?;
         Ok(Self { loaded: Arc::new(loaded) })
     }
@@ -90,7 +106,8 @@ impl Module {
         name: &str,
     ) -> Result<Kernel, CudaError> {
         let nobodys = Handle(core::ptr::null_mut());
-        let loaded = Loaded { context: Arc::clone(context), raw: nobodys, kernels: vec![name.to_owned()] };
+        let kernels = vec![name.to_owned()];
+        let loaded = Loaded { context: Arc::clone(context), raw: nobodys, kernels, _kept: Vec::new() };
         Kernel::new(Self { loaded: Arc::new(loaded) }, Handle(function.cast()), name)
     }
 

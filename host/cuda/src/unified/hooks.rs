@@ -8,6 +8,7 @@
 //!
 //! The names are those of the CUDA-Q Realtime host API. `kernels-cu/hooks/ring.cu` has them in CUDA C++.
 
+use super::claim::Claim;
 use super::{Parts, QueuePair, UnifiedDispatcher, Wired, queue_params};
 use crate::dispatcher::{DeviceError, Functions, KernelKind, Modules, UnifiedKernel};
 use crate::driver::{Context, DeviceBuffer, MappedRegion};
@@ -22,7 +23,7 @@ use std::any::Any;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// What a transport that is linked in is attached to. Cheap to clone.
+/// What a transport that is linked in is attached to. Cheap to clone; of all clones one dispatcher is made at a time.
 #[derive(Clone)]
 pub struct HookTransport {
     context: Arc<Context>,
@@ -30,6 +31,7 @@ pub struct HookTransport {
     request_bytes: u32,
     response_bytes: u32,
     owner: Arc<dyn Any + Send + Sync>,
+    claim: Claim,
 }
 
 impl std::fmt::Debug for HookTransport {
@@ -50,7 +52,8 @@ impl HookTransport {
     /// 1. The functions that are linked take a context at `address`, and wait for nothing but requests and the shutdown word.
     /// 2. The requests and responses that they hand out are that long, 8-byte aligned, and theirs to hand out until the
     ///    response is published.
-    /// 3. What `address` names lives until `owner` is dropped, and no other kernel is attached to it meanwhile.
+    /// 3. What `address` names lives until `owner` is dropped, and nothing but this transport and its clones has a kernel
+    ///    attached to it meanwhile.
     #[allow(unsafe_code)] // the contract is the caller's to sign
     pub unsafe fn from_raw(
         context: &Arc<Context>,
@@ -58,7 +61,8 @@ impl HookTransport {
         [request_bytes, response_bytes]: [u32; 2],
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        Self { context: Arc::clone(context), address, request_bytes, response_bytes, owner }
+        let (context, claim) = (Arc::clone(context), Claim::default());
+        Self { context, address, request_bytes, response_bytes, owner, claim }
     }
 }
 
@@ -73,8 +77,9 @@ impl QueueContext {
     /// Allocates what the transport keeps between starts. BlueFlame is not used.
     ///
     /// # Errors
-    /// No memory.
+    /// A queue pair that has a transport or a dispatcher, or had one; no memory.
     pub fn new(pair: &QueuePair, extent: Extent) -> Result<Self, DeviceError> {
+        let claimed = pair.claim()?;
         let (context, config) = (&pair.context, &pair.config);
         let region = MappedRegion::zeroed(context, control::WORDS * 8)?;
         let state = DeviceBuffer::zeroed(context, TRANSPORT_STATE_BYTES)?;
@@ -92,7 +97,9 @@ impl QueueContext {
             request_bytes: config.rx_stride,
             response_bytes: config.tx_stride,
             owner: Arc::new((pair.clone(), region, state, buffer)),
+            claim: Claim::default(),
         };
+        claimed.for_ever();
         Ok(Self { transport, control })
     }
 
@@ -130,7 +137,7 @@ impl UnifiedDispatcher<Wired> {
     /// what was not sent.
     ///
     /// # Errors
-    /// As for [`wire`](Self::wire). Functions that are no thread handlers; a transport's function that no module defines, by
+    /// As for [`wire`](Self::wire). A transport that another dispatcher has. Functions that are no thread handlers; a transport's function that no module defines, by
     /// its name.
     #[allow(clippy::needless_pass_by_value)] // builders end here
     pub fn with_hooks(
@@ -138,7 +145,8 @@ impl UnifiedDispatcher<Wired> {
         functions: Functions,
         modules: Modules,
     ) -> Result<Self, DeviceError> {
-        let HookTransport { context, address, request_bytes, response_bytes, owner } = transport;
+        let HookTransport { context, address, request_bytes, response_bytes, owner, claim } = transport;
+        let claimed = claim.take("the transport has a dispatcher already")?;
         for bytes in [*request_bytes, *response_bytes] {
             if !bytes.is_multiple_of(16) {
                 return Err(DeviceError::Shape(format!(
@@ -153,7 +161,7 @@ impl UnifiedDispatcher<Wired> {
             kernel: UnifiedKernel::Hooks,
             warps: 1,
             threads: 1,
-            transport: Arc::clone(owner),
+            transport: Arc::new((claimed, Arc::clone(owner))),
             layout: |_, _, stage, in_shared| if in_shared { 2 * stage } else { 0 },
         };
         let params = UnifiedParams { context: *address, ..UnifiedParams::default() };

@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+mod claim;
 mod hooks;
 mod queues;
 mod stop;
@@ -33,9 +34,10 @@ pub use stop::{Stuck, UnifiedReport, UnifiedStopped};
 use wire::{Parts, queue_params};
 
 use crate::dispatcher::{
-    DeviceError, Functions, KernelKind, Launchable, Modules, UnifiedKernel, UnifiedLauncher, check_shape,
+    DeviceError, Functions, Halt, Kept, KernelKind, Launchable, Launched, Launches, Modules, UnifiedKernel,
+    UnifiedLauncher, check_shape,
 };
-use crate::driver::{Context, DeviceBuffer, FreeHold, MappedRegion, Module, Stream, StreamState};
+use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::Geometry;
 use ringcall_dispatch::counters::Snapshot;
@@ -86,6 +88,12 @@ struct Resources {
     _module: Module,
 }
 
+impl Halt for Resources {
+    fn halt(&self) {
+        self.stop(control::STOP_NOW);
+    }
+}
+
 impl Resources {
     fn read(&self, word: usize) -> u64 {
         self.control.load(word, Ordering::Acquire)
@@ -93,6 +101,31 @@ impl Resources {
 
     fn stop(&self, how: u64) {
         self.control.store(control::STOP, how, Ordering::Release);
+    }
+
+    /// Waits until the kernel polls.
+    fn await_running(&self, stream: &Stream) -> Result<(), DeviceError> {
+        let begin = Instant::now();
+        loop {
+            match self.read(control::STATE) {
+                control::STATE_NEW => (),
+                control::STATE_FAILED => {
+                    return Err(DeviceError::Shape(
+                        "the kernel refused the queues: entries are powers of two below 65536, completions hold what \
+                         requests complete with, no more receive requests are posted than fit"
+                            .to_owned(),
+                    ));
+                }
+                _ => return Ok(()),
+            }
+            if let StreamState::Failed(error) = stream.query() {
+                return Err(error.into());
+            }
+            if begin.elapsed() > BEGINS_WITHIN {
+                return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
+            }
+            std::thread::yield_now();
+        }
     }
 
     fn counters(&self) -> Snapshot {
@@ -109,11 +142,13 @@ pub struct Wired(());
 /// Running.
 #[derive(Debug)]
 pub struct Running {
-    _hold: FreeHold,
-    guard: stop::HaltOnDrop,
+    launched: Launched<Kept<Resources>>,
 }
 
 /// A dispatcher on the queues of a NIC, before or after its kernel runs.
+///
+/// A running one that is dropped without a [`stop`](UnifiedDispatcher::stop) is told to end, and waited for for at most a tenth
+/// of a second. If its kernel still runs then, all that it uses is kept for ever.
 #[derive(Debug)]
 #[must_use]
 pub struct UnifiedDispatcher<State = Wired> {
@@ -127,7 +162,7 @@ impl UnifiedDispatcher<Wired> {
     /// Links, loads and allocates all that a dispatcher of these queues needs.
     ///
     /// # Errors
-    /// A table that cannot be built, a function of a kind that the kernel does not run, a shape that no kernel has, strides
+    /// A queue pair that was wired before. A table that cannot be built, a function of a kind that the kernel does not run, a shape that no kernel has, strides
     /// that are no multiples of 16, modules that do not link, a kernel that does not fit the device, no memory.
     #[allow(clippy::needless_pass_by_value)] // builders end here
     pub fn wire(
@@ -136,6 +171,7 @@ impl UnifiedDispatcher<Wired> {
         modules: Modules,
         chosen: UnifiedOptions,
     ) -> Result<Self, DeviceError> {
+        let claimed = pair.claim()?;
         let (context, config) = (&pair.context, &pair.config);
         let kind = chosen.kernel;
         check_shape(kind, config.slots)?;
@@ -169,13 +205,16 @@ impl UnifiedDispatcher<Wired> {
                 layout::of(cells, entries, warps, stage, in_shared).bytes
             },
         };
-        parts.wire(queue_params(pair, chosen.extent), &functions, &modules)
+        let wired = parts.wire(queue_params(pair, chosen.extent), &functions, &modules)?;
+        claimed.for_ever();
+        Ok(wired)
     }
 
     /// Launches the kernel, and waits until it polls. The first start posts the receive requests.
     ///
     /// # Errors
-    /// The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a second.
+    /// The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a second: then it
+    /// ends as soon as it begins, and all that it uses is kept for ever.
     pub fn start(self) -> Result<UnifiedDispatcher<Running>, DeviceError> {
         let Self { resources, launcher, stream, state: Wired(()) } = self;
         if resources.read(control::DEAD) != 0 {
@@ -190,30 +229,10 @@ impl UnifiedDispatcher<Wired> {
         resources.stop(control::STOP_NO);
         let hold = resources.context.hold_frees();
         launcher.launch(&stream)?;
-        let begin = Instant::now();
-        loop {
-            match resources.read(control::STATE) {
-                control::STATE_NEW => (),
-                control::STATE_FAILED => {
-                    return Err(DeviceError::Shape(
-                        "the kernel refused the queues: entries are powers of two below 65536, completions hold what \
-                         requests complete with, no more receive requests are posted than fit"
-                            .to_owned(),
-                    ));
-                }
-                _ => break,
-            }
-            if let StreamState::Failed(error) = stream.query() {
-                return Err(error.into());
-            }
-            if begin.elapsed() > BEGINS_WITHIN {
-                resources.stop(control::STOP_NOW);
-                return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
-            }
-            std::thread::yield_now();
-        }
-        let guard = stop::HaltOnDrop::new(&resources);
-        Ok(UnifiedDispatcher { resources, launcher, stream, state: Running { _hold: hold, guard } })
+        // From here on it is dropped as a running one is.
+        let launched = Launched::new(&resources, &launcher, &stream, hold);
+        resources.await_running(&stream)?;
+        Ok(UnifiedDispatcher { resources, launcher, stream, state: Running { launched } })
     }
 }
 
@@ -230,12 +249,10 @@ impl<State> UnifiedDispatcher<State> {
         self.resources.read(control::EVENTS + event as usize)
     }
 
-    /// Graph launches so far, relaunches of the dispatcher so far, and the CUDA code of the last launch that failed (0:
-    /// none did).
+    /// What the kernel launched by itself, so far.
     #[must_use]
-    pub fn launches(&self) -> (u64, u64, u32) {
-        let read = |word| self.resources.read(word);
-        (read(control::LAUNCHES), read(control::RELAUNCHES), read(control::LAUNCH_ERROR) as u32)
+    pub fn launches(&self) -> Launches {
+        Launches::of(|word| self.resources.read(word))
     }
 
     /// What the kernel takes of the device: registers of a thread, bytes of shared memory.

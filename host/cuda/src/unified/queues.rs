@@ -1,5 +1,6 @@
 //! Where the queues of a NIC are: addresses from whoever made them, or queues in mapped memory.
 
+use super::claim::{Claim, Claimed};
 use crate::dispatcher::DeviceError;
 use crate::driver::{Context, MappedRegion};
 use ringcall_gpu::shared::Words;
@@ -12,6 +13,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 /// A queue pair, as a device reaches it. Cheap to clone.
+///
+/// One dispatcher, or [transport](super::QueueContext), works it, whatever handle it was made with: where it is in the queues
+/// it alone knows, from one start to the next and for ever.
 #[derive(Clone)]
 pub struct QueuePair {
     pub(super) context: Arc<Context>,
@@ -19,6 +23,7 @@ pub struct QueuePair {
     pub(super) copying: Copying,
     /// Addresses and entries alone.
     pub(super) addresses: UnifiedParams,
+    pub(super) claim: Claim,
     pub(super) _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -29,6 +34,11 @@ impl std::fmt::Debug for QueuePair {
 }
 
 impl QueuePair {
+    /// Takes it for a dispatcher or a transport.
+    pub(super) fn claim(&self) -> Result<Claimed, DeviceError> {
+        self.claim.take("the queue pair has a dispatcher already, or had one")
+    }
+
     /// A queue pair that somebody else made (through DevX, say). Of `addresses` the fields that say where the queues, the
     /// record, the register and the slots are, and how many entries each has, are used, with `rx_base`; the rest is
     /// `config`'s.
@@ -45,7 +55,8 @@ impl QueuePair {
         addresses: UnifiedParams,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        Self { context: Arc::clone(context), config, copying, addresses, _owner: owner }
+        let claim = Claim::default();
+        Self { context: Arc::clone(context), config, copying, addresses, claim, _owner: owner }
     }
 }
 
@@ -155,7 +166,8 @@ impl MappedQueues {
             ..UnifiedParams::default()
         };
         let owner = Arc::new(cut.regions);
-        let pair = QueuePair { context: Arc::clone(context), config, copying, addresses, _owner: owner };
+        let (context, claim) = (Arc::clone(context), Claim::default());
+        let pair = QueuePair { context, config, copying, addresses, claim, _owner: owner };
         Ok(Self { pair, windows, uar })
     }
 

@@ -2,11 +2,10 @@
 
 use super::{Resources, Running, UnifiedDispatcher, Wired};
 use crate::CudaError;
-use crate::dispatcher::DeviceError;
+use crate::dispatcher::{DeviceError, failure};
 use crate::driver::StreamState;
 use ringcall_verbs::layout::cqe::Syndrome;
 use ringcall_wire::unified::control;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A handler that does not return.
@@ -34,7 +33,8 @@ pub struct UnifiedReport {
     pub dead: Option<Syndrome>,
     /// Handlers that did not return: the kernel still runs, and its memory is kept for ever.
     pub stuck: Vec<Stuck>,
-    /// The kernel did not end, or failed (a handler panicked, or touched what is not its own).
+    /// The kernel did not end, or failed (a handler panicked, or touched what is not its own; a transport that is linked in
+    /// broke its interface; the dispatcher could not launch itself again).
     pub failed: Option<DeviceError>,
     /// How long the stop took.
     pub took: Duration,
@@ -61,25 +61,6 @@ pub struct UnifiedStopped {
     pub dispatcher: Option<UnifiedDispatcher<Wired>>,
 }
 
-/// A running dispatcher that is dropped without a stop is told to end, and nobody waits for it: its memory is kept.
-#[derive(Debug)]
-pub(super) struct HaltOnDrop(Option<Arc<Resources>>);
-
-impl HaltOnDrop {
-    pub(super) fn new(resources: &Arc<Resources>) -> Self {
-        Self(Some(Arc::clone(resources)))
-    }
-}
-
-impl Drop for HaltOnDrop {
-    fn drop(&mut self) {
-        if let Some(resources) = self.0.take() {
-            resources.stop(control::STOP_NOW);
-            std::mem::forget(resources);
-        }
-    }
-}
-
 /// How much of the deadline is left to a kernel that was told to stop at once.
 const LAST_PART: u32 = 5;
 
@@ -89,12 +70,12 @@ impl UnifiedDispatcher<Running> {
     /// at once. What has arrived and was not taken stays in the completion queue for the next start.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> UnifiedStopped {
-        let Self { resources, launcher, stream, mut state } = self;
+        let Self { resources, launcher, stream, state: Running { launched } } = self;
         let begin = Instant::now();
         let before = resources.counters().answered();
         resources.stop(control::STOP_DRAIN);
         let mut hurried = false;
-        let failed = loop {
+        let outcome = loop {
             if matches!(resources.read(control::STATE), control::STATE_ENDED | control::STATE_FAILED) {
                 break stream.wait(deadline).err();
             }
@@ -113,16 +94,16 @@ impl UnifiedDispatcher<Running> {
                     held: 0,
                     dead: None,
                     stuck: resources.stuck(),
-                    failed: Some(DeviceError::Shape(format!("the kernel did not end within {deadline:?}"))),
+                    failed: Some(DeviceError::NotEnded(deadline)),
                     took: elapsed,
                 };
                 // The kernel may still write: its memory, its code and the hold on frees are kept for ever.
-                std::mem::forget((resources, launcher, stream, state));
+                launched.abandon();
                 return UnifiedStopped { report, dispatcher: None };
             }
             std::thread::yield_now();
         };
-        state.guard.0 = None;
+        let failed = outcome.clone().map(DeviceError::from).or_else(|| failure(|word| resources.read(word)));
         let dead = resources.read(control::DEAD);
         let report = UnifiedReport {
             drained: resources.counters().answered().saturating_sub(before),
@@ -130,15 +111,15 @@ impl UnifiedDispatcher<Running> {
             held: resources.read(control::HELD),
             dead: (dead != 0).then_some(Syndrome(dead as u8)),
             stuck: Vec::new(),
-            failed: failed.clone().map(DeviceError::from),
+            failed: failed.clone(),
             took: begin.elapsed(),
         };
-        if matches!(failed, Some(CudaError::TimedOut(_))) {
+        if matches!(outcome, Some(CudaError::TimedOut(_))) {
             // The kernel has ended, and a graph that it launched has not: what that may write is kept for ever.
-            std::mem::forget((resources, launcher, stream, state));
+            launched.abandon();
             return UnifiedStopped { report, dispatcher: None };
         }
-        drop(state);
+        launched.ended();
         let dispatcher =
             failed.is_none().then(|| UnifiedDispatcher { resources, launcher, stream, state: Wired(()) });
         UnifiedStopped { report, dispatcher }

@@ -36,6 +36,16 @@ fn graph(execs: u32) -> GraphFunction {
     GraphFunction::new(ringcall_samples::graph::KERNELS.map(kernel).to_vec(), execs)
 }
 
+/// A graph of `execs` executables, all of which wait for the word at `address`, which the test keeps.
+fn waiting(execs: u32, address: u64) -> GraphFunction {
+    let words = vec![address; execs as usize];
+    // SAFETY: a word of mapped memory, whose owner is dropped after the dispatchers with this graph.
+    #[allow(unsafe_code)]
+    unsafe {
+        graph(execs).credits(&words)
+    }
+}
+
 fn with_graph(slot_bytes: u32, graph: GraphFunction) -> Functions {
     calls(slot_bytes).graph(GRAPH, HandlerSchema::new(), graph)
 }
@@ -54,11 +64,11 @@ fn start(
 /// Waits until so many launches were counted.
 fn launched(running: &DeviceDispatcher<Running>, n: u64) {
     let begin = Instant::now();
-    while running.watch().launches().0 != n {
+    while running.watch().launches().graphs != n {
         let launches = running.watch().launches();
         assert!(begin.elapsed() < PATIENCE, "{n} launches are not counted: {launches:?}");
     }
-    assert_eq!(running.watch().launches().2, 0, "a launch failed");
+    assert_eq!(running.watch().launches().graph_error, 0, "a launch failed");
 }
 
 #[test]
@@ -94,7 +104,7 @@ fn no_launch_is_lost() {
         flood(ring.ring().shared(), &slots(ring.ring()), &[GRAPH], 40, n);
         eprintln!("{:.0} launches a second", n as f64 / begin.elapsed().as_secs_f64());
         launched(&running, n);
-        let (_, relaunches, _) = running.watch().launches();
+        let relaunches = running.watch().launches().relaunches;
         assert!(
             relaunches >= (n - 1) / ringcall_wire::launch::LAUNCHES_PER_EXECUTION,
             "{relaunches} relaunches"
@@ -150,7 +160,7 @@ fn routing_keys_choose_the_graph() {
         let functions = with_graph(64, graph(2).routing_key(5)).graph(
             GRAPH,
             HandlerSchema::new(),
-            graph(2).routing_key(6).credits(&[closed, closed]),
+            waiting(2, closed).routing_key(6),
         );
         let (ring, running) = start(context, (16, 64), functions);
         let ring = ring.ring();
@@ -212,7 +222,7 @@ fn handlers_trigger_their_follow_up() {
 fn a_graph_without_credit_answers_backpressure() {
     on_device_with_runtime("a_graph_without_credit_answers_backpressure", |context| {
         let (word, address) = credit(context, 1);
-        let (ring, running) = start(context, (16, 64), with_graph(64, graph(4).credits(&[address; 4])));
+        let (ring, running) = start(context, (16, 64), with_graph(64, waiting(4, address)));
         let (graph, plain) = (FunctionId::of(GRAPH).0, FunctionId::of("rpc_increment").0);
         let shared = ring.ring().shared();
         let all = slots(ring.ring());
@@ -241,5 +251,33 @@ fn a_graph_without_credit_answers_backpressure() {
         flood(shared, &all, &[GRAPH], 32, 400);
         counted(&running, "answers with credit", |c| c.get(Counter::Completed) == 600);
         stop_clean(running);
+    });
+}
+
+/// Graphs that take a while are waited for, and what they counted is in the counters of the stop and of the next start.
+#[test]
+fn a_stop_waits_for_graphs() {
+    on_device_with_runtime("a_stop_waits_for_graphs", |context| {
+        let (_word, closed) = credit(context, 1);
+        let ring = rig::ring(context, 16, 64);
+        let functions = with_graph(64, waiting(4, closed));
+        let mut dispatcher = rig::wire(&ring, functions, Options::new(KernelKind::graph()));
+        let ring = ring.ring();
+        for turn in 1..=20 {
+            let running = dispatcher.start().expect("started");
+            for at in 0..4 {
+                rig::send(ring, slot(ring, at), GRAPH, at, &[1]);
+            }
+            launched(&running, 4);
+            let stopped = running.stop(PATIENCE);
+            assert!(stopped.report.is_clean(), "stop {turn}: {:?}", stopped.report);
+            dispatcher = stopped.dispatcher.expect("it is given back");
+            let counters = dispatcher.counters();
+            assert_eq!(counters.get(Counter::Dispatched), 4 * turn, "stop {turn}");
+            assert!(counters.get(Counter::Backpressure) >= 4 * turn, "stop {turn}");
+            for at in 0..4 {
+                assert_eq!(rig::take(ring, slot(ring, at)).status, Status::BACKPRESSURE, "stop {turn}");
+            }
+        }
     });
 }

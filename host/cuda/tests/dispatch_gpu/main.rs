@@ -3,6 +3,7 @@
 //! `RINGCALL_GARBAGE_REQUESTS` and `RINGCALL_GRAPH_LAUNCHES` say how long two of the tests run.
 
 mod cooperative;
+mod dropping;
 mod garbage;
 mod graphs;
 mod linking;

@@ -4,7 +4,7 @@ use crate::rig::{
     PATIENCE, Pair, Peer, Rig, calls, on_device, queues, setting, stop_clean, try_wire, wire_with,
 };
 use core::sync::atomic::Ordering;
-use ringcall_cuda::dispatcher::{DeviceError, Functions, GraphFunction, GraphKernel, KernelKind};
+use ringcall_cuda::dispatcher::{DeviceError, Functions, GraphFunction, GraphKernel, KernelKind, Launches};
 use ringcall_cuda::driver::{Context, MappedRegion, devrt};
 use ringcall_cuda::unified::{Running, UnifiedDispatcher};
 use ringcall_verbs::Event;
@@ -28,6 +28,16 @@ fn on_device_with_runtime(name: &str, test: impl FnOnce(&Arc<Context>)) {
 fn graph(execs: u32) -> GraphFunction {
     let kernel = |(name, threads): (&str, u32)| GraphKernel { name: name.to_owned(), blocks: 1, threads };
     GraphFunction::new(ringcall_samples::graph::KERNELS.map(kernel).to_vec(), execs)
+}
+
+/// A graph of `execs` executables, all of which wait for the word at `address`, which the test keeps.
+fn waiting(execs: u32, address: u64) -> GraphFunction {
+    let words = vec![address; execs as usize];
+    // SAFETY: a word of mapped memory, whose owner is dropped after the dispatchers with this graph.
+    #[allow(unsafe_code)]
+    unsafe {
+        graph(execs).credits(&words)
+    }
 }
 
 fn with_graphs(stride: u32, execs: u32) -> Functions {
@@ -60,8 +70,8 @@ fn two_graphs_beside_handlers() {
             rig.peer.mix(2 * n, u64::from(depth / 2), len, mixed);
             eprintln!("{:.0} launches a second", n as f64 / begin.elapsed().as_secs_f64());
             let wired = stop_clean(running);
-            let (launches, relaunches, error) = wired.launches();
-            assert_eq!((launches, error), (n, 0));
+            let Launches { graphs, relaunches, graph_error, relaunch_error } = wired.launches();
+            assert_eq!((graphs, graph_error, relaunch_error), (n, 0, 0));
             assert!(relaunches >= (n - 1) / LAUNCHES_PER_EXECUTION, "{relaunches} relaunches");
             for counter in [Counter::Received, Counter::Dispatched, Counter::Completed] {
                 assert_eq!(wired.counters().get(counter), 2 * n, "{counter:?}");
@@ -79,7 +89,7 @@ fn few_executables_hold_back_graphs_alone() {
             let (running, mut rig) = start(context, pair(64, 64), with_graphs(64, execs));
             rig.peer.mix(5_000, 32, 32, mixed);
             let wired = stop_clean(running);
-            assert_eq!(wired.launches().0, 2_500);
+            assert_eq!(wired.launches().graphs, 2_500);
             assert_eq!(wired.counters().get(Counter::Completed), 5_000);
             assert!(
                 wired.counters().get(Counter::Queued) > 0,
@@ -98,7 +108,7 @@ fn a_slow_graph_holds_up_nothing() {
         let word = region.words(0, 1).expect("inside");
         let credit = region.device_address(0).expect("inside").0;
         word.store(0, 1, Ordering::Release);
-        let functions = calls(64).graph(GRAPHS[0], HandlerSchema::new(), graph(4).credits(&[credit; 4]));
+        let functions = calls(64).graph(GRAPHS[0], HandlerSchema::new(), waiting(4, credit));
         let (running, mut rig) = start(context, pair(64, 64), functions);
         let mut overtaken = 0;
         for round in 0..50_u32 {
@@ -151,7 +161,7 @@ fn routes_and_follow_ups() {
             launched += u64::from(status == Status::OK);
         }
         let wired = stop_clean(running);
-        assert_eq!((wired.launches().0, wired.launches().2), (launched, 0));
+        assert_eq!((wired.launches().graphs, wired.launches().graph_error), (launched, 0));
         rig.end();
     });
 }
@@ -183,7 +193,7 @@ fn a_stop_in_a_burst_of_graphs_loses_nothing() {
             wired = stop_clean(running);
         }
         assert_eq!(wired.counters().get(Counter::Completed), 20 * 32);
-        assert_eq!(wired.launches().0, 20 * 16);
+        assert_eq!(wired.launches().graphs, 20 * 16);
         rig.end();
     });
 }
@@ -195,7 +205,7 @@ fn what_a_hurried_stop_leaves_is_answered_later() {
         let region = MappedRegion::zeroed(context, 8).expect("pinned");
         let word = region.words(0, 1).expect("inside");
         let credit = region.device_address(0).expect("inside").0;
-        let functions = calls(64).graph(GRAPHS[0], HandlerSchema::new(), graph(1).credits(&[credit]));
+        let functions = calls(64).graph(GRAPHS[0], HandlerSchema::new(), waiting(1, credit));
         let (mut wired, mut rig) = wire_with(context, pair(64, 64), functions);
         for turn in 0..5_u64 {
             // One after the other, and each waits some 2 ms in vain.
@@ -228,7 +238,7 @@ fn what_a_hurried_stop_leaves_is_answered_later() {
             }
             wired = stop_clean(running);
         }
-        assert_eq!(wired.launches().0, 5 * 32);
+        assert_eq!(wired.launches().graphs, 5 * 32);
         rig.end();
     });
 }

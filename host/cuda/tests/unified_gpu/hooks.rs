@@ -58,6 +58,8 @@ fn queues_behind_hooks() {
     on_device("queues_behind_hooks", |context| {
         let (queues, mut rig) = queues(context, Pair::of_depth(16));
         let behind = QueueContext::new(queues.pair(), Extent::Received).expect("memory");
+        let second = QueueContext::new(queues.pair(), Extent::Received).err();
+        assert!(matches!(second, Some(DeviceError::Claimed(_))), "{second:?}");
         let modules = modules(context).queue_transport(context).expect("PTX");
         let mut wired =
             UnifiedDispatcher::with_hooks(behind.transport(), handlers(), modules).expect("it links");
@@ -164,6 +166,94 @@ fn a_ring_in_cpp_behind_hooks() {
     });
 }
 
+/// A transport whose `poll` returns the word at its context, once that is not 0; the end, when it is told to.
+const CODES: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+
+.visible .func (.param .b64 session) cudaq_dev_transport_attach(
+    .param .b64 storage, .param .b64 ctx, .param .b64 shutdown)
+{
+    .reg .b64 %rd<4>;
+    ld.param.b64 %rd1, [storage];
+    ld.param.b64 %rd2, [ctx];
+    ld.param.b64 %rd3, [shutdown];
+    st.b64 [%rd1], %rd2;
+    st.b64 [%rd1+8], %rd3;
+    st.param.b64 [session], %rd1;
+    ret;
+}
+
+.visible .func (.param .b32 code) cudaq_dev_rx_poll(
+    .param .b64 session, .param .b64 request, .param .b64 response)
+{
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<3>;
+    .reg .pred %p<3>;
+    ld.param.b64 %rd1, [session];
+    ld.b64 %rd2, [%rd1];
+    ld.b64 %rd3, [%rd1+8];
+again:
+    ld.acquire.sys.b32 %r2, [%rd3];
+    ld.acquire.sys.b32 %r1, [%rd2];
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra done;
+    setp.eq.u32 %p2, %r2, 0;
+    @%p2 bra again;
+    mov.b32 %r1, 1;
+done:
+    st.param.b32 [code], %r1;
+    ret;
+}
+
+.visible .func cudaq_dev_tx_publish(.param .b64 session, .param .b64 response)
+{
+    ret;
+}
+";
+
+/// Its kernel ends at once; the stop says that it had.
+#[test]
+fn a_transport_that_breaks_its_interface_is_reported() {
+    on_device("a_transport_that_breaks_its_interface_is_reported", |context| {
+        let region = MappedRegion::zeroed(context, 8).expect("memory");
+        let code = region.words(0, 1).expect("inside");
+        let address = region.device_address(0).expect("mapped").0;
+        // SAFETY: the transport that is linked reads one word there, which the owner keeps, and hands out nothing.
+        #[allow(unsafe_code)]
+        let transport =
+            unsafe { HookTransport::from_raw(context, address, [STRIDE as u32; 2], Arc::new(region)) };
+        let modules = modules(context).ptx("a transport that returns anything", CODES);
+        let wired = UnifiedDispatcher::with_hooks(&transport, handlers(), modules).expect("it links");
+        // An orderly end, first.
+        let running = stop_clean(wired.start().expect("started")).start().expect("started again");
+        code.store(0, 7, Release);
+        // Who sees the stop sees the code that was there before it.
+        let stopped = running.stop(PATIENCE);
+        assert_eq!(stopped.report.failed, Some(DeviceError::EndedFailed));
+        assert!(!stopped.report.is_clean() && stopped.dispatcher.is_none());
+    });
+}
+
+/// A transport is one dispatcher's at a time, and free again with its end.
+#[test]
+fn a_transport_has_one_dispatcher() {
+    on_device("a_transport_has_one_dispatcher", |context| {
+        let ring = Ring::new(context);
+        let wire = || {
+            let modules = modules(context).ptx("a ring in C++", RING);
+            UnifiedDispatcher::with_hooks(&ring.transport.clone(), handlers(), modules)
+        };
+        let first = wire().expect("it links");
+        assert!(matches!(wire().err(), Some(DeviceError::Claimed(_))));
+        let stopped = stop_clean(first.start().expect("started"));
+        assert!(matches!(wire().err(), Some(DeviceError::Claimed(_))), "it can be started again");
+        drop(stopped);
+        drop(wire().expect("nobody has it"));
+    });
+}
+
 #[test]
 fn a_missing_hook_is_named() {
     on_device("a_missing_hook_is_named", |context| {
@@ -174,10 +264,11 @@ fn a_missing_hook_is_named() {
         for hook in ["cudaq_dev_transport_attach", "cudaq_dev_rx_poll", "cudaq_dev_tx_publish"] {
             assert!(symbols.iter().any(|symbol| symbol == hook), "{hook} is not in {why}");
         }
-        // One thread is no warp.
+        // What failed has claimed nothing. One thread is no warp.
         let functions =
             Functions::new().handlers(&samples(&[HandlerKind::Thread, HandlerKind::Warp], STRIDE as u32));
         let linked = modules(context).ptx("a ring in C++", RING);
-        assert!(UnifiedDispatcher::with_hooks(&ring.transport, functions, linked).is_err());
+        let why = UnifiedDispatcher::with_hooks(&ring.transport, functions, linked).expect_err("one thread");
+        assert!(why.to_string().contains("no thread handler"), "{why}");
     });
 }

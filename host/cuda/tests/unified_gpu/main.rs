@@ -9,8 +9,8 @@ mod grid;
 mod hooks;
 mod rig;
 
-use rig::{PATIENCE, Pair, Peer, on_device, setting, stop_clean, wire};
-use ringcall_cuda::dispatcher::KernelKind;
+use rig::{PATIENCE, Pair, Peer, calls, on_device, queues, setting, stop_clean, try_wire, wire};
+use ringcall_cuda::dispatcher::{DeviceError, KernelKind};
 use ringcall_nic::{Fault, Queue};
 use ringcall_verbs::Event;
 use ringcall_verbs::crew::Copying;
@@ -65,6 +65,28 @@ fn every_status() {
                 rig.end();
             }
         }
+    });
+}
+
+/// A second dispatcher would serve what the first has answered again.
+#[test]
+fn a_queue_pair_is_wired_once() {
+    on_device("a_queue_pair_is_wired_once", |context| {
+        let pair = Pair::of_depth(16);
+        let (queues, mut rig) = queues(context, pair);
+        let broken = Pair { kernel: KernelKind::Regular { blocks: 2, warps: 8 }, ..pair };
+        assert!(try_wire(context, &queues, broken, calls(pair.stride)).is_err());
+        let wired =
+            try_wire(context, &queues, pair, calls(pair.stride)).expect("what failed has claimed nothing");
+        let running = wired.start().expect("started");
+        rig.peer.flood(100, 8, 32, |_| ());
+        let wired = stop_clean(running);
+        let second = try_wire(context, &queues, pair, calls(pair.stride)).err();
+        assert!(matches!(second, Some(DeviceError::Claimed(_))), "{second:?}");
+        drop(wired);
+        let second = try_wire(context, &queues, pair, calls(pair.stride)).err();
+        assert!(matches!(second, Some(DeviceError::Claimed(_))), "{second:?}");
+        rig.end();
     });
 }
 
