@@ -27,7 +27,7 @@ impl Bytes {
     /// # Errors
     /// A null or misaligned pointer, or a length that is no multiple of 8.
     #[cfg(not(loom))]
-    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(always))]
     pub unsafe fn from_raw(base: *mut u8, len: usize) -> Result<Self, SharedError> {
         let (base, len) = Self::as_words(base, len)?;
         // SAFETY: the caller's promise, for the same bytes.
@@ -56,7 +56,7 @@ impl Bytes {
 
     /// `len` bytes at `base` as whole, aligned words.
     #[cfg(not(loom))]
-    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(always))]
     fn as_words(base: *mut u8, len: usize) -> Result<(*mut u64, usize), SharedError> {
         if !len.is_multiple_of(8) {
             return Err(SharedError::Misaligned { value: len });

@@ -245,7 +245,7 @@ mod real {
         ///
         /// # Errors
         /// A null or misaligned pointer, or a length beyond the address space.
-        #[inline(always)]
+        #[cfg_attr(not(target_arch = "nvptx64"), inline(always))]
         pub unsafe fn from_raw(base: *mut u64, len: usize) -> Result<Self, SharedError> {
             Self::over_raw(base, len, None)
         }
@@ -269,7 +269,7 @@ mod real {
             Self::over_raw(base, len, Some(owner))
         }
 
-        #[inline(always)]
+        #[cfg_attr(not(target_arch = "nvptx64"), inline(always))]
         fn over_raw(base: *mut u64, len: usize, owner: Owner) -> Result<Self, SharedError> {
             let base = NonNull::new(base).ok_or(SharedError::Null)?.cast::<SystemU64>();
             if !base.is_aligned() {
