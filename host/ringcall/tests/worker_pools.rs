@@ -126,7 +126,9 @@ fn a_busy_function_stalls_no_other_and_nothing_is_lost_when_all_are_busy() {
         let slot = client.send(FunctionId::of("fast"), 100 + i, 0, &[i as u8]).expect("room");
         assert_eq!(client.wait(slot, LONG).expect("answered").result, [i as u8 + 1]);
     }
-    assert_eq!(dispatcher.counters().get(Counter::Queued), 9);
+    // The fast worker's answer is there a moment before it takes the next one, which may be queued meanwhile.
+    let queued = dispatcher.counters().get(Counter::Queued);
+    assert!((9..=9 + 5).contains(&queued), "{queued}");
     assert_eq!(dispatcher.dump().slots.len(), 10);
     closed.store(true, Ordering::Relaxed);
     for (i, slot) in held.into_iter().enumerate() {
