@@ -2,7 +2,10 @@
 
 use anyhow::{Result, anyhow, bail};
 use hdrhistogram::Histogram;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall::pin;
+use ringcall_gpu::clock;
 use serde::Serialize;
 
 /// How much to measure, and where.
@@ -11,13 +14,25 @@ pub(super) struct Bench {
     pub(super) trips: u64,
     pub(super) requests: u64,
     pub(super) cores: Cores,
+    /// The longest pause before a round trip with a device, ns.
+    pub(super) spread_ns: u64,
 }
 
 impl Bench {
     /// The same with less to measure: for what takes long.
     pub(super) fn shorter(&self, by: u64) -> Self {
         let less = |n: u64| (n / by).max(1);
-        Self { trips: less(self.trips), requests: less(self.requests), cores: self.cores.clone() }
+        Self {
+            trips: less(self.trips),
+            requests: less(self.requests),
+            cores: self.cores.clone(),
+            spread_ns: self.spread_ns,
+        }
+    }
+
+    /// Pauses between round trips.
+    pub(super) fn pause(&self) -> Pause {
+        Pause { most_ns: self.spread_ns, random: Xoshiro256PlusPlus::seed_from_u64(1) }
     }
 
     /// Runs on a thread of its own, pinned to the client's core.
@@ -31,6 +46,24 @@ impl Bench {
                 .join()
                 .map_err(|_| anyhow!("the client thread panicked"))?
         })
+    }
+}
+
+/// Random pauses: a client that asks again at once falls into step with whoever polls, and a little more or less work on
+/// either side then makes a whole poll's difference, or none.
+#[derive(Debug)]
+pub(super) struct Pause {
+    most_ns: u64,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Pause {
+    /// Waits.
+    pub(super) fn wait(&mut self) {
+        if self.most_ns > 0 {
+            let end = clock::now_ns() + self.random.next_u64() % (self.most_ns.saturating_add(1));
+            while clock::now_ns() < end {}
+        }
     }
 }
 

@@ -35,6 +35,10 @@ pub(crate) struct Args {
     /// Requests of the throughput measurement, 64 slots in flight
     #[arg(long, default_value_t = 2_000_000)]
     requests: u64,
+    /// Wait up to so long, at random, before each round trip with a device: a client that asks again at once falls into
+    /// step with the device's polls
+    #[arg(long, value_name = "NS", default_value_t = 0)]
+    spread: u64,
     /// Cores to pin to: dispatcher, client, worker, consumer, as many as there are (default: the first ones allowed)
     #[arg(long, value_delimiter = ',', value_name = "CORE,…")]
     cores: Vec<usize>,
@@ -168,7 +172,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bail!("--pipeline-seconds must be above 0 and at most 1e6");
     }
     let cores = Cores::choose(&args.cores)?;
-    let bench = Bench { trips: args.trips, requests: args.requests, cores };
+    let bench = Bench { trips: args.trips, requests: args.requests, cores, spread_ns: args.spread };
     let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| means(n, name));
     let wanted = |name: &str| {
         asked(name) || BENCHES.iter().any(|&(other, floor, _)| asked(other) && floor.name() == Some(name))

@@ -14,7 +14,9 @@ pub(in super::super) fn run(bench: &Bench) -> Result<Row> {
         let client = scope.spawn(|| -> Result<()> {
             let _ = pin_current("client", Some(bench.cores.client()));
             let warm_up = bench.trips / 10;
+            let mut pause = bench.pause();
             for i in 1..=warm_up + bench.trips {
+                pause.wait();
                 let before = clock::now_ns();
                 echo.send(i);
                 while echo.received() != i {

@@ -3,6 +3,7 @@
 use super::super::measure::{Bench, Row, histogram};
 use super::PATIENCE_NS;
 use anyhow::{Result, anyhow};
+use ringcall::pin::pin_current;
 use ringcall::{FunctionId, Ring};
 use ringcall_dispatch::slot::{Response, Vacant};
 use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
@@ -13,15 +14,6 @@ use ringcall_gpu::{clock, hint};
 pub(super) struct Work {
     pub(super) function: FunctionId,
     pub(super) payload_bytes: usize,
-}
-
-/// Whether the response is the right one.
-fn is_right(response: &Response, ring: &SharedRing, id: u32, payload: &[u8], out: &mut [u8]) -> bool {
-    let len = response.read(ring, out);
-    response.header().status == 0
-        && response.header().request_id == id
-        && len == payload.len()
-        && out[..len].iter().zip(payload).all(|(got, sent)| *got == sent.wrapping_add(1))
 }
 
 /// Times `trips` round trips, one outstanding.
@@ -59,9 +51,11 @@ pub(in super::super) fn round_trips(
         let mut times = histogram()?;
         let (mut lost, mut wrong) = (0, 0);
         let warm_up = bench.trips / 10;
+        let mut pause = bench.pause();
         let mut slot = geometry.slot(0).ok_or_else(|| anyhow!("a ring without slots"))?;
         for i in 0..warm_up + bench.trips {
             prepare(i, &mut payload);
+            pause.wait();
             let before = clock::now_ns();
             let Some(vacant) = wait(before, || Vacant::probe(ring, slot)) else {
                 lost += 1;
@@ -108,45 +102,85 @@ pub(super) struct Flood {
     pub(super) wrong: u64,
 }
 
-/// Keeps every slot in flight until `requests` were answered: each is written again as soon as it is free.
+/// Keeps every slot in flight until `requests` were answered: each is written again as soon as it is free. Two clients share
+/// the slots where there are cores for them, so that what is measured is the other side.
 pub(super) fn all_outstanding(bench: &Bench, ring: &Ring, work: Work, requests: u64) -> Result<Flood> {
-    bench.on_client_core(|| {
-        let ring = ring.shared();
-        let slots: Vec<SlotIndex> = ring.geometry().iter().collect();
-        let mut ids: Vec<Option<u32>> = vec![None; slots.len()];
-        let payload = vec![7; work.payload_bytes];
-        let mut out = vec![0; work.payload_bytes];
-        let (mut sent, mut got, mut wrong) = (0_u64, 0_u64, 0);
-        let begin = clock::now_ns();
-        let mut last = begin;
-        while got < requests {
-            let before = got;
-            for (&slot, id) in slots.iter().zip(&mut ids) {
-                if let Some(sent_id) = *id
-                    && let Some(response) = Response::probe(ring, slot)
-                {
-                    wrong += u64::from(!is_right(&response, ring, sent_id, &payload, &mut out));
-                    response.release(ring);
-                    *id = None;
-                    got += 1;
-                }
-                if id.is_none()
-                    && sent < requests
-                    && let Some(vacant) = Vacant::probe(ring, slot)
-                {
-                    vacant.submit(ring, work.function.0, sent as u32, 0, &payload)?;
-                    *id = Some(sent as u32);
-                    sent += 1;
-                }
+    let ring = ring.shared();
+    let slots: Vec<SlotIndex> = ring.geometry().iter().collect();
+    let cores: Vec<usize> = std::iter::once(bench.cores.client()).chain(bench.cores.extra(0)).collect();
+    let clients = cores.len().min(slots.len());
+    let begin = clock::now_ns();
+    let counts = std::thread::scope(|scope| {
+        let client = |(index, slots, core)| {
+            let share = requests / clients as u64 + u64::from(index < requests % clients as u64);
+            scope.spawn(move || {
+                let _ = pin_current("client", Some(core));
+                keep_in_flight(ring, slots, work, share)
+            })
+        };
+        let shares = slots.chunks(slots.len().div_ceil(clients));
+        let running: Vec<_> =
+            (0..).zip(shares).zip(cores).map(|((i, s), core)| client((i, s, core))).collect();
+        running
+            .into_iter()
+            .map(|client| client.join().map_err(|_| anyhow!("a client thread panicked"))?)
+            .collect::<Result<Vec<Count>>>()
+    })?;
+    let seconds = (clock::now_ns() - begin) as f64 / 1e9;
+    let sum = |of: fn(&Count) -> u64| counts.iter().map(of).sum::<u64>();
+    let got = sum(|count| count.got);
+    Ok(Flood {
+        per_s: got as f64 / seconds,
+        lost: sum(|count| count.sent) - got,
+        wrong: sum(|count| count.wrong),
+    })
+}
+
+/// What one client has done.
+#[derive(Debug, Default)]
+struct Count {
+    sent: u64,
+    got: u64,
+    wrong: u64,
+}
+
+/// One client's part of [`all_outstanding`].
+fn keep_in_flight(ring: &SharedRing, slots: &[SlotIndex], work: Work, requests: u64) -> Result<Count> {
+    let mut ids: Vec<Option<u32>> = vec![None; slots.len()];
+    let payload = vec![7; work.payload_bytes];
+    let expected = vec![8; work.payload_bytes];
+    let mut out = vec![0; work.payload_bytes];
+    let mut count = Count::default();
+    let mut last = clock::now_ns();
+    while count.got < requests {
+        let before = count.got;
+        for (&slot, id) in slots.iter().zip(&mut ids) {
+            if let Some(sent) = *id
+                && let Some(response) = Response::probe(ring, slot)
+            {
+                let len = response.read(ring, &mut out);
+                let header = response.header();
+                let right = header.status == 0 && header.request_id == sent && out[..len] == expected;
+                count.wrong += u64::from(!right);
+                response.release(ring);
+                *id = None;
+                count.got += 1;
             }
-            let now = clock::now_ns();
-            if got > before {
-                last = now;
-            } else if now - last > PATIENCE_NS {
-                break;
+            if id.is_none()
+                && count.sent < requests
+                && let Some(vacant) = Vacant::probe(ring, slot)
+            {
+                vacant.submit(ring, work.function.0, count.sent as u32, 0, &payload)?;
+                *id = Some(count.sent as u32);
+                count.sent += 1;
             }
         }
-        let seconds = (clock::now_ns() - begin) as f64 / 1e9;
-        Ok(Flood { per_s: got as f64 / seconds, lost: sent - got, wrong })
-    })
+        let now = clock::now_ns();
+        if count.got > before {
+            last = now;
+        } else if now - last > PATIENCE_NS {
+            break;
+        }
+    }
+    Ok(count)
 }
