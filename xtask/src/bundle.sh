@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of the device that lie beside this script, each in a process of its own so that a device that one of them
-# breaks is whole again for the next, and then the measurements.
+# Runs the tests of the device that lie packed beside this script, each in a process of its own so that a device that one of
+# them breaks is whole again for the next, and then the measurements. They are unpacked into the folder `programs` here.
 #
 #   ./run [--no-bench] [--memcheck] [FOLDER]    logs, bench.json and its histograms go to FOLDER, by default here
 #
@@ -24,6 +24,11 @@ for word in "$@"; do
     esac
 done
 mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd)
+if [[ ! -x $here/programs/driver_gpu ]]; then
+    mkdir -p "$here/programs" && tar -xJf "$here/programs.tar.xz" -C "$here/programs" || exit 2
+fi
+here=$here/programs
 export RINGCALL_GARBAGE_REQUESTS=${RINGCALL_GARBAGE_REQUESTS:-10000000}
 export RINGCALL_GRAPH_LAUNCHES=${RINGCALL_GRAPH_LAUNCHES:-1000000}
 export RINGCALL_LITMUS_ROUNDS=${RINGCALL_LITMUS_ROUNDS:-1000000}
