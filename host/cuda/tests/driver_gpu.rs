@@ -11,7 +11,7 @@ use ringcall_cuda::driver::{
 };
 use ringcall_gpu::shared::Region;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -269,6 +269,81 @@ fn graphs_run_their_kernels_in_order() {
             stream.wait(PATIENCE).expect("done");
             assert_eq!(contents(&buffer, 4), [5, 6, 7, 11]);
         }
+    });
+}
+
+/// A word in a stream's order says that what was put there before is done; it is waited for no longer than said.
+#[test]
+fn words_are_waited_for() {
+    on_device("words_are_waited_for", |context| {
+        let mut pinned = MappedRegion::zeroed(context, 8192).expect("pinned");
+        let words = pinned.words(4096, 2).expect("inside");
+        let buffer = DeviceBuffer::zeroed(context, 4096).expect("allocated");
+        let stream = Stream::new(context).expect("a stream");
+        let (host, word) = (pinned.device_address(0), pinned.device_address(4096));
+        let (host, word) = (host.expect("inside"), word.expect("inside"));
+        for round in 1..=100_u8 {
+            buffer.fill(round).expect("filled");
+            words.store(0, 0, Ordering::Release);
+            // SAFETY: both ends have the bytes and outlive the copy, which is waited for below.
+            unsafe { stream.copy(host, buffer.address(), 4096) }.expect("put there");
+            // SAFETY: a word of the region, which outlives the write.
+            unsafe { stream.write_word_after(word, round.into()) }.expect("put there");
+            stream.wait_for_word(&words, 0, PATIENCE).expect("written");
+            assert_eq!(words.load(0, Ordering::Acquire), round.into());
+            // SAFETY: the copy, the last to reach these bytes, has ended.
+            let copied = unsafe { pinned.exclusive(0, 4096) }.expect("inside");
+            assert!(copied.iter().all(|&byte| byte == round));
+            copied.fill(0);
+        }
+        let short = Duration::from_millis(20);
+        assert!(
+            matches!(stream.wait_for_word(&words, 1, short), Err(CudaError::TimedOut(limit)) if limit == short)
+        );
+        // SAFETY: nothing reaches the region any more.
+        assert!(unsafe { pinned.exclusive(8000, 193) }.is_err());
+    });
+}
+
+/// What a copy engine has just written into pinned memory, as a slice and word by word: the same bytes. Says what each step
+/// takes on this machine.
+#[test]
+fn staging_is_read_as_a_slice_and_word_by_word() {
+    const BYTES: usize = 32 << 10;
+    on_device("staging_is_read_as_a_slice_and_word_by_word", |context| {
+        let mut pinned = MappedRegion::zeroed(context, BYTES).expect("pinned");
+        let window = pinned.bytes(0, BYTES).expect("inside");
+        let host = pinned.device_address(0).expect("inside");
+        let buffer = DeviceBuffer::zeroed(context, BYTES).expect("allocated");
+        let stream = Stream::new(context).expect("a stream");
+        let (mut slice, mut words) = (vec![0; BYTES], vec![0; BYTES]);
+        let mut times = [const { Vec::new() }; 3];
+        for round in 0..200_u8 {
+            let sent: Vec<u8> = (0..BYTES).map(|i| (i as u8).wrapping_mul(round)).collect();
+            buffer.write_from(0, &sent).expect("written");
+            for (which, times) in times.iter_mut().enumerate() {
+                let begin = Instant::now();
+                match which {
+                    0 => {
+                        // SAFETY: both ends have the bytes and outlive the copy, which is waited for at once.
+                        unsafe { stream.copy(host, buffer.address(), BYTES) }.expect("put there");
+                        stream.wait(PATIENCE).expect("done");
+                    }
+                    // SAFETY: the copy has ended, and the window is not used meanwhile.
+                    1 => slice.copy_from_slice(unsafe { pinned.exclusive(0, BYTES) }.expect("inside")),
+                    _ => assert!(window.read(0, &mut words)),
+                }
+                times.push(begin.elapsed());
+            }
+            assert!(slice == sent && words == sent, "round {round}");
+        }
+        let [copied, by_slice, by_words] = times.map(|mut times| {
+            times.sort_unstable();
+            times[times.len() / 2]
+        });
+        eprintln!(
+            "32 KiB: copied in {copied:?}, read as a slice in {by_slice:?}, word by word in {by_words:?}"
+        );
     });
 }
 

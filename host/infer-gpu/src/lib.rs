@@ -21,6 +21,7 @@
 mod buffers;
 mod captured;
 mod grid;
+mod halves;
 mod launch;
 mod model;
 mod network;

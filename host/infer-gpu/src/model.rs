@@ -1,16 +1,15 @@
 //! A network on a device, and its engines.
 
 use crate::buffers::Buffers;
-use crate::launch::Replay;
+use crate::launch::{BY_KERNELS, Lane, Replay};
 use crate::network::NetworkError;
 use crate::pack::Packed;
 use crate::plan::{Offer, Params, Plan, SHAPES};
 use crate::{INPUTS, Network, OUTPUTS, Shape, Wiring};
-use half::f16;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer, Linker, Module};
 use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Why a model cannot be put on a device.
@@ -137,7 +136,11 @@ impl Loaded {
 ///
 /// Of [`new`](Self::new): input `volume`, `f32[1, 4, layers, d, d]`, rounded to 16 bits; output `logits`, of the same shape.
 /// Of [`wired`](Self::wired): input `bits`, the bytes of a request, output `left`, those of an answer, as [`Wiring`] has them.
-/// Runs of all its engines go one after the other: one run fills the device.
+///
+/// Runs of all its engines go one after the other, in the order in which they were started: one run fills the device. Each
+/// engine has memory of its own, and its thread waits for its own run alone. A run is one launch of a graph: the input goes
+/// from pinned host memory to the device, the network works in device memory, the output comes back (an answer of bits by the
+/// network's last block).
 ///
 /// ```no_run
 /// use ringcall_cuda::driver::Driver;
@@ -157,6 +160,7 @@ impl Loaded {
 pub struct GpuModel {
     shared: Arc<Shared>,
     metadata: Vec<(String, String)>,
+    by_kernels: usize,
 }
 
 /// What the engines of a model share.
@@ -168,8 +172,7 @@ struct Shared {
     context: Arc<Context>,
     module: Module,
     loaded: Loaded,
-    /// Two runs at once would each wait for multiprocessors that the other holds.
-    turn: Mutex<()>,
+    lane: Arc<Lane>,
 }
 
 impl GpuModel {
@@ -243,9 +246,18 @@ impl GpuModel {
             context: Arc::clone(context),
             module,
             loaded,
-            turn: Mutex::new(()),
+            lane: Arc::new(Lane::new(context)?),
         };
-        Ok(Self { shared: Arc::new(shared), metadata: network.metadata().to_vec() })
+        Ok(Self { shared: Arc::new(shared), metadata: network.metadata().to_vec(), by_kernels: BY_KERNELS })
+    }
+
+    /// The same, for engines whose tensors cross the bus by a kernel of the graph where they have up to `bytes` bytes, and by
+    /// the device's copy engines where they have more: `0` and `usize::MAX` are always one of them. Which is faster is the
+    /// machine's; what comes out is the same. Without this the bound is 4096.
+    #[must_use]
+    pub fn carried_by_kernels(mut self, bytes: usize) -> Self {
+        self.by_kernels = bytes;
+        self
     }
 
     /// The device that it is on.
@@ -284,13 +296,10 @@ impl Model for GpuModel {
 
     fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
         let shared = Arc::clone(&self.shared);
-        let replay = Replay::new(&shared.context, &shared.module, &shared.loaded)
-            .map_err(|why| shared.failed("making an engine", why.to_string()))?;
-        let halves = match shared.loaded.wired {
-            Some(_) => Vec::new(),
-            None => vec![0; shared.loaded.plan.cells() * INPUTS * size_of::<f16>()],
-        };
-        Ok(Box::new(GpuEngine { shared, replay, halves }))
+        let replay =
+            Replay::new(&shared.context, &shared.module, &shared.loaded, &shared.lane, self.by_kernels)
+                .map_err(|why| shared.failed("making an engine", why.to_string()))?;
+        Ok(Box::new(GpuEngine { shared, replay }))
     }
 }
 
@@ -305,8 +314,6 @@ impl Shared {
 struct GpuEngine {
     shared: Arc<Shared>,
     replay: Replay,
-    /// A volume on its way; not needed for bits.
-    halves: Vec<u8>,
 }
 
 impl Engine for GpuEngine {
@@ -322,15 +329,6 @@ impl Engine for GpuEngine {
         let shared = &*self.shared;
         check_buffers(&shared.inputs, &shared.outputs, inputs, outputs)?;
         let ([input], [output]) = (inputs, outputs) else { return Ok(()) }; // checked
-        let input = if shared.loaded.wired.is_some() {
-            *input
-        } else {
-            for (half, float) in self.halves.as_chunks_mut().0.iter_mut().zip(input.as_chunks().0) {
-                *half = f16::from_f32(f32::from_le_bytes(*float)).to_le_bytes();
-            }
-            &self.halves
-        };
-        let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         match self.replay.run(input, output) {
             Ok(None) => Ok(()),
             Ok(Some(which)) => Err(shared.failed("running", format!("wait {which} of the kernel ran out"))),

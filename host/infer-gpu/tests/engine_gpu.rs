@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{bytes, network, on_device, volume};
+use common::{bytes, engines_of_many_threads_agree, network, on_device, run, times, volume};
 use ringcall_infer::Model;
 use ringcall_infer::conformance::{self, Tolerance};
 use ringcall_infer_gpu::{GpuError, GpuModel, Network};
@@ -67,6 +67,43 @@ fn an_engine_like_any_other() {
     on_device("an_engine_like_any_other", |context| {
         let model = GpuModel::new("made up", &network(5), context, 5, 5).expect("on the device");
         conformance::check(&model).expect("the contract");
+    });
+}
+
+/// By the copy engines or by a kernel: the same logits, to the bit. Says what each takes on this machine.
+#[test]
+fn tensors_cross_the_bus_either_way() {
+    on_device("tensors_cross_the_bus_either_way", |context| {
+        let network = network(3);
+        for d in [3, 7, 13, 31] {
+            let model = || GpuModel::new("made up", &network, context, d, d).expect("on the device");
+            let inputs = [1, 2, 3].map(|seed| bytes(&volume(seed, d.pow(3) as usize)));
+            let ways = [("by default", model()), ("by copies", model().carried_by_kernels(0))];
+            let ways = ways.into_iter().chain([("by kernels", model().carried_by_kernels(usize::MAX))]);
+            let mut logits: Vec<Vec<u8>> = Vec::new();
+            for (way, model) in ways {
+                let mut engine = model.instantiate().expect("an engine");
+                let found = inputs.each_ref().map(|input| run(&mut *engine, input));
+                assert_ne!(found[0], found[1]);
+                if logits.is_empty() {
+                    logits = found.to_vec();
+                }
+                assert!(found == logits[..], "d = {d}, {way}");
+                eprintln!("d = {d}, tensors carried {way}: {}", times(&mut *engine, &inputs));
+                assert!(run(&mut *engine, &inputs[2]) == logits[2], "d = {d}, {way}, after many runs");
+            }
+        }
+    });
+}
+
+#[test]
+fn engines_answer_their_own_threads() {
+    on_device("engines_answer_their_own_threads", |context| {
+        for (d, by_kernels) in [(7, 0), (13, 4096), (13, usize::MAX)] {
+            let model = GpuModel::new("made up", &network(4), context, d, d).expect("on the device");
+            let inputs = [1, 2, 3, 4, 5].map(|seed| bytes(&volume(seed, d.pow(3) as usize)));
+            engines_of_many_threads_agree(&model.carried_by_kernels(by_kernels), &inputs, 300);
+        }
     });
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Lines, bytes, network, on_device};
+use common::{Lines, bytes, engines_of_many_threads_agree, network, on_device, times};
 use ringcall::RingConfig;
 use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules};
 use ringcall_cuda::driver::{Context, DeviceBuffer};
@@ -97,6 +97,22 @@ fn a_grid_answers_as_the_engine_does() {
             [(7, 7, 1000), (13, 13, 10_000), (13, 14, 200), (21, 21, 200), (31, 31, 100)]
         {
             serves(context, d, layers, requests);
+        }
+    });
+}
+
+/// Between bits, too: counters, flips and answers of one engine are no other's.
+#[test]
+fn graphs_answer_their_own_threads() {
+    on_device("graphs_answer_their_own_threads", |context| {
+        for (d, layers) in [(7, 8), (13, 14)] {
+            let lines = Lines::new(d, layers);
+            let model = GpuModel::wired("made up", &network(9), context, &lines.wiring(0.25));
+            let model = model.expect("on the device");
+            let requests = [1, 2, 3, 4, 5].map(|seed| lines.request(seed));
+            engines_of_many_threads_agree(&model, &requests, 1000);
+            let mut engine = model.instantiate().expect("an engine");
+            eprintln!("{d} x {d} x {layers}, bits to bits: {}", times(&mut *engine, &requests));
         }
     });
 }

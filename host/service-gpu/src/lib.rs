@@ -6,7 +6,7 @@
 //! ```
 //! Either way a request is the bit-packed detectors as they came, and what leaves the device are the bit-packed detectors
 //! that the network's decisions leave and the logical frame: matching is skipped where none are left. A graph is launched by
-//! the worker whose request it is, and all take turns on the device; the kernel that stays serves one request after the
+//! the worker whose request it is, and the device runs one after the other; the kernel that stays serves one request after the
 //! other without a launch, and any worker that is free takes its answer.
 //!
 //! | what | where |

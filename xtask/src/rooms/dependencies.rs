@@ -76,7 +76,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     // Engines on a device: it knows the driver, and no code or ring.
     (
         "ringcall-infer-gpu",
-        &["ringcall-infer", "ringcall-cuda", "ringcall-wire", "ringcall-dispatch", "ringcall"],
+        &[
+            "ringcall-gpu",
+            "ringcall-infer",
+            "ringcall-cuda",
+            "ringcall-wire",
+            "ringcall-dispatch",
+            "ringcall",
+        ],
     ),
     ("ringcall-tensorrt", &["ringcall-infer", "ringcall-cuda"]),
     // Services of captured networks: any engine on a device, any CPU stage, and no code.

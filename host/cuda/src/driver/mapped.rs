@@ -106,6 +106,21 @@ impl MappedRegion {
         Ok(unsafe { Bytes::from_raw_owned(base, len, self.owner()) }?)
     }
 
+    /// `len` bytes, starting `offset` bytes in, as ordinary memory: for staging whole tensors, which word by word would take
+    /// several times as long.
+    ///
+    /// # Safety
+    /// Until the slice is used for the last time, nothing else reads or writes these bytes: no work on the device, no window,
+    /// no clone of this region. Work that the device does later is started after that.
+    ///
+    /// # Errors
+    /// Out of bounds.
+    pub unsafe fn exclusive(&mut self, offset: usize, len: usize) -> Result<&mut [u8], CudaError> {
+        let base = self.inside(offset, len)?;
+        // SAFETY: inside the allocation, zeroed when it was made, and the caller's alone by its promise.
+        Ok(unsafe { core::slice::from_raw_parts_mut(base, len) })
+    }
+
     /// The address of byte `offset` as the device sees it.
     ///
     /// # Errors

@@ -8,7 +8,8 @@
 //! - **Freeing can wait for running kernels** (`cuMemFree`, `cuMemFreeHost`, unloading). While a persistent kernel
 //!   runs, hold a [`FreeHold`]: what is dropped meanwhile is freed when the hold ends.
 //! - **Memory that the device may write is never behind `&` or `&mut`**: host windows are
-//!   [`Words`](ringcall_gpu::shared::Words) and [`Bytes`](ringcall_gpu::shared::Bytes).
+//!   [`Words`](ringcall_gpu::shared::Words) and [`Bytes`](ringcall_gpu::shared::Bytes). Staging memory is, while nothing
+//!   on the device reaches it: [`MappedRegion::exclusive`], whose caller promises that.
 //! - **Modules load eagerly**: a kernel loaded at its first launch could wait for the running one.
 //! - Handles may be used from any thread; each call makes its context current for the calling thread first.
 //!

@@ -8,7 +8,9 @@ use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
 use cudarc::driver::sys::{CUstream, CUstream_flags_enum, CUstream_st};
 use ringcall_gpu::hint;
+use ringcall_gpu::shared::Words;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Which stream's blocks go first where several wait for a multiprocessor. Running blocks are never interrupted.
@@ -129,6 +131,37 @@ impl Stream {
             }
             turns = turns.saturating_add(1);
         }
+    }
+
+    /// Waits at most `limit` until word `index` is no longer 0: one that is written in the order of this stream
+    /// ([`write_word_after`](Self::write_word_after)), or by a kernel on it. What follows on the stream is not waited for.
+    ///
+    /// It looks at memory, and at the stream only now and then, for its errors: cheaper for both sides than
+    /// [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// [`CudaError::TimedOut`] when the word is still 0 then, or something on the stream failed.
+    pub fn wait_for_word(&self, words: &Words, index: usize, limit: Duration) -> Result<(), CudaError> {
+        /// Looks before another thread may have the core: some hundred microseconds.
+        const SPINS: u32 = 8192;
+        /// Looks between two at the clock and the stream.
+        const ROUND: u32 = 1024;
+        let begin = Instant::now();
+        let mut turns = 0_u32;
+        // Acquire: pairs with the device's fence before the word, whose writer is the last to touch what it speaks of.
+        while words.load(index, Ordering::Acquire) == 0 {
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(ROUND) {
+                if let StreamState::Failed(error) = self.query() {
+                    return Err(error);
+                }
+                if begin.elapsed() >= limit {
+                    return Err(CudaError::TimedOut(limit));
+                }
+            }
+            if turns < SPINS { hint::spin() } else { std::thread::yield_now() }
+        }
+        Ok(())
     }
 
     pub(super) fn raw(&self) -> CUstream {

@@ -5,8 +5,10 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
+use ringcall_infer::{Engine, Model};
 use ringcall_infer_gpu::{GpuError, GpuModel, Layer, Network, Wiring};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Runs `test` on the first device, or says why not.
 pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
@@ -49,6 +51,49 @@ pub(crate) fn volume(seed: u64, cells: usize) -> Vec<f32> {
 
 pub(crate) fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// One run.
+pub(crate) fn run(engine: &mut dyn Engine, input: &[u8]) -> Vec<u8> {
+    let mut output = vec![0xFF; engine.outputs()[0].size_bytes()];
+    engine.run(&[input], &mut [&mut output]).expect("a run");
+    output
+}
+
+/// What a run takes on this machine, for people.
+pub(crate) fn times(engine: &mut dyn Engine, inputs: &[Vec<u8>]) -> String {
+    let mut output = vec![0; engine.outputs()[0].size_bytes()];
+    let mut times = [Duration::ZERO; 500];
+    for (time, input) in times.iter_mut().zip(inputs.iter().cycle()) {
+        let begin = Instant::now();
+        engine.run(&[input], &mut [&mut output]).expect("a run");
+        *time = begin.elapsed();
+    }
+    times.sort_unstable();
+    format!("p50 {:?}, p99 {:?}", times[250], times[495])
+}
+
+/// An engine for each input, each on a thread of its own, again and again at the same time: no answer is another's, and each
+/// is what an engine by itself makes of it.
+pub(crate) fn engines_of_many_threads_agree(model: &GpuModel, inputs: &[Vec<u8>], runs: usize) {
+    let engine = || model.instantiate().expect("an engine");
+    let mut alone = engine();
+    let cases: Vec<_> = inputs.iter().map(|input| (input, run(&mut *alone, input), engine())).collect();
+    for (i, (_, answer, _)) in cases.iter().enumerate() {
+        assert!(
+            cases[..i].iter().all(|(_, other, _)| other != answer),
+            "inputs with the same answer prove nothing"
+        );
+    }
+    std::thread::scope(|scope| {
+        for (thread, (input, expected, mut engine)) in cases.into_iter().enumerate() {
+            scope.spawn(move || {
+                for number in 0..runs {
+                    assert!(run(&mut *engine, input) == expected, "thread {thread}, run {number}");
+                }
+            });
+        }
+    });
 }
 
 /// A made-up wiring: a bit for every other element of the first two channels; each decision flips the bits of its cell's
