@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 use ringcall_gpu::barrier;
-use ringcall_gpu::shared::{Bytes, Words};
+use ringcall_gpu::shared::{Bytes, Rows, Words};
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS};
 
 /// A slot of a ring: always below the ring's slot count, since only a [`Geometry`] makes one.
@@ -378,6 +378,22 @@ impl SharedRing {
         let at = self.geometry.rx_offset(slot) / 8;
         let flag = with_flag.then_some((&self.tx_flags, slot.as_usize()));
         self.rx_data.words().load_wave(at, lane, pairs, flag)
+    }
+
+    /// Request and response slots as rows; `None` where one does not lie on boundaries of 16 bytes.
+    #[must_use]
+    #[inline(always)]
+    pub fn rows(&self) -> Option<[Rows; 2]> {
+        let Geometry { slots, rx_stride, tx_stride, .. } = self.geometry;
+        let requests = Rows::of(self.rx_data.words(), slots, rx_stride)?;
+        Some([requests, Rows::of(self.tx_data.words(), slots, tx_stride)?])
+    }
+
+    /// The response flags, one word a slot.
+    #[must_use]
+    #[inline(always)]
+    pub fn tx_flags(&self) -> &Words {
+        &self.tx_flags
     }
 
     /// Sets words `2 * pair` and the next of a response slot, relaxed; nothing behind the slot.

@@ -70,6 +70,10 @@ pub struct Board {
     pub(super) sweep: BlockU64,
     /// Place in a window behind the request that was handed out last.
     pub(super) place: BlockU64,
+    /// Whether a warp serves a request that came alone, and its heir lets it.
+    pub(super) answering: BlockU64,
+    /// Leads until requests are expected to come one at a time.
+    pub(super) crowded: BlockU64,
     /// Looks since the drain began.
     pub(super) drained: BlockU64,
     /// The stop word, as the house-keeping warp last read it.
@@ -143,6 +147,12 @@ impl Board {
             self.turns.store(turns, Ordering::Relaxed);
             turns
         })
+    }
+
+    /// Whether a leader has something else to do than to poll: a stop, or requests that wait for a warp.
+    #[inline(always)]
+    pub(super) fn interrupts(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) | self.backlog.load(Ordering::Relaxed) != 0
     }
 
     /// Whether requests wait for a warp, or one was just taken whose window is still being read. By the leader.

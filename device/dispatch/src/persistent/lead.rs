@@ -3,10 +3,12 @@
 use super::board::Post;
 use super::launch::RELAUNCH_FROM;
 use super::staged::Wave;
+use super::usual::{Look, Near, Watched};
 use super::{Block, Machine, together};
 use crate::ring::RingMemory;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::barrier;
+use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::flag;
 use ringcall_wire::launch::{LAUNCHES_PER_EXECUTION, control};
@@ -15,6 +17,8 @@ use ringcall_wire::launch::{LAUNCHES_PER_EXECUTION, control};
 pub(super) enum After {
     /// It passed the lead on and serves this slot.
     Serve(Job),
+    /// It passed the lead on and has served a request.
+    Served,
     /// The dispatcher has ended.
     End,
 }
@@ -41,11 +45,13 @@ pub(super) const SERVED: u64 = u64::MAX;
 /// Mark of a slot whose answer is out and whose request flag is still to be cleared.
 const ANSWERED: u64 = u64::MAX - 1;
 /// Mark of a slot whose answer is written and whose response flag is still to be set.
-const WRITTEN: u64 = u64::MAX - 2;
+pub(super) const WRITTEN: u64 = u64::MAX - 2;
 /// Times that a drain looks at every window.
 const DRAIN_SWEEPS: u32 = 128;
+/// Leads after requests came together until the usual case is one request again.
+const CROWDED: u64 = 4;
 /// Turns between rounds of house-keeping where no warp does only that.
-const TURNS_A_ROUND: u64 = 64;
+pub(super) const TURNS_A_ROUND: u64 = 64;
 
 /// Requests seen in one window.
 #[derive(Clone, Copy)]
@@ -63,7 +69,27 @@ impl Seen {
 impl<M: Machine> Block<'_, M> {
     /// Leads until there is something to serve, or until the end.
     #[inline(always)]
-    pub(super) fn lead(&self, warp: Warp<'_>, me: u32) -> After {
+    pub(super) fn lead(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        near: Option<&Near<'_, M>>,
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) -> After {
+        let mut held = None;
+        if let Some(near) = near
+            && self.is_calm(warp)
+        {
+            held = loop {
+                match near.watch(warp, me, input, output) {
+                    Watched::Served => return After::Served,
+                    Watched::Serve(job) => return After::Serve(job),
+                    Watched::Round => self.round(warp),
+                    Watched::Unusual(look) => break look,
+                }
+            };
+        }
         let window = 2 * warp.lanes();
         let windows = self.share.count.div_ceil(window).max(1);
         let mut hot = (self.board.cursor.load(Ordering::Relaxed) as u32).min(windows - 1);
@@ -86,7 +112,7 @@ impl<M: Machine> Block<'_, M> {
             if windows > 1 {
                 sweep = if sweep + 1 < windows { sweep + 1 } else { 0 };
             }
-            let [first, second] = self.look(warp, [hot, sweep], windows > 1);
+            let [first, second] = self.look(warp, [hot, sweep], windows > 1, held.take());
             if self.keeps_house && self.board.count_turn(warp).is_multiple_of(TURNS_A_ROUND) {
                 self.round(warp);
             }
@@ -140,6 +166,17 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
+    /// Whether requests have come one at a time of late. By the leader, once.
+    #[inline(always)]
+    fn is_calm(&self, warp: Warp<'_>) -> bool {
+        let left = together(warp, || {
+            let left = self.board.crowded.load(Ordering::Relaxed);
+            self.board.crowded.store(left.saturating_sub(1), Ordering::Relaxed);
+            left
+        });
+        left == 0
+    }
+
     /// The stop word. A drain looks at every window several times and then ends: what was in the ring when it began was seen
     /// by then, and a producer that goes on sending cannot keep it up. What still waits for a graph's executable then stays.
     fn stop_now(&self, warp: Warp<'_>, windows: u32) -> u64 {
@@ -174,7 +211,7 @@ impl<M: Machine> Block<'_, M> {
 
     /// The warps with nothing to do, the leader itself apart.
     #[inline(always)]
-    fn free_warps(&self, warp: Warp<'_>, me: u32) -> u32 {
+    pub(super) fn free_warps(&self, warp: Warp<'_>, me: u32) -> u32 {
         let mut free = 0;
         let mut base = 0;
         while base < self.workers {
@@ -186,22 +223,23 @@ impl<M: Machine> Block<'_, M> {
         free
     }
 
-    /// Looks at two windows with loads that are under way together.
+    /// Looks at two windows with loads that are under way together; at the first only if nobody has (`held`).
     #[inline(always)]
-    fn look(&self, warp: Warp<'_>, at: [u32; 2], both: bool) -> [Seen; 2] {
+    fn look(&self, warp: Warp<'_>, at: [u32; 2], both: bool, held: Option<Look>) -> [Seen; 2] {
         // A slot's mark is read before its flag: the warp that served it cleared the flag before it cleared the mark, so
         // a mark seen clear means that a flag seen set is a new request. The other order would serve a request twice.
         let marks = at.map(|window| self.marks(warp, window));
-        let first = self.flags(warp, at[0], true);
+        let first = self.flags(warp, at[0], held.is_none());
         let second = self.flags(warp, at[1], both);
-        let first = self.judge(warp, at[0], marks[0], first);
+        let [marks_of_first, first] = held.unwrap_or([marks[0], first]);
+        let first = self.judge(warp, at[0], marks_of_first, first);
         [first, if both { self.judge(warp, at[1], marks[1], second) } else { Seen::NOTHING }]
     }
 
     /// This lane's request flags of a window; 0 where the share has no such slots, which are not read: reads of one sector
     /// queue behind each other, and another block polls those.
     #[inline(always)]
-    fn flags(&self, warp: Warp<'_>, window: u32, wanted: bool) -> [u64; 2] {
+    pub(super) fn flags(&self, warp: Warp<'_>, window: u32, wanted: bool) -> [u64; 2] {
         let first = self.first_of(warp, window);
         if wanted && first < self.share.first + self.share.count { self.ring.rx_pair(first) } else { [0; 2] }
     }
@@ -219,7 +257,7 @@ impl<M: Machine> Block<'_, M> {
 
     /// This lane's first slot of a window, as a slot of the ring.
     #[inline(always)]
-    fn first_of(&self, warp: Warp<'_>, window: u32) -> u32 {
+    pub(super) fn first_of(&self, warp: Warp<'_>, window: u32) -> u32 {
         self.share.first + (window * warp.lanes() + warp.lane()) * 2
     }
 
@@ -229,7 +267,7 @@ impl<M: Machine> Block<'_, M> {
     }
 
     #[inline(always)]
-    fn marks(&self, warp: Warp<'_>, window: u32) -> [u64; 2] {
+    pub(super) fn marks(&self, warp: Warp<'_>, window: u32) -> [u64; 2] {
         let first = (self.first_of(warp, window) - self.share.first) as usize;
         // Acquire: pairs with the release in `unmark`.
         core::array::from_fn(|i| {
@@ -285,6 +323,9 @@ impl<M: Machine> Block<'_, M> {
         // Its loads are under way while the rest is handed out.
         let job = Job { slot, honest: honest(own), alone, wave: self.fetch_own(warp, slot) };
         let mut last = own;
+        if !seen.ready.is_power_of_two() && warp.lane() == 0 {
+            self.board.crowded.store(CROWDED, Ordering::Relaxed);
+        }
         if !seen.ready.is_power_of_two() && free != 0 {
             // The first free warp gets the lead, the others a request each.
             let helpers = free & (free - 1);
@@ -382,7 +423,7 @@ impl<M: Machine> Block<'_, M> {
 
     /// Sets a slot's mark. Relaxed: `hand_out` orders it before the next leader's look.
     #[inline(always)]
-    fn mark(&self, slot: u32, value: u64) {
+    pub(super) fn mark(&self, slot: u32, value: u64) {
         if let Some(word) = self.serving.get((slot - self.share.first) as usize) {
             word.store(value, Ordering::Relaxed);
         }

@@ -11,6 +11,9 @@
 //! it. The last warp keeps house: it publishes the answers to requests that came together, with one fence for all of them,
 //! clears request flags, reads the stop word, and copies counters and busy records to mapped memory.
 //!
+//! The usual case, one request alone, is written out apart (`usual`), in as few instructions as it takes: the leader that sees it
+//! serves it, and its heir lets it be answered before it polls.
+//!
 //! # Serving
 //! The request is fetched with one wave of wide loads into the warp's [`Stage`], together with
 //! the response flag, checked there ([`validate`](crate::validate)), handed to its function, and the response leaves with
@@ -25,6 +28,7 @@
 //! | [`layout`] | where all this lies in shared memory |
 //! | [`staged`] | one slot, fetched into a stage, as a memory |
 //! | `lead`, `serve`, `graph`, `house` | the roles |
+//! | `usual` | leading and serving in the usual case, straight |
 //! | [`launch`] | launching graphs: budget, executables, mailboxes |
 //! | [`child`] | the other end of a graph launch |
 //! | [`cooperative`] | the same for a grid whose threads all take part in a call |
@@ -40,6 +44,7 @@ mod lead;
 mod serve;
 pub mod staged;
 pub mod table;
+mod usual;
 
 pub use board::Board;
 pub use layout::Layout;
@@ -200,6 +205,9 @@ impl<M: Machine> Block<'_, M> {
             self.board.post(me, board::Post::Lead);
         }
         warp.sync();
+        // Copies, whose addresses the watch may have: what they are copies of stays in registers.
+        let ring = self.ring.clone();
+        let near = Block { ring: &ring, ..*self }.near(warp);
         loop {
             let mut job = match self.board.read_together(warp, me) {
                 board::Post::Free => {
@@ -207,23 +215,24 @@ impl<M: Machine> Block<'_, M> {
                     continue;
                 }
                 board::Post::Exit => return Ended::Followed,
-                board::Post::Lead => match self.lead(warp, me) {
-                    lead::After::Serve(job) => job,
+                board::Post::Lead => match self.lead(warp, me, near.as_ref(), input, output) {
+                    lead::After::Serve(job) => Some(job),
+                    lead::After::Served => None,
                     lead::After::End => return Ended::Led,
                 },
                 board::Post::Serve { slot, honest } => {
                     let Some(index) = self.ring.geometry().slot(slot) else { continue };
                     let wave = staged::Wave::of(warp, self.ring, index);
-                    lead::Job { slot, honest, alone: self.keeps_house, wave }
+                    Some(lead::Job { slot, honest, alone: self.keeps_house, wave })
                 }
             };
             loop {
-                self.serve(warp, me, job, input, output);
-                warp.sync();
-                match self.pop_backlog(warp) {
-                    Some(next) => job = next,
-                    None => break,
+                if let Some(job) = job {
+                    self.serve(warp, me, job, input, output);
                 }
+                warp.sync();
+                job = self.pop_backlog(warp);
+                let Some(job) = job else { break };
                 if warp.lane() == 0 {
                     self.board.note(me, board::Post::Serve { slot: job.slot, honest: job.honest });
                 }

@@ -118,33 +118,12 @@ impl<M: Machine> Block<'_, M> {
             capacity: self.ring.geometry().result_capacity(),
         };
         let returned = match HandlerKind::from_raw(entry.kind) {
-            Some(HandlerKind::Thread) => {
-                let mut returned = Returned::default();
-                if warp.lane() == 0 {
-                    returned = self.machine.call_thread(&call);
-                }
-                // The other lanes write the response: they need its length, and lane 0's stores before them.
-                warp.sync();
-                Returned {
-                    status: warp.shuffle(returned.status as u32, 0) as i32,
-                    len: warp.shuffle(returned.len, 0),
-                }
-            }
-            Some(HandlerKind::Warp) => {
-                let returned = self.machine.call_warp(warp, &call);
-                warp.sync();
-                Returned {
-                    status: warp.shuffle(returned.status as u32, 0) as i32,
-                    len: warp.shuffle(returned.len, 0),
-                }
+            Some(kind @ (HandlerKind::Thread | HandlerKind::Warp | HandlerKind::Grid)) => {
+                self.call_handler(warp, kind, &call)
             }
             Some(HandlerKind::Graph) if M::GRAPHS => {
                 self.serve_graph(warp, me, alone, request, staged, entry);
                 return;
-            }
-            Some(HandlerKind::Grid) => {
-                let wrong = Returned { status: Status::WRONG_MODE.0, len: 0 };
-                self.machine.call_grid(warp, &call).unwrap_or(wrong)
             }
             _ => Returned { status: Status::WRONG_MODE.0, len: 0 },
         };
@@ -155,9 +134,30 @@ impl<M: Machine> Block<'_, M> {
         self.settle(warp, slot, alone);
     }
 
+    /// Calls a handler of any kind that is called.
+    #[inline(always)]
+    pub(super) fn call_handler(&self, warp: Warp<'_>, kind: HandlerKind, call: &Call<'_>) -> Returned {
+        if kind == HandlerKind::Grid {
+            let wrong = Returned { status: Status::WRONG_MODE.0, len: 0 };
+            return self.machine.call_grid(warp, call).unwrap_or(wrong);
+        }
+        let mut returned = Returned::default();
+        if kind == HandlerKind::Warp {
+            returned = self.machine.call_warp(warp, call);
+        } else if warp.lane() == 0 {
+            returned = self.machine.call_thread(call);
+        }
+        // The other lanes write the response: they need its length, and lane 0's stores before them.
+        warp.sync();
+        Returned {
+            status: warp.shuffle(returned.status as u32, 0) as i32,
+            len: warp.shuffle(returned.len, 0),
+        }
+    }
+
     /// Notes what this warp is about to do, for the watchdog. Where the leader keeps house itself nobody else would tell.
     #[inline(always)]
-    fn begin(&self, me: u32, function: u32, slot: u32) {
+    pub(super) fn begin(&self, me: u32, function: u32, slot: u32) {
         let now = clock::ticks();
         self.board.begin(me, function, now);
         if self.keeps_house {

@@ -1,9 +1,10 @@
 //! One slot, fetched into a warp's stage, as a memory for the life cycle of [`slot`](crate::slot).
 
 use crate::ring::{Body, Geometry, RingMemory, SharedRing, SlotIndex};
+use ringcall_gpu::shared::Rows;
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
-use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS};
+use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader};
 
 /// Words that are fetched before the header is known: 1 KiB, two wide loads a lane, in one round trip.
 const FIRST_WAVE: usize = 128;
@@ -32,6 +33,48 @@ impl Wave {
     pub fn with_flag(warp: Warp<'_>, ring: &SharedRing, slot: SlotIndex) -> Self {
         let (pairs, flag) = ring.request_wave(slot, [warp.lane(), warp.lanes()], first_pairs(ring), true);
         Self { pairs, flag }
+    }
+
+    /// The same for a ring of rows, each of no more than one wave.
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn of_row(warp: Warp<'_>, ring: &SharedRing, requests: &Rows, slot: u32) -> Self {
+        let beside = (ring.tx_flags(), slot as usize);
+        let (pairs, flag) = requests.load_wave(slot, [warp.lane(), warp.lanes()], beside);
+        Self { pairs, flag }
+    }
+
+    /// Puts this lane's part into the stage, of a wave of `pairs` pairs.
+    #[inline(always)]
+    pub(super) fn put(&self, warp: Warp<'_>, input: Stage<'_>, pairs: u32) {
+        for (i, pair) in self.pairs.into_iter().enumerate() {
+            let place = warp.lane() + i as u32 * warp.lanes();
+            if place < pairs {
+                input.set_pair(place as usize, pair);
+            }
+        }
+    }
+
+    /// The request's header, from the first two lanes.
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn header(&self, warp: Warp<'_>) -> RequestHeader {
+        let [a, b] = self.pairs[0];
+        RequestHeader::from_words([warp.shuffle_u64(a, 0), warp.shuffle_u64(b, 0), warp.shuffle_u64(a, 1)])
+    }
+
+    /// This lane's first pair.
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn first_pair(&self) -> [u64; 2] {
+        self.pairs[0]
+    }
+
+    /// Whether the slot's previous response was not taken yet.
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn is_held(&self, warp: Warp<'_>) -> bool {
+        warp.any(self.flag != ringcall_wire::flag::FREE)
     }
 }
 
@@ -90,12 +133,7 @@ impl<'a> Staged<'a> {
         clears: bool,
     ) -> Self {
         let pairs = first_pairs(ring);
-        for (i, pair) in wave.pairs.into_iter().enumerate() {
-            let place = warp.lane() + i as u32 * warp.lanes();
-            if place < pairs {
-                input.set_pair(place as usize, pair);
-            }
-        }
+        wave.put(warp, input, pairs);
         let done = (2 * warp.lanes()).min(pairs) as usize * 2;
         let all = (ring.geometry().rx_stride() as usize / 8).min(FIRST_WAVE);
         if done < all {
@@ -103,16 +141,7 @@ impl<'a> Staged<'a> {
             copy_in(warp, ring, slot, input, done, all);
         }
         warp.sync();
-        Self {
-            warp,
-            ring,
-            slot,
-            input,
-            output,
-            publishes,
-            clears,
-            taken: !warp.any(wave.flag != ringcall_wire::flag::FREE),
-        }
+        Self { warp, ring, slot, input, output, publishes, clears, taken: !wave.is_held(warp) }
     }
 
     /// Fetches what the first wave left of a payload of `arg_len` bytes, which was checked against the slot.

@@ -10,11 +10,13 @@
 mod bytes;
 #[cfg(not(target_arch = "nvptx64"))]
 mod region;
+mod rows;
 mod words;
 
 pub use bytes::Bytes;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use region::Region;
+pub use rows::Rows;
 pub use words::Words;
 
 /// Why a window over shared memory could not be made.
