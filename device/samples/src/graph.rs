@@ -4,9 +4,10 @@
 //! waits a bounded time for its credit, where it has one; without it the request is answered `BACKPRESSURE`, and the other
 //! kernels have nothing to do. The single kernel knows no credit.
 
-/// Names of the three kernels, in the order in which they depend on each other, with the threads each wants.
+/// Names of the three kernels, in the order in which they depend on each other, with the threads each wants: one warp, since
+/// warps that read one sector of host memory wait for each other.
 pub const KERNELS: [(&str, u32); 3] =
-    [("ringcall_sample_fetch", 32), ("ringcall_sample_compute", 128), ("ringcall_sample_answer", 32)];
+    [("ringcall_sample_fetch", 32), ("ringcall_sample_compute", 32), ("ringcall_sample_answer", 32)];
 
 /// The single kernel.
 pub const SINGLE: [(&str, u32); 1] = [("ringcall_sample_single", 32)];
@@ -83,9 +84,7 @@ pub mod kernels {
             return;
         }
         let Some(mailbox) = mailbox(address, HEAD + words) else { return };
-        // Every warp has the wave; the first one's lanes see to what it brought.
-        if (block.thread() as usize) < WAVE
-            && let Some((at, value)) = wave.payload()
+        if let Some((at, value)) = wave.payload()
             && at < words
         {
             mailbox.store(HEAD + at, increment_word(value), Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! A mailbox as a warp reads it: its head and a short payload in one wave of loads.
 //!
 //! Mailboxes of graphs that the host launches lie in host memory, where a load takes a device about a microsecond, and one
-//! that waits for another as long again. So each lane loads one word, all of them at once, and lanes ask each other.
+//! that waits for another as long again, as does one of a sector that another load is on its way for. So each lane loads one
+//! word, all of them in one instruction, and lanes ask each other.
 
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::persistent::child::{ResponsePlace, count};
