@@ -1,6 +1,7 @@
 //! What a machine with a GPU and nothing else needs: the tests of the device, the command line, a script that runs them.
 
 use crate::dist::{self, SONAME, copy, text};
+use crate::ptx::Cuda;
 use crate::shell::{Shell, read, run};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -19,6 +20,8 @@ const TESTS: &[(&str, &[&str])] = &[
 /// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
 const C_PROGRAMS: [&str; 2] = ["device_call", "load_module"];
 const C_MODULES: [&str; 3] = ["handlers.ptx", "handlers.cubin", "handlers.fatbin"];
+/// What the benchmark in CUDA C++ is compiled for: that, and whatever takes its PTX.
+const GRAPH_ARCH: &str = "-arch=sm_90";
 /// The predecoder that measurements run.
 const MODEL: &str = "training/models/predecoder_3x128.onnx";
 /// So that a bundle can be carried anywhere.
@@ -99,11 +102,20 @@ fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
         copy(&work.join(module), &folder.join(module))?;
     }
     copy(&tree.join("lib").join(SONAME), &folder.join(SONAME))?;
-    let bench = folder.join("host_call");
-    let mut compile = shell.command("cc", &["-std=c11", "-O2", "-o", &text(&bench)]);
-    compile.arg(shell.root().join("host/c/benches/host_call.c"));
-    compile.arg(format!("-I{}", tree.join("include").display()));
-    run(compile.arg(format!("-L{}", tree.join("lib").display())).arg("-lringcall"))
+    let benches = shell.root().join("host/c/benches");
+    let [include, lib] = ["-I", "-L"].map(|flag| {
+        let part = if flag == "-I" { "include" } else { "lib" };
+        format!("{flag}{}", tree.join(part).display())
+    });
+    let mut compile = shell.command("cc", &["-std=c11", "-O2", "-o", &text(&folder.join("host_call"))]);
+    compile.arg(benches.join("host_call.c")).args([&include, &lib, "-lringcall"]);
+    run(&mut compile)?;
+    let cuda = Cuda::find(shell)?;
+    let runtime = cuda.device_runtime.parent().context("a library is in a folder")?;
+    let mut compile = cuda.tool(shell, "nvcc");
+    compile.args(["-std=c++17", "-O2", GRAPH_ARCH, "-o"]).arg(folder.join("host_graph"));
+    compile.arg(benches.join("host_graph.cu")).args([&include, &lib, "-lringcall"]);
+    run(compile.arg(format!("-L{}", runtime.display())))
 }
 
 /// The program that cargo says it built for a target.

@@ -95,13 +95,14 @@ for words in device_call "load_module handlers.ptx" "load_module handlers.cubin"
     judge "$words" "$log" env LD_LIBRARY_PATH="$here" "$here/$program" ${file:+"$here/$file"}
 done
 
-# host-call/32 through the C library: to be compared with the command line's figure for it.
-if [[ $bench == 1 && -x $here/host_call ]]; then
-    if ! LD_LIBRARY_PATH=$here timeout --kill-after=5 60 "$here/host_call" 2>&1 | tee "$out/host_call.log"; then
-        echo "FAILED: host_call"
-        failures+=(host_call)
+# host-call/32 and host-graph/32 through the C library: to be compared with the command line's figures for them.
+for program in host_call host_graph; do
+    [[ $bench == 1 && -x $here/$program ]] || continue
+    if ! LD_LIBRARY_PATH=$here timeout --kill-after=5 60 "$here/$program" 2>&1 | tee "$out/$program.log"; then
+        echo "FAILED: $program"
+        failures+=("$program")
     fi
-fi
+done
 
 if [[ $bench == 1 && -x $here/ringcall ]]; then
     if ! timeout --kill-after=5 "${RINGCALL_BENCH_SECONDS:-300}" "$here/ringcall" bench --model "$here/predecoder.onnx" \

@@ -14,12 +14,14 @@
 //! | `rpc_overclaim` | thread | claims a longer result than fits |
 //! | `rpc_trigger` | thread | asks for its follow-up graph |
 //!
-//! The graph has three kernels ([`graph`]) and adds 1 to every byte too, so that every path can be checked the same way.
+//! The graphs ([`graph`]), one of three kernels and one of a single kernel, add 1 to every byte too, so that every path can be
+//! checked the same way.
 
 #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx))]
 
 pub mod graph;
 pub mod handlers;
+pub mod mailbox;
 
 /// The PTX of record: compute capability and text.
 #[cfg(not(target_arch = "nvptx64"))]

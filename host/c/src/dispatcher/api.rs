@@ -302,6 +302,21 @@ pub unsafe extern "C" fn ringcall_dispatcher_set_clear_unknown(
     })
 }
 
+/// Sets whether graphs do anything after their answer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_dispatcher_set_answer_last(dispatcher: *mut c_void, last: c_int) -> c_int {
+    status(|| {
+        let dispatcher = DISPATCHERS.get(dispatcher)?;
+        dispatcher.wire(|config, state| {
+            if config.path != DispatchPath::Host {
+                return Err(Fault::invalid("graphs are launched on the host path"));
+            }
+            state.answer_last = last != 0;
+            Ok(())
+        })
+    })
+}
+
 /// Changes the code of a dispatcher whose kernels are linked when it starts.
 fn with_code(
     dispatcher: *mut c_void,

@@ -61,6 +61,7 @@ struct State {
     entries: EntryLayout,
     stop: Duration,
     clear_unknown: bool,
+    answer_last: bool,
     running: Option<Running>,
     /// `None` once the handle was destroyed: calls that came before may still be under way.
     manager: Option<Arc<Manager>>,
@@ -88,6 +89,7 @@ impl State {
             entries: EntryLayout::default(),
             stop: STOP,
             clear_unknown: false,
+            answer_last: false,
             running: None,
             manager: Some(manager),
         }
@@ -165,6 +167,7 @@ impl Dispatcher {
             device: config.device,
             // The loop over a transport reads the marks itself.
             skip_marks: config.skip_marks && !unified,
+            answer_last: state.answer_last,
             mailbox: state.mailbox,
         };
         // SAFETY: the caller's promise.

@@ -61,8 +61,16 @@ unsafe fn create(
         let table = unsafe { copied(table, "the table") }?;
         // SAFETY: the caller's promise.
         let entries = unsafe { read_host(&table, layout) }?;
-        let wanted =
-            Wanted { ring: &ring, entries: &entries, slots, slot_bytes, device, skip_marks, mailbox };
+        let wanted = Wanted {
+            ring: &ring,
+            entries: &entries,
+            slots,
+            slot_bytes,
+            device,
+            skip_marks,
+            answer_last: false,
+            mailbox,
+        };
         // SAFETY: the caller's promise.
         unsafe { wanted.make() }
     });

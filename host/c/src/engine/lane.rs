@@ -22,8 +22,18 @@ pub(super) trait Lane: Debug + Send + Sync {
     /// As for [`Stream::write_word_after`].
     unsafe fn write_after(&self, address: DeviceAddress, value: u64) -> Result<(), CudaError>;
 
-    /// CUDA's number of what went wrong on it, if something did.
-    fn failure(&self) -> Option<u16>;
+    /// How all that was put on it stands: a call of the driver.
+    fn state(&self) -> LaneState;
+}
+
+/// How a lane stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LaneState {
+    Busy,
+    /// All has ended.
+    Done,
+    /// CUDA's number of what went wrong.
+    Failed(u16),
 }
 
 impl Lane for Stream {
@@ -41,10 +51,11 @@ impl Lane for Stream {
         unsafe { self.write_word_after(address, value) }
     }
 
-    fn failure(&self) -> Option<u16> {
+    fn state(&self) -> LaneState {
         match self.query() {
-            StreamState::Failed(error) => Some(Fault::from(error).code()),
-            StreamState::Ready | StreamState::Busy => None,
+            StreamState::Failed(error) => LaneState::Failed(Fault::from(error).code()),
+            StreamState::Ready => LaneState::Done,
+            StreamState::Busy => LaneState::Busy,
         }
     }
 }

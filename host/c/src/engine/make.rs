@@ -30,6 +30,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) slot_bytes: u32,
     pub(crate) device: u32,
     pub(crate) skip_marks: bool,
+    /// The caller's word that his graphs do nothing after their answer.
+    pub(crate) answer_last: bool,
     /// The caller's, or null.
     pub(crate) mailbox: *mut *mut c_void,
 }
@@ -161,6 +163,8 @@ impl Wanted<'_> {
             responses,
             in_place,
             skip_marks: self.skip_marks,
+            // Without marks an answer that was taken looks like none. In place the answer is the stream's write behind the graph.
+            answer_ends: !self.skip_marks && (self.answer_last || in_place),
             turns: Mutex::new(turns),
             memory,
         })

@@ -1,7 +1,8 @@
 //! Graphs that the host launches: one worker for each entry, its stream, its context, its flag.
 //!
 //! A worker's end is a word that its stream writes behind the graph, so nobody asks a stream how it stands, but for a look
-//! now and then whether it has failed (a failed stream writes nothing more).
+//! now and then whether it has failed (a failed stream writes nothing more). Where the answer is known to be the last thing that
+//! happens, the end is the answer, and a launch is one call of the driver.
 
 pub(crate) mod api;
 mod lane;
@@ -79,6 +80,8 @@ pub(crate) struct Engine {
     responses: Words,
     in_place: bool,
     pub(crate) skip_marks: bool,
+    /// A worker has ended when its slot is answered: nothing is written behind its graph.
+    answer_ends: bool,
     turns: Mutex<Turns>,
     memory: Vec<MappedRegion>,
 }
@@ -100,6 +103,9 @@ impl Engine {
     /// An idle worker: the first, or the first of a function for a routing key.
     pub(crate) fn acquire(&self, function: Option<(u32, u64)>) -> Option<usize> {
         let idle = self.idle.load(Ordering::Acquire) & self.mask;
+        if idle == 0 {
+            return None;
+        }
         (0..self.workers.len()).filter(|worker| idle >> worker & 1 == 1).find(|&worker| {
             let Worker { id, key, .. } = self.workers[worker];
             function.is_none_or(|(wanted, route)| id == wanted && (key == 0 || key == route))
@@ -215,9 +221,11 @@ impl Engine {
             // SAFETY: the response flag, which the ring's contract has mapped.
             let _ = unsafe { entry.lane.write_after(flag, context.tx_flag_value) };
         }
-        let end = DeviceAddress(self.ends_device + (worker * LINE * 8) as u64);
-        // SAFETY: a word of the engine's own mapped memory.
-        let _ = unsafe { entry.lane.write_after(end, launch) };
+        if !self.answer_ends {
+            let end = DeviceAddress(self.ends_device + (worker * LINE * 8) as u64);
+            // SAFETY: a word of the engine's own mapped memory.
+            let _ = unsafe { entry.lane.write_after(end, launch) };
+        }
         Ok(())
     }
 

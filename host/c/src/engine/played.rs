@@ -1,7 +1,7 @@
 //! Engines without CUDA: a test says when a graph answers, and when its stream gets to what is behind it.
 
 use super::Engine;
-use super::lane::Lane;
+use super::lane::{Lane, LaneState};
 use super::make::{Parts, Wanted};
 use super::{GraphIOContext, LINE};
 use crate::layout::{cudaGraphExec_t, cudaStream_t, cudaq_ringbuffer_t};
@@ -28,6 +28,7 @@ pub(crate) const FUNCTION: u32 = 0x77;
 struct Play {
     launches: u32,
     behind: Vec<(u64, u64)>,
+    running: bool,
     failure: Option<u16>,
     refuses: bool,
 }
@@ -45,9 +46,19 @@ impl Played {
         self.play().launches
     }
 
+    /// How much was put behind graphs, and has not been written.
+    pub(crate) fn behind(&self) -> usize {
+        self.play().behind.len()
+    }
+
     /// The graph is over: what is behind it is written.
     pub(crate) fn end(&self) {
-        for (address, value) in std::mem::take(&mut self.play().behind) {
+        let behind = {
+            let mut play = self.play();
+            play.running = false;
+            std::mem::take(&mut play.behind)
+        };
+        for (address, value) in behind {
             // SAFETY: words of the bench's memory, which is there as long as its lanes.
             let word = unsafe { Words::from_raw(address as usize as *mut u64, 1) }.expect("aligned");
             word.store(0, value, Ordering::Release);
@@ -77,6 +88,7 @@ impl Lane for Arc<Played> {
             return Err(CudaError::TimedOut(Duration::ZERO));
         }
         play.launches += 1;
+        play.running = true;
         Ok(())
     }
 
@@ -85,8 +97,13 @@ impl Lane for Arc<Played> {
         Ok(())
     }
 
-    fn failure(&self) -> Option<u16> {
-        self.play().failure
+    fn state(&self) -> LaneState {
+        let play = self.play();
+        match play.failure {
+            Some(code) => LaneState::Failed(code),
+            None if play.running => LaneState::Busy,
+            None => LaneState::Done,
+        }
     }
 }
 
@@ -103,15 +120,30 @@ pub(crate) struct Bench {
     pub(crate) tx_data: Words,
 }
 
+/// How a bench's engine is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner {
+    pub(crate) skip_marks: bool,
+    pub(crate) answer_last: bool,
+    /// Responses take their requests' places.
+    pub(crate) in_place: bool,
+}
+
 impl Bench {
     pub(crate) fn new(workers: usize, skip_marks: bool) -> Self {
+        Self::of(workers, Manner { skip_marks, ..Manner::default() })
+    }
+
+    pub(crate) fn of(workers: usize, manner: Manner) -> Self {
+        let Manner { skip_marks, answer_last, in_place } = manner;
         let words = |count: usize| {
             let region = Region::zeroed(count * 8).expect("memory");
             region.words(0, count).expect("all of it")
         };
         let slots = SLOTS as usize;
         let (rx_flags, tx_flags) = (words(slots), words(slots));
-        let (rx_data, tx_data) = (words(slots * WORDS), words(slots * WORDS));
+        let rx_data = words(slots * WORDS);
+        let tx_data = if in_place { rx_data.clone() } else { words(slots * WORDS) };
         let at = |words: &Words| words.address() as usize;
         let ring = cudaq_ringbuffer_t {
             rx_flags: at(&rx_flags) as *mut u64,
@@ -151,6 +183,7 @@ impl Bench {
             slot_bytes: SLOT,
             device: 0,
             skip_marks,
+            answer_last,
             mailbox: core::ptr::null_mut(),
         };
         // SAFETY: the ring is the bench's own, and so is the rest.

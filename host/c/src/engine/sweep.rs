@@ -3,6 +3,7 @@
 //! What became of their slots is settled under the lock. Whoever sweeps is told without it, so that he may call the engine, and
 //! a worker is idle only after that.
 
+use super::lane::LaneState;
 use super::{Engine, LINE, UNANSWERED};
 use crate::handles::lock;
 use crate::status::{CUDA_UNKNOWN, Fault};
@@ -61,15 +62,24 @@ impl Engine {
         let mut gone = Gone { stale: turns.stale, ..Gone::default() };
         for worker in (0..self.workers.len()).filter(|worker| busy >> worker & 1 == 1) {
             let bit = 1 << worker;
-            // Acquire: pairs with the stream's write behind the graph.
-            let done = self.ends.load(worker * LINE, Ordering::Acquire) == turns.launches[worker];
-            let failure = if look && !done { self.workers[worker].lane.failure() } else { None };
-            if !done && failure.is_none() {
-                continue;
-            }
-            gone.all |= bit;
+            let stale = turns.stale & bit != 0;
             let slot = self.tags[worker].load(Ordering::Relaxed) as u32;
-            if turns.stale & bit == 0 && (!done || self.is_unanswered(slot)) {
+            let done = if self.answer_ends {
+                // A slot is another worker's only after this one had answered.
+                stale || !self.is_unanswered(slot)
+            } else {
+                // Acquire: pairs with the stream's write behind the graph.
+                self.ends.load(worker * LINE, Ordering::Acquire) == turns.launches[worker]
+            };
+            let failure = match (done, (look && !done).then(|| self.workers[worker].lane.state())) {
+                (true, _) => None,
+                (false, Some(LaneState::Failed(code))) => Some(code),
+                // All has ended: the answer came between the two looks, or never will.
+                (false, Some(LaneState::Done)) if self.answer_ends => None,
+                (false, _) => continue,
+            };
+            gone.all |= bit;
+            if !stale && (failure.is_some() || self.is_unanswered(slot)) {
                 gone.failed |= bit;
                 let code = failure.unwrap_or(CUDA_UNKNOWN as u16);
                 self.tx_flags.store(slot as usize, flag::error(code), Ordering::Release);

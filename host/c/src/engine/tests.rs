@@ -1,7 +1,7 @@
 //! Engines over streams that the test plays: ends that come late, or not at all; calls from hooks; stops.
 
 use super::api::{cudaq_graph_launch_engine_destroy, cudaq_graph_launch_engine_launch, enter};
-use super::played::{Bench, FUNCTION, SLOT, SLOTS};
+use super::played::{Bench, FUNCTION, Manner, SLOT, SLOTS};
 use super::sweep::{Ended, LOOK};
 use super::{EngineOutside, Publishing};
 use crate::host_call::Tally;
@@ -38,6 +38,11 @@ fn dispatcher(bench: &Bench) -> HostDispatcher<Stepped> {
     let outside = EngineOutside { engine: Arc::clone(&bench.engine), tally: tally(), publishing };
     let builder = HostDispatcher::builder(&ring, table).customs(CUSTOMS).outside(Box::new(outside));
     builder.build().expect("a dispatcher").into_stepper()
+}
+
+/// Sweeps until a look at the streams is among them.
+fn looks(bench: &Bench) -> Vec<Ended> {
+    (0..LOOK).flat_map(|_| ends(bench)).collect()
 }
 
 fn ends(bench: &Bench) -> Vec<Ended> {
@@ -189,6 +194,89 @@ fn an_entry_of_any_layout_gives_its_mode() {
     assert_eq!([acquire(1, FUNCTION), acquire(1, 1), acquire(2, 1)], [0, -1, 0]);
     // SAFETY: as above.
     unsafe { cudaq_graph_launch_engine_destroy(public) };
+}
+
+const LAST: Manner = Manner { skip_marks: false, answer_last: true, in_place: false };
+
+#[test]
+fn an_answer_that_comes_last_is_the_end() {
+    let bench = Bench::of(2, LAST);
+    launch(&bench, 0, 3, true).expect("idle");
+    assert_eq!(bench.lanes[0].behind(), 0, "a launch and nothing else");
+    assert_eq!(looks(&bench), [], "it runs");
+    assert_eq!(launch(&bench, 1, 3, true), Err(CudaqStatus::InvalidArg), "under way");
+    bench.answer(3);
+    assert_eq!(ends(&bench), [Ended { slot: 3, failed: false }], "its stream was not asked");
+    assert!(bench.engine.is_idle());
+    // The same worker again; its answer is taken before anybody sweeps.
+    bench.take(3);
+    launch(&bench, 0, 2, true).expect("idle");
+    bench.answer(2);
+    bench.take(2);
+    assert_eq!(ends(&bench), [Ended { slot: 2, failed: false }]);
+    // So it is, and the slot goes to the other worker at once.
+    launch(&bench, 0, 1, true).expect("idle");
+    bench.answer(1);
+    bench.take(1);
+    launch(&bench, 1, 1, true).expect("the answer was taken");
+    assert_eq!(ends(&bench), [], "the slot is not its own any more");
+    assert_eq!((bench.engine.acquire(None), bench.tx(1)), (Some(0), flag::IN_FLIGHT));
+    bench.answer(1);
+    assert_eq!(ends(&bench), [Ended { slot: 1, failed: false }]);
+    // One that ends without an answer, one whose stream fails.
+    launch(&bench, 0, 0, true).expect("idle");
+    launch(&bench, 1, 1, true).expect("the last answer is overwritten, as the caller wants");
+    bench.lanes[0].end();
+    bench.lanes[1].fail(700);
+    assert_eq!(looks(&bench), [0, 1].map(|slot| Ended { slot, failed: true }));
+    assert_eq!((bench.tx(0), bench.tx(1)), (UNKNOWN, flag::error(700)));
+    assert!(bench.engine.is_idle());
+}
+
+#[test]
+fn in_place_the_answer_is_the_only_write_behind_a_graph() {
+    for (skip_marks, behind) in [(false, 1), (true, 2)] {
+        let bench = Bench::of(1, Manner { skip_marks, answer_last: false, in_place: true });
+        launch(&bench, 0, 2, !skip_marks).expect("idle");
+        assert_eq!(bench.lanes[0].behind(), behind);
+        assert_eq!(looks(&bench), []);
+        bench.lanes[0].end();
+        assert!(matches!(TxState::decode(bench.tx(2)), TxState::Ready(_)));
+        assert_eq!(ends(&bench), [Ended { slot: 2, failed: false }]);
+        assert!(bench.engine.is_idle());
+    }
+}
+
+#[test]
+fn without_marks_the_end_is_written_whatever_comes_last() {
+    let bench = Bench::of(1, Manner { skip_marks: true, ..LAST });
+    launch(&bench, 0, 2, false).expect("idle");
+    assert_eq!(bench.lanes[0].behind(), 1);
+    bench.answer(2);
+    assert_eq!(looks(&bench), [], "it has not ended");
+    bench.lanes[0].end();
+    assert_eq!(ends(&bench), [Ended { slot: 2, failed: false }]);
+}
+
+#[test]
+fn a_loop_whose_graphs_answer_last_serves_them() {
+    let bench = Bench::of(2, LAST);
+    let mut dispatcher = dispatcher(&bench);
+    for round in 0..20 {
+        bench.ask(round % SLOTS, round);
+        while dispatcher.step() != Step::Idle {}
+        assert_eq!(bench.lanes.iter().map(|lane| lane.launches()).sum::<u32>(), round + 1);
+        bench.answer(round % SLOTS);
+        // Taken before the dispatcher has noticed, or after.
+        if round % 2 == 0 {
+            while dispatcher.step() != Step::Idle {}
+        }
+        assert_eq!(bench.response(round % SLOTS).request_id, round);
+        bench.take(round % SLOTS);
+    }
+    while dispatcher.step() != Step::Idle {}
+    assert!(bench.engine.is_idle());
+    assert_eq!(bench.lanes.iter().map(|lane| lane.behind()).sum::<usize>(), 0);
 }
 
 unsafe extern "C" fn sweeping_hook(bench: *mut c_void, _: *mut c_void, _: cudaStream_t) {

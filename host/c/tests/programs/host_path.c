@@ -118,6 +118,7 @@ int main(void) {
   increment_entry(&entries[0]);
   /* By the specification: an unknown function is cleared. */
   EXPECT_OK(ringcall_dispatcher_set_clear_unknown(dispatcher, 1));
+  EXPECT_OK(ringcall_dispatcher_set_answer_last(dispatcher, 1)); /* says nothing of host calls */
   EXPECT_OK(cudaq_dispatcher_start(dispatcher));
   EXPECT_OK(cudaq_host_ringbuffer_write_rpc_request(&ring, 6, 0xdeadbeef, NULL, 0, 1, 0));
   cudaq_host_ringbuffer_signal_slot(&ring, 6);

@@ -102,6 +102,7 @@ int main(void) {
     EXPECT_INVALID(cudaq_dispatcher_set_function_table(bad[i], &table));
     EXPECT_INVALID(cudaq_dispatcher_set_control(bad[i], &shutdown, &stats));
     EXPECT_INVALID(cudaq_dispatcher_set_launch_fn(bad[i], a_launch));
+    EXPECT_INVALID(ringcall_dispatcher_set_answer_last(bad[i], 1));
     EXPECT_INVALID(cudaq_dispatcher_set_unified_launch(bad[i], a_unified, &ring));
     EXPECT_INVALID(cudaq_dispatcher_set_mailbox(bad[i], (void **)&ring));
     EXPECT_INVALID(cudaq_dispatcher_set_cpu_dataplane(bad[i], &ring));
@@ -256,6 +257,7 @@ int main(void) {
   config.slot_size = SLOT;
   EXPECT_OK(cudaq_dispatcher_create(manager, &config, &dispatcher));
   EXPECT_INVALID(cudaq_dispatcher_set_launch_fn(dispatcher, NULL));
+  EXPECT_INVALID(ringcall_dispatcher_set_answer_last(dispatcher, 1)); /* no graph is launched by the host here */
   EXPECT_OK(cudaq_dispatcher_set_ringbuffer(dispatcher, &ring));
   EXPECT_OK(cudaq_dispatcher_set_function_table(dispatcher, &table));
   EXPECT_OK(cudaq_dispatcher_set_control(dispatcher, &shutdown, &stats));

@@ -12,6 +12,7 @@ mod whole;
 
 use anyhow::{Context, Result, bail};
 use measure::{Bench, Cores, Row};
+use ringcall_samples::graph;
 use ringcall_samples::handlers::{
     rpc_increment, rpc_increment_bytes, rpc_increment_grid, rpc_increment_warp,
 };
@@ -119,7 +120,8 @@ const BENCHES: &[(&str, Floor, Measure)] = &[
     }),
     ("graph-launch/32", Floor::Device, device::launches),
     ("graph-launch-burst/16", Floor::Device, device::burst),
-    ("host-graph/32", Floor::Device, device::host_graph),
+    ("host-graph/32", Floor::Device, |bench| device::host_graph(bench, &graph::SINGLE)),
+    ("host-graph-3/32", Floor::Device, |bench| device::host_graph(bench, &graph::KERNELS)),
     ("predecoder/d7/cpu", Floor::None, |bench| predecoder::cpu(bench, 7)),
     ("predecoder/d7/graph", Floor::Arithmetic, |bench| predecoder::graph(bench, 7)),
     ("predecoder/d7/grid", Floor::Arithmetic, |bench| predecoder::grid(bench, 7)),

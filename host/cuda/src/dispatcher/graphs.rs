@@ -22,6 +22,22 @@ pub struct GraphKernel {
     pub threads: u32,
 }
 
+/// Adds kernels of `module`, one after the other, for launches through the mailbox at `mailbox`.
+pub(super) fn add_row(
+    graph: &mut Graph,
+    module: &Module,
+    kernels: &[GraphKernel],
+    mailbox: DeviceAddress,
+) -> Result<(), DeviceError> {
+    let mut before = Vec::new();
+    for kernel in kernels {
+        let launch = Launch::linear(kernel.blocks, kernel.threads);
+        let args = KernelArgs::new().address(mailbox);
+        before = vec![graph.add_kernel(&module.kernel(&kernel.name)?, &launch, &args, &before)?];
+    }
+    Ok(())
+}
+
 /// A graph that is more than kernels in a row: who knows its nodes adds them.
 ///
 /// The nodes of every executable end with one that answers, or hands the answer's owner on, and frees the mailbox
@@ -86,6 +102,17 @@ impl GraphFunction {
         Self { composed: Some(Composed(nodes)), ..Self::new(Vec::new(), execs) }
     }
 
+    /// # Errors
+    /// There is nothing to launch.
+    pub(super) fn check(&self) -> Result<(), DeviceError> {
+        if self.execs == 0 || (self.kernels.is_empty() && self.composed.is_none()) {
+            return Err(DeviceError::Shape(
+                "a graph needs at least one kernel and one executable".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     /// The graph for requests whose first eight bytes are `key`, of several under one name.
     #[must_use]
     pub fn routing_key(mut self, key: u64) -> Self {
@@ -127,11 +154,7 @@ impl Launchable {
         saved_address: u64,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
-        if function.execs == 0 || (function.kernels.is_empty() && function.composed.is_none()) {
-            return Err(DeviceError::Shape(
-                "a graph needs at least one kernel and one executable".to_owned(),
-            ));
-        }
+        function.check()?;
         let stride = mailbox_bytes(capacity);
         let mailboxes = DeviceBuffer::zeroed(context, stride as usize * function.execs as usize)?;
         let mut execs = Vec::with_capacity(function.execs as usize);
@@ -142,12 +165,7 @@ impl Launchable {
             if let Some(nodes) = &function.composed {
                 nodes.0.add(&mut graph, index, mailbox, capacity)?;
             }
-            let mut before = Vec::new();
-            for kernel in &function.kernels {
-                let launch = Launch::linear(kernel.blocks, kernel.threads);
-                let args = KernelArgs::new().address(mailbox);
-                before = vec![graph.add_kernel(&module.kernel(&kernel.name)?, &launch, &args, &before)?];
-            }
+            add_row(&mut graph, module, &function.kernels, mailbox)?;
             let exec = graph.instantiate_for_device_launch()?;
             exec.upload(stream)?;
             let gate = function.composed.as_ref().map_or(Ok(0), |nodes| nodes.0.gate(index))?;

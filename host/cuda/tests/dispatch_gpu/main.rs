@@ -9,6 +9,7 @@ mod graphs;
 mod linking;
 mod regular;
 mod rig;
+mod ring_graphs;
 mod sharing;
 mod statuses;
 mod stopping;

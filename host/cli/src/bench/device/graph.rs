@@ -16,10 +16,10 @@ use std::time::Duration;
 const FUNCTION: &str = "graph_increment";
 const PAYLOAD: usize = 32;
 
-/// The kernels of the samples' graph.
-pub(super) fn kernels() -> Vec<GraphKernel> {
+/// Kernels of the samples: names and threads.
+pub(super) fn named(kernels: &[(&str, u32)]) -> Vec<GraphKernel> {
     let kernel = |&(name, threads): &(&str, u32)| GraphKernel { name: name.to_owned(), blocks: 1, threads };
-    ringcall_samples::graph::KERNELS.iter().map(kernel).collect()
+    kernels.iter().map(kernel).collect()
 }
 
 fn with_dispatcher<T>(slots: u32, measure: impl FnOnce(&MappedRing, Work) -> Result<T>) -> Result<T> {
@@ -28,7 +28,7 @@ fn with_dispatcher<T>(slots: u32, measure: impl FnOnce(&MappedRing, Work) -> Res
     let functions = Functions::new().handlers(&[ringcall_samples::handlers::rpc_increment::HANDLER]).graph(
         FUNCTION,
         HandlerSchema::new(),
-        GraphFunction::new(kernels(), slots),
+        GraphFunction::new(named(&ringcall_samples::graph::KERNELS), slots),
     );
     let modules = Modules::new().ptx_for("samples", ringcall_samples::PTX, &context)?;
     let options = Options::new(KernelKind::Graph { warps: 8 });

@@ -1,92 +1,47 @@
-//! Graphs launched by the host: eight workers of the host dispatcher, each with a graph and a stream of its own.
+//! Graphs launched by the host: eight workers of the host dispatcher, each an executable graph with a stream of its own, which
+//! reads its request in a mailbox of mapped memory and answers in the ring.
+//!
+//! The dispatcher's thread launches them all. What one outstanding request takes is the client's flag to that thread, one
+//! `cuGraphLaunch`, the start of the first kernel, one wave of loads from host memory per kernel, and the answer with its
+//! release; what the host does per launch bounds the requests per second. `host-graph` is a graph of a single kernel, the like of
+//! `host_graph` through the C library (`host/c/benches/host_graph.cu`); `host-graph-3` one of three kernels that pass the
+//! request on.
 
 use super::super::measure::{Bench, Row};
 use super::call::with_flood;
 use super::context;
-use super::graph::kernels;
+use super::graph::named;
 use super::ring::{Work, all_outstanding, one_outstanding};
 use anyhow::{Result, bail};
 use ringcall::wire::schema::HandlerSchema;
-use ringcall::worker::{WorkerPort, WorkerSpec};
-use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait};
-use ringcall_cuda::dispatcher::{HostGraph, Modules};
-use ringcall_gpu::atomic::DeviceU64;
-use ringcall_gpu::hint;
-use std::sync::atomic::Ordering;
+use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, RingConfig, Wait};
+use ringcall_cuda::dispatcher::{GraphFunction, MappedRing, Modules, RingGraphs};
 use std::time::Duration;
 
 const FUNCTION: &str = "graph_increment";
 const PAYLOAD: usize = 32;
-const WORKERS: usize = 8;
+const WORKERS: u32 = 8;
 
-pub(in super::super) fn run(bench: &Bench) -> Result<Row> {
+/// A graph of these kernels: names and threads.
+pub(in super::super) fn run(bench: &Bench, kernels: &[(&str, u32)]) -> Result<Row> {
     let context = context()?;
-    let ring = Ring::allocate(RingConfig { slots: 64, slot_bytes: 64 })?;
-    let table = FunctionTable::builder().worker_call(FUNCTION, HandlerSchema::new()).build(&ring)?;
-    let function = FunctionId::of(FUNCTION);
-    let options = HostOptions { wait: Wait::Spin, core: Some(bench.cores.server()), request_timeout: None };
-    let mut builder = HostDispatcher::builder(&ring, table).options(options);
-    for _ in 0..WORKERS {
-        builder = builder.worker(WorkerSpec::mailbox(function));
-    }
-    let dispatcher = builder.build()?;
-    let ports = dispatcher.ports();
+    let ring = MappedRing::allocate(&context, RingConfig { slots: 64, slot_bytes: 64 })?;
+    let table = FunctionTable::builder().outside_call(FUNCTION, HandlerSchema::new()).build(ring.ring())?;
     let module = Modules::new().ptx_for("samples", ringcall_samples::PTX, &context)?.load_alone(&context)?;
-    let mut graphs = Vec::new();
-    for _ in 0..WORKERS {
-        graphs.push(HostGraph::new(&context, &module, &kernels(), PAYLOAD as u32)?);
-    }
-    let quit = DeviceU64::new(0);
-    let dispatcher = dispatcher.start()?;
+    let graph = GraphFunction::new(named(kernels), WORKERS);
+    let graphs = RingGraphs::new(&ring).graph(FUNCTION, &module, &graph)?;
+    let options = HostOptions { wait: Wait::Spin, core: Some(bench.cores.server()), request_timeout: None };
+    let builder = HostDispatcher::builder(ring.ring(), table).options(options).outside(graphs.outside());
+    let dispatcher = builder.build()?.start()?;
     let short = bench.shorter(8);
-    let measured = std::thread::scope(|scope| {
-        for (port, graph) in ports.into_iter().zip(graphs) {
-            let quit = &quit;
-            scope.spawn(move || serve(&port, graph, quit));
-        }
-        let work = Work { function, payload_bytes: PAYLOAD };
-        let measured = one_outstanding(&short, &ring, work).and_then(|latency| {
-            let flood = all_outstanding(&short, &ring, work, short.requests)?;
-            Ok(with_flood(latency, flood))
-        });
-        quit.store(1, Ordering::Release);
-        measured
+    let work = Work { function: FunctionId::of(FUNCTION), payload_bytes: PAYLOAD };
+    let measured = one_outstanding(&short, ring.ring(), work).and_then(|latency| {
+        let flood = all_outstanding(&short, ring.ring(), work, short.requests)?;
+        Ok(with_flood(latency, flood))
     });
     let stopped = dispatcher.stop(Duration::from_secs(5));
-    if stopped.report.stuck || stopped.report.dropped > 0 {
+    if stopped.report.stuck || stopped.report.dropped > 0 || stopped.report.unfinished.is_some() {
         bail!("the dispatcher did not stop cleanly: {:?}", stopped.report);
     }
     measured
-}
-
-/// One worker: launches a graph for each job and answers with what it made.
-fn serve(port: &WorkerPort, mut graph: HostGraph, quit: &DeviceU64) {
-    let mut payload = [0; PAYLOAD];
-    let mut result = [0; PAYLOAD];
-    while quit.load(Ordering::Acquire) == 0 {
-        let Some(job) = port.take_job() else {
-            hint::spin();
-            continue;
-        };
-        let len = port.read_payload(&job, &mut payload);
-        if graph.launch(&job.ticket.header, &payload[..len]).is_err() {
-            let _ = port.fail(&job, Status::LAUNCH_FAILED, 1);
-            port.release();
-            continue;
-        }
-        let answer = loop {
-            if let Some(answer) = graph.take(&mut result) {
-                break Some(answer);
-            }
-            if quit.load(Ordering::Relaxed) != 0 {
-                break None;
-            }
-            hint::spin();
-        };
-        if let Some(answer) = answer {
-            let len = (answer.result_len as usize).min(result.len());
-            let _ = port.answer(&job, Status(answer.status), &result[..len]);
-        }
-        port.release();
-    }
 }

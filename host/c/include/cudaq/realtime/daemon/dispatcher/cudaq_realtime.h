@@ -431,6 +431,11 @@ cudaq_status_t ringcall_dispatcher_set_stop_ms(cudaq_dispatcher_t *dispatcher, u
 /* Not 0: requests for unknown functions are cleared without a response, as the specification says and the reference does.
  * By default they are answered RINGCALL_STATUS_UNKNOWN_FUNCTION, so that nobody waits in vain. Host path. */
 cudaq_status_t ringcall_dispatcher_set_clear_unknown(cudaq_dispatcher_t *dispatcher, int clear);
+/* Not 0: the caller's word that a graph does nothing after it has set the response flag, and its hooks put nothing behind it: no
+ * kernel of it reads its GraphIOContext any more. Its worker is then idle as soon as the request is answered, and a launch is
+ * one CUDA call less: nothing is put behind the graph. By default a worker is idle when its graph has ended. Without effect
+ * with skip_tx_markers; only for the host path. */
+cudaq_status_t ringcall_dispatcher_set_answer_last(cudaq_dispatcher_t *dispatcher, int last);
 
 /*
  * UNIFIED on the host path: what the transport did wrong since the last start. `out_refused_slots`: requests that rx_poll named

@@ -1,0 +1,372 @@
+//! Workers whose graphs the test plays: the dispatcher, the ring and the mailboxes are the real ones.
+
+use super::super::mailed::Mailbox;
+use super::crew::{Crew, LOOK, Lane, NOT_FOUND, UNKNOWN, Worker};
+use core::sync::atomic::Ordering;
+use ringcall::dispatcher::{Step, Stepped, Stopped};
+use ringcall::outside::Outside;
+use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
+use ringcall_dispatch::RingMemory;
+use ringcall_dispatch::persistent::child::{Child, ResponsePlace, mailbox_bytes};
+use ringcall_dispatch::slot::Response;
+use ringcall_gpu::atomic::DeviceU64;
+use ringcall_gpu::shared::{Region, Words};
+use ringcall_wire::Counter;
+use ringcall_wire::flag;
+use ringcall_wire::header::RequestHeader;
+use ringcall_wire::launch::io;
+use ringcall_wire::schema::HandlerSchema;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const NAME: &str = "graph";
+const SLOTS: u32 = 16;
+const SLOT: u32 = 64;
+const PAYLOAD: u32 = SLOT - 24;
+/// Where the device is told that the responses and their flags are: nowhere that the host sees.
+const TX_DATA: u64 = 0x7000_0000;
+const TX_FLAGS: u64 = 0x6000_0000;
+
+#[derive(Debug, Default)]
+struct Play {
+    launches: u32,
+    refuses: Option<u16>,
+    failure: Option<u16>,
+}
+
+#[derive(Debug, Default)]
+struct Played(Mutex<Play>);
+
+impl Lane for Arc<Played> {
+    fn launch(&self) -> Result<(), u16> {
+        let mut play = self.0.lock().expect("a play");
+        if let Some(code) = play.refuses {
+            return Err(code);
+        }
+        play.launches += 1;
+        Ok(())
+    }
+
+    fn failure(&self) -> Option<u16> {
+        self.0.lock().expect("a play").failure
+    }
+}
+
+struct Bench {
+    ring: Ring,
+    mailboxes: Vec<Words>,
+    lanes: Vec<Arc<Played>>,
+    dispatcher: HostDispatcher<Stepped>,
+}
+
+/// A worker for each key, over mailboxes and lanes of the test's.
+fn crew(ring: &Ring, keys: &[u64]) -> (Crew, Vec<Words>, Vec<Arc<Played>>) {
+    let mut crew = Crew::new(ring.shared().clone(), TX_DATA, TX_FLAGS);
+    let (mut mailboxes, mut lanes) = (Vec::new(), Vec::new());
+    for &key in keys {
+        let bytes = mailbox_bytes(crew.capacity()) as usize;
+        let region = Region::zeroed(bytes).expect("memory");
+        let payload = region.bytes(io::PAYLOAD, PAYLOAD as usize).expect("inside");
+        let head = region.words(0, io::PAYLOAD / 8).expect("inside");
+        let lane: Arc<Played> = Arc::default();
+        let mailbox = Mailbox::over(head, payload);
+        crew.add(Worker::new(FunctionId::of(NAME).0, key, Box::new(Arc::clone(&lane)), mailbox));
+        mailboxes.push(region.words(0, bytes / 8).expect("all of it"));
+        lanes.push(lane);
+    }
+    (crew, mailboxes, lanes)
+}
+
+fn ring() -> Ring {
+    Ring::allocate(RingConfig { slots: SLOTS, slot_bytes: SLOT }).expect("a ring")
+}
+
+impl Bench {
+    fn new(keys: &[u64]) -> Self {
+        let ring = ring();
+        let (crew, mailboxes, lanes) = crew(&ring, keys);
+        let table = FunctionTable::builder()
+            .outside_call(NAME, HandlerSchema::new())
+            .outside_call("other", HandlerSchema::new())
+            .build(&ring)
+            .expect("a table");
+        let builder = HostDispatcher::builder(&ring, table).outside(Box::new(crew));
+        let dispatcher = builder.build().expect("a dispatcher").into_stepper();
+        Self { ring, mailboxes, lanes, dispatcher }
+    }
+
+    fn turn(&mut self) {
+        for _ in 0..2 * SLOTS {
+            let _ = self.dispatcher.step();
+        }
+    }
+
+    fn launches(&self) -> Vec<u32> {
+        self.lanes.iter().map(|lane| lane.0.lock().expect("a play").launches).collect()
+    }
+
+    /// The slot that a worker was launched for, as its mailbox says, which must agree with the addresses there.
+    fn slot(&self, worker: usize) -> u32 {
+        let word = |index| self.mailboxes[worker].load(index, Ordering::Acquire);
+        let slot = word(io::SLOT) as u32;
+        assert_eq!(word(io::TX_SLOT), TX_DATA + u64::from(slot * SLOT));
+        assert_eq!(word(io::TX_FLAG), TX_FLAGS + u64::from(slot) * 8);
+        assert_eq!((word(io::TX_CAPACITY), word(io::STATE)), (PAYLOAD.into(), io::LAUNCHED));
+        slot
+    }
+
+    /// What a graph's last kernel does: adds 1 to every byte and answers.
+    fn answer(&self, worker: usize, status: Status) {
+        let mailbox = &self.mailboxes[worker];
+        let child = Child::new(mailbox);
+        let windows = self.ring.shared().windows();
+        let at = self.slot(worker) as usize;
+        let slot = windows.tx_data.slice(at * SLOT as usize, SLOT as usize).expect("inside");
+        // The flag alone, at the place of the window's first word.
+        let flag = Region::zeroed(8).expect("memory").words(0, 1).expect("inside");
+        let place = ResponsePlace { slot: slot.words(), flag: &flag };
+        for word in 0..(child.arg_len() as usize).div_ceil(8) {
+            let value = child.payload_word(word);
+            child.set_result_word(&place, word, ringcall_samples::handlers::increment_word(value));
+        }
+        child.answer(&place, None, status, child.arg_len());
+        windows.tx_flags.store(at, flag.load(0, Ordering::Acquire), Ordering::Release);
+    }
+
+    /// And the very last thing.
+    fn end(&self, worker: usize) {
+        Child::new(&self.mailboxes[worker]).finish(&DeviceU64::new(0));
+    }
+
+    fn count(&self, counter: Counter) -> u64 {
+        self.dispatcher.counters().get(counter)
+    }
+
+    fn tx(&self, slot: u32) -> u64 {
+        self.ring.shared().tx(self.ring.geometry().slot(slot).expect("a slot"))
+    }
+}
+
+/// Takes the answer of a slot that must have one: status, error mark, result.
+fn taken(bench: &Bench, slot: u32) -> (Status, Option<u16>, Vec<u8>) {
+    let ring = bench.ring.shared();
+    let response = Response::probe(ring, ring.geometry().slot(slot).expect("a slot")).expect("an answer");
+    let mut out = vec![0; PAYLOAD as usize];
+    let len = response.read(ring, &mut out);
+    out.truncate(len);
+    let taken = (Status(response.header().status), response.error(), out);
+    response.release(ring);
+    taken
+}
+
+fn send(bench: &Bench, slot: u32, function: &str, id: u32, payload: &[u8]) {
+    let ring = bench.ring.shared();
+    let vacant = ringcall_dispatch::slot::Vacant::probe(ring, ring.geometry().slot(slot).expect("a slot"));
+    let id_of = FunctionId::of(function).0;
+    vacant.expect("vacant").submit(ring, id_of, id, 3, payload).expect("it fits");
+}
+
+#[test]
+fn requests_go_to_idle_workers_and_wait_for_busy_ones() {
+    let mut bench = Bench::new(&[0, 0]);
+    for slot in 0..4 {
+        send(&bench, slot, NAME, slot, &[slot as u8; 9]);
+    }
+    bench.turn();
+    assert_eq!((bench.launches(), bench.slot(0), bench.slot(1)), (vec![1, 1], 0, 1));
+    assert_eq!(bench.tx(0), flag::IN_FLIGHT);
+    // The second answers first; its mailbox is not free yet, so nobody gets it.
+    bench.answer(1, Status::OK);
+    bench.turn();
+    assert_eq!((bench.launches(), bench.count(Counter::Completed)), (vec![1, 1], 1));
+    assert_eq!(taken(&bench, 1), (Status::OK, None, vec![2; 9]));
+    bench.end(1);
+    bench.turn();
+    assert_eq!((bench.launches(), bench.slot(1)), (vec![1, 2], 2));
+    bench.answer(0, Status(5));
+    bench.end(0);
+    bench.turn();
+    assert_eq!((bench.launches(), bench.slot(0)), (vec![2, 2], 3));
+    assert_eq!(taken(&bench, 0), (Status(5), None, vec![1; 9]));
+    for worker in 0..2 {
+        bench.answer(worker, Status::OK);
+        bench.end(worker);
+    }
+    bench.turn();
+    assert_eq!((taken(&bench, 2).2, taken(&bench, 3).2), (vec![3; 9], vec![4; 9]));
+    let counts =
+        [Counter::Received, Counter::Dispatched, Counter::Completed].map(|counter| bench.count(counter));
+    assert_eq!(counts, [4, 4, 3]);
+    assert_eq!(bench.dispatcher.counters().answered(), 4, "the status of its own among them");
+}
+
+#[test]
+fn a_slot_filled_again_is_not_taken_for_answered() {
+    let mut bench = Bench::new(&[0, 0]);
+    send(&bench, 7, NAME, 1, &[1]);
+    bench.turn();
+    // Answered, taken and filled again, all before the dispatcher looks; the graph has not freed its mailbox.
+    bench.answer(0, Status::OK);
+    assert_eq!(taken(&bench, 7).2, [2]);
+    send(&bench, 7, NAME, 2, &[8]);
+    bench.turn();
+    assert_eq!((bench.launches(), bench.slot(1)), (vec![1, 1], 7));
+    bench.end(0);
+    bench.turn();
+    assert_eq!(bench.tx(7), flag::IN_FLIGHT, "the end was the first one's");
+    bench.answer(1, Status::OK);
+    bench.end(1);
+    bench.turn();
+    assert_eq!((taken(&bench, 7).2, bench.count(Counter::Completed)), (vec![9], 2));
+}
+
+#[test]
+fn a_slot_is_not_claimed_before_its_last_answer_was_noticed() {
+    let ring = ring();
+    let (mut crew, mailboxes, _lanes) = crew(&ring, &[0, 0]);
+    let slot = ring.geometry().slot(4).expect("a slot");
+    let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
+    assert_eq!(crew.claim(slot, &header, 0), Some(0));
+    // As the dispatcher does.
+    ring.shared().publish_tx(slot, flag::IN_FLIGHT);
+    crew.start(0, slot).expect("launched");
+    assert!(crew.serves(slot) && !crew.is_idle());
+    // Answered, and filled again, since the last look.
+    ring.shared().publish_tx(slot, flag::FREE);
+    assert_eq!(crew.claim(slot, &header, 0), None);
+    let mut ended = 0;
+    crew.service(&mut |_| ended += 1);
+    assert_eq!((ended, crew.serves(slot), crew.is_idle()), (1, false, false));
+    assert_eq!(crew.claim(slot, &header, 0), Some(1), "the first has not freed its mailbox");
+    Child::new(&mailboxes[0]).finish(&DeviceU64::new(0));
+    assert!(crew.is_idle());
+}
+
+#[test]
+fn what_goes_wrong_is_answered() {
+    let mut bench = Bench::new(&[0]);
+    // A graph that ends without an answer.
+    send(&bench, 0, NAME, 1, &[1]);
+    bench.turn();
+    bench.end(0);
+    bench.turn();
+    assert_eq!(taken(&bench, 0), (Status::LAUNCH_FAILED, Some(UNKNOWN), vec![]));
+    // A launch that is refused leaves the worker idle.
+    bench.lanes[0].0.lock().expect("a play").refuses = Some(701);
+    send(&bench, 1, NAME, 2, &[1]);
+    bench.turn();
+    assert_eq!(taken(&bench, 1), (Status::LAUNCH_FAILED, Some(701), vec![]));
+    bench.lanes[0].0.lock().expect("a play").refuses = None;
+    // A function that no graph is of.
+    send(&bench, 2, "other", 3, &[1]);
+    bench.turn();
+    assert_eq!(taken(&bench, 2), (Status::LAUNCH_FAILED, Some(NOT_FOUND), vec![]));
+    // A stream that fails takes its worker along; requests that come later are told.
+    send(&bench, 3, NAME, 4, &[1]);
+    bench.turn();
+    assert_eq!(bench.launches(), [2]);
+    bench.lanes[0].0.lock().expect("a play").failure = Some(700);
+    for _ in 0..=LOOK {
+        let _ = bench.dispatcher.step();
+    }
+    assert_eq!(taken(&bench, 3), (Status::LAUNCH_FAILED, Some(700), vec![]));
+    send(&bench, 4, NAME, 5, &[1]);
+    bench.turn();
+    assert_eq!(taken(&bench, 4), (Status::LAUNCH_FAILED, Some(NOT_FOUND), vec![]));
+    assert_eq!((bench.launches(), bench.count(Counter::LaunchFailed)), (vec![2], 5));
+    let report = bench.dispatcher.finish(Duration::from_secs(1)).report;
+    assert!(report.unfinished.is_none() && report.dropped == 0, "{report:?}");
+}
+
+#[test]
+fn routing_keys_choose_the_worker() {
+    let mut bench = Bench::new(&[5, 6, 0]);
+    let keyed = |key: u64| key.to_le_bytes();
+    send(&bench, 0, NAME, 1, &keyed(6));
+    send(&bench, 1, NAME, 2, &keyed(5));
+    send(&bench, 2, NAME, 3, &keyed(9));
+    bench.turn();
+    assert_eq!([0, 1, 2].map(|worker| bench.slot(worker)), [1, 0, 2]);
+    // Without a key, or one that is served by busy workers alone, a request waits.
+    send(&bench, 3, NAME, 4, &[5; 7]);
+    bench.turn();
+    assert_eq!(bench.launches(), [1, 1, 1]);
+    bench.answer(2, Status::OK);
+    bench.end(2);
+    bench.turn();
+    assert_eq!(bench.slot(2), 3);
+
+    let mut bench = Bench::new(&[5]);
+    send(&bench, 0, NAME, 1, &keyed(6));
+    bench.turn();
+    assert_eq!(taken(&bench, 0), (Status::LAUNCH_FAILED, Some(NOT_FOUND), vec![]), "it would wait for ever");
+}
+
+#[test]
+fn a_stop_leaves_a_graph_that_runs_its_slot() {
+    let mut bench = Bench::new(&[0]);
+    send(&bench, 0, NAME, 1, &[1]);
+    send(&bench, 1, NAME, 2, &[1]);
+    bench.turn();
+    let (ring, lane) = (bench.ring.clone(), Arc::clone(&bench.lanes[0]));
+    let Bench { dispatcher, lanes, .. } = bench;
+    let Stopped { report, dispatcher } = dispatcher.finish(Duration::from_millis(50));
+    assert_eq!(report.dropped, 1, "who waited is told: {report:?}");
+    let tx = |slot| ring.shared().tx(ring.geometry().slot(slot).expect("a slot"));
+    assert_eq!(tx(0), flag::IN_FLIGHT);
+    assert_ne!(tx(1), flag::IN_FLIGHT);
+    drop((dispatcher, lanes));
+    assert_eq!(Arc::strong_count(&lane), 2, "the graph's stays for ever");
+}
+
+#[test]
+fn clients_are_served_by_threads() {
+    const ROUNDS: u32 = 300;
+    let Bench { ring, mailboxes, lanes, dispatcher } = Bench::new(&[0, 0, 0]);
+    let over = DeviceU64::new(0);
+    std::thread::scope(|scope| {
+        let (over, ring) = (&over, &ring);
+        let (mailboxes, lanes) = (&mailboxes, &lanes);
+        scope.spawn(move || {
+            // The graphs: whichever mailbox was launched is answered and freed.
+            while over.load(Ordering::Acquire) == 0 {
+                for mailbox in mailboxes {
+                    if mailbox.load(io::STATE, Ordering::Acquire) == io::LAUNCHED {
+                        let windows = ring.shared().windows();
+                        let child = Child::new(mailbox);
+                        let slot = mailbox.load(io::SLOT, Ordering::Relaxed) as usize;
+                        let response =
+                            windows.tx_data.slice(slot * SLOT as usize, SLOT as usize).expect("inside");
+                        let flag = Region::zeroed(8).expect("memory").words(0, 1).expect("inside");
+                        let place = ResponsePlace { slot: response.words(), flag: &flag };
+                        child.set_result_word(&place, 0, child.payload_word(0) + 1);
+                        child.answer(&place, None, Status::OK, 8);
+                        windows.tx_flags.store(
+                            slot,
+                            mailbox.load(io::TX_VALUE, Ordering::Relaxed),
+                            Ordering::Release,
+                        );
+                        child.finish(&DeviceU64::new(0));
+                    }
+                }
+                std::thread::yield_now();
+            }
+        });
+        scope.spawn(move || {
+            let mut dispatcher = dispatcher;
+            while over.load(Ordering::Acquire) == 0 {
+                if dispatcher.step() == Step::Idle {
+                    std::thread::yield_now();
+                }
+            }
+            let launches: u32 = lanes.iter().map(|lane| lane.0.lock().expect("a play").launches).sum();
+            assert_eq!(launches, ROUNDS);
+        });
+        let mut client = Client::new(ring);
+        for round in 0..u64::from(ROUNDS) {
+            let reply = client.call(NAME, &round.to_le_bytes(), Duration::from_secs(20)).expect("an answer");
+            assert_eq!(reply.result, (round + 1).to_le_bytes());
+        }
+        over.store(1, Ordering::Release);
+    });
+}
