@@ -62,12 +62,12 @@ static cudaError_t a_graph(uint64_t *flags, uint8_t *data, void *graph_io_ctx, c
   memset(&entry, 0, sizeof entry);
   int shutdown = 0;
   uint64_t stats = 0;
-  return ringcall_linked_graph_create(0, NULL, flags, flags, data, data, SLOT, SLOT, &entry, 1, graph_io_ctx, &shutdown,
+  return ringcall_linked_graph_create(0, NULL, flags, flags ? flags + SLOTS : NULL, data, data, SLOT, SLOT, &entry, 1, graph_io_ctx, &shutdown,
                                       &stats, SLOTS, 1, 32, NULL, NULL, out);
 }
 
 static void dispatch_graphs(void) {
-  static uint64_t flags[SLOTS], data[SLOTS * SLOT / 8], io[5];
+  static uint64_t flags[2 * SLOTS], data[SLOTS * SLOT / 8], io[5];
   cudaq_dispatch_graph_context *context = NULL;
   EXPECT(a_graph(flags, (uint8_t *)data, io, NULL) == 1);
   EXPECT(a_graph(NULL, (uint8_t *)data, io, &context) == 1);
