@@ -18,7 +18,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-ai-service", &["service_gpu"]),
 ];
 /// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
-const C_PROGRAMS: [&str; 2] = ["device_call", "load_module"];
+const C_PROGRAMS: [&str; 3] = ["device_call", "graph_launch", "load_module"];
 const C_MODULES: [&str; 3] = ["handlers.ptx", "handlers.cubin", "handlers.fatbin"];
 /// What the benchmark in CUDA C++ is compiled for: that, and whatever takes its PTX.
 const GRAPH_ARCH: &str = "-arch=sm_90";

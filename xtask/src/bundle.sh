@@ -89,7 +89,7 @@ done
 # Programs against the C library, which lies here as well.
 log=$out/c_programs.log
 : >"$log"
-for words in device_call "load_module handlers.ptx" "load_module handlers.cubin" "load_module handlers.fatbin"; do
+for words in device_call graph_launch "load_module handlers.ptx" "load_module handlers.cubin" "load_module handlers.fatbin"; do
     read -r program file <<<"$words"
     [[ -x $here/$program && $words == *"${RINGCALL_ONLY:-}"* ]] || continue
     judge "$words" "$log" env LD_LIBRARY_PATH="$here" "$here/$program" ${file:+"$here/$file"}

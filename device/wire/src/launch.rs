@@ -57,7 +57,8 @@ pub struct TableCell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct DeviceEntry {
-    /// Address of the device function; for a graph, of its first [`io`] block.
+    /// Address of the device function; for a graph, of its first [`io`] block; for a program's own graph
+    /// ([`is_foreign`](Self::is_foreign)), its executable's handle.
     pub address: u64,
     /// Raw function id.
     pub id: u32,
@@ -67,7 +68,7 @@ pub struct DeviceEntry {
     pub arg_bytes: u32,
     /// Entry of the graph that this handler may trigger, or [`DeviceEntry::NONE`].
     pub follow_up: u32,
-    /// For a graph: how many executables it has, one [`io`] block each.
+    /// For a graph: how many executables it has, one [`io`] block each; 0 for a program's own.
     pub execs: u32,
     /// For a graph: bytes from one [`io`] block to the next.
     pub io_stride: u32,
@@ -82,6 +83,14 @@ pub struct DeviceEntry {
 impl DeviceEntry {
     /// No such entry; also "any length" in `arg_bytes`.
     pub const NONE: u32 = u32::MAX;
+
+    /// Whether this is a graph of a program's own: one executable, which knows of no mailbox, and finds its request through
+    /// the one [`context`] of all such graphs, if it is launched for one.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_foreign(&self) -> bool {
+        self.kind == HandlerKind::Graph as u32 && self.execs == 0
+    }
 }
 
 /// Option bits of [`DispatchParams::options`].
@@ -202,6 +211,27 @@ pub mod saved {
     pub const RELAUNCHES: usize = 3;
     /// Children that ended: counted by the children themselves.
     pub const FINISHED: usize = 4;
+    /// Launches so far whose end no child counts: of a program's own graphs.
+    pub const UNCOUNTED: usize = 5;
+    /// Looks since a drain began, of earlier executions.
+    pub const DRAINED: usize = 6;
+    /// Address of the [`context`](super::context) of a program's own graphs; 0 where there is none. Written by the host, once.
+    pub const CONTEXT: usize = 7;
+    /// Who has the context: 0 nobody, [`TAKEN`] a warp, else turn (high half) and slot + 1 (low half) of the request whose graph
+    /// was launched.
+    pub const HOLDER: usize = 8;
+    /// Value of [`HOLDER`] while a warp fills the context, or looks what became of its request.
+    pub const TAKEN: u64 = u64::MAX;
+    /// Turns of the context so far.
+    pub const TURN: usize = 9;
+    /// Header of the holder's request: three words.
+    pub const HEADER: usize = 10;
+    /// When the holder's graph was launched, ticks.
+    pub const SINCE: usize = 13;
+    /// Ticks after which a graph that has not answered is waited for by a relaunch. Written by the host, once.
+    pub const LIMIT: usize = 14;
+    /// Slot + 1 of the request that has the context next, since its launch failed before; 0: whichever is first.
+    pub const NEXT: usize = 15;
     /// The counters.
     pub const COUNTERS: usize = 16;
     /// What launched graphs counted themselves: added to by them, atomically.
@@ -210,6 +240,23 @@ pub mod saved {
     pub const WORDS: usize = 80;
 
     const _: () = assert!(COUNTERS + Counter::COUNT <= CHILDREN && CHILDREN + Counter::COUNT <= WORDS);
+}
+
+/// What a program's own graphs find their request by (`GraphIOContext` of the CUDA-Q Realtime host API): memory of the
+/// program's, filled before each launch. Word offsets.
+pub mod context {
+    /// Address of the request slot.
+    pub const RX_SLOT: usize = 0;
+    /// Address of the response slot.
+    pub const TX_SLOT: usize = 1;
+    /// Address of the response flag.
+    pub const TX_FLAG: usize = 2;
+    /// Value that the response flag is set to.
+    pub const TX_VALUE: usize = 3;
+    /// Bytes of the response slot.
+    pub const TX_STRIDE: usize = 4;
+    /// Words.
+    pub const WORDS: usize = 5;
 }
 
 /// One graph executable's mailbox: device memory, filled before each launch, read by the child graph. Word offsets; the

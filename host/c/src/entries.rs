@@ -80,7 +80,7 @@ pub(crate) unsafe fn read_host(
 
 /// Checks modes, handlers and schemas. Routing keys count only where several entries have one id: tables filled field by
 /// field, as the specification's examples do, leave them as they were.
-fn check_entries(entries: &mut [FunctionEntry]) -> Result<(), Fault> {
+pub(crate) fn check_entries(entries: &mut [FunctionEntry]) -> Result<(), Fault> {
     for (place, entry) in entries.iter().enumerate() {
         entry.validate().map_err(|error| Fault::invalid(format!("entry {place}: {error}")))?;
     }

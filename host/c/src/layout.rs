@@ -11,6 +11,7 @@ pub use ringcall_bridge::layout::{
     UnifiedContext as cudaq_unified_dispatch_ctx_t,
 };
 use ringcall_wire::entry::{FunctionEntry, LegacyFunctionEntry, SeedFunctionEntry};
+use ringcall_wire::launch::context;
 
 /// `cudaStream_t`.
 pub type cudaStream_t = *mut c_void;
@@ -165,5 +166,12 @@ c_structs! {
 const _: () = {
     assert!(size_of::<FunctionEntry>() == 176 && size_of::<SeedFunctionEntry>() == 168);
     assert!(size_of::<LegacyFunctionEntry>() == 192 && align_of::<FunctionEntry>() == 8);
+    // The same memory as kernels fill it, by words.
+    assert!(offset_of!(GraphIOContext, rx_slot) == context::RX_SLOT * 8);
+    assert!(offset_of!(GraphIOContext, tx_slot) == context::TX_SLOT * 8);
+    assert!(offset_of!(GraphIOContext, tx_flag) == context::TX_FLAG * 8);
+    assert!(offset_of!(GraphIOContext, tx_flag_value) == context::TX_VALUE * 8);
+    assert!(offset_of!(GraphIOContext, tx_stride_sz) == context::TX_STRIDE * 8);
+    assert!(size_of::<GraphIOContext>() == context::WORDS * 8);
     assert!(align_of::<cudaq_dispatcher_config_t>() == 4 && align_of::<cudaq_ringbuffer_t>() == 8);
 };

@@ -28,24 +28,16 @@ impl<M: Machine> Block<'_, M> {
         staged: &Staged<'_>,
         entry: &DeviceEntry,
     ) {
+        if entry.is_foreign() {
+            self.serve_foreign(warp, me, alone, request, staged, entry);
+            return;
+        }
         let slot = request.slot();
         let prepared = match self.prepare(warp, entry, request.header(), staged, true, slot.get()) {
             Ok(prepared) => prepared,
-            Err(Unprepared::Later) => {
-                // Back-pressure: the request stays in the ring and is looked at again in a few turns.
-                self.count(warp, me, Counter::Queued);
-                request.leave();
-                warp.sync();
-                if warp.lane() == 0 {
-                    self.leave_alone(slot.get());
-                }
-                return;
-            }
+            Err(Unprepared::Later) => return self.hold_back(warp, me, request),
             Err(Unprepared::NoRoute) => {
-                self.count(warp, me, Counter::Received);
-                self.answer(warp, me, request, staged, Status::NO_WORKER, 0);
-                self.settle(warp, slot.get(), alone);
-                return;
+                return self.refuse(warp, me, alone, request, staged, Status::NO_WORKER);
             }
         };
         if !self.options.skip_marks {
@@ -65,6 +57,33 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
+    /// Back-pressure: the request stays in the ring and is looked at again in a few turns.
+    pub(super) fn hold_back(&self, warp: Warp<'_>, me: u32, request: Request) {
+        let slot = request.slot().get();
+        self.count(warp, me, Counter::Queued);
+        request.leave();
+        warp.sync();
+        if warp.lane() == 0 {
+            self.leave_alone(slot);
+        }
+    }
+
+    /// Answers a request that no graph is launched for.
+    pub(super) fn refuse(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        alone: bool,
+        request: Request,
+        staged: &Staged<'_>,
+        status: Status,
+    ) {
+        let slot = request.slot().get();
+        self.count(warp, me, Counter::Received);
+        self.answer(warp, me, request, staged, status, 0);
+        self.settle(warp, slot, alone);
+    }
+
     /// Launches a handler's follow-up graph. It gets the handler's request and owes no answer.
     pub(super) fn launch_follow_up(
         &self,
@@ -73,6 +92,9 @@ impl<M: Machine> Block<'_, M> {
         request: &Request,
         staged: &Staged<'_>,
     ) -> Result<(), Status> {
+        if graph.is_foreign() {
+            return self.trigger_foreign(warp, graph);
+        }
         match self.prepare(warp, graph, request.header(), staged, false, request.slot().get()) {
             Ok(prepared) if self.launcher().fire(warp, &prepared) => Ok(()),
             Ok(_) => Err(Status::LAUNCH_FAILED),
@@ -81,7 +103,7 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    fn launcher(&self) -> Launcher<'_, M> {
+    pub(super) fn launcher(&self) -> Launcher<'_, M> {
         Launcher { machine: self.machine, table: self.table, launches: &self.board.launches }
     }
 

@@ -2,7 +2,7 @@
 
 use super::board::Post;
 use super::lead::After;
-use super::{Block, Machine};
+use super::{Block, Machine, together};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::clock;
 use ringcall_gpu::team::Warp;
@@ -45,6 +45,10 @@ impl<M: Machine> Block<'_, M> {
             let load = |word| self.saved.load(word, Ordering::Relaxed);
             self.board.cursor.store(load(saved::CURSOR), Ordering::Relaxed);
             self.board.launched_before.store(load(saved::LAUNCHES), Ordering::Relaxed);
+            if M::GRAPHS {
+                self.board.drained.store(load(saved::DRAINED), Ordering::Relaxed);
+                self.close_context();
+            }
             self.control.store(control::STATE, control::STATE_RUNNING, Ordering::Release);
         }
         warp.sync();
@@ -55,6 +59,9 @@ impl<M: Machine> Block<'_, M> {
         if warp.lane() == 0 {
             let stop = self.control.load(control::STOP, Ordering::Relaxed);
             self.board.stop.store(stop, Ordering::Relaxed);
+            if M::GRAPHS {
+                self.look_after_context();
+            }
         }
         self.publish_counters(warp);
         let now = clock::ticks();
@@ -104,14 +111,20 @@ impl<M: Machine> Block<'_, M> {
     }
 
     fn launches_so_far(&self) -> u64 {
-        self.board.launched_before.load(Ordering::Relaxed) + self.board.launches.used()
+        self.board.launched_before.load(Ordering::Relaxed) + self.board.launches.made()
     }
 
-    /// Graphs launched and not yet finished.
+    /// Launches so far whose end no child counts.
+    fn uncounted_so_far(&self) -> u64 {
+        self.saved.load(saved::UNCOUNTED, Ordering::Relaxed) + self.board.launches.uncounted()
+    }
+
+    /// Graphs launched that are known not to have finished, and whose end is waited for here. By one lane.
     pub(super) fn children_running(&self) -> u64 {
         // Acquire: pairs with a child's end; what it counted is before that.
         let finished = self.saved.load(saved::FINISHED, Ordering::Acquire);
-        self.launches_so_far().saturating_sub(finished)
+        let counted = self.launches_so_far().saturating_sub(finished).saturating_sub(self.uncounted_so_far());
+        counted + u64::from(self.waits_for_context())
     }
 
     /// Ends the other warps, all of which are free, and waits until the house-keeping warp has ended.
@@ -132,14 +145,48 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// The end: last figures, then the word that says so.
+    /// The end, unless a graph has not answered: then the next execution begins when that has ended, and answers for it.
+    #[inline(always)]
     pub(super) fn end(&self, warp: Warp<'_>, me: u32) -> After {
+        let again = M::GRAPHS && together(warp, || u64::from(self.owes_an_answer())) != 0;
+        self.finish(warp, me, again)
+    }
+
+    /// Launches the dispatcher again, or says why it ended.
+    #[inline(always)]
+    pub(super) fn relaunch(&self, warp: Warp<'_>, me: u32) -> After {
+        self.finish(warp, me, true)
+    }
+
+    /// Last figures, what outlives this execution, and then the next one, or the word that says that there is none. Inline: a
+    /// block whose address goes elsewhere would live in memory.
+    #[inline(always)]
+    fn finish(&self, warp: Warp<'_>, me: u32, mut again: bool) -> After {
         self.dismiss(warp, me);
         self.round(warp);
+        let mut state = control::STATE_ENDED;
         if M::GRAPHS {
             self.save_totals(warp);
+            if warp.lane() == 0 {
+                self.save_launches(again);
+            }
+            // What the other lanes saved is before the launch, which is the next execution's beginning.
+            warp.sync();
+            if again {
+                let mut failed = false;
+                if warp.lane() == 0
+                    && let Err(code) = self.machine.relaunch()
+                {
+                    failed = true;
+                    self.control.store(control::RELAUNCH_ERROR, code as u32 as u64, Ordering::Relaxed);
+                }
+                again = !warp.any(failed);
+                state = control::STATE_FAILED;
+            }
         }
-        self.close(warp, control::STATE_ENDED);
+        if !again {
+            self.close(warp, state);
+        }
         After::End
     }
 
@@ -150,31 +197,21 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Saves what outlives this execution and launches the dispatcher again, or says why it ended.
-    pub(super) fn relaunch(&self, warp: Warp<'_>, me: u32) -> After {
-        self.dismiss(warp, me);
-        self.round(warp);
-        self.save_totals(warp);
-        let mut failed = false;
-        if warp.lane() == 0 {
-            let again = self.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
-            self.saved.store(saved::RELAUNCHES, again, Ordering::Relaxed);
-            self.saved.store(saved::LAUNCHES, self.launches_so_far(), Ordering::Relaxed);
-            self.saved.store(saved::CURSOR, self.board.cursor.load(Ordering::Relaxed), Ordering::Relaxed);
-            self.control.store(control::RELAUNCHES, again, Ordering::Relaxed);
+    /// Saves counts of launches, and where the next execution goes on if there is one. By one lane.
+    #[inline(always)]
+    fn save_launches(&self, again: bool) {
+        let store = |word, value| self.saved.store(word, value, Ordering::Relaxed);
+        store(saved::LAUNCHES, self.launches_so_far());
+        store(saved::UNCOUNTED, self.uncounted_so_far());
+        let mut drained = 0;
+        if again {
+            drained = self.board.drained.load(Ordering::Relaxed);
+            let relaunches = self.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
+            store(saved::RELAUNCHES, relaunches);
+            store(saved::CURSOR, self.board.cursor.load(Ordering::Relaxed));
+            self.control.store(control::RELAUNCHES, relaunches, Ordering::Relaxed);
         }
-        // What the other lanes saved is before the launch, which is the next execution's beginning.
-        warp.sync();
-        if warp.lane() == 0
-            && let Err(code) = self.machine.relaunch()
-        {
-            failed = true;
-            self.control.store(control::RELAUNCH_ERROR, code as u32 as u64, Ordering::Relaxed);
-        }
-        if warp.any(failed) {
-            self.close(warp, control::STATE_FAILED);
-        }
-        After::End
+        store(saved::DRAINED, drained);
     }
 
     fn close(&self, warp: Warp<'_>, state: u64) {

@@ -25,14 +25,45 @@ pub struct Launches {
     turn: BlockU64,
     /// CUDA code of the last failed launch.
     error: BlockU64,
+    /// Launches whose end no child counts.
+    uncounted: BlockU64,
+    /// Not 0: what is left of the budget is given up.
+    spent: BlockU64,
 }
 
 impl Launches {
-    /// Launches of this execution.
+    /// How much of this execution's budget is gone.
     #[must_use]
     #[inline(always)]
     pub fn used(&self) -> u64 {
+        if self.is_spent() { LAUNCHES_PER_EXECUTION } else { self.made() }
+    }
+
+    /// Launches of this execution.
+    #[must_use]
+    #[inline(always)]
+    pub fn made(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// Gives up what is left of the budget: this execution takes no further requests, and the next begins when all children
+    /// have ended. By one lane.
+    #[inline(always)]
+    pub(super) fn spend(&self) {
+        self.spent.store(1, Ordering::Relaxed);
+    }
+
+    #[must_use]
+    #[inline(always)]
+    pub(super) fn is_spent(&self) -> bool {
+        self.spent.load(Ordering::Relaxed) != 0
+    }
+
+    /// Launches of this execution whose end no child counts.
+    #[must_use]
+    #[inline(always)]
+    pub(super) fn uncounted(&self) -> u64 {
+        self.uncounted.load(Ordering::Relaxed)
     }
 
     /// CUDA code of the last failed launch; 0 while none failed.
@@ -43,9 +74,9 @@ impl Launches {
     }
 
     /// Takes one launch of this execution's budget, if there is one left.
-    fn take(&self, warp: Warp<'_>) -> bool {
+    pub(super) fn take(&self, warp: Warp<'_>) -> bool {
         let mut taken = false;
-        if warp.lane() == 0 {
+        if warp.lane() == 0 && !self.is_spent() {
             taken = self.used.fetch_add(1, Ordering::Relaxed) < LAUNCHES_PER_EXECUTION;
             if !taken {
                 self.used.fetch_add(u64::MAX, Ordering::Relaxed);
@@ -54,7 +85,7 @@ impl Launches {
         warp.any(taken)
     }
 
-    fn give_back(&self, warp: Warp<'_>) {
+    pub(super) fn give_back(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
             self.used.fetch_add(u64::MAX, Ordering::Relaxed);
         }
@@ -121,14 +152,7 @@ impl<M: Machine> Launcher<'_, M> {
         place: impl FnOnce(&Words) -> Option<ResponseAddresses>,
     ) -> Result<Prepared, Unprepared> {
         let Parcel { header, slot, capacity } = parcel;
-        let routed = entry.next_route != DeviceEntry::NONE || entry.routing_key != 0;
-        let entry = if routed {
-            // The routing key of a request is its first eight bytes: where the decoding calls have the decoder's id.
-            let key = if header.arg_len >= 8 { payload(0) } else { 0 };
-            self.table.route(entry, key).ok_or(Unprepared::NoRoute)?
-        } else {
-            entry
-        };
+        let entry = self.route(entry, header, &payload).ok_or(Unprepared::NoRoute)?;
         if !self.launches.take(warp) {
             return Err(Unprepared::Later);
         }
@@ -155,6 +179,47 @@ impl<M: Machine> Launcher<'_, M> {
         let exec = mailbox.load(io::EXEC, Ordering::Relaxed);
         warp.sync();
         Ok(Prepared { mailbox, address, exec })
+    }
+
+    /// Of the graphs under one id, the one that the request names.
+    pub(super) fn route<'e>(
+        &'e self,
+        entry: &'e DeviceEntry,
+        header: &RequestHeader,
+        payload: impl Fn(usize) -> u64,
+    ) -> Option<&'e DeviceEntry> {
+        let routed = entry.next_route != DeviceEntry::NONE || entry.routing_key != 0;
+        if !routed {
+            return Some(entry);
+        }
+        // The routing key of a request is its first eight bytes: where the decoding calls have the decoder's id.
+        let key = if header.arg_len >= 8 { payload(0) } else { 0 };
+        // Of a program's own graphs one without a key takes what no other does.
+        let any = || if entry.is_foreign() { self.table.route(entry, 0) } else { None };
+        self.table.route(entry, key).or_else(any)
+    }
+
+    /// Launches a program's own graph, which counts its end nowhere. What lane 0 wrote before is visible to it. `false`: the
+    /// launch failed, and the budget is free again.
+    pub(super) fn fire_foreign(&self, warp: Warp<'_>, exec: u64) -> bool {
+        warp.sync();
+        let mut failed = false;
+        if warp.lane() == 0 {
+            match self.launch_patiently(exec) {
+                Ok(()) => {
+                    self.launches.uncounted.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(code) => {
+                    failed = true;
+                    self.launches.error.store(u64::from(code as u32), Ordering::Relaxed);
+                }
+            }
+        }
+        let failed = warp.any(failed);
+        if failed {
+            self.launches.give_back(warp);
+        }
+        !failed
     }
 
     /// Launches. What the warp wrote before is visible to the child. `false`: the launch failed, mailbox and budget are free

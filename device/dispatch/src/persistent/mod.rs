@@ -30,11 +30,13 @@
 //! | `lead`, `serve`, `graph`, `house` | the roles |
 //! | `usual` | leading and serving in the usual case, straight |
 //! | [`launch`] | launching graphs: budget, executables, mailboxes |
+//! | `context` | launching a program's own graphs, which know of no mailbox |
 //! | [`child`] | the other end of a graph launch |
 //! | [`cooperative`] | the same for a grid whose threads all take part in a call |
 
 pub mod board;
 pub mod child;
+mod context;
 pub mod cooperative;
 mod graph;
 mod house;

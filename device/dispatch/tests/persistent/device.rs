@@ -1,6 +1,7 @@
 //! A machine whose functions are closures.
 
 use crate::park::Park;
+use crate::program::Program;
 use ringcall_dispatch::persistent::{Call, Machine, Returned};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
@@ -18,6 +19,8 @@ pub(crate) type Handler = Box<dyn Fn(Warp<'_>, &Call<'_>) -> Returned + Send + S
 pub(crate) struct Device<const GRAPHS: bool> {
     handlers: Vec<Handler>,
     park: Option<Arc<Park>>,
+    /// Graphs of a program's own, instead of a park's.
+    pub(crate) program: Option<Arc<Program>>,
     again: DeviceU64,
     /// CUDA code with which a relaunch fails.
     pub(crate) refuses_relaunch: Option<i32>,
@@ -25,12 +28,19 @@ pub(crate) struct Device<const GRAPHS: bool> {
 
 impl<const GRAPHS: bool> Device<GRAPHS> {
     pub(crate) fn new(handlers: Vec<Handler>, park: Option<Arc<Park>>) -> Self {
-        Self { handlers, park, again: DeviceU64::new(0), refuses_relaunch: None }
+        Self { handlers, park, program: None, again: DeviceU64::new(0), refuses_relaunch: None }
     }
 
     /// Whether the dispatcher was to be launched again, since the last time somebody asked.
     pub(crate) fn launched_again(&self) -> bool {
         self.again.swap(0, AcqRel) != 0
+    }
+
+    /// Waits for what a tail launch waits for: the end of all that the last execution launched.
+    pub(crate) fn wait_for_children(&self) {
+        if let Some(program) = &self.program {
+            program.wait_for_children();
+        }
     }
 }
 
@@ -46,11 +56,18 @@ impl<const G: bool> Machine for Device<G> {
     }
 
     fn launch(&self, exec: u64) -> Result<(), i32> {
-        self.park.as_ref().map_or(Err(i32::MAX), |park| Park::launch(park, exec))
+        match (&self.program, &self.park) {
+            (Some(program), _) => Program::launch(program, exec),
+            (None, Some(park)) => Park::launch(park, exec),
+            (None, None) => Err(i32::MAX),
+        }
     }
 
     fn mailbox(&self, address: u64, words: usize) -> Option<Words> {
-        self.park.as_ref()?.mailbox(address, words)
+        match &self.program {
+            Some(program) => program.window(address, words),
+            None => self.park.as_ref()?.mailbox(address, words),
+        }
     }
 
     fn relaunch(&self) -> Result<(), i32> {

@@ -296,7 +296,7 @@ pub(crate) fn start<const G: bool>(setup: Setup, device: &Arc<Device<G>>) -> Run
             let now = here.execution();
             match execute(&here, &now, &device) {
                 Err(panic) => break Err(panic),
-                Ok(()) if device.launched_again() => {}
+                Ok(()) if device.launched_again() => device.wait_for_children(),
                 Ok(()) => {
                     let marks = now.serving.iter().map(|mark| mark.load(Relaxed)).collect();
                     let (state, counters) = (here.state(), here.counters());

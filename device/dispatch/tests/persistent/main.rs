@@ -7,11 +7,13 @@
 mod client;
 mod device;
 mod draining;
+mod foreign;
 mod garbage;
 mod graphs;
 mod grid;
 mod harness;
 mod park;
+mod program;
 mod refusals;
 mod serve;
 mod share;

@@ -7,6 +7,7 @@ use crate::layout::{cudaError_t, cudaGraphExec_t, cudaStream_t, cudaq_ringbuffer
 use crate::raw_ring::aligned;
 use crate::status::{Fault, attempt, cuda_error};
 use core::ffi::{c_int, c_void};
+use ringcall_cuda::dispatcher::LinkedGraphs;
 use ringcall_cuda::driver::Driver;
 use ringcall_wire::entry::FunctionEntry;
 use std::sync::Arc;
@@ -207,6 +208,7 @@ pub unsafe extern "C" fn ringcall_linked_launch(
         slots: num_slots,
         blocks: num_blocks,
         threads: threads_per_block,
+        graphs: LinkedGraphs::default(),
     };
     let launched = attempt(|| {
         // SAFETY: the header's contract.
@@ -239,6 +241,7 @@ pub unsafe extern "C" fn ringcall_linked_graph_create(
     tx_stride_sz: usize,
     function_table: *mut FunctionEntry,
     func_count: usize,
+    graph_io_ctx: *mut c_void,
     shutdown_flag: *mut c_int,
     stats: *mut u64,
     num_slots: usize,
@@ -257,14 +260,10 @@ pub unsafe extern "C" fn ringcall_linked_graph_create(
         slots: num_slots,
         blocks: num_blocks,
         threads: threads_per_block,
+        graphs: LinkedGraphs { context: graph_io_ctx.addr() as u64, trigger: trigger_graph.addr() as u64 },
     };
     cuda_error(|| {
         aligned(out_context.cast_const(), 8, "out_context")?;
-        if !trigger_graph.is_null() {
-            return Err(Fault::unsupported(
-                "a follow-up graph of a C program is not launched from the device yet",
-            ));
-        }
         // SAFETY: the header's contract.
         let linked = unsafe { Linked::new(Which::Graph, device, function, &asked, stream) }?;
         let handle = GRAPHS.insert(Arc::new(linked));

@@ -7,14 +7,14 @@
 use super::beside;
 use super::code::{Code, CodeFunction};
 use super::watcher::Watcher;
-use crate::entries::check_table;
+use crate::entries::{check_entries, check_table};
 use crate::handles::lock;
 use crate::layout::{cudaStream_t, cudaq_function_table_t, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check};
 use crate::status::Fault;
 use core::ffi::{c_int, c_void};
 use ringcall_cuda::dispatcher::{
-    DeviceError, KernelKind, LinkedDispatcher, LinkedFunction, LinkedRing, Options,
+    DeviceError, KernelKind, LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing, Options,
 };
 use ringcall_cuda::driver::{Context, Driver, Kernel, Module, Stream};
 use ringcall_wire::Counter;
@@ -22,6 +22,7 @@ use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::DispatchMode;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -69,12 +70,14 @@ impl Which {
     }
 
     /// The kernel's shape for what the caller asked for. Handlers of the regular kernels are called by single threads, so
-    /// fewer threads than asked for serve as well; a cooperative handler counts its threads.
-    fn kind(self, blocks: u32, threads: u32) -> Result<KernelKind, Fault> {
+    /// fewer threads than asked for serve as well; a cooperative handler counts its threads. Beside a trigger graph one warp
+    /// serves: handlers that ask for it share state with it, and were written for a dispatcher that calls one after the other.
+    fn kind(self, blocks: u32, threads: u32, graphs: LinkedGraphs) -> Result<KernelKind, Fault> {
         let warps = threads.clamp(32, MOST_THREADS).div_ceil(32);
         let whole = threads.is_multiple_of(32) && (32..=MOST_THREADS).contains(&threads);
         match self {
             Self::Regular => Ok(KernelKind::Regular { blocks, warps }),
+            Self::Graph if blocks == 1 && graphs.trigger != 0 => Ok(KernelKind::Graph { warps: 2 }),
             Self::Graph if blocks == 1 => Ok(KernelKind::Graph { warps }),
             Self::Graph => Err(Fault::invalid(format!("a dispatch graph has one block, not {blocks}"))),
             Self::Cooperative if whole => Ok(KernelKind::Cooperative { blocks, threads }),
@@ -96,6 +99,8 @@ pub(super) struct Asked {
     pub(super) slots: usize,
     pub(super) blocks: u32,
     pub(super) threads: u32,
+    /// Of a dispatch graph.
+    pub(super) graphs: LinkedGraphs,
 }
 
 impl Asked {
@@ -106,7 +111,11 @@ impl Asked {
     fn check(&self) -> Result<(), Fault> {
         check(&self.ring, View::Device, self.slots()?, 0)?;
         aligned(self.shutdown.cast_const(), 4, "the shutdown flag")?;
-        aligned(self.stats.cast_const(), 8, "stats")
+        aligned(self.stats.cast_const(), 8, "stats")?;
+        if self.graphs.context == 0 {
+            return Ok(());
+        }
+        aligned(core::ptr::without_provenance::<u64>(self.graphs.context as usize), 8, "graph_io_ctx")
     }
 }
 
@@ -162,6 +171,20 @@ impl Linked {
         let kernel = unsafe { kernel(&context, which, function) }?;
         // SAFETY: the caller's promise.
         let functions = unsafe { functions(&context, asked, which) }?;
+        let trigger =
+            (asked.graphs.trigger != 0).then_some(("the trigger graph".to_owned(), asked.graphs.trigger));
+        let graphs = functions.iter().filter(|function| function.kind == HandlerKind::Graph);
+        let graphs = graphs.map(|graph| (format!("the graph of function {:#010x}", graph.id), graph.address));
+        for (what, exec) in graphs.chain(trigger) {
+            // SAFETY: the caller's promise: a live executable graph.
+            let launchable =
+                unsafe { context.is_device_launchable(core::ptr::without_provenance_mut(exec as usize)) }?;
+            if !launchable {
+                return Err(Fault::invalid(format!(
+                    "{what} was not instantiated with cudaGraphInstantiateFlagDeviceLaunch"
+                )));
+            }
+        }
         // SAFETY: the caller's promise.
         unsafe { Self::over(context, which, kernel, &functions, asked, stream) }
     }
@@ -182,7 +205,7 @@ impl Linked {
         let mut symbols: Vec<&str> = code.functions.iter().map(|f| f.symbol.as_str()).collect();
         symbols.sort_unstable();
         symbols.dedup();
-        let kind = which.kind(asked.blocks.max(1), asked.threads)?;
+        let kind = which.kind(asked.blocks.max(1), asked.threads, asked.graphs)?;
         let (kernel, addresses) = LinkedDispatcher::load(&context, &code.modules, kind, &symbols)?;
         let address_of = |symbol: &str| {
             let place = symbols.binary_search(&symbol).ok()?;
@@ -191,7 +214,8 @@ impl Linked {
         let function = |f: &CodeFunction| {
             let address = address_of(&f.symbol)
                 .ok_or_else(|| Fault::internal(format!("`{}` was linked to no address", f.symbol)))?;
-            Ok(LinkedFunction { id: f.id, address, arg_bytes: arg_bytes(&f.schema), kind: which.calls() })
+            let (arg_bytes, kind) = (arg_bytes(&f.schema), which.calls());
+            Ok(LinkedFunction { id: f.id, address, arg_bytes, kind, routing_key: 0 })
         };
         let functions = code.functions.iter().map(function).collect::<Result<Vec<_>, Fault>>()?;
         // SAFETY: the functions are the kernel's module's, which the kernel keeps; else the caller's promise.
@@ -208,7 +232,7 @@ impl Linked {
         asked: &Asked,
         stream: cudaStream_t,
     ) -> Result<Self, Fault> {
-        let kind = which.kind(asked.blocks.max(1), asked.threads)?;
+        let kind = which.kind(asked.blocks.max(1), asked.threads, asked.graphs)?;
         let beside = beside();
         let rx_data = asked.ring.rx_data.addr() as u64;
         let ring = LinkedRing {
@@ -226,8 +250,9 @@ impl Linked {
         // SAFETY: the caller's stream, which is used here alone.
         let stream = unsafe { Stream::borrowed(&context, stream) };
         // SAFETY: the caller's promise.
-        let dispatcher =
-            unsafe { LinkedDispatcher::new(&context, kernel, ring, functions, options, &stream) }?;
+        let dispatcher = unsafe {
+            LinkedDispatcher::new(&context, kernel, ring, functions, asked.graphs, options, &stream)
+        }?;
         Ok(Self {
             context,
             dispatcher: Arc::new(dispatcher),
@@ -335,22 +360,39 @@ unsafe fn functions(context: &Context, asked: &Asked, which: Which) -> Result<Ve
     let mut bytes = vec![0; asked.count * layout.bytes()];
     // SAFETY: the caller's promise.
     unsafe { context.read_foreign(asked.table.addr() as u64, &mut bytes) }?;
-    let mut functions = Vec::new();
-    for (place, entry) in layout.parse_all(&bytes).iter().enumerate() {
-        entry.validate().map_err(|error| Fault::invalid(format!("entry {place}: {error}")))?;
+    table(layout.parse_all(&bytes), which, beside().shared)
+}
+
+/// What a kernel makes of a table's entries; on a shared ring those that it does not serve are another dispatcher's.
+fn table(mut entries: Vec<FunctionEntry>, which: Which, shared: bool) -> Result<Vec<LinkedFunction>, Fault> {
+    check_entries(&mut entries)?;
+    let function = |(place, entry): (usize, &FunctionEntry)| {
         let kind = match entry.mode() {
             Ok(DispatchMode::DeviceCall) => which.calls(),
-            // Another dispatcher's, if there is one.
-            _ if beside().shared => HandlerKind::Elsewhere,
-            _ => {
+            Ok(DispatchMode::GraphLaunch) if which == Which::Graph => HandlerKind::Graph,
+            _ if shared => HandlerKind::Elsewhere,
+            Ok(DispatchMode::GraphLaunch) => {
                 return Err(Fault::unsupported(format!(
-                    "entry {place} is no DEVICE_CALL: graphs of C programs are launched by the host path"
+                    "entry {place} is a GRAPH_LAUNCH: a dispatch graph (cudaq_create_dispatch_graph_regular) launches graphs \
+                     from the device, the host path from the host"
                 )));
             }
+            _ => {
+                return Err(Fault::unsupported(format!("entry {place} is for the host: no kernel calls it")));
+            }
         };
-        let arg_bytes = arg_bytes(&entry.schema);
-        functions.push(LinkedFunction { id: entry.function_id, address: entry.handler, arg_bytes, kind });
-    }
+        Ok(LinkedFunction {
+            id: entry.function_id,
+            address: entry.handler,
+            arg_bytes: arg_bytes(&entry.schema),
+            kind,
+            routing_key: if kind == HandlerKind::Graph { entry.routing_key } else { 0 },
+        })
+    };
+    let mut functions = entries.iter().enumerate().map(function).collect::<Result<Vec<_>, _>>()?;
+    // Several graphs of one function are one function that is left alone.
+    let mut elsewhere = BTreeSet::new();
+    functions.retain(|function| function.kind != HandlerKind::Elsewhere || elsewhere.insert(function.id));
     Ok(functions)
 }
 
@@ -377,4 +419,72 @@ pub(super) unsafe fn occupancy(
     let kernel = unsafe { kernel(&context, which, function) }?;
     let threads = if which == Which::Cooperative { threads } else { threads.clamp(32, MOST_THREADS) };
     Ok(kernel.occupancy(threads, 0)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::attempt;
+    use ringcall_wire::function::FunctionId;
+    use ringcall_wire::status::CudaqStatus;
+
+    fn entry(id: u32, mode: DispatchMode, routing_key: u64) -> FunctionEntry {
+        let mut entry = FunctionEntry::new(FunctionId(id), mode, HandlerSchema::new(), 0x1000);
+        entry.routing_key = routing_key;
+        entry
+    }
+
+    fn kinds(entries: &[FunctionEntry], which: Which, shared: bool) -> Option<Vec<(HandlerKind, u64)>> {
+        let functions = table(entries.to_vec(), which, shared).ok()?;
+        Some(functions.iter().map(|function| (function.kind, function.routing_key)).collect())
+    }
+
+    #[test]
+    fn graphs_are_for_the_dispatch_graph() {
+        let entries = [entry(1, DispatchMode::DeviceCall, 0), entry(2, DispatchMode::GraphLaunch, 0)];
+        let served = [(HandlerKind::Thread, 0), (HandlerKind::Graph, 0)];
+        assert_eq!(kinds(&entries, Which::Graph, false).as_deref(), Some(&served[..]));
+        for which in [Which::Regular, Which::Cooperative] {
+            assert_eq!(kinds(&entries, which, false), None);
+            let kinds = kinds(&entries, which, true).expect("the graph is another dispatcher's");
+            assert_eq!(kinds[1].0, HandlerKind::Elsewhere);
+        }
+    }
+
+    #[test]
+    fn a_lone_graphs_routing_key_is_whatever_was_there() {
+        let lone = [entry(1, DispatchMode::GraphLaunch, 77)];
+        assert_eq!(kinds(&lone, Which::Graph, false).as_deref(), Some(&[(HandlerKind::Graph, 0)][..]));
+        let two = [entry(1, DispatchMode::GraphLaunch, 77), entry(1, DispatchMode::GraphLaunch, 78)];
+        let keys = [(HandlerKind::Graph, 77), (HandlerKind::Graph, 78)];
+        assert_eq!(kinds(&two, Which::Graph, false).as_deref(), Some(&keys[..]));
+        assert_eq!(kinds(&two, Which::Regular, true).map(|kinds| kinds.len()), Some(1));
+    }
+
+    #[test]
+    fn what_no_kernel_can_serve_is_refused() {
+        let mut null = entry(1, DispatchMode::GraphLaunch, 0);
+        null.handler = 0;
+        let mut unknown = entry(1, DispatchMode::DeviceCall, 0);
+        unknown.dispatch_mode = 9;
+        let host = entry(1, DispatchMode::HostCall, 0);
+        for (bad, status) in [
+            (null, CudaqStatus::InvalidArg),
+            (unknown, CudaqStatus::InvalidArg),
+            (host, CudaqStatus::Unsupported),
+        ] {
+            let fault = attempt(|| table(vec![bad], Which::Graph, false)).expect_err("refused");
+            assert_eq!(fault.status, status, "{bad:?}");
+        }
+        assert_eq!(kinds(&[host], Which::Graph, true).map(|kinds| kinds[0].0), Some(HandlerKind::Elsewhere));
+    }
+
+    #[test]
+    fn beside_a_trigger_graph_one_warp_serves() {
+        let shape = |graphs| Which::Graph.kind(1, 256, graphs).map_err(|_| ());
+        assert_eq!(shape(LinkedGraphs::default()), Ok(KernelKind::Graph { warps: 8 }));
+        let trigger = LinkedGraphs { context: 0, trigger: 1 };
+        assert_eq!(shape(trigger), Ok(KernelKind::Graph { warps: 2 }));
+        assert!(Which::Graph.kind(2, 256, trigger).is_err(), "one block");
+    }
 }

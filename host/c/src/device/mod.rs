@@ -16,6 +16,7 @@ pub(crate) use code::Code;
 use core::ffi::{c_int, c_void};
 use linked::{Asked, Linked, Which};
 use ringcall_cuda::CudaError;
+use ringcall_cuda::dispatcher::LinkedGraphs;
 use ringcall_cuda::driver::{Context, Driver, Stream, StreamState};
 use ringcall_wire::status::KernelType;
 use std::cell::{Cell, RefCell};
@@ -208,6 +209,7 @@ impl DeviceRun {
             slots: slots as usize,
             blocks,
             threads,
+            graphs: LinkedGraphs::default(),
         };
         let device = c_int::try_from(device).map_err(|_| Fault::invalid("there is no such device"))?;
         // SAFETY: the caller's promise.

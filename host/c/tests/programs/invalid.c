@@ -48,6 +48,37 @@ static cudaq_status_t start_with(cudaq_dispatcher_t *dispatcher, cudaq_function_
   return cudaq_dispatcher_start(dispatcher);
 }
 
+/* What the device archive calls for a dispatch graph. */
+cudaError_t ringcall_linked_graph_create(int device, void *function, volatile uint64_t *rx_flags,
+                                         volatile uint64_t *tx_flags, uint8_t *rx_data, uint8_t *tx_data,
+                                         size_t rx_stride_sz, size_t tx_stride_sz,
+                                         cudaq_function_entry_t *function_table, size_t func_count, void *graph_io_ctx,
+                                         volatile int *shutdown_flag, uint64_t *stats, size_t num_slots,
+                                         uint32_t num_blocks, uint32_t threads_per_block, cudaGraphExec_t trigger_graph,
+                                         cudaStream_t stream, cudaq_dispatch_graph_context **out_context);
+
+static cudaError_t a_graph(uint64_t *flags, uint8_t *data, void *graph_io_ctx, cudaq_dispatch_graph_context **out) {
+  cudaq_function_entry_t entry;
+  memset(&entry, 0, sizeof entry);
+  int shutdown = 0;
+  uint64_t stats = 0;
+  return ringcall_linked_graph_create(0, NULL, flags, flags ? flags + SLOTS : NULL, data, data, SLOT, SLOT, &entry, 1, graph_io_ctx, &shutdown,
+                                      &stats, SLOTS, 1, 32, NULL, NULL, out);
+}
+
+static void dispatch_graphs(void) {
+  static uint64_t flags[2 * SLOTS], data[SLOTS * SLOT / 8], io[5];
+  cudaq_dispatch_graph_context *context = NULL;
+  EXPECT(a_graph(flags, (uint8_t *)data, io, NULL) == 1);
+  EXPECT(a_graph(NULL, (uint8_t *)data, io, &context) == 1);
+  EXPECT(a_graph(flags, (uint8_t *)data, (uint8_t *)io + 4, &context) == 1);
+  EXPECT(strstr(ringcall_last_error(), "graph_io_ctx") != NULL);
+  /* No kernel; without CUDA that is found first. */
+  EXPECT(a_graph(flags, (uint8_t *)data, io, &context) != 0 && context == NULL);
+  EXPECT(cudaq_launch_dispatch_graph(context, NULL) != 0);
+  EXPECT(cudaq_destroy_dispatch_graph(context) != 0);
+}
+
 int main(void) {
   cudaq_ringbuffer_t ring = make_ring(SLOTS, SLOT);
   cudaq_dispatcher_t *dispatcher = NULL;
@@ -276,6 +307,7 @@ int main(void) {
   EXPECT(cudaq_destroy_dispatch_graph((cudaq_dispatch_graph_context *)NONSENSE) != 0);
   EXPECT(cudaq_create_dispatch_graph_regular(NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, NULL,
                                              NULL) != 0);
+  dispatch_graphs();
 
   /* Ring helpers. */
   uint8_t payload[SLOT];

@@ -1,9 +1,10 @@
 //! Which function is run how, on a device.
 
 use super::graphs::GraphFunction;
+use super::index::{Clash, chain, index};
 use super::{DeviceError, KernelKind};
 use ringcall_dispatch::Geometry;
-use ringcall_dispatch::table::{Cell, EMPTY, IdIndex, IndexError};
+use ringcall_dispatch::table::{Cell, IdIndex};
 use ringcall_handler::Handler;
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::launch::{DeviceEntry, HandlerKind};
@@ -117,62 +118,23 @@ impl Functions {
 
     /// Checks everything that can be checked without a device, and lays the table out.
     pub(super) fn lay_out(&self, geometry: &Geometry, kernel: KernelKind) -> Result<Table, DeviceError> {
-        let mut entries = Vec::with_capacity(self.all.len());
-        // Only the first of several graphs under one id is in the index; the others hang on it.
-        let mut heads: Vec<usize> = Vec::new();
-        for (place, function) in self.all.iter().enumerate() {
-            let entry = self.entry(function, geometry, kernel)?;
-            match heads.iter().copied().find(|&head| entries_id(&entries, head) == entry.id) {
-                None => heads.push(place),
-                Some(head) => self.chain(&mut entries, head, place, &entry)?,
-            }
-            entries.push(entry);
-        }
-        let mut size = IdIndex::cells_for(heads.len());
-        loop {
-            let mut cells = vec![EMPTY; size];
-            match IdIndex::build(heads.len(), |i| entries_id(&entries, heads[i]), &mut cells) {
-                Ok(index) => {
-                    for cell in cells.iter_mut().filter(|cell| **cell != EMPTY) {
-                        cell.entry = heads[cell.entry as usize] as u32;
-                    }
-                    return Ok(Table { entries, cells, index });
-                }
-                Err(IndexError::NoMultiplier) if size < 1 << 20 => size *= 2,
-                Err(other) => return Err(DeviceError::Shape(other.to_string())),
-            }
-        }
+        let entry = |function| self.entry(function, geometry, kernel);
+        let mut entries = self.all.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+        let heads = chain(&mut entries, |first, second| self.all[first].name == self.all[second].name)
+            .map_err(|clash| self.name(&clash))?;
+        let (index, cells) = index(&entries, &heads)?;
+        Ok(Table { entries, cells, index })
     }
 
-    /// Hangs a further graph of one id behind the others, or says why it cannot be one.
-    fn chain(
-        &self,
-        entries: &mut [DeviceEntry],
-        head: usize,
-        place: usize,
-        entry: &DeviceEntry,
-    ) -> Result<(), DeviceError> {
-        let (first, second) = (&self.all[head], &self.all[place]);
-        let graphs = matches!((&first.run, &second.run), (Run::Graph(_), Run::Graph(_)));
-        if first.name != second.name || !graphs {
-            return Err(DeviceError::Collision {
-                first: first.name.clone(),
-                second: second.name.clone(),
-                id: entry.id,
-            });
-        }
-        let mut last = head;
-        loop {
-            if entries[last].routing_key == entry.routing_key {
-                return Err(DeviceError::SameRoute { name: second.name.clone(), key: entry.routing_key });
+    /// Two entries that cannot stand in one table, by name.
+    fn name(&self, clash: &Clash) -> DeviceError {
+        let name = |place: usize| self.all[place].name.clone();
+        match *clash {
+            Clash::Id { first, second, id } => {
+                DeviceError::Collision { first: name(first), second: name(second), id }
             }
-            match entries[last].next_route {
-                DeviceEntry::NONE => break,
-                next => last = next as usize,
-            }
+            Clash::Route { second, key } => DeviceError::SameRoute { name: name(second), key },
         }
-        entries[last].next_route = place as u32;
-        Ok(())
     }
 
     fn entry(
@@ -225,8 +187,4 @@ impl Functions {
             .map(|place| place as u32)
             .ok_or_else(|| DeviceError::NoFollowUp { name: function.name.clone(), graph: graph.clone() })
     }
-}
-
-fn entries_id(entries: &[DeviceEntry], place: usize) -> u32 {
-    entries[place].id
 }

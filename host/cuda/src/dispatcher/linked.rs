@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)] // named for it: addresses of somebody else's become parameters of a kernel
 
+use super::index::{Clash, chain, index};
 use super::launch::Launcher;
 use super::modules::{Modules, addresses};
 use super::resources::{check_shape, polling_blocks, shared_memory};
@@ -17,7 +18,7 @@ use ringcall_dispatch::Geometry;
 use ringcall_dispatch::persistent::cooperative::Rally;
 use ringcall_dispatch::persistent::layout::Needs;
 use ringcall_dispatch::persistent::{Share, stage_bytes};
-use ringcall_dispatch::table::{EMPTY, IdIndex, IndexError};
+use ringcall_dispatch::table::IndexError;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::Counter;
 use ringcall_wire::launch::{DeviceEntry, DispatchParams, HandlerKind, control, options, saved};
@@ -50,13 +51,33 @@ pub struct LinkedRing {
 pub struct LinkedFunction {
     /// Its id.
     pub id: u32,
-    /// Its address, in the module of the kernel that calls it.
+    /// Its address, in the module of the kernel that calls it; for a graph, its executable's handle.
     pub address: u64,
     /// Payload bytes that its schema demands; `None` for any.
     pub arg_bytes: Option<u32>,
-    /// How it is called: `Thread`, `Warp`, `Grid`, or `Elsewhere`.
+    /// How it is called: `Thread`, `Warp`, `Grid`, `Graph`, or `Elsewhere`.
     pub kind: HandlerKind,
+    /// Which of several graphs under one id it is: that of requests with this number in their first eight bytes. 0 where it is
+    /// the only one.
+    pub routing_key: u64,
 }
+
+/// What graphs of somebody else's need.
+///
+/// Their executables were instantiated for device launch, and uploaded. One launch at a time has the context; a graph answers
+/// through it and then uses it no more. One that ends without an answer is answered `LAUNCH_FAILED`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkedGraphs {
+    /// Address of the [`context`](ringcall_wire::launch::context) that they find their requests by; 0 where none serves.
+    pub context: u64,
+    /// The executable that is launched when a handler returns the trigger marker
+    /// ([`GRAPH_TRIGGER`](ringcall_wire::flag::GRAPH_TRIGGER)) as its status; 0 for none. The request is answered `OK`, and no
+    /// other is served before the graph has ended.
+    pub trigger: u64,
+}
+
+/// How long a graph may take to answer before the dispatcher stops serving anything else until it has ended.
+const ANSWERS_WITHIN_MS: u64 = 1000;
 
 /// A dispatch kernel with all that it needs, not launched by itself.
 #[derive(Debug)]
@@ -88,24 +109,36 @@ impl LinkedDispatcher {
     ///
     /// # Safety
     /// The ring is mapped into the device, and each function is one of the kernel's module and of the handlers' signature,
-    /// until the kernel has ended.
+    /// or an executable that the device can launch, until the kernel and all that it launched have ended; so is the trigger
+    /// graph. The context is memory that the device can write until then.
     ///
     /// # Errors
-    /// An impossible ring, two functions with one id, a kernel that does not fit the device, no memory.
+    /// An impossible ring, two functions with one id, graphs for a kernel that launches none or without a context, a kernel
+    /// that does not fit the device, no memory.
     pub unsafe fn new(
         context: &Arc<Context>,
         kernel: Kernel,
         ring: LinkedRing,
         functions: &[LinkedFunction],
+        graphs: LinkedGraphs,
         chosen: Options,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
         let kind = chosen.kernel;
         check_shape(kind, ring.slots)?;
+        check_graphs(functions, graphs, &chosen)?;
         let LinkedRing { slots, rx_stride, tx_stride, .. } = ring;
         Geometry::new(slots, rx_stride, tx_stride, ring.rx_data, ring.rx_peer, ring.tx_data)?;
-        let entries: Vec<DeviceEntry> = functions.iter().map(entry).collect();
-        let (index, cells) = index(&entries)?;
+        let mut entries = entries(functions, graphs.trigger);
+        let heads = chain(&mut entries[..functions.len()], |_, _| true).map_err(|clash| {
+            DeviceError::Shape(match clash {
+                Clash::Id { first, second, id } => IndexError::Collision { id, first, second }.to_string(),
+                Clash::Route { second, key } => {
+                    format!("entry {second}: another graph of its id has the routing key {key}, too")
+                }
+            })
+        })?;
+        let (index, cells) = index(&entries, &heads)?;
         let stage = stage_bytes(rx_stride.max(tx_stride));
         let needs = |shared_stages| Needs {
             slots: Share::of(slots, 0, polling_blocks(kind)).count,
@@ -126,6 +159,11 @@ impl LinkedDispatcher {
         };
         let blocks = kind.blocks() as usize;
         let saved = zeroed(blocks * saved::WORDS * 8)?;
+        let limit = ANSWERS_WITHIN_MS * u64::from(context.device().clock_khz()?.max(1));
+        for (word, value) in [(saved::CONTEXT, graphs.context), (saved::LIMIT, limit)] {
+            // SAFETY: a word of the memory just made, which no kernel uses yet.
+            unsafe { context.write_foreign(saved + word as u64 * 8, &value.to_le_bytes()) }?;
+        }
         let stages = polling_blocks(kind) as usize * kind.workers() as usize * 2 * stage as usize;
         let scratch = if in_shared { 0 } else { zeroed(stages)? };
         let grid = if cooperative { zeroed(Rally::BYTES)? } else { 0 };
@@ -224,29 +262,114 @@ impl LinkedDispatcher {
     }
 }
 
-fn entry(function: &LinkedFunction) -> DeviceEntry {
-    DeviceEntry {
+/// The table's entries: the functions, and behind them the trigger graph, which is in no index. Every handler may ask for it.
+fn entries(functions: &[LinkedFunction], trigger: u64) -> Vec<DeviceEntry> {
+    let last = functions.len() as u32;
+    let follow_up = if trigger == 0 { DeviceEntry::NONE } else { last };
+    let entry = |function: &LinkedFunction| DeviceEntry {
         address: function.address,
         id: function.id,
         kind: function.kind as u32,
         arg_bytes: function.arg_bytes.unwrap_or(DeviceEntry::NONE),
-        follow_up: DeviceEntry::NONE,
+        follow_up: if function.kind == HandlerKind::Graph { DeviceEntry::NONE } else { follow_up },
         execs: 0,
         io_stride: 0,
-        routing_key: 0,
+        routing_key: function.routing_key,
         next_route: DeviceEntry::NONE,
         reserved: 0,
-    }
+    };
+    let graph =
+        LinkedFunction { id: 0, address: trigger, arg_bytes: None, kind: HandlerKind::Graph, routing_key: 0 };
+    functions.iter().chain((trigger != 0).then_some(&graph)).map(entry).collect()
 }
 
-fn index(entries: &[DeviceEntry]) -> Result<(IdIndex, Vec<ringcall_dispatch::table::Cell>), DeviceError> {
-    let mut size = IdIndex::cells_for(entries.len());
-    loop {
-        let mut cells = vec![EMPTY; size];
-        match IdIndex::build(entries.len(), |place| entries[place].id, &mut cells) {
-            Ok(index) => return Ok((index, cells)),
-            Err(IndexError::NoMultiplier) if size < 1 << 24 => size *= 2,
-            Err(error) => return Err(DeviceError::Shape(error.to_string())),
-        }
+/// Whether the kernel can launch what it is to launch.
+fn check_graphs(
+    functions: &[LinkedFunction],
+    graphs: LinkedGraphs,
+    chosen: &Options,
+) -> Result<(), DeviceError> {
+    let serves = functions.iter().any(|function| function.kind == HandlerKind::Graph);
+    if !serves && graphs.trigger == 0 {
+        return Ok(());
+    }
+    let shape = |why: &str| Err(DeviceError::Shape(why.to_owned()));
+    if !matches!(chosen.kernel, KernelKind::Graph { .. }) {
+        return shape("only a dispatch graph launches graphs");
+    }
+    if serves && graphs.context == 0 {
+        return shape("graphs find their requests by a context, and there is none");
+    }
+    if !graphs.context.is_multiple_of(8) {
+        return shape("the graphs' context is not aligned to 8 bytes");
+    }
+    if serves && chosen.skip_marks {
+        return shape("a graph's answer is known by the end of its in-flight mark: marks cannot be left out");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(id: u32, address: u64, routing_key: u64) -> LinkedFunction {
+        LinkedFunction { id, address, arg_bytes: None, kind: HandlerKind::Graph, routing_key }
+    }
+
+    fn handler(id: u32) -> LinkedFunction {
+        LinkedFunction { kind: HandlerKind::Thread, ..graph(id, 0x100, 0) }
+    }
+
+    #[test]
+    fn every_handler_may_ask_for_the_trigger_graph_and_nobody_else() {
+        let functions = [handler(1), graph(2, 0x200, 0)];
+        let with = entries(&functions, 0x300);
+        assert_eq!(with.len(), 3);
+        assert_eq!((with[0].follow_up, with[1].follow_up), (2, DeviceEntry::NONE));
+        assert!(!with[0].is_foreign() && with[1].is_foreign() && with[2].is_foreign());
+        assert_eq!(with[2].address, 0x300);
+        let without = entries(&functions, 0);
+        assert_eq!((without.len(), without[0].follow_up), (2, DeviceEntry::NONE));
+    }
+
+    #[test]
+    fn the_trigger_graph_is_no_function() {
+        let functions = [handler(1), graph(2, 0x200, 5), graph(2, 0x208, 6)];
+        let mut entries = entries(&functions, 0x300);
+        let heads = chain(&mut entries[..3], |_, _| true).expect("distinct routes");
+        assert_eq!(heads, [0, 1]);
+        assert_eq!(entries[1].next_route, 2);
+        let (index, cells) = index(&entries, &heads).expect("two ids");
+        let found = |id| index.lookup(&cells, ringcall_wire::function::FunctionId(id));
+        assert_eq!((found(1), found(2), found(0)), (Some(0), Some(1), None));
+    }
+
+    #[test]
+    fn what_clashes_is_named() {
+        let clash =
+            |functions: &[LinkedFunction]| chain(&mut entries(functions, 0), |_, _| true).unwrap_err();
+        assert_eq!(clash(&[handler(7), handler(7)]), Clash::Id { first: 0, second: 1, id: 7 });
+        assert_eq!(clash(&[graph(7, 8, 0), handler(7)]), Clash::Id { first: 0, second: 1, id: 7 });
+        assert_eq!(clash(&[graph(7, 8, 3), graph(7, 16, 3)]), Clash::Route { second: 1, key: 3 });
+    }
+
+    #[test]
+    fn graphs_need_a_kernel_that_launches_a_context_and_marks() {
+        let functions = [handler(1), graph(2, 0x200, 0)];
+        let wired = LinkedGraphs { context: 64, trigger: 0 };
+        let launching = Options::new(KernelKind::graph());
+        assert!(check_graphs(&functions, wired, &launching).is_ok());
+        assert!(check_graphs(&functions, wired, &Options::new(KernelKind::regular())).is_err());
+        assert!(check_graphs(&functions, LinkedGraphs::default(), &launching).is_err());
+        assert!(check_graphs(&functions, LinkedGraphs { context: 60, trigger: 0 }, &launching).is_err());
+        assert!(check_graphs(&functions, wired, &Options { skip_marks: true, ..launching }).is_err());
+        let trigger = LinkedGraphs { context: 0, trigger: 0x300 };
+        assert!(check_graphs(&functions[..1], trigger, &launching).is_ok());
+        assert!(check_graphs(&functions[..1], trigger, &Options::new(KernelKind::regular())).is_err());
+        assert!(
+            check_graphs(&functions[..1], LinkedGraphs::default(), &Options::new(KernelKind::regular()))
+                .is_ok()
+        );
     }
 }

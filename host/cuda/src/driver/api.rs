@@ -120,6 +120,7 @@ api! {
     cuGraphKernelNodeSetAttribute(CUgraphNode, CUkernelNodeAttrID, *const CUkernelNodeAttrValue);
     cuGraphInstantiateWithParams(*mut CUgraphExec, CUgraph, *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
     cuGraphGetNodes(CUgraph, *mut CUgraphNode, *mut usize);
+    cuGraphExecGetFlags(CUgraphExec, *mut cuuint64_t);
     cuGraphUpload(CUgraphExec, CUstream);
     cuGraphLaunch(CUgraphExec, CUstream);
     cuGraphExecDestroy(CUgraphExec);

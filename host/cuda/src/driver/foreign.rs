@@ -3,7 +3,7 @@
 use super::{Context, DeviceAddress, Stream};
 use crate::CudaError;
 use core::ffi::c_void;
-use cudarc::driver::sys::CUgraphExec;
+use cudarc::driver::sys::{CUgraphExec, CUgraphInstantiate_flags_enum};
 
 impl Stream {
     /// The driver's name for it (`cudaStream_t`), for C code that runs while it lives.
@@ -46,6 +46,23 @@ impl Stream {
 }
 
 impl Context {
+    /// Whether an executable graph of somebody else's was instantiated for launches from the device.
+    ///
+    /// # Safety
+    /// `exec` is a live `cudaGraphExec_t`.
+    ///
+    /// # Errors
+    /// The driver refuses, or the context is dead.
+    pub unsafe fn is_device_launchable(&self, exec: *mut c_void) -> Result<bool, CudaError> {
+        let api = self.enter()?;
+        let (exec, mut flags): (CUgraphExec, _) = (exec.cast(), 0);
+        // SAFETY: the caller's promise; the driver writes one number.
+        let code = unsafe { (api.cuGraphExecGetFlags)(exec, &raw mut flags) };
+        api.check(code, "asking what a graph was instantiated for")?;
+        let device_launch = CUgraphInstantiate_flags_enum::CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH.0;
+        Ok(flags & u64::from(device_launch) != 0)
+    }
+
     /// Copies `out.len()` bytes from `address`, on the host or the device, past whatever runs.
     ///
     /// # Safety

@@ -347,7 +347,8 @@ cudaq_status_t cudaq_host_release_worker(cudaq_dispatcher_t *dispatcher, int wor
  * regular kernel rounds threads_per_block, the cooperative one refuses others. Handlers of the regular kernel are called by
  * one thread, several at once; those of the cooperative kernel by every thread of the grid. A thread of the library carries
  * shutdown_flag and stats between the caller and the kernel, within about a millisecond, so both may lie in host or device
- * memory. GRAPH_LAUNCH entries give CUDAQ_ERR_UNSUPPORTED, unless the ring is shared: then they are another dispatcher's.
+ * memory. GRAPH_LAUNCH entries give CUDAQ_ERR_UNSUPPORTED (a dispatch graph, below, serves them), unless the ring is shared: then
+ * they are another dispatcher's.
  */
 void cudaq_launch_dispatch_kernel_regular(volatile uint64_t *rx_flags, volatile uint64_t *tx_flags, uint8_t *rx_data,
                                           uint8_t *tx_data, size_t rx_stride_sz, size_t tx_stride_sz,
@@ -370,11 +371,29 @@ cudaError_t cudaq_dispatch_kernel_cooperative_query_occupancy(int *out_blocks, u
 cudaError_t cudaq_dispatch_kernel_set_shared_ring_mode(uint32_t enabled);
 
 /*
- * A dispatch kernel in a graph of its own (compute capability 9.0). Needs the device archive; one block. `graph_io_ctx` is
- * not used, and may be NULL.
- * Compatibility: DEVICE_CALL entries are served. GRAPH_LAUNCH entries and a trigger graph give cudaErrorNotSupported: this
- * library's kernel gives each launch a context of its own, where graphs made for the reference all read the one at
- * graph_io_ctx (and lose requests when there are two). Such graphs are launched by the host path, without a limit.
+ * A dispatch kernel in a graph of its own, which launches graphs (compute capability 9.0). Needs the device archive; one block.
+ * DEVICE_CALL and GRAPH_LAUNCH entries are served. Requests for graphs are answered through `graph_io_ctx`: a GraphIOContext
+ * in memory that the device can write, which stays until the graph was destroyed; NULL where there are no such entries.
+ *
+ * A graph of an entry is instantiated with cudaGraphInstantiateFlagDeviceLaunch and uploaded before the first launch, and is
+ * launched by nobody else. Its kernels read *graph_io_ctx, write the response (header and result) to tx_slot, then, behind a
+ * system-wide fence, tx_flag_value to *tx_flag; from then on they leave the context alone. All graphs share the context, so
+ * one at a time runs between launch and answer, and other requests for graphs wait in the ring; DEVICE_CALL entries are
+ * served meanwhile. Response flags of such requests hold the in-flight mark until the answer (skip_tx_markers is refused).
+ * There are launches without limit: the kernel relaunches itself. A graph should answer last; while one goes on after its
+ * answer, the next launch of it waits until all have ended.
+ *
+ * Answered RINGCALL_STATUS_LAUNCH_FAILED: a request whose graph CUDA does not launch, and one whose graph has ended without an
+ * answer. The latter is looked for when a graph has not answered for a second: from then until it has ended nothing else
+ * is served. RINGCALL_STATUS_NO_WORKER: none of a function's graphs has the request's routing key.
+ *
+ * cudaErrorInvalidValue for a null graph, a graph that was not instantiated for device launch, GRAPH_LAUNCH entries without a
+ * context, an entry of unknown mode; cudaErrorNotSupported for HOST_CALL entries. ringcall_last_error says which. A handle that
+ * is no graph cannot be told from one.
+ *
+ * Compatibility: as in the reference all graphs read one context; a second launch never overwrites it before the first has
+ * answered. A launch that fails is answered. The shutdown flag ends the kernel when the graph that runs has answered or ended;
+ * requests for graphs that still wait in the ring then stay there.
  */
 cudaError_t cudaq_create_dispatch_graph_regular(volatile uint64_t *rx_flags, volatile uint64_t *tx_flags,
                                                 uint8_t *rx_data, uint8_t *tx_data, size_t rx_stride_sz,
@@ -383,7 +402,13 @@ cudaError_t cudaq_create_dispatch_graph_regular(volatile uint64_t *rx_flags, vol
                                                 uint64_t *stats, size_t num_slots, uint32_t num_blocks,
                                                 uint32_t threads_per_block, cudaStream_t stream,
                                                 cudaq_dispatch_graph_context **out_context);
-/* The later signature: `trigger_graph` is NULL, or refused, as above. */
+/*
+ * The later signature. `trigger_graph` (NULL for none) is a graph as above that is launched when a handler of a DEVICE_CALL
+ * entry returns CUDAQ_DISPATCH_STATUS_TRIGGER_GRAPH. The request is answered with status 0 and the handler's result; no later
+ * request is served before the graph has ended, so whoever has seen that answer finds its work done. It gets no context. With a
+ * trigger graph handlers are called one after the other. If CUDA does not launch it, the status is
+ * RINGCALL_STATUS_LAUNCH_FAILED; without one, it is that for every handler that asks.
+ */
 cudaError_t cudaq_create_dispatch_graph_regular_v2(volatile uint64_t *rx_flags, volatile uint64_t *tx_flags,
                                                    uint8_t *rx_data, uint8_t *tx_data, size_t rx_stride_sz,
                                                    size_t tx_stride_sz, cudaq_function_entry_t *function_table,
