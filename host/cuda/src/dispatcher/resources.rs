@@ -249,8 +249,12 @@ impl Resources {
         Ok(())
     }
 
-    /// Prepares for a launch: counters go on from where they were.
+    /// Prepares for a launch: counters go on from where they were. Before the first there is nothing to do, and on a device
+    /// that other kernels fill nothing can be done: fills and copies wait for them.
     pub(super) fn reset(&self) -> Result<(), DeviceError> {
+        if (0..self.blocks()).all(|block| self.read(block, control::STATE) == control::STATE_NEW) {
+            return Ok(());
+        }
         self.saved.fill(0)?;
         for block in 0..self.blocks() {
             let base = block * control::WORDS;

@@ -5,9 +5,6 @@ use super::{Context, DeviceAddress};
 use crate::CudaError;
 use std::sync::Arc;
 
-/// Most bytes that [`DeviceBuffer::fill`] copies.
-const MOST_COPIED: usize = 64 << 10;
-
 /// Zeroed device memory, freed on drop. Whoever gives its address to a kernel keeps it until that has ended.
 #[derive(Debug)]
 pub struct DeviceBuffer {
@@ -54,15 +51,9 @@ impl DeviceBuffer {
 
     /// Sets every byte to `value`, and waits until that is done.
     ///
-    /// A short buffer is copied to: the copy engines do that beside kernels that fill the device, which a memset, a kernel
-    /// itself, would wait for.
-    ///
     /// # Errors
     /// The context is dead.
     pub fn fill(&self, value: u8) -> Result<(), CudaError> {
-        if self.len <= MOST_COPIED {
-            return self.write_from(0, &vec![value; self.len]);
-        }
         let api = self.context.enter()?;
         let stream = self.context.copies();
         // SAFETY: the whole allocation, which lives as long as `self`; waited for below.

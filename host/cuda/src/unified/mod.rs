@@ -222,7 +222,10 @@ impl UnifiedDispatcher<Wired> {
                 "the queue pair is in the error state: make a new one, and a dispatcher for it".to_owned(),
             ));
         }
-        if let Some(rally) = &resources.rally {
+        // Before the first start it is zero, and on a device that other kernels fill a fill would wait for them.
+        if resources.read(control::STATE) != control::STATE_NEW
+            && let Some(rally) = &resources.rally
+        {
             rally.fill(0)?;
         }
         resources.control.store(control::STATE, control::STATE_NEW, Ordering::Relaxed);
