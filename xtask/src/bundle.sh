@@ -25,8 +25,9 @@ for word in "$@"; do
 done
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
-if [[ ! -x $here/programs/driver_gpu ]]; then
-    mkdir -p "$here/programs" && tar -xJf "$here/programs.tar.xz" -C "$here/programs" || exit 2
+if [[ ! $here/programs/.unpacked -nt $here/programs.tar.xz ]]; then
+    rm -rf "$here/programs" && mkdir "$here/programs" && tar -xJf "$here/programs.tar.xz" -C "$here/programs" || exit 2
+    touch "$here/programs/.unpacked"
 fi
 here=$here/programs
 export RINGCALL_GARBAGE_REQUESTS=${RINGCALL_GARBAGE_REQUESTS:-10000000}

@@ -201,7 +201,8 @@ pub mod control {
 pub mod saved {
     use crate::counter::Counter;
 
-    /// Where polling goes on.
+    /// Where polling goes on, 16 bits each: the window that is looked at every turn, the place in it behind the last request, the
+    /// window that the sweep had come to.
     pub const CURSOR: usize = 0;
     /// Heartbeats so far.
     pub const HEARTBEAT: usize = 1;

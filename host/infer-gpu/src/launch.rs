@@ -49,6 +49,8 @@ impl Lane {
 pub(crate) struct Replay {
     /// A run that did not end in time may still be under way.
     unsettled: bool,
+    /// Whether a mark was put behind it.
+    marked: bool,
     // In this order: what is launched, then what it reaches.
     exec: GraphExec,
     lane: Arc<Lane>,
@@ -148,6 +150,7 @@ impl Replay {
         stream.synchronize()?;
         Ok(Self {
             unsettled: false,
+            marked: false,
             exec,
             lane: Arc::clone(lane),
             failed: mapped.words(FAILED_AT, 1)?,
@@ -164,11 +167,7 @@ impl Replay {
 
     /// One run. `Some` says which wait ran out.
     pub(crate) fn run(&mut self, input: &[u8], output: &mut [u8]) -> Result<Option<u32>, CudaError> {
-        if self.unsettled {
-            // It may still read the input.
-            self.lane.stream.wait(PATIENCE)?;
-            self.unsettled = false;
-        }
+        self.settle()?;
         let Places { input_bytes, output_at, output_bytes } = self.places;
         // SAFETY: no run of this engine is under way, and nothing else reaches these bytes.
         let staged = unsafe { self.mapped.exclusive(INPUT_AT, input_bytes) }?;
@@ -179,7 +178,9 @@ impl Replay {
         }
         self.done.store(0, 0, Ordering::Release);
         self.unsettled = true;
+        self.marked = false;
         self.start()?;
+        self.marked = true;
         self.lane.stream.wait_for_word(&self.done, 0, PATIENCE)?;
         self.unsettled = false;
         let failed = self.failed.load(0, Ordering::Relaxed) as u32;
@@ -191,6 +192,25 @@ impl Replay {
         // SAFETY: the run has ended: its mark is put there after everything that it wrote.
         output.copy_from_slice(unsafe { self.mapped.exclusive(output_at, output_bytes) }?);
         Ok(None)
+    }
+
+    /// Waits for a run that was given up: it may still read the input. By its own mark, if there is one behind it: others may
+    /// keep the lane busy for ever.
+    fn settle(&mut self) -> Result<(), CudaError> {
+        if !self.unsettled {
+            return Ok(());
+        }
+        if self.marked {
+            self.lane.stream.wait_for_word(&self.done, 0, PATIENCE)?;
+        } else {
+            self.lane.stream.wait(PATIENCE)?;
+        }
+        if self.failed.load(0, Ordering::Relaxed) != 0 {
+            self.failed.store(0, 0, Ordering::Relaxed);
+            self.buffers.reset()?;
+        }
+        self.unsettled = false;
+        Ok(())
     }
 
     /// Puts a run and its mark on the lane.
@@ -207,7 +227,7 @@ impl Replay {
 
 impl Drop for Replay {
     fn drop(&mut self) {
-        if self.unsettled && self.lane.stream.wait(PATIENCE).is_err() {
+        if self.settle().is_err() {
             // A run without an end: what it reaches, and freeing it would wait for, is never freed.
             std::mem::forget(self.lane.stream.context().hold_frees());
         }

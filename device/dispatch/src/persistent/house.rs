@@ -4,6 +4,7 @@ use super::board::Post;
 use super::lead::After;
 use super::{Block, Machine, together};
 use core::sync::atomic::Ordering;
+use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::clock;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::counter::Counter;
@@ -43,9 +44,14 @@ impl<M: Machine> Block<'_, M> {
     pub fn open(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
             let load = |word| self.saved.load(word, Ordering::Relaxed);
-            self.board.cursor.store(load(saved::CURSOR), Ordering::Relaxed);
+            let [cursor, place, sweep] = [0, 16, 32].map(|shift| load(saved::CURSOR) >> shift & 0xFFFF);
+            self.board.cursor.store(cursor, Ordering::Relaxed);
+            self.board.place.store(place, Ordering::Relaxed);
+            self.board.sweep.store(sweep, Ordering::Relaxed);
             self.board.launched_before.store(load(saved::LAUNCHES), Ordering::Relaxed);
             if M::GRAPHS {
+                // An execution that begins with a launch may end before its first round.
+                self.board.stop.store(self.control.load(control::STOP, Ordering::Relaxed), Ordering::Relaxed);
                 self.board.drained.store(load(saved::DRAINED), Ordering::Relaxed);
                 self.close_context();
             }
@@ -178,6 +184,7 @@ impl<M: Machine> Block<'_, M> {
                     && let Err(code) = self.machine.relaunch()
                 {
                     failed = true;
+                    self.saved.store(saved::DRAINED, 0, Ordering::Relaxed);
                     self.control.store(control::RELAUNCH_ERROR, code as u32 as u64, Ordering::Relaxed);
                 }
                 again = !warp.any(failed);
@@ -208,10 +215,15 @@ impl<M: Machine> Block<'_, M> {
             drained = self.board.drained.load(Ordering::Relaxed);
             let relaunches = self.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
             store(saved::RELAUNCHES, relaunches);
-            store(saved::CURSOR, self.board.cursor.load(Ordering::Relaxed));
+            let load = |word: &BlockU64| word.load(Ordering::Relaxed) & 0xFFFF;
+            let [cursor, place, sweep] = [&self.board.cursor, &self.board.place, &self.board.sweep].map(load);
+            store(saved::CURSOR, cursor | place << 16 | sweep << 32);
             self.control.store(control::RELAUNCHES, relaunches, Ordering::Relaxed);
         }
         store(saved::DRAINED, drained);
+        if !again {
+            store(saved::NEXT, 0);
+        }
     }
 
     fn close(&self, warp: Warp<'_>, state: u64) {

@@ -149,6 +149,7 @@ impl<M: Machine> Block<'_, M> {
             }
             // One fence for everything seen: the payloads are visible from here on.
             barrier::observe_from_peer();
+            warp.sync(); // to all lanes, whichever saw a flag
             hot = base;
             let seen = if seen.ready.is_power_of_two() { seen } else { self.taken(warp, base, seen) };
             if seen.ready == 0 {

@@ -137,12 +137,11 @@ impl<M: Machine> Block<'_, M> {
     /// Calls a handler of any kind that is called.
     #[inline(always)]
     pub(super) fn call_handler(&self, warp: Warp<'_>, kind: HandlerKind, call: &Call<'_>) -> Returned {
+        let mut returned = Returned::default();
         if kind == HandlerKind::Grid {
             let wrong = Returned { status: Status::WRONG_MODE.0, len: 0 };
-            return self.machine.call_grid(warp, call).unwrap_or(wrong);
-        }
-        let mut returned = Returned::default();
-        if kind == HandlerKind::Warp {
+            returned = self.machine.call_grid(warp, call).unwrap_or(wrong);
+        } else if kind == HandlerKind::Warp {
             returned = self.machine.call_warp(warp, call);
         } else if warp.lane() == 0 {
             returned = self.machine.call_thread(call);

@@ -107,8 +107,9 @@ impl<M: Machine> Block<'_, M> {
             if even | other == 0 {
                 continue;
             }
-            // The payload is visible from here on.
+            // The payload is visible from here on; to all lanes, whichever saw the flag.
             barrier::observe_from_peer();
+            warp.sync();
             let bit = 2 * (even | other).trailing_zeros() + u32::from(other != 0);
             let slot = self.share.first + bit;
             let Some(index) = self.ring.geometry().slot(slot) else {

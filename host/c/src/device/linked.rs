@@ -369,7 +369,8 @@ fn table(mut entries: Vec<FunctionEntry>, which: Which, shared: bool) -> Result<
     let function = |(place, entry): (usize, &FunctionEntry)| {
         let kind = match entry.mode() {
             Ok(DispatchMode::DeviceCall) => which.calls(),
-            Ok(DispatchMode::GraphLaunch) if which == Which::Graph => HandlerKind::Graph,
+            // On a shared ring they are another dispatcher's: its mark on a slot that was reused would be taken for ours.
+            Ok(DispatchMode::GraphLaunch) if which == Which::Graph && !shared => HandlerKind::Graph,
             _ if shared => HandlerKind::Elsewhere,
             Ok(DispatchMode::GraphLaunch) => {
                 return Err(Fault::unsupported(format!(
@@ -446,6 +447,8 @@ mod tests {
         assert_eq!(kinds(&entries, Which::Graph, false).as_deref(), Some(&served[..]));
         for which in [Which::Regular, Which::Cooperative] {
             assert_eq!(kinds(&entries, which, false), None);
+        }
+        for which in [Which::Regular, Which::Cooperative, Which::Graph] {
             let kinds = kinds(&entries, which, true).expect("the graph is another dispatcher's");
             assert_eq!(kinds[1].0, HandlerKind::Elsewhere);
         }

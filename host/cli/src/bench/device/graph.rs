@@ -54,7 +54,7 @@ pub(in super::super) fn launches(bench: &Bench) -> Result<Row> {
 /// Bursts of 16: all slots are written, then all answers awaited; the time is that of a whole burst.
 pub(in super::super) fn burst(bench: &Bench) -> Result<Row> {
     const BURST: u64 = 16;
-    with_dispatcher(BURST as u32, |ring, work| {
+    let measure = |ring: &MappedRing, work| {
         let mut times = histogram()?;
         let (mut lost, mut wrong) = (0, 0);
         let short = bench.shorter(1);
@@ -69,5 +69,6 @@ pub(in super::super) fn burst(bench: &Bench) -> Result<Row> {
         }
         let seconds = (ringcall_gpu::clock::now_ns() - begin) as f64 / 1e9;
         Ok(Row { lost, wrong, per_s: Some((bursts * BURST) as f64 / seconds), ..Row::new(&times) })
-    })
+    };
+    with_dispatcher(BURST as u32, |ring, work| bench.on_client_core(|| measure(ring, work)))
 }

@@ -107,25 +107,35 @@ pub(super) struct Flood {
 pub(super) fn all_outstanding(bench: &Bench, ring: &Ring, work: Work, requests: u64) -> Result<Flood> {
     let ring = ring.shared();
     let slots: Vec<SlotIndex> = ring.geometry().iter().collect();
+    // One where there is little to send, by the calling thread: to start threads would take longer.
+    let few = requests <= slots.len() as u64;
     let cores: Vec<usize> = std::iter::once(bench.cores.client()).chain(bench.cores.extra(0)).collect();
-    let clients = cores.len().min(slots.len());
+    let clients = if few { 1 } else { cores.len().min(slots.len()) };
     let begin = clock::now_ns();
-    let counts = std::thread::scope(|scope| {
-        let client = |(index, slots, core)| {
-            let share = requests / clients as u64 + u64::from(index < requests % clients as u64);
-            scope.spawn(move || {
+    let counts = if few {
+        vec![keep_in_flight(ring, &slots, work, requests)?]
+    } else {
+        let client = |slots, core, share| {
+            move || {
                 let _ = pin_current("client", Some(core));
                 keep_in_flight(ring, slots, work, share)
-            })
+            }
         };
-        let shares = slots.chunks(slots.len().div_ceil(clients));
-        let running: Vec<_> =
-            (0..).zip(shares).zip(cores).map(|((i, s), core)| client((i, s, core))).collect();
-        running
-            .into_iter()
-            .map(|client| client.join().map_err(|_| anyhow!("a client thread panicked"))?)
-            .collect::<Result<Vec<Count>>>()
-    })?;
+        std::thread::scope(|scope| {
+            let parts = slots.chunks(slots.len().div_ceil(clients)).zip(cores);
+            let running: Vec<_> = (0..)
+                .zip(parts)
+                .map(|(i, (slots, core))| {
+                    let share = requests / clients as u64 + u64::from(i < requests % clients as u64);
+                    scope.spawn(client(slots, core, share))
+                })
+                .collect();
+            running
+                .into_iter()
+                .map(|client| client.join().map_err(|_| anyhow!("a client thread panicked"))?)
+                .collect::<Result<Vec<Count>>>()
+        })?
+    };
     let seconds = (clock::now_ns() - begin) as f64 / 1e9;
     let sum = |of: fn(&Count) -> u64| counts.iter().map(of).sum::<u64>();
     let got = sum(|count| count.got);
