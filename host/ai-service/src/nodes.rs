@@ -224,6 +224,11 @@ impl GraphNodes for Nodes {
     fn gate(&self, index: u32) -> Result<u64, DeviceError> {
         self.instances.get(index as usize).filter(|_| self.gated).map_or(Ok(0), Instance::next_record)
     }
+
+    fn answers(&self) -> bool {
+        // With a queue, its reader answers.
+        self.instances.iter().all(|instance| instance.place.is_none())
+    }
 }
 
 fn each(

@@ -3,7 +3,7 @@
 //! A CUDA graph that a host launches reads its request from the ring, writes the response and sets the response flag on
 //! its own. The dispatcher checks the request, finds somebody who can take it, and hears when it has ended.
 
-use ringcall_dispatch::ring::SlotIndex;
+use ringcall_dispatch::ring::{Geometry, SlotIndex};
 use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::Status;
 
@@ -11,6 +11,12 @@ pub use crate::worker::LaunchError;
 
 /// Starts requests that are answered outside of this process's code. On the dispatcher's thread: nothing here may block.
 pub trait Outside: Send {
+    /// Whether it answers in the ring of this shape, at these addresses: a dispatcher of another one is not built.
+    fn is_for(&self, ring: &Geometry) -> bool {
+        let _ = ring;
+        true
+    }
+
     /// Called each turn: takes note of what has ended, and reports the status of each answer.
     fn service(&mut self, ended: &mut dyn FnMut(Status));
 
@@ -28,7 +34,7 @@ pub trait Outside: Send {
     /// that the slot never looks free; [`claim`](Self::claim) then gets it offered again and must know it.
     fn marks(&self) -> bool;
 
-    /// Whether this slot is under way, or its end was not noticed yet: a halt leaves it alone.
+    /// Whether this slot is under way, or its end was not noticed yet: whatever is in it, the dispatcher leaves it alone.
     fn serves(&self, slot: SlotIndex) -> bool;
 
     /// Nothing is under way.

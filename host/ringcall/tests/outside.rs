@@ -225,3 +225,22 @@ fn other_customs() {
     assert_eq!((report.drained, report.dropped), (0, 0));
     assert_ne!(ring.shared().rx(slot), flag::FREE);
 }
+
+#[test]
+fn a_slot_whose_end_was_not_noticed_is_left_whatever_is_in_it() {
+    let (ring, mut dispatcher, bench) = dispatcher(true, Customs::default());
+    let mut client = Client::new(&ring);
+    let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
+    settle(&mut dispatcher);
+    // Its answer came and was taken, and the slot is filled again.
+    let shared = ring.shared();
+    shared.publish_tx(slot, flag::FREE);
+    let inline = RequestHeader::new(FunctionId::of("inline").0, 0, 2, 0).to_bytes();
+    shared.forge_request(slot, &inline, ring.geometry().request_address(slot));
+    settle(&mut dispatcher);
+    assert_ne!(shared.rx(slot), flag::FREE);
+    bench.lock().expect("nobody panics").under_way = None;
+    settle(&mut dispatcher);
+    let reply = client.wait(slot, LIMIT).expect("answered");
+    assert_eq!((reply.status, reply.request_id), (Status::OK, 2));
+}

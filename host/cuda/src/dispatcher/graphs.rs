@@ -65,6 +65,12 @@ pub trait GraphNodes: core::fmt::Debug + Send + Sync {
         let _ = index;
         Ok(0)
     }
+
+    /// Whether every executable answers by itself, whatever happens, and hands nothing on: what
+    /// [`RingGraphs`](super::RingGraphs) needs. Not unless the nodes say so.
+    fn answers(&self) -> bool {
+        false
+    }
 }
 
 /// Nodes, the same if they are the same object.

@@ -3,7 +3,6 @@
 use super::DeviceError;
 use super::graphs::GraphNodes;
 use super::launch::launch_graph;
-use crate::CudaError;
 use crate::driver::{
     Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, MappedRegion, Stream, StreamState,
 };
@@ -54,7 +53,7 @@ impl Mailbox {
         true
     }
 
-    /// Nothing was launched.
+    /// Nothing was launched, or what was has ended and left it so.
     pub(super) fn take_back(&self) {
         self.set(io::STATE, io::IDLE);
     }
@@ -107,11 +106,13 @@ impl Mailed {
         launch_graph(&self.exec, &self.stream)
     }
 
-    /// What went wrong on its stream, if something did.
-    pub(super) fn failure(&self) -> Option<CudaError> {
-        match self.stream.query() {
-            StreamState::Failed(error) => Some(error),
-            StreamState::Ready | StreamState::Busy => None,
-        }
+    /// How its stream stands: a call of the driver.
+    pub(super) fn state(&self) -> StreamState {
+        self.stream.query()
+    }
+
+    /// A graph that is still on its stream may never end: freeing, which waits for it, is put off for ever in its context.
+    pub(super) fn abandon(&self) {
+        core::mem::forget(self.stream.context().hold_frees());
     }
 }

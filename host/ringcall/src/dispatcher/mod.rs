@@ -68,6 +68,9 @@ pub enum DispatcherError {
         /// The function.
         name: String,
     },
+    /// Who starts the outside functions answers in another ring.
+    #[error("the outside functions are answered in another ring: make both of the same ring")]
+    OtherRing,
     /// The operating system refused a thread.
     #[error("no thread for the dispatcher: {0}")]
     Thread(String),
@@ -170,9 +173,12 @@ impl HostDispatcherBuilder {
     /// Checks the wiring.
     ///
     /// # Errors
-    /// A worker for a function that is not there, or not for workers.
+    /// A worker for a function that is not there, or not for workers; outside functions that are answered in another ring.
     pub fn build(self) -> Result<HostDispatcher<Wired>, DispatcherError> {
         let Self { ring, table, workers, options, notices, customs, outside } = self;
+        if outside.as_ref().is_some_and(|outside| !outside.is_for(ring.geometry())) {
+            return Err(DispatcherError::OtherRing);
+        }
         let shared = Arc::new(Shared::new(ring.shared().clone(), workers.len(), notices));
         let mut lp = Box::new(Loop::new(Arc::clone(&shared), table, workers, options)?);
         (lp.customs, lp.outside) = (customs, outside);

@@ -220,11 +220,16 @@ impl Desk<'_> {
     /// Takes one request, if its slot's previous response was taken: 1 if it did.
     #[inline(always)]
     fn serve(&mut self, seen: Seen) -> u32 {
-        let Self { shared, table, pool, customs, .. } = self;
+        let Self { shared, table, pool, customs, outside, .. } = self;
         let (shared, customs) = (*shared, *customs);
         let ring = &shared.ring;
         // The previous response is still there, or still to be reported: the slot is looked at again next turn.
         if shared.notice_pending(seen.slot()) {
+            return 0;
+        }
+        // Its last answer came from outside and was taken, perhaps since the look at who has ended: that end, noticed next turn,
+        // must not be taken for this request's, whoever is to serve it.
+        if outside.as_ref().is_some_and(|outside| outside.serves(seen.slot())) {
             return 0;
         }
         let Some(request) = seen.claim(ring) else { return 0 };

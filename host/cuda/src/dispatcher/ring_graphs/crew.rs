@@ -2,10 +2,11 @@
 
 use super::super::mailed::{Mailbox, Mailed};
 use crate::dispatcher::DeviceError;
+use crate::driver::StreamState;
 use core::fmt::Debug;
 use ringcall::outside::{LaunchError, Outside};
 use ringcall_dispatch::ring::SlotIndex;
-use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_dispatch::{Geometry, RingMemory, SharedRing};
 use ringcall_gpu::shared::Bytes;
 use ringcall_wire::flag::{self, TxState};
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
@@ -13,8 +14,10 @@ use ringcall_wire::launch::io;
 use ringcall_wire::status::Status;
 use std::time::{Duration, Instant};
 
-/// Looks at what is under way between two questions whether a stream has failed: each is a call of the driver.
+/// Looks at what is under way between two questions how a stream stands: each is a call of the driver.
 pub(super) const LOOK: u32 = 1 << 14;
+/// `CUDA_ERROR_INVALID_VALUE`: a slot that the graphs' ring does not have.
+pub(super) const INVALID: u16 = 1;
 /// `CUDA_ERROR_NOT_FOUND`: no worker is for such a request.
 pub(super) const NOT_FOUND: u16 = 500;
 /// `CUDA_ERROR_UNKNOWN`: a graph ended without an answer.
@@ -28,8 +31,21 @@ const MOMENT: Duration = Duration::from_millis(100);
 pub(super) trait Lane: Debug + Send {
     /// Starts the graph, and returns.
     fn launch(&self) -> Result<(), u16>;
-    /// CUDA's number of what went wrong, if something did.
-    fn failure(&self) -> Option<u16>;
+    /// How its stream stands: a call of the driver.
+    fn state(&self) -> LaneState;
+    /// Its graph is left to itself, and may never end.
+    fn abandon(&self);
+}
+
+/// How a worker's stream stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum LaneState {
+    #[default]
+    Busy,
+    /// All has ended.
+    Done,
+    /// CUDA's number of what went wrong.
+    Failed(u16),
 }
 
 fn code(error: &DeviceError) -> u16 {
@@ -45,8 +61,16 @@ impl Lane for Mailed {
         Mailed::launch(self).map_err(|error| code(&error))
     }
 
-    fn failure(&self) -> Option<u16> {
-        Mailed::failure(self).map(|error| code(&error.into()))
+    fn state(&self) -> LaneState {
+        match Mailed::state(self) {
+            StreamState::Failed(error) => LaneState::Failed(code(&error.into())),
+            StreamState::Ready => LaneState::Done,
+            StreamState::Busy => LaneState::Busy,
+        }
+    }
+
+    fn abandon(&self) {
+        Mailed::abandon(self);
     }
 }
 
@@ -61,6 +85,8 @@ pub(super) struct Worker {
     header: RequestHeader,
     /// Whose answer it owes.
     slot: Option<SlotIndex>,
+    /// It was launched, and its end was not noticed yet.
+    runs: bool,
     /// Its stream is broken: nothing runs on it any more, or ever will.
     failed: bool,
 }
@@ -68,7 +94,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(function: u32, key: u64, lane: Box<dyn Lane>, mailbox: Mailbox) -> Self {
         let header = RequestHeader::new(function, 0, 0, 0);
-        Self { function, key, lane, mailbox, header, slot: None, failed: false }
+        Self { function, key, lane, mailbox, header, slot: None, runs: false, failed: false }
     }
 
     fn is_for(&self, header: &RequestHeader, key: u64) -> bool {
@@ -92,6 +118,8 @@ pub(super) struct Crew {
     workers: Vec<Worker>,
     /// How many of them owe an answer.
     owing: usize,
+    /// How many of them run, those that owe an answer among them.
+    running: usize,
     staged: Vec<u8>,
     looks: u32,
 }
@@ -100,7 +128,17 @@ impl Crew {
     pub(super) fn new(ring: SharedRing, tx_data: u64, tx_flags: u64) -> Self {
         let responses = ring.windows().tx_data;
         let staged = vec![0; ring.geometry().request_capacity() as usize];
-        Self { ring, tx_data, tx_flags, responses, workers: Vec::new(), owing: 0, staged, looks: 0 }
+        Self {
+            ring,
+            tx_data,
+            tx_flags,
+            responses,
+            workers: Vec::new(),
+            owing: 0,
+            running: 0,
+            staged,
+            looks: 0,
+        }
     }
 
     /// Bytes of a mailbox's payload, and of a result.
@@ -133,42 +171,62 @@ impl Crew {
         Status::LAUNCH_FAILED
     }
 
-    /// What became of the request in `slot`, if that is known, and whether its worker is lost.
-    fn outcome(&self, worker: &Worker, slot: SlotIndex, look: bool) -> Option<(Status, bool)> {
+    /// What became of the request in `slot`, if that is known. `over` has the code to fail it with, once its graph has ended.
+    fn outcome(&self, worker: &Worker, slot: SlotIndex, over: Option<u16>) -> Option<Status> {
         if !self.is_unanswered(slot) {
-            return Some((self.status_of(slot), false));
+            return Some(self.status_of(slot));
         }
-        if worker.mailbox.is_free() {
-            // It ended; perhaps with an answer, between the two looks.
-            if !self.is_unanswered(slot) {
-                return Some((self.status_of(slot), false));
+        over.map(|code| self.fail(slot, &worker.header, code))
+    }
+
+    /// Takes note of what has ended; with `look` also of graphs that ended without freeing their mailbox, or failed.
+    fn settle(&mut self, look: bool, ended: &mut dyn FnMut(Status)) {
+        for index in 0..self.workers.len() {
+            let worker = &self.workers[index];
+            if !worker.runs {
+                continue;
             }
-            return Some((self.fail(slot, &worker.header, UNKNOWN), false));
+            // In this order: a graph that is over answers and frees no more, and one that has freed its mailbox has answered.
+            let ask = look && !worker.mailbox.is_free();
+            let state = if ask { worker.lane.state() } else { LaneState::Busy };
+            let free = worker.mailbox.is_free();
+            let over = match state {
+                LaneState::Failed(code) => Some(code),
+                LaneState::Done => Some(UNKNOWN),
+                LaneState::Busy => free.then_some(UNKNOWN),
+            };
+            let status = worker.slot.and_then(|slot| self.outcome(worker, slot, over));
+            let worker = &mut self.workers[index];
+            if let Some(status) = status {
+                worker.slot = None;
+                self.owing -= 1;
+                ended(status);
+            }
+            if over.is_some() {
+                worker.runs = false;
+                self.running -= 1;
+                worker.failed = matches!(state, LaneState::Failed(_));
+                if !worker.failed && !free {
+                    worker.mailbox.take_back();
+                }
+            }
         }
-        let code = if look { worker.lane.failure()? } else { return None };
-        // What failed has ended, too.
-        let answered = !self.is_unanswered(slot);
-        Some((if answered { self.status_of(slot) } else { self.fail(slot, &worker.header, code) }, true))
     }
 }
 
 impl Outside for Crew {
+    fn is_for(&self, ring: &Geometry) -> bool {
+        // With the addresses of its memory.
+        self.ring.geometry() == ring
+    }
+
     #[inline]
     fn service(&mut self, ended: &mut dyn FnMut(Status)) {
-        if self.owing == 0 {
+        if self.running == 0 {
             return;
         }
         self.looks = self.looks.wrapping_add(1);
-        let look = self.looks.is_multiple_of(LOOK);
-        for index in 0..self.workers.len() {
-            let worker = &self.workers[index];
-            let Some(slot) = worker.slot else { continue };
-            let Some((status, failed)) = self.outcome(worker, slot, look) else { continue };
-            let worker = &mut self.workers[index];
-            (worker.slot, worker.failed) = (None, failed);
-            self.owing -= 1;
-            ended(status);
-        }
+        self.settle(self.looks.is_multiple_of(LOOK), ended);
     }
 
     #[inline]
@@ -202,6 +260,10 @@ impl Outside for Crew {
         let Some(worker) = self.workers.get_mut(worker as usize) else {
             return Err(LaunchError { code: NOT_FOUND });
         };
+        // The device writes to addresses made of it, and it may be another ring's.
+        let Some(slot) = self.ring.geometry().slot(slot.get()) else {
+            return Err(LaunchError { code: INVALID });
+        };
         let payload = &mut self.staged[..];
         // The dispatcher has checked the header's length; this is its copy.
         let len = (worker.header.arg_len as usize).min(payload.len());
@@ -223,6 +285,9 @@ impl Outside for Crew {
         })?;
         worker.slot = Some(slot);
         self.owing += 1;
+        // Its last end may not have been noticed yet.
+        self.running += usize::from(!worker.runs);
+        worker.runs = true;
         Ok(())
     }
 
@@ -243,9 +308,13 @@ impl Drop for Crew {
     fn drop(&mut self) {
         let begin = Instant::now();
         while !self.is_idle() {
-            self.service(&mut |_| ());
+            self.settle(true, &mut |_| ());
             if begin.elapsed() >= MOMENT {
-                // A graph still reads its mailbox and will write into the ring.
+                // A graph still reads its mailbox and will write into the ring; freeing anything else would wait for it.
+                self.workers
+                    .iter()
+                    .filter(|worker| !worker.is_idle())
+                    .for_each(|worker| worker.lane.abandon());
                 core::mem::forget((core::mem::take(&mut self.workers), self.ring.clone()));
                 return;
             }

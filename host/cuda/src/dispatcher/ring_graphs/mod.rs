@@ -6,7 +6,7 @@ mod tests;
 
 use super::graphs::add_row;
 use super::mailed::Mailed;
-use super::{DeviceError, GraphFunction, MappedRing};
+use super::{DeviceError, GraphFunction, GraphNodes, MappedRing};
 use crate::driver::Module;
 use crew::{Crew, Worker};
 use ringcall::FunctionId;
@@ -23,8 +23,8 @@ use ringcall::outside::Outside;
 ///
 /// A request waits in its slot while all workers of its function are busy. It is answered
 /// [`LAUNCH_FAILED`](ringcall::Status::LAUNCH_FAILED), with the error mark, when there is no worker for it (no graph of its function
-/// with its routing key, CUDA's code 500), when the launch fails, and when the graph ends without an answer (code 999) or with
-/// an error. What a graph that never ends was launched for stays under way, and a stop says so.
+/// with its routing key, CUDA's code 500), when the launch fails, and when the graph ends without an answer (code 999), whether
+/// it freed its mailbox or not, or with an error. What a graph that never ends was launched for stays under way, and a stop says so.
 ///
 /// ```no_run
 /// use ringcall::wire::schema::HandlerSchema;
@@ -68,20 +68,17 @@ impl RingGraphs {
     /// its routing key, or of any where that is 0. Of several the first with an idle worker takes a request.
     ///
     /// # Errors
-    /// No executable or no kernel; a kernel that the module does not have; nodes that cannot be added, or that have a gate (a
-    /// word of the device's that the host would have to look at before each launch); no memory.
+    /// No executable or no kernel; a kernel that the module does not have; nodes that cannot be added, that do not
+    /// [answer](super::GraphNodes::answers) by themselves, or that have a gate (a word of the device's that the host would have to
+    /// look at before each launch); no memory.
     pub fn graph(mut self, name: &str, module: &Module, graph: &GraphFunction) -> Result<Self, DeviceError> {
         graph.check()?;
         let context = self.ring.context();
         let capacity = self.crew.capacity();
         for index in 0..graph.execs {
             let nodes = graph.composed.as_ref().map(|composed| composed.0.clone());
-            if let Some(nodes) = &nodes
-                && nodes.gate(index)? != 0
-            {
-                return Err(DeviceError::Shape(format!(
-                    "the graph of `{name}` has a gate: a device dispatcher looks at it, or the owner of a `HostGraph`"
-                )));
+            if let Some(nodes) = &nodes {
+                check_nodes(name, &**nodes, index)?;
             }
             let (mailed, mailbox) =
                 Mailed::new(context, capacity, nodes.clone(), |to, mailbox| match &nodes {
@@ -101,9 +98,26 @@ impl RingGraphs {
     /// For [`HostDispatcherBuilder::outside`](ringcall::dispatcher::HostDispatcherBuilder::outside), whose table has these
     /// functions as [`outside_call`](ringcall::table::TableBuilder::outside_call).
     ///
-    /// Dropped while a graph still runs, which is waited for a moment, it leaves all that the graph uses where it is, for ever.
+    /// Dropped while a graph still runs, which is waited for a moment, it leaves all that the graph uses where it is, for ever,
+    /// and nothing is freed in its context any more.
     #[must_use]
     pub fn outside(self) -> Box<dyn Outside> {
         Box::new(self.crew)
     }
+}
+
+/// # Errors
+/// What no worker here can run: nobody else answers, and nobody looks at gates.
+fn check_nodes(name: &str, nodes: &dyn GraphNodes, index: u32) -> Result<(), DeviceError> {
+    if !nodes.answers() {
+        return Err(DeviceError::Shape(format!(
+            "the graph of `{name}` may hand its answer on: it is for a device dispatcher, or a `HostGraph`, whose owner answers"
+        )));
+    }
+    if nodes.gate(index)? != 0 {
+        return Err(DeviceError::Shape(format!(
+            "the graph of `{name}` has a gate: a device dispatcher looks at it, or the owner of a `HostGraph`"
+        )));
+    }
+    Ok(())
 }

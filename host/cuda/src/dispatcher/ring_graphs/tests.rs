@@ -1,14 +1,18 @@
 //! Workers whose graphs the test plays: the dispatcher, the ring and the mailboxes are the real ones.
 
 use super::super::mailed::Mailbox;
-use super::crew::{Crew, LOOK, Lane, NOT_FOUND, UNKNOWN, Worker};
+use super::super::{DeviceError, GraphNodes};
+use super::check_nodes;
+use super::crew::{Crew, INVALID, LOOK, Lane, LaneState, NOT_FOUND, UNKNOWN, Worker};
+use crate::driver::{DeviceAddress, Graph};
 use core::sync::atomic::Ordering;
-use ringcall::dispatcher::{Step, Stepped, Stopped};
-use ringcall::outside::Outside;
+use ringcall::dispatcher::{DispatcherError, Step, Stepped, Stopped};
+use ringcall::outside::{LaunchError, Outside};
+use ringcall::worker::{WorkerPort, WorkerSpec};
 use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
-use ringcall_dispatch::RingMemory;
 use ringcall_dispatch::persistent::child::{Child, ResponsePlace, mailbox_bytes};
 use ringcall_dispatch::slot::Response;
+use ringcall_dispatch::{Geometry, RingMemory, SlotIndex};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_wire::Counter;
@@ -16,10 +20,13 @@ use ringcall_wire::flag;
 use ringcall_wire::header::RequestHeader;
 use ringcall_wire::launch::io;
 use ringcall_wire::schema::HandlerSchema;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const NAME: &str = "graph";
+/// For a worker of the dispatcher's own pool.
+const POOLED: &str = "pooled";
 const SLOTS: u32 = 16;
 const SLOT: u32 = 64;
 const PAYLOAD: u32 = SLOT - 24;
@@ -31,7 +38,8 @@ const TX_FLAGS: u64 = 0x6000_0000;
 struct Play {
     launches: u32,
     refuses: Option<u16>,
-    failure: Option<u16>,
+    state: LaneState,
+    abandoned: u32,
 }
 
 #[derive(Debug, Default)]
@@ -47,8 +55,50 @@ impl Lane for Arc<Played> {
         Ok(())
     }
 
-    fn failure(&self) -> Option<u16> {
-        self.0.lock().expect("a play").failure
+    fn state(&self) -> LaneState {
+        self.0.lock().expect("a play").state
+    }
+
+    fn abandon(&self) {
+        self.0.lock().expect("a play").abandoned += 1;
+    }
+}
+
+/// A crew, and whether its looks are over for this turn: what happens then happens between a look and the scan.
+struct Looked {
+    crew: Crew,
+    over: Arc<AtomicBool>,
+}
+
+impl Outside for Looked {
+    fn is_for(&self, ring: &Geometry) -> bool {
+        self.crew.is_for(ring)
+    }
+
+    fn service(&mut self, ended: &mut dyn FnMut(Status)) {
+        if !self.over.load(Ordering::Relaxed) {
+            self.crew.service(ended);
+        }
+    }
+
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Option<u32> {
+        self.crew.claim(slot, header, key)
+    }
+
+    fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
+        self.crew.start(worker, slot)
+    }
+
+    fn marks(&self) -> bool {
+        self.crew.marks()
+    }
+
+    fn serves(&self, slot: SlotIndex) -> bool {
+        self.crew.serves(slot)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.crew.is_idle()
     }
 }
 
@@ -56,6 +106,8 @@ struct Bench {
     ring: Ring,
     mailboxes: Vec<Words>,
     lanes: Vec<Arc<Played>>,
+    looked: Arc<AtomicBool>,
+    port: WorkerPort,
     dispatcher: HostDispatcher<Stepped>,
 }
 
@@ -88,11 +140,28 @@ impl Bench {
         let table = FunctionTable::builder()
             .outside_call(NAME, HandlerSchema::new())
             .outside_call("other", HandlerSchema::new())
+            .worker_call(POOLED, HandlerSchema::new())
             .build(&ring)
             .expect("a table");
-        let builder = HostDispatcher::builder(&ring, table).outside(Box::new(crew));
-        let dispatcher = builder.build().expect("a dispatcher").into_stepper();
-        Self { ring, mailboxes, lanes, dispatcher }
+        let looked: Arc<AtomicBool> = Arc::default();
+        let dispatcher = HostDispatcher::builder(&ring, table)
+            .worker(WorkerSpec::mailbox(FunctionId::of(POOLED)))
+            .outside(Box::new(Looked { crew, over: Arc::clone(&looked) }))
+            .build()
+            .expect("a dispatcher");
+        let port = dispatcher.ports().pop().expect("a worker");
+        Self { ring, mailboxes, lanes, looked, port, dispatcher: dispatcher.into_stepper() }
+    }
+
+    /// Long enough for a look at the streams.
+    fn look(&mut self) {
+        for _ in 0..=LOOK {
+            let _ = self.dispatcher.step();
+        }
+    }
+
+    fn set_state(&self, worker: usize, state: LaneState) {
+        self.lanes[worker].0.lock().expect("a play").state = state;
     }
 
     fn turn(&mut self) {
@@ -265,10 +334,8 @@ fn what_goes_wrong_is_answered() {
     send(&bench, 3, NAME, 4, &[1]);
     bench.turn();
     assert_eq!(bench.launches(), [2]);
-    bench.lanes[0].0.lock().expect("a play").failure = Some(700);
-    for _ in 0..=LOOK {
-        let _ = bench.dispatcher.step();
-    }
+    bench.set_state(0, LaneState::Failed(700));
+    bench.look();
     assert_eq!(taken(&bench, 3), (Status::LAUNCH_FAILED, Some(700), vec![]));
     send(&bench, 4, NAME, 5, &[1]);
     bench.turn();
@@ -317,12 +384,148 @@ fn a_stop_leaves_a_graph_that_runs_its_slot() {
     assert_ne!(tx(1), flag::IN_FLIGHT);
     drop((dispatcher, lanes));
     assert_eq!(Arc::strong_count(&lane), 2, "the graph's stays for ever");
+    assert_eq!(lane.0.lock().expect("a play").abandoned, 1);
+}
+
+#[test]
+fn a_slot_that_changes_hands_after_the_look_is_answered_once() {
+    let mut bench = Bench::new(&[0]);
+    send(&bench, 5, NAME, 1, &[1]);
+    bench.turn();
+    assert_eq!(bench.slot(0), 5);
+    // Answered, taken and filled for a worker of the pool, between a turn's look at the graphs and its scan.
+    bench.looked.store(true, Ordering::Relaxed);
+    bench.answer(0, Status::OK);
+    bench.end(0);
+    assert_eq!(taken(&bench, 5).2, [2]);
+    send(&bench, 5, POOLED, 2, &[7]);
+    bench.turn();
+    bench.looked.store(false, Ordering::Relaxed);
+    bench.turn();
+    assert_eq!(bench.tx(5), flag::IN_FLIGHT, "the end was the first one's");
+    let job = bench.port.take_job().expect("a job");
+    bench.port.answer(&job, Status::OK, &[9]).expect("in time");
+    bench.port.release();
+    assert_eq!(taken(&bench, 5), (Status::OK, None, vec![9]));
+    bench.turn();
+    assert_eq!([Counter::Completed, Counter::LaunchFailed].map(|counter| bench.count(counter)), [2, 0]);
+    let report = bench.dispatcher.finish(Duration::from_secs(1)).report;
+    assert!(report.unfinished.is_none(), "{report:?}");
+}
+
+#[test]
+fn a_graph_that_never_frees_its_mailbox_is_noticed() {
+    // With an answer, and without.
+    for answers in [true, false] {
+        let mut bench = Bench::new(&[0]);
+        send(&bench, 0, NAME, 1, &[1]);
+        bench.turn();
+        if answers {
+            bench.answer(0, Status::OK);
+            bench.turn();
+            assert_eq!(taken(&bench, 0).2, [2]);
+        }
+        send(&bench, 1, NAME, 2, &[3]);
+        bench.look();
+        assert_eq!(bench.launches(), [1], "it may still run");
+        bench.set_state(0, LaneState::Done);
+        bench.look();
+        // Its worker takes the next one.
+        assert_eq!((bench.launches(), bench.slot(0)), (vec![2], 1));
+        if !answers {
+            assert_eq!(taken(&bench, 0), (Status::LAUNCH_FAILED, Some(UNKNOWN), vec![]));
+        }
+        bench.set_state(0, LaneState::Busy);
+        bench.answer(0, Status::OK);
+        bench.end(0);
+        bench.turn();
+        assert_eq!(taken(&bench, 1).2, [4]);
+        assert_eq!(bench.count(Counter::LaunchFailed), u64::from(!answers));
+        let report = bench.dispatcher.finish(Duration::from_secs(1)).report;
+        assert!(report.unfinished.is_none() && report.dropped == 0, "{report:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_fails_after_the_answer_is_noticed() {
+    let mut bench = Bench::new(&[0]);
+    send(&bench, 0, NAME, 1, &[1]);
+    bench.turn();
+    bench.answer(0, Status::OK);
+    bench.turn();
+    assert_eq!(taken(&bench, 0), (Status::OK, None, vec![2]));
+    send(&bench, 1, NAME, 2, &[1]);
+    bench.turn();
+    assert_eq!(bench.launches(), [1]);
+    bench.set_state(0, LaneState::Failed(700));
+    bench.look();
+    bench.turn();
+    assert_eq!(taken(&bench, 1), (Status::LAUNCH_FAILED, Some(NOT_FOUND), vec![]), "it would wait for ever");
+    assert_eq!((bench.launches(), bench.count(Counter::Completed)), (vec![1], 1));
+    let lane = Arc::clone(&bench.lanes[0]);
+    let Bench { dispatcher, lanes, .. } = bench;
+    let Stopped { report, dispatcher } = dispatcher.finish(Duration::from_secs(1));
+    assert!(report.unfinished.is_none() && report.dropped == 0, "{report:?}");
+    drop((dispatcher, lanes));
+    assert_eq!((Arc::strong_count(&lane), lane.0.lock().expect("a play").abandoned), (1, 0));
+}
+
+#[test]
+fn slots_of_another_ring_are_refused() {
+    let (small, large) =
+        (ring(), Ring::allocate(RingConfig { slots: 2 * SLOTS, slot_bytes: 2 * SLOT }).expect("a ring"));
+    let other = ring();
+    for ring in [&large, &other] {
+        let table = FunctionTable::builder().outside_call(NAME, HandlerSchema::new()).build(ring);
+        let (crew, ..) = crew(&small, &[0]);
+        let built = HostDispatcher::builder(ring, table.expect("a table")).outside(Box::new(crew)).build();
+        assert_eq!(built.err(), Some(DispatcherError::OtherRing));
+    }
+    // Asked directly, it starts nothing for a slot that its ring does not have.
+    let (mut crew, _mailboxes, lanes) = crew(&small, &[0]);
+    let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
+    let behind = large.geometry().slot(SLOTS).expect("a slot");
+    let worker = crew.claim(behind, &header, 0).expect("idle");
+    assert_eq!(crew.start(worker, behind).err().map(|error| error.code), Some(INVALID));
+    assert!(crew.is_idle());
+    assert_eq!(lanes[0].0.lock().expect("a play").launches, 0);
+}
+
+/// Nodes of which only this much matters.
+#[derive(Debug)]
+struct Known {
+    answers: bool,
+    gate: u64,
+}
+
+impl GraphNodes for Known {
+    fn add(&self, _: &mut Graph, _: u32, _: DeviceAddress, _: u32) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn gate(&self, _: u32) -> Result<u64, DeviceError> {
+        Ok(self.gate)
+    }
+
+    fn answers(&self) -> bool {
+        self.answers
+    }
+}
+
+#[test]
+fn nodes_that_may_hand_their_answer_on_are_refused() {
+    let why = |answers, gate| {
+        check_nodes(NAME, &Known { answers, gate }, 0).map_err(|error| error.to_string()).err()
+    };
+    assert_eq!(why(true, 0), None);
+    assert!(why(true, 8).is_some_and(|why| why.contains("has a gate")));
+    assert!(why(false, 0).is_some_and(|why| why.contains("hand its answer on")));
 }
 
 #[test]
 fn clients_are_served_by_threads() {
     const ROUNDS: u32 = 300;
-    let Bench { ring, mailboxes, lanes, dispatcher } = Bench::new(&[0, 0, 0]);
+    let Bench { ring, mailboxes, lanes, dispatcher, .. } = Bench::new(&[0, 0, 0]);
     let over = DeviceU64::new(0);
     std::thread::scope(|scope| {
         let (over, ring) = (&over, &ring);
