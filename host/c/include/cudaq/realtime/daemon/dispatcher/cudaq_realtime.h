@@ -372,8 +372,9 @@ cudaError_t cudaq_dispatch_kernel_set_shared_ring_mode(uint32_t enabled);
 
 /*
  * A dispatch kernel in a graph of its own, which launches graphs (compute capability 9.0). Needs the device archive; one block.
- * DEVICE_CALL and GRAPH_LAUNCH entries are served (on a shared ring the latter are another dispatcher's). Requests for graphs are answered through `graph_io_ctx`: a GraphIOContext
- * in memory that the device can write, which stays until the graph was destroyed; NULL where there are no such entries.
+ * DEVICE_CALL and GRAPH_LAUNCH entries are served (on a shared ring the latter are another dispatcher's). Requests for
+ * graphs are answered through `graph_io_ctx`: a GraphIOContext in memory that the device can write, which stays until the
+ * graph was destroyed; NULL where there are no such entries.
  *
  * A graph of an entry is instantiated with cudaGraphInstantiateFlagDeviceLaunch and uploaded before the first launch, and is
  * launched by nobody else. Its kernels read *graph_io_ctx, write the response (header and result) to tx_slot, then, behind a
