@@ -96,6 +96,8 @@ for words in device_call graph_launch "load_module handlers.ptx" "load_module ha
     judge "$words" "$log" env LD_LIBRARY_PATH="$here" "$here/$program" ${file:+"$here/$file"}
 done
 
+echo "$passed passed, $failed failed, $skipped skipped"
+
 # host-call/32 and host-graph/32 through the C library: to be compared with the command line's figures for them.
 for program in host_call host_graph; do
     [[ $bench == 1 && -x $here/$program ]] || continue
@@ -117,5 +119,4 @@ fi
 for failure in "${failures[@]+"${failures[@]}"}"; do
     echo "failed: $failure"
 done
-echo "$passed passed, $failed failed, $skipped skipped"
 [[ ${#failures[@]} == 0 ]]
