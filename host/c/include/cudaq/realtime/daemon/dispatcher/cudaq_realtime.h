@@ -459,7 +459,8 @@ cudaq_status_t ringcall_dispatcher_set_stop_ms(cudaq_dispatcher_t *dispatcher, u
 cudaq_status_t ringcall_dispatcher_set_clear_unknown(cudaq_dispatcher_t *dispatcher, int clear);
 /* Not 0: the caller's word that a graph does nothing after it has set the response flag, and its hooks put nothing behind it: no
  * kernel of it reads its GraphIOContext any more. Its worker is then idle as soon as the request is answered, and a launch is
- * one CUDA call less: nothing is put behind the graph. By default a worker is idle when its graph has ended. Without effect
+ * one CUDA call less: nothing is put behind the graph. By default a worker is idle when its graph has ended. A consumer
+ * then must not clear the flag of a slot in flight: its worker would be launched again under the running graph. Without effect
  * with skip_tx_markers; only for the host path. */
 cudaq_status_t ringcall_dispatcher_set_answer_last(cudaq_dispatcher_t *dispatcher, int last);
 

@@ -70,8 +70,8 @@ typedef struct {
  * Compatibility: a mailbox that the engine owns is pinned memory (the reference takes it from the heap, where no graph can
  * read it). Completion is a flag that the worker's stream writes behind its graph, never a stream query (a look now and then
  * for streams that have failed apart); where the response flag says the same, it is that: in place with in-flight marks, and
- * after ringcall_dispatcher_set_answer_last. In place (rx_data == tx_data) the response flag is set when the graph has ended
- * (the reference sets it at the launch).
+ * after ringcall_dispatcher_set_answer_last; a consumer that clears the flag of a slot in flight breaks both. In place
+ * (rx_data == tx_data) the response flag is set when the graph has ended (the reference sets it at the launch).
  *
  * With skip_tx_markers a launch writes 0xEEEEEEEEEEEEEEEE into the first 8 bytes of the response slot (not in place), so that
  * a graph that ends without an answer is told from one whose answer was taken. A graph that writes there, but never sets the
