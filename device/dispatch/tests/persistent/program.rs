@@ -6,8 +6,9 @@ use ringcall_gpu::shared::Words;
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::{DeviceEntry, HandlerKind, LAUNCHES_PER_EXECUTION, context, saved};
 use ringcall_wire::status::Status;
-use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 use std::thread;
 use std::time::Instant;
 
@@ -27,16 +28,12 @@ pub(crate) struct Found<'a> {
 /// What an executable does, from its launch to its end.
 pub(crate) type Body = Box<dyn Fn(&Program) + Send + Sync>;
 
+/// One executable. Atomics, as all that threads share here: the thread sanitizer does not see through std's locks.
 #[derive(Default)]
-struct State {
-    /// By executable, whether it runs.
-    running: Vec<bool>,
-    /// Launches since the last execution began, and in all.
-    launched: u64,
-    total: u64,
-    refused: u64,
-    /// Executables whose launch fails, with their code.
-    broken: Vec<(u64, i32)>,
+struct Exec {
+    runs: AtomicBool,
+    /// The code with which its launches fail; 0: they do not.
+    broken: AtomicI32,
 }
 
 /// The program.
@@ -44,19 +41,23 @@ pub(crate) struct Program {
     ring: RingParts,
     context: Memory,
     bodies: Vec<Body>,
-    state: Mutex<State>,
-    ended: Condvar,
+    execs: Vec<Exec>,
+    /// Launches since the last execution began, and in all.
+    launched: AtomicU64,
+    total: AtomicU64,
+    refused: AtomicU64,
 }
 
 impl Program {
     pub(crate) fn new(ring: &RingParts, bodies: Vec<Body>) -> Arc<Self> {
-        let state = State { running: vec![false; bodies.len()], ..State::default() };
         Arc::new(Self {
             ring: ring.clone(),
             context: Memory::zeroed(context::WORDS * 8),
+            execs: bodies.iter().map(|_| Exec::default()).collect(),
             bodies,
-            state: Mutex::new(state),
-            ended: Condvar::new(),
+            launched: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
         })
     }
 
@@ -73,26 +74,22 @@ impl Program {
 
     /// Makes launches of `exec` fail.
     pub(crate) fn break_exec(&self, exec: u64, code: i32) {
-        self.state().broken.push((HANDLES + exec, code));
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.execs[exec as usize].broken.store(code, Release);
     }
 
     /// Launches so far.
     pub(crate) fn launches(&self) -> u64 {
-        self.state().total
+        self.total.load(Acquire)
     }
 
     /// Launches that were refused so far.
     pub(crate) fn refused(&self) -> u64 {
-        self.state().refused
+        self.refused.load(Acquire)
     }
 
     /// Whether nothing runs.
     pub(crate) fn is_quiet(&self) -> bool {
-        !self.state().running.contains(&true)
+        self.execs.iter().all(|exec| !exec.runs.load(Acquire))
     }
 
     pub(crate) fn window(&self, address: u64, words: usize) -> Option<Words> {
@@ -102,35 +99,40 @@ impl Program {
     pub(crate) fn launch(program: &Arc<Self>, exec: u64) -> Result<(), i32> {
         let place = exec.checked_sub(HANDLES).filter(|&place| (place as usize) < program.bodies.len());
         let place = place.expect("a handle of the program's") as usize;
-        let mut state = program.state();
-        let broken = state.broken.iter().find(|(handle, _)| *handle == exec).map(|(_, code)| *code);
-        let busy = state.running[place] || state.launched >= LAUNCHES_PER_EXECUTION;
-        if let Some(code) = broken.or(busy.then_some(REFUSED)) {
-            state.refused += 1;
-            return Err(code);
+        let Exec { runs, broken } = &program.execs[place];
+        let refuse = |code| {
+            program.refused.fetch_add(1, AcqRel);
+            Err(code)
+        };
+        match broken.load(Acquire) {
+            0 => (),
+            code => return refuse(code),
         }
-        state.running[place] = true;
-        state.launched += 1;
-        state.total += 1;
-        drop(state);
+        if runs.swap(true, AcqRel) {
+            return refuse(REFUSED);
+        }
+        if program.launched.fetch_add(1, AcqRel) >= LAUNCHES_PER_EXECUTION {
+            program.launched.fetch_sub(1, AcqRel);
+            runs.store(false, Release);
+            return refuse(REFUSED);
+        }
+        program.total.fetch_add(1, AcqRel);
         let program = Arc::clone(program);
         thread::spawn(move || {
             (program.bodies[place])(&program);
-            program.state().running[place] = false;
-            program.ended.notify_all();
+            program.execs[place].runs.store(false, Release);
         });
         Ok(())
     }
 
     /// What a tail launch waits for.
     pub(crate) fn wait_for_children(&self) {
-        let mut state = self.state();
         let limit = Instant::now() + LIMIT;
-        while state.running.contains(&true) {
+        while !self.is_quiet() {
             assert!(Instant::now() < limit, "a child does not end");
-            state = self.ended.wait_timeout(state, LIMIT).unwrap_or_else(PoisonError::into_inner).0;
+            thread::yield_now();
         }
-        state.launched = 0;
+        self.launched.store(0, Release);
     }
 
     /// Reads the context and the request that it names.
