@@ -2,13 +2,13 @@
 
 use crate::harness::{LIMIT, Memory, RingParts, Setup, entry};
 use ringcall_dispatch::RingMemory;
+use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::{DeviceEntry, HandlerKind, LAUNCHES_PER_EXECUTION, context, saved};
 use ringcall_wire::status::Status;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 use std::thread;
 use std::time::Instant;
 
@@ -29,11 +29,10 @@ pub(crate) struct Found<'a> {
 pub(crate) type Body = Box<dyn Fn(&Program) + Send + Sync>;
 
 /// One executable. Atomics, as all that threads share here: the thread sanitizer does not see through std's locks.
-#[derive(Default)]
 struct Exec {
-    runs: AtomicBool,
+    runs: DeviceU64,
     /// The code with which its launches fail; 0: they do not.
-    broken: AtomicI32,
+    broken: DeviceU64,
 }
 
 /// The program.
@@ -43,9 +42,9 @@ pub(crate) struct Program {
     bodies: Vec<Body>,
     execs: Vec<Exec>,
     /// Launches since the last execution began, and in all.
-    launched: AtomicU64,
-    total: AtomicU64,
-    refused: AtomicU64,
+    launched: DeviceU64,
+    total: DeviceU64,
+    refused: DeviceU64,
 }
 
 impl Program {
@@ -53,11 +52,14 @@ impl Program {
         Arc::new(Self {
             ring: ring.clone(),
             context: Memory::zeroed(context::WORDS * 8),
-            execs: bodies.iter().map(|_| Exec::default()).collect(),
+            execs: bodies
+                .iter()
+                .map(|_| Exec { runs: DeviceU64::new(0), broken: DeviceU64::new(0) })
+                .collect(),
             bodies,
-            launched: AtomicU64::new(0),
-            total: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            launched: DeviceU64::new(0),
+            total: DeviceU64::new(0),
+            refused: DeviceU64::new(0),
         })
     }
 
@@ -74,7 +76,7 @@ impl Program {
 
     /// Makes launches of `exec` fail.
     pub(crate) fn break_exec(&self, exec: u64, code: i32) {
-        self.execs[exec as usize].broken.store(code, Release);
+        self.execs[exec as usize].broken.store(code as u64, Release);
     }
 
     /// Launches so far.
@@ -89,7 +91,7 @@ impl Program {
 
     /// Whether nothing runs.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.execs.iter().all(|exec| !exec.runs.load(Acquire))
+        self.execs.iter().all(|exec| exec.runs.load(Acquire) == 0)
     }
 
     pub(crate) fn window(&self, address: u64, words: usize) -> Option<Words> {
@@ -106,21 +108,21 @@ impl Program {
         };
         match broken.load(Acquire) {
             0 => (),
-            code => return refuse(code),
+            code => return refuse(code as i32),
         }
-        if runs.swap(true, AcqRel) {
+        if runs.swap(1, AcqRel) != 0 {
             return refuse(REFUSED);
         }
         if program.launched.fetch_add(1, AcqRel) >= LAUNCHES_PER_EXECUTION {
-            program.launched.fetch_sub(1, AcqRel);
-            runs.store(false, Release);
+            program.launched.fetch_add(u64::MAX, AcqRel);
+            runs.store(0, Release);
             return refuse(REFUSED);
         }
         program.total.fetch_add(1, AcqRel);
         let program = Arc::clone(program);
         thread::spawn(move || {
             (program.bodies[place])(&program);
-            program.execs[place].runs.store(false, Release);
+            program.execs[place].runs.store(0, Release);
         });
         Ok(())
     }
