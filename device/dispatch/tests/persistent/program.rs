@@ -44,7 +44,8 @@ pub(crate) struct Program {
     /// Launches since the last execution began, and in all.
     launched: DeviceU64,
     total: DeviceU64,
-    refused: DeviceU64,
+    /// Ends of executions that began to wait for children.
+    awaited: DeviceU64,
 }
 
 impl Program {
@@ -59,7 +60,7 @@ impl Program {
             bodies,
             launched: DeviceU64::new(0),
             total: DeviceU64::new(0),
-            refused: DeviceU64::new(0),
+            awaited: DeviceU64::new(0),
         })
     }
 
@@ -84,9 +85,9 @@ impl Program {
         self.total.load(Acquire)
     }
 
-    /// Launches that were refused so far.
-    pub(crate) fn refused(&self) -> u64 {
-        self.refused.load(Acquire)
+    /// Executions that have come to their end so far, where they wait for their children.
+    pub(crate) fn awaited(&self) -> u64 {
+        self.awaited.load(Acquire)
     }
 
     /// Whether nothing runs.
@@ -102,21 +103,17 @@ impl Program {
         let place = exec.checked_sub(HANDLES).filter(|&place| (place as usize) < program.bodies.len());
         let place = place.expect("a handle of the program's") as usize;
         let Exec { runs, broken } = &program.execs[place];
-        let refuse = |code| {
-            program.refused.fetch_add(1, AcqRel);
-            Err(code)
-        };
         match broken.load(Acquire) {
             0 => (),
-            code => return refuse(code as i32),
+            code => return Err(code as i32),
         }
         if runs.swap(1, AcqRel) != 0 {
-            return refuse(REFUSED);
+            return Err(REFUSED);
         }
         if program.launched.fetch_add(1, AcqRel) >= LAUNCHES_PER_EXECUTION {
             program.launched.fetch_add(u64::MAX, AcqRel);
             runs.store(0, Release);
-            return refuse(REFUSED);
+            return Err(REFUSED);
         }
         program.total.fetch_add(1, AcqRel);
         let program = Arc::clone(program);
@@ -129,6 +126,7 @@ impl Program {
 
     /// What a tail launch waits for.
     pub(crate) fn wait_for_children(&self) {
+        self.awaited.fetch_add(1, AcqRel);
         let limit = Instant::now() + LIMIT;
         while !self.is_quiet() {
             assert!(Instant::now() < limit, "a child does not end");
