@@ -45,6 +45,11 @@ impl Scan {
         seen
     }
 
+    /// Makes the next turn look where a request is known to be, however large the ring.
+    pub const fn aim(&mut self, slot: SlotIndex) {
+        self.hot = slot.get() / GROUP;
+    }
+
     /// Looks at every line once: for draining.
     pub fn full<M: RingMemory>(&mut self, memory: &M, mut visit: impl FnMut(Seen)) -> u32 {
         (0..self.groups).map(|group| self.visit_group(memory, group, &mut visit)).sum()

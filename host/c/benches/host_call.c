@@ -39,15 +39,16 @@ int main(int argc, char **argv) {
   config.num_slots = SLOTS;
   config.slot_size = SLOT;
   config.dispatch_path = CUDAQ_DISPATCH_PATH_HOST;
-  volatile int shutdown = 0;
-  uint64_t stats = 0;
+  /* What the dispatcher's thread reads every turn and writes every request: in lines of their own, away from the client's. */
+  static _Alignas(128) volatile int shutdown;
+  static _Alignas(128) uint64_t stats[16];
   cudaq_dispatch_manager_t *manager;
   cudaq_dispatcher_t *dispatcher;
   pin(plan.server);
   if (cudaq_dispatch_manager_create(&manager) || cudaq_dispatcher_create(manager, &config, &dispatcher) ||
       cudaq_dispatcher_set_ringbuffer(dispatcher, &ring) ||
       cudaq_dispatcher_set_function_table(dispatcher, &table) ||
-      cudaq_dispatcher_set_control(dispatcher, &shutdown, &stats) || cudaq_dispatcher_start(dispatcher)) {
+      cudaq_dispatcher_set_control(dispatcher, &shutdown, stats) || cudaq_dispatcher_start(dispatcher)) {
     fprintf(stderr, "%s\n", ringcall_last_error());
     return 2;
   }

@@ -115,9 +115,9 @@ impl Dataplane {
         &self.mishaps
     }
 
-    /// Takes a request from the transport; whether there was one.
+    /// Takes a request from the transport, and says in which slot it is; whether there was one.
     #[inline]
-    pub(crate) fn receive(&mut self) -> bool {
+    pub(crate) fn receive(&mut self, found: impl FnOnce(SlotIndex)) -> bool {
         let mut slot = u32::MAX;
         // SAFETY: the promise of `new`.
         if unsafe { (self.rx_poll)(self.ctx, &raw mut slot) } != RX_READY {
@@ -136,6 +136,7 @@ impl Dataplane {
         mark(self.theirs.as_ref(), slot, flag::IN_FLIGHT);
         // Release: pairs with the dispatcher's `RingMemory::observe`, on the same thread.
         self.rx_flags.store(index.as_usize(), self.ring.geometry().request_address(index), Ordering::Release);
+        found(index);
         true
     }
 

@@ -3,14 +3,13 @@
 use crate::layout::HostRpcFn;
 use crate::raw_ring::aligned;
 use crate::status::Fault;
-use ringcall::table::HostHandler;
+use ringcall::table::{HostHandler, Slots};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
-use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader, ResponseHeader};
+use ringcall_wire::header::{HEADER_WORDS, RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use zerocopy::IntoBytes;
 
 /// Requests dispatched: for `cudaq_dispatcher_get_processed`, and in the caller's word. One thread adds.
 #[derive(Debug, Clone)]
@@ -60,60 +59,48 @@ impl Tally {
     }
 }
 
-/// One C function, with private slots for it to read and write.
+/// One C function.
 pub(crate) struct HostCall {
     function: HostRpcFn,
-    request: Box<[u64]>,
-    response: Box<[u64]>,
-    slot_bytes: usize,
     tally: Tally,
 }
 
 impl HostCall {
     /// # Safety
-    /// `function` keeps the contract of `cudaq_host_rpc_fn_t` for slots of these sizes.
-    pub(crate) unsafe fn new(function: HostRpcFn, rx_stride: u32, tx_stride: u32, tally: Tally) -> Self {
-        let words = |bytes: u32| vec![0; bytes as usize / 8].into_boxed_slice();
-        Self {
-            function,
-            request: words(rx_stride),
-            response: words(tx_stride),
-            slot_bytes: rx_stride.min(tx_stride) as usize,
-            tally,
-        }
+    /// `function` keeps the contract of `cudaq_host_rpc_fn_t` for slots of the ring that it is called for.
+    pub(crate) unsafe fn new(function: HostRpcFn, tally: Tally) -> Self {
+        Self { function, tally }
     }
 }
 
 impl HostHandler for HostCall {
     fn call(&mut self, _: &[u8], _: &mut [u8]) -> Result<usize, Status> {
-        // The dispatcher calls with the header.
+        // The dispatcher calls with both slots.
         Err(Status::ABANDONED)
     }
 
-    fn call_with_header(
+    #[inline]
+    fn call_in_slots(
         &mut self,
         header: &RequestHeader,
-        request: &[u8],
-        result: &mut [u8],
+        slots: &mut Slots,
     ) -> Result<(Status, usize), Status> {
-        self.request[..HEADER_WORDS].copy_from_slice(&header.to_words());
-        // The payload was checked against the slot's capacity.
-        self.request.as_mut_bytes()[HEADER_BYTES..][..request.len()].copy_from_slice(request);
-        self.response[..HEADER_WORDS].fill(0);
+        let Slots { request, response } = slots;
+        // A slot has room for its header.
+        request[..HEADER_WORDS].copy_from_slice(&header.to_words());
+        response[..HEADER_WORDS].fill(0);
         self.tally.add();
-        let (from, to) = (self.request.as_ptr(), self.response.as_mut_ptr());
+        let slot_bytes = size_of_val::<[u64]>(request).min(size_of_val::<[u64]>(response));
+        let (from, to) = (request.as_ptr(), response.as_mut_ptr());
         // SAFETY: the promise of `new`; both slots are private, apart and alive.
-        unsafe { (self.function)(from.cast(), to.cast(), self.slot_bytes) };
+        unsafe { (self.function)(from.cast(), to.cast(), slot_bytes) };
         let mut words = [0; HEADER_WORDS];
-        words.copy_from_slice(&self.response[..HEADER_WORDS]);
+        words.copy_from_slice(&response[..HEADER_WORDS]);
         let answer = ResponseHeader::from_words(words);
         if !answer.has_magic() {
             return Err(Status::ABANDONED);
         }
-        let len = answer.result_len as usize;
-        let fits = len.min(result.len());
-        result[..fits].copy_from_slice(&self.response.as_bytes()[HEADER_BYTES..][..fits]);
-        // A longer one is cut by the dispatcher, which says so.
-        Ok((answer.status(), len))
+        // A result that is too long is cut by the dispatcher, which says so.
+        Ok((answer.status(), answer.result_len as usize))
     }
 }

@@ -1,12 +1,14 @@
 //! Which function is run how.
 
 use crate::Ring;
+use ringcall_dispatch::ring::Geometry;
 use ringcall_dispatch::table::{Callable, Cell, EMPTY, IdIndex, IndexError, Table};
 use ringcall_wire::function::FunctionId;
-use ringcall_wire::header::RequestHeader;
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader};
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::{DispatchMode, Status};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use zerocopy::IntoBytes;
 
 /// A function that the dispatcher thread runs inline.
 ///
@@ -20,19 +22,38 @@ pub trait HostHandler: Send {
     /// The status to answer with.
     fn call(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status>;
 
-    /// Runs the function with the request's header (a copy, checked), and may send a result with any status: the status
-    /// and how many bytes of the result it wrote. By default [`call`](Self::call).
+    /// Runs the function on private copies of both slots, and may send a result with any status: the status and how many bytes
+    /// of the result there are. By default [`call`](Self::call) with what is behind the headers.
     ///
     /// # Errors
     /// The status to answer with, without a result.
     #[inline]
-    fn call_with_header(
+    fn call_in_slots(
         &mut self,
-        _header: &RequestHeader,
-        request: &[u8],
-        result: &mut [u8],
+        header: &RequestHeader,
+        slots: &mut Slots,
     ) -> Result<(Status, usize), Status> {
-        self.call(request, result).map(|len| (Status::OK, len))
+        let Slots { request, response } = slots;
+        let request = &request.as_bytes()[HEADER_BYTES..][..header.arg_len as usize];
+        self.call(request, &mut response.as_mut_bytes()[HEADER_BYTES..]).map(|len| (Status::OK, len))
+    }
+}
+
+/// One thread's private copies of a request slot and a response slot, whole: each has room for its header in front, which the
+/// dispatcher neither fills nor reads, and its payload behind. What earlier requests left there is still there.
+#[derive(Debug)]
+pub struct Slots {
+    /// The request's payload is in place, of as many bytes as its header says (checked against the slot).
+    pub request: Box<[u64]>,
+    /// Where the result is expected.
+    pub response: Box<[u64]>,
+}
+
+impl Slots {
+    /// Room for slots of a ring.
+    pub(crate) fn new(geometry: &Geometry) -> Self {
+        let words = |stride: u32| vec![0; stride as usize / 8].into_boxed_slice();
+        Self { request: words(geometry.rx_stride()), response: words(geometry.tx_stride()) }
     }
 }
 

@@ -1,13 +1,15 @@
 //! How a thread waits for a flag.
 
-use ringcall_gpu::hint;
+use ringcall_gpu::{clock, hint};
 
 /// What a polling thread does while there is nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wait {
     /// Polls without pause: lowest latency, one core a thread.
     Spin,
-    /// Polls, and lets another thread run after so many empty turns: for machines with fewer cores than threads.
+    /// Polls, and lets another thread run after so many empty turns: for machines with fewer cores than threads. While nobody
+    /// else wants the core, it asks more and more rarely (down to every 50 us), so that this costs next to nothing on a core
+    /// of one's own.
     Yield {
         /// Empty turns before the first yield.
         spins: u32,
@@ -38,15 +40,28 @@ impl Wait {
             Self::Yield { spins } => spins,
             Self::Auto => 64,
         };
-        Waiter { spins, empty: 0 }
+        Waiter { spins, patience: spins, left: spins, empty: 0, last_ns: 0 }
     }
 }
+
+/// About how long the empty turns between two yields take of a thread that has its core to itself. A yield takes less than a
+/// fiftieth of it.
+const GAP_NS: u64 = 50_000;
+/// A yield that returns sooner found nobody else to run: two switches between threads take longer.
+const ALONE_NS: u64 = 1000;
 
 /// The state of one waiting thread.
 #[derive(Debug, Clone)]
 pub struct Waiter {
+    /// As asked for; [`u32::MAX`]: never yields.
     spins: u32,
+    /// Empty turns before the first yield, as of what the last yield found.
+    patience: u32,
+    /// Empty turns left before the next yield.
+    left: u32,
     empty: u32,
+    /// When the last yield ended.
+    last_ns: u64,
 }
 
 impl Waiter {
@@ -54,18 +69,52 @@ impl Waiter {
     #[inline(always)]
     pub fn reset(&mut self) {
         self.empty = 0;
+        self.left = self.patience;
     }
 
     /// There was nothing to do. Returns how many times in a row, saturating.
     #[inline(always)]
     pub fn idle(&mut self) -> u32 {
         self.empty = self.empty.saturating_add(1);
-        if self.empty > self.spins {
-            std::thread::yield_now();
-        } else {
+        if self.left > 0 {
+            self.left -= 1;
             hint::spin();
+        } else {
+            self.give_way();
         }
         self.empty
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_way(&mut self) {
+        if self.spins == u32::MAX {
+            self.left = u32::MAX;
+            return;
+        }
+        // How long turns take is known from the second yield in a row.
+        let is_first = self.empty == self.patience.saturating_add(1);
+        let begin = clock::now_ns();
+        let gap_ns = (!is_first).then(|| begin.saturating_sub(self.last_ns));
+        std::thread::yield_now();
+        self.last_ns = clock::now_ns();
+        self.yielded(self.last_ns.saturating_sub(begin), gap_ns);
+    }
+
+    /// Draws its conclusions from how long a yield took, and the empty turns before it.
+    fn yielded(&mut self, took_ns: u64, gap_ns: Option<u64>) {
+        if took_ns >= ALONE_NS {
+            // Somebody else needs the core: he gets it after every turn, until there is something to do.
+            self.patience = self.spins;
+            self.left = 0;
+            return;
+        }
+        match gap_ns {
+            Some(gap_ns) if gap_ns < GAP_NS / 2 => self.patience = self.patience.max(1).saturating_mul(2),
+            Some(gap_ns) if gap_ns > GAP_NS * 2 => self.patience = (self.patience / 2).max(self.spins),
+            _ => (),
+        }
+        self.left = self.patience;
     }
 }
 
@@ -86,5 +135,52 @@ mod tests {
         assert_eq!((waiter.idle(), waiter.idle(), waiter.idle()), (1, 2, 3));
         waiter.reset();
         assert_eq!(waiter.idle(), 1);
+    }
+
+    #[test]
+    fn whoever_is_alone_on_its_core_yields_rarely() {
+        let mut waiter = Wait::Yield { spins: 16 }.waiter();
+        waiter.yielded(ALONE_NS / 2, None);
+        assert_eq!(waiter.left, 16, "how long a turn takes is not known yet");
+        let mut after = |took_ns, gap_ns| {
+            waiter.yielded(took_ns, Some(gap_ns));
+            (waiter.left, waiter.patience)
+        };
+        assert_eq!(after(ALONE_NS / 2, 1_000), (32, 32));
+        assert_eq!(after(ALONE_NS / 2, 2_000), (64, 64));
+        assert_eq!(after(ALONE_NS / 2, GAP_NS), (64, 64), "that is it");
+        assert_eq!(after(ALONE_NS / 2, 3 * GAP_NS), (32, 32), "turns take longer than they did");
+        assert_eq!(after(ALONE_NS, 1_000), (0, 16), "not alone: at every turn");
+        waiter.reset();
+        assert_eq!(waiter.left, 16, "as asked for");
+    }
+
+    #[test]
+    fn patience_has_its_limits() {
+        let mut waiter = Wait::Yield { spins: 0 }.waiter();
+        waiter.yielded(0, Some(0));
+        assert_eq!(waiter.left, 2);
+        let mut waiter = Wait::Yield { spins: 10_000 }.waiter();
+        waiter.yielded(0, Some(u64::MAX));
+        assert_eq!(waiter.left, 10_000, "never fewer than asked for");
+        let mut waiter = Wait::Spin.waiter();
+        waiter.left = 0;
+        assert_eq!(waiter.idle(), 1);
+        assert_eq!(waiter.left, u32::MAX, "without a yield");
+    }
+
+    #[test]
+    fn the_first_yield_in_a_row_tells_nothing_of_turns() {
+        let mut waiter = Wait::Yield { spins: 2 }.waiter();
+        for _ in 0..3 {
+            for _ in 0..2 {
+                waiter.idle();
+            }
+            assert_eq!(waiter.left, 0);
+            waiter.last_ns = clock::now_ns();
+            waiter.idle();
+            assert!(waiter.patience == 2, "{waiter:?}");
+            waiter.reset();
+        }
     }
 }

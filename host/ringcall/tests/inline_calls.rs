@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use ringcall::client::Reply;
+use ringcall::dispatcher::Step;
 use ringcall::wire::counter::Counter;
 use ringcall::wire::flag;
 use ringcall::wire::header::RequestHeader;
@@ -9,7 +10,7 @@ use ringcall::wire::payload::TypeDesc;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status, Wait};
 use ringcall::{HostOptions, dispatcher::Running};
-use ringcall_dispatch::RingMemory;
+use ringcall_dispatch::{Response, RingMemory, Vacant};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -266,4 +267,38 @@ proptest! {
         prop_assert_eq!(counters.answered(), 2 * n);
         prop_assert_eq!(dispatcher.stop(LONG).report.dropped, 0);
     }
+}
+
+/// Whoever steps the dispatcher and knows where the next request is need not wait until the scan comes by.
+#[test]
+fn an_expected_slot_is_served_by_the_next_step() {
+    const SLOTS: u32 = 65_536;
+    let ring = ring(SLOTS, 32);
+    let shared = ring.shared();
+    let table = FunctionTable::builder().host_call("count", |request: &[u8], result: &mut [u8]| {
+        result[0] = request.len() as u8;
+        Ok(1)
+    });
+    let table = table.build(&ring).expect("a table");
+    let mut dispatcher = HostDispatcher::builder(&ring, table).build().expect("wired").into_stepper();
+    let send = |number: u32| {
+        let slot = shared.geometry().slot(number).expect("a slot");
+        let vacant = Vacant::probe(shared, slot).expect("free");
+        vacant.submit(shared, FunctionId::of("count").0, number, 0, &[7; 5]).expect("it fits");
+        slot
+    };
+    for number in [40_000, 3, SLOTS - 1, 0, 40_000] {
+        let slot = send(number);
+        dispatcher.expect(slot);
+        assert_eq!(dispatcher.step(), Step::Busy);
+        let response = Response::probe(shared, slot).expect("answered at once");
+        assert_eq!(response.header().request_id, number);
+        response.release(shared);
+    }
+    // What nobody told of is found all the same, in as many steps as there are lines of flags.
+    let slot = send(20_000);
+    dispatcher.expect(shared.geometry().slot(9).expect("a slot"));
+    let steps = (1..=SLOTS / 8).find(|_| dispatcher.step() == Step::Busy);
+    assert!(steps.is_some_and(|steps| steps > 1), "{steps:?}");
+    assert!(Response::probe(shared, slot).is_some());
 }

@@ -117,9 +117,8 @@ impl Wiring {
             table = match mode {
                 DispatchMode::HostCall => {
                     let function = host_function(entry.handler)?;
-                    let (rx, tx) = (geometry.rx_stride(), geometry.tx_stride());
                     // SAFETY: the header's contract of `cudaq_host_rpc_fn_t`.
-                    let handler = unsafe { HostCall::new(function, rx, tx, tally.clone()) };
+                    let handler = unsafe { HostCall::new(function, tally.clone()) };
                     table.host_call_with_schema(&name, entry.schema, handler)
                 }
                 // The engine knows which of several entries of one function takes a request.
@@ -180,12 +179,12 @@ impl HostLoop {
         // The caller's threads poll too.
         let mut waiter = Wait::Auto.resolve(POLLERS).waiter();
         while !shutdown.is_set() {
-            let moved = transport.as_mut().is_some_and(Dataplane::receive);
+            let moved = receive(transport.as_mut(), &mut dispatcher);
             let step = dispatcher.step();
             let sent = transport.as_mut().is_some_and(Dataplane::send);
             match step {
                 Step::Busy | Step::Ended => waiter.reset(),
-                // A request that was named is found within a few turns, however large the ring is taken to be.
+                // What was named and not served yet is found within a few turns, however large the ring is taken to be.
                 Step::Idle if moved || sent || transport.as_ref().is_some_and(Dataplane::is_busy) => {
                     waiter.reset();
                 }
@@ -214,6 +213,13 @@ impl HostLoop {
     }
 }
 
+/// Takes a request from the transport; whether there was one. The dispatcher looks at it next: the ring is taken to be as large
+/// as one may be, so that going around it takes long.
+#[inline]
+fn receive(transport: Option<&mut Dataplane>, dispatcher: &mut HostDispatcher<Stepped>) -> bool {
+    transport.is_some_and(|transport| transport.receive(|slot| dispatcher.expect(slot)))
+}
+
 /// Serves what is in the ring, and what the transport has (not what it gets for ever); whether that was all within `limit`.
 fn drain(
     dispatcher: &mut HostDispatcher<Stepped>,
@@ -224,7 +230,7 @@ fn drain(
     let begin = Instant::now();
     let mut more = transport.is_some();
     loop {
-        more = more && transport.as_mut().is_some_and(|transport| transport.receive());
+        more = more && receive(transport.as_deref_mut(), dispatcher);
         let step = dispatcher.step();
         let sent = transport.as_mut().is_some_and(|transport| transport.send());
         match step {

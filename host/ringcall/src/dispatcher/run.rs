@@ -4,17 +4,19 @@ use super::pool::Pool;
 use super::{DispatcherError, HostOptions, Step};
 use crate::outside::{Customs, Outside};
 use crate::shared::{Control, Shared};
-use crate::table::{Function, FunctionTable};
+use crate::table::{Function, FunctionTable, Slots};
 use crate::worker::WorkerSpec;
 use ringcall_dispatch::scan::Scan;
 use ringcall_dispatch::slot::{Answered, Request, Seen};
-use ringcall_dispatch::{RingMemory, validate};
+use ringcall_dispatch::{RingMemory, SlotIndex, validate};
 use ringcall_gpu::clock;
 use ringcall_wire::counter::Counter;
+use ringcall_wire::header::HEADER_BYTES;
 use ringcall_wire::status::{DispatchMode, Status};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use zerocopy::IntoBytes;
 
 /// Everything the dispatcher thread owns. Handed back by a stop, so that a restart keeps cursors and handlers.
 pub(super) struct Loop {
@@ -22,10 +24,8 @@ pub(super) struct Loop {
     table: FunctionTable,
     pool: Pool,
     scan: Scan,
-    /// The request an inline call works on: a private copy, one slot long.
-    staged: Vec<u8>,
-    /// Its result.
-    result: Vec<u8>,
+    /// What an inline call works on.
+    slots: Slots,
     pub(super) options: HostOptions,
     pub(super) customs: Customs,
     pub(super) outside: Option<Box<dyn Outside>>,
@@ -60,8 +60,7 @@ impl Loop {
             table,
             pool,
             scan: Scan::new(geometry.slots()),
-            staged: vec![0; geometry.request_capacity() as usize],
-            result: vec![0; geometry.result_capacity() as usize],
+            slots: Slots::new(&geometry),
             options,
             customs: Customs::default(),
             outside: None,
@@ -108,6 +107,11 @@ impl Loop {
         if busy { Step::Busy } else { Step::Idle }
     }
 
+    /// The next turn looks at this slot.
+    pub(super) fn expect(&mut self, slot: SlotIndex) {
+        self.scan.aim(slot);
+    }
+
     /// One look at the ring and at the queues; how much there was to do.
     #[inline(always)]
     fn turn(&mut self, shared: &Shared) -> u32 {
@@ -117,8 +121,7 @@ impl Loop {
             shared,
             table: &mut self.table,
             pool,
-            staged: &mut self.staged,
-            result: &mut self.result,
+            slots: &mut self.slots,
             customs: self.customs,
             outside: &mut self.outside,
         };
@@ -134,8 +137,7 @@ impl Loop {
             shared,
             table: &mut self.table,
             pool: &mut self.pool,
-            staged: &mut self.staged,
-            result: &mut self.result,
+            slots: &mut self.slots,
             customs: self.customs,
             outside: &mut self.outside,
         };
@@ -198,8 +200,7 @@ struct Desk<'a> {
     shared: &'a Shared,
     table: &'a mut FunctionTable,
     pool: &'a mut Pool,
-    staged: &'a mut [u8],
-    result: &'a mut [u8],
+    slots: &'a mut Slots,
     customs: Customs,
     outside: &'a mut Option<Box<dyn Outside>>,
 }
@@ -263,7 +264,7 @@ impl Desk<'_> {
             }
             Err(status) => answer(shared, request, status, &[]),
             Ok((index, DispatchMode::GraphLaunch, _)) => pool.accept(shared, index, request.take(ring)),
-            Ok((index, ..)) => call(shared, table, self.staged, self.result, request, index),
+            Ok((index, ..)) => call(shared, table, self.slots, request, index),
         }
         1
     }
@@ -315,27 +316,21 @@ fn answer(shared: &Shared, request: Request, status: Status, result: &[u8]) {
 
 /// Runs an inline call on private copies.
 #[inline(always)]
-fn call(
-    shared: &Shared,
-    table: &mut FunctionTable,
-    staged: &mut [u8],
-    result: &mut [u8],
-    request: Request,
-    index: usize,
-) {
+fn call(shared: &Shared, table: &mut FunctionTable, slots: &mut Slots, request: Request, index: usize) {
     let FunctionTable { functions, handlers } = table;
     let (Some(Function { id, .. }), Some(Some(handler))) =
         (functions.entries.get(index), handlers.get_mut(index))
     else {
         return answer(shared, request, Status::UNKNOWN_FUNCTION, &[]);
     };
-    // Checked against the capacity, which is the buffer's length.
-    let args = &mut staged[..request.header().arg_len as usize];
-    request.read_payload(&shared.ring, args);
+    // Checked against the capacity, which is the slot's behind its header.
+    let len = request.header().arg_len as usize;
+    request.read_payload(&shared.ring, &mut slots.request.as_mut_bytes()[HEADER_BYTES..][..len]);
     shared.bank.count(Counter::Dispatched);
     shared.inline_function.store(u64::from(id.0) + 1, Ordering::Relaxed);
-    let outcome = catch_unwind(AssertUnwindSafe(|| handler.call_with_header(request.header(), args, result)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| handler.call_in_slots(request.header(), slots)));
     shared.inline_function.store(0, Ordering::Relaxed);
+    let result = &slots.response.as_bytes()[HEADER_BYTES..];
     match outcome {
         Ok(Ok((status, len))) => match result.get(..len) {
             Some(result) => answer(shared, request, status, result),

@@ -281,7 +281,8 @@ cudaq_status_t cudaq_dispatcher_set_function_table(cudaq_dispatcher_t *dispatche
 /*
  * `shutdown_flag`: 0 at start. Setting it to anything else ends the dispatcher; cudaq_dispatcher_stop sets it to 1.
  * `stats`: 8 bytes, 8-byte aligned; requests dispatched since the start, which sets it to 0, kept up to date by the dispatcher.
- * Host path: host memory. Device path: memory that the device sees.
+ * Host path: host memory, which the dispatcher's thread reads every turn and writes every request: both cost it least in cache
+ * lines that no other thread works with (a stack is another thread's). Device path: memory that the device sees.
  */
 cudaq_status_t cudaq_dispatcher_set_control(cudaq_dispatcher_t *dispatcher, volatile int *shutdown_flag,
                                             uint64_t *stats);
