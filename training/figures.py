@@ -19,7 +19,8 @@ def main():
         trained = json.loads(path.with_name(path.name.replace(".metrics.", ".train.")).read_text())
         print(f"## {held['name']}\n")
         print(
-            f"{trained['steps']} steps, {trained['shots']:.3e} shots, {trained['seconds']:.0f} s on {trained['device']},"
+            f"{trained['steps']} steps, {trained['shots']:.3e} shots, {trained['seconds']:.0f} s on"
+            f" {trained['recipe'].get('devices', 1)} x {trained['device']},"
             f" seed {trained['recipe']['seed']}, PyTorch {trained['torch']}.\n"
         )
         print("| d | p | shots | threshold | errors, matching alone | with the network | ratio | density | cut | matching | cut |")

@@ -1,5 +1,8 @@
 """python3 -m pytest training: volumes, labels, sampling, exported forms. No GPU needed."""
 
+import multiprocessing
+import socket
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -9,6 +12,7 @@ from predecoder import measure, onnx_forms, tables
 from predecoder.geometry import Volume, circuit
 from predecoder.network import Predecoder
 from predecoder.sampler import Residual, Sampler
+from predecoder.team import Team
 
 CASES = [(3, 1, "X"), (3, 2, "Z"), (5, 4, "X"), (5, 5, "Z")]
 CPU = torch.device("cpu")
@@ -118,3 +122,28 @@ def test_the_ratio_has_a_paired_interval():
     middle, low, high = measure.ratio(50, 100, 50)
     unpaired = measure.ratio(50, 100, 0)
     assert middle == 0.5 and low < 0.5 < high and high - low < unpaired[2] - unpaired[1]
+
+
+def _member(rank, port, queue):
+    ranks = Team(rank, 2, port)
+    held = [torch.full((2, 3), float(rank)), torch.full((4,), 10.0 * rank)]
+    ranks.average(held)
+    led = [torch.full((2,), float(rank + 7))]
+    ranks.follow(led)
+    queue.put([tensor.tolist() for tensor in held + led] + [ranks.told(rank + 0.25)])
+    ranks.leave()
+
+
+def test_a_team_has_one_mean_and_one_leader():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    members = [context.Process(target=_member, args=(rank, port, queue)) for rank in range(2)]
+    for member in members:
+        member.start()
+    answers = [queue.get(timeout=120) for _ in members]
+    for member in members:
+        member.join()
+    assert answers[0] == answers[1] == [[[0.5] * 3] * 2, [5.0] * 4, [7.0] * 2, 0.25]

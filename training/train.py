@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Trains the networks, then measures them: see README.md. Everything lands in --out; nothing else is needed.
 
-With several GPUs the networks are trained side by side, with one in turn; --seconds is the whole command's time.
+One network after the other, each on every GPU; --seconds is the whole command's time.
 """
 
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -36,11 +37,36 @@ def train(arguments):
         ends=arguments.until,
         seed=arguments.seed,
         max_steps=arguments.max_steps,
+        rate=arguments.rate,
+        devices=arguments.processes,
     )
     if arguments.tiny:
         recipe.volumes, recipe.cells, recipe.warm_up = ((3, 0.5), (5, 0.5)), 4000, 10
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    fit.fit(recipe, arguments.out, device, workers=arguments.workers, log=lambda text: print(text, flush=True))
+    device = torch.device("cuda", arguments.rank) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    say = lambda text: print(text, flush=True)  # noqa: E731
+    workers = max(1, arguments.workers // arguments.processes)
+    fit.fit(recipe, arguments.out, device, arguments.rank, arguments.port, workers, say)
+
+
+def train_together(arguments, width, until):
+    """A process for each device. One that fails ends the others, who would wait for it. Whether it went well."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = []
+    for rank in range(arguments.processes):
+        more = {"until": until, "width": width, "rank": rank, "port": port, "processes": arguments.processes}
+        command = [sys.executable, __file__, *sys.argv[1:]]
+        command += [word for name, value in more.items() for word in (f"--{name}", str(value))]
+        processes.append(subprocess.Popen(command))
+    while any(process.poll() is None for process in processes):
+        if any(process.poll() for process in processes):
+            for process in processes:
+                process.terminate()
+        time.sleep(0.2)
+    return not any(process.returncode for process in processes)
 
 
 def evaluate(arguments, name, seconds, evaluator):
@@ -71,7 +97,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=560, help="of the whole command")
     parser.add_argument("--evaluate", type=float, default=110, help="seconds of them kept for the evaluation")
     parser.add_argument("--widths", default="128,64", help="networks to train, hidden layers this wide")
-    parser.add_argument("--shares", default="0.72,0.28", help="of the training time, where they take turns")
+    parser.add_argument("--shares", default="0.72,0.28", help="of the training time, for each")
+    parser.add_argument("--rate", type=float, default=2e-3, help="the highest learning rate")
+    parser.add_argument("--processes", type=int, help="that train a network together (default: one a GPU)")
     parser.add_argument("--hidden", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--failures", type=int, default=4000, help="of matching alone, after which a case ends")
@@ -80,7 +108,8 @@ def main():
     parser.add_argument("--tiny", action="store_true", help="small volumes: a test of the program, not of the network")
     parser.add_argument("--only-evaluate", action="store_true", help="checkpoints are in --out already")
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
-    parser.add_argument("--width", type=int, help=argparse.SUPPRESS)
+    for name in ("--width", "--rank", "--port"):
+        parser.add_argument(name, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.until:
         return train(arguments)
@@ -94,24 +123,15 @@ def main():
     widths = [int(width) for width in arguments.widths.split(",")]
     shares = [float(share) for share in arguments.shares.split(",")]
     gpus = torch.cuda.device_count()
+    arguments.processes = arguments.processes or max(1, gpus)
     print(f"PyTorch {torch.__version__} after {time.monotonic() - begun:.1f} s, {gpus} GPUs", flush=True)
     failed = False
     if not arguments.only_evaluate:
         left = arguments.seconds - arguments.evaluate
-        together = gpus >= len(widths) > 1
-        running = []
         for k, width in enumerate(widths):
-            share = 1.0 if together else sum(shares[: k + 1]) / sum(shares[: len(widths)])
-            until = str(time.time() + left * share - (time.monotonic() - begun))
-            command = [sys.executable, __file__, *sys.argv[1:], "--until", until, "--width", str(width)]
-            environment = dict(os.environ, CUDA_VISIBLE_DEVICES=str(k)) if together else dict(os.environ)
-            process = subprocess.Popen(command, env=environment)
-            if together:
-                running.append(process)
-            else:
-                failed |= process.wait() != 0
-        for process in running:
-            failed |= process.wait() != 0
+            share = sum(shares[: k + 1]) / sum(shares[: len(widths)])
+            until = time.time() + left * share - (time.monotonic() - begun)
+            failed |= not train_together(arguments, width, until)
     print(f"training: {time.monotonic() - begun:.1f} s", flush=True)
     for k, width in enumerate(widths):
         left = arguments.seconds - (time.monotonic() - begun) - 5

@@ -1,4 +1,4 @@
-"""Trains one network for a number of seconds."""
+"""Trains one network for a number of seconds, on one device or on several together."""
 
 import json
 import math
@@ -15,6 +15,7 @@ from . import tables
 from .geometry import Volume
 from .network import Average, Predecoder
 from .sampler import Sampler, level_counts
+from .team import Team
 
 LEVELS = [round(0.001 * k, 3) for k in range(1, 11)]
 
@@ -35,6 +36,7 @@ class Recipe:
     decay: float = 1e-4
     average: float = 0.9995
     max_steps: int = 0  # 0: only time ends it
+    devices: int = 1  # each with a step's cells of its own
 
 
 def _tables(distance, basis):
@@ -95,16 +97,23 @@ def loss_of(logits, target, mask):
     return (each * mask).sum() / mask.sum(dtype=torch.float32)
 
 
-def fit(recipe: Recipe, out: Path, device, workers=8, log=print):
+# Steps between two looks at the clock, the leader's, which says when all of a team end.
+LOOK = 16
+
+
+def fit(recipe: Recipe, out: Path, device, rank=0, port=0, workers=8, log=print):
     out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     # Forks, so before the device is touched.
     built = all_tables(recipe, workers)
     log(f"tables: {time.monotonic() - begun:.1f} s")
+    team = Team(rank, recipe.devices, port, device)
     torch.manual_seed(recipe.seed)
     torch.backends.cudnn.benchmark = True
-    host = np.random.default_rng(recipe.seed)
-    generator = torch.Generator(device=device).manual_seed(recipe.seed)
+    # The same distances everywhere, so that nobody waits for a larger volume; each its own shots.
+    common = np.random.default_rng(recipe.seed)
+    host = np.random.default_rng([recipe.seed, rank])
+    generator = torch.Generator(device=device).manual_seed(recipe.seed + 1_000_003 * rank)
     made = {job: Sampler(Volume(job[0], job[0], job[1]), found, device) for job, found in built.items()}
     sources = {
         d: Batches(recipe, d, [made[d, "X"], made[d, "Z"]], device, generator, host) for d, _ in recipe.volumes
@@ -112,6 +121,7 @@ def fit(recipe: Recipe, out: Path, device, workers=8, log=print):
     distances = [d for d, _ in recipe.volumes]
     shares = np.array([share for _, share in recipe.volumes])
     network = Predecoder(recipe.width, recipe.hidden).to(device, memory_format=torch.channels_last_3d)
+    team.follow(network.parameters())
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=recipe.rate, weight_decay=recipe.decay, fused=device.type == "cuda"
     )
@@ -119,6 +129,8 @@ def fit(recipe: Recipe, out: Path, device, workers=8, log=print):
     name, history = network.name, []
 
     def save(step, elapsed):
+        if not team.leads:
+            return
         held = {"width": recipe.width, "hidden": recipe.hidden, "weights": average.state(), "step": step}
         held |= {"shots": shots, "seconds": elapsed, "recipe": json.dumps(asdict(recipe))}
         torch.save(held, out / f"{name}.part")
@@ -129,33 +141,36 @@ def fit(recipe: Recipe, out: Path, device, workers=8, log=print):
     counts = dict.fromkeys(distances, 0)
     started = last_log = last_save = time.monotonic()
     seconds = max(recipe.ends - time.time(), 1.0)
+    spent = 0.0
     while True:
-        elapsed = time.monotonic() - started
-        progress = max(elapsed / seconds, step / recipe.max_steps if recipe.max_steps else 0.0)
+        if step % LOOK == 0:
+            # Waits for the device, so that the clock is the work's.
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            spent = team.told((time.monotonic() - started) / seconds)
+        progress = max(spent, step / recipe.max_steps if recipe.max_steps else 0.0)
         if progress >= 1.0:
             break
         rate = recipe.rate * min(1.0, (step + 1) / recipe.warm_up) * 0.5 * (1 + math.cos(math.pi * progress))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        distance = distances[host.choice(len(distances), p=shares / shares.sum())]
+        distance = distances[common.choice(len(distances), p=shares / shares.sum())]
         inputs, target, mask = sources[distance].next()
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
             logits = network(inputs if device.type == "cuda" else inputs.float())
         loss = loss_of(logits, target, mask)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        team.average([parameter.grad for parameter in network.parameters()])
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         average.update()
         total[distance] += loss.detach()
         counts[distance] += 1
         step += 1
-        shots += len(target)
-        # Waits for the device now and then, so that the clock above is the work's.
-        if step % 16 == 0 and device.type == "cuda":
-            torch.cuda.synchronize()
+        shots += len(target) * team.size
         now = time.monotonic()
-        if now - last_log > 5:
+        if team.leads and now - last_log > 5:
             losses = {str(d): float(total[d]) / counts[d] for d in distances if counts[d]}
             history.append({"step": step, "seconds": now - started, "shots": shots, "rate": rate, "loss": losses})
             shown = " ".join(f"d{d} {value:.6f}" for d, value in losses.items())
@@ -170,12 +185,14 @@ def fit(recipe: Recipe, out: Path, device, workers=8, log=print):
             save(step, now - started)
             last_save = now
     if device.type == "cuda":
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(device)
     elapsed = time.monotonic() - started
     save(step, elapsed)
+    team.leave()
+    if not team.leads:
+        return
     log(f"{name}: done, {step} steps, {shots:.3e} shots, {elapsed:.1f} s")
     summary = {"name": name, "recipe": asdict(recipe), "steps": step, "shots": shots, "seconds": elapsed}
     summary |= {"torch": torch.__version__, "history": history}
     summary["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     (out / f"{name}.train.json").write_text(json.dumps(summary, indent=1) + "\n")
-    return network, average

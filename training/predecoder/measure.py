@@ -17,7 +17,7 @@ from . import shots
 from .geometry import Volume
 from .sampler import Residual
 
-THRESHOLDS = (0.0, 0.5, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
+THRESHOLDS = (0.0, 0.5, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0, 4.0)
 
 
 class Network:

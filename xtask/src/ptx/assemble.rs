@@ -4,10 +4,11 @@
 use super::cuda::{Cuda, quiet};
 use super::{PROGRAMS, Program, cpp};
 use crate::shell::Shell;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use ringcall_build::Arch;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// What is linked with what at load time, by the names of the programs; and whether NVIDIA's device runtime is added.
 const LINKS: &[(&[&str], bool)] = &[
@@ -28,8 +29,7 @@ const HOOKS: [&str; 3] = ["cudaq_dev_transport_attach", "cudaq_dev_rx_poll", "cu
 const CPP: [(&str, &str); 2] = [("kernels-cu", DISPATCHER), ("kernels-cu/hooks", HOOKED)];
 
 /// Assembles every committed text, links what belongs together, and does the same with the handlers and transports in CUDA
-/// C++. Prints
-/// what each kernel takes.
+/// C++. Prints what each kernel takes.
 ///
 /// # Errors
 /// No tools; a text that is missing, or that a tool refuses.
@@ -44,35 +44,17 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     let bench = Bench { shell, cuda: &cuda, folder: &folder };
 
     println!("{:<24} {:<16} {:>9} {:>8} {:>8}", "kernel", "in", "registers", "stack B", "spill B");
-    for arch in Arch::DEFAULT {
-        for program in PROGRAMS {
-            bench.program(program, arch)?;
-        }
-    }
-    for arch in Arch::DEFAULT {
-        for (names, runtime) in LINKS {
-            let objects: Vec<_> = names.iter().map(|name| bench.object(name, arch)).collect();
-            bench.link(&names.join("+"), &objects, *runtime, arch)?;
-        }
-        for (source, kernels) in &sources {
-            let object = bench.cpp(source, arch)?;
-            let name = source.file_stem().unwrap_or_default().to_string_lossy();
-            bench.link(&format!("{kernels}+{name}"), &[bench.object(kernels, arch), object], false, arch)?;
-        }
-        let alone = bench.link(HOOKED, &[bench.object(HOOKED, arch)], false, arch);
-        let said = alone.err().map_or_else(String::new, |why| format!("{why:#}"));
-        for hook in HOOKS {
-            ensure!(
-                said.contains(hook),
-                "{HOOKED} for {arch} without a transport: `{hook}` is not missed: {said}"
-            );
-        }
-    }
+    thread::scope(|scope| {
+        let (bench, sources) = (&bench, &sources);
+        let mut threads = Vec::from(Arch::DEFAULT.map(|arch| scope.spawn(move || bench.arch(arch, sources))));
+        threads.push(scope.spawn(|| cpp::run(shell, &cuda, true)));
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a check panicked"))?)
+    })?;
     println!("{} links for each of {} architectures", LINKS.len() + sources.len(), Arch::DEFAULT.len());
     for shape in cpp::SHAPES {
         bench.shape(shape)?;
     }
-    cpp::run(shell, &cuda, true)
+    Ok(())
 }
 
 /// The sources in CUDA C++ in a folder, if there are any.
@@ -101,6 +83,31 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn object(&self, name: &str, arch: Arch) -> PathBuf {
         self.folder.join(format!("{name}.{arch}.o"))
+    }
+
+    /// All that there is for one architecture; the handlers and transports in CUDA C++ each with the program that they go with.
+    fn arch(&self, arch: Arch, sources: &[(PathBuf, &str)]) -> Result<()> {
+        for program in PROGRAMS {
+            self.program(program, arch)?;
+        }
+        for (names, runtime) in LINKS {
+            let objects: Vec<_> = names.iter().map(|name| self.object(name, arch)).collect();
+            self.link(&names.join("+"), &objects, *runtime, arch)?;
+        }
+        for (source, kernels) in sources {
+            let object = self.cpp(source, arch)?;
+            let name = source.file_stem().unwrap_or_default().to_string_lossy();
+            self.link(&format!("{kernels}+{name}"), &[self.object(kernels, arch), object], false, arch)?;
+        }
+        let alone = self.link(HOOKED, &[self.object(HOOKED, arch)], false, arch);
+        let said = alone.err().map_or_else(String::new, |why| format!("{why:#}"));
+        for hook in HOOKS {
+            ensure!(
+                said.contains(hook),
+                "{HOOKED} for {arch} without a transport: `{hook}` is not missed: {said}"
+            );
+        }
+        Ok(())
     }
 
     fn program(&self, program: &Program, arch: Arch) -> Result<()> {

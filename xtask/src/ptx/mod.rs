@@ -10,9 +10,10 @@ mod diff;
 pub(crate) use assemble::check as assemble;
 
 use crate::shell::Shell;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use ringcall_build::{Arch, Compiled, DeviceCrate, Toolchain, compile};
 use std::path::PathBuf;
+use std::thread;
 
 /// A text of record: a package with some of its features.
 struct Program {
@@ -125,39 +126,53 @@ pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
     }
     let toolchain = Toolchain::find()?;
     println!("{} ({})", toolchain.version(), toolchain.rustc().display());
-    let mut stale = 0;
-    for arch in Arch::DEFAULT {
-        for program in PROGRAMS.iter().filter(|program| options.wants(program, arch)) {
-            let built = build(shell, program, arch, &toolchain)?;
-            if !built.warnings.is_empty() {
-                println!("{}", built.warnings);
-                ensure!(!options.check, "{} for {arch}: compiles with warnings", program.package);
-            }
-            let path = program.path(shell, arch);
-            let committed = std::fs::read_to_string(&path).ok();
-            let same = committed.as_deref() == Some(built.ptx.as_str());
-            let lines = built.ptx.lines().count();
-            let word = match (same, options.check) {
-                (true, _) => "as committed",
-                (false, true) => "DIFFERS",
-                (false, false) => "written",
-            };
-            println!("{:<20} {lines:>6} lines  {word}", program.file(arch));
-            if same {
-                continue;
-            }
-            if options.check {
-                stale += 1;
-                println!("{}", differs(shell, program, arch, committed.as_deref(), &built.ptx)?);
-            } else {
-                write(&path, &built.ptx)?;
-            }
-        }
-    }
+    // At once: each is one long chain of compilations, the core library's first.
+    let stale = thread::scope(|scope| {
+        let archs = Arch::DEFAULT.map(|arch| {
+            let toolchain = &toolchain;
+            scope.spawn(move || run_for(shell, options, arch, toolchain))
+        });
+        archs.into_iter().try_fold(0, |stale, thread| {
+            let more = thread.join().map_err(|_| anyhow!("a build panicked"))??;
+            anyhow::Ok(stale + more)
+        })
+    })?;
     if stale > 0 {
         bail!("{stale} files are not what the sources compile to: `cargo xtask ptx` writes them");
     }
     Ok(())
+}
+
+/// Those of one architecture; how many differ from what is committed.
+fn run_for(shell: &Shell, options: &Options, arch: Arch, toolchain: &Toolchain) -> Result<usize> {
+    let mut stale = 0;
+    for program in PROGRAMS.iter().filter(|program| options.wants(program, arch)) {
+        let built = build(shell, program, arch, toolchain)?;
+        if !built.warnings.is_empty() {
+            println!("{}", built.warnings);
+            ensure!(!options.check, "{} for {arch}: compiles with warnings", program.package);
+        }
+        let path = program.path(shell, arch);
+        let committed = std::fs::read_to_string(&path).ok();
+        let same = committed.as_deref() == Some(built.ptx.as_str());
+        let lines = built.ptx.lines().count();
+        let word = match (same, options.check) {
+            (true, _) => "as committed",
+            (false, true) => "DIFFERS",
+            (false, false) => "written",
+        };
+        println!("{:<20} {lines:>6} lines  {word}", program.file(arch));
+        if same {
+            continue;
+        }
+        if options.check {
+            stale += 1;
+            println!("{}", differs(shell, program, arch, committed.as_deref(), &built.ptx)?);
+        } else {
+            write(&path, &built.ptx)?;
+        }
+    }
+    Ok(stale)
 }
 
 fn build(shell: &Shell, program: &Program, arch: Arch, toolchain: &Toolchain) -> Result<Compiled> {
@@ -165,7 +180,8 @@ fn build(shell: &Shell, program: &Program, arch: Arch, toolchain: &Toolchain) ->
         manifest_dir: shell.root().join(program.folder),
         features: program.features.iter().map(|&feature| feature.to_owned()).collect(),
         arch,
-        target_dir: shell.target("device"),
+        // One each: cargo lets one build at a time into a folder.
+        target_dir: shell.target("device").join(arch.to_string()),
     };
     Ok(compile(&device_crate, toolchain)?)
 }
