@@ -78,7 +78,28 @@ impl GridHandler {
     /// As for [`GpuModel::new`](crate::GpuModel::new).
     pub fn new(network: &Network, context: &Arc<Context>, wiring: &Wiring) -> Result<Self, GpuError> {
         let volume = [wiring.d, wiring.layers];
-        let loaded = Loaded::new(network, context, volume, DISPATCHER_SHARED, Some(wiring))?;
+        Self::of(&Loaded::new(network, context, volume, DISPATCHER_SHARED, Some(wiring))?, context, wiring)
+    }
+
+    /// The same so many times, each on an equal part of the device's multiprocessors, for a dispatcher of its own: together they
+    /// answer more requests, each of them later.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new), of a part.
+    pub fn several(
+        network: &Network,
+        context: &Arc<Context>,
+        wiring: &Wiring,
+        count: u32,
+    ) -> Result<Vec<Self>, GpuError> {
+        let volume = [wiring.d, wiring.layers];
+        let all = context.device().multiprocessors()?;
+        let taken = all - all.checked_div(count).unwrap_or(0);
+        let loaded = Loaded::beside(network, context, volume, DISPATCHER_SHARED, Some(wiring), taken)?;
+        (0..count).map(|_| Self::of(&loaded, context, wiring)).collect()
+    }
+
+    fn of(loaded: &Loaded, context: &Arc<Context>, wiring: &Wiring) -> Result<Self, GpuError> {
         let buffers = loaded.buffers(context)?;
         let failed = DeviceBuffer::zeroed(context, 4)?;
         let mut params = Params { failed: failed.address().0, limit: LIMIT_CYCLES, ..loaded.params };

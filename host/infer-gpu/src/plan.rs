@@ -392,6 +392,21 @@ mod tests {
         assert!(Plan::choose(SHAPES, 13, 13, Offer { shared: 40 << 10, ..H200 }).is_none());
     }
 
+    /// What parts of the device have: blocks of one of so many.
+    #[test]
+    fn parts_of_a_device_are_filled_too() {
+        for (d, layers, parts, blocks) in
+            [(7, 8, 2, 24), (7, 8, 4, 16), (13, 14, 2, 32), (13, 14, 4, 32), (21, 22, 2, 42)]
+        {
+            let offer = Offer { multiprocessors: 132 / parts, ..H200 };
+            let plan = Plan::choose(SHAPES, d, layers, offer).unwrap_or_else(|| panic!("{d} in {parts}"));
+            assert_eq!(plan.blocks(), blocks, "{d} by {layers} in {parts}");
+            assert!(plan.blocks() * parts <= 132);
+        }
+        assert!(Plan::choose(SHAPES, 31, 32, Offer { multiprocessors: 66, ..H200 }).is_none());
+        assert!(Plan::choose(SHAPES, 3, 3, Offer { multiprocessors: 0, ..H200 }).is_none());
+    }
+
     #[test]
     fn every_cell_is_in_the_table_once() {
         let plan = chosen(3, 2);

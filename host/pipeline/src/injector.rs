@@ -36,15 +36,35 @@ pub enum SubmitError {
 #[derive(Debug)]
 pub struct Injector {
     state: Arc<State>,
-    next: SlotIndex,
+    turns: Turns,
+    next: u32,
     wait: Wait,
     _not_sync: PhantomData<Cell<()>>,
 }
 
+/// The order in which slots are used: around the ring, or a slot of each part of it in turn, where parts are served apart.
+#[derive(Debug, Clone, Copy)]
+struct Turns {
+    slots: u32,
+    parts: u32,
+}
+
+impl Turns {
+    /// The slot of turn `turn`, of as many turns as there are slots.
+    fn slot(self, turn: u32) -> u32 {
+        turn % self.parts * (self.slots / self.parts) + turn / self.parts
+    }
+
+    fn after(self, turn: u32) -> u32 {
+        if turn + 1 < self.slots { turn + 1 } else { 0 }
+    }
+}
+
 impl Injector {
-    pub(crate) fn new(state: Arc<State>, wait: Wait) -> Option<Self> {
-        let next = state.ring.geometry().slot(0)?;
-        state.take_producer().then(|| Self { state, next, wait, _not_sync: PhantomData })
+    /// For a ring of which `parts` equal parts are served apart.
+    pub(crate) fn new(state: Arc<State>, wait: Wait, parts: u32) -> Option<Self> {
+        let turns = Turns { slots: state.ring.geometry().slots(), parts: parts.max(1) };
+        state.take_producer().then(|| Self { state, turns, next: 0, wait, _not_sync: PhantomData })
     }
 
     /// Submits a request if a slot is free. A slot that stays taken for long does not hold up the others.
@@ -136,13 +156,16 @@ impl Injector {
         if payload.len() > capacity as usize {
             return Err(SubmitError::TooLong(TooLong { len: payload.len(), capacity }));
         }
-        let mut slot = self.next;
-        let vacant = loop {
-            match self.state.reserve(slot) {
-                Some(vacant) => break vacant,
-                None => slot = geometry.next(slot),
+        let mut turn = self.next;
+        let (slot, vacant) = loop {
+            let free = geometry
+                .slot(self.turns.slot(turn))
+                .and_then(|slot| self.state.reserve(slot).map(|vacant| (slot, vacant)));
+            turn = self.turns.after(turn);
+            if let Some(free) = free {
+                break free;
             }
-            if slot == self.next {
+            if turn == self.next {
                 return Err(SubmitError::Full);
             }
         };
@@ -152,7 +175,7 @@ impl Injector {
         self.state.announce(slot);
         // The header's id is the low half; the full one is in the book.
         vacant.submit(ring, function.0, request_id as u32, 0, payload).map_err(SubmitError::TooLong)?;
-        self.next = geometry.next(slot);
+        self.next = turn;
         Ok(slot)
     }
 }
@@ -160,5 +183,32 @@ impl Injector {
 impl Drop for Injector {
     fn drop(&mut self) {
         self.state.return_producer();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_has_a_turn_and_parts_take_turns() {
+        for (slots, parts) in [(1, 1), (5, 1), (8, 2), (12, 4), (64, 16), (8, 8)] {
+            let turns = Turns { slots, parts };
+            let mut order = vec![0];
+            while let next = turns.after(order[order.len() - 1])
+                && next != 0
+            {
+                order.push(next);
+            }
+            let order: Vec<_> = order.into_iter().map(|turn| turns.slot(turn)).collect();
+            let each = slots / parts;
+            assert!(
+                order.iter().enumerate().all(|(turn, slot)| slot / each == turn as u32 % parts),
+                "{order:?}"
+            );
+            let mut sorted = order;
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..slots));
+        }
     }
 }

@@ -42,6 +42,14 @@ pub enum PipelineError {
     /// No workers.
     #[error("a pipeline needs at least one worker")]
     NoWorkers,
+    /// A dispatcher elsewhere that serves its ring in parts which it does not divide into.
+    #[error("a ring of {slots} slots does not divide into {parts} parts")]
+    Parts {
+        /// Of the ring.
+        slots: u32,
+        /// As the dispatcher says.
+        parts: u32,
+    },
     /// The ring cannot be made.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -404,7 +412,7 @@ impl Pipeline<Running> {
         if self.state.ring.is_external() {
             return None;
         }
-        Injector::new(Arc::clone(&self.state), self.wait())
+        Injector::new(Arc::clone(&self.state), self.wait(), 1)
     }
 
     /// Exact counts, now. Lock-free.

@@ -208,6 +208,62 @@ fn every_request_is_completed_over_rings_of_any_size_and_restarts() {
     }
 }
 
+/// A device that serves its ring in parts.
+struct InParts(Played, u32);
+
+impl RemoteDispatcher for InParts {
+    fn ring(&self) -> &Ring {
+        self.0.ring()
+    }
+
+    fn parts(&self) -> u32 {
+        self.1
+    }
+
+    fn start(&mut self) -> Result<(), BoxError> {
+        self.0.start()
+    }
+
+    fn health(&self) -> Health {
+        self.0.health()
+    }
+
+    fn stop(&mut self, deadline: Duration) -> RemoteStop {
+        self.0.stop(deadline)
+    }
+}
+
+#[test]
+fn requests_go_to_each_part_of_a_ring_in_turn() {
+    let log = Log::default();
+    let played = Played::new(12);
+    let gate = played.gate.clone();
+    let running = pipeline(InParts(played, 3), timed(2, LONG), &log);
+    let mut injector = running.injector().expect("the first");
+    let mut slots: Vec<u32> = Vec::new();
+    for id in 0..12 {
+        slots.push(injector.submit(ECHO, &[deed::LATE, id as u8], id).expect("submitted").get());
+    }
+    assert_eq!(slots, [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]);
+    assert_eq!(injector.try_submit(ECHO, &[act::DONE], 12), Err(SubmitError::Full));
+    gate.open();
+    for id in 12..500 {
+        submit(&mut injector, &[act::DONE, id as u8], id);
+    }
+    assert!(running.stop(LONG).is_clean());
+    assert_eq!(log.wait(500).len(), 500);
+    for (parts, works) in [(0, false), (5, false), (12, true), (24, false)] {
+        let built =
+            RemotePipeline::builder(InParts(Played::new(12), parts)).stage(|_| Ok(Box::new(acting))).build();
+        match built {
+            Ok(_) => assert!(works, "{parts} parts"),
+            Err(error) => {
+                assert!(matches!(error, PipelineError::Parts { slots: 12, .. }) && !works, "{error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_device_that_lies_is_found_out() {
     let log = Log::default();

@@ -1,23 +1,30 @@
-//! The cooperative dispatcher with the network in it, as the pipeline knows a dispatcher that is elsewhere.
+//! Cooperative dispatchers with the network in them, as the pipeline knows a dispatcher that is elsewhere.
 
 use crate::GpuPredecoderError;
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::{Ring, RingConfig};
-use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules, Running, Wired};
+use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules, Running, Watch, Wired};
 use ringcall_cuda::driver::Context;
 use ringcall_infer_gpu::{GridHandler, Network, Shape, Wiring};
 use ringcall_pipeline::BoxError;
 use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The kernel beats at least once a millisecond, but for the request that it serves, whose waits take no longer than this.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A kernel that polls a ring in mapped memory and answers each `decode_syndrome` with what the network leaves of it.
+/// Kernels that poll a ring in mapped memory, each a part of it on a part of the device, and answer each `decode_syndrome` with
+/// what the network leaves of it.
 #[derive(Debug)]
 pub struct GpuDispatcher {
     ring: MappedRing,
+    kernels: Vec<Kernel>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Kernel {
     /// Taken out only where a kernel may still run on it.
     handler: Option<GridHandler>,
     state: State,
@@ -37,27 +44,33 @@ impl GpuDispatcher {
         wiring: &Wiring,
         context: &Arc<Context>,
         slots: u32,
+        kernels: u32,
     ) -> Result<Self, GpuPredecoderError> {
-        let handler = GridHandler::new(network, context, wiring)?;
-        let ring = MappedRing::allocate(context, RingConfig { slots, slot_bytes: handler.slot_bytes() })?;
-        let functions = handler.function(Functions::new(), DECODE_SYNDROME);
-        let modules = handler.modules(Modules::new());
-        let wired = DeviceDispatcher::wire(&ring, functions, modules, handler.options())?;
-        Ok(Self { ring, handler: Some(handler), state: State::Wired(wired) })
+        let handlers = match kernels {
+            1 => vec![GridHandler::new(network, context, wiring)?],
+            several => GridHandler::several(network, context, wiring, several)?,
+        };
+        let slot_bytes = handlers.first().map_or(0, GridHandler::slot_bytes);
+        let ring = MappedRing::allocate(context, RingConfig { slots, slot_bytes })?;
+        let parts = ring.parts(kernels)?;
+        let wire = |(handler, part): (GridHandler, MappedRing)| {
+            let functions = handler.function(Functions::new(), DECODE_SYNDROME);
+            let modules = handler.modules(Modules::new());
+            let wired = DeviceDispatcher::wire(&part, functions, modules, handler.options())?;
+            Ok(Kernel { handler: Some(handler), state: State::Wired(wired) })
+        };
+        let kernels = handlers.into_iter().zip(parts).map(wire).collect::<Result<_, GpuPredecoderError>>()?;
+        Ok(Self { ring, kernels })
     }
 
-    /// How the network is spread over the device.
+    /// How the network is spread over the device, or over each kernel's part of it.
     #[must_use]
     pub fn shape(&self) -> Option<Shape> {
-        self.handler.as_ref().map(GridHandler::shape)
+        self.kernels.first()?.handler.as_ref().map(GridHandler::shape)
     }
 }
 
-impl RemoteDispatcher for GpuDispatcher {
-    fn ring(&self) -> &Ring {
-        self.ring.ring()
-    }
-
+impl Kernel {
     fn start(&mut self) -> Result<(), BoxError> {
         match std::mem::replace(&mut self.state, State::Gone) {
             State::Wired(wired) => {
@@ -72,18 +85,12 @@ impl RemoteDispatcher for GpuDispatcher {
         }
     }
 
-    fn health(&self) -> Health {
-        let watch = match &self.state {
-            State::Wired(dispatcher) => dispatcher.watch(),
-            State::Running(dispatcher) => dispatcher.watch(),
-            State::Gone => return Box::new(|| Err("the device's dispatcher has failed".to_owned())),
-        };
-        Box::new(move || {
-            if watch.is_alive(PATIENCE) {
-                return Ok(());
-            }
-            Err(format!("the device's kernel has not moved for {} ms", PATIENCE.as_millis()))
-        })
+    fn watch(&self) -> Option<Watch> {
+        match &self.state {
+            State::Wired(dispatcher) => Some(dispatcher.watch()),
+            State::Running(dispatcher) => Some(dispatcher.watch()),
+            State::Gone => None,
+        }
     }
 
     fn stop(&mut self, deadline: Duration) -> RemoteStop {
@@ -111,6 +118,56 @@ impl RemoteDispatcher for GpuDispatcher {
             self.state = State::Wired(wired);
         }
         RemoteStop { ended, failure }
+    }
+}
+
+impl RemoteDispatcher for GpuDispatcher {
+    fn ring(&self) -> &Ring {
+        self.ring.ring()
+    }
+
+    fn parts(&self) -> u32 {
+        self.kernels.len() as u32
+    }
+
+    fn start(&mut self) -> Result<(), BoxError> {
+        for started in 0..self.kernels.len() {
+            if let Err(error) = self.kernels[started].start() {
+                // All or none.
+                for kernel in &mut self.kernels[..started] {
+                    let _ = kernel.stop(PATIENCE);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn health(&self) -> Health {
+        let watches: Option<Vec<_>> = self.kernels.iter().map(Kernel::watch).collect();
+        let Some(watches) = watches else {
+            return Box::new(|| Err("the device's dispatcher has failed".to_owned()));
+        };
+        Box::new(move || match watches.iter().position(|watch| !watch.is_alive(PATIENCE)) {
+            None => Ok(()),
+            Some(which) => Err(format!(
+                "kernel {which} of {} on the device has not moved for {} ms",
+                watches.len(),
+                PATIENCE.as_millis()
+            )),
+        })
+    }
+
+    fn stop(&mut self, deadline: Duration) -> RemoteStop {
+        let begin = Instant::now();
+        let mut all = RemoteStop { ended: true, failure: None };
+        // One after the other: those that wait for their turn go on answering.
+        for kernel in &mut self.kernels {
+            let stopped = kernel.stop(deadline.saturating_sub(begin.elapsed()));
+            all.ended &= stopped.ended;
+            all.failure = all.failure.or(stopped.failure);
+        }
+        all
     }
 }
 

@@ -163,6 +163,17 @@ impl GpuPredecoder {
     /// # Errors
     /// The device cannot run the network (see [`GpuModel::new`]), or there is no memory that it maps.
     pub fn dispatcher(&self, slots: u32) -> Result<GpuDispatcher, GpuPredecoderError> {
-        GpuDispatcher::new(&self.network, &self.wiring, &self.context, slots)
+        self.dispatchers(slots, 1)
+    }
+
+    /// The same in `kernels` kernels, each on an equal part of the device and for an equal part of the slots, requests going to
+    /// each in turn: more requests a second, each of which takes longer. At small distances one kernel leaves most of the
+    /// device idle.
+    ///
+    /// # Errors
+    /// As for [`dispatcher`](Self::dispatcher), of a part of the device; a number of slots that does not divide into whole
+    /// sectors of four flags.
+    pub fn dispatchers(&self, slots: u32, kernels: u32) -> Result<GpuDispatcher, GpuPredecoderError> {
+        GpuDispatcher::new(&self.network, &self.wiring, &self.context, slots, kernels)
     }
 }

@@ -35,8 +35,11 @@ fn both_dispatchers_lose_nothing_and_decide_the_same() {
             let host = Service::start(&problem, &inference, config).expect("started");
             let host = drive(&problem, host, requests, Duration::ZERO);
             let mut runs = Vec::new();
-            for interval in [Duration::ZERO, Duration::from_micros(30)] {
-                let dispatcher = predecoder.dispatcher(config.slots).expect("a dispatcher");
+            let several = if distance > 13 { 2 } else { 4 };
+            for (kernels, interval) in
+                [(1, Duration::ZERO), (1, Duration::from_micros(30)), (several, Duration::ZERO)]
+            {
+                let dispatcher = predecoder.dispatchers(config.slots, kernels).expect("a dispatcher");
                 let device = Service::start_remote(&problem, dispatcher, config).expect("started");
                 runs.push(drive(&problem, device, requests, interval));
             }
@@ -53,13 +56,17 @@ fn both_dispatchers_lose_nothing_and_decide_the_same() {
             assert!(host.density_out < alone.density_out, "the network takes something away");
             eprintln!(
                 "d = {distance}: {requests} requests, {} skipped, {} of them wrong ({} by matching alone), p50 {} ns with a \
-                 graph, {} ns in the device's dispatcher at full speed, {} ns every 30 us",
+                 graph, {} ns in the device's dispatcher at full speed, {} ns every 30 us, {} ns in {several} of them at full \
+                 speed ({:.0} instead of {:.0} a second)",
                 host.matching_skipped,
                 host.rate.errors,
                 alone.rate.errors,
                 host.latency.value_at_quantile(0.5),
                 runs[0].latency.value_at_quantile(0.5),
                 runs[1].latency.value_at_quantile(0.5),
+                runs[2].latency.value_at_quantile(0.5),
+                runs[2].throughput_per_s(),
+                runs[0].throughput_per_s(),
             );
         }
     });
@@ -73,18 +80,21 @@ fn the_devices_dispatcher_restarts() {
         let network = Network::from_onnx(MODEL).expect("the committed model");
         let predecoder =
             GpuPredecoder::new("3x128", network, &experiment, Some(0.0), context).expect("bound");
-        let mut dispatcher = predecoder.dispatcher(4).expect("a dispatcher");
-        for _ in 0..3 {
-            dispatcher.start().expect("started");
-            assert!(dispatcher.start().is_err(), "it runs already");
-            assert_eq!(dispatcher.health()(), Ok(()));
-            let stopped = dispatcher.stop(Duration::from_secs(5));
-            assert_eq!((stopped.ended, stopped.failure), (true, None));
-            // Nothing polls: a stop of nothing ends at once.
-            assert!(dispatcher.stop(Duration::ZERO).ended);
+        for (slots, kernels) in [(4, 1), (8, 2), (16, 4)] {
+            let mut dispatcher = predecoder.dispatchers(slots, kernels).expect("a dispatcher");
+            for _ in 0..3 {
+                dispatcher.start().expect("started");
+                assert!(dispatcher.start().is_err(), "it runs already");
+                assert_eq!(dispatcher.health()(), Ok(()));
+                let stopped = dispatcher.stop(Duration::from_secs(5));
+                assert_eq!((stopped.ended, stopped.failure), (true, None));
+                // Nothing polls: a stop of nothing ends at once.
+                assert!(dispatcher.stop(Duration::ZERO).ended);
+            }
+            let _ = dispatcher.start();
+            drop(dispatcher); // ends the kernel, then frees what it worked on
         }
-        let _ = dispatcher.start();
-        drop(dispatcher); // ends the kernel, then frees what it worked on
+        assert!(predecoder.dispatchers(6, 2).is_err(), "parts of three flags");
         predecoder.dispatcher(4).expect("the device is free again");
     });
 }

@@ -24,23 +24,26 @@ enum Shape {
     Matching,
     /// Graphs of host workers.
     GpuHost,
-    /// The device's dispatcher.
-    GpuDevice,
+    /// So many dispatchers of the device.
+    GpuDevice(u32),
 }
 
 const BENCHES: &[(&str, u32, Shape)] = &[
     ("pipeline/d7", 7, Shape::Matching),
     ("pipeline/d7/gpu-host", 7, Shape::GpuHost),
-    ("pipeline/d7/gpu-device", 7, Shape::GpuDevice),
+    ("pipeline/d7/gpu-device", 7, Shape::GpuDevice(1)),
+    ("pipeline/d7/gpu-device-4", 7, Shape::GpuDevice(4)),
     ("pipeline/d13", 13, Shape::Matching),
     ("pipeline/d13/gpu-host", 13, Shape::GpuHost),
-    ("pipeline/d13/gpu-device", 13, Shape::GpuDevice),
+    ("pipeline/d13/gpu-device", 13, Shape::GpuDevice(1)),
+    ("pipeline/d13/gpu-device-4", 13, Shape::GpuDevice(4)),
     ("pipeline/d21", 21, Shape::Matching),
     ("pipeline/d21/gpu-host", 21, Shape::GpuHost),
-    ("pipeline/d21/gpu-device", 21, Shape::GpuDevice),
+    ("pipeline/d21/gpu-device", 21, Shape::GpuDevice(1)),
+    ("pipeline/d21/gpu-device-2", 21, Shape::GpuDevice(2)),
     ("pipeline/d31", 31, Shape::Matching),
     ("pipeline/d31/gpu-host", 31, Shape::GpuHost),
-    ("pipeline/d31/gpu-device", 31, Shape::GpuDevice),
+    ("pipeline/d31/gpu-device", 31, Shape::GpuDevice(1)),
 ];
 
 /// The names of all rows.
@@ -168,7 +171,10 @@ fn measure(
     let service = match shape {
         Shape::Matching => Service::start(&problem, &Inference::None, config)?,
         Shape::GpuHost => Service::start(&problem, &predecoder()?.inference()?, config)?,
-        Shape::GpuDevice => Service::start_remote(&problem, predecoder()?.dispatcher(config.slots)?, config)?,
+        Shape::GpuDevice(kernels) => {
+            let dispatcher = predecoder()?.dispatchers(config.slots, kernels)?;
+            Service::start_remote(&problem, dispatcher, config)?
+        }
     };
     let duration = Some(Duration::from_secs_f64(options.seconds));
     let summary = service.drive(source, Pace { requests: None, duration, interval }, &mut |_| true)?;

@@ -39,7 +39,7 @@ pub(super) fn service(args: &Args, problem: &Problem, config: ServiceConfig) -> 
     match args.dispatcher {
         DispatcherArg::Host => Ok(Service::start(problem, &inference(args, problem)?, config)?),
         DispatcherArg::Device => {
-            let dispatcher = gpu(args)?.dispatcher(config.slots)?;
+            let dispatcher = gpu(args)?.dispatchers(config.slots, args.kernels)?;
             Ok(Service::start_remote(problem, dispatcher, config)?)
         }
     }

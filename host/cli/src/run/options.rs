@@ -158,6 +158,10 @@ pub(crate) struct Args {
     /// Who takes requests from the ring: `device` is for --engine gpu
     #[arg(long, value_enum, default_value = "host")]
     pub(super) dispatcher: DispatcherArg,
+    /// With --dispatcher device: kernels on the GPU, each on an equal part of it and for an equal part of the slots. More
+    /// requests a second, each of which takes longer
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub(super) kernels: u32,
     /// ONNX model of --engine cpu: detectors in, residual detectors (and logical frame) out, or a predecoder of any
     /// size, as in training/models; of --engine gpu: such a predecoder of 3 layers of 128 channels
     #[arg(long, value_name = "FILE")]
@@ -195,6 +199,9 @@ impl Args {
         seconds("interval-us", self.interval_us)?;
         if self.dispatcher == DispatcherArg::Device && self.engine != EngineArg::Gpu {
             bail!("--dispatcher device is for --engine gpu");
+        }
+        if self.kernels > 1 && self.dispatcher != DispatcherArg::Device {
+            bail!("--kernels is for --dispatcher device");
         }
         match (self.engine, &self.model) {
             (EngineArg::Matching | EngineArg::Passthrough, None) => Ok(()),

@@ -98,6 +98,12 @@ pub trait RemoteDispatcher: Send {
     /// The ring that it polls: the same one for all its life. Slots have room for requests and for its answers.
     fn ring(&self) -> &Ring;
 
+    /// In how many equal parts, runs of slots, its ring is served, each apart from the others: requests go to each of them in
+    /// turn. Of as many slots as there are, a divisor.
+    fn parts(&self) -> u32 {
+        1
+    }
+
     /// Begins to poll. After [`stop`](Self::stop) it can be called again.
     ///
     /// # Errors

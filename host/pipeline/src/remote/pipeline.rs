@@ -64,7 +64,7 @@ impl RemotePipelineBuilder {
     /// Allocates what answers are harvested from.
     ///
     /// # Errors
-    /// No CPU stage, no workers, or no memory.
+    /// No CPU stage, no workers, no memory, or a ring that does not divide into the dispatcher's parts.
     pub fn build(self) -> Result<RemotePipeline, PipelineError> {
         let Self { config, dispatcher, stage, handler, answer_bytes } = self;
         let stage = stage.ok_or(PipelineError::NoCpuStage)?;
@@ -72,6 +72,10 @@ impl RemotePipelineBuilder {
             return Err(PipelineError::NoWorkers);
         }
         let requests = dispatcher.ring().clone();
+        let (slots, parts) = (requests.geometry().slots(), dispatcher.parts());
+        if parts == 0 || !slots.is_multiple_of(parts) {
+            return Err(PipelineError::Parts { slots, parts });
+        }
         let header = ringcall::wire::header::HEADER_BYTES as u32;
         let slot_bytes = answer_bytes.saturating_add(header).checked_next_multiple_of(64).unwrap_or(u32::MAX);
         let answers = Ring::allocate(RingConfig { slots: requests.geometry().slots(), slot_bytes })?;
@@ -259,7 +263,7 @@ impl RemotePipeline<Running> {
     /// The injector. One exists at a time.
     #[must_use]
     pub fn injector(&self) -> Option<Injector> {
-        Injector::new(Arc::clone(&self.state), wait_of(&self.inner.config))
+        Injector::new(Arc::clone(&self.state), wait_of(&self.inner.config), self.inner.dispatcher.parts())
     }
 
     /// Something that reads counts and slots from another thread.
