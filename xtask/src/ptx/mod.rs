@@ -6,11 +6,13 @@ mod cpp;
 mod cuda;
 pub(crate) use cuda::Cuda;
 mod diff;
+mod record;
 
 pub(crate) use assemble::check as assemble;
 
 use crate::shell::Shell;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
+use record::Record;
 use ringcall_build::{Arch, Compiled, DeviceCrate, Toolchain, compile};
 use std::path::PathBuf;
 
@@ -68,11 +70,7 @@ const PROGRAMS: &[Program] = &[
 
 impl Program {
     fn path(&self, shell: &Shell, arch: Arch) -> PathBuf {
-        shell.root().join(self.folder).join("ptx").join(self.file(arch))
-    }
-
-    fn file(&self, arch: Arch) -> String {
-        format!("{}.{arch}.ptx", self.name)
+        shell.root().join(self.folder).join(format!("ptx/{}.{arch}.ptx", self.name))
     }
 }
 
@@ -125,7 +123,7 @@ pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
     }
     let toolchain = Toolchain::find()?;
     println!("{} ({})", toolchain.version(), toolchain.rustc().display());
-    let mut stale = 0;
+    let mut record = Record::new(shell, options.check);
     for arch in Arch::DEFAULT {
         for program in PROGRAMS.iter().filter(|program| options.wants(program, arch)) {
             let built = build(shell, program, arch, &toolchain)?;
@@ -133,31 +131,10 @@ pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
                 println!("{}", built.warnings);
                 ensure!(!options.check, "{} for {arch}: compiles with warnings", program.package);
             }
-            let path = program.path(shell, arch);
-            let committed = std::fs::read_to_string(&path).ok();
-            let same = committed.as_deref() == Some(built.ptx.as_str());
-            let lines = built.ptx.lines().count();
-            let word = match (same, options.check) {
-                (true, _) => "as committed",
-                (false, true) => "DIFFERS",
-                (false, false) => "written",
-            };
-            println!("{:<20} {lines:>6} lines  {word}", program.file(arch));
-            if same {
-                continue;
-            }
-            if options.check {
-                stale += 1;
-                println!("{}", differs(shell, program, arch, committed.as_deref(), &built.ptx)?);
-            } else {
-                write(&path, &built.ptx)?;
-            }
+            record.take(&program.path(shell, arch), &built.ptx, |_| true)?;
         }
     }
-    if stale > 0 {
-        bail!("{stale} files are not what the sources compile to: `cargo xtask ptx` writes them");
-    }
-    Ok(())
+    record.end("cargo xtask ptx")
 }
 
 fn build(shell: &Shell, program: &Program, arch: Arch, toolchain: &Toolchain) -> Result<Compiled> {
@@ -168,30 +145,6 @@ fn build(shell: &Shell, program: &Program, arch: Arch, toolchain: &Toolchain) ->
         target_dir: shell.target("device"),
     };
     Ok(compile(&device_crate, toolchain)?)
-}
-
-/// Why, as far as the texts tell, and what; the whole new text is kept for a closer look.
-fn differs(
-    shell: &Shell,
-    program: &Program,
-    arch: Arch,
-    committed: Option<&str>,
-    built: &str,
-) -> Result<String> {
-    let kept = shell.target("device").join("differs").join(program.file(arch));
-    write(&kept, built)?;
-    let what = match committed {
-        None => "  no such file is committed\n".to_owned(),
-        Some(committed) => diff::summary(committed, built),
-    };
-    Ok(format!("{what}  the new text: {}", kept.display()))
-}
-
-fn write(path: &std::path::Path, text: &str) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
-    }
-    std::fs::write(path, text).with_context(|| format!("{}", path.display()))
 }
 
 #[cfg(test)]
