@@ -1,11 +1,11 @@
 //! What a machine with a GPU and nothing else needs: the tests of the device, the command line, a script that runs them.
 
-use crate::dist::{self, SONAME, copy, text};
+use crate::dist::{self, SONAME};
+use crate::files::{copy, emptied, entries, text, write};
 use crate::ptx::Cuda;
 use crate::shell::{Shell, read, run};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Tests that need a device, by package.
@@ -44,8 +44,8 @@ pub(crate) struct Options {
 
 /// Builds the bundle in `target/gpu-bundle`.
 pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
-    let bundle = empty(shell.target("gpu-bundle"))?;
-    let folder = empty(shell.target("gpu-bundle-programs"))?;
+    let bundle = emptied(shell.target("gpu-bundle"))?;
+    let folder = emptied(shell.target("gpu-bundle-programs"))?;
 
     for (package, tests) in TESTS {
         let mut args = vec!["test", "--release", "--no-run", "--message-format=json", "-p", package];
@@ -68,26 +68,20 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
         c_programs(shell, &folder)?;
     }
     let script = bundle.join("run");
-    fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
+    write(&script, SCRIPT)?;
     make_executable(&script)?;
     // A light compression: it halves the time that the best one takes, for a third more.
     let packed = text(&bundle.join(PACKED));
     let mut tar = shell.command("tar", &["-cJf", &packed, "-C", &text(&folder), "."]);
     run(tar.env("XZ_OPT", "-2 -T0"))?;
 
-    let bytes = size(&bundle)?;
+    let mut bytes = 0;
+    for file in entries(&bundle)? {
+        bytes += file.metadata()?.len();
+    }
     println!("{}: {:.1} MiB", bundle.display(), bytes as f64 / f64::from(1 << 20));
     ensure!(bytes < MOST_BYTES, "the bundle is larger than {} MiB: leave something out", MOST_BYTES >> 20);
     Ok(())
-}
-
-/// The folder, with nothing in it.
-fn empty(folder: PathBuf) -> Result<PathBuf> {
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    Ok(folder)
 }
 
 /// The C library with programs against it.
@@ -103,10 +97,8 @@ fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
     }
     copy(&tree.join("lib").join(SONAME), &folder.join(SONAME))?;
     let benches = shell.root().join("host/c/benches");
-    let [include, lib] = ["-I", "-L"].map(|flag| {
-        let part = if flag == "-I" { "include" } else { "lib" };
-        format!("{flag}{}", tree.join(part).display())
-    });
+    let [include, lib] =
+        [("-I", "include"), ("-L", "lib")].map(|(flag, part)| format!("{flag}{}", tree.join(part).display()));
     let mut compile = shell.command("cc", &["-std=c11", "-O2", "-o", &text(&folder.join("host_call"))]);
     compile.arg(benches.join("host_call.c")).args([&include, &lib, "-lringcall"]);
     run(&mut compile)?;
@@ -137,28 +129,19 @@ fn executable(messages: &str, kind: &str, name: &str) -> Result<PathBuf> {
 
 /// Copies a program without its symbols.
 fn take(shell: &Shell, from: &Path, to: &Path) -> Result<()> {
-    let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
-    run(&mut shell.command("strip", &["-o", &to, &from]))
+    run(shell.command("strip", &["-o"]).args([to, from]))
 }
 
 #[cfg(unix)]
 fn make_executable(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
         .with_context(|| format!("cannot make {} executable", path.display()))
 }
 
 #[cfg(not(unix))]
 fn make_executable(_: &Path) -> Result<()> {
     Ok(())
-}
-
-fn size(folder: &Path) -> Result<u64> {
-    let mut sum = 0;
-    for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
-        sum += entry?.metadata()?.len();
-    }
-    Ok(sum)
 }
 
 #[cfg(test)]

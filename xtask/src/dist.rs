@@ -3,12 +3,12 @@
 //! The shared library is linked from the static one by the machine's C compiler, since rustc's own linking of a C library
 //! leaves no room for a version script. What it exports is the committed listing, no more and no less.
 
+use crate::files::{copy, copy_tree, emptied, folder, text, write};
 use crate::shell::{Shell, read, run};
 use crate::steps::Outcome;
 #[cfg(not(unix))]
 use anyhow::bail;
 use anyhow::{Context, Result, ensure};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The headers, which are one tree when they are installed.
@@ -71,18 +71,13 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
 fn build(shell: &Shell, out: &Path) -> Result<()> {
     run(&mut shell.cargo(&["build", "--release", "-p", "ringcall-c"]))?;
     let archive = shell.target("release").join("libringcall_c.a");
-    if out.exists() {
-        fs::remove_dir_all(out).with_context(|| format!("cannot empty {}", out.display()))?;
-    }
-    let lib = out.join("lib");
-    for folder in [lib.join("pkgconfig"), lib.join("cmake/ringcall"), out.join("share/ringcall")] {
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    }
+    let lib = folder(emptied(out.to_owned())?.join("lib"))?;
     for headers in HEADERS {
         copy_tree(&shell.root().join(headers), &out.join("include"))?;
     }
+    let share = folder(out.join("share/ringcall"))?;
     for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
-        copy(&shell.root().join(licence), &out.join("share/ringcall").join(licence))?;
+        copy(&shell.root().join(licence), &share.join(licence))?;
     }
     let version = env!("CARGO_PKG_VERSION");
     copy(&archive, &lib.join("libringcall.a"))?;
@@ -114,8 +109,8 @@ fn link_shared(shell: &Shell, out: &Path, archive: &Path, version: &str) -> Resu
     symlink(&file, &lib.join(SONAME))?;
     symlink(SONAME, &lib.join("libringcall.so"))?;
     // For build files that are not to change: `-L…/lib/compat -lcudaq-realtime`.
-    fs::create_dir_all(lib.join("compat"))?;
-    symlink(&format!("../{SONAME}"), &lib.join("compat/libcudaq-realtime.so"))?;
+    let compat = folder(lib.join("compat"))?;
+    symlink(&format!("../{SONAME}"), &compat.join("libcudaq-realtime.so"))?;
     let exported = exports(shell, &shared)?;
     ensure!(
         exported == listing,
@@ -141,9 +136,7 @@ fn providers(shell: &Shell, lib: &Path) -> Result<()> {
 
 /// The committed names.
 fn listing(shell: &Shell) -> Result<Vec<String>> {
-    let path = shell.root().join(LISTING);
-    let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
-    Ok(text.lines().map(str::to_owned).collect())
+    Ok(crate::files::read(&shell.root().join(LISTING))?.lines().map(str::to_owned).collect())
 }
 
 /// The names that a shared library exports, sorted, without versions.
@@ -191,10 +184,7 @@ pub(crate) fn make_examples(
     device: bool,
     what: &[&str],
 ) -> Result<()> {
-    if work.exists() {
-        fs::remove_dir_all(work).with_context(|| format!("cannot empty {}", work.display()))?;
-    }
-    copy_tree(&shell.root().join("examples/c"), work)?;
+    copy_tree(&shell.root().join("examples/c"), &emptied(work.to_owned())?)?;
     let mut make = shell.command("make", &["-C", &text(work)]);
     make.args(what);
     if device {
@@ -250,29 +240,6 @@ fn cmake_version(version: &str) -> String {
          STREQUAL \"{minor}\")\n  set(PACKAGE_VERSION_COMPATIBLE TRUE)\nelse()\n  \
          set(PACKAGE_VERSION_COMPATIBLE FALSE)\nendif()\n"
     )
-}
-
-pub(crate) fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
-fn write(path: &Path, content: &str) -> Result<()> {
-    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
-}
-
-pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
-    Ok(())
-}
-
-fn copy_tree(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
-    for entry in fs::read_dir(from).with_context(|| format!("{}", from.display()))? {
-        let entry = entry?;
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if from.is_dir() { copy_tree(&from, &to)? } else { copy(&from, &to)? }
-    }
-    Ok(())
 }
 
 #[cfg(unix)]

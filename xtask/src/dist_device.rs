@@ -3,10 +3,10 @@
 //! Our kernels are Rust's PTX; host stubs and registration are nvcc's business. So nvcc is asked what it would do for a file
 //! of empty kernels (`-dryrun`), and does it, with the PTX of record in the place of what the empty kernels compile to.
 
+use crate::files::{emptied, write};
 use crate::ptx::Cuda;
 use crate::shell::{Shell, run, shown};
 use anyhow::{Context, Result, ensure};
-use std::fs;
 use std::path::Path;
 
 /// The architectures of record.
@@ -15,11 +15,7 @@ const ARCHITECTURES: [u32; 3] = [80, 90, 100];
 /// Makes `libringcall_device.a` in `lib`.
 pub(crate) fn make(shell: &Shell, lib: &Path) -> Result<()> {
     let cuda = Cuda::find(shell)?;
-    let work = shell.target("device-archive");
-    if work.exists() {
-        fs::remove_dir_all(&work).with_context(|| format!("cannot empty {}", work.display()))?;
-    }
-    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+    let work = emptied(shell.target("device-archive"))?;
     let source = shell.root().join("kernels-cu/archive");
     let codes: Vec<String> = ARCHITECTURES
         .iter()
@@ -32,8 +28,7 @@ pub(crate) fn make(shell: &Shell, lib: &Path) -> Result<()> {
     let output = plan.output().with_context(|| format!("cannot start {}", shown(&plan)))?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let kernels = shell.root().join("device/kernels/ptx");
-    let script = script(&String::from_utf8_lossy(&output.stderr), &kernels)?;
-    fs::write(work.join("build.sh"), script).context("cannot write the build's script")?;
+    write(&work.join("build.sh"), &script(&String::from_utf8_lossy(&output.stderr), &kernels)?)?;
     run(shell.command("bash", &["build.sh"]).current_dir(&work))?;
 
     let mut entry = cuda.tool(shell, "nvcc");

@@ -1,21 +1,5 @@
 //! Developer tasks: `cargo xtask <task>`. What runs before every merge is `cargo xtask ci`.
-//!
-//! | task | what |
-//! |---|---|
-//! | `ci` | every check, in order, stopping at the first that fails; `--only` runs the named ones |
-//! | `lint` | formatting and clippy |
-//! | `rooms` | the architecture: who depends on whom, where unsafe lives, what device code never does |
-//! | `ptx` | builds the PTX of record; `--check` compares it with the committed files |
-//! | `ptx-check` | assembles and links the PTX of record with NVIDIA's tools, without a GPU |
-//! | `docs` | the documentation, warnings as errors |
-//! | `deny` | licences, sources and bans of the dependencies |
-//! | `loom` | the model-checked protocols |
-//! | `sanitize` | AddressSanitizer and ThreadSanitizer (nightly) |
-//! | `fuzz` | every fuzz target for a bounded time (nightly) |
-//! | `onnxruntime` | the engine over ONNX Runtime, with its library from PyPI |
-//! | `dist` | the tree that C programs install: libraries, headers, pkg-config, CMake; `--check` builds the examples with it |
-//! | `tensorrt` | the TensorRT engine's tests, with libraries and headers from package registries |
-//! | `gpu-bundle` | the tests and measurements of a device, for a machine that has one and nothing else |
+//! `cargo xtask --help` lists the rest.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)] // a command-line tool: standard output is its user interface
@@ -24,6 +8,8 @@ mod bundle;
 mod ci;
 mod dist;
 mod dist_device;
+mod files;
+mod metadata;
 mod ptx;
 mod rooms;
 mod shell;

@@ -75,6 +75,13 @@ impl Shell {
             .context("`rustc -vV` names no host")
     }
 
+    /// Installs Python packages into a folder; options of pip's may stand before their names.
+    pub(crate) fn pip(&self, folder: &Path, packages: &[&str]) -> Result<()> {
+        let mut install = self.command("python3", &["-m", "pip", "install", "--quiet", "--upgrade"]);
+        install.args(["--disable-pip-version-check", "--target"]).arg(folder).args(packages);
+        run(&mut install)
+    }
+
     /// The path of a tool from crates.io in exactly this version, built once and kept below the target folder.
     ///
     /// Built for a short build rather than a fast tool: a tool's own profile (one code generation unit, whole-program

@@ -1,10 +1,11 @@
 //! TensorRT-RTX and the lean runtime from package registries, and the tests that run with them. Nothing of NVIDIA's is kept
 //! in the repository: it lies below the target folder.
 
-use crate::shell::{Shell, read, run};
+use crate::files::write;
+use crate::metadata::Metadata;
+use crate::shell::{Shell, run};
 use crate::steps::Outcome;
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -63,12 +64,10 @@ fn installed(shell: &Shell, folder: &Path, packages: &[&str]) -> Result<PathBuf>
     if fs::read_to_string(&done).is_ok_and(|text| text == list) {
         return Ok(folder.to_owned());
     }
-    let target = folder.to_string_lossy();
-    let mut install =
-        shell.command("python3", &["-m", "pip", "install", "--quiet", "--upgrade", "--no-deps"]);
-    install.args(["--disable-pip-version-check", "--target", &target]).args(packages);
-    run(&mut install).context("PyPI's packages of TensorRT: install python3 with pip")?;
-    fs::write(&done, list).with_context(|| format!("cannot write {}", done.display()))?;
+    shell
+        .pip(folder, &[&["--no-deps"], packages].concat())
+        .context("PyPI's packages of TensorRT: install python3 with pip")?;
+    write(&done, &list)?;
     Ok(folder.to_owned())
 }
 
@@ -77,44 +76,16 @@ fn installed(shell: &Shell, folder: &Path, packages: &[&str]) -> Result<PathBuf>
 fn headers(shell: &Shell, tools: &Path) -> Result<PathBuf> {
     let (name, version) = HEADERS;
     let folder = tools.join("headers");
-    fs::create_dir_all(folder.join("src")).with_context(|| format!("cannot make {}", folder.display()))?;
-    let manifest = format!(
+    let manifest = folder.join("Cargo.toml");
+    let text = format!(
         "[package]\nname = \"headers\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\n{name} = \"{version}\"\n\n\
          [workspace]\n"
     );
-    for (path, text) in [("Cargo.toml", manifest.as_str()), ("src/lib.rs", "")] {
-        let path = folder.join(path);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    let path = folder.join("Cargo.toml");
-    let path = path.to_string_lossy();
-    let text =
-        read(&mut shell.cargo(&["metadata", "--quiet", "--format-version", "1", "--manifest-path", &path]))?;
-    manifest_of(&text, name)?
-        .parent()
-        .map(|folder| folder.join("TensorRT-Headers"))
-        .with_context(|| format!("{name} lies nowhere"))
-}
-
-/// Where cargo unpacked a package.
-fn manifest_of(metadata: &str, name: &str) -> Result<PathBuf> {
-    let metadata: Value = serde_json::from_str(metadata).context("cargo metadata")?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    packages
-        .filter(|package| package["name"] == name)
-        .find_map(|package| package["manifest_path"].as_str().map(PathBuf::from))
-        .with_context(|| format!("cargo metadata has no {name}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unpacked_package_is_found() {
-        let text = r#"{ "packages": [ { "name": "a", "manifest_path": "/r/a/Cargo.toml" },
-            { "name": "b", "manifest_path": "/r/b/Cargo.toml" } ] }"#;
-        assert_eq!(manifest_of(text, "b").expect("there"), Path::new("/r/b/Cargo.toml"));
-        assert!(manifest_of(text, "c").is_err() && manifest_of("words", "b").is_err());
-    }
+    write(&manifest, &text)?;
+    write(&folder.join("src/lib.rs"), "")?;
+    let packages =
+        Metadata::read(shell, &["--quiet", "--manifest-path", &manifest.to_string_lossy()])?.packages;
+    let package = packages.iter().find(|package| package.name == name);
+    let lies = package.and_then(|package| package.manifest_path.parent());
+    lies.map(|folder| folder.join("TensorRT-Headers")).with_context(|| format!("{name} lies nowhere"))
 }

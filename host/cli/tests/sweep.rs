@@ -1,6 +1,9 @@
 //! `ringcall sweep`: whole, killed, stopped, and what it refuses.
 
+mod documented;
+
 use assert_cmd::Command;
+use documented::{below, keys, keys_of, table};
 use serde_json::Value;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -128,7 +131,12 @@ fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
     let alone = ringcall(&[&args[..7], &["--json", "-", "--batch", "100"]].concat())?.output()?;
     let alone: Value = serde_json::from_slice(&alone.stdout)?;
     let list = |results: &Value| results["points"].as_array().cloned().ok_or("no points");
+    let documented = table("The results of `ringcall sweep`", "key");
+    let [arm_keys, more_keys] = ["alone", "predecoder"].map(|arm| below(&documented, arm));
     for (with, alone) in list(&results)?.iter().zip(list(&alone)?) {
+        assert_eq!(keys(with), keys_of(&documented));
+        assert_eq!(keys(&with["alone"]), arm_keys);
+        assert_eq!(keys(&with["predecoder"]), &arm_keys | &more_keys);
         assert_eq!(with["shots"], 200);
         // The other arm changes nothing about the first one's shots.
         assert_eq!(with["alone"]["errors"], alone["alone"]["errors"]);

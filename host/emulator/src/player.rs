@@ -69,8 +69,7 @@ impl Player {
             slots: 0,
             incomplete: Incomplete::Discard,
         })?;
-        // About a microsecond a step: the low 24 bits differ from run to run.
-        let first_psn = config.first_psn.unwrap_or_else(|| (TimeFormat::Nanoseconds.now() >> 10) as u32);
+        let first_psn = config.first_psn.map_or_else(Psn::first, Psn::new);
         let datagram = vec![0; config.packet_bytes as usize + MAX_OVERHEAD_BYTES];
         Ok(Self {
             envelope: socket.envelope_to(config.target.peer),
@@ -79,7 +78,7 @@ impl Player {
             outbox: Outbox::new(datagram.len()),
             inbox: Inbox::new(ANSWER_BYTES),
             answers,
-            psn: Psn::new(first_psn),
+            psn: first_psn,
             next_id: 0,
             played: 0,
             began_ns: None,

@@ -1,77 +1,8 @@
-//! The weights of a chain of convolutions, from an ONNX file. The messages are those of `onnx.proto3`, as far as they are
-//! read here.
+//! The weights of a chain of convolutions, from an ONNX file.
 
 use crate::NetworkError;
 use half::f16;
-use prost::Message;
-
-#[derive(Clone, PartialEq, Message)]
-struct ModelProto {
-    #[prost(message, optional, tag = "7")]
-    graph: Option<GraphProto>,
-    #[prost(message, repeated, tag = "14")]
-    metadata_props: Vec<StringStringEntryProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct StringStringEntryProto {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct GraphProto {
-    #[prost(message, repeated, tag = "1")]
-    node: Vec<NodeProto>,
-    #[prost(message, repeated, tag = "5")]
-    initializer: Vec<TensorProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct NodeProto {
-    #[prost(string, repeated, tag = "1")]
-    input: Vec<String>,
-    #[prost(string, repeated, tag = "2")]
-    output: Vec<String>,
-    #[prost(string, tag = "4")]
-    op_type: String,
-    #[prost(message, repeated, tag = "5")]
-    attribute: Vec<AttributeProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct AttributeProto {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(int64, tag = "3")]
-    i: i64,
-    #[prost(bytes = "vec", tag = "4")]
-    s: Vec<u8>,
-    #[prost(int64, repeated, tag = "8")]
-    ints: Vec<i64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TensorProto {
-    #[prost(int64, repeated, tag = "1")]
-    dims: Vec<i64>,
-    #[prost(int32, tag = "2")]
-    data_type: i32,
-    #[prost(float, repeated, tag = "4")]
-    float_data: Vec<f32>,
-    #[prost(int32, repeated, tag = "5")]
-    int32_data: Vec<i32>,
-    #[prost(string, tag = "8")]
-    name: String,
-    #[prost(bytes = "vec", tag = "9")]
-    raw_data: Vec<u8>,
-}
-
-/// `TensorProto.DataType`.
-const FLOAT: i32 = 1;
-const FLOAT16: i32 = 10;
+use ringcall_infer::onnx_file::{Graph, Node, OnnxFile, Tensor};
 
 /// One convolution: sizes of its weights, outermost first, and the values.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,8 +18,7 @@ pub(crate) type Chain = (Vec<Convolution>, Vec<(String, String)>);
 /// The convolutions of a graph that is a chain of them, with ReLU between.
 pub(crate) fn convolutions(bytes: &[u8]) -> Result<Chain, NetworkError> {
     let refuse = |why: String| NetworkError::Unreadable(why);
-    let model = ModelProto::decode(bytes).map_err(|e| refuse(format!("no ONNX model: {e}")))?;
-    let graph = model.graph.ok_or_else(|| refuse("no graph in it".to_owned()))?;
+    let OnnxFile { graph, metadata } = OnnxFile::read(bytes).map_err(|why| refuse(why.to_string()))?;
     let mut found = Vec::new();
     let mut flows = None::<String>;
     // Of what flows, the convolutions and ReLUs so far, in turns.
@@ -136,12 +66,12 @@ pub(crate) fn convolutions(bytes: &[u8]) -> Result<Chain, NetworkError> {
     if found.is_empty() || relus + 1 != found.len() {
         return Err(refuse(format!("{} convolutions with {relus} ReLU between", found.len())));
     }
-    Ok((found, model.metadata_props.into_iter().map(|p| (p.key, p.value)).collect()))
+    Ok((found, metadata))
 }
 
 /// Stride 1, no dilation, one group, one position of padding all round. Where the file says nothing there is no padding; a
 /// kernel of three that keeps the size has one.
-fn attributes(node: &NodeProto) -> Result<(), NetworkError> {
+fn attributes(node: &Node) -> Result<(), NetworkError> {
     let mut padded = false;
     for attribute in &node.attribute {
         let good = match attribute.name.as_str() {
@@ -174,7 +104,7 @@ fn attributes(node: &NodeProto) -> Result<(), NetworkError> {
     Err(NetworkError::Unreadable("a convolution without `pads`, which is one without padding".to_owned()))
 }
 
-fn convolution(graph: &GraphProto, node: &NodeProto) -> Result<Convolution, NetworkError> {
+fn convolution(graph: &Graph, node: &Node) -> Result<Convolution, NetworkError> {
     let [_, weights, biases] = node.input.as_slice() else {
         return Err(NetworkError::Unreadable("a convolution without weights or biases".to_owned()));
     };
@@ -184,7 +114,7 @@ fn convolution(graph: &GraphProto, node: &NodeProto) -> Result<Convolution, Netw
 }
 
 /// An initialiser, perhaps behind a cast.
-fn values(graph: &GraphProto, name: &str) -> Result<(Vec<usize>, Vec<f32>), NetworkError> {
+fn values(graph: &Graph, name: &str) -> Result<(Vec<usize>, Vec<f32>), NetworkError> {
     let refuse = |why: String| NetworkError::Unreadable(format!("`{name}`: {why}"));
     let cast = graph.node.iter().find(|node| node.op_type == "Cast" && node.output.iter().any(|o| o == name));
     let source = cast.and_then(|node| node.input.first()).map_or(name, String::as_str);
@@ -200,12 +130,14 @@ fn values(graph: &GraphProto, name: &str) -> Result<(Vec<usize>, Vec<f32>), Netw
         .collect::<Option<Vec<_>>>()
         .ok_or_else(|| refuse(format!("sizes {:?}", tensor.dims)))?;
     let values: Vec<f32> = match tensor.data_type {
-        FLOAT if tensor.raw_data.is_empty() => tensor.float_data.clone(),
-        FLOAT => tensor.raw_data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
-        FLOAT16 if tensor.raw_data.is_empty() => {
+        Tensor::FLOAT if tensor.raw_data.is_empty() => tensor.float_data.clone(),
+        Tensor::FLOAT => tensor.raw_data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+        Tensor::FLOAT16 if tensor.raw_data.is_empty() => {
             tensor.int32_data.iter().map(|&v| f16::from_bits(v as u16).to_f32()).collect()
         }
-        FLOAT16 => tensor.raw_data.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
+        Tensor::FLOAT16 => {
+            tensor.raw_data.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect()
+        }
         other => return Err(refuse(format!("element type {other}; f32 and f16 are read"))),
     };
     let expected = dims.iter().try_fold(1_usize, |n, &d| n.checked_mul(d));
@@ -218,8 +150,9 @@ fn values(graph: &GraphProto, name: &str) -> Result<(Vec<usize>, Vec<f32>), Netw
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringcall_infer::onnx_file::Attribute;
 
-    fn tensor(name: &str, dims: &[i64], half: bool) -> TensorProto {
+    fn tensor(name: &str, dims: &[i64], half: bool) -> Tensor {
         let count = dims.iter().product::<i64>() as usize;
         let value = |i: usize| i as f32 / 8.0 - 1.0;
         let raw_data = (0..count)
@@ -228,26 +161,26 @@ mod tests {
                 false => value(i).to_le_bytes().to_vec(),
             })
             .collect();
-        let data_type = if half { FLOAT16 } else { FLOAT };
-        TensorProto { name: name.to_owned(), dims: dims.to_vec(), data_type, raw_data, ..Default::default() }
+        let data_type = if half { Tensor::FLOAT16 } else { Tensor::FLOAT };
+        Tensor { name: name.to_owned(), dims: dims.to_vec(), data_type, raw_data, ..Default::default() }
     }
 
-    fn node(op: &str, input: &[&str], output: &str) -> NodeProto {
+    fn node(op: &str, input: &[&str], output: &str) -> Node {
         let input = input.iter().map(|&name| name.to_owned()).collect();
         let attribute = if op == "Conv" { vec![ints("pads", &[1; 6])] } else { Vec::new() };
-        NodeProto { op_type: op.to_owned(), input, output: vec![output.to_owned()], attribute }
+        Node { op_type: op.to_owned(), input, output: vec![output.to_owned()], attribute }
     }
 
-    fn ints(name: &str, ints: &[i64]) -> AttributeProto {
-        AttributeProto { name: name.to_owned(), ints: ints.to_vec(), ..Default::default() }
+    fn ints(name: &str, ints: &[i64]) -> Attribute {
+        Attribute { name: name.to_owned(), ints: ints.to_vec(), ..Default::default() }
     }
 
-    fn string(name: &str, value: &str) -> AttributeProto {
-        AttributeProto { name: name.to_owned(), s: value.as_bytes().to_vec(), ..Default::default() }
+    fn string(name: &str, value: &str) -> Attribute {
+        Attribute { name: name.to_owned(), s: value.as_bytes().to_vec(), ..Default::default() }
     }
 
-    fn chain() -> GraphProto {
-        GraphProto {
+    fn chain() -> Graph {
+        Graph {
             node: vec![
                 node("Cast", &["w0"], "w0.f32"),
                 node("Conv", &["volume", "w0.f32", "b0"], "c0"),
@@ -263,8 +196,8 @@ mod tests {
         }
     }
 
-    fn read(graph: GraphProto) -> Result<Chain, NetworkError> {
-        convolutions(&ModelProto { graph: Some(graph), metadata_props: Vec::new() }.encode_to_vec())
+    fn read(graph: Graph) -> Result<Chain, NetworkError> {
+        convolutions(&OnnxFile { graph, metadata: Vec::new() }.to_bytes())
     }
 
     #[test]
@@ -312,7 +245,7 @@ mod tests {
 
     #[test]
     fn padding_is_one_position_or_the_network_is_another() {
-        let with = |attributes: Vec<AttributeProto>| {
+        let with = |attributes: Vec<Attribute>| {
             let mut graph = chain();
             graph.node[3].attribute = attributes;
             read(graph).map(|_| ()).map_err(|why| why.to_string())
@@ -334,10 +267,7 @@ mod tests {
             (vec![string("auto_pad", "VALID")], "`auto_pad` VALID"),
             (vec![string("auto_pad", "VALID"), padded.clone()], "`auto_pad` VALID"),
             (vec![string("auto_pad", "")], "`auto_pad` "),
-            (
-                vec![padded, AttributeProto { name: "group".to_owned(), i: 2, ..Default::default() }],
-                "`group` 2",
-            ),
+            (vec![padded, Attribute { name: "group".to_owned(), i: 2, ..Default::default() }], "`group` 2"),
         ] {
             let why = with(bad.clone()).expect_err("refused");
             assert!(why.contains(part), "{bad:?}: {why}");
@@ -349,8 +279,8 @@ mod tests {
     fn convolutions_and_relus_take_turns() {
         let conv = |input, output| node("Conv", &[input, "w1", "b1"], output);
         let relu = |input, output| node("Relu", &[input], output);
-        let of = |nodes: Vec<NodeProto>| {
-            read(GraphProto { node: nodes, ..chain() })
+        let of = |nodes: Vec<Node>| {
+            read(Graph { node: nodes, ..chain() })
                 .map(|(found, _)| found.len())
                 .map_err(|why| why.to_string())
         };

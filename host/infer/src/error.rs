@@ -21,6 +21,25 @@ impl fmt::Display for Direction {
     }
 }
 
+/// Why bytes are no ONNX file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// They cannot be decoded.
+    #[error("{0}; the file is cut short, or not ONNX")]
+    NotOnnx(String),
+    /// Nothing is computed.
+    #[error("it contains no graph; the file is empty, cut short, or not ONNX")]
+    NoGraph,
+}
+
+impl FileError {
+    /// As an error of this model.
+    #[must_use]
+    pub fn of(self, model: &str) -> InferError {
+        InferError::Malformed { model: model.to_owned(), reason: self.to_string() }
+    }
+}
+
 /// Everything loading or running a model can report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -12,7 +12,7 @@
 //!
 //! An engine of your own implements [`Model`] and [`Engine`] and calls [`check_buffers`] first in `run`; the
 //! feature `testing` has the `conformance` suite that every engine here passes. One that reads ONNX files gives open
-//! dimensions their sizes as the others do, by [`pin::inputs`]. A model that can do more than
+//! dimensions their sizes as the others do, by [`pin::inputs`], and looks into them, if it must, with `onnx_file` (a feature). A model that can do more than
 //! run on host memory (record itself into a CUDA graph, say) offers that on its own type, and a caller reaches it
 //! with `(model as &dyn Any).downcast_ref::<ThatModel>()`: [`Model`] and [`Engine`] are [`Any`](std::any::Any).
 //!
@@ -44,13 +44,15 @@ mod engine;
 mod error;
 #[cfg(feature = "onnx")]
 pub mod onnx;
+#[cfg(feature = "onnx-file")]
+pub mod onnx_file;
 mod options;
 mod passthrough;
 pub mod pin;
 mod tensor;
 
 pub use engine::{Engine, Model, check_buffers};
-pub use error::{Direction, InferError};
+pub use error::{Direction, FileError, InferError};
 pub use options::OnnxOptions;
 pub use passthrough::Passthrough;
 pub use tensor::{ElementType, MAX_TENSOR_BYTES, TensorSpec};

@@ -61,8 +61,11 @@
 
 mod config;
 mod consumer;
+mod crew;
 mod engine_stage;
+mod error;
 mod injector;
+mod monitor;
 mod pipeline;
 pub mod remote;
 mod report;
@@ -75,8 +78,10 @@ mod worker;
 pub use config::{CorePinning, ExternalIds, StageConfig};
 pub use consumer::CompletionHandler;
 pub use engine_stage::EngineStage;
+pub use error::{BoxError, PipelineError};
 pub use injector::{Injector, SubmitError};
-pub use pipeline::{BoxError, Idle, Monitor, Pipeline, PipelineBuilder, PipelineError, Running, Stopped};
+pub use monitor::Monitor;
+pub use pipeline::{Idle, Pipeline, PipelineBuilder, Running, Stopped};
 pub use report::{Dump, StopReport, StuckRequest};
 pub use ringcall::worker::Deferral;
 pub use stage::{

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`opcode`], [`packet`], [`icrc`], [`psn`], [`immediate`] | the wire format |
 //! | [`responder`], [`reason`] | the receiving end of a queue pair: checks, frames, counts |
+//! | [`port`] | the choices of a queue pair on a socket |
 //! | [`socket`] | packets with right iCRCs from a UDP socket, in batches |
 //! | [`metadata`] | the block at the end of a frame |
 //! | [`rendezvous`] | two queue pairs that introduce themselves over TCP |
@@ -25,6 +26,7 @@ pub mod immediate;
 pub mod metadata;
 pub mod opcode;
 pub mod packet;
+pub mod port;
 pub mod psn;
 pub mod reason;
 pub mod rendezvous;
@@ -36,6 +38,7 @@ pub use icrc::{Envelope, ROCE_PORT};
 pub use immediate::{Immediate, MAX_PAGES, PAGE_UNIT_BYTES};
 pub use opcode::Opcode;
 pub use packet::{Aeth, Bth, MAX_OVERHEAD_BYTES, Packet, Reth};
+pub use port::PortOptions;
 pub use psn::{Arrival, Psn, Sequence};
 pub use reason::{Reason, Refusals};
 pub use responder::{

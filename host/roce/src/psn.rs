@@ -1,5 +1,7 @@
 //! Packet sequence numbers: 24 bits that wrap, and what the next one says about those before it.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// A packet sequence number: 24 bits, wrapping.
 ///
 /// ```
@@ -21,6 +23,13 @@ impl Psn {
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number & Self::MASK)
+    }
+
+    /// A first number that is not the last run's: about a microsecond a step, by this machine's clock.
+    #[must_use]
+    pub fn first() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::new((since.as_nanos() >> 10) as u32)
     }
 
     /// The number, below 2²⁴.

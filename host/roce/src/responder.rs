@@ -85,6 +85,14 @@ pub struct QueuePair {
     pub incomplete: Incomplete,
 }
 
+impl QueuePair {
+    /// Whether a packet is for it and brings the window's key: whoever sends one may be its peer.
+    #[must_use]
+    pub fn is_opened_by(&self, packet: &Packet<'_>) -> bool {
+        packet.bth.destination_qp == self.number && packet.reth.is_some_and(|reth| reth.key == self.key)
+    }
+}
+
 /// A queue pair that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueuePairError {

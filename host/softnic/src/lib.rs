@@ -53,8 +53,9 @@ pub mod report;
 pub mod service;
 
 pub use counts::{Count, Counts};
-pub use port::{Delivery, PortError, PortOptions, RocePort};
+pub use port::{Delivery, PortError, RocePort};
 pub use report::{Report, Watch};
+pub use ringcall_roce::PortOptions;
 pub use service::{Options, Service, ServiceError, Threads};
 
 /// The transport's name on a command line. On the wire it is RoCE v2.

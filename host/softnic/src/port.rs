@@ -1,14 +1,13 @@
 //! A NIC's port on a UDP socket: RoCE v2 packets become messages, messages become packets.
 
 use crate::counts::{Count, Counts};
-use ringcall_gpu::clock;
 use ringcall_nic::{Message, Port};
 use ringcall_roce::opcode::Part;
 use ringcall_roce::{
-    Busy, Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, Memory, Opcode, Outbox, Packet, Psn,
-    PushError, QueuePair, QueuePairError, Reason, Responder, Reth, RoceSocket, SocketError,
+    Busy, Event, Immediate, Inbox, MAX_OVERHEAD_BYTES, Memory, Opcode, Outbox, Packet, PortOptions, Psn,
+    PushError, QueuePairError, Reason, Responder, Reth, RoceSocket, SocketError,
 };
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 /// The largest path MTU: no message is sent that is longer, as none is cut into several packets.
@@ -24,49 +23,6 @@ pub enum Delivery {
     /// As packets come, as an adapter does: the completion tells the length of the last message alone, so requests of
     /// several messages are as long as their slot.
     Packets,
-}
-
-/// Choices of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PortOptions {
-    /// The local address, one interface's; port 0 takes a free one. Default: 127.0.0.1, a free port.
-    pub address: SocketAddrV4,
-    /// The queue pair's number, 24 bits. Default: 0x12.
-    pub qp: u32,
-    /// The key to the window that the peer writes. Default: 0xBEEF.
-    pub key: u32,
-    /// The window's first address. Default: 0.
-    pub base: u64,
-    /// Pages of the window, 1 to 4096. Default: 64.
-    pub pages: u32,
-    /// Bytes of a page. Default: 1024.
-    pub page_bytes: u32,
-    /// The queue pair that messages are sent to. Default: 2, a sensor bridge's.
-    pub remote_qp: u32,
-    /// The peer, if it is known: packets from other hosts are refused. `None`: whoever brought the window's key last.
-    /// A queue pair has one peer. Default: `None`.
-    pub peer: Option<SocketAddrV4>,
-    /// Whether iCRCs are checked: right for packets from a [`RoceSocket`]. Default: true.
-    pub verify_icrc: bool,
-    /// When bytes are written. Default: whole frames.
-    pub delivery: Delivery,
-}
-
-impl Default for PortOptions {
-    fn default() -> Self {
-        Self {
-            address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
-            qp: 0x12,
-            key: 0xBEEF,
-            base: 0,
-            pages: 64,
-            page_bytes: 1024,
-            remote_qp: 2,
-            peer: None,
-            verify_icrc: true,
-            delivery: Delivery::Frames,
-        }
-    }
 }
 
 /// Why there is no port.
@@ -131,22 +87,15 @@ pub struct RocePort {
     closed: bool,
 }
 
-/// A first number that is not the last run's: about a microsecond a step.
-fn first_psn() -> Psn {
-    Psn::new((clock::now_ns() >> 10) as u32)
-}
-
 impl RocePort {
     /// Binds.
     ///
     /// # Errors
     /// Options that make no queue pair, or an address that is taken or not ours.
-    pub fn bind(options: PortOptions) -> Result<Self, PortError> {
-        let PortOptions { qp: number, key, base, pages: slots, page_bytes: slot_bytes, .. } = options;
-        let incomplete = Incomplete::Discard;
-        let responder = Responder::new(QueuePair { number, key, base, slot_bytes, slots, incomplete })?;
-        let window_bytes = slots as usize * slot_bytes as usize;
-        let staging = match options.delivery {
+    pub fn bind(options: PortOptions, delivery: Delivery) -> Result<Self, PortError> {
+        let responder = Responder::new(options.queue_pair())?;
+        let window_bytes = options.pages as usize * options.page_bytes as usize;
+        let staging = match delivery {
             Delivery::Frames => Staging::Window(vec![0; window_bytes].into()),
             Delivery::Packets => Staging::Last {
                 window_bytes: window_bytes as u64,
@@ -156,14 +105,14 @@ impl RocePort {
                 message: Vec::new(),
             },
         };
-        let packet_bytes = slot_bytes.max(MAX_MESSAGE_BYTES) as usize + MAX_OVERHEAD_BYTES;
+        let packet_bytes = options.page_bytes.max(MAX_MESSAGE_BYTES) as usize + MAX_OVERHEAD_BYTES;
         Ok(Self {
             socket: RoceSocket::bind(options.address)?,
             options,
             responder,
             staging,
             peer: options.peer,
-            psn: first_psn(),
+            psn: Psn::first(),
             inbox: Inbox::new(packet_bytes),
             seen: 0,
             here: 0,
@@ -241,29 +190,18 @@ impl RocePort {
     fn take(&mut self, index: usize, payload: &mut Vec<u8>) -> Option<Message> {
         let Self { socket, options, responder, staging, peer, psn, inbox, counts, .. } = self;
         let (source, datagram) = inbox.iter().nth(index)?;
-        let icrc = || socket.envelope_from(source).verify(datagram);
-        let checked = if options.verify_icrc { icrc() } else { Ok(()) };
-        let Ok(packet) = checked.and_then(|()| Packet::parse(datagram)) else {
+        let Some(packet) = options.accept(socket, source, datagram) else {
             counts.add(Count::Refused, 1);
             return None;
         };
-        let known = match options.peer {
-            Some(peer) => peer.ip() == source.ip(),
-            None if *peer == Some(source) => true,
-            None => {
-                let brings_key = packet.bth.destination_qp == options.qp
-                    && packet.reth.is_some_and(|reth| reth.key == options.key);
-                if brings_key {
-                    *peer = Some(source);
-                    *psn = first_psn();
-                    responder.restart();
-                }
-                brings_key
+        if options.peer.is_none() && *peer != Some(source) {
+            if !responder.queue_pair().is_opened_by(&packet) {
+                counts.add(Count::Refused, 1);
+                return None;
             }
-        };
-        if !known {
-            counts.add(Count::Refused, 1);
-            return None;
+            *peer = Some(source);
+            *psn = Psn::first();
+            responder.restart();
         }
         let outcome = responder.receive(&packet, staging);
         counts.set(Count::Lost, responder.stats().lost_packets());

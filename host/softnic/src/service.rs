@@ -1,7 +1,7 @@
 //! A service: a NIC in software, and the unified loop over its queues.
 
 use crate::driver::{Driver, Signals};
-use crate::port::{Delivery, MAX_MESSAGE_BYTES, PortError, PortOptions, RocePort};
+use crate::port::{Delivery, MAX_MESSAGE_BYTES, PortError, RocePort};
 use crate::queues::{Queues, Shape};
 use crate::report::{Report, Watch};
 use ringcall::FunctionTable;
@@ -9,7 +9,7 @@ use ringcall::table::Function;
 use ringcall_dispatch::counters::Bank;
 use ringcall_gpu::shared::{SharedError, Words};
 use ringcall_nic::{Config, Nic, NicError};
-use ringcall_roce::RoceSocket;
+use ringcall_roce::{PortOptions, RoceSocket};
 use ringcall_verbs::endpoint::Endpoint;
 use ringcall_verbs::sq::RecordMode;
 use ringcall_verbs::unified::{Extent, Returned, Scratch, Unified};
@@ -36,8 +36,11 @@ pub enum Threads {
 /// Choices of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// The wire.
+    /// The wire: one peer at a time, the last one that brought the window's key unless it is named. Default: 64 pages of 1024
+    /// bytes.
     pub port: PortOptions,
+    /// When requests' bytes are written. Default: whole frames.
+    pub delivery: Delivery,
     /// Places of each work queue, a power of two below 65536. Fewer than pages: requests are dropped when more are under
     /// way. Default: 64.
     pub depth: u32,
@@ -47,7 +50,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { port: PortOptions::default(), depth: 64, threads: Threads::One }
+        Self {
+            port: PortOptions::new(64, 1024),
+            delivery: Delivery::Frames,
+            depth: 64,
+            threads: Threads::One,
+        }
     }
 }
 
@@ -212,14 +220,14 @@ struct Parts {
 
 impl Parts {
     fn new(options: Options, table: FunctionTable) -> Result<Self, ServiceError> {
-        let PortOptions { qp, key, base, pages, page_bytes, delivery, .. } = options.port;
+        let PortOptions { qp, key, base, pages, page_bytes, .. } = options.port;
         if !(32..=MAX_MESSAGE_BYTES).contains(&page_bytes) || !page_bytes.is_multiple_of(8) {
             return Err(ServiceError::Page(page_bytes));
         }
         if !options.depth.is_power_of_two() || options.depth >= 1 << 16 {
             return Err(ServiceError::Depth(options.depth));
         }
-        let port = RocePort::bind(options.port)?;
+        let port = RocePort::bind(options.port, options.delivery)?;
         let (address, counts) = (port.local_addr(), port.counts());
         let shape = Shape {
             qp,
@@ -241,7 +249,7 @@ impl Parts {
         let driver = Driver::new(nic, Arc::clone(&signals));
         let watch = Watch::new(counts, queues.windows.counters.clone(), Arc::clone(&bank));
         let shutdown = queues.windows.shutdown.clone();
-        let extent = match delivery {
+        let extent = match options.delivery {
             Delivery::Frames => Extent::Received,
             Delivery::Packets => Extent::Slot,
         };

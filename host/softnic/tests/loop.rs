@@ -69,7 +69,8 @@ fn stop(service: Service) -> (Report, Watch) {
 
 fn everything() -> Vec<Options> {
     let of = |threads, delivery, depth| Options {
-        port: PortOptions { delivery, base: 0x4000, ..Default::default() },
+        port: PortOptions { base: 0x4000, ..Options::default().port },
+        delivery,
         depth,
         threads,
     };
@@ -151,13 +152,12 @@ fn requests_of_several_packets() {
             config.timeout = Duration::from_secs(1);
             // Bytes that reach memory packet by packet must all be there before the completion: not with loss, where
             // the page's next request may find half of this one.
-            config.faults =
-                if options.port.delivery == Delivery::Frames { faults } else { Faults::default() };
+            config.faults = if options.delivery == Delivery::Frames { faults } else { Faults::default() };
         });
         assert!(played.clean(), "{options:?}: {played:?}");
         assert_eq!(played.packets, 3000);
         let (report, _) = stop(service);
-        let writes = if options.port.delivery == Delivery::Frames { 0 } else { 2000 };
+        let writes = if options.delivery == Delivery::Frames { 0 } else { 2000 };
         assert_eq!(report.nic.rx_writes, writes, "{report}");
     }
 }
@@ -262,8 +262,7 @@ fn a_stop_answers_what_was_taken() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let page =
-        |page_bytes| Options { port: PortOptions { page_bytes, ..Default::default() }, ..Default::default() };
+    let page = |page_bytes| Options { port: PortOptions::new(64, page_bytes), ..Default::default() };
     for bytes in [0, 24, 100, 8192] {
         let error = Service::start(page(bytes), table(1024)).map(|_| ());
         assert!(matches!(error, Err(ServiceError::Page(n)) if n == bytes), "{bytes}: {error:?}");
@@ -272,8 +271,8 @@ fn what_cannot_be_is_refused() {
         let error = Service::start(Options { depth, ..Default::default() }, table(1024)).map(|_| ());
         assert!(matches!(error, Err(ServiceError::Depth(n)) if n == depth), "{depth}: {error:?}");
     }
-    let port = PortOptions { pages: 5000, ..Default::default() };
+    let port = PortOptions::new(5000, 1024);
     assert!(Service::start(Options { port, ..Default::default() }, table(1024)).is_err());
-    let port = PortOptions { qp: 1 << 24, ..Default::default() };
+    let port = PortOptions { qp: 1 << 24, ..PortOptions::new(64, 1024) };
     assert!(Service::start(Options { port, ..Default::default() }, table(1024)).is_err());
 }

@@ -9,7 +9,7 @@ use ringcall_gpu::shared::{Bytes, Region, Words};
 use ringcall_nic::thread::Running;
 use ringcall_nic::{Config, Memory, Message, Nic, Port, Region as Registered};
 use ringcall_roce::RoceSocket;
-use ringcall_softnic::{Count, PortOptions, RocePort};
+use ringcall_softnic::{Count, Delivery, PortOptions, RocePort};
 use ringcall_verbs::endpoint::{self, Endpoint, Reply, Windows};
 use ringcall_verbs::layout::{cqe, wqe};
 use ringcall_verbs::relay::{Receiver, Sender, SenderConfig, SenderWindows, Step};
@@ -146,8 +146,8 @@ const BOUND: Bound = Bound { between: 16, turns: u64::MAX };
 fn serve(two_pairs: bool, play: impl FnOnce(PlayerTarget, RoceSocket) -> Report) -> Report {
     let ring = ring();
     let socket = RoceSocket::bind(any()).expect("a socket");
-    let options = PortOptions { pages: SLOTS, page_bytes: STRIDE, ..Default::default() };
-    let port = RocePort::bind(options).expect("a port");
+    let options = PortOptions::new(SLOTS, STRIDE);
+    let port = RocePort::bind(options, Delivery::Frames).expect("a port");
     let (address, counts) = (port.local_addr(), port.counts());
     // With one, the NIC keeps the send counter itself.
     let record = if two_pairs { RecordMode::Written } else { RecordMode::NotWritten };
@@ -155,7 +155,7 @@ fn serve(two_pairs: bool, play: impl FnOnce(PlayerTarget, RoceSocket) -> Report)
     let mut receiver = first.receiver(&ring, record);
     let second = two_pairs.then(|| {
         let options = PortOptions { qp: 0x99, peer: Some(socket.local_addr()), ..options };
-        Qp::new(&ring, RocePort::bind(options).expect("a port"), &options, record)
+        Qp::new(&ring, RocePort::bind(options, Delivery::Frames).expect("a port"), &options, record)
     });
     let mut sender = match &second {
         None => first.sender(&ring, record),
@@ -260,7 +260,7 @@ fn faults_hurt_no_other() {
 fn what_is_not_whole_is_told_and_a_taken_slot_is_left_alone() {
     let ring = ring();
     let (windows, uar) = (windows(&ring, SLOTS), words(8));
-    let key = PortOptions::default().key;
+    let key = PortOptions::new(SLOTS, STRIDE).key;
     let memory =
         Memory::new(vec![Registered { key, base: 0, window: windows.rx_data.clone(), remote_write: true }]);
     let (port, mut peer) = ringcall_nic::Wire::pair(16);

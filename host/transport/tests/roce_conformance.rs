@@ -3,8 +3,8 @@
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring, RingConfig};
 use ringcall_roce::{
-    Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet, Psn, QueuePair,
-    Responder, Reth, RoceSocket,
+    Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet, PortOptions, Psn,
+    QueuePair, Responder, Reth, RoceSocket,
 };
 use ringcall_transport::conformance::{Client, Subject, check, serve};
 use ringcall_transport::{Endpoint, Link, RingFilling, Statistics, TransportError, Unified, roce};
@@ -26,7 +26,7 @@ struct Roce {
 }
 
 fn options(ring: &Ring) -> roce::Options {
-    roce::Options { pages: ring.geometry().slots(), page_bytes: PAGE_BYTES, ..Default::default() }
+    roce::Options { port: PortOptions::new(ring.geometry().slots(), PAGE_BYTES), ..Default::default() }
 }
 
 impl Subject for Roce {
@@ -37,7 +37,9 @@ impl Subject for Roce {
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let address = at.map_or(ANY, v4);
-        let link = Link::attach(roce::Roce::bind(&roce::Options { address, ..options(ring) })?, ring)?;
+        let mut options = options(ring);
+        options.port.address = address;
+        let link = Link::attach(roce::Roce::bind(&options)?, ring)?;
         serve(link, dispatcher, self.one_thread)
     }
 
@@ -229,7 +231,7 @@ fn lost_and_repeated_packets_are_counted_and_no_half_frame_is_served() {
 
 #[test]
 fn a_slot_in_use_and_a_page_without_slot_are_refused() {
-    let (_ring, mut link) = link(|options| options.pages = 5);
+    let (_ring, mut link) = link(|options| options.port.pages = 5);
     let mut bridge = Bridge::new(link.endpoint(), 1024);
     for page in [0, 0, 4] {
         for packet in bridge.packets(page, &request(page, b"abc")) {
@@ -264,7 +266,7 @@ fn what_is_not_for_this_queue_pair_is_counted() {
 #[test]
 fn the_peer_that_is_configured_is_the_only_one_and_gets_the_answers() {
     let listener = RoceSocket::bind(ANY).unwrap();
-    let (_ring, mut link) = link(|options| options.peer = Some(listener.local_addr()));
+    let (_ring, mut link) = link(|options| options.port.peer = Some(listener.local_addr()));
     let mut bridge = Bridge::new(link.endpoint(), 1024);
     // Too short for what it says: refused at once, by an answer.
     let mut frame = request(9, b"abc");
@@ -278,7 +280,7 @@ fn the_peer_that_is_configured_is_the_only_one_and_gets_the_answers() {
     assert!(bridge.receive(Duration::ZERO).is_none());
 
     let elsewhere = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 9), 4791);
-    let (_ring, mut other) = self::link(|options| options.peer = Some(elsewhere));
+    let (_ring, mut other) = self::link(|options| options.port.peer = Some(elsewhere));
     let mut bridge = Bridge::new(other.endpoint(), 1024);
     Client::send(&mut bridge, &request(9, b"abc"));
     assert_eq!(until(&mut other, 1, 0).malformed, 1);
@@ -291,13 +293,15 @@ fn options_that_cannot_work_are_refused() {
         change(&mut options);
         roce::Roce::bind(&options).unwrap_err().to_string()
     };
-    assert_eq!(wrong(|o| o.pages = 4097), "the number of pages is 4097: give 1 to 4096");
-    assert_eq!(wrong(|o| o.page_bytes = 100), "the page size is 100: give a multiple of 128 bytes");
-    assert_eq!(wrong(|o| o.qp = 1 << 24), "queue pair number 0x1000000 does not fit in 24 bits");
-    assert!(wrong(|o| o.base = u64::MAX).contains("wraps around"));
-    assert!(wrong(|o| o.address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)).contains("not one address"));
+    assert_eq!(wrong(|o| o.port.pages = 4097), "the number of pages is 4097: give 1 to 4096");
+    assert_eq!(wrong(|o| o.port.page_bytes = 100), "the page size is 100: give a multiple of 128 bytes");
+    assert_eq!(wrong(|o| o.port.qp = 1 << 24), "queue pair number 0x1000000 does not fit in 24 bits");
+    assert!(wrong(|o| o.port.base = u64::MAX).contains("wraps around"));
+    assert!(
+        wrong(|o| o.port.address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)).contains("not one address")
+    );
     assert!(wrong(|o| o.peers = 0).contains("at least 1"));
-    assert!(wrong(|o| o.remote_qp = u32::MAX).contains("24 bits"));
+    assert!(wrong(|o| o.port.remote_qp = u32::MAX).contains("24 bits"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::cuda::{Cuda, quiet};
 use super::{PROGRAMS, Program, cpp};
+use crate::files::{entries, folder, has_ending};
 use crate::shell::Shell;
 use anyhow::{Context, Result, anyhow, ensure};
 use ringcall_build::Arch;
@@ -35,8 +36,7 @@ const CPP: [(&str, &str); 2] = [("kernels-cu", DISPATCHER), ("kernels-cu/hooks",
 /// No tools; a text that is missing, or that a tool refuses.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
     let cuda = Cuda::find(shell)?;
-    let folder = shell.target("device").join("objects");
-    std::fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
+    let folder = folder(shell.target("device").join("objects"))?;
     let mut sources = Vec::new();
     for (folder, kernels) in CPP {
         sources.extend(cpp_sources(shell, folder)?.into_iter().map(|source| (source, kernels)));
@@ -60,17 +60,8 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
 /// The sources in CUDA C++ in a folder, if there are any.
 fn cpp_sources(shell: &Shell, folder: &str) -> Result<Vec<PathBuf>> {
     let folder = shell.root().join(folder);
-    let mut sources = Vec::new();
-    if folder.is_dir() {
-        for entry in std::fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "cu") {
-                sources.push(path);
-            }
-        }
-    }
-    sources.sort_unstable();
-    Ok(sources)
+    let found = if folder.is_dir() { entries(&folder)? } else { Vec::new() };
+    Ok(found.into_iter().filter(|path| has_ending(path, "cu")).collect())
 }
 
 /// The tools and a place to put what they make.
@@ -114,18 +105,12 @@ impl Bench<'_> {
         let text = program.path(self.shell, arch);
         ensure!(text.is_file(), "{}: not there; `cargo xtask ptx` writes it", text.display());
         let printed = self.assemble(&text, &self.object(program.name, arch), arch)?;
-        let part = format!("{}.{arch}", program.name);
-        for kernel in usage(&printed) {
-            println!(
-                "{:<24} {:<16} {:>9} {:>8} {:>8}",
-                kernel.name, part, kernel.registers, kernel.stack_bytes, kernel.spill_bytes
-            );
-        }
+        show(&usage(&printed), &format!("{}.{arch}", program.name));
         Ok(())
     }
 
     /// As a part to be linked, since handlers come from elsewhere.
-    fn assemble(&self, text: &Path, object: &Path, arch: Arch) -> Result<String> {
+    fn assemble(&self, text: &Path, object: &Path, arch: impl Display) -> Result<String> {
         let mut command = self.cuda.tool(self.shell, "ptxas");
         command.arg(format!("-arch={arch}")).args(["-v", "-c", "-o"]).args([object, text]);
         quiet(&mut command)
@@ -147,18 +132,8 @@ impl Bench<'_> {
     /// generation.
     fn shape(&self, shape: &cpp::Shape) -> Result<()> {
         let object = self.folder.join(format!("{}.{}.o", shape.name(), cpp::ARCH));
-        let mut command = self.cuda.tool(self.shell, "ptxas");
-        command
-            .arg(format!("-arch={}", cpp::ARCH))
-            .args(["-v", "-c", "-o"])
-            .args([&object, &shape.path(self.shell)]);
-        for kernel in usage(&quiet(&mut command)?) {
-            let (name, part) = (kernel.name, shape.name());
-            println!(
-                "{name:<24} {part:<16} {:>9} {:>8} {:>8}",
-                kernel.registers, kernel.stack_bytes, kernel.spill_bytes
-            );
-        }
+        let printed = self.assemble(&shape.path(self.shell), &object, cpp::ARCH)?;
+        show(&usage(&printed), &shape.name());
         let objects = [self.object(DISPATCHER, Arch::SM_90), object];
         self.link(&format!("{DISPATCHER}+{}", shape.name()), &objects, false, cpp::ARCH)
     }
@@ -182,6 +157,13 @@ struct Usage {
     registers: u32,
     stack_bytes: u32,
     spill_bytes: u32,
+}
+
+/// A line for each kernel of a text.
+fn show(kernels: &[Usage], part: &str) {
+    for Usage { name, registers, stack_bytes, spill_bytes } in kernels {
+        println!("{name:<24} {part:<16} {registers:>9} {stack_bytes:>8} {spill_bytes:>8}");
+    }
 }
 
 /// From what `ptxas -v` prints. Functions that are no kernels are left out.

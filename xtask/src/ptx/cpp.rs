@@ -1,9 +1,10 @@
 //! PTX of record that NVIDIA's compiler makes of CUDA C++: the shapes of the predecoder network's kernel.
 
 use super::cuda::{Cuda, quiet};
-use super::diff;
+use super::record::Record;
+use crate::files::{folder, read};
 use crate::shell::Shell;
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 
 /// Instructions that one architecture alone has, so PTX for it alone.
@@ -42,7 +43,7 @@ impl Shape {
         }
         command.arg("-o").args([to, &shell.root().join(FOLDER).join("predecoder.cu")]);
         quiet(&mut command)?;
-        let text = std::fs::read_to_string(to).with_context(|| format!("{}", to.display()))?;
+        let text = read(to)?;
         let lines = text.lines().map(|line| if line.starts_with(".version ") { VERSION } else { line });
         Ok(lines.fold(String::new(), |all, line| all + line + "\n"))
     }
@@ -58,32 +59,16 @@ fn compiler(text: &str) -> Option<&str> {
 /// # Errors
 /// No tools; CUDA C++ that does not compile; a text that is not the committed one.
 pub(super) fn run(shell: &Shell, cuda: &Cuda, check: bool) -> Result<()> {
-    let folder = shell.target("device").join("cpp");
-    std::fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
-    let mut stale = 0;
+    let folder = folder(shell.target("device").join("cpp"))?;
+    let mut record = Record::new(shell, check);
     for shape in SHAPES {
         let path = shape.path(shell);
-        let kept = folder.join(path.file_name().unwrap_or_default());
-        let built = shape.build(shell, cuda, &kept)?;
-        let committed = std::fs::read_to_string(&path).unwrap_or_default();
-        let word = if built == committed {
-            "as committed"
-        } else if !check {
-            super::write(&path, &built)?;
-            "written"
-        } else if !committed.is_empty() && compiler(&built) != compiler(&committed) {
-            "not compared: the committed text is by another compiler"
-        } else {
-            stale += 1;
-            println!("{}", diff::summary(&committed, &built));
-            "DIFFERS"
-        };
-        println!("{:<26} {:>6} lines  {word}", shape.name(), built.lines().count());
+        let built = shape.build(shell, cuda, &folder.join(path.file_name().unwrap_or_default()))?;
+        record.take(&path, &built, |committed| {
+            committed.is_empty() || compiler(&built) == compiler(committed)
+        })?;
     }
-    if stale > 0 {
-        bail!("{stale} files are not what the sources compile to: `cargo xtask ptx --cuda` writes them");
-    }
-    Ok(())
+    record.end("cargo xtask ptx --cuda")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! NVIDIA's assembler, linker and C++ compiler: from a CUDA toolkit if there is one, or else from PyPI.
 
-use crate::shell::{Shell, run};
+use crate::shell::Shell;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,14 +40,12 @@ impl Cuda {
         if let Some(found) = Self::at(&bin) {
             return Ok(found);
         }
-        let folder = folder.to_string_lossy();
-        let mut install = shell.command("python3", &["-m", "pip", "install", "--quiet", "--upgrade"]);
-        install.args(["--disable-pip-version-check", "--target", &folder]).args(WHEELS);
-        run(&mut install).context(
+        shell.pip(&folder, WHEELS).context(
             "no CUDA toolkit of 12.8 or later on the path, in CUDA_HOME or in /usr/local/cuda, and none from PyPI: \
              install a toolkit, or python3 with pip",
         )?;
-        Self::at(&bin).with_context(|| format!("PyPI's packages put no complete toolkit into {folder}"))
+        Self::at(&bin)
+            .with_context(|| format!("PyPI's packages put no complete toolkit into {}", folder.display()))
     }
 
     /// The tools in a folder, if all are there and new enough.

@@ -6,11 +6,13 @@ mod cpp;
 mod cuda;
 pub(crate) use cuda::Cuda;
 mod diff;
+mod record;
 
 pub(crate) use assemble::check as assemble;
 
 use crate::shell::Shell;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
+use record::Record;
 use ringcall_build::{Arch, Compiled, DeviceCrate, Toolchain, compile};
 use std::path::PathBuf;
 use std::thread;
@@ -69,11 +71,7 @@ const PROGRAMS: &[Program] = &[
 
 impl Program {
     fn path(&self, shell: &Shell, arch: Arch) -> PathBuf {
-        shell.root().join(self.folder).join("ptx").join(self.file(arch))
-    }
-
-    fn file(&self, arch: Arch) -> String {
-        format!("{}.{arch}.ptx", self.name)
+        shell.root().join(self.folder).join(format!("ptx/{}.{arch}.ptx", self.name))
     }
 }
 
@@ -127,52 +125,31 @@ pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
     let toolchain = Toolchain::find()?;
     println!("{} ({})", toolchain.version(), toolchain.rustc().display());
     // At once: each is one long chain of compilations, the core library's first.
-    let stale = thread::scope(|scope| {
+    thread::scope(|scope| {
         let archs = Arch::DEFAULT.map(|arch| {
             let toolchain = &toolchain;
             scope.spawn(move || run_for(shell, options, arch, toolchain))
         });
-        archs.into_iter().try_fold(0, |stale, thread| {
+        archs.into_iter().try_fold(Record::new(shell, options.check), |all, thread| {
             let more = thread.join().map_err(|_| anyhow!("a build panicked"))??;
-            anyhow::Ok(stale + more)
+            anyhow::Ok(all.and(more))
         })
-    })?;
-    if stale > 0 {
-        bail!("{stale} files are not what the sources compile to: `cargo xtask ptx` writes them");
-    }
-    Ok(())
+    })?
+    .end("cargo xtask ptx")
 }
 
-/// Those of one architecture; how many differ from what is committed.
-fn run_for(shell: &Shell, options: &Options, arch: Arch, toolchain: &Toolchain) -> Result<usize> {
-    let mut stale = 0;
+/// Those of one architecture.
+fn run_for(shell: &Shell, options: &Options, arch: Arch, toolchain: &Toolchain) -> Result<Record> {
+    let mut record = Record::new(shell, options.check);
     for program in PROGRAMS.iter().filter(|program| options.wants(program, arch)) {
         let built = build(shell, program, arch, toolchain)?;
         if !built.warnings.is_empty() {
             println!("{}", built.warnings);
             ensure!(!options.check, "{} for {arch}: compiles with warnings", program.package);
         }
-        let path = program.path(shell, arch);
-        let committed = std::fs::read_to_string(&path).ok();
-        let same = committed.as_deref() == Some(built.ptx.as_str());
-        let lines = built.ptx.lines().count();
-        let word = match (same, options.check) {
-            (true, _) => "as committed",
-            (false, true) => "DIFFERS",
-            (false, false) => "written",
-        };
-        println!("{:<20} {lines:>6} lines  {word}", program.file(arch));
-        if same {
-            continue;
-        }
-        if options.check {
-            stale += 1;
-            println!("{}", differs(shell, program, arch, committed.as_deref(), &built.ptx)?);
-        } else {
-            write(&path, &built.ptx)?;
-        }
+        record.take(&program.path(shell, arch), &built.ptx, |_| true)?;
     }
-    Ok(stale)
+    Ok(record)
 }
 
 fn build(shell: &Shell, program: &Program, arch: Arch, toolchain: &Toolchain) -> Result<Compiled> {
@@ -184,30 +161,6 @@ fn build(shell: &Shell, program: &Program, arch: Arch, toolchain: &Toolchain) ->
         target_dir: shell.target("device").join(arch.to_string()),
     };
     Ok(compile(&device_crate, toolchain)?)
-}
-
-/// Why, as far as the texts tell, and what; the whole new text is kept for a closer look.
-fn differs(
-    shell: &Shell,
-    program: &Program,
-    arch: Arch,
-    committed: Option<&str>,
-    built: &str,
-) -> Result<String> {
-    let kept = shell.target("device").join("differs").join(program.file(arch));
-    write(&kept, built)?;
-    let what = match committed {
-        None => "  no such file is committed\n".to_owned(),
-        Some(committed) => diff::summary(committed, built),
-    };
-    Ok(format!("{what}  the new text: {}", kept.display()))
-}
-
-fn write(path: &std::path::Path, text: &str) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
-    }
-    std::fs::write(path, text).with_context(|| format!("{}", path.display()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Dependencies between our own crates point one way.
 
-use super::metadata::Package;
-use super::{Rule, Tree};
+use super::{Package, Rule, Tree};
 
 pub(super) const RULE: Rule = Rule {
     name: "one-way",

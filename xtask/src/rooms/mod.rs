@@ -8,15 +8,15 @@ mod dependencies;
 mod device;
 mod fences;
 mod literals;
-mod metadata;
 mod scan;
 mod size;
 mod targets;
 mod unsafety;
 
+use crate::files::below;
+use crate::metadata::Metadata;
 use crate::shell::Shell;
 use anyhow::{Result, bail, ensure};
-use metadata::Package;
 use scan::SourceFile;
 
 /// What the rules look at.
@@ -26,6 +26,28 @@ struct Tree {
     packages: Vec<Package>,
     /// Programs and tests at the root, relative to it, which no package finds by itself.
     loose: Vec<String>,
+}
+
+/// A package of ours.
+struct Package {
+    name: String,
+    /// Names of the packages it depends on, in any way.
+    dependencies: Vec<String>,
+    /// Source files of its targets, from the repository's root, with `/`.
+    targets: Vec<String>,
+}
+
+impl Package {
+    /// The members of the workspace.
+    fn all(shell: &Shell) -> Result<Vec<Self>> {
+        let packages = Metadata::read(shell, &["--no-deps"])?.packages;
+        let of = |package: crate::metadata::Package| Self {
+            name: package.name,
+            dependencies: package.dependencies.into_iter().map(|dependency| dependency.name).collect(),
+            targets: package.targets.iter().map(|target| below(shell.root(), &target.src_path)).collect(),
+        };
+        Ok(packages.into_iter().map(of).collect())
+    }
 }
 
 /// One invariant.
@@ -61,7 +83,7 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     }
     let tree = Tree {
         files: scan::read(shell.root())?,
-        packages: metadata::read(shell)?,
+        packages: Package::all(shell)?,
         loose: targets::loose(shell.root())?,
     };
     let mut breaches = 0;

@@ -1,6 +1,7 @@
 //! Source files as words: what the compiler sees, without comments, with line numbers, and with test code marked.
 
-use anyhow::{Context, Result};
+use crate::files::{self, below, entries, has_ending};
+use anyhow::Result;
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use std::path::Path;
 use std::str::FromStr;
@@ -94,16 +95,15 @@ fn flatten(stream: TokenStream, outer: Place, words: &mut Vec<Word>) {
     for (index, token) in tokens.iter().enumerate() {
         if attribute(&tokens, index).is_some_and(|attribute| implies_test(attribute.stream())) {
             // `#![…]` speaks of everything around it.
-            let inner = matches!(tokens.get(index + 1), Some(TokenTree::Punct(p)) if p.as_char() == '!');
+            let inner = punct(&tokens, index + 1, '!');
             whole.in_test |= inner;
             item.in_test = true;
         }
         if is_const_item(&tokens, index) {
             item.in_const = true;
         }
-        let mut push = |text: String, kind: Kind, line: usize| {
-            words.push(Word { text, line, kind, in_test: item.in_test, in_const: item.in_const });
-        };
+        let Place { in_test, in_const } = item;
+        let mut push = |text, kind, line| words.push(Word { text, line, kind, in_test, in_const });
         let line = token.span().start().line;
         match token {
             TokenTree::Ident(ident) => push(ident.to_string(), Kind::Ident, line),
@@ -124,13 +124,7 @@ fn flatten(stream: TokenStream, outer: Place, words: &mut Vec<Word>) {
                 push(open.to_owned(), Kind::Punct, line);
                 flatten(group.stream(), item, words);
                 let line = group.span_close().start().line;
-                words.push(Word {
-                    text: close.to_owned(),
-                    line,
-                    kind: Kind::Punct,
-                    in_test: item.in_test,
-                    in_const: item.in_const,
-                });
+                words.push(Word { text: close.to_owned(), line, kind: Kind::Punct, in_test, in_const });
                 // A constant ends with its semicolon: `const X: T = { … };`.
                 if group.delimiter() == Delimiter::Brace && !item.in_const {
                     item = whole;
@@ -140,13 +134,16 @@ fn flatten(stream: TokenStream, outer: Place, words: &mut Vec<Word>) {
     }
 }
 
+fn punct(tokens: &[TokenTree], at: usize, c: char) -> bool {
+    matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == c)
+}
+
 /// The content of the attribute that begins at `index`: `#[…]` or `#![…]`.
 fn attribute(tokens: &[TokenTree], index: usize) -> Option<&Group> {
-    let punct = |at: usize, c: char| matches!(tokens.get(at), Some(TokenTree::Punct(p)) if p.as_char() == c);
-    if !punct(index, '#') {
+    if !punct(tokens, index, '#') {
         return None;
     }
-    let at = if punct(index + 1, '!') { index + 2 } else { index + 1 };
+    let at = if punct(tokens, index + 1, '!') { index + 2 } else { index + 1 };
     match tokens.get(at) {
         Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Bracket => Some(group),
         _ => None,
@@ -215,22 +212,14 @@ pub(super) fn read(root: &Path) -> Result<Vec<SourceFile>> {
 }
 
 fn walk(root: &Path, folder: &Path, files: &mut Vec<SourceFile>) -> Result<()> {
-    let mut entries = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
-        entries.push(entry?);
-    }
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let (path, name) = (entry.path(), entry.file_name());
-        let name = name.to_string_lossy();
-        if entry.file_type()?.is_dir() {
+    for path in entries(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() && !path.is_symlink() {
             if name != "target" && !name.starts_with('.') {
                 walk(root, &path, files)?;
             }
-        } else if name.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending)) {
-            let relative = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
-            let text = std::fs::read_to_string(&path).with_context(|| relative.clone())?;
-            files.push(SourceFile::new(&relative, &text)?);
+        } else if ENDINGS.iter().any(|ending| has_ending(&path, ending)) {
+            files.push(SourceFile::new(&below(root, &path), &files::read(&path)?)?);
         }
     }
     Ok(())

@@ -3,10 +3,10 @@
 //! Cargo finds these folders inside a package by itself, but not at the workspace's root: a file there that no package
 //! names is never compiled, and rots. What is named is compiled by `cargo test --workspace`.
 
-use super::metadata::Package;
-use super::{Rule, Tree};
-use anyhow::{Context, Result};
-use std::path::Path;
+use super::{Package, Rule, Tree};
+use crate::files::{below, entries, has_ending};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
 
 pub(super) const RULE: Rule = Rule {
     name: "everything-builds",
@@ -50,19 +50,12 @@ pub(super) fn loose(root: &Path) -> Result<Vec<String>> {
         if !path.is_dir() {
             continue;
         }
-        for entry in std::fs::read_dir(&path).with_context(|| format!("{}", path.display()))? {
-            let entry = entry?.path();
-            let program = if entry.is_dir() {
-                entry.join("main.rs").is_file() || entry.join("Cargo.toml").is_file()
-            } else {
-                entry.extension().is_some_and(|extension| extension == "rs")
-            };
-            if let (true, Some(name)) = (program, entry.file_name()) {
-                found.push(format!("{folder}/{}", name.to_string_lossy()));
-            }
-        }
+        let program = |path: &PathBuf| {
+            let whole = || path.join("main.rs").is_file() || path.join("Cargo.toml").is_file();
+            if path.is_dir() { whole() } else { has_ending(path, "rs") }
+        };
+        found.extend(entries(&path)?.iter().filter(|path| program(path)).map(|path| below(root, path)));
     }
-    found.sort_unstable();
     Ok(found)
 }
 

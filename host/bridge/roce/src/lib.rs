@@ -17,7 +17,7 @@
 use ringcall::RingConfig;
 use ringcall_bridge::Refused;
 use ringcall_bridge::provider::{Args, Linked, LinkedWire};
-use ringcall_roce::PAGE_UNIT_BYTES;
+use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
 use ringcall_transport::{Endpoint, roce};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -31,21 +31,19 @@ impl LinkedWire for Roce {
     type Wire = roce::Roce;
 
     fn bind(args: &Args, ring: RingConfig, before: Option<&Endpoint>) -> Result<roce::Roce, Refused> {
-        let usual = roce::Options::default();
+        let slot = ring.slot_bytes.next_multiple_of(PAGE_UNIT_BYTES);
+        let usual = PortOptions::new(ring.slots, args.number("--frame-size", slot)?);
         let port = before.map_or(args.number("--port", 0)?, |before| before.address.port());
         let peer = args.value("--peer").map(|_| args.number("--peer", usual.address)).transpose()?;
-        let slot = ring.slot_bytes.next_multiple_of(PAGE_UNIT_BYTES);
-        let options = roce::Options {
+        let port = PortOptions {
             address: SocketAddrV4::new(args.number("--local-ip", Ipv4Addr::LOCALHOST)?, port),
             qp: args.number("--qp", usual.qp)?,
             key: args.number("--rkey", usual.key)?,
             remote_qp: args.number("--remote-qp", usual.remote_qp)?,
             peer,
-            pages: ring.slots,
-            page_bytes: args.number("--frame-size", slot)?,
             ..usual
         };
-        Ok(roce::Roce::bind(&options)?)
+        Ok(roce::Roce::bind(&roce::Options { port, ..Default::default() })?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where a service is reached: the line that it prints, or an address and options.
 
-use crate::serve::TransportArg;
+use crate::serve::{TransportArg, USUAL};
 use anyhow::{Context, Result, anyhow, bail};
 use ringcall_emulator::PlayerTarget;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -82,11 +82,11 @@ impl<'a> Target<'a> {
         let SocketAddr::V4(peer) = self.address()? else { bail!("RoCE is spoken over IPv4") };
         Ok(PlayerTarget {
             peer,
-            qp: self.word("qp", 0x12)?,
-            key: self.word("rkey", 0xBEEF)?,
-            base: self.number("base")?.unwrap_or(0),
-            page_bytes: self.word("page_size", 1024)?,
-            pages: self.word("pages", 64)?,
+            qp: self.word("qp", USUAL.qp)?,
+            key: self.word("rkey", USUAL.key)?,
+            base: self.number("base")?.unwrap_or(USUAL.base),
+            page_bytes: self.word("page_size", USUAL.page_bytes)?,
+            pages: self.word("pages", USUAL.pages)?,
         })
     }
 }

@@ -89,12 +89,7 @@ fn accuracy(report: &RunReport) -> Markup {
                 td { "logical error rate per shot" }
                 td {
                     (rate(estimate.value))
-                    @if estimate.low.is_finite() && estimate.high.is_finite() {
-                        span.note {
-                            " (" (format!("{:.0}", estimate.confidence * 100.0)) "% confidence: "
-                            (rate(estimate.low)) " to " (rate(estimate.high)) ")"
-                        }
-                    }
+                    @if let Some(words) = estimate.in_words() { span.note { " (" (words) ")" } }
                 }
             }
             tr {

@@ -4,7 +4,7 @@
 //! microseconds unless the name says otherwise. A value that was not measured is NaN: `null` in JSON, a dash
 //! elsewhere.
 //!
-//! - [`to_json`]: stable keys, for scripts.
+//! - [`RunReport`] itself, serialised: stable keys, for scripts.
 //! - [`to_text`]: what the terminal shows.
 //! - [`to_html`]: self-contained (no script, nothing fetched), light and dark.
 
@@ -18,11 +18,12 @@ mod text;
 pub(crate) mod sample;
 
 pub(crate) use html::to_html;
-pub(crate) use json::to_json;
 pub(crate) use text::to_text;
 
+use serde::Serialize;
+
 /// A distribution of times in microseconds; every field NaN if there was no sample.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct LatencySummary {
     pub(crate) min: f64,
     pub(crate) mean: f64,
@@ -72,13 +73,24 @@ pub(crate) struct Stage {
     pub(crate) summary: LatencySummary,
 }
 
-/// A rate and its confidence interval; `confidence` is a share, as in 0.95.
-#[derive(Clone, Copy, Debug)]
+/// A logical error rate per shot and the two ends of its confidence interval; `confidence` is a share, as in 0.95.
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Estimate {
+    #[serde(rename = "logical_error_rate")]
     pub(crate) value: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+    #[serde(rename = "logical_error_rate_ci")]
+    pub(crate) interval: [f64; 2],
+    #[serde(skip)]
     pub(crate) confidence: f64,
+}
+
+impl Estimate {
+    /// The interval; `None` where there is none.
+    fn in_words(&self) -> Option<String> {
+        let Self { interval: [low, high], confidence, .. } = *self;
+        let words = || format!("{:.0}% confidence: {} to {}", confidence * 100.0, rate(low), rate(high));
+        (low.is_finite() && high.is_finite()).then(words)
+    }
 }
 
 /// What happened in one interval of the run, which ends at `t_s` seconds.
@@ -93,9 +105,10 @@ pub(crate) struct TimelinePoint {
 }
 
 /// Everything a run reports.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct RunReport {
     /// What was run, in the order it is shown; keys differ.
+    #[serde(serialize_with = "json::settings")]
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) submitted: u64,
     pub(crate) completed: u64,
@@ -107,20 +120,25 @@ pub(crate) struct RunReport {
     pub(crate) lost: u64,
     pub(crate) throughput_per_s: f64,
     pub(crate) latency_us: LatencySummary,
+    #[serde(serialize_with = "json::stages")]
     pub(crate) stages_us: Vec<Stage>,
     /// Share of detectors set before and after the predecoder.
     pub(crate) density_in: f64,
     pub(crate) density_out: f64,
     pub(crate) shots: u64,
     pub(crate) logical_errors: u64,
-    /// Per shot.
+    #[serde(flatten)]
     pub(crate) logical_error_rate: Estimate,
     /// Bins of the latency: lower and upper edge in microseconds, requests.
+    #[serde(skip)]
     pub(crate) histogram: Vec<(f64, f64, u64)>,
     /// Percentile in 0 to 100, and its latency in microseconds.
+    #[serde(skip)]
     pub(crate) percentile_curve: Vec<(f64, f64)>,
+    #[serde(skip)]
     pub(crate) timeline: Vec<TimelinePoint>,
     /// The state of the ring's slots, if it was asked for or something was lost.
+    #[serde(skip)]
     pub(crate) slots: Option<String>,
 }
 

@@ -44,16 +44,7 @@ pub(crate) fn to_text(report: &RunReport) -> String {
     );
     line(&mut out, "syndrome density", &density);
     let estimate = report.logical_error_rate;
-    let interval = if estimate.low.is_finite() && estimate.high.is_finite() {
-        format!(
-            " ({:.0}% confidence: {} to {})",
-            estimate.confidence * 100.0,
-            rate(estimate.low),
-            rate(estimate.high)
-        )
-    } else {
-        String::new()
-    };
+    let interval = estimate.in_words().map_or_else(String::new, |words| format!(" ({words})"));
     let errors = format!(
         "{} of {} shots: {}{interval}",
         count(report.logical_errors),

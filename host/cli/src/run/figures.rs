@@ -17,8 +17,8 @@ pub(super) fn report(
     let stats = &summary.stats;
     let rate = summary.rate;
     let interval = match rate.shots {
-        0 => None,
-        _ => Some(rate.clopper_pearson(CONFIDENCE)?),
+        0 => [f64::NAN; 2],
+        _ => rate.clopper_pearson(CONFIDENCE).map(|interval| [interval.low, interval.high])?,
     };
     Ok(RunReport {
         settings: settings(args, problem, config),
@@ -39,12 +39,7 @@ pub(super) fn report(
         density_out: summary.density_out,
         shots: rate.shots,
         logical_errors: rate.errors,
-        logical_error_rate: Estimate {
-            value: rate.rate(),
-            low: interval.map_or(f64::NAN, |i| i.low),
-            high: interval.map_or(f64::NAN, |i| i.high),
-            confidence: CONFIDENCE,
-        },
+        logical_error_rate: Estimate { value: rate.rate(), interval, confidence: CONFIDENCE },
         histogram: bins(&summary.latency),
         percentile_curve: curve(&summary.latency),
         timeline: timeline(summary),

@@ -79,7 +79,7 @@ fn publish(args: &Args, report: &report::RunReport) -> Result<()> {
             .context("standard output")?;
     }
     if let Some(path) = &args.json {
-        output::write_text(path, &(report::to_json(report) + "\n"))?;
+        output::write_json(path, report)?;
     }
     if let Some(path) = &args.report {
         output::write_text(path, &report::to_html(report))?;

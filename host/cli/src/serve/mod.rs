@@ -15,6 +15,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use metrics::Metrics;
 use plugin::Over;
 use rendezvous::Rendezvous;
+use ringcall_roce::PortOptions;
 use ringcall_transport::{roce, udp};
 use service::{Outcome, Service};
 use std::io::Write;
@@ -62,6 +63,9 @@ enum DispatcherArg {
     Unified,
 }
 
+/// What a RoCE service is like unless it is told otherwise.
+pub(crate) const USUAL: PortOptions = PortOptions::new(64, 1024);
+
 /// Serves `rpc_increment` and `decode_syndrome` on a network.
 ///
 /// Prints where it is reached as one line of `key=value` pairs, then serves until SIGINT, SIGTERM or --seconds; then
@@ -77,10 +81,10 @@ pub(crate) struct Args {
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     bind: SocketAddr,
     /// Slots of the ring; with RoCE, also pages of the window
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, default_value_t = USUAL.pages, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     slots: u32,
     /// Bytes of a slot: header and payload
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    #[arg(long, default_value_t = USUAL.page_bytes, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
     slot_bytes: u32,
     /// Threads of transport and dispatcher
     #[arg(long, value_enum, default_value = "one")]
@@ -91,13 +95,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     experiment: Experiment,
     /// RoCE: queue pair number
-    #[arg(long, default_value_t = 0x12)]
+    #[arg(long, default_value_t = USUAL.qp)]
     qp: u32,
     /// RoCE: key to the window
-    #[arg(long, default_value_t = 0xBEEF)]
+    #[arg(long, default_value_t = USUAL.key)]
     rkey: u32,
     /// RoCE: the queue pair that answers are addressed to
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = USUAL.remote_qp)]
     remote_qp: u32,
     /// RoCE: the one peer, which gets every answer [default: whoever brings the key]
     #[arg(long, value_name = "ADDRESS")]

@@ -10,7 +10,7 @@ use ringcall::table::TableBuilder;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_cuda::dispatcher::{DeviceDispatcher, Running as OnDevice};
 use ringcall_dispatch::counters::Snapshot;
-use ringcall_roce::PAGE_UNIT_BYTES;
+use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
 use ringcall_transport::{
     Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Unified, Wire, roce, udp,
 };
@@ -122,20 +122,11 @@ impl Service {
     }
 
     fn nic(args: &Args) -> Result<Self> {
-        use ringcall_softnic::{Options, PortOptions, Service, Threads};
+        use ringcall_softnic::{Options, Service, Threads};
         if !matches!(args.dispatcher, None | Some(DispatcherArg::Unified)) {
             bail!("--transport nic is served by the unified loop: leave --dispatcher out");
         }
-        let port = PortOptions {
-            address: v4(args.bind)?,
-            qp: args.qp,
-            key: args.rkey,
-            remote_qp: args.remote_qp,
-            peer: args.peer,
-            pages: args.slots,
-            page_bytes: args.slot_bytes.next_multiple_of(PAGE_UNIT_BYTES),
-            ..Default::default()
-        };
+        let port = port(args, args.slot_bytes)?;
         let threads = match args.threads {
             ThreadsArg::One => Threads::One,
             ThreadsArg::Own => Threads::Two,
@@ -143,7 +134,7 @@ impl Service {
         let capacity = Service::capacity(port.page_bytes);
         let table = functions(args)?.build_for(capacity, capacity).context(TOO_SMALL)?;
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
-        let service = Service::start(Options { port, depth, threads }, table)?;
+        let service = Service::start(Options { port, depth, threads, ..Options::default() }, table)?;
         Ok(Self { kind: Kind::Nic(service), host: None })
     }
 
@@ -156,15 +147,8 @@ impl Service {
             Kind::Device(transport, _) => of(transport.endpoint()),
             Kind::Nic(service) => {
                 // What a peer speaks to it is RoCE.
-                let port = service.options().port;
-                let details = vec![
-                    ("qp", format!("{:#x}", port.qp)),
-                    ("rkey", format!("{:#x}", port.key)),
-                    ("base", format!("{:#x}", port.base)),
-                    ("pages", port.pages.to_string()),
-                    ("page_size", port.page_bytes.to_string()),
-                    ("device", ringcall_softnic::NAME.to_owned()),
-                ];
+                let mut details = service.options().port.details();
+                details.push(("device", ringcall_softnic::NAME.to_owned()));
                 let address = SocketAddr::V4(service.address());
                 of(&Endpoint { transport: roce::NAME, address, details })
             }
@@ -254,16 +238,15 @@ fn udp_wire(args: &Args) -> Result<udp::Udp> {
 
 fn roce_wire(args: &Args, ring: &Ring) -> Result<roce::Roce> {
     let geometry = ring.geometry();
-    Ok(roce::Roce::bind(&roce::Options {
-        address: v4(args.bind)?,
-        qp: args.qp,
-        key: args.rkey,
-        remote_qp: args.remote_qp,
-        peer: args.peer,
-        pages: args.slots,
-        page_bytes: geometry.rx_stride().max(geometry.tx_stride()).next_multiple_of(PAGE_UNIT_BYTES),
-        ..Default::default()
-    })?)
+    let port = port(args, geometry.rx_stride().max(geometry.tx_stride()))?;
+    Ok(roce::Roce::bind(&roce::Options { port, ..Default::default() })?)
+}
+
+/// The queue pair that was asked for, with a page for each slot.
+fn port(args: &Args, slot_bytes: u32) -> Result<PortOptions> {
+    let &Args { qp, rkey: key, remote_qp, peer, slots, .. } = args;
+    let window = PortOptions::new(slots, slot_bytes.next_multiple_of(PAGE_UNIT_BYTES));
+    Ok(PortOptions { address: v4(args.bind)?, qp, key, remote_qp, peer, ..window })
 }
 
 fn on_host<W: Wire + 'static>(

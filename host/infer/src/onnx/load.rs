@@ -8,7 +8,7 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_core::ops::cast::cast;
 
 use super::{Loaded, OnnxOptions, proto};
-use crate::{ElementType, InferError, TensorSpec};
+use crate::{ElementType, FileError, InferError, TensorSpec};
 
 /// Parses, pins, optimises.
 pub(super) fn load(
@@ -17,13 +17,12 @@ pub(super) fn load(
     folder: Option<&str>,
     options: &OnnxOptions,
 ) -> Result<Loaded, InferError> {
-    let malformed = |reason: String| InferError::Malformed { model: name.to_owned(), reason };
     let framework = tract_onnx::onnx().with_ignore_value_info(true);
     let mut model = framework
         .proto_model_for_read(&mut &*bytes)
-        .map_err(|e| malformed(format!("{e:#}; the file is cut short, or not ONNX")))?;
+        .map_err(|e| FileError::NotOnnx(format!("{e:#}")).of(name))?;
     proto::check(name, &model, |operator| framework.op_register.0.contains_key(operator))?;
-    let graph = model.graph.as_mut().ok_or_else(|| malformed("it contains no graph".into()))?;
+    let graph = model.graph.as_mut().ok_or_else(|| FileError::NoGraph.of(name))?;
     let inputs = proto::pin_inputs(name, graph, options)?;
     let declared = graph
         .output

@@ -11,7 +11,7 @@ use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoPr
 
 use super::OnnxOptions;
 use crate::pin::{self, Declared};
-use crate::{ElementType, InferError, MAX_TENSOR_BYTES, TensorSpec};
+use crate::{ElementType, FileError, InferError, MAX_TENSOR_BYTES, TensorSpec};
 
 /// The oldest operator set whose semantics tract implements.
 const OLDEST_OPSET: i64 = 9;
@@ -26,10 +26,7 @@ fn malformed(model: &str, reason: impl Into<String>) -> InferError {
 
 /// Finds what cannot be a complete, supported model.
 pub(super) fn check(model: &str, proto: &ModelProto, known: impl Fn(&str) -> bool) -> Result<(), InferError> {
-    let graph = proto
-        .graph
-        .as_ref()
-        .ok_or_else(|| malformed(model, "it contains no graph; the file is empty, cut short, or not ONNX"))?;
+    let graph = proto.graph.as_ref().ok_or_else(|| FileError::NoGraph.of(model))?;
     let opset = proto.opset_import.iter().find(|o| DOMAINS[..2].contains(&o.domain.as_str()));
     match opset.map(|o| o.version) {
         None => {

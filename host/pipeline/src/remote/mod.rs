@@ -84,7 +84,7 @@ mod worker;
 pub(crate) use desks::Desks;
 pub use pipeline::{RemotePipeline, RemotePipelineBuilder, RemoteStopped, Running};
 
-use crate::pipeline::BoxError;
+use crate::error::BoxError;
 use crate::stage::{RequestView, StageError};
 use ringcall::Ring;
 use std::time::Duration;

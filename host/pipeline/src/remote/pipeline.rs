@@ -5,18 +5,20 @@ use super::warden::{Failure, Warden};
 use super::worker::Worker;
 use super::{Desks, RemoteDispatcher, RemoteStage};
 use crate::config::{ExternalIds, StageConfig};
-use crate::consumer::{CompletionHandler, Consumer, IdExtender};
+use crate::consumer::{CompletionHandler, IdExtender};
+use crate::crew::{Crew, GRACE, Kept, Stop, join_until, spawn};
+use crate::error::{BoxError, PipelineError};
 use crate::injector::Injector;
-use crate::pipeline::{BoxError, GRACE, Monitor, PipelineError, QuitOnDrop, join_until, requests_of, spawn};
+use crate::monitor::{Monitor, requests_of};
 use crate::report::{Dump, StopReport};
 use crate::stage::Completion;
 use crate::state::{Phase, State};
 use ringcall::pin::PinReport;
-use ringcall::{Ring, RingConfig, Status, Wait};
+use ringcall::{Ring, RingConfig, Status};
 use ringcall_dispatch::scan::GROUP;
 use ringcall_gpu::atomic::DeviceU64;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, mpsc};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -80,8 +82,8 @@ impl RemotePipelineBuilder {
         let slot_bytes = answer_bytes.saturating_add(header).checked_next_multiple_of(64).unwrap_or(u32::MAX);
         let answers = Ring::allocate(RingConfig { slots: requests.geometry().slots(), slot_bytes })?;
         let state = Arc::new(State::new(answers, Some(Desks::new(requests))));
-        let ids = IdExtender::new(ExternalIds::default());
-        Ok(RemotePipeline { state, inner: Idle { parts: Parts { config, dispatcher, stage, handler, ids } } })
+        let kept = (handler, IdExtender::new(ExternalIds::default()));
+        Ok(RemotePipeline { state, inner: Idle { parts: Parts { config, dispatcher, stage, kept } } })
     }
 }
 
@@ -90,8 +92,7 @@ struct Parts {
     config: StageConfig,
     dispatcher: Box<dyn RemoteDispatcher>,
     stage: Factory,
-    handler: CompletionHandler,
-    ids: IdExtender,
+    kept: Kept,
 }
 
 /// Not running.
@@ -104,14 +105,9 @@ pub struct Running {
     config: StageConfig,
     dispatcher: Box<dyn RemoteDispatcher>,
     stage: Factory,
-    workers: Vec<JoinHandle<()>>,
-    worker_quit: Arc<DeviceU64>,
     warden: JoinHandle<()>,
-    warden_quit: Arc<DeviceU64>,
-    consumer: mpsc::Receiver<(CompletionHandler, IdExtender)>,
     failure: Failure,
-    pins: Vec<PinReport>,
-    _guard: QuitOnDrop,
+    crew: Crew,
 }
 
 /// The pipeline whose dispatcher is elsewhere. See [the module](super).
@@ -145,96 +141,61 @@ impl RemotePipeline<Idle> {
     /// A factory's or the dispatcher's own error, or no thread. Threads started before the failure are stopped.
     pub fn start(self) -> Result<RemotePipeline<Running>, PipelineError> {
         let Self { state, inner: Idle { parts } } = self;
-        let Parts { config, mut dispatcher, mut stage, handler, ids } = parts;
-        let wait = wait_of(&config);
+        let Parts { config, mut dispatcher, mut stage, kept } = parts;
+        let wait = config.wait.resolve(config.workers as usize + 2); // consumer, producer
         let requests = *state.requests().geometry();
         let answers = *state.ring.geometry();
-        let [worker_quit, warden_quit, consumer_quit] = [(); 3].map(|()| Arc::new(DeviceU64::new(0)));
+        let groups = requests.slots().div_ceil(GROUP);
         let failure = Failure::default();
-        let mut pins = Vec::new();
-        let mut workers = Vec::new();
         // Whatever fails from here on stops the threads that run already.
+        let mut crew = Crew::new(&state, wait);
         let started = (|| {
-            let groups = requests.slots().div_ceil(GROUP);
             for worker in 0..config.workers {
-                let stage = stage(worker).map_err(|source| PipelineError::Factory {
-                    stage: "CPU",
-                    worker,
-                    source,
+                let stage = stage(worker).map_err(PipelineError::of_factory("CPU", worker))?;
+                let state = Arc::clone(&state);
+                let first = (u64::from(worker) * u64::from(groups) / u64::from(config.workers)) as u32;
+                crew.worker(&config.cores, move |quit| {
+                    let worker = Worker {
+                        state,
+                        stage,
+                        quit,
+                        wait,
+                        first,
+                        payload: vec![0; requests.request_capacity() as usize],
+                        output: vec![0; requests.result_capacity() as usize],
+                        response: vec![0; answers.result_capacity() as usize],
+                    };
+                    worker.run();
                 })?;
-                let thread = Worker {
-                    state: Arc::clone(&state),
-                    stage,
-                    quit: Arc::clone(&worker_quit),
-                    wait,
-                    first: (u64::from(worker) * u64::from(groups) / u64::from(config.workers)) as u32,
-                    payload: vec![0; requests.request_capacity() as usize],
-                    output: vec![0; requests.result_capacity() as usize],
-                    response: vec![0; answers.result_capacity() as usize],
-                };
-                let core = config.cores.worker_base.map(|base| base + worker as usize);
-                let (handle, pin) = spawn(format!("worker {worker}"), core, move || thread.run())?;
-                workers.push(handle);
-                pins.push(pin);
             }
-            let consumer = Consumer {
-                state: Arc::clone(&state),
-                handler,
-                quit: Arc::clone(&consumer_quit),
-                wait,
-                board: None,
-                ids,
-                result: vec![0; answers.result_capacity() as usize],
-            };
-            let (give_back, done) = mpsc::channel();
-            let (_, pin) = spawn("consumer".to_owned(), config.cores.consumer, move || {
-                let _ = give_back.send(consumer.run());
-            })?;
-            pins.push(pin);
+            crew.consumer(&config.cores, None, kept)?;
             dispatcher.start().map_err(PipelineError::Remote)?;
+            let quit = Arc::new(DeviceU64::new(0));
             let warden = Warden {
                 state: Arc::clone(&state),
                 health: dispatcher.health(),
                 timeout: config.request_timeout,
-                quit: Arc::clone(&warden_quit),
-                consumer_quit: Arc::clone(&consumer_quit),
+                quit: Arc::clone(&quit),
+                consumer_quit: Arc::clone(&crew.consumer_quit),
                 failure: Arc::clone(&failure),
             };
             let (warden, _) = spawn("warden".to_owned(), None, move || warden.run())?;
-            Ok((done, warden))
+            crew.is_sent_home_by(quit);
+            Ok(warden)
         })();
         match started {
-            Ok((consumer, warden)) => {
+            Ok(warden) => {
                 state.set_phase(Phase::Running);
-                let flags = [Arc::clone(&worker_quit), Arc::clone(&warden_quit)];
-                let _guard = QuitOnDrop { state: Arc::clone(&state), flags };
-                let inner = Running {
-                    config,
-                    dispatcher,
-                    stage,
-                    workers,
-                    worker_quit,
-                    warden,
-                    warden_quit,
-                    consumer,
-                    failure,
-                    pins,
-                    _guard,
-                };
+                let inner = Running { config, dispatcher, stage, warden, failure, crew };
                 Ok(RemotePipeline { state, inner })
             }
             Err(error) => {
-                worker_quit.store(1, Ordering::Release);
-                consumer_quit.store(1, Ordering::Release);
+                drop(crew);
                 let _ = dispatcher.stop(GRACE);
                 Err(error)
             }
         }
     }
-}
-
-fn wait_of(config: &StageConfig) -> Wait {
-    config.wait.resolve(config.workers as usize + 2) // consumer, producer
 }
 
 /// A stopped pipeline.
@@ -263,45 +224,29 @@ impl RemotePipeline<Running> {
     /// The injector. One exists at a time.
     #[must_use]
     pub fn injector(&self) -> Option<Injector> {
-        Injector::new(Arc::clone(&self.state), wait_of(&self.inner.config), self.inner.dispatcher.parts())
+        Injector::new(Arc::clone(&self.state), self.inner.crew.wait, self.inner.dispatcher.parts())
     }
 
     /// Something that reads counts and slots from another thread.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
-        Monitor { state: Arc::clone(&self.state), watch: None, run: self.state.tally.run() }
+        Monitor::new(&self.state, None)
     }
 
     /// Where each thread runs.
     #[must_use]
     pub fn pins(&self) -> &[PinReport] {
-        &self.inner.pins
+        &self.inner.crew.pins
     }
 
     /// Refuses new requests, waits until those under way are over, ends the dispatcher, and stops all threads; at the deadline
     /// answers what is left `SHUTTING_DOWN`. Returns about two seconds after the deadline at the latest, as far as the
     /// dispatcher keeps to its own.
     pub fn stop(self, deadline: Duration) -> RemoteStopped {
-        let begin = Instant::now();
+        let stop = Stop::begin(deadline);
         let Self { state, inner } = self;
-        let Running {
-            config,
-            mut dispatcher,
-            stage,
-            workers,
-            worker_quit,
-            warden,
-            warden_quit,
-            consumer,
-            failure,
-            pins: _,
-            _guard,
-        } = inner;
-        state.set_phase(Phase::Stopped);
-        // A submission that had seen the pipeline running is let through to its end: then nothing more comes.
-        while state.is_submitting() && begin.elapsed() < deadline.max(GRACE) {
-            std::thread::yield_now();
-        }
+        let Running { config, mut dispatcher, stage, warden, failure, mut crew } = inner;
+        crew.refuse(stop);
         let before = state.tally.snapshot(false, None).completed;
         let dropped_before = dropped(&state);
         let wait = |until: Instant, under_way: &dyn Fn(&Desks) -> bool| {
@@ -309,28 +254,26 @@ impl RemotePipeline<Running> {
                 std::thread::sleep(Duration::from_micros(50));
             }
         };
-        wait(begin + deadline, &|desks| desks.count(UNDER_WAY) > 0);
+        wait(stop.begin + deadline, &|desks| desks.count(UNDER_WAY) > 0);
         let unfinished = state.remote.as_ref().filter(|desks| desks.count(UNDER_WAY) > 0).map(|desks| {
             let slots = desks.dump();
             let mut requests = requests_of(&state);
             requests.retain(|request| slots.slots.iter().any(|slot| slot.slot == request.slot));
             Dump { requests, slots }
         });
-        let ended = dispatcher.stop(deadline.saturating_sub(begin.elapsed()).max(GRACE));
+        let ended = dispatcher.stop(stop.left().max(GRACE));
         // What the dispatcher answered as it ended is still taken by the workers.
         wait(Instant::now() + GRACE, &Desks::workers_have_work);
-        worker_quit.store(1, Ordering::Release);
-        let left = deadline.saturating_sub(begin.elapsed());
-        let stuck_workers = join_until(workers, Instant::now() + GRACE.max(left / 2));
-        // Answers what is left, and sends the consumer home behind it.
-        warden_quit.store(1, Ordering::Release);
+        let stuck_workers = crew.dismiss_workers(stop);
+        // The warden answers what is left, and sends the consumer home behind it.
+        crew.dismiss_consumer();
         warden.thread().unpark();
         let warden_back = join_until(vec![warden], Instant::now() + GRACE).is_empty();
         if !warden_back && let Some(desks) = &state.remote {
             // It is held up by the dispatcher's own health: what is left is answered from here.
             desks.expire(UNDER_WAY, u64::MAX, Status::SHUTTING_DOWN, state.ring.shared());
         }
-        let back = consumer.recv_timeout(GRACE.max(deadline.saturating_sub(begin.elapsed())));
+        let back = crew.await_consumer(stop);
         if ended.ended
             && let Some(desks) = &state.remote
         {
@@ -346,14 +289,14 @@ impl RemotePipeline<Running> {
             stuck_dispatcher: !ended.ended,
             stuck_consumer: back.is_err(),
             stats,
-            took: begin.elapsed(),
+            took: stop.begin.elapsed(),
         };
         let lost = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         let failure = lost.or(ended.failure);
         let garbage = state.remote.as_ref().map_or(0, |d| d.counts().garbage.load(Ordering::Relaxed));
         let pipeline = match back {
-            Ok((handler, ids)) if ended.ended && failure.is_none() && warden_back => {
-                let parts = Parts { config, dispatcher, stage, handler, ids };
+            Ok(kept) if ended.ended && failure.is_none() && warden_back => {
+                let parts = Parts { config, dispatcher, stage, kept };
                 Some(RemotePipeline { state, inner: Idle { parts } })
             }
             _ => None,

@@ -13,7 +13,7 @@
 //!
 //! # Whom answers go to
 //! Where the requests come from ([`Options::peers`] of them are known at a time; who has been silent longest makes room,
-//! and answers to it that are still due are counted as unsent), or the address in [`Options::peer`]: an adapter takes
+//! and answers to it that are still due are counted as unsent), or the address in [`PortOptions::peer`]: an adapter takes
 //! packets at port 4791 alone, whatever port it sends from. Who is not known yet must bring the window's key.
 //!
 //! # What is counted
@@ -29,11 +29,11 @@ use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
 use crate::{Endpoint, Outbox, TransportError};
 use peers::Peers;
 use ringcall_roce::{
-    BATCH, Event, Inbox, Incomplete, MAX_OVERHEAD_BYTES, MAX_PAGES, PAGE_UNIT_BYTES, Packet, PushError,
-    QueuePair, Reason, RoceSocket,
+    BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, MAX_PAGES, PAGE_UNIT_BYTES, Packet, PortOptions, PushError,
+    Reason, RoceSocket,
 };
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 /// The transport's name in an [`Endpoint`].
@@ -42,64 +42,31 @@ pub const NAME: &str = "roce";
 /// Choices of a RoCE wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// The local address, one interface's; port 0 takes a free one. Default: 127.0.0.1, a free port. Hardware sends to
-    /// [`ROCE_PORT`](ringcall_roce::ROCE_PORT) alone.
-    pub address: SocketAddrV4,
-    /// Its queue pair number, 24 bits. Default: 0x12.
-    pub qp: u32,
-    /// The key to the window. Default: 0xBEEF.
-    pub key: u32,
-    /// The window's first address. Default: 0.
-    pub base: u64,
-    /// Pages of the window, at most 4096: as many as the ring has slots. Default: 64.
-    pub pages: u32,
-    /// Bytes of a page, a multiple of 128 and no less than a slot. Default: 16 KiB, as rings have.
-    pub page_bytes: u32,
-    /// The queue pair that answers are addressed to. Default: 2, a sensor bridge's.
-    pub remote_qp: u32,
-    /// The one peer: packets from other hosts are refused, and answers go to this address and port. `None`: whoever
-    /// brings the key is answered where its packets come from. Default: `None`.
-    pub peer: Option<SocketAddrV4>,
+    /// The queue pair and its window: as many pages as the ring has slots, each a multiple of 128 bytes and no less than a slot.
+    /// Default: 64 of 16 KiB, as rings have.
+    pub port: PortOptions,
     /// The most peers known at a time; each has a window of its own. Default: 4.
     pub peers: usize,
-    /// Whether iCRCs are checked. That works for packets from a [`RoceSocket`]; an adapter has its own way with IP
-    /// headers. Default: true.
-    pub verify_icrc: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
-            qp: 0x12,
-            key: 0xBEEF,
-            base: 0,
-            pages: 64,
-            page_bytes: 16 * 1024,
-            remote_qp: 2,
-            peer: None,
-            peers: 4,
-            verify_icrc: true,
-        }
+        Self { port: PortOptions::new(64, 16 * 1024), peers: 4 }
     }
 }
 
 impl Options {
-    fn queue_pair(&self) -> QueuePair {
-        let Self { qp: number, key, base, pages: slots, page_bytes: slot_bytes, .. } = *self;
-        QueuePair { number, key, base, slot_bytes, slots, incomplete: Incomplete::Discard }
-    }
-
     fn check(&self) -> Result<(), TransportError> {
         let wrong = |setting, value: u64, needed| Err(TransportError::Setting { setting, value, needed });
-        if self.pages == 0 || self.pages > MAX_PAGES {
-            return wrong("the number of pages", self.pages.into(), "give 1 to 4096");
+        let PortOptions { pages, page_bytes, remote_qp, .. } = self.port;
+        if pages == 0 || pages > MAX_PAGES {
+            return wrong("the number of pages", pages.into(), "give 1 to 4096");
         }
-        if self.page_bytes == 0 || !self.page_bytes.is_multiple_of(PAGE_UNIT_BYTES) {
-            return wrong("the page size", self.page_bytes.into(), "give a multiple of 128 bytes");
+        if page_bytes == 0 || !page_bytes.is_multiple_of(PAGE_UNIT_BYTES) {
+            return wrong("the page size", page_bytes.into(), "give a multiple of 128 bytes");
         }
-        if self.remote_qp >> 24 != 0 {
-            return wrong("the remote queue pair", self.remote_qp.into(), "it has 24 bits");
+        if remote_qp >> 24 != 0 {
+            return wrong("the remote queue pair", remote_qp.into(), "it has 24 bits");
         }
         if self.peers == 0 {
             return wrong("the number of peers", 0, "give at least 1");
@@ -112,9 +79,10 @@ impl Options {
 /// FPGA.
 ///
 /// ```
+/// use ringcall_roce::PortOptions;
 /// use ringcall_transport::{Endpoint, Wire, roce};
 ///
-/// let wire = roce::Roce::bind(&roce::Options { pages: 8, page_bytes: 256, ..Default::default() })?;
+/// let wire = roce::Roce::bind(&roce::Options { port: PortOptions::new(8, 256), ..Default::default() })?;
 /// let line = wire.endpoint().to_string();
 /// assert!(line.starts_with("transport=roce port="));
 /// assert!(line.ends_with(" qp=0x12 rkey=0xbeef base=0x0 pages=8 page_size=256"));
@@ -143,8 +111,8 @@ impl Roce {
     /// Options that make no queue pair, or an address that is taken, not ours, or not one.
     pub fn bind(options: &Options) -> Result<Self, TransportError> {
         options.check()?;
-        let peers = Peers::new(options.queue_pair(), options.peers)?;
-        let socket = RoceSocket::bind(options.address)?;
+        let peers = Peers::new(options.port.queue_pair(), options.peers)?;
+        let socket = RoceSocket::bind(options.port.address)?;
         let (inbox, out) = (Inbox::new(0), ringcall_roce::Outbox::new(0));
         Ok(Self { socket, options: *options, peers, inbox, seen: 0, here: 0, out, receive_bytes: 0 })
     }
@@ -153,7 +121,7 @@ impl Roce {
     fn pack(&mut self, to: SocketAddrV4, bytes: &[u8]) -> io::Result<()> {
         let Self { socket, options, peers, out, .. } = self;
         let Some(psn) = peers.number(to) else { return Err(io::ErrorKind::NotConnected.into()) };
-        let packet = Packet::send(options.remote_qp, *psn, bytes);
+        let packet = Packet::send(options.port.remote_qp, *psn, bytes);
         out.push(socket, to, &packet).map_err(|error| match error {
             PushError::Full => io::ErrorKind::WouldBlock.into(),
             PushError::Packet(error) => io::Error::new(io::ErrorKind::InvalidInput, error),
@@ -168,22 +136,12 @@ impl Wire for Roce {
     const NAMES_SLOTS: bool = true;
 
     fn endpoint(&self) -> Endpoint {
-        let Options { qp, key, base, pages, page_bytes, .. } = self.options;
-        Endpoint {
-            transport: NAME,
-            address: SocketAddr::V4(self.socket.local_addr()),
-            details: vec![
-                ("qp", format!("{qp:#x}")),
-                ("rkey", format!("{key:#x}")),
-                ("base", format!("{base:#x}")),
-                ("pages", pages.to_string()),
-                ("page_size", page_bytes.to_string()),
-            ],
-        }
+        let address = SocketAddr::V4(self.socket.local_addr());
+        Endpoint { transport: NAME, address, details: self.options.port.details() }
     }
 
     fn max_frame_bytes(&self) -> usize {
-        MAX_FRAME_BYTES.min(self.options.page_bytes as usize)
+        MAX_FRAME_BYTES.min(self.options.port.page_bytes as usize)
     }
 
     fn open(&mut self, receive_bytes: usize, send_bytes: usize) -> io::Result<()> {
@@ -210,17 +168,11 @@ impl Wire for Roce {
                 break;
             }
             *seen += 1;
-            if options.peer.is_some_and(|peer| peer.ip() != source.ip()) {
-                take(Arrival::Malformed);
-                continue;
-            }
-            let icrc = || socket.envelope_from(source).verify(datagram);
-            let checked = if options.verify_icrc { icrc() } else { Ok(()) };
-            let Ok(packet) = checked.and_then(|()| Packet::parse(datagram)) else {
+            let Some(packet) = options.port.accept(socket, source, datagram) else {
                 take(Arrival::Malformed);
                 continue;
             };
-            let from = options.peer.unwrap_or(source);
+            let from = options.port.peer.unwrap_or(source);
             let Some(peer) = peers.hear(from, &packet) else {
                 take(Arrival::Malformed);
                 continue;

@@ -1,6 +1,5 @@
 //! Who writes, and what they have written so far.
 
-use ringcall_gpu::clock;
 use ringcall_roce::{Event, Packet, Psn, QueuePair, QueuePairError, Reason, Responder};
 use std::net::SocketAddrV4;
 
@@ -49,11 +48,6 @@ pub(super) struct Peers {
     packets: u64,
 }
 
-/// A first number that is not the last run's: about a microsecond a step.
-fn first_psn() -> Psn {
-    Psn::new((clock::now_ns() >> 10) as u32)
-}
-
 impl Peers {
     /// Places without windows.
     pub(super) fn new(qp: QueuePair, count: usize) -> Result<Self, QueuePairError> {
@@ -100,13 +94,12 @@ impl Peers {
     /// Gives a newcomer the place of whoever was silent longest.
     fn admit(&mut self, address: SocketAddrV4, packet: &Packet<'_>) -> Option<usize> {
         let (index, peer) = self.places.iter_mut().enumerate().min_by_key(|(_, peer)| peer.heard)?;
-        let qp = peer.responder.queue_pair();
-        if packet.bth.destination_qp != qp.number || packet.reth.is_none_or(|reth| reth.key != qp.key) {
+        if !peer.responder.queue_pair().is_opened_by(packet) {
             return None;
         }
         peer.address = Some(address);
         peer.responder.restart();
-        peer.psn = first_psn();
+        peer.psn = Psn::first();
         Some(index)
     }
 }

@@ -1,0 +1,96 @@
+//! What a queue pair on a socket is told: its numbers, its window, and its peer.
+
+use crate::packet::Packet;
+use crate::responder::{Incomplete, QueuePair};
+use crate::socket::RoceSocket;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// Choices of a queue pair on a socket: what every service of such a one has in common.
+///
+/// ```
+/// use ringcall_roce::PortOptions;
+///
+/// let port = PortOptions { qp: 0x99, ..PortOptions::new(8, 256) };
+/// let line: Vec<String> = port.details().iter().map(|(key, value)| format!("{key}={value}")).collect();
+/// assert_eq!(line.join(" "), "qp=0x99 rkey=0xbeef base=0x0 pages=8 page_size=256");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortOptions {
+    /// The local address, one interface's; port 0 takes a free one. Default: 127.0.0.1, a free port. Hardware sends to
+    /// [`ROCE_PORT`](crate::ROCE_PORT) alone.
+    pub address: SocketAddrV4,
+    /// The queue pair's number, 24 bits. Default: 0x12.
+    pub qp: u32,
+    /// The key to the window that peers write. Default: 0xBEEF.
+    pub key: u32,
+    /// The window's first address. Default: 0.
+    pub base: u64,
+    /// Pages of the window, at most [`MAX_PAGES`](crate::MAX_PAGES): as many as a ring has slots.
+    pub pages: u32,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// The queue pair that messages are addressed to. Default: 2, a sensor bridge's.
+    pub remote_qp: u32,
+    /// The one peer: packets from other hosts are refused, and messages go to this address and port. `None`: whoever brings
+    /// the window's key. Default: `None`.
+    pub peer: Option<SocketAddrV4>,
+    /// Whether iCRCs are checked. That works for packets from a [`RoceSocket`]; an adapter has its own way with IP headers.
+    /// Default: true.
+    pub verify_icrc: bool,
+}
+
+impl PortOptions {
+    /// The usual, with a window of so many pages of so many bytes.
+    #[must_use]
+    pub const fn new(pages: u32, page_bytes: u32) -> Self {
+        Self {
+            address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
+            qp: 0x12,
+            key: 0xBEEF,
+            base: 0,
+            pages,
+            page_bytes,
+            remote_qp: 2,
+            peer: None,
+            verify_icrc: true,
+        }
+    }
+
+    /// What it answers to; frames that lost packets are discarded.
+    #[must_use]
+    pub const fn queue_pair(&self) -> QueuePair {
+        let Self { qp: number, key, base, pages: slots, page_bytes: slot_bytes, .. } = *self;
+        QueuePair { number, key, base, slot_bytes, slots, incomplete: Incomplete::Discard }
+    }
+
+    /// What a peer must know beside the address, as keys and values of a line.
+    #[must_use]
+    pub fn details(&self) -> Vec<(&'static str, String)> {
+        let Self { qp, key, base, pages, page_bytes, .. } = self;
+        vec![
+            ("qp", format!("{qp:#x}")),
+            ("rkey", format!("{key:#x}")),
+            ("base", format!("{base:#x}")),
+            ("pages", pages.to_string()),
+            ("page_size", page_bytes.to_string()),
+        ]
+    }
+
+    /// The packet in a datagram that came to `socket`, if it is a whole one and its sender may write at all.
+    #[inline]
+    #[must_use]
+    pub fn accept<'a>(
+        &self,
+        socket: &RoceSocket,
+        source: SocketAddrV4,
+        datagram: &'a [u8],
+    ) -> Option<Packet<'a>> {
+        if self.peer.is_some_and(|peer| peer.ip() != source.ip()) {
+            return None;
+        }
+        if self.verify_icrc {
+            socket.envelope_from(source).verify(datagram).ok()?;
+        }
+        Packet::parse(datagram).ok()
+    }
+}
