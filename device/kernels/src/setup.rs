@@ -110,6 +110,7 @@ impl Setup {
             serving,
             options: Options {
                 shared_ring: params.options & options::SHARED_RING != 0,
+                beside_others: params.options & options::BESIDE_OTHERS != 0,
                 skip_marks: params.options & options::SKIP_MARKS != 0,
             },
             stages: stages + scratch_offset(params, block, workers),

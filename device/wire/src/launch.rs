@@ -99,6 +99,9 @@ pub mod options {
     pub const SHARED_RING: u32 = 1;
     /// Do not set the in-flight mark for graph launches (for peers that do not know it).
     pub const SKIP_MARKS: u32 = 2;
+    /// The table has functions of other dispatchers ([`HandlerKind::Elsewhere`](super::HandlerKind::Elsewhere)): what is seen in
+    /// the ring may be taken away by these.
+    pub const BESIDE_OTHERS: u32 = 4;
 }
 
 /// Parameters of every dispatch kernel, passed by value.

@@ -5,6 +5,7 @@ use crate::counters::Bank;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::team::Warp;
+use ringcall_wire::Counter;
 use ringcall_wire::launch::MAX_WARPS;
 
 /// What stands in a warp's mailbox.
@@ -92,6 +93,8 @@ pub struct Board {
     popped: BlockU64,
     turns: BlockU64,
     banks: [Bank; MAX_WARPS],
+    /// [`moves`](Self::moves) at a drain's last look.
+    pub(super) moved: BlockU64,
 }
 
 impl Board {
@@ -193,6 +196,14 @@ impl Board {
         None
     }
 
+    /// Requests that were answered or launched so far, and with them, if `all`, those that were taken from the backlog, whatever
+    /// became of them. A function of its own: many loads, for a drain alone.
+    #[inline(never)]
+    pub(super) fn moves(&self, all: bool) -> u64 {
+        let taken = if all { self.popped.load(Ordering::Relaxed) } else { 0 };
+        self.total(Counter::Received).wrapping_add(taken)
+    }
+
     /// Notes which function warp `warp` is about to call, and when.
     #[inline(always)]
     pub(super) fn begin(&self, warp: u32, function: u32, ticks: u64) {
@@ -220,7 +231,7 @@ impl Board {
     }
 
     /// One counter over all warps.
-    pub(super) fn total(&self, counter: ringcall_wire::Counter) -> u64 {
+    pub(super) fn total(&self, counter: Counter) -> u64 {
         self.banks.iter().map(|bank| bank.get(counter)).sum()
     }
 }

@@ -14,7 +14,8 @@
 //!   execution begins, it never will, and is answered `LAUNCH_FAILED`;
 //! - when a launch fails and others were made before, which may still run though they have answered: the request keeps its place
 //!   in the ring and is the next execution's first launch. If that fails, too, it is answered `LAUNCH_FAILED`;
-//! - behind every trigger graph, so that whoever has seen the answer to the call that triggered it finds its work done.
+//! - behind every trigger graph, so that whoever has seen the answer to the call that triggered it finds its work done. Handlers
+//!   that may ask for it run one at a time: it has one executable, and is launched once an execution.
 //!
 //! Words that more than one warp may write ([`saved::HOLDER`] and what it protects) belong to whoever has moved the holder to
 //! [`saved::TAKEN`]. Tables have either graphs with mailboxes or graphs of a program: the counters that the first add to
@@ -120,20 +121,18 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Launches the graph that a handler asked for. It is told nothing and owes no answer; no further request is served before
-    /// it has ended.
-    pub(super) fn trigger_foreign(&self, warp: Warp<'_>, graph: &DeviceEntry) -> Result<(), Status> {
-        if !self.board.launches.take(warp) {
-            return Err(Status::BACKPRESSURE);
-        }
+    /// Launches the graph that a handler asked for, the only one that runs of those that may. It is told nothing and owes no
+    /// answer; no further request is served before it has ended. The status of the handler's request.
+    pub(super) fn trigger_foreign(&self, warp: Warp<'_>, graph: &DeviceEntry) -> Status {
         if !self.launcher().fire_foreign(warp, graph.address) {
-            return Err(Status::LAUNCH_FAILED);
+            self.board.launches.give_trigger_back(warp);
+            return Status::LAUNCH_FAILED;
         }
         if warp.lane() == 0 {
             self.board.launches.spend();
         }
         warp.sync();
-        Ok(())
+        Status::OK
     }
 
     /// Takes the context for the request in `slot`, if it is free and this one's turn. By one lane.

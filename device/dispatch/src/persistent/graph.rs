@@ -3,15 +3,15 @@
 //! Launch and answer are two agents: this module fills a mailbox and launches; the graph's own kernels read it, write the
 //! response and free the mailbox ([`child`](super::child)).
 
-use super::launch::{Launcher, Parcel, Prepared, Unprepared};
+use super::launch::{Launcher, Parcel, Unprepared};
 use super::staged::Staged;
 use super::{Block, Machine};
 use crate::ring::RingMemory;
 use crate::slot::Request;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::counter::Counter;
-use ringcall_wire::header::{HEADER_WORDS, RequestHeader};
-use ringcall_wire::launch::DeviceEntry;
+use ringcall_wire::header::HEADER_WORDS;
+use ringcall_wire::launch::{DeviceEntry, HandlerKind, LAUNCHES_PER_EXECUTION};
 use ringcall_wire::status::Status;
 
 impl<M: Machine> Block<'_, M> {
@@ -33,7 +33,10 @@ impl<M: Machine> Block<'_, M> {
             return;
         }
         let slot = request.slot();
-        let prepared = match self.prepare(warp, entry, request.header(), staged, true, slot.get()) {
+        let parcel = self.parcel(&request);
+        let payload = |word| staged.word(HEADER_WORDS + word);
+        let place = |_: &_| self.ring.response_place(slot.get());
+        let prepared = match self.launcher().prepare(warp, entry, parcel, payload, |_| true, place) {
             Ok(prepared) => prepared,
             Err(Unprepared::Later) => return self.hold_back(warp, me, request),
             Err(Unprepared::NoRoute) => {
@@ -43,17 +46,15 @@ impl<M: Machine> Block<'_, M> {
         if !self.options.skip_marks {
             request.mark(staged);
         }
+        if !self.launcher().fire(warp, &prepared) {
+            return self.refuse(warp, me, alone, request, staged, Status::LAUNCH_FAILED);
+        }
         self.count(warp, me, Counter::Received);
-        if self.launcher().fire(warp, &prepared) {
-            self.count(warp, me, Counter::Dispatched);
-            request.hand_over(staged);
-            warp.sync();
-            if warp.lane() == 0 {
-                self.handed_over(slot.get());
-            }
-        } else {
-            self.answer(warp, me, request, staged, Status::LAUNCH_FAILED, 0);
-            self.settle(warp, slot.get(), alone);
+        self.count(warp, me, Counter::Dispatched);
+        request.hand_over(staged);
+        warp.sync();
+        if warp.lane() == 0 {
+            self.handed_over(slot.get());
         }
     }
 
@@ -68,58 +69,77 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Answers a request that no graph is launched for.
-    pub(super) fn refuse(
-        &self,
-        warp: Warp<'_>,
-        me: u32,
-        alone: bool,
-        request: Request,
-        staged: &Staged<'_>,
-        status: Status,
-    ) {
-        let slot = request.slot().get();
-        self.count(warp, me, Counter::Received);
-        self.answer(warp, me, request, staged, status, 0);
-        self.settle(warp, slot, alone);
+    /// The graph that a handler may ask for.
+    #[inline(always)]
+    pub(super) fn follow_up_of(&self, entry: &DeviceEntry) -> Option<&DeviceEntry> {
+        if !M::GRAPHS {
+            return None;
+        }
+        self.table.entry(entry.follow_up).filter(|graph| graph.kind == HandlerKind::Graph as u32)
     }
 
-    /// Launches a handler's follow-up graph. It gets the handler's request and owes no answer.
+    /// Takes what the launch of a follow-up graph needs of this execution, before the handler is called: a request can wait in
+    /// the ring until its handler has run, and not afterwards. `false`: not now.
+    ///
+    /// An executable is not taken. It would be kept from the handlers that ask while one runs that does not, and each of these
+    /// would wait until some graph has ended: a handler that asks while all of them run is told so by its status.
+    pub(super) fn reserve(&self, warp: Warp<'_>, graph: &DeviceEntry) -> bool {
+        let launches = &self.board.launches;
+        if !launches.take(warp) {
+            return false;
+        }
+        let taken = !graph.is_foreign() || launches.take_trigger(warp);
+        if !taken {
+            launches.give_back(warp);
+        }
+        taken
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) took, behind a handler that did not ask.
+    pub(super) fn release(&self, warp: Warp<'_>, graph: &DeviceEntry) {
+        if graph.is_foreign() {
+            self.board.launches.give_trigger_back(warp);
+        }
+        self.board.launches.give_back(warp);
+    }
+
+    /// Launches a handler's follow-up graph, for which [`reserve`](Self::reserve) was asked. It gets the handler's request and
+    /// owes no answer. The status that the handler's request is answered with.
     pub(super) fn launch_follow_up(
         &self,
         warp: Warp<'_>,
         graph: &DeviceEntry,
         request: &Request,
         staged: &Staged<'_>,
-    ) -> Result<(), Status> {
+    ) -> Status {
         if graph.is_foreign() {
             return self.trigger_foreign(warp, graph);
         }
-        match self.prepare(warp, graph, request.header(), staged, false, request.slot().get()) {
-            Ok(prepared) if self.launcher().fire(warp, &prepared) => Ok(()),
-            Ok(_) => Err(Status::LAUNCH_FAILED),
-            Err(Unprepared::Later) => Err(Status::BACKPRESSURE),
-            Err(Unprepared::NoRoute) => Err(Status::NO_WORKER),
+        let parcel = self.parcel(request);
+        let payload = |word| staged.word(HEADER_WORDS + word);
+        match self.launcher().prepare_reserved(warp, graph, parcel, payload) {
+            Ok(prepared) if self.launcher().fire(warp, &prepared) => Status::OK,
+            Ok(_) => Status::LAUNCH_FAILED,
+            Err(Unprepared::Later) => Status::BACKPRESSURE,
+            Err(Unprepared::NoRoute) => Status::NO_WORKER,
         }
+    }
+
+    /// Whether a request may wait in the ring for what is at work now: for graphs that have not ended, a relaunch, or a handler
+    /// that may ask for the trigger graph. By one lane.
+    pub(super) fn waits_for_launches(&self) -> bool {
+        let launches = &self.board.launches;
+        launches.used() >= LAUNCHES_PER_EXECUTION
+            || launches.has_trigger_taken()
+            || self.children_running() != 0
     }
 
     pub(super) fn launcher(&self) -> Launcher<'_, M> {
         Launcher { machine: self.machine, table: self.table, launches: &self.board.launches }
     }
 
-    /// Claims a launch of the budget and an idle executable, and fills its mailbox.
-    fn prepare(
-        &self,
-        warp: Warp<'_>,
-        entry: &DeviceEntry,
-        header: &RequestHeader,
-        staged: &Staged<'_>,
-        answers: bool,
-        slot: u32,
-    ) -> Result<Prepared, Unprepared> {
-        let parcel = Parcel { header, slot, capacity: self.ring.geometry().result_capacity() };
-        let payload = |word| staged.word(HEADER_WORDS + word);
-        let place = |_: &_| if answers { self.ring.response_place(slot) } else { None };
-        self.launcher().prepare(warp, entry, parcel, payload, |_| true, place)
+    fn parcel<'r>(&self, request: &'r Request) -> Parcel<'r> {
+        let capacity = self.ring.geometry().result_capacity();
+        Parcel { header: request.header(), slot: request.slot().get(), capacity }
     }
 }

@@ -27,9 +27,14 @@ pub struct Launches {
     error: BlockU64,
     /// Launches whose end no child counts.
     uncounted: BlockU64,
-    /// Not 0: what is left of the budget is given up.
-    spent: BlockU64,
+    /// [`SPENT`] and [`TRIGGER`].
+    flags: BlockU64,
 }
+
+/// What is left of the budget is given up.
+const SPENT: u64 = 1;
+/// A program's trigger graph is taken: by a handler that runs and may ask for it, or by the one that has.
+const TRIGGER: u64 = 2;
 
 impl Launches {
     /// How much of this execution's budget is gone.
@@ -50,13 +55,29 @@ impl Launches {
     /// have ended. By one lane.
     #[inline(always)]
     pub(super) fn spend(&self) {
-        self.spent.store(1, Ordering::Relaxed);
+        self.flags.fetch_or(SPENT, Ordering::Relaxed);
     }
 
     #[must_use]
     #[inline(always)]
     pub(super) fn is_spent(&self) -> bool {
-        self.spent.load(Ordering::Relaxed) != 0
+        self.flags.load(Ordering::Relaxed) & SPENT != 0
+    }
+
+    /// Takes the program's trigger graph, if nobody has.
+    pub(super) fn take_trigger(&self, warp: Warp<'_>) -> bool {
+        warp.any(warp.lane() == 0 && self.flags.fetch_or(TRIGGER, Ordering::Relaxed) & TRIGGER == 0)
+    }
+
+    pub(super) fn give_trigger_back(&self, warp: Warp<'_>) {
+        if warp.lane() == 0 {
+            self.flags.fetch_and(!TRIGGER, Ordering::Relaxed);
+        }
+        warp.sync();
+    }
+
+    pub(super) fn has_trigger_taken(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & TRIGGER != 0
     }
 
     /// Launches of this execution whose end no child counts.
@@ -151,11 +172,41 @@ impl<M: Machine> Launcher<'_, M> {
         usable: impl Fn(&Words) -> bool,
         place: impl FnOnce(&Words) -> Option<ResponseAddresses>,
     ) -> Result<Prepared, Unprepared> {
-        let Parcel { header, slot, capacity } = parcel;
-        let entry = self.route(entry, header, &payload).ok_or(Unprepared::NoRoute)?;
+        let entry = self.route(entry, parcel.header, &payload).ok_or(Unprepared::NoRoute)?;
         if !self.launches.take(warp) {
             return Err(Unprepared::Later);
         }
+        self.fill(warp, entry, parcel, payload, usable, place)
+    }
+
+    /// The same for a follow-up, behind a launch that was taken of the budget. It is given back with an error.
+    pub(super) fn prepare_reserved(
+        &self,
+        warp: Warp<'_>,
+        entry: &DeviceEntry,
+        parcel: Parcel<'_>,
+        payload: impl Fn(usize) -> u64,
+    ) -> Result<Prepared, Unprepared> {
+        match self.route(entry, parcel.header, &payload) {
+            Some(entry) => self.fill(warp, entry, parcel, payload, |_| true, |_| None),
+            None => {
+                self.launches.give_back(warp);
+                Err(Unprepared::NoRoute)
+            }
+        }
+    }
+
+    /// Claims an idle executable of just this graph, and fills its mailbox; or gives the launch back.
+    fn fill(
+        &self,
+        warp: Warp<'_>,
+        entry: &DeviceEntry,
+        parcel: Parcel<'_>,
+        payload: impl Fn(usize) -> u64,
+        usable: impl Fn(&Words) -> bool,
+        place: impl FnOnce(&Words) -> Option<ResponseAddresses>,
+    ) -> Result<Prepared, Unprepared> {
+        let Parcel { header, slot, capacity } = parcel;
         let Some((mailbox, address)) = self.claim(warp, entry, usable) else {
             self.launches.give_back(warp);
             return Err(Unprepared::Later);

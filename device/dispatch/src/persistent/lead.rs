@@ -46,7 +46,7 @@ pub(super) const SERVED: u64 = u64::MAX;
 const ANSWERED: u64 = u64::MAX - 1;
 /// Mark of a slot whose answer is written and whose response flag is still to be set.
 pub(super) const WRITTEN: u64 = u64::MAX - 2;
-/// Times that a drain looks at every window.
+/// Times that a drain looks at every window, and at each slot that is left alone for a while.
 const DRAIN_SWEEPS: u32 = 128;
 /// Leads after requests came together until the usual case is one request again.
 const CROWDED: u64 = 4;
@@ -99,7 +99,7 @@ impl<M: Machine> Block<'_, M> {
         let mut quiet = 0;
         loop {
             let free = self.free_warps(warp, me);
-            let stop = self.stop_now(warp, windows);
+            let stop = self.stop_now(warp, windows, free);
             if stop == control::STOP_NOW {
                 self.drop_backlog(warp);
             } else if free != 0
@@ -179,18 +179,31 @@ impl<M: Machine> Block<'_, M> {
     }
 
     /// The stop word. A drain looks at every window several times and then ends: what was in the ring when it began was seen
-    /// by then, and a producer that goes on sending cannot keep it up. What still waits for a graph's executable then stays.
-    fn stop_now(&self, warp: Warp<'_>, windows: u32) -> u64 {
+    /// by then, and a producer that goes on sending cannot keep it up.
+    ///
+    /// A look counts if what is in the ring could be taken, or if anything has moved since the last one; then as much as all the
+    /// looks until a slot that was left alone is tried again. It does not while all that could be said is that warps and graphs
+    /// are still at work: the end waits for them in any case, and what is in the ring is served when they are free. If they take
+    /// too long the host ends this at once.
+    fn stop_now(&self, warp: Warp<'_>, windows: u32, free: u32) -> u64 {
         let stop = together(warp, || self.board.stop.load(Ordering::Relaxed));
         if stop != control::STOP_DRAIN {
             return stop;
         }
         let looks = together(warp, || {
-            let looks = self.board.drained.load(Ordering::Relaxed) + 1;
+            let for_launches = M::GRAPHS && self.waits_for_launches();
+            // What waits for a launch is taken and left again and again.
+            let moves = self.board.moves(!for_launches);
+            let still = moves == self.board.moved.load(Ordering::Relaxed);
+            let waits = for_launches || free == 0 && self.workers > 1;
+            let counts = if still { u32::from(!waits) } else { quiet_sweeps::<M>() };
+            let looks = self.board.drained.load(Ordering::Relaxed) + u64::from(counts);
+            self.board.moved.store(moves, Ordering::Relaxed);
             self.board.drained.store(looks, Ordering::Relaxed);
             looks
         });
-        if looks > u64::from(DRAIN_SWEEPS * (windows + 1)) { control::STOP_NOW } else { stop }
+        let most = DRAIN_SWEEPS * (windows + 1) * quiet_sweeps::<M>();
+        if looks > u64::from(most) { control::STOP_NOW } else { stop }
     }
 
     /// Whether the end waits for nothing any more: no graph is under way, or the host wants the end at once. A drain that

@@ -157,8 +157,20 @@ impl Share {
 pub struct Options {
     /// Other dispatchers serve this ring too: requests for functions that are not in the table are left to them.
     pub shared_ring: bool,
+    /// Other dispatchers serve some functions of the table
+    /// ([`HandlerKind::Elsewhere`](ringcall_wire::launch::HandlerKind::Elsewhere)), and what is broken or for nobody is answered
+    /// here. For every table with such entries.
+    pub beside_others: bool,
     /// No in-flight mark for graph launches.
     pub skip_marks: bool,
+}
+
+impl Options {
+    /// Whether a request that was seen may be taken away by another dispatcher.
+    #[inline(always)]
+    const fn is_shared(self) -> bool {
+        self.shared_ring || self.beside_others
+    }
 }
 
 /// One block's dispatcher, as every warp of the block has it.

@@ -23,25 +23,23 @@ impl<M: Machine> Block<'_, M> {
     pub(super) fn serve(&self, warp: Warp<'_>, me: u32, job: Job, input: Stage<'_>, output: Stage<'_>) {
         let Job { slot, honest, alone, wave } = job;
         let Some(index) = self.ring.geometry().slot(slot) else { return };
-        let staged = Staged::new(warp, self.ring, index, wave, input, output, alone, self.keeps_house);
-        if self.options.shared_ring && !self.is_ours(&staged) {
-            // Somebody else's, or broken: whoever of the ring's dispatchers is not in shared mode answers that.
-            self.leave(warp, slot);
-            return;
-        }
-        let staged = if self.options.shared_ring {
+        let mut staged = Staged::new(warp, self.ring, index, wave, input, output, alone, self.keeps_house);
+        if self.options.is_shared() {
             // What was fetched may be a request being written into a slot whose last one, somebody else's, was the one
-            // seen. If the flag is set now, this one is complete: it is ours, so nobody else takes it away.
-            if together(warp, || self.ring.rx(index)) == flag::FREE {
+            // seen. If the flag is set now, this one is complete: it is not another's, so nobody else takes it away.
+            if self.is_others(&staged) || together(warp, || self.ring.rx(index)) == flag::FREE {
                 self.leave(warp, slot);
                 return;
             }
             barrier::observe_from_peer();
             let wave = Wave::with_flag(warp, self.ring, index);
-            Staged::new(warp, self.ring, index, wave, input, output, alone, self.keeps_house)
-        } else {
-            staged
-        };
+            staged = Staged::new(warp, self.ring, index, wave, input, output, alone, self.keeps_house);
+            // The function is what it was, but a header of which half was the last one's may have looked whole.
+            if self.options.shared_ring && !self.is_whole(&Self::header(&staged)) {
+                self.leave(warp, slot);
+                return;
+            }
+        }
         // The leader compared the flag with the slot's address; any other value stands for one that was wrong.
         let value = if honest { self.ring.geometry().request_address(index) } else { flag::GRAPH_TRIGGER };
         let Some(request) = Seen::new(index, value).claim(&staged) else {
@@ -50,37 +48,42 @@ impl<M: Machine> Block<'_, M> {
             return;
         };
         let checked = request.check(&staged).and_then(|()| {
-            validate::function(&self.table, request.header(), |mode| {
+            let entry = validate::function(&self.table, request.header(), |mode| {
                 mode == DispatchMode::DeviceCall || (M::GRAPHS && mode == DispatchMode::GraphLaunch)
-            })
+            })?;
+            match HandlerKind::from_raw(entry.kind) {
+                None | Some(HandlerKind::Elsewhere) => Err(Status::WRONG_MODE),
+                Some(kind) => Ok((entry, kind)),
+            }
         });
         match checked {
-            Ok(entry) if entry.kind == HandlerKind::Elsewhere as u32 => {
-                request.leave();
-                self.leave(warp, slot);
-            }
-            Ok(entry) => {
+            Ok((entry, kind)) => {
                 staged.fetch_rest(request.header().arg_len);
-                self.run_entry(warp, me, alone, request, &staged, entry, input, output);
+                self.run_entry(warp, me, alone, request, &staged, entry, kind, input, output);
             }
-            Err(status) => {
-                self.count(warp, me, Counter::Received);
-                self.answer(warp, me, request, &staged, status, 0);
-                self.settle(warp, slot, alone);
-            }
+            Err(status) => self.refuse(warp, me, alone, request, &staged, status),
         }
     }
 
-    /// Whether a staged request is whole and for a function of this table.
+    /// Whether a staged request is another dispatcher's to answer. Of all dispatchers of a ring just one says no.
     #[inline(always)]
-    fn is_ours(&self, staged: &Staged<'_>) -> bool {
-        let header = RequestHeader::from_words(core::array::from_fn(|i| staged.word(i)));
-        let capacity = self.ring.geometry().request_capacity();
-        validate::header(&header, capacity).is_ok()
-            && self
-                .table
-                .lookup(FunctionId(header.function_id))
-                .is_some_and(|entry| entry.kind != HandlerKind::Elsewhere as u32)
+    fn is_others(&self, staged: &Staged<'_>) -> bool {
+        let header = Self::header(staged);
+        match self.table.lookup(FunctionId(header.function_id)) {
+            Some(entry) if self.is_whole(&header) => entry.kind == HandlerKind::Elsewhere as u32,
+            // Broken, or for nobody: whoever of the ring's dispatchers is not in shared mode answers that.
+            _ => self.options.shared_ring,
+        }
+    }
+
+    #[inline(always)]
+    fn header(staged: &Staged<'_>) -> RequestHeader {
+        RequestHeader::from_words(core::array::from_fn(|i| staged.word(i)))
+    }
+
+    #[inline(always)]
+    fn is_whole(&self, header: &RequestHeader) -> bool {
+        validate::header(header, self.ring.geometry().request_capacity()).is_ok()
     }
 
     /// Leaves a request in the ring: it is looked at again in a few turns.
@@ -103,12 +106,24 @@ impl<M: Machine> Block<'_, M> {
         request: Request,
         staged: &Staged<'_>,
         entry: &DeviceEntry,
+        kind: HandlerKind,
         input: Stage<'_>,
         output: Stage<'_>,
     ) {
         let slot = request.slot().get();
         if warp.lane() == 0 {
             self.begin(me, entry.id, slot);
+        }
+        if M::GRAPHS && kind == HandlerKind::Graph {
+            self.serve_graph(warp, me, alone, request, staged, entry);
+            return;
+        }
+        let follow_up = self.follow_up_of(entry);
+        if let Some(graph) = follow_up
+            && !self.reserve(warp, graph)
+        {
+            self.hold_back(warp, me, request);
+            return;
         }
         let call = Call {
             address: entry.address,
@@ -117,17 +132,8 @@ impl<M: Machine> Block<'_, M> {
             arg_len: request.header().arg_len,
             capacity: self.ring.geometry().result_capacity(),
         };
-        let returned = match HandlerKind::from_raw(entry.kind) {
-            Some(kind @ (HandlerKind::Thread | HandlerKind::Warp | HandlerKind::Grid)) => {
-                self.call_handler(warp, kind, &call)
-            }
-            Some(HandlerKind::Graph) if M::GRAPHS => {
-                self.serve_graph(warp, me, alone, request, staged, entry);
-                return;
-            }
-            _ => Returned { status: Status::WRONG_MODE.0, len: 0 },
-        };
-        let status = self.after_call(warp, entry, &request, staged, returned);
+        let returned = self.call_handler(warp, kind, &call);
+        let status = self.after_call(warp, follow_up, &request, staged, returned);
         self.count(warp, me, Counter::Received);
         self.count(warp, me, Counter::Dispatched);
         self.answer(warp, me, request, staged, status, returned.len);
@@ -164,28 +170,43 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// The status that a handler's return means: it may have asked for its follow-up graph.
+    /// The status that a handler's return means: it may have asked for its follow-up graph, a launch of which is reserved.
     #[inline(always)]
     fn after_call(
         &self,
         warp: Warp<'_>,
-        entry: &DeviceEntry,
+        follow_up: Option<&DeviceEntry>,
         request: &Request,
         staged: &Staged<'_>,
         returned: Returned,
     ) -> Status {
-        if i64::from(returned.status) != flag::GRAPH_TRIGGER as i64 {
-            return Status(returned.status);
-        }
-        match self.table.entry(entry.follow_up) {
-            Some(graph) if M::GRAPHS && graph.kind == HandlerKind::Graph as u32 => {
-                match self.launch_follow_up(warp, graph, request, staged) {
-                    Ok(()) => Status::OK,
-                    Err(status) => status,
-                }
+        let asks = i64::from(returned.status) == flag::GRAPH_TRIGGER as i64;
+        match follow_up {
+            Some(graph) if asks => self.launch_follow_up(warp, graph, request, staged),
+            None if asks => Status::LAUNCH_FAILED,
+            Some(graph) => {
+                self.release(warp, graph);
+                Status(returned.status)
             }
-            _ => Status::LAUNCH_FAILED,
+            None => Status(returned.status),
         }
+    }
+
+    /// Answers a request for which nothing is run.
+    #[inline(always)]
+    pub(super) fn refuse(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        alone: bool,
+        request: Request,
+        staged: &Staged<'_>,
+        status: Status,
+    ) {
+        let slot = request.slot().get();
+        self.count(warp, me, Counter::Received);
+        self.answer(warp, me, request, staged, status, 0);
+        self.settle(warp, slot, alone);
     }
 
     /// Answers, and counts the answer under its status before anybody can see it.

@@ -60,7 +60,7 @@ impl<'a, M: Machine> Block<'a, M> {
         let [requests, responses] = self.ring.rows()?;
         let window = 2 * warp.lanes();
         let one_wave = self.share.count <= window && requests.pairs() <= window && warp.lanes() >= 2;
-        let plain = !M::GRAPHS && !self.options.shared_ring;
+        let plain = !M::GRAPHS && !self.options.is_shared();
         (one_wave && plain).then_some(Near { block: self, usual: Usual { requests, responses } })
     }
 }

@@ -16,7 +16,7 @@ fn drains_on(setup: &Setup, warps: Warps) -> bool {
     let (beat, state) = (|| setup.control.load(control::HEARTBEAT, Relaxed), || setup.state());
     let first = beat();
     // A lone warp keeps house every 64 turns, one that does only that every 64 passes of its own.
-    let rounds = if warps.house { 40 } else { 10 };
+    let rounds = if warps.house { 100 } else { 45 };
     setup.wait("some rounds", || state() != control::STATE_RUNNING || beat() >= first + rounds);
     state() == control::STATE_RUNNING
 }
@@ -41,6 +41,29 @@ fn a_drain_waits_for_graphs() {
         assert!(drains, "{warps:?} ended before its graphs");
         assert_eq!(park.finished(), 3);
         assert_eq!(report.counters.get(Counter::Completed), 3);
+        client.drive([]);
+    }
+}
+
+/// What waits for an executable is served when a graph has ended.
+#[test]
+fn a_drain_serves_what_waits_for_a_graph() {
+    for warps in TEAMS {
+        let parts = ring([8, 64, 64]);
+        let park = Park::new(&parts, 1, 1, fine());
+        let running = dispatcher(&parts, &park, vec![park.entry(GRAPH, 0, 0)], warps);
+        let setup = Arc::clone(&running.setup);
+        let mut client = Client::new(&setup);
+        for slot in 0..8 {
+            client.send(slot, &plus(GRAPH, words(u64::from(slot)), 0));
+        }
+        setup.wait("a child", || park.door.reached() == 1);
+        running.tell(control::STOP_DRAIN);
+        let drains = drains_on(&setup, warps);
+        park.door.open();
+        let report = running.stop(control::STOP_DRAIN);
+        assert!(drains, "{warps:?} ended before its graph");
+        assert_eq!(report.counters.get(Counter::Completed), 8, "{warps:?}");
         client.drive([]);
     }
 }

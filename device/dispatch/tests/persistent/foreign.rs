@@ -354,6 +354,48 @@ fn later_calls_find_the_trigger_graph_finished() {
     }
 }
 
+/// Handlers that may ask for the trigger graph run one at a time, however many warps there are: none runs in vain.
+#[test]
+fn handlers_that_may_trigger_take_turns() {
+    for warps in [Warps { workers: 3, lanes: 1, house: true }, Warps { workers: 2, lanes: 2, house: true }] {
+        let parts = ring([8, 64, 64]);
+        let [done, inside, most] = std::array::from_fn(|_| Arc::new(DeviceU64::new(0)));
+        let work = Arc::clone(&done);
+        let graph: Body = Box::new(move |_| {
+            work.fetch_add(1, AcqRel);
+        });
+        let (within, together) = (Arc::clone(&inside), Arc::clone(&most));
+        // Asks for the graph with every other number; waits a while for company.
+        let asks = move |warp: Warp<'_>, call: &Call<'_>| {
+            let before = within.fetch_add(1, AcqRel);
+            for _ in 0..200 {
+                if before != 0 || within.load(Acquire) > 1 {
+                    together.fetch_add(1, AcqRel);
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            within.fetch_add(u64::MAX, AcqRel);
+            let ask = crate::device::payload_word(call.input, 0).is_multiple_of(2);
+            let status = if ask { flag::GRAPH_TRIGGER as i32 } else { 0 };
+            Returned { status, ..increment(warp, call) }
+        };
+        let program = Program::new(&parts, vec![graph]);
+        let entries = vec![
+            DeviceEntry { follow_up: 1, ..entry(TRIGGER, HandlerKind::Thread, 1) },
+            Program::entry(u32::MAX, 0, 0),
+        ];
+        let running = dispatcher(&parts, &program, entries, vec![Box::new(asks)], warps, AGES);
+        let setup = Arc::clone(&running.setup);
+        let payload = |i: u64| i.to_le_bytes().to_vec();
+        Client::new(&setup).drive((0..80).map(|i| Ask::increment(TRIGGER, payload(i))));
+        let report = running.drain();
+        setup.wait("the last graph", || program.is_quiet());
+        assert_eq!((done.load(Acquire), most.load(Acquire)), (40, 0));
+        assert_eq!(report.counters.get(Counter::Completed), 80);
+    }
+}
+
 /// A trigger graph whose launch fails is told by the status.
 #[test]
 fn a_trigger_that_fails_is_told() {

@@ -384,6 +384,46 @@ fn a_follow_up_answers_nothing() {
     }
 }
 
+/// A handler that may ask for its follow-up waits in the ring while the budget of launches is used up: it never runs in vain.
+#[test]
+fn a_follow_up_waits_for_the_next_execution() {
+    for warps in [
+        Warps { workers: 3, lanes: 1, house: true },
+        Warps { workers: 2, lanes: 2, house: true },
+        Warps { workers: 1, lanes: 1, house: false },
+    ] {
+        let parts = ring([7, 64, 64]);
+        let park = Park::new(&parts, 1, 7, fine());
+        park.door.open();
+        let asks = |warp: ringcall_gpu::team::Warp<'_>, call: &ringcall_dispatch::persistent::Call<'_>| {
+            let status =
+                if crate::device::payload_word(call.input, 0) % 4 == 3 { 0 } else { flag::GRAPH_TRIGGER };
+            Returned { status: status as i32, ..increment(warp, call) }
+        };
+        let device = Arc::new(Device::<true>::new(vec![Box::new(asks)], Some(Arc::clone(&park))));
+        let follow_up = DeviceEntry { follow_up: 1, ..entry(TRIGGER, HandlerKind::Thread, 0) };
+        // Nobody tells it that children have ended: it relaunches itself when the budget is gone, and not before.
+        let setup = Setup::new(&parts, vec![follow_up, park.entry(GRAPH, 0, 0)], warps, Options::default());
+        let running = start(setup, &device);
+        let setup = Arc::clone(&running.setup);
+        let mut client = Client::new(&setup);
+        let mut asked = 0;
+        for batch in 0..100_u64 {
+            for slot in 0..7 {
+                let i = batch * 7 + u64::from(slot);
+                asked += u64::from(i % 4 != 3);
+                client.send(slot, &Ask::increment(TRIGGER, i.to_le_bytes().to_vec()));
+            }
+            client.drive([]);
+            setup.wait("the children", || park.finished() == asked);
+        }
+        let report = running.stop(control::STOP_NOW);
+        assert_eq!(report.counters.get(Counter::Completed), 700);
+        assert_eq!(setup.control.load(control::LAUNCHES, Relaxed), asked);
+        assert_eq!(report.executions, asked.div_ceil(LAUNCHES_PER_EXECUTION));
+    }
+}
+
 /// A follow-up that cannot be launched now, and one whose launch fails.
 #[test]
 fn a_follow_up_that_is_not_launched_is_told() {

@@ -203,6 +203,12 @@ impl Setup {
         self.control.load(control::STATE, Acquire)
     }
 
+    /// The mark of a slot, in the present execution.
+    pub(crate) fn mark(&self, slot: u32) -> u64 {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        now.map_or(0, |now| now.serving[(slot - self.share.first) as usize].load(Acquire))
+    }
+
     /// The counters as the control block has them.
     pub(crate) fn counters(&self) -> Snapshot {
         let at = |place| self.control.load(control::COUNTERS + place, Relaxed);

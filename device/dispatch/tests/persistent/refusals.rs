@@ -106,7 +106,7 @@ fn refused_by(warps: Warps) {
     let report = running.drain();
     let expected = [
         (Counter::Received, 22),
-        (Counter::Dispatched, 7),
+        (Counter::Dispatched, 6),
         (Counter::Completed, 1),
         (Counter::BadFlag, 6),
         (Counter::BadMagic, 2),

@@ -13,6 +13,8 @@ use std::sync::Arc;
 const INCREMENT: u32 = 1;
 const SLOW: u32 = 2;
 
+const STOPS: [u64; 2] = [control::STOP_DRAIN, control::STOP_NOW];
+
 const TEAMS: [Warps; 4] = [
     Warps { workers: 1, lanes: 1, house: false },
     Warps { workers: 1, lanes: 2, house: true },
@@ -27,7 +29,7 @@ fn plain() -> Arc<Device<false>> {
 #[test]
 fn an_idle_dispatcher_ends() {
     for warps in TEAMS {
-        for stop in [control::STOP_DRAIN, control::STOP_NOW] {
+        for stop in STOPS {
             for slots in [1, 40] {
                 let parts = ring([slots, 64, 64]);
                 let entries = vec![entry(INCREMENT, HandlerKind::Warp, 0)];
@@ -90,6 +92,44 @@ fn a_drain_of_a_busy_dispatcher() {
     }
 }
 
+/// What waits for a warp when a drain begins is served, however long that takes.
+#[test]
+fn a_drain_serves_what_waits_for_a_warp() {
+    for warps in TEAMS {
+        let parts = ring([24, 64, 64]);
+        let door = Arc::new(Door::default());
+        let waited = Arc::clone(&door);
+        let slow = move |warp: ringcall_gpu::team::Warp<'_>,
+                         call: &ringcall_dispatch::persistent::Call<'_>| {
+            if warp.lane() == 0 {
+                waited.pass();
+            }
+            warp.sync();
+            increment(warp, call)
+        };
+        let device = Arc::new(Device::<false>::new(vec![Box::new(slow)], None));
+        let entries = vec![entry(SLOW, HandlerKind::Warp, 0)];
+        let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+        let setup = Arc::clone(&running.setup);
+        let mut client = Client::new(&setup);
+        for slot in 0..24 {
+            client.send(slot, &Ask::increment(SLOW, vec![slot as u8; 3]));
+        }
+        // All warps but the one that leads.
+        let at_work = u64::from(warps.workers.saturating_sub(1).max(1));
+        setup.wait("handlers at work", || door.reached() == at_work);
+        running.tell(control::STOP_DRAIN);
+        if warps.house {
+            // More looks than a drain makes at a ring that nobody works on.
+            setup.wait_rounds(40);
+        }
+        door.open();
+        let report = running.stop(control::STOP_DRAIN);
+        assert_eq!(report.counters.get(Counter::Completed), 24, "{warps:?}");
+        client.drive([]);
+    }
+}
+
 /// At once means after the handlers that run, and before the requests that wait.
 #[test]
 fn a_stop_at_once_waits_for_running_handlers_alone() {
@@ -141,14 +181,17 @@ fn a_stop_at_once_waits_for_running_handlers_alone() {
     }
 }
 
-/// Requests without a pause do not keep a stop from being heard.
+/// Requests without a pause do not keep a stop from being heard, nor a drain up.
 #[test]
 fn a_stop_is_heard_under_load() {
-    for warps in [
+    let teams = [
         Warps { workers: 1, lanes: 2, house: false },
         Warps { workers: 1, lanes: 2, house: true },
         Warps { workers: 2, lanes: 1, house: false },
-    ] {
+        Warps { workers: 2, lanes: 1, house: true },
+        Warps { workers: 4, lanes: 1, house: true },
+    ];
+    for (warps, stop) in teams.into_iter().flat_map(|warps| STOPS.map(|stop| (warps, stop))) {
         let parts = ring([2, 64, 64]);
         let pump = Pump::new();
         let device = Arc::new(Device::<false>::new(vec![pump.handler(&parts.ring)], None));
@@ -158,14 +201,14 @@ fn a_stop_is_heard_under_load() {
         let feeder = pump.feed(Client::of(&setup, 0..2));
         setup.wait("the pump", || pump.calls() > 10);
         let before = pump.calls();
-        running.tell(control::STOP_NOW);
+        running.tell(stop);
         let ended = || setup.state() == control::STATE_ENDED;
         setup.wait("the end, or 5000 calls", || ended() || pump.calls() > before + 5000);
         let deaf = !ended();
         pump.stop();
-        running.stop(control::STOP_NOW);
+        running.stop(stop);
         feeder.join().expect("the feeder");
-        assert!(!deaf, "{warps:?} served 5000 requests after it was told to stop");
+        assert!(!deaf, "{warps:?} served 5000 requests after it was told to stop ({stop})");
     }
 }
 

@@ -80,7 +80,9 @@ impl Functions {
     }
 
     /// A function that another dispatcher of the same ring serves: its requests are left alone. For the one dispatcher of a
-    /// shared ring that answers what is broken or for nobody ([`Options::shared_ring`](super::Options::shared_ring)).
+    /// shared ring that answers what is broken or for nobody ([`Options::shared_ring`](super::Options::shared_ring)). It then
+    /// fetches every request twice, as those in shared mode do: another dispatcher may have taken the one that it saw, and the
+    /// producer may be writing the next.
     #[must_use]
     pub fn elsewhere(mut self, name: &str) -> Self {
         let (schema, run) = (HandlerSchema::new(), Run::Elsewhere);
@@ -95,6 +97,11 @@ impl Functions {
 
     /// Names the graph that the handler `name` triggers by returning the trigger marker
     /// ([`GRAPH_TRIGGER`](ringcall_wire::flag::GRAPH_TRIGGER)) as its status.
+    ///
+    /// The handler is called only while the dispatcher has a launch left for the graph; till then its request waits in the
+    /// ring. No executable is kept for it, since most calls may not ask: if all of them run when it returns, its result is sent
+    /// with the status `BACKPRESSURE`, and no graph is launched. A graph with as many executables as its runs overlap
+    /// ([`GraphFunction`]) never comes to that.
     #[must_use]
     pub fn follow_up(mut self, name: &str, graph: &str) -> Self {
         for function in self.all.iter_mut().filter(|function| function.name == name) {

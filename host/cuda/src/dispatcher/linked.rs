@@ -9,7 +9,7 @@
 use super::index::{Clash, chain, index};
 use super::launch::Launcher;
 use super::modules::{Modules, addresses};
-use super::resources::{check_shape, polling_blocks, shared_memory};
+use super::resources::{check_shape, option_bits, polling_blocks, shared_memory};
 use super::{DeviceError, Footprint, KernelKind, Options};
 use crate::CudaError;
 use crate::driver::{Context, DeviceBuffer, FreeHold, Kernel, MappedRegion, Stream};
@@ -21,7 +21,7 @@ use ringcall_dispatch::persistent::{Share, stage_bytes};
 use ringcall_dispatch::table::IndexError;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::Counter;
-use ringcall_wire::launch::{DeviceEntry, DispatchParams, HandlerKind, control, options, saved};
+use ringcall_wire::launch::{DeviceEntry, DispatchParams, HandlerKind, control, saved};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -72,7 +72,7 @@ pub struct LinkedGraphs {
     pub context: u64,
     /// The executable that is launched when a handler returns the trigger marker
     /// ([`GRAPH_TRIGGER`](ringcall_wire::flag::GRAPH_TRIGGER)) as its status; 0 for none. The request is answered `OK`, and no
-    /// other is served before the graph has ended.
+    /// other is served before the graph has ended. Handlers are called one at a time, since each may ask for it.
     pub trigger: u64,
 }
 
@@ -196,8 +196,7 @@ impl LinkedDispatcher {
             cell_count: cells.len() as u32,
             multiplier,
             shift,
-            options: if chosen.shared_ring { options::SHARED_RING } else { 0 }
-                | if chosen.skip_marks { options::SKIP_MARKS } else { 0 },
+            options: option_bits(&chosen, &entries),
             stage_bytes: stage,
             nap_ns: chosen.nap_ns,
         };

@@ -13,7 +13,7 @@ use ringcall_dispatch::persistent::layout::Needs;
 use ringcall_dispatch::persistent::{Layout, Share, stage_bytes};
 use ringcall_gpu::shared::Words;
 use ringcall_wire::Counter;
-use ringcall_wire::launch::{DispatchParams, MAX_SLOTS, control, options, saved};
+use ringcall_wire::launch::{DeviceEntry, DispatchParams, HandlerKind, MAX_SLOTS, control, options, saved};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
@@ -106,8 +106,7 @@ pub(super) fn wire(
         cell_count: table.cells.len() as u32,
         multiplier,
         shift,
-        options: if chosen.shared_ring { options::SHARED_RING } else { 0 }
-            | if chosen.skip_marks { options::SKIP_MARKS } else { 0 },
+        options: option_bits(&chosen, &table.entries),
         stage_bytes: stage,
         nap_ns: chosen.nap_ns,
     };
@@ -130,6 +129,19 @@ pub(super) fn wire(
         _module: module,
     };
     Ok((resources, launcher))
+}
+
+/// The option bits of a kernel with these entries: what was chosen, and what the table brings with it.
+pub(super) fn option_bits(chosen: &Options, entries: &[DeviceEntry]) -> u32 {
+    let beside_others = entries.iter().any(|entry| entry.kind == HandlerKind::Elsewhere as u32);
+    [
+        (chosen.shared_ring, options::SHARED_RING),
+        (chosen.skip_marks, options::SKIP_MARKS),
+        (beside_others, options::BESIDE_OTHERS),
+    ]
+    .into_iter()
+    .filter_map(|(set, bit)| set.then_some(bit))
+    .sum()
 }
 
 /// Blocks that poll: of a cooperative grid only the leader's.
@@ -323,6 +335,28 @@ mod tests {
         assert_eq!(shared_memory(&grid, u32::MAX, needs), (false, without + 1000));
         // What no block has is refused with the launcher's error, not wrapped around.
         assert_eq!(shared_memory(&regular.handler_shared(u32::MAX), with, needs), (false, u32::MAX));
+    }
+
+    #[test]
+    fn others_functions_set_their_option() {
+        let functions = crate::dispatcher::Functions::new().symbol(
+            "ours",
+            "ours",
+            HandlerKind::Thread,
+            ringcall_wire::schema::HandlerSchema::new(),
+        );
+        let geometry = ringcall_dispatch::Geometry::new(4, 64, 64, 64, 64, 4096).expect("a ring");
+        let kind = KernelKind::regular();
+        let bits = |functions: &Functions, chosen: &Options| {
+            option_bits(chosen, &functions.lay_out(&geometry, kind).expect("a table").entries)
+        };
+        let alone = Options::new(kind);
+        assert_eq!(bits(&functions, &alone), 0);
+        assert_eq!(bits(&functions, &Options { skip_marks: true, ..alone }), options::SKIP_MARKS);
+        assert_eq!(bits(&functions, &alone.shared_ring()), options::SHARED_RING);
+        let told = functions.elsewhere("theirs");
+        assert_eq!(bits(&told, &alone), options::BESIDE_OTHERS);
+        assert_eq!(bits(&told, &alone.shared_ring()), options::SHARED_RING | options::BESIDE_OTHERS);
     }
 
     #[test]

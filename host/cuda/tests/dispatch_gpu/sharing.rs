@@ -110,6 +110,39 @@ fn two_dispatchers_share_a_ring() {
     });
 }
 
+/// The one that is told of the other's functions leaves these alone, and answers what nobody has.
+#[test]
+fn of_two_dispatchers_one_answers_what_is_nobodys() {
+    on_device("of_two_dispatchers_one_answers_what_is_nobodys", |context| {
+        const CALLS: u64 = 100_000;
+        for warps in [1, 2, 8] {
+            let ring = rig::ring(context, 64, 64);
+            let options = Options::new(KernelKind::Regular { blocks: 1, warps });
+            let (threads, by_warps) =
+                (rig::samples(64, &[HandlerKind::Thread]), rig::samples(64, &[HandlerKind::Warp]));
+            let told = by_warps
+                .iter()
+                .fold(Functions::new().handlers(&threads), |all, handler| all.elsewhere(handler.name));
+            let keeper = rig::wire(&ring, told, options);
+            let sharing = rig::wire(&ring, Functions::new().handlers(&by_warps), options.shared_ring());
+            let keeper = keeper.start().expect("started");
+            let sharing = sharing.start().expect("started");
+            let functions = ["rpc_increment", "rpc_increment_warp", "rpc_increment_bytes"];
+            flood(ring.ring().shared(), &slots(ring.ring()), &functions, 40, CALLS);
+            for at in slots(ring.ring()) {
+                assert_eq!(call(ring.ring(), at, "rpc_nobodys", &[1]).status, Status::UNKNOWN_FUNCTION);
+            }
+            let first = counted(&keeper, "thread handlers and what is nobody's", |c| {
+                c.get(Counter::Completed) == CALLS.div_ceil(3) && c.get(Counter::UnknownFunction) == 64
+            });
+            let second = counted(&sharing, "warp handlers", |c| c.answered() == CALLS - CALLS.div_ceil(3));
+            assert_eq!((first.rejected(), second.rejected()), (64, 0));
+            stop_clean(sharing);
+            stop_clean(keeper);
+        }
+    });
+}
+
 /// Requests of the one that runs on are not touched by the end of the other.
 #[test]
 fn of_two_dispatchers_one_stops() {
