@@ -185,6 +185,14 @@ impl Request {
     #[inline(always)]
     pub fn leave(self) {}
 
+    /// Stages the header again, behind a look (acquire) that found the request flag to be `value`: for rings that other
+    /// dispatchers serve, too. One of them may have answered what was seen; what was staged is then the next request, perhaps
+    /// half written. But one whose flag is set is whole.
+    #[inline]
+    pub fn again<M: RingMemory>(self, memory: &M, value: u64) -> Option<Self> {
+        Seen::new(self.slot, value).claim(memory)
+    }
+
     /// Marks the slot in flight and gives the request flag back. The mark is stored first: the producer never sees
     /// both flags 0 in between.
     #[inline]

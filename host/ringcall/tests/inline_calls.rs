@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use ringcall::client::Reply;
 use ringcall::dispatcher::Step;
+use ringcall::outside::Customs;
 use ringcall::wire::counter::Counter;
 use ringcall::wire::flag;
 use ringcall::wire::header::RequestHeader;
@@ -301,4 +302,46 @@ fn an_expected_slot_is_served_by_the_next_step() {
     let steps = (1..=SLOTS / 8).find(|_| dispatcher.step() == Step::Busy);
     assert!(steps.is_some_and(|steps| steps > 1), "{steps:?}");
     assert!(Response::probe(shared, slot).is_some());
+}
+
+/// On a ring with several dispatchers a request that was seen may have been answered by another one of them, and its slot be
+/// filled again, when its turn comes. Played by the handler of the request before it, which is seen in the same look.
+#[test]
+fn a_request_that_another_dispatcher_has_answered_is_not_taken_for_the_next() {
+    let ring = ring(8, 64);
+    let shared = ring.shared().clone();
+    let [first, second] = [0, 1].map(|slot| shared.geometry().slot(slot).expect("a slot"));
+    let send = |slot, name: &str| {
+        let vacant = Vacant::probe(ring.shared(), slot).expect("free");
+        vacant.submit(ring.shared(), FunctionId::of(name).0, 7, 0, &[7; 4]).expect("it fits");
+    };
+    let others = shared.clone();
+    let table = FunctionTable::builder()
+        .host_call("plays", move |_: &[u8], _: &mut [u8]| {
+            // The other dispatcher answers, the consumer takes the answer, the producer begins to write.
+            others.publish_tx(second, others.geometry().response_address(second));
+            others.clear_rx(second);
+            Response::probe(&others, second).expect("there").release(&others);
+            let next = RequestHeader::new(FunctionId::of("count").0, 4, 8, 0);
+            others.forge_request(second, &next.to_bytes(), flag::FREE);
+            Ok(0)
+        })
+        .host_call("count", |request: &[u8], result: &mut [u8]| {
+            result[0] = request.len() as u8;
+            Ok(1)
+        })
+        .build(&ring)
+        .expect("a table");
+    let customs = Customs { shared_ring: true, ..Customs::default() };
+    let wired = HostDispatcher::builder(&ring, table).customs(customs).build().expect("wired");
+    let mut dispatcher = wired.into_stepper();
+    send(first, "plays");
+    send(second, "somebody elses");
+    assert_eq!(dispatcher.step(), Step::Busy);
+    assert!(Response::probe(&shared, first).is_some_and(|response| response.header().status == 0));
+    assert_eq!(shared.tx(second), flag::FREE, "what is only half there is left alone");
+    send(second, "count");
+    assert_eq!(dispatcher.step(), Step::Busy);
+    assert!(Response::probe(&shared, second).is_some_and(|response| response.header().status == 0));
+    assert_eq!(dispatcher.counters().get(Counter::Received), 2);
 }

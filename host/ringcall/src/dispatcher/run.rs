@@ -11,6 +11,7 @@ use ringcall_dispatch::slot::{Answered, Request, Seen};
 use ringcall_dispatch::{RingMemory, SlotIndex, validate};
 use ringcall_gpu::clock;
 use ringcall_wire::counter::Counter;
+use ringcall_wire::flag;
 use ringcall_wire::header::HEADER_BYTES;
 use ringcall_wire::status::{DispatchMode, Status};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -233,21 +234,19 @@ impl Desk<'_> {
         if outside.as_ref().is_some_and(|outside| outside.serves(seen.slot())) {
             return 0;
         }
-        let Some(request) = seen.claim(ring) else { return 0 };
-        let runs = |mode| matches!(mode, DispatchMode::HostCall | DispatchMode::GraphLaunch);
-        let framed = if customs.any_flag {
-            validate::header(request.header(), ring.geometry().request_capacity())
-        } else {
-            request.check(ring)
-        };
-        let checked = framed
-            .and_then(|()| validate::function(&table.functions, request.header(), runs))
-            .and_then(|entry| match entry.mode {
-                DispatchMode::GraphLaunch if !entry.outside && !pool.serves(entry.index) => {
-                    Err(Status::NO_WORKER)
-                }
-                _ => Ok((entry.index, entry.mode, entry.outside)),
-            });
+        let Some(mut request) = seen.claim(ring) else { return 0 };
+        let mut checked = check(shared, table, pool, customs, &request);
+        if customs.shared_ring && !checked.is_err_and(|status| customs.leaves(status)) {
+            // Ours, if it is what it looks like: see `Request::again`. Nobody else takes it away then.
+            let value = ring.rx(request.slot());
+            if value == flag::FREE {
+                request.leave();
+                return 0;
+            }
+            let Some(whole) = request.again(ring, value) else { return 0 };
+            request = whole;
+            checked = check(shared, table, pool, customs, &request);
+        }
         match checked {
             Err(status) if customs.leaves(status) => {
                 request.leave();
@@ -304,6 +303,29 @@ impl Desk<'_> {
         }
         1
     }
+}
+
+/// The function that a request is for, if it is to be run: its place in the table, how it is run, and whether outside.
+#[inline(always)]
+fn check(
+    shared: &Shared,
+    table: &FunctionTable,
+    pool: &Pool,
+    customs: Customs,
+    request: &Request,
+) -> Result<(usize, DispatchMode, bool), Status> {
+    let ring = &shared.ring;
+    let runs = |mode| matches!(mode, DispatchMode::HostCall | DispatchMode::GraphLaunch);
+    if customs.any_flag {
+        validate::header(request.header(), ring.geometry().request_capacity())?;
+    } else {
+        request.check(ring)?;
+    }
+    let entry = validate::function(&table.functions, request.header(), runs)?;
+    if entry.mode == DispatchMode::GraphLaunch && !entry.outside && !pool.serves(entry.index) {
+        return Err(Status::NO_WORKER);
+    }
+    Ok((entry.index, entry.mode, entry.outside))
 }
 
 #[inline(always)]
