@@ -170,6 +170,8 @@ fn measure(
         Shape::GpuHost => Service::start(&problem, &predecoder()?.inference()?, config)?,
         Shape::GpuDevice => Service::start_remote(&problem, predecoder()?.dispatcher(config.slots)?, config)?,
     };
+    service.pins().iter().for_each(crate::pinning::tell);
+    let pinned = cores.worker_base.is_some() && service.pins().iter().all(ringcall::pin::PinReport::took);
     let duration = Some(Duration::from_secs_f64(options.seconds));
     let summary = service.drive(source, Pace { requests: None, duration, interval }, &mut |_| true)?;
     let us = |times: &hdrhistogram::Histogram<u64>, q| times.value_at_quantile(q) as f64 / 1e3;
@@ -188,7 +190,7 @@ fn measure(
         density_in: summary.density_in,
         density_out: summary.density_out,
         logical_errors: summary.rate.errors,
-        pinned: cores.worker_base.is_some(),
+        pinned,
         lost: summary.lost(),
         failed: stats.refused + stats.timed_out,
     })
