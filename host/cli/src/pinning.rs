@@ -1,7 +1,52 @@
-//! Which threads of a pipeline get which cores.
+//! Which threads get which cores, and whether they got them.
 
 use anyhow::{Result, bail};
+use ringcall::pin::{PinReport, pin_current};
 use ringcall_pipeline::CorePinning;
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+/// Core numbers, separated by commas, each once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CoreList(pub(crate) Vec<usize>);
+
+impl FromStr for CoreList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut cores = Vec::new();
+        for part in text.split(',') {
+            let core = part.trim().parse().map_err(|_| format!("`{part}` is no core number"))?;
+            if cores.contains(&core) {
+                return Err(format!(
+                    "core {core} is given twice: threads that share one wait for each other"
+                ));
+            }
+            cores.push(core);
+        }
+        Ok(Self(cores))
+    }
+}
+
+/// Pins the calling thread; says so if it did not take.
+pub(crate) fn pin(thread: &str, core: usize) {
+    tell(&pin_current(thread, Some(core)));
+}
+
+/// Says on standard error that a thread does not run where it was asked to: once of each thread and core.
+pub(crate) fn tell(pin: &PinReport) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if let Some(line) = news(&mut SAID.lock().unwrap_or_else(PoisonError::into_inner), pin) {
+        eprintln!("ringcall: {line}");
+    }
+}
+
+/// What is to be said of a thread, and was not said before.
+fn news(said: &mut BTreeSet<String>, pin: &PinReport) -> Option<String> {
+    let line = pin.to_string();
+    (!pin.took() && said.insert(line.clone())).then_some(line)
+}
 
 /// A core for each thread of a pipeline of so many workers, consecutive for the workers. The first allowed core is left to
 /// the driver and to the system.
@@ -9,7 +54,7 @@ use ringcall_pipeline::CorePinning;
 /// # Errors
 /// Too few consecutive cores.
 pub(crate) fn auto(workers: u32) -> Result<CorePinning> {
-    let allowed = ringcall::pin::pin_current("run", None).got;
+    let allowed = pin_current("run", None).got;
     match allowed.get(1..3 + workers as usize) {
         Some([dispatcher, consumer, rest @ ..]) if rest.windows(2).all(|w| w[1] == w[0] + 1) => {
             Ok(CorePinning {
@@ -31,4 +76,35 @@ pub(crate) fn auto(workers: u32) -> Result<CorePinning> {
 pub(crate) fn workers() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     cores.saturating_sub(3).clamp(1, 8) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_each_core_once() {
+        assert_eq!("3, 1,2".parse(), Ok(CoreList(vec![3, 1, 2])));
+        for (text, why) in [("1,2,1", "core 1 is given twice"), ("", "no core number"), ("1,-2", "`-2`")] {
+            assert!(text.parse::<CoreList>().is_err_and(|error| error.contains(why)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_not_pinned_is_told_once() {
+        let mut said = BTreeSet::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let refused = pin_current("client", Some(usize::MAX));
+                let line = news(&mut said, &refused).expect("it did not take");
+                assert!(line.contains("client: NOT pinned"), "{line}");
+                assert_eq!(news(&mut said, &refused), None, "said before");
+                assert!(
+                    news(&mut said, &pin_current("worker", Some(usize::MAX))).is_some(),
+                    "another thread"
+                );
+                assert_eq!(news(&mut said, &pin_current("client", None)), None, "nothing was asked");
+            });
+        });
+    }
 }

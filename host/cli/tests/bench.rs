@@ -65,6 +65,25 @@ fn the_predecoder_is_timed_where_it_can_run() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
+fn a_core_given_twice_is_refused() -> Result<(), Box<dyn Error>> {
+    for (command, option, cores, why) in [
+        ("bench", "--cores", "0,0", "core 0 is given twice"),
+        ("bench", "--cores", "0,x", "`x` is no core number"),
+        ("run", "--pin", "1,2,1", "core 1 is given twice"),
+        ("run", "--pin", "3,2,1", "core 3 twice: to the dispatcher and to one of 3 workers"),
+    ] {
+        let mut ringcall = ringcall(&[command, option, cores])?;
+        if command == "run" {
+            ringcall.args(["--workers", "3"]);
+        }
+        let output = ringcall.output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{command} {cores}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
 fn unknown_names_are_refused() -> Result<(), Box<dyn Error>> {
     for name in ["matching/d", "matchin", "floor-"] {
         let output = ringcall(&["bench", name])?.output()?;

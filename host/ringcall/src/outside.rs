@@ -17,6 +17,10 @@ pub trait Outside: Send {
         true
     }
 
+    /// Other dispatchers take requests from the ring, too ([`Customs::shared_ring`]): a slot's in-flight mark may be theirs. Called
+    /// once, if at all, before anything else but [`is_for`](Self::is_for).
+    fn share(&mut self) {}
+
     /// Called each turn: takes note of what has ended, and reports the status of each answer.
     fn service(&mut self, ended: &mut dyn FnMut(Status));
 

@@ -25,15 +25,14 @@ impl PinReport {
 
 impl std::fmt::Display for PinReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (thread, cores) = (&self.thread, self.got.len());
         match (&self.wanted, &self.error) {
-            (None, _) => write!(f, "{}: not pinned, may run on {} cores", self.thread, self.got.len()),
-            (Some(core), None) => write!(f, "{}: pinned to core {core}", self.thread),
-            (Some(core), Some(error)) => write!(
-                f,
-                "{}: NOT pinned to core {core} ({error}); may run on {} cores",
-                self.thread,
-                self.got.len()
-            ),
+            (None, _) => write!(f, "{thread}: not pinned, may run on {cores} cores"),
+            (Some(core), None) if self.took() => write!(f, "{thread}: pinned to core {core}"),
+            (Some(core), error) => {
+                let why = error.as_deref().unwrap_or("the system says otherwise");
+                write!(f, "{thread}: NOT pinned to core {core} ({why}); may run on {cores} cores")
+            }
         }
     }
 }
@@ -58,6 +57,13 @@ pub fn pin_current(thread: &str, core: Option<usize>) -> PinReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pin_that_the_system_took_back_is_none() {
+        let pin = PinReport { thread: "worker 3".to_owned(), wanted: Some(2), got: vec![0, 1], error: None };
+        assert!(!pin.took());
+        assert!(pin.to_string().contains("NOT pinned to core 2"), "{pin}");
+    }
 
     #[test]
     fn a_pin_to_an_allowed_core_takes_and_one_to_none_reports() {

@@ -193,7 +193,12 @@ impl<P: LinkedWire> Transport for Linked<P> {
             }
             State::Bound(link) => {
                 let options = ThreadOptions { core: self.shape.core, ..ThreadOptions::default() };
-                *state = State::Running(Box::new(Threaded::start(*link, &options)?));
+                let threaded = Threaded::start(*link, &options)?;
+                if !threaded.pin().took() {
+                    // It serves all the same, and the interface has no place for it.
+                    eprintln!("ringcall: {}", threaded.pin());
+                }
+                *state = State::Running(Box::new(threaded));
                 Ok(())
             }
             other => {

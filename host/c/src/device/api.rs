@@ -167,11 +167,7 @@ pub unsafe extern "C" fn cudaq_launch_dispatch_graph(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_destroy_dispatch_graph(context: *mut c_void) -> cudaError_t {
     cuda_error(|| {
-        if !GRAPHS.get(context)?.has_ended() {
-            return Err(Fault::invalid(
-                "the dispatch graph runs: set the shutdown flag and wait for its stream",
-            ));
-        }
+        GRAPHS.get(context)?.end()?;
         GRAPHS.remove(context).map(drop)
     })
 }

@@ -6,9 +6,9 @@
 
 use super::beside;
 use super::code::{Code, CodeFunction};
+use super::lifecycle::Lifecycle;
 use super::watcher::Watcher;
 use crate::entries::{check_entries, check_table};
-use crate::handles::lock;
 use crate::layout::{cudaStream_t, cudaq_function_table_t, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check};
 use crate::status::Fault;
@@ -23,7 +23,7 @@ use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::DispatchMode;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Threads of a block that the kernels' registers allow, whatever the handlers need.
@@ -126,8 +126,8 @@ pub(super) struct Linked {
     dispatcher: Arc<LinkedDispatcher>,
     shutdown: u64,
     stats: u64,
-    /// The watcher of the last launch that [`relaunch`](Self::relaunch) made.
-    watcher: Mutex<Option<Watcher>>,
+    /// Of what [`relaunch`](Self::relaunch) launches.
+    cycle: Lifecycle<Watcher>,
 }
 
 impl From<DeviceError> for Fault {
@@ -258,7 +258,7 @@ impl Linked {
             dispatcher: Arc::new(dispatcher),
             shutdown: asked.shutdown.addr() as u64,
             stats: asked.stats.addr() as u64,
-            watcher: Mutex::new(None),
+            cycle: Lifecycle::new("dispatch graph"),
         })
     }
 
@@ -267,16 +267,16 @@ impl Linked {
     /// # Safety
     /// As for [`new`](Self::new).
     pub(super) unsafe fn launch(&self, stream: cudaStream_t) -> Result<Watcher, Fault> {
-        // SAFETY: the caller's stream, which is used here alone.
-        let stream = unsafe { Stream::borrowed(&self.context, stream) };
-        // SAFETY: the caller's promise; the watcher keeps the dispatcher until the kernel has ended.
-        let hold = unsafe { self.dispatcher.launch(&stream) }?;
-        let (context, dispatcher) = (Arc::clone(&self.context), Arc::clone(&self.dispatcher));
-        let (shutdown, stats) = (self.shutdown, self.stats);
-        let (end, watcher) = Watcher::new();
-        let thread = std::thread::Builder::new().name("ringcall-watch".to_owned()).spawn(move || {
-            // Dropped last, also by a panic: from then on nothing of the caller's is touched.
-            let _end = end;
+        let (context, shutdown, stats) = (Arc::clone(&self.context), self.shutdown, self.stats);
+        let launch = || {
+            // SAFETY: the caller's stream, which is used here alone.
+            let stream = unsafe { Stream::borrowed(&self.context, stream) };
+            // SAFETY: the caller's promise; the watcher keeps the dispatcher until the kernel has ended.
+            let hold = unsafe { self.dispatcher.launch(&stream) }?;
+            Ok((hold, Arc::clone(&self.dispatcher)))
+        };
+        let thread = std::thread::Builder::new().name("ringcall-watch".to_owned());
+        Watcher::launch(thread, launch, move |(hold, dispatcher)| {
             let ended = watch(&context, &dispatcher, shutdown, stats);
             if ended {
                 drop((hold, dispatcher));
@@ -284,34 +284,26 @@ impl Linked {
                 // The kernel may still write: its memory is kept for ever.
                 std::mem::forget((hold, dispatcher));
             }
-        });
-        thread.map(|_| watcher).map_err(|error| {
-            self.dispatcher.drain();
-            Fault::internal(format!("no thread to watch the kernel: {error}"))
         })
     }
 
-    /// Launches one that does not run.
+    /// Launches one that does not run, was not ended, and is not being launched by another thread.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
     pub(super) unsafe fn relaunch(&self, stream: cudaStream_t) -> Result<(), Fault> {
-        let mut watcher = lock(&self.watcher);
-        if !self.has_settled(watcher.as_ref()) {
-            return Err(Fault::invalid("the dispatch graph runs already"));
-        }
         // SAFETY: the caller's promise.
-        *watcher = Some(unsafe { self.launch(stream) }?);
-        Ok(())
+        self.cycle.launch(|watcher| self.is_over(watcher), || unsafe { self.launch(stream) })
     }
 
-    /// Whether it does not run. A kernel that has ended is over when its watcher has noticed, which is waited for.
-    pub(super) fn has_ended(&self) -> bool {
-        self.has_settled(lock(&self.watcher).as_ref())
+    /// Ends one that does not run: it is not launched any more, by whichever thread. A launch under way is waited for.
+    pub(super) fn end(&self) -> Result<(), Fault> {
+        self.cycle.end(NOTICE, |watcher| self.is_over(watcher))
     }
 
-    fn has_settled(&self, watcher: Option<&Watcher>) -> bool {
-        if let Some(watcher) = watcher.filter(|_| self.dispatcher.has_ended()) {
+    /// Whether what was launched has ended. A kernel that has ended is over when its watcher has noticed, which is waited for.
+    fn is_over(&self, watcher: &Watcher) -> bool {
+        if self.dispatcher.has_ended() {
             let _ = watcher.wait(NOTICE);
         }
         // The watcher holds the other; one that gave up left it.

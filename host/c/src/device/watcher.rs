@@ -1,22 +1,41 @@
-//! The end of the thread that watches a kernel: until then it may touch the caller's flag and count.
+//! The thread that watches a kernel: until its end it may touch the caller's flag and count.
+//!
+//! It is there before the kernel is: where the system gives no thread, nothing is launched.
 
+use crate::status::Fault;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::Builder;
 use std::time::Duration;
-
-/// What the thread keeps to its end.
-#[derive(Debug)]
-pub(super) struct WatcherEnd {
-    _sender: Sender<()>,
-}
 
 /// Hears when a thread has ended, however it did.
 #[derive(Debug)]
 pub(super) struct Watcher(Receiver<()>);
 
 impl Watcher {
-    pub(super) fn new() -> (WatcherEnd, Self) {
-        let (sender, receiver) = channel();
-        (WatcherEnd { _sender: sender }, Self(receiver))
+    /// Starts the thread, then launches, and hands what was launched to the thread. If nothing was launched, the thread ends.
+    ///
+    /// # Errors
+    /// The system refuses a thread, in which case nothing is launched; or the launch fails.
+    pub(super) fn launch<T: Send + 'static>(
+        thread: Builder,
+        launch: impl FnOnce() -> Result<T, Fault>,
+        watch: impl FnOnce(T) + Send + 'static,
+    ) -> Result<Self, Fault> {
+        let (hand_over, launched) = channel();
+        let (end, ended): (Sender<()>, _) = channel();
+        let spawned = thread.spawn(move || {
+            // Dropped last, also by a panic: from then on nothing of the caller's is touched.
+            let _end = end;
+            if let Ok(launched) = launched.recv() {
+                watch(launched);
+            }
+        });
+        spawned.map_err(|error| {
+            Fault::internal(format!("no thread to watch the kernel, which was not launched: {error}"))
+        })?;
+        // The thread waits for it, so it is there to take it.
+        let _ = hand_over.send(launch()?);
+        Ok(Self(ended))
     }
 
     /// Whether the thread has ended within `limit`.
@@ -31,18 +50,38 @@ mod tests {
 
     #[test]
     fn a_watcher_is_over_when_its_thread_is() {
-        let (end, watcher) = Watcher::new();
-        assert!(!watcher.wait(Duration::from_millis(1)));
         let (go, gone) = channel::<()>();
-        let thread = std::thread::spawn(move || {
-            let _end = end;
-            let _ = gone.recv();
-            panic!("an end like another");
-        });
+        let watcher = Watcher::launch(
+            Builder::new(),
+            || Ok(gone),
+            |gone| {
+                let _ = gone.recv();
+                panic!("an end like another");
+            },
+        );
+        let watcher = watcher.expect("a thread");
         assert!(!watcher.wait(Duration::from_millis(1)));
         drop(go);
         assert!(watcher.wait(Duration::from_secs(20)));
         assert!(watcher.wait(Duration::ZERO), "asked again");
-        assert!(thread.join().is_err());
+    }
+
+    #[test]
+    fn without_a_thread_nothing_is_launched() {
+        // More than any address space has.
+        let thread = Builder::new().stack_size(1 << 62);
+        let fault =
+            Watcher::launch(thread, || -> Result<(), _> { panic!("launched") }, drop).expect_err("refused");
+        assert!(fault.why.contains("no thread to watch the kernel"), "{}", fault.why);
+    }
+
+    #[test]
+    fn without_a_launch_there_is_nothing_to_watch() {
+        let (seen, end) = channel::<()>();
+        let watch = move |()| drop(seen);
+        let fault = Watcher::launch(Builder::new(), || Err(Fault::internal("refused")), watch);
+        assert_eq!(fault.expect_err("the launch's").why, "refused");
+        // The thread has let go of everything, and has sent nothing.
+        assert_eq!(end.recv_timeout(Duration::from_secs(20)), Err(RecvTimeoutError::Disconnected));
     }
 }

@@ -167,6 +167,7 @@ impl Dispatcher {
             device: config.device,
             // The loop over a transport reads the marks itself.
             skip_marks: config.skip_marks && !unified,
+            shared: config.shared,
             answer_last: state.answer_last,
             mailbox: state.mailbox,
         };

@@ -40,6 +40,7 @@ struct Choice {
     slots: u32,
     slot_bytes: u32,
     skip_marks: bool,
+    shared: bool,
 }
 
 /// # Safety
@@ -53,7 +54,7 @@ unsafe fn create(
     out_status: *mut c_int,
 ) -> *mut cudaq_graph_launch_engine_t {
     let made = attempt(|| {
-        let Choice { device, slots, slot_bytes, skip_marks } = choice()?;
+        let Choice { device, slots, slot_bytes, skip_marks, shared } = choice()?;
         let layout = EntryLayout::of_bytes(entry_bytes)?;
         // SAFETY: the caller's promise.
         let ring = unsafe { copied(ring, "the ring") }?;
@@ -68,6 +69,7 @@ unsafe fn create(
             slot_bytes,
             device,
             skip_marks,
+            shared,
             answer_last: false,
             mailbox,
         };
@@ -119,7 +121,8 @@ pub unsafe extern "C" fn ringcall_graph_launch_engine_create(
             .map_err(|_| Fault::invalid(format!("device_id {} is negative", config.device_id)))?;
         let slots = if config.num_slots == 0 { MAX_SLOTS } else { config.num_slots };
         let skip_marks = config.skip_tx_markers != 0;
-        Ok(Choice { device, slots, slot_bytes: config.slot_size, skip_marks })
+        let shared = config.shared_ring_mode != 0;
+        Ok(Choice { device, slots, slot_bytes: config.slot_size, skip_marks, shared })
     };
     // SAFETY: the header's contract.
     unsafe { create(ringbuffer, table, entry_bytes, choice, external_mailbox, out_status) }
@@ -134,8 +137,8 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_create_v2(
     external_mailbox: *mut *mut c_void,
     out_status: *mut c_int,
 ) -> *mut cudaq_graph_launch_engine_t {
-    let choice =
-        || Ok(Choice { device: 0, slots: MAX_SLOTS, slot_bytes: 0, skip_marks: skip_tx_markers != 0 });
+    let skip_marks = skip_tx_markers != 0;
+    let choice = || Ok(Choice { device: 0, slots: MAX_SLOTS, slot_bytes: 0, skip_marks, shared: false });
     let bytes = EntryLayout::default().bytes();
     // SAFETY: the header's contract.
     unsafe { create(ringbuffer, table, bytes, choice, external_mailbox, out_status) }

@@ -4,7 +4,8 @@ use crate::layout::{cudaGraphExec_t, cudaStream_t};
 use crate::status::{CUDA_UNKNOWN, Fault};
 use core::fmt::Debug;
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{DeviceAddress, Stream, StreamState};
+use ringcall_cuda::dispatcher::roster::LaneState;
+use ringcall_cuda::driver::{DeviceAddress, Stream};
 
 pub(super) trait Lane: Debug + Send + Sync {
     /// `cudaStream_t`, for hooks.
@@ -26,16 +27,6 @@ pub(super) trait Lane: Debug + Send + Sync {
     fn state(&self) -> LaneState;
 }
 
-/// How a lane stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LaneState {
-    Busy,
-    /// All has ended.
-    Done,
-    /// CUDA's number of what went wrong.
-    Failed(u16),
-}
-
 impl Lane for Stream {
     fn raw(&self) -> cudaStream_t {
         self.as_raw()
@@ -52,11 +43,7 @@ impl Lane for Stream {
     }
 
     fn state(&self) -> LaneState {
-        match self.query() {
-            StreamState::Failed(error) => LaneState::Failed(Fault::from(error).code()),
-            StreamState::Ready => LaneState::Done,
-            StreamState::Busy => LaneState::Busy,
-        }
+        self.query().into()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Making an engine: what it is made of is checked before CUDA is asked for anything.
 
 use super::lane::Lane;
-use super::{Engine, LINE, MAX_WORKERS, Turns, Worker};
+use super::{Engine, LINE, MAX_WORKERS, Mask, Worker};
 use crate::layout::{
     GraphIOContext, cudaq_graph_launch_engine_t, cudaq_host_dispatch_worker_t, cudaq_ringbuffer_t,
 };
@@ -9,14 +9,15 @@ use crate::raw_ring::{View, aligned, check};
 use crate::status::Fault;
 use core::ffi::c_void;
 use core::mem::size_of;
+use ringcall_cuda::dispatcher::roster::{Answers, Roster};
 use ringcall_cuda::driver::{Driver, MappedRegion, Stream};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::launch::MAX_SLOTS;
 use ringcall_wire::status::DispatchMode;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicI32;
+use std::sync::{Arc, Mutex};
 
 // C reads the idle mask as one 64-bit atomic.
 const _: () = assert!(size_of::<DeviceU64>() == 8 && size_of::<AtomicI32>() == 4);
@@ -30,6 +31,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) slot_bytes: u32,
     pub(crate) device: u32,
     pub(crate) skip_marks: bool,
+    /// Other dispatchers take requests from the ring, too, as far as the caller says.
+    pub(crate) shared: bool,
     /// The caller's word that his graphs do nothing after their answer.
     pub(crate) answer_last: bool,
     /// The caller's, or null.
@@ -122,7 +125,15 @@ impl Wanted<'_> {
         let responses = unsafe { Words::from_raw(responses, response_words) }?;
         let mask = u64::MAX >> (64 - count);
         let in_place = self.ring.rx_data == self.ring.tx_data;
-        let idle = Box::new(DeviceU64::new(mask));
+        let idle = Mask(Arc::new(DeviceU64::new(0)));
+        let slots = (!in_place).then_some((responses, self.ring.tx_stride_sz / 8));
+        let mut roster = Roster::new(Answers::new(tx_flags.clone(), slots, !self.skip_marks), idle.clone());
+        for worker in &workers {
+            roster.add(worker.id, worker.key);
+        }
+        if self.shared {
+            roster.share();
+        }
         let tags: Box<[AtomicI32]> = (0..count).map(|_| AtomicI32::new(-1)).collect();
         let c_workers: Box<[cudaq_host_dispatch_worker_t]> = workers.iter().map(c_worker).collect();
         let public = Box::new(cudaq_graph_launch_engine_t {
@@ -130,7 +141,7 @@ impl Wanted<'_> {
             workers: Box::into_raw(c_workers).cast(),
             num_workers: count,
             worker_mask: mask,
-            idle_mask: core::ptr::from_ref(&*idle).cast_mut().cast(),
+            idle_mask: Arc::as_ptr(&idle.0).cast_mut().cast(),
             inflight_slot_tags: tags.as_ptr().cast_mut().cast(),
             h_mailbox_bank: bank,
             io_ctxs_host: if in_place {
@@ -146,7 +157,6 @@ impl Wanted<'_> {
             skip_tx_markers: self.skip_marks.into(),
             owns_mailbox: self.mailbox.is_null().into(),
         });
-        let turns = Turns { launches: vec![0; count], held: 0, stale: 0, idle_sweeps: 0 };
         Ok(Engine {
             public: Box::into_raw(public),
             slots: self.slots,
@@ -160,12 +170,11 @@ impl Wanted<'_> {
             ends,
             ends_device,
             tx_flags,
-            responses,
             in_place,
             skip_marks: self.skip_marks,
             // Without marks an answer that was taken looks like none. In place the answer is the stream's write behind the graph.
             answer_ends: !self.skip_marks && (self.answer_last || in_place),
-            turns: Mutex::new(turns),
+            roster: Mutex::new(roster),
             memory,
         })
     }

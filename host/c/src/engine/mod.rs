@@ -21,12 +21,13 @@ use core::ffi::c_void;
 use core::mem::size_of;
 use lane::Lane;
 use ringcall_cuda::CudaError;
+use ringcall_cuda::dispatcher::roster::{Found, IdleMask, NotTaken, Roster};
 use ringcall_cuda::driver::{DeviceAddress, MappedRegion};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::flag;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 
 pub(crate) use make::Wanted;
 pub(crate) use outside::{EngineOutside, Publishing};
@@ -36,11 +37,8 @@ pub(crate) use sweep::Ended;
 pub(crate) const MAX_WORKERS: usize = 64;
 /// Words from one worker's end flag to the next: a line each.
 const LINE: usize = 8;
-/// What the response slot begins with until the graph has written there, where flags have no in-flight mark. No response
-/// begins so.
-const UNANSWERED: u64 = flag::IN_FLIGHT;
 
-/// One worker, as the engine knows it.
+/// One worker: what C says of it. Who is idle and who serves what stands in the [`Roster`].
 #[derive(Debug)]
 struct Worker {
     exec: cudaGraphExec_t,
@@ -49,16 +47,16 @@ struct Worker {
     key: u64,
 }
 
-/// What launches and sweeps change.
-#[derive(Debug)]
-struct Turns {
-    /// How often each worker was launched: what its end flag will hold.
-    launches: Vec<u64>,
-    /// Workers that are being launched or given back: not for a sweep.
-    held: u64,
-    /// Busy workers whose answers were taken, and whose slots were launched again: their ends say nothing of the slots.
-    stale: u64,
-    idle_sweeps: u32,
+/// The idle mask, where C reads it: a bit for each worker. Written under the roster's lock alone.
+#[derive(Debug, Clone)]
+struct Mask(Arc<DeviceU64>);
+
+impl IdleMask for Mask {
+    fn set(&self, worker: usize, idle: bool) {
+        let (bit, mask) = (1 << worker, self.0.load(Ordering::Relaxed));
+        // Release: pairs with the acquire of whoever reads it, without the lock.
+        self.0.store(if idle { mask | bit } else { mask & !bit }, Ordering::Release);
+    }
 }
 
 /// An engine. What C sees of it is at [`Engine::public`].
@@ -67,7 +65,7 @@ pub(crate) struct Engine {
     public: *mut cudaq_graph_launch_engine_t,
     slots: u32,
     workers: Vec<Worker>,
-    idle: Box<DeviceU64>,
+    idle: Mask,
     mask: u64,
     tags: Box<[AtomicI32]>,
     mailbox: Words,
@@ -76,13 +74,11 @@ pub(crate) struct Engine {
     ends: Words,
     ends_device: u64,
     tx_flags: Words,
-    /// The response slots.
-    responses: Words,
     in_place: bool,
     pub(crate) skip_marks: bool,
     /// A worker has ended when its slot is answered: nothing is written behind its graph.
     answer_ends: bool,
-    turns: Mutex<Turns>,
+    roster: Mutex<Roster<Mask>>,
     memory: Vec<MappedRegion>,
 }
 
@@ -102,31 +98,27 @@ impl Engine {
 
     /// An idle worker: the first, or the first of a function for a routing key.
     pub(crate) fn acquire(&self, function: Option<(u32, u64)>) -> Option<usize> {
-        let idle = self.idle.load(Ordering::Acquire) & self.mask;
-        if idle == 0 {
+        if self.idle.0.load(Ordering::Acquire) & self.mask == 0 {
             return None;
         }
-        (0..self.workers.len()).filter(|worker| idle >> worker & 1 == 1).find(|&worker| {
-            let Worker { id, key, .. } = self.workers[worker];
-            function.is_none_or(|(wanted, route)| id == wanted && (key == 0 || key == route))
-        })
+        match lock(&self.roster).find(function) {
+            Found::Worker(worker) => Some(worker),
+            Found::Busy | Found::Nobody => None,
+        }
     }
 
     /// Whether a worker serves `slot` now, or has answered it and not ended yet.
     pub(crate) fn serves(&self, slot: u32) -> bool {
-        self.serving(!self.idle.load(Ordering::Acquire) & self.mask, slot) != 0
-    }
-
-    /// Which of the `busy` workers were launched for `slot`.
-    fn serving(&self, busy: u64, slot: u32) -> u64 {
-        let serves = |worker: &usize| {
-            busy >> worker & 1 == 1 && self.tags[*worker].load(Ordering::Relaxed) == slot as i32
-        };
-        (0..self.workers.len()).filter(serves).fold(0, |mask, worker| mask | 1 << worker)
+        !self.is_idle() && lock(&self.roster).serves(slot)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.idle.load(Ordering::Acquire) & self.mask == self.mask
+        self.idle.0.load(Ordering::Acquire) & self.mask == self.mask
+    }
+
+    /// Other dispatchers take requests from the ring, too.
+    pub(crate) fn share(&self) {
+        lock(&self.roster).share();
     }
 
     /// Launches an idle worker for a slot. With `mark`, the in-flight mark is set first. What fails leaves the worker idle and
@@ -140,8 +132,6 @@ impl Engine {
             .map_err(|why| Fault::invalid(format!("worker {worker} for slot {slot}: {why}")))?;
         if mark {
             self.tx_flags.store(slot as usize, flag::IN_FLIGHT, Ordering::Release);
-        } else if self.skip_marks && !self.in_place {
-            self.responses.store(self.response_word(slot), UNANSWERED, Ordering::Relaxed);
         }
         let context = self.context_of(slot);
         let mail = if self.in_place { context.rx_slot } else { self.fill(worker, &context) };
@@ -149,47 +139,23 @@ impl Engine {
         // Without the lock: hooks may call the engine.
         // SAFETY: the caller's promise, and the hooks' contract.
         let launched = unsafe { self.enqueue(worker, &self.workers[worker], &context, launch) };
-        let mut turns = lock(&self.turns);
-        turns.held &= !(1 << worker);
-        if launched.is_err() {
-            self.idle.fetch_or(1 << worker, Ordering::Release);
+        let mut roster = lock(&self.roster);
+        match launched {
+            Ok(whole) => roster.launched(worker, whole),
+            Err(_) => roster.refused(worker),
         }
-        launched.map_err(Fault::from)
+        launched.map(drop).map_err(Fault::from)
     }
 
-    /// Makes an idle worker busy with a slot; which launch of it this is. It is held until it has been launched.
-    fn take(&self, worker: usize, slot: u32) -> Result<u64, &'static str> {
-        if worker >= self.workers.len() {
-            return Err("there is no such worker");
-        }
-        if slot >= self.slots {
-            return Err("the ring has no such slot");
-        }
-        let bit = 1 << worker;
-        let mut turns = lock(&self.turns);
-        // Acquire: pairs with `sweep`, which gave the worker back.
-        let busy = !self.idle.load(Ordering::Acquire) & self.mask;
-        if busy & bit != 0 {
-            return Err("the worker is busy");
-        }
-        let before = self.serving(busy & !turns.stale, slot);
-        if before != 0 {
-            // Its graph has answered but not ended; otherwise the request is under way.
-            if self.tx_flags.load(slot as usize, Ordering::Acquire) != flag::FREE || self.is_unanswered(slot)
-            {
-                return Err("another worker serves it");
-            }
-            turns.stale |= before;
-        }
-        turns.stale &= !bit;
-        turns.held |= bit;
-        turns.launches[worker] += 1;
+    /// Makes an idle worker busy with a slot; which launch of it this is.
+    fn take(&self, worker: usize, slot: u32) -> Result<u64, NotTaken> {
+        let mut roster = lock(&self.roster);
+        let launch = roster.take(worker, slot)?;
         self.tags[worker].store(slot as i32, Ordering::Relaxed);
-        self.idle.fetch_and(!bit, Ordering::AcqRel);
-        Ok(turns.launches[worker])
+        Ok(launch)
     }
 
-    /// Hooks, graph, and the flags behind it.
+    /// Hooks, graph, and the flags behind it; whether all of these were put there.
     ///
     /// # Safety
     /// As for [`launch`](Self::launch).
@@ -199,7 +165,7 @@ impl Engine {
         entry: &Worker,
         context: &GraphIOContext,
         launch: u64,
-    ) -> Result<(), CudaError> {
+    ) -> Result<bool, CudaError> {
         // SAFETY: C's view lives as long as the engine.
         let c_workers = unsafe { (*self.public).workers };
         // SAFETY: as many as workers; C may have set hooks, so it is read as it is.
@@ -211,7 +177,8 @@ impl Engine {
         }
         // SAFETY: the caller's promise.
         unsafe { entry.lane.launch(entry.exec) }?;
-        // From here on the graph runs: what fails now leaves the worker busy until its stream is seen to have failed.
+        // From here on the graph runs: what fails now leaves the worker busy until its stream is asked.
+        let mut whole = true;
         if let Some(hook) = hooks.post_launch_fn {
             // SAFETY: the hook's contract in the header.
             unsafe { hook(hooks.post_launch_data, slot, entry.lane.raw()) };
@@ -219,14 +186,14 @@ impl Engine {
         if self.in_place {
             let flag = DeviceAddress(context.tx_flag);
             // SAFETY: the response flag, which the ring's contract has mapped.
-            let _ = unsafe { entry.lane.write_after(flag, context.tx_flag_value) };
+            whole = unsafe { entry.lane.write_after(flag, context.tx_flag_value) }.is_ok();
         }
         if !self.answer_ends {
             let end = DeviceAddress(self.ends_device + (worker * LINE * 8) as u64);
             // SAFETY: a word of the engine's own mapped memory.
             let _ = unsafe { entry.lane.write_after(end, launch) };
         }
-        Ok(())
+        Ok(whole)
     }
 
     /// Where a slot's request and response are, as the device sees them.
@@ -253,12 +220,6 @@ impl Engine {
             self.contexts.store(worker * WORDS + place, word, Ordering::Relaxed);
         }
         self.contexts_device + (worker * size_of::<GraphIOContext>()) as u64
-    }
-
-    /// The first word of a response slot, among [`responses`](Self::responses).
-    fn response_word(&self, slot: u32) -> usize {
-        // SAFETY: C's view lives as long as the engine; its ring is the one that was checked.
-        slot as usize * unsafe { (*self.public).ringbuffer.tx_stride_sz } / 8
     }
 
     pub(crate) fn response_flags(&self) -> &Words {

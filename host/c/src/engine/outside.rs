@@ -51,6 +51,10 @@ impl EngineOutside {
 }
 
 impl Outside for EngineOutside {
+    fn share(&mut self) {
+        self.engine.share();
+    }
+
     fn service(&mut self, ended: &mut dyn FnMut(Status)) {
         self.engine.sweep(|end| {
             self.publish(end);

@@ -1,12 +1,13 @@
 //! Engines without CUDA: a test says when a graph answers, and when its stream gets to what is behind it.
 
 use super::Engine;
-use super::lane::{Lane, LaneState};
+use super::lane::Lane;
 use super::make::{Parts, Wanted};
 use super::{GraphIOContext, LINE};
 use crate::layout::{cudaGraphExec_t, cudaStream_t, cudaq_ringbuffer_t};
 use core::mem::size_of;
 use ringcall_cuda::CudaError;
+use ringcall_cuda::dispatcher::roster::LaneState;
 use ringcall_cuda::driver::DeviceAddress;
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_wire::entry::FunctionEntry;
@@ -31,6 +32,7 @@ struct Play {
     running: bool,
     failure: Option<u16>,
     refuses: bool,
+    loses_writes: bool,
 }
 
 /// A stream and the graphs on it.
@@ -71,6 +73,11 @@ impl Played {
         (play.failure, play.behind) = (Some(code), Vec::new());
     }
 
+    /// From now on nothing can be put behind graphs.
+    pub(crate) fn lose_writes(&self) {
+        self.play().loses_writes = true;
+    }
+
     /// From now on launches fail.
     pub(crate) fn refuse(&self) {
         self.play().refuses = true;
@@ -93,7 +100,11 @@ impl Lane for Arc<Played> {
     }
 
     unsafe fn write_after(&self, address: DeviceAddress, value: u64) -> Result<(), CudaError> {
-        self.play().behind.push((address.0, value));
+        let mut play = self.play();
+        if play.loses_writes {
+            return Err(CudaError::TimedOut(Duration::ZERO));
+        }
+        play.behind.push((address.0, value));
         Ok(())
     }
 
@@ -125,6 +136,8 @@ pub(crate) struct Bench {
 pub(crate) struct Manner {
     pub(crate) skip_marks: bool,
     pub(crate) answer_last: bool,
+    /// Another dispatcher, which the test plays, has the ring too.
+    pub(crate) shared: bool,
     /// Responses take their requests' places.
     pub(crate) in_place: bool,
 }
@@ -135,7 +148,7 @@ impl Bench {
     }
 
     pub(crate) fn of(workers: usize, manner: Manner) -> Self {
-        let Manner { skip_marks, answer_last, in_place } = manner;
+        let Manner { skip_marks, answer_last, shared, in_place } = manner;
         let words = |count: usize| {
             let region = Region::zeroed(count * 8).expect("memory");
             region.words(0, count).expect("all of it")
@@ -183,6 +196,7 @@ impl Bench {
             slot_bytes: SLOT,
             device: 0,
             skip_marks,
+            shared,
             answer_last,
             mailbox: core::ptr::null_mut(),
         };

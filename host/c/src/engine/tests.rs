@@ -1,9 +1,10 @@
 //! Engines over streams that the test plays: ends that come late, or not at all; calls from hooks; stops.
 
+mod shared;
+
 use super::api::{cudaq_graph_launch_engine_destroy, cudaq_graph_launch_engine_launch, enter};
 use super::played::{Bench, FUNCTION, Manner, SLOT, SLOTS};
-use super::sweep::{Ended, LOOK};
-use super::{EngineOutside, Publishing};
+use super::{Ended, EngineOutside, Publishing};
 use crate::host_call::Tally;
 use crate::host_loop::{HostLoop, HostThread, Shutdown, Source, Wiring};
 use crate::layout::{WorkerHook, cudaStream_t};
@@ -13,6 +14,7 @@ use core::ffi::{c_int, c_void};
 use ringcall::dispatcher::{Step, Stepped};
 use ringcall::outside::Customs;
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring};
+use ringcall_cuda::dispatcher::roster::LOOK;
 use ringcall_wire::flag::{self, TxState};
 use ringcall_wire::status::{CudaqStatus, Status};
 use std::sync::Arc;
@@ -29,6 +31,10 @@ fn tally() -> Tally {
 
 /// A dispatcher of the bench's ring that the test steps.
 fn dispatcher(bench: &Bench) -> HostDispatcher<Stepped> {
+    dispatcher_of(bench, CUSTOMS)
+}
+
+fn dispatcher_of(bench: &Bench, customs: Customs) -> HostDispatcher<Stepped> {
     // SAFETY: the ring's memory is the bench's, whose windows keep it.
     let shared = unsafe { host_ring(&bench.ring, SLOTS) }.expect("a ring");
     let ring = Ring::external(shared);
@@ -36,7 +42,7 @@ fn dispatcher(bench: &Bench) -> HostDispatcher<Stepped> {
     let table = table.with_id(FunctionId(FUNCTION)).build(&ring).expect("a table");
     let publishing = Publishing::Ring { rx_flags: bench.rx_flags.clone() };
     let outside = EngineOutside { engine: Arc::clone(&bench.engine), tally: tally(), publishing };
-    let builder = HostDispatcher::builder(&ring, table).customs(CUSTOMS).outside(Box::new(outside));
+    let builder = HostDispatcher::builder(&ring, table).customs(customs).outside(Box::new(outside));
     builder.build().expect("a dispatcher").into_stepper()
 }
 
@@ -196,7 +202,7 @@ fn an_entry_of_any_layout_gives_its_mode() {
     unsafe { cudaq_graph_launch_engine_destroy(public) };
 }
 
-const LAST: Manner = Manner { skip_marks: false, answer_last: true, in_place: false };
+const LAST: Manner = Manner { skip_marks: false, answer_last: true, shared: false, in_place: false };
 
 #[test]
 fn an_answer_that_comes_last_is_the_end() {
@@ -236,7 +242,7 @@ fn an_answer_that_comes_last_is_the_end() {
 #[test]
 fn in_place_the_answer_is_the_only_write_behind_a_graph() {
     for (skip_marks, behind) in [(false, 1), (true, 2)] {
-        let bench = Bench::of(1, Manner { skip_marks, answer_last: false, in_place: true });
+        let bench = Bench::of(1, Manner { skip_marks, in_place: true, ..Manner::default() });
         launch(&bench, 0, 2, !skip_marks).expect("idle");
         assert_eq!(bench.lanes[0].behind(), behind);
         assert_eq!(looks(&bench), []);
@@ -277,6 +283,16 @@ fn a_loop_whose_graphs_answer_last_serves_them() {
     while dispatcher.step() != Step::Idle {}
     assert!(bench.engine.is_idle());
     assert_eq!(bench.lanes.iter().map(|lane| lane.behind()).sum::<usize>(), 0);
+}
+
+#[test]
+fn an_answer_outlives_the_failure_of_its_stream() {
+    let bench = Bench::new(1, false);
+    launch(&bench, 0, 1, true).expect("idle");
+    bench.answer(1);
+    bench.lanes[0].fail(700);
+    assert_eq!(looks(&bench), [Ended { slot: 1, failed: false }]);
+    assert!(matches!(TxState::decode(bench.tx(1)), TxState::Ready(_)));
 }
 
 unsafe extern "C" fn sweeping_hook(bench: *mut c_void, _: *mut c_void, _: cudaStream_t) {

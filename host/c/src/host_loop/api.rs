@@ -246,6 +246,7 @@ pub unsafe extern "C" fn ringcall_host_dispatcher_start_thread(
             slot_bytes: given.config.slot_size,
             device,
             skip_marks: given.config.skip_tx_markers != 0,
+            shared: given.config.shared_ring_mode != 0,
             answer_last: false,
             mailbox: external_mailbox,
         };

@@ -1,8 +1,8 @@
 //! The floor: a bare flag goes from one thread to another and back. No protocol can be faster.
 
 use super::measure::{Bench, Row, histogram};
+use crate::pinning;
 use anyhow::{Result, anyhow};
-use ringcall::pin::pin_current;
 use ringcall_gpu::atomic::SystemU64;
 use ringcall_gpu::clock;
 use ringcall_gpu::hint;
@@ -18,7 +18,7 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
     let mut times = histogram()?;
     std::thread::scope(|scope| {
         let echo = scope.spawn(|| {
-            let _ = pin_current("echo", Some(bench.cores.server()));
+            pinning::pin("echo", bench.cores.server());
             let mut last = 0;
             loop {
                 let seen = there.load(Ordering::Acquire);
@@ -34,7 +34,7 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
             }
         });
         let client = scope.spawn(|| -> Result<()> {
-            let _ = pin_current("client", Some(bench.cores.client()));
+            pinning::pin("client", bench.cores.client());
             let warm_up = bench.trips / 10;
             let mut before = clock::now_ns();
             for i in 1..=warm_up + bench.trips {

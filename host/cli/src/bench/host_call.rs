@@ -1,8 +1,8 @@
 //! An inline call through the host dispatcher: every byte of the payload incremented, every answer checked.
 
 use super::measure::{Bench, Row, histogram};
+use crate::pinning;
 use anyhow::{Result, anyhow, bail};
-use ringcall::pin::pin_current;
 use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Wait};
 use ringcall_dispatch::SharedRing;
 use ringcall_dispatch::slot::Response;
@@ -28,10 +28,11 @@ pub(super) fn run(bench: &Bench, payload_bytes: usize) -> Result<Row> {
         .build(&ring)?;
     let options = HostOptions { wait: Wait::Spin, core: Some(bench.cores.server()), request_timeout: None };
     let dispatcher = HostDispatcher::builder(&ring, table).options(options).build()?.start()?;
+    pinning::tell(dispatcher.pin());
     let measured = std::thread::scope(|scope| {
         scope
             .spawn(|| {
-                let _ = pin_current("client", Some(bench.cores.client()));
+                pinning::pin("client", bench.cores.client());
                 let mut client = Client::new(&ring);
                 let mut row = one_outstanding(bench, &mut client, payload_bytes)?;
                 let lost_before = row.lost;

@@ -1,5 +1,6 @@
 //! What all benches share: cores, percentiles, the table of names.
 
+use crate::pinning;
 use anyhow::{Result, anyhow, bail};
 use hdrhistogram::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -40,7 +41,7 @@ impl Bench {
         std::thread::scope(|scope| {
             scope
                 .spawn(|| {
-                    let _ = pin::pin_current("client", Some(self.cores.client()));
+                    pinning::pin("client", self.cores.client());
                     run()
                 })
                 .join()

@@ -10,6 +10,7 @@ mod pipeline;
 mod predecoder;
 mod whole;
 
+use crate::pinning::CoreList;
 use anyhow::{Context, Result, bail};
 use measure::{Bench, Cores, Row};
 use ringcall_samples::graph;
@@ -41,8 +42,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NS", default_value_t = 0)]
     spread: u64,
     /// Cores to pin to: dispatcher, client, worker, consumer, as many as there are (default: the first ones allowed)
-    #[arg(long, value_delimiter = ',', value_name = "CORE,…")]
-    cores: Vec<usize>,
+    #[arg(long, value_name = "CORE,…")]
+    cores: Option<CoreList>,
     /// Requests of each `matching/…`, instead of as many as take some seconds
     #[arg(long, value_name = "N")]
     shots: Option<usize>,
@@ -173,7 +174,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !(args.pipeline_seconds > 0.0 && args.pipeline_seconds <= 1e6) {
         bail!("--pipeline-seconds must be above 0 and at most 1e6");
     }
-    let cores = Cores::choose(&args.cores)?;
+    let cores = Cores::choose(args.cores.as_ref().map_or(&[], |list| &list.0))?;
     let bench = Bench { trips: args.trips, requests: args.requests, cores, spread_ns: args.spread };
     let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| means(n, name));
     let wanted = |name: &str| {

@@ -2,8 +2,8 @@
 //! copies and no matching.
 
 use super::measure::{Bench, Row, histogram};
+use crate::pinning;
 use anyhow::{Result, anyhow, bail};
-use ringcall::pin::pin_current;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::{FunctionId, RingConfig, Wait};
 use ringcall_gpu::atomic::SystemU64;
@@ -59,11 +59,12 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
         .on_completion(handler)
         .build()?
         .start()?;
+    pipeline.pins().iter().for_each(pinning::tell);
     let injector = pipeline.injector().ok_or_else(|| anyhow!("no injector"))?;
     let row = std::thread::scope(|scope| {
         scope
             .spawn(|| {
-                let _ = pin_current("client", Some(bench.cores.client()));
+                pinning::pin("client", bench.cores.client());
                 measure(bench, injector, &last, &count, wait)
             })
             .join()

@@ -176,6 +176,8 @@ fn measure(
             Service::start_remote(&problem, dispatcher, config)?
         }
     };
+    service.pins().iter().for_each(crate::pinning::tell);
+    let pinned = cores.worker_base.is_some() && service.pins().iter().all(ringcall::pin::PinReport::took);
     let duration = Some(Duration::from_secs_f64(options.seconds));
     let summary = service.drive(source, Pace { requests: None, duration, interval }, &mut |_| true)?;
     let us = |times: &hdrhistogram::Histogram<u64>, q| times.value_at_quantile(q) as f64 / 1e3;
@@ -194,7 +196,7 @@ fn measure(
         density_in: summary.density_in,
         density_out: summary.density_out,
         logical_errors: summary.rate.errors,
-        pinned: cores.worker_base.is_some(),
+        pinned,
         lost: summary.lost(),
         failed: stats.refused + stats.timed_out,
     })

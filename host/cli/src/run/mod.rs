@@ -26,9 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let source = inputs::source(args, &problem)?;
     let config = args.service_config()?;
     let service = inputs::service(args, &problem, config)?;
-    for pin in service.pins().iter().filter(|pin| !pin.took()) {
-        eprintln!("ringcall: {pin}");
-    }
+    service.pins().iter().for_each(crate::pinning::tell);
     let monitor = service.monitor();
     let bar = progress_bar(args);
     let summary = service.drive(source, args.pace(), &mut |progress| {

@@ -2,7 +2,7 @@
 
 use crate::experiment::BasisArg;
 use crate::network::NetworkArg;
-use crate::pinning;
+use crate::pinning::{self, CoreList};
 use anyhow::{Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use ringcall::Wait;
@@ -98,10 +98,10 @@ impl FromStr for PinArg {
             "none" => Ok(Self::None),
             "auto" => Ok(Self::Auto),
             list => {
-                let cores: Result<Vec<usize>, _> = list.split(',').map(str::parse).collect();
-                cores.ok().and_then(|cores| <[usize; 3]>::try_from(cores).ok()).map(Self::Cores).ok_or_else(
-                    || "`none`, `auto`, or DISPATCHER,CONSUMER,FIRST-WORKER as core numbers".to_owned(),
-                )
+                let CoreList(cores) = list.parse()?;
+                <[usize; 3]>::try_from(cores).map(Self::Cores).map_err(|_| {
+                    "`none`, `auto`, or DISPATCHER,CONSUMER,FIRST-WORKER as core numbers".to_owned()
+                })
             }
         }
     }
@@ -244,11 +244,22 @@ impl Args {
         let workers = self.workers();
         let cores = match &self.pin {
             PinArg::None => CorePinning::default(),
-            PinArg::Cores([dispatcher, consumer, worker_base]) => CorePinning {
-                dispatcher: Some(*dispatcher),
-                consumer: Some(*consumer),
-                worker_base: Some(*worker_base),
-            },
+            PinArg::Cores([dispatcher, consumer, worker_base]) => {
+                let last = worker_base.saturating_add(workers as usize - 1);
+                for (core, whose) in [(dispatcher, "dispatcher"), (consumer, "consumer")] {
+                    if (*worker_base..=last).contains(core) {
+                        bail!(
+                            "--pin gives core {core} twice: to the {whose} and to one of {workers} workers, which have \
+                             cores {worker_base} to {last}"
+                        );
+                    }
+                }
+                CorePinning {
+                    dispatcher: Some(*dispatcher),
+                    consumer: Some(*consumer),
+                    worker_base: Some(*worker_base),
+                }
+            }
             PinArg::Auto => pinning::auto(workers)?,
         };
         Ok(ServiceConfig {

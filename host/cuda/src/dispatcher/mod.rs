@@ -48,6 +48,7 @@ mod modules;
 mod resources;
 mod ring;
 mod ring_graphs;
+pub mod roster;
 mod stop;
 mod unified;
 mod watch;

@@ -175,9 +175,14 @@ impl HostDispatcherBuilder {
     /// # Errors
     /// A worker for a function that is not there, or not for workers; outside functions that are answered in another ring.
     pub fn build(self) -> Result<HostDispatcher<Wired>, DispatcherError> {
-        let Self { ring, table, workers, options, notices, customs, outside } = self;
-        if outside.as_ref().is_some_and(|outside| !outside.is_for(ring.geometry())) {
-            return Err(DispatcherError::OtherRing);
+        let Self { ring, table, workers, options, notices, customs, mut outside } = self;
+        if let Some(outside) = &mut outside {
+            if !outside.is_for(ring.geometry()) {
+                return Err(DispatcherError::OtherRing);
+            }
+            if customs.shared_ring {
+                outside.share();
+            }
         }
         let shared = Arc::new(Shared::new(ring.shared().clone(), workers.len(), notices));
         let mut lp = Box::new(Loop::new(Arc::clone(&shared), table, workers, options)?);

@@ -2,8 +2,8 @@
 
 use super::super::measure::{Bench, Row, histogram};
 use super::{PATIENCE_NS, context};
+use crate::pinning;
 use anyhow::{Result, bail};
-use ringcall::pin::pin_current;
 use ringcall_cuda::dispatcher::FloorEcho;
 use ringcall_gpu::clock;
 
@@ -12,7 +12,7 @@ pub(in super::super) fn run(bench: &Bench) -> Result<Row> {
     let mut times = histogram()?;
     std::thread::scope(|scope| {
         let client = scope.spawn(|| -> Result<()> {
-            let _ = pin_current("client", Some(bench.cores.client()));
+            pinning::pin("client", bench.cores.client());
             let warm_up = bench.trips / 10;
             let mut pause = bench.pause();
             for i in 1..=warm_up + bench.trips {

@@ -33,6 +33,7 @@ pub(in super::super) fn run(bench: &Bench, kernels: &[(&str, u32)]) -> Result<Ro
     let options = HostOptions { wait: Wait::Spin, core: Some(bench.cores.server()), request_timeout: None };
     let builder = HostDispatcher::builder(ring.ring(), table).options(options).outside(graphs.outside());
     let dispatcher = builder.build()?.start()?;
+    crate::pinning::tell(dispatcher.pin());
     let short = bench.shorter(8);
     let work = Work { function: FunctionId::of(FUNCTION), payload_bytes: PAYLOAD };
     let measured = one_outstanding(&short, ring.ring(), work).and_then(|latency| {

@@ -2,8 +2,8 @@
 
 use super::super::measure::{Bench, Row, histogram};
 use super::PATIENCE_NS;
+use crate::pinning;
 use anyhow::{Result, anyhow};
-use ringcall::pin::pin_current;
 use ringcall::{FunctionId, Ring};
 use ringcall_dispatch::slot::{Response, Vacant};
 use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
@@ -117,7 +117,7 @@ pub(super) fn all_outstanding(bench: &Bench, ring: &Ring, work: Work, requests: 
     } else {
         let client = |slots, core, share| {
             move || {
-                let _ = pin_current("client", Some(core));
+                pinning::pin("client", core);
                 keep_in_flight(ring, slots, work, share)
             }
         };

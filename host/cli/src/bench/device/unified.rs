@@ -6,10 +6,10 @@
 
 use super::super::measure::{Bench, Row, histogram};
 use super::{PATIENCE_NS, context};
+use crate::pinning;
 use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
 use ringcall::FunctionId;
-use ringcall::pin::pin_current;
 use ringcall_cuda::dispatcher::{Functions, Modules};
 use ringcall_cuda::unified::{MappedQueues, Shape, UnifiedDispatcher, UnifiedOptions};
 use ringcall_gpu::clock;
@@ -164,7 +164,7 @@ fn exchange(
     let measured = std::thread::scope(|scope| {
         let nic = &mut nic;
         let running = scope.spawn(move || {
-            let _ = pin_current("nic", Some(core));
+            pinning::pin("nic", core);
             let begin = clock::now_ns();
             nic.port().last = begin;
             let mut turns = 0_u64;

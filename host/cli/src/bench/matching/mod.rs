@@ -155,7 +155,7 @@ pub(super) fn run(
                 .spawn(|| {
                     // Threads that a pinned one starts would share its core.
                     if !matches!(kind, Kind::Cores { .. }) {
-                        let _ = ringcall::pin::pin_current("matching", Some(options.cpu));
+                        crate::pinning::pin("matching", options.cpu);
                     }
                     measure(name, kind, requests, options)
                 })

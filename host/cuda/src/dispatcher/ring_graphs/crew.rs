@@ -1,27 +1,25 @@
-//! The workers: who is free, who serves which slot, and what became of it.
+//! Workers of the host dispatcher: a graph, its mailbox, and what is answered for it.
 
 use super::super::mailed::{Mailbox, Mailed};
+use super::super::roster::{
+    Answer, Answers, Found, LaneState, NotTaken, Roster, Seen, Signs, UNKNOWN, code_of,
+};
 use crate::dispatcher::DeviceError;
-use crate::driver::StreamState;
 use core::fmt::Debug;
 use ringcall::outside::{LaunchError, Outside};
 use ringcall_dispatch::ring::SlotIndex;
 use ringcall_dispatch::{Geometry, RingMemory, SharedRing};
 use ringcall_gpu::shared::Bytes;
-use ringcall_wire::flag::{self, TxState};
-use ringcall_wire::header::{RequestHeader, ResponseHeader};
+use ringcall_wire::flag;
+use ringcall_wire::header::{RESPONSE_MAGIC, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::io;
 use ringcall_wire::status::Status;
 use std::time::{Duration, Instant};
 
-/// Looks at what is under way between two questions how a stream stands: each is a call of the driver.
-pub(super) const LOOK: u32 = 1 << 14;
-/// `CUDA_ERROR_INVALID_VALUE`: a slot that the graphs' ring does not have.
+/// `CUDA_ERROR_INVALID_VALUE`: a slot that the graphs' ring does not have, or that is under way.
 pub(super) const INVALID: u16 = 1;
 /// `CUDA_ERROR_NOT_FOUND`: no worker is for such a request.
 pub(super) const NOT_FOUND: u16 = 500;
-/// `CUDA_ERROR_UNKNOWN`: a graph ended without an answer.
-pub(super) const UNKNOWN: u16 = 999;
 /// A worker that nobody is.
 const NOBODY: u32 = u32::MAX;
 /// How long the last graphs' ends are waited for when all is dropped.
@@ -37,23 +35,11 @@ pub(super) trait Lane: Debug + Send {
     fn abandon(&self);
 }
 
-/// How a worker's stream stands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum LaneState {
-    #[default]
-    Busy,
-    /// All has ended.
-    Done,
-    /// CUDA's number of what went wrong.
-    Failed(u16),
-}
-
 fn code(error: &DeviceError) -> u16 {
-    let code = match error {
-        DeviceError::Cuda(error) => error.code(),
-        _ => None,
-    };
-    code.and_then(|code| u16::try_from(code.code).ok()).unwrap_or(UNKNOWN)
+    match error {
+        DeviceError::Cuda(error) => code_of(error),
+        _ => UNKNOWN,
+    }
 }
 
 impl Lane for Mailed {
@@ -62,11 +48,7 @@ impl Lane for Mailed {
     }
 
     fn state(&self) -> LaneState {
-        match Mailed::state(self) {
-            StreamState::Failed(error) => LaneState::Failed(code(&error.into())),
-            StreamState::Ready => LaneState::Done,
-            StreamState::Busy => LaneState::Busy,
-        }
+        Mailed::state(self).into()
     }
 
     fn abandon(&self) {
@@ -74,37 +56,13 @@ impl Lane for Mailed {
     }
 }
 
-/// An executable graph and its mailbox.
+/// An executable graph and its mailbox. Who is idle stands in the [`Roster`].
 #[derive(Debug)]
 pub(super) struct Worker {
-    function: u32,
-    key: u64,
     lane: Box<dyn Lane>,
     mailbox: Mailbox,
     /// Of the request that it was claimed for last.
     header: RequestHeader,
-    /// Whose answer it owes.
-    slot: Option<SlotIndex>,
-    /// It was launched, and its end was not noticed yet.
-    runs: bool,
-    /// Its stream is broken: nothing runs on it any more, or ever will.
-    failed: bool,
-}
-
-impl Worker {
-    pub(super) fn new(function: u32, key: u64, lane: Box<dyn Lane>, mailbox: Mailbox) -> Self {
-        let header = RequestHeader::new(function, 0, 0, 0);
-        Self { function, key, lane, mailbox, header, slot: None, runs: false, failed: false }
-    }
-
-    fn is_for(&self, header: &RequestHeader, key: u64) -> bool {
-        !self.failed && self.function == header.function_id && (self.key == 0 || self.key == key)
-    }
-
-    /// Owes nothing, and its graph is done with the mailbox.
-    fn is_idle(&self) -> bool {
-        self.slot.is_none() && (self.failed || self.mailbox.is_free())
-    }
 }
 
 /// The workers of a ring.
@@ -116,29 +74,33 @@ pub(super) struct Crew {
     tx_flags: u64,
     responses: Bytes,
     workers: Vec<Worker>,
-    /// How many of them owe an answer.
-    owing: usize,
-    /// How many of them run, those that owe an answer among them.
-    running: usize,
+    roster: Roster,
     staged: Vec<u8>,
-    looks: u32,
+}
+
+/// A graph has ended when it has freed its mailbox. It has answered before.
+struct Mailboxes<'a>(&'a [Worker]);
+
+impl Signs for Mailboxes<'_> {
+    #[inline]
+    fn has_ended(&self, worker: usize, _: u64, _: bool) -> bool {
+        self.0[worker].mailbox.is_free()
+    }
+
+    fn state(&self, worker: usize) -> LaneState {
+        self.0[worker].lane.state()
+    }
 }
 
 impl Crew {
     pub(super) fn new(ring: SharedRing, tx_data: u64, tx_flags: u64) -> Self {
-        let responses = ring.windows().tx_data;
+        let windows = ring.windows();
+        let responses = windows.tx_data;
+        let stride = ring.geometry().tx_stride() as usize / 8;
+        let answers = Answers::new(windows.tx_flags, Some((responses.words().clone(), stride)), true);
         let staged = vec![0; ring.geometry().request_capacity() as usize];
-        Self {
-            ring,
-            tx_data,
-            tx_flags,
-            responses,
-            workers: Vec::new(),
-            owing: 0,
-            running: 0,
-            staged,
-            looks: 0,
-        }
+        let roster = Roster::new(answers, ());
+        Self { ring, tx_data, tx_flags, responses, workers: Vec::new(), roster, staged }
     }
 
     /// Bytes of a mailbox's payload, and of a result.
@@ -146,68 +108,56 @@ impl Crew {
         self.ring.geometry().request_capacity()
     }
 
-    pub(super) fn add(&mut self, worker: Worker) {
-        self.workers.push(worker);
+    /// Adds a worker for requests of a function with a routing key, or with any where that is 0.
+    pub(super) fn add(&mut self, function: u32, key: u64, lane: Box<dyn Lane>, mailbox: Mailbox) {
+        self.roster.add(function, key);
+        self.workers.push(Worker { lane, mailbox, header: RequestHeader::new(function, 0, 0, 0) });
     }
 
-    fn is_unanswered(&self, slot: SlotIndex) -> bool {
-        // Acquire: pairs with the release of the graph's answer.
-        TxState::decode(self.ring.tx(slot)) == TxState::InFlight
-    }
-
-    /// How a slot was answered. The response stays where it is until the slot is launched again, taken or not.
-    fn status_of(&self, slot: SlotIndex) -> Status {
-        let at = slot.as_usize() * self.ring.geometry().tx_stride() as usize;
-        self.responses
-            .read_words(at)
-            .map_or(Status::OK, |words| Status(ResponseHeader::from_words(words).status))
+    /// How a request was answered. The response stays where it is until the slot is launched again, taken or not; on a shared
+    /// ring somebody else may have answered there since.
+    fn status_of(&self, slot: u32, request: &RequestHeader) -> Status {
+        let at = slot as usize * self.ring.geometry().tx_stride() as usize;
+        let Some(response) = self.responses.read_words(at).map(ResponseHeader::from_words) else {
+            return Status::OK;
+        };
+        let own = response.magic == RESPONSE_MAGIC && response.request_id == request.request_id;
+        if own || !self.roster.is_shared() { Status(response.status) } else { Status::OK }
     }
 
     /// Answers for a graph that has ended without.
-    fn fail(&self, slot: SlotIndex, header: &RequestHeader, code: u16) -> Status {
-        let answer = ResponseHeader::reply(header, Status::LAUNCH_FAILED.0, 0);
-        self.ring.write_response(slot, answer.to_words(), &[]);
-        self.ring.publish_tx(slot, flag::error(code));
-        Status::LAUNCH_FAILED
-    }
-
-    /// What became of the request in `slot`, if that is known. `over` has the code to fail it with, once its graph has ended.
-    fn outcome(&self, worker: &Worker, slot: SlotIndex, over: Option<u16>) -> Option<Status> {
-        if !self.is_unanswered(slot) {
-            return Some(self.status_of(slot));
+    fn fail(&self, slot: u32, request: &RequestHeader, code: u16) -> Status {
+        if let Some(slot) = self.ring.geometry().slot(slot) {
+            let answer = ResponseHeader::reply(request, Status::LAUNCH_FAILED.0, 0);
+            self.ring.write_response(slot, answer.to_words(), &[]);
+            self.ring.publish_tx(slot, flag::error(code));
         }
-        over.map(|code| self.fail(slot, &worker.header, code))
+        Status::LAUNCH_FAILED
     }
 
     /// Takes note of what has ended; with `look` also of graphs that ended without freeing their mailbox, or failed.
     fn settle(&mut self, look: bool, ended: &mut dyn FnMut(Status)) {
-        for index in 0..self.workers.len() {
-            let worker = &self.workers[index];
-            if !worker.runs {
+        for index in self.roster.workers() {
+            let Some(Seen { slot, answer, end }) = self.roster.look(index, look, &Mailboxes(&self.workers))
+            else {
                 continue;
-            }
-            // In this order: a graph that is over answers and frees no more, and one that has freed its mailbox has answered.
-            let ask = look && !worker.mailbox.is_free();
-            let state = if ask { worker.lane.state() } else { LaneState::Busy };
-            let free = worker.mailbox.is_free();
-            let over = match state {
-                LaneState::Failed(code) => Some(code),
-                LaneState::Done => Some(UNKNOWN),
-                LaneState::Busy => free.then_some(UNKNOWN),
             };
-            let status = worker.slot.and_then(|slot| self.outcome(worker, slot, over));
-            let worker = &mut self.workers[index];
-            if let Some(status) = status {
-                worker.slot = None;
-                self.owing -= 1;
+            let worker = &self.workers[index];
+            if let Some(answer) = answer {
+                let status = match answer {
+                    Answer::Given => self.status_of(slot, &worker.header),
+                    Answer::Never(code) => self.fail(slot, &worker.header, code),
+                };
+                self.roster.settle(index);
                 ended(status);
             }
-            if over.is_some() {
-                worker.runs = false;
-                self.running -= 1;
-                worker.failed = matches!(state, LaneState::Failed(_));
-                if !worker.failed && !free {
+            match end {
+                None => (),
+                // It may still write to its mailbox.
+                Some(LaneState::Failed(_)) => self.roster.retire(index),
+                Some(_) => {
                     worker.mailbox.take_back();
+                    self.roster.give_back(index);
                 }
             }
         }
@@ -220,50 +170,48 @@ impl Outside for Crew {
         self.ring.geometry() == ring
     }
 
+    fn share(&mut self) {
+        self.roster.share();
+    }
+
     #[inline]
     fn service(&mut self, ended: &mut dyn FnMut(Status)) {
-        if self.running == 0 {
+        if self.roster.is_idle() {
             return;
         }
-        self.looks = self.looks.wrapping_add(1);
-        self.settle(self.looks.is_multiple_of(LOOK), ended);
+        let look = self.roster.due();
+        self.settle(look, ended);
     }
 
     #[inline]
     fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Option<u32> {
-        let mut anybody = false;
-        let mut found = None;
-        for (index, worker) in
-            self.workers.iter().enumerate().filter(|(_, worker)| worker.is_for(header, key))
-        {
-            anybody = true;
-            if worker.is_idle() {
-                found = Some(index);
-                break;
+        match self.roster.find(Some((header.function_id, key))) {
+            // Nobody ever will: `start` says so.
+            Found::Nobody => Some(NOBODY),
+            Found::Busy => None,
+            // Its answer was taken and the slot filled again before a look at it: that must not be taken for the new one's end.
+            Found::Worker(_) if self.serves(slot) => None,
+            Found::Worker(worker) => {
+                self.workers[worker].header = *header;
+                Some(worker as u32)
             }
         }
-        if !anybody {
-            // Nobody ever will: `start` says so.
-            return Some(NOBODY);
-        }
-        let index = found?;
-        // Its answer was taken and the slot filled again before a look at it: that must not be taken for the new one's end.
-        if self.serves(slot) {
-            return None;
-        }
-        self.workers[index].header = *header;
-        Some(index as u32)
     }
 
     #[inline]
     fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
-        let Some(worker) = self.workers.get_mut(worker as usize) else {
+        let index = worker as usize;
+        let Some(worker) = self.workers.get(index) else {
             return Err(LaunchError { code: NOT_FOUND });
         };
         // The device writes to addresses made of it, and it may be another ring's.
         let Some(slot) = self.ring.geometry().slot(slot.get()) else {
             return Err(LaunchError { code: INVALID });
         };
+        self.roster.take(index, slot.get()).map_err(|why: NotTaken| match why {
+            NotTaken::NoWorker => LaunchError { code: NOT_FOUND },
+            NotTaken::NoSlot | NotTaken::Busy | NotTaken::Served => LaunchError { code: INVALID },
+        })?;
         let payload = &mut self.staged[..];
         // The dispatcher has checked the header's length; this is its copy.
         let len = (worker.header.arg_len as usize).min(payload.len());
@@ -279,16 +227,17 @@ impl Outside for Crew {
         // It fits: mailboxes are as large as the ring's payloads.
         let posted = worker.mailbox.post(&worker.header, payload);
         debug_assert!(posted);
-        worker.lane.launch().map_err(|code| {
-            worker.mailbox.take_back();
-            LaunchError { code }
-        })?;
-        worker.slot = Some(slot);
-        self.owing += 1;
-        // Its last end may not have been noticed yet.
-        self.running += usize::from(!worker.runs);
-        worker.runs = true;
-        Ok(())
+        match worker.lane.launch() {
+            Ok(()) => {
+                self.roster.launched(index, true);
+                Ok(())
+            }
+            Err(code) => {
+                worker.mailbox.take_back();
+                self.roster.refused(index);
+                Err(LaunchError { code })
+            }
+        }
     }
 
     fn marks(&self) -> bool {
@@ -296,11 +245,11 @@ impl Outside for Crew {
     }
 
     fn serves(&self, slot: SlotIndex) -> bool {
-        self.owing > 0 && self.workers.iter().any(|worker| worker.slot == Some(slot))
+        self.roster.serves(slot.get())
     }
 
     fn is_idle(&self) -> bool {
-        self.owing == 0 && self.workers.iter().all(Worker::is_idle)
+        self.roster.is_idle()
     }
 }
 
@@ -311,10 +260,11 @@ impl Drop for Crew {
             self.settle(true, &mut |_| ());
             if begin.elapsed() >= MOMENT {
                 // A graph still reads its mailbox and will write into the ring; freeing anything else would wait for it.
-                self.workers
-                    .iter()
-                    .filter(|worker| !worker.is_idle())
-                    .for_each(|worker| worker.lane.abandon());
+                for (index, worker) in self.workers.iter().enumerate() {
+                    if self.roster.is_busy(index) {
+                        worker.lane.abandon();
+                    }
+                }
                 core::mem::forget((core::mem::take(&mut self.workers), self.ring.clone()));
                 return;
             }

@@ -8,7 +8,7 @@ use super::graphs::add_row;
 use super::mailed::Mailed;
 use super::{DeviceError, GraphFunction, GraphNodes, MappedRing};
 use crate::driver::Module;
-use crew::{Crew, Worker};
+use crew::Crew;
 use ringcall::FunctionId;
 use ringcall::outside::Outside;
 
@@ -24,7 +24,9 @@ use ringcall::outside::Outside;
 /// A request waits in its slot while all workers of its function are busy. It is answered
 /// [`LAUNCH_FAILED`](ringcall::Status::LAUNCH_FAILED), with the error mark, when there is no worker for it (no graph of its function
 /// with its routing key, CUDA's code 500), when the launch fails, and when the graph ends without an answer (code 999), whether
-/// it freed its mailbox or not, or with an error. What a graph that never ends was launched for stays under way, and a stop says so.
+/// it freed its mailbox or not, or with an error. On a ring that other dispatchers serve too
+/// ([`Customs::shared_ring`](ringcall::outside::Customs::shared_ring)) a slot's in-flight mark may be theirs: there a graph that
+/// wrote into its response slot counts as one that has answered. What a graph that never ends was launched for stays under way, and a stop says so.
 ///
 /// ```no_run
 /// use ringcall::wire::schema::HandlerSchema;
@@ -90,7 +92,7 @@ impl RingGraphs {
                 graph.credits.get(index as usize).copied().unwrap_or(0),
             );
             let function = FunctionId::of(name).0;
-            self.crew.add(Worker::new(function, graph.routing_key, Box::new(mailed), mailbox));
+            self.crew.add(function, graph.routing_key, Box::new(mailed), mailbox);
         }
         Ok(self)
     }

@@ -419,10 +419,13 @@ cudaError_t cudaq_create_dispatch_graph_regular_v2(volatile uint64_t *rx_flags, 
                                                    uint32_t num_blocks, uint32_t threads_per_block,
                                                    cudaGraphExec_t trigger_graph, cudaStream_t stream,
                                                    cudaq_dispatch_graph_context **out_context);
-/* Launches and returns. cudaErrorInvalidValue while it runs. When its stream has been waited for it runs no more; this call and
- * the next then wait for the library's thread beside it, a second at most. */
+/* Launches and returns. cudaErrorInvalidValue while it runs or another thread launches it, and once it was destroyed. When its
+ * stream has been waited for it runs no more; this call and the next then wait for the library's thread beside it, a second at
+ * most. That thread is there before the kernel: where the system gives none, nothing is launched (cudaErrorUnknown). */
 cudaError_t cudaq_launch_dispatch_graph(cudaq_dispatch_graph_context *context, cudaStream_t stream);
-/* After the kernel has ended. */
+/* After the kernel has ended; cudaErrorInvalidValue while it runs, and the context is there as before. Any thread may call this
+ * and the call above at any time, at once too: a launch under way is waited for, a second at most, and what it has launched
+ * runs; after this call has succeeded nothing is launched. */
 cudaError_t cudaq_destroy_dispatch_graph(cudaq_dispatch_graph_context *context);
 
 /* ---- Ring-buffer helpers: the producer's and the consumer's side, on the host views. Never block. ----

@@ -73,9 +73,12 @@ typedef struct {
  * after ringcall_dispatcher_set_answer_last; a consumer that clears the flag of a slot in flight breaks both. In place
  * (rx_data == tx_data) the response flag is set when the graph has ended (the reference sets it at the launch).
  *
- * With skip_tx_markers a launch writes 0xEEEEEEEEEEEEEEEE into the first 8 bytes of the response slot (not in place), so that
- * a graph that ends without an answer is told from one whose answer was taken. A graph that writes there, but never sets the
- * response flag, is taken for one that has answered.
+ * A launch writes 8 bytes of its own, of which the first four are 0xEE, where the response slot begins (not in place): as long
+ * as they stand, its graph has not answered. With skip_tx_markers a graph that ends without an answer is so told from one whose
+ * answer was taken. On a ring that other dispatchers serve, too (shared_ring_mode of the configuration, or of the loop that the
+ * engine serves), a mark on its slot may by then be another dispatcher's, which is left alone. In both cases a graph that writes
+ * there, but never sets the response flag, is taken for one that has answered. In place every graph that ends has answered,
+ * unless its stream has failed.
  */
 cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create(const cudaq_ringbuffer_t *ringbuffer,
                                                               const cudaq_function_table_t *table,
