@@ -4,17 +4,17 @@
 
 use crate::buffers::Buffers;
 use crate::halves;
+use crate::lane::{Lane, Launched};
 use crate::model::Loaded;
 use crate::{INPUTS, OUTPUTS};
 use half::f16;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{
-    Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, Kernel, KernelArgs, Launch, MappedRegion, Module,
-    NodeId, Stream,
+    Context, DeviceAddress, DeviceBuffer, Graph, Kernel, KernelArgs, Launch, MappedRegion, Module, NodeId,
 };
 use ringcall_gpu::shared::Words;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -28,36 +28,13 @@ pub(crate) const LIMIT_CYCLES: u64 = 1_000_000_000;
 /// Tensors of up to so many bytes cross the bus by a kernel's threads, all at once, larger ones by the copy engines.
 pub(crate) const BY_KERNELS: usize = 4096;
 
-/// Where all runs of a model go, one after the other: two at once would each wait for multiprocessors that the other holds.
-///
-/// The order is the device's: nobody on the host waits for another's run, and the next one begins when the last has ended.
-#[derive(Debug)]
-pub(crate) struct Lane {
-    stream: Stream,
-    /// Held while a run and its mark are put on the stream, so that no other run comes between them.
-    turn: Mutex<()>,
-}
-
-impl Lane {
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
-        Ok(Self { stream: Stream::new(context)?, turn: Mutex::new(()) })
-    }
-}
-
 /// A captured run: from pinned host memory to pinned host memory, by way of the device's.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    /// A run that did not end in time may still be under way.
-    unsettled: bool,
-    /// Whether a mark was put behind it.
-    marked: bool,
     // In this order: what is launched, then what it reaches.
-    exec: GraphExec,
-    lane: Arc<Lane>,
+    launched: Launched,
     mapped: MappedRegion,
     failed: Words,
-    done: Words,
-    done_at: DeviceAddress,
     buffers: Buffers,
     _tensors: Tensors,
     _tables: [Arc<DeviceBuffer>; 3],
@@ -77,10 +54,9 @@ struct Places {
     output_bytes: usize,
 }
 
-/// Where the word lies that says which wait ran out, and the one that says that a run has ended. Each has a line for itself.
+/// Where the word lies that says which wait ran out, on a line for itself.
 const FAILED_AT: usize = 0;
-const DONE_AT: usize = 128;
-const INPUT_AT: usize = 256;
+const INPUT_AT: usize = 128;
 /// What a thread of the kernel that carries tensors carries.
 const PIECE: usize = 16;
 
@@ -143,19 +119,9 @@ impl Replay {
         if let Some(logits) = &output {
             carry.add(&mut graph, to, logits.address(), places.output_bytes, &[run])?;
         }
-        let exec = graph.instantiate_for_host()?;
-        // Not on the lane: others' runs may be there.
-        let stream = Stream::new(context)?;
-        exec.upload(&stream)?;
-        stream.synchronize()?;
         Ok(Self {
-            unsettled: false,
-            marked: false,
-            exec,
-            lane: Arc::clone(lane),
+            launched: Launched::new(graph.instantiate_for_host()?, lane, PATIENCE)?,
             failed: mapped.words(FAILED_AT, 1)?,
-            done: mapped.words(DONE_AT, 1)?,
-            done_at: mapped.device_address(DONE_AT)?,
             mapped,
             buffers,
             _tensors: (input, output),
@@ -167,7 +133,9 @@ impl Replay {
 
     /// One run. `Some` says which wait ran out.
     pub(crate) fn run(&mut self, input: &[u8], output: &mut [u8]) -> Result<Option<u32>, CudaError> {
-        self.settle()?;
+        self.launched.settle()?;
+        // A run that was given up may have left word behind it.
+        self.failed()?;
         let Places { input_bytes, output_at, output_bytes } = self.places;
         // SAFETY: no run of this engine is under way, and nothing else reaches these bytes.
         let staged = unsafe { self.mapped.exclusive(INPUT_AT, input_bytes) }?;
@@ -176,17 +144,10 @@ impl Replay {
         } else {
             staged.copy_from_slice(input);
         }
-        self.done.store(0, 0, Ordering::Release);
-        self.unsettled = true;
-        self.marked = false;
-        self.start()?;
-        self.marked = true;
-        self.lane.stream.wait_for_word(&self.done, 0, PATIENCE)?;
-        self.unsettled = false;
-        let failed = self.failed.load(0, Ordering::Relaxed) as u32;
-        if failed != 0 {
-            self.failed.store(0, 0, Ordering::Relaxed);
-            self.buffers.reset()?;
+        // SAFETY: the kernels' parameters were laid out by `new` for this plan; what they and the copies point to is declared
+        // after `launched`, and is not used before the run has ended: see here and above.
+        unsafe { self.launched.run() }?;
+        if let Some(failed) = self.failed()? {
             return Ok(Some(failed));
         }
         // SAFETY: the run has ended: its mark is put there after everything that it wrote.
@@ -194,43 +155,15 @@ impl Replay {
         Ok(None)
     }
 
-    /// Waits for a run that was given up: it may still read the input. By its own mark, if there is one behind it: others may
-    /// keep the lane busy for ever.
-    fn settle(&mut self) -> Result<(), CudaError> {
-        if !self.unsettled {
-            return Ok(());
+    /// Which wait of the last run ran out, if one did: it leaves its counters anywhere.
+    fn failed(&self) -> Result<Option<u32>, CudaError> {
+        let failed = self.failed.load(0, Ordering::Relaxed) as u32;
+        if failed == 0 {
+            return Ok(None);
         }
-        if self.marked {
-            self.lane.stream.wait_for_word(&self.done, 0, PATIENCE)?;
-        } else {
-            self.lane.stream.wait(PATIENCE)?;
-        }
-        if self.failed.load(0, Ordering::Relaxed) != 0 {
-            self.failed.store(0, 0, Ordering::Relaxed);
-            self.buffers.reset()?;
-        }
-        self.unsettled = false;
-        Ok(())
-    }
-
-    /// Puts a run and its mark on the lane.
-    fn start(&self) -> Result<(), CudaError> {
-        let Lane { stream, turn } = &*self.lane;
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the kernels' parameters were laid out by `new` for this plan; what they and the copies point to lives as
-        // long as `self`, and `run` and `drop` wait for the end before it is used or freed.
-        unsafe { self.exec.launch(stream) }?;
-        // SAFETY: an aligned word of mapped memory, which lives likewise and is reached by `done` alone.
-        unsafe { stream.write_word_after(self.done_at, 1) }
-    }
-}
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if self.settle().is_err() {
-            // A run without an end: what it reaches, and freeing it would wait for, is never freed.
-            std::mem::forget(self.lane.stream.context().hold_frees());
-        }
+        self.buffers.reset()?;
+        self.failed.store(0, 0, Ordering::Relaxed);
+        Ok(Some(failed))
     }
 }
 

@@ -15,6 +15,7 @@
 //! | the same inside the cooperative dispatcher | [`GridHandler`] |
 //! | the same as nodes of another graph | [`GpuRun`] |
 //! | how the work is spread | [`Shape`] |
+//! | any graph that a host runs again and again | [`Launched`], on a [`Lane`] |
 
 #![deny(unsafe_code)]
 
@@ -22,6 +23,7 @@ mod buffers;
 mod captured;
 mod grid;
 mod halves;
+mod lane;
 mod launch;
 mod model;
 mod network;
@@ -32,6 +34,7 @@ mod wiring;
 
 pub use captured::GpuRun;
 pub use grid::GridHandler;
+pub use lane::{Lane, Launched};
 pub use model::{GpuError, GpuModel};
 pub use network::{INPUTS, Layer, Network, NetworkError, OUTPUTS, WIDTH};
 pub use plan::Shape;

@@ -1,7 +1,8 @@
 //! A network on a device, and its engines.
 
 use crate::buffers::Buffers;
-use crate::launch::{BY_KERNELS, Lane, Replay};
+use crate::lane::Lane;
+use crate::launch::{BY_KERNELS, Replay};
 use crate::network::NetworkError;
 use crate::pack::Packed;
 use crate::plan::{Offer, Params, Plan, SHAPES};

@@ -7,6 +7,7 @@ use crate::{Engine, TensorRtError};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, MappedRegion, Stream};
 use ringcall_infer::TensorSpec;
+use ringcall_infer_gpu::{Lane, Launched};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,12 +116,9 @@ impl Drop for Bound {
 /// A captured run between mapped host memory at either end.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    /// A run that did not end in time may still be under way.
-    unsettled: bool,
     // In this order: what is captured, then what it reaches.
-    exec: GraphExec,
-    bound: Bound,
-    stream: Stream,
+    launched: Launched,
+    _bound: Bound,
     mapped: MappedRegion,
 }
 
@@ -130,24 +128,26 @@ impl Replay {
         engine: &Engine,
         layout: &Layout,
     ) -> Result<Self, TensorRtError> {
-        let stream = Stream::new(context)?;
+        let lane = Arc::new(Lane::new(context)?);
+        let stream = lane.stream();
         let mut bound = Bound::new(context, engine, layout)?;
-        bound.warm_up(&stream)?;
+        bound.warm_up(stream)?;
         let mapped = MappedRegion::zeroed(context, layout.bytes)?;
         let (host, device) = (mapped.device_address(0)?, bound.memory.address());
         let out = layout.outputs_at as u64;
         let graph = stream.capture(|| {
             // SAFETY: both ends have room for the inputs, and live as long as the graph.
             unsafe { stream.copy(device, host, layout.outputs_at) }?;
-            bound.enqueue(&stream)?;
+            bound.enqueue(stream)?;
             // SAFETY: both ends have room for everything, and live as long as the graph.
             unsafe { stream.copy(host.offset(out), device.offset(out), layout.bytes - layout.outputs_at) }?;
             Ok::<(), TensorRtError>(())
         })?;
-        let exec = graph.instantiate_for_host()?;
-        exec.upload(&stream)?;
-        stream.wait(PATIENCE)?;
-        Ok(Self { unsettled: false, exec, bound, stream, mapped })
+        Ok(Self {
+            launched: Launched::new(graph.instantiate_for_host()?, &lane, PATIENCE)?,
+            _bound: bound,
+            mapped,
+        })
     }
 
     /// One run; the buffers were checked. After an error the next run waits for what may still be under way.
@@ -157,35 +157,20 @@ impl Replay {
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), CudaError> {
-        if self.unsettled {
-            // It may still read the inputs.
-            self.stream.wait(PATIENCE)?;
-        }
+        self.launched.settle()?;
         let window = self.mapped.bytes(0, self.mapped.len())?;
         for (input, offset) in inputs.iter().zip(&layout.offsets) {
             let written = window.write(*offset, input);
             debug_assert!(written, "the buffers were checked");
         }
-        // SAFETY: TensorRT's kernels and the copies reach the memory that `new` gave them, which lives as long as `self`,
-        // and nothing else of this engine's runs: this waits for the end, here or above.
-        unsafe { self.exec.launch(&self.stream) }?;
-        self.unsettled = true;
-        self.stream.wait(PATIENCE)?;
-        self.unsettled = false;
+        // SAFETY: TensorRT's kernels and the copies reach the memory that `new` gave them, which is declared after `launched`
+        // and is not used before the run has ended: see here and above.
+        unsafe { self.launched.run() }?;
         for (output, offset) in outputs.iter_mut().zip(&layout.offsets[layout.inputs.len()..]) {
             let read = window.read(*offset, output);
             debug_assert!(read, "the buffers were checked");
         }
         Ok(())
-    }
-}
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if self.unsettled && self.stream.wait(PATIENCE).is_err() {
-            // A run without an end: what it reaches, and freeing it would wait for, is never freed.
-            std::mem::forget(self.bound.context.hold_frees());
-        }
     }
 }
 
