@@ -4,13 +4,13 @@
 
 use crate::buffers::Buffers;
 use crate::halves;
-use crate::lane::{Lane, Launched};
 use crate::model::Loaded;
 use crate::{INPUTS, OUTPUTS};
 use half::f16;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{
-    Context, DeviceAddress, DeviceBuffer, Graph, Kernel, KernelArgs, Launch, MappedRegion, Module, NodeId,
+    Context, DeviceAddress, DeviceBuffer, Graph, Kernel, KernelArgs, Lane, Launch, Launched, MappedRegion,
+    Module, NodeId,
 };
 use ringcall_gpu::shared::Words;
 use std::sync::Arc;

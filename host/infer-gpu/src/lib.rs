@@ -23,7 +23,6 @@ mod buffers;
 mod captured;
 mod grid;
 mod halves;
-mod lane;
 mod launch;
 mod model;
 mod network;
@@ -34,7 +33,6 @@ mod wiring;
 
 pub use captured::GpuRun;
 pub use grid::GridHandler;
-pub use lane::{Lane, Launched};
 pub use model::{GpuError, GpuModel};
 pub use network::{INPUTS, Layer, Network, NetworkError, OUTPUTS, WIDTH};
 pub use plan::Shape;

@@ -1,14 +1,13 @@
 //! A network on a device, and its engines.
 
 use crate::buffers::Buffers;
-use crate::lane::Lane;
 use crate::launch::{BY_KERNELS, Replay};
 use crate::network::NetworkError;
 use crate::pack::Packed;
 use crate::plan::{Offer, Params, Plan, SHAPES};
 use crate::{INPUTS, Network, OUTPUTS, Shape, Wiring};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{Context, DeviceBuffer, Linker, Module};
+use ringcall_cuda::driver::{Context, DeviceBuffer, Lane, Linker, Module};
 use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
 use std::sync::Arc;
 use zerocopy::IntoBytes;

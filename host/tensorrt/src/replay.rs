@@ -5,9 +5,10 @@
 use crate::ffi::RawContext;
 use crate::{Engine, TensorRtError};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, MappedRegion, Stream};
+use ringcall_cuda::driver::{
+    Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, Lane, Launched, MappedRegion, Stream,
+};
 use ringcall_infer::TensorSpec;
-use ringcall_infer_gpu::{Lane, Launched};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

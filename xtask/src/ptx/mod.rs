@@ -132,7 +132,7 @@ pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
         });
         archs.into_iter().try_fold(Record::new(shell, options.check), |all, thread| {
             let more = thread.join().map_err(|_| anyhow!("a build panicked"))??;
-            anyhow::Ok(all.and(more))
+            anyhow::Ok(all.and(&more))
         })
     })?
     .end("cargo xtask ptx")

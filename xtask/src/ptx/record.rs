@@ -57,7 +57,7 @@ impl Record {
     }
 
     /// Both together.
-    pub(super) fn and(mut self, more: Self) -> Self {
+    pub(super) fn and(mut self, more: &Self) -> Self {
         self.stale += more.stale;
         self
     }

@@ -84,7 +84,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall",
         ],
     ),
-    ("ringcall-tensorrt", &["ringcall-infer", "ringcall-infer-gpu", "ringcall-cuda"]),
+    ("ringcall-tensorrt", &["ringcall-infer", "ringcall-cuda"]),
     // Services of captured networks: any engine on a device, any CPU stage, and no code.
     (
         "ringcall-ai-service",

@@ -19,7 +19,7 @@
 //! | memory | [`MappedRegion`], [`HostRegistration`], [`DeviceBuffer`], [`DeviceAddress`] |
 //! | order | [`Stream`] |
 //! | code | [`Linker`], [`Image`], [`Module`], [`Kernel`], [`devrt`] |
-//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`]; what another library does, by [`Stream::capture`] |
+//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`]; one that is run again and again, [`Launched`]; what another library does, by [`Stream::capture`] |
 
 mod address;
 mod api;
@@ -33,6 +33,7 @@ mod frees;
 mod graph;
 mod handle;
 mod kernel;
+mod lane;
 mod launch;
 mod link_input;
 mod link_log;
@@ -51,6 +52,7 @@ pub use device::Device;
 pub use frees::FreeHold;
 pub use graph::{Graph, GraphExec, NodeId};
 pub use kernel::{Kernel, KernelAttributes};
+pub use lane::{Lane, Launched};
 pub use launch::{KernelArgs, Launch};
 pub use linker::{Image, Linker, Optimisation};
 pub use load::Driver;

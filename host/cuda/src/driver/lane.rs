@@ -1,9 +1,7 @@
 //! Graphs that a host launches, run by run, and how it waits for each.
 
-#![allow(unsafe_code)] // named for it: launches, for whoever signs the contract of the graph's kernels
-
-use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{Context, DeviceAddress, GraphExec, MappedRegion, Stream};
+use super::{Context, DeviceAddress, GraphExec, MappedRegion, Stream};
+use crate::CudaError;
 use ringcall_gpu::shared::Words;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
