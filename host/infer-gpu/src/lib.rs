@@ -15,7 +15,6 @@
 //! | the same inside the cooperative dispatcher | [`GridHandler`] |
 //! | the same as nodes of another graph | [`GpuRun`] |
 //! | how the work is spread | [`Shape`] |
-//! | any graph that a host runs again and again | [`Launched`], on a [`Lane`] |
 
 #![deny(unsafe_code)]
 
