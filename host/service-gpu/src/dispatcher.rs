@@ -46,10 +46,7 @@ impl GpuDispatcher {
         slots: u32,
         kernels: u32,
     ) -> Result<Self, GpuPredecoderError> {
-        let handlers = match kernels {
-            1 => vec![GridHandler::new(network, context, wiring)?],
-            several => GridHandler::several(network, context, wiring, several)?,
-        };
+        let handlers = GridHandler::several(network, context, wiring, kernels)?;
         let slot_bytes = handlers.first().map_or(0, GridHandler::slot_bytes);
         let ring = MappedRing::allocate(context, RingConfig { slots, slot_bytes })?;
         let parts = ring.parts(kernels)?;

@@ -2,7 +2,7 @@
 
 use crate::client::{Ask, Client, bytes, increments};
 use crate::device::{Device, Door, increment};
-use crate::harness::{Setup, Warps, entry, ring, slots, start};
+use crate::harness::{Running, Setup, Warps, entry, ring, slots, start};
 use crate::slots::Pump;
 use ringcall_dispatch::persistent::Options;
 use ringcall_wire::Counter;
@@ -92,36 +92,40 @@ fn a_drain_of_a_busy_dispatcher() {
     }
 }
 
+/// A dispatcher whose warps, but the one that leads, are all in a handler that waits at the door, and a client whose other
+/// requests wait in the ring.
+fn all_at_work(warps: Warps) -> (Running, Arc<Door>, Client, u64) {
+    let parts = ring([24, 64, 64]);
+    let door = Arc::new(Door::default());
+    let waited = Arc::clone(&door);
+    let slow = move |warp: ringcall_gpu::team::Warp<'_>, call: &ringcall_dispatch::persistent::Call<'_>| {
+        if warp.lane() == 0 {
+            waited.pass();
+        }
+        warp.sync();
+        increment(warp, call)
+    };
+    let device = Arc::new(Device::<false>::new(vec![Box::new(slow)], None));
+    let entries = vec![entry(SLOW, HandlerKind::Warp, 0)];
+    let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+    let mut client = Client::new(&running.setup);
+    for slot in 0..24 {
+        client.send(slot, &Ask::increment(SLOW, vec![slot as u8; 3]));
+    }
+    let at_work = u64::from(warps.workers.saturating_sub(1).max(1));
+    running.setup.wait("handlers at work", || door.reached() == at_work);
+    (running, door, client, at_work)
+}
+
 /// What waits for a warp when a drain begins is served, however long that takes.
 #[test]
 fn a_drain_serves_what_waits_for_a_warp() {
     for warps in TEAMS {
-        let parts = ring([24, 64, 64]);
-        let door = Arc::new(Door::default());
-        let waited = Arc::clone(&door);
-        let slow = move |warp: ringcall_gpu::team::Warp<'_>,
-                         call: &ringcall_dispatch::persistent::Call<'_>| {
-            if warp.lane() == 0 {
-                waited.pass();
-            }
-            warp.sync();
-            increment(warp, call)
-        };
-        let device = Arc::new(Device::<false>::new(vec![Box::new(slow)], None));
-        let entries = vec![entry(SLOW, HandlerKind::Warp, 0)];
-        let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
-        let setup = Arc::clone(&running.setup);
-        let mut client = Client::new(&setup);
-        for slot in 0..24 {
-            client.send(slot, &Ask::increment(SLOW, vec![slot as u8; 3]));
-        }
-        // All warps but the one that leads.
-        let at_work = u64::from(warps.workers.saturating_sub(1).max(1));
-        setup.wait("handlers at work", || door.reached() == at_work);
+        let (running, door, mut client, _) = all_at_work(warps);
         running.tell(control::STOP_DRAIN);
         if warps.house {
             // More looks than a drain makes at a ring that nobody works on.
-            setup.wait_rounds(40);
+            running.setup.wait_rounds(40);
         }
         door.open();
         let report = running.stop(control::STOP_DRAIN);
@@ -134,29 +138,8 @@ fn a_drain_serves_what_waits_for_a_warp() {
 #[test]
 fn a_stop_at_once_waits_for_running_handlers_alone() {
     for warps in TEAMS {
-        let parts = ring([24, 64, 64]);
-        let door = Arc::new(Door::default());
-        let slow = {
-            let door = Arc::clone(&door);
-            move |warp: ringcall_gpu::team::Warp<'_>, call: &ringcall_dispatch::persistent::Call<'_>| {
-                if warp.lane() == 0 {
-                    door.pass();
-                }
-                warp.sync();
-                increment(warp, call)
-            }
-        };
-        let device = Arc::new(Device::<false>::new(vec![Box::new(slow)], None));
-        let entries = vec![entry(SLOW, HandlerKind::Warp, 0)];
-        let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+        let (running, door, mut client, at_work) = all_at_work(warps);
         let setup = Arc::clone(&running.setup);
-        let mut client = Client::new(&setup);
-        for slot in 0..24 {
-            client.send(slot, &Ask::increment(SLOW, vec![slot as u8; 3]));
-        }
-        // All warps but the one that leads.
-        let at_work = u64::from(warps.workers.saturating_sub(1).max(1));
-        setup.wait("handlers at work", || door.reached() == at_work);
         running.tell(control::STOP_NOW);
         if warps.house {
             setup.wait_rounds(3);
@@ -170,9 +153,9 @@ fn a_stop_at_once_waits_for_running_handlers_alone() {
         if warps.workers > 1 {
             assert_eq!(answered, at_work, "served what it had not begun");
         }
-        for slot in self::slots(&parts.ring) {
+        for slot in self::slots(&setup.parts.ring) {
             // Answered and given back, or as the producer left it.
-            assert_ne!(client.is_answered(slot.get()), parts.ring.rx(slot) != flag::FREE);
+            assert_ne!(client.is_answered(slot.get()), setup.parts.ring.rx(slot) != flag::FREE);
         }
         for slot in 0..24 {
             client.try_take(slot);
