@@ -1,5 +1,6 @@
 //! The lean runtime for real: what it says of itself, and what it refuses. Runs wherever `RINGCALL_TENSORRT_LEAN_LIB` and
-//! `RINGCALL_TENSORRT_LEAN_INCLUDE` name it, with a GPU or without.
+//! `RINGCALL_TENSORRT_LEAN_INCLUDE` name it, with a GPU or without. `RINGCALL_TENSORRT_FOREIGN_PLAN` is a file that a plan of
+//! TensorRT-RTX is kept in where that can make one, and taken from where it can't.
 
 mod common;
 
@@ -39,23 +40,34 @@ fn the_lean_runtime_refuses_what_is_no_plan_in_its_own_words() {
     });
 }
 
+/// A plan that TensorRT-RTX makes here, in the same process with a shim of its own; or made elsewhere.
+fn foreign_plan() -> Option<Vec<u8>> {
+    let kept = std::env::var_os("RINGCALL_TENSORRT_FOREIGN_PLAN");
+    let Some(place) = common::named("RTX") else {
+        return kept.map(|file| std::fs::read(file).expect("the plan that is named"));
+    };
+    let rtx = Library::open(&place.search).expect("TensorRT-RTX");
+    let options = BuildOptions::new().with_capabilities([(8, 6)]);
+    let plan = Builder::parse(&rtx, "conv", model("conv_integers"), &options).expect("parsed");
+    let plan = plan.build().expect("built").as_bytes().to_vec();
+    if let Some(file) = kept {
+        std::fs::write(file, &plan).expect("written");
+    }
+    Some(plan)
+}
+
 #[test]
 fn the_lean_runtime_refuses_a_plan_of_tensorrt_rtx() {
     with_library("LEAN", "the_lean_runtime_refuses_a_plan_of_tensorrt_rtx", |library, _| {
-        let Some(place) = common::named("RTX") else {
+        let Some(plan) = foreign_plan() else {
             common::skipped("the_lean_runtime_refuses_a_plan_of_tensorrt_rtx", "no TensorRT-RTX to make one");
             return;
         };
-        // Both in one process, each with a shim of its own.
-        let rtx = Library::open(&place.search).expect("TensorRT-RTX");
-        let options = BuildOptions::new().with_capabilities([(8, 6)]);
-        let plan = Builder::parse(&rtx, "conv", model("conv_integers"), &options).expect("parsed");
-        let plan = plan.build().expect("built");
         match Runtime::new(&library) {
             Ok(runtime) => {
-                let whole = refused(runtime.load(plan.as_bytes()));
+                let whole = refused(runtime.load(&plan));
                 eprintln!("foreign: {whole}");
-                let cut = refused(runtime.load(&plan.as_bytes()[..1000]));
+                let cut = refused(runtime.load(&plan[..1000]));
                 eprintln!("foreign, cut: {cut}");
             }
             Err(why) => eprintln!("the lean runtime does not start here: {why}"),
