@@ -6,15 +6,18 @@ cd "$(dirname "$0")"
 run=$1
 python=${PYTHON:-python3}
 mkdir -p models
-rm -f models/*.onnx
 for name in 3x128 3x64; do
+    # Whichever the run trained.
+    [ -e "$run/$name.pt" ] || continue
+    rm -f models/predecoder_"$name"*.onnx
     "$python" export.py "$run/$name.pt" --out models
     cp "$run/$name.train.json" "$run/$name.metrics.json" models/
-done
-# The pipeline's own shapes: measurements in, as the CUDA-Q configurations have them, and detectors in.
-for distance in 7 13; do
-    "$python" export.py "$run/3x128.pt" --out models --bind "$distance:$distance:Z:0.003" --form measurements
-    "$python" export.py "$run/3x64.pt" --out models --bind "$distance:$distance:Z:0.003" --form detectors
+    # The pipeline's own shapes: measurements in, as the CUDA-Q configurations have them, and detectors in.
+    form=detectors
+    [ "$name" = 3x128 ] && form=measurements
+    for distance in 7 13; do
+        "$python" export.py "$run/$name.pt" --out models --bind "$distance:$distance:Z:0.003" --form "$form"
+    done
 done
 "$python" oracles.py --models models
 "$python" figures.py models/*.metrics.json > models/README.md

@@ -40,6 +40,7 @@ def metadata(held, chosen):
         "predecoder.seed": recipe["seed"],
         "predecoder.shots": held["shots"],
         "predecoder.steps": held["step"],
+        "predecoder.flip_margin": recipe.get("flip_margin", 0),
     }
     for (distance, p), threshold in sorted(chosen.items()):
         out[f"predecoder.threshold.d{distance}.p{p}"] = threshold

@@ -9,7 +9,7 @@ from pathlib import Path
 def main():
     print("# The committed networks\n")
     print(
-        "Made by `adopt.sh` from one run of `train.py` ([../README.md](../README.md)). Shots drawn by Stim, both bases"
+        "Made by `adopt.sh` from runs of `train.py` ([../README.md](../README.md)). Shots drawn by Stim, both bases"
         " in equal\nshares, matched by PyMatching; the threshold was chosen on one set of shots, the figures are of"
         " another. Intervals are\n95%, of the ratio of two counts of the same shots. Times are processor time a shot,"
         " in batches.\n"
@@ -23,6 +23,11 @@ def main():
             f" {trained['recipe'].get('devices', 1)} x {trained['device']},"
             f" seed {trained['recipe']['seed']}, PyTorch {trained['torch']}.\n"
         )
+        if before := trained.get("before"):
+            print(
+                f"It began as the network committed before it, of {before['steps']} steps and"
+                f" {float(before['shots']):.3e} shots.\n"
+            )
         print("| d | p | shots | threshold | errors, matching alone | with the network | ratio | density | cut | matching | cut |")
         print("|---|---|---|---|---|---|---|---|---|---|---|")
         for case in held["cases"]:

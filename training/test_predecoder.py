@@ -4,13 +4,14 @@ import multiprocessing
 import socket
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
 
-from predecoder import measure, onnx_forms, tables
+from predecoder import fit, measure, onnx_forms, tables
 from predecoder.geometry import Volume, circuit
-from predecoder.network import Predecoder
+from predecoder.network import Predecoder, with_margin
 from predecoder.sampler import Residual, Sampler
 from predecoder.team import Team
 
@@ -109,6 +110,23 @@ def test_exported_forms_agree(case):
     assert (one[0] == other[0]).all() and (one[1] == other[1]).all()
     assert (one[0] == residual).all() and (one[1][:, 0] == frame).all()
     assert residual.any() and frame.any() and (residual != found).any()
+
+
+def test_training_goes_on_from_a_core(tmp_path):
+    network, margin = random_network(), 0.75
+    saved = Predecoder(8)
+    saved.load_state_dict(with_margin(network.state_dict(), margin))
+    x = torch.randn(2, 4, 3, 5, 5)
+    lower = network(x) - saved(x)
+    assert torch.allclose(lower[:, :2], torch.zeros(()), atol=1e-5)
+    assert torch.allclose(lower[:, 2:], torch.tensor(margin), atol=1e-5)
+    about = {"predecoder.flip_margin": margin, "predecoder.shots": 7, "predecoder.threshold.d7.p0.003": 2}
+    path = tmp_path / "core.onnx"
+    onnx.save(onnx_forms.core(onnx_forms.weights_of(saved), about), path)
+    again = Predecoder(8)
+    assert fit.go_on(again, path) == {"flip_margin": "0.75", "shots": "7"}
+    # Weights are stored in half precision.
+    assert torch.allclose(again(x), network(x), atol=5e-3)
 
 
 def test_padding_for_tensor_cores_changes_nothing():

@@ -38,6 +38,7 @@ def train(arguments):
         seed=arguments.seed,
         max_steps=arguments.max_steps,
         rate=arguments.rate,
+        start=str(arguments.start or ""),
         devices=arguments.processes,
     )
     if arguments.tiny:
@@ -99,6 +100,7 @@ def main():
     parser.add_argument("--widths", default="128,64", help="networks to train, hidden layers this wide")
     parser.add_argument("--shares", default="0.72,0.28", help="of the training time, for each")
     parser.add_argument("--rate", type=float, default=2e-3, help="the highest learning rate")
+    parser.add_argument("--start", type=Path, help="a core in ONNX, of the one width trained, whose training goes on")
     parser.add_argument("--processes", type=int, help="that train a network together (default: one a GPU)")
     parser.add_argument("--hidden", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)

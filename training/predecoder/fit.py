@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from . import tables
 from .geometry import Volume
-from .network import Average, Predecoder
+from .network import Average, Predecoder, with_margin
+from .onnx_forms import read_core
 from .sampler import Sampler, level_counts
 from .team import Team
 
@@ -37,6 +38,9 @@ class Recipe:
     average: float = 0.9995
     max_steps: int = 0  # 0: only time ends it
     devices: int = 1  # each with a step's cells of its own
+    start: str = ""  # a core in ONNX whose training goes on
+    # Taken off the logits of flips, in what is saved: one threshold then serves all four channels.
+    flip_margin: float = 0.75
 
 
 def _tables(distance, basis):
@@ -97,6 +101,15 @@ def loss_of(logits, target, mask):
     return (each * mask).sum() / mask.sum(dtype=torch.float32)
 
 
+def go_on(network, path):
+    """Gives the network the weights of a core in ONNX. What that says of its training."""
+    found, about = read_core(path)
+    margin = float(about.get("predecoder.flip_margin", 0))
+    weights = {name: torch.from_numpy(value.copy()) for name, value in found.items()}
+    network.load_state_dict(with_margin(weights, -margin))
+    return {key.removeprefix("predecoder."): about[key] for key in sorted(about) if "threshold" not in key}
+
+
 # Steps between two looks at the clock, the leader's, which says when all of a team end.
 LOOK = 16
 
@@ -120,7 +133,9 @@ def fit(recipe: Recipe, out: Path, device, rank=0, port=0, workers=8, log=print)
     }
     distances = [d for d, _ in recipe.volumes]
     shares = np.array([share for _, share in recipe.volumes])
-    network = Predecoder(recipe.width, recipe.hidden).to(device, memory_format=torch.channels_last_3d)
+    network = Predecoder(recipe.width, recipe.hidden)
+    trained_before = go_on(network, recipe.start) if recipe.start else {}
+    network = network.to(device, memory_format=torch.channels_last_3d)
     team.follow(network.parameters())
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=recipe.rate, weight_decay=recipe.decay, fused=device.type == "cuda"
@@ -131,8 +146,10 @@ def fit(recipe: Recipe, out: Path, device, rank=0, port=0, workers=8, log=print)
     def save(step, elapsed):
         if not team.leads:
             return
-        held = {"width": recipe.width, "hidden": recipe.hidden, "weights": average.state(), "step": step}
+        weights = with_margin(average.state(), recipe.flip_margin)
+        held = {"width": recipe.width, "hidden": recipe.hidden, "weights": weights, "step": step}
         held |= {"shots": shots, "seconds": elapsed, "recipe": json.dumps(asdict(recipe))}
+        held |= {"before": json.dumps(trained_before)}
         torch.save(held, out / f"{name}.part")
         (out / f"{name}.part").replace(out / f"{name}.pt")
 
@@ -193,6 +210,6 @@ def fit(recipe: Recipe, out: Path, device, rank=0, port=0, workers=8, log=print)
         return
     log(f"{name}: done, {step} steps, {shots:.3e} shots, {elapsed:.1f} s")
     summary = {"name": name, "recipe": asdict(recipe), "steps": step, "shots": shots, "seconds": elapsed}
-    summary |= {"torch": torch.__version__, "history": history}
+    summary |= {"torch": torch.__version__, "before": trained_before, "history": history}
     summary["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     (out / f"{name}.train.json").write_text(json.dumps(summary, indent=1) + "\n")

@@ -63,6 +63,14 @@ class Average:
         return {name: value.detach().float().cpu().contiguous() for name, value in zip(names, self.values)}
 
 
+def with_margin(weights, margin):
+    """The same weights, but logits of flips that much lower: `Recipe.flip_margin`."""
+    last = max(name for name in weights if name.endswith(".bias"))
+    bias = weights[last].clone()
+    bias[OUT // 2 :] -= margin
+    return weights | {last: bias}
+
+
 def load(path, device="cpu"):
     """A network from a checkpoint of train.py."""
     held = torch.load(path, map_location="cpu", weights_only=True)

@@ -72,6 +72,15 @@ class Graph:
         return self.add("Mod", [at, self.constant("two", np.array(2, np.int32))], output)
 
 
+def read_core(path):
+    """A core's weights, by the names that a `Predecoder` of that size gives them, and its metadata."""
+    model = onnx.load(path)
+    held = {one.name: numpy_helper.to_array(one).astype(np.float32) for one in model.graph.initializer}
+    return {f"convs.{name.removeprefix('conv')}": value for name, value in held.items()}, {
+        one.key: one.value for one in model.metadata_props
+    }
+
+
 def weights_of(network):
     return [(c.weight.detach().cpu().float().numpy(), c.bias.detach().cpu().float().numpy()) for c in network.convs]
 
