@@ -35,6 +35,7 @@ export RINGCALL_GRAPH_LAUNCHES=${RINGCALL_GRAPH_LAUNCHES:-1000000}
 export RINGCALL_LITMUS_ROUNDS=${RINGCALL_LITMUS_ROUNDS:-1000000}
 export RINGCALL_UNIFIED_REQUESTS=${RINGCALL_UNIFIED_REQUESTS:-10000000}
 export RINGCALL_PIPELINE_REQUESTS=${RINGCALL_PIPELINE_REQUESTS:-10000}
+export RINGCALL_SHAPE_REQUESTS=${RINGCALL_SHAPE_REQUESTS:-1000000}
 export RINGCALL_DECISION_SHOTS=${RINGCALL_DECISION_SHOTS:-10000}
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0}
 seconds=${RINGCALL_TEST_SECONDS:-120}
@@ -71,7 +72,7 @@ judge() {
     rm -f "$one"
 }
 
-for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu pipeline_gpu decisions_gpu tensorrt_gpu lean service_gpu; do
+for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu pipeline_gpu decisions_gpu shapes_gpu tensorrt_gpu lean service_gpu; do
     log=$out/$tests.log
     : >"$log"
     if ! names=$("$here/$tests" --list --format terse 2>>"$log"); then

@@ -154,6 +154,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-cuda",
             "ringcall-infer",
             "ringcall-infer-gpu",
+            "ringcall-ai-service",
             "ringcall-qec",
             "ringcall-pipeline",
             "ringcall-service",

@@ -1,10 +1,12 @@
-//! What both tests on a device need.
+//! What the tests on a device need.
 #![allow(dead_code)] // each uses its part
 
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
+use ringcall_infer::Engine;
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
+use ringcall_qec::predecoder::PredecoderVolume;
 use std::sync::Arc;
 
 /// The committed model, so that a test needs nothing but itself.
@@ -34,4 +36,35 @@ pub(crate) fn experiment(distance: u32, p: f64) -> MemoryExperiment {
 /// A number from the environment: the GPU bundle asks for more than a test by itself does.
 pub(crate) fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+}
+
+/// The network's input for one syndrome.
+pub(crate) fn input(volume: &PredecoderVolume, request: &[u8]) -> Vec<f32> {
+    let mut input = volume.maps().to_vec();
+    for (bit, &place) in volume.places().iter().enumerate() {
+        if request[bit / 8] >> (bit % 8) & 1 == 1 {
+            input[place as usize] = 1.0;
+        }
+    }
+    input
+}
+
+/// One syndrome through one engine of a network.
+pub(crate) fn logits(engine: &mut dyn Engine, volume: &PredecoderVolume, request: &[u8]) -> Vec<f32> {
+    let input: Vec<u8> = input(volume, request).iter().flat_map(|v| v.to_le_bytes()).collect();
+    let mut output = vec![0; input.len()];
+    engine.run(&[&input], &mut [&mut output]).expect("a run");
+    floats(&output)
+}
+
+/// What decisions leave, and the frame behind it.
+pub(crate) fn answer(volume: &PredecoderVolume, logits: &[f32], threshold: f32, request: &[u8]) -> Vec<u8> {
+    let mut left = request.to_vec();
+    let frame = volume.apply(logits, threshold, &mut left);
+    left.push(u8::from(frame));
+    left
 }
