@@ -32,10 +32,13 @@ const BENCHES: &[(&str, u32, Shape)] = &[
     ("pipeline/d7", 7, Shape::Matching),
     ("pipeline/d7/gpu-host", 7, Shape::GpuHost),
     ("pipeline/d7/gpu-device", 7, Shape::GpuDevice(1)),
+    ("pipeline/d7/gpu-device-2", 7, Shape::GpuDevice(2)),
     ("pipeline/d7/gpu-device-4", 7, Shape::GpuDevice(4)),
     ("pipeline/d13", 13, Shape::Matching),
     ("pipeline/d13/gpu-host", 13, Shape::GpuHost),
     ("pipeline/d13/gpu-device", 13, Shape::GpuDevice(1)),
+    ("pipeline/d13/gpu-device-2", 13, Shape::GpuDevice(2)),
+    ("pipeline/d13/gpu-device-3", 13, Shape::GpuDevice(3)),
     ("pipeline/d13/gpu-device-4", 13, Shape::GpuDevice(4)),
     ("pipeline/d21", 21, Shape::Matching),
     ("pipeline/d21/gpu-host", 21, Shape::GpuHost),
@@ -163,7 +166,11 @@ fn measure(
     let workers = crate::pinning::workers();
     // Where there are too few cores threads take turns: pinned they could not.
     let cores = crate::pinning::auto(workers).unwrap_or_default();
-    let config = ServiceConfig { workers, cores, ..ServiceConfig::default() };
+    let mut config = ServiceConfig { workers, cores, ..ServiceConfig::default() };
+    if let Shape::GpuDevice(kernels) = shape {
+        // Each has an equal part of the ring, of whole sectors of four flags.
+        config.slots -= config.slots % (4 * kernels);
+    }
     let predecoder = || {
         let model = options.model.context("no model")?;
         anyhow::Ok(GpuPredecoder::load(model, &experiment, None)?)
