@@ -3,10 +3,10 @@
 use crate::client::{Ask, Client};
 use crate::device::{increment, payload_word};
 use crate::harness::{LIMIT, Setup, Warps, entry, ring};
-use ringcall_dispatch::persistent::cooperative::{GridCall, Rally};
+use ringcall_dispatch::persistent::cooperative::{GridCall, Rally, Seat, Told};
 use ringcall_dispatch::persistent::{Call, Ended, Machine, Options, Returned};
 use ringcall_gpu::atomic::DeviceU64;
-use ringcall_gpu::team::{self, Block, Grid, Warp};
+use ringcall_gpu::team::{self, Grid, Warp};
 use ringcall_wire::Counter;
 use ringcall_wire::launch::{HandlerKind, control};
 use ringcall_wire::status::Status;
@@ -22,8 +22,7 @@ const HANDLER: u64 = 0xC0DE;
 
 /// What the leading warp calls with.
 struct Leader<'a> {
-    rally: &'a Rally,
-    block: Block<'a>,
+    seat: Seat<'a>,
     others: u64,
     work: &'a dyn Fn(GridCall) -> Returned,
 }
@@ -39,7 +38,7 @@ impl Machine for Leader<'_> {
 
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>) -> Option<Returned> {
         let what = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
-        Some(self.rally.lead(warp, self.block, self.others, what, self.work))
+        Some(self.seat.lead(warp, self.others, what, || (), self.work))
     }
 
     fn nap(&self) {
@@ -77,8 +76,12 @@ fn all_take_part(blocks: u32, threads: u32, lead: Lead, calls: u64) {
         let (setup, turns) = (Arc::clone(&setup), Arc::clone(&turns));
         thread::spawn(move || {
             let (now, rally) = (setup.execution(), Rally::default());
+            let told: Vec<Told> = (0..blocks).map(|_| Told::default()).collect();
             team::run_warp(1, |warp| setup.block(&now, &Dummy).open(warp));
-            let ends = team::run_grid(blocks, threads, |grid| life(grid, &setup, &now, &rally, lead, &turns));
+            let ends = team::run_grid(blocks, threads, |grid| {
+                let seat = rally.seat(grid.as_block(), &told[grid.block() as usize]);
+                life(grid, &setup, &now, seat, lead, &turns)
+            });
             let _ = tell.send(ends);
         });
     }
@@ -108,7 +111,7 @@ fn life(
     grid: Grid<'_>,
     setup: &Setup,
     now: &crate::harness::Execution,
-    rally: &Rally,
+    seat: Seat<'_>,
     lead: Lead,
     turns: &[DeviceU64],
 ) -> Ended {
@@ -133,7 +136,7 @@ fn life(
         Lead::LastWarp => home && block.thread() >= first_of_leaders,
     };
     if !leads {
-        rally.follow(block, home, |call| {
+        seat.follow(home, |call| {
             work(call);
         });
         return Ended::Followed;
@@ -142,9 +145,9 @@ fn life(
         Lead::First => Warp::single(),
         Lead::LastWarp => block.warp(),
     };
-    let machine = Leader { rally, block, others: u64::from(grid.blocks() - 1), work: &work };
+    let machine = Leader { seat, others: u64::from(grid.blocks() - 1), work: &work };
     let end = setup.block(now, &machine).run(warp, 0, input, output);
-    rally.dismiss(warp, block);
+    seat.dismiss(warp);
     end
 }
 
