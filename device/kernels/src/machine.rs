@@ -87,12 +87,12 @@ impl Machine for Leader<'_> {
     }
 
     #[inline(always)]
-    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>) -> Option<Returned> {
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let others = u64::from(ptx::grid_blocks() - 1);
         let grid = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
         let (input, output) = (call.input.address(HEADER_BYTES), call.output.address(HEADER_BYTES));
         let run = |grid| run_grid(grid, input, output);
-        Some(self.seat.lead(warp, others, grid, || (), run))
+        Some(self.seat.lead(warp, others, grid, meanwhile, run))
     }
 
     #[inline(always)]

@@ -188,12 +188,12 @@ impl<M: Machine> Block<'_, M> {
                 return Some(job);
             }
         };
-        if warp.lane() == 0 {
+        if warp.lane() == 0 && kind != HandlerKind::Grid {
             self.begin(me, entry.id, slot);
         }
         let capacity = geometry.result_capacity();
         let call = Call { address: entry.address, input, output, arg_len: header.arg_len, capacity };
-        let returned = self.call_handler(warp, kind, &call);
+        let returned = self.call_handler(warp, kind, &call, || self.begin(me, entry.id, slot));
         let (status, len) = if returned.len > capacity {
             (Status::RESULT_TOO_LONG, capacity)
         } else if i64::from(returned.status) == flag::GRAPH_TRIGGER as i64 {

@@ -35,9 +35,9 @@ impl Machine for Leader<'_> {
         Threads.call_warp(warp, call)
     }
 
-    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>) -> Option<Returned> {
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let what = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
-        Some(self.seat.lead(warp, self.others, what, || (), self.work))
+        Some(self.seat.lead(warp, self.others, what, meanwhile, self.work))
     }
 
     fn nap(&self) {}
