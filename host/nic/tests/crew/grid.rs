@@ -67,6 +67,8 @@ fn grid(seat: Seat<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec<u64> {
         let at_rally = rally.seat(block, &told[grid.block() as usize]);
         let work = |call: GridCall| {
             assert_eq!(call.handler, HANDLER);
+            // The host is told of a call while it runs, also of one that does not end.
+            until(|| seat.control.load(control::BUSY, Relaxed) != 0);
             turns[grid.rank() as usize].fetch_add(1, Relaxed);
             for word in grid.stride(call.arg_len.div_ceil(8) as usize) {
                 output.set_word(3 + word, increment_word(input.word(3 + word)));
