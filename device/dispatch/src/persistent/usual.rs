@@ -5,7 +5,7 @@
 //! stop, a flag that lies, a refusal, a graph) is left to `lead` and `serve`, which can do everything.
 
 use super::board::Post;
-use super::lead::{Job, SERVED, TURNS_A_ROUND, WRITTEN};
+use super::lead::{ANSWERED, Job, SERVED, TURNS_A_ROUND, WRITTEN};
 use super::staged::Wave;
 use super::{Block, Call, Machine};
 use crate::validate;
@@ -112,6 +112,9 @@ impl<M: Machine> Block<'_, M> {
                 return Watched::Unusual(Some([marks, flags]));
             }
             if even | other == 0 {
+                if self.is_alone() && warp.any(marks.contains(&ANSWERED)) {
+                    self.clear_answered(warp);
+                }
                 continue;
             }
             // The payload is visible from here on; to all lanes, whichever saw the flag.
@@ -245,10 +248,12 @@ impl<M: Machine> Block<'_, M> {
                 bank.count(Counter::Dispatched);
                 bank.count(if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) });
             }
-            if self.keeps_house {
+            if self.keeps_house && !self.is_alone() {
                 self.ring.clear_rx(index);
+                self.answered(slot, true);
+            } else {
+                self.retire_later(slot);
             }
-            self.answered(slot, true);
         }
         None
     }
