@@ -69,19 +69,19 @@ impl Told {
     /// The word of the call after the one told last, and whether its handler or capacity are new.
     #[inline(always)]
     fn next(&self, call: GridCall) -> (u64, bool) {
-        let last = GridCall { arg_len: call.arg_len, ..self.last() };
-        let changed = last != call;
-        let after = (self.word.load(Ordering::Relaxed) >> TURN_SHIFT) + 1;
+        let last = self.word.load(Ordering::Relaxed);
+        let changed = GridCall { arg_len: call.arg_len, ..self.call(last) } != call;
+        let after = (last >> TURN_SHIFT) + 1;
         let turn = if after < TURNS { after } else { 0 };
         let bit = if changed { CHANGED } else { 0 };
         (turn << TURN_SHIFT | bit | u64::from(call.arg_len), changed)
     }
 
     #[inline(always)]
-    fn last(&self) -> GridCall {
+    fn call(&self, word: u64) -> GridCall {
         GridCall {
             handler: self.handler.load(Ordering::Relaxed),
-            arg_len: self.word.load(Ordering::Relaxed) as u32,
+            arg_len: word as u32,
             capacity: self.capacity.load(Ordering::Relaxed) as u32,
         }
     }
@@ -99,9 +99,10 @@ impl Told {
     /// What is called now, for a thread past the barrier behind [`tell`](Self::tell); `None` at the end.
     #[inline(always)]
     fn present(&self) -> Option<GridCall> {
-        let ended = self.word.load(Ordering::Relaxed) == END;
-        let call = self.last();
-        (!ended).then_some(call)
+        let word = self.word.load(Ordering::Relaxed);
+        // Read with it, not behind it.
+        let call = self.call(word);
+        (word != END).then_some(call)
     }
 }
 

@@ -87,6 +87,7 @@ impl<M: Machine> Block<'_, M> {
                     Watched::Served => return After::Served,
                     Watched::Serve(job) => return After::Serve(job),
                     Watched::Round => self.round(warp),
+                    Watched::Owed => self.clear_answered(warp),
                     Watched::Unusual(look) => {
                         self.clear_answered(warp);
                         break look;
@@ -189,7 +190,7 @@ impl<M: Machine> Block<'_, M> {
     /// answer has no need of them, so no poll that follows an answer waits for their fence. It is made when that poll has found
     /// nothing, when half of the slots wait for it, and before the usual case is left.
     #[inline(always)]
-    pub(super) fn clear_answered(&self, warp: Warp<'_>) {
+    fn clear_answered(&self, warp: Warp<'_>) {
         if self.is_alone() {
             self.publish(warp);
         }

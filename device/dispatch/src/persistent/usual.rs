@@ -56,6 +56,8 @@ pub(super) enum Watched {
     Serve(Job),
     /// The leader, which keeps house, is to do so.
     Round,
+    /// Nothing was there, and the leader, which does everything, is to clear the request flags of what it answered.
+    Owed,
     /// The leader has seen something that is not usual, and leads on.
     Unusual(Option<Look>),
 }
@@ -113,7 +115,7 @@ impl<M: Machine> Block<'_, M> {
             }
             if even | other == 0 {
                 if self.is_alone() && warp.any(marks.contains(&ANSWERED)) {
-                    self.clear_answered(warp);
+                    return Watched::Owed;
                 }
                 continue;
             }
