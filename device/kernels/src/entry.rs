@@ -1,9 +1,9 @@
 //! The entry points.
 
 use crate::machine::{Leader, Warps, run_grid};
-use crate::setup::{Setup, refuse};
+use crate::setup::{Setup, refuse, told};
 use ringcall_dispatch::persistent::cooperative::Rally;
-use ringcall_dispatch::persistent::{Block, Machine};
+use ringcall_dispatch::persistent::{Block, Layout, Machine};
 use ringcall_gpu::ptx;
 use ringcall_gpu::team::{self, Warp};
 use ringcall_wire::header::HEADER_BYTES;
@@ -94,6 +94,14 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
     let params = &params;
     // SAFETY: the caller's promise: device memory that outlives the kernel, only accessed atomically.
     let rally = unsafe { &*(params.grid as usize as *const Rally) };
+    // Where there is no room for it there is none for the leader, which refuses.
+    let Some(told) = told(Layout::TOLD) else {
+        if ptx::block_id() == 0 {
+            refuse(params, 0);
+        }
+        return;
+    };
+    let seat = rally.seat(team::Block::current(), told);
     let (home, leads) = (ptx::block_id() == 0, ptx::block_id() == 0 && ptx::thread_id() < LANES);
     if home {
         // SAFETY: the caller's promise. One worker: the leading warp.
@@ -106,7 +114,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
             return;
         };
         if leads {
-            let machine = Leader { rally };
+            let machine = Leader { seat };
             let block = Block {
                 ring: &setup.ring,
                 share: setup.share,
@@ -127,13 +135,13 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
             // SAFETY: as for `input`.
             let output = unsafe { setup.stage(0, 1) };
             block.run(warp, 0, input, output);
-            rally.dismiss(warp, team::Block::current());
+            seat.dismiss(warp);
             return;
         }
     }
     let input = params.scratch + HEADER_BYTES as u64;
     let output = input + u64::from(params.stage_bytes);
-    rally.follow(team::Block::current(), home, |call| {
+    seat.follow(home, |call| {
         run_grid(call, input, output);
     });
 }

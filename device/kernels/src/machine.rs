@@ -1,11 +1,11 @@
 //! What the dispatch core asks of the machine: jumps, launches, sleep.
 
-use ringcall_dispatch::persistent::cooperative::{GridCall, Rally};
+use ringcall_dispatch::persistent::cooperative::{GridCall, Seat};
 use ringcall_dispatch::persistent::{Call, Machine, Returned};
 use ringcall_gpu::ptx;
 #[cfg(any(feature = "graph", feature = "unified-graph"))]
 use ringcall_gpu::shared::Words;
-use ringcall_gpu::team::{Block, Warp};
+use ringcall_gpu::team::Warp;
 use ringcall_wire::header::HEADER_BYTES;
 
 /// Nanoseconds between the house-keeping warp's looks at what there is to publish; figures are written every 64th time.
@@ -64,7 +64,7 @@ impl Machine for Warps {
 
 /// The leading warp of a cooperative grid.
 pub(crate) struct Leader<'a> {
-    pub(crate) rally: &'a Rally,
+    pub(crate) seat: Seat<'a>,
 }
 
 /// Runs a grid's call by the calling thread.
@@ -87,12 +87,12 @@ impl Machine for Leader<'_> {
     }
 
     #[inline(always)]
-    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>) -> Option<Returned> {
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let others = u64::from(ptx::grid_blocks() - 1);
         let grid = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
         let (input, output) = (call.input.address(HEADER_BYTES), call.output.address(HEADER_BYTES));
         let run = |grid| run_grid(grid, input, output);
-        Some(self.rally.lead(warp, Block::current(), others, grid, run))
+        Some(self.seat.lead(warp, others, grid, meanwhile, run))
     }
 
     #[inline(always)]

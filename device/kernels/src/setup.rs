@@ -3,6 +3,7 @@
 use crate::window::words;
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::SharedRing;
+use ringcall_dispatch::persistent::cooperative::Told;
 use ringcall_dispatch::persistent::layout::Needs;
 use ringcall_dispatch::persistent::{Board, DeviceTable, Layout, Options, Share};
 use ringcall_dispatch::ring::RingWindows;
@@ -25,6 +26,15 @@ pub(crate) fn shared_base() -> u64 {
                          out(reg64) base, options(pure, nomem, nostack));
     }
     base
+}
+
+/// What the block was told at a rally, `at` bytes into its dynamic shared memory; `None` if that is too small.
+#[inline(always)]
+pub(crate) fn told(at: u32) -> Option<&'static Told> {
+    let fits = ptx::dynamic_shared_bytes() >= at + Told::BYTES;
+    // SAFETY: inside shared memory, which outlives the threads that use it, at a multiple of 16; nothing else lies there, and it
+    // is only accessed atomically.
+    fits.then(|| unsafe { &*((shared_base() + u64::from(at)) as usize as *const Told) })
 }
 
 /// Everything that one block's warps work with.
@@ -76,7 +86,7 @@ impl Setup {
         }
         ptx::block_sync();
 
-        // SAFETY: cleared above, which is a board's initial state; shared memory outlives the threads that use it.
+        // SAFETY: cleared above with what was told, which is a board's initial state; shared memory outlives the threads that use it.
         let board = unsafe { &*(base as usize as *const Board) };
         // SAFETY: as for the board: `count` words, cleared.
         let serving = unsafe {

@@ -1,9 +1,12 @@
 //! The unified kernels: from the NIC's completion to the handler and back to its doorbell.
 
 use crate::queues;
+#[cfg(feature = "unified-grid")]
+use crate::setup::told;
 use crate::setup::{clear, copy, shared_base};
 use crate::window::words;
 use core::sync::atomic::Ordering;
+use ringcall_dispatch::persistent::cooperative::Told;
 use ringcall_dispatch::persistent::{DeviceTable, Machine};
 use ringcall_dispatch::table::{Cell, IdIndex};
 use ringcall_gpu::ptx;
@@ -64,7 +67,7 @@ impl Setup {
             return None;
         }
         let base = shared_base();
-        clear(base, size_of::<Board>() as u32);
+        clear(base, layout::TOLD + Told::BYTES);
         let (mut cells, mut entries) = (params.cells, params.entries);
         if place.cells != 0 {
             copy(base + u64::from(place.cells), cells, params.cell_count * size_of::<Cell>() as u32);
@@ -77,7 +80,7 @@ impl Setup {
             entries = base + u64::from(place.entries);
         }
         ptx::block_sync();
-        // SAFETY: cleared above, which is a board's initial state; shared memory outlives the threads that use it.
+        // SAFETY: cleared above with what was told, which is a board's initial state; shared memory outlives the threads that use it.
         let board = unsafe { &*(base as usize as *const Board) };
         // SAFETY: the caller's promise, or the copy made above; nobody writes them while the kernel runs.
         let cells =
@@ -202,6 +205,15 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_grid(params: UnifiedParams) {
     // SAFETY: the caller's promise: device memory that outlives the kernel, only accessed atomically.
     let rally = unsafe { &*(params.grid as usize as *const Rally) };
     let home = ptx::block_id() == 0;
+    // Where there is no room for it there is none for the leader, which refuses.
+    let Some(told) = told(layout::TOLD) else {
+        // SAFETY: the caller's promise.
+        if home && let Some(control) = unsafe { words(params.control, control::WORDS) } {
+            refuse(&control);
+        }
+        return;
+    };
+    let seat = rally.seat(Block::current(), told);
     if home {
         // SAFETY: the caller's promise. One warp has stages: the leading one.
         let Some(setup) = (unsafe { Setup::new(params, 1) }) else {
@@ -211,19 +223,19 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_grid(params: UnifiedParams) {
             return;
         };
         if ptx::thread_id() < WARP_LANES {
-            let (machine, warp) = (Leader { rally }, Warp::current());
+            let (machine, warp) = (Leader { seat }, Warp::current());
             // SAFETY: shared by the grid, in turns that the rally keeps apart.
             let input = unsafe { setup.stage(params, 0, 0) };
             // SAFETY: as for `input`.
             let output = unsafe { setup.stage(params, 0, 1) };
             setup.crew(params, &machine, None, 1).run_alone(warp, input, output);
-            rally.dismiss(warp, Block::current());
+            seat.dismiss(warp);
             return;
         }
     }
     let input = params.scratch + HEADER_BYTES as u64;
     let output = input + u64::from(params.stage_bytes);
-    rally.follow(Block::current(), home, |call| {
+    seat.follow(home, |call| {
         run_grid(call, input, output);
     });
 }

@@ -73,6 +73,8 @@ pub struct Board {
     pub(super) place: BlockU64,
     /// Whether a warp serves a request that came alone, and its heir lets it.
     pub(super) answering: BlockU64,
+    /// When the last usual request's response flag left, in ticks, where the leader that set it polls again itself.
+    pub(super) answered: BlockU64,
     /// Leads until requests are expected to come one at a time.
     pub(super) crowded: BlockU64,
     /// Looks since the drain began.

@@ -1,9 +1,10 @@
 //! Where things lie in a block's shared memory. The host sizes the launch with it, the kernel cuts windows by it.
 
 use super::Board;
+use super::cooperative::Told;
 use ringcall_wire::launch::{DeviceEntry, TableCell};
 
-/// Offsets in bytes from the start of shared memory; all multiples of 16.
+/// Offsets in bytes from the start of shared memory, where the board is; all multiples of 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// One word a slot of the share.
@@ -39,10 +40,13 @@ pub struct Needs {
 }
 
 impl Layout {
+    /// Where a block of a grid has what it was told, whatever else it needs.
+    pub const TOLD: u32 = (size_of::<Board>() as u32).next_multiple_of(16);
+
     /// The layout for `needs`.
     #[must_use]
     pub const fn of(needs: Needs) -> Self {
-        let serving = (size_of::<Board>() as u32).next_multiple_of(16);
+        let serving = Self::TOLD + Told::BYTES;
         let mut end = serving + (needs.slots * 8).next_multiple_of(16);
         let cell_bytes = (needs.cells.saturating_mul(size_of::<TableCell>() as u32)).next_multiple_of(16);
         let entry_bytes =
@@ -74,7 +78,8 @@ mod tests {
                 slots, cells: functions * 2, entries: functions, workers, stage_bytes: stage * 16, shared_stages: true,
             };
             let layout = Layout::of(needs);
-            prop_assert!(layout.serving as usize >= size_of::<Board>());
+            prop_assert!(Layout::TOLD as usize >= size_of::<Board>());
+            prop_assert!(layout.serving as usize >= Layout::TOLD as usize + size_of::<Told>());
             let after_serving = layout.serving + slots * 8;
             if layout.cells != 0 {
                 prop_assert!(layout.cells >= after_serving);
@@ -83,7 +88,7 @@ mod tests {
             }
             prop_assert!(layout.stages >= after_serving);
             prop_assert_eq!(layout.bytes, layout.stages + 2 * workers * stage * 16);
-            for offset in [layout.serving, layout.cells, layout.entries, layout.stages] {
+            for offset in [Layout::TOLD, layout.serving, layout.cells, layout.entries, layout.stages] {
                 prop_assert!(offset.is_multiple_of(16));
             }
         }

@@ -43,7 +43,7 @@ const LEFT_ALONE: u64 = 8;
 /// Mark of a slot that a warp serves.
 pub(super) const SERVED: u64 = u64::MAX;
 /// Mark of a slot whose answer is out and whose request flag is still to be cleared.
-const ANSWERED: u64 = u64::MAX - 1;
+pub(super) const ANSWERED: u64 = u64::MAX - 1;
 /// Mark of a slot whose answer is written and whose response flag is still to be set.
 pub(super) const WRITTEN: u64 = u64::MAX - 2;
 /// Times that a drain looks at every window, and at each slot that is left alone for a while.
@@ -83,10 +83,15 @@ impl<M: Machine> Block<'_, M> {
         {
             held = loop {
                 match near.watch(warp, me, input, output) {
+                    Watched::Served if self.workers == 1 => self.lead_on(warp, me),
                     Watched::Served => return After::Served,
                     Watched::Serve(job) => return After::Serve(job),
                     Watched::Round => self.round(warp),
-                    Watched::Unusual(look) => break look,
+                    Watched::Owed => self.clear_answered(warp),
+                    Watched::Unusual(look) => {
+                        self.clear_answered(warp);
+                        break look;
+                    }
                 }
             };
         }
@@ -165,6 +170,36 @@ impl<M: Machine> Block<'_, M> {
             self.push_backlog(warp, base, seen);
             self.machine.nap();
         }
+    }
+
+    /// The only worker has served a usual request, and leads again: nobody else reads its mailbox or leaves it a backlog, and it
+    /// is as calm as before.
+    #[inline(always)]
+    fn lead_on(&self, warp: Warp<'_>, me: u32) {
+        if warp.lane() == 0 {
+            self.board.note(me, Post::Lead);
+        }
+        warp.sync();
+        let owed = self.marks(warp, 0).map(|mark| warp.ballot(mark == ANSWERED).count_ones());
+        if 2 * (owed[0] + owed[1]) >= self.share.count {
+            self.clear_answered(warp);
+        }
+    }
+
+    /// Clears the request flags of the usual requests that were answered, where nobody else does: a producer that waits for the
+    /// answer has no need of them, so no poll that follows an answer waits for their fence. It is made when that poll has found
+    /// nothing, when half of the slots wait for it, and before the usual case is left.
+    #[inline(always)]
+    fn clear_answered(&self, warp: Warp<'_>) {
+        if self.is_alone() {
+            self.publish(warp);
+        }
+    }
+
+    /// Whether one warp does everything.
+    #[inline(always)]
+    pub(super) fn is_alone(&self) -> bool {
+        self.keeps_house && self.workers == 1
     }
 
     /// Whether requests have come one at a time of late. By the leader, once.
@@ -465,6 +500,12 @@ impl<M: Machine> Block<'_, M> {
         self.remark(slot, mark);
     }
 
+    /// The slot is answered, and its request flag to be cleared later, by whom ever. By one lane.
+    #[inline(always)]
+    pub(super) fn retire_later(&self, slot: u32) {
+        self.remark(slot, ANSWERED);
+    }
+
     /// Somebody else answers the slot: only its request flag is still to be cleared. By one lane.
     #[inline(always)]
     pub(super) fn handed_over(&self, slot: u32) {
@@ -478,7 +519,8 @@ impl<M: Machine> Block<'_, M> {
     }
 
     /// Publishes: sets the response flags of slots whose answers are written, and clears the request flags of slots whose
-    /// response flags were set a pass ago. One fence for all of them; whether there were any. By the house-keeping warp.
+    /// response flags were set a pass ago. One fence for all of them; whether there were any. By the house-keeping warp, or the
+    /// only one.
     pub(super) fn publish(&self, warp: Warp<'_>) -> bool {
         let mut some = false;
         let mut base = 0;

@@ -94,9 +94,10 @@ pub trait Machine {
     /// Calls a warp's handler. By all lanes, converged.
     fn call_warp(&self, warp: Warp<'_>, call: &Call<'_>) -> Returned;
 
-    /// Calls a grid's handler with all threads of the grid. By all lanes of the leading warp. `None` where there is no grid.
-    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>) -> Option<Returned> {
-        let _ = (warp, call);
+    /// Calls a grid's handler with all threads of the grid. By all lanes of the leading warp, whose lane 0 does `meanwhile` when
+    /// the others have been called, before its own part. `None`, and nothing is done, where there is no grid.
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
+        let _ = (warp, call, meanwhile);
         None
     }
 

@@ -111,7 +111,7 @@ impl<M: Machine> Block<'_, M> {
         output: Stage<'_>,
     ) {
         let slot = request.slot().get();
-        if warp.lane() == 0 {
+        if warp.lane() == 0 && kind != HandlerKind::Grid {
             self.begin(me, entry.id, slot);
         }
         if M::GRAPHS && kind == HandlerKind::Graph {
@@ -132,7 +132,7 @@ impl<M: Machine> Block<'_, M> {
             arg_len: request.header().arg_len,
             capacity: self.ring.geometry().result_capacity(),
         };
-        let returned = self.call_handler(warp, kind, &call);
+        let returned = self.call_handler(warp, kind, &call, || self.begin(me, entry.id, slot));
         let status = self.after_call(warp, follow_up, &request, staged, returned);
         self.count(warp, me, Counter::Received);
         self.count(warp, me, Counter::Dispatched);
@@ -140,13 +140,20 @@ impl<M: Machine> Block<'_, M> {
         self.settle(warp, slot, alone);
     }
 
-    /// Calls a handler of any kind that is called.
+    /// Calls a handler of any kind that is called. Lane 0 does `begin` in the course of a grid's call, and of no other: the
+    /// releasing store that calls the grid would wait until what that writes to the host's memory has crossed the bus.
     #[inline(always)]
-    pub(super) fn call_handler(&self, warp: Warp<'_>, kind: HandlerKind, call: &Call<'_>) -> Returned {
+    pub(super) fn call_handler(
+        &self,
+        warp: Warp<'_>,
+        kind: HandlerKind,
+        call: &Call<'_>,
+        begin: impl FnOnce(),
+    ) -> Returned {
         let mut returned = Returned::default();
         if kind == HandlerKind::Grid {
             let wrong = Returned { status: Status::WRONG_MODE.0, len: 0 };
-            returned = self.machine.call_grid(warp, call).unwrap_or(wrong);
+            returned = self.machine.call_grid(warp, call, begin).unwrap_or(wrong);
         } else if kind == HandlerKind::Warp {
             returned = self.machine.call_warp(warp, call);
         } else if warp.lane() == 0 {
@@ -160,7 +167,8 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Notes what this warp is about to do, for the watchdog. Where the leader keeps house itself nobody else would tell.
+    /// Notes what this warp is about to call, for the watchdog. Where the leader keeps house itself nobody else would tell. A
+    /// grid's handler is noted by [`call_handler`](Self::call_handler).
     #[inline(always)]
     pub(super) fn begin(&self, me: u32, function: u32, slot: u32) {
         let now = clock::ticks();

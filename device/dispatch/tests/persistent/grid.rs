@@ -1,18 +1,18 @@
 //! Calls that all threads of a grid take part in.
 
 use crate::client::{Ask, Client};
-use crate::device::{increment, payload_word};
+use crate::device::{Door, increment, payload_word};
 use crate::harness::{LIMIT, Setup, Warps, entry, ring};
-use ringcall_dispatch::persistent::cooperative::{GridCall, Rally};
+use ringcall_dispatch::persistent::cooperative::{GridCall, Rally, Seat, Told};
 use ringcall_dispatch::persistent::{Call, Ended, Machine, Options, Returned};
 use ringcall_gpu::atomic::DeviceU64;
-use ringcall_gpu::team::{self, Block, Grid, Warp};
+use ringcall_gpu::team::{self, Grid, Warp};
 use ringcall_wire::Counter;
 use ringcall_wire::launch::{HandlerKind, control};
 use ringcall_wire::status::Status;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 const GRID: u32 = 1;
@@ -22,8 +22,7 @@ const HANDLER: u64 = 0xC0DE;
 
 /// What the leading warp calls with.
 struct Leader<'a> {
-    rally: &'a Rally,
-    block: Block<'a>,
+    seat: Seat<'a>,
     others: u64,
     work: &'a dyn Fn(GridCall) -> Returned,
 }
@@ -37,9 +36,9 @@ impl Machine for Leader<'_> {
         increment(warp, call)
     }
 
-    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>) -> Option<Returned> {
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let what = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
-        Some(self.rally.lead(warp, self.block, self.others, what, self.work))
+        Some(self.seat.lead(warp, self.others, what, meanwhile, self.work))
     }
 
     fn nap(&self) {
@@ -60,9 +59,18 @@ enum Lead {
     LastWarp,
 }
 
-/// `calls` grid calls among as many others. Each thread of the grid answers its share of the words with the sum of what
-/// is there and the grid's size; the results are all there when the leader answers.
-fn all_take_part(blocks: u32, threads: u32, lead: Lead, calls: u64) {
+/// A grid at work.
+struct Running {
+    setup: Arc<Setup>,
+    /// How often each thread took part in a call.
+    turns: Arc<Vec<DeviceU64>>,
+    ended: Receiver<Vec<Ended>>,
+    leaders: usize,
+}
+
+/// Starts a grid. Each thread answers its share of the words with the sum of what is there and the grid's size; its last
+/// thread does so when it has passed the door.
+fn start(blocks: u32, threads: u32, lead: Lead, door: &Arc<Door>) -> Running {
     let parts = ring([8, 1024, 1024]);
     let lanes = match lead {
         Lead::First => 1,
@@ -74,14 +82,42 @@ fn all_take_part(blocks: u32, threads: u32, lead: Lead, calls: u64) {
     let turns: Arc<Vec<DeviceU64>> = Arc::new((0..blocks * threads).map(|_| DeviceU64::new(0)).collect());
     let (tell, ended) = channel();
     {
-        let (setup, turns) = (Arc::clone(&setup), Arc::clone(&turns));
+        let (setup, turns, door) = (Arc::clone(&setup), Arc::clone(&turns), Arc::clone(door));
         thread::spawn(move || {
             let (now, rally) = (setup.execution(), Rally::default());
+            let told: Vec<Told> = (0..blocks).map(|_| Told::default()).collect();
             team::run_warp(1, |warp| setup.block(&now, &Dummy).open(warp));
-            let ends = team::run_grid(blocks, threads, |grid| life(grid, &setup, &now, &rally, lead, &turns));
+            let ends = team::run_grid(blocks, threads, |grid| {
+                let seat = rally.seat(grid.as_block(), &told[grid.block() as usize]);
+                life(grid, &setup, &now, seat, lead, &turns, &door)
+            });
             let _ = tell.send(ends);
         });
     }
+    Running { setup, turns, ended, leaders: lanes as usize }
+}
+
+impl Running {
+    /// Drains, and checks that each thread ran each of `calls` calls once.
+    fn drain(self, calls: u64) {
+        let Self { setup, turns, ended, leaders } = self;
+        setup.control.store(control::STOP, control::STOP_DRAIN, Relaxed);
+        let ends = ended.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("{error}\n{}", setup.dump()));
+        let led = ends.iter().filter(|&&end| end == Ended::Led).count();
+        assert_eq!((led, ends.len()), (leaders, turns.len()));
+        assert_eq!(setup.state(), control::STATE_ENDED);
+        assert_eq!(setup.control.load(control::BUSY, Relaxed), 0);
+        let turns: Vec<u64> = turns.iter().map(|turns| turns.load(Relaxed)).collect();
+        assert_eq!(turns, vec![calls; turns.len()], "each thread runs each call once");
+    }
+}
+
+/// `calls` grid calls among as many others: the results are all there when the leader answers.
+fn all_take_part(blocks: u32, threads: u32, lead: Lead, calls: u64) {
+    let door = Arc::new(Door::default());
+    door.open();
+    let running = start(blocks, threads, lead, &door);
+    let setup = Arc::clone(&running.setup);
     let mut client = Client::new(&setup);
     let size = u64::from(blocks * threads);
     client.drive((0..2 * calls).map(|i| {
@@ -92,13 +128,7 @@ fn all_take_part(blocks: u32, threads: u32, lead: Lead, calls: u64) {
         let result = (0..(i * 11) % 120).flat_map(|word| (word * i + size).to_le_bytes()).collect();
         Ask { function: GRID, payload, status: Status::OK, result }
     }));
-    setup.control.store(control::STOP, control::STOP_DRAIN, Relaxed);
-    let ends = ended.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("{error}\n{}", setup.dump()));
-    let led = ends.iter().filter(|&&end| end == Ended::Led).count();
-    assert_eq!((led, ends.len()), (lanes as usize, size as usize));
-    assert_eq!(setup.state(), control::STATE_ENDED);
-    let turns: Vec<u64> = turns.iter().map(|turns| turns.load(Relaxed)).collect();
-    assert_eq!(turns, vec![calls; size as usize], "each thread runs each call once");
+    running.drain(calls);
     assert_eq!(setup.counters().get(Counter::Dispatched), 2 * calls);
     assert_eq!(setup.counters().get(Counter::Completed), 2 * calls);
 }
@@ -108,14 +138,18 @@ fn life(
     grid: Grid<'_>,
     setup: &Setup,
     now: &crate::harness::Execution,
-    rally: &Rally,
+    seat: Seat<'_>,
     lead: Lead,
     turns: &[DeviceU64],
+    door: &Door,
 ) -> Ended {
     let block = grid.as_block();
     let [input, output] = now.stages(0);
     let work = |call: GridCall| {
         assert_eq!(call.handler, HANDLER);
+        if grid.rank() + 1 == grid.size() {
+            door.pass();
+        }
         let rank = grid.rank() as usize;
         turns[rank].fetch_add(1, Relaxed);
         for word in grid.stride(call.arg_len as usize / 8) {
@@ -133,7 +167,7 @@ fn life(
         Lead::LastWarp => home && block.thread() >= first_of_leaders,
     };
     if !leads {
-        rally.follow(block, home, |call| {
+        seat.follow(home, |call| {
             work(call);
         });
         return Ended::Followed;
@@ -142,9 +176,9 @@ fn life(
         Lead::First => Warp::single(),
         Lead::LastWarp => block.warp(),
     };
-    let machine = Leader { rally, block, others: u64::from(grid.blocks() - 1), work: &work };
+    let machine = Leader { seat, others: u64::from(grid.blocks() - 1), work: &work };
     let end = setup.block(now, &machine).run(warp, 0, input, output);
-    rally.dismiss(warp, block);
+    seat.dismiss(warp);
     end
 }
 
@@ -188,4 +222,24 @@ fn blocks_of_threads() {
 #[test]
 fn a_warp_of_several_leads() {
     all_take_part(2, 34, Lead::LastWarp, 10);
+}
+
+/// The host is told of a call while it runs, also of one that does not end: in the leader's block or in another.
+#[test]
+fn a_call_that_hangs_is_told() {
+    for [blocks, threads] in [[1, 3], [2, 1]] {
+        let door = Arc::new(Door::default());
+        let running = start(blocks, threads, Lead::First, &door);
+        let setup = Arc::clone(&running.setup);
+        let mut client = Client::new(&setup);
+        let result = u64::from(blocks * threads).to_le_bytes().to_vec();
+        client.send(5, &Ask { function: GRID, payload: vec![0; 8], status: Status::OK, result });
+        let busy = || setup.control.load(control::BUSY, Relaxed);
+        setup.wait("the call to be told", || door.reached() == 1 && busy() != 0);
+        assert_eq!(busy(), u64::from(GRID) << 32 | 6);
+        assert!(!client.is_answered(5));
+        door.open();
+        client.take(5);
+        running.drain(1);
+    }
 }

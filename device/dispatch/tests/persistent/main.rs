@@ -12,6 +12,7 @@ mod garbage;
 mod graphs;
 mod grid;
 mod harness;
+mod lone;
 mod park;
 mod program;
 mod refusals;

@@ -190,6 +190,7 @@ struct Sizes {
 /// Where things lie in a block's shared memory. The host sizes the launch with it, the kernel cuts windows by it.
 pub mod layout {
     use super::Board;
+    use ringcall_dispatch::persistent::cooperative::Told;
     use ringcall_wire::launch::{DeviceEntry, TableCell};
 
     /// Offsets in bytes from the start of shared memory, where the board is; all multiples of 16.
@@ -208,10 +209,13 @@ pub mod layout {
     /// Tables up to this size are copied to shared memory, where a lookup takes 30 ns instead of 300.
     const TABLE_LIMIT: u32 = 16 * 1024;
 
+    /// Where a block of a grid has what it was told, whatever else it needs.
+    pub const TOLD: u32 = (size_of::<Board>() as u32).next_multiple_of(16);
+
     /// The layout for so many cells, entries and warps, with stages of so many bytes in shared memory or elsewhere.
     #[must_use]
     pub const fn of(cells: u32, entries: u32, warps: u32, stage_bytes: u32, shared_stages: bool) -> Layout {
-        let mut end = (size_of::<Board>() as u32).next_multiple_of(16);
+        let mut end = TOLD + Told::BYTES;
         let cell_bytes = cells.saturating_mul(size_of::<TableCell>() as u32).next_multiple_of(16);
         let entry_bytes = entries.saturating_mul(size_of::<DeviceEntry>() as u32).next_multiple_of(16);
         let mut layout = Layout { cells: 0, entries: 0, stages: 0, bytes: 0 };

@@ -138,6 +138,13 @@ impl<M: Machine> Crew<'_, M> {
         slot as usize * (self.config.rx_stride / 8) as usize
     }
 
+    /// Tells the host what a warp is about to call, for the watchdog. By one lane.
+    #[inline(always)]
+    fn tell_busy(&self, me: u32, entry: &DeviceEntry, slot: u32) {
+        let at = control::BUSY + me as usize * control::BUSY_WORDS;
+        self.control.store(at, u64::from(entry.id) << 32 | u64::from(slot + 1), Ordering::Relaxed);
+    }
+
     /// Calls a function; the status to answer with, and the result's length.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // what a call consists of
@@ -153,8 +160,9 @@ impl<M: Machine> Crew<'_, M> {
     ) -> (Status, u32) {
         if warp.lane() == 0 {
             self.board.count(Counter::Dispatched);
-            let at = control::BUSY + me as usize * control::BUSY_WORDS;
-            self.control.store(at, u64::from(entry.id) << 32 | u64::from(slot + 1), Ordering::Relaxed);
+            if entry.kind != HandlerKind::Grid as u32 {
+                self.tell_busy(me, entry, slot);
+            }
         }
         let capacity = self.capacity();
         let call = Call { address: entry.address, input, output, arg_len, capacity };
@@ -173,10 +181,10 @@ impl<M: Machine> Crew<'_, M> {
                 warp.sync();
                 returned
             }
-            // A grid's kernel has one, others do not.
+            // A grid's kernel has one, others do not. The host is told when the grid has been called, which would wait for it.
             Some(HandlerKind::Grid) => {
                 let wrong = Returned { status: Status::WRONG_MODE.0, len: 0 };
-                self.machine.call_grid(warp, &call).unwrap_or(wrong)
+                self.machine.call_grid(warp, &call, || self.tell_busy(me, entry, slot)).unwrap_or(wrong)
             }
             // Graphs are another kernel's.
             _ => Returned { status: Status::WRONG_MODE.0, len: 0 },

@@ -2,11 +2,11 @@
 
 use crate::rig::*;
 use crate::support::*;
-use ringcall_dispatch::persistent::cooperative::{GridCall, Rally};
+use ringcall_dispatch::persistent::cooperative::{self, GridCall, Rally, Told};
 use ringcall_dispatch::persistent::{Call, Machine, Returned};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::stage::Stage;
-use ringcall_gpu::team::{self, Block, Warp};
+use ringcall_gpu::team::{self, Warp};
 use ringcall_verbs::crew::{Board, Copying, Over};
 use ringcall_verbs::unified::Extent;
 use ringcall_wire::counter::Counter;
@@ -21,8 +21,7 @@ const HANDLER: u64 = 0xC0DE;
 
 /// What the leading warp calls with.
 struct Leader<'a> {
-    rally: &'a Rally,
-    block: Block<'a>,
+    seat: cooperative::Seat<'a>,
     others: u64,
     work: &'a dyn Fn(GridCall) -> Returned,
 }
@@ -36,9 +35,9 @@ impl Machine for Leader<'_> {
         Threads.call_warp(warp, call)
     }
 
-    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>) -> Option<Returned> {
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let what = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
-        Some(self.rally.lead(warp, self.block, self.others, what, self.work))
+        Some(self.seat.lead(warp, self.others, what, meanwhile, self.work))
     }
 
     fn nap(&self) {}
@@ -59,13 +58,17 @@ fn table() -> Table {
 /// how often each thread took part.
 fn grid(seat: Seat<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec<u64> {
     let (rally, board, table) = (Rally::default(), Board::default(), table());
+    let told: Vec<Told> = (0..blocks).map(|_| Told::default()).collect();
     let stages = [seat.stage(), seat.stage()];
     let turns: Vec<_> = (0..blocks * threads).map(|_| DeviceU64::new(0)).collect();
     let over = team::run_grid(blocks, threads, |grid| {
         let (input, output) = (Stage::new(&stages[0]), Stage::new(&stages[1]));
         let (block, home) = (grid.as_block(), grid.block() == 0);
+        let at_rally = rally.seat(block, &told[grid.block() as usize]);
         let work = |call: GridCall| {
             assert_eq!(call.handler, HANDLER);
+            // The host is told of a call while it runs, also of one that does not end.
+            until(|| seat.control.load(control::BUSY, Relaxed) != 0);
             turns[grid.rank() as usize].fetch_add(1, Relaxed);
             for word in grid.stride(call.arg_len.div_ceil(8) as usize) {
                 output.set_word(3 + word, increment_word(input.word(3 + word)));
@@ -75,16 +78,16 @@ fn grid(seat: Seat<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec<u64> {
         let first = if single { 0 } else { (threads - 1) / 32 * 32 };
         let leads = home && if single { block.thread() == 0 } else { block.thread() >= first };
         if !leads {
-            rally.follow(block, home, |call| {
+            at_rally.follow(home, |call| {
                 work(call);
             });
             return Over::Ended;
         }
         let warp = if single { Warp::single() } else { block.warp() };
-        let machine = Leader { rally: &rally, block, others: u64::from(blocks - 1), work: &work };
+        let machine = Leader { seat: at_rally, others: u64::from(blocks - 1), work: &work };
         let over =
             seat.crew(&board, &table, &machine, None, (Extent::Received, 1)).run_alone(warp, input, output);
-        rally.dismiss(warp, block);
+        at_rally.dismiss(warp);
         over
     });
     assert!(over.iter().all(|over| *over == Over::Ended), "{over:?}");

@@ -1,0 +1,80 @@
+//! One warp that does everything: when request flags are cleared.
+
+use crate::client::{Ask, Client};
+use crate::device::{Device, increment};
+use crate::harness::{Setup, Warps, entry, ring, slot_of, start};
+use ringcall_dispatch::persistent::{Call, Options, Returned};
+use ringcall_dispatch::{Response, Vacant};
+use ringcall_gpu::atomic::DeviceU64;
+use ringcall_gpu::team::Warp;
+use ringcall_wire::Counter;
+use ringcall_wire::launch::HandlerKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+const FUNCTION: u32 = 11;
+const LONE: Warps = Warps { workers: 1, lanes: 2, house: false };
+
+/// A slot is vacant again although nothing else comes.
+#[test]
+fn a_slot_that_was_answered_becomes_vacant() {
+    for slots in [1, 2, 3, 16] {
+        let parts = ring([slots, 64, 64]);
+        let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
+        let entries = vec![entry(FUNCTION, HandlerKind::Warp, 0)];
+        let running = start(Setup::new(&parts, entries, LONE, Options::default()), &device);
+        let mut client = Client::new(&running.setup);
+        for i in 0..40 {
+            client.send(slots - 1, &Ask::increment(FUNCTION, vec![i]));
+            client.take(slots - 1);
+        }
+        running.drain();
+    }
+}
+
+/// Every poll that follows an answer finds a request, since the handler puts the next one into the ring; the slots become
+/// vacant in time all the same.
+#[test]
+fn slots_become_vacant_where_no_poll_finds_nothing() {
+    const CALLS: u64 = 100;
+    const STUCK: u64 = 1 << 32;
+    for slots in [2, 3, 4, 8] {
+        let parts = ring([slots, 64, 64]);
+        let (memory, calls) = (parts.ring.clone(), Arc::new(DeviceU64::new(0)));
+        let counted = Arc::clone(&calls);
+        let handler = move |warp: Warp<'_>, call: &Call<'_>| {
+            if warp.lane() == 0 {
+                let i = counted.fetch_add(1, Relaxed);
+                let at = |i: u64| slot_of(&memory, (i % u64::from(slots)) as u32);
+                if i > 0 {
+                    Response::probe(&memory, at(i - 1)).expect("the answer before").release(&memory);
+                }
+                match Vacant::probe(&memory, at(i + 1)) {
+                    Some(next) if i + 1 < CALLS => {
+                        next.submit(&memory, FUNCTION, i as u32 + 1, 0, &[0; 8]).expect("8 bytes");
+                    }
+                    Some(_) => (),
+                    // Nobody but this warp could clear it.
+                    None => counted.store(STUCK, Relaxed),
+                }
+            }
+            Returned { status: 0, len: call.arg_len }
+        };
+        let device = Arc::new(Device::<false>::new(vec![Box::new(handler)], None));
+        let entries = vec![entry(FUNCTION, HandlerKind::Warp, 0)];
+        let running = start(Setup::new(&parts, entries, LONE, Options::default()), &device);
+        let first = Vacant::probe(&parts.ring, slot_of(&parts.ring, 0)).expect("nothing was asked yet");
+        first.submit(&parts.ring, FUNCTION, 0, 0, &[0; 8]).expect("8 bytes");
+        let last = slot_of(&parts.ring, ((CALLS - 1) % u64::from(slots)) as u32);
+        running.setup.wait("all calls", || calls.load(Relaxed) >= CALLS);
+        assert_eq!(calls.load(Relaxed), CALLS, "of {slots} slots none became vacant");
+        running.setup.wait("the last answer", || match Response::probe(&parts.ring, last) {
+            Some(response) => {
+                response.release(&parts.ring);
+                true
+            }
+            None => false,
+        });
+        assert_eq!(running.drain().counters.get(Counter::Completed), CALLS);
+    }
+}
