@@ -565,7 +565,7 @@ const fn quiet_sweeps<M: Machine>() -> u32 {
 
 /// Bit `i` moves to bit `2 i`.
 #[inline(always)]
-const fn spread(bits: u32) -> u64 {
+pub(super) const fn spread(bits: u32) -> u64 {
     let mut x = bits as u64;
     x = (x | x << 16) & 0x0000_FFFF_0000_FFFF;
     x = (x | x << 8) & 0x00FF_00FF_00FF_00FF;

@@ -5,7 +5,7 @@
 //! stop, a flag that lies, a refusal, a graph) is left to `lead` and `serve`, which can do everything.
 
 use super::board::Post;
-use super::lead::{ANSWERED, Job, SERVED, TURNS_A_ROUND, WRITTEN};
+use super::lead::{ANSWERED, Job, SERVED, TURNS_A_ROUND, WRITTEN, spread};
 use super::staged::Wave;
 use super::{Block, Call, Machine};
 use crate::validate;
@@ -92,6 +92,8 @@ impl<M: Machine> Block<'_, M> {
     fn watch(&self, usual: &Usual, warp: Warp<'_>, me: u32, stages: [Stage<'_>; 2]) -> Watched {
         self.let_answer(warp);
         let first = self.first_of(warp, 0);
+        // Read here, before the first vote: until every lane has read it, no lane changes it.
+        let turn = if self.is_alone() { self.board.place.load(Ordering::Relaxed) as u32 % 64 } else { 0 };
         loop {
             if self.keeps_house && self.board.count_turn(warp).is_multiple_of(TURNS_A_ROUND) {
                 return Watched::Round;
@@ -110,7 +112,9 @@ impl<M: Machine> Block<'_, M> {
                 odd |= left_alone || set[i] && !self.ring.is_address_of(first + i as u32, flags[i]);
             }
             let [even, other] = set.map(|set| warp.ballot(set));
-            if warp.any(odd) || even.count_ones() + other.count_ones() > 1 {
+            let several = even.count_ones() + other.count_ones() > 1;
+            // One warp serves them one by one in any case.
+            if warp.any(odd) || several && !self.is_alone() {
                 return Watched::Unusual(Some([marks, flags]));
             }
             if even | other == 0 {
@@ -122,7 +126,13 @@ impl<M: Machine> Block<'_, M> {
             // The payload is visible from here on; to all lanes, whichever saw the flag.
             barrier::observe_from_peer();
             warp.sync();
-            let bit = 2 * (even | other).trailing_zeros() + u32::from(other != 0);
+            let bit = if several {
+                // Around the window from where the last one was, so that no slot waits for ever for those before it.
+                let seen = spread(even) | spread(other) << 1;
+                (seen.rotate_right(turn).trailing_zeros() + turn) % 64
+            } else {
+                2 * (even | other).trailing_zeros() + u32::from(other != 0)
+            };
             let slot = self.share.first + bit;
             let Some(index) = self.ring.geometry().slot(slot) else {
                 return Watched::Unusual(Some([marks, flags])); // no flag lies behind the last slot
@@ -140,10 +150,13 @@ impl<M: Machine> Block<'_, M> {
                 self.board.place.store(u64::from(bit + 1), Ordering::Relaxed);
             }
             let job = Job { slot, honest: true, alone: true, wave };
-            return match self.serve_usual(usual, warp, me, job, index, free, stages) {
-                Some(job) => Watched::Serve(job),
-                None => Watched::Served,
-            };
+            if let Some(job) = self.serve_usual(usual, warp, me, job, index, free, stages) {
+                return Watched::Serve(job);
+            }
+            if several && warp.lane() == 0 {
+                self.board.answered.store(0, Ordering::Relaxed); // the next one is there already
+            }
+            return Watched::Served;
         }
     }
 
