@@ -59,11 +59,14 @@ __global__ void answer_kernel(const GraphIOContext *io, const std::uint32_t *sum
 // Ends without an answer.
 __global__ void silent_kernel(const GraphIOContext *) {}
 
-// What `enqueue` adds up is taken over by the trigger graph, which takes its time.
+// What `enqueue` adds up is taken over by the trigger graph, which takes its time, and more of it while the gate is closed: some
+// ten seconds at most.
 __device__ std::uint32_t pending, taken_over;
-__global__ void take_over_kernel() {
+__global__ void take_over_kernel(const volatile int *closed) {
   const long long begin = clock64();
   while (clock64() - begin < 200000) {
+  }
+  while (*closed != 0 && clock64() - begin < 20000000000) {
   }
   taken_over += pending;
   pending = 0;
@@ -150,6 +153,26 @@ std::uint32_t take(const Ring &ring, std::uint32_t slot, std::uint32_t id, std::
   return result;
 }
 
+struct Figures {
+  int rc;
+  unsigned long long fires, tails;
+};
+
+// What the library says of trigger graphs: it is asked beside the running kernel.
+Figures figures() {
+  Figures now{};
+  CHECK_CUDA(cudaq_dispatch_get_trigger_debug(&now.rc, &now.fires, &now.tails));
+  return now;
+}
+
+void expect_figures(Figures now, int rc, unsigned long long fires, unsigned long long tails) {
+  if (now.rc == rc && now.fires == fires && now.tails == tails)
+    return;
+  std::fprintf(stderr, "rc %d, %llu fires, %llu relaunches; expected %d, %llu, %llu\n", now.rc, now.fires, now.tails, rc,
+               fires, tails);
+  std::exit(1);
+}
+
 // A dispatch graph from its making to its end, with `ask` in between; how many requests it dispatched.
 template <typename Ask>
 std::uint64_t dispatch(const Ring &ring, const cudaq_function_entry_t *entries, std::size_t count, GraphIOContext *io,
@@ -219,13 +242,16 @@ int main() {
       entry_of(SILENT_FUNCTION_ID, CUDAQ_DISPATCH_GRAPH_LAUNCH,
                graph_of([&](cudaStream_t stream) { silent_kernel<<<1, 1, 0, stream>>>(io); })),
   };
-  const cudaGraphExec_t trigger = graph_of([](cudaStream_t stream) { take_over_kernel<<<1, 1, 0, stream>>>(); });
+  Mapped<int> closed{1};
+  const cudaGraphExec_t trigger =
+      graph_of([&](cudaStream_t stream) { take_over_kernel<<<1, 1, 0, stream>>>(closed.device); });
   CHECK_CUDA(cudaMemcpy(handlers, entries, 2 * sizeof *handlers, cudaMemcpyHostToDevice));
   init_handlers<<<1, 1>>>(handlers);
   CHECK_CUDA(cudaMemcpy(entries, handlers, 2 * sizeof *handlers, cudaMemcpyDeviceToHost));
 
   // Graphs answer: one at a time, then bursts for two graphs, whose requests wait for each other. More than the 120 launches
   // that one execution of a graph can make.
+  expect_figures(figures(), RINGCALL_TRIGGER_NEVER_FIRED, 0, 0);
   const std::uint64_t graphs = dispatch(ring, entries + 2, 3, io, nullptr, [&] {
     ring.ask_for_parities(DECODE_FUNCTION_ID);
     std::uint32_t id = 5000;
@@ -250,6 +276,11 @@ int main() {
     if (take(ring, 0, 2) != 7)
       fail("a wrong sum behind a silent graph", 2);
   });
+  // These were no trigger graphs; the kernel has relaunched itself all the same.
+  const Figures before = figures();
+  if (before.tails == 0)
+    fail("no relaunch", before.tails);
+  expect_figures(before, RINGCALL_TRIGGER_NEVER_FIRED, 0, before.tails);
   if (graphs != 1000 + 50 * Ring::num_slots + 2)
     fail("not every graph was counted", graphs);
 
@@ -265,10 +296,28 @@ int main() {
       send(ring, (id + 1) % Ring::num_slots, TOTAL_FUNCTION_ID, nullptr, 0, id);
       if (take(ring, (id + 1) % Ring::num_slots, id) != expected)
         fail("the trigger graph had not ended at request", id);
+      expect_figures(figures(), cudaSuccess, id + 1, before.tails + id + 1);
     }
+    // A trigger graph that goes on and on: nothing is served, and the figures can be read.
+    *static_cast<volatile int *>(closed.host) = 1;
+    send(ring, 0, ENQUEUE_FUNCTION_ID, nullptr, 0, TRIGGERS);
+    take(ring, 0, TRIGGERS);
+    send(ring, 1, TOTAL_FUNCTION_ID, nullptr, 0, TRIGGERS);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (figures().tails != before.tails + TRIGGERS + 1)
+      if (std::chrono::steady_clock::now() > end)
+        fail("no relaunch behind the graph that runs", figures().tails);
+    expect_figures(figures(), cudaSuccess, TRIGGERS + 1, before.tails + TRIGGERS + 1);
+    if (cudaq_host_ringbuffer_poll_tx_flag(&ring.views, 1, nullptr) == CUDAQ_TX_READY)
+      fail("answered beside the trigger graph", 1);
+    *static_cast<volatile int *>(closed.host) = 0;
+    if (take(ring, 1, TRIGGERS) != expected)
+      fail("a wrong sum behind the graph that was waited for", TRIGGERS);
   });
-  if (triggered != 2 * TRIGGERS)
+  if (triggered != 2 * (TRIGGERS + 1))
     fail("not every call was counted", triggered);
+  // They outlive the dispatch graph.
+  expect_figures(figures(), cudaSuccess, TRIGGERS + 1, before.tails + TRIGGERS + 1);
 
   for (int i = 2; i < 5; ++i)
     CHECK_CUDA(cudaGraphExecDestroy(entries[i].handler.graph_exec));
@@ -277,6 +326,6 @@ int main() {
   CHECK_CUDA(cudaFree(sum));
   CHECK_CUDA(cudaFree(io));
   std::printf("ran: ringcall %s, %llu requests answered by graphs, %u graphs triggered\n", ringcall_version(),
-              static_cast<unsigned long long>(graphs), TRIGGERS);
+              static_cast<unsigned long long>(graphs), TRIGGERS + 1);
   return 0;
 }

@@ -187,6 +187,12 @@ pub mod control {
     pub const RELAUNCH_ERROR: usize = 21;
     /// Device to host: CUDA code of the last failed graph launch.
     pub const LAUNCH_ERROR: usize = 22;
+    /// Device to host: launches of a program's trigger graph so far, failed ones too.
+    pub const TRIGGERS: usize = 23;
+    /// Device to host: CUDA code of the last of these; 0: it succeeded.
+    pub const TRIGGER_ERROR: usize = 24;
+    /// Device to host: when that was, ns of the device's global timer.
+    pub const TRIGGERED_AT: usize = 25;
 
     /// Device to host: the counters.
     pub const COUNTERS: usize = 32;
@@ -240,10 +246,14 @@ pub mod saved {
     pub const COUNTERS: usize = 16;
     /// What launched graphs counted themselves: added to by them, atomically.
     pub const CHILDREN: usize = 48;
+    /// Launches of a program's trigger graph so far, failed ones too.
+    pub const TRIGGERS: usize = 79;
     /// Words.
     pub const WORDS: usize = 80;
 
-    const _: () = assert!(COUNTERS + Counter::COUNT <= CHILDREN && CHILDREN + Counter::COUNT <= WORDS);
+    const _: () = assert!(
+        COUNTERS + Counter::COUNT <= CHILDREN && CHILDREN + Counter::COUNT <= TRIGGERS && TRIGGERS < WORDS
+    );
 }
 
 /// What a program's own graphs find their request by (`GraphIOContext` of the CUDA-Q Realtime host API): memory of the

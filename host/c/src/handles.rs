@@ -45,6 +45,11 @@ impl<T> Registry<T> {
         self.live().remove(&(handle as usize as u64)).ok_or_else(|| self.unknown(handle))
     }
 
+    /// Looks at every one, under the lock: `look` returns soon, and keeps nothing alive.
+    pub(crate) fn for_each(&self, look: impl FnMut(&T)) {
+        self.live().values().map(Arc::as_ref).for_each(look);
+    }
+
     fn unknown(&self, handle: *const c_void) -> Fault {
         let what = self.what;
         if handle.is_null() {

@@ -59,7 +59,7 @@ fn check_with(source: &str, flags: &[&str], arguments: &[&str]) {
         .arg("-o")
         .arg(&program)
         .arg(format!("-L{}", folder.display()))
-        .arg("-lringcall_c")
+        .args(["-lringcall_c", "-ldl"])
         .arg(format!("-Wl,-rpath,{}", folder.display()));
     if let Ok(sanitizers) = std::env::var("RINGCALL_C_SANITIZE") {
         compile.arg(format!("-fsanitize={sanitizers}")).arg("-fno-sanitize-recover=all");

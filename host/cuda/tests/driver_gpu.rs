@@ -56,6 +56,11 @@ fn devices_describe_themselves() {
     on_device("devices_describe_themselves", |context| {
         let device = context.device();
         assert!(!device.name().expect("a name").is_empty());
+        let current = || Driver::load().and_then(Driver::current_device).expect("a device");
+        context.make_current().expect("a live context");
+        assert_eq!(current(), device.ordinal());
+        let elsewhere = std::thread::spawn(current);
+        assert_eq!(elsewhere.join().expect("no panic"), 0, "a thread without a context");
         assert!(device.capability() >= (7, 5), "{:?}", device.capability());
         assert!(device.multiprocessors().expect("a number") > 0);
         assert!(device.max_shared_per_block().expect("a number") >= 48 * 1024);

@@ -87,7 +87,7 @@ impl<M: Machine> Block<'_, M> {
         }
         // Always: an answer is known by the mark's end.
         request.mark(staged);
-        if launcher.fire_foreign(warp, entry.address) {
+        if launcher.fire_foreign(warp, entry.address).is_ok() {
             if warp.lane() == 0 {
                 // Behind the mark, so that whoever sees this holder sees its mark, or what came after it.
                 self.give_context_to(slot);
@@ -124,7 +124,11 @@ impl<M: Machine> Block<'_, M> {
     /// Launches the graph that a handler asked for, the only one that runs of those that may. It is told nothing and owes no
     /// answer; no further request is served before it has ended. The status of the handler's request.
     pub(super) fn trigger_foreign(&self, warp: Warp<'_>, graph: &DeviceEntry) -> Status {
-        if !self.launcher().fire_foreign(warp, graph.address) {
+        let launched = self.launcher().fire_foreign(warp, graph.address);
+        if warp.lane() == 0 {
+            self.tell_trigger(launched.err().unwrap_or(0));
+        }
+        if launched.is_err() {
             self.board.launches.give_trigger_back(warp);
             return Status::LAUNCH_FAILED;
         }
@@ -133,6 +137,21 @@ impl<M: Machine> Block<'_, M> {
         }
         warp.sync();
         Status::OK
+    }
+
+    /// Tells the host of a launch of the trigger graph and of its CUDA code: at once, since the graph may never end. By one lane
+    /// of whoever has taken it.
+    fn tell_trigger(&self, code: u32) {
+        let count = self.saved.load(saved::TRIGGERS, Ordering::Relaxed).wrapping_add(1);
+        self.saved.store(saved::TRIGGERS, count, Ordering::Relaxed);
+        // Relaxed: the answer to the handler's request, which comes after, publishes them together.
+        for (word, value) in [
+            (control::TRIGGER_ERROR, u64::from(code)),
+            (control::TRIGGERED_AT, clock::now_ns()),
+            (control::TRIGGERS, count),
+        ] {
+            self.control.store(word, value, Ordering::Relaxed);
+        }
     }
 
     /// Takes the context for the request in `slot`, if it is free and this one's turn. By one lane.

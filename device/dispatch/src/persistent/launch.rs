@@ -66,12 +66,14 @@ impl Launches {
 
     /// Takes the program's trigger graph, if nobody has.
     pub(super) fn take_trigger(&self, warp: Warp<'_>) -> bool {
-        warp.any(warp.lane() == 0 && self.flags.fetch_or(TRIGGER, Ordering::Relaxed) & TRIGGER == 0)
+        // Acquire: pairs with `give_trigger_back`; whoever has the graph counts its launches.
+        warp.any(warp.lane() == 0 && self.flags.fetch_or(TRIGGER, Ordering::Acquire) & TRIGGER == 0)
     }
 
     pub(super) fn give_trigger_back(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
-            self.flags.fetch_and(!TRIGGER, Ordering::Relaxed);
+            // Release: observed by the next one in `take_trigger`.
+            self.flags.fetch_and(!TRIGGER, Ordering::Release);
         }
         warp.sync();
     }
@@ -250,27 +252,29 @@ impl<M: Machine> Launcher<'_, M> {
         self.table.route(entry, key).or_else(any)
     }
 
-    /// Launches a program's own graph, which counts its end nowhere. What lane 0 wrote before is visible to it. `false`: the
-    /// launch failed, and the budget is free again.
-    pub(super) fn fire_foreign(&self, warp: Warp<'_>, exec: u64) -> bool {
+    /// Launches a program's own graph, which counts its end nowhere. What lane 0 wrote before is visible to it.
+    ///
+    /// # Errors
+    /// CUDA's code: the launch failed, and the budget is free again.
+    pub(super) fn fire_foreign(&self, warp: Warp<'_>, exec: u64) -> Result<(), u32> {
         warp.sync();
-        let mut failed = false;
+        let mut failed = None;
         if warp.lane() == 0 {
             match self.launch_patiently(exec) {
                 Ok(()) => {
                     self.launches.uncounted.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(code) => {
-                    failed = true;
+                    failed = Some(code as u32);
                     self.launches.error.store(u64::from(code as u32), Ordering::Relaxed);
                 }
             }
         }
-        let failed = warp.any(failed);
-        if failed {
-            self.launches.give_back(warp);
+        if !warp.any(failed.is_some()) {
+            return Ok(());
         }
-        !failed
+        self.launches.give_back(warp);
+        Err(warp.shuffle(failed.unwrap_or(0), 0))
     }
 
     /// Launches. What the warp wrote before is visible to the child. `false`: the launch failed, mailbox and budget are free

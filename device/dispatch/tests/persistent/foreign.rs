@@ -47,6 +47,11 @@ fn dispatcher(
     start(setup, &Arc::new(device))
 }
 
+/// What the host is told of a trigger graph: launches, and the last one's code.
+fn triggers(setup: &Setup) -> [u64; 2] {
+    [control::TRIGGERS, control::TRIGGER_ERROR].map(|word| setup.control.load(word, Relaxed))
+}
+
 /// Hundreds of requests for two graphs that share the context, many at a time: each is answered by its own graph, with a
 /// budget of 120 an execution.
 #[test]
@@ -70,6 +75,7 @@ fn graphs_share_a_context() {
         assert!(report.executions > 400 / LAUNCHES_PER_EXECUTION, "{} executions", report.executions);
         assert_eq!(program.launches(), 400);
         assert_eq!(setup.control.load(control::LAUNCHES, Relaxed), 400);
+        assert_eq!(setup.control.load(control::TRIGGERS, Relaxed), 0, "these are no trigger graphs");
         for counter in [Counter::Received, Counter::Dispatched, Counter::Completed] {
             assert_eq!(report.counters.get(counter), 600, "{counter:?}");
         }
@@ -342,6 +348,8 @@ fn later_calls_find_the_trigger_graph_finished() {
             let slot = (i % 7) as u32;
             client.send(slot, &Ask::increment(TRIGGER, words(i)));
             client.take(slot);
+            // Whether the graph has ended or not.
+            assert_eq!(triggers(&setup), [i + 1, 0]);
             let result = (i + 1).to_le_bytes().to_vec();
             client.send(7, &Ask { function: STATE, payload: Vec::new(), status: Status::OK, result });
             client.take(7);
@@ -392,6 +400,7 @@ fn handlers_that_may_trigger_take_turns() {
         let report = running.drain();
         setup.wait("the last graph", || program.is_quiet());
         assert_eq!((done.load(Acquire), most.load(Acquire)), (40, 0));
+        assert_eq!(triggers(&setup), [40, 0]);
         assert_eq!(report.counters.get(Counter::Completed), 80);
     }
 }
@@ -415,13 +424,20 @@ fn a_trigger_that_fails_is_told() {
     let setup = Arc::clone(&running.setup);
     let mut client = Client::new(&setup);
     let ask = Ask { status: Status::LAUNCH_FAILED, ..Ask::increment(TRIGGER, words(1)) };
-    for _ in 0..5 {
+    for i in 0..5 {
         client.send(0, &ask);
         client.take(0);
+        assert_eq!(triggers(&setup), [i + 1, 3]);
     }
+    // The last one's code, not that of the last failure.
+    program.break_exec(0, 0);
+    client.send(0, &Ask::increment(TRIGGER, words(1)));
+    client.take(0);
+    assert_eq!(triggers(&setup), [6, 0]);
     let report = running.drain();
+    assert_eq!(setup.control.load(control::LAUNCH_ERROR, Relaxed), 3);
     assert_eq!(report.counters.get(Counter::LaunchFailed), 5);
-    assert_eq!(report.executions, 1);
+    assert_eq!(report.executions, 2);
 }
 
 /// A producer that goes on triggering cannot keep a drain up.

@@ -1,12 +1,12 @@
 //! Launch helpers, occupancy, dispatch graphs.
 
+use super::ledger::Ledger;
 use super::linked::{Asked, Linked, Which, occupancy as occupancy_of};
 use super::report;
-use crate::handles::Registry;
 use crate::layout::{cudaError_t, cudaGraphExec_t, cudaStream_t, cudaq_ringbuffer_t};
 use crate::raw_ring::aligned;
 use crate::status::{Fault, attempt, cuda_error};
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_ulonglong, c_void};
 use ringcall_cuda::dispatcher::LinkedGraphs;
 use ringcall_cuda::driver::Driver;
 use ringcall_wire::entry::FunctionEntry;
@@ -149,7 +149,7 @@ create_graph! {
 }
 
 /// Dispatch graphs that C has.
-static GRAPHS: Registry<Linked> = Registry::new("dispatch graph");
+static GRAPHS: Ledger<Linked> = Ledger::new("dispatch graph");
 
 /// Launches a dispatch graph.
 #[unsafe(no_mangle)]
@@ -170,6 +170,35 @@ pub unsafe extern "C" fn cudaq_destroy_dispatch_graph(context: *mut c_void) -> c
         GRAPHS.get(context)?.end()?;
         GRAPHS.remove(context).map(drop)
     })
+}
+
+/// What dispatch graphs of the current device have launched by themselves.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_dispatch_get_trigger_debug(
+    trigger_rc: *mut c_int,
+    fires: *mut c_ulonglong,
+    tail_relaunches: *mut c_ulonglong,
+) -> cudaError_t {
+    cuda_error(|| {
+        let device = Driver::load()?.current_device()?;
+        let so_far = GRAPHS.so_far(device);
+        // SAFETY: the header's contract: null, or an int.
+        unsafe { give(trigger_rc, so_far.trigger_rc()) };
+        for (to, count) in [(fires, so_far.fires()), (tail_relaunches, so_far.relaunches())] {
+            // SAFETY: likewise.
+            unsafe { give(to, count) };
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `to` is null, or a `T`.
+unsafe fn give<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { to.write_unaligned(value) };
+    }
 }
 
 /// The device archive's side of the launch helpers: `kernel` is 0 (regular) or 1 (cooperative), `function` what

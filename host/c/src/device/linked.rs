@@ -6,6 +6,7 @@
 
 use super::beside;
 use super::code::{Code, CodeFunction};
+use super::ledger::{Launching, SelfLaunched};
 use super::lifecycle::Lifecycle;
 use super::watcher::Watcher;
 use crate::entries::{check_entries, check_table};
@@ -308,6 +309,16 @@ impl Linked {
         }
         // The watcher holds the other; one that gave up left it.
         Arc::strong_count(&self.dispatcher) == 1
+    }
+}
+
+impl Launching for Linked {
+    fn device(&self) -> u32 {
+        self.context.device().ordinal()
+    }
+
+    fn so_far(&self) -> SelfLaunched {
+        SelfLaunched::new(self.dispatcher.launches().relaunches, self.dispatcher.triggers())
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod api;
 mod code;
+mod ledger;
 mod lifecycle;
 mod linked;
 mod watcher;

@@ -2,6 +2,7 @@
 #include "cudaq/realtime/daemon/bridge/cpu_dataplane.h"
 #include "cudaq/realtime/daemon/dispatcher/graph_launch_engine.h"
 #include "program.h"
+#include <dlfcn.h>
 
 enum { SLOTS = 4, SLOT = 64 };
 
@@ -77,6 +78,24 @@ static void dispatch_graphs(void) {
   EXPECT(a_graph(flags, (uint8_t *)data, io, &context) != 0 && context == NULL);
   EXPECT(cudaq_launch_dispatch_graph(context, NULL) != 0);
   EXPECT(cudaq_destroy_dispatch_graph(context) != 0);
+}
+
+/* As callers that may meet a library without it look it up. */
+static void trigger_figures(void) {
+  cudaError_t (*get)(int *, unsigned long long *, unsigned long long *) = NULL;
+  void *symbol = dlsym(RTLD_DEFAULT, "cudaq_dispatch_get_trigger_debug");
+  EXPECT(symbol != NULL);
+  memcpy(&get, &symbol, sizeof get);
+  int rc = 7;
+  unsigned long long fires = 8, tails = 9;
+  cudaError_t error = get(&rc, &fires, &tails);
+  if (getenv("RINGCALL_TEST_NO_CUDA")) {
+    EXPECT(error == 100 && strstr(ringcall_last_error(), "CUDA") != NULL);
+    EXPECT(rc == 7 && fires == 8 && tails == 9);
+  } else {
+    EXPECT(error == 0 && rc == RINGCALL_TRIGGER_NEVER_FIRED && fires == 0 && tails == 0);
+  }
+  EXPECT(cudaq_dispatch_get_trigger_debug(NULL, NULL, NULL) == error);
 }
 
 int main(void) {
@@ -308,6 +327,7 @@ int main(void) {
   EXPECT(cudaq_create_dispatch_graph_regular(NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, NULL,
                                              NULL) != 0);
   dispatch_graphs();
+  trigger_figures();
 
   /* Ring helpers. */
   uint8_t payload[SLOT];

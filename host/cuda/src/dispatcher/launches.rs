@@ -28,6 +28,28 @@ impl Launches {
     }
 }
 
+/// What became of the trigger graph of a program's own ([`LinkedGraphs::trigger`](super::LinkedGraphs::trigger)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Triggers {
+    /// Launches so far, failed ones too.
+    pub launches: u64,
+    /// CUDA code of the last one; 0: it succeeded, or there was none.
+    pub error: u32,
+    /// When the last one was, ns of the device's global timer.
+    pub at_ns: u64,
+}
+
+impl Triggers {
+    /// What the words of a control block say.
+    pub(crate) fn of(read: impl Fn(usize) -> u64) -> Self {
+        Self {
+            launches: read(control::TRIGGERS),
+            error: read(control::TRIGGER_ERROR) as u32,
+            at_ns: read(control::TRIGGERED_AT),
+        }
+    }
+}
+
 /// Why the kernel of a control block ended by itself, if it did.
 pub(crate) fn failure(read: impl Fn(usize) -> u64) -> Option<DeviceError> {
     (read(control::STATE) == control::STATE_FAILED).then(|| match Launches::of(read).relaunch_error {
@@ -61,5 +83,8 @@ mod tests {
         let words = [control::LAUNCHES, control::RELAUNCHES, control::LAUNCH_ERROR, control::RELAUNCH_ERROR];
         let all = Launches::of(|word| words.iter().position(|&known| known == word).expect("known") as u64);
         assert_eq!(all, Launches { graphs: 0, relaunches: 1, graph_error: 2, relaunch_error: 3 });
+        let words = [control::TRIGGERS, control::TRIGGER_ERROR, control::TRIGGERED_AT];
+        let all = Triggers::of(|word| words.iter().position(|&known| known == word).expect("known") as u64);
+        assert_eq!(all, Triggers { launches: 0, error: 1, at_ns: 2 });
     }
 }

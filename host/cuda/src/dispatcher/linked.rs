@@ -10,7 +10,7 @@ use super::index::{Clash, chain, index};
 use super::launch::Launcher;
 use super::modules::{Modules, addresses};
 use super::resources::{check_shape, option_bits, polling_blocks, shared_memory};
-use super::{DeviceError, Footprint, KernelKind, Options};
+use super::{DeviceError, Footprint, KernelKind, Launches, Options, Triggers};
 use crate::CudaError;
 use crate::driver::{Context, DeviceBuffer, FreeHold, Kernel, MappedRegion, Stream};
 use core::sync::atomic::Ordering;
@@ -252,6 +252,19 @@ impl LinkedDispatcher {
         (0..self.blocks)
             .map(|block| self.control.load(block * control::WORDS + word, Ordering::Acquire))
             .sum()
+    }
+
+    /// What the kernel launched by itself so far, over all its launches: mapped memory, also while it runs or hangs. All zero for
+    /// a kernel that launches no graphs.
+    #[must_use]
+    pub fn launches(&self) -> Launches {
+        Launches::of(|word| self.control.load(word, Ordering::Acquire))
+    }
+
+    /// What became of its trigger graph so far, likewise: up to date at the latest when a request that asked for it is answered.
+    #[must_use]
+    pub fn triggers(&self) -> Triggers {
+        Triggers::of(|word| self.control.load(word, Ordering::Acquire))
     }
 
     /// What the kernel takes of the device.

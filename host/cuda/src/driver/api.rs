@@ -68,6 +68,7 @@ api! {
     cuDevicePrimaryCtxRelease_v2(CUdevice);
     cuCtxGetCurrent(*mut CUcontext);
     cuCtxSetCurrent(CUcontext);
+    cuCtxGetDevice(*mut CUdevice);
     cuCtxGetStreamPriorityRange(*mut c_int, *mut c_int);
     cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
     cuMemFreeHost(*mut c_void);

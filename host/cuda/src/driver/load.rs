@@ -3,6 +3,7 @@
 use super::Device;
 use super::api::{Api, NO_DEVICE, SUCCESS};
 use crate::CudaError;
+use core::ffi::c_int;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -69,6 +70,36 @@ impl Driver {
             return Err(CudaError::NoSuchDevice { ordinal, count });
         }
         Device::open(self, ordinal)
+    }
+
+    /// Number of the calling thread's current device, as CUDA's runtime has it: that of the thread's current context, 0 where it
+    /// has none. Waits for nothing that runs on a device.
+    ///
+    /// # Errors
+    /// The driver does not say.
+    pub fn current_device(self) -> Result<u32, CudaError> {
+        let mut context = core::ptr::null_mut();
+        // SAFETY: the driver writes one handle.
+        let code = unsafe { (self.api.cuCtxGetCurrent)(&raw mut context) };
+        self.api.check(code, "asking for the current context")?;
+        if context.is_null() {
+            return Ok(0);
+        }
+        let mut current = 0;
+        // SAFETY: the driver writes one device number.
+        let code = unsafe { (self.api.cuCtxGetDevice)(&raw mut current) };
+        self.api.check(code, "asking for the current context's device")?;
+        let count = self.device_count()?;
+        for ordinal in 0..count {
+            let mut device = 0;
+            // SAFETY: the driver writes one device number.
+            let code = unsafe { (self.api.cuDeviceGet)(&raw mut device, ordinal as c_int) };
+            self.api.check(code, format_args!("opening device {ordinal}"))?;
+            if device == current {
+                return Ok(ordinal);
+            }
+        }
+        Err(CudaError::NoSuchDevice { ordinal: count, count })
     }
 
     fn device_count(self) -> Result<u32, CudaError> {

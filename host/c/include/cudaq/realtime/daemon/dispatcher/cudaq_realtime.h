@@ -428,6 +428,25 @@ cudaError_t cudaq_launch_dispatch_graph(cudaq_dispatch_graph_context *context, c
  * runs; after this call has succeeded nothing is launched. */
 cudaError_t cudaq_destroy_dispatch_graph(cudaq_dispatch_graph_context *context);
 
+/* *trigger_rc while no trigger graph was ever launched. */
+#define RINGCALL_TRIGGER_NEVER_FIRED (-1000)
+/*
+ * What the dispatch graphs of the current device have launched by themselves in this process, those that were destroyed
+ * included: for a look at a kernel that hangs, and at any other time.
+ *   trigger_rc       CUDA's error code of the last launch of a trigger graph, 0 if it succeeded
+ *   fires            launches of trigger graphs, failed ones too; not those of GRAPH_LAUNCH entries
+ *   tail_relaunches  how often dispatch graphs have launched themselves again, one that fails and ends its kernel included
+ * Each may be NULL, is the caller's, and is written at once. The device is that of the calling thread's current context, 0 where
+ * it has none (cudaGetDevice). Any thread may call this at any time; it waits for nothing that runs on the device and touches
+ * no stream, whether a kernel runs, hangs or has ended. A launch is in the figures when the request that asked for it is
+ * answered, or before; they never go back. cudaErrorNoDevice without a GPU or its driver, and nothing is written.
+ * Compatibility: the reference copies from the device, and keeps one set of figures for all kernels of a device's module. Here
+ * they are sums over its dispatch graphs, and trigger_rc is that of the one whose launch was the latest. The symbol is the shared
+ * library's, so dlsym(RTLD_DEFAULT, ...) finds it where a program is linked with that.
+ */
+cudaError_t cudaq_dispatch_get_trigger_debug(int *trigger_rc, unsigned long long *fires,
+                                             unsigned long long *tail_relaunches);
+
 /* ---- Ring-buffer helpers: the producer's and the consumer's side, on the host views. Never block. ----
  * A ring has no slot count here: slot_idx must be a slot of the ring. A null ring, null views, or a stride that is no
  * multiple of 8 or shorter than a header give CUDAQ_ERR_INVALID_ARG, CUDAQ_TX_EMPTY or 0, or do nothing. */
