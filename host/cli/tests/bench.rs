@@ -109,7 +109,8 @@ fn a_whole_pipeline_is_measured_paced_and_not() -> Result<(), Box<dyn Error>> {
     }
     let skipped: Vec<_> =
         json["skipped"].as_array().ok_or("none")?.iter().map(|s| s["name"].as_str()).collect();
-    let shapes = ["gpu-host", "gpu-device", "gpu-device-2", "gpu-device-4"].map(|shape| Some(format!("pipeline/d7/{shape}")));
+    let shapes = ["gpu-host", "gpu-device", "gpu-device-2", "gpu-device-4"]
+        .map(|shape| Some(format!("pipeline/d7/{shape}")));
     assert_eq!(skipped, shapes.each_ref().map(Option::as_deref));
     Ok(())
 }
