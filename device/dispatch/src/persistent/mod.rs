@@ -12,7 +12,7 @@
 //! clears request flags, reads the stop word, and copies counters and busy records to mapped memory.
 //!
 //! The usual case, one request alone, is written out apart (`usual`), in as few instructions as it takes: the leader that sees it
-//! serves it, and its heir lets it be answered before it polls.
+//! serves it, and its heir lets it be answered before it polls. A warp that does everything stays with it when several come.
 //!
 //! # Serving
 //! The request is fetched with one wave of wide loads into the warp's [`Stage`], together with

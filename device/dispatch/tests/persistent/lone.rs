@@ -1,15 +1,15 @@
-//! One warp that does everything: when request flags are cleared.
+//! One warp that does everything: when request flags are cleared, and in which order it serves.
 
 use crate::client::{Ask, Client};
 use crate::device::{Device, increment};
 use crate::harness::{Setup, Warps, entry, ring, slot_of, start};
 use ringcall_dispatch::persistent::{Call, Options, Returned};
-use ringcall_dispatch::{Response, Vacant};
+use ringcall_dispatch::{Response, SharedRing, Vacant};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::Counter;
 use ringcall_wire::launch::HandlerKind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::Ordering::Relaxed;
 
 const FUNCTION: u32 = 11;
@@ -77,4 +77,46 @@ fn slots_become_vacant_where_no_poll_finds_nothing() {
         });
         assert_eq!(running.drain().counters.get(Counter::Completed), CALLS);
     }
+}
+
+/// Requests that are there together are served around the ring, so that one that comes behind the last one served waits for
+/// those that were there.
+#[test]
+fn what_comes_together_is_served_around_the_ring() {
+    let parts = ring([4, 64, 64]);
+    let memory = parts.ring.clone();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let served = Arc::clone(&order);
+    let submit = |memory: &SharedRing, slot: u32| {
+        let vacant = Vacant::probe(memory, slot_of(memory, slot)).expect("nobody asked there yet");
+        vacant.submit(memory, FUNCTION, slot, 0, &[slot as u8; 8]).expect("8 bytes");
+    };
+    let handler = move |warp: Warp<'_>, call: &Call<'_>| {
+        if warp.lane() == 0 {
+            let slot = call.input.word(3) as u8;
+            let mut served = served.lock().expect("no panic");
+            if served.is_empty() {
+                submit(&memory, 0);
+            }
+            served.push(slot);
+        }
+        Returned { status: 0, len: call.arg_len }
+    };
+    let device = Arc::new(Device::<false>::new(vec![Box::new(handler)], None));
+    for slot in [3, 1, 2] {
+        submit(&parts.ring, slot);
+    }
+    let entries = vec![entry(FUNCTION, HandlerKind::Warp, 0)];
+    let running = start(Setup::new(&parts, entries, LONE, Options::default()), &device);
+    for slot in 0..4 {
+        running.setup.wait("an answer", || match Response::probe(&parts.ring, slot_of(&parts.ring, slot)) {
+            Some(response) => {
+                response.release(&parts.ring);
+                true
+            }
+            None => false,
+        });
+    }
+    assert_eq!(running.drain().counters.get(Counter::Completed), 4);
+    assert_eq!(*order.lock().expect("no panic"), [1, 2, 3, 0]);
 }
