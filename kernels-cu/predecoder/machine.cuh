@@ -51,6 +51,17 @@ __device__ __forceinline__ void group_sync(u32 id, u32 threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// The same, and whether any of them says so.
+__device__ __forceinline__ bool group_any(u32 id, u32 threads, bool says)
+{
+    u32 any;
+    asm volatile("{\n .reg .pred p, q;\n setp.ne.u32 p, %3, 0;\n barrier.cta.red.or.pred.aligned q, %1, %2, p;\n selp.u32 %0, 1, 0, q;\n}"
+                 : "=r"(any)
+                 : "r"(id), "r"(threads), "r"(static_cast<u32>(says))
+                 : "memory");
+    return any != 0;
+}
+
 // For `group_sync` by others, without waiting for them.
 __device__ __forceinline__ void group_arrive(u32 id, u32 threads)
 {

@@ -35,7 +35,7 @@ struct Io {
     const __half* in; // [4][layers][d][d]; not used with `bits`
     const u8* bits;   // a string of bits, each of them an element of the first two channels by `cells`, which has the others; or null
     float* out;       // [4][layers][d][d]: logits; or null
-    u8* left;         // what decisions leave of `bits`, and the frame: `answer_byte`; or null
+    u8* left;         // what decisions leave of `bits`, and the frame: `answer`; or null
 };
 
 struct Params {
@@ -147,6 +147,32 @@ struct Ring {
     }
 };
 
+// Whether words of 4 bytes may be read or written there.
+__device__ __forceinline__ bool in_words(const void* at) { return reinterpret_cast<u64>(at) % 4 == 0; }
+
+// Copies `bytes` bytes to shared memory, aligned to words, by `THREADS` threads, nothing behind them touched. As far as possible in words,
+// several of a thread under way together; what is left by the last threads, who have the fewest of them.
+template <int THREADS>
+__device__ __forceinline__ void copy_in(const u8* from, u32 bytes, u8* to, u32 tid)
+{
+    constexpr int WORDS = 4;
+    const u32 words = in_words(from) ? bytes / 4 : 0;
+#pragma unroll 1
+    for (u32 i0 = tid; i0 < words; i0 += WORDS * THREADS) {
+        u32 word[WORDS];
+#pragma unroll
+        for (int n = 0; n < WORDS; ++n)
+            word[n] = i0 + n * THREADS < words ? __ldcg(reinterpret_cast<const u32*>(from) + i0 + n * THREADS) : 0;
+#pragma unroll
+        for (int n = 0; n < WORDS; ++n)
+            if (i0 + n * THREADS < words)
+                reinterpret_cast<u32*>(to)[i0 + n * THREADS] = word[n];
+    }
+#pragma unroll 1
+    for (u32 i = words * 4 + THREADS - 1 - tid; i < bytes; i += THREADS)
+        to[i] = __ldcg(from + i);
+}
+
 // Lane `c` of four that are 4 lanes apart has `row[0 .. 4]`; afterwards it has element `c` of each lane's row.
 __device__ __forceinline__ void transpose4(const float (&row)[4], int c, float4& column)
 {
@@ -162,24 +188,67 @@ __device__ __forceinline__ void transpose4(const float (&row)[4], int c, float4&
 // What lies in a block's shared memory before the rings.
 struct Head {
     u64 w_full[MAX_STAGES], w_empty[MAX_STAGES], s_full[MAX_SLABS], s_empty[MAX_SLABS], peers;
-    u32 dead, go, base;
+    u32 dead, base;
 };
 static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
 
-#ifdef PREDECODER_STAMPS
-#define STAMP(i)                                 \
-    do {                                         \
-        if (blockIdx.x == 0 && threadIdx.x == 0) \
-            p.stamps[i] = clock64();             \
-    } while (0)
-#else
-#define STAMP(i) \
-    do {         \
-    } while (0)
+// With PREDECODER_STAMPS times of the first thread of block 0 at `Params::stamps`, [STAMPS]; if it is 2 of all blocks,
+// [MAX_TILES][STAMPS], and behind them the number of the block that was last.
+#ifndef PREDECODER_STAMPS
+#define PREDECODER_STAMPS 0
 #endif
+#define STAMP(i)                                                                              \
+    do {                                                                                      \
+        if (PREDECODER_STAMPS && (PREDECODER_STAMPS == 2 || blockIdx.x == 0) && threadIdx.x == 0) \
+            p.stamps[blockIdx.x * STAMPS + (i)] = clock64();                                  \
+    } while (0)
+#define STAMP_LAST()                                     \
+    do {                                                 \
+        if (PREDECODER_STAMPS == 2)                      \
+            p.stamps[MAX_TILES * STAMPS] = blockIdx.x;   \
+    } while (0)
 
 // After the head: the middle layers' biases, and for each of the tile's positions whether it is a cell.
 constexpr u32 BIAS_AT = 1024, VALID_AT = 2048;
+
+// What is left of a request, by `THREADS` threads of one block, whole warps, all flips being in; which are taken back for the
+// next run, each by the warp that read it, and nobody else does.
+template <int THREADS>
+__device__ __forceinline__ void answer(const Params& p, const Io& io, u32 tid)
+{
+    constexpr int WORDS = 4;
+    const u32 words = in_words(io.bits) && in_words(io.left) ? answer_words(p.bit_count) : 0;
+#pragma unroll 1
+    for (u32 i0 = tid; i0 < words; i0 += WORDS * THREADS) {
+        u32 request[WORDS], flips[WORDS];
+#pragma unroll
+        for (int n = 0; n < WORDS; ++n) {
+            const u32 i = i0 + n * THREADS;
+            request[n] = i < words ? __ldcg(reinterpret_cast<const u32*>(io.bits) + i) : 0;
+            flips[n] = i < words ? __ldcg(p.flipped + i) : 0;
+        }
+#pragma unroll
+        for (int n = 0; n < WORDS; ++n) {
+            const u32 i = i0 + n * THREADS;
+            if (i < words) {
+                reinterpret_cast<u32*>(io.left)[i] = answer_word(request[n], flips[n]);
+                __stcg(p.flipped + i, 0u);
+            }
+        }
+    }
+    // The bytes behind them, at most 4 of an answer in words: by the last warp, which has the fewest.
+    if (tid >= THREADS - 32) {
+        const u32 lane = tid % 32;
+#pragma unroll 1
+        for (u32 i = words * 4 + lane; i < answer_bytes(p.bit_count); i += 32)
+            io.left[i] = answer_byte([&](u32 at) { return __ldcg(io.bits + at); }, [&](u32 at) { return __ldcg(p.flipped + at); },
+                                     p.bit_count, i);
+        __syncwarp();
+#pragma unroll 1
+        for (u32 i = words + lane; i < flip_words(p.bit_count); i += 32)
+            __stcg(p.flipped + i, 0u);
+    }
+}
 
 // Once before the first `forward`, by all threads of a block. `smem` begins the shared memory that `Params` divides.
 template <class S>
@@ -333,6 +402,17 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
         // Two blocks of 16 channels a warp.
         constexpr int PAIRS = S::FUSED ? 1 : 2 * S::WGM;
         const int pair = warp % PAIRS, row16 = S::FUSED ? ks * 2 : (S::CS == 2 ? cs * 4 : 0) + pair * 2;
+        // Everything that is loaded is under way together: places of the first cells, weights, the request.
+        constexpr int BATCH = 4;
+        uint4 cell[BATCH];
+        const auto fetch = [&](int i0) {
+#pragma unroll
+            for (int n = 0; n < BATCH; ++n) {
+                const int i = i0 + n * S::THREADS, at = start + i;
+                cell[n] = i < rows && at < p.count ? __ldg(p.cells + at + 2 * p.pad) : make_uint4(~0u, 0, NO_BIT, NO_BIT);
+            }
+        };
+        fetch(tid);
         uint4 a[2][7];
         float bias[2][2];
 #pragma unroll
@@ -343,35 +423,41 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
             bias[m][0] = __ldg(p.b1 + (row16 + m) * 16 + lane / 4), bias[m][1] = __ldg(p.b1 + (row16 + m) * 16 + 8 + lane / 4);
         }
         const int volume = p.layers * p.d * p.d;
-        const auto bit_bytes = [&](u32 i) { return __ldcg(io.bits + i); };
-        constexpr int BATCH = 4;
+        // The whole request, of which a cell's bits may be anywhere: no second trip to memory once cells are known.
+        u8* const request_at = there + (rows + 15) / 16 * 16;
+        if (io.bits) {
+            copy_in<S::THREADS>(io.bits, answer_bytes(p.bit_count) - 1, request_at, tid);
+            everyone();
+        }
+        const auto bit_bytes = [&](u32 i) { return request_at[i]; };
+#pragma unroll 1
         for (int i0 = tid; i0 < rows; i0 += BATCH * S::THREADS) {
-            uint4 cell[BATCH];
-            u32 v[BATCH][4];
+            if (i0 != tid)
+                fetch(i0);
+            uint2 row[BATCH];
+            if (io.bits) {
 #pragma unroll
-            for (int n = 0; n < BATCH; ++n) {
-                const int at = start + i0 + n * S::THREADS;
-                cell[n] = at < p.count ? __ldg(p.cells + at + 2 * p.pad) : make_uint4(~0u, 0, NO_BIT, NO_BIT);
-            }
+                for (int n = 0; n < BATCH; ++n)
+                    row[n] = make_uint2((bit_of(bit_bytes, cell[n].z) ? 0x3c00 : 0) | (bit_of(bit_bytes, cell[n].w) ? 0x3c000000 : 0), cell[n].y);
+            } else {
+                unsigned short v[BATCH][4];
 #pragma unroll
-            for (int n = 0; n < BATCH; ++n) {
-                const int c = max(static_cast<int>(cell[n].x), 0);
-                if (io.bits) {
-                    v[n][0] = bit_of(bit_bytes, cell[n].z), v[n][1] = bit_of(bit_bytes, cell[n].w);
-                } else {
-                    const unsigned short* h = reinterpret_cast<const unsigned short*>(io.in) + c;
-                    v[n][0] = __ldcg(h), v[n][1] = __ldcg(h + volume), v[n][2] = __ldcg(h + 2 * volume), v[n][3] = __ldcg(h + 3 * volume);
+                for (int n = 0; n < BATCH; ++n) {
+                    const unsigned short* h = reinterpret_cast<const unsigned short*>(io.in) + max(static_cast<int>(cell[n].x), 0);
+#pragma unroll
+                    for (int k = 0; k < 4; ++k)
+                        v[n][k] = __ldcg(h + k * volume);
                 }
+#pragma unroll
+                for (int n = 0; n < BATCH; ++n)
+                    row[n] = make_uint2(v[n][0] | (u32)v[n][1] << 16, v[n][2] | (u32)v[n][3] << 16);
             }
 #pragma unroll
             for (int n = 0; n < BATCH; ++n) {
                 const int i = i0 + n * S::THREADS;
                 const bool ok = static_cast<int>(cell[n].x) >= 0;
-                const u32 bits = (v[n][0] ? 0x3c00 : 0) | (v[n][1] ? 0x3c000000 : 0);
-                const uint2 both = !ok ? make_uint2(0, 0) : io.bits ? make_uint2(bits, cell[n].y)
-                                                                    : make_uint2(v[n][0] | v[n][1] << 16, v[n][2] | v[n][3] << 16);
                 if (i < rows) {
-                    *reinterpret_cast<uint2*>(input + i * 8) = both;
+                    *reinterpret_cast<uint2*>(input + i * 8) = ok ? row[n] : make_uint2(0, 0);
                     there[i] = ok;
                 }
             }
@@ -651,12 +737,33 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     }
 
     // ---- the last layer's sums ----
-    await(2, first - span, first + S::P - 1 + span, 7);
-    __syncwarp();
+    // Four lanes a position. What is known of it before its products are: its cell, or -1, and what its decision flips.
+    const int channel = lane % 4;
+    const auto position = [&](int i) { return rank * S::PF + i / 4; };
+    const auto cell_of = [&](int i) {
+        const int pos = position(i), at = first + pos, r = at % p.plane;
+        return i / 4 < S::PF && pos < S::P && valid[pos] ? (at / p.plane * p.d + r / p.width) * p.d + r % p.width : -1;
+    };
+    const auto flips_of = [&](int cell) {
+        const uint2 none = make_uint2(NONE, NONE);
+        return io.left && cell >= 0 ? __ldg(reinterpret_cast<const uint2*>(p.flips) + cell * 4 + channel) : none;
+    };
+    int cell = cell_of(tid);
+    uint2 flips = flips_of(cell);
+    const float bias = __ldg(p.b4 + channel);
+    // One warp asks: counters that all blocks wait for are read one after the other.
+    if (warp == 0)
+        await(2, first - span, first + S::P - 1 + span, 7);
+    everyone();
     STAMP(12);
+#pragma unroll 1
     for (int i = tid; i < (S::PF * 4 + 31) / 32 * 32; i += S::THREADS) {
-        const int q = i / 4, pos = rank * S::PF + q, at = first + pos;
-        const bool ok = q < S::PF && pos < S::P && valid[pos];
+        if (i != tid) {
+            cell = cell_of(i);
+            flips = flips_of(cell);
+        }
+        const bool ok = cell >= 0;
+        const int at = first + position(i);
         float4 sum = make_float4(0, 0, 0, 0);
         if (ok) {
 #pragma unroll
@@ -675,34 +782,28 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
             sum.z += __shfl_xor_sync(~0u, sum.z, m), sum.w += __shfl_xor_sync(~0u, sum.w, m);
         }
         if (ok) {
-            const int c = lane % 4, t = at / p.plane, r = at % p.plane, y = r / p.width, x = r % p.width;
-            const float4 b = __ldg(reinterpret_cast<const float4*>(p.b4));
-            sum.x += b.x, sum.y += b.y, sum.z += b.z, sum.w += b.w;
+            const float logit = (channel == 0 ? sum.x : channel == 1 ? sum.y : channel == 2 ? sum.z : sum.w) + bias;
             if (io.out)
-                io.out[((c * p.layers + t) * p.d + y) * p.d + x] = c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w;
-            if (io.left && (c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w) > p.threshold)
-                flip_all(p.flips[((t * p.d + y) * p.d + x) * 4 + c], p.bit_count,
-                         [&](u32 bit) { flip_global(p.flipped + bit / 32, 1u << bit % 32); });
+                io.out[channel * p.layers * p.d * p.d + cell] = logit;
+            if (io.left && logit > p.threshold)
+                flip_all(Flips{flips.x, flips.y}, p.bit_count, [&](u32 bit) { flip_global(p.flipped + bit / 32, 1u << bit % 32); });
         }
     }
     if (io.left) {
         // Decisions are few and their bits anywhere: the block that is last writes what is left.
         everyone();
+        bool last = false;
         if (tid == 0) {
             if (*(volatile u32*)&head.dead)
                 set_global(p.flipped + flip_words(p.bit_count) - 1, GAVE_UP);
-            head.go = add_acq_rel(p.sync + OVER, 1) == p.tiles * S::C - 1;
+            last = add_acq_rel(p.sync + OVER, 1) == p.tiles * S::C - 1;
         }
-        everyone();
-        if (*(volatile u32*)&head.go) {
-            for (u32 i = tid; i < answer_bytes(p.bit_count); i += S::THREADS)
-                io.left[i] = answer_byte([&](u32 at) { return __ldcg(io.bits + at); }, [&](u32 at) { return __ldcg(p.flipped + at); },
-                                         p.bit_count, i);
-            everyone();
-            for (u32 i = tid; i < flip_words(p.bit_count); i += S::THREADS)
-                __stcg(p.flipped + i, 0u);
-            if (tid == 0)
+        if (group_any(1, S::THREADS, last)) {
+            if (tid == 0) {
                 p.sync[OVER] = 0; // nobody is left in this run
+                STAMP_LAST();
+            }
+            answer<S::THREADS>(p, io, tid);
         }
     }
     STAMP(13);

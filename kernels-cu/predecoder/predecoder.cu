@@ -64,7 +64,7 @@ __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigne
     const u64 key = grid ^ 0x7072656465636f64ull;
     const bool fresh = kept.key != key;
     u32 request = fresh ? 0 : kept.request;
-    __syncthreads();
+    // No barrier here: `open` writes nothing of what was read, and has one behind it.
     if (fresh)
         open<Chosen>(p, smem);
     const Io io{nullptr, static_cast<const u8*>(input), nullptr, static_cast<u8*>(output)};
@@ -74,11 +74,11 @@ __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigne
     const u32 period = 2 * p.stages * p.slabs;
     if (++request == 2 * period)
         request = period;
+    // Read in the next call, between which and this one the dispatcher's barrier of the block lies.
     if (threadIdx.x == 0) {
         kept.key = key;
         kept.request = request;
     }
-    __syncthreads();
     const bool failed = reinterpret_cast<Head*>(smem)->dead != 0;
     return failed ? ENGINE_FAILED : 0;
 }

@@ -21,6 +21,8 @@ pub(super) const SHAPES: &[Shape] = &[
     Shape([2, 4, 1, 48]),
     Shape([1, 4, 1, 96]),
     Shape([1, 4, 1, 128]),
+    Shape([1, 2, 1, 88]),
+    Shape([1, 2, 1, 136]),
     Shape([1, 2, 1, 176]),
     Shape([1, 1, 1, 256]),
 ];
