@@ -1,5 +1,5 @@
 //! How a network is spread over a device: shapes of the kernel, and what each lays out where. The other side is
-//! `kernels-cu/predecoder/net.cuh`.
+//! `kernels-cu/predecoder/shape.cuh`.
 
 use crate::Wiring;
 use half::f16;
