@@ -12,6 +12,13 @@ using u64 = std::uint64_t;
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
+// Has a pointer worked out here, not where it is used.
+template <class T>
+__device__ __forceinline__ void here(T*& p)
+{
+    asm volatile("" : "+l"(p));
+}
+
 // ---- barriers in shared memory ----
 __device__ __forceinline__ void barrier_init(u32 bar, u32 count)
 {

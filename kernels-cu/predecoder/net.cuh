@@ -661,31 +661,39 @@ struct Run {
         int cell = cell_of(tid);
         uint2 flips = flips_of(cell);
         const float bias = __ldg(p.b4 + channel);
+        // A lane's taps, worked out before there is anything to load.
+        const float4* from[7];
+#pragma unroll
+        for (int k = 0; k < 7; ++k) {
+            const int tap = k * 4 + channel;
+            from[k] = p.sums + (long long)tap * p.rows + p.pad + (tap / 9 - 1) * p.plane + (tap / 3 % 3 - 1) * p.width + tap % 3 - 1;
+            here(from[k]);
+        }
         // One warp asks: counters that all blocks wait for are read one after the other.
         if (warp == 0)
             await(2, target(), first - span, first + S::P - 1 + span, 7);
         everyone();
         STAMP(12);
+        constexpr int LANES = (S::PF * 4 + 31) / 32 * 32, TURNS = (LANES + S::THREADS - 1) / S::THREADS;
 #pragma unroll 1
-        for (int i = tid; i < (S::PF * 4 + 31) / 32 * 32; i += S::THREADS) {
-            if (i != tid) {
+        for (int turn = 0; turn < TURNS; ++turn) {
+            const int i = tid + turn * S::THREADS;
+            if (i >= LANES)
+                break;
+            if (turn != 0) {
                 cell = cell_of(i);
                 flips = flips_of(cell);
             }
             const bool ok = cell >= 0;
             const int at = first + position(i);
-            float4 sum = make_float4(0, 0, 0, 0);
-            if (ok) {
+            // All of them are under way before the first is added.
+            float4 part[7], sum = make_float4(0, 0, 0, 0);
 #pragma unroll
-                for (int k = 0; k < 7; ++k) {
-                    const int tap = k * 4 + lane % 4;
-                    if (tap < 27) {
-                        const int shift = (tap / 9 - 1) * p.plane + (tap / 3 % 3 - 1) * p.width + tap % 3 - 1;
-                        const float4 v = __ldcg(p.sums + (long long)tap * p.rows + p.pad + at + shift);
-                        sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
-                    }
-                }
-            }
+            for (int k = 0; k < 7; ++k)
+                part[k] = ok && k * 4 + channel < 27 ? __ldcg(from[k] + at) : sum;
+#pragma unroll
+            for (int k = 0; k < 7; ++k)
+                sum.x += part[k].x, sum.y += part[k].y, sum.z += part[k].z, sum.w += part[k].w;
 #pragma unroll
             for (int m = 1; m < 4; m *= 2) {
                 sum.x += __shfl_xor_sync(~0u, sum.x, m), sum.y += __shfl_xor_sync(~0u, sum.y, m);
