@@ -1,5 +1,5 @@
 // Checks and times shapes of the predecoder network's kernel. `bench [d ...]`; needs a GPU of architecture sm_90a.
-#define PREDECODER_STAMPS
+#define PREDECODER_STAMPS 2
 #include "net.cuh"
 #include "pack.h"
 
@@ -69,10 +69,11 @@ template <class S>
 __global__ void __launch_bounds__(S::BLOCK, 1) stay_kernel(const __grid_constant__ Params p, const __grid_constant__ Stay h)
 {
     extern __shared__ __align__(1024) u8 smem[];
-    Head& head = *reinterpret_cast<Head*>(smem);
+    const Head& head = *reinterpret_cast<Head*>(smem);
     const int tid = threadIdx.x;
     open<S>(p, smem);
     for (u32 request = 0;; ++request) {
+        bool go = false;
         if (blockIdx.x == 0) {
             if (tid == 0) {
                 const long long start = clock64();
@@ -80,10 +81,9 @@ __global__ void __launch_bounds__(S::BLOCK, 1) stay_kernel(const __grid_constant
                 while ((v = *h.host_go) != request + 1 && v != ~0u && clock64() - start < p.limit) {
                 }
                 __threadfence_system();
-                head.go = v == request + 1 && !*(volatile u32*)&head.dead;
+                go = v == request + 1 && !*(const volatile u32*)&head.dead;
             }
-            __syncthreads();
-            const bool go = head.go;
+            go = __syncthreads_or(go);
             STAMP(0);
             if (go)
                 for (u32 i = tid; i < h.bits_words; i += S::BLOCK) {
@@ -105,11 +105,10 @@ __global__ void __launch_bounds__(S::BLOCK, 1) stay_kernel(const __grid_constant
                 const long long start = clock64();
                 while ((v = load_acquire(p.sync + GO)) != request + 1 && v != ~0u && clock64() - start < 2 * p.limit) {
                 }
-                head.go = v == request + 1 && !*(volatile u32*)&head.dead;
+                go = v == request + 1 && !*(const volatile u32*)&head.dead;
             }
-            __syncthreads();
-            const bool go = head.go;
-            __syncthreads();
+            go = __syncthreads_or(go);
+            STAMP(0);
             if (!go)
                 break;
         }
@@ -242,12 +241,25 @@ struct Buffers {
     float* out;
     u32 *sync, *flipped;
     long long* stamps;
-    u8* staged;
+    u8 *staged, *left;
     u8* mapped; // go at 0, done at 128, bits at 4096, logits at 1 MB
     size_t rows = 0;
 };
 static Buffers g_buffers;
 constexpr size_t MAPPED = 4 << 20, LOGITS_AT = 1 << 20;
+
+// As the kernel leaves them.
+struct Stamps {
+    long long of[MAX_TILES][STAMPS], last;
+
+    void fetch() { CHECK(cudaMemcpy(this, g_buffers.stamps, sizeof *this, cudaMemcpyDeviceToHost)); }
+    // Time from stamp `from` to stamp `to`, us, in block 0 or in the block that was last through.
+    double us(bool of_last, int from, int to) const
+    {
+        const long long* const block = of[of_last ? last : 0];
+        return (block[to] - block[from]) / 1980.0;
+    }
+};
 
 static void make_buffers()
 {
@@ -259,8 +271,9 @@ static void make_buffers()
     CHECK(cudaMalloc(&b.out, 4 * 33000 * sizeof(float)));
     CHECK(cudaMalloc(&b.sync, SYNC_WORDS * 4));
     CHECK(cudaMalloc(&b.flipped, flip_words(2 * 33000) * 4));
-    CHECK(cudaMalloc(&b.stamps, STAMPS * 8));
+    CHECK(cudaMalloc(&b.stamps, sizeof(Stamps)));
     CHECK(cudaMalloc(&b.staged, 1 << 20));
+    CHECK(cudaMalloc(&b.left, 1 << 20));
     CHECK(cudaHostAlloc(&b.mapped, MAPPED, cudaHostAllocMapped));
 }
 
@@ -307,7 +320,7 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
     p.tiles = (p.count + S::P - 1) / S::P;
     p.rows = (p.pad + p.tiles * S::P + p.pad + 16 + 7) / 8 * 8;
     const int blocks = p.tiles * S::C;
-    if (blocks > g_sms || blocks < 40)
+    if (blocks > g_sms)
         return false;
     if ((size_t)p.rows > g_buffers.rows) {
         std::printf("too many rows\n");
@@ -318,7 +331,8 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
     const u32 outs = S::FUSED ? S::P + 2 * p.pad : S::SHARE1;
     p.group_rows = S::FUSED ? outs : p.slab_rows;
     p.slab_bytes = S::FUSED ? p.plane * 16 : round(4 * p.slab_rows * 16);
-    const u32 input = ((outs + 7) / 8 * 8 + 2 * p.pad) * 9;
+    const u32 firsts = (outs + 7) / 8 * 8 + 2 * p.pad;
+    const u32 input = firsts * 8 + (firsts + 15) / 16 * 16 + answer_bytes(pr.bit_count) - 1;
     p.slabs = S::FUSED ? 3 : std::min(S::SLABS_LAYER, S::KS == 1 ? (pr.d > 25 ? 3 : 4) : 3);
     p.off_slabs = round(VALID_AT + S::P);
     if (S::KS == 1) {
@@ -422,6 +436,8 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
     CHECK(cudaEventCreate(&e1));
     std::printf("%s st%-2d sl%d | err %.1e %s fl %d %d", name, p.stages, p.slabs, result.error, repeats ? "=" : "VARIES!", result.flips_half, result.flips_exact);
     std::string detail;
+    // From here on as it is used: bits in, what is left of them out.
+    p.io.out = nullptr, p.io.left = g_buffers.left;
     for (const int whole : {0, 1}) {
         p.whole = whole;
         CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
@@ -459,21 +475,29 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
         float ms;
         CHECK(cudaEventElapsedTime(&ms, e0, e1));
         const double b2b = ms * 1e3 / 500;
-        std::vector<double> phase[STAMPS];
+        std::vector<double> phase[2][STAMPS];
+        bool same = true, stuck = false;
         for (int i = 0; i < 31; ++i) {
+            CHECK(cudaMemset(p.io.left, 0xff, expected.size()));
             CHECK(cudaGraphLaunch(exec, stream));
             CHECK(cudaStreamSynchronize(stream));
-            long long s[STAMPS];
-            CHECK(cudaMemcpy(s, p.stamps, sizeof s, cudaMemcpyDeviceToHost));
-            for (int k = 1; k <= 13; ++k)
-                phase[k].push_back((s[k] - s[0]) / 1980.0);
+            std::vector<u8> left(expected.size());
+            CHECK(cudaMemcpy(left.data(), p.io.left, left.size(), cudaMemcpyDeviceToHost));
+            same = same && left == expected;
+            Stamps stamps;
+            stamps.fetch();
+            for (const int last : {0, 1})
+                for (int k = 1; k <= 13; ++k)
+                    phase[last][k].push_back(stamps.us(last, 0, k));
         }
+        if (!same)
+            std::printf("\n[a graph's answer is wrong]\n");
         CHECK(cudaGraphExecDestroy(exec));
         CHECK(cudaGraphDestroy(graph));
 
         // The kernel that stays.
-        std::vector<double> trip_us, inside_us;
-        bool same = true, stuck = false;
+        std::vector<double> trip_us;
+        Stamps stay_stamps;
         u32 failed;
         {
             CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
@@ -535,24 +559,23 @@ bool run(const Net& net, const Problem& pr, bool brief, Result* result_out = nul
             }
             __atomic_store_n(const_cast<u32*>(go), ~0u, __ATOMIC_RELEASE);
             CHECK(cudaStreamSynchronize(stream));
-            long long s[STAMPS];
-            CHECK(cudaMemcpy(s, p.stamps, sizeof s, cudaMemcpyDeviceToHost));
-            for (int k = 1; k <= 14; ++k)
-                inside_us.push_back(k == 1 ? 0 : (s[k] - s[1]) / 1980.0);
+            stay_stamps.fetch();
             CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
         }
         std::printf(" |%s graph p50 %6.2f p99 %6.2f b2b %6.2f wall %6.2f; stay %6.2f p99 %6.2f in %6.2f %s%s", whole ? "W" : "L", quantile(event_us, .5),
-                    quantile(event_us, .99), b2b, quantile(wall_us, .5), quantile(trip_us, .5), quantile(trip_us, .99), inside_us[13],
+                    quantile(event_us, .99), b2b, quantile(wall_us, .5), quantile(trip_us, .5), quantile(trip_us, .99), stay_stamps.us(false, 1, 14),
                     same ? "ok" : "WRONG", failed || stuck ? " A WAIT RAN OUT" : "");
         static const char* const names[] = {"", "go", "L1", "slab", "L2", "peer", "red", "slab", "L3", "peer", "red", "G", "bar", "sum", "done"};
         char text[64];
-        detail += whole ? "      W graph" : "      L graph";
-        for (int k = 1; k <= 13; ++k)
-            detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], quantile(phase[k], .5)), text);
-        detail += " | stay";
-        for (int k = 1; k <= 14; ++k)
-            detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], inside_us[k - 1]), text);
-        detail += "\n";
+        for (const int last : {0, 1}) {
+            detail += std::string(whole ? "      W" : "      L") + (last ? " last    graph" : " block 0 graph");
+            for (int k = 1; k <= 13; ++k)
+                detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], quantile(phase[last][k], .5)), text);
+            detail += " | stay";
+            for (int k = 1; k <= 14; ++k)
+                detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], stay_stamps.us(last, 1, k)), text);
+            detail += "\n";
+        }
     }
     std::printf("\n%s", detail.c_str());
     std::fflush(stdout);
@@ -609,6 +632,14 @@ int main(int argc, char** argv)
             RUN(2, 4, 1, 48);
             RUN(2, 4, 1, 32);
             RUN(1, 4, 1, 32);
+        }
+        // For parts of a device.
+        if ((size.d == 7 && size.layers == 8) || (size.d == 13 && size.layers == 14)) {
+            RUN(1, 2, 1, 88);
+            RUN(1, 2, 1, 96);
+            RUN(2, 2, 1, 184);
+            RUN(1, 2, 1, 136);
+            RUN(1, 2, 1, 176);
         }
         if (size.d == 13) {
             RUN(1, 4, 1, 96);

@@ -62,4 +62,9 @@ PREDECODER_BOTH std::uint8_t answer_byte(const Load& load, const Words& flips, s
     return static_cast<std::uint8_t>(load(i) ^ flips(i / 4) >> i % 4 * 8);
 }
 
+// Words of 4 bytes that are the request's alone, in front of an answer's other bytes, 1 to 4; word `i` of them is this of word
+// `i` of the request, on a little-endian machine, and word `i` of flips.
+PREDECODER_BOTH std::uint32_t answer_words(std::uint32_t bits) { return (answer_bytes(bits) - 1) / 4; }
+PREDECODER_BOTH std::uint32_t answer_word(std::uint32_t request, std::uint32_t flips) { return request ^ flips; }
+
 } // namespace predecoder

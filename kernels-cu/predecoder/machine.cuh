@@ -12,6 +12,13 @@ using u64 = std::uint64_t;
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
+// Has a pointer worked out here, not where it is used.
+template <class T>
+__device__ __forceinline__ void here(T*& p)
+{
+    asm volatile("" : "+l"(p));
+}
+
 // ---- barriers in shared memory ----
 __device__ __forceinline__ void barrier_init(u32 bar, u32 count)
 {
@@ -49,6 +56,17 @@ __device__ __forceinline__ bool barrier_try(u32 bar, u32 parity)
 __device__ __forceinline__ void group_sync(u32 id, u32 threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// The same, and whether any of them says so.
+__device__ __forceinline__ bool group_any(u32 id, u32 threads, bool says)
+{
+    u32 any;
+    asm volatile("{\n .reg .pred p, q;\n setp.ne.u32 p, %3, 0;\n barrier.cta.red.or.pred.aligned q, %1, %2, p;\n selp.u32 %0, 1, 0, q;\n}"
+                 : "=r"(any)
+                 : "r"(id), "r"(threads), "r"(static_cast<u32>(says))
+                 : "memory");
+    return any != 0;
 }
 
 // For `group_sync` by others, without waiting for them.

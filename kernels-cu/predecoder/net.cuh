@@ -10,86 +10,10 @@
 // turned around: a product of 108 rows (27 taps x 4 channels) at every position, then a sum over shifted positions.
 #pragma once
 
-#include "bits.h"
-#include "machine.cuh"
+#include "shape.cuh"
 #include "wgmma_shapes.cuh"
 
 namespace predecoder {
-
-using namespace machine;
-
-constexpr int GROUPS = 16;          // of 8 channels
-constexpr u32 TAP_BYTES = 2048;     // 64 output channels x 16 input channels
-constexpr u32 BLOCK_STAGE = 6 * TAP_BYTES; // 3 taps x 32 input channels, 64 output channels
-constexpr int MAX_STAGES = 20;
-constexpr int MAX_SLABS = 12;
-constexpr int STAMPS = 16;
-constexpr int MAX_TILES = 132;
-
-// Words of `Params::sync`, each on a sector of its own: counters of arrivals, three of them for each tile.
-constexpr int SECTOR = 8;
-enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, DONE = 2 * SECTOR, OVER = 3 * SECTOR /* blocks that are through with a run */, ARRIVED = 4 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
-
-// What goes in and comes out.
-struct Io {
-    const __half* in; // [4][layers][d][d]; not used with `bits`
-    const u8* bits;   // a string of bits, each of them an element of the first two channels by `cells`, which has the others; or null
-    float* out;       // [4][layers][d][d]: logits; or null
-    u8* left;         // what decisions leave of `bits`, and the frame: `answer_byte`; or null
-};
-
-struct Params {
-    int d, layers, width, plane, count; // count: padded positions
-    int pad, rows;                      // rows before the first position; rows of an activation's group
-    int tiles;
-    int stages, slabs; // of the two rings
-    u32 slab_bytes, slab_rows, group_rows; // from slab to slab; copied; from group to group
-    u32 off_input, off_slabs, off_exchange, off_received, off_final, off_ring, smem;
-    Io io;
-    // For each position, from `2 * pad` before the first to as many after the last: its cell, or -1; the maps' two halves;
-    // its two bits of a request, or NO_BIT.
-    const uint4* cells;
-    float threshold;    // a logit above it is an error
-    int whole;          // barriers of the whole grid, not of the tiles that a tile's taps reach
-    const Flips* flips; // [cells][4]: what each decision flips
-    u32* flipped;       // [flip_words(bit_count)]: zero between runs
-    u32 bit_count, unused;
-    const uint4* w1;    // [8][7][32]: fragments
-    const u8* wmid;     // [2][3][4][3][2] stages of a block
-    const uint4* w4;    // [7][8][32]: fragments
-    const float *b1, *b2, *b3, *b4;
-    u8 *act1, *act2;
-    float4* sums;       // [27][rows]
-    u32* sync;
-    u32* failed; // which wait ran out; 0 otherwise
-    long long* stamps;
-    long long limit; // clock cycles that a wait may take
-};
-
-static_assert(sizeof(Params) == 264, "as host/infer-gpu/src/plan.rs lays them out");
-
-template <int CS_, int KS_, int WGN_, int N_>
-struct Shape {
-    static constexpr int CS = CS_, KS = KS_, WGN = WGN_, N = N_;
-    // Narrow products follow one another faster than their sums are ready: several sums, added up in the end.
-    static constexpr int SUMS = N <= 24 ? 3 : N <= 48 ? 2 : 1;
-    // With few input channels a block, the first layer is computed where it is needed, borders and all.
-    static constexpr bool FUSED = KS == 4;
-    static constexpr int WGM = 2 / CS, C = CS * KS, P = WGN * N;
-    static constexpr int WARPS = 4 * WGM * WGN, THREADS = 32 * WARPS;
-    static constexpr int QN = 4 / KS;                  // groups of 32 input channels
-    static constexpr int SLABS_LAYER = 3 * QN, STAGES_LAYER = 9 * QN;
-    static constexpr int SHARE1 = (P / KS + 7) / 8 * 8; // positions of the first layer
-    static constexpr int PF = (P + C - 1) / C;          // positions that a block finishes
-    static constexpr int PFP = (PF + 7) / 8 * 8;
-    static constexpr u32 STAGE = BLOCK_STAGE * WGM;
-    // To every block of the cluster its positions' partial sums, as halves; or the activations, at home.
-    static constexpr u32 PIECE = 8u * WGM * PF * 16;
-    static constexpr u32 EXCHANGE = KS > 1 ? C * PIECE : (C > 1 ? 8u * WGM * P * 16 : 0);
-    static constexpr u32 RECEIVED = KS > 1 ? KS * GROUPS * PF * 16u : 0;
-    static constexpr u32 FINAL = GROUPS * PFP * 16;
-    static constexpr int BLOCK = THREADS + 64;
-};
 
 struct Guard {
     volatile u32* dead;
@@ -147,6 +71,32 @@ struct Ring {
     }
 };
 
+// Whether words of 4 bytes may be read or written there.
+__device__ __forceinline__ bool in_words(const void* at) { return reinterpret_cast<u64>(at) % 4 == 0; }
+
+// Copies `bytes` bytes to shared memory, aligned to words, by `THREADS` threads, nothing behind them touched. As far as possible in words,
+// several of a thread under way together; what is left by the last threads, who have the fewest of them.
+template <int THREADS>
+__device__ __forceinline__ void copy_in(const u8* from, u32 bytes, u8* to, u32 tid)
+{
+    constexpr int WORDS = 4;
+    const u32 words = in_words(from) ? bytes / 4 : 0;
+#pragma unroll 1
+    for (u32 i0 = tid; i0 < words; i0 += WORDS * THREADS) {
+        u32 word[WORDS];
+#pragma unroll
+        for (int n = 0; n < WORDS; ++n)
+            word[n] = i0 + n * THREADS < words ? __ldcg(reinterpret_cast<const u32*>(from) + i0 + n * THREADS) : 0;
+#pragma unroll
+        for (int n = 0; n < WORDS; ++n)
+            if (i0 + n * THREADS < words)
+                reinterpret_cast<u32*>(to)[i0 + n * THREADS] = word[n];
+    }
+#pragma unroll 1
+    for (u32 i = words * 4 + THREADS - 1 - tid; i < bytes; i += THREADS)
+        to[i] = __ldcg(from + i);
+}
+
 // Lane `c` of four that are 4 lanes apart has `row[0 .. 4]`; afterwards it has element `c` of each lane's row.
 __device__ __forceinline__ void transpose4(const float (&row)[4], int c, float4& column)
 {
@@ -159,27 +109,44 @@ __device__ __forceinline__ void transpose4(const float (&row)[4], int c, float4&
     column = high ? make_float4(t0, t1, b0, b1) : make_float4(a0, a1, t0, t1);
 }
 
-// What lies in a block's shared memory before the rings.
-struct Head {
-    u64 w_full[MAX_STAGES], w_empty[MAX_STAGES], s_full[MAX_SLABS], s_empty[MAX_SLABS], peers;
-    u32 dead, go, base;
-};
-static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
-
-#ifdef PREDECODER_STAMPS
-#define STAMP(i)                                 \
-    do {                                         \
-        if (blockIdx.x == 0 && threadIdx.x == 0) \
-            p.stamps[i] = clock64();             \
-    } while (0)
-#else
-#define STAMP(i) \
-    do {         \
-    } while (0)
-#endif
-
-// After the head: the middle layers' biases, and for each of the tile's positions whether it is a cell.
-constexpr u32 BIAS_AT = 1024, VALID_AT = 2048;
+// What is left of a request, by `THREADS` threads of one block, whole warps, all flips being in; which are taken back for the
+// next run, each by the warp that read it, and nobody else does.
+template <int THREADS>
+__device__ __forceinline__ void answer(const Params& p, const Io& io, u32 tid)
+{
+    constexpr int WORDS = 4;
+    const u32 words = in_words(io.bits) && in_words(io.left) ? answer_words(p.bit_count) : 0;
+#pragma unroll 1
+    for (u32 i0 = tid; i0 < words; i0 += WORDS * THREADS) {
+        u32 request[WORDS], flips[WORDS];
+#pragma unroll
+        for (int n = 0; n < WORDS; ++n) {
+            const u32 i = i0 + n * THREADS;
+            request[n] = i < words ? __ldcg(reinterpret_cast<const u32*>(io.bits) + i) : 0;
+            flips[n] = i < words ? __ldcg(p.flipped + i) : 0;
+        }
+#pragma unroll
+        for (int n = 0; n < WORDS; ++n) {
+            const u32 i = i0 + n * THREADS;
+            if (i < words) {
+                reinterpret_cast<u32*>(io.left)[i] = answer_word(request[n], flips[n]);
+                __stcg(p.flipped + i, 0u);
+            }
+        }
+    }
+    // The bytes behind them, at most 4 of an answer in words: by the last warp, which has the fewest.
+    if (tid >= THREADS - 32) {
+        const u32 lane = tid % 32;
+#pragma unroll 1
+        for (u32 i = words * 4 + lane; i < answer_bytes(p.bit_count); i += 32)
+            io.left[i] = answer_byte([&](u32 at) { return __ldcg(io.bits + at); }, [&](u32 at) { return __ldcg(p.flipped + at); },
+                                     p.bit_count, i);
+        __syncwarp();
+#pragma unroll 1
+        for (u32 i = words + lane; i < flip_words(p.bit_count); i += 32)
+            __stcg(p.flipped + i, 0u);
+    }
+}
 
 // Once before the first `forward`, by all threads of a block. `smem` begins the shared memory that `Params` divides.
 template <class S>
@@ -210,17 +177,18 @@ __device__ __forceinline__ void open(const Params& p, u8* smem)
     __syncthreads();
 }
 
-// One run of the network, by all threads of all blocks of the grid; the `request`th after `open`. All threads of the block
-// are past the last run. With `ahead`, weights for
-// the next run are on their way into shared memory when it returns, and another run must follow or the block end later
-// than they arrive: they have arrived when this returns.
+// One run of the network as one block sees it, the `request`th after `open`: what its warps do, in phases. `forward` and the
+// handler put them together.
 template <class S>
-__device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem, u32 request, bool ahead)
-{
+struct Run {
+    const Params& p;
+    const Io& io;
+    u8* const smem;
+    const u32 request;
     Head& head = *reinterpret_cast<Head*>(smem);
     const u32 base = shared_address(smem);
-    const u32 w_full = shared_address(head.w_full), w_empty = shared_address(head.w_empty),
-              s_full = shared_address(head.s_full), s_empty = shared_address(head.s_empty), peers = shared_address(&head.peers);
+    const u32 w_full = shared_address(head.w_full), w_empty = shared_address(head.w_empty), s_full = shared_address(head.s_full),
+              s_empty = shared_address(head.s_empty), peers = shared_address(&head.peers);
     const u8* const valid = smem + VALID_AT;
     const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
     const u32 rank = S::C > 1 ? cluster_rank() : 0;
@@ -228,28 +196,44 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     const int tile = blockIdx.x / S::C, first = tile * S::P;
     const Guard guard{&head.dead, p.failed, p.limit};
     const int span = p.plane + p.width + 1;
-    const u32 arrivals = p.whole ? p.tiles * S::C : S::C;
-    const int counted = p.whole ? 0 : tile;
-    const auto counters = [&](int which) { return p.sync + ARRIVED + which * MAX_TILES * SECTOR; };
+    // Of a warp that computes.
+    const int wg = warp / 4, wm = wg % S::WGM, wn = wg / S::WGM, wrow = warp % 4;
 
-    // All arrivals of the last run are in, and none at the last barrier of this one: it needs this block's at the first,
-    // which comes after this. Told to the others before that.
-    u32 before = 0;
-    if (tid == 0)
-        before = *(volatile u32*)(counters(2) + counted * SECTOR);
-    u32 target = 0;
-    const auto tell = [&] {
+    __device__ __forceinline__ Run(const Params& p, const Io& io, u8* smem, u32 request) : p(p), io(io), smem(smem), request(request) {}
+
+    // A tile's counter, or the only one.
+    __device__ __forceinline__ u32* counters(int which) const { return p.sync + ARRIVED + which * MAX_TILES * SECTOR; }
+    __device__ __forceinline__ u32* own_counter(int which) const { return counters(which) + (p.whole ? 0 : tile) * SECTOR; }
+
+    // What the counters come to in this run. All arrivals of the last run are in, and none at the last barrier of this one: it
+    // needs this block's at the first, which comes after this. The block's first thread asks, and tells all before that.
+    __device__ __forceinline__ u32 before() const { return tid == 0 ? *(volatile u32*)own_counter(2) : 0; }
+    __device__ __forceinline__ void tell(u32 before) const
+    {
         if (tid == 0)
             head.base = before;
-    };
-    const auto told = [&] { target = *(volatile u32*)&head.base + arrivals; };
-    const auto await = [&](int which, int low, int high, u32 code) {
+    }
+    __device__ __forceinline__ u32 target() const { return *(volatile u32*)&head.base + (p.whole ? p.tiles * S::C : S::C); }
+
+    // By a whole warp: until the blocks of all tiles that have one of the positions `low ..= high` have arrived.
+    __device__ __forceinline__ bool await(int which, u32 target, int low, int high, u32 code) const
+    {
         return p.whole ? guard.reach(counters(which), 0, 0, target, code)
                        : guard.reach(counters(which), max(low, 0) / S::P, max(min(high, p.count - 1), 0) / S::P, target, code);
-    };
+    }
+    // All warps that compute.
+    __device__ __forceinline__ void everyone() const { group_sync(1, S::THREADS); }
+    __device__ __forceinline__ void arrive(int which) const
+    {
+        everyone();
+        if (tid == 0)
+            add_release(own_counter(which), 1);
+    }
 
-    if (warp == S::WARPS) {
-        // ---- weights, ahead of everything ----
+    // Warp `S::WARPS`: weights, ahead of everything. With `ahead`, those of the next run are on their way when others return
+    // from this one, and another run must follow or the block end later than they arrive: they have arrived when this returns.
+    __device__ __forceinline__ void weights(bool ahead) const
+    {
         if (lane == 0) {
             constexpr u32 EACH = 2 * S::STAGES_LAYER;
             const u32 begin = request == 0 ? 0 : request * EACH + p.stages;
@@ -273,12 +257,13 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
             }
         }
         __syncwarp();
-        return;
     }
-    if (warp == S::WARPS + 1) {
-        // ---- activations, after each barrier ----
+
+    // Warp `S::WARPS + 1`: activations, after each barrier.
+    __device__ __forceinline__ void slabs() const
+    {
         group_sync(2, S::THREADS + 32);
-        told();
+        const u32 target = this->target();
         u32 i = request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER;
         Ring ring(i, p.slabs);
         for (int layer = S::FUSED ? 1 : 0; layer < 2; ++layer) {
@@ -288,7 +273,7 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                 const int from = first + (dz - 1) * p.plane - p.width - 1;
                 if (slab % S::QN == 0) {
                     // With the first, this tile itself: what lay where the slabs go is not needed any more.
-                    if (!await(layer, from, dz == 0 ? max(from + (int)p.slab_rows, first + S::P) - 1 : from + (int)p.slab_rows - 1, 2))
+                    if (!await(layer, target, from, dz == 0 ? max(from + (int)p.slab_rows, first + S::P) - 1 : from + (int)p.slab_rows - 1, 2))
                         return;
                     proxy_fence();
                 }
@@ -306,25 +291,13 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                 ring.next();
             }
         }
-        return;
     }
-    if (warp > S::WARPS)
-        return;
 
-    // ---- consumers ----
-    const int wg = warp / 4, wm = wg % S::WGM, wn = wg / S::WGM, wrow = warp % 4;
-    Ring weights(request * 2 * S::STAGES_LAYER, p.stages), slabs(request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER, p.slabs);
-    u32 peer_phase = S::KS > 1 ? 0 : request & 1;
-    const auto everyone = [&] { group_sync(1, S::THREADS); };
-    const auto arrive = [&](int which) {
-        everyone();
-        if (tid == 0)
-            add_release(counters(which) + counted * SECTOR, 1);
-    };
-    STAMP(1);
-
-    // ---- the first layer: a share of the tile's positions for all; or all that this block's taps reach ----
+    // The warps that compute. The first layer: a share of the tile's positions for all, or all that this block's taps reach.
+    __device__ __forceinline__ void first_layer() const
     {
+        STAMP(1);
+        const u32 before = this->before();
         const int outs = S::FUSED ? S::P + 2 * span : S::SHARE1;
         const int start = (S::FUSED ? first - span : first + ks * (S::P / S::KS)) - span;
         const int rows = (outs + 7) / 8 * 8 + 2 * span;
@@ -333,6 +306,17 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
         // Two blocks of 16 channels a warp.
         constexpr int PAIRS = S::FUSED ? 1 : 2 * S::WGM;
         const int pair = warp % PAIRS, row16 = S::FUSED ? ks * 2 : (S::CS == 2 ? cs * 4 : 0) + pair * 2;
+        // Everything that is loaded is under way together: places of the first cells, weights, the request.
+        constexpr int BATCH = 4;
+        uint4 cell[BATCH];
+        const auto fetch = [&](int i0) {
+#pragma unroll
+            for (int n = 0; n < BATCH; ++n) {
+                const int i = i0 + n * S::THREADS, at = start + i;
+                cell[n] = i < rows && at < p.count ? __ldg(p.cells + at + 2 * p.pad) : make_uint4(~0u, 0, NO_BIT, NO_BIT);
+            }
+        };
+        fetch(tid);
         uint4 a[2][7];
         float bias[2][2];
 #pragma unroll
@@ -343,35 +327,41 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
             bias[m][0] = __ldg(p.b1 + (row16 + m) * 16 + lane / 4), bias[m][1] = __ldg(p.b1 + (row16 + m) * 16 + 8 + lane / 4);
         }
         const int volume = p.layers * p.d * p.d;
-        const auto bit_bytes = [&](u32 i) { return __ldcg(io.bits + i); };
-        constexpr int BATCH = 4;
+        // The whole request, of which a cell's bits may be anywhere: no second trip to memory once cells are known.
+        u8* const request_at = there + (rows + 15) / 16 * 16;
+        if (io.bits) {
+            copy_in<S::THREADS>(io.bits, answer_bytes(p.bit_count) - 1, request_at, tid);
+            everyone();
+        }
+        const auto bit_bytes = [&](u32 i) { return request_at[i]; };
+#pragma unroll 1
         for (int i0 = tid; i0 < rows; i0 += BATCH * S::THREADS) {
-            uint4 cell[BATCH];
-            u32 v[BATCH][4];
+            if (i0 != tid)
+                fetch(i0);
+            uint2 row[BATCH];
+            if (io.bits) {
 #pragma unroll
-            for (int n = 0; n < BATCH; ++n) {
-                const int at = start + i0 + n * S::THREADS;
-                cell[n] = at < p.count ? __ldg(p.cells + at + 2 * p.pad) : make_uint4(~0u, 0, NO_BIT, NO_BIT);
-            }
+                for (int n = 0; n < BATCH; ++n)
+                    row[n] = make_uint2((bit_of(bit_bytes, cell[n].z) ? 0x3c00 : 0) | (bit_of(bit_bytes, cell[n].w) ? 0x3c000000 : 0), cell[n].y);
+            } else {
+                unsigned short v[BATCH][4];
 #pragma unroll
-            for (int n = 0; n < BATCH; ++n) {
-                const int c = max(static_cast<int>(cell[n].x), 0);
-                if (io.bits) {
-                    v[n][0] = bit_of(bit_bytes, cell[n].z), v[n][1] = bit_of(bit_bytes, cell[n].w);
-                } else {
-                    const unsigned short* h = reinterpret_cast<const unsigned short*>(io.in) + c;
-                    v[n][0] = __ldcg(h), v[n][1] = __ldcg(h + volume), v[n][2] = __ldcg(h + 2 * volume), v[n][3] = __ldcg(h + 3 * volume);
+                for (int n = 0; n < BATCH; ++n) {
+                    const unsigned short* h = reinterpret_cast<const unsigned short*>(io.in) + max(static_cast<int>(cell[n].x), 0);
+#pragma unroll
+                    for (int k = 0; k < 4; ++k)
+                        v[n][k] = __ldcg(h + k * volume);
                 }
+#pragma unroll
+                for (int n = 0; n < BATCH; ++n)
+                    row[n] = make_uint2(v[n][0] | (u32)v[n][1] << 16, v[n][2] | (u32)v[n][3] << 16);
             }
 #pragma unroll
             for (int n = 0; n < BATCH; ++n) {
                 const int i = i0 + n * S::THREADS;
                 const bool ok = static_cast<int>(cell[n].x) >= 0;
-                const u32 bits = (v[n][0] ? 0x3c00 : 0) | (v[n][1] ? 0x3c000000 : 0);
-                const uint2 both = !ok ? make_uint2(0, 0) : io.bits ? make_uint2(bits, cell[n].y)
-                                                                    : make_uint2(v[n][0] | v[n][1] << 16, v[n][2] | v[n][3] << 16);
                 if (i < rows) {
-                    *reinterpret_cast<uint2*>(input + i * 8) = both;
+                    *reinterpret_cast<uint2*>(input + i * 8) = ok ? row[n] : make_uint2(0, 0);
                     there[i] = ok;
                 }
             }
@@ -425,287 +415,332 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
                 }
             }
         }
+        STAMP(2);
+        tell(before);
+        group_arrive(2, S::THREADS + 32);
+        if (S::FUSED) {
+            proxy_fence_shared();
+            everyone();
+        } else {
+            arrive(0);
+        }
     }
-    STAMP(2);
-    tell();
-    group_arrive(2, S::THREADS + 32);
-    if (S::FUSED) {
-        proxy_fence_shared();
-        everyone();
-    } else {
-        arrive(0);
-    }
-    told();
 
-    // ---- the two middle layers ----
+    // The two middle layers, and the last one's products.
+    __device__ __forceinline__ void middle_layers() const
+    {
+        Ring weights(request * 2 * S::STAGES_LAYER, p.stages), slabs(request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER, p.slabs);
+        u32 peer_phase = S::KS > 1 ? 0 : request & 1;
 #pragma unroll 1
-    for (int layer = 0; layer < 2; ++layer) {
-        float acc[S::N / 8][4], more[S::SUMS][S::N / 8][4]; // the first of `more` is not used
-#pragma unroll
-        for (int i = 0; i < S::N / 8; ++i)
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                acc[i][j] = 0;
-#pragma unroll
-                for (int n = 1; n < S::SUMS; ++n)
-                    more[n][i][j] = 0;
-            }
-        u32 held = ~0u, held_slab = ~0u;
-        const bool in_place = S::FUSED && layer == 0;
-        if (S::FUSED)
-            slabs.index = 0;
-#pragma unroll 1
-        for (int slab = 0; slab < S::SLABS_LAYER; ++slab) {
-            if (!in_place)
-                guard.wait(s_full + 8 * slabs.index, slabs.phase, 4);
-            if (slab == 0)
-                STAMP(layer == 0 ? 3 : 7);
-            const u32 rows_at = base + p.off_slabs + slabs.index * p.slab_bytes + wn * S::N * 16;
-#pragma unroll 1
-            for (int dy = 0; dy < 3; ++dy) {
-                guard.wait(w_full + 8 * weights.index, weights.phase, 5);
-                __syncwarp();
-                const u32 stage = base + p.off_ring + weights.index * S::STAGE + wm * BLOCK_STAGE;
-                wgmma_begin();
-#pragma unroll
-                for (int i = 0; i < 6; ++i) {
-                    const u32 b = rows_at + (dy * p.width + i / 2) * 16 + (i % 2) * 2 * p.group_rows * 16;
-                    const u64 ma = matrix(stage + i * TAP_BYTES, 1024, 128), mb = matrix(b, p.group_rows * 16, 128);
-                    if (i % S::SUMS == 0)
-                        Wgmma<S::N>::mma(reinterpret_cast<float(&)[S::N / 2]>(acc), ma, mb);
-                    else
-                        Wgmma<S::N>::mma(reinterpret_cast<float(&)[S::N / 2]>(more[i % S::SUMS]), ma, mb);
-                }
-                wgmma_commit();
-                wgmma_wait<1>();
-                if (lane == 0) {
-                    if (held != ~0u)
-                        barrier_arrive(w_empty + 8 * held);
-                    if (!S::FUSED && held_slab != ~0u)
-                        barrier_arrive(s_empty + 8 * held_slab);
-                }
-                held = weights.index;
-                held_slab = ~0u;
-                weights.next();
-            }
-            held_slab = slabs.index;
-            if (in_place)
-                ++slabs.index;
-            else
-                slabs.next();
-        }
-        wgmma_wait<0>();
-        if (lane == 0) {
-            barrier_arrive(w_empty + 8 * held);
-            if (!S::FUSED)
-                barrier_arrive(s_empty + 8 * held_slab);
-        }
-#pragma unroll
-        for (int n = 1; n < S::SUMS; ++n)
+        for (int layer = 0; layer < 2; ++layer) {
+            float acc[S::N / 8][4], more[S::SUMS][S::N / 8][4]; // the first of `more` is not used
 #pragma unroll
             for (int i = 0; i < S::N / 8; ++i)
 #pragma unroll
-                for (int j = 0; j < 4; ++j)
-                    acc[i][j] += more[n][i][j];
-        STAMP(layer == 0 ? 4 : 8);
-
-        const float* const bias = reinterpret_cast<const float*>(smem + BIAS_AT) + layer * 128;
-        u8* const final_tile = smem + (S::KS == 1 && S::C == 1 ? p.off_exchange : p.off_final);
-        if constexpr (S::KS == 1) {
-            // All input channels were here: straight to halves.
-            if (layer == 1)
-                everyone(); // the exchange lies over the slabs
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = 0;
 #pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const int group = wm * 8 + wrow * 2 + h; // of this block
-                const int channel = (S::CS == 2 ? cs * 64 : 0) + group * 8 + lane / 4;
-                const float b = bias[channel];
-                const int column = wn * S::N + lane / 4;
-                const u8* const here = valid + column;
-                u8* const far = p.act2 + (((S::CS == 2 ? cs * 8 : 0) + group) * (long long)p.rows + p.pad + first + column) * 16 + (lane % 4) * 4;
-                u8* const near = smem + p.off_exchange + (group * S::P + column) * 16 + (lane % 4) * 4;
-#pragma unroll
-                for (int nb = 0; nb < S::N / 8; ++nb) {
-                    const u32 v = transposed(packed(fmaxf(acc[nb][2 * h] + b, 0), fmaxf(acc[nb][2 * h + 1] + b, 0)));
-                    if (layer == 1)
-                        *reinterpret_cast<u32*>(near + nb * 128) = here[nb * 8] ? v : 0;
-                    else if (here[nb * 8])
-                        __stcg(reinterpret_cast<u32*>(far + nb * 128), v);
+                    for (int n = 1; n < S::SUMS; ++n)
+                        more[n][i][j] = 0;
                 }
-            }
-        } else {
-            // Each block of the cluster gets its positions: [block][group][position][8].
-            u8* const mine = smem + p.off_exchange + (wm * 8 + wrow * 2) * S::PF * 16 + (lane % 4) * 4;
+            u32 held = ~0u, held_slab = ~0u;
+            const bool in_place = S::FUSED && layer == 0;
+            if (S::FUSED)
+                slabs.index = 0;
+#pragma unroll 1
+            for (int slab = 0; slab < S::SLABS_LAYER; ++slab) {
+                if (!in_place)
+                    guard.wait(s_full + 8 * slabs.index, slabs.phase, 4);
+                if (slab == 0)
+                    STAMP(layer == 0 ? 3 : 7);
+                const u32 rows_at = base + p.off_slabs + slabs.index * p.slab_bytes + wn * S::N * 16;
+#pragma unroll 1
+                for (int dy = 0; dy < 3; ++dy) {
+                    guard.wait(w_full + 8 * weights.index, weights.phase, 5);
+                    __syncwarp();
+                    const u32 stage = base + p.off_ring + weights.index * S::STAGE + wm * BLOCK_STAGE;
+                    wgmma_begin();
 #pragma unroll
-            for (int nb = 0; nb < S::N / 8; ++nb) {
-                const int pos = wn * S::N + nb * 8 + lane / 4, block = S::PF % 8 == 0 ? (wn * S::N + nb * 8) / S::PF : pos / S::PF;
-                u8* const to = mine + block * S::PIECE + (pos - block * S::PF) * 16;
-                *reinterpret_cast<u32*>(to) = transposed(packed(acc[nb][0], acc[nb][1]));
-                *reinterpret_cast<u32*>(to + S::PF * 16) = transposed(packed(acc[nb][2], acc[nb][3]));
-            }
-        }
-        // The last layer's weights, while others are waited for.
-        uint4 last[8];
-        if (layer == 1 && warp < 7)
-#pragma unroll
-            for (int k = 0; k < 8; ++k)
-                last[k] = __ldg(p.w4 + (warp * 8 + k) * 32 + lane);
-        if (S::C > 1 && request == 0 && layer == (S::KS > 1 ? 0 : 1))
-            cluster_wait();
-        if constexpr (S::KS > 1) {
-            proxy_fence_shared();
-            everyone();
-            const u32 received = base + p.off_received;
-            if (tid == 0)
-                barrier_expect(peers, S::RECEIVED);
-            if (tid < S::C)
-                bulk_copy_peer(peer_address(received + (ks * GROUPS + (S::CS == 2 ? cs * 8 : 0)) * S::PF * 16, tid),
-                               base + p.off_exchange + tid * S::PIECE, S::PIECE, peer_address(peers, tid));
-            guard.wait(peers, peer_phase, 6);
-            peer_phase ^= 1;
-            STAMP(layer == 0 ? 5 : 9);
-            for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
-                const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
-                const u8* const at = smem + p.off_received + (g * S::PF + q) * 16;
-                float4 x = reinterpret_cast<const float4*>(bias)[g * 2], y = reinterpret_cast<const float4*>(bias)[g * 2 + 1];
-#pragma unroll
-                for (int k = 0; k < S::KS; ++k) {
-                    const uint4 part = *reinterpret_cast<const uint4*>(at + k * (GROUPS * S::PF * 16));
-                    const float2 f0 = unpacked(part.x), f1 = unpacked(part.y), f2 = unpacked(part.z), f3 = unpacked(part.w);
-                    x.x += f0.x, x.y += f0.y, x.z += f1.x, x.w += f1.y;
-                    y.x += f2.x, y.y += f2.y, y.z += f3.x, y.w += f3.y;
+                    for (int i = 0; i < 6; ++i) {
+                        const u32 b = rows_at + (dy * p.width + i / 2) * 16 + (i % 2) * 2 * p.group_rows * 16;
+                        const u64 ma = matrix(stage + i * TAP_BYTES, 1024, 128), mb = matrix(b, p.group_rows * 16, 128);
+                        if (i % S::SUMS == 0)
+                            Wgmma<S::N>::mma(reinterpret_cast<float(&)[S::N / 2]>(acc), ma, mb);
+                        else
+                            Wgmma<S::N>::mma(reinterpret_cast<float(&)[S::N / 2]>(more[i % S::SUMS]), ma, mb);
+                    }
+                    wgmma_commit();
+                    wgmma_wait<1>();
+                    if (lane == 0) {
+                        if (held != ~0u)
+                            barrier_arrive(w_empty + 8 * held);
+                        if (!S::FUSED && held_slab != ~0u)
+                            barrier_arrive(s_empty + 8 * held_slab);
+                    }
+                    held = weights.index;
+                    held_slab = ~0u;
+                    weights.next();
                 }
-                uint4 v;
-                v.x = packed(fmaxf(x.x, 0), fmaxf(x.y, 0));
-                v.y = packed(fmaxf(x.z, 0), fmaxf(x.w, 0));
-                v.z = packed(fmaxf(y.x, 0), fmaxf(y.y, 0));
-                v.w = packed(fmaxf(y.z, 0), fmaxf(y.w, 0));
-                const bool ok = pos < S::P && valid[pos];
-                if (layer == 1)
-                    *reinterpret_cast<uint4*>(final_tile + (g * S::PFP + q) * 16) = ok ? v : make_uint4(0, 0, 0, 0);
-                else if (ok)
-                    __stcg(reinterpret_cast<uint4*>(p.act2 + (g * (long long)p.rows + p.pad + first + pos) * 16), v);
+                held_slab = slabs.index;
+                if (in_place)
+                    ++slabs.index;
+                else
+                    slabs.next();
             }
-        } else if (S::C > 1 && layer == 1) {
-            everyone();
-            if (tid < S::C)
-                barrier_arrive_peer(peer_address(peers, tid));
-            guard.wait(peers, peer_phase, 6);
-            peer_phase ^= 1;
-            STAMP(9);
-            for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
-                const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
-                const u32 at = base + p.off_exchange + (g % (8 * S::WGM) * S::P + pos) * 16;
-                const float4 f = peer_load4(peer_address(at, g / (8 * S::WGM)));
-                *reinterpret_cast<float4*>(final_tile + (g * S::PFP + q) * 16) = f;
+            wgmma_wait<0>();
+            if (lane == 0) {
+                barrier_arrive(w_empty + 8 * held);
+                if (!S::FUSED)
+                    barrier_arrive(s_empty + 8 * held_slab);
             }
-        }
-        if (layer == 0) {
-            STAMP(6);
-            arrive(1);
-            continue;
-        }
-
-        // ---- the last layer's products ----
-        everyone();
-        STAMP(10);
-        const u32 tile_at = shared_address(final_tile);
-        for (int mt = warp; mt < 7; mt += S::WARPS) {
-            if (mt != warp)
 #pragma unroll
-                for (int k = 0; k < 8; ++k)
-                    last[k] = __ldg(p.w4 + (mt * 8 + k) * 32 + lane);
-            constexpr int WIDE = S::PFP / 8 < 4 ? S::PFP / 8 : 4;
-            for (int nb0 = 0; nb0 < S::PFP / 8; nb0 += WIDE) {
-                float sum[WIDE][4];
+            for (int n = 1; n < S::SUMS; ++n)
 #pragma unroll
-                for (int n = 0; n < WIDE; ++n)
+                for (int i = 0; i < S::N / 8; ++i)
 #pragma unroll
                     for (int j = 0; j < 4; ++j)
-                        sum[n][j] = 0;
+                        acc[i][j] += more[n][i][j];
+            STAMP(layer == 0 ? 4 : 8);
+
+            const float* const bias = reinterpret_cast<const float*>(smem + BIAS_AT) + layer * 128;
+            u8* const final_tile = smem + (S::KS == 1 && S::C == 1 ? p.off_exchange : p.off_final);
+            if constexpr (S::KS == 1) {
+                // All input channels were here: straight to halves.
+                if (layer == 1)
+                    everyone(); // the exchange lies over the slabs
 #pragma unroll
-                for (int k = 0; k < 8; k += 2)
+                for (int h = 0; h < 2; ++h) {
+                    const int group = wm * 8 + wrow * 2 + h; // of this block
+                    const int channel = (S::CS == 2 ? cs * 64 : 0) + group * 8 + lane / 4;
+                    const float b = bias[channel];
+                    const int column = wn * S::N + lane / 4;
+                    const u8* const here = valid + column;
+                    u8* const far = p.act2 + (((S::CS == 2 ? cs * 8 : 0) + group) * (long long)p.rows + p.pad + first + column) * 16 + (lane % 4) * 4;
+                    u8* const near = smem + p.off_exchange + (group * S::P + column) * 16 + (lane % 4) * 4;
+#pragma unroll
+                    for (int nb = 0; nb < S::N / 8; ++nb) {
+                        const u32 v = transposed(packed(fmaxf(acc[nb][2 * h] + b, 0), fmaxf(acc[nb][2 * h + 1] + b, 0)));
+                        if (layer == 1)
+                            *reinterpret_cast<u32*>(near + nb * 128) = here[nb * 8] ? v : 0;
+                        else if (here[nb * 8])
+                            __stcg(reinterpret_cast<u32*>(far + nb * 128), v);
+                    }
+                }
+            } else {
+                // Each block of the cluster gets its positions: [block][group][position][8].
+                u8* const mine = smem + p.off_exchange + (wm * 8 + wrow * 2) * S::PF * 16 + (lane % 4) * 4;
+#pragma unroll
+                for (int nb = 0; nb < S::N / 8; ++nb) {
+                    const int pos = wn * S::N + nb * 8 + lane / 4, block = S::PF % 8 == 0 ? (wn * S::N + nb * 8) / S::PF : pos / S::PF;
+                    u8* const to = mine + block * S::PIECE + (pos - block * S::PF) * 16;
+                    *reinterpret_cast<u32*>(to) = transposed(packed(acc[nb][0], acc[nb][1]));
+                    *reinterpret_cast<u32*>(to + S::PF * 16) = transposed(packed(acc[nb][2], acc[nb][3]));
+                }
+            }
+            // The last layer's weights, while others are waited for.
+            uint4 last[8];
+            if (layer == 1 && warp < 7)
+#pragma unroll
+                for (int k = 0; k < 8; ++k)
+                    last[k] = __ldg(p.w4 + (warp * 8 + k) * 32 + lane);
+            if (S::C > 1 && request == 0 && layer == (S::KS > 1 ? 0 : 1))
+                cluster_wait();
+            if constexpr (S::KS > 1) {
+                proxy_fence_shared();
+                everyone();
+                const u32 received = base + p.off_received;
+                if (tid == 0)
+                    barrier_expect(peers, S::RECEIVED);
+                if (tid < S::C)
+                    bulk_copy_peer(peer_address(received + (ks * GROUPS + (S::CS == 2 ? cs * 8 : 0)) * S::PF * 16, tid),
+                                   base + p.off_exchange + tid * S::PIECE, S::PIECE, peer_address(peers, tid));
+                guard.wait(peers, peer_phase, 6);
+                peer_phase ^= 1;
+                STAMP(layer == 0 ? 5 : 9);
+                for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
+                    const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
+                    const u8* const at = smem + p.off_received + (g * S::PF + q) * 16;
+                    float4 x = reinterpret_cast<const float4*>(bias)[g * 2], y = reinterpret_cast<const float4*>(bias)[g * 2 + 1];
+#pragma unroll
+                    for (int k = 0; k < S::KS; ++k) {
+                        const uint4 part = *reinterpret_cast<const uint4*>(at + k * (GROUPS * S::PF * 16));
+                        const float2 f0 = unpacked(part.x), f1 = unpacked(part.y), f2 = unpacked(part.z), f3 = unpacked(part.w);
+                        x.x += f0.x, x.y += f0.y, x.z += f1.x, x.w += f1.y;
+                        y.x += f2.x, y.y += f2.y, y.z += f3.x, y.w += f3.y;
+                    }
+                    uint4 v;
+                    v.x = packed(fmaxf(x.x, 0), fmaxf(x.y, 0));
+                    v.y = packed(fmaxf(x.z, 0), fmaxf(x.w, 0));
+                    v.z = packed(fmaxf(y.x, 0), fmaxf(y.y, 0));
+                    v.w = packed(fmaxf(y.z, 0), fmaxf(y.w, 0));
+                    const bool ok = pos < S::P && valid[pos];
+                    if (layer == 1)
+                        *reinterpret_cast<uint4*>(final_tile + (g * S::PFP + q) * 16) = ok ? v : make_uint4(0, 0, 0, 0);
+                    else if (ok)
+                        __stcg(reinterpret_cast<uint4*>(p.act2 + (g * (long long)p.rows + p.pad + first + pos) * 16), v);
+                }
+            } else if (S::C > 1 && layer == 1) {
+                everyone();
+                if (tid < S::C)
+                    barrier_arrive_peer(peer_address(peers, tid));
+                guard.wait(peers, peer_phase, 6);
+                peer_phase ^= 1;
+                STAMP(9);
+                for (int i = tid; i < GROUPS * S::PF; i += S::THREADS) {
+                    const int g = i / S::PF, q = i % S::PF, pos = rank * S::PF + q;
+                    const u32 at = base + p.off_exchange + (g % (8 * S::WGM) * S::P + pos) * 16;
+                    const float4 f = peer_load4(peer_address(at, g / (8 * S::WGM)));
+                    *reinterpret_cast<float4*>(final_tile + (g * S::PFP + q) * 16) = f;
+                }
+            }
+            if (layer == 0) {
+                STAMP(6);
+                arrive(1);
+                continue;
+            }
+
+            // ---- the last layer's products ----
+            everyone();
+            STAMP(10);
+            const u32 tile_at = shared_address(final_tile);
+            for (int mt = warp; mt < 7; mt += S::WARPS) {
+                if (mt != warp)
+#pragma unroll
+                    for (int k = 0; k < 8; ++k)
+                        last[k] = __ldg(p.w4 + (mt * 8 + k) * 32 + lane);
+                constexpr int WIDE = S::PFP / 8 < 4 ? S::PFP / 8 : 4;
+                for (int nb0 = 0; nb0 < S::PFP / 8; nb0 += WIDE) {
+                    float sum[WIDE][4];
+#pragma unroll
+                    for (int n = 0; n < WIDE; ++n)
+#pragma unroll
+                        for (int j = 0; j < 4; ++j)
+                            sum[n][j] = 0;
+#pragma unroll
+                    for (int k = 0; k < 8; k += 2)
+#pragma unroll
+                        for (int n = 0; n < WIDE; ++n) {
+                            const int nb = min(nb0 + n, S::PFP / 8 - 1);
+                            const uint4 v = load_matrix4(tile_at + ((k * 2 + lane / 8) * S::PFP + nb * 8 + lane % 8) * 16);
+                            mma(sum[n], last[k], v.x, v.y);
+                            mma(sum[n], last[k + 1], v.z, v.w);
+                        }
+                    // Four lanes that are 4 apart have the four channels of a tap; after the exchange each has all four of
+                    // one of their positions: low or high tap, first or second position.
+                    const int c = lane / 4 % 4;
 #pragma unroll
                     for (int n = 0; n < WIDE; ++n) {
-                        const int nb = min(nb0 + n, S::PFP / 8 - 1);
-                        const uint4 v = load_matrix4(tile_at + ((k * 2 + lane / 8) * S::PFP + nb * 8 + lane % 8) * 16);
-                        mma(sum[n], last[k], v.x, v.y);
-                        mma(sum[n], last[k + 1], v.z, v.w);
+                        float4 v;
+                        transpose4(sum[n], c, v);
+                        const int q = (nb0 + n) * 8 + (lane % 4) * 2 + c % 2, pos = rank * S::PF + q;
+                        const int tap = mt * 4 + lane / 16 + (c / 2) * 2;
+                        if (nb0 + n < S::PFP / 8 && q < S::PF && pos < S::P && tap < 27)
+                            __stcg(p.sums + (long long)tap * p.rows + p.pad + first + pos, v);
                     }
-                // Four lanes that are 4 apart have the four channels of a tap; after the exchange each has all four of
-                // one of their positions: low or high tap, first or second position.
-                const int c = lane / 4 % 4;
-#pragma unroll
-                for (int n = 0; n < WIDE; ++n) {
-                    float4 v;
-                    transpose4(sum[n], c, v);
-                    const int q = (nb0 + n) * 8 + (lane % 4) * 2 + c % 2, pos = rank * S::PF + q;
-                    const int tap = mt * 4 + lane / 16 + (c / 2) * 2;
-                    if (nb0 + n < S::PFP / 8 && q < S::PF && pos < S::P && tap < 27)
-                        __stcg(p.sums + (long long)tap * p.rows + p.pad + first + pos, v);
                 }
             }
+            STAMP(11);
+            arrive(2);
         }
-        STAMP(11);
-        arrive(2);
     }
 
-    // ---- the last layer's sums ----
-    await(2, first - span, first + S::P - 1 + span, 7);
-    __syncwarp();
-    STAMP(12);
-    for (int i = tid; i < (S::PF * 4 + 31) / 32 * 32; i += S::THREADS) {
-        const int q = i / 4, pos = rank * S::PF + q, at = first + pos;
-        const bool ok = q < S::PF && pos < S::P && valid[pos];
-        float4 sum = make_float4(0, 0, 0, 0);
-        if (ok) {
+    // The last layer's sums, and what they decide.
+    __device__ __forceinline__ void sums() const
+    {
+        // Four lanes a position. What is known of it before its products are: its cell, or -1, and what its decision flips.
+        const int channel = lane % 4;
+        const auto position = [&](int i) { return rank * S::PF + i / 4; };
+        const auto cell_of = [&](int i) {
+            const int pos = position(i), at = first + pos, r = at % p.plane;
+            return i / 4 < S::PF && pos < S::P && valid[pos] ? (at / p.plane * p.d + r / p.width) * p.d + r % p.width : -1;
+        };
+        const auto flips_of = [&](int cell) {
+            const uint2 none = make_uint2(NONE, NONE);
+            return io.left && cell >= 0 ? __ldg(reinterpret_cast<const uint2*>(p.flips) + cell * 4 + channel) : none;
+        };
+        int cell = cell_of(tid);
+        uint2 flips = flips_of(cell);
+        const float bias = __ldg(p.b4 + channel);
+        // A lane's taps, worked out before there is anything to load.
+        const float4* from[7];
 #pragma unroll
-            for (int k = 0; k < 7; ++k) {
-                const int tap = k * 4 + lane % 4;
-                if (tap < 27) {
-                    const int shift = (tap / 9 - 1) * p.plane + (tap / 3 % 3 - 1) * p.width + tap % 3 - 1;
-                    const float4 v = __ldcg(p.sums + (long long)tap * p.rows + p.pad + at + shift);
-                    sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
-                }
+        for (int k = 0; k < 7; ++k) {
+            const int tap = k * 4 + channel;
+            from[k] = p.sums + (long long)tap * p.rows + p.pad + (tap / 9 - 1) * p.plane + (tap / 3 % 3 - 1) * p.width + tap % 3 - 1;
+            here(from[k]);
+        }
+        // One warp asks: counters that all blocks wait for are read one after the other.
+        if (warp == 0)
+            await(2, target(), first - span, first + S::P - 1 + span, 7);
+        everyone();
+        STAMP(12);
+        constexpr int LANES = (S::PF * 4 + 31) / 32 * 32, TURNS = (LANES + S::THREADS - 1) / S::THREADS;
+#pragma unroll 1
+        for (int turn = 0; turn < TURNS; ++turn) {
+            const int i = tid + turn * S::THREADS;
+            if (i >= LANES)
+                break;
+            if (turn != 0) {
+                cell = cell_of(i);
+                flips = flips_of(cell);
+            }
+            const bool ok = cell >= 0;
+            const int at = first + position(i);
+            // All of them are under way before the first is added.
+            float4 part[7], sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+            for (int k = 0; k < 7; ++k)
+                part[k] = ok && k * 4 + channel < 27 ? __ldcg(from[k] + at) : sum;
+#pragma unroll
+            for (int k = 0; k < 7; ++k)
+                sum.x += part[k].x, sum.y += part[k].y, sum.z += part[k].z, sum.w += part[k].w;
+#pragma unroll
+            for (int m = 1; m < 4; m *= 2) {
+                sum.x += __shfl_xor_sync(~0u, sum.x, m), sum.y += __shfl_xor_sync(~0u, sum.y, m);
+                sum.z += __shfl_xor_sync(~0u, sum.z, m), sum.w += __shfl_xor_sync(~0u, sum.w, m);
+            }
+            if (ok) {
+                const float logit = (channel == 0 ? sum.x : channel == 1 ? sum.y : channel == 2 ? sum.z : sum.w) + bias;
+                if (io.out)
+                    io.out[channel * p.layers * p.d * p.d + cell] = logit;
+                if (io.left && logit > p.threshold)
+                    flip_all(Flips{flips.x, flips.y}, p.bit_count, [&](u32 bit) { flip_global(p.flipped + bit / 32, 1u << bit % 32); });
             }
         }
-#pragma unroll
-        for (int m = 1; m < 4; m *= 2) {
-            sum.x += __shfl_xor_sync(~0u, sum.x, m), sum.y += __shfl_xor_sync(~0u, sum.y, m);
-            sum.z += __shfl_xor_sync(~0u, sum.z, m), sum.w += __shfl_xor_sync(~0u, sum.w, m);
-        }
-        if (ok) {
-            const int c = lane % 4, t = at / p.plane, r = at % p.plane, y = r / p.width, x = r % p.width;
-            const float4 b = __ldg(reinterpret_cast<const float4*>(p.b4));
-            sum.x += b.x, sum.y += b.y, sum.z += b.z, sum.w += b.w;
-            if (io.out)
-                io.out[((c * p.layers + t) * p.d + y) * p.d + x] = c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w;
-            if (io.left && (c == 0 ? sum.x : c == 1 ? sum.y : c == 2 ? sum.z : sum.w) > p.threshold)
-                flip_all(p.flips[((t * p.d + y) * p.d + x) * 4 + c], p.bit_count,
-                         [&](u32 bit) { flip_global(p.flipped + bit / 32, 1u << bit % 32); });
-        }
-    }
-    if (io.left) {
-        // Decisions are few and their bits anywhere: the block that is last writes what is left.
-        everyone();
-        if (tid == 0) {
-            if (*(volatile u32*)&head.dead)
-                set_global(p.flipped + flip_words(p.bit_count) - 1, GAVE_UP);
-            head.go = add_acq_rel(p.sync + OVER, 1) == p.tiles * S::C - 1;
-        }
-        everyone();
-        if (*(volatile u32*)&head.go) {
-            for (u32 i = tid; i < answer_bytes(p.bit_count); i += S::THREADS)
-                io.left[i] = answer_byte([&](u32 at) { return __ldcg(io.bits + at); }, [&](u32 at) { return __ldcg(p.flipped + at); },
-                                         p.bit_count, i);
+        if (io.left) {
+            // Decisions are few and their bits anywhere: the block that is last writes what is left.
             everyone();
-            for (u32 i = tid; i < flip_words(p.bit_count); i += S::THREADS)
-                __stcg(p.flipped + i, 0u);
-            if (tid == 0)
-                p.sync[OVER] = 0; // nobody is left in this run
+            bool last = false;
+            if (tid == 0) {
+                if (*(volatile u32*)&head.dead)
+                    set_global(p.flipped + flip_words(p.bit_count) - 1, GAVE_UP);
+                last = add_acq_rel(p.sync + OVER, 1) == p.tiles * S::C - 1;
+            }
+            if (group_any(1, S::THREADS, last)) {
+                if (tid == 0) {
+                    p.sync[OVER] = 0; // nobody is left in this run
+                    STAMP_LAST();
+                }
+                answer<S::THREADS>(p, io, tid);
+            }
         }
+        STAMP(13);
     }
-    STAMP(13);
+};
+
+// One run of the network, by all threads of all blocks of the grid; the `request`th after `open`. All threads of the block
+// are past the last run. `ahead`: see `Run::weights`.
+template <class S>
+__device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem, u32 request, bool ahead)
+{
+    const Run<S> run(p, io, smem, request);
+    if (run.warp == S::WARPS)
+        return run.weights(ahead);
+    if (run.warp > S::WARPS)
+        return run.slabs();
+    run.first_layer();
+    run.middle_layers();
+    run.sums();
 }
 
 // The network as a kernel: one run.

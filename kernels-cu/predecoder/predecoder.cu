@@ -26,6 +26,27 @@ extern "C" {
 // The parameters of the handler: written by the host once the module is loaded.
 __constant__ Params ringcall_predecoder_params;
 
+// The handler's phases, functions of their own. A function begins with saving to memory what it will use of the half of the
+// registers that are its caller's, and ends with getting that back, in each warp: of the layers tens of kilobytes a block,
+// which come back while the other blocks are waited for. The other phases, and warps, keep to the other half.
+static __device__ __noinline__ void open_phase(u8* smem) { open<Chosen>(ringcall_predecoder_params, smem); }
+
+static __device__ __noinline__ void layers_phase(u8* smem, const void* input, u32 request)
+{
+    __builtin_assume(input != nullptr);
+    const Io io{nullptr, static_cast<const u8*>(input), nullptr, nullptr};
+    const Run<Chosen> run(ringcall_predecoder_params, io, smem, request);
+    run.first_layer();
+    run.middle_layers();
+}
+
+static __device__ __noinline__ void sums_phase(u8* smem, const void* input, void* output, u32 request)
+{
+    __builtin_assume(output != nullptr);
+    const Io io{nullptr, static_cast<const u8*>(input), nullptr, static_cast<u8*>(output)};
+    Run<Chosen>(ringcall_predecoder_params, io, smem, request).sums();
+}
+
 __global__ void __cluster_dims__(Chosen::C, 1, 1) __launch_bounds__(Chosen::BLOCK, 1)
     ringcall_predecoder(const __grid_constant__ Params p)
 {
@@ -64,21 +85,31 @@ __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigne
     const u64 key = grid ^ 0x7072656465636f64ull;
     const bool fresh = kept.key != key;
     u32 request = fresh ? 0 : kept.request;
-    __syncthreads();
+    // No barrier here: `open` writes nothing of what was read, and has one behind it.
     if (fresh)
-        open<Chosen>(p, smem);
-    const Io io{nullptr, static_cast<const u8*>(input), nullptr, static_cast<u8*>(output)};
-    forward<Chosen>(p, io, smem, request, true);
+        open_phase(smem);
+    const int warp = threadIdx.x / 32;
+    if (warp < Chosen::WARPS) {
+        layers_phase(smem, input, request);
+        sums_phase(smem, input, output, request);
+    } else {
+        const Io io{};
+        const Run<Chosen> run(p, io, smem, request);
+        if (warp == Chosen::WARPS)
+            run.weights(true);
+        else
+            run.slabs();
+    }
     __syncthreads();
     // The rings are where they were after a whole number of laps.
     const u32 period = 2 * p.stages * p.slabs;
     if (++request == 2 * period)
         request = period;
+    // Read in the next call, between which and this one the dispatcher's barrier of the block lies.
     if (threadIdx.x == 0) {
         kept.key = key;
         kept.request = request;
     }
-    __syncthreads();
     const bool failed = reinterpret_cast<Head*>(smem)->dead != 0;
     return failed ? ENGINE_FAILED : 0;
 }

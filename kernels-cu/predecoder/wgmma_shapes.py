@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes wgmma_shapes.cuh: one specialisation of `Wgmma` for each width that the kernels use."""
 
-WIDTHS = [16, 32, 48, 80, 88, 96, 128, 168, 176, 256]
+WIDTHS = [16, 32, 48, 80, 88, 96, 128, 136, 168, 176, 184, 256]
 
 HEAD = """// Written by wgmma_shapes.py: D[64 x N] += A[64 x 16] B[16 x N], fp16 in, fp32 out, both operands K-major in shared memory.
 #pragma once

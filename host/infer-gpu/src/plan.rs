@@ -1,5 +1,5 @@
 //! How a network is spread over a device: shapes of the kernel, and what each lays out where. The other side is
-//! `kernels-cu/predecoder/net.cuh`.
+//! `kernels-cu/predecoder/shape.cuh`.
 
 use crate::Wiring;
 use half::f16;
@@ -56,6 +56,8 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape!(2, 4, 1, 48),
     shape!(1, 4, 1, 96),
     shape!(1, 4, 1, 128),
+    shape!(1, 2, 1, 88),
+    shape!(1, 2, 1, 136),
     shape!(1, 2, 1, 176),
     shape!(1, 1, 1, 256),
 ];
@@ -92,6 +94,18 @@ impl Shape {
     /// Whether the first layer is computed where it is needed, borders and all.
     const fn fused(self) -> bool {
         self.input_shares == 4
+    }
+
+    /// Positions of the first layer that a block computes, where `pad` of them lie before and behind all.
+    const fn first_positions(self, pad: u32) -> u32 {
+        if self.fused() { self.tile() + 2 * pad } else { self.first_share() }
+    }
+
+    /// What the first layer reads: rows of 8 bytes, a byte for each that tells cells from borders, and a request of at most two
+    /// bits a cell.
+    const fn input_bytes(self, pad: u32, cells: u32) -> u32 {
+        let rows = self.first_positions(pad).next_multiple_of(8) + 2 * pad;
+        rows * 8 + rows.next_multiple_of(16) + (2 * cells).div_ceil(8)
     }
 
     /// Positions that a block finishes.
@@ -177,8 +191,8 @@ impl Plan {
         let pad = plane + width + 1;
         let rows = (2 * pad + tiles * shape.tile() + 16).next_multiple_of(8);
         let slab_rows = shape.tile() + 2 * width + 2;
-        let firsts = if shape.fused() { shape.tile() + 2 * pad } else { shape.first_share() };
-        let input = (firsts.next_multiple_of(8) + 2 * pad) * 9;
+        let firsts = shape.first_positions(pad);
+        let input = shape.input_bytes(pad, layers * d * d);
         let (slabs, group_rows, slab_bytes) = if shape.fused() {
             // Windows of one piece: a layer of time further is a slab further.
             (3, firsts, plane * 16)
@@ -395,12 +409,28 @@ mod tests {
     /// What parts of the device have: blocks of one of so many.
     #[test]
     fn parts_of_a_device_are_filled_too() {
-        for (d, layers, parts, blocks) in
-            [(7, 8, 2, 24), (7, 8, 4, 16), (13, 14, 2, 32), (13, 14, 4, 32), (21, 22, 2, 42)]
-        {
-            let offer = Offer { multiprocessors: 132 / parts, ..H200 };
+        for (d, layers, parts, shape, blocks, stages) in [
+            (7, 8, 1, [2, 4, 48], 88, 14),
+            (7, 8, 2, [1, 4, 96], 24, 5),
+            (7, 8, 3, [1, 4, 96], 24, 5),
+            (7, 8, 4, [1, 4, 128], 16, 4),
+            (13, 14, 1, [1, 4, 96], 116, 4),
+            (13, 14, 2, [1, 2, 88], 64, 5),
+            (13, 14, 3, [1, 2, 136], 42, 3),
+            (13, 14, 4, [1, 2, 176], 32, 2),
+            (21, 22, 1, [1, 2, 176], 122, 2),
+            (21, 22, 2, [1, 1, 256], 42, 5),
+            (31, 31, 1, [1, 1, 256], 124, 5),
+        ] {
+            // A dispatcher has shared memory of its own.
+            let offer = Offer { multiprocessors: 132 / parts, shared: H200.shared - (24 << 10) };
             let plan = Plan::choose(SHAPES, d, layers, offer).unwrap_or_else(|| panic!("{d} in {parts}"));
-            assert_eq!(plan.blocks(), blocks, "{d} by {layers} in {parts}");
+            let found = [plan.shape.channel_shares, plan.shape.input_shares, plan.shape.columns];
+            assert_eq!(
+                (found, plan.blocks(), plan.stages),
+                (shape, blocks, stages),
+                "{d} by {layers} in {parts}"
+            );
             assert!(plan.blocks() * parts <= 132);
         }
         assert!(Plan::choose(SHAPES, 31, 32, Offer { multiprocessors: 66, ..H200 }).is_none());
@@ -437,7 +467,16 @@ mod tests {
             // The rows that the taps of the last position reach.
             let last = (plan.slabs - 1) * plan.slab_bytes + 3 * plan.group_rows * 16 + plan.slab_rows * 16;
             prop_assert!(plan.off_slabs + last <= plan.off_ring);
-            prop_assert!(plan.off_input % 8 == 0 && plan.off_final + shape.last() <= plan.off_ring);
+            prop_assert!(plan.off_input % 16 == 0 && plan.off_final + shape.last() <= plan.off_ring);
+            // What the first layer reads lies where the slabs or the exchange do later; fused, beside the slabs that it writes.
+            let behind = match shape.input_shares {
+                1 => plan.off_ring,
+                4 => plan.off_received,
+                _ => plan.off_exchange,
+            };
+            prop_assert!(plan.off_input + shape.input_bytes(plan.pad, layers * d * d) <= behind);
+            let before = if shape.fused() { last } else { 0 };
+            prop_assert!(plan.off_input >= plan.off_slabs + before);
             if shape.input_shares > 1 {
                 prop_assert!(plan.off_slabs + last <= plan.off_exchange);
                 prop_assert!(plan.off_exchange + shape.exchange() <= plan.off_received);

@@ -3,13 +3,13 @@
 
 mod common;
 
-use common::{Lines, bytes, engines_of_many_threads_agree, network, on_device, times};
+use common::{Lines, Owed, bytes, engines_of_many_threads_agree, network, on_device, times};
 use ringcall::RingConfig;
-use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules};
+use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules, Running};
 use ringcall_cuda::driver::{Context, DeviceBuffer};
 use ringcall_dispatch::slot::{Response, Vacant};
 use ringcall_infer::Model;
-use ringcall_infer_gpu::{GpuModel, GridHandler};
+use ringcall_infer_gpu::{GpuModel, GridHandler, Network};
 use ringcall_wire::Status;
 use ringcall_wire::function::FunctionId;
 use std::sync::Arc;
@@ -42,50 +42,77 @@ fn call(ring: &MappedRing, payload: &[u8]) -> (Status, Vec<u8>) {
     }
 }
 
-fn serves(context: &Arc<Context>, d: u32, layers: u32, requests: u64) {
-    let (network, threshold) = (network(9), 0.25);
-    let logits_of = GpuModel::new("made up", &network, context, d, layers).expect("on the device");
-    let mut engine = logits_of.instantiate().expect("an engine");
-    let lines = Lines::new(d, layers);
-    let wiring = lines.wiring(threshold);
+const THRESHOLD: f32 = 0.25;
+
+/// Requests, and what is owed for each by an engine's logits: it cannot run while a handler has the device.
+struct Cases {
+    lines: Lines,
+    requests: Vec<(Vec<u8>, Owed)>,
+}
+
+impl Cases {
+    fn new(network: &Network, context: &Arc<Context>, d: u32, layers: u32) -> Self {
+        let lines = Lines::new(d, layers);
+        let logits_of = GpuModel::new("made up", network, context, d, layers).expect("on the device");
+        let mut engine = logits_of.instantiate().expect("an engine");
+        let mut case = |seed| {
+            let request = lines.request(seed);
+            let mut logits = vec![0; logits_of.outputs()[0].size_bytes()];
+            engine.run(&[&bytes(&lines.volume(&request))], &mut [&mut logits]).expect("a run");
+            let owed = lines.answer(&request, &logits, THRESHOLD);
+            (request, owed)
+        };
+        let requests = (0..4).map(&mut case).collect();
+        Self { lines, requests }
+    }
+
+    /// Answers one of them through the ring.
+    fn check(&self, ring: &MappedRing, number: usize) {
+        let (payload, owed) = &self.requests[number % self.requests.len()];
+        let (status, result) = call(ring, payload);
+        assert_eq!((status, result.len()), (Status::OK, payload.len() + 1), "request {number}");
+        assert_eq!(owed.first_wrong(&result), None, "request {number}");
+    }
+}
+
+fn ring_for(context: &Arc<Context>, handler: &GridHandler) -> MappedRing {
+    MappedRing::allocate(context, RingConfig { slots: 1, slot_bytes: handler.slot_bytes() }).expect("a ring")
+}
+
+fn wire(ring: &MappedRing, handler: &GridHandler) -> DeviceDispatcher {
+    let (functions, modules) = (handler.function(Functions::new(), NAME), handler.modules(Modules::new()));
+    DeviceDispatcher::wire(ring, functions, modules, handler.options()).expect("wired")
+}
+
+fn stop(running: DeviceDispatcher<Running>) {
+    let stopped = running.stop(PATIENCE);
+    assert!(stopped.report.is_clean(), "{:?}", stopped.report);
+}
+
+fn serves(context: &Arc<Context>, d: u32, layers: u32, requests: usize) {
+    let network = network(9);
+    let cases = Cases::new(&network, context, d, layers);
+    let wiring = cases.lines.wiring(THRESHOLD);
     let graph = GpuModel::wired("made up", &network, context, &wiring).expect("on the device");
     let mut graph = graph.instantiate().expect("an engine");
-    let handler = GridHandler::new(&network, context, &wiring).expect("a handler");
-    let ring = MappedRing::allocate(context, RingConfig { slots: 1, slot_bytes: handler.slot_bytes() });
-    let ring = ring.expect("a ring");
-
-    // What the engine says, first: it cannot run while the handler has the device.
-    let mut cases = Vec::new();
-    for seed in 0..4 {
-        let request = lines.request(seed);
-        let mut logits = vec![0; logits_of.outputs()[0].size_bytes()];
-        engine.run(&[&bytes(&lines.volume(&request))], &mut [&mut logits]).expect("a run");
-        let owed = lines.answer(&request, &logits, threshold);
+    for (seed, (request, owed)) in cases.requests.iter().enumerate() {
         // A graph again and again: each run leaves its counters and flips as it found them.
         for run in 0..3 {
             let mut answer = vec![0xFF; wiring.answer_bytes()];
-            graph.run(&[&request], &mut [&mut answer]).expect("a run");
+            graph.run(&[request], &mut [&mut answer]).expect("a run");
             assert_eq!(owed.first_wrong(&answer), None, "{d} x {d} x {layers}, seed {seed}, run {run}");
         }
-        cases.push((request, owed));
     }
 
+    let handler = GridHandler::new(&network, context, &wiring).expect("a handler");
+    let ring = ring_for(context, &handler);
     for _ in 0..2 {
         // A dispatcher anew: shared memory comes as the last one left it.
-        let functions = handler.function(Functions::new(), NAME);
-        let wired =
-            DeviceDispatcher::wire(&ring, functions, handler.modules(Modules::new()), handler.options());
-        let running = wired.expect("wired").start().expect("started");
+        let running = wire(&ring, &handler).start().expect("started");
         let (status, result) = call(&ring, &[0; 5][..5 - usize::from(handler.request_bytes() == 5)]);
         assert_eq!((status, result.len()), (Status::SCHEMA_MISMATCH, 0));
-        for request in 0..requests {
-            let (payload, owed) = &cases[request as usize % cases.len()];
-            let (status, result) = call(&ring, payload);
-            assert_eq!((status, result.len()), (Status::OK, handler.answer_bytes()), "request {request}");
-            assert_eq!(owed.first_wrong(&result), None, "{d} x {d} x {layers}, request {request}");
-        }
-        let stopped = running.stop(PATIENCE);
-        assert!(stopped.report.is_clean(), "{:?}", stopped.report);
+        (0..requests).for_each(|number| cases.check(&ring, number));
+        stop(running);
         assert_eq!(handler.failed().expect("readable"), None);
     }
 }
@@ -97,6 +124,34 @@ fn a_grid_answers_as_the_engine_does() {
             [(7, 7, 1000), (13, 13, 10_000), (13, 14, 200), (21, 21, 200), (31, 31, 100)]
         {
             serves(context, d, layers, requests);
+        }
+    });
+}
+
+/// Each on its part of the device, all of them at once; the shapes are other ones than of a whole.
+#[test]
+fn parts_of_a_device_answer_side_by_side() {
+    on_device("parts_of_a_device_answer_side_by_side", |context| {
+        let network = network(9);
+        for (d, layers, parts) in [(7, 8, 2), (7, 8, 4), (13, 14, 2), (13, 14, 3), (13, 14, 4), (21, 22, 2)] {
+            let cases = Cases::new(&network, context, d, layers);
+            let wiring = cases.lines.wiring(THRESHOLD);
+            let handlers = GridHandler::several(&network, context, &wiring, parts).expect("handlers");
+            let rings: Vec<_> = handlers.iter().map(|handler| ring_for(context, handler)).collect();
+            // None runs while the driver allocates and loads.
+            let wired: Vec<_> =
+                rings.iter().zip(&handlers).map(|(ring, handler)| wire(ring, handler)).collect();
+            let running: Vec<_> = wired.into_iter().map(|wired| wired.start().expect("started")).collect();
+            std::thread::scope(|scope| {
+                for ring in &rings {
+                    let cases = &cases;
+                    scope.spawn(move || (0..300).for_each(|number| cases.check(ring, number)));
+                }
+            });
+            running.into_iter().for_each(stop);
+            for handler in &handlers {
+                assert_eq!(handler.failed().expect("readable"), None, "{d} x {d} x {layers} in {parts}");
+            }
         }
     });
 }
@@ -121,21 +176,11 @@ fn graphs_answer_their_own_threads() {
 #[test]
 fn a_dispatcher_outlives_its_handler() {
     on_device("a_dispatcher_outlives_its_handler", |context| {
-        let (network, threshold, lines) = (network(9), 0.25, Lines::new(7, 7));
-        let wiring = lines.wiring(threshold);
-        let model = GpuModel::new("made up", &network, context, 7, 7).expect("on the device");
-        let request = lines.request(3);
-        let mut logits = vec![0; model.outputs()[0].size_bytes()];
-        let mut engine = model.instantiate().expect("an engine");
-        engine.run(&[&bytes(&lines.volume(&request))], &mut [&mut logits]).expect("a run");
-        let owed = lines.answer(&request, &logits, threshold);
-
-        let handler = GridHandler::new(&network, context, &wiring).expect("a handler");
-        let ring = MappedRing::allocate(context, RingConfig { slots: 1, slot_bytes: handler.slot_bytes() });
-        let ring = ring.expect("a ring");
-        let functions = handler.function(Functions::new(), NAME);
-        let modules = handler.modules(Modules::new());
-        let wired = DeviceDispatcher::wire(&ring, functions, modules, handler.options()).expect("wired");
+        let network = network(9);
+        let cases = Cases::new(&network, context, 7, 7);
+        let handler = GridHandler::new(&network, context, &cases.lines.wiring(THRESHOLD)).expect("a handler");
+        let ring = ring_for(context, &handler);
+        let wired = wire(&ring, &handler);
         drop(handler);
         // Whoever allocates now would get the handler's memory, and writes to it.
         let others = [1 << 12, 1 << 16, 1 << 20, 1 << 22].map(|bytes| {
@@ -144,12 +189,8 @@ fn a_dispatcher_outlives_its_handler() {
             buffer
         });
         let running = wired.start().expect("started");
-        for _ in 0..10 {
-            let (status, result) = call(&ring, &request);
-            assert_eq!((status, owed.first_wrong(&result)), (Status::OK, None));
-        }
-        let stopped = running.stop(PATIENCE);
-        assert!(stopped.report.is_clean(), "{:?}", stopped.report);
+        (0..10).for_each(|number| cases.check(&ring, number));
+        stop(running);
         drop(others);
     });
 }

@@ -12,6 +12,10 @@ pub(super) const ARCH: &str = "sm_90a";
 const FOLDER: &str = "kernels-cu/predecoder";
 /// What the texts need, and no more, so that drivers older than the compiler take them.
 const VERSION: &str = ".version 8.3";
+/// How names of static functions begin, and how long that is: hashes of the path to the source and of what it says.
+const STATIC: (&str, usize) = ("_ZN44_INTERNAL_", 5 + 44);
+/// What stands there instead.
+const NAMESPACE: &str = "_ZN9predecoder";
 
 /// One shape of the kernel: shares of output channels, shares of input channels, warp groups, columns of each.
 pub(super) struct Shape([u32; 4]);
@@ -21,6 +25,8 @@ pub(super) const SHAPES: &[Shape] = &[
     Shape([2, 4, 1, 48]),
     Shape([1, 4, 1, 96]),
     Shape([1, 4, 1, 128]),
+    Shape([1, 2, 1, 88]),
+    Shape([1, 2, 1, 136]),
     Shape([1, 2, 1, 176]),
     Shape([1, 1, 1, 256]),
 ];
@@ -43,9 +49,17 @@ impl Shape {
         }
         command.arg("-o").args([to, &shell.root().join(FOLDER).join("predecoder.cu")]);
         quiet(&mut command)?;
-        let text = read(to)?;
-        let lines = text.lines().map(|line| if line.starts_with(".version ") { VERSION } else { line });
-        Ok(lines.fold(String::new(), |all, line| all + line + "\n"))
+        Ok(of_record(&read(to)?))
+    }
+}
+
+/// A text as it is of record: for drivers that are older than the compiler, and the same wherever it was compiled.
+fn of_record(text: &str) -> String {
+    let lines = text.lines().map(|line| if line.starts_with(".version ") { VERSION } else { line });
+    let record = lines.fold(String::new(), |all, line| all + line + "\n");
+    match record.find(STATIC.0).and_then(|at| record.get(at..at + STATIC.1)) {
+        Some(stem) => record.replace(stem, NAMESPACE),
+        None => record,
     }
 }
 
@@ -82,6 +96,22 @@ mod tests {
             assert!(plan.contains(&format!("shape!({a}, {b}, {c}, {d})")), "{a} {b} {c} {d}");
         }
         assert_eq!(plan.matches("    shape!(").count(), SHAPES.len());
+    }
+
+    #[test]
+    fn a_text_of_record_says_nothing_about_where_it_was_compiled() {
+        let built = |hash: &str| {
+            let name = format!("_ZN44_INTERNAL_{hash}_13_predecoder_cu_ec5a7eb910sums_phaseEPhj");
+            format!(".version 9.0\n.func {name}(\n.param .b64 {name}_param_0\n")
+        };
+        let record = ".version 8.3\n.func _ZN9predecoder10sums_phaseEPhj(\n\
+                      .param .b64 _ZN9predecoder10sums_phaseEPhj_param_0\n";
+        assert_eq!(
+            (of_record(&built("2885542c")), of_record(&built("689f4621"))),
+            (record.into(), record.into())
+        );
+        assert_eq!(of_record(".version 9.0\nret;"), ".version 8.3\nret;\n");
+        assert_eq!(of_record("_ZN44_INTERNAL_"), "_ZN44_INTERNAL_\n");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 using namespace predecoder;
@@ -41,8 +42,20 @@ int main()
             for (std::uint32_t channel = 0; channel < 4; ++channel)
                 if (logits[channel * cells + cell] > threshold)
                     flip_all(flips[cell * 4 + channel], bits, [&](std::uint32_t bit) { flipped.at(bit / 32) ^= 1u << bit % 32; });
-        for (std::uint32_t i = 0; i < answer_bytes(bits); ++i)
-            std::putchar(answer_byte(load, [&](std::uint32_t at) { return flipped.at(at); }, bits, i));
+        // In words as far as they go, each of them the same as its bytes.
+        std::vector<std::uint8_t> answer(answer_bytes(bits));
+        for (std::uint32_t i = 0; i < answer.size(); ++i)
+            answer[i] = answer_byte(load, [&](std::uint32_t at) { return flipped.at(at); }, bits, i);
+        for (std::uint32_t i = 0; i < answer_words(bits); ++i) {
+            std::uint32_t word;
+            std::memcpy(&word, request.data() + 4 * i, sizeof word);
+            word = answer_word(word, flipped.at(i));
+            if (std::memcmp(&word, answer.data() + 4 * i, sizeof word) != 0) {
+                std::fprintf(stderr, "word %u of the answer is not its bytes\n", i);
+                return 1;
+            }
+        }
+        std::fwrite(answer.data(), 1, answer.size(), stdout);
     }
     return 0;
 }
