@@ -73,7 +73,7 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
     // A light compression: it halves the time that the best one takes, for a third more.
     let packed = text(&bundle.join(PACKED));
     let mut tar = shell.command("tar", &["-cJf", &packed, "-C", &text(&folder), "."]);
-    run(tar.env("XZ_OPT", "-2 -T0"))?;
+    run(tar.env("XZ_OPT", "-9 -T0"))?;
 
     let mut bytes = 0;
     for file in entries(&bundle)? {
@@ -99,13 +99,13 @@ fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
     let benches = shell.root().join("host/c/benches");
     let [include, lib] =
         [("-I", "include"), ("-L", "lib")].map(|(flag, part)| format!("{flag}{}", tree.join(part).display()));
-    let mut compile = shell.command("cc", &["-std=c11", "-O3", "-o", &text(&folder.join("host_call"))]);
+    let mut compile = shell.command("cc", &["-std=c11", "-O2", "-o", &text(&folder.join("host_call"))]);
     compile.arg(benches.join("host_call.c")).args([&include, &lib, "-lringcall"]);
     run(&mut compile)?;
     let cuda = Cuda::find(shell)?;
     let runtime = cuda.device_runtime.parent().context("a library is in a folder")?;
     let mut compile = cuda.tool(shell, "nvcc");
-    compile.args(["-std=c++17", "-O3", GRAPH_ARCH, "-o"]).arg(folder.join("host_graph"));
+    compile.args(["-std=c++17", "-O2", GRAPH_ARCH, "-o"]).arg(folder.join("host_graph"));
     compile.arg(benches.join("host_graph.cu")).args([&include, &lib, "-lringcall"]);
     run(compile.arg(format!("-L{}", runtime.display())))
 }

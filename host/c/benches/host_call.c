@@ -1,7 +1,6 @@
 /* host-call/32 through the C interface: latency of one request under way, and throughput with every slot in use.
  *   host_call [SECONDS [SERVER_CORE CLIENT_CORE]]
- * Pinned like `ringcall bench host-call/32`, with which it is compared: to the first two cores that it may use. Compile it
- * with -O3, as that is: at -O2 the handler below goes byte by byte. */
+ * Pinned like `ringcall bench host-call/32`, with which it is compared: to the first two cores that it may use. */
 #define _GNU_SOURCE
 #include "bench.h"
 

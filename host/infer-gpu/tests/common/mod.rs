@@ -144,14 +144,14 @@ impl Lines {
         volume
     }
 
-    /// What the answer has to be; bits are left open where a logit is too close to the threshold to tell.
-    pub(crate) fn answer(&self, request: &[u8], logits: &[u8], threshold: f32) -> Owed {
+    /// What the answer has to be; bits are left open where a logit is closer than `close` to the threshold.
+    pub(crate) fn answer(&self, request: &[u8], logits: &[u8], threshold: f32, close: f32) -> Owed {
         let logits: Vec<f32> = logits.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         let mut owed = Owed { known: vec![0xFF; request.len() + 1], bits: request.to_vec() };
         owed.bits.push(0);
         let mut flip = |at: usize, decision: u32| {
             let logit = logits[decision as usize];
-            if (logit - threshold).abs() < 1e-4 {
+            if (logit - threshold).abs() < close {
                 owed.known[at / 8] &= !(1 << (at % 8));
             }
             owed.bits[at / 8] ^= u8::from(logit > threshold) << (at % 8);
