@@ -9,8 +9,8 @@ use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::Counter;
 use ringcall_wire::launch::HandlerKind;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 const FUNCTION: u32 = 11;
 const LONE: Warps = Warps { workers: 1, lanes: 2, house: false };
