@@ -81,13 +81,17 @@ impl<M: Machine> Block<'_, M> {
         if let Some(near) = near
             && self.is_calm(warp)
         {
+            let mut seen = None;
             held = loop {
-                match near.watch(warp, me, input, output) {
+                match near.watch(warp, me, input, output, seen.take()) {
                     Watched::Served if self.workers == 1 => self.lead_on(warp, me),
                     Watched::Served => return After::Served,
                     Watched::Serve(job) => return After::Serve(job),
                     Watched::Round => self.round(warp),
-                    Watched::Owed => self.clear_answered(warp),
+                    Watched::Owed(look) => {
+                        self.clear_answered(warp);
+                        seen = look;
+                    }
                     Watched::Unusual(look) => {
                         self.clear_answered(warp);
                         break look;
@@ -180,15 +184,14 @@ impl<M: Machine> Block<'_, M> {
             self.board.note(me, Post::Lead);
         }
         warp.sync();
-        let owed = self.marks(warp, 0).map(|mark| warp.ballot(mark == ANSWERED).count_ones());
-        if 2 * (owed[0] + owed[1]) >= self.share.count {
-            self.clear_answered(warp);
+        if self.share.count <= 2 {
+            self.clear_answered(warp); // its producer waits for that
         }
     }
 
-    /// Clears the request flags of the usual requests that were answered, where nobody else does: a producer that waits for the
-    /// answer has no need of them, so no poll that follows an answer waits for their fence. It is made when that poll has found
-    /// nothing, when half of the slots wait for it, and before the usual case is left.
+    /// Clears the request flag of the usual request that was answered last, where nobody else does: a producer that waits for the
+    /// answer has no need of it, so the poll that follows an answer does not wait for its fence. It is made when that poll has
+    /// been looked at, before anything that it found is served.
     #[inline(always)]
     fn clear_answered(&self, warp: Warp<'_>) {
         if self.is_alone() {

@@ -56,8 +56,9 @@ pub(super) enum Watched {
     Serve(Job),
     /// The leader, which keeps house, is to do so.
     Round,
-    /// Nothing was there, and the leader, which does everything, is to clear the request flags of what it answered.
-    Owed,
+    /// The leader, which does everything, is to clear the request flag of what it answered; then to watch on, beginning with
+    /// what it saw, if there was a request.
+    Owed(Option<Look>),
     /// The leader has seen something that is not usual, and leads on.
     Unusual(Option<Look>),
 }
@@ -75,22 +76,39 @@ impl<'a, M: Machine> Block<'a, M> {
 }
 
 impl<M: Machine> Near<'_, M> {
-    /// Polls until a request is there, alone, and serves it; or until there is something else.
+    /// Polls until a request is there, alone, and serves it; or until there is something else. Begins with what was `seen`, if
+    /// anything was.
     ///
     /// A function of its own, with registers of its own.
     #[inline(never)]
-    pub(super) fn watch(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> Watched {
+    pub(super) fn watch(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        input: Stage<'_>,
+        output: Stage<'_>,
+        seen: Option<Look>,
+    ) -> Watched {
         // Copies again, which stay in registers.
         let ring = self.block.ring.clone();
         let block = Block { ring: &ring, ..self.block };
-        block.watch(&self.usual.clone(), warp, me, [input, output])
+        block.watch(&self.usual.clone(), warp, me, [input, output], seen)
     }
 }
 
 impl<M: Machine> Block<'_, M> {
     #[inline(always)]
-    fn watch(&self, usual: &Usual, warp: Warp<'_>, me: u32, stages: [Stage<'_>; 2]) -> Watched {
-        self.let_answer(warp);
+    fn watch(
+        &self,
+        usual: &Usual,
+        warp: Warp<'_>,
+        me: u32,
+        stages: [Stage<'_>; 2],
+        mut held: Option<Look>,
+    ) -> Watched {
+        if held.is_none() {
+            self.let_answer(warp);
+        }
         let first = self.first_of(warp, 0);
         // Read here, before the first vote: until every lane has read it, no lane changes it.
         let turn = if self.is_alone() { self.board.place.load(Ordering::Relaxed) as u32 % 64 } else { 0 };
@@ -103,8 +121,11 @@ impl<M: Machine> Block<'_, M> {
             }
             let mut odd = false;
             // Marks before flags: see `look`.
-            let marks = self.marks(warp, 0);
-            let flags = self.flags(warp, 0, true);
+            let anew = held.is_none();
+            let [marks, flags] = match held.take() {
+                Some(look) => look,
+                None => [self.marks(warp, 0), self.flags(warp, 0, true)],
+            };
             let mut set = [false; 2];
             for i in 0..2 {
                 set[i] = flags[i] != flag::FREE && marks[i] == 0;
@@ -117,11 +138,16 @@ impl<M: Machine> Block<'_, M> {
             if warp.any(odd) || several && !self.is_alone() {
                 return Watched::Unusual(Some([marks, flags]));
             }
+            // The fence that this takes is in nobody's way yet: no handler runs while an answered slot looks taken.
+            let owed = anew && self.is_alone() && warp.any(marks.contains(&ANSWERED));
             if even | other == 0 {
-                if self.is_alone() && warp.any(marks.contains(&ANSWERED)) {
-                    return Watched::Owed;
+                if owed {
+                    return Watched::Owed(None);
                 }
                 continue;
+            }
+            if owed {
+                return Watched::Owed(Some([marks, flags]));
             }
             // The payload is visible from here on; to all lanes, whichever saw the flag.
             barrier::observe_from_peer();

@@ -120,3 +120,36 @@ fn what_comes_together_is_served_around_the_ring() {
     assert_eq!(running.drain().counters.get(Counter::Completed), 4);
     assert_eq!(*order.lock().expect("no panic"), [1, 2, 3, 0]);
 }
+
+/// What was answered is no longer its dispatcher's when the next handler runs, however long that takes.
+#[test]
+fn an_answered_slot_is_vacant_while_the_next_handler_runs() {
+    let parts = ring([16, 64, 64]);
+    let memory = parts.ring.clone();
+    let (calls, vacant) = (Arc::new(DeviceU64::new(0)), Arc::new(DeviceU64::new(0)));
+    let (counted, found) = (Arc::clone(&calls), Arc::clone(&vacant));
+    let handler = move |warp: Warp<'_>, call: &Call<'_>| {
+        if warp.lane() == 0 && counted.fetch_add(1, Relaxed) == 1 {
+            let first = slot_of(&memory, 0);
+            Response::probe(&memory, first).expect("the answer before").release(&memory);
+            found.store(u64::from(Vacant::probe(&memory, first).is_some()), Relaxed);
+        }
+        Returned { status: 0, len: call.arg_len }
+    };
+    let device = Arc::new(Device::<false>::new(vec![Box::new(handler)], None));
+    for slot in [0, 1] {
+        let vacant = Vacant::probe(&parts.ring, slot_of(&parts.ring, slot)).expect("nothing was asked yet");
+        vacant.submit(&parts.ring, FUNCTION, slot, 0, &[0; 8]).expect("8 bytes");
+    }
+    let entries = vec![entry(FUNCTION, HandlerKind::Warp, 0)];
+    let running = start(Setup::new(&parts, entries, LONE, Options::default()), &device);
+    running.setup.wait("the second answer", || match Response::probe(&parts.ring, slot_of(&parts.ring, 1)) {
+        Some(response) => {
+            response.release(&parts.ring);
+            true
+        }
+        None => false,
+    });
+    assert_eq!(running.drain().counters.get(Counter::Completed), 2);
+    assert_eq!((calls.load(Relaxed), vacant.load(Relaxed)), (2, 1));
+}
