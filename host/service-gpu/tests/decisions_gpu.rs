@@ -4,15 +4,11 @@
 
 mod common;
 
-use common::{MODEL, answer, experiment, from_env, logits, on_device};
+use common::{Bound, answer, from_env, logits, on_device};
 use ringcall_infer::Model;
-use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
-use ringcall_infer_gpu::{GpuModel, Network};
+use ringcall_infer_gpu::GpuModel;
 use ringcall_qec::decode::{Decoder, DecoderFactory, MatchingFactory};
-use ringcall_qec::predecoder::PredecoderVolume;
 use ringcall_qec::sample::Sampler;
-use ringcall_service::Predecoder;
-use ringcall_service_gpu::wiring;
 use std::sync::Mutex;
 use std::sync::mpsc;
 
@@ -44,17 +40,7 @@ fn decisions_are_those_of_the_cpu_engine() {
     on_device("decisions_are_those_of_the_cpu_engine", |context| {
         let shots = from_env("RINGCALL_DECISION_SHOTS", 200);
         for (distance, shots) in [(7, shots), (13, shots / 5)] {
-            let experiment = experiment(distance, 0.003);
-            let volume = PredecoderVolume::new(distance, distance, experiment.basis).expect("in range");
-            let model = experiment.detector_error_model().expect("a model");
-            let network = Network::from_onnx(MODEL).expect("the committed model");
-            let threshold =
-                Predecoder::threshold_of("3x128", network.metadata(), &experiment, None).expect("it has one");
-            let options = Predecoder::sizes(&experiment)
-                .into_iter()
-                .fold(OnnxOptions::new(), |all, (name, size)| all.with_symbol(name, size));
-            let cpu = OnnxModel::from_bytes("3x128", MODEL, &options).expect("the committed model");
-            let wiring = wiring(&experiment, threshold).expect("wired");
+            let Bound { volume, model, network, threshold, cpu, wiring } = Bound::new(distance, 0.003);
             let bits = GpuModel::wired("3x128", &network, context, &wiring).expect("on the device");
             let plain =
                 GpuModel::new("3x128", &network, context, distance, distance + 1).expect("on the device");

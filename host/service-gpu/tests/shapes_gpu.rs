@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{MODEL, answer, experiment, floats, from_env, input, logits, on_device};
+use common::{Bound, answer, floats, from_env, input, logits, on_device};
 use ringcall::{
     Client, FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait,
 };
@@ -13,12 +13,10 @@ use ringcall_ai_service::{AiDecoderService, Options as ServiceOptions, Predecode
 use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options};
 use ringcall_cuda::driver::devrt;
 use ringcall_infer::Model;
-use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
-use ringcall_infer_gpu::{GpuModel, GridHandler, Network};
+use ringcall_infer::onnx::OnnxModel;
+use ringcall_infer_gpu::{GpuModel, GridHandler};
 use ringcall_qec::predecoder::PredecoderVolume;
 use ringcall_qec::sample::Sampler;
-use ringcall_service::Predecoder;
-use ringcall_service_gpu::wiring;
 use std::time::{Duration, Instant};
 
 const FUNCTION: &str = "predecode";
@@ -90,17 +88,7 @@ fn every_shape_gives_the_cpus_answers() {
     on_device("every_shape_gives_the_cpus_answers", |context| {
         let requests = from_env("RINGCALL_SHAPE_REQUESTS", 2000);
         let shots = from_env("RINGCALL_DECISION_SHOTS", 200);
-        let experiment = experiment(DISTANCE, 0.003);
-        let volume = PredecoderVolume::new(DISTANCE, DISTANCE, experiment.basis).expect("in range");
-        let model = experiment.detector_error_model().expect("a model");
-        let network = Network::from_onnx(MODEL).expect("the committed model");
-        let threshold =
-            Predecoder::threshold_of("3x128", network.metadata(), &experiment, None).expect("it has one");
-        let options = Predecoder::sizes(&experiment)
-            .into_iter()
-            .fold(OnnxOptions::new(), |all, (name, size)| all.with_symbol(name, size));
-        let cpu = OnnxModel::from_bytes("3x128", MODEL, &options).expect("the committed model");
-        let wiring = wiring(&experiment, threshold).expect("wired");
+        let Bound { volume, model, network, threshold, cpu, wiring } = Bound::new(DISTANCE, 0.003);
 
         let mut sampler = Sampler::new(&model, 17).expect("a sampler");
         let mut shot = sampler.new_shot();

@@ -4,9 +4,14 @@
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
 use ringcall_infer::Engine;
+use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
+use ringcall_infer_gpu::{Network, Wiring};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
+use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::predecoder::PredecoderVolume;
+use ringcall_service::Predecoder;
+use ringcall_service_gpu::wiring;
 use std::sync::Arc;
 
 /// The committed model, so that a test needs nothing but itself.
@@ -31,6 +36,37 @@ pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
 
 pub(crate) fn experiment(distance: u32, p: f64) -> MemoryExperiment {
     MemoryExperiment { distance, rounds: distance, basis: Basis::Z, noise: CircuitNoise::uniform(p) }
+}
+
+/// The committed network, bound to an experiment.
+pub(crate) struct Bound {
+    pub(crate) volume: PredecoderVolume,
+    pub(crate) model: DetectorErrorModel,
+    pub(crate) network: Network,
+    pub(crate) threshold: f32,
+    /// The same network in 32 bits.
+    pub(crate) cpu: OnnxModel,
+    pub(crate) wiring: Wiring,
+}
+
+impl Bound {
+    pub(crate) fn new(distance: u32, p: f64) -> Self {
+        let experiment = experiment(distance, p);
+        let network = Network::from_onnx(MODEL).expect("the committed model");
+        let threshold =
+            Predecoder::threshold_of("3x128", network.metadata(), &experiment, None).expect("it has one");
+        let options = Predecoder::sizes(&experiment)
+            .into_iter()
+            .fold(OnnxOptions::new(), |all, (name, size)| all.with_symbol(name, size));
+        Self {
+            volume: PredecoderVolume::new(distance, distance, experiment.basis).expect("in range"),
+            model: experiment.detector_error_model().expect("a model"),
+            network,
+            threshold,
+            cpu: OnnxModel::from_bytes("3x128", MODEL, &options).expect("the committed model"),
+            wiring: wiring(&experiment, threshold).expect("wired"),
+        }
+    }
 }
 
 /// A number from the environment: the GPU bundle asks for more than a test by itself does.
