@@ -149,7 +149,6 @@ def fit(recipe: Recipe, out: Path, device, rank=0, port=0, workers=8, log=print)
         weights = with_margin(average.state(), recipe.flip_margin)
         held = {"width": recipe.width, "hidden": recipe.hidden, "weights": weights, "step": step}
         held |= {"shots": shots, "seconds": elapsed, "recipe": json.dumps(asdict(recipe))}
-        held |= {"before": json.dumps(trained_before)}
         torch.save(held, out / f"{name}.part")
         (out / f"{name}.part").replace(out / f"{name}.pt")
 

@@ -76,8 +76,8 @@ impl<'a, M: Machine> Block<'a, M> {
 }
 
 impl<M: Machine> Near<'_, M> {
-    /// Polls until a request is there, alone, and serves it; or until there is something else. Begins with what was `seen`, if
-    /// anything was.
+    /// Polls until a request is there, and serves it, if it is alone or this warp is; or until there is something else. Begins
+    /// with what was `seen`, if anything was.
     ///
     /// A function of its own, with registers of its own.
     #[inline(never)]
@@ -138,7 +138,7 @@ impl<M: Machine> Block<'_, M> {
             if warp.any(odd) || several && !self.is_alone() {
                 return Watched::Unusual(Some([marks, flags]));
             }
-            // The fence that this takes is in nobody's way yet: no handler runs while an answered slot looks taken.
+            // Before what was seen is served: no handler runs while a slot that was answered looks taken.
             let owed = anew && self.is_alone() && warp.any(marks.contains(&ANSWERED));
             if even | other == 0 {
                 if owed {
