@@ -74,28 +74,45 @@ struct Ring {
 // Whether words of 4 bytes may be read or written there.
 __device__ __forceinline__ bool in_words(const void* at) { return reinterpret_cast<u64>(at) % 4 == 0; }
 
-// Copies `bytes` bytes to shared memory, aligned to words, by `THREADS` threads, nothing behind them touched. As far as possible in words,
-// several of a thread under way together; what is left by the last threads, who have the fewest of them.
+// `bytes` bytes on their way to shared memory, aligned to words, by `THREADS` threads, nothing behind them touched. As far as
+// possible in words, several of a thread under way together from the beginning on; what is left by the last threads, who have the
+// fewest of them.
 template <int THREADS>
-__device__ __forceinline__ void copy_in(const u8* from, u32 bytes, u8* to, u32 tid)
-{
-    constexpr int WORDS = 4;
-    const u32 words = in_words(from) ? bytes / 4 : 0;
-#pragma unroll 1
-    for (u32 i0 = tid; i0 < words; i0 += WORDS * THREADS) {
-        u32 word[WORDS];
+class CopyIn {
+    static constexpr int WORDS = 4;
+    const u8* const from;
+    const u32 bytes, tid, words;
+    u32 word[WORDS];
+
+    __device__ __forceinline__ void load(u32 i0)
+    {
 #pragma unroll
         for (int n = 0; n < WORDS; ++n)
             word[n] = i0 + n * THREADS < words ? __ldcg(reinterpret_cast<const u32*>(from) + i0 + n * THREADS) : 0;
-#pragma unroll
-        for (int n = 0; n < WORDS; ++n)
-            if (i0 + n * THREADS < words)
-                reinterpret_cast<u32*>(to)[i0 + n * THREADS] = word[n];
     }
+
+public:
+    __device__ __forceinline__ CopyIn(const u8* from, u32 bytes, u32 tid)
+        : from(from), bytes(bytes), tid(tid), words(in_words(from) ? bytes / 4 : 0)
+    {
+        load(tid);
+    }
+    __device__ __forceinline__ void finish(u8* to)
+    {
 #pragma unroll 1
-    for (u32 i = words * 4 + THREADS - 1 - tid; i < bytes; i += THREADS)
-        to[i] = __ldcg(from + i);
-}
+        for (u32 i0 = tid; i0 < words; i0 += WORDS * THREADS) {
+            if (i0 != tid)
+                load(i0);
+#pragma unroll
+            for (int n = 0; n < WORDS; ++n)
+                if (i0 + n * THREADS < words)
+                    reinterpret_cast<u32*>(to)[i0 + n * THREADS] = word[n];
+        }
+#pragma unroll 1
+        for (u32 i = words * 4 + THREADS - 1 - tid; i < bytes; i += THREADS)
+            to[i] = __ldcg(from + i);
+    }
+};
 
 // Lane `c` of four that are 4 lanes apart has `row[0 .. 4]`; afterwards it has element `c` of each lane's row.
 __device__ __forceinline__ void transpose4(const float (&row)[4], int c, float4& column)
@@ -112,7 +129,7 @@ __device__ __forceinline__ void transpose4(const float (&row)[4], int c, float4&
 // What is left of a request, by `THREADS` threads of one block, whole warps, all flips being in; which are taken back for the
 // next run, each by the warp that read it, and nobody else does.
 template <int THREADS>
-__device__ __forceinline__ void answer(const Params& p, const Io& io, u32 tid)
+__device__ __forceinline__ void answer(const Params& p, const Io& io, u32* flipped, u32 tid)
 {
     constexpr int WORDS = 4;
     const u32 words = in_words(io.bits) && in_words(io.left) ? answer_words(p.bit_count) : 0;
@@ -123,14 +140,14 @@ __device__ __forceinline__ void answer(const Params& p, const Io& io, u32 tid)
         for (int n = 0; n < WORDS; ++n) {
             const u32 i = i0 + n * THREADS;
             request[n] = i < words ? __ldcg(reinterpret_cast<const u32*>(io.bits) + i) : 0;
-            flips[n] = i < words ? __ldcg(p.flipped + i) : 0;
+            flips[n] = i < words ? __ldcg(flipped + i) : 0;
         }
 #pragma unroll
         for (int n = 0; n < WORDS; ++n) {
             const u32 i = i0 + n * THREADS;
             if (i < words) {
                 reinterpret_cast<u32*>(io.left)[i] = answer_word(request[n], flips[n]);
-                __stcg(p.flipped + i, 0u);
+                __stcg(flipped + i, 0u);
             }
         }
     }
@@ -139,12 +156,12 @@ __device__ __forceinline__ void answer(const Params& p, const Io& io, u32 tid)
         const u32 lane = tid % 32;
 #pragma unroll 1
         for (u32 i = words * 4 + lane; i < answer_bytes(p.bit_count); i += 32)
-            io.left[i] = answer_byte([&](u32 at) { return __ldcg(io.bits + at); }, [&](u32 at) { return __ldcg(p.flipped + at); },
+            io.left[i] = answer_byte([&](u32 at) { return __ldcg(io.bits + at); }, [&](u32 at) { return __ldcg(flipped + at); },
                                      p.bit_count, i);
         __syncwarp();
 #pragma unroll 1
         for (u32 i = words + lane; i < flip_words(p.bit_count); i += 32)
-            __stcg(p.flipped + i, 0u);
+            __stcg(flipped + i, 0u);
     }
 }
 
@@ -166,6 +183,13 @@ __device__ __forceinline__ void open(const Params& p, u8* smem)
     }
     if (tid < 96)
         barrier_init_fence();
+    if (S::FUSED) {
+        const int row = cluster_rank() / S::CS * 2;
+        for (int i = tid; i < 2 * 7 * 32; i += S::BLOCK)
+            reinterpret_cast<uint4*>(smem + p.off_first)[i] = __ldg(p.w1 + row * 7 * 32 + i);
+        if (tid < 32)
+            reinterpret_cast<float*>(smem + p.off_first + 2 * 7 * 32 * 16)[tid] = __ldg(p.b1 + row * 16 + tid);
+    }
     const int first = blockIdx.x / S::C * S::P;
     for (int i = threadIdx.x; i < S::P; i += S::BLOCK)
         smem[VALID_AT + i] = first + i < p.count && static_cast<int>(__ldg(p.cells + first + i + 2 * p.pad).x) >= 0;
@@ -190,7 +214,7 @@ struct Run {
     const u32 w_full = shared_address(head.w_full), w_empty = shared_address(head.w_empty), s_full = shared_address(head.s_full),
               s_empty = shared_address(head.s_empty), peers = shared_address(&head.peers);
     const u8* const valid = smem + VALID_AT;
-    const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
+    const int tid, warp = tid / 32, lane = tid % 32;
     const u32 rank = S::C > 1 ? cluster_rank() : 0;
     const int cs = rank % S::CS, ks = rank / S::CS;
     const int tile = blockIdx.x / S::C, first = tile * S::P;
@@ -199,7 +223,10 @@ struct Run {
     // Of a warp that computes.
     const int wg = warp / 4, wm = wg % S::WGM, wn = wg / S::WGM, wrow = warp % 4;
 
-    __device__ __forceinline__ Run(const Params& p, const Io& io, u8* smem, u32 request) : p(p), io(io), smem(smem), request(request) {}
+    __device__ __forceinline__ Run(const Params& p, const Io& io, u8* smem, u32 request, int tid = threadIdx.x)
+        : p(p), io(io), smem(smem), request(request), tid(tid)
+    {
+    }
 
     // A tile's counter, or the only one.
     __device__ __forceinline__ u32* counters(int which) const { return p.sync + ARRIVED + which * MAX_TILES * SECTOR; }
@@ -293,6 +320,113 @@ struct Run {
         }
     }
 
+    // What the first layer computes: so many rows, the first of them at a position; its input, whether each of its rows is a cell,
+    // and how far from a row a lane finds a tap.
+    struct FirstRows {
+        const int outs, start;
+        const u8 *const input, *const there;
+        const int (&shift)[14];
+    };
+    __device__ __forceinline__ u32 tap_of(const FirstRows& f, int row, int k) const
+    {
+        return *reinterpret_cast<const u32*>(f.input + row * 8 + (lane & 1) * 4 + f.shift[k]);
+    }
+    // The halves of 8 rows of 16 channels, as activations lie.
+    __device__ __forceinline__ static uint2 activations(const float (&acc)[4])
+    {
+        return make_uint2(transposed(packed(fmaxf(acc[0], 0), fmaxf(acc[1], 0))), transposed(packed(fmaxf(acc[2], 0), fmaxf(acc[3], 0))));
+    }
+
+    // The rows that this block's taps reach, where its slabs are: 8 at a time, and many at once, so that no sum is waited for, with
+    // weights from shared memory. Between the windows of three layers of time nothing is needed; what is too many is the last again.
+    __device__ __forceinline__ void near_rows(const FirstRows& f) const
+    {
+        constexpr int WIDE = 7;
+        const int blocks = (f.outs + 7) / 8, window = ((int)p.slab_rows + 14) / 8;
+        const bool apart = 3 * window < blocks;
+        const int count = apart ? 3 * window : blocks;
+        const uint4* const weights = reinterpret_cast<const uint4*>(smem + p.off_first) + lane;
+        const float* const bias = reinterpret_cast<const float*>(smem + p.off_first + 2 * 7 * 32 * 16) + lane / 4;
+#pragma unroll 1
+        for (int i0 = warp; i0 < count; i0 += WIDE * S::WARPS) {
+            int row[WIDE];
+            float acc[WIDE][2][4];
+#pragma unroll
+            for (int n = 0; n < WIDE; ++n) {
+                const int i = min(i0 + n * S::WARPS, count - 1), w = apart ? (i >= window) + (i >= 2 * window) : 0;
+                row[n] = min(w * p.plane / 8 + i - w * window, blocks - 1) * 8 + lane / 4;
+#pragma unroll
+                for (int m = 0; m < 2; ++m)
+                    acc[n][m][0] = acc[n][m][1] = bias[m * 16], acc[n][m][2] = acc[n][m][3] = bias[m * 16 + 8];
+            }
+#pragma unroll
+            for (int k = 0; k < 7; ++k) {
+                const uint4 low = weights[k * 32], high = weights[(7 + k) * 32];
+#pragma unroll
+                for (int n = 0; n < WIDE; ++n) {
+                    const u32 b0 = tap_of(f, row[n], 2 * k), b1 = tap_of(f, row[n], 2 * k + 1);
+                    mma(acc[n][0], low, b0, b1);
+                    mma(acc[n][1], high, b0, b1);
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < WIDE; ++n) {
+                const bool ok = f.there[row[n] + span];
+#pragma unroll
+                for (int m = 0; m < 2; ++m) {
+                    const uint2 v = activations(acc[n][m]);
+                    if (row[n] < f.outs) {
+                        u8* const to = smem + p.off_slabs + (m * 2 * p.group_rows + row[n]) * 16 + (lane % 4) * 4;
+                        *reinterpret_cast<u32*>(to) = ok ? v.x : 0;
+                        *reinterpret_cast<u32*>(to + p.group_rows * 16) = ok ? v.y : 0;
+                    }
+                }
+            }
+        }
+    }
+
+    // A share of the tile's rows, to where all blocks read them: two blocks of 16 channels a warp.
+    __device__ __forceinline__ void far_rows(const FirstRows& f) const
+    {
+        constexpr int PAIRS = 2 * S::WGM;
+        const int row16 = (S::CS == 2 ? cs * 4 : 0) + warp % PAIRS * 2;
+        uint4 a[2][7];
+        float bias[2][2];
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+#pragma unroll
+            for (int k = 0; k < 7; ++k)
+                a[m][k] = __ldg(p.w1 + ((row16 + m) * 7 + k) * 32 + lane);
+            bias[m][0] = __ldg(p.b1 + (row16 + m) * 16 + lane / 4), bias[m][1] = __ldg(p.b1 + (row16 + m) * 16 + 8 + lane / 4);
+        }
+        const int blocks = (f.outs + 7) / 8;
+#pragma unroll 2
+        for (int nb = warp / PAIRS; nb < blocks; nb += S::WARPS / PAIRS) {
+            const int row = nb * 8 + lane / 4;
+            float acc[2][4];
+#pragma unroll
+            for (int m = 0; m < 2; ++m)
+                acc[m][0] = acc[m][1] = bias[m][0], acc[m][2] = acc[m][3] = bias[m][1];
+#pragma unroll
+            for (int k = 0; k < 7; ++k) {
+                const u32 b0 = tap_of(f, row, 2 * k), b1 = tap_of(f, row, 2 * k + 1);
+#pragma unroll
+                for (int m = 0; m < 2; ++m)
+                    mma(acc[m], a[m][k], b0, b1);
+            }
+            const bool ok = f.there[row + span];
+#pragma unroll
+            for (int m = 0; m < 2; ++m) {
+                const uint2 v = activations(acc[m]);
+                if (!ok)
+                    continue;
+                u8* const to = p.act1 + (((row16 + m) * 2) * (long long)p.rows + p.pad + f.start + span + row) * 16 + (lane % 4) * 4;
+                __stcg(reinterpret_cast<u32*>(to), v.x);
+                __stcg(reinterpret_cast<u32*>(to + (long long)p.rows * 16), v.y);
+            }
+        }
+    }
+
     // The warps that compute. The first layer: a share of the tile's positions for all, or all that this block's taps reach.
     __device__ __forceinline__ void first_layer() const
     {
@@ -303,10 +437,8 @@ struct Run {
         const int rows = (outs + 7) / 8 * 8 + 2 * span;
         u8* const input = smem + p.off_input;
         u8* const there = input + rows * 8;
-        // Two blocks of 16 channels a warp.
-        constexpr int PAIRS = S::FUSED ? 1 : 2 * S::WGM;
-        const int pair = warp % PAIRS, row16 = S::FUSED ? ks * 2 : (S::CS == 2 ? cs * 4 : 0) + pair * 2;
-        // Everything that is loaded is under way together: places of the first cells, weights, the request.
+        // The request and the places of the first cells are under way together.
+        CopyIn<S::THREADS> bits(io.bits, io.bits ? answer_bytes(p.bit_count) - 1 : 0, tid);
         constexpr int BATCH = 4;
         uint4 cell[BATCH];
         const auto fetch = [&](int i0) {
@@ -317,20 +449,11 @@ struct Run {
             }
         };
         fetch(tid);
-        uint4 a[2][7];
-        float bias[2][2];
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-#pragma unroll
-            for (int k = 0; k < 7; ++k)
-                a[m][k] = __ldg(p.w1 + ((row16 + m) * 7 + k) * 32 + lane);
-            bias[m][0] = __ldg(p.b1 + (row16 + m) * 16 + lane / 4), bias[m][1] = __ldg(p.b1 + (row16 + m) * 16 + 8 + lane / 4);
-        }
         const int volume = p.layers * p.d * p.d;
         // The whole request, of which a cell's bits may be anywhere: no second trip to memory once cells are known.
         u8* const request_at = there + (rows + 15) / 16 * 16;
         if (io.bits) {
-            copy_in<S::THREADS>(io.bits, answer_bytes(p.bit_count) - 1, request_at, tid);
+            bits.finish(request_at);
             everyone();
         }
         const auto bit_bytes = [&](u32 i) { return request_at[i]; };
@@ -373,48 +496,11 @@ struct Run {
             shift[k] = tap < 27 ? ((tap / 9) * p.plane + (tap / 3 % 3) * p.width + tap % 3) * 8 : 0;
         }
         everyone();
-        const int blocks = (outs + 7) / 8;
-#pragma unroll 2
-        for (int nb = warp / PAIRS; nb < blocks; nb += S::WARPS / PAIRS) {
-            if (S::FUSED) {
-                // Between the windows of two layers of time nothing is needed.
-                const int last = nb * 8 + 7, window = last - (last >= 2 * p.plane ? 2 * p.plane : last >= p.plane ? p.plane : 0);
-                if (window - 7 >= (int)p.slab_rows)
-                    continue;
-            }
-            float acc[2][4];
-            const u8* at = input + (nb * 8 + lane / 4) * 8 + (lane & 1) * 4;
-            u32 b[14];
-#pragma unroll
-            for (int k = 0; k < 14; ++k)
-                b[k] = *reinterpret_cast<const u32*>(at + shift[k]);
-            const int row = nb * 8 + lane / 4;
-            const bool ok = there[row + span];
-#pragma unroll
-            for (int m = 0; m < 2; ++m)
-                acc[m][0] = acc[m][1] = bias[m][0], acc[m][2] = acc[m][3] = bias[m][1];
-#pragma unroll
-            for (int k = 0; k < 7; ++k)
-#pragma unroll
-                for (int m = 0; m < 2; ++m)
-                    mma(acc[m], a[m][k], b[2 * k], b[2 * k + 1]);
-#pragma unroll
-            for (int m = 0; m < 2; ++m) {
-                const u32 low = transposed(packed(fmaxf(acc[m][0], 0), fmaxf(acc[m][1], 0)));
-                const u32 high = transposed(packed(fmaxf(acc[m][2], 0), fmaxf(acc[m][3], 0)));
-                if (S::FUSED) {
-                    if (row < outs) {
-                        u8* to = smem + p.off_slabs + (m * 2 * p.group_rows + row) * 16 + (lane % 4) * 4;
-                        *reinterpret_cast<u32*>(to) = ok ? low : 0;
-                        *reinterpret_cast<u32*>(to + p.group_rows * 16) = ok ? high : 0;
-                    }
-                } else if (ok) {
-                    u8* to = p.act1 + (((row16 + m) * 2) * (long long)p.rows + p.pad + start + span + row) * 16 + (lane % 4) * 4;
-                    __stcg(reinterpret_cast<u32*>(to), low);
-                    __stcg(reinterpret_cast<u32*>(to + (long long)p.rows * 16), high);
-                }
-            }
-        }
+        const FirstRows rows_of{outs, start, input, there, shift};
+        if constexpr (S::FUSED)
+            near_rows(rows_of);
+        else
+            far_rows(rows_of);
         STAMP(2);
         tell(before);
         group_arrive(2, S::THREADS + 32);
@@ -647,6 +733,8 @@ struct Run {
     // The last layer's sums, and what they decide.
     __device__ __forceinline__ void sums() const
     {
+        // A block may be here in the next run already while the last one's answer is being written.
+        u32* const flipped = p.flipped + request % 2 * flip_words(p.bit_count);
         // Four lanes a position. What is known of it before its products are: its cell, or -1, and what its decision flips.
         const int channel = lane % 4;
         const auto position = [&](int i) { return rank * S::PF + i / 4; };
@@ -704,24 +792,25 @@ struct Run {
                 if (io.out)
                     io.out[channel * p.layers * p.d * p.d + cell] = logit;
                 if (io.left && logit > p.threshold)
-                    flip_all(Flips{flips.x, flips.y}, p.bit_count, [&](u32 bit) { flip_global(p.flipped + bit / 32, 1u << bit % 32); });
+                    flip_all(Flips{flips.x, flips.y}, p.bit_count, [&](u32 bit) { flip_global(flipped + bit / 32, 1u << bit % 32); });
             }
         }
         if (io.left) {
+            u32* const over = p.sync + OVER + request % 2;
             // Decisions are few and their bits anywhere: the block that is last writes what is left.
             everyone();
             bool last = false;
             if (tid == 0) {
                 if (*(volatile u32*)&head.dead)
-                    set_global(p.flipped + flip_words(p.bit_count) - 1, GAVE_UP);
-                last = add_acq_rel(p.sync + OVER, 1) == p.tiles * S::C - 1;
+                    set_global(flipped + flip_words(p.bit_count) - 1, GAVE_UP);
+                last = add_acq_rel(over, 1) == p.tiles * S::C - 1;
             }
             if (group_any(1, S::THREADS, last)) {
                 if (tid == 0) {
-                    p.sync[OVER] = 0; // nobody is left in this run
+                    *over = 0; // nobody is left in this run
                     STAMP_LAST();
                 }
-                answer<S::THREADS>(p, io, tid);
+                answer<S::THREADS>(p, io, flipped, tid);
             }
         }
         STAMP(13);

@@ -1,5 +1,6 @@
 // The predecoder network as a kernel for a graph and as a handler for the cooperative dispatcher. One shape a text:
 // compile with -DPREDECODER_CS, _KS, _WGN and _N set: see net.cuh. Needs sm_90a.
+#include "../rally.cuh"
 #include "net.cuh"
 
 namespace {
@@ -16,8 +17,29 @@ struct Kept {
     u64 key;
     u32 request;
 };
+// What a follower's block is told there: the words of even and of odd calls, and whether they were there before the last call was
+// over; and how many calls the warps that compute are through with.
+struct Told {
+    u64 word[2];
+    u32 early[2], capacity, finished;
+};
 constexpr u32 KEPT_AT = 960;
-static_assert(sizeof(Head) <= KEPT_AT && KEPT_AT + sizeof(Kept) <= 1024, "in the head's kilobyte");
+static_assert(sizeof(Head) <= KEPT_AT && KEPT_AT + sizeof(Kept) <= 1024 && KEPT_AT + sizeof(Told) <= 1024, "in the head's kilobyte");
+
+// Behind what others have of the block's shared memory.
+__device__ __forceinline__ u8* own_shared(u8* dynamic, const Params& p)
+{
+    u32 bytes;
+    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+    return dynamic + (bytes - p.smem) / 128 * 128;
+}
+
+// The number of the next run: rings are where they were after a whole number of laps.
+__device__ __forceinline__ u32 after(const Params& p, u32 request)
+{
+    const u32 period = 2 * p.stages * p.slabs;
+    return request + 1 == 2 * period ? period : request + 1;
+}
 
 } // namespace
 
@@ -75,16 +97,14 @@ __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigne
     *result_len = answer;
     if (blockIdx.x >= p.tiles * Chosen::C)
         return 0;
-    u32 bytes;
     u64 grid;
-    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
     asm("mov.u64 %0, %%gridid;" : "=l"(grid));
-    u8* const smem = dynamic + (bytes - p.smem) / 128 * 128;
+    u8* const smem = own_shared(dynamic, p);
     Kept& kept = *reinterpret_cast<Kept*>(smem + KEPT_AT);
     // Shared memory comes as the last kernel left it.
     const u64 key = grid ^ 0x7072656465636f64ull;
     const bool fresh = kept.key != key;
-    u32 request = fresh ? 0 : kept.request;
+    const u32 request = fresh ? 0 : kept.request;
     // No barrier here: `open` writes nothing of what was read, and has one behind it.
     if (fresh)
         open_phase(smem);
@@ -101,17 +121,86 @@ __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigne
             run.slabs();
     }
     __syncthreads();
-    // The rings are where they were after a whole number of laps.
-    const u32 period = 2 * p.stages * p.slabs;
-    if (++request == 2 * period)
-        request = period;
     // Read in the next call, between which and this one the dispatcher's barrier of the block lies.
     if (threadIdx.x == 0) {
         kept.key = key;
-        kept.request = request;
+        kept.request = after(p, request);
     }
     const bool failed = reinterpret_cast<Head*>(smem)->dead != 0;
     return failed ? ENGINE_FAILED : 0;
+}
+
+// The same for a grid that a block of its own serves: entered once (../rally.cuh). Nothing is saved from call to call but in
+// registers, and a block goes on to the next call while others are in this one: runs use in turns what they all write.
+__device__ int ringcall_predecoder_follow(const void* rally, void* inputs, unsigned stage_bytes, unsigned, unsigned*)
+{
+    extern __shared__ __align__(128) u8 dynamic[];
+    const Params& p = ringcall_predecoder_params;
+    const u32 answer = answer_bytes(p.bit_count);
+    u8* const smem = own_shared(dynamic, p);
+    volatile Told& told = *reinterpret_cast<Told*>(smem + KEPT_AT);
+    const int warp = threadIdx.x / 32;
+    const bool waits = threadIdx.x == Chosen::THREADS + 32; // of the warp that has the least to do
+    ringcall::Follower follower(rally);
+    if (waits)
+        told.early[0] = 0, told.finished = 0;
+    open<Chosen>(p, smem);
+    u32 request = 0;
+    for (u32 call = 0;; ++call) {
+        // Worked out anew in each call what hangs on it: it would not fit into the registers all the time.
+        int tid = threadIdx.x;
+        asm volatile("" : "+r"(tid));
+        if (!told.early[call % 2]) {
+            if (waits) {
+                u64 word;
+                while ((word = follower.look()) == 0) {
+                }
+                told.word[call % 2] = word;
+                told.capacity = follower.capacity;
+            }
+            __syncthreads();
+        }
+        const u64 word = told.word[call % 2];
+        if (word == ringcall::END)
+            return 0;
+        const bool fits = static_cast<u32>(word) == answer - 1 && told.capacity >= answer;
+        if (fits) {
+            u8* const input = static_cast<u8*>(inputs) + 2ull * ringcall::stage_of(word) * stage_bytes;
+            __builtin_assume(input != nullptr);
+            const Io io{nullptr, input, nullptr, input + stage_bytes};
+            const Run<Chosen> run(p, io, smem, request, tid);
+            if (warp < Chosen::WARPS) {
+                run.first_layer();
+                run.middle_layers();
+                run.sums();
+                if (threadIdx.x == 0)
+                    told.finished = call + 1;
+            } else if (warp == Chosen::WARPS) {
+                run.weights(true);
+            } else {
+                run.slabs();
+            }
+            request = after(p, request);
+        }
+        if (waits) {
+            u64 next = 0;
+            while (fits && next == 0 && told.finished != call + 1)
+                next = follower.look();
+            if (next != 0) {
+                told.word[(call + 1) % 2] = next;
+                told.capacity = follower.capacity;
+            }
+            told.early[(call + 1) % 2] = next != 0;
+        }
+        __syncthreads();
+        if (waits) {
+            const bool failed = *static_cast<volatile u32*>(&reinterpret_cast<Head*>(smem)->dead) != 0;
+            const int status = !fits ? SCHEMA_MISMATCH : failed ? ENGINE_FAILED : 0;
+            if (blockIdx.x == 0)
+                follower.report(word, status, fits ? answer : 0);
+            follower.arrive(call);
+        }
+    }
 }
 
 } // extern "C"

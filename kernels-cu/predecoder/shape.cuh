@@ -18,7 +18,7 @@ constexpr int MAX_TILES = 132;
 
 // Words of `Params::sync`, each on a sector of its own: counters of arrivals, three of them for each tile.
 constexpr int SECTOR = 8;
-enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, DONE = 2 * SECTOR, OVER = 3 * SECTOR /* blocks that are through with a run */, ARRIVED = 4 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
+enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, DONE = 2 * SECTOR, OVER = 3 * SECTOR /* blocks that are through with a run, of even and of odd runs */, ARRIVED = 4 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
 
 // What goes in and comes out.
 struct Io {
@@ -42,8 +42,8 @@ struct Params {
     float threshold;    // a logit above it is an error
     int whole;          // barriers of the whole grid, not of the tiles that a tile's taps reach
     const Flips* flips; // [cells][4]: what each decision flips
-    u32* flipped;       // [flip_words(bit_count)]: zero between runs
-    u32 bit_count, unused;
+    u32* flipped;       // [2][flip_words(bit_count)]: zero between runs, which take turns
+    u32 bit_count, off_first;
     const uint4* w1;    // [8][7][32]: fragments
     const u8* wmid;     // [2][3][4][3][2] stages of a block
     const uint4* w4;    // [7][8][32]: fragments
@@ -78,6 +78,8 @@ struct Shape {
     static constexpr u32 EXCHANGE = KS > 1 ? C * PIECE : (C > 1 ? 8u * WGM * P * 16 : 0);
     static constexpr u32 RECEIVED = KS > 1 ? KS * GROUPS * PF * 16u : 0;
     static constexpr u32 FINAL = GROUPS * PFP * 16;
+    // Weights and biases of the first layer, of the channels that this block computes.
+    static constexpr u32 FIRST = FUSED ? 2 * 7 * 32 * 16 + 2 * 16 * 4 : 0;
     static constexpr int BLOCK = THREADS + 64;
 };
 

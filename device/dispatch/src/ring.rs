@@ -579,5 +579,7 @@ impl RingMemory for SharedRing {
     fn prefetch(&self, slot: SlotIndex) {
         self.rx_data.prefetch_read(self.geometry.rx_offset(slot));
         self.tx_data.prefetch_write(self.geometry.tx_offset(slot));
+        // Read first, but for the last time by anybody else.
+        self.tx_flags.prefetch_write(slot.as_usize());
     }
 }

@@ -9,7 +9,8 @@ mod loom_support;
 use loom::sync::Arc;
 use loom::thread;
 use loom_support::*;
-use ringcall_dispatch::persistent::cooperative::{GridCall, Rally, Told};
+use ringcall_dispatch::persistent::Returned;
+use ringcall_dispatch::persistent::cooperative::{Follower, GridCall, Queue, Rally, Told};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::team::{Block, Warp};
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const CALLS: [GridCall; 3] = [call(1, 8), call(2, 8), call(2, 16)];
 
 const fn call(handler: u64, arg_len: u32) -> GridCall {
-    GridCall { handler, arg_len, capacity: 24 }
+    GridCall { handler, arg_len, capacity: 24, stage: 0 }
 }
 
 #[derive(Default)]
@@ -37,10 +38,11 @@ impl Model {
     /// The life of a follower in a block of its own: what it was called for, and the request that was there.
     fn follow(&self) -> Vec<(GridCall, u64)> {
         let (told, mut seen) = (Told::default(), Vec::new());
-        self.rally.seat(Block::single(), &told).follow(false, |call| {
+        self.rally.seat(Block::single(), &told).follow(Follower::Reporter, |call| {
             let request = self.input.load(Relaxed);
             seen.push((call, request));
             self.output.store(10 * request, Relaxed);
+            Returned { status: 0, len: request as u32 }
         });
         seen
     }
@@ -77,9 +79,9 @@ fn each_block_runs_each_call_and_the_leader_has_its_results() {
 fn mutant_staged_behind_the_call() {
     let body = || {
         calls(|model, told, i, call| {
-            model.rally.call(told, call);
+            let number = model.rally.call(told, call);
             model.input.store(i, Relaxed);
-            model.rally.gather(1);
+            model.rally.gather(number, 1);
             model.output.load(Relaxed)
         });
     };
@@ -91,11 +93,92 @@ fn mutant_results_read_before_they_are_gathered() {
     let body = || {
         calls(|model, told, i, call| {
             model.input.store(i, Relaxed);
-            model.rally.call(told, call);
+            let number = model.rally.call(told, call);
             let result = model.output.load(Relaxed);
-            model.rally.gather(1);
+            model.rally.gather(number, 1);
             result
         });
     };
     assert!(broken(body).contains("results"));
+}
+
+/// Requests and results of a leader that tells a call before the last one is over: each has stages of its own.
+#[derive(Default)]
+struct Ahead {
+    rally: Rally,
+    inputs: [DeviceU64; 2],
+    outputs: [DeviceU64; 2],
+}
+
+const fn staged(stage: u32) -> GridCall {
+    GridCall { handler: 1, arg_len: 8, capacity: 24, stage }
+}
+
+impl Ahead {
+    fn follow(&self) -> usize {
+        let (told, mut calls) = (Told::default(), 0);
+        self.rally.seat(Block::single(), &told).follow(Follower::Reporter, |call| {
+            let place = call.stage as usize;
+            self.outputs[place].store(10 * self.inputs[place].load(Relaxed), Relaxed);
+            calls += 1;
+            Returned::default()
+        });
+        calls
+    }
+}
+
+/// A third call takes the first one's place, which `gathers` says whether that waits for.
+fn three_calls(gathers: bool) {
+    let ahead = Arc::new(Ahead::default());
+    let follower = {
+        let ahead = Arc::clone(&ahead);
+        thread::spawn(move || ahead.follow())
+    };
+    let told = Told::default();
+    let call = |stage: u32, request: u64| {
+        ahead.inputs[stage as usize].store(request, Relaxed);
+        ahead.rally.call(&told, staged(stage))
+    };
+    let [first, second] = [call(0, 1), call(1, 2)];
+    if gathers {
+        ahead.rally.gather(first, 1);
+        assert_eq!(ahead.outputs[0].load(Relaxed), 10, "results");
+    }
+    let third = call(0, 3);
+    ahead.rally.gather(second, 1);
+    assert_eq!(ahead.outputs[1].load(Relaxed), 20, "results");
+    ahead.rally.gather(third, 1);
+    assert_eq!(ahead.outputs[0].load(Relaxed), 30, "results");
+    ahead.rally.end();
+    assert_eq!(follower.join().expect("the follower"), 3, "calls");
+}
+
+#[test]
+fn a_call_is_told_before_the_last_one_is_over() {
+    model(|| three_calls(true));
+}
+
+#[test]
+fn mutant_told_two_calls_before() {
+    // The follower never sees the first one's word, and waits for ever: the model ends with that.
+    assert!(!broken(|| three_calls(false)).is_empty());
+}
+
+/// Warps that call take turns: each call is told once, one behind the other. Of a grid of no blocks, which is always through.
+#[test]
+fn warps_that_call_take_turns() {
+    model(|| {
+        let shared = Arc::new((Rally::default(), Told::default(), Queue::default()));
+        let ask = |shared: &(Rally, Told, Queue), stage| {
+            let (rally, told, queue) = shared;
+            rally.seat(Block::single(), told).call(Warp::single(), queue, 0, staged(stage))
+        };
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || ask(&shared, 1))
+        };
+        ask(&shared, 0);
+        other.join().expect("the other warp");
+        assert_eq!(shared.0.call(&shared.1, staged(0)), 2, "calls");
+    });
 }

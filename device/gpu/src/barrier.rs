@@ -28,3 +28,12 @@ pub fn publish_to_peer() {
     #[cfg(target_arch = "nvptx64")]
     crate::ptx::fence::release_sys();
 }
+
+/// Before relaxed stores that other threads of the device observe: everything done before is visible to whoever does.
+#[inline(always)]
+pub fn publish_to_grid() {
+    #[cfg(not(target_arch = "nvptx64"))]
+    fence(Ordering::Release);
+    #[cfg(target_arch = "nvptx64")]
+    crate::ptx::fence::acq_rel_gpu();
+}

@@ -26,9 +26,12 @@ pub(crate) fn prefetch_read(address: *const u8) {
 pub(crate) fn prefetch_write(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
     {
-        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // The intrinsic becomes a prefetch for reading, unless the compiler may assume this instruction. Every 64-bit processor
+        // executes it, old ones as a no-op.
         // SAFETY: a prefetch never faults, whatever the address, and changes no memory.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
+        unsafe {
+            core::arch::asm!("prefetchw byte ptr [{}]", in(reg) address.addr(), options(nomem, nostack, preserves_flags));
+        }
     }
     let _ = address;
 }

@@ -44,6 +44,11 @@ fn bytes_round_trip_at_every_length_and_touch_nothing_else() {
         assert_eq!(&all[16..16 + len], &data[..]);
         assert!(all[..16].iter().all(|&b| b == 0xAA));
         assert!(all[16 + len..].iter().all(|&b| b == 0xAA), "length {len}");
+        // Into private memory at any alignment, and nothing around it.
+        let mut copy = vec![0xBB; len + 19];
+        assert!(bytes.read(16, &mut copy[3..3 + len]));
+        assert_eq!(&copy[3..3 + len], &data[..]);
+        assert!(copy[..3].iter().chain(&copy[3 + len..]).all(|&b| b == 0xBB), "length {len}");
     }
     assert!(!bytes.write(256, &[1]));
     assert!(!bytes.write(8, &[1; 249]));

@@ -1,9 +1,9 @@
 //! The entry points.
 
-use crate::machine::{Leader, Warps, run_grid};
-use crate::setup::{Setup, refuse, told};
-use ringcall_dispatch::persistent::cooperative::Rally;
-use ringcall_dispatch::persistent::{Block, Layout, Machine};
+use crate::machine::{Caller, Leader, Warps, run_grid};
+use crate::setup::{Setup, queue, refuse, told};
+use ringcall_dispatch::persistent::cooperative::{Follower, GridCall, Rally};
+use ringcall_dispatch::persistent::{Block, Ended, Layout, Machine, Returned};
 use ringcall_gpu::ptx;
 use ringcall_gpu::team::{self, Warp};
 use ringcall_wire::header::HEADER_BYTES;
@@ -12,25 +12,27 @@ use ringcall_wire::launch::DispatchParams;
 /// Lanes of a warp.
 const LANES: u32 = 32;
 
-/// Warps that serve, of a block of `warps`: the last keeps house, unless it is the only one.
-const fn workers_of(warps: u32) -> u32 {
-    if warps > 1 { warps - 1 } else { 1 }
-}
-
-/// A block of warps that each serve on their own.
+/// A block of warps that each serve on their own: those of `workers` that there are, and one that keeps house; by all threads of
+/// the block. Warp `n` works with `machine(n)`.
+///
+/// Returns how the calling warp ended; `None` if there is no room.
 ///
 /// # Safety
 /// As for [`Setup::new`].
 #[inline(always)]
-unsafe fn dispatch<M: Machine>(params: &DispatchParams, machine: &M) {
-    let (index, blocks) = (ptx::block_id(), ptx::grid_blocks());
+unsafe fn dispatch<M: Machine>(
+    params: &DispatchParams,
+    [index, blocks, workers]: [u32; 3],
+    machine: impl Fn(u32) -> M,
+) -> Option<Ended> {
     let warps = ptx::block_threads() / LANES;
-    let workers = workers_of(warps);
     // SAFETY: the caller's promise.
     let Some(setup) = (unsafe { Setup::new(params, index, blocks, workers) }) else {
         refuse(params, index);
-        return;
+        return None;
     };
+    let me = ptx::thread_id() / LANES;
+    let machine = &machine(me);
     let block = Block {
         ring: &setup.ring,
         share: setup.share,
@@ -44,21 +46,33 @@ unsafe fn dispatch<M: Machine>(params: &DispatchParams, machine: &M) {
         options: setup.options,
         machine,
     };
-    let me = ptx::thread_id() / LANES;
     let warp = Warp::current();
     if me == 0 {
         block.open(warp);
     }
     ptx::block_sync();
-    if me == workers {
-        block.keep_house(warp, me);
-    } else {
+    if me < workers {
         // SAFETY: each warp its own stages.
         let input = unsafe { setup.stage(me, 0) };
         // SAFETY: each warp its own stages.
         let output = unsafe { setup.stage(me, 1) };
-        block.run(warp, me, input, output);
+        return Some(block.run(warp, me, input, output));
     }
+    if me == workers {
+        block.keep_house(warp, me);
+    }
+    Some(Ended::Followed)
+}
+
+/// The same, for a block of the grid that shares the ring with the others.
+///
+/// # Safety
+/// As for [`Setup::new`].
+#[inline(always)]
+unsafe fn dispatch_share<M: Machine>(params: &DispatchParams, machine: impl Fn(u32) -> M) {
+    let workers = Layout::workers(ptx::block_threads() / LANES);
+    // SAFETY: the caller's promise.
+    let _ = unsafe { dispatch(params, [ptx::block_id(), ptx::grid_blocks(), workers], machine) };
 }
 
 /// The regular dispatcher.
@@ -70,7 +84,7 @@ unsafe fn dispatch<M: Machine>(params: &DispatchParams, machine: &M) {
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch(params: DispatchParams) {
     let params = &params;
     // SAFETY: the caller's promise.
-    unsafe { dispatch(params, &Warps { nap_ns: params.nap_ns }) };
+    unsafe { dispatch_share(params, |_| Warps { nap_ns: params.nap_ns }) };
 }
 
 /// The graph-launching dispatcher: one block, the only node of a graph that was instantiated for device launch.
@@ -82,7 +96,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch(params: DispatchParams) {
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch_graph(params: DispatchParams) {
     let params = &params;
     // SAFETY: the caller's promise.
-    unsafe { dispatch(params, &crate::machine::Launcher { nap_ns: params.nap_ns }) };
+    unsafe { dispatch_share(params, |_| crate::machine::Launcher { nap_ns: params.nap_ns }) };
 }
 
 /// The cooperative dispatcher: warp 0 of block 0 leads, every thread takes part in grid handlers' calls.
@@ -139,9 +153,59 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
             return;
         }
     }
-    let input = params.scratch + HEADER_BYTES as u64;
-    let output = input + u64::from(params.stage_bytes);
-    seat.follow(home, |call| {
-        run_grid(call, input, output);
-    });
+    let follower = if home { Follower::Home } else { Follower::Other };
+    seat.follow(follower, |call| run_staged(params, call));
+}
+
+/// The cooperative dispatcher with a block of its own: the blocks before `handler_blocks` take part in grid handlers' calls, the
+/// one behind them serves, and what is more of its cluster has nothing to do.
+///
+/// # Safety
+/// As for [`ringcall_dispatch_grid`].
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn ringcall_dispatch_ahead(params: DispatchParams) {
+    let params = &params;
+    // SAFETY: the caller's promise: device memory that outlives the kernel, only accessed atomically.
+    let rally = unsafe { &*(params.grid as usize as *const Rally) };
+    let (index, blocks) = (ptx::block_id(), params.handler_blocks);
+    if index > blocks {
+        return;
+    }
+    let Some(told) = told(Layout::TOLD) else {
+        // There is as much room in each block.
+        if index == blocks {
+            refuse(params, 0);
+        }
+        return;
+    };
+    let seat = rally.seat(team::Block::current(), told);
+    if index < blocks && params.follower != 0 {
+        let input = params.scratch + HEADER_BYTES as u64;
+        // SAFETY: 1: the host put the address of a follower of this module there, which has a handler's signature. 2: it takes
+        // the rally and the stages to be where they are. 3: whole blocks come here.
+        let _ = unsafe { ptx::call::call(params.follower, params.grid, input, params.stage_bytes, 0) };
+        return;
+    }
+    if index < blocks {
+        let follower = if index == 0 { Follower::Reporter } else { Follower::Other };
+        seat.follow(follower, |call| run_staged(params, call));
+        return;
+    }
+    let workers = Layout::callers(ptx::block_threads() / LANES);
+    let caller = |stage| Caller { seat, queue: queue(), blocks, stage, nap_ns: params.nap_ns };
+    // SAFETY: the caller's promise. The ring is this block's alone; stages are in device memory, a warp's own between its calls.
+    let ended = unsafe { dispatch(params, [0, 1, workers], caller) };
+    let first = ptx::thread_id() % LANES == 0;
+    // One warp leads to the end. Where there was no room nobody does.
+    if first && (ended == Some(Ended::Led) || ended.is_none() && ptx::thread_id() == 0) {
+        seat.end();
+    }
+}
+
+/// Runs a grid's call by the calling thread, between the stages that it is for.
+#[inline(always)]
+fn run_staged(params: &DispatchParams, call: GridCall) -> Returned {
+    let stage = u64::from(params.stage_bytes);
+    let input = params.scratch + HEADER_BYTES as u64 + u64::from(call.stage) * 2 * stage;
+    run_grid(call, input, input + stage)
 }

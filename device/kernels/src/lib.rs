@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `ringcall_dispatch` | blocks that share a ring | thread and warp handlers |
 //! | `ringcall_dispatch_grid` | a cooperative grid | those, and grid handlers |
+//! | `ringcall_dispatch_ahead` | a cooperative grid, one block of which serves alone | thread and warp handlers, and grid handlers of the other blocks |
 //! | `ringcall_dispatch_graph` (feature `graph`) | the only node of a graph | thread and warp handlers, and graphs |
 //! | `ringcall_unified` (feature `unified`) | one block on the queues of a NIC | thread and warp handlers |
 //! | `ringcall_unified_grid` (feature `unified-grid`) | a cooperative grid on the queues of a NIC | those, and grid handlers |

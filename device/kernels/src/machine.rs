@@ -1,6 +1,6 @@
 //! What the dispatch core asks of the machine: jumps, launches, sleep.
 
-use ringcall_dispatch::persistent::cooperative::{GridCall, Seat};
+use ringcall_dispatch::persistent::cooperative::{GridCall, Queue, Seat};
 use ringcall_dispatch::persistent::{Call, Machine, Returned};
 use ringcall_gpu::ptx;
 #[cfg(any(feature = "graph", feature = "unified-graph"))]
@@ -89,7 +89,8 @@ impl Machine for Leader<'_> {
     #[inline(always)]
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let others = u64::from(ptx::grid_blocks() - 1);
-        let grid = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
+        let (arg_len, capacity) = (call.arg_len, call.capacity);
+        let grid = GridCall { handler: call.address, arg_len, capacity, stage: 0 };
         let (input, output) = (call.input.address(HEADER_BYTES), call.output.address(HEADER_BYTES));
         let run = |grid| run_grid(grid, input, output);
         Some(self.seat.lead(warp, others, grid, meanwhile, run))
@@ -99,6 +100,49 @@ impl Machine for Leader<'_> {
     fn nap(&self) {}
 
     fn rest(&self) {}
+}
+
+/// A warp of a block that serves, and calls a grid of other blocks.
+pub(crate) struct Caller<'a> {
+    pub(crate) seat: Seat<'a>,
+    pub(crate) queue: &'a Queue,
+    /// Blocks of the grid.
+    pub(crate) blocks: u32,
+    /// Number of the warp's own stages.
+    pub(crate) stage: u32,
+    pub(crate) nap_ns: u32,
+}
+
+impl Machine for Caller<'_> {
+    #[inline(always)]
+    fn call_thread(&self, call: &Call<'_>) -> Returned {
+        jump(call)
+    }
+
+    #[inline(always)]
+    fn call_warp(&self, _: Warp<'_>, call: &Call<'_>) -> Returned {
+        jump(call)
+    }
+
+    #[inline(always)]
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
+        // Whoever waits for its turn is at work: this goes no further than the block, where another warp keeps house.
+        if warp.lane() == 0 {
+            meanwhile();
+        }
+        let (arg_len, capacity) = (call.arg_len, call.capacity);
+        let grid = GridCall { handler: call.address, arg_len, capacity, stage: self.stage };
+        Some(self.seat.call(warp, self.queue, u64::from(self.blocks), grid))
+    }
+
+    #[inline(always)]
+    fn nap(&self) {
+        ptx::nanosleep(self.nap_ns);
+    }
+
+    fn rest(&self) {
+        ptx::nanosleep(REST_NS);
+    }
 }
 
 /// A block of independent warps that can launch graphs.

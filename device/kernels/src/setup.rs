@@ -3,7 +3,7 @@
 use crate::window::words;
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::SharedRing;
-use ringcall_dispatch::persistent::cooperative::Told;
+use ringcall_dispatch::persistent::cooperative::{Queue, Told};
 use ringcall_dispatch::persistent::layout::Needs;
 use ringcall_dispatch::persistent::{Board, DeviceTable, Layout, Options, Share};
 use ringcall_dispatch::ring::RingWindows;
@@ -35,6 +35,14 @@ pub(crate) fn told(at: u32) -> Option<&'static Told> {
     // SAFETY: inside shared memory, which outlives the threads that use it, at a multiple of 16; nothing else lies there, and it
     // is only accessed atomically.
     fits.then(|| unsafe { &*((shared_base() + u64::from(at)) as usize as *const Told) })
+}
+
+/// The turns in which the warps of a block that has a [`Setup`] call a grid.
+#[inline(always)]
+pub(crate) fn queue() -> &'static Queue {
+    // SAFETY: inside the shared memory that `Setup::new` has checked and cleared, which outlives the threads that use it, at a
+    // multiple of 16; nothing else lies there, and it is only accessed atomically.
+    unsafe { &*((shared_base() + u64::from(Layout::QUEUE)) as usize as *const Queue) }
 }
 
 /// Everything that one block's warps work with.

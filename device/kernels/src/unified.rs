@@ -198,7 +198,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_graph(params: UnifiedParams) 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_unified_grid(params: UnifiedParams) {
     use crate::machine::{Leader, run_grid};
-    use ringcall_dispatch::persistent::cooperative::Rally;
+    use ringcall_dispatch::persistent::cooperative::{Follower, Rally};
     use ringcall_gpu::team::{Block, Warp};
     use ringcall_wire::header::HEADER_BYTES;
     let params = &params;
@@ -235,7 +235,6 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_grid(params: UnifiedParams) {
     }
     let input = params.scratch + HEADER_BYTES as u64;
     let output = input + u64::from(params.stage_bytes);
-    seat.follow(home, |call| {
-        run_grid(call, input, output);
-    });
+    let follower = if home { Follower::Home } else { Follower::Other };
+    seat.follow(follower, |call| run_grid(call, input, output));
 }

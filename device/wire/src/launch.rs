@@ -150,6 +150,13 @@ pub struct DispatchParams {
     pub stage_bytes: u32,
     /// Nanoseconds that an idle warp sleeps between looks at its mailbox.
     pub nap_ns: u32,
+    /// Blocks that run a grid's handlers, where the block behind them serves; else 0.
+    pub handler_blocks: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Address of a function in which the threads of these blocks follow; 0 for the dispatcher's own. See
+    /// `kernels-cu/rally.cuh`.
+    pub follower: u64,
 }
 
 /// The control block: mapped memory, one for each block of the grid. Word offsets.
@@ -193,6 +200,8 @@ pub mod control {
     pub const TRIGGER_ERROR: usize = 24;
     /// Device to host: when that was, ns of the device's global timer.
     pub const TRIGGERED_AT: usize = 25;
+    /// Device to host: the launch that the three words before are being written for: as [`TRIGGERS`], but before them.
+    pub const TRIGGER_BEGUN: usize = 26;
 
     /// Device to host: the counters.
     pub const COUNTERS: usize = 32;
@@ -319,5 +328,5 @@ pub mod io {
 
 const _: () = {
     assert!(size_of::<TableCell>() == 8 && size_of::<DeviceEntry>() == 48);
-    assert!(size_of::<DispatchParams>() == 128);
+    assert!(size_of::<DispatchParams>() == 144);
 };

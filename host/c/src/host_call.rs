@@ -6,10 +6,11 @@ use crate::status::Fault;
 use ringcall::table::{HostHandler, Slots};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
-use ringcall_wire::header::{HEADER_WORDS, RequestHeader, ResponseHeader};
+use ringcall_wire::header::{RESPONSE_MAGIC, RequestHeader};
 use ringcall_wire::status::Status;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Requests dispatched: for `cudaq_dispatcher_get_processed`, and in the caller's word. One thread adds.
 #[derive(Debug, Clone)]
@@ -80,27 +81,22 @@ impl HostHandler for HostCall {
     }
 
     #[inline]
-    fn call_in_slots(
-        &mut self,
-        header: &RequestHeader,
-        slots: &mut Slots,
-    ) -> Result<(Status, usize), Status> {
+    fn call_in_slots(&mut self, _: &RequestHeader, slots: &mut Slots) -> Result<(Status, usize), Status> {
         let Slots { request, response } = slots;
-        // A slot has room for its header.
-        request[..HEADER_WORDS].copy_from_slice(&header.to_words());
-        response[..HEADER_WORDS].fill(0);
+        // What is read below; a slot has room for its header.
+        response[..2].fill(0);
         self.tally.add();
-        let slot_bytes = size_of_val::<[u64]>(request).min(size_of_val::<[u64]>(response));
+        let slot_bytes = request.len().min(response.len()) * size_of::<u64>();
         let (from, to) = (request.as_ptr(), response.as_mut_ptr());
         // SAFETY: the promise of `new`; both slots are private, apart and alive.
         unsafe { (self.function)(from.cast(), to.cast(), slot_bytes) };
-        let mut words = [0; HEADER_WORDS];
-        words.copy_from_slice(&response[..HEADER_WORDS]);
-        let answer = ResponseHeader::from_words(words);
-        if !answer.has_magic() {
+        // Field by field, as handlers write them: a word over two stores would wait for everything stored before.
+        let fields = <[u32]>::ref_from_bytes(response.as_bytes()).unwrap_or_default();
+        let [magic, status, result_len, ..] = fields else { return Err(Status::ABANDONED) };
+        if *magic != RESPONSE_MAGIC {
             return Err(Status::ABANDONED);
         }
         // A result that is too long is cut by the dispatcher, which says so.
-        Ok((answer.status(), answer.result_len as usize))
+        Ok((Status(status.cast_signed()), *result_len as usize))
     }
 }

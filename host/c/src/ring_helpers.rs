@@ -4,20 +4,21 @@ use crate::layout::cudaq_ringbuffer_t;
 use crate::raw_ring::{aligned, copied, stride};
 use crate::status::{Fault, attempt, status};
 use core::ffi::{c_int, c_void};
+use core::mem::ManuallyDrop;
 use ringcall_gpu::shared::{Bytes, Words};
 use ringcall_wire::flag::{self, TxState, TxStatus};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader};
 use std::sync::atomic::Ordering;
 
-/// One flag of a slot.
+/// One flag of a slot. The window owns nothing that would have to be dropped, and without that it is a pointer in a register.
 ///
 /// # Safety
 /// `flags` is null, or has a word for slot `slot`.
 #[inline(always)]
-unsafe fn word(flags: *mut u64, slot: u32, what: &str) -> Result<Words, Fault> {
+unsafe fn word(flags: *mut u64, slot: u32, what: &str) -> Result<ManuallyDrop<Words>, Fault> {
     aligned(flags.cast_const(), 8, what)?;
     // SAFETY: the caller's promise; the window lives for one access.
-    Ok(unsafe { Words::from_raw(flags.wrapping_add(slot as usize), 1) }?)
+    Ok(ManuallyDrop::new(unsafe { Words::from_raw(flags.wrapping_add(slot as usize), 1) }?))
 }
 
 /// The ring that the caller means, and its request stride.
@@ -84,7 +85,7 @@ pub unsafe extern "C" fn cudaq_host_ringbuffer_write_rpc_request(
             unsafe { core::slice::from_raw_parts(payload.cast::<u8>(), payload_len as usize) }
         };
         // SAFETY: the header's contract: the slot is the ring's and the caller's to write; the window lives for this call.
-        let slot = unsafe { Bytes::from_raw(at, stride) }?;
+        let slot = ManuallyDrop::new(unsafe { Bytes::from_raw(at, stride) }?);
         slot.write_words(
             0,
             RequestHeader::new(function_id, payload_len, request_id, ptp_timestamp).to_words(),

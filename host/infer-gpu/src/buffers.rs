@@ -22,7 +22,8 @@ impl Buffers {
             activations: [zeroed(plan.activation_bytes())?, zeroed(plan.activation_bytes())?],
             sums: zeroed(plan.sum_bytes())?,
             sync: zeroed(SYNC_BYTES)?,
-            flipped: zeroed(flip_words.max(1) * 4)?,
+            // Runs take turns.
+            flipped: zeroed(2 * flip_words.max(1) * 4)?,
         })
     }
 

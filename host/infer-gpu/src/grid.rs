@@ -4,9 +4,9 @@
 use crate::buffers::Buffers;
 use crate::launch::LIMIT_CYCLES;
 use crate::model::{GpuError, Loaded};
-use crate::plan::{Params, Plan};
+use crate::plan::{Offer, Params, Plan, SHAPES};
 use crate::{Network, Shape, Wiring};
-use ringcall_cuda::dispatcher::{Functions, KernelKind, Modules, Options};
+use ringcall_cuda::dispatcher::{AHEAD_SHARED, Functions, KernelKind, Modules, Options};
 use ringcall_cuda::driver::{Context, DeviceBuffer};
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::payload::TypeDesc;
@@ -15,10 +15,11 @@ use std::any::Any;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// The handler's symbol, and that of its parameters.
+/// The handler's symbol, that of the function in which blocks follow, and that of the parameters of both.
 const SYMBOL: &str = "ringcall_predecoder_grid";
+const FOLLOWER: &str = "ringcall_predecoder_follow";
 const PARAMETERS: &str = "ringcall_predecoder_params";
-/// Shared memory left to the dispatcher.
+/// Shared memory left to a dispatcher that serves in one of the handler's own blocks.
 const DISPATCHER_SHARED: u32 = 24 << 10;
 /// A handler's memory begins at a multiple of it.
 const ALIGNMENT: u32 = 128;
@@ -61,6 +62,8 @@ pub struct GridHandler {
     request_bytes: usize,
     answer_bytes: usize,
     bits: u32,
+    /// Whether there is room for one more cluster, to serve.
+    ahead: bool,
 }
 
 /// Weights and tables, what a run works on, and the word that says which wait ran out.
@@ -77,8 +80,24 @@ impl GridHandler {
     /// # Errors
     /// As for [`GpuModel::new`](crate::GpuModel::new).
     pub fn new(network: &Network, context: &Arc<Context>, wiring: &Wiring) -> Result<Self, GpuError> {
+        Self::of(&Self::loaded(network, context, wiring, 0)?, context, wiring)
+    }
+
+    /// Where there is room for a cluster that serves, blocks of the others have their shared memory nearly for themselves.
+    fn loaded(
+        network: &Network,
+        context: &Arc<Context>,
+        wiring: &Wiring,
+        taken: u32,
+    ) -> Result<Loaded, GpuError> {
         let volume = [wiring.d, wiring.layers];
-        Self::of(&Loaded::new(network, context, volume, DISPATCHER_SHARED, Some(wiring))?, context, wiring)
+        Loaded::planned(network, context, volume, Some(wiring), taken, |offer, [d, layers]| {
+            let with = |reserved| {
+                let shared = offer.shared.saturating_sub(reserved);
+                Plan::choose(SHAPES, d, layers, Offer { shared, ..offer })
+            };
+            with(AHEAD_SHARED).filter(Plan::leaves_a_cluster).or_else(|| with(DISPATCHER_SHARED))
+        })
     }
 
     /// The same so many times, each on an equal part of the device's multiprocessors, for a dispatcher of its own: together they
@@ -92,10 +111,9 @@ impl GridHandler {
         wiring: &Wiring,
         count: u32,
     ) -> Result<Vec<Self>, GpuError> {
-        let volume = [wiring.d, wiring.layers];
         let all = context.device().multiprocessors()?;
         let taken = all - all.checked_div(count).unwrap_or(0);
-        let loaded = Loaded::beside(network, context, volume, DISPATCHER_SHARED, Some(wiring), taken)?;
+        let loaded = Self::loaded(network, context, wiring, taken)?;
         (0..count).map(|_| Self::of(&loaded, context, wiring)).collect()
     }
 
@@ -106,7 +124,15 @@ impl GridHandler {
         buffers.fill(&mut params);
         let (request_bytes, answer_bytes) = (wiring.request_bytes(), wiring.answer_bytes());
         let memory = Arc::new(Memory { _tables: loaded.tables(), _buffers: buffers, failed });
-        Ok(Self { plan: loaded.plan, params, memory, request_bytes, answer_bytes, bits: wiring.bits() })
+        Ok(Self {
+            plan: loaded.plan,
+            params,
+            memory,
+            request_bytes,
+            answer_bytes,
+            bits: wiring.bits(),
+            ahead: loaded.plan.leaves_a_cluster(),
+        })
     }
 
     /// How the work is spread over the device.
@@ -149,14 +175,16 @@ impl GridHandler {
     #[must_use]
     pub fn function(&self, functions: Functions, name: &str) -> Functions {
         let schema = HandlerSchema::new().arg(TypeDesc::bit_packed(self.bits));
-        functions.symbol(name, SYMBOL, HandlerKind::Grid, schema)
+        functions.symbol(name, SYMBOL, HandlerKind::Grid, schema).follower(name, FOLLOWER)
     }
 
-    /// A dispatcher that the handler runs in.
+    /// A dispatcher that the handler runs in: with a block of its own, where there is room for one.
     #[must_use]
     pub fn options(&self) -> Options {
         let plan = &self.plan;
-        Options::new(KernelKind::Cooperative { blocks: plan.blocks(), threads: plan.shape.threads() })
+        let (blocks, threads) = (plan.blocks(), plan.shape.threads());
+        let ahead = KernelKind::Ahead { blocks, threads };
+        Options::new(if self.ahead { ahead } else { KernelKind::Cooperative { blocks, threads } })
             .handler_shared(plan.shared + ALIGNMENT)
             .cluster(plan.shape.cluster())
     }

@@ -62,36 +62,33 @@ pub(crate) struct Wired {
     pub(crate) answer_bytes: usize,
 }
 
-impl Loaded {
-    /// For `layers` layers of `d` by `d` cells, which a wiring must be for, too. Leaves `reserved` bytes of a block's shared
-    /// memory to others.
-    pub(crate) fn new(
-        network: &Network,
-        context: &Arc<Context>,
-        volume: [u32; 2],
-        reserved: u32,
-        wiring: Option<&Wiring>,
-    ) -> Result<Self, GpuError> {
-        Self::beside(network, context, volume, reserved, wiring, 0)
-    }
+/// The first shape that fits.
+fn fits(offer: Offer, [d, layers]: [u32; 2]) -> Option<Plan> {
+    Plan::choose(SHAPES, d, layers, offer)
+}
 
-    /// The same, leaving so many multiprocessors to others.
-    pub(crate) fn beside(
+impl Loaded {
+    /// For `layers` layers of `d` by `d` cells, which a wiring must be for, too; planned for what the device offers beside `taken`
+    /// multiprocessors that are others'.
+    pub(crate) fn planned(
         network: &Network,
         context: &Arc<Context>,
         [d, layers]: [u32; 2],
-        reserved: u32,
         wiring: Option<&Wiring>,
         taken: u32,
+        plan: impl FnOnce(Offer, [u32; 2]) -> Option<Plan>,
     ) -> Result<Self, GpuError> {
         let device = context.device();
         if device.capability() != (9, 0) {
             return Err(GpuError::OtherDevice(device.capability()));
         }
-        let shared = device.max_shared_per_block()?.saturating_sub(reserved);
+        let shared = device.max_shared_per_block()?;
         let multiprocessors = device.multiprocessors()?.saturating_sub(taken);
-        let plan = Plan::choose(SHAPES, d, layers, Offer { multiprocessors, shared })
-            .ok_or(GpuError::TooLarge { d, layers, multiprocessors })?;
+        let plan = plan(Offer { multiprocessors, shared }, [d, layers]).ok_or(GpuError::TooLarge {
+            d,
+            layers,
+            multiprocessors,
+        })?;
         let upload = |bytes: &[u8]| {
             let buffer = DeviceBuffer::zeroed(context, bytes.len().max(8))?;
             buffer.write_from(0, bytes)?;
@@ -203,7 +200,7 @@ impl GpuModel {
         layers: u32,
         taken: u32,
     ) -> Result<Self, GpuError> {
-        let loaded = Loaded::beside(network, context, [d, layers], 0, None, taken)?;
+        let loaded = Loaded::planned(network, context, [d, layers], None, taken, fits)?;
         let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
         let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
         let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
@@ -220,7 +217,7 @@ impl GpuModel {
         context: &Arc<Context>,
         wiring: &Wiring,
     ) -> Result<Self, GpuError> {
-        let loaded = Loaded::new(network, context, [wiring.d, wiring.layers], 0, Some(wiring))?;
+        let loaded = Loaded::planned(network, context, [wiring.d, wiring.layers], Some(wiring), 0, fits)?;
         let bytes = |name, n| TensorSpec::new(name, ElementType::U8, [1, n]);
         let inputs = vec![bytes("bits", wiring.request_bytes())?];
         let outputs = vec![bytes("left", wiring.answer_bytes())?];

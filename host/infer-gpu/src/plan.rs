@@ -162,9 +162,15 @@ pub(crate) struct Plan {
     off_exchange: u32,
     off_received: u32,
     off_final: u32,
+    off_first: u32,
     off_ring: u32,
     pub(crate) shared: u32,
+    /// Blocks that fit at once, in clusters as these.
+    most: u32,
 }
+
+/// Bytes of the first layer's weights and biases, of the channels of one block of four.
+const FIRST_BYTES: u32 = 2 * 7 * 32 * 16 + 2 * 16 * 4;
 
 /// Offsets in shared memory are multiples of this.
 const fn aligned(bytes: u32) -> u32 {
@@ -205,6 +211,7 @@ impl Plan {
         let area = if shape.fused() { 4 * group_rows * 16 } else { slabs * slab_bytes };
         let exchange = shape.exchange();
         let (off_input, off_exchange, off_received, off_final, off_ring);
+        let mut off_first = 0;
         if shape.input_shares == 1 {
             // Over the slabs, which nobody needs by then.
             (off_input, off_exchange, off_received) = (off_slabs, off_slabs, 0);
@@ -215,7 +222,8 @@ impl Plan {
             off_input = off_exchange;
             off_received = aligned(off_exchange + exchange.max(input));
             off_final = aligned(off_received + shape.received());
-            off_ring = aligned(off_final + shape.last());
+            off_first = aligned(off_final + shape.last());
+            off_ring = aligned(off_first + FIRST_BYTES);
         } else {
             off_input = off_slabs;
             off_exchange = aligned(off_slabs + area.max(input));
@@ -247,14 +255,21 @@ impl Plan {
             off_exchange,
             off_received,
             off_final,
+            off_first,
             off_ring,
             shared,
+            most,
         })
     }
 
     /// Blocks of the grid.
     pub(crate) const fn blocks(&self) -> u32 {
         self.tiles * self.shape.cluster()
+    }
+
+    /// Whether one more cluster fits beside them.
+    pub(crate) const fn leaves_a_cluster(&self) -> bool {
+        self.blocks() + self.shape.cluster() <= self.most
     }
 
     /// Cells of the volume.
@@ -313,6 +328,7 @@ impl Plan {
             off_exchange: self.off_exchange,
             off_received: self.off_received,
             off_final: self.off_final,
+            off_first: self.off_first,
             off_ring: self.off_ring,
             whole: u32::from(self.shape.fused()),
             shared: self.shared,
@@ -360,10 +376,11 @@ pub(crate) struct Params {
     pub(crate) whole: u32,
     /// [`Wiring::flips`].
     pub(crate) flips: u64,
-    /// [`Wiring::flip_words`] words, zero between runs.
+    /// Twice [`Wiring::flip_words`] words, zero between runs.
     pub(crate) flipped: u64,
     pub(crate) bit_count: u32,
-    pub(crate) unused: u32,
+    /// Where the first layer's weights lie, if it is computed where it is needed.
+    pub(crate) off_first: u32,
     pub(crate) first: u64,
     pub(crate) middle: u64,
     pub(crate) last: u64,
@@ -381,6 +398,7 @@ pub(crate) struct Params {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use ringcall_cuda::dispatcher::AHEAD_SHARED;
 
     const H200: Offer = Offer { multiprocessors: 132, shared: 232_448 };
 
@@ -409,26 +427,25 @@ mod tests {
     /// What parts of the device have: blocks of one of so many.
     #[test]
     fn parts_of_a_device_are_filled_too() {
-        for (d, layers, parts, shape, blocks, stages) in [
-            (7, 8, 1, [2, 4, 48], 88, 14),
-            (7, 8, 2, [1, 4, 96], 24, 5),
-            (7, 8, 3, [1, 4, 96], 24, 5),
-            (7, 8, 4, [1, 4, 128], 16, 4),
-            (13, 14, 1, [1, 4, 96], 116, 4),
-            (13, 14, 2, [1, 2, 88], 64, 5),
-            (13, 14, 3, [1, 2, 136], 42, 3),
-            (13, 14, 4, [1, 2, 176], 32, 2),
-            (21, 22, 1, [1, 2, 176], 122, 2),
-            (21, 22, 2, [1, 1, 256], 42, 5),
-            (31, 31, 1, [1, 1, 256], 124, 5),
+        for (d, layers, parts, shape, blocks, stages, leaves) in [
+            (7, 8, 1, [2, 4, 48], 88, 15, true),
+            (7, 8, 2, [1, 4, 96], 24, 5, true),
+            (7, 8, 3, [1, 4, 96], 24, 5, true),
+            (7, 8, 4, [1, 4, 128], 16, 4, true),
+            (13, 14, 1, [1, 4, 96], 116, 5, true),
+            (13, 14, 2, [1, 2, 88], 64, 5, true),
+            (13, 14, 3, [1, 2, 136], 42, 4, true),
+            (13, 14, 4, [1, 2, 176], 32, 2, false),
+            (21, 22, 1, [1, 2, 176], 122, 2, true),
+            (21, 22, 2, [1, 1, 256], 42, 5, true),
+            (31, 31, 1, [1, 1, 256], 124, 6, true),
         ] {
-            // A dispatcher has shared memory of its own.
-            let offer = Offer { multiprocessors: 132 / parts, shared: H200.shared - (24 << 10) };
+            let offer = Offer { multiprocessors: 132 / parts, shared: H200.shared - AHEAD_SHARED };
             let plan = Plan::choose(SHAPES, d, layers, offer).unwrap_or_else(|| panic!("{d} in {parts}"));
             let found = [plan.shape.channel_shares, plan.shape.input_shares, plan.shape.columns];
             assert_eq!(
-                (found, plan.blocks(), plan.stages),
-                (shape, blocks, stages),
+                (found, plan.blocks(), plan.stages, plan.leaves_a_cluster()),
+                (shape, blocks, stages, leaves),
                 "{d} by {layers} in {parts}"
             );
             assert!(plan.blocks() * parts <= 132);
@@ -481,6 +498,10 @@ mod tests {
                 prop_assert!(plan.off_slabs + last <= plan.off_exchange);
                 prop_assert!(plan.off_exchange + shape.exchange() <= plan.off_received);
                 prop_assert!(plan.off_received + shape.received() <= plan.off_final);
+            }
+            if shape.fused() {
+                prop_assert!(plan.off_final + shape.last() <= plan.off_first);
+                prop_assert!(plan.off_first + FIRST_BYTES <= plan.off_ring);
             }
             prop_assert!(plan.stages >= 2 && plan.stages <= MAX_STAGES);
             prop_assert!(plan.shared <= H200.shared);

@@ -9,6 +9,18 @@ use ringcall_wire::status::Status;
 
 pub use crate::worker::LaunchError;
 
+/// Who takes a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// This worker, now.
+    Worker(u32),
+    /// Somebody who is busy: the request stays in its slot and is offered again; later slots are served meanwhile.
+    Later,
+    /// Nobody, now or later: none is for its function and routing key, or none of these can go on. The request is answered
+    /// [`NO_WORKER`](Status::NO_WORKER).
+    Never,
+}
+
 /// Starts requests that are answered outside of this process's code. On the dispatcher's thread: nothing here may block.
 pub trait Outside: Send {
     /// Whether it answers in the ring of this shape, at these addresses: a dispatcher of another one is not built.
@@ -24,11 +36,10 @@ pub trait Outside: Send {
     /// Called each turn: takes note of what has ended, and reports the status of each answer.
     fn service(&mut self, ended: &mut dyn FnMut(Status));
 
-    /// Somebody who can take this request now. `None`: it stays in its slot and is offered again; later slots are served
-    /// meanwhile. `key` is the payload's first eight bytes, 0 if there are fewer.
-    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Option<u32>;
+    /// Who can take this request. `key` is its routing key: the payload's first eight bytes, 0 if there are fewer.
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim;
 
-    /// Starts the request of `slot`, which is checked; `worker` is from [`claim`](Self::claim).
+    /// Starts the request of `slot`, which is checked; `worker` is the [`Claim::Worker`] of [`claim`](Self::claim).
     ///
     /// # Errors
     /// Nothing was started. The request is answered with the error mark.
@@ -51,7 +62,10 @@ pub struct Customs {
     /// Any value but 0 in a request flag says that the request is there. Otherwise it must be its slot's address. It is
     /// never followed either way.
     pub any_flag: bool,
-    /// Requests for functions that are not in the table, or are not run here, are left to another dispatcher of this ring.
+    /// Requests for functions that are not in the table, or are not run here, are left to another dispatcher of this ring. One
+    /// that cannot be read (its magic or its length is wrong) is nobody's: of the host dispatchers of this process that share the
+    /// ring, known by the address of its request flags, one answers it. (Where responses take their requests' places, one that has a
+    /// response's magic is left: it may be one that was answered a moment ago.)
     pub shared_ring: bool,
     /// Requests for unknown functions are taken out of their slots unanswered (and counted), as the reference does.
     pub clear_unknown: bool,
@@ -61,5 +75,10 @@ impl Customs {
     /// Whether a request refused so is somebody else's.
     pub(crate) const fn leaves(self, status: Status) -> bool {
         self.shared_ring && matches!(status, Status::UNKNOWN_FUNCTION | Status::WRONG_MODE)
+    }
+
+    /// Whether a request refused so is any of the ring's dispatchers' to answer, since nothing says whose it is.
+    pub(crate) const fn is_anybodys(self, status: Status) -> bool {
+        self.shared_ring && matches!(status, Status::BAD_MAGIC | Status::ARG_TOO_LONG)
     }
 }

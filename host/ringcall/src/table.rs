@@ -7,8 +7,9 @@ use ringcall_wire::function::FunctionId;
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader};
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::{DispatchMode, Status};
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A function that the dispatcher thread runs inline.
 ///
@@ -39,21 +40,55 @@ pub trait HostHandler: Send {
     }
 }
 
-/// One thread's private copies of a request slot and a response slot, whole: each has room for its header in front, which the
-/// dispatcher neither fills nor reads, and its payload behind. What earlier requests left there is still there.
+/// One thread's private copies of a request slot and a response slot, whole: a header in front, the payload behind. What earlier
+/// requests left there is still there.
 #[derive(Debug)]
 pub struct Slots {
-    /// The request's payload is in place, of as many bytes as its header says (checked against the slot).
-    pub request: Box<[u64]>,
-    /// Where the result is expected.
-    pub response: Box<[u64]>,
+    /// The request is in place: its header, and as many bytes of payload as that says (checked against the slot).
+    pub request: SlotCopy,
+    /// Where the result is expected, behind room for a header that the dispatcher does not read.
+    pub response: SlotCopy,
 }
 
 impl Slots {
     /// Room for slots of a ring.
     pub(crate) fn new(geometry: &Geometry) -> Self {
-        let words = |stride: u32| vec![0; stride as usize / 8].into_boxed_slice();
-        Self { request: words(geometry.rx_stride()), response: words(geometry.tx_stride()) }
+        Self { request: SlotCopy::new(geometry.rx_stride()), response: SlotCopy::new(geometry.tx_stride()) }
+    }
+}
+
+/// The words of one slot, from the beginning of a cache line on: how much of it an access to several words straddles two lines
+/// is the slot's layout, and no accident of the allocator's.
+#[derive(Debug)]
+pub struct SlotCopy {
+    lines: Box<[Line]>,
+    words: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+impl SlotCopy {
+    fn new(bytes: u32) -> Self {
+        let lines = vec![Line::default(); (bytes as usize).div_ceil(size_of::<Line>())];
+        Self { lines: lines.into_boxed_slice(), words: bytes as usize / 8 }
+    }
+}
+
+impl Deref for SlotCopy {
+    type Target = [u64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u64] {
+        <[u64]>::ref_from_bytes(self.lines.as_bytes()).map_or(&[], |words| &words[..self.words])
+    }
+}
+
+impl DerefMut for SlotCopy {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u64] {
+        <[u64]>::mut_from_bytes(self.lines.as_mut_bytes()).map_or(&mut [], |words| &mut words[..self.words])
     }
 }
 
@@ -331,5 +366,21 @@ impl TableBuilder {
             }
         };
         Ok(FunctionTable { functions: Functions { entries, index, cells }, handlers })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slots_copy_is_as_long_as_the_slot_and_begins_a_line() {
+        for bytes in (24..=264).step_by(8) {
+            let mut copy = SlotCopy::new(bytes);
+            assert_eq!(copy.len() * 8, bytes as usize);
+            assert_eq!(copy.as_ptr().addr() % 64, 0);
+            copy.fill(7);
+            assert!(copy.iter().all(|&word| word == 7));
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Functions that somebody else answers in the slot, and rings of other customs.
 
 use ringcall::dispatcher::{HostDispatcher, Step, Stepped};
-use ringcall::outside::{Customs, LaunchError, Outside};
+use ringcall::outside::{Claim, Customs, LaunchError, Outside};
+use ringcall::wire::counter::Counter;
 use ringcall::wire::{HandlerSchema, RequestHeader, ResponseHeader, flag};
 use ringcall::{Client, FunctionId, FunctionTable, Ring, RingConfig, Status};
 use ringcall_dispatch::{RingMemory, SharedRing, ring::SlotIndex};
@@ -9,6 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(5);
+/// A routing key that the worker is not for.
+const NOBODYS_KEY: u64 = 99;
 
 /// What a test and its one worker share.
 #[derive(Default)]
@@ -43,11 +46,14 @@ impl Outside for OneWorker {
         }
     }
 
-    fn claim(&mut self, slot: SlotIndex, _: &RequestHeader, key: u64) -> Option<u32> {
+    fn claim(&mut self, slot: SlotIndex, _: &RequestHeader, key: u64) -> Claim {
         let mut bench = self.bench.lock().expect("nobody panics");
+        if key == NOBODYS_KEY {
+            return Claim::Never;
+        }
         bench.last_key = key;
         assert!(self.marks || bench.under_way != Some(slot) || !bench.finish);
-        bench.under_way.is_none().then_some(0)
+        if bench.under_way.is_none() { Claim::Worker(0) } else { Claim::Later }
     }
 
     fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
@@ -123,6 +129,28 @@ fn a_busy_worker_holds_up_its_own_requests_alone() {
     assert_eq!(bench.lock().expect("nobody panics").starts, [(0, 7), (0, 0)]);
     let report = dispatcher.finish(LIMIT).report;
     assert_eq!((report.dropped, report.unfinished), (0, None));
+}
+
+#[test]
+fn what_nobody_is_for_is_refused_at_once() {
+    for marks in [true, false] {
+        let (ring, mut dispatcher, bench) = dispatcher(marks, Customs::default());
+        let mut client = Client::new(&ring);
+        let graph = FunctionId::of("graph");
+        // Also while the worker is busy.
+        let first = client.send(graph, 1, 0, &7_u64.to_le_bytes()).expect("sent");
+        settle(&mut dispatcher);
+        let nobodys = client.send(graph, 2, 0, &NOBODYS_KEY.to_le_bytes()).expect("sent");
+        settle(&mut dispatcher);
+        let reply = client.wait(nobodys, LIMIT).expect("answered");
+        assert_eq!((reply.status, reply.error, reply.request_id), (Status::NO_WORKER, None, 2));
+        bench.lock().expect("nobody panics").finish = true;
+        settle(&mut dispatcher);
+        assert_eq!(client.wait(first, LIMIT).expect("answered").status, Status::OK);
+        let count = |counter| dispatcher.counters().get(counter);
+        assert_eq!([Counter::Received, Counter::Dispatched, Counter::NoWorker].map(count), [2, 1, 1]);
+        assert_eq!(bench.lock().expect("nobody panics").starts, [(0, 7)]);
+    }
 }
 
 #[test]

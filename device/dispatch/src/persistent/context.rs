@@ -22,6 +22,7 @@
 //! are this module's in the second.
 
 use super::staged::Staged;
+use super::triggers::{self, Figures};
 use super::{Block, Machine, together};
 use crate::ring::{RingMemory, SlotIndex};
 use crate::slot::{InFlight, Request};
@@ -144,14 +145,10 @@ impl<M: Machine> Block<'_, M> {
     fn tell_trigger(&self, code: u32) {
         let count = self.saved.load(saved::TRIGGERS, Ordering::Relaxed).wrapping_add(1);
         self.saved.store(saved::TRIGGERS, count, Ordering::Relaxed);
-        // Relaxed: the answer to the handler's request, which comes after, publishes them together.
-        for (word, value) in [
-            (control::TRIGGER_ERROR, u64::from(code)),
-            (control::TRIGGERED_AT, clock::now_ns()),
-            (control::TRIGGERS, count),
-        ] {
-            self.control.store(word, value, Ordering::Relaxed);
-        }
+        triggers::tell(
+            self.control,
+            Figures { launches: count, code: u64::from(code), at_ns: clock::now_ns() },
+        );
     }
 
     /// Takes the context for the request in `slot`, if it is free and this one's turn. By one lane.

@@ -4,44 +4,70 @@
 //! alone, about calls and about the end, and tells the others through one word: no two threads can disagree about what
 //! happens next.
 //!
+//! Or a block of its own serves, several of whose warps call ([`Seat::call`]), each in its [turn](Queue), with stages of its own:
+//! while the grid runs one call, the next request is polled for, fetched and checked, and the last one answered.
+//!
 //! That word, in device memory, has all that changes from call to call, and one thread a block reads it. What it says that
 //! thread passes on in the block's shared memory ([`Told`]), which costs the others a tenth of a look of their own.
 
+use super::Returned;
+#[cfg(not(loom))]
+use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::{BlockU64, DeviceU64};
-use ringcall_gpu::hint;
 use ringcall_gpu::team;
+use ringcall_gpu::{barrier, hint};
+use ringcall_wire::launch::MAX_WARPS;
 
 /// The word that ends the grid.
 const END: u64 = u64::MAX;
-/// A call's word: its turn from this bit on, payload bytes in the low half.
-const TURN_SHIFT: u32 = 33;
+/// A call's word: payload bytes in the low half, then [`CHANGED`], the number of the stages, and its turn from this bit on.
+const TURN_SHIFT: u32 = 41;
+/// Where the number of the stages begins.
+const STAGE_SHIFT: u32 = 33;
 /// Bit of a call's word: handler or capacity are not the last call's.
 const CHANGED: u64 = 1 << 32;
-/// Turns, after which they begin again at 0. The one with all bits set is no call's, so no call's word is [`END`].
-const TURNS: u64 = (1 << (64 - TURN_SHIFT)) - 1;
+/// Turns, from 1, after which they begin again: an even number, and below the one with all bits set, so that no call's word is
+/// [`END`].
+const TURNS: u64 = (1 << (64 - TURN_SHIFT)) - 2;
+/// Numbers of stages.
+const STAGES: usize = MAX_WARPS;
 
 /// Where a grid meets: device memory. All zero is a rally at which nothing happened yet.
+///
+/// Calls take turns in two places. The leader's next call may be told before the last one is over everywhere, not the one behind
+/// it: a block that is through with its part goes on at once.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Rally {
-    /// The present call's word, another one with every call. The leader's.
-    turn: Line,
-    /// Blocks that have finished the present call, the leader's apart.
-    done: Line,
-    /// What is called: its address, and room for the result. The leader's, written when they change.
+    /// The word of the last call of each place, another one with every call. The leader's.
+    turns: [Line; 2],
+    /// Blocks that have finished calls of each place since the beginning, the leader's apart.
+    done: [Line; 2],
+    /// What is called: its address, and room for the result. The leader's, written when they change and all calls are over.
     handler: DeviceU64,
     capacity: DeviceU64,
+    /// What the last handler for each stage returned in the block that [reports](Follower::Reporter): length and status, the status
+    /// in the low half.
+    returned: [DeviceU64; STAGES],
 }
+
+#[cfg(not(loom))]
+const _: () = {
+    // As kernels-cu/rally.cuh has them.
+    assert!(offset_of!(Rally, turns) == 0 && offset_of!(Rally, done) == 256);
+    assert!(offset_of!(Rally, handler) == 512 && offset_of!(Rally, returned) == 528);
+    assert!(size_of::<Line>() == 128);
+};
 
 /// A word on a line of its own: many threads poll one, others add to the other.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Line(DeviceU64);
 
-/// What a block was told, in its shared memory. One thread writes it (in the leader's block the leader's lane 0, in others
-/// thread 0), between a call's last barrier and the next call's first; all read it behind that. All zero: nothing yet, which it
-/// is at first in the leader's block.
+/// What a block was told, in its shared memory. One thread writes it (in the leader's block the leader's lane 0, or in turns those
+/// that call; in others thread 0), between a call's last barrier and the next call's first; all read it behind that. All zero:
+/// nothing yet, which it is at first in the leader's block.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
 pub struct Told {
@@ -49,6 +75,8 @@ pub struct Told {
     word: BlockU64,
     handler: BlockU64,
     capacity: BlockU64,
+    /// How many calls there were.
+    calls: BlockU64,
 }
 
 /// What is called.
@@ -60,21 +88,86 @@ pub struct GridCall {
     pub arg_len: u32,
     /// Room for the result.
     pub capacity: u32,
+    /// Number of the stages that the request and the result lie in, below 256.
+    pub stage: u32,
+}
+
+/// The turns in which the warps of a block call: shared memory. All zero: nobody has called yet.
+#[derive(Debug, Default)]
+#[repr(C, align(16))]
+pub struct Queue {
+    /// Turns taken, and those whose call was told.
+    taken: BlockU64,
+    told: BlockU64,
+    /// Calls of each place that are over.
+    over: [BlockU64; 2],
+}
+
+impl Queue {
+    /// Bytes of shared memory, a multiple of 16.
+    pub const BYTES: u32 = size_of::<Self>() as u32;
+
+    /// Takes a turn, and waits until its call may be told: the one before was, and the one before that is over. By one thread.
+    /// Waits for as long as calls take.
+    #[inline(always)]
+    fn enter(&self) -> u64 {
+        let turn = self.taken.fetch_add(1, Ordering::Relaxed);
+        // Acquire: pairs with `told`.
+        while self.told.load(Ordering::Acquire) != turn {
+            hint::spin();
+        }
+        self.wait_for(place_of(turn), turn / 2);
+        turn
+    }
+
+    /// Waits until all calls before this turn's are over.
+    fn clear(&self, turn: u64) {
+        self.wait_for(place_of(turn + 1), turn.div_ceil(2));
+    }
+
+    #[inline(always)]
+    fn wait_for(&self, place: usize, calls: u64) {
+        // Acquire: pairs with `leave`.
+        while self.over.get(place).is_some_and(|over| over.load(Ordering::Acquire) != calls) {
+            hint::spin();
+        }
+    }
+
+    /// This turn's call was told. Release: what the rally's leader has written, the next one may read and write.
+    #[inline(always)]
+    fn told(&self, turn: u64) {
+        self.told.store(turn.wrapping_add(1), Ordering::Release);
+    }
+
+    /// This turn's call is over.
+    #[inline(always)]
+    fn leave(&self, turn: u64) {
+        if let Some(over) = self.over.get(place_of(turn)) {
+            // Release: pairs with `wait_for`.
+            over.store(turn / 2 + 1, Ordering::Release);
+        }
+    }
+}
+
+/// The place of the call that so many were made before.
+#[inline(always)]
+const fn place_of(calls: u64) -> usize {
+    (calls % 2) as usize
 }
 
 impl Told {
     /// Bytes of shared memory, a multiple of 16.
     pub const BYTES: u32 = size_of::<Self>() as u32;
 
-    /// The word of the call after the one told last, and whether its handler or capacity are new.
+    /// The word of the call after `calls` others, the last of which was told, and whether its handler or capacity are new.
     #[inline(always)]
-    fn next(&self, call: GridCall) -> (u64, bool) {
-        let last = self.word.load(Ordering::Relaxed);
-        let changed = GridCall { arg_len: call.arg_len, ..self.call(last) } != call;
-        let after = (last >> TURN_SHIFT) + 1;
-        let turn = if after < TURNS { after } else { 0 };
+    fn next(&self, calls: u64, call: GridCall) -> (u64, bool) {
+        let before = self.call(self.word.load(Ordering::Relaxed));
+        let changed = (before.handler, before.capacity) != (call.handler, call.capacity);
+        let turn = calls % TURNS + 1;
         let bit = if changed { CHANGED } else { 0 };
-        (turn << TURN_SHIFT | bit | u64::from(call.arg_len), changed)
+        let stage = u64::from(call.stage & 0xFF) << STAGE_SHIFT;
+        (turn << TURN_SHIFT | stage | bit | u64::from(call.arg_len), changed)
     }
 
     #[inline(always)]
@@ -83,6 +176,7 @@ impl Told {
             handler: self.handler.load(Ordering::Relaxed),
             arg_len: word as u32,
             capacity: self.capacity.load(Ordering::Relaxed) as u32,
+            stage: (word >> STAGE_SHIFT) as u32 & 0xFF,
         }
     }
 
@@ -118,36 +212,49 @@ impl Rally {
     }
 
     /// Calls everybody. By the leader's lane 0, after the request was staged; the leader's own block, which `told` is of, is
-    /// called by its barrier.
+    /// called by its barrier. Tells the number of the call, for [`gather`](Self::gather).
     ///
     /// What was called last is read in `told`: a read of the rally takes ten times as long.
     #[inline(always)]
-    pub fn call(&self, told: &Told, call: GridCall) {
-        let (word, changed) = told.next(call);
+    pub fn call(&self, told: &Told, call: GridCall) -> u64 {
+        let calls = told.calls.load(Ordering::Relaxed);
+        let (word, changed) = told.next(calls, call);
+        self.tell(told, [calls, word], call, changed, Ordering::Release);
+        calls
+    }
+
+    /// Release, unless a release fence lies behind what was staged and nothing has changed: pairs with `wait`.
+    #[inline(always)]
+    fn tell(&self, told: &Told, [calls, word]: [u64; 2], call: GridCall, changed: bool, order: Ordering) {
         let target = [call.handler, u64::from(call.capacity)];
-        self.done.0.store(0, Ordering::Relaxed);
         if changed {
             self.handler.store(target[0], Ordering::Relaxed);
             self.capacity.store(target[1], Ordering::Relaxed);
         }
-        // Release: pairs with `wait`.
-        self.turn.0.store(word, Ordering::Release);
+        if let Some(turn) = self.turns.get(place_of(calls)) {
+            turn.0.store(word, order);
+        }
         told.tell(word, changed.then_some(target));
+        told.calls.store(calls.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Ends everybody in other blocks than the leader's. By one thread of that.
+    /// Ends everybody in other blocks than the leader's, when all calls are over. By one thread of that.
     pub fn end(&self) {
-        // Release: pairs with `wait`.
-        self.turn.0.store(END, Ordering::Release);
+        for turn in &self.turns {
+            // Release: pairs with `wait`.
+            turn.0.store(END, Ordering::Release);
+        }
     }
 
-    /// Waits for the call after `last`, and tells the block. By one thread of a block that is not the leader's. Ends when the
-    /// leader calls or ends, as it does in every case: at the latest when the host stops it.
+    /// Waits for the call behind `calls` others, the last of whose place had the word `last`, and tells the block. By one thread
+    /// of a block that is not the leader's. Ends when the leader calls or ends, as it does in every case: at the latest when the
+    /// host stops it.
     #[inline(always)]
-    fn wait(&self, told: &Told, last: u64) -> u64 {
+    fn wait(&self, told: &Told, calls: u64, last: u64) -> u64 {
+        let Some(turn) = self.turns.get(place_of(calls)) else { return END };
         let word = loop {
             // Acquire: pairs with `call` and `end`.
-            let word = self.turn.0.load(Ordering::Acquire);
+            let word = turn.0.load(Ordering::Acquire);
             if word != last {
                 break word;
             }
@@ -159,21 +266,44 @@ impl Rally {
         word
     }
 
-    /// One block has finished the present call. Release: its results are visible to the leader.
+    /// What the handler returned. By one thread, before it arrives.
     #[inline(always)]
-    fn arrive(&self) {
-        self.done.0.fetch_add(1, Ordering::Release);
+    fn report(&self, stage: u32, returned: Returned) {
+        if let Some(word) = self.returned.get(stage as usize) {
+            word.store(u64::from(returned.len) << 32 | u64::from(returned.status as u32), Ordering::Relaxed);
+        }
     }
 
-    /// Waits until the other blocks have finished. By the leader's lane 0. Ends when their handlers return: as with every
-    /// handler that is called, one that does not is the watchdog's to tell.
+    /// One block has finished call number `calls`. Release: its results are visible to the leader.
     #[inline(always)]
-    pub fn gather(&self, others: u64) {
+    fn arrive(&self, calls: u64) {
+        if let Some(done) = self.done.get(place_of(calls)) {
+            done.0.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Waits until the other blocks have finished call number `calls`. By the leader's lane 0. Ends when their handlers return: as
+    /// with every handler that is called, one that does not is the watchdog's to tell.
+    #[inline(always)]
+    pub fn gather(&self, calls: u64, others: u64) {
+        let Some(done) = self.done.get(place_of(calls)) else { return };
+        let arrivals = (calls / 2 + 1).wrapping_mul(others);
         // Acquire: pairs with `arrive`.
-        while self.done.0.load(Ordering::Acquire) < others {
+        while done.0.load(Ordering::Acquire) < arrivals {
             hint::spin();
         }
     }
+}
+
+/// What a thread that does not lead is at a [`Rally`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follower {
+    /// Of the leader's block, whose threads wait at the block's barrier, which the leader joins.
+    Home,
+    /// Of the block whose first thread tells what the handler returned there, for a leader that takes no part.
+    Reporter,
+    /// Of any other.
+    Other,
 }
 
 /// A thread's place at a [`Rally`].
@@ -185,27 +315,59 @@ pub struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    /// The life of every thread that does not lead. `home` is the leader's block, whose threads wait at the block's
-    /// barrier, which the leader joins.
-    pub fn follow(&self, home: bool, mut run: impl FnMut(GridCall)) {
+    /// The life of every thread that does not lead.
+    pub fn follow(&self, follower: Follower, mut run: impl FnMut(GridCall) -> Returned) {
         let Self { rally, told, block } = *self;
-        let waits = !home && block.thread() == 0;
-        let mut last = 0;
+        let waits = follower != Follower::Home && block.thread() == 0;
         if waits {
-            told.tell(last, Some([0; 2]));
+            told.tell(0, Some([0; 2]));
         }
+        let (mut calls, mut last) = (0, [0; 2]);
         loop {
             if waits {
-                last = rally.wait(told, last);
+                let [before, after] = last;
+                last = [after, rally.wait(told, calls, before)];
             }
             block.sync();
             let Some(call) = told.present() else { return };
-            run(call);
+            let returned = run(call);
+            if waits && follower == Follower::Reporter {
+                rally.report(call.stage, returned);
+            }
             block.sync();
             if waits {
-                rally.arrive();
+                rally.arrive(calls);
+                calls += 1;
             }
         }
+    }
+
+    /// One call, by all lanes of a warp of a block that takes no part in it: the grid's `blocks` run it, and the results of all are
+    /// visible when this returns. In turns with the block's other warps.
+    ///
+    /// Where one call is under way the next one is told, so that a block that is through with its part goes on at once, as long as
+    /// it is for the same handler.
+    #[inline(always)]
+    pub fn call(&self, warp: team::Warp<'_>, queue: &Queue, blocks: u64, call: GridCall) -> Returned {
+        let Self { rally, told, .. } = *self;
+        if warp.lane() == 0 {
+            // While others' calls run: what tells the grid of this one then has nothing to wait for.
+            barrier::publish_to_grid();
+            let turn = queue.enter();
+            let (word, changed) = told.next(turn, call);
+            if changed {
+                queue.clear(turn);
+            }
+            let order = if changed { Ordering::Release } else { Ordering::Relaxed };
+            rally.tell(told, [turn, word], call, changed, order);
+            queue.told(turn);
+            rally.gather(turn, blocks);
+            queue.leave(turn);
+        }
+        warp.sync();
+        // This stage's alone.
+        let word = rally.returned.get(call.stage as usize).map_or(0, |word| word.load(Ordering::Relaxed));
+        Returned { status: word as i32, len: (word >> 32) as u32 }
     }
 
     /// The leader's half of one call, by all lanes of its warp: everybody runs it, and the results of all are visible
@@ -219,18 +381,24 @@ impl Seat<'_> {
         meanwhile: impl FnOnce(),
         run: impl FnOnce(GridCall) -> R,
     ) -> R {
+        let mut calls = 0;
         if warp.lane() == 0 {
-            self.rally.call(self.told, call);
+            calls = self.rally.call(self.told, call);
             meanwhile();
         }
         self.block.sync();
         let returned = run(call);
         self.block.sync();
         if warp.lane() == 0 {
-            self.rally.gather(others);
+            self.rally.gather(calls, others);
         }
         warp.sync();
         returned
+    }
+
+    /// The last act of a leader that takes no part, by one lane.
+    pub fn end(&self) {
+        self.rally.end();
     }
 
     /// The leader's last act, by all lanes of its warp.
@@ -248,7 +416,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CALL: GridCall = GridCall { handler: 0xC0DE, arg_len: 8, capacity: 100 };
+    const CALL: GridCall = GridCall { handler: 0xC0DE, arg_len: 8, capacity: 100, stage: 0 };
 
     fn told(word: u64, call: GridCall) -> Told {
         let told = Told::default();
@@ -258,43 +426,50 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_calls_word_is_no_end_and_not_the_last_one(last in any::<u64>(), arg_len in any::<u32>(), same in any::<bool>()) {
-            let call = GridCall { arg_len, ..CALL };
+        fn a_calls_word_is_no_end_and_not_the_last_one(
+            last in any::<u64>(), calls in 2..u64::MAX, arg_len in any::<u32>(), stage in 0_u32..256, same in any::<bool>(),
+        ) {
+            let call = GridCall { arg_len, stage, ..CALL };
             let before = if same { CALL } else { GridCall { capacity: 99, ..CALL } };
-            let (word, changed) = told(last, before).next(call);
-            prop_assert_ne!(word, END);
-            prop_assert_ne!(word >> TURN_SHIFT, last >> TURN_SHIFT);
+            let (word, changed) = told(last, before).next(calls, call);
+            prop_assert!(word != END && word != 0);
+            for earlier in [1, 2] {
+                prop_assert_ne!(word, told(last, before).next(calls - earlier, call).0);
+            }
             prop_assert_eq!(word as u32, arg_len);
             prop_assert_eq!((changed, word & CHANGED != 0), (!same, !same));
+            prop_assert_eq!(told(word, CALL).present(), Some(call));
         }
     }
 
     #[test]
     fn turns_begin_again_before_the_end() {
-        let most = GridCall { arg_len: u32::MAX, ..CALL };
-        let of_turn =
-            |turn: u64| told(turn << TURN_SHIFT | CHANGED | 0xFFFF_FFFF, GridCall { capacity: 0, ..CALL });
-        for (turn, next) in [(0, 1), (TURNS - 2, TURNS - 1), (TURNS - 1, 0)] {
-            assert_eq!(of_turn(turn).next(most).0, next << TURN_SHIFT | CHANGED | 0xFFFF_FFFF);
+        let most = GridCall { arg_len: u32::MAX, stage: 255, ..CALL };
+        let rest = u64::MAX >> (64 - TURN_SHIFT);
+        for (calls, turn) in [(0, 1), (TURNS - 1, TURNS), (TURNS, 1), (TURNS + 1, 2)] {
+            assert_eq!(Told::default().next(calls, most).0, turn << TURN_SHIFT | rest);
         }
+        // Places go on taking turns.
+        assert_eq!(place_of(TURNS), place_of(0));
     }
 
     #[test]
     fn a_block_is_told_what_changed_and_keeps_the_rest() {
         let (rally, leaders, others) = (Rally::default(), Told::default(), Told::default());
-        let mut last = 0;
-        let calls = [CALL, CALL, GridCall { arg_len: 0, ..CALL }, GridCall { handler: 1, ..CALL }, CALL];
-        for (call, changed) in calls.into_iter().zip([true, false, false, true, true]) {
-            rally.call(&leaders, call);
+        let mut last = [0; 2];
+        let staged = GridCall { arg_len: 0, stage: 3, ..CALL };
+        let calls = [CALL, CALL, staged, GridCall { handler: 1, ..CALL }, CALL];
+        for (number, (call, changed)) in (0..).zip(calls.into_iter().zip([true, false, false, true, true])) {
+            assert_eq!(rally.call(&leaders, call), number);
             if !changed {
                 // Not read: what was told before stands.
                 rally.handler.store(0xBAD, Ordering::Relaxed);
             }
-            last = rally.wait(&others, last);
+            last = [last[1], rally.wait(&others, number, last[0])];
             assert_eq!((leaders.present(), others.present()), (Some(call), Some(call)));
         }
         rally.end();
-        assert_eq!(rally.wait(&others, last), END);
+        assert_eq!(rally.wait(&others, 5, last[0]), END);
         assert_eq!(others.present(), None);
     }
 }

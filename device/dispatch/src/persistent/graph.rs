@@ -117,7 +117,7 @@ impl<M: Machine> Block<'_, M> {
         }
         let parcel = self.parcel(request);
         let payload = |word| staged.word(HEADER_WORDS + word);
-        match self.launcher().prepare_reserved(warp, graph, parcel, payload) {
+        match self.launcher().prepare_reserved(warp, graph, parcel, payload, |_| true) {
             Ok(prepared) if self.launcher().fire(warp, &prepared) => Status::OK,
             Ok(_) => Status::LAUNCH_FAILED,
             Err(Unprepared::Later) => Status::BACKPRESSURE,

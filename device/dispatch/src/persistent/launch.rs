@@ -97,7 +97,7 @@ impl Launches {
     }
 
     /// Takes one launch of this execution's budget, if there is one left.
-    pub(super) fn take(&self, warp: Warp<'_>) -> bool {
+    pub fn take(&self, warp: Warp<'_>) -> bool {
         let mut taken = false;
         if warp.lane() == 0 && !self.is_spent() {
             taken = self.used.fetch_add(1, Ordering::Relaxed) < LAUNCHES_PER_EXECUTION;
@@ -108,7 +108,8 @@ impl Launches {
         warp.any(taken)
     }
 
-    pub(super) fn give_back(&self, warp: Warp<'_>) {
+    /// Gives back a launch that was taken and not made.
+    pub fn give_back(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
             self.used.fetch_add(u64::MAX, Ordering::Relaxed);
         }
@@ -181,16 +182,20 @@ impl<M: Machine> Launcher<'_, M> {
         self.fill(warp, entry, parcel, payload, usable, place)
     }
 
-    /// The same for a follow-up, behind a launch that was taken of the budget. It is given back with an error.
-    pub(super) fn prepare_reserved(
+    /// The same for a follow-up, behind a launch that was [taken](Launches::take) of the budget. It is given back with an error.
+    ///
+    /// # Errors
+    /// No executable is idle, or no such graph.
+    pub fn prepare_reserved(
         &self,
         warp: Warp<'_>,
         entry: &DeviceEntry,
         parcel: Parcel<'_>,
         payload: impl Fn(usize) -> u64,
+        usable: impl Fn(&Words) -> bool,
     ) -> Result<Prepared, Unprepared> {
         match self.route(entry, parcel.header, &payload) {
-            Some(entry) => self.fill(warp, entry, parcel, payload, |_| true, |_| None),
+            Some(entry) => self.fill(warp, entry, parcel, payload, usable, |_| None),
             None => {
                 self.launches.give_back(warp);
                 Err(Unprepared::NoRoute)

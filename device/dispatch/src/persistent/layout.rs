@@ -1,7 +1,7 @@
 //! Where things lie in a block's shared memory. The host sizes the launch with it, the kernel cuts windows by it.
 
 use super::Board;
-use super::cooperative::Told;
+use super::cooperative::{Queue, Told};
 use ringcall_wire::launch::{DeviceEntry, TableCell};
 
 /// Offsets in bytes from the start of shared memory, where the board is; all multiples of 16.
@@ -42,11 +42,29 @@ pub struct Needs {
 impl Layout {
     /// Where a block of a grid has what it was told, whatever else it needs.
     pub const TOLD: u32 = (size_of::<Board>() as u32).next_multiple_of(16);
+    /// Bytes that a block needs which only runs a grid's calls, a multiple of 128.
+    pub const FOLLOWER: u32 = (Self::TOLD + Told::BYTES).next_multiple_of(128);
+    /// Where a block that calls a grid has its warps' turns.
+    pub const QUEUE: u32 = Self::TOLD + Told::BYTES;
+
+    /// Warps that serve, of a block of `warps` that does nothing else: the last keeps house, unless it is the only one.
+    #[must_use]
+    pub const fn workers(warps: u32) -> u32 {
+        if warps > 1 { warps - 1 } else { 1 }
+    }
+
+    /// The same in a block that calls a grid: two to prepare a request and publish an answer beside the call that runs, one
+    /// that polls, and one more. What is more than these has nothing to do.
+    #[must_use]
+    pub const fn callers(warps: u32) -> u32 {
+        let workers = Self::workers(warps);
+        if workers < 4 { workers } else { 4 }
+    }
 
     /// The layout for `needs`.
     #[must_use]
     pub const fn of(needs: Needs) -> Self {
-        let serving = Self::TOLD + Told::BYTES;
+        let serving = Self::QUEUE + Queue::BYTES;
         let mut end = serving + (needs.slots * 8).next_multiple_of(16);
         let cell_bytes = (needs.cells.saturating_mul(size_of::<TableCell>() as u32)).next_multiple_of(16);
         let entry_bytes =
@@ -79,7 +97,8 @@ mod tests {
             };
             let layout = Layout::of(needs);
             prop_assert!(Layout::TOLD as usize >= size_of::<Board>());
-            prop_assert!(layout.serving as usize >= Layout::TOLD as usize + size_of::<Told>());
+            prop_assert!(Layout::QUEUE as usize >= Layout::TOLD as usize + size_of::<Told>());
+            prop_assert!(layout.serving as usize >= Layout::QUEUE as usize + size_of::<Queue>());
             let after_serving = layout.serving + slots * 8;
             if layout.cells != 0 {
                 prop_assert!(layout.cells >= after_serving);

@@ -81,17 +81,12 @@ impl<M: Machine> Block<'_, M> {
         if let Some(near) = near
             && self.is_calm(warp)
         {
-            let mut seen = None;
             held = loop {
-                match near.watch(warp, me, input, output, seen.take()) {
+                match near.watch(warp, me, input, output) {
                     Watched::Served if self.workers == 1 => self.lead_on(warp, me),
                     Watched::Served => return After::Served,
                     Watched::Serve(job) => return After::Serve(job),
                     Watched::Round => self.round(warp),
-                    Watched::Owed(look) => {
-                        self.clear_answered(warp);
-                        seen = look;
-                    }
                     Watched::Unusual(look) => {
                         self.clear_answered(warp);
                         break look;
@@ -189,9 +184,25 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Clears the request flag of the usual request that was answered last, where nobody else does: a producer that waits for the
-    /// answer has no need of it, so the poll that follows an answer does not wait for its fence. It is made when that poll has
-    /// been looked at, before anything that it found is served.
+    /// Clears the request flags of those slots of the first window that were answered when their marks were read. A producer that
+    /// waits for an answer has no need of it, so the poll that follows one does not wait for the fence: that is made while the
+    /// poll is under way. No handler runs while a slot that was answered looks taken.
+    #[inline(always)]
+    pub(super) fn clear_seen(&self, warp: Warp<'_>, marks: [u64; 2]) {
+        if !warp.any(marks.contains(&ANSWERED)) {
+            return;
+        }
+        // Response flags before request flags are seen cleared.
+        barrier::publish_to_peer();
+        for (slot, mark) in (self.first_of(warp, 0)..).zip(marks) {
+            if mark == ANSWERED {
+                self.ring.clear_rx_relaxed(slot);
+                self.remark(slot, 0);
+            }
+        }
+    }
+
+    /// The same for whatever was answered, where nobody else does it.
     #[inline(always)]
     fn clear_answered(&self, warp: Warp<'_>) {
         if self.is_alone() {

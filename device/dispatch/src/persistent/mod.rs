@@ -31,6 +31,7 @@
 //! | `usual` | leading and serving in the usual case, straight |
 //! | [`launch`] | launching graphs: budget, executables, mailboxes |
 //! | `context` | launching a program's own graphs, which know of no mailbox |
+//! | `pause` | how long after an answer is not polled: `let_pass` |
 //! | [`child`] | the other end of a graph launch |
 //! | [`cooperative`] | the same for a grid whose threads all take part in a call |
 
@@ -43,9 +44,11 @@ mod house;
 pub mod launch;
 pub mod layout;
 mod lead;
+mod pause;
 mod serve;
 pub mod staged;
 pub mod table;
+pub mod triggers;
 mod usual;
 
 pub use board::Board;

@@ -5,7 +5,8 @@
 //! stop, a flag that lies, a refusal, a graph) is left to `lead` and `serve`, which can do everything.
 
 use super::board::Post;
-use super::lead::{ANSWERED, Job, SERVED, TURNS_A_ROUND, WRITTEN, spread};
+use super::lead::{Job, SERVED, TURNS_A_ROUND, WRITTEN, spread};
+use super::pause::let_pass;
 use super::staged::Wave;
 use super::{Block, Call, Machine};
 use crate::validate;
@@ -56,9 +57,6 @@ pub(super) enum Watched {
     Serve(Job),
     /// The leader, which keeps house, is to do so.
     Round,
-    /// The leader, which does everything, is to clear the request flag of what it answered; then to watch on, beginning with
-    /// what it saw, if there was a request.
-    Owed(Option<Look>),
     /// The leader has seen something that is not usual, and leads on.
     Unusual(Option<Look>),
 }
@@ -76,39 +74,22 @@ impl<'a, M: Machine> Block<'a, M> {
 }
 
 impl<M: Machine> Near<'_, M> {
-    /// Polls until a request is there, and serves it, if it is alone or this warp is; or until there is something else. Begins
-    /// with what was `seen`, if anything was.
+    /// Polls until a request is there, and serves it, if it is alone or this warp is; or until there is something else.
     ///
     /// A function of its own, with registers of its own.
     #[inline(never)]
-    pub(super) fn watch(
-        &self,
-        warp: Warp<'_>,
-        me: u32,
-        input: Stage<'_>,
-        output: Stage<'_>,
-        seen: Option<Look>,
-    ) -> Watched {
+    pub(super) fn watch(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> Watched {
         // Copies again, which stay in registers.
         let ring = self.block.ring.clone();
         let block = Block { ring: &ring, ..self.block };
-        block.watch(&self.usual.clone(), warp, me, [input, output], seen)
+        block.watch(&self.usual.clone(), warp, me, [input, output])
     }
 }
 
 impl<M: Machine> Block<'_, M> {
     #[inline(always)]
-    fn watch(
-        &self,
-        usual: &Usual,
-        warp: Warp<'_>,
-        me: u32,
-        stages: [Stage<'_>; 2],
-        mut held: Option<Look>,
-    ) -> Watched {
-        if held.is_none() {
-            self.let_answer(warp);
-        }
+    fn watch(&self, usual: &Usual, warp: Warp<'_>, me: u32, stages: [Stage<'_>; 2]) -> Watched {
+        self.let_answer(warp);
         let first = self.first_of(warp, 0);
         // Read here, before the first vote: until every lane has read it, no lane changes it.
         let turn = if self.is_alone() { self.board.place.load(Ordering::Relaxed) as u32 % 64 } else { 0 };
@@ -121,11 +102,10 @@ impl<M: Machine> Block<'_, M> {
             }
             let mut odd = false;
             // Marks before flags: see `look`.
-            let anew = held.is_none();
-            let [marks, flags] = match held.take() {
-                Some(look) => look,
-                None => [self.marks(warp, 0), self.flags(warp, 0, true)],
-            };
+            let [marks, flags] = [self.marks(warp, 0), self.flags(warp, 0, true)];
+            if self.is_alone() {
+                self.clear_seen(warp, marks);
+            }
             let mut set = [false; 2];
             for i in 0..2 {
                 set[i] = flags[i] != flag::FREE && marks[i] == 0;
@@ -138,16 +118,8 @@ impl<M: Machine> Block<'_, M> {
             if warp.any(odd) || several && !self.is_alone() {
                 return Watched::Unusual(Some([marks, flags]));
             }
-            // Before what was seen is served: no handler runs while a slot that was answered looks taken.
-            let owed = anew && self.is_alone() && warp.any(marks.contains(&ANSWERED));
             if even | other == 0 {
-                if owed {
-                    return Watched::Owed(None);
-                }
                 continue;
-            }
-            if owed {
-                return Watched::Owed(Some([marks, flags]));
             }
             // The payload is visible from here on; to all lanes, whichever saw the flag.
             barrier::observe_from_peer();
@@ -297,13 +269,5 @@ impl<M: Machine> Block<'_, M> {
             }
         }
         None
-    }
-}
-
-/// Waits until `ticks` have passed since `since`. The clock is the bound.
-#[inline(always)]
-fn let_pass(warp: Warp<'_>, since: u64, ticks: u64) {
-    while warp.any(clock::ticks().wrapping_sub(since) < ticks) {
-        hint::spin();
     }
 }

@@ -3,7 +3,7 @@
 use crate::client::{Ask, Client};
 use crate::device::{Door, increment, payload_word};
 use crate::harness::{LIMIT, Setup, Warps, entry, ring};
-use ringcall_dispatch::persistent::cooperative::{GridCall, Rally, Seat, Told};
+use ringcall_dispatch::persistent::cooperative::{Follower, GridCall, Queue, Rally, Seat, Told};
 use ringcall_dispatch::persistent::{Call, Ended, Machine, Options, Returned};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::team::{self, Grid, Warp};
@@ -37,7 +37,8 @@ impl Machine for Leader<'_> {
     }
 
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
-        let what = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
+        let (arg_len, capacity) = (call.arg_len, call.capacity);
+        let what = GridCall { handler: call.address, arg_len, capacity, stage: 0 };
         Some(self.seat.lead(warp, self.others, what, meanwhile, self.work))
     }
 
@@ -167,9 +168,7 @@ fn life(
         Lead::LastWarp => home && block.thread() >= first_of_leaders,
     };
     if !leads {
-        seat.follow(home, |call| {
-            work(call);
-        });
+        seat.follow(if home { Follower::Home } else { Follower::Other }, work);
         return Ended::Followed;
     }
     let warp = match lead {
@@ -242,4 +241,159 @@ fn a_call_that_hangs_is_told() {
         client.take(5);
         running.drain(1);
     }
+}
+
+/// What a warp of a block that serves, and takes no part, calls with.
+struct Caller<'a> {
+    seat: Seat<'a>,
+    queue: &'a Queue,
+    blocks: u64,
+    stage: u32,
+}
+
+impl Machine for Caller<'_> {
+    fn call_thread(&self, call: &Call<'_>) -> Returned {
+        increment(Warp::single(), call)
+    }
+
+    fn call_warp(&self, warp: Warp<'_>, call: &Call<'_>) -> Returned {
+        increment(warp, call)
+    }
+
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
+        if warp.lane() == 0 {
+            meanwhile();
+        }
+        let (arg_len, capacity) = (call.arg_len, call.capacity);
+        let what = GridCall { handler: call.address, arg_len, capacity, stage: self.stage };
+        Some(self.seat.call(warp, self.queue, self.blocks, what))
+    }
+
+    fn nap(&self) {
+        thread::yield_now();
+    }
+
+    fn rest(&self) {
+        thread::yield_now();
+    }
+}
+
+/// A grid of blocks of one thread, and a block that serves: `workers` warps of two lanes, and one that keeps house. Each thread
+/// answers its share of the words with the sum of what is there and the number of the stages; its last thread does so when it has
+/// passed the door.
+fn start_ahead(blocks: u32, workers: u32, door: &Arc<Door>) -> (Arc<Setup>, Receiver<Vec<Ended>>) {
+    let parts = ring([8, 1024, 1024]);
+    let entries = vec![entry(GRID, HandlerKind::Grid, HANDLER), entry(INCREMENT, HandlerKind::Warp, 0)];
+    let warps = Warps { workers, lanes: 2, house: true };
+    let setup = Arc::new(Setup::new(&parts, entries, warps, Options::default()));
+    let (tell, ended) = channel();
+    let (here, door) = (Arc::clone(&setup), Arc::clone(door));
+    thread::spawn(move || {
+        let (setup, now, rally, queue) = (&*here, &*here.execution(), &Rally::default(), &Queue::default());
+        let told: &Vec<Told> = &(0..=blocks).map(|_| Told::default()).collect();
+        team::run_warp(1, |warp| setup.block(now, &Dummy).open(warp));
+        let ends = thread::scope(|scope| {
+            for block in 0..blocks {
+                let door = &door;
+                scope.spawn(move || {
+                    let follower = if block == 0 { Follower::Reporter } else { Follower::Other };
+                    rally.seat(team::Block::single(), &told[block as usize]).follow(follower, |call| {
+                        assert_eq!(call.handler, HANDLER);
+                        if block + 1 == blocks {
+                            door.pass();
+                        }
+                        let [input, output] = now.stages(call.stage);
+                        for word in (block..call.arg_len / 8).step_by(blocks as usize) {
+                            let word = word as usize;
+                            output.set_word(
+                                3 + word,
+                                payload_word(input, word).wrapping_add(u64::from(blocks)),
+                            );
+                        }
+                        Returned { status: 0, len: call.arg_len }
+                    });
+                });
+            }
+            let warps: Vec<_> = (0..=workers)
+                .map(|me| {
+                    scope.spawn(move || {
+                        let ends = team::run_warp(2, |warp| {
+                            let seat = rally.seat(team::Block::single(), &told[blocks as usize]);
+                            let caller = Caller { seat, queue, blocks: u64::from(blocks), stage: me };
+                            let block = setup.block(now, &caller);
+                            if me == workers {
+                                block.keep_house(warp, me);
+                                return Ended::Followed;
+                            }
+                            let [input, output] = now.stages(me);
+                            let end = block.run(warp, me, input, output);
+                            if end == Ended::Led && warp.lane() == 0 {
+                                seat.end();
+                            }
+                            end
+                        });
+                        ends[0]
+                    })
+                })
+                .collect();
+            warps.into_iter().map(|warp| warp.join().expect("a warp")).collect()
+        });
+        let _ = tell.send(ends);
+    });
+    (setup, ended)
+}
+
+fn drain_ahead(setup: &Setup, ended: &Receiver<Vec<Ended>>) {
+    setup.control.store(control::STOP, control::STOP_DRAIN, Relaxed);
+    let ends = ended.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("{error}\n{}", setup.dump()));
+    assert_eq!(ends.iter().filter(|&&end| end == Ended::Led).count(), 1);
+    assert_eq!(setup.state(), control::STATE_ENDED);
+}
+
+/// Calls of the grid among others, several at once: each has its own request and result.
+#[test]
+fn a_block_that_serves_alone_gives_each_request_its_result() {
+    let door = Arc::new(Door::default());
+    door.open();
+    for (blocks, workers, calls) in [(1, 1, 20_u64), (2, 3, 50), (3, 4, 50)] {
+        let (setup, ended) = start_ahead(blocks, workers, &door);
+        let mut client = Client::new(&setup);
+        client.drive((0..calls).map(|i| {
+            let payload: Vec<u8> = (0..(i * 11) % 120).flat_map(|word| (word * i).to_le_bytes()).collect();
+            if i % 3 == 1 {
+                return Ask::increment(INCREMENT, payload);
+            }
+            let result =
+                (0..(i * 11) % 120).flat_map(|word| (word * i + u64::from(blocks)).to_le_bytes()).collect();
+            Ask { function: GRID, payload, status: Status::OK, result }
+        }));
+        drain_ahead(&setup, &ended);
+        assert_eq!(setup.counters().get(Counter::Completed), calls);
+    }
+}
+
+/// While the grid is at work requests for other functions are answered, and one for the grid waits its turn; a drain answers it.
+#[test]
+fn a_block_that_serves_alone_goes_on_while_the_grid_is_at_work() {
+    let door = Arc::new(Door::default());
+    let (setup, ended) = start_ahead(2, 4, &door);
+    let mut client = Client::new(&setup);
+    let grid = || Ask {
+        function: GRID,
+        payload: vec![0; 8],
+        status: Status::OK,
+        result: 2_u64.to_le_bytes().to_vec(),
+    };
+    client.send(0, &grid());
+    setup.wait("the grid's call", || door.reached() == 1);
+    client.send(1, &grid());
+    client.send(2, &Ask::increment(INCREMENT, vec![0; 16]));
+    client.take(2);
+    assert!(!client.is_answered(0) && !client.is_answered(1));
+    setup.control.store(control::STOP, control::STOP_DRAIN, Relaxed);
+    door.open();
+    client.take(0);
+    client.take(1);
+    drain_ahead(&setup, &ended);
+    assert_eq!(setup.counters().get(Counter::Completed), 3);
 }

@@ -5,6 +5,7 @@ use ringcall_gpu::{barrier, clock, hint, ptx};
 
 probe!(["observe_from_peer"] () { barrier::observe_from_peer() });
 probe!(["publish_to_peer"] () { barrier::publish_to_peer() });
+probe!(["publish_to_grid"] () { barrier::publish_to_grid() });
 
 probe!(["warp_sync"] () { ptx::warp_sync() });
 probe!(["shuffle_idx_u32"] (value: u32, from: u32) -> u32 { ptx::shuffle_idx_u32(value, from) });

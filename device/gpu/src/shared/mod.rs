@@ -16,7 +16,7 @@ mod words;
 pub use bytes::Bytes;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use region::Region;
-pub use rows::Rows;
+pub use rows::{Pair, Rows};
 pub use words::Words;
 
 /// Why a window over shared memory could not be made.

@@ -69,6 +69,21 @@ impl Rows {
         }
     }
 
+    /// Where a pair of a row lies; nowhere past the row's end, and past the last row.
+    #[must_use]
+    #[inline(always)]
+    pub fn pair(&self, row: u32, pair: u32) -> Pair<'_> {
+        let there = row < self.rows && pair < self.pairs;
+        let at = u64::from(row) * u64::from(self.pairs) + u64::from(pair);
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let address = if there { self.words.address() + at * 16 } else { 0 };
+            Pair { address, life: core::marker::PhantomData }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        Pair { place: there.then_some((&self.words, at as usize * 2)) }
+    }
+
     /// Stores a pair of a row; nothing past the row's end, or past the last row.
     #[inline(always)]
     pub fn store_pair(&self, row: u32, pair: u32, value: [u64; 2]) {
@@ -92,6 +107,31 @@ impl Rows {
     }
 }
 
+/// Where a pair of a [row](Rows::pair) lies, worked out before it is to be loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct Pair<'a> {
+    /// 0 for nowhere.
+    #[cfg(target_arch = "nvptx64")]
+    address: u64,
+    #[cfg(target_arch = "nvptx64")]
+    life: core::marker::PhantomData<&'a Words>,
+    #[cfg(not(target_arch = "nvptx64"))]
+    place: Option<(&'a Words, usize)>,
+}
+
+impl Pair<'_> {
+    /// Two pairs in one wave, relaxed; what lies nowhere is 0. On a device neither load waits for the other.
+    #[must_use]
+    #[inline(always)]
+    pub fn load_two(first: Self, second: Self) -> [[u64; 2]; 2] {
+        // SAFETY: each is inside its window and aligned, or 0, which stands for none.
+        #[cfg(target_arch = "nvptx64")]
+        return unsafe { crate::ptx::wide::load_two(first.address, second.address) };
+        #[cfg(not(target_arch = "nvptx64"))]
+        [first, second].map(|pair| pair.place.map_or([0; 2], |(words, index)| words.load_pair(index)))
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::Region;
@@ -111,6 +151,9 @@ mod tests {
         assert_eq!(rows.load_wave(2, [3, 4], beside), ([[122, 123], [0, 0]], 0));
         assert_eq!(rows.load_wave(0, [0, 32], (&words, 24)), ([[100, 101], [0, 0]], 0));
         assert_eq!(rows.load_wave(3, [0, 2], beside), ([[0, 0], [0, 0]], 0));
+        let other = Rows::of(&words, 1, 32).expect("fits");
+        assert_eq!(Pair::load_two(rows.pair(1, 3), other.pair(0, 1)), [[114, 115], [102, 103]]);
+        assert_eq!(Pair::load_two(rows.pair(2, 4), other.pair(1, 0)), [[0, 0], [0, 0]]);
         rows.store_pair(1, 3, [1, 2]);
         rows.store_pair(1, 4, [3, 4]);
         rows.store_pair(3, 0, [5, 6]);

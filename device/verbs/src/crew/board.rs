@@ -35,6 +35,39 @@ impl Job {
     }
 }
 
+/// What one request adds to the counts: one to each counter and event whose bit is set.
+///
+/// On a device the sum of 64 bits in shared memory is a loop, a tenth of a microsecond each; so what a request adds is gathered,
+/// and added by all lanes at once, when nobody waits for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tally {
+    counters: u32,
+    events: u32,
+}
+
+const _: () = assert!(Counter::COUNT <= 32 && Event::COUNT <= 32, "a bit each");
+
+impl Tally {
+    /// Nothing.
+    pub(super) const NONE: Self = Self { counters: 0, events: 0 };
+
+    #[inline(always)]
+    pub(super) const fn counter(self, counter: Counter) -> Self {
+        Self { counters: self.counters | 1 << counter as u32, ..self }
+    }
+
+    /// The event, if it happened.
+    #[inline(always)]
+    pub(super) const fn event(self, event: Event, happened: bool) -> Self {
+        Self { events: self.events | (happened as u32) << event as u32, ..self }
+    }
+
+    #[inline(always)]
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self { counters: self.counters | other.counters, events: self.events | other.events }
+    }
+}
+
 /// The shared words of one block. All zero is a board on which nothing happened yet, so a kernel makes one by clearing
 /// shared memory.
 ///
@@ -155,6 +188,34 @@ impl Board {
             && let Some(word) = self.events.get(event as usize)
         {
             word.fetch_add(n, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds what a request adds, by all lanes of a warp.
+    #[inline(always)]
+    pub(super) fn tally(&self, warp: Warp<'_>, tally: Tally) {
+        self.each(warp, tally, |word| {
+            word.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+
+    /// The same by the leader between rounds, when no other warp counts. Seen by all lanes behind it.
+    #[inline(always)]
+    pub(super) fn tally_alone(&self, warp: Warp<'_>, tally: Tally) {
+        self.each(warp, tally, |word| word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
+        warp.sync();
+    }
+
+    #[inline(always)]
+    fn each(&self, warp: Warp<'_>, tally: Tally, add: impl Fn(&BlockU64)) {
+        for (words, bits) in [(&self.counts[..], tally.counters), (&self.events[..], tally.events)] {
+            for place in warp.stride(words.len()) {
+                if let Some(word) = words.get(place)
+                    && bits >> place & 1 == 1
+                {
+                    add(word);
+                }
+            }
         }
     }
 

@@ -255,6 +255,15 @@ impl Desk {
         }
     }
 
+    /// Brings the first `bytes` of a request that waits, header included, to a stage. By all lanes, as
+    /// [`fetch_answer`](Self::fetch_answer).
+    pub(super) fn fetch_request(&self, warp: Warp<'_>, place: u32, bytes: u32, stage: Stage<'_>) {
+        let first = self.plan.request(place);
+        for pair in warp.stride(bytes.div_ceil(16) as usize) {
+            stage.set_pair(pair, self.memory.load_pair(first + 2 * pair));
+        }
+    }
+
     /// Word `word` of a request that waits, header included.
     #[inline(always)]
     pub(super) fn request_word(&self, place: u32, word: usize) -> u64 {

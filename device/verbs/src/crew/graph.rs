@@ -1,4 +1,5 @@
-//! Requests that graphs answer: set aside, launched, collected. By the leader, but for the setting aside.
+//! Requests that graphs answer: set aside, launched, collected. By the leader, but for the setting aside. And those of handlers
+//! that may ask for a graph, while no launch is left for it.
 //!
 //! The send request is written when the answer is there, so that responses leave in the order of their answers: no graph
 //! holds up what came behind it. Launches are made between two looks at the completions, one at a time.
@@ -6,6 +7,7 @@
 use super::board::{GROUPS, Job};
 use super::desk::{Desk, GROUP};
 use super::lead::Lead;
+use super::send::Done;
 use super::{Crew, Machine};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::persistent::launch::{Launcher, Parcel, RELAUNCH_FROM, Unprepared};
@@ -81,7 +83,7 @@ impl<M: Machine> Crew<'_, M> {
         Tending { waiting, owed, before, next: 0, turns: 0 }
     }
 
-    /// Puts a request for a graph aside; `false`: there is no place left. By the warp that fetched it.
+    /// Puts a request for a graph, or one that waits for a launch, aside; `false`: there is no place left. By the warp that fetched it.
     pub(super) fn set_aside(&self, warp: Warp<'_>, job: Job, arg_len: u32, input: Stage<'_>) -> bool {
         let Some(Graphs { desk, .. }) = self.graphs else { return false };
         let Some(place) = desk.set_aside(warp, job.slot, HEADER_BYTES as u32 + arg_len, input) else {
@@ -96,7 +98,28 @@ impl<M: Machine> Crew<'_, M> {
         true
     }
 
-    /// Launches the graph that a handler asked for. It gets the handler's request and owes no answer. By any warp.
+    /// The graph that a handler may ask for, and the desk.
+    fn follow_up_of(&self, entry: &DeviceEntry) -> Option<(&Desk, &DeviceEntry)> {
+        let graph = self.table.entry(entry.follow_up)?;
+        (graph.kind == HandlerKind::Graph as u32).then_some((&self.graphs?.desk, graph))
+    }
+
+    /// Takes the launch of a graph that a handler may ask for, before it is called: its request can wait on the desk until it has
+    /// run, and not afterwards. `false`: there is none left now. (An executable is not taken: a handler that asks while all of
+    /// them run is told so by its status, since those that do not ask would wait for them, too.)
+    pub(super) fn reserve(&self, warp: Warp<'_>, entry: &DeviceEntry) -> bool {
+        self.follow_up_of(entry).is_none() || self.board.launches.take(warp)
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) took, behind a handler that did not ask.
+    pub(super) fn release(&self, warp: Warp<'_>, entry: &DeviceEntry) {
+        if self.follow_up_of(entry).is_some() {
+            self.board.launches.give_back(warp);
+        }
+    }
+
+    /// Launches the graph that a handler asked for, for which [`reserve`](Self::reserve) was asked. It gets the handler's request
+    /// and owes no answer. By any warp.
     pub(super) fn follow_up(
         &self,
         warp: Warp<'_>,
@@ -104,16 +127,12 @@ impl<M: Machine> Crew<'_, M> {
         entry: &DeviceEntry,
         input: Stage<'_>,
     ) -> Status {
-        let Some(Graphs { desk, .. }) = self.graphs else { return Status::LAUNCH_FAILED };
-        let graph = self.table.entry(entry.follow_up);
-        let Some(graph) = graph.filter(|graph| graph.kind == HandlerKind::Graph as u32) else {
-            return Status::LAUNCH_FAILED;
-        };
+        let Some((desk, graph)) = self.follow_up_of(entry) else { return Status::LAUNCH_FAILED };
         let header = RequestHeader::from_words(core::array::from_fn(|word| input.word(word)));
         let parcel = Parcel { header: &header, slot, capacity: self.capacity() };
         let launcher = self.launcher();
         let payload = |word| input.word(HEADER_WORDS + word);
-        match launcher.prepare(warp, graph, parcel, payload, |mailbox| desk.is_clear(mailbox), |_| None) {
+        match launcher.prepare_reserved(warp, graph, parcel, payload, |mailbox| desk.is_clear(mailbox)) {
             Ok(prepared) if launcher.fire(warp, &prepared) => Status::OK,
             Ok(_) => Status::LAUNCH_FAILED,
             Err(Unprepared::Later) => Status::BACKPRESSURE,
@@ -127,9 +146,9 @@ impl<M: Machine> Crew<'_, M> {
         lead.graphs.waiting += aside;
     }
 
-    /// Between two looks: sends an answer that is there, launches a request that waits.
+    /// Between two looks: sends an answer that is there, launches a request that waits, or calls its handler.
     #[inline(always)]
-    pub(super) fn tend(&self, warp: Warp<'_>, lead: &mut Lead, output: Stage<'_>) {
+    pub(super) fn tend(&self, warp: Warp<'_>, lead: &mut Lead, input: Stage<'_>, output: Stage<'_>) {
         if lead.graphs.held() == 0 {
             return;
         }
@@ -147,17 +166,18 @@ impl<M: Machine> Crew<'_, M> {
             (sent, own) = self.collect(warp, lead, &graphs.desk, output);
         }
         if lead.graphs.waiting > 0 && sent < lead.free {
-            let failed = self.launch_next(warp, lead, &graphs.desk);
-            if let Some((slot, header, status)) = failed {
+            let answer = self.launch_next(warp, lead, &graphs.desk, input, output);
+            if let Some((slot, header, status, len)) = answer {
                 let job = Job { slot, bytes: 0, index: lead.posted + u64::from(sent) };
-                own = self.tell(warp, job, &header, status, 0, output);
+                own = self.tell(warp, job, &header, status, len, output);
                 sent += 1;
             }
             self.show_launches(warp, lead);
         }
         if sent > 0 {
             let copy = (sent == 1 && self.bell.copies(warp.lanes())).then_some(own);
-            self.commit(warp, lead, sent.into(), copy, false);
+            let done = Done { completions: 0, receives: 0, sent: sent.into() };
+            self.commit(warp, lead, done, copy);
             self.publish(warp);
             self.reclaim_soon(warp, lead);
         }
@@ -254,28 +274,51 @@ impl<M: Machine> Crew<'_, M> {
         }
         let reply = ResponseHeader::reply(request, status.0, len).to_words();
         warp.sync();
-        let own = self.respond(warp, job, reply, len, output);
+        let written = self.respond(warp, job, reply, len, output);
+        self.board.tally(warp, written.tally);
         // The stage is read.
         warp.sync();
-        own
+        written.own
     }
 
-    /// Tries the next request that waits; what to answer instead, if it cannot be launched at all.
+    /// Tries the next request that waits; what to answer, if no graph will: it cannot be launched at all, or its handler was
+    /// called, whose result of that length lies in `output`.
     fn launch_next(
         &self,
         warp: Warp<'_>,
         lead: &mut Lead,
         desk: &Desk,
-    ) -> Option<(u32, RequestHeader, Status)> {
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) -> Option<(u32, RequestHeader, Status, u32)> {
         let place = self.next_waiting(warp, lead, desk)?;
         lead.graphs.next = place + 1;
         let word = desk.waiting(place);
         let slot = Job::of(word & !QUEUED, 0).slot;
         let header = desk.request_header(place);
         let launcher = self.launcher();
-        let status = match self.table.lookup(FunctionId(header.function_id)) {
+        let later = |lead: &mut Lead| {
+            if word & QUEUED == 0 {
+                if warp.lane() == 0 {
+                    desk.note(place, word | QUEUED);
+                }
+                self.count_tended(warp, lead, Counter::Queued);
+            }
+            warp.sync();
+        };
+        let answer = match self.table.lookup(FunctionId(header.function_id)) {
             // It was there when the request was checked; another table is another dispatcher's.
-            None => Some(Status::UNKNOWN_FUNCTION),
+            None => Some((Status::UNKNOWN_FUNCTION, 0)),
+            Some(entry) if entry.kind != HandlerKind::Graph as u32 => {
+                if !self.reserve(warp, entry) {
+                    later(lead);
+                    return None;
+                }
+                desk.fetch_request(warp, place, HEADER_BYTES as u32 + header.arg_len, input);
+                warp.sync();
+                self.count_tended(warp, lead, Counter::Dispatched);
+                Some(self.call(warp, 0, slot, entry, header.arg_len, input, output))
+            }
             Some(entry) => {
                 let parcel = Parcel { header: &header, slot, capacity: self.capacity() };
                 let payload = |word| desk.request_word(place, HEADER_WORDS + word);
@@ -290,26 +333,20 @@ impl<M: Machine> Crew<'_, M> {
                         }
                         if launcher.fire(warp, &prepared) {
                             lead.graphs.owed += 1;
-                            if warp.lane() == 0 {
-                                self.board.count(Counter::Dispatched);
-                            }
+                            self.count_tended(warp, lead, Counter::Dispatched);
                             None
                         } else {
                             if warp.lane() == 0 {
                                 desk.settle(owing);
                             }
-                            Some(Status::LAUNCH_FAILED)
+                            Some((Status::LAUNCH_FAILED, 0))
                         }
                     }
                     Err(Unprepared::Later) => {
-                        if warp.lane() == 0 && word & QUEUED == 0 {
-                            self.board.count(Counter::Queued);
-                            desk.note(place, word | QUEUED);
-                        }
-                        warp.sync();
+                        later(lead);
                         return None;
                     }
-                    Err(Unprepared::NoRoute) => Some(Status::NO_WORKER),
+                    Err(Unprepared::NoRoute) => Some((Status::NO_WORKER, 0)),
                 }
             }
         };
@@ -320,7 +357,15 @@ impl<M: Machine> Crew<'_, M> {
             desk.note(place, 0);
         }
         warp.sync();
-        status.map(|status| (slot, header, status))
+        answer.map(|(status, len)| (slot, header, status, len))
+    }
+
+    /// Counts what became of a request that waits. The host is to be shown it though no answer may follow for long.
+    fn count_tended(&self, warp: Warp<'_>, lead: &mut Lead, counter: Counter) {
+        if warp.lane() == 0 {
+            self.board.count(counter);
+        }
+        lead.unshown = true;
     }
 
     /// The next place, around the desk, in which a request waits.

@@ -47,22 +47,39 @@ impl<M: Machine> Crew<'_, M> {
             Polled::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
             _ => return drop(Event::RxStray, false),
         };
+        let slot = match self.slot_of(lead, arrival, immediate, wqe_counter, bytes) {
+            Ok(slot) => slot,
+            Err(why) => return drop(why, true),
+        };
+        let number = number_of(arrival, immediate);
+        Verdict { job: Job::word(slot, bytes), number, uses: true, flushed: false }
+    }
+
+    /// The slot that a message of so many bytes arrived in; or what it is dropped for.
+    #[inline(always)]
+    pub(super) fn slot_of(
+        &self,
+        lead: &Lead,
+        arrival: Arrival,
+        immediate: u32,
+        wqe_counter: u16,
+        bytes: u32,
+    ) -> Result<u32, Event> {
         let slot = match arrival {
             Arrival::WriteImm => immediate & SLOT_MASK,
             // A send went to the slot of its receive request, whatever it says.
             Arrival::Send | Arrival::SendImm if matches!(self.config.buffers, Buffers::Slots { .. }) => {
                 u32::from(wqe_counter) & (lead.sizes.receive - 1)
             }
-            _ => return drop(Event::RxUnaccepted, true),
+            _ => return Err(Event::RxUnaccepted),
         };
         if slot >= self.config.slots {
-            return drop(Event::RxBadSlot, true);
+            return Err(Event::RxBadSlot);
         }
         if bytes > self.config.rx_stride {
-            return drop(Event::RxTooLong, true);
+            return Err(Event::RxTooLong);
         }
-        let number = (arrival != Arrival::Send).then_some(immediate >> SLOT_BITS);
-        Verdict { job: Job::word(slot, bytes), number, uses: true, flushed: false }
+        Ok(slot)
     }
 
     /// Follows the numbers of the messages that were taken, in their order.
@@ -80,4 +97,10 @@ impl<M: Machine> Crew<'_, M> {
             }
         }
     }
+}
+
+/// The number of a message, if it has one.
+#[inline(always)]
+pub(super) fn number_of(arrival: Arrival, immediate: u32) -> Option<u32> {
+    (arrival != Arrival::Send).then_some(immediate >> SLOT_BITS)
 }

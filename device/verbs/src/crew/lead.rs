@@ -1,8 +1,10 @@
 //! The leader: polls, takes completions, has them served, ends.
 
-use super::board::{EXIT, Job};
+use super::board::{EXIT, Job, Tally};
 use super::graph::Tending;
 use super::judge::Verdict;
+use super::send::Done;
+use super::usual::Near;
 use super::{Crew, MOST_JOBS, Machine, Over, Sizes};
 use crate::QueueError;
 use crate::counters::Event;
@@ -16,7 +18,7 @@ use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
-use ringcall_gpu::{barrier, hint};
+use ringcall_gpu::{barrier, clock, hint};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::unified::control;
 
@@ -26,8 +28,15 @@ const LOOKS: u32 = 16;
 const LOOKS_A_BEAT: u32 = 1024;
 /// Looks for the last send completions after the end was ordered at once.
 const LAST_LOOKS: u32 = 4096;
+/// What a request that came alone counts as, when it arrives.
+pub(super) const ALONE: Tally = Tally::NONE
+    .event(Event::RxCompletions, true)
+    .event(Event::RxRequests, true)
+    .event(Event::RxReposted, true);
+/// How long counts wait to be shown to the host while requests come one behind the other, in ticks: some 10 us.
+const SHOW_TICKS: u64 = 20_000;
 /// The word of an entry that the immediate stands in; the byte count stands in the next.
-const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
+pub(super) const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
 
 /// What the leading warp knows of the queues. The same on all lanes, but for what lane 0 alone works.
 #[derive(Debug)]
@@ -40,13 +49,16 @@ pub(super) struct Lead {
     /// Send requests posted.
     pub(super) posted: u64,
     /// The slot that the next request is expected in.
-    guess: u32,
+    pub(super) guess: u32,
     /// Completions looked at in one turn.
-    width: u32,
+    pub(super) width: u32,
     /// Turns without anything.
-    idle: u32,
+    pub(super) idle: u32,
     /// Send requests that there is room for, as last seen.
     pub(super) free: u32,
+    /// Whether there are counts that the host has not been shown, and when it was shown the last, in ticks.
+    pub(super) unshown: bool,
+    shown: u64,
     pub(super) sequence: Sequence,
     /// Whether the queue pair is in the error state.
     pub(super) dead: Option<Syndrome>,
@@ -59,15 +71,26 @@ pub(super) struct Lead {
     pub(super) record: DoorbellRecord,
 }
 
+/// A look that was begun.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Glance {
+    /// This lane's owner word, and the number of its completion; and lane 0's stop word.
+    owner: u64,
+    index: Option<u64>,
+    stop: u64,
+    /// Whether the stop word was looked at.
+    stops: bool,
+}
+
 /// What one look found.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+pub(super) struct Look {
     /// Completions, in a row.
-    ready: u32,
+    pub(super) ready: u32,
     /// This lane's owner word.
-    owner: u64,
+    pub(super) owner: u64,
     /// The stop word, if it was looked at and set; else 0.
-    stop: u64,
+    pub(super) stop: u64,
 }
 
 /// Why the rounds ended.
@@ -85,7 +108,8 @@ impl<M: Machine> Crew<'_, M> {
     pub(super) fn lead(&self, meet: &impl Fn(), warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
         let over = match self.open(warp) {
             Ok(mut lead) => {
-                let left = self.rounds(meet, warp, &mut lead, input, output);
+                let near = Crew { ..*self }.near(warp, lead.sizes);
+                let left = self.rounds(meet, warp, &mut lead, near.as_ref(), input, output);
                 self.close(warp, &mut lead, left);
                 Over::Ended
             }
@@ -128,6 +152,8 @@ impl<M: Machine> Crew<'_, M> {
             width: 1,
             idle: 0,
             free: 0,
+            unshown: false,
+            shown: 0,
             sequence: Sequence::from_word(load(control::SEQUENCE)),
             dead: None,
             beat: load(control::HEARTBEAT),
@@ -160,12 +186,13 @@ impl<M: Machine> Crew<'_, M> {
         meet: &impl Fn(),
         warp: Warp<'_>,
         lead: &mut Lead,
+        near: Option<&Near<'_, M>>,
         input: Stage<'_>,
         output: Stage<'_>,
     ) -> Left {
         loop {
             if M::GRAPHS {
-                self.tend(warp, lead, output);
+                self.tend(warp, lead, input, output);
                 if lead.dead.is_some() {
                     return Left::End;
                 }
@@ -173,7 +200,11 @@ impl<M: Machine> Crew<'_, M> {
                     return Left::Relaunch;
                 }
             }
-            let look = self.look(warp, lead);
+            let look = match near {
+                Some(near) => near.watch(warp, lead, input, output),
+                None => Some(self.look(warp, lead)),
+            };
+            let Some(look) = look else { return Left::End };
             // What a graph will answer is waited for, unless the end is to be at once.
             let done = look.ready == 0 && (!M::GRAPHS || lead.graphs.held() == 0);
             if look.stop == control::STOP_NOW || (look.stop != control::STOP_NO && done) {
@@ -189,8 +220,8 @@ impl<M: Machine> Crew<'_, M> {
             }
             let ready = look.ready.min(room);
             self.round(meet, warp, lead, ready, look.owner, input, output);
-            lead.width = if ready == lead.width { (2 * ready).min(MOST_JOBS) } else { lead.width / 2 }.max(1);
-            self.publish(warp);
+            lead.adapt(ready);
+            self.publish_soon(warp, lead);
             if M::GRAPHS {
                 // A handler may have launched its follow-up.
                 self.show_launches(warp, lead);
@@ -204,16 +235,29 @@ impl<M: Machine> Crew<'_, M> {
 
     /// One look at the next completions, a lane each; now and then at the stop word too, in the same wave.
     #[inline(always)]
-    fn look(&self, warp: Warp<'_>, lead: &mut Lead) -> Look {
+    fn look(&self, warp: Warp<'_>, lead: &Lead) -> Look {
+        self.see(warp, lead, self.glance(warp, lead))
+    }
+
+    /// Begins a look. On a device what is done between this and [`see`](Self::see) is done while the look is under way.
+    #[inline(always)]
+    pub(super) fn glance(&self, warp: Warp<'_>, lead: &Lead) -> Glance {
         let lane = warp.lane();
         let stops = lead.idle.is_multiple_of(LOOKS);
-        let cq = &self.windows.rx_completions;
         let ours = lane < lead.width;
-        let first = ours.then_some((cq, lead.entry(lane) + cqe::OWNER_WORD - 1));
+        let first = ours.then_some((&self.windows.rx_completions, lead.entry(lane) + cqe::OWNER_WORD - 1));
         let second = (stops && lane == 0).then_some((self.control, control::STOP));
         let [[_, owner], [stop, _]] = Words::load_two(first, second);
+        let index = ours.then_some(lead.consumed + u64::from(lane));
+        Glance { owner, stop, stops, index }
+    }
+
+    /// What a look found.
+    #[inline(always)]
+    pub(super) fn see(&self, warp: Warp<'_>, lead: &Lead, glance: Glance) -> Look {
+        let Glance { owner, stop, stops, index } = glance;
         let entries = lead.sizes.completions.into();
-        let there = ours && cqe::is_ours(owner, lead.consumed + u64::from(lane), entries);
+        let there = index.is_some_and(|index| cqe::is_ours(owner, index, entries));
         let ready = warp.ballot(there).trailing_ones();
         let stop = if stops { warp.shuffle(stop as u32, 0).into() } else { control::STOP_NO };
         Look { ready, owner, stop }
@@ -221,7 +265,11 @@ impl<M: Machine> Crew<'_, M> {
 
     /// Nothing came.
     #[inline(always)]
-    fn rest(&self, warp: Warp<'_>, lead: &mut Lead) {
+    pub(super) fn rest(&self, warp: Warp<'_>, lead: &mut Lead) {
+        if lead.unshown {
+            self.publish(warp);
+            lead.unshown = false;
+        }
         lead.width = 1;
         lead.idle = lead.idle.wrapping_add(1);
         if lead.idle.is_multiple_of(LOOKS_A_BEAT) && warp.lane() == 0 {
@@ -329,6 +377,12 @@ impl<M: Machine> Crew<'_, M> {
         }
     }
 
+    /// The slot that is expected after this one.
+    #[inline(always)]
+    pub(super) fn slot_after(&self, slot: u32) -> u32 {
+        if slot + 1 < self.config.slots { slot + 1 } else { 0 }
+    }
+
     /// One round: `ready` completions are taken, their requests served, the responses rung.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // what a round consists of
@@ -365,9 +419,9 @@ impl<M: Machine> Crew<'_, M> {
             self.follow(warp, lead, ready, verdict.number);
         }
         let jobs = requests.count_ones();
-        lead.consumed += u64::from(ready);
-        lead.receives += u64::from(used);
-        if lane == 0 {
+        // Counted when it is answered: it used up a receive request.
+        let alone = ready == 1 && jobs == 1;
+        if lane == 0 && !alone {
             self.board.add(Event::RxCompletions, ready.into());
             self.board.add(Event::RxRequests, jobs.into());
             self.board.add(Event::RxReposted, used.into());
@@ -377,13 +431,15 @@ impl<M: Machine> Crew<'_, M> {
             self.board.begin_round(lead.posted);
         }
         let mut copy = None;
-        if ready == 1 && jobs == 1 {
+        let mut tally = Tally::NONE;
+        if alone {
             let job = Job::of(warp.shuffle_u64(verdict.job, 0), lead.posted);
             // A header takes two lanes.
             let wave = (job.slot == lead.guess && warp.lanes() > 1).then_some(wave);
-            lead.guess = if job.slot + 1 < self.config.slots { job.slot + 1 } else { 0 };
-            let own = self.serve(warp, 0, job, wave, input, output);
-            copy = own.filter(|_| self.bell.copies(warp.lanes()));
+            lead.guess = self.slot_after(job.slot);
+            let written = self.serve(warp, 0, job, wave, input, output);
+            tally = ALONE.and(written.map_or(Tally::NONE, |written| written.tally));
+            copy = written.filter(|_| self.bell.copies(warp.lanes())).map(|written| written.own);
         } else if jobs > 0 {
             let place = (requests & ((1 << lane) - 1)).count_ones();
             if verdict.job != 0 {
@@ -404,8 +460,22 @@ impl<M: Machine> Crew<'_, M> {
             // All lanes have read it.
             warp.sync();
         }
-        if jobs + used > 0 || self.windows.rx_completions_record.is_some() {
-            self.commit(warp, lead, sent, copy, used > 0);
+        let done = Done { completions: ready.into(), receives: used.into(), sent };
+        self.commit(warp, lead, done, copy);
+        if alone {
+            self.board.tally_alone(warp, tally);
+        }
+    }
+
+    /// Shows the counts to the host, if they have waited for long; else when nothing comes: not in the next request's way.
+    #[inline(always)]
+    pub(super) fn publish_soon(&self, warp: Warp<'_>, lead: &mut Lead) {
+        let now = clock::ticks();
+        lead.unshown = true;
+        // One lane's clock for all.
+        if warp.any(warp.lane() == 0 && now.wrapping_sub(lead.shown) >= SHOW_TICKS) {
+            self.publish(warp);
+            (lead.unshown, lead.shown) = (false, now);
         }
     }
 
@@ -488,6 +558,12 @@ impl<M: Machine> Crew<'_, M> {
 }
 
 impl Lead {
+    /// Looks at more completions in the next turn if all that were looked at in this one were there, else at fewer.
+    #[inline(always)]
+    pub(super) fn adapt(&mut self, ready: u32) {
+        self.width = if ready == self.width { (2 * ready).min(MOST_JOBS) } else { self.width / 2 }.max(1);
+    }
+
     /// First word of the completion entry `ahead` of the next.
     #[inline(always)]
     pub(super) fn entry(&self, ahead: u32) -> usize {

@@ -5,8 +5,9 @@
 //! # Who does what
 //! Warp 0 leads: it polls the receive side's completions, as many at once as came the last time, one a lane. A request that
 //! came alone it serves itself, with no hand-over in its way: the rest of the completion and the slot that is expected next
-//! are fetched in one round trip. Several go onto the [`Board`], and all warps serve their share. The others wait at the
-//! block's barrier meanwhile, which costs the leader nothing.
+//! are fetched in one round trip, and what nobody waits for (counts, the second fence) comes behind the answer, while the next
+//! look is under way. Several go onto the [`Board`], and all warps serve their share. The others wait at the block's barrier
+//! meanwhile, which costs the leader nothing.
 //!
 //! # One fence for many
 //! Whoever serves a request writes its response and its send request, in the place that the request's turn gives it; nothing
@@ -32,6 +33,7 @@
 //! | `judge` | what completions say |
 //! | `lead` | polling, taking, the end |
 //! | `serve` | one request, by one warp |
+//! | `usual` | polling and serving in the usual case, straight |
 //! | `send` | response and send request; the fences, the record, the bell |
 
 pub mod bell;
@@ -42,6 +44,7 @@ mod judge;
 mod lead;
 mod send;
 mod serve;
+mod usual;
 
 pub use bell::{Bell, Copying};
 pub use board::Board;
@@ -133,7 +136,9 @@ impl<M: Machine> Crew<'_, M> {
         let mut place = me;
         while u64::from(place) < jobs {
             let job = self.board.job(place);
-            let _ = self.serve(warp, me, job, None, input, output);
+            if let Some(written) = self.serve(warp, me, job, None, input, output) {
+                self.board.tally(warp, written.tally);
+            }
             place += self.warps;
         }
     }

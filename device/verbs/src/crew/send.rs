@@ -1,7 +1,8 @@
 //! Responses: the slot, the send request; then the fences, the record and the bell.
 
-use super::board::Job;
+use super::board::{Job, Tally};
 use super::lead::Lead;
+use super::serve::Written;
 use super::{Crew, Machine};
 use crate::counters::Event;
 use crate::cq::RECORD_MASK;
@@ -16,7 +17,7 @@ use ringcall_gpu::team::Warp;
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS};
 
 impl<M: Machine> Crew<'_, M> {
-    /// Writes a response of `len` bytes behind its header, and the request that sends it; this lane's part of the request.
+    /// Writes a response of `len` bytes behind its header, and the request that sends it.
     ///
     /// The body lies in `output` behind the header's place. What fits goes into the request itself.
     #[inline(always)]
@@ -27,18 +28,49 @@ impl<M: Machine> Crew<'_, M> {
         header: [u64; HEADER_WORDS],
         len: u32,
         output: Stage<'_>,
-    ) -> [u64; 2] {
-        let entries = (self.windows.send.len() / wqe::WORDS) as u32;
+    ) -> Written {
+        let (send, data) = (&self.windows.send, self.windows.tx_data.words());
+        let pairs = self.config.tx_stride as usize / 8;
+        let entries = (send.len() / wqe::WORDS) as u32;
+        self.respond_to(
+            warp,
+            job,
+            header,
+            len,
+            output,
+            entries,
+            |place, at, pair| data.store_pair(place as usize * pairs + 2 * at, pair),
+            |place, at, pair| send.store_pair(place as usize * wqe::WORDS + 2 * at, pair),
+        )
+    }
+
+    /// The same with the ways to store a pair of a response and of a send request: its place, the number of the pair, the pair.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // what a response consists of
+    pub(super) fn respond_to(
+        &self,
+        warp: Warp<'_>,
+        job: Job,
+        header: [u64; HEADER_WORDS],
+        len: u32,
+        output: Stage<'_>,
+        entries: u32,
+        store_response: impl Fn(u32, usize, [u64; 2]),
+        store_request: impl Fn(u32, usize, [u64; 2]),
+    ) -> Written {
         let place = (job.index & u64::from(entries - 1)) as u32;
         let total = HEADER_BYTES as u32 + len;
         let words = (total as usize).div_ceil(8);
         let [h0, h1, h2] = header;
-        let frame = |word: usize| match word {
-            0 => h0,
-            1 => h1,
-            2 => h2,
-            word if word < words => output.word(word),
-            _ => 0,
+        // A pair of words of the response; 0 behind its end.
+        let frame = |pair: usize| {
+            let [a, b] = output.pair(pair);
+            let [a, b] = match pair {
+                0 => [h0, h1],
+                1 => [h2, b],
+                _ => [a, b],
+            };
+            [if 2 * pair < words { a } else { 0 }, if 2 * pair + 1 < words { b } else { 0 }]
         };
         let operation = match self.config.reply {
             Reply::Send => Operation::Send,
@@ -48,70 +80,66 @@ impl<M: Machine> Crew<'_, M> {
                 Operation::WriteImm(Remote { address, ..base }, job.slot)
             }
         };
-        let behind = if operation.remote().is_some() { 4 } else { 2 };
+        let remote = operation.remote();
+        // Segments in front of the data.
+        let ahead = if remote.is_some() { 2 } else { 1 };
         let is_inline = total as usize <= operation.inline_capacity();
-        let offset = u64::from(place) * u64::from(self.config.tx_stride);
         let data_segments = if is_inline { (4 + total).div_ceil(wqe::SEGMENT_BYTES as u32) } else { 1 };
-        let size = behind as u32 / 2 + data_segments;
+        let size = ahead as u32 + data_segments;
         if !is_inline {
-            let data = self.windows.tx_data.words();
-            let first = (offset / 8) as usize;
             for at in warp.stride(words.div_ceil(2)) {
-                data.store_pair(first + 2 * at, [frame(2 * at), frame(2 * at + 1)]);
+                store_response(place, at, frame(at));
             }
         }
         let completion = SendQueue::completion_of(job.index, SendQueue::interval_of(entries));
         let control = wqe::control_words(job.index as u16, self.config.qpn, completion, operation, size);
-        let remote = operation.remote().map_or([0; 2], Remote::to_words);
+        let remote = remote.map_or([0; 2], Remote::to_words);
+        let offset = u64::from(place) * u64::from(self.config.tx_stride);
         let segment = Segment {
             bytes: total,
             lkey: self.config.tx_lkey,
             address: self.config.tx_base.wrapping_add(offset),
         };
         let segment = segment.to_words();
-        let request = |word: usize| match word {
-            0 => control[0],
-            1 => control[1],
-            2 if behind == 4 => remote[0],
-            3 if behind == 4 => remote[1],
-            word if !is_inline => segment[usize::from(word != behind)],
-            word if word == behind => wqe::inline_head(total, h0),
-            word => frame(word - behind - 1) >> 32 | frame(word - behind) << 32,
+        let request = |part: usize| match part {
+            0 => control,
+            part if part < ahead => remote,
+            _ if !is_inline => segment,
+            part => {
+                // Behind a length of four bytes.
+                let at = part - ahead;
+                let [a, b] = frame(at);
+                let first = if at == 0 {
+                    wqe::inline_head(total, h0)
+                } else {
+                    let [_, before] = frame(at - 1);
+                    before >> 32 | a << 32
+                };
+                [first, a >> 32 | b << 32]
+            }
         };
-        let at = place as usize * wqe::WORDS;
         let mut own = [0; 2];
         for part in warp.stride(size as usize) {
-            own = [request(2 * part), request(2 * part + 1)];
-            self.windows.send.store_pair(at + 2 * part, own);
+            own = request(part);
+            store_request(place, part, own);
         }
-        if warp.lane() == 0 {
-            self.board.add(Event::TxPosted, 1);
-            self.board.add(Event::TxInline, is_inline.into());
-            self.board.add(Event::TxSignalled, (completion == Completion::Always).into());
-        }
-        own
+        let tally = Tally::NONE
+            .event(Event::TxPosted, true)
+            .event(Event::TxInline, is_inline)
+            .event(Event::TxSignalled, completion == Completion::Always);
+        Written { own, tally }
     }
 
-    /// Makes `sent` send requests and the receive credit visible to the NIC, and rings. `copy` is this lane's part of the
-    /// request, where there is exactly one and it is to be copied.
+    /// Makes send requests and the receive credit visible to the NIC, and rings. `copy` is this lane's part of the request,
+    /// where there is exactly one and it is to be copied.
     #[inline(always)]
-    pub(super) fn commit(
-        &self,
-        warp: Warp<'_>,
-        lead: &mut Lead,
-        sent: u64,
-        copy: Option<[u64; 2]>,
-        told: bool,
-    ) {
+    pub(super) fn commit(&self, warp: Warp<'_>, lead: &mut Lead, done: Done, copy: Option<[u64; 2]>) {
         let lane = warp.lane();
         if let Some(pair) = copy {
             self.bell.stage(lane, pair);
         }
-        lead.posted += sent;
-        let posted = lead.posted as u16;
         warp.sync();
         if lane == 0 {
-            lead.send.advance(sent);
             // Requests and responses before whatever makes the NIC read them; and what was received was read before it is
             // received again.
             barrier::publish_to_peer();
@@ -122,13 +150,19 @@ impl<M: Machine> Crew<'_, M> {
             }
             self.bell.copy(lane, pair);
         }
+        let Done { completions, receives, sent } = done;
+        lead.consumed += completions;
+        lead.receives += receives;
+        lead.posted += sent;
         if lane == 0 {
+            lead.send.advance(sent);
+            let posted = lead.posted as u16;
             let written = self.config.record == RecordMode::Written;
             let ring = layout::doorbell(self.config.qpn, posted);
             if sent > 0 && !written {
                 self.ring(ring);
             }
-            if told || written {
+            if receives > 0 || written {
                 lead.record.store_both(lead.receives as u16, if written { posted } else { 0 });
             }
             if let Some(record) = &self.windows.rx_completions_record {
@@ -148,4 +182,20 @@ impl<M: Machine> Crew<'_, M> {
         let mut bell = self.bell;
         bell.ring(value);
     }
+}
+
+/// What a round did.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Done {
+    /// Completions read.
+    pub(super) completions: u64,
+    /// Receive requests that were used up.
+    pub(super) receives: u64,
+    /// Send requests written.
+    pub(super) sent: u64,
+}
+
+impl Done {
+    /// For a request that came alone.
+    pub(super) const ALONE: Self = Self { completions: 1, receives: 1, sent: 1 };
 }

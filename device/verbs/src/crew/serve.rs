@@ -1,6 +1,6 @@
 //! One request, by one warp: fetched, checked, called, answered.
 
-use super::board::Job;
+use super::board::{Job, Tally};
 use super::{Crew, Machine};
 use crate::unified::Extent;
 use core::sync::atomic::Ordering;
@@ -16,9 +16,17 @@ use ringcall_wire::launch::{DeviceEntry, HandlerKind};
 use ringcall_wire::status::{DispatchMode, Status};
 use ringcall_wire::unified::control;
 
+/// A response that was written, and its send request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    /// The calling lane's part of the send request, for a copy.
+    pub(super) own: [u64; 2],
+    /// What is to be counted.
+    pub(super) tally: Tally,
+}
+
 impl<M: Machine> Crew<'_, M> {
-    /// Serves a request, and writes its response and its send request; the calling lane's part of the latter, for a copy.
-    /// `None`: a graph will answer it.
+    /// Serves a request, and writes its response and its send request. `None`: a graph will answer it.
     ///
     /// `wave` is this lane's first 16 bytes of the slot, where they were fetched already.
     #[inline(always)]
@@ -30,7 +38,7 @@ impl<M: Machine> Crew<'_, M> {
         wave: Option<[u64; 2]>,
         input: Stage<'_>,
         output: Stage<'_>,
-    ) -> Option<[u64; 2]> {
+    ) -> Option<Written> {
         let extent = match self.extent {
             Extent::Received => job.bytes,
             Extent::Slot => self.config.rx_stride,
@@ -53,8 +61,12 @@ impl<M: Machine> Crew<'_, M> {
         } else {
             Err(Status::BAD_MAGIC)
         };
+        let mut tally = Tally::NONE;
         let (status, len) = match checked {
-            Ok(entry) if M::GRAPHS && entry.kind == HandlerKind::Graph as u32 => {
+            // Else a launch is reserved for what its handler may ask for.
+            Ok(entry)
+                if M::GRAPHS && (entry.kind == HandlerKind::Graph as u32 || !self.reserve(warp, entry)) =>
+            {
                 self.fetch_rest(warp, job.slot, fetched, header.arg_len, input);
                 if self.set_aside(warp, job, header.arg_len, input) {
                     return None;
@@ -63,21 +75,17 @@ impl<M: Machine> Crew<'_, M> {
             }
             Ok(entry) => {
                 self.fetch_rest(warp, job.slot, fetched, header.arg_len, input);
+                tally = tally.counter(Counter::Dispatched);
                 self.call(warp, me, job.slot, entry, header.arg_len, input, output)
             }
             Err(status) => (status, 0),
         };
-        if warp.lane() == 0 {
-            self.board.count(Counter::Received);
-            // The usual case without the table behind `for_rejection`, a read of device memory.
-            let counter = if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) };
-            self.board.count(counter);
-        }
         let reply = ResponseHeader::reply(&header, status.0, len).to_words();
         let job = if M::GRAPHS { self.in_turn(warp, job) } else { job };
         // Both stages are free again, and the result visible to all lanes.
         warp.sync();
-        Some(self.respond(warp, job, reply, len, output))
+        let written = self.respond(warp, job, reply, len, output);
+        Some(Written { tally: written.tally.and(tally).and(outcome(status)), ..written })
     }
 
     /// The job, answered after those that were done before it: what a graph will answer leaves no gap.
@@ -145,10 +153,11 @@ impl<M: Machine> Crew<'_, M> {
         self.control.store(at, u64::from(entry.id) << 32 | u64::from(slot + 1), Ordering::Relaxed);
     }
 
-    /// Calls a function; the status to answer with, and the result's length.
+    /// Calls a function, for whose follow-up [`reserve`](Self::reserve) was asked; the status to answer with, and the result's
+    /// length.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // what a call consists of
-    fn call(
+    pub(super) fn call(
         &self,
         warp: Warp<'_>,
         me: u32,
@@ -158,11 +167,8 @@ impl<M: Machine> Crew<'_, M> {
         input: Stage<'_>,
         output: Stage<'_>,
     ) -> (Status, u32) {
-        if warp.lane() == 0 {
-            self.board.count(Counter::Dispatched);
-            if entry.kind != HandlerKind::Grid as u32 {
-                self.tell_busy(me, entry, slot);
-            }
+        if warp.lane() == 0 && entry.kind != HandlerKind::Grid as u32 {
+            self.tell_busy(me, entry, slot);
         }
         let capacity = self.capacity();
         let call = Call { address: entry.address, input, output, arg_len, capacity };
@@ -191,7 +197,11 @@ impl<M: Machine> Crew<'_, M> {
         };
         let status = Status(warp.shuffle(returned.status as u32, 0) as i32);
         let len = warp.shuffle(returned.len, 0);
-        if i64::from(status.0) == flag::GRAPH_TRIGGER as i64 {
+        let asks = i64::from(status.0) == flag::GRAPH_TRIGGER as i64;
+        if M::GRAPHS && !asks {
+            self.release(warp, entry);
+        }
+        if asks {
             let len = len.min(capacity);
             // Elsewhere there is no graph to trigger.
             let status =
@@ -200,4 +210,12 @@ impl<M: Machine> Crew<'_, M> {
         }
         if len > capacity { (Status::RESULT_TOO_LONG, capacity) } else { (status, len) }
     }
+}
+
+/// What a request that was answered with this status counts as.
+#[inline(always)]
+pub(super) fn outcome(status: Status) -> Tally {
+    // The usual case without the table behind `for_rejection`, a read of device memory.
+    let counter = if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) };
+    Tally::NONE.counter(Counter::Received).counter(counter)
 }

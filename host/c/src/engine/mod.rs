@@ -101,10 +101,15 @@ impl Engine {
         if self.idle.0.load(Ordering::Acquire) & self.mask == 0 {
             return None;
         }
-        match lock(&self.roster).find(function) {
+        match self.find(function) {
             Found::Worker(worker) => Some(worker),
             Found::Busy | Found::Nobody => None,
         }
+    }
+
+    /// Who takes requests of a function with a routing key: an idle worker, or one that is busy, or nobody.
+    pub(crate) fn find(&self, function: Option<(u32, u64)>) -> Found {
+        lock(&self.roster).find(function)
     }
 
     /// Whether a worker serves `slot` now, or has answered it and not ended yet.

@@ -3,7 +3,8 @@
 use super::{Ended, Engine};
 use crate::host_call::Tally;
 use crate::status::{CUDA_UNKNOWN, Fault};
-use ringcall::outside::{LaunchError, Outside};
+use ringcall::outside::{Claim, LaunchError, Outside};
+use ringcall_cuda::dispatcher::roster::Found;
 use ringcall_dispatch::ring::SlotIndex;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::flag;
@@ -62,13 +63,18 @@ impl Outside for EngineOutside {
         });
     }
 
-    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Option<u32> {
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim {
         // Without marks the slot under way is offered again. With marks, too, its worker may not have ended yet, after the
         // answer was taken and the slot filled again: that end must not be taken for the new request's.
         if self.serves(slot) {
-            return None;
+            return Claim::Later;
         }
-        self.engine.acquire(Some((header.function_id, key))).map(|worker| worker as u32)
+        match self.engine.find(Some((header.function_id, key))) {
+            Found::Worker(worker) => Claim::Worker(worker as u32),
+            Found::Busy => Claim::Later,
+            // An engine has all its workers from the beginning.
+            Found::Nobody => Claim::Never,
+        }
     }
 
     fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {

@@ -140,6 +140,8 @@ pub(crate) struct Manner {
     pub(crate) shared: bool,
     /// Responses take their requests' places.
     pub(crate) in_place: bool,
+    /// The workers' routing keys; 0 where there are fewer.
+    pub(crate) keys: &'static [u64],
 }
 
 impl Bench {
@@ -148,7 +150,7 @@ impl Bench {
     }
 
     pub(crate) fn of(workers: usize, manner: Manner) -> Self {
-        let Manner { skip_marks, answer_last, shared, in_place } = manner;
+        let Manner { skip_marks, answer_last, shared, in_place, keys } = manner;
         let words = |count: usize| {
             let region = Region::zeroed(count * 8).expect("memory");
             region.words(0, count).expect("all of it")
@@ -174,6 +176,7 @@ impl Bench {
             let mut entry = <FunctionEntry as zerocopy::FromZeros>::new_zeroed();
             entry.handler = 0x1000 + place as u64;
             entry.function_id = FUNCTION;
+            entry.routing_key = keys.get(place).copied().unwrap_or(0);
             entry.dispatch_mode = DispatchMode::GraphLaunch.raw() as u8;
             entry
         };
@@ -207,8 +210,14 @@ impl Bench {
 
     /// A producer's request.
     pub(crate) fn ask(&self, slot: u32, id: u32) {
-        let header = RequestHeader::new(FUNCTION, 0, id, 0).to_words();
-        for (place, word) in header.into_iter().enumerate() {
+        self.ask_for(slot, id, None);
+    }
+
+    /// One with a routing key.
+    pub(crate) fn ask_for(&self, slot: u32, id: u32, key: Option<u64>) {
+        let len = if key.is_some() { 8 } else { 0 };
+        let header = RequestHeader::new(FUNCTION, len, id, 0).to_words();
+        for (place, word) in header.into_iter().chain(key).enumerate() {
             self.rx_data.store(slot as usize * WORDS + place, word, Ordering::Relaxed);
         }
         let address = self.rx_data.address() + u64::from(slot * SLOT);

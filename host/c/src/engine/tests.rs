@@ -1,5 +1,6 @@
 //! Engines over streams that the test plays: ends that come late, or not at all; calls from hooks; stops.
 
+mod routing;
 mod shared;
 
 use super::api::{cudaq_graph_launch_engine_destroy, cudaq_graph_launch_engine_launch, enter};
@@ -202,7 +203,8 @@ fn an_entry_of_any_layout_gives_its_mode() {
     unsafe { cudaq_graph_launch_engine_destroy(public) };
 }
 
-const LAST: Manner = Manner { skip_marks: false, answer_last: true, shared: false, in_place: false };
+const LAST: Manner =
+    Manner { skip_marks: false, answer_last: true, shared: false, in_place: false, keys: &[] };
 
 #[test]
 fn an_answer_that_comes_last_is_the_end() {

@@ -22,8 +22,8 @@ pub(super) struct Function {
 /// How it is run.
 #[derive(Debug, Clone)]
 pub(super) enum Run {
-    /// A device function of this symbol.
-    Call { symbol: String, kind: HandlerKind },
+    /// A device function of this symbol. `measures`: it may ask how large its grid is.
+    Call { symbol: String, kind: HandlerKind, measures: bool },
     /// A graph.
     Graph(GraphFunction),
     /// Not here.
@@ -34,6 +34,8 @@ pub(super) enum Run {
 #[derive(Debug, Clone, Default)]
 pub struct Functions {
     pub(super) all: Vec<Function>,
+    /// A grid function and the symbol of what follows for it.
+    follower: Option<[String; 2]>,
 }
 
 /// A table laid out: entries without addresses yet, and the index over them.
@@ -55,19 +57,29 @@ impl Functions {
     #[must_use]
     pub fn handlers(mut self, handlers: &[Handler]) -> Self {
         for handler in handlers {
-            let kind = handler.kind;
-            self = self.symbol(handler.name, handler.symbol, kind, handler.schema);
+            self = self.call(handler.name, handler.symbol, handler.kind, handler.schema, true);
         }
+        self
+    }
+
+    fn call(
+        mut self,
+        name: &str,
+        symbol: &str,
+        kind: HandlerKind,
+        schema: HandlerSchema,
+        measures: bool,
+    ) -> Self {
+        let run = Run::Call { symbol: symbol.to_owned(), kind, measures };
+        self.all.push(Function { name: name.to_owned(), schema, run, follow_up: None });
         self
     }
 
     /// A device function by its symbol: of a C++ module, say. Its signature is that of every handler:
     /// `int f(const void* in, void* out, uint32_t arg_len, uint32_t max_result_len, uint32_t* result_len)`.
     #[must_use]
-    pub fn symbol(mut self, name: &str, symbol: &str, kind: HandlerKind, schema: HandlerSchema) -> Self {
-        let run = Run::Call { symbol: symbol.to_owned(), kind };
-        self.all.push(Function { name: name.to_owned(), schema, run, follow_up: None });
-        self
+    pub fn symbol(self, name: &str, symbol: &str, kind: HandlerKind, schema: HandlerSchema) -> Self {
+        self.call(name, symbol, kind, schema, false)
     }
 
     /// A function that a graph answers. Several under one name differ in their routing keys; a request is routed by its
@@ -110,9 +122,33 @@ impl Functions {
         self
     }
 
+    /// In a dispatcher of [`KernelKind::Ahead`] the blocks of the grid function `name`, which must be the only one, wait for calls
+    /// in the device function `symbol`, to the end, not in a loop around its handler: that saves each call what a call costs a
+    /// handler with many registers. Signature and duties: `kernels-cu/rally.cuh`. It takes
+    /// the grid to be as large as it expects. Others call the handler.
+    #[must_use]
+    pub fn follower(mut self, name: &str, symbol: &str) -> Self {
+        self.follower = Some([name, symbol].map(str::to_owned));
+        self
+    }
+
+    /// The symbol that follows in a kernel.
+    pub(super) fn follower_of(&self, kernel: KernelKind) -> Result<Option<&str>, DeviceError> {
+        let Some([name, symbol]) = &self.follower else { return Ok(None) };
+        if !matches!(kernel, KernelKind::Ahead { .. }) {
+            return Ok(None);
+        }
+        let is_grid = |f: &&Function| matches!(f.run, Run::Call { kind: HandlerKind::Grid, .. });
+        if !self.all.iter().filter(is_grid).map(|function| &function.name).eq([name]) {
+            let why = format!("a follower serves one grid function, and {name} is not the only one");
+            return Err(DeviceError::Shape(why));
+        }
+        Ok(Some(symbol))
+    }
+
     /// The symbols of device functions, each once.
     pub(super) fn symbols(&self) -> Vec<&str> {
-        let mut symbols: Vec<&str> = Vec::new();
+        let mut symbols: Vec<&str> = self.follower.iter().map(|[_, symbol]| symbol.as_str()).collect();
         for function in &self.all {
             if let Run::Call { symbol, .. } = &function.run
                 && !symbols.contains(&symbol.as_str())
@@ -162,10 +198,13 @@ impl Functions {
         let wrong =
             |kind| DeviceError::WrongKernel { name: function.name.clone(), kind, kernel: kernel.entry() };
         let (kind, execs, routing_key) = match &function.run {
-            Run::Call { kind: HandlerKind::Grid, .. }
-                if !matches!(kernel, KernelKind::Cooperative { .. }) =>
-            {
+            Run::Call { kind: HandlerKind::Grid, .. } if !kernel.is_grid() => {
                 return Err(wrong("a grid handler"));
+            }
+            Run::Call { kind: HandlerKind::Grid, measures: true, .. }
+                if matches!(kernel, KernelKind::Ahead { .. }) =>
+            {
+                return Err(wrong("a grid handler that may ask how large the grid is"));
             }
             Run::Graph(_) if !matches!(kernel, KernelKind::Graph { .. }) => return Err(wrong("a graph")),
             Run::Call { kind, .. } => (*kind, 0, 0),
@@ -193,5 +232,41 @@ impl Functions {
             .position(|other| other.name == *graph && matches!(other.run, Run::Graph(_)))
             .map(|place| place as u32)
             .ok_or_else(|| DeviceError::NoFollowUp { name: function.name.clone(), graph: graph.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AHEAD: KernelKind = KernelKind::Ahead { blocks: 4, threads: 64 };
+    const COOPERATIVE: KernelKind = KernelKind::Cooperative { blocks: 4, threads: 64 };
+
+    fn grid(functions: Functions, name: &str) -> Functions {
+        functions.symbol(name, "f", HandlerKind::Grid, HandlerSchema::new())
+    }
+
+    #[test]
+    fn a_grid_that_is_served_ahead_runs_what_knows_its_grid() {
+        let geometry = Geometry::new(16, 576, 576, 0, 0, 0).expect("a ring");
+        assert!(grid(Functions::new(), "one").lay_out(&geometry, AHEAD).is_ok());
+        let samples = ringcall_samples::handlers::all();
+        let measuring: Vec<_> =
+            samples.into_iter().filter(|handler| handler.name == "rpc_increment_grid").collect();
+        let measuring = Functions::new().handlers(&measuring);
+        assert!(measuring.lay_out(&geometry, COOPERATIVE).is_ok());
+        let refused = measuring.lay_out(&geometry, AHEAD).expect_err("it may ask").to_string();
+        assert!(refused.contains("how large the grid is"), "{refused}");
+    }
+
+    #[test]
+    fn a_follower_is_for_the_only_grid_function() {
+        let one = grid(Functions::new(), "one").follower("one", "follow");
+        assert_eq!(one.follower_of(AHEAD).expect("it is"), Some("follow"));
+        assert_eq!(one.follower_of(COOPERATIVE).expect("not asked for"), None);
+        assert_eq!(one.symbols(), ["follow", "f"]);
+        for wrong in [grid(one, "two"), Functions::new().follower("one", "follow")] {
+            assert!(matches!(wrong.follower_of(AHEAD), Err(DeviceError::Shape(_))));
+        }
     }
 }

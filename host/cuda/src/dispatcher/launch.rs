@@ -29,7 +29,8 @@ struct How {
     threads: u32,
     /// Bytes of shared memory of a block.
     shared: u32,
-    /// Blocks of a cluster.
+    /// Blocks, and those of a cluster.
+    blocks: u32,
     cluster: u32,
 }
 
@@ -56,7 +57,14 @@ impl Launcher {
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
         let kind = options.kernel;
-        let how = How { name: kind.entry(), kind, threads: kind.threads(), shared, cluster: options.cluster };
+        let how = How {
+            name: kind.entry(),
+            kind,
+            threads: kind.threads(),
+            shared,
+            blocks: options.launched_blocks(),
+            cluster: options.cluster,
+        };
         Self::prepare(context, kernel, &how, KernelArgs::new().bytes(params.as_bytes()), stream)
     }
 
@@ -70,7 +78,7 @@ impl Launcher {
         params: &UnifiedParams,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
-        let how = How { name, kind, threads, shared, cluster: 1 };
+        let how = How { name, kind, threads, shared, blocks: kind.blocks(), cluster: 1 };
         let args = KernelArgs::new().bytes(params.as_bytes());
         Self::prepare(context, module.kernel(name)?, &how, args, stream)
     }
@@ -82,7 +90,7 @@ impl Launcher {
         args: KernelArgs,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
-        let &How { name, kind, threads, shared, cluster } = how;
+        let &How { name, kind, threads, shared, blocks, cluster } = how;
         let registers = kernel.attributes().registers;
         let does_not_fit = || DeviceError::DoesNotFit { kernel: name, threads, registers, shared };
         if shared > context.device().max_shared_per_block()? {
@@ -93,8 +101,8 @@ impl Launcher {
         if resident == 0 {
             return Err(does_not_fit());
         }
-        let mut launch = Launch::linear(kind.blocks(), threads).dynamic_shared(shared).cluster(cluster);
-        if let KernelKind::Cooperative { blocks, .. } = kind {
+        let mut launch = Launch::linear(blocks, threads).dynamic_shared(shared).cluster(cluster);
+        if kind.is_grid() {
             let most = resident * context.device().multiprocessors()?;
             if !context.device().cooperative_launch()? || blocks > most {
                 return Err(DeviceError::NotResident { blocks, most });

@@ -1,6 +1,7 @@
 //! What became of the launches that a kernel makes by itself.
 
 use super::DeviceError;
+use ringcall_dispatch::persistent::triggers::{self, Figures};
 use ringcall_wire::launch::control;
 
 /// Launches that a dispatcher's kernel made so far.
@@ -40,13 +41,10 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// What the words of a control block say.
+    /// What the words of a control block say of one launch, loaded with acquire. Does not wait: see [`triggers::read`].
     pub(crate) fn of(read: impl Fn(usize) -> u64) -> Self {
-        Self {
-            launches: read(control::TRIGGERS),
-            error: read(control::TRIGGER_ERROR) as u32,
-            at_ns: read(control::TRIGGERED_AT),
-        }
+        let Figures { launches, code, at_ns } = triggers::read(read);
+        Self { launches, error: code as u32, at_ns }
     }
 }
 
@@ -84,7 +82,10 @@ mod tests {
         let all = Launches::of(|word| words.iter().position(|&known| known == word).expect("known") as u64);
         assert_eq!(all, Launches { graphs: 0, relaunches: 1, graph_error: 2, relaunch_error: 3 });
         let words = [control::TRIGGERS, control::TRIGGER_ERROR, control::TRIGGERED_AT];
-        let all = Triggers::of(|word| words.iter().position(|&known| known == word).expect("known") as u64);
+        let all = Triggers::of(|word| match word {
+            control::TRIGGER_BEGUN => 0,
+            _ => words.iter().position(|&known| known == word).expect("known") as u64,
+        });
         assert_eq!(all, Triggers { launches: 0, error: 1, at_ns: 2 });
     }
 }

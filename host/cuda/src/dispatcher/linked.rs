@@ -86,6 +86,8 @@ pub struct LinkedDispatcher {
     launcher: Launcher,
     control: Words,
     blocks: usize,
+    /// Where a cooperative grid meets.
+    rally: Option<DeviceBuffer>,
     _memory: (MappedRegion, Vec<DeviceBuffer>),
 }
 
@@ -126,7 +128,7 @@ impl LinkedDispatcher {
     ) -> Result<Self, DeviceError> {
         let kind = chosen.kernel;
         check_shape(kind, ring.slots)?;
-        check_graphs(functions, graphs, &chosen)?;
+        check_kernel(functions, graphs, &chosen)?;
         let LinkedRing { slots, rx_stride, tx_stride, .. } = ring;
         Geometry::new(slots, rx_stride, tx_stride, ring.rx_data, ring.rx_peer, ring.tx_data)?;
         let mut entries = entries(functions, graphs.trigger);
@@ -166,7 +168,7 @@ impl LinkedDispatcher {
         }
         let stages = polling_blocks(kind) as usize * kind.workers() as usize * 2 * stage as usize;
         let scratch = if in_shared { 0 } else { zeroed(stages)? };
-        let grid = if cooperative { zeroed(Rally::BYTES)? } else { 0 };
+        let rally = if cooperative { Some(DeviceBuffer::zeroed(context, Rally::BYTES)?) } else { None };
         let region = MappedRegion::zeroed(context, blocks * control::WORDS * 8)?;
         let mut upload = |bytes: &[u8]| -> Result<u64, CudaError> {
             let buffer = DeviceBuffer::zeroed(context, bytes.len().max(16))?;
@@ -188,7 +190,7 @@ impl LinkedDispatcher {
             control: region.device_address(0)?.0,
             saved,
             scratch,
-            grid,
+            grid: rally.as_ref().map_or(0, |buffer| buffer.address().0),
             slots,
             rx_stride,
             tx_stride,
@@ -199,22 +201,34 @@ impl LinkedDispatcher {
             options: option_bits(&chosen, &entries),
             stage_bytes: stage,
             nap_ns: chosen.nap_ns,
+            handler_blocks: 0,
+            reserved: 0,
+            follower: 0,
         };
         let launcher = Launcher::over(context, kernel, &chosen, shared, &params, stream)?;
         let control = region.words(0, blocks * control::WORDS)?;
         let blocks = polling_blocks(kind) as usize;
-        Ok(Self { context: Arc::clone(context), launcher, control, blocks, _memory: (region, memory) })
+        Ok(Self { context: Arc::clone(context), launcher, control, blocks, rally, _memory: (region, memory) })
     }
 
-    /// Launches the kernel, once, and returns. Nothing of the context is freed while the returned hold lives: keep it until
+    /// Launches the kernel and returns. Nothing of the context is freed while the returned hold lives: keep it until
     /// the kernel has ended.
     ///
     /// # Safety
-    /// As for [`new`](Self::new). This outlives the kernel, and is not launched again before that has ended.
+    /// As for [`new`](Self::new). This outlives the kernel, and is not launched again before that has ended: on the stream of
+    /// the last launch, or when that was waited for. ([`has_ended`](Self::has_ended) speaks of those that poll: the rest of a
+    /// cooperative grid leaves behind them.)
     ///
     /// # Errors
     /// The driver refuses.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<FreeHold, DeviceError> {
+        // It says that the last launch ends, and would say so to this one. In the stream's order: the last one has read it by then.
+        // Before the first launch it is zero.
+        if self.control.load(control::STATE, Ordering::Acquire) != control::STATE_NEW
+            && let Some(rally) = &self.rally
+        {
+            rally.fill_in_order(0, stream)?;
+        }
         for block in 0..self.blocks {
             let base = block * control::WORDS;
             self.control.store(base + control::STATE, control::STATE_NEW, Ordering::Relaxed);
@@ -236,7 +250,7 @@ impl LinkedDispatcher {
         }
     }
 
-    /// Whether every block has ended.
+    /// Whether every block that polls has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         (0..self.blocks).all(|block| {
@@ -262,6 +276,7 @@ impl LinkedDispatcher {
     }
 
     /// What became of its trigger graph so far, likewise: up to date at the latest when a request that asked for it is answered.
+    /// All of it is of one launch, whenever this is called.
     #[must_use]
     pub fn triggers(&self) -> Triggers {
         Triggers::of(|word| self.control.load(word, Ordering::Acquire))
@@ -295,17 +310,20 @@ fn entries(functions: &[LinkedFunction], trigger: u64) -> Vec<DeviceEntry> {
     functions.iter().chain((trigger != 0).then_some(&graph)).map(entry).collect()
 }
 
-/// Whether the kernel can launch what it is to launch.
-fn check_graphs(
+/// Whether the kernel is one of a program's, and can launch what it is to launch.
+fn check_kernel(
     functions: &[LinkedFunction],
     graphs: LinkedGraphs,
     chosen: &Options,
 ) -> Result<(), DeviceError> {
+    let shape = |why: &str| Err(DeviceError::Shape(why.to_owned()));
+    if matches!(chosen.kernel, KernelKind::Ahead { .. }) {
+        return shape("a program's grid is served by its first block, not by one of its own");
+    }
     let serves = functions.iter().any(|function| function.kind == HandlerKind::Graph);
     if !serves && graphs.trigger == 0 {
         return Ok(());
     }
-    let shape = |why: &str| Err(DeviceError::Shape(why.to_owned()));
     if !matches!(chosen.kernel, KernelKind::Graph { .. }) {
         return shape("only a dispatch graph launches graphs");
     }
@@ -371,17 +389,25 @@ mod tests {
         let functions = [handler(1), graph(2, 0x200, 0)];
         let wired = LinkedGraphs { context: 64, trigger: 0 };
         let launching = Options::new(KernelKind::graph());
-        assert!(check_graphs(&functions, wired, &launching).is_ok());
-        assert!(check_graphs(&functions, wired, &Options::new(KernelKind::regular())).is_err());
-        assert!(check_graphs(&functions, LinkedGraphs::default(), &launching).is_err());
-        assert!(check_graphs(&functions, LinkedGraphs { context: 60, trigger: 0 }, &launching).is_err());
-        assert!(check_graphs(&functions, wired, &Options { skip_marks: true, ..launching }).is_err());
+        assert!(check_kernel(&functions, wired, &launching).is_ok());
+        assert!(check_kernel(&functions, wired, &Options::new(KernelKind::regular())).is_err());
+        assert!(check_kernel(&functions, LinkedGraphs::default(), &launching).is_err());
+        assert!(check_kernel(&functions, LinkedGraphs { context: 60, trigger: 0 }, &launching).is_err());
+        assert!(check_kernel(&functions, wired, &Options { skip_marks: true, ..launching }).is_err());
         let trigger = LinkedGraphs { context: 0, trigger: 0x300 };
-        assert!(check_graphs(&functions[..1], trigger, &launching).is_ok());
-        assert!(check_graphs(&functions[..1], trigger, &Options::new(KernelKind::regular())).is_err());
+        assert!(check_kernel(&functions[..1], trigger, &launching).is_ok());
+        assert!(check_kernel(&functions[..1], trigger, &Options::new(KernelKind::regular())).is_err());
         assert!(
-            check_graphs(&functions[..1], LinkedGraphs::default(), &Options::new(KernelKind::regular()))
+            check_kernel(&functions[..1], LinkedGraphs::default(), &Options::new(KernelKind::regular()))
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn a_programs_grid_is_not_served_ahead() {
+        let refused =
+            |kernel| check_kernel(&[handler(1)], LinkedGraphs::default(), &Options::new(kernel)).is_err();
+        assert!(refused(KernelKind::Ahead { blocks: 2, threads: 64 }));
+        assert!(!refused(KernelKind::Cooperative { blocks: 2, threads: 64 }));
     }
 }

@@ -65,6 +65,7 @@ pub use launches::{Launches, Triggers};
 pub use linked::{LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing};
 pub use manager::{Manager, NotStarted};
 pub use modules::Modules;
+pub use resources::AHEAD_SHARED;
 pub(crate) use resources::check_shape;
 pub use ring::MappedRing;
 pub use ring_graphs::RingGraphs;
@@ -76,6 +77,7 @@ pub use watch::{Busy, Hung, Watch};
 use crate::driver::Stream;
 use launch::Launcher;
 use resources::Resources;
+use ringcall_dispatch::persistent::Layout;
 use std::sync::Arc;
 
 /// Which kernel, and how large.
@@ -92,6 +94,15 @@ pub enum KernelKind {
     /// the leading warp alone, one at a time.
     Cooperative {
         /// Blocks; all must be resident at once.
+        blocks: u32,
+        /// Threads of a block: a multiple of 32.
+        threads: u32,
+    },
+    /// The same, with one block more (or cluster, where there are clusters) that serves and takes no part in grid handlers' calls:
+    /// while one runs, that block polls for the next request, fetches and checks it, and answers the last one. For grid
+    /// handlers that know how many blocks they are: the grid that they are launched in is larger.
+    Ahead {
+        /// Blocks of grid handlers, a multiple of a cluster's; with the one that serves all must be resident at once.
         blocks: u32,
         /// Threads of a block: a multiple of 32.
         threads: u32,
@@ -127,29 +138,31 @@ impl KernelKind {
     pub const fn threads(self) -> u32 {
         match self {
             Self::Regular { warps, .. } | Self::Graph { warps } => warps.saturating_mul(32),
-            Self::Cooperative { threads, .. } => threads,
+            Self::Cooperative { threads, .. } | Self::Ahead { threads, .. } => threads,
         }
     }
 
-    /// Blocks.
+    /// Blocks; of [`Ahead`](Self::Ahead) those of grid handlers.
     #[must_use]
     pub const fn blocks(self) -> u32 {
         match self {
-            Self::Regular { blocks, .. } | Self::Cooperative { blocks, .. } => blocks,
+            Self::Regular { blocks, .. } | Self::Cooperative { blocks, .. } | Self::Ahead { blocks, .. } => {
+                blocks
+            }
             Self::Graph { .. } => 1,
         }
+    }
+
+    /// Whether it is a cooperative grid, which grid handlers run in.
+    const fn is_grid(self) -> bool {
+        matches!(self, Self::Cooperative { .. } | Self::Ahead { .. })
     }
 
     /// Warps of a block that serve.
     const fn workers(self) -> u32 {
         match self {
-            Self::Regular { warps, .. } | Self::Graph { warps } => {
-                if warps > 1 {
-                    warps - 1
-                } else {
-                    1
-                }
-            }
+            Self::Regular { warps, .. } | Self::Graph { warps } => Layout::workers(warps),
+            Self::Ahead { threads, .. } => Layout::callers(threads / 32),
             Self::Cooperative { .. } => 1,
         }
     }
@@ -158,6 +171,7 @@ impl KernelKind {
         match self {
             Self::Regular { .. } => "ringcall_dispatch",
             Self::Cooperative { .. } => "ringcall_dispatch_grid",
+            Self::Ahead { .. } => "ringcall_dispatch_ahead",
             Self::Graph { .. } => "ringcall_dispatch_graph",
         }
     }
@@ -181,6 +195,16 @@ pub struct Options {
     pub handler_shared: u32,
     /// Blocks of a cluster; 1 for none.
     pub cluster: u32,
+}
+
+impl Options {
+    /// Blocks that are launched.
+    const fn launched_blocks(&self) -> u32 {
+        match self.kernel {
+            KernelKind::Ahead { blocks, .. } => blocks.saturating_add(self.cluster),
+            other => other.blocks(),
+        }
+    }
 }
 
 impl Options {

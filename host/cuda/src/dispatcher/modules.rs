@@ -220,6 +220,13 @@ fn registers_for(threads: u32) -> u32 {
 /// Name of the table of addresses.
 const TABLE: &str = "ringcall_function_addresses";
 
+/// The address of one of `symbols`.
+pub(super) fn address_in(module: &Module, symbols: &[&str], symbol: &str) -> Result<u64, DeviceError> {
+    let all = addresses(module, symbols)?;
+    let place = symbols.iter().position(|other| *other == symbol);
+    Ok(place.and_then(|place| all.get(place)).copied().unwrap_or(0))
+}
+
 /// PTX that takes the address of every symbol: so any module that defines a function of the right signature can be linked,
 /// and what is missing is the linker's error, by name.
 fn table_ptx(symbols: &[&str]) -> String {

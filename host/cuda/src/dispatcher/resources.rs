@@ -4,6 +4,7 @@ use super::functions::Functions;
 use super::graphs::{Launchable, fill_addresses};
 use super::launch::Launcher;
 use super::modules::Modules;
+use super::modules::address_in;
 use super::{DeviceError, Halt, KernelKind, MappedRing, Options, failure};
 use crate::CudaError;
 use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
@@ -60,6 +61,11 @@ pub(super) fn wire(
     let saved = DeviceBuffer::zeroed(context, blocks * saved::WORDS * 8)?;
     let graphs = fill_addresses(&mut table, functions, &module, &geometry, saved.address().0, stream)?;
 
+    let follower = match functions.follower_of(kind)? {
+        Some(symbol) => address_in(&module, &symbols, symbol)?,
+        None => 0,
+    };
+
     let stage = stage_bytes(geometry.rx_stride().max(geometry.tx_stride()));
     let needs = |shared_stages| Needs {
         slots: Share::of(geometry.slots(), 0, polling_blocks(kind)).count,
@@ -69,7 +75,6 @@ pub(super) fn wire(
         stage_bytes: stage,
         shared_stages,
     };
-    let cooperative = matches!(kind, KernelKind::Cooperative { .. });
     let (in_shared, shared) = shared_memory(&chosen, context.device().max_shared_per_block()?, needs);
     let scratch = if in_shared {
         None
@@ -77,7 +82,7 @@ pub(super) fn wire(
         let bytes = polling_blocks(kind) as usize * kind.workers() as usize * 2 * stage as usize;
         Some(DeviceBuffer::zeroed(context, bytes)?)
     };
-    let rally = if cooperative { Some(DeviceBuffer::zeroed(context, Rally::BYTES)?) } else { None };
+    let rally = if kind.is_grid() { Some(DeviceBuffer::zeroed(context, Rally::BYTES)?) } else { None };
     let control_region = MappedRegion::zeroed(context, blocks * control::WORDS * 8)?;
     let upload = |bytes: &[u8]| -> Result<DeviceBuffer, DeviceError> {
         let buffer = DeviceBuffer::zeroed(context, bytes.len().max(16))?;
@@ -109,6 +114,9 @@ pub(super) fn wire(
         options: option_bits(&chosen, &table.entries),
         stage_bytes: stage,
         nap_ns: chosen.nap_ns,
+        handler_blocks: if matches!(kind, KernelKind::Ahead { .. }) { kind.blocks() } else { 0 },
+        reserved: 0,
+        follower,
     };
     let launcher = Launcher::new(context, &module, &chosen, shared, &params, stream)?;
     let names =
@@ -131,6 +139,9 @@ pub(super) fn wire(
     Ok((resources, launcher))
 }
 
+/// Bytes of shared memory that a block of [`KernelKind::Ahead`] has beside what handlers have.
+pub const AHEAD_SHARED: u32 = Layout::FOLLOWER;
+
 /// The option bits of a kernel with these entries: what was chosen, and what the table brings with it.
 pub(super) fn option_bits(chosen: &Options, entries: &[DeviceEntry]) -> u32 {
     let beside_others = entries.iter().any(|entry| entry.kind == HandlerKind::Elsewhere as u32);
@@ -146,19 +157,22 @@ pub(super) fn option_bits(chosen: &Options, entries: &[DeviceEntry]) -> u32 {
 
 /// Blocks that poll: of a cooperative grid only the leader's.
 pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
-    match kind {
-        KernelKind::Cooperative { .. } => 1,
-        other => other.blocks(),
-    }
+    if kind.is_grid() { 1 } else { kind.blocks() }
 }
 
 /// Whether the stages lie in shared memory, of which a block has at most `most` bytes; and how much a block has in all, with
 /// what handlers have at its end.
 pub(super) fn shared_memory(chosen: &Options, most: u32, needs: impl Fn(bool) -> Needs) -> (bool, u32) {
-    let bytes = |in_shared| Layout::of(needs(in_shared)).bytes.saturating_add(chosen.handler_shared);
+    let bytes = |in_shared| {
+        let own = Layout::of(needs(in_shared)).bytes;
+        match chosen.kernel {
+            // Blocks that serve and blocks that run handlers are not the same.
+            KernelKind::Ahead { .. } => own.max(AHEAD_SHARED.saturating_add(chosen.handler_shared)),
+            _ => own.saturating_add(chosen.handler_shared),
+        }
+    };
     // Every block of a grid reaches the stages.
-    let cooperative = matches!(chosen.kernel, KernelKind::Cooperative { .. });
-    let in_shared = !cooperative && bytes(true) <= most;
+    let in_shared = !chosen.kernel.is_grid() && bytes(true) <= most;
     (in_shared, bytes(in_shared))
 }
 
@@ -333,6 +347,10 @@ mod tests {
         assert_eq!(shared_memory(&more, with + 999, needs), (false, without + 1000));
         let grid = Options::new(KernelKind::Cooperative { blocks: 2, threads: 64 }).handler_shared(1000);
         assert_eq!(shared_memory(&grid, u32::MAX, needs), (false, without + 1000));
+        let ahead = Options::new(KernelKind::Ahead { blocks: 2, threads: 64 });
+        assert_eq!(shared_memory(&ahead, u32::MAX, needs), (false, without.max(AHEAD_SHARED)));
+        let more = ahead.handler_shared(without);
+        assert_eq!(shared_memory(&more, u32::MAX, needs), (false, AHEAD_SHARED + without));
         // What no block has is refused with the launcher's error, not wrapped around.
         assert_eq!(shared_memory(&regular.handler_shared(u32::MAX), with, needs), (false, u32::MAX));
     }

@@ -42,7 +42,7 @@ impl UnifiedKernel {
     pub(crate) const fn of(kind: KernelKind) -> Self {
         match kind {
             KernelKind::Regular { .. } => Self::Queues,
-            KernelKind::Cooperative { .. } => Self::Grid,
+            KernelKind::Cooperative { .. } | KernelKind::Ahead { .. } => Self::Grid,
             KernelKind::Graph { .. } => Self::Graph,
         }
     }

@@ -1,7 +1,7 @@
 //! Memory of the device's own.
 
 use super::frees::Garbage;
-use super::{Context, DeviceAddress};
+use super::{Context, DeviceAddress, Stream};
 use crate::CudaError;
 use std::sync::Arc;
 
@@ -60,6 +60,14 @@ impl DeviceBuffer {
         let code = unsafe { (api.cuMemsetD8Async)(self.address.0, value, self.len, stream.raw()) };
         api.check(code, "filling device memory")?;
         stream.synchronize(api)
+    }
+
+    /// Sets every byte to `value` in the order of `stream`, behind what is on it and before what follows. Does not wait.
+    pub(crate) fn fill_in_order(&self, value: u8, stream: &Stream) -> Result<(), CudaError> {
+        let api = self.context.enter()?;
+        // SAFETY: the whole allocation; freeing it waits for what was begun before.
+        let code = unsafe { (api.cuMemsetD8Async)(self.address.0, value, self.len, stream.raw()) };
+        api.check(code, "filling device memory")
     }
 
     /// Copies `data` to byte `offset`, and waits until it is there.

@@ -184,6 +184,10 @@ impl UnifiedDispatcher<Wired> {
         let warps = match kind {
             KernelKind::Regular { warps, .. } | KernelKind::Graph { warps } => warps,
             KernelKind::Cooperative { .. } => 1,
+            KernelKind::Ahead { .. } => {
+                let why = "a unified dispatcher serves in the first block of its grid, not in one of its own";
+                return Err(DeviceError::Shape(why.to_owned()));
+            }
         };
         for stride in [config.rx_stride, config.tx_stride] {
             if !stride.is_multiple_of(16) {

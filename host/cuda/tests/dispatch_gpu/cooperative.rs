@@ -1,10 +1,11 @@
 //! Cooperative grids: calls that all threads take part in, and the others beside them.
 
 use crate::rig::{self, call, calls, counted, flood, on_device, pattern, slot, slots, stop_clean};
-use ringcall_cuda::dispatcher::{KernelKind, Options};
+use ringcall_cuda::dispatcher::{DeviceDispatcher, KernelKind, Options};
 use ringcall_cuda::driver::Context;
 use ringcall_wire::Counter;
 use ringcall_wire::launch::HandlerKind;
+use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::Status;
 use std::sync::Arc;
 
@@ -56,4 +57,36 @@ fn a_grid_of_4_blocks_of_64_serves() {
 #[test]
 fn a_grid_of_one_block_serves() {
     on_device("a_grid_of_one_block_serves", |context| serves(context, 1, 32));
+}
+
+/// A block of its own serves, and calls four others: one request at a time, and many.
+#[test]
+fn a_grid_that_is_served_ahead() {
+    const HANDLER: &str = include_str!("../ptx/ahead.ptx");
+    on_device("a_grid_that_is_served_ahead", |context| {
+        let options = Options::new(KernelKind::Ahead { blocks: 4, threads: 64 });
+        for (count, slot_bytes) in [(1, 576), (16, 576), (64, 4096), (200, 576)] {
+            let ring = rig::ring(context, count, slot_bytes);
+            let (schema, kind) = (HandlerSchema::new(), HandlerKind::Grid);
+            let functions = calls(slot_bytes).symbol("ahead", "increment_in_four_blocks", kind, schema);
+            let modules = rig::modules(context).ptx("a grid handler", HANDLER);
+            let wired = DeviceDispatcher::wire(&ring, functions, modules, options).expect("wired");
+            let running = wired.start().expect("started");
+            let ring = ring.ring();
+            let mut n = 0;
+            for names in [&["ahead"][..], &["ahead", "rpc_increment", "ahead", "rpc_increment_warp"]] {
+                for len in [0, 1, 7, 8, 31, 488, 512, 1000]
+                    .into_iter()
+                    .filter(|&len| len + 24 <= slot_bytes as usize)
+                {
+                    flood(ring.shared(), &slots(ring), names, len, 2_000);
+                    n += 2_000;
+                }
+            }
+            let answer = call(ring, slot(ring, count - 1), "ahead", &[41; 100]);
+            assert_eq!((answer.status, answer.result), (Status::OK, vec![42; 100]));
+            counted(&running, "every call", |c| c.get(Counter::Completed) == n + 1 && c.rejected() == 0);
+            stop_clean(running);
+        }
+    });
 }

@@ -1,8 +1,16 @@
 //! Handlers in several modules and languages, linked into one dispatcher.
 
 use crate::rig::{self, call, calls, flood, on_device, slot, slots, stop_clean};
-use ringcall_cuda::dispatcher::{DeviceDispatcher, KernelKind, Modules, Options};
-use ringcall_cuda::driver::Context;
+use ringcall::Ring;
+use ringcall_cuda::dispatcher::{
+    DeviceDispatcher, KernelKind, LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing, Modules,
+    Options,
+};
+use ringcall_cuda::driver::{Context, MappedRegion, Stream};
+use ringcall_dispatch::SharedRing;
+use ringcall_dispatch::ring::RingWindows;
+use ringcall_wire::Counter;
+use ringcall_wire::function::FunctionId;
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::Status;
@@ -99,5 +107,88 @@ fn a_missing_symbol_is_named() {
             options,
         );
         assert!(refused.expect_err("it does not link").to_string().contains("broken"));
+    });
+}
+
+/// A ring of a program's own, as the host and as the device see it.
+fn ring_of_a_program(
+    context: &Arc<Context>,
+    slots: u32,
+    stride: u32,
+) -> (Ring, LinkedRing, [MappedRegion; 4]) {
+    let (flags, data) = (slots as usize * 8, slots as usize * stride as usize);
+    let regions =
+        [flags, flags, data, data].map(|bytes| MappedRegion::zeroed(context, bytes).expect("memory"));
+    let [rx_flags, tx_flags, rx_data, tx_data] = &regions;
+    let windows = RingWindows {
+        rx_flags: rx_flags.words(0, slots as usize).expect("all of it"),
+        tx_flags: tx_flags.words(0, slots as usize).expect("all of it"),
+        rx_data: rx_data.bytes(0, data).expect("all of it"),
+        tx_data: tx_data.bytes(0, data).expect("all of it"),
+    };
+    let address = |region: &MappedRegion| region.device_address(0).expect("mapped").0;
+    let linked = LinkedRing {
+        rx_flags: address(rx_flags),
+        tx_flags: address(tx_flags),
+        rx_data: address(rx_data),
+        tx_data: address(tx_data),
+        rx_peer: windows.rx_data.address(),
+        slots,
+        rx_stride: stride,
+        tx_stride: stride,
+    };
+    let shared = SharedRing::new(slots, stride, stride, windows, Some(linked.rx_data)).expect("a ring");
+    (Ring::external(shared), linked, regions)
+}
+
+/// A program's kernel that ends is launched again: all blocks of a grid take part in its calls as before.
+#[test]
+fn a_linked_kernel_is_launched_again() {
+    on_device("a_linked_kernel_is_launched_again", |context| {
+        let kinds = [
+            KernelKind::Cooperative { blocks: 8, threads: 128 },
+            KernelKind::Cooperative { blocks: 1, threads: 32 },
+            KernelKind::Regular { blocks: 1, warps: 4 },
+        ];
+        for kind in kinds {
+            let grid = matches!(kind, KernelKind::Cooperative { .. });
+            let handler = if grid { HandlerKind::Grid } else { HandlerKind::Thread };
+            let handlers = rig::samples(576, &[handler]);
+            let name = if grid { "rpc_increment_grid" } else { "rpc_increment" };
+            let sample = handlers.iter().find(|handler| handler.name == name).expect("a sample");
+            let (kernel, addresses) =
+                LinkedDispatcher::load(context, &rig::modules(context), kind, &[sample.symbol])
+                    .expect("linked");
+            let function = LinkedFunction {
+                id: FunctionId::of(name).0,
+                address: addresses[0],
+                arg_bytes: None,
+                kind: handler,
+                routing_key: 0,
+            };
+            let (ring, linked, _memory) = ring_of_a_program(context, 16, 576);
+            let stream = Stream::new(context).expect("a stream");
+            // SAFETY: the ring is mapped, and there until the end of this; the function is the kernel's module's.
+            #[allow(unsafe_code)]
+            let dispatcher = unsafe {
+                let (graphs, options) = (LinkedGraphs::default(), Options::new(kind));
+                LinkedDispatcher::new(context, kernel, linked, &[function], graphs, options, &stream)
+            }
+            .expect("it fits");
+            for _ in 0..4 {
+                // SAFETY: the last one has ended: its stream was waited for.
+                #[allow(unsafe_code)]
+                let hold = unsafe { dispatcher.launch(&stream) }.expect("launched");
+                for len in [0, 8, 512] {
+                    flood(ring.shared(), &slots(&ring), &[name], len, 200);
+                }
+                dispatcher.drain();
+                stream.wait(rig::PATIENCE).expect("the whole grid ends");
+                assert!(dispatcher.has_ended());
+                // Each launch counts anew.
+                assert_eq!(dispatcher.count(Counter::Completed), 600, "{kind:?}");
+                drop(hold);
+            }
+        }
     });
 }

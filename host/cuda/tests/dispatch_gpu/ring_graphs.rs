@@ -114,7 +114,7 @@ fn what_the_hosts_graphs_cannot_serve_is_answered() {
             assert_eq!(call(ring.ring(), slot(ring.ring(), at), ONE, &keyed(5)).result[8..], [2]);
             send(ring.ring(), slot(ring.ring(), at), ONE, 3, &keyed(6));
             let answer = take(ring.ring(), slot(ring.ring(), at));
-            assert_eq!((answer.status, answer.error), (Status::LAUNCH_FAILED, Some(500)));
+            assert_eq!((answer.status, answer.error), (Status::NO_WORKER, None));
             assert_eq!(call(ring.ring(), slot(ring.ring(), at), THREE, &[1]).status, Status::BACKPRESSURE);
             assert_eq!(
                 call(ring.ring(), slot(ring.ring(), at), "nowhere", &[1]).status,
@@ -122,7 +122,7 @@ fn what_the_hosts_graphs_cannot_serve_is_answered() {
             );
         }
         let counters = stop_clean(running).counters();
-        let counts = [Counter::LaunchFailed, Counter::Backpressure, Counter::Completed];
+        let counts = [Counter::NoWorker, Counter::Backpressure, Counter::Completed];
         assert_eq!(counts.map(|counter| counters.get(counter)), [16; 3]);
 
         let none = RingGraphs::new(&ring).graph(ONE, &module, &GraphFunction::new(kernels(&SINGLE), 0));

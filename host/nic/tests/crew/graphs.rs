@@ -10,7 +10,7 @@ use ringcall_verbs::crew::Copying;
 use ringcall_verbs::layout::cqe::opcode;
 use ringcall_wire::counter::Counter;
 use ringcall_wire::header::HEADER_BYTES;
-use ringcall_wire::launch::{HandlerKind, LAUNCHES_PER_EXECUTION};
+use ringcall_wire::launch::{DeviceEntry, HandlerKind, LAUNCHES_PER_EXECUTION};
 use ringcall_wire::status::Status;
 use ringcall_wire::unified::control;
 use std::collections::HashMap;
@@ -34,10 +34,20 @@ fn table(park: &Park) -> Table {
 
 /// Runs `client` against a crew that launches, from start to end; how many executions.
 fn serve(bench: &mut Bench, team: Team, park: &Arc<Park>, client: impl FnOnce(&mut Wire)) -> u64 {
+    serve_of(&table(park), bench, team, park, client)
+}
+
+/// The same with another table.
+fn serve_of(
+    table: &Table,
+    bench: &mut Bench,
+    team: Team,
+    park: &Arc<Park>,
+    client: impl FnOnce(&mut Wire),
+) -> u64 {
     let mut executions = 0;
     let told = &mut executions;
-    let table = table(park);
-    let life = |seat: Seat<'_>| *told = Park::executions(park, seat, team, &table);
+    let life = |seat: Seat<'_>| *told = Park::executions(park, seat, team, table);
     // A client that panics must not leave children at the door.
     struct Opens<'a>(&'a Park);
     impl Drop for Opens<'_> {
@@ -404,6 +414,96 @@ fn a_follow_up_answers_nothing() {
             owed.take_all(peer);
         });
         assert_eq!(bench.control.load(control::LAUNCHES, Relaxed), 133);
+        bench.end();
+    }
+}
+
+/// While no launch is left for what a handler asks for, it is not called: its request waits for the next execution, and no other
+/// for it.
+#[test]
+fn a_handler_is_called_when_there_is_a_launch_for_its_graph() {
+    const ALL: u32 = LAUNCHES_PER_EXECUTION as u32;
+    /// Requests that are served with that: every second one asks, the last one too.
+    const FIRST: u32 = 2 * ALL - 1;
+    for threads in [1, 4] {
+        let shape = Shape { stride: 64, ..Shape::of_depth(8) };
+        let park = Arc::new(Park::new(&shape, 1, ALL + 10, ADDS));
+        let table = Table::new(vec![
+            entry("increment", HandlerKind::Thread, 0),
+            park.entry("graph", 0, 0),
+            DeviceEntry { follow_up: 1, ..entry("trigger", HandlerKind::Thread, TRIGGER) },
+            DeviceEntry { follow_up: 1, ..entry("does not trigger", HandlerKind::Warp, 1) },
+        ]);
+        park.shut();
+        let mut bench = Bench::new(&shape);
+        let control = bench.control.clone();
+        let executions = serve_of(&table, &mut bench, Team::of(threads), &park, |peer| {
+            let mut owed = Owed::default();
+            // A handler that does not ask gives its launch back.
+            for id in 0..FIRST {
+                let name = if id % 2 == 0 { "trigger" } else { "does not trigger" };
+                owed.ask(peer, &shape, id, name, &[3; 8], Status::OK);
+                assert_eq!(owed.take(peer), id);
+            }
+            park.await_children(ALL.into());
+            let mut waiting = Owed::default();
+            for id in FIRST..FIRST + 4 {
+                let name = if id % 2 == 0 { "trigger" } else { "does not trigger" };
+                waiting.ask(peer, &shape, id, name, &[3; 8], Status::OK);
+            }
+            let counter = |counter: Counter| control.load(control::COUNTERS + counter as usize, Relaxed);
+            let received = u64::from(FIRST) + 4;
+            let mut patience = Patience::default();
+            while counter(Counter::Received) < received {
+                patience.wait();
+                std::thread::yield_now();
+            }
+            owed.ask(peer, &shape, FIRST + 4, "increment", &[3; 8], Status::OK);
+            owed.take_all(peer);
+            assert_eq!((park.triggers(), counter(Counter::Backpressure)), (ALL.into(), 0));
+            park.open();
+            waiting.take_all(peer);
+            park.await_children(u64::from(ALL) + 2);
+        });
+        assert_eq!(executions, 2);
+        assert_eq!((park.triggers(), park.reached()), (u64::from(ALL) + 2, u64::from(ALL) + 2));
+        let all = u64::from(FIRST) + 5;
+        for counter in [Counter::Received, Counter::Dispatched, Counter::Completed] {
+            assert_eq!(bench.count(counter), all, "{counter:?}");
+        }
+        assert_eq!(bench.control.load(control::LAUNCHES, Relaxed), u64::from(ALL) + 2);
+        let queued = bench.count(Counter::Queued);
+        assert!((1..=4).contains(&queued), "each is counted once: {queued}");
+        bench.end();
+    }
+}
+
+/// The host is shown that a graph was launched, or waits for an executable, while no answer leaves.
+#[test]
+fn what_graphs_hold_is_shown() {
+    for threads in [1, 4] {
+        let shape = Shape { stride: 64, ..Shape::of_depth(8) };
+        let park = Arc::new(Park::new(&shape, 1, 1, ADDS));
+        let table = Table::new(vec![park.entry("graph", 0, 0)]);
+        park.shut();
+        let mut bench = Bench::new(&shape);
+        let control = bench.control.clone();
+        serve_of(&table, &mut bench, Team::of(threads), &park, |peer| {
+            let mut owed = Owed::default();
+            for (id, counter) in [(0, Counter::Dispatched), (1, Counter::Queued)] {
+                owed.ask(peer, &shape, id, "graph", &[1; 8], Status::OK);
+                let mut patience = Patience::default();
+                while control.load(control::COUNTERS + counter as usize, Relaxed) == 0 {
+                    patience.wait();
+                    std::thread::yield_now();
+                }
+            }
+            park.open();
+            owed.take_all(peer);
+        });
+        for (counter, n) in [(Counter::Dispatched, 2), (Counter::Queued, 1), (Counter::Completed, 2)] {
+            assert_eq!(bench.count(counter), n, "{counter:?}");
+        }
         bench.end();
     }
 }

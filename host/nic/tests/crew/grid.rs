@@ -2,7 +2,7 @@
 
 use crate::rig::*;
 use crate::support::*;
-use ringcall_dispatch::persistent::cooperative::{self, GridCall, Rally, Told};
+use ringcall_dispatch::persistent::cooperative::{self, Follower, GridCall, Rally, Told};
 use ringcall_dispatch::persistent::{Call, Machine, Returned};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::stage::Stage;
@@ -36,7 +36,8 @@ impl Machine for Leader<'_> {
     }
 
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
-        let what = GridCall { handler: call.address, arg_len: call.arg_len, capacity: call.capacity };
+        let (arg_len, capacity) = (call.arg_len, call.capacity);
+        let what = GridCall { handler: call.address, arg_len, capacity, stage: 0 };
         Some(self.seat.lead(warp, self.others, what, meanwhile, self.work))
     }
 
@@ -78,9 +79,7 @@ fn grid(seat: Seat<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec<u64> {
         let first = if single { 0 } else { (threads - 1) / 32 * 32 };
         let leads = home && if single { block.thread() == 0 } else { block.thread() >= first };
         if !leads {
-            at_rally.follow(home, |call| {
-                work(call);
-            });
+            at_rally.follow(if home { Follower::Home } else { Follower::Other }, work);
             return Over::Ended;
         }
         let warp = if single { Warp::single() } else { block.warp() };

@@ -71,6 +71,7 @@ pub struct Park {
     finished: Mutex<u64>,
     running: Vec<DeviceU64>,
     again: DeviceU64,
+    triggers: DeviceU64,
     /// CUDA code with which a relaunch fails.
     pub refuses_relaunch: Option<i32>,
 }
@@ -95,6 +96,7 @@ impl Park {
             finished: Mutex::new(0),
             running: (0..all).map(|_| DeviceU64::new(0)).collect(),
             again: DeviceU64::new(0),
+            triggers: DeviceU64::new(0),
             refuses_relaunch: None,
         };
         for number in 0..all {
@@ -141,6 +143,11 @@ impl Park {
     /// Children that have come to the door, ever.
     pub fn reached(&self) -> u64 {
         self.reached.load(Acquire)
+    }
+
+    /// Calls of the handler that asks for its follow-up, ever.
+    pub fn triggers(&self) -> u64 {
+        self.triggers.load(Acquire)
     }
 
     pub fn finished(&self) -> u64 {
@@ -235,6 +242,7 @@ impl Machine for Launching {
     fn call_thread(&self, call: &Call<'_>) -> Returned {
         let returned = Threads.call_thread(call);
         if call.address == TRIGGER {
+            self.0.triggers.fetch_add(1, Release);
             return Returned { status: flag::GRAPH_TRIGGER as i32, ..returned };
         }
         returned

@@ -5,7 +5,9 @@ use crate::support::*;
 use ringcall_gpu::team::WARP_LANES;
 use ringcall_nic::{Fault, Message, Port, Queue};
 use ringcall_verbs::crew::{Bell, Copying, Over};
+use ringcall_verbs::endpoint::Reply;
 use ringcall_verbs::layout::cqe::{Syndrome, opcode};
+use ringcall_verbs::layout::wqe::Remote;
 use ringcall_verbs::sq::RecordMode;
 use ringcall_verbs::unified::Extent;
 use ringcall_verbs::{Event, QueueError};
@@ -42,7 +44,8 @@ fn every_status() {
         (Vec::new(), Status::BAD_MAGIC, 0),
         (frame("increment", 4, 17, b"1234"), Status::OK, 4),
     ];
-    for threads in [1, 4] {
+    // The general way, without and with hands to share it; and the usual one, which hands over what it does not do.
+    for threads in [1, 4, 8] {
         let mut bench = Bench::new(&shape);
         bench.serve(Team::of(threads), |peer, _| {
             for (slot, (bytes, status, len)) in (0..).map(|i| i % 3).zip(&cases) {
@@ -72,11 +75,13 @@ fn queues_go_round_at_every_depth_and_over_restarts() {
     for (depth, threads, copying, record) in [
         (1, 1, Copying::Not, RecordMode::Written),
         (2, 4, Copying::Staged, RecordMode::Written),
-        (64, 1, Copying::Not, RecordMode::NotWritten),
+        (64, 4, Copying::Not, RecordMode::NotWritten),
         (64, 4, Copying::Staged, RecordMode::Written),
         (1024, 1, Copying::Not, RecordMode::Written),
     ] {
-        let shape = Shape { sequence: true, record, ..Shape::of_depth(depth) };
+        // Four lanes take the usual way through slots of less than 128 bytes.
+        let stride = if threads == 4 { 112 } else { 128 };
+        let shape = Shape { sequence: true, record, stride, ..Shape::of_depth(depth) };
         let mut bench = Bench::new(&shape);
         let (window, total) = (u64::from(depth).div_ceil(2), 8 * u64::from(depth.clamp(16, 256)));
         for turn in 0..2 {
@@ -87,6 +92,69 @@ fn queues_go_round_at_every_depth_and_over_restarts() {
         assert_eq!(bench.event(Event::RxRequests), 2 * total, "depth {depth}");
         assert_eq!(bench.event(Event::RxLost) + bench.event(Event::RxReordered), 0);
         assert_eq!(bench.count(Counter::Completed), 2 * total);
+        bench.end();
+    }
+}
+
+/// The usual way: one at a time, where they are expected and elsewhere, sent and written, answered with either operation.
+#[test]
+fn one_at_a_time() {
+    const TOTAL: u64 = 60;
+    let base = Shape { slots: 16, stride: 112, ..Shape::of_depth(16) };
+    let remote = Remote { address: 0x5_0000, rkey: 5 };
+    let told = Shape { stride: 80, told: true, sequence: true, ..base };
+    let written = Shape { reply: Reply::WriteImm { base: remote, stride: 112 }, ..base };
+    // A slot with a second pair for every lane leaves none for the completion: the general way.
+    for shape in [base, told, written, Shape { sends: true, ..base }, Shape { stride: 128, ..base }] {
+        let mut bench = Bench::new(&shape);
+        bench.serve(Team::of(4), |peer, _| {
+            for i in 0..TOTAL {
+                // Now and then a slot that is not expected; what is expected holds an older request.
+                let slot = (i + i / 5) % u64::from(shape.slots);
+                let payload: Vec<u8> = (0..(i * 13) as usize % (shape.stride as usize - HEADER_BYTES))
+                    .map(|at| (at as u64 + i) as u8)
+                    .collect();
+                let function = if i % 3 == 0 { "increment together" } else { "increment" };
+                let bytes = frame(function, payload.len() as u32, i as u32, &payload);
+                if shape.sends {
+                    assert!(peer.send(Message::Send, &bytes));
+                } else {
+                    send(peer, &shape, slot as u32, i as u32, &bytes);
+                }
+                let (header, result) = receive(peer);
+                assert_eq!((header.status(), header.request_id), (Status::OK, i as u32));
+                assert_eq!(result, incremented(&payload), "request {i}");
+            }
+        });
+        for event in [Event::RxCompletions, Event::RxRequests, Event::RxReposted, Event::TxPosted] {
+            // The last may be the empty request that asks for a completion.
+            let extra = u64::from(event == Event::TxPosted);
+            assert!(
+                (TOTAL..=TOTAL + extra).contains(&bench.event(event)),
+                "{event:?}: {}",
+                bench.event(event)
+            );
+        }
+        for counter in [Counter::Received, Counter::Dispatched, Counter::Completed] {
+            assert_eq!(bench.count(counter), TOTAL);
+        }
+        assert_eq!(bench.event(Event::RxLost) + bench.event(Event::RxReordered), 0);
+        bench.end();
+    }
+}
+
+/// What was counted is shown while the crew runs and nothing comes.
+#[test]
+fn counts_are_shown_without_a_stop() {
+    for threads in [1, 4] {
+        let shape = Shape { stride: 112, ..Shape::of_depth(4) };
+        let mut bench = Bench::new(&shape);
+        let control = bench.control.clone();
+        bench.serve(Team::of(threads), |peer, _| {
+            flood(peer, &shape, 1, 0, 5, |_| ());
+            let shown = |counter: Counter| control.load(control::COUNTERS + counter as usize, Relaxed);
+            until(|| shown(Counter::Completed) == 5 && shown(Counter::Received) == 5);
+        });
         bench.end();
     }
 }

@@ -17,6 +17,7 @@
 //! [`HostDispatcher<Stepped>`] instead: [`into_stepper`](HostDispatcher::into_stepper) →
 //! [`step`](HostDispatcher::step) → [`finish`](HostDispatcher::finish).
 
+mod broken;
 mod pool;
 mod run;
 mod step;
@@ -29,6 +30,7 @@ pub use crate::shared::{SlotDump, SlotState, WorkerState};
 use crate::table::FunctionTable;
 use crate::worker::{WorkerPort, WorkerSpec};
 use crate::{Ring, Wait};
+use broken::Turn;
 pub use ringcall_dispatch::counters::Snapshot;
 use ringcall_wire::counter::Counter;
 use run::Loop;
@@ -186,6 +188,7 @@ impl HostDispatcherBuilder {
         }
         let shared = Arc::new(Shared::new(ring.shared().clone(), workers.len(), notices));
         let mut lp = Box::new(Loop::new(Arc::clone(&shared), table, workers, options)?);
+        lp.broken = customs.shared_ring.then(|| Turn::of(ring.shared()));
         (lp.customs, lp.outside) = (customs, outside);
         Ok(HostDispatcher { shared, state: Wired { lp } })
     }

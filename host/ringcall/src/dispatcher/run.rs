@@ -1,18 +1,19 @@
 //! The dispatcher's loop.
 
+use super::broken::Turn;
 use super::pool::Pool;
 use super::{DispatcherError, HostOptions, Step};
-use crate::outside::{Customs, Outside};
+use crate::outside::{Claim, Customs, Outside};
 use crate::shared::{Control, Shared};
 use crate::table::{Function, FunctionTable, Slots};
 use crate::worker::WorkerSpec;
 use ringcall_dispatch::scan::Scan;
 use ringcall_dispatch::slot::{Answered, Request, Seen};
-use ringcall_dispatch::{RingMemory, SlotIndex, validate};
+use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex, validate};
 use ringcall_gpu::clock;
 use ringcall_wire::counter::Counter;
 use ringcall_wire::flag;
-use ringcall_wire::header::HEADER_BYTES;
+use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RESPONSE_MAGIC, RequestHeader};
 use ringcall_wire::status::{DispatchMode, Status};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(super) struct Loop {
     pub(super) options: HostOptions,
     pub(super) customs: Customs,
     pub(super) outside: Option<Box<dyn Outside>>,
+    /// Of a ring that other dispatchers serve, too.
+    pub(super) broken: Option<&'static Turn>,
 }
 
 impl std::fmt::Debug for Loop {
@@ -65,6 +68,7 @@ impl Loop {
             options,
             customs: Customs::default(),
             outside: None,
+            broken: None,
             shared,
         })
     }
@@ -125,6 +129,8 @@ impl Loop {
             slots: &mut self.slots,
             customs: self.customs,
             outside: &mut self.outside,
+            broken: self.broken,
+            turned_away: false,
         };
         done += desk.service();
         scan.turn(&shared.ring, |seen| done += desk.serve(seen));
@@ -141,6 +147,8 @@ impl Loop {
             slots: &mut self.slots,
             customs: self.customs,
             outside: &mut self.outside,
+            broken: self.broken,
+            turned_away: false,
         };
         let mut done = desk.service();
         scan.full(&shared.ring, |seen| {
@@ -148,10 +156,11 @@ impl Loop {
             done += u32::from(shared.notice_pending(seen.slot()));
             done += desk.serve(seen);
         });
+        let turned_away = desk.turned_away;
         let outside_idle = self.outside.as_ref().is_none_or(|outside| outside.is_idle());
         let mine_done = shared.ledger().unsettled().next().is_none() && outside_idle;
         // On a shared ring the marks of the other dispatcher are none of ours.
-        done == 0 && mine_done && (self.customs.shared_ring || !shared.any_in_flight())
+        done == 0 && !turned_away && mine_done && (self.customs.shared_ring || !shared.any_in_flight())
     }
 
     /// The deadline has passed: everything is answered, nothing is called. What is still under way outside after
@@ -204,6 +213,9 @@ struct Desk<'a> {
     slots: &'a mut Slots,
     customs: Customs,
     outside: &'a mut Option<Box<dyn Outside>>,
+    broken: Option<&'a Turn>,
+    /// A broken request was left since another dispatcher had the turn, perhaps for another slot: there is to be another look.
+    turned_away: bool,
 }
 
 impl Desk<'_> {
@@ -222,8 +234,8 @@ impl Desk<'_> {
     /// Takes one request, if its slot's previous response was taken: 1 if it did.
     #[inline(always)]
     fn serve(&mut self, seen: Seen) -> u32 {
-        let Self { shared, table, pool, customs, outside, .. } = self;
-        let (shared, customs) = (*shared, *customs);
+        let Self { shared, table, pool, customs, outside, broken, .. } = self;
+        let (shared, customs, broken) = (*shared, *customs, *broken);
         let ring = &shared.ring;
         // The previous response is still there, or still to be reported: the slot is looked at again next turn.
         if shared.notice_pending(seen.slot()) {
@@ -236,7 +248,16 @@ impl Desk<'_> {
         }
         let Some(mut request) = seen.claim(ring) else { return 0 };
         let mut checked = check(shared, table, pool, customs, &request);
+        let mut turn = None;
         if customs.shared_ring && !checked.is_err_and(|status| customs.leaves(status)) {
+            if checked.is_err_and(|status| customs.is_anybodys(status)) {
+                turn = broken.and_then(Turn::take);
+                if turn.is_none() {
+                    self.turned_away = true;
+                    request.leave();
+                    return 0;
+                }
+            }
             // Ours, if it is what it looks like: see `Request::again`. Nobody else takes it away then.
             let value = ring.rx(request.slot());
             if value == flag::FREE {
@@ -247,13 +268,21 @@ impl Desk<'_> {
             request = whole;
             checked = check(shared, table, pool, customs, &request);
         }
-        match checked {
-            Err(status) if customs.leaves(status) => {
-                request.leave();
-                return 0;
-            }
-            Ok((_, _, true)) => return self.send_outside(request),
-            _ => (),
+        let anybodys = checked.is_err_and(|status| customs.is_anybodys(status));
+        let anothers = checked.is_err_and(|status| customs.leaves(status));
+        if anothers || anybodys && is_answered_in_place(ring, &request) {
+            request.leave();
+            return 0;
+        }
+        if anybodys && turn.is_none() {
+            self.turned_away = true;
+            request.leave();
+            return 0;
+        }
+        // Let go of behind the answer.
+        let _turn = turn.filter(|_| anybodys);
+        if matches!(checked, Ok((_, _, true))) {
+            return self.send_outside(request);
         }
         shared.bank.count(Counter::Received);
         match checked {
@@ -268,23 +297,29 @@ impl Desk<'_> {
         1
     }
 
-    /// Hands a checked request to whoever answers it in its slot, if somebody can take it: 1 if he could.
+    /// Hands a checked request to whoever answers it in its slot, if somebody can take it, or refuses it, if nobody ever can: 1
+    /// if it did either.
     fn send_outside(&mut self, request: Request) -> u32 {
         let shared = self.shared;
         let ring = &shared.ring;
-        let Some(outside) = &mut self.outside else {
+        let refuse = |request| {
             shared.bank.count(Counter::Received);
             answer(shared, request, Status::NO_WORKER, &[]);
-            return 1;
+            1
         };
+        let Some(outside) = &mut self.outside else { return refuse(request) };
         let mut key = [0; 8];
         if request.header().arg_len as usize >= key.len() {
             request.read_payload(ring, &mut key);
         }
         let slot = request.slot();
-        let Some(worker) = outside.claim(slot, request.header(), u64::from_le_bytes(key)) else {
-            request.leave();
-            return 0;
+        let worker = match outside.claim(slot, request.header(), u64::from_le_bytes(key)) {
+            Claim::Worker(worker) => worker,
+            Claim::Later => {
+                request.leave();
+                return 0;
+            }
+            Claim::Never => return refuse(request),
         };
         shared.bank.count(Counter::Received);
         shared.bank.count(Counter::Dispatched);
@@ -316,7 +351,8 @@ fn check(
 ) -> Result<(usize, DispatchMode, bool), Status> {
     let ring = &shared.ring;
     let runs = |mode| matches!(mode, DispatchMode::HostCall | DispatchMode::GraphLaunch);
-    if customs.any_flag {
+    // On a shared ring the header says whose a request is; its dispatcher then looks at the flag.
+    if customs.any_flag || customs.shared_ring {
         validate::header(request.header(), ring.geometry().request_capacity())?;
     } else {
         request.check(ring)?;
@@ -325,7 +361,18 @@ fn check(
     if entry.mode == DispatchMode::GraphLaunch && !entry.outside && !pool.serves(entry.index) {
         return Err(Status::NO_WORKER);
     }
+    if customs.shared_ring && !customs.any_flag {
+        request.check(ring)?;
+    }
     Ok((entry.index, entry.mode, entry.outside))
+}
+
+/// Whether another dispatcher has answered what was seen, and is about to give its request flag back: where responses take
+/// their requests' places, that is how it looks.
+fn is_answered_in_place(ring: &SharedRing, request: &Request) -> bool {
+    let (geometry, slot) = (ring.geometry(), request.slot());
+    geometry.request_address(slot) == geometry.response_address(slot)
+        && request.header().magic == RESPONSE_MAGIC
 }
 
 #[inline(always)]
@@ -337,6 +384,10 @@ fn answer(shared: &Shared, request: Request, status: Status, result: &[u8]) {
 }
 
 /// Runs an inline call on private copies.
+///
+/// What is written here is read again at once, by the handler and behind it. A processor serves such a load from its store
+/// buffer where one store covers it; otherwise the load waits until the buffer has drained, and that holds the flags and the
+/// response of the request before, whose cache lines other cores have. So nothing here is read wider than it was written.
 #[inline(always)]
 fn call(shared: &Shared, table: &mut FunctionTable, slots: &mut Slots, request: Request, index: usize) {
     let FunctionTable { functions, handlers } = table;
@@ -345,22 +396,38 @@ fn call(shared: &Shared, table: &mut FunctionTable, slots: &mut Slots, request: 
     else {
         return answer(shared, request, Status::UNKNOWN_FUNCTION, &[]);
     };
+    // Field by field, as the request was staged: these are still in registers.
+    let &RequestHeader { function_id, arg_len, request_id, ptp_timestamp, .. } = request.header();
+    let header = RequestHeader::new(function_id, arg_len, request_id, ptp_timestamp);
+    slots.request[..HEADER_WORDS].copy_from_slice(&header.to_words());
     // Checked against the capacity, which is the slot's behind its header.
-    let len = request.header().arg_len as usize;
+    let len = arg_len as usize;
     request.read_payload(&shared.ring, &mut slots.request.as_mut_bytes()[HEADER_BYTES..][..len]);
     shared.bank.count(Counter::Dispatched);
     shared.inline_function.store(u64::from(id.0) + 1, Ordering::Relaxed);
-    let outcome = catch_unwind(AssertUnwindSafe(|| handler.call_in_slots(request.header(), slots)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| packed(handler.call_in_slots(&header, slots))));
     shared.inline_function.store(0, Ordering::Relaxed);
+    let (status, len) = unpacked(outcome.unwrap_or_else(|_| packed(Err(Status::HANDLER_PANIC))));
     let result = &slots.response.as_bytes()[HEADER_BYTES..];
-    match outcome {
-        Ok(Ok((status, len))) => match result.get(..len) {
-            Some(result) => answer(shared, request, status, result),
-            None => answer(shared, request, Status::RESULT_TOO_LONG, result),
-        },
-        Ok(Err(status)) => answer(shared, request, status, &[]),
-        Err(_) => answer(shared, request, Status::HANDLER_PANIC, &[]),
-    }
+    let (status, result) = match result.get(..len) {
+        Some(result) => (status, result),
+        None => (Status::RESULT_TOO_LONG, result),
+    };
+    answer(shared, request, status, result);
+}
+
+/// A handler's outcome in one word, since it is handed on through memory: the status, and bytes of the result below (no slot has
+/// room for so many that they do not fit there).
+#[inline(always)]
+fn packed(outcome: Result<(Status, usize), Status>) -> u64 {
+    let (Status(status), len) = outcome.unwrap_or_else(|status| (status, 0));
+    u64::from(status.cast_unsigned()) << 32 | u64::from(u32::try_from(len).unwrap_or(u32::MAX))
+}
+
+/// The outcome that was [`packed`].
+#[inline(always)]
+const fn unpacked(word: u64) -> (Status, usize) {
+    (Status(((word >> 32) as u32).cast_signed()), word as u32 as usize)
 }
 
 /// What a loop remembers from one turn to the next while it runs.
@@ -407,5 +474,22 @@ impl Timer {
     /// Requests accepted before this are late.
     fn oldest(&self) -> u64 {
         self.now_ns.saturating_sub(self.timeout_ns).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_unpacked_as_it_was_packed() {
+        for status in [Status::OK, Status::RESULT_TOO_LONG, Status(i32::MIN), Status(i32::MAX)] {
+            for len in [0, 1, 40, u32::MAX as usize] {
+                assert_eq!(unpacked(packed(Ok((status, len)))), (status, len));
+            }
+            assert_eq!(unpacked(packed(Err(status))), (status, 0));
+        }
+        let most = u32::MAX as usize;
+        assert_eq!(unpacked(packed(Ok((Status::OK, usize::MAX)))), (Status::OK, most), "fits no slot either");
     }
 }

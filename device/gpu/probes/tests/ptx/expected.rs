@@ -161,6 +161,7 @@ fn barriers(table: &mut Table, arch: &str) {
     let observe = if arch == "sm_80" { "fence.acq_rel.sys" } else { "fence.acquire.sys" };
     put(table, "observe_from_peer", &[observe]);
     put(table, "publish_to_peer", &["fence.acq_rel.sys"]);
+    put(table, "publish_to_grid", &["fence.acq_rel.gpu"]);
     for name in ["warp_sync", "team_warp_sync"] {
         put(table, name, &["bar.warp.sync 0xffffffff"]);
     }

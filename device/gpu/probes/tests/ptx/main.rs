@@ -117,6 +117,7 @@ fn what_is_weaker_is_found() {
         ("probe_claim", "atom.acquire.sys", "atom.relaxed.sys"),
         ("probe_observe_from_peer", "fence.acquire.sys", "fence.acquire.gpu"),
         ("probe_publish_to_peer", "fence.acq_rel.sys;", ""),
+        ("probe_publish_to_grid", "fence.acq_rel.gpu;", ""),
         ("probe_words_load_pair", ".v2.u64 {%rd2, %rd3}", ".v2.u64 {%rd3, %rd2}"),
         ("probe_wide_store_peer", "st.relaxed.sys.global.v2.u64", "st.v2.u64"),
         ("probe_words_load_wave", "@q ld", "add.u64 y, y, 0;\n@q ld"),

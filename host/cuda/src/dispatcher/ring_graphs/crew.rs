@@ -6,7 +6,7 @@ use super::super::roster::{
 };
 use crate::dispatcher::DeviceError;
 use core::fmt::Debug;
-use ringcall::outside::{LaunchError, Outside};
+use ringcall::outside::{Claim, LaunchError, Outside};
 use ringcall_dispatch::ring::SlotIndex;
 use ringcall_dispatch::{Geometry, RingMemory, SharedRing};
 use ringcall_gpu::shared::Bytes;
@@ -18,10 +18,8 @@ use std::time::{Duration, Instant};
 
 /// `CUDA_ERROR_INVALID_VALUE`: a slot that the graphs' ring does not have, or that is under way.
 pub(super) const INVALID: u16 = 1;
-/// `CUDA_ERROR_NOT_FOUND`: no worker is for such a request.
-pub(super) const NOT_FOUND: u16 = 500;
-/// A worker that nobody is.
-const NOBODY: u32 = u32::MAX;
+/// `CUDA_ERROR_NOT_FOUND`: there is no such worker.
+const NOT_FOUND: u16 = 500;
 /// How long the last graphs' ends are waited for when all is dropped.
 const MOMENT: Duration = Duration::from_millis(100);
 
@@ -184,16 +182,15 @@ impl Outside for Crew {
     }
 
     #[inline]
-    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Option<u32> {
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim {
         match self.roster.find(Some((header.function_id, key))) {
-            // Nobody ever will: `start` says so.
-            Found::Nobody => Some(NOBODY),
-            Found::Busy => None,
+            Found::Nobody => Claim::Never,
+            Found::Busy => Claim::Later,
             // Its answer was taken and the slot filled again before a look at it: that must not be taken for the new one's end.
-            Found::Worker(_) if self.serves(slot) => None,
+            Found::Worker(_) if self.serves(slot) => Claim::Later,
             Found::Worker(worker) => {
                 self.workers[worker].header = *header;
-                Some(worker as u32)
+                Claim::Worker(worker as u32)
             }
         }
     }

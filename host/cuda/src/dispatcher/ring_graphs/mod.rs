@@ -22,9 +22,9 @@ use ringcall::outside::Outside;
 /// microsecond: read what is needed of it in one wave.
 ///
 /// A request waits in its slot while all workers of its function are busy. It is answered
-/// [`LAUNCH_FAILED`](ringcall::Status::LAUNCH_FAILED), with the error mark, when there is no worker for it (no graph of its function
-/// with its routing key, CUDA's code 500), when the launch fails, and when the graph ends without an answer (code 999), whether
-/// it freed its mailbox or not, or with an error. On a ring that other dispatchers serve too
+/// [`NO_WORKER`](ringcall::Status::NO_WORKER) when there is no worker for it (no graph of its function with its routing key, or
+/// all of these are broken), and [`LAUNCH_FAILED`](ringcall::Status::LAUNCH_FAILED), with the error mark, when the launch fails,
+/// and when the graph ends without an answer (CUDA's code 999), whether it freed its mailbox or not, or with an error. On a ring that other dispatchers serve too
 /// ([`Customs::shared_ring`](ringcall::outside::Customs::shared_ring)) a slot's in-flight mark may be theirs: there a graph that
 /// wrote into its response slot counts as one that has answered. What a graph that never ends was launched for stays under way, and a stop says so.
 ///

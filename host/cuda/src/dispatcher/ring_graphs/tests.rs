@@ -6,11 +6,11 @@ use super::super::mailed::Mailbox;
 use super::super::roster::{LOOK, LaneState, UNKNOWN};
 use super::super::{DeviceError, GraphNodes};
 use super::check_nodes;
-use super::crew::{Crew, INVALID, Lane, NOT_FOUND};
+use super::crew::{Crew, INVALID, Lane};
 use crate::driver::{DeviceAddress, Graph};
 use core::sync::atomic::Ordering;
 use ringcall::dispatcher::{DispatcherError, Step, Stepped, Stopped};
-use ringcall::outside::{LaunchError, Outside};
+use ringcall::outside::{Claim, LaunchError, Outside};
 use ringcall::worker::{WorkerPort, WorkerSpec};
 use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
 use ringcall_dispatch::persistent::child::{Child, ResponsePlace, mailbox_bytes};
@@ -90,7 +90,7 @@ impl Outside for Looked {
         }
     }
 
-    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Option<u32> {
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim {
         self.crew.claim(slot, header, key)
     }
 
@@ -304,18 +304,18 @@ fn a_slot_is_not_claimed_before_its_last_answer_was_noticed() {
     let (mut crew, mailboxes, _lanes) = crew(&ring, &[0, 0]);
     let slot = ring.geometry().slot(4).expect("a slot");
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
-    assert_eq!(crew.claim(slot, &header, 0), Some(0));
+    assert_eq!(crew.claim(slot, &header, 0), Claim::Worker(0));
     // As the dispatcher does.
     ring.shared().publish_tx(slot, flag::IN_FLIGHT);
     crew.start(0, slot).expect("launched");
     assert!(crew.serves(slot) && !crew.is_idle());
     // Answered, and filled again, since the last look.
     ring.shared().publish_tx(slot, flag::FREE);
-    assert_eq!(crew.claim(slot, &header, 0), None);
+    assert_eq!(crew.claim(slot, &header, 0), Claim::Later);
     let mut ended = 0;
     crew.service(&mut |_| ended += 1);
     assert_eq!((ended, crew.serves(slot), crew.is_idle()), (1, false, false));
-    assert_eq!(crew.claim(slot, &header, 0), Some(1), "the first has not freed its mailbox");
+    assert_eq!(crew.claim(slot, &header, 0), Claim::Worker(1), "the first has not freed its mailbox");
     Child::new(&mailboxes[0]).finish(&DeviceU64::new(0));
     crew.service(&mut |_| ended += 1);
     assert_eq!((ended, crew.is_idle()), (1, true));
@@ -339,7 +339,7 @@ fn what_goes_wrong_is_answered() {
     // A function that no graph is of.
     send(&bench, 2, "other", 3, &[1]);
     bench.turn();
-    assert_eq!(taken(&bench, 2), (Status::LAUNCH_FAILED, Some(NOT_FOUND), vec![]));
+    assert_eq!(taken(&bench, 2), (Status::NO_WORKER, None, vec![]));
     // A stream that fails takes its worker along; requests that come later are told.
     send(&bench, 3, NAME, 4, &[1]);
     bench.turn();
@@ -349,8 +349,9 @@ fn what_goes_wrong_is_answered() {
     assert_eq!(taken(&bench, 3), (Status::LAUNCH_FAILED, Some(700), vec![]));
     send(&bench, 4, NAME, 5, &[1]);
     bench.turn();
-    assert_eq!(taken(&bench, 4), (Status::LAUNCH_FAILED, Some(NOT_FOUND), vec![]));
-    assert_eq!((bench.launches(), bench.count(Counter::LaunchFailed)), (vec![2], 5));
+    assert_eq!(taken(&bench, 4), (Status::NO_WORKER, None, vec![]));
+    assert_eq!((bench.launches(), bench.count(Counter::LaunchFailed)), (vec![2], 3));
+    assert_eq!(bench.count(Counter::NoWorker), 2);
     let report = bench.dispatcher.finish(Duration::from_secs(1)).report;
     assert!(report.unfinished.is_none() && report.dropped == 0, "{report:?}");
 }
@@ -376,7 +377,7 @@ fn routing_keys_choose_the_worker() {
     let mut bench = Bench::new(&[5]);
     send(&bench, 0, NAME, 1, &keyed(6));
     bench.turn();
-    assert_eq!(taken(&bench, 0), (Status::LAUNCH_FAILED, Some(NOT_FOUND), vec![]), "it would wait for ever");
+    assert_eq!(taken(&bench, 0), (Status::NO_WORKER, None, vec![]), "it would wait for ever");
 }
 
 #[test]
@@ -470,7 +471,7 @@ fn a_stream_that_fails_after_the_answer_is_noticed() {
     bench.set_state(0, LaneState::Failed(700));
     bench.look();
     bench.turn();
-    assert_eq!(taken(&bench, 1), (Status::LAUNCH_FAILED, Some(NOT_FOUND), vec![]), "it would wait for ever");
+    assert_eq!(taken(&bench, 1), (Status::NO_WORKER, None, vec![]), "it would wait for ever");
     assert_eq!((bench.launches(), bench.count(Counter::Completed)), (vec![1], 1));
     let lane = Arc::clone(&bench.lanes[0]);
     let Bench { dispatcher, lanes, .. } = bench;
@@ -495,8 +496,8 @@ fn slots_of_another_ring_are_refused() {
     let (mut crew, _mailboxes, lanes) = crew(&small, &[0]);
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
     let behind = large.geometry().slot(SLOTS).expect("a slot");
-    let worker = crew.claim(behind, &header, 0).expect("idle");
-    assert_eq!(crew.start(worker, behind).err().map(|error| error.code), Some(INVALID));
+    assert_eq!(crew.claim(behind, &header, 0), Claim::Worker(0));
+    assert_eq!(crew.start(0, behind).err().map(|error| error.code), Some(INVALID));
     assert!(crew.is_idle());
     assert_eq!(lanes[0].0.lock().expect("a play").launches, 0);
 }

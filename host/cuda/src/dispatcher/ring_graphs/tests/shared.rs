@@ -11,7 +11,7 @@ fn launched_on_a_shared_ring() -> (Ring, Crew, Words, SlotIndex) {
     crew.share();
     let slot = ring.geometry().slot(4).expect("a slot");
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
-    assert_eq!(crew.claim(slot, &header, 0), Some(0));
+    assert_eq!(crew.claim(slot, &header, 0), Claim::Worker(0));
     ring.shared().publish_tx(slot, flag::IN_FLIGHT);
     crew.start(0, slot).expect("launched");
     (ring, crew, mailboxes.remove(0), slot)

@@ -440,7 +440,8 @@ cudaError_t cudaq_destroy_dispatch_graph(cudaq_dispatch_graph_context *context);
  * it has none (cudaGetDevice). Any thread may call this at any time; it waits for nothing that runs on the device and touches
  * no stream, whether a kernel runs, hangs or has ended; but not after cudaDeviceReset while a context is not destroyed, whose
  * memory that has taken. A launch is in the figures when the request that asked for it is answered, or before; they never go
- * back. cudaErrorNoDevice without a GPU or its driver, and nothing is written.
+ * back, and fires and trigger_rc of a dispatch graph are read of one launch, while it goes on launching, too (unless the device
+ * dies in the microsecond in which a launch is told of). cudaErrorNoDevice without a GPU or its driver, and nothing is written.
  * Compatibility: the reference copies from the device, and keeps one set of figures for all kernels of a device's module. Here
  * they are sums over its dispatch graphs, and trigger_rc is that of the one whose launch was the latest. The symbol is the shared
  * library's, so dlsym(RTLD_DEFAULT, ...) finds it where a program is linked with that.

@@ -1,0 +1,148 @@
+//! Several host dispatchers on one ring: every request is answered once, also those that nobody can read.
+
+use proptest::prelude::*;
+use ringcall::dispatcher::{HostDispatcher, Running};
+use ringcall::outside::Customs;
+use ringcall::wire::counter::Counter;
+use ringcall::wire::{RequestHeader, flag};
+use ringcall::{FunctionId, FunctionTable, HostOptions, Ring, RingConfig, Status, Wait};
+use ringcall_dispatch::RingMemory;
+use ringcall_dispatch::slot::{Response, Vacant};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Against hanging.
+const LIMIT: Duration = Duration::from_secs(120);
+const NAMES: [&str; 3] = ["one", "other", "third"];
+
+/// A dispatcher with one function, that shares the ring.
+fn dispatcher(ring: &Ring, name: &str, any_flag: bool) -> HostDispatcher<Running> {
+    let table = FunctionTable::builder().host_call(name, |request: &[u8], result: &mut [u8]| {
+        result[..request.len()].copy_from_slice(request);
+        Ok(request.len())
+    });
+    let customs = Customs { shared_ring: true, any_flag, clear_unknown: false };
+    // Of its own: as a C program's dispatchers have it.
+    let ring = Ring::external(ring.shared().clone());
+    let builder = HostDispatcher::builder(&ring, table.build(&ring).expect("a table")).customs(customs);
+    let options = HostOptions { wait: Wait::Yield { spins: 64 }, ..HostOptions::default() };
+    builder.options(options).build().expect("wired").start().expect("a thread")
+}
+
+/// What a producer does to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    /// For that dispatcher.
+    Good(usize),
+    /// For that dispatcher, with a flag that is not its slot's address.
+    WrongFlag(usize),
+    Magic,
+    Length,
+}
+
+impl Kind {
+    /// The answer, and its counter.
+    fn owed(self, any_flag: bool) -> (Status, Counter) {
+        match self {
+            Self::WrongFlag(_) if !any_flag => (Status::BAD_FLAG, Counter::BadFlag),
+            Self::Good(_) | Self::WrongFlag(_) => (Status::OK, Counter::Completed),
+            Self::Magic => (Status::BAD_MAGIC, Counter::BadMagic),
+            Self::Length => (Status::ARG_TOO_LONG, Counter::ArgTooLong),
+        }
+    }
+
+    fn header(self, id: u32) -> RequestHeader {
+        let (function, len) = match self {
+            Self::Good(which) | Self::WrongFlag(which) => (FunctionId::of(NAMES[which]).0, 0),
+            Self::Magic => (FunctionId::of(NAMES[0]).0, 0),
+            Self::Length => (FunctionId::of(NAMES[1]).0, 4000),
+        };
+        let header = RequestHeader::new(function, len, id, 0);
+        if self == Self::Magic { RequestHeader { magic: !header.magic, ..header } } else { header }
+    }
+}
+
+/// Sends `kinds` through `slots` slots as they become free; each is answered, with what it is owed, and counted once.
+fn each_is_answered_once(slots: u32, dispatchers: usize, any_flag: bool, kinds: &[Kind]) {
+    let ring = Ring::allocate(RingConfig { slots, slot_bytes: 64 }).expect("a ring");
+    let running: Vec<_> = NAMES[..dispatchers].iter().map(|name| dispatcher(&ring, name, any_flag)).collect();
+    let shared = ring.shared();
+    let all: Vec<_> = ring.geometry().iter().collect();
+    let mut open: Vec<Option<u32>> = vec![None; all.len()];
+    let (mut sent, mut taken) = (0, 0);
+    let begin = Instant::now();
+    while taken < kinds.len() {
+        assert!(begin.elapsed() < LIMIT, "{taken} of {} were answered: {}", kinds.len(), running[0].dump());
+        for (&slot, open) in all.iter().zip(&mut open) {
+            if let Some(response) = Response::probe(shared, slot) {
+                let id = open.take().expect("an answer that nobody is owed");
+                let header = response.header();
+                let owed = kinds[id as usize].owed(any_flag).0;
+                assert_eq!((header.request_id, Status(header.status)), (id, owed), "answered twice");
+                response.release(shared);
+                taken += 1;
+            }
+            if open.is_none() && sent < kinds.len() && Vacant::probe(shared, slot).is_some() {
+                let wrong = matches!(kinds[sent], Kind::WrongFlag(_));
+                let flag = if wrong { 0x10 } else { ring.geometry().request_address(slot) };
+                shared.forge_request(slot, &kinds[sent].header(sent as u32).to_bytes(), flag);
+                *open = Some(sent as u32);
+                sent += 1;
+            }
+        }
+        std::thread::yield_now();
+    }
+    let mut owed: HashMap<Counter, u64> = HashMap::new();
+    for kind in kinds {
+        *owed.entry(kind.owed(any_flag).1).or_default() += 1;
+    }
+    let counters: Vec<_> = running
+        .into_iter()
+        .map(|running| {
+            let stopped = running.stop(LIMIT);
+            assert_eq!((stopped.report.dropped, stopped.report.unfinished), (0, None));
+            stopped.dispatcher.expect("it ends").counters()
+        })
+        .collect();
+    for (counter, n) in owed {
+        assert_eq!(counters.iter().map(|c| c.get(counter)).sum::<u64>(), n, "{counter:?}");
+    }
+    assert_eq!(
+        counters.iter().map(ringcall::dispatcher::Snapshot::answered).sum::<u64>(),
+        kinds.len() as u64
+    );
+    for slot in all {
+        assert_eq!((shared.rx(slot), shared.tx(slot)), (flag::FREE, flag::FREE));
+    }
+}
+
+#[test]
+fn what_is_broken_is_answered_by_one_of_several() {
+    let kinds: Vec<_> = (0..15_000).map(|i| if i % 2 == 0 { Kind::Magic } else { Kind::Length }).collect();
+    for (slots, dispatchers) in [(8, 2), (32, 3)] {
+        each_is_answered_once(slots, dispatchers, true, &kinds);
+    }
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        (0..2_usize).prop_map(Kind::Good),
+        (0..2_usize).prop_map(Kind::WrongFlag),
+        Just(Kind::Magic),
+        Just(Kind::Length)
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn whatever_comes_is_answered_once(
+        kinds in proptest::collection::vec(kind(), 1..400),
+        slots in 1..10_u32,
+        dispatchers in 2..4_usize,
+        any_flag in any::<bool>(),
+    ) {
+        each_is_answered_once(slots, dispatchers, any_flag, &kinds);
+    }
+}
