@@ -17,7 +17,7 @@ from pathlib import Path
 import onnx
 from predecoder import onnx_forms
 from predecoder.geometry import Volume
-from predecoder.network import load
+from predecoder.quantized import load
 
 
 def thresholds(path):

@@ -11,7 +11,9 @@ import torch
 
 from predecoder import fit, measure, onnx_forms, tables
 from predecoder.geometry import Volume, circuit
-from predecoder.network import Predecoder, with_margin
+from predecoder.integers import BITS, EXACT, TOP, Layer
+from predecoder.network import Predecoder, convolved, with_margin
+from predecoder.quantized import Quantized
 from predecoder.sampler import Residual, Sampler
 from predecoder.team import Team
 
@@ -112,6 +114,67 @@ def test_exported_forms_agree(case):
     assert residual.any() and frame.any() and (residual != found).any()
 
 
+def random_quantized():
+    network = Quantized(8).eval()
+    network.load_state_dict(network.state_dict() | random_network().state_dict())
+    network.calibrate(volumes(20))
+    return network
+
+
+def volumes(shots, case=(5, 4, "X")):
+    volume = Volume(*case)
+    found = circuit(*case, 0.02).compile_detector_sampler(seed=4).sample(shots)
+    x = np.zeros((shots, volume.cells * 4), np.float32)
+    x[:, volume.detector_cells] = found
+    x += volume.maps
+    return torch.from_numpy(x.reshape(shots, *volume.shape, 4).transpose(0, 4, 1, 2, 3).copy())
+
+
+def test_integers_are_computed_alike_everywhere():
+    """By what is trained, by ONNX Runtime from the file, and here, in integers."""
+    network, x = random_quantized(), volumes(6)
+    layers = network.layers()
+    at, seen = (2 * x).numpy().astype(np.int64), []
+    for k, layer in enumerate(layers):
+        weight = torch.from_numpy(layer.weight.astype(np.int64))
+        total = torch.nn.functional.conv3d(torch.from_numpy(at), weight, padding=1).numpy()
+        assert np.abs(total).max() < EXACT
+        shape = (1, -1, 1, 1, 1)
+        out = total.astype(np.float32) * layer.factor.reshape(shape) + layer.offset.reshape(shape)
+        assert out.dtype == np.float32
+        at = np.rint(out).clip(0, TOP).astype(np.int64)
+        seen.append(len(np.unique(at)))
+    # Bytes of every size, or it would prove little.
+    assert min(seen[:-1]) > TOP // 2
+    assert [layer.weight.dtype for layer in layers] == [np.int16, np.int8, np.int8, np.int16]
+    tops = [2 ** (BITS[k] - 1) - 1 for k in (0, 1, 1, 2)]
+    assert [np.abs(layer.weight).max() for layer in layers] == tops
+    model = onnx_forms.core(layers, {})
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (theirs,) = session.run(None, {"volume": x.numpy()})
+    assert (theirs == out).all()
+    assert (network(x).detach().numpy() == out).all()
+
+
+def test_sums_that_single_precision_might_not_hold_are_refused():
+    network = random_quantized()
+    with torch.no_grad():
+        network.convs[1].weight.fill_(1.0)
+    # 8 channels of 27 taps are few: 8 * 27 * 127 * 255 is below 2^24.
+    network.layers()
+    wide = Layer(np.full((1, 128, 3, 3, 3), 127, np.int8), np.ones(1, np.float32), np.zeros(1, np.float32))
+    assert wide.largest_sum(TOP) == 128 * 27 * 127 * TOP > EXACT
+    negative = Layer(-wide.weight, wide.factor, wide.offset)
+    assert negative.largest_sum(TOP) == wide.largest_sum(TOP)
+
+
+def test_what_rounds_learns_its_steps():
+    network, x = random_quantized().train(), volumes(6)
+    network(x).square().mean().backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad.isfinite().all() and parameter.grad.any(), name
+
+
 def test_training_goes_on_from_a_core(tmp_path):
     network, margin = random_network(), 0.75
     saved = Predecoder(8)
@@ -127,12 +190,18 @@ def test_training_goes_on_from_a_core(tmp_path):
     assert fit.go_on(again, path) == {"flip_margin": "0.75", "shots": "7"}
     # Weights are stored in half precision.
     assert torch.allclose(again(x), network(x), atol=5e-3)
+    rounded = Quantized(8)
+    fit.go_on(rounded, path)
+    assert all(torch.equal(a.weight, b.weight) for a, b in zip(rounded.convs, again.convs))
 
 
 def test_padding_for_tensor_cores_changes_nothing():
     network = random_network()
     x = torch.randn(2, 4, 3, 5, 5)
-    assert torch.allclose(network(x), network._padded(x), atol=1e-5)
+    for conv in network.convs:
+        plain, padded = (convolved(x, conv.weight, conv.bias, padded) for padded in (False, True))
+        assert plain.shape == padded.shape and torch.allclose(plain, padded, atol=1e-5)
+        x = plain
 
 
 def test_the_ratio_has_a_paired_interval():

@@ -40,6 +40,7 @@ def train(arguments):
         rate=arguments.rate,
         start=str(arguments.start or ""),
         devices=arguments.processes,
+        integers=arguments.integers,
     )
     if arguments.tiny:
         recipe.volumes, recipe.cells, recipe.warm_up = ((3, 0.5), (5, 0.5)), 4000, 10
@@ -73,13 +74,13 @@ def train_together(arguments, width, until):
 def evaluate(arguments, name, seconds, evaluator):
     import torch
     from predecoder import measure
-    from predecoder.network import load
+    from predecoder.quantized import load
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    network, _ = load(arguments.out / f"{name}.pt")
+    network, held = load(arguments.out / f"{name}.pt")
     torch.backends.cudnn.benchmark = True
-    # In half precision, as it is exported.
-    dtype = torch.float16 if device.type == "cuda" else torch.float32
+    # In half precision, as it is exported. Integers are exact in what tensor cores make of single precision.
+    dtype = torch.float16 if device.type == "cuda" and not held["integers"] else torch.float32
     network = measure.Network(network, device, dtype)
     path = arguments.out / f"{name}.metrics.json"
 
@@ -101,6 +102,7 @@ def main():
     parser.add_argument("--shares", default="0.72,0.28", help="of the training time, for each")
     parser.add_argument("--rate", type=float, default=2e-3, help="the highest learning rate")
     parser.add_argument("--start", type=Path, help="a core in ONNX, of the one width trained, whose training goes on")
+    parser.add_argument("--integers", action="store_true", help="for integer arithmetic: see predecoder/integers.py")
     parser.add_argument("--processes", type=int, help="that train a network together (default: one a GPU)")
     parser.add_argument("--hidden", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
@@ -139,8 +141,9 @@ def main():
         left = arguments.seconds - (time.monotonic() - begun) - 5
         # The first, largest network's figures matter most.
         share = left if k == len(widths) - 1 else left * 0.65
-        if share > 1 and (arguments.out / f"{arguments.hidden}x{width}.pt").exists():
-            evaluate(arguments, f"{arguments.hidden}x{width}", share, evaluator)
+        name = f"{arguments.hidden}x{width}" + "_int8" * arguments.integers
+        if share > 1 and (arguments.out / f"{name}.pt").exists():
+            evaluate(arguments, name, share, evaluator)
     evaluator.close()
     print(f"all: {time.monotonic() - begun:.1f} s", flush=True)
     return int(failed)

@@ -15,6 +15,7 @@ from . import tables
 from .geometry import Volume
 from .network import Average, Predecoder, with_margin
 from .onnx_forms import read_core
+from .quantized import Quantized
 from .sampler import Sampler, level_counts
 from .team import Team
 
@@ -41,6 +42,7 @@ class Recipe:
     start: str = ""  # a core in ONNX whose training goes on
     # Taken off the logits of flips, in what is saved: one threshold then serves all four channels.
     flip_margin: float = 0.75
+    integers: bool = False  # trained for integers.py
 
 
 def _tables(distance, basis):
@@ -106,7 +108,8 @@ def go_on(network, path):
     found, about = read_core(path)
     margin = float(about.get("predecoder.flip_margin", 0))
     weights = {name: torch.from_numpy(value.copy()) for name, value in found.items()}
-    network.load_state_dict(with_margin(weights, -margin))
+    # Steps of bytes are not in such a file.
+    network.load_state_dict(network.state_dict() | with_margin(weights, -margin))
     return {key.removeprefix("predecoder."): about[key] for key in sorted(about) if "threshold" not in key}
 
 
@@ -133,9 +136,12 @@ def fit(recipe: Recipe, out: Path, device, rank=0, port=0, workers=8, log=print)
     }
     distances = [d for d, _ in recipe.volumes]
     shares = np.array([share for _, share in recipe.volumes])
-    network = Predecoder(recipe.width, recipe.hidden)
+    kind = Quantized if recipe.integers else Predecoder
+    network = kind(recipe.width, recipe.hidden)
     trained_before = go_on(network, recipe.start) if recipe.start else {}
     network = network.to(device, memory_format=torch.channels_last_3d)
+    if recipe.integers:
+        network.calibrate(sources[distances[-1]].next()[0].float())
     team.follow(network.parameters())
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=recipe.rate, weight_decay=recipe.decay, fused=device.type == "cuda"
@@ -147,7 +153,8 @@ def fit(recipe: Recipe, out: Path, device, rank=0, port=0, workers=8, log=print)
         if not team.leads:
             return
         weights = with_margin(average.state(), recipe.flip_margin)
-        held = {"width": recipe.width, "hidden": recipe.hidden, "weights": weights, "step": step}
+        held = {"width": recipe.width, "hidden": recipe.hidden, "integers": recipe.integers}
+        held |= {"weights": weights, "step": step}
         held |= {"shots": shots, "seconds": elapsed, "recipe": json.dumps(asdict(recipe))}
         torch.save(held, out / f"{name}.part")
         (out / f"{name}.part").replace(out / f"{name}.pt")

@@ -7,6 +7,19 @@ from torch.nn import functional
 from .geometry import IN, OUT
 
 
+def convolved(x, weight, bias=None, padded=None):
+    """3x3x3, same padding. With `padded`, as on a GPU, of channels in and out multiples of 8, which tensor cores want."""
+    more_in, more_out = -weight.shape[1] % 8, -weight.shape[0] % 8
+    if not (x.is_cuda if padded is None else padded):
+        more_in = more_out = 0
+    outputs = len(weight)
+    if more_in or more_out:
+        x = functional.pad(x, (0,) * 7 + (more_in,))
+        weight = functional.pad(weight, (0,) * 7 + (more_in, 0, more_out))
+        bias = None if bias is None else functional.pad(bias, (0, more_out))
+    return functional.conv3d(x, weight, bias, padding=1)[:, :outputs]
+
+
 class Predecoder(nn.Module):
     def __init__(self, width=128, hidden=3):
         super().__init__()
@@ -21,24 +34,10 @@ class Predecoder(nn.Module):
         nn.init.constant_(self.convs[-1].bias, -4.0)
 
     def forward(self, x):
-        if x.is_cuda:
-            return self._padded(x)
-        for conv in self.convs[:-1]:
-            x = torch.relu(conv(x))
-        return self.convs[-1](x)
-
-    def _padded(self, x):
-        """The same with channels in and out padded from 4 to 8, which tensor cores want."""
-        extra = 8 - IN
-        first, *middle, last = self.convs
-        x = functional.pad(x, (0,) * 7 + (extra,))
-        weight = functional.pad(first.weight, (0,) * 7 + (extra,))
-        x = torch.relu(functional.conv3d(x, weight, first.bias, padding=1))
-        for conv in middle:
-            x = torch.relu(conv(x))
-        weight = functional.pad(last.weight, (0,) * 9 + (8 - OUT,))
-        bias = functional.pad(last.bias, (0, 8 - OUT))
-        return functional.conv3d(x, weight, bias, padding=1)[:, :OUT]
+        *hidden, last = self.convs
+        for conv in hidden:
+            x = torch.relu(convolved(x, conv.weight, conv.bias))
+        return convolved(x, last.weight, last.bias)
 
     @property
     def name(self):
@@ -69,11 +68,3 @@ def with_margin(weights, margin):
     bias = weights[last].clone()
     bias[OUT // 2 :] -= margin
     return weights | {last: bias}
-
-
-def load(path, device="cpu"):
-    """A network from a checkpoint of train.py."""
-    held = torch.load(path, map_location="cpu", weights_only=True)
-    network = Predecoder(held["width"], held["hidden"])
-    network.load_state_dict(held["weights"])
-    return network.to(device).eval(), held

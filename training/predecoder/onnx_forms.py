@@ -1,5 +1,6 @@
 """The network as ONNX files, in three forms. Weights are stored in half precision and computed with in single: every
-engine multiplies the same numbers, whatever precision it then works in.
+engine multiplies the same numbers, whatever precision it then works in. A network in integers (integers.py) has its weights
+as such, and every engine leaves the same bits.
 
 core          volume f32[batch, 4, layers, height, width] -> logits f32 of the same shape, any size (geometry.py)
 detectors     detectors u8[batch, D] -> residual_detectors u8[batch, D], logical_frame u8[batch, 1]
@@ -15,6 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from . import integers
 from .geometry import IN, OUT, Volume
 
 OPSET = 17
@@ -46,7 +48,9 @@ class Graph:
         return made
 
     def network(self, weights, volume):
-        """Logits of a float volume. `weights`: (weight, bias) of each convolution."""
+        """Logits of a float volume. `weights`: (weight, bias) of each convolution, or an `integers.Layer`."""
+        if isinstance(weights[0], integers.Layer):
+            return self.integer_network(weights, volume)
         at = volume
         for k, (weight, bias) in enumerate(weights):
             last = k == len(weights) - 1
@@ -58,6 +62,24 @@ class Graph:
             at = self.add("Conv", inputs, out, kernel_shape=[3, 3, 3], pads=[1] * 6)
             if not last:
                 at = self.add("Relu", [at], f"relu{k}")
+        return at
+
+    def integer_network(self, layers, volume):
+        """The same in integers: stored as such, and multiplied in single precision, which holds all sums exactly."""
+        number = lambda name, value: self.constant(name, np.array(value, np.float32))  # noqa: E731
+        at = self.add("Mul", [volume, number("doubled", integers.DOUBLED)], "conv0.input")
+        for k, layer in enumerate(layers):
+            last = k == len(layers) - 1
+            weight = self.add("Cast", [self.constant(f"conv{k}.weight", layer.weight)], f"conv{k}.weight.f32", to=TensorProto.FLOAT)
+            at = self.add("Conv", [at, weight], f"conv{k}.sum", kernel_shape=[3, 3, 3], pads=[1] * 6)
+            # Which changes nothing of an integer, but keeps optimizers from multiplying the weights by the factor.
+            at = self.add("Round", [at], f"conv{k}.integer")
+            for operator, what, value in (("Mul", "factor", layer.factor), ("Add", "offset", layer.offset)):
+                name = self.constant(f"conv{k}.{what}", value.reshape(1, -1, 1, 1, 1))
+                at = self.add(operator, [at, name], "logits" if last and what == "offset" else f"conv{k}.{what}ed")
+            if not last:
+                at = self.add("Round", [at], f"conv{k}.rounded")
+                at = self.add("Clip", [at, number("bottom", 0), number("top", integers.TOP)], f"conv{k}.bytes")
         return at
 
     def parity(self, bits, cells, output):
@@ -82,6 +104,9 @@ def read_core(path):
 
 
 def weights_of(network):
+    """What the network's forms are made of."""
+    if hasattr(network, "layers"):
+        return network.layers()
     return [(c.weight.detach().cpu().float().numpy(), c.bias.detach().cpu().float().numpy()) for c in network.convs]
 
 

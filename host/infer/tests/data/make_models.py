@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the models and oracles of ringcall-infer's tests: *.onnx and cases.json beside this file.
 
-    pip install onnx==1.23 onnxruntime==1.31 numpy   # any recent versions do
+    pip install onnx==1.23 onnxruntime==1.31 numpy stim   # any recent versions do
     python3 make_models.py
 
 Weights and inputs come from one seeded generator, expected outputs from ONNX Runtime on the CPU. A case gives
@@ -11,6 +11,7 @@ the sizes of open dimensions other than the batch, packed inputs and expected ou
 
 import json
 import pathlib
+import sys
 
 import numpy as np
 import onnx
@@ -20,6 +21,9 @@ from onnx import helper as h
 from onnx import numpy_helper
 
 HERE = pathlib.Path(__file__).parent
+sys.path.append(str(HERE.parents[3] / "training"))
+from predecoder import integers, onnx_forms  # noqa: E402
+
 rng = np.random.default_rng(20260)
 cases = []
 
@@ -259,6 +263,25 @@ def half_precision():
     case(name, {"x": bits((1, 2, 3, 3, 3), np.float16)}, absolute=4e-3, relative=4e-3)
 
 
+def predecoder_in_integers():
+    """A network in integers, with weights as large as they may be: equal to the last bit (training/predecoder/integers.py)."""
+    layers = []
+    sizes, bits_of = (4, 8, 8, 4), (integers.BITS[0], integers.BITS[1], integers.BITS[2])
+    for inputs, outputs, wide in zip(sizes, sizes[1:], bits_of):
+        top, kind = 2 ** (wide - 1) - 1, np.int16 if wide > 8 else np.int8
+        weight = (rng.standard_normal((outputs, inputs, 3, 3, 3)) * top / 2.5).round().clip(-top, top).astype(kind)
+        spread = (1 if inputs == 4 else 60) * top * np.sqrt(inputs * 27)
+        factor = (rng.uniform(0.5, 1.5, outputs) * 150 / spread).astype(np.float32)
+        layers.append(integers.Layer(weight, factor, rng.uniform(-40, 40, outputs).astype(np.float32)))
+    name = "predecoder_in_integers"
+    model = onnx_forms.core(layers, {})
+    (HERE / f"{name}.onnx").write_bytes(model.SerializeToString(deterministic=True))
+    for size in ((4, 3, 3), (6, 5, 5)):
+        volume = bits((1, 4, *size), np.float32, 0.3)
+        volume[:, 2:] *= 0.5
+        case(name, {"volume": volume}, symbols=dict(zip(("layers", "height", "width"), size)))
+
+
 def unusable():
     """Well-formed files that no engine with static shapes and ONNX's operators can run."""
     one = [("x", T.FLOAT, ["batch", 3])]
@@ -284,4 +307,5 @@ many_types()
 bytes_unbatched()
 half_precision()
 unusable()
+predecoder_in_integers()
 (HERE / "cases.json").write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
