@@ -3,6 +3,7 @@
 //! `RINGCALL_SERVICE_REQUESTS` says how many requests each of the longer tests makes.
 
 mod rig;
+mod tensorrt;
 
 use rig::{PATIENCE, Sent, counted, dispatcher, drive, on_device, payload, requests, ring};
 use ringcall::wire::Counter;
