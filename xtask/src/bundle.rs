@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-cuda", &["driver_gpu", "dispatch_gpu", "litmus_gpu", "unified_gpu"]),
     ("ringcall-infer-gpu", &["engine_gpu", "grid_gpu"]),
-    ("ringcall-service-gpu", &["pipeline_gpu", "decisions_gpu", "shapes_gpu"]),
+    ("ringcall-service-gpu", &["pipeline_gpu", "decisions_gpu", "shapes_gpu", "handoff_gpu"]),
     // They find TensorRT where the machine has it; the libraries are not ours to carry.
     ("ringcall-tensorrt", &["tensorrt_gpu", "lean"]),
     ("ringcall-ai-service", &["service_gpu"]),

@@ -72,7 +72,7 @@ judge() {
     rm -f "$one"
 }
 
-for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu pipeline_gpu decisions_gpu shapes_gpu tensorrt_gpu lean service_gpu; do
+for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu pipeline_gpu decisions_gpu shapes_gpu handoff_gpu tensorrt_gpu lean service_gpu; do
     log=$out/$tests.log
     : >"$log"
     if ! names=$("$here/$tests" --list --format terse 2>>"$log"); then

@@ -29,6 +29,8 @@
 //! | [`workers`] | threads that poll queues and answer |
 //! | [`host_worker`] | a graph as a worker of a host dispatcher |
 //! | [`passthrough`] | an engine that copies |
+//! | `predecoder` (a feature) | the fused predecoder network as an engine, between floats or bits, in one instance or several |
+//! | `tensorrt` (a feature) | models of TensorRT as engines |
 
 #![forbid(unsafe_code)]
 
@@ -43,6 +45,8 @@ pub mod passthrough;
 mod predecoder;
 pub mod queue;
 pub mod service;
+#[cfg(feature = "tensorrt")]
+mod tensorrt;
 pub mod workers;
 
 pub use bindings::{Binding, Bindings, Pick};

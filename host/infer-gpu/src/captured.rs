@@ -6,20 +6,26 @@ use crate::model::{GpuError, GpuModel};
 use crate::{INPUTS, OUTPUTS};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{DeviceBuffer, Graph, KernelArgs, Launch, Module, NodeId};
-use ringcall_infer::{ElementType, TensorSpec};
+use ringcall_infer::{ElementType, Model, TensorSpec};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// The network between two device tensors, to be put into a graph: of a service, say.
 ///
-/// `volume` is `f16[1, 4, layers, d, d]` here, as the kernel reads it, and `logits` `f32[1, 4, layers, d, d]`. A run fills
-/// the device: no two may overlap, whichever graph they are in.
+/// | the model | input | output |
+/// |---|---|---|
+/// | [new](GpuModel::new) | `volume`, `f16[1, 4, layers, d, d]`, as the kernel reads it | `logits`, `f32[1, 4, layers, d, d]` |
+/// | [wired](GpuModel::wired) | `bits`, a request's bytes | `left`, an answer's bytes |
+///
+/// Weights and tables are the model's, all else is this run's own. Runs that overlap, whichever graph they are in, are of a
+/// model on a [share](crate::Share) of the device, and no more than it has parts: blocks wait for all others of their run, and
+/// where one finds no place the run fails. A run never overlaps with itself.
 #[derive(Debug)]
 pub struct GpuRun {
     inputs: [TensorSpec; 1],
     outputs: [TensorSpec; 1],
-    volume: DeviceBuffer,
-    logits: DeviceBuffer,
+    input: DeviceBuffer,
+    output: DeviceBuffer,
     failed: DeviceBuffer,
     buffers: Buffers,
     launch: Launch,
@@ -37,23 +43,31 @@ impl GpuModel {
         let (context, module, loaded) = self.parts();
         let (plan, mut params) = (&loaded.plan, loaded.params);
         let shape = |channels| vec![1, channels, plan.layers as usize, plan.d as usize, plan.d as usize];
-        let inputs = [TensorSpec::new("volume", ElementType::F16, shape(INPUTS))?];
-        let outputs = [TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
+        let [input, output] = match (&loaded.wired, self.inputs(), self.outputs()) {
+            (Some(_), [bits], [left]) => [bits.clone(), left.clone()],
+            _ => [
+                TensorSpec::new("volume", ElementType::F16, shape(INPUTS))?,
+                TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?,
+            ],
+        };
         let zeroed = |bytes: usize| DeviceBuffer::zeroed(context, bytes.next_multiple_of(16));
-        let (volume, logits) = (zeroed(inputs[0].size_bytes())?, zeroed(outputs[0].size_bytes())?);
+        let (from, to) = (zeroed(input.size_bytes())?, zeroed(output.size_bytes())?);
         let failed = zeroed(8)?;
         let buffers = loaded.buffers(context)?;
         buffers.fill(&mut params);
-        params.input = volume.address().0;
-        params.logits = logits.address().0;
+        let ends = [from.address().0, to.address().0];
+        match &loaded.wired {
+            Some(_) => [params.bits, params.left] = ends,
+            None => [params.input, params.logits] = ends,
+        }
         params.failed = failed.address().0;
         params.limit = LIMIT_CYCLES;
         module.kernel(crate::launch::NETWORK)?.set_dynamic_shared(plan.shared)?;
         Ok(GpuRun {
-            inputs,
-            outputs,
-            volume,
-            logits,
+            inputs: [input],
+            outputs: [output],
+            input: from,
+            output: to,
             failed,
             buffers,
             launch: Launch::linear(plan.blocks(), plan.shape.threads())
@@ -81,14 +95,14 @@ impl GpuRun {
 
     /// The input tensor.
     #[must_use]
-    pub fn volume(&self) -> &DeviceBuffer {
-        &self.volume
+    pub fn input(&self) -> &DeviceBuffer {
+        &self.input
     }
 
     /// The output tensor.
     #[must_use]
-    pub fn logits(&self) -> &DeviceBuffer {
-        &self.logits
+    pub fn output(&self) -> &DeviceBuffer {
+        &self.output
     }
 
     /// A word that is not 0 once a wait of the kernel has run out; from then on every run is wrong, until

@@ -5,7 +5,7 @@ use crate::buffers::Buffers;
 use crate::launch::LIMIT_CYCLES;
 use crate::model::{GpuError, Loaded};
 use crate::plan::{Offer, Params, Plan, SHAPES};
-use crate::{Network, Shape, Wiring};
+use crate::{Network, Shape, Share, Wiring};
 use ringcall_cuda::dispatcher::{AHEAD_SHARED, Functions, KernelKind, Modules, Options};
 use ringcall_cuda::driver::{Context, DeviceBuffer};
 use ringcall_wire::launch::HandlerKind;
@@ -80,7 +80,7 @@ impl GridHandler {
     /// # Errors
     /// As for [`GpuModel::new`](crate::GpuModel::new).
     pub fn new(network: &Network, context: &Arc<Context>, wiring: &Wiring) -> Result<Self, GpuError> {
-        Self::of(&Self::loaded(network, context, wiring, 0)?, context, wiring)
+        Self::of(&Self::loaded(network, context, wiring, Share::WHOLE)?, context, wiring)
     }
 
     /// Where there is room for a cluster that serves, blocks of the others have their shared memory nearly for themselves.
@@ -88,10 +88,10 @@ impl GridHandler {
         network: &Network,
         context: &Arc<Context>,
         wiring: &Wiring,
-        taken: u32,
+        share: Share,
     ) -> Result<Loaded, GpuError> {
         let volume = [wiring.d, wiring.layers];
-        Loaded::planned(network, context, volume, Some(wiring), taken, |offer, [d, layers]| {
+        Loaded::planned(network, context, volume, Some(wiring), share, |offer, [d, layers]| {
             let with = |reserved| {
                 let shared = offer.shared.saturating_sub(reserved);
                 Plan::choose(SHAPES, d, layers, Offer { shared, ..offer })
@@ -111,9 +111,7 @@ impl GridHandler {
         wiring: &Wiring,
         count: u32,
     ) -> Result<Vec<Self>, GpuError> {
-        let all = context.device().multiprocessors()?;
-        let taken = all - all.checked_div(count).unwrap_or(0);
-        let loaded = Self::loaded(network, context, wiring, taken)?;
+        let loaded = Self::loaded(network, context, wiring, Share::WHOLE.one_of(count))?;
         (0..count).map(|_| Self::of(&loaded, context, wiring)).collect()
     }
 

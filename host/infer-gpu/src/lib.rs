@@ -14,7 +14,7 @@
 //! | which bits it sees, and what its decisions flip | [`Wiring`] |
 //! | the same inside the cooperative dispatcher | [`GridHandler`] |
 //! | the same as nodes of another graph | [`GpuRun`] |
-//! | how the work is spread | [`Shape`] |
+//! | how the work is spread, over which part of the device | [`Shape`], [`Share`] |
 
 #![deny(unsafe_code)]
 
@@ -28,6 +28,7 @@ mod network;
 mod onnx;
 mod pack;
 mod plan;
+mod share;
 mod wiring;
 
 pub use captured::GpuRun;
@@ -35,4 +36,5 @@ pub use grid::GridHandler;
 pub use model::{GpuError, GpuModel};
 pub use network::{INPUTS, Layer, Network, NetworkError, OUTPUTS, WIDTH};
 pub use plan::Shape;
+pub use share::Share;
 pub use wiring::{Wiring, WiringError};

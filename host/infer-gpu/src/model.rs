@@ -5,7 +5,7 @@ use crate::launch::{BY_KERNELS, Replay};
 use crate::network::NetworkError;
 use crate::pack::Packed;
 use crate::plan::{Offer, Params, Plan, SHAPES};
-use crate::{INPUTS, Network, OUTPUTS, Shape, Wiring};
+use crate::{INPUTS, Network, OUTPUTS, Shape, Share, Wiring};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer, Lane, Linker, Module};
 use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
@@ -68,14 +68,13 @@ fn fits(offer: Offer, [d, layers]: [u32; 2]) -> Option<Plan> {
 }
 
 impl Loaded {
-    /// For `layers` layers of `d` by `d` cells, which a wiring must be for, too; planned for what the device offers beside `taken`
-    /// multiprocessors that are others'.
+    /// For `layers` layers of `d` by `d` cells, which a wiring must be for, too; planned for a share of the device.
     pub(crate) fn planned(
         network: &Network,
         context: &Arc<Context>,
         [d, layers]: [u32; 2],
         wiring: Option<&Wiring>,
-        taken: u32,
+        share: Share,
         plan: impl FnOnce(Offer, [u32; 2]) -> Option<Plan>,
     ) -> Result<Self, GpuError> {
         let device = context.device();
@@ -83,7 +82,7 @@ impl Loaded {
             return Err(GpuError::OtherDevice(device.capability()));
         }
         let shared = device.max_shared_per_block()?;
-        let multiprocessors = device.multiprocessors()?.saturating_sub(taken);
+        let multiprocessors = share.multiprocessors(device.multiprocessors()?);
         let plan = plan(Offer { multiprocessors, shared }, [d, layers]).ok_or(GpuError::TooLarge {
             d,
             layers,
@@ -184,23 +183,22 @@ impl GpuModel {
         d: u32,
         layers: u32,
     ) -> Result<Self, GpuError> {
-        Self::beside(name, network, context, d, layers, 0)
+        Self::on(Share::WHOLE, name, network, context, d, layers)
     }
 
-    /// The same, leaving so many multiprocessors to kernels that run all the time: 1 for a device dispatcher of one block
-    /// that launches it.
+    /// The same on a share of the device.
     ///
     /// # Errors
-    /// As for [`new`](Self::new).
-    pub fn beside(
+    /// As for [`new`](Self::new), of the share.
+    pub fn on(
+        share: Share,
         name: &str,
         network: &Network,
         context: &Arc<Context>,
         d: u32,
         layers: u32,
-        taken: u32,
     ) -> Result<Self, GpuError> {
-        let loaded = Loaded::planned(network, context, [d, layers], None, taken, fits)?;
+        let loaded = Loaded::planned(network, context, [d, layers], None, share, fits)?;
         let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
         let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
         let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
@@ -217,7 +215,22 @@ impl GpuModel {
         context: &Arc<Context>,
         wiring: &Wiring,
     ) -> Result<Self, GpuError> {
-        let loaded = Loaded::planned(network, context, [wiring.d, wiring.layers], Some(wiring), 0, fits)?;
+        Self::wired_on(Share::WHOLE, name, network, context, wiring)
+    }
+
+    /// The same on a share of the device.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new), of the share.
+    pub fn wired_on(
+        share: Share,
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        wiring: &Wiring,
+    ) -> Result<Self, GpuError> {
+        let volume = [wiring.d, wiring.layers];
+        let loaded = Loaded::planned(network, context, volume, Some(wiring), share, fits)?;
         let bytes = |name, n| TensorSpec::new(name, ElementType::U8, [1, n]);
         let inputs = vec![bytes("bits", wiring.request_bytes())?];
         let outputs = vec![bytes("left", wiring.answer_bytes())?];

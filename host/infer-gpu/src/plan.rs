@@ -397,6 +397,7 @@ pub(crate) struct Params {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Share;
     use proptest::prelude::*;
     use ringcall_cuda::dispatcher::AHEAD_SHARED;
 
@@ -452,6 +453,36 @@ mod tests {
         }
         assert!(Plan::choose(SHAPES, 31, 32, Offer { multiprocessors: 66, ..H200 }).is_none());
         assert!(Plan::choose(SHAPES, 3, 3, Offer { multiprocessors: 0, ..H200 }).is_none());
+    }
+
+    /// Runs of all parts, and the block of the dispatcher that launches them. That block takes a place from one cluster at most,
+    /// and clusters of one size fill a part of the device in whatever order they come.
+    #[test]
+    fn runs_on_shares_fit_at_once_beside_a_dispatcher() {
+        let (mut found, mut most) = (0, 0);
+        for (d, layers) in (2..=31).flat_map(|d| [(d, 1), (d, d), (d, d + 1)]) {
+            for parts in 1..=16 {
+                let share = Share::beside(1).one_of(parts);
+                let offer = Offer { multiprocessors: share.multiprocessors(132), ..H200 };
+                let Some(plan) = Plan::choose(SHAPES, d, layers, offer) else { continue };
+                let cluster = plan.shape.cluster();
+                let room = if cluster > 2 { 120 } else { 132 };
+                let places = room / cluster - 1;
+                assert!(
+                    plan.tiles * parts <= places,
+                    "{d} by {layers} in {parts}: {} of {cluster}",
+                    plan.tiles
+                );
+                (found, most) = (found + 1, most.max(parts));
+            }
+        }
+        assert!(found > 300 && most > 4, "{found} plans, in {most} parts at most");
+        let quarter = Offer { multiprocessors: Share::beside(1).one_of(4).multiprocessors(132), ..H200 };
+        assert!(
+            Plan::choose(SHAPES, 7, 8, quarter).is_some() && Plan::choose(SHAPES, 13, 14, quarter).is_some()
+        );
+        assert_eq!(Share::WHOLE.one_of(0).multiprocessors(132), 0);
+        assert_eq!(Share::beside(200).multiprocessors(132), 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A network bound to an experiment, on a device.
 
 use crate::GpuDispatcher;
+use ringcall_ai_service::PredecoderEngine;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::dispatcher::DeviceError;
 use ringcall_cuda::driver::{Context, Driver};
@@ -45,6 +46,9 @@ pub enum GpuPredecoderError {
     /// The device's dispatcher cannot be made.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The network cannot be an engine of services.
+    #[error(transparent)]
+    Service(#[from] ringcall_ai_service::ServiceError),
 }
 
 /// Which detector the network sees in which cell, and which detectors, and the logical frame, each decision flips.
@@ -147,6 +151,21 @@ impl GpuPredecoder {
     #[must_use]
     pub fn threshold(&self) -> f32 {
         self.threshold
+    }
+
+    /// The device that it is for.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// An engine for [services](ringcall_ai_service), of so many instances at once: bit-packed detectors in, residual and logical
+    /// frame bit-packed out, for [`MatchingStage`](crate::MatchingStage). Each instance has an equal part of the device.
+    ///
+    /// # Errors
+    /// A part of the device cannot run the network: see [`GpuModel::new`].
+    pub fn engine(&self, instances: u32) -> Result<PredecoderEngine, GpuPredecoderError> {
+        Ok(PredecoderEngine::wired(&self.name, &self.network, &self.context, &self.wiring, instances)?)
     }
 
     /// Inference for the host's dispatcher: a captured graph for each worker, which take turns on the device.

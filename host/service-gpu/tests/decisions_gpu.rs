@@ -4,16 +4,13 @@
 
 mod common;
 
-use common::{Bound, answer, from_env, logits, on_device};
+use common::{Bound, ROUNDING, answer, from_env, logits, on_device, outcome};
 use ringcall_infer::Model;
 use ringcall_infer_gpu::GpuModel;
-use ringcall_qec::decode::{Decoder, DecoderFactory, MatchingFactory};
+use ringcall_qec::decode::{DecoderFactory, MatchingFactory};
 use ringcall_qec::sample::Sampler;
 use std::sync::Mutex;
 use std::sync::mpsc;
-
-/// Logits of this network are some tens; halves have 11 bits, and errors of four layers add up.
-const ROUNDING: f32 = 0.25;
 
 #[derive(Debug, Default)]
 struct Count {
@@ -23,16 +20,6 @@ struct Count {
     largest_difference: f32,
     residual_bits: u64,
     outcomes: u64,
-}
-
-/// The observable that matching makes of an answer.
-fn outcome(decoder: &mut dyn Decoder, answer: &[u8]) -> u8 {
-    let (left, frame) = answer.split_at(answer.len() - 1);
-    let defects: Vec<u32> =
-        (0..8 * left.len() as u32).filter(|i| left[*i as usize / 8] >> (i % 8) & 1 == 1).collect();
-    let mut predicted = [0];
-    decoder.decode(&defects, &mut predicted).expect("decodable");
-    predicted[0] ^ frame[0]
 }
 
 #[test]

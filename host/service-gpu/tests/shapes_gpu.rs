@@ -5,10 +5,8 @@
 
 mod common;
 
-use common::{Bound, answer, floats, from_env, input, logits, on_device};
-use ringcall::{
-    Client, FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait,
-};
+use common::{Bound, PATIENCE, answer, drive, floats, from_env, input, logits, on_device};
+use ringcall::{FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait};
 use ringcall_ai_service::{AiDecoderService, Options as ServiceOptions, PredecoderEngine};
 use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options};
 use ringcall_cuda::driver::devrt;
@@ -17,10 +15,8 @@ use ringcall_infer::onnx::OnnxModel;
 use ringcall_infer_gpu::{GpuModel, GridHandler};
 use ringcall_qec::predecoder::PredecoderVolume;
 use ringcall_qec::sample::Sampler;
-use std::time::{Duration, Instant};
 
 const FUNCTION: &str = "predecode";
-const PATIENCE: Duration = Duration::from_secs(10);
 const SLOTS: u32 = 16;
 const DISTANCE: u32 = 7;
 
@@ -28,37 +24,6 @@ const DISTANCE: u32 = 7;
 struct Shot {
     request: Vec<u8>,
     owed: Vec<u8>,
-}
-
-/// Sends the shots' payloads round and round, all slots in use, until `n` were answered; `right` judges each answer.
-fn drive(ring: &Ring, payloads: &[Vec<u8>], n: u64, mut right: impl FnMut(usize, &[u8]) -> bool) -> f64 {
-    let mut client = Client::new(ring);
-    let mut result = vec![0; ring.geometry().result_capacity() as usize];
-    let (mut sent, mut got, mut last) = (0_u64, 0_u64, Instant::now());
-    let begin = last;
-    while got < n {
-        let before = got;
-        while sent < n {
-            let place = (sent % payloads.len() as u64) as usize;
-            if client.send(FunctionId::of(FUNCTION), sent as u32, sent, &payloads[place]).is_err() {
-                break;
-            }
-            sent += 1;
-        }
-        got += client.take_all(|response, shared| {
-            let (header, error) = (*response.header(), response.error());
-            let len = response.read(shared, &mut result);
-            let request = header.ptp_timestamp;
-            assert_eq!((error, Status(header.status)), (None, Status::OK), "request {request}");
-            let place = (request % payloads.len() as u64) as usize;
-            assert!(right(place, &result[..len]), "request {request}: another answer than the CPU's");
-        }) as u64;
-        if got != before {
-            last = Instant::now();
-        }
-        assert!(last.elapsed() < PATIENCE, "{got} of {n} answered, then none for {PATIENCE:?}");
-    }
-    n as f64 / begin.elapsed().as_secs_f64()
 }
 
 /// What the CPU's engine makes of each request, by as many threads as there are cores.
@@ -125,7 +90,7 @@ fn every_shape_gives_the_cpus_answers() {
         let options = HostOptions { wait: Wait::Spin, core: None, request_timeout: None };
         let host = HostDispatcher::builder(&ring, table).options(options).build().expect("a dispatcher");
         let host = host.start().expect("started");
-        let by_host = drive(&ring, &bits, requests, right);
+        let by_host = drive(&ring, FUNCTION, &bits, requests, right);
         assert_eq!(host.stop(PATIENCE).report.dropped, 0);
 
         // A graph that the device's dispatcher launches: floats in, logits out.
@@ -147,7 +112,7 @@ fn every_shape_gives_the_cpus_answers() {
                     .iter()
                     .map(|request| input(&volume, request).into_iter().flat_map(halves).collect())
                     .collect();
-                let per_s = drive(ring.ring(), &volumes, requests, |place, logits| {
+                let per_s = drive(ring.ring(), FUNCTION, &volumes, requests, |place, logits| {
                     answer(&volume, &floats(logits), threshold, &same[place].request) == same[place].owed
                 });
                 assert!(device.stop(PATIENCE).report.is_clean());
@@ -163,7 +128,7 @@ fn every_shape_gives_the_cpus_answers() {
         let modules = handler.modules(Modules::new());
         let device = DeviceDispatcher::wire(&ring, functions, modules, handler.options()).expect("wired");
         let device = device.start().expect("started");
-        let by_grid = drive(ring.ring(), &bits, requests, right);
+        let by_grid = drive(ring.ring(), FUNCTION, &bits, requests, right);
         assert!(device.stop(PATIENCE).report.is_clean());
 
         let by_device = by_device.map_or("no libcudadevrt.a".to_owned(), |per_s| format!("{per_s:.0}"));

@@ -31,6 +31,7 @@
 mod driver;
 mod predecoder;
 mod problem;
+mod residual;
 mod service;
 mod source;
 mod stages;
@@ -40,6 +41,7 @@ mod summary;
 pub use driver::{DriveError, Pace, Progress};
 pub use predecoder::{Predecoder, PredecoderError};
 pub use problem::{Problem, ProblemError};
+pub use residual::{ResidualDecoder, pack_elements};
 pub use service::{Service, ServiceConfig, ServiceError};
 pub use source::{ShotSource, SourceError};
 pub use stages::{Inference, InferenceError};

@@ -1,17 +1,16 @@
 //! The two stages of a decode: inference on the detectors, matching on what it leaves.
 
 use crate::Problem;
+use crate::residual::{ResidualDecoder, pack_elements};
 use ringcall::Status;
 use ringcall::wire::bits::{BitView, packed_len};
-use ringcall::wire::qec::{DecodeResponse, write_decode_result};
-use ringcall::wire::schema::HandlerSchema;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_infer::{ElementType, InferError, Model, TensorSpec};
 use ringcall_pipeline::remote::RemoteStage;
 use ringcall_pipeline::{
     CpuStage, EngineStage, InferenceStage, RequestView, StageContext, StageError, StageOutcome,
 };
-use ringcall_qec::decode::{DecodeError, Decoder, Matched};
+use ringcall_qec::decode::DecodeError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -159,9 +158,9 @@ impl InferenceStage for ModelStage {
         output.fill(0);
         let (residual, frame) = output.split_at_mut(packed_len(self.detectors));
         let (first, second) = self.output.split_at(self.outputs[0].size_bytes());
-        read_elements(first, self.outputs[0].element, self.detectors, residual);
+        pack_elements(first, self.outputs[0].element, self.detectors, residual);
         if let Some(spec) = self.outputs.get(1) {
-            read_elements(second, spec.element, self.observables, frame);
+            pack_elements(second, spec.element, self.observables, frame);
         }
         Ok(residual.len() + frame.len())
     }
@@ -185,25 +184,6 @@ fn write_elements(bits: BitView<'_>, element: ElementType, out: &mut [u8]) {
     }
 }
 
-/// One bit an element: set where an integer is not 0, or a float above one half.
-fn read_elements(tensor: &[u8], element: ElementType, count: usize, packed: &mut [u8]) {
-    let is_set = |bytes: &[u8]| match element {
-        ElementType::F32 => bytes.try_into().is_ok_and(|bytes| f32::from_le_bytes(bytes) > 0.5),
-        // Positive half-precision numbers are ordered like their bits; 0x3800 is one half, above 0x7C00 is NaN.
-        ElementType::F16 => {
-            bytes.try_into().is_ok_and(|bytes| (0x3801..=0x7C00).contains(&u16::from_le_bytes(bytes)))
-        }
-        ElementType::I32 | ElementType::I64 | ElementType::U8 | ElementType::Bool => {
-            bytes.iter().any(|&byte| byte != 0)
-        }
-    };
-    for (index, bytes) in tensor.chunks_exact(element.size_bytes()).take(count).enumerate() {
-        if is_set(bytes) {
-            packed[index / 8] |= 1 << (index % 8);
-        }
-    }
-}
-
 /// Detectors counted before and after inference, by one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Density {
@@ -214,60 +194,32 @@ pub(crate) struct Density {
     pub(crate) empty: DeviceU64,
 }
 
-/// Matching on the residual; nothing where inference left nothing.
+/// Matching on the residual, with what came in and what was left counted.
 pub(crate) struct DecodeStage {
-    decoder: Box<dyn Decoder>,
-    defects: Vec<u32>,
-    predicted: Vec<u8>,
+    decoder: ResidualDecoder,
     detectors: usize,
-    observables: usize,
-    schema: HandlerSchema,
     density: Arc<Density>,
 }
 
 impl DecodeStage {
     pub(crate) fn new(problem: &Problem, density: Arc<Density>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            decoder: problem.decoders().build()?,
-            defects: Vec::with_capacity(problem.detectors() as usize),
-            predicted: vec![0; packed_len(problem.observables() as usize)],
-            detectors: problem.detectors() as usize,
-            observables: problem.observables() as usize,
-            schema: problem.schema(),
-            density,
-        })
+        let detectors = problem.detectors() as usize;
+        Ok(Self { decoder: ResidualDecoder::new(problem)?, detectors, density })
     }
 
-    /// From a request's payload and what inference made of it to an answer. Neither is trusted: inference may have run
-    /// elsewhere.
+    /// From a request's payload and what inference made of it to an answer.
     fn decode(&mut self, payload: &[u8], inferred: &[u8], out: &mut [u8]) -> Result<usize, Status> {
         // Padding is checked on the way in: what a user sends must be what the schema says.
         let input = BitView::new(payload, self.detectors).map_err(|_| Status::BAD_PAYLOAD)?;
-        let (residual, frame) =
-            inferred.split_at_checked(packed_len(self.detectors)).ok_or(Status::ENGINE_FAILED)?;
-        let residual = BitView::new(residual, self.detectors).map_err(|_| Status::ENGINE_FAILED)?;
-        let frame = BitView::new(frame, self.observables).map_err(|_| Status::ENGINE_FAILED)?.as_bytes();
-        self.defects.clear();
-        // An index below the number of detectors, which is a u32.
-        self.defects.extend(residual.ones().map(|index| index as u32));
-        self.density.before.fetch_add(input.count_ones() as u64, Ordering::Relaxed);
-        self.density.after.fetch_add(self.defects.len() as u64, Ordering::Relaxed);
-        self.density.requests.fetch_add(1, Ordering::Relaxed);
-        let matched = if self.defects.is_empty() {
-            self.density.empty.fetch_add(1, Ordering::Relaxed);
-            self.predicted.fill(0);
-            Matched { weight: 0.0, corrections: 0, converged: true }
-        } else {
-            self.decoder.decode(&self.defects, &mut self.predicted).map_err(|_| Status::ENGINE_FAILED)?
-        };
-        for (bits, frame) in self.predicted.iter_mut().zip(frame) {
-            *bits ^= frame;
+        let len = self.decoder.decode(inferred, out)?;
+        let (density, left) = (&self.density, self.decoder.left() as u64);
+        density.before.fetch_add(input.count_ones() as u64, Ordering::Relaxed);
+        density.after.fetch_add(left, Ordering::Relaxed);
+        density.requests.fetch_add(1, Ordering::Relaxed);
+        if left == 0 {
+            density.empty.fetch_add(1, Ordering::Relaxed);
         }
-        let outcome = DecodeResponse {
-            total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
-            converged: i32::from(matched.converged),
-        };
-        write_decode_result(&self.schema, out, &self.predicted, outcome).map_err(|_| Status::RESULT_TOO_LONG)
+        Ok(len)
     }
 }
 
@@ -303,24 +255,8 @@ mod tests {
             let mut tensor = vec![0xFF; 11 * element.size_bytes()];
             write_elements(bits, element, &mut tensor);
             let mut back = [0; 2];
-            read_elements(&tensor, element, 11, &mut back);
+            pack_elements(&tensor, element, 11, &mut back);
             assert_eq!(back, packed, "{}", element.name());
         }
-    }
-
-    #[test]
-    fn floats_count_above_one_half_and_nan_never() {
-        let mut packed = [0];
-        let tensor: Vec<u8> = [0.4_f32, 0.5, 0.51, -3.0, f32::NAN, f32::INFINITY]
-            .iter()
-            .flat_map(|f| f.to_le_bytes())
-            .collect();
-        read_elements(&tensor, ElementType::F32, 6, &mut packed);
-        assert_eq!(packed, [0b10_0100]);
-        let mut packed = [0];
-        let halves: Vec<u8> =
-            [0x3800_u16, 0x3801, 0xBC00, 0x7E00, 0x7C00].iter().flat_map(|h| h.to_le_bytes()).collect();
-        read_elements(&halves, ElementType::F16, 5, &mut packed);
-        assert_eq!(packed, [0b1_0010]);
     }
 }

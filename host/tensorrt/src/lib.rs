@@ -13,7 +13,7 @@
 //! | plans kept by what they were made of | [`Cache`] |
 //! | from a plan to an engine | [`Runtime`], [`Engine`] |
 //! | an engine as a [`Model`](ringcall_infer::Model) like any other | [`TensorRtModel`] |
-//! | one run as a graph that a device launches | [`Recorded`] |
+//! | one run as part of another graph, of a service say | [`TensorRtRun`] |
 //!
 //! What was run where is in `docs/tensorrt.md`: execution was not, for want of a library that runs on the GPU at hand.
 //!
@@ -40,6 +40,7 @@
 
 mod builder;
 mod cache;
+mod captured;
 mod engine;
 mod error;
 mod ffi;
@@ -56,13 +57,13 @@ mod version;
 
 pub use builder::{Builder, Plan};
 pub use cache::{Cache, Cached, Found, Gpu};
+pub use captured::TensorRtRun;
 pub use engine::{Engine, Runtime};
 pub use error::TensorRtError;
 pub use ffi::{Message, Severity};
 pub use library::Library;
 pub use model::TensorRtModel;
 pub use options::{BuildOptions, Precision, Sizes};
-pub use replay::{Recorded, Side, Slots};
 pub use search::{INCLUDE_VARIABLE, LIBRARY_VARIABLE, Search};
 pub use tensors::TensorInfo;
 pub use version::{Product, Version};

@@ -1,11 +1,11 @@
 //! An engine as a model like any other.
 
 use crate::ffi::RawContext;
-use crate::replay::{Layout, Recorded, Replay, Side, Slots};
+use crate::replay::{Bound, Layout, Replay};
 use crate::{
     BuildOptions, Cache, Cached, Engine, Found, Gpu, Library, Plan, Runtime, TensorInfo, TensorRtError, onnx,
 };
-use ringcall_cuda::driver::{Context, Stream};
+use ringcall_cuda::driver::Context;
 use ringcall_infer::{self as infer, InferError, Model, TensorSpec, check_buffers};
 use std::sync::Arc;
 
@@ -146,20 +146,15 @@ impl TensorRtModel {
         &self.shared.engine
     }
 
-    /// Records one run as a graph of its own, with memory of its own, for the host or the device to launch. `before` and
-    /// `after` may put more on the stream: kernels that fill the inputs and take the outputs away, say. They are told where
-    /// those lie.
-    ///
-    /// # Errors
-    /// The driver or TensorRT refuses; for a launch by the device also work that only a host can launch.
-    pub fn record(
-        &self,
-        side: Side,
-        before: impl FnOnce(&Stream, &Slots) -> Result<(), TensorRtError>,
-        after: impl FnOnce(&Stream, &Slots) -> Result<(), TensorRtError>,
-    ) -> Result<Recorded, TensorRtError> {
-        let shared = &*self.shared;
-        Recorded::new(&shared.context, &shared.engine, &shared.layout, side, before, after)
+    /// The device that it is on.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.shared.context
+    }
+
+    /// A context of the engine's, with a buffer for each tensor.
+    pub(crate) fn bound_apart(&self) -> Result<Bound, TensorRtError> {
+        Bound::apart(&self.shared.context, &self.shared.engine, &self.shared.layout)
     }
 }
 

@@ -5,12 +5,10 @@
 use crate::ffi::RawContext;
 use crate::{Engine, TensorRtError};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{
-    Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, Lane, Launched, MappedRegion, Stream,
-};
+use ringcall_cuda::driver::{Context, DeviceAddress, DeviceBuffer, Lane, Launched, MappedRegion, Stream};
 use ringcall_infer::TensorSpec;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What TensorRT wants of a tensor's address.
@@ -58,12 +56,59 @@ impl Layout {
     }
 }
 
+/// What is asked of an execution context before its first run.
+trait Bind {
+    fn set_input_shape(&mut self, name: &str, dims: &[i64]) -> Result<(), TensorRtError>;
+
+    /// # Safety
+    /// Device memory of the tensor's size, which outlives every run of this context.
+    unsafe fn set_address(&mut self, name: &str, address: u64) -> Result<(), TensorRtError>;
+}
+
+impl Bind for RawContext {
+    fn set_input_shape(&mut self, name: &str, dims: &[i64]) -> Result<(), TensorRtError> {
+        RawContext::set_input_shape(self, name, dims)
+    }
+
+    unsafe fn set_address(&mut self, name: &str, address: u64) -> Result<(), TensorRtError> {
+        // SAFETY: the caller's promise.
+        unsafe { RawContext::set_address(self, name, address) }
+    }
+}
+
+/// Gives every input its shape, then every tensor its memory, by name.
+///
+/// # Safety
+/// At each address, in the layout's order, lies device memory of the tensor's size, which outlives every run of this context.
+unsafe fn bind(
+    execution: &mut impl Bind,
+    layout: &Layout,
+    addresses: &[DeviceAddress],
+) -> Result<(), TensorRtError> {
+    for spec in &layout.inputs {
+        let dims: Vec<i64> = spec.shape.iter().map(|&dim| dim as i64).collect();
+        execution.set_input_shape(&spec.name, &dims)?;
+    }
+    for ((spec, _), address) in layout.places().zip(addresses) {
+        if !address.0.is_multiple_of(ALIGNMENT as u64) {
+            return Err(TensorRtError::Refused {
+                doing: format!("giving `{}` its memory", spec.name),
+                words: format!("{:#x} is no multiple of {ALIGNMENT}", address.0),
+            });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { execution.set_address(&spec.name, address.0) }?;
+    }
+    Ok(())
+}
+
 /// An execution context whose tensors have their shapes and device memory.
-struct Bound {
+pub(crate) struct Bound {
     context: Arc<Context>,
-    memory: DeviceBuffer,
-    /// Only taken on dropping.
-    execution: Option<RawContext>,
+    /// All tensors in one, or one for each.
+    memory: Vec<DeviceBuffer>,
+    /// Only taken on dropping. It is for one thread at a time, which `&mut` says here; the lock is never held.
+    execution: Mutex<Option<RawContext>>,
 }
 
 impl fmt::Debug for Bound {
@@ -73,26 +118,56 @@ impl fmt::Debug for Bound {
 }
 
 impl Bound {
-    fn new(context: &Arc<Context>, engine: &Engine, layout: &Layout) -> Result<Self, TensorRtError> {
-        context.make_current()?;
+    /// With all tensors in one buffer, as the layout has them.
+    fn joined(context: &Arc<Context>, engine: &Engine, layout: &Layout) -> Result<Self, TensorRtError> {
         let memory = DeviceBuffer::zeroed(context, layout.bytes)?;
+        let at = |&offset: &usize| memory.address().offset(offset as u64);
+        let addresses: Vec<_> = layout.offsets.iter().map(at).collect();
+        Self::new(context, engine, layout, vec![memory], &addresses)
+    }
+
+    /// With a buffer for each tensor, inputs first: as long as the tensor, in whole steps of its alignment.
+    pub(crate) fn apart(
+        context: &Arc<Context>,
+        engine: &Engine,
+        layout: &Layout,
+    ) -> Result<Self, TensorRtError> {
+        let buffer = |(spec, _): (&TensorSpec, usize)| {
+            DeviceBuffer::zeroed(context, spec.size_bytes().next_multiple_of(ALIGNMENT))
+        };
+        let memory: Vec<_> = layout.places().map(buffer).collect::<Result<_, _>>()?;
+        let addresses: Vec<_> = memory.iter().map(DeviceBuffer::address).collect();
+        Self::new(context, engine, layout, memory, &addresses)
+    }
+
+    /// Each address with room for its tensor in `memory`.
+    fn new(
+        context: &Arc<Context>,
+        engine: &Engine,
+        layout: &Layout,
+        memory: Vec<DeviceBuffer>,
+        addresses: &[DeviceAddress],
+    ) -> Result<Self, TensorRtError> {
+        context.make_current()?;
         let mut execution = RawContext::new(engine.raw())?;
-        for spec in &layout.inputs {
-            let dims: Vec<i64> = spec.shape.iter().map(|&dim| dim as i64).collect();
-            execution.set_input_shape(&spec.name, &dims)?;
-        }
-        for (spec, offset) in layout.places() {
-            let address = memory.address().offset(offset as u64);
-            // SAFETY: the layout gives every tensor its size in the buffer, which lives as long as the context.
-            unsafe { execution.set_address(&spec.name, address.0) }?;
-        }
-        Ok(Self { context: Arc::clone(context), memory, execution: Some(execution) })
+        // SAFETY: both callers give every tensor its size in the buffers, which live as long as the context.
+        unsafe { bind(&mut execution, layout, addresses) }?;
+        Ok(Self { context: Arc::clone(context), memory, execution: Mutex::new(Some(execution)) })
+    }
+
+    /// The buffers.
+    pub(crate) fn memory(&self) -> &[DeviceBuffer] {
+        &self.memory
+    }
+
+    fn execution(&mut self) -> &mut Option<RawContext> {
+        self.execution.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts one run on the stream.
-    fn enqueue(&mut self, stream: &Stream) -> Result<(), TensorRtError> {
+    pub(crate) fn enqueue(&mut self, stream: &Stream) -> Result<(), TensorRtError> {
         self.context.make_current()?;
-        match &mut self.execution {
+        match self.execution() {
             // SAFETY: the stream lives; `new` gave every tensor its memory.
             Some(execution) => unsafe { execution.enqueue(stream.as_raw()) },
             None => Ok(()),
@@ -100,7 +175,7 @@ impl Bound {
     }
 
     /// The first run loads code and sizes TensorRT's own memory, which a capture must not meet.
-    fn warm_up(&mut self, stream: &Stream) -> Result<(), TensorRtError> {
+    pub(crate) fn warm_up(&mut self, stream: &Stream) -> Result<(), TensorRtError> {
         self.enqueue(stream)?;
         Ok(stream.wait(PATIENCE)?)
     }
@@ -108,7 +183,7 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        if let Some(execution) = self.execution.take() {
+        if let Some(execution) = self.execution().take() {
             self.context.discard_later(execution);
         }
     }
@@ -131,10 +206,10 @@ impl Replay {
     ) -> Result<Self, TensorRtError> {
         let lane = Arc::new(Lane::new(context)?);
         let stream = lane.stream();
-        let mut bound = Bound::new(context, engine, layout)?;
+        let mut bound = Bound::joined(context, engine, layout)?;
         bound.warm_up(stream)?;
         let mapped = MappedRegion::zeroed(context, layout.bytes)?;
-        let (host, device) = (mapped.device_address(0)?, bound.memory.address());
+        let (host, device) = (mapped.device_address(0)?, bound.memory[0].address());
         let out = layout.outputs_at as u64;
         let graph = stream.capture(|| {
             // SAFETY: both ends have room for the inputs, and live as long as the graph.
@@ -175,87 +250,6 @@ impl Replay {
     }
 }
 
-/// Who launches a recorded run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// The host.
-    Host,
-    /// A kernel on the device, or the host.
-    Device,
-}
-
-/// Where a recorded run's tensors lie in device memory, each aligned to 256 bytes and packed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slots {
-    /// In the order of the model's inputs.
-    pub inputs: Vec<DeviceAddress>,
-    /// In the order of the model's outputs.
-    pub outputs: Vec<DeviceAddress>,
-}
-
-/// One run as an executable graph, with the memory that it works on. It reads its inputs' device memory and writes its
-/// outputs'; the copies are whatever its maker put before and after.
-///
-/// Launches of one recorded run go one after the other.
-#[derive(Debug)]
-pub struct Recorded {
-    // In this order: what is captured, then what it reaches.
-    exec: GraphExec,
-    slots: Slots,
-    _bound: Bound,
-    stream: Stream,
-}
-
-impl Recorded {
-    pub(crate) fn new(
-        context: &Arc<Context>,
-        engine: &Engine,
-        layout: &Layout,
-        side: Side,
-        before: impl FnOnce(&Stream, &Slots) -> Result<(), TensorRtError>,
-        after: impl FnOnce(&Stream, &Slots) -> Result<(), TensorRtError>,
-    ) -> Result<Self, TensorRtError> {
-        let stream = Stream::new(context)?;
-        let mut bound = Bound::new(context, engine, layout)?;
-        bound.warm_up(&stream)?;
-        let base = bound.memory.address();
-        let mut inputs: Vec<DeviceAddress> =
-            layout.offsets.iter().map(|&offset| base.offset(offset as u64)).collect();
-        let outputs = inputs.split_off(layout.inputs.len());
-        let slots = Slots { inputs, outputs };
-        let graph: Graph = stream.capture(|| {
-            before(&stream, &slots)?;
-            bound.enqueue(&stream)?;
-            after(&stream, &slots)
-        })?;
-        let exec = match side {
-            Side::Host => graph.instantiate_for_host()?,
-            Side::Device => graph.instantiate_for_device_launch()?,
-        };
-        exec.upload(&stream)?;
-        stream.wait(PATIENCE)?;
-        Ok(Self { exec, slots, _bound: bound, stream })
-    }
-
-    /// The graph, uploaded; its device handle lives as long as this.
-    #[must_use]
-    pub fn exec(&self) -> &GraphExec {
-        &self.exec
-    }
-
-    /// Where its tensors lie.
-    #[must_use]
-    pub fn slots(&self) -> &Slots {
-        &self.slots
-    }
-
-    /// The stream that it was recorded on, for the host's launches.
-    #[must_use]
-    pub fn stream(&self) -> &Stream {
-        &self.stream
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,5 +270,67 @@ mod tests {
         for ((spec, offset), next) in places.iter().zip(layout.offsets[1..].iter().chain([&layout.bytes])) {
             assert!(offset % ALIGNMENT == 0 && offset + spec.size_bytes() <= *next, "{spec}");
         }
+    }
+
+    /// Notes what it is asked, and refuses one name.
+    #[derive(Default)]
+    struct Noted {
+        shapes: Vec<(String, Vec<i64>)>,
+        addresses: Vec<(String, u64)>,
+        refused: &'static str,
+    }
+
+    impl Noted {
+        fn says(&self, name: &str) -> Result<(), TensorRtError> {
+            let refused = || TensorRtError::Refused { doing: name.to_owned(), words: "no".to_owned() };
+            if name == self.refused { Err(refused()) } else { Ok(()) }
+        }
+    }
+
+    impl Bind for Noted {
+        fn set_input_shape(&mut self, name: &str, dims: &[i64]) -> Result<(), TensorRtError> {
+            assert!(self.addresses.is_empty(), "shapes come first");
+            self.shapes.push((name.to_owned(), dims.to_vec()));
+            self.says(name)
+        }
+
+        unsafe fn set_address(&mut self, name: &str, address: u64) -> Result<(), TensorRtError> {
+            self.addresses.push((name.to_owned(), address));
+            self.says(name)
+        }
+    }
+
+    #[test]
+    fn tensors_are_bound_by_name() {
+        let spec =
+            |name: &str, element, shape: &[usize]| TensorSpec::new(name, element, shape).expect("a tensor");
+        let layout = Layout::new(
+            vec![spec("detectors", ElementType::I32, &[1, 336]), spec("bias", ElementType::F16, &[1, 4, 3])],
+            vec![spec("residual", ElementType::U8, &[1, 336]), spec("frame", ElementType::Bool, &[1, 1])],
+        );
+        let at = [0x7000, 0x1000, 0x2100, 0x4000].map(DeviceAddress);
+        let mut noted = Noted::default();
+        // SAFETY: nothing is run.
+        unsafe { bind(&mut noted, &layout, &at) }.expect("bound");
+        let named = |name: &str, dims: &[i64]| (name.to_owned(), dims.to_vec());
+        assert_eq!(noted.shapes, [named("detectors", &[1, 336]), named("bias", &[1, 4, 3])]);
+        let named = |name: &str, at: u64| (name.to_owned(), at);
+        let all = [
+            named("detectors", 0x7000),
+            named("bias", 0x1000),
+            named("residual", 0x2100),
+            named("frame", 0x4000),
+        ];
+        assert_eq!(noted.addresses, all);
+        for refused in ["bias", "frame"] {
+            let mut noted = Noted { refused, ..Noted::default() };
+            // SAFETY: as above.
+            let why = unsafe { bind(&mut noted, &layout, &at) }.expect_err("refused").to_string();
+            assert_eq!(why, format!("{refused}: no"));
+        }
+        let odd = [0x7000, 0x1000, 0x2180, 0x4000].map(DeviceAddress);
+        // SAFETY: as above.
+        let why = unsafe { bind(&mut Noted::default(), &layout, &odd) }.expect_err("refused").to_string();
+        assert!(why.contains("`residual`") && why.contains("0x2180"), "{why}");
     }
 }

@@ -5,14 +5,11 @@ mod common;
 
 use common::{cases, model};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{Context, Driver};
+use ringcall_cuda::driver::{Context, Driver, Graph};
 use ringcall_infer::Model;
 use ringcall_infer::conformance::{self, Tolerance};
-use ringcall_tensorrt::{
-    BuildOptions, Cache, Found, Library, Search, Side, Sizes, TensorRtError, TensorRtModel,
-};
+use ringcall_tensorrt::{BuildOptions, Cache, Found, Library, Search, Sizes, TensorRtError, TensorRtModel};
 use std::sync::Arc;
-use std::time::Duration;
 
 fn on_device(name: &str, test: impl FnOnce(&Library, &Arc<Context>)) {
     let context = match Driver::load().and_then(|driver| driver.device(0)?.context()) {
@@ -122,26 +119,34 @@ fn a_kept_plan_is_used_again_and_a_refused_one_is_built_anew() {
 }
 
 #[test]
-fn a_run_is_recorded_for_the_host_and_for_the_device() {
-    on_device("a_run_is_recorded_for_the_host_and_for_the_device", |library, context| {
+fn a_run_is_part_of_a_graph_for_the_host_and_for_the_device() {
+    on_device("a_run_is_part_of_a_graph_for_the_host_and_for_the_device", |library, context| {
         let network = TensorRtModel::load(library, context, "conv", model("conv_integers"), &exact(), None)
             .expect("loaded");
-        for side in [Side::Host, Side::Device] {
-            let recorded = network
-                .record(side, |_, _| Ok(()), |_, _| Ok(()))
-                .unwrap_or_else(|why| panic!("{side:?}: {why}"));
-            assert_eq!(recorded.slots().inputs.len(), network.inputs().len());
-            assert_eq!(recorded.slots().outputs.len(), network.outputs().len());
-            assert_ne!(recorded.exec().device_handle(), 0);
-            recorded.stream().wait(Duration::from_secs(5)).expect("nothing is left on it");
+        let runs = [(); 2].map(|()| network.run_between_tensors().expect("a run"));
+        let mut begins = Vec::new();
+        for run in &runs {
+            for (index, spec) in run.inputs().iter().enumerate() {
+                let buffer = run.input(index).expect("it is there");
+                assert!(buffer.len() >= spec.size_bytes() && buffer.address().0.is_multiple_of(256));
+                begins.push(buffer.address());
+            }
+            for (index, spec) in run.outputs().iter().enumerate() {
+                let buffer = run.output(index).expect("it is there");
+                assert!(buffer.len() >= spec.size_bytes() && buffer.address().0.is_multiple_of(256));
+                begins.push(buffer.address());
+            }
+            assert!(run.input(run.inputs().len()).is_none() && run.output(run.outputs().len()).is_none());
+            let mut graph = Graph::new(context).expect("a graph");
+            let first = run.add_to(&mut graph, &[]).expect("a node");
+            run.add_to(&mut graph, &[first]).expect("another behind it");
+            graph.instantiate_for_host().expect("for the host");
+            graph.instantiate_for_device_launch().expect("for the device");
         }
-        // What was recorded beside them does not disturb the engines.
-        let mut engine = network.instantiate().expect("an engine");
-        let inputs = conformance::made_up(network.inputs(), 3);
-        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        let mut outputs: Vec<Vec<u8>> =
-            network.outputs().iter().map(|spec| vec![0; spec.size_bytes()]).collect();
-        let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
-        engine.run(&inputs, &mut outputs).expect("runs");
+        begins.sort_unstable_by_key(|at| at.0);
+        begins.dedup();
+        assert_eq!(begins.len(), 2 * (network.inputs().len() + network.outputs().len()), "each its own");
+        // What was captured beside them does not disturb the engines.
+        conformance::check(&network).expect("the contract");
     });
 }

@@ -97,6 +97,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-cuda",
             "ringcall-infer",
             "ringcall-infer-gpu",
+            "ringcall-tensorrt",
         ],
     ),
     // ONNX Runtime, whose library is loaded at run time.

@@ -3,6 +3,7 @@
 //! `RINGCALL_SERVICE_REQUESTS` says how many requests each of the longer tests makes.
 
 mod rig;
+mod tensorrt;
 
 use rig::{PATIENCE, Sent, counted, dispatcher, drive, on_device, payload, requests, ring};
 use ringcall::wire::Counter;
@@ -39,6 +40,12 @@ fn reversed(job: &Job<'_>, result: &mut [u8]) -> Result<usize, Status> {
         *to = *from;
     }
     Ok(len)
+}
+
+/// Answers with the output as it is.
+fn same(job: &Job<'_>, result: &mut [u8]) -> Result<usize, Status> {
+    result[..job.output.len()].copy_from_slice(job.output);
+    Ok(job.output.len())
 }
 
 fn stages(count: usize, stage: fn(&Job<'_>, &mut [u8]) -> Result<usize, Status>) -> Vec<Box<dyn Stage>> {
@@ -222,12 +229,12 @@ fn what_cannot_be_is_refused() {
     });
 }
 
-/// Requests of a host ring, by workers of the host dispatcher that launch the services' graphs.
-fn by_host(
+/// Requests of a host ring, by workers of the host dispatcher that launch the services' graphs: so long at most, and so many.
+fn by_host<'a>(
     dispatched: (usize, u64),
     make: impl Fn(u32) -> ringcall_ai_service::HostWorker,
     mut stage: impl FnMut() -> Option<Box<dyn Stage>>,
-    answer: fn(&[u8]) -> Vec<u8>,
+    sent: impl Fn(u64) -> Sent<'a>,
 ) {
     let (len, n) = dispatched;
     let slot_bytes = (len + 24).next_multiple_of(64) as u32;
@@ -253,7 +260,7 @@ fn by_host(
                 assert_eq!((counts.jobs, counts.failed, counts.late), (counts.answered, 0, 0), "{counts:?}");
             });
         }
-        drive(&ring, FUNCTION, n, |i| Sent::of(payload(len, i), answer));
+        drive(&ring, FUNCTION, n, sent);
         quit.store(1, Release);
     });
     let stopped = host.stop(PATIENCE);
@@ -268,12 +275,13 @@ fn a_host_dispatcher_launches_both() {
             let options = Options { instances: 2, input_transfer, ..Options::default() };
             let engine = pass_through(context, 200);
             let service = AiDecoderService::new(&engine, &options).expect("a service");
-            by_host((200, n), |i| service.host_worker(i).expect("a worker"), || None, <[u8]>::to_vec);
+            let copied = |i| Sent::of(payload(200, i), <[u8]>::to_vec);
+            by_host((200, n), |i| service.host_worker(i).expect("a worker"), || None, copied);
 
             let output_transfer = input_transfer;
             let options = Options { output_transfer, ..options };
             let service = AiPredecoderService::new(&engine, 1, &options).expect("a service");
-            let turned = |sent: &[u8]| sent.iter().rev().copied().collect();
+            let turned = |i| Sent::of(payload(200, i), |sent| sent.iter().rev().copied().collect());
             let stage = || Some(Box::new(reversed) as Box<dyn Stage>);
             by_host((200, n), |i| service.host_worker(i).expect("a worker"), stage, turned);
         }
@@ -328,10 +336,6 @@ fn the_predecoders_network_is_served() {
             let service = AiPredecoderService::new(&engine, depth, &Options::default()).expect("a service");
             let slots = ring(context, 16, service.slot_bytes());
             let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
-            fn same(job: &Job<'_>, result: &mut [u8]) -> Result<usize, Status> {
-                result[..job.output.len()].copy_from_slice(job.output);
-                Ok(job.output.len())
-            }
             let shared = slots.ring().shared();
             let at_work =
                 Workers::start(service.queues(), shared, stages(2, same), &workers()).expect("workers");
@@ -342,5 +346,33 @@ fn the_predecoders_network_is_served() {
             assert_eq!(report.queues[0].engine_failed, 0);
         }
         assert_eq!(engine.most_instances(), Some(1));
+
+        // Each on its part of the device, side by side.
+        for instances in [2, 4] {
+            let engine = PredecoderEngine::several("made up", &network, context, [d, layers], instances)
+                .expect("in parts");
+            let more = Options { instances: instances + 1, ..Options::default() };
+            let refused = AiDecoderService::new(&engine, &more);
+            assert!(matches!(refused, Err(ServiceError::Instances { most, .. }) if most == instances));
+            let all = Options { instances, ..Options::default() };
+            let service = AiDecoderService::new(&engine, &all).expect("a service");
+            let slots = ring(context, 16, service.slot_bytes());
+            let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
+            drive(slots.ring(), FUNCTION, n, sent);
+            assert!(running.stop(PATIENCE).report.is_clean());
+
+            let service = AiPredecoderService::new(&engine, 4, &all).expect("a service");
+            let slots = ring(context, 16, service.slot_bytes());
+            let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
+            let shared = slots.ring().shared();
+            let at_work =
+                Workers::start(service.queues(), shared, stages(2, same), &workers()).expect("workers");
+            drive(slots.ring(), FUNCTION, n, sent);
+            assert!(running.stop(PATIENCE).report.is_clean());
+            let report = at_work.stop(PATIENCE);
+            assert!(report.is_clean() && report.workers.answered == n, "{report:?}");
+            assert!(report.queues.iter().all(|queue| queue.engine_failed == 0), "{report:?}");
+            assert!(report.queues.iter().filter(|queue| queue.published > 0).count() > 1, "{report:?}");
+        }
     });
 }

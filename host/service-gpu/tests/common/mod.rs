@@ -1,6 +1,7 @@
 //! What the tests on a device need.
 #![allow(dead_code)] // each uses its part
 
+use ringcall::{Client, FunctionId, Ring, Status};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
 use ringcall_infer::Engine;
@@ -8,11 +9,19 @@ use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
 use ringcall_infer_gpu::{Network, Wiring};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
+use ringcall_qec::decode::Decoder;
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::predecoder::PredecoderVolume;
 use ringcall_service::Predecoder;
 use ringcall_service_gpu::wiring;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Against hanging; no test asserts that anything is fast.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Logits of this network are some tens; halves have 11 bits, and errors of four layers add up.
+pub(crate) const ROUNDING: f32 = 0.25;
 
 /// The committed model, so that a test needs nothing but itself.
 pub(crate) const MODEL: &[u8] = include_bytes!("../../../../training/models/predecoder_3x128.onnx");
@@ -103,4 +112,51 @@ pub(crate) fn answer(volume: &PredecoderVolume, logits: &[f32], threshold: f32, 
     let frame = volume.apply(logits, threshold, &mut left);
     left.push(u8::from(frame));
     left
+}
+
+/// The observable that matching makes of an answer.
+pub(crate) fn outcome(decoder: &mut dyn Decoder, answer: &[u8]) -> u8 {
+    let (left, frame) = answer.split_at(answer.len() - 1);
+    let defects: Vec<u32> =
+        (0..8 * left.len() as u32).filter(|i| left[*i as usize / 8] >> (i % 8) & 1 == 1).collect();
+    let mut predicted = [0];
+    decoder.decode(&defects, &mut predicted).expect("decodable");
+    predicted[0] ^ frame[0]
+}
+
+/// Sends payloads round and round, all slots in use, until `n` were answered; `right` judges each answer. Requests a second.
+pub(crate) fn drive(
+    ring: &Ring,
+    function: &str,
+    payloads: &[Vec<u8>],
+    n: u64,
+    mut right: impl FnMut(usize, &[u8]) -> bool,
+) -> f64 {
+    let mut client = Client::new(ring);
+    let mut result = vec![0; ring.geometry().result_capacity() as usize];
+    let (mut sent, mut got, mut last) = (0_u64, 0_u64, Instant::now());
+    let begin = last;
+    while got < n {
+        let before = got;
+        while sent < n {
+            let place = (sent % payloads.len() as u64) as usize;
+            if client.send(FunctionId::of(function), sent as u32, sent, &payloads[place]).is_err() {
+                break;
+            }
+            sent += 1;
+        }
+        got += client.take_all(|response, shared| {
+            let (header, error) = (*response.header(), response.error());
+            let len = response.read(shared, &mut result);
+            let request = header.ptp_timestamp;
+            assert_eq!((error, Status(header.status)), (None, Status::OK), "request {request}");
+            let place = (request % payloads.len() as u64) as usize;
+            assert!(right(place, &result[..len]), "request {request}: another answer than the CPU's");
+        }) as u64;
+        if got != before {
+            last = Instant::now();
+        }
+        assert!(last.elapsed() < PATIENCE, "{got} of {n} answered, then none for {PATIENCE:?}");
+    }
+    n as f64 / begin.elapsed().as_secs_f64()
 }
