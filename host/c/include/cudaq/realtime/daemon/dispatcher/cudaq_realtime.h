@@ -501,7 +501,9 @@ cudaq_status_t ringcall_dispatcher_get_transport_errors(cudaq_dispatcher_t *disp
 /*
  * Handlers that are data: device code is handed over, and cudaq_dispatcher_start links the dispatch kernel with it. Such a
  * dispatcher is REGULAR or COOPERATIVE, DEVICE_CALL, on the device path; it has ring and control words like every other, and
- * neither launch function nor function table. The program needs no device archive, and no nvcc where it runs.
+ * neither launch function nor function table. The program needs no device archive, and no nvcc where it runs. Code is loaded
+ * by the start: CUDA would wait with that until no kernel of this library's runs on the device, so the start returns
+ * CUDAQ_ERR_CUDA while one does. (Others, whose code is the program's own, start beside it.)
  *
  * A handler is `extern "C" __device__ int name(const void *input, void *output, uint32_t arg_len, uint32_t max_result_len,
  * uint32_t *result_len)`; how it is called stands above, with the dispatch kernels, and so does what holds for shutdown_flag
