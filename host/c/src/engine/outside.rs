@@ -1,11 +1,12 @@
 //! An engine as the host dispatcher's [`Outside`].
 
+use super::sweep::write_failure;
 use super::{Ended, Engine};
 use crate::host_call::Tally;
 use crate::status::{CUDA_UNKNOWN, Fault};
 use ringcall::outside::{Claim, LaunchError, Outside};
 use ringcall_cuda::dispatcher::roster::Found;
-use ringcall_dispatch::ring::SlotIndex;
+use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_gpu::shared::Words;
 use ringcall_wire::flag;
 use ringcall_wire::header::RequestHeader;
@@ -18,8 +19,8 @@ use std::sync::atomic::Ordering;
 pub(crate) enum Publishing {
     /// The ring's: graphs set them, and a consumer takes them. Without marks the request flag is cleared when all is done.
     Ring { rx_flags: Words },
-    /// A loop's that drives a transport: graphs set the transport's flags, the loop reads these.
-    Loop { tx_flags: Words, value: u64, stride: u64 },
+    /// Those of a loop that drives a transport: graphs set the transport's flags, the loop reads the ones of this ring.
+    Loop(SharedRing),
 }
 
 #[derive(Debug)]
@@ -38,14 +39,17 @@ impl EngineOutside {
                 rx_flags.store(slot, flag::FREE, Ordering::Release);
             }
             Publishing::Ring { .. } => (),
-            Publishing::Loop { tx_flags, value, stride } => {
+            Publishing::Loop(ring) => {
                 self.engine.response_flags().store(slot, flag::FREE, Ordering::Release);
+                let Some(slot) = ring.geometry().slot(ended.slot) else { return };
                 let value = if ended.failed {
+                    // The loop sends what lies there.
+                    write_failure(ring, slot);
                     flag::error(CUDA_UNKNOWN as u16)
                 } else {
-                    value + u64::from(ended.slot) * stride
+                    ring.geometry().response_address(slot)
                 };
-                tx_flags.store(slot, value, Ordering::Release);
+                ring.publish_tx(slot, value);
             }
         }
     }
@@ -80,7 +84,7 @@ impl Outside for EngineOutside {
     fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
         self.tally.add();
         // The loop's own flags are not those that the graph sets.
-        let mark = matches!(self.publishing, Publishing::Loop { .. });
+        let mark = matches!(self.publishing, Publishing::Loop(_));
         // SAFETY: the dispatcher's wiring was checked, and stays until it has stopped.
         let launched = unsafe { self.engine.launch(worker as usize, slot.get(), mark) };
         launched.map_err(|fault: Fault| {
@@ -92,7 +96,7 @@ impl Outside for EngineOutside {
     }
 
     fn marks(&self) -> bool {
-        !self.engine.skip_marks || matches!(self.publishing, Publishing::Loop { .. })
+        !self.engine.skip_marks || matches!(self.publishing, Publishing::Loop(_))
     }
 
     fn serves(&self, slot: SlotIndex) -> bool {

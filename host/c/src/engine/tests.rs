@@ -2,6 +2,7 @@
 
 mod routing;
 mod shared;
+mod transport;
 
 use super::api::{cudaq_graph_launch_engine_destroy, cudaq_graph_launch_engine_launch, enter};
 use super::played::{Bench, FUNCTION, Manner, SLOT, SLOTS};
@@ -10,7 +11,7 @@ use crate::host_call::Tally;
 use crate::host_loop::{HostLoop, HostThread, Shutdown, Source, Wiring};
 use crate::layout::{WorkerHook, cudaStream_t};
 use crate::raw_ring::host_ring;
-use crate::status::CUDA_UNKNOWN;
+use crate::status::{CUDA_UNKNOWN, Fault};
 use core::ffi::{c_int, c_void};
 use ringcall::dispatcher::{Step, Stepped};
 use ringcall::outside::Customs;
@@ -388,22 +389,32 @@ fn an_engine_whose_graph_still_runs_leaves_its_memory() {
 
 /// A loop of the bench's ring, and the flag that ends it.
 fn host_loop(bench: &Bench) -> (HostLoop, Box<AtomicI32>) {
+    let (built, flag) = host_loop_over(bench, Source::Ring(bench.ring), CUSTOMS);
+    (built.expect("a loop"), flag)
+}
+
+/// The same, wherever requests come from.
+fn host_loop_over(
+    bench: &Bench,
+    source: Source,
+    customs: Customs,
+) -> (Result<HostLoop, Fault>, Box<AtomicI32>) {
     let flag = Box::new(AtomicI32::new(0));
     // SAFETY: an int that outlives the loop: the caller keeps it.
     let shutdown = unsafe { Shutdown::new(flag.as_ptr().cast::<c_int>()) }.expect("aligned");
     let wiring = Wiring {
-        source: Source::Ring(bench.ring),
+        source,
         slots: SLOTS,
         slot_bytes: SLOT,
         entries: bench.entries.clone(),
         engine: Some(Arc::clone(&bench.engine)),
-        customs: CUSTOMS,
+        customs,
         shutdown,
         tally: tally(),
         stop: Duration::from_millis(500),
     };
     // SAFETY: the bench's ring; its lanes touch nothing.
-    (unsafe { wiring.build() }.expect("a loop"), flag)
+    (unsafe { wiring.build() }, flag)
 }
 
 fn until(done: impl Fn() -> bool) {

@@ -13,7 +13,7 @@ use core::ffi::c_int;
 use ringcall::dispatcher::{Step, Stepped};
 use ringcall::outside::Customs;
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, Wait};
-use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_dispatch::SharedRing;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::status::DispatchMode;
 use std::collections::HashSet;
@@ -105,8 +105,6 @@ impl Wiring {
             }
             Source::Transport(transport) => (transport.ring().clone(), Some(*transport)),
         };
-        let windows = shared.windows();
-        let geometry = *shared.geometry();
         let ring = Ring::external(shared.clone());
         let mut table = FunctionTable::builder();
         let mut graphs = HashSet::new();
@@ -139,13 +137,9 @@ impl Wiring {
                 )));
             }
             let publishing = if transport.is_some() {
-                Publishing::Loop {
-                    tx_flags: windows.tx_flags.clone(),
-                    value: windows.tx_data.address(),
-                    stride: u64::from(geometry.tx_stride()),
-                }
+                Publishing::Loop(shared.clone())
             } else {
-                Publishing::Ring { rx_flags: windows.rx_flags.clone() }
+                Publishing::Ring { rx_flags: shared.windows().rx_flags }
             };
             builder = builder.outside(Box::new(EngineOutside { engine, tally, publishing }));
         }
