@@ -6,8 +6,7 @@ use crate::host_call::Tally;
 use crate::status::{CUDA_UNKNOWN, Fault};
 use ringcall::outside::{Claim, LaunchError, Outside};
 use ringcall_cuda::dispatcher::roster::Found;
-use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
-use ringcall_gpu::shared::Words;
+use ringcall_dispatch::{Geometry, RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag;
 use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::Status;
@@ -18,7 +17,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) enum Publishing {
     /// The ring's: graphs set them, and a consumer takes them. Without marks the request flag is cleared when all is done.
-    Ring { rx_flags: Words },
+    Ring(SharedRing),
     /// Those of a loop that drives a transport: graphs set the transport's flags, the loop reads the ones of this ring.
     Loop(SharedRing),
 }
@@ -32,16 +31,13 @@ pub(crate) struct EngineOutside {
 
 impl EngineOutside {
     fn publish(&self, ended: Ended) {
-        let slot = ended.slot as usize;
+        let (Publishing::Ring(ring) | Publishing::Loop(ring)) = &self.publishing;
+        let Some(slot) = ring.geometry().slot(ended.slot) else { return };
         match &self.publishing {
-            Publishing::Ring { rx_flags } if self.engine.skip_marks => {
-                // Release: pairs with the producer's acquire in `Vacant::probe`.
-                rx_flags.store(slot, flag::FREE, Ordering::Release);
-            }
-            Publishing::Ring { .. } => (),
+            Publishing::Ring(ring) if self.engine.skip_marks => ring.clear_rx(slot),
+            Publishing::Ring(_) => (),
             Publishing::Loop(ring) => {
-                self.engine.response_flags().store(slot, flag::FREE, Ordering::Release);
-                let Some(slot) = ring.geometry().slot(ended.slot) else { return };
+                self.engine.response_flags().store(slot.as_usize(), flag::FREE, Ordering::Release);
                 let value = if ended.failed {
                     // The loop sends what lies there.
                     write_failure(ring, slot);
@@ -56,6 +52,15 @@ impl EngineOutside {
 }
 
 impl Outside for EngineOutside {
+    fn is_for(&self, ring: &Geometry) -> bool {
+        // A loop over a transport has flags of its own.
+        let has_flags = match &self.publishing {
+            Publishing::Ring(ring) => self.engine.has_flags(&ring.windows()),
+            Publishing::Loop(_) => true,
+        };
+        has_flags && self.engine.is_of(ring)
+    }
+
     fn share(&mut self) {
         self.engine.share();
     }

@@ -9,7 +9,7 @@ use super::played::{Bench, FUNCTION, Manner, SLOT, SLOTS};
 use super::{Ended, EngineOutside, Publishing};
 use crate::host_call::Tally;
 use crate::host_loop::{HostLoop, HostThread, Shutdown, Source, Wiring};
-use crate::layout::{WorkerHook, cudaStream_t};
+use crate::layout::{WorkerHook, cudaStream_t, cudaq_ringbuffer_t};
 use crate::raw_ring::host_ring;
 use crate::status::{CUDA_UNKNOWN, Fault};
 use core::ffi::{c_int, c_void};
@@ -42,7 +42,7 @@ fn dispatcher_of(bench: &Bench, customs: Customs) -> HostDispatcher<Stepped> {
     let ring = Ring::external(shared);
     let table = FunctionTable::builder().outside_call("graph", <_ as zerocopy::FromZeros>::new_zeroed());
     let table = table.with_id(FunctionId(FUNCTION)).build(&ring).expect("a table");
-    let publishing = Publishing::Ring { rx_flags: bench.rx_flags.clone() };
+    let publishing = Publishing::Ring(ring.shared().clone());
     let outside = EngineOutside { engine: Arc::clone(&bench.engine), tally: tally(), publishing };
     let builder = HostDispatcher::builder(&ring, table).customs(customs).outside(Box::new(outside));
     builder.build().expect("a dispatcher").into_stepper()
@@ -415,6 +415,22 @@ fn host_loop_over(
     };
     // SAFETY: the bench's ring; its lanes touch nothing.
     (unsafe { wiring.build() }, flag)
+}
+
+#[test]
+fn an_engine_of_another_ring_is_refused() {
+    let [one, other] = [0, 1].map(|_| Bench::new(1, false));
+    let over = |ring| host_loop_over(&one, Source::Ring(ring), CUSTOMS).0.map(drop);
+    assert!(over(one.ring).is_ok());
+    let asked = cudaq_ringbuffer_t { rx_flags_host: other.ring.rx_flags_host, ..one.ring };
+    let answered = cudaq_ringbuffer_t { tx_flags_host: other.ring.tx_flags_host, ..one.ring };
+    let requests = cudaq_ringbuffer_t { rx_data_host: other.ring.rx_data_host, ..one.ring };
+    let responses = cudaq_ringbuffer_t { tx_data_host: other.ring.tx_data_host, ..one.ring };
+    for ring in [other.ring, asked, answered, requests, responses] {
+        let fault = over(ring).expect_err("graphs would answer elsewhere");
+        assert_eq!(fault.status, CudaqStatus::InvalidArg);
+        assert!(fault.why.contains("another ring"), "{}", fault.why);
+    }
 }
 
 fn until(done: impl Fn() -> bool) {

@@ -139,7 +139,7 @@ impl Wiring {
             let publishing = if transport.is_some() {
                 Publishing::Loop(shared.clone())
             } else {
-                Publishing::Ring { rx_flags: shared.windows().rx_flags }
+                Publishing::Ring(shared.clone())
             };
             builder = builder.outside(Box::new(EngineOutside { engine, tally, publishing }));
         }

@@ -136,8 +136,8 @@ cudaq_status_t cudaq_graph_launch_engine_release_worker(cudaq_graph_launch_engin
 
 /*
  * Dispatches `ringbuffer` on the calling thread until *shutdown_flag is not 0; then takes what is in the ring, waits for
- * what runs (2 s at most), answers what is left RINGCALL_STATUS_SHUTTING_DOWN, and returns. `engine` may be NULL where no entry
- * is GRAPH_LAUNCH. A request for a graph waits in its slot while all workers with its routing key (the first eight bytes of
+ * what runs (2 s at most), answers what is left RINGCALL_STATUS_SHUTTING_DOWN, and returns. `engine` is one of the same ring; it
+ * may be NULL where no entry is GRAPH_LAUNCH. A request for a graph waits in its slot while all workers with its routing key (the first eight bytes of
  * its payload, 0 if there are fewer) are busy; one whose key no worker of its function has is answered
  * RINGCALL_STATUS_NO_WORKER at once, since there never will be one. Adds to *stats, which may be NULL, as it goes. Bad
  * arguments: returns at once; ringcall_last_error says why.
