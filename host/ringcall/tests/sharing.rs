@@ -2,13 +2,15 @@
 
 use proptest::prelude::*;
 use ringcall::dispatcher::{HostDispatcher, Running, Step, Wired};
-use ringcall::outside::Customs;
+use ringcall::outside::{Claim, Customs, LaunchError, Outside};
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{RequestHeader, flag};
 use ringcall::{FunctionId, FunctionTable, HostOptions, Ring, RingConfig, Status, Wait};
 use ringcall_dispatch::slot::{Response, Vacant};
-use ringcall_dispatch::RingMemory;
+use ringcall_dispatch::{RingMemory, SlotIndex};
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Against hanging.
@@ -168,6 +170,51 @@ fn a_halt_answers_what_is_its_own_and_leaves_the_rest() {
         assert!(shared.rx(slots[2]) != flag::FREE && shared.tx(slots[2]) == flag::FREE);
         one.halt(Duration::ZERO);
         assert_eq!(one.counters().get(Counter::ShuttingDown), 4, "once");
+    }
+}
+
+/// Nobody, who counts how often it is asked.
+struct Idle(Arc<AtomicU32>);
+
+impl Outside for Idle {
+    fn service(&mut self, _: &mut dyn FnMut(Status)) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn claim(&mut self, _: SlotIndex, _: &RequestHeader, _: u64) -> Claim {
+        Claim::Never
+    }
+
+    fn start(&mut self, _: u32, _: SlotIndex) -> Result<(), LaunchError> {
+        Err(LaunchError { code: 1 })
+    }
+
+    fn marks(&self) -> bool {
+        true
+    }
+
+    fn serves(&self, _: SlotIndex) -> bool {
+        false
+    }
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_halt_does_not_wait_for_another_dispatchers_marks() {
+    for (shared_ring, waits) in [(true, false), (false, true)] {
+        let ring = Ring::allocate(RingConfig { slots: 2, slot_bytes: 64 }).expect("a ring");
+        let (asked, customs) = (Arc::new(AtomicU32::new(0)), Customs { shared_ring, ..Customs::default() });
+        let table = FunctionTable::builder().host_call("one", |_: &[u8], _: &mut [u8]| Ok(0));
+        let builder = HostDispatcher::builder(&ring, table.build(&ring).expect("a table")).customs(customs);
+        let outside = Box::new(Idle(Arc::clone(&asked)));
+        let mut dispatcher = builder.outside(outside).build().expect("wired").into_stepper();
+        let slot = ring.geometry().slot(1).expect("a slot");
+        ring.shared().publish_tx(slot, flag::IN_FLIGHT);
+        dispatcher.halt(Duration::from_millis(50));
+        assert_eq!(asked.load(Ordering::Relaxed) > 1, waits, "shared: {shared_ring}");
     }
 }
 

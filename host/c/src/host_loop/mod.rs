@@ -187,9 +187,9 @@ impl HostLoop {
                 }
             }
         }
-        // A part of the time is for the last answers, and for the thread to end.
-        if !drain(&mut dispatcher, transport.as_mut(), stop / 4 * 3) {
-            dispatcher.halt(stop);
+        let (draining, halting) = phases(stop);
+        if !drain(&mut dispatcher, transport.as_mut(), draining) {
+            dispatcher.halt(halting);
         }
         let begin = Instant::now();
         let ended = loop {
@@ -205,6 +205,11 @@ impl HostLoop {
         drop(ring);
         ended
     }
+}
+
+/// What of a stop time a drain may take, and the halt behind it. The rest is for the last answers, and for the thread to end.
+fn phases(stop: Duration) -> (Duration, Duration) {
+    (stop / 4 * 3, stop / 8)
 }
 
 /// Takes a request from the transport; whether there was one. The dispatcher looks at it next: the ring is taken to be as large
@@ -234,6 +239,20 @@ fn drain(
         }
         if begin.elapsed() >= limit {
             return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_ends_within_its_time() {
+        for ms in [0, 1, 20, 500, 650, 800, 2000, 100_000] {
+            let stop = Duration::from_millis(ms);
+            let (draining, halting) = phases(stop);
+            assert!(draining + halting <= stop - stop / 8, "{ms}");
         }
     }
 }
