@@ -196,7 +196,7 @@ typedef struct cudaq_dispatcher_config_t {
     cudaq_backend_t backend; /* the earlier name */
   };
   int skip_tx_markers;  /* not 0: no in-flight mark in response flags */
-  int shared_ring_mode; /* not 0: other dispatchers serve this ring too */
+  int shared_ring_mode; /* not 0: other dispatchers serve this ring too (nobody does UNIFIED's on the host: not looked at) */
 } cudaq_dispatcher_config_t;
 
 /*
