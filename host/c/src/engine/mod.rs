@@ -5,6 +5,7 @@
 //! happens, the end is the answer, and a launch is one call of the driver.
 
 pub(crate) mod api;
+mod hands;
 mod lane;
 mod make;
 mod outside;
@@ -19,6 +20,7 @@ use crate::layout::{GraphIOContext, cudaGraphExec_t, cudaq_graph_launch_engine_t
 use crate::status::Fault;
 use core::ffi::c_void;
 use core::mem::size_of;
+use hands::Hands;
 use lane::Lane;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::dispatcher::roster::{Found, IdleMask, NotTaken, Roster};
@@ -31,6 +33,7 @@ use ringcall_wire::flag;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
+pub(crate) use hands::Driven;
 pub(crate) use make::Wanted;
 pub(crate) use outside::{EngineOutside, Publishing};
 pub(crate) use sweep::Ended;
@@ -81,6 +84,7 @@ pub(crate) struct Engine {
     /// A worker has ended when its slot is answered: nothing is written behind its graph.
     answer_ends: bool,
     roster: Mutex<Roster<Mask>>,
+    hands: Hands,
     memory: Vec<MappedRegion>,
 }
 

@@ -1,5 +1,6 @@
 //! Engines over streams that the test plays: ends that come late, or not at all; calls from hooks; stops.
 
+mod hands;
 mod routing;
 mod shared;
 mod transport;

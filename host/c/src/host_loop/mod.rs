@@ -4,7 +4,7 @@ pub(crate) mod api;
 mod thread;
 
 use crate::cpu_loop::{Dataplane, Mishaps};
-use crate::engine::{Engine, EngineOutside, Publishing};
+use crate::engine::{Driven, Engine, EngineOutside, Publishing};
 use crate::host_call::{HostCall, Tally};
 use crate::layout::{HostRpcFn, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check, host_ring};
@@ -84,7 +84,7 @@ pub(crate) struct Wiring {
 pub(crate) struct HostLoop {
     dispatcher: HostDispatcher<Stepped>,
     transport: Option<Dataplane>,
-    engine: Option<Arc<Engine>>,
+    engine: Option<Driven>,
     ring: SharedRing,
     shutdown: Shutdown,
     stop: Duration,
@@ -144,6 +144,7 @@ impl Wiring {
             builder = builder.outside(Box::new(EngineOutside { engine, tally, publishing }));
         }
         let dispatcher = builder.build().map_err(|error| Fault::invalid(error.to_string()))?.into_stepper();
+        let engine = engine.map(Driven::new).transpose()?;
         Ok(HostLoop { dispatcher, transport, engine, ring: shared, shutdown, stop })
     }
 }
