@@ -460,6 +460,20 @@ fn handles_of_one_device_share_their_holds() {
 }
 
 #[test]
+fn a_borrowed_stream_keeps_nothing_and_ends_nothing() {
+    on_device("a_borrowed_stream_keeps_nothing_and_ends_nothing", |context| {
+        let stream = Stream::new(context).expect("a stream");
+        let handles = Arc::strong_count(context);
+        // SAFETY: the stream lives.
+        let borrowed = unsafe { Stream::borrowed(context, stream.as_raw()) };
+        borrowed.synchronize().expect("the same stream");
+        drop(borrowed);
+        assert_eq!(Arc::strong_count(context), handles);
+        stream.synchronize().expect("there still");
+    });
+}
+
+#[test]
 fn what_others_own_is_dropped_after_the_last_hold() {
     on_device("what_others_own_is_dropped_after_the_last_hold", |context| {
         let owned = Arc::new(());
