@@ -186,7 +186,7 @@ typedef struct cudaq_dispatcher_config_t {
   int device_id;              /* default 0; negative is refused */
   uint32_t num_blocks;        /* 0: 1 */
   uint32_t threads_per_block; /* 0: 32; at most 1024 */
-  uint32_t num_slots;         /* required (not for UNIFIED, where it helps); our kernels: at most 4096 */
+  uint32_t num_slots;         /* required (not for UNIFIED, where it helps); on the host at most 2^20, our kernels 4096 */
   uint32_t slot_size;         /* required (not for UNIFIED): a multiple of 8, at least 24 */
   uint32_t vp_id;             /* a label; not looked at */
   cudaq_kernel_type_t kernel_type;
