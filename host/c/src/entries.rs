@@ -5,6 +5,7 @@ use crate::raw_ring::aligned;
 use crate::status::Fault;
 use ringcall_wire::entry::{FunctionEntry, LegacyFunctionEntry, SeedFunctionEntry};
 use ringcall_wire::status::DispatchMode;
+use std::collections::HashMap;
 use std::mem::size_of;
 use zerocopy::FromBytes;
 
@@ -84,18 +85,55 @@ pub(crate) fn check_entries(entries: &mut [FunctionEntry]) -> Result<(), Fault> 
     for (place, entry) in entries.iter().enumerate() {
         entry.validate().map_err(|error| Fault::invalid(format!("entry {place}: {error}")))?;
     }
-    for place in 0..entries.len() {
-        let (id, mode) = (entries[place].function_id, entries[place].dispatch_mode);
-        let twins = || entries.iter().enumerate().filter(|(other, e)| *other != place && e.function_id == id);
-        let alone = twins().next().is_none();
-        if !alone && u32::from(mode) != DispatchMode::GraphLaunch.raw() {
+    let mut times: HashMap<u32, u32> = HashMap::new();
+    for entry in &*entries {
+        *times.entry(entry.function_id).or_default() += 1;
+    }
+    for (place, entry) in entries.iter_mut().enumerate() {
+        let (id, mode) = (entry.function_id, u32::from(entry.dispatch_mode));
+        if times.get(&id) == Some(&1) {
+            entry.routing_key = 0;
+        } else if mode != DispatchMode::GraphLaunch.raw() {
             return Err(Fault::invalid(format!(
                 "entry {place}: function id {id:#010x} occurs more than once"
             )));
         }
-        if alone {
-            entries[place].routing_key = 0;
-        }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringcall_wire::FunctionId;
+    use ringcall_wire::schema::HandlerSchema;
+
+    fn entry(id: u32, mode: DispatchMode) -> FunctionEntry {
+        let mut entry = FunctionEntry::new(FunctionId(id), mode, HandlerSchema::new(), 0x1000);
+        entry.routing_key = u64::from(id) + 100;
+        entry
+    }
+
+    #[test]
+    fn only_graphs_may_share_an_id_and_only_they_have_keys() {
+        let (call, graph) = (DispatchMode::HostCall, DispatchMode::GraphLaunch);
+        let mut entries = [entry(1, graph), entry(2, call), entry(1, graph), entry(3, graph)];
+        check_entries(&mut entries).expect("good");
+        assert_eq!(entries.map(|entry| entry.routing_key), [101, 0, 101, 0]);
+        for (mut twins, place) in
+            [([entry(1, graph), entry(1, call)], 1), ([entry(2, call), entry(2, graph)], 0)]
+        {
+            let why = check_entries(&mut twins).expect_err("a call among them").why;
+            assert!(why.contains(&format!("entry {place}:")) && why.contains("more than once"), "{why}");
+        }
+    }
+
+    #[test]
+    fn the_largest_table_is_checked() {
+        let mut entries: Vec<_> = (0..MAX_FUNCTIONS).map(|id| entry(id, DispatchMode::HostCall)).collect();
+        check_entries(&mut entries).expect("good");
+        let last = entries.len() - 1;
+        entries[last].function_id = 0;
+        assert!(check_entries(&mut entries).expect_err("twice").why.contains("entry 0:"));
+    }
 }

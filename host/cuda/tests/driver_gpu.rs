@@ -10,11 +10,14 @@ use ringcall_cuda::driver::{
     Optimisation, Priority, Stream, StreamState,
 };
 use ringcall_gpu::shared::Region;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tests take turns: where one's kernel runs, nobody loads code, and what another drops is not freed.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs `test` on the first device, or says why not.
 fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
@@ -25,6 +28,7 @@ fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
         // A device is here, and the driver layer does not come up on it.
         Err(why) => panic!("{name}: {why}"),
         Ok(context) => {
+            let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
             test(&context);
             eprintln!("ran: {name}");
         }
@@ -431,6 +435,41 @@ fn what_is_put_on_a_stream_is_captured_and_runs_again() {
         assert_eq!(failed.err(), Some(CudaError::Graph("enough".to_owned())));
         assert!(stream.capture(|| stream.synchronize()).is_err(), "a stream that records is not waited for");
         stream.wait(PATIENCE).expect("usable");
+    });
+}
+
+#[test]
+fn handles_of_one_device_share_their_holds() {
+    on_device("handles_of_one_device_share_their_holds", |context| {
+        let another =
+            Driver::load().and_then(|driver| driver.device(0)?.context()).expect("the first one is there");
+        assert!(Arc::ptr_eq(context, &another));
+        let image = Linker::new(context.device().capability())
+            .ptx("functions", ptx::FUNCTIONS)
+            .and_then(|linker| linker.link(context))
+            .expect("linked");
+        let owned = Arc::new(());
+        let hold = context.hold_frees();
+        another.discard_later(Arc::clone(&owned));
+        assert_eq!(Arc::strong_count(&owned), 2, "freeing would wait for a kernel of the first handle's");
+        assert!(matches!(Module::load(&another, &image), Err(CudaError::KernelRuns(_))));
+        drop(hold);
+        assert_eq!(Arc::strong_count(&owned), 1);
+        Module::load(&another, &image).expect("nothing runs");
+    });
+}
+
+#[test]
+fn a_borrowed_stream_keeps_nothing_and_ends_nothing() {
+    on_device("a_borrowed_stream_keeps_nothing_and_ends_nothing", |context| {
+        let stream = Stream::new(context).expect("a stream");
+        let handles = Arc::strong_count(context);
+        // SAFETY: the stream lives.
+        let borrowed = unsafe { Stream::borrowed(context, stream.as_raw()) };
+        borrowed.synchronize().expect("the same stream");
+        drop(borrowed);
+        assert_eq!(Arc::strong_count(context), handles);
+        stream.synchronize().expect("there still");
     });
 }
 

@@ -1,14 +1,16 @@
 //! Several host dispatchers on one ring: every request is answered once, also those that nobody can read.
 
 use proptest::prelude::*;
-use ringcall::dispatcher::{HostDispatcher, Running};
-use ringcall::outside::Customs;
+use ringcall::dispatcher::{HostDispatcher, Running, Step, Wired};
+use ringcall::outside::{Claim, Customs, LaunchError, Outside};
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{RequestHeader, flag};
 use ringcall::{FunctionId, FunctionTable, HostOptions, Ring, RingConfig, Status, Wait};
-use ringcall_dispatch::RingMemory;
 use ringcall_dispatch::slot::{Response, Vacant};
+use ringcall_dispatch::{RingMemory, SlotIndex};
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Against hanging.
@@ -17,6 +19,10 @@ const NAMES: [&str; 3] = ["one", "other", "third"];
 
 /// A dispatcher with one function, that shares the ring.
 fn dispatcher(ring: &Ring, name: &str, any_flag: bool) -> HostDispatcher<Running> {
+    wired(ring, name, any_flag).start().expect("a thread")
+}
+
+fn wired(ring: &Ring, name: &str, any_flag: bool) -> HostDispatcher<Wired> {
     let table = FunctionTable::builder().host_call(name, |request: &[u8], result: &mut [u8]| {
         result[..request.len()].copy_from_slice(request);
         Ok(request.len())
@@ -26,7 +32,7 @@ fn dispatcher(ring: &Ring, name: &str, any_flag: bool) -> HostDispatcher<Running
     let ring = Ring::external(ring.shared().clone());
     let builder = HostDispatcher::builder(&ring, table.build(&ring).expect("a table")).customs(customs);
     let options = HostOptions { wait: Wait::Yield { spins: 64 }, ..HostOptions::default() };
-    builder.options(options).build().expect("wired").start().expect("a thread")
+    builder.options(options).build().expect("wired")
 }
 
 /// What a producer does to a request.
@@ -121,6 +127,94 @@ fn what_is_broken_is_answered_by_one_of_several() {
     let kinds: Vec<_> = (0..15_000).map(|i| if i % 2 == 0 { Kind::Magic } else { Kind::Length }).collect();
     for (slots, dispatchers) in [(8, 2), (32, 3)] {
         each_is_answered_once(slots, dispatchers, true, &kinds);
+    }
+}
+
+#[test]
+fn a_halt_answers_what_is_its_own_and_leaves_the_rest() {
+    for any_flag in [false, true] {
+        let ring = Ring::allocate(RingConfig { slots: 8, slot_bytes: 64 }).expect("a ring");
+        let [mut one, mut other] = [0, 1].map(|which| wired(&ring, NAMES[which], any_flag).into_stepper());
+        let (shared, slots) = (ring.shared(), ring.geometry().iter().collect::<Vec<_>>());
+        let kinds =
+            [Kind::Good(0), Kind::Good(1), Kind::Good(2), Kind::Good(0), Kind::WrongFlag(0), Kind::Magic];
+        for ((id, kind), &slot) in (0..).zip(kinds).zip(&slots) {
+            let flag = match kind {
+                Kind::WrongFlag(_) => 0x10,
+                _ => ring.geometry().request_address(slot),
+            };
+            shared.forge_request(slot, &kind.header(id).to_bytes(), flag);
+        }
+        // The other's, who is in the middle of it.
+        shared.publish_tx(slots[6], flag::IN_FLIGHT);
+        one.halt(Duration::ZERO);
+        for (slot, id) in [(0, 0), (3, 3), (4, 4), (5, 5)] {
+            let response = Response::probe(shared, slots[slot]).expect("answered");
+            let header = *response.header();
+            assert_eq!((header.request_id, Status(header.status)), (id, Status::SHUTTING_DOWN), "{any_flag}");
+            response.release(shared);
+        }
+        let counted = |counter| one.counters().get(counter);
+        assert_eq!([Counter::Received, Counter::ShuttingDown].map(counted), [4, 4]);
+        for slot in [1, 2] {
+            assert!(
+                shared.rx(slots[slot]) != flag::FREE && shared.tx(slots[slot]) == flag::FREE,
+                "not its own"
+            );
+        }
+        assert_eq!(shared.tx(slots[6]), flag::IN_FLIGHT);
+        while other.step() == Step::Busy {}
+        let served = Response::probe(shared, slots[1]).expect("the other's");
+        assert_eq!(Status(served.header().status), Status::OK);
+        // A third one's that never comes waits for ever, as it should.
+        assert!(shared.rx(slots[2]) != flag::FREE && shared.tx(slots[2]) == flag::FREE);
+        one.halt(Duration::ZERO);
+        assert_eq!(one.counters().get(Counter::ShuttingDown), 4, "once");
+    }
+}
+
+/// Nobody, who counts how often it is asked.
+struct Idle(Arc<AtomicU32>);
+
+impl Outside for Idle {
+    fn service(&mut self, _: &mut dyn FnMut(Status)) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn claim(&mut self, _: SlotIndex, _: &RequestHeader, _: u64) -> Claim {
+        Claim::Never
+    }
+
+    fn start(&mut self, _: u32, _: SlotIndex) -> Result<(), LaunchError> {
+        Err(LaunchError { code: 1 })
+    }
+
+    fn marks(&self) -> bool {
+        true
+    }
+
+    fn serves(&self, _: SlotIndex) -> bool {
+        false
+    }
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_halt_does_not_wait_for_another_dispatchers_marks() {
+    for (shared_ring, waits) in [(true, false), (false, true)] {
+        let ring = Ring::allocate(RingConfig { slots: 2, slot_bytes: 64 }).expect("a ring");
+        let (asked, customs) = (Arc::new(AtomicU32::new(0)), Customs { shared_ring, ..Customs::default() });
+        let table = FunctionTable::builder().host_call("one", |_: &[u8], _: &mut [u8]| Ok(0));
+        let builder = HostDispatcher::builder(&ring, table.build(&ring).expect("a table")).customs(customs);
+        let outside = Box::new(Idle(Arc::clone(&asked)));
+        let mut dispatcher = builder.outside(outside).build().expect("wired").into_stepper();
+        let slot = ring.geometry().slot(1).expect("a slot");
+        ring.shared().publish_tx(slot, flag::IN_FLIGHT);
+        dispatcher.halt(Duration::from_millis(50));
+        assert_eq!(asked.load(Ordering::Relaxed) > 1, waits, "shared: {shared_ring}");
     }
 }
 

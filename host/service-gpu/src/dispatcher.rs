@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// The kernel beats at least once a millisecond, but for the request that it serves, whose waits take no longer than this.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What a kernel has to end, whatever the ones before it took: one without any would be taken for stuck, and kept for ever.
+const LEAST: Duration = Duration::from_millis(50);
+
 /// Kernels that poll a ring in mapped memory, each a part of it on a part of the device, and answer each `decode_syndrome` with
 /// what the network leaves of it.
 #[derive(Debug)]
@@ -111,7 +114,10 @@ impl Kernel {
             (None, Some(which)) => Some(format!("wait {which} of the network's kernel ran out")),
             (None, None) => None,
         };
-        if let Some(wired) = stopped.dispatcher {
+        // After a wait that ran out, what the network's blocks have in common is not what a start expects.
+        if let Some(wired) = stopped.dispatcher
+            && failure.is_none()
+        {
             self.state = State::Wired(wired);
         }
         RemoteStop { ended, failure }
@@ -156,21 +162,49 @@ impl RemoteDispatcher for GpuDispatcher {
     }
 
     fn stop(&mut self, deadline: Duration) -> RemoteStop {
-        let begin = Instant::now();
-        let mut all = RemoteStop { ended: true, failure: None };
-        // One after the other: those that wait for their turn go on answering.
-        for kernel in &mut self.kernels {
-            let stopped = kernel.stop(deadline.saturating_sub(begin.elapsed()));
-            all.ended &= stopped.ended;
-            all.failure = all.failure.or(stopped.failure);
-        }
-        all
+        one_after_the_other(&mut self.kernels, deadline, Kernel::stop)
     }
+}
+
+/// Stops each: those that wait for their turn go on answering.
+fn one_after_the_other<K>(
+    kernels: &mut [K],
+    deadline: Duration,
+    mut stop: impl FnMut(&mut K, Duration) -> RemoteStop,
+) -> RemoteStop {
+    let begin = Instant::now();
+    let mut all = RemoteStop { ended: true, failure: None };
+    for kernel in kernels {
+        let stopped = stop(kernel, deadline.saturating_sub(begin.elapsed()).max(LEAST));
+        all.ended &= stopped.ended;
+        all.failure = all.failure.or(stopped.failure);
+    }
+    all
 }
 
 impl Drop for GpuDispatcher {
     fn drop(&mut self) {
         // The handler's memory goes after the kernel that works on it.
         let _ = self.stop(PATIENCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kernel_has_time_to_end_and_each_failure_counts() {
+        let mut kernels = [(Duration::ZERO, "first"), (Duration::ZERO, "second"), (Duration::ZERO, "third")];
+        let all =
+            one_after_the_other(&mut kernels, Duration::from_millis(60), |(granted, name), deadline| {
+                *granted = deadline;
+                // As one that uses up all that it was given.
+                std::thread::sleep(deadline);
+                let failure = (*name != "first").then(|| (*name).to_owned());
+                RemoteStop { ended: *name != "third", failure }
+            });
+        assert_eq!(all, RemoteStop { ended: false, failure: Some("second".to_owned()) });
+        assert!(kernels.iter().all(|(granted, _)| *granted >= LEAST), "{kernels:?}");
     }
 }

@@ -12,6 +12,8 @@ use ringcall_tensorrt::{BuildOptions, Cache, Found, Library, Search, Sizes, Tens
 use std::sync::Arc;
 
 fn on_device(name: &str, test: impl FnOnce(&Library, &Arc<Context>)) {
+    // In turn: where one's kernel runs, nobody loads code, and what another drops is not freed.
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let context = match Driver::load().and_then(|driver| driver.device(0)?.context()) {
         Err(why @ (CudaError::NoDriver | CudaError::NoDevice | CudaError::DriverUnusable(_))) => {
             eprintln!("skipped: {name}: {why}");
@@ -27,6 +29,7 @@ fn on_device(name: &str, test: impl FnOnce(&Library, &Arc<Context>)) {
             eprintln!("skipped: {name}: {} makes no plans", library.version());
         }
         Ok(library) => {
+            let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let trial = TensorRtModel::load(&library, &context, "t", model("residual"), &exact(), None);
             // TensorRT-RTX knows no data-centre GPUs.
             if let Err(TensorRtError::Refused { words, .. }) = &trial

@@ -19,6 +19,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs `test` on the first device, or says why not.
 pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
+    // In turn: where one's kernel runs, nobody loads code, and what another drops is not freed.
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     if let Err(why) = devrt::find() {
         eprintln!("skipped: {name}: {}", why.to_string().lines().next().unwrap_or_default());
         return;
@@ -29,6 +31,7 @@ pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
         }
         Err(why) => panic!("{name}: {why}"),
         Ok(context) => {
+            let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             test(&context);
             eprintln!("ran: {name}");
         }

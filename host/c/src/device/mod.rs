@@ -142,11 +142,30 @@ impl DeviceRun {
         BESIDE.set(Beside::default());
         *lock(&run.watchers) = WATCHERS.take().unwrap_or_default();
         if let Some(fault) = FAULT.take() {
-            return Err(fault);
+            return Err(run.undone(fault));
         }
         match run.stream.query() {
             StreamState::Failed(error) => Err(error.into()),
             StreamState::Ready | StreamState::Busy => Ok(run),
+        }
+    }
+
+    /// A launch function that reports a fault may have launched something before, which must not outlive the caller's memory: it
+    /// is ended. What to say then.
+    fn undone(&self, fault: Fault) -> Fault {
+        if self.stream.query() == StreamState::Ready && lock(&self.watchers).is_empty() {
+            return fault;
+        }
+        match self.stop() {
+            Ok(_) => {
+                // As it was found.
+                // SAFETY: the contract of `start`, whose call this is part of.
+                let _ = unsafe { self.context.write_foreign(self.shutdown, &0_i32.to_ne_bytes()) };
+                fault
+            }
+            Err(left) => {
+                Fault::internal(format!("{}; what was launched before that: {}", fault.why, left.why))
+            }
         }
     }
 

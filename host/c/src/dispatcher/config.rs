@@ -3,11 +3,12 @@
 use crate::layout::cudaq_dispatcher_config_t;
 use crate::raw_ring::stride;
 use crate::status::Fault;
+use ringcall_dispatch::Geometry;
 use ringcall_wire::status::{DispatchMode, DispatchPath, KernelType};
 
 /// Threads of a block at most.
 const MAX_THREADS: u32 = 1024;
-/// Slots of a ring at most.
+/// Slots of a ring at most, where a launch function of the caller's says what its kernel serves.
 const MAX_RING: u32 = 1 << 24;
 
 /// What a caller chose.
@@ -51,8 +52,12 @@ impl Config {
             let threads = self.threads;
             return Err(Fault::invalid(format!("{threads} threads a block: {MAX_THREADS} at most")));
         }
-        if self.slots > MAX_RING || (self.slots == 0 && !unified) {
-            return Err(Fault::invalid(format!("num_slots is {}: 1 to {MAX_RING}", self.slots)));
+        let most = match self.path {
+            DispatchPath::Host => Geometry::MAX_SLOTS,
+            DispatchPath::Device => MAX_RING,
+        };
+        if self.slots > most || (self.slots == 0 && !unified) {
+            return Err(Fault::invalid(format!("num_slots is {}: 1 to {most}", self.slots)));
         }
         if self.slot_bytes > 0 || !unified {
             stride(self.slot_bytes as usize, 0, "slot_size")?;
@@ -66,5 +71,32 @@ impl Config {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_ring_has_no_more_slots_than_a_ring_can_have() {
+        let config = |path: DispatchPath, num_slots| cudaq_dispatcher_config_t {
+            device_id: 0,
+            num_blocks: 0,
+            threads_per_block: 0,
+            num_slots,
+            slot_size: 64,
+            vp_id: 0,
+            kernel_type: KernelType::Regular.raw(),
+            dispatch_mode: DispatchMode::DeviceCall.raw(),
+            dispatch_path: path.raw(),
+            skip_tx_markers: 0,
+            shared_ring_mode: 0,
+        };
+        let taken = |path, slots| Config::new(&config(path, slots)).is_ok();
+        assert!(taken(DispatchPath::Host, Geometry::MAX_SLOTS));
+        assert!(!taken(DispatchPath::Host, Geometry::MAX_SLOTS + 1));
+        assert!(taken(DispatchPath::Device, Geometry::MAX_SLOTS + 1), "its launch function knows");
+        assert!(!taken(DispatchPath::Device, MAX_RING + 1));
     }
 }

@@ -159,6 +159,8 @@ impl Dispatcher {
         } else {
             (State::wired(state.ring, "cudaq_dispatcher_set_ringbuffer")?, None)
         };
+        // Over a transport the request flags are the loop's own: nobody else could serve what it leaves.
+        let shared = config.shared && !unified;
         let wanted = Wanted {
             ring: &ring,
             entries: &entries,
@@ -167,7 +169,7 @@ impl Dispatcher {
             device: config.device,
             // The loop over a transport reads the marks itself.
             skip_marks: config.skip_marks && !unified,
-            shared: config.shared,
+            shared,
             answer_last: state.answer_last,
             mailbox: state.mailbox,
         };
@@ -184,11 +186,7 @@ impl Dispatcher {
             slot_bytes: config.slot_bytes,
             entries,
             engine,
-            customs: Customs {
-                any_flag: true,
-                shared_ring: config.shared,
-                clear_unknown: state.clear_unknown,
-            },
+            customs: Customs { any_flag: true, shared_ring: shared, clear_unknown: state.clear_unknown },
             shutdown,
             tally: tally.clone(),
             stop: state.stop,

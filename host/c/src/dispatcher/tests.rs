@@ -3,9 +3,11 @@
 use super::*;
 use crate::manager::{cudaq_dispatch_manager_create, cudaq_dispatch_manager_destroy};
 use crate::ring_helpers::{cudaq_host_ringbuffer_signal_slot, cudaq_host_ringbuffer_write_rpc_request};
+use ringcall_bridge::layout::{RX_EMPTY, RX_READY};
 use ringcall_wire::entry::FunctionEntry;
-use ringcall_wire::status::DispatchMode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use ringcall_wire::header::{HEADER_WORDS, ResponseHeader};
+use ringcall_wire::status::{DispatchMode, Status};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Instant;
 
 const OK: c_int = 0;
@@ -45,8 +47,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::of(|_| ())
+    }
+
+    fn of(choose: impl FnOnce(&mut crate::layout::cudaq_dispatcher_config_t)) -> Self {
         let (mut manager, mut dispatcher) = (core::ptr::null_mut(), core::ptr::null_mut());
-        let config = crate::layout::cudaq_dispatcher_config_t {
+        let mut config = crate::layout::cudaq_dispatcher_config_t {
             device_id: 0,
             num_blocks: 0,
             threads_per_block: 0,
@@ -59,6 +65,7 @@ impl Bench {
             skip_tx_markers: 0,
             shared_ring_mode: 0,
         };
+        choose(&mut config);
         let (mut flags, mut data) = (vec![0_u64; 2], vec![0_u64; 2 * SLOT / 8]);
         let (rx, tx) = (data.as_mut_ptr().cast::<u8>(), flags.as_mut_ptr());
         let ring = cudaq_ringbuffer_t {
@@ -87,6 +94,63 @@ impl Bench {
         assert_eq!(c!(cudaq_dispatcher_set_control(dispatcher, shutdown, stats)), OK);
         Self { manager, dispatcher, _flags: flags, ring, _data: data, _entry: entry, _control: control }
     }
+}
+
+/// Slot 0 once, and then nothing.
+unsafe extern "C" fn one_request(asked: *mut c_void, slot: *mut u32) -> c_int {
+    // SAFETY: the test's transport, which outlives the dispatcher.
+    let transport = unsafe { &*asked.cast::<Transport>() };
+    if transport.asked.swap(true, Ordering::AcqRel) {
+        return RX_EMPTY;
+    }
+    // SAFETY: the dispatcher's own number.
+    unsafe { slot.write(0) };
+    RX_READY
+}
+
+/// Notes the status that is sent.
+unsafe extern "C" fn notes(transport: *mut c_void, _: u32) -> c_int {
+    // SAFETY: as above.
+    let transport = unsafe { &*transport.cast::<Transport>() };
+    // SAFETY: the response slot of the bench's ring, which has been answered.
+    let words = unsafe { transport.response.cast::<[u64; HEADER_WORDS]>().read() };
+    transport.sent.store(ResponseHeader::from_words(words).status, Ordering::Release);
+    OK
+}
+
+struct Transport {
+    asked: AtomicBool,
+    response: *const u64,
+    sent: AtomicI32,
+}
+
+#[test]
+fn over_a_transport_no_request_is_left_to_others() {
+    let bench = Bench::of(|config| {
+        config.kernel_type = KernelType::Unified.raw();
+        config.shared_ring_mode = 1;
+    });
+    let (ring, nothing) = (&raw const bench.ring, core::ptr::null());
+    let response = bench.ring.tx_data_host.cast::<u64>().cast_const();
+    let transport = Transport { asked: AtomicBool::new(false), response, sent: AtomicI32::new(i32::MIN) };
+    let mut plane = cudaq_cpu_dataplane_t {
+        ctx: (&raw const transport).cast_mut().cast(),
+        ring: bench.ring,
+        rx_poll: Some(one_request),
+        tx_publish: Some(notes),
+    };
+    // No function of the table's.
+    assert_eq!(c!(cudaq_host_ringbuffer_write_rpc_request(ring, 0, FUNCTION + 1, nothing, 0, 1, 0)), OK);
+    assert_eq!(c!(cudaq_dispatcher_set_cpu_dataplane(bench.dispatcher, (&raw mut plane).cast())), OK);
+    assert_eq!(c!(cudaq_dispatcher_start(bench.dispatcher)), OK);
+    let begin = Instant::now();
+    while transport.sent.load(Ordering::Acquire) == i32::MIN {
+        assert!(begin.elapsed() < Duration::from_secs(20), "left in its slot");
+        std::thread::yield_now();
+    }
+    assert_eq!(Status(transport.sent.load(Ordering::Acquire)), Status::UNKNOWN_FUNCTION);
+    assert_eq!(c!(cudaq_dispatcher_destroy(bench.dispatcher)), OK);
+    assert_eq!(c!(cudaq_dispatch_manager_destroy(bench.manager)), OK);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `cudaq_graph_launch_engine_*`.
 
+use super::sweep::write_failure;
 use super::{Engine, Wanted};
 use crate::entries::{EntryLayout, read_host};
 use crate::handles::lock;
@@ -10,11 +11,10 @@ use crate::raw_ring::copied;
 use crate::status::{Fault, attempt, status};
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
-use ringcall_dispatch::SharedRing;
+use ringcall_dispatch::RingMemory;
 use ringcall_wire::entry::FunctionEntry;
-use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::launch::MAX_SLOTS;
-use ringcall_wire::status::{CudaqStatus, DispatchMode, Status};
+use ringcall_wire::status::{CudaqStatus, DispatchMode};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -153,6 +153,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_destroy(engine: *mut cudaq_gr
     let _ = attempt(|| {
         let engine = live(engine)?;
         // One that fails is there still: a later call may succeed.
+        engine.hands.wait_for_loop()?;
         engine.drain()?;
         lock(&LIVE).remove(&engine.public().addr());
         Ok(())
@@ -204,6 +205,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_launch(
         let (Ok(worker), Ok(slot)) = (usize::try_from(worker_id), u32::try_from(current_slot)) else {
             return Err(Fault::invalid(format!("worker {worker_id} for slot {current_slot}")));
         };
+        let _call = engine.hands.call()?;
         // SAFETY: C's view lives as long as the engine.
         let ring = unsafe { (*engine.public()).ringbuffer };
         let offset = current_slot.saturating_mul(ring.rx_stride_sz);
@@ -226,7 +228,9 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_launch(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_graph_launch_engine_sweep(engine: *const cudaq_graph_launch_engine_t) {
     let _ = attempt(|| {
-        live(engine)?.sweep(|_| ());
+        let engine = live(engine)?;
+        let _call = engine.hands.call()?;
+        engine.sweep(|_| ());
         Ok(())
     });
 }
@@ -247,13 +251,16 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_publish_ready(
     let _ = attempt(|| {
         let engine = live(engine)?;
         let publish = publish.ok_or_else(|| Fault::invalid("publish is null"))?;
+        let _call = engine.hands.call()?;
         // SAFETY: C's view lives as long as the engine.
         let ring = unsafe { (*engine.public()).ringbuffer };
         // SAFETY: checked when the engine was made, which keeps the header's contract.
         let ring = unsafe { crate::raw_ring::host_ring(&ring, engine.slots()) }?;
         engine.sweep(|end| {
-            if end.failed {
-                write_failure(&ring, end.slot);
+            if end.failed
+                && let Some(slot) = ring.geometry().slot(end.slot)
+            {
+                write_failure(&ring, slot);
             }
             // SAFETY: the header's contract.
             let _ = unsafe { publish(ctx, end.slot) };
@@ -261,16 +268,6 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_publish_ready(
         });
         Ok(())
     });
-}
-
-/// Writes a response that says that the launch failed.
-fn write_failure(ring: &SharedRing, slot: u32) {
-    use ringcall_dispatch::RingMemory;
-    if let Some(slot) = ring.geometry().slot(slot) {
-        let request = RequestHeader::from_words(ring.request_header(slot));
-        let answer = ResponseHeader::reply(&request, Status::LAUNCH_FAILED.0, 0);
-        ring.write_response(slot, answer.to_words(), &[]);
-    }
 }
 
 /// The consumer's word that a worker is free.

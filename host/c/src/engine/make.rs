@@ -1,5 +1,6 @@
 //! Making an engine: what it is made of is checked before CUDA is asked for anything.
 
+use super::hands::Hands;
 use super::lane::Lane;
 use super::{Engine, LINE, MAX_WORKERS, Mask, Worker};
 use crate::layout::{
@@ -175,6 +176,7 @@ impl Wanted<'_> {
             // Without marks an answer that was taken looks like none. In place the answer is the stream's write behind the graph.
             answer_ends: !self.skip_marks && (self.answer_last || in_place),
             roster: Mutex::new(roster),
+            hands: Hands::default(),
             memory,
         })
     }

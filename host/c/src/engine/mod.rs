@@ -5,6 +5,7 @@
 //! happens, the end is the answer, and a launch is one call of the driver.
 
 pub(crate) mod api;
+mod hands;
 mod lane;
 mod make;
 mod outside;
@@ -19,16 +20,20 @@ use crate::layout::{GraphIOContext, cudaGraphExec_t, cudaq_graph_launch_engine_t
 use crate::status::Fault;
 use core::ffi::c_void;
 use core::mem::size_of;
+use hands::Hands;
 use lane::Lane;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::dispatcher::roster::{Found, IdleMask, NotTaken, Roster};
 use ringcall_cuda::driver::{DeviceAddress, MappedRegion};
+use ringcall_dispatch::Geometry;
+use ringcall_dispatch::ring::RingWindows;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::flag;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
+pub(crate) use hands::Driven;
 pub(crate) use make::Wanted;
 pub(crate) use outside::{EngineOutside, Publishing};
 pub(crate) use sweep::Ended;
@@ -79,6 +84,7 @@ pub(crate) struct Engine {
     /// A worker has ended when its slot is answered: nothing is written behind its graph.
     answer_ends: bool,
     roster: Mutex<Roster<Mask>>,
+    hands: Hands,
     memory: Vec<MappedRegion>,
 }
 
@@ -225,6 +231,26 @@ impl Engine {
             self.contexts.store(worker * WORDS + place, word, Ordering::Relaxed);
         }
         self.contexts_device + (worker * size_of::<GraphIOContext>()) as u64
+    }
+
+    /// Whether its graphs read and answer in a ring of this shape, at these addresses.
+    fn is_of(&self, ring: &Geometry) -> bool {
+        // SAFETY: C's view lives as long as the engine; its ring is the one that was checked.
+        let own = unsafe { (*self.public).ringbuffer };
+        let strides = (ring.rx_stride() as usize, ring.tx_stride() as usize);
+        let Some(first) = ring.slot(0) else { return false };
+        let data = (ring.request_address(first), ring.response_address(first));
+        ring.slots() <= self.slots
+            && strides == (own.rx_stride_sz, own.tx_stride_sz)
+            && data == (own.rx_data_host.addr() as u64, own.tx_data_host.addr() as u64)
+    }
+
+    /// Whether its ring has the flags of this one.
+    fn has_flags(&self, ring: &RingWindows) -> bool {
+        // SAFETY: as in `is_of`.
+        let own = unsafe { (*self.public).ringbuffer };
+        let own = [own.rx_flags_host, own.tx_flags_host].map(|flags| flags.addr() as u64);
+        own == [ring.rx_flags.address(), ring.tx_flags.address()]
     }
 
     pub(crate) fn response_flags(&self) -> &Words {

@@ -1,12 +1,12 @@
 //! An engine as the host dispatcher's [`Outside`].
 
+use super::sweep::write_failure;
 use super::{Ended, Engine};
 use crate::host_call::Tally;
 use crate::status::{CUDA_UNKNOWN, Fault};
 use ringcall::outside::{Claim, LaunchError, Outside};
 use ringcall_cuda::dispatcher::roster::Found;
-use ringcall_dispatch::ring::SlotIndex;
-use ringcall_gpu::shared::Words;
+use ringcall_dispatch::{Geometry, RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag;
 use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::Status;
@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) enum Publishing {
     /// The ring's: graphs set them, and a consumer takes them. Without marks the request flag is cleared when all is done.
-    Ring { rx_flags: Words },
-    /// A loop's that drives a transport: graphs set the transport's flags, the loop reads these.
-    Loop { tx_flags: Words, value: u64, stride: u64 },
+    Ring(SharedRing),
+    /// Those of a loop that drives a transport: graphs set the transport's flags, the loop reads the ones of this ring.
+    Loop(SharedRing),
 }
 
 #[derive(Debug)]
@@ -31,27 +31,36 @@ pub(crate) struct EngineOutside {
 
 impl EngineOutside {
     fn publish(&self, ended: Ended) {
-        let slot = ended.slot as usize;
+        let (Publishing::Ring(ring) | Publishing::Loop(ring)) = &self.publishing;
+        let Some(slot) = ring.geometry().slot(ended.slot) else { return };
         match &self.publishing {
-            Publishing::Ring { rx_flags } if self.engine.skip_marks => {
-                // Release: pairs with the producer's acquire in `Vacant::probe`.
-                rx_flags.store(slot, flag::FREE, Ordering::Release);
-            }
-            Publishing::Ring { .. } => (),
-            Publishing::Loop { tx_flags, value, stride } => {
-                self.engine.response_flags().store(slot, flag::FREE, Ordering::Release);
+            Publishing::Ring(ring) if self.engine.skip_marks => ring.clear_rx(slot),
+            Publishing::Ring(_) => (),
+            Publishing::Loop(ring) => {
+                self.engine.response_flags().store(slot.as_usize(), flag::FREE, Ordering::Release);
                 let value = if ended.failed {
+                    // The loop sends what lies there.
+                    write_failure(ring, slot);
                     flag::error(CUDA_UNKNOWN as u16)
                 } else {
-                    value + u64::from(ended.slot) * stride
+                    ring.geometry().response_address(slot)
                 };
-                tx_flags.store(slot, value, Ordering::Release);
+                ring.publish_tx(slot, value);
             }
         }
     }
 }
 
 impl Outside for EngineOutside {
+    fn is_for(&self, ring: &Geometry) -> bool {
+        // A loop over a transport has flags of its own.
+        let has_flags = match &self.publishing {
+            Publishing::Ring(ring) => self.engine.has_flags(&ring.windows()),
+            Publishing::Loop(_) => true,
+        };
+        has_flags && self.engine.is_of(ring)
+    }
+
     fn share(&mut self) {
         self.engine.share();
     }
@@ -80,7 +89,7 @@ impl Outside for EngineOutside {
     fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
         self.tally.add();
         // The loop's own flags are not those that the graph sets.
-        let mark = matches!(self.publishing, Publishing::Loop { .. });
+        let mark = matches!(self.publishing, Publishing::Loop(_));
         // SAFETY: the dispatcher's wiring was checked, and stays until it has stopped.
         let launched = unsafe { self.engine.launch(worker as usize, slot.get(), mark) };
         launched.map_err(|fault: Fault| {
@@ -92,7 +101,7 @@ impl Outside for EngineOutside {
     }
 
     fn marks(&self) -> bool {
-        !self.engine.skip_marks || matches!(self.publishing, Publishing::Loop { .. })
+        !self.engine.skip_marks || matches!(self.publishing, Publishing::Loop(_))
     }
 
     fn serves(&self, slot: SlotIndex) -> bool {

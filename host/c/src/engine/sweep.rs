@@ -7,7 +7,10 @@ use super::{Engine, LINE};
 use crate::handles::lock;
 use crate::status::Fault;
 use ringcall_cuda::dispatcher::roster::{Answer, LaneState, Seen, Signs};
+use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag;
+use ringcall_wire::header::{RequestHeader, ResponseHeader};
+use ringcall_wire::status::Status;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -19,6 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Ended {
     pub(crate) slot: u32,
     pub(crate) failed: bool,
+}
+
+/// Writes a response that says that the launch failed, where whoever is to send it finds no other.
+pub(super) fn write_failure(ring: &SharedRing, slot: SlotIndex) {
+    let request = RequestHeader::from_words(ring.request_header(slot));
+    let answer = ResponseHeader::reply(&request, Status::LAUNCH_FAILED.0, 0);
+    ring.write_response(slot, answer.to_words(), &[]);
 }
 
 /// Workers that ended, a bit for each.
@@ -69,14 +79,16 @@ impl Engine {
         gone
     }
 
-    /// Waits for every worker, within bounds.
+    /// Waits for every worker, within bounds. While a loop drives the engine, that finds the ends.
     ///
     /// # Errors
     /// A graph still runs.
     pub(crate) fn drain(&self) -> Result<(), Fault> {
         let begin = Instant::now();
         while !self.is_idle() && begin.elapsed() < PATIENCE {
-            self.sweep(|_| ());
+            if let Ok(_call) = self.hands.call() {
+                self.sweep(|_| ());
+            }
             std::thread::yield_now();
         }
         self.ended()

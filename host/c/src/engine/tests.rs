@@ -1,16 +1,18 @@
 //! Engines over streams that the test plays: ends that come late, or not at all; calls from hooks; stops.
 
+mod hands;
 mod routing;
 mod shared;
+mod transport;
 
 use super::api::{cudaq_graph_launch_engine_destroy, cudaq_graph_launch_engine_launch, enter};
 use super::played::{Bench, FUNCTION, Manner, SLOT, SLOTS};
 use super::{Ended, EngineOutside, Publishing};
 use crate::host_call::Tally;
 use crate::host_loop::{HostLoop, HostThread, Shutdown, Source, Wiring};
-use crate::layout::{WorkerHook, cudaStream_t};
+use crate::layout::{WorkerHook, cudaStream_t, cudaq_ringbuffer_t};
 use crate::raw_ring::host_ring;
-use crate::status::CUDA_UNKNOWN;
+use crate::status::{CUDA_UNKNOWN, Fault};
 use core::ffi::{c_int, c_void};
 use ringcall::dispatcher::{Step, Stepped};
 use ringcall::outside::Customs;
@@ -41,7 +43,7 @@ fn dispatcher_of(bench: &Bench, customs: Customs) -> HostDispatcher<Stepped> {
     let ring = Ring::external(shared);
     let table = FunctionTable::builder().outside_call("graph", <_ as zerocopy::FromZeros>::new_zeroed());
     let table = table.with_id(FunctionId(FUNCTION)).build(&ring).expect("a table");
-    let publishing = Publishing::Ring { rx_flags: bench.rx_flags.clone() };
+    let publishing = Publishing::Ring(ring.shared().clone());
     let outside = EngineOutside { engine: Arc::clone(&bench.engine), tally: tally(), publishing };
     let builder = HostDispatcher::builder(&ring, table).customs(customs).outside(Box::new(outside));
     builder.build().expect("a dispatcher").into_stepper()
@@ -388,22 +390,48 @@ fn an_engine_whose_graph_still_runs_leaves_its_memory() {
 
 /// A loop of the bench's ring, and the flag that ends it.
 fn host_loop(bench: &Bench) -> (HostLoop, Box<AtomicI32>) {
+    let (built, flag) = host_loop_over(bench, Source::Ring(bench.ring), CUSTOMS);
+    (built.expect("a loop"), flag)
+}
+
+/// The same, wherever requests come from.
+fn host_loop_over(
+    bench: &Bench,
+    source: Source,
+    customs: Customs,
+) -> (Result<HostLoop, Fault>, Box<AtomicI32>) {
     let flag = Box::new(AtomicI32::new(0));
     // SAFETY: an int that outlives the loop: the caller keeps it.
     let shutdown = unsafe { Shutdown::new(flag.as_ptr().cast::<c_int>()) }.expect("aligned");
     let wiring = Wiring {
-        source: Source::Ring(bench.ring),
+        source,
         slots: SLOTS,
         slot_bytes: SLOT,
         entries: bench.entries.clone(),
         engine: Some(Arc::clone(&bench.engine)),
-        customs: CUSTOMS,
+        customs,
         shutdown,
         tally: tally(),
         stop: Duration::from_millis(500),
     };
     // SAFETY: the bench's ring; its lanes touch nothing.
-    (unsafe { wiring.build() }.expect("a loop"), flag)
+    (unsafe { wiring.build() }, flag)
+}
+
+#[test]
+fn an_engine_of_another_ring_is_refused() {
+    let [one, other] = [0, 1].map(|_| Bench::new(1, false));
+    let over = |ring| host_loop_over(&one, Source::Ring(ring), CUSTOMS).0.map(drop);
+    assert!(over(one.ring).is_ok());
+    let asked = cudaq_ringbuffer_t { rx_flags_host: other.ring.rx_flags_host, ..one.ring };
+    let answered = cudaq_ringbuffer_t { tx_flags_host: other.ring.tx_flags_host, ..one.ring };
+    let requests = cudaq_ringbuffer_t { rx_data_host: other.ring.rx_data_host, ..one.ring };
+    let responses = cudaq_ringbuffer_t { tx_data_host: other.ring.tx_data_host, ..one.ring };
+    for ring in [other.ring, asked, answered, requests, responses] {
+        let fault = over(ring).expect_err("graphs would answer elsewhere");
+        assert_eq!(fault.status, CudaqStatus::InvalidArg);
+        assert!(fault.why.contains("another ring"), "{}", fault.why);
+    }
 }
 
 fn until(done: impl Fn() -> bool) {

@@ -4,7 +4,7 @@ pub(crate) mod api;
 mod thread;
 
 use crate::cpu_loop::{Dataplane, Mishaps};
-use crate::engine::{Engine, EngineOutside, Publishing};
+use crate::engine::{Driven, Engine, EngineOutside, Publishing};
 use crate::host_call::{HostCall, Tally};
 use crate::layout::{HostRpcFn, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check, host_ring};
@@ -13,7 +13,7 @@ use core::ffi::c_int;
 use ringcall::dispatcher::{Step, Stepped};
 use ringcall::outside::Customs;
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, Wait};
-use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_dispatch::SharedRing;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::status::DispatchMode;
 use std::collections::HashSet;
@@ -84,7 +84,7 @@ pub(crate) struct Wiring {
 pub(crate) struct HostLoop {
     dispatcher: HostDispatcher<Stepped>,
     transport: Option<Dataplane>,
-    engine: Option<Arc<Engine>>,
+    engine: Option<Driven>,
     ring: SharedRing,
     shutdown: Shutdown,
     stop: Duration,
@@ -105,8 +105,6 @@ impl Wiring {
             }
             Source::Transport(transport) => (transport.ring().clone(), Some(*transport)),
         };
-        let windows = shared.windows();
-        let geometry = *shared.geometry();
         let ring = Ring::external(shared.clone());
         let mut table = FunctionTable::builder();
         let mut graphs = HashSet::new();
@@ -139,17 +137,14 @@ impl Wiring {
                 )));
             }
             let publishing = if transport.is_some() {
-                Publishing::Loop {
-                    tx_flags: windows.tx_flags.clone(),
-                    value: windows.tx_data.address(),
-                    stride: u64::from(geometry.tx_stride()),
-                }
+                Publishing::Loop(shared.clone())
             } else {
-                Publishing::Ring { rx_flags: windows.rx_flags.clone() }
+                Publishing::Ring(shared.clone())
             };
             builder = builder.outside(Box::new(EngineOutside { engine, tally, publishing }));
         }
         let dispatcher = builder.build().map_err(|error| Fault::invalid(error.to_string()))?.into_stepper();
+        let engine = engine.map(Driven::new).transpose()?;
         Ok(HostLoop { dispatcher, transport, engine, ring: shared, shutdown, stop })
     }
 }
@@ -193,9 +188,9 @@ impl HostLoop {
                 }
             }
         }
-        // A part of the time is for the last answers, and for the thread to end.
-        if !drain(&mut dispatcher, transport.as_mut(), stop / 4 * 3) {
-            dispatcher.halt(stop);
+        let (draining, halting) = phases(stop);
+        if !drain(&mut dispatcher, transport.as_mut(), draining) {
+            dispatcher.halt(halting);
         }
         let begin = Instant::now();
         let ended = loop {
@@ -211,6 +206,11 @@ impl HostLoop {
         drop(ring);
         ended
     }
+}
+
+/// What of a stop time a drain may take, and the halt behind it. The rest is for the last answers, and for the thread to end.
+fn phases(stop: Duration) -> (Duration, Duration) {
+    (stop / 4 * 3, stop / 8)
 }
 
 /// Takes a request from the transport; whether there was one. The dispatcher looks at it next: the ring is taken to be as large
@@ -240,6 +240,20 @@ fn drain(
         }
         if begin.elapsed() >= limit {
             return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_ends_within_its_time() {
+        for ms in [0, 1, 20, 500, 650, 800, 2000, 100_000] {
+            let stop = Duration::from_millis(ms);
+            let (draining, halting) = phases(stop);
+            assert!(draining + halting <= stop - stop / 8, "{ms}");
         }
     }
 }

@@ -25,7 +25,7 @@ impl HostThread {
     pub(crate) fn start(host_loop: HostLoop) -> Result<Self, Fault> {
         let (end, ended) = mpsc::channel::<()>();
         let (shutdown, stop) = (host_loop.shutdown, host_loop.stop);
-        let (engine, mishaps) = (host_loop.engine.clone(), host_loop.mishaps());
+        let (engine, mishaps) = (host_loop.engine.as_deref().cloned(), host_loop.mishaps());
         let thread = std::thread::Builder::new()
             .name("ringcall-dispatch".to_owned())
             .spawn(move || {

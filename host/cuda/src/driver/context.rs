@@ -3,6 +3,7 @@
 use super::api::Api;
 use super::frees::Frees;
 use super::handle::Handle;
+use super::living::Living;
 use super::stream::RawStream;
 use super::{Device, FreeHold};
 use crate::CudaError;
@@ -19,8 +20,19 @@ pub struct Context {
     frees: Frees,
 }
 
+/// The contexts of this process, by their devices' numbers. A hold on frees has to reach every handle of its device: freeing waits
+/// for the device's kernels, whoever launched them.
+static CONTEXTS: Living<Context> = Living::new();
+
 impl Context {
-    pub(super) fn retain(device: Device) -> Result<Arc<Self>, CudaError> {
+    /// The device's context: the one that somebody holds already, or a new one.
+    pub(super) fn of(device: Device) -> Result<Arc<Self>, CudaError> {
+        // The driver counts who retains the primary context, so that a new one may be retained before the last handle to the one
+        // before has given it back.
+        CONTEXTS.get_or_make(device.ordinal(), || Self::retain(device))
+    }
+
+    fn retain(device: Device) -> Result<Self, CudaError> {
         let api = device.driver().api();
         let mut raw = core::ptr::null_mut();
         // SAFETY: the driver writes one handle; the device was opened.
@@ -28,7 +40,7 @@ impl Context {
         api.check(code, format_args!("making the context of device {}", device.ordinal()))?;
         let copies = enter(api, raw).and_then(|()| RawStream::create(api, 0));
         match copies {
-            Ok(copies) => Ok(Arc::new(Self { device, raw: Handle(raw), copies, frees: Frees::default() })),
+            Ok(copies) => Ok(Self { device, raw: Handle(raw), copies, frees: Frees::default() }),
             Err(error) => {
                 // SAFETY: gives back what was retained above; nothing was made in it.
                 unsafe { (api.cuDevicePrimaryCtxRelease_v2)(device.raw()) };
@@ -52,7 +64,7 @@ impl Context {
         enter(self.api(), self.raw.0)
     }
 
-    /// Postpones every freeing in this context while the returned hold lives.
+    /// Postpones every freeing in this context while the returned hold lives, through whichever handle of the process.
     ///
     /// Freeing memory or unloading code can wait for running kernels. Take a hold before a persistent kernel starts
     /// and drop it after that has ended, and nothing dropped in between can hang.

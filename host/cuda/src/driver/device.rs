@@ -128,12 +128,13 @@ impl Device {
     }
 
     /// Its context: memory, streams and modules live in it. Each process has one for each device (the primary context),
-    /// shared with other users of CUDA in the process; it ends with its last user.
+    /// shared with other users of CUDA in the process; it ends with its last user. While somebody holds it, every call returns
+    /// that same handle, so that a [hold on frees](Context::hold_frees) reaches everybody.
     ///
     /// # Errors
     /// The driver refuses: the device is in exclusive use, or out of memory.
     pub fn context(&self) -> Result<Arc<Context>, CudaError> {
-        Context::retain(*self)
+        Context::of(*self)
     }
 
     pub(super) fn driver(&self) -> Driver {

@@ -38,6 +38,7 @@ mod launch;
 mod link_input;
 mod link_log;
 mod linker;
+mod living;
 mod load;
 mod mapped;
 mod module;

@@ -5,7 +5,6 @@ use super::api::{Api, NOT_READY, SUCCESS};
 use super::handle::Handle;
 use crate::CudaError;
 use core::ffi::{c_int, c_void};
-use core::mem::ManuallyDrop;
 use cudarc::driver::sys::{CUstream, CUstream_flags_enum, CUstream_st};
 use ringcall_gpu::hint;
 use ringcall_gpu::shared::Words;
@@ -41,6 +40,8 @@ pub enum StreamState {
 pub struct Stream {
     context: Arc<Context>,
     raw: RawStream,
+    /// Ends with this.
+    owned: bool,
 }
 
 impl Stream {
@@ -66,7 +67,7 @@ impl Stream {
             Priority::Lowest => least,
             Priority::Highest => greatest,
         };
-        Ok(Self { context: Arc::clone(context), raw: RawStream::create(api, number)? })
+        Ok(Self { context: Arc::clone(context), raw: RawStream::create(api, number)?, owned: true })
     }
 
     /// A stream of somebody else's (`cudaStream_t`), which is not ended with this.
@@ -74,8 +75,8 @@ impl Stream {
     /// # Safety
     /// `raw` is a stream of `context` that lives as long as this.
     #[must_use]
-    pub unsafe fn borrowed(context: &Arc<Context>, raw: *mut c_void) -> ManuallyDrop<Self> {
-        ManuallyDrop::new(Self { context: Arc::clone(context), raw: RawStream(Handle(raw.cast())) })
+    pub unsafe fn borrowed(context: &Arc<Context>, raw: *mut c_void) -> Self {
+        Self { context: Arc::clone(context), raw: RawStream(Handle(raw.cast())), owned: false }
     }
 
     /// Its context.
@@ -171,7 +172,9 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if let Ok(api) = self.context.enter() {
+        if self.owned
+            && let Ok(api) = self.context.enter()
+        {
             self.raw.destroy(api);
         }
     }

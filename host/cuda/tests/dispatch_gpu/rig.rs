@@ -14,7 +14,7 @@ use ringcall_wire::function::FunctionId;
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::status::Status;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
@@ -27,6 +27,9 @@ pub(crate) const SAMPLES: &[(u32, &str)] = &[
     (100, include_str!("../../../../device/samples/ptx/samples.sm_100.ptx")),
 ];
 
+/// Tests take turns: where one's kernel runs, nobody loads code, and what another drops is not freed.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Runs `test` on the first device, or says why not.
 pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
     match Driver::load().and_then(|driver| driver.device(0)?.context()) {
@@ -36,6 +39,7 @@ pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
         // A device is here, and the driver layer does not come up on it.
         Err(why) => panic!("{name}: {why}"),
         Ok(context) => {
+            let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
             test(&context);
             eprintln!("ran: {name}");
         }

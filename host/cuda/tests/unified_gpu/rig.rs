@@ -13,7 +13,7 @@ use ringcall_wire::function::FunctionId;
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::status::Status;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
@@ -22,6 +22,9 @@ const QPN: u32 = 0x12_3456;
 const RX_KEY: u32 = 0x1234;
 const TX_KEY: u32 = 0x77;
 const TX_BASE: u64 = 0x10_0000;
+
+/// Tests take turns: where one's kernel runs, nobody loads code, and what another drops is not freed.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs `test` on the first device, or says why not.
 pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
@@ -32,6 +35,7 @@ pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
         // A device is here, and the driver layer does not come up on it.
         Err(why) => panic!("{name}: {why}"),
         Ok(context) => {
+            let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
             test(&context);
             eprintln!("ran: {name}");
         }

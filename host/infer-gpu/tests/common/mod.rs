@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Runs `test` on the first device, or says why not.
 pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
+    // In turn: where one's kernel runs, nobody loads code, and what another drops is not freed.
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     match Driver::load().and_then(|driver| driver.device(0)?.context()) {
         Err(why @ (CudaError::NoDriver | CudaError::NoDevice | CudaError::DriverUnusable(_))) => {
             eprintln!("skipped: {name}: {why}");
@@ -23,6 +25,7 @@ pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
             eprintln!("skipped: {name}: {why}");
         }
         Ok(context) => {
+            let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             test(&context);
             eprintln!("ran: {name}");
         }

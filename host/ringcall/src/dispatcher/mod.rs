@@ -18,6 +18,7 @@
 //! [`step`](HostDispatcher::step) → [`finish`](HostDispatcher::finish).
 
 mod broken;
+mod halt;
 mod pool;
 mod run;
 mod step;

@@ -1,6 +1,7 @@
 //! The dispatcher's loop.
 
 use super::broken::Turn;
+use super::halt::HALT_PATIENCE_NS;
 use super::pool::Pool;
 use super::{DispatcherError, HostOptions, Step};
 use crate::outside::{Claim, Customs, Outside};
@@ -23,9 +24,9 @@ use zerocopy::IntoBytes;
 /// Everything the dispatcher thread owns. Handed back by a stop, so that a restart keeps cursors and handlers.
 pub(super) struct Loop {
     shared: Arc<Shared>,
-    table: FunctionTable,
-    pool: Pool,
-    scan: Scan,
+    pub(super) table: FunctionTable,
+    pub(super) pool: Pool,
+    pub(super) scan: Scan,
     /// What an inline call works on.
     slots: Slots,
     pub(super) options: HostOptions,
@@ -46,10 +47,6 @@ impl std::fmt::Debug for Loop {
 
 /// Turns between looks at the control word, and between looks at the clock, while there is work to do.
 const LOOK: u32 = 64;
-
-/// What a halt grants to workers in the middle of an answer, and to a reader of notices: well within the time that a
-/// stop grants to a halt. In time, not in turns: on a busy machine a yield may take as long as a time slice.
-pub(super) const HALT_PATIENCE_NS: u64 = 200_000_000;
 
 impl Loop {
     pub(super) fn new(
@@ -161,47 +158,6 @@ impl Loop {
         let mine_done = shared.ledger().unsettled().next().is_none() && outside_idle;
         // On a shared ring the marks of the other dispatcher are none of ours.
         done == 0 && !turned_away && mine_done && (self.customs.shared_ring || !shared.any_in_flight())
-    }
-
-    /// The deadline has passed: everything is answered, nothing is called. What is still under way outside after
-    /// `patience_ns` is left alone: it will be answered there.
-    pub(super) fn halt(&mut self, shared: &Shared, patience_ns: u64) {
-        let _ = self.pool.give_up(shared, Status::SHUTTING_DOWN, 0);
-        // A worker that won the right to answer a moment ago may not have published yet: it has only stores to do, so
-        // this ends as soon as it runs. Bounded all the same.
-        let until = clock::now_ns() + patience_ns;
-        loop {
-            let mut outside_idle = true;
-            if let Some(outside) = &mut self.outside {
-                outside.service(&mut |status| shared.bank.count(Counter::for_rejection(status)));
-                outside_idle = outside.is_idle();
-            }
-            if (outside_idle && !shared.any_in_flight()) || clock::now_ns() >= until {
-                break;
-            }
-            std::thread::yield_now();
-        }
-        if self.customs.shared_ring {
-            // What is left in the ring may be the other dispatcher's.
-            return;
-        }
-        let Self { scan, outside, .. } = self;
-        scan.full(&shared.ring, |seen| {
-            if outside.as_ref().is_some_and(|outside| outside.serves(seen.slot())) {
-                return;
-            }
-            // An unread notice is not overwritten: without a reader the request stays where it is, for a restart.
-            while shared.notice_pending(seen.slot()) {
-                if clock::now_ns() >= until {
-                    return;
-                }
-                std::thread::yield_now();
-            }
-            if let Some(request) = seen.claim(&shared.ring) {
-                shared.bank.count(Counter::Received);
-                answer(shared, request, Status::SHUTTING_DOWN, &[]);
-            }
-        });
     }
 }
 
@@ -342,7 +298,7 @@ impl Desk<'_> {
 
 /// The function that a request is for, if it is to be run: its place in the table, how it is run, and whether outside.
 #[inline(always)]
-fn check(
+pub(super) fn check(
     shared: &Shared,
     table: &FunctionTable,
     pool: &Pool,
@@ -369,14 +325,14 @@ fn check(
 
 /// Whether another dispatcher has answered what was seen, and is about to give its request flag back: where responses take
 /// their requests' places, that is how it looks.
-fn is_answered_in_place(ring: &SharedRing, request: &Request) -> bool {
+pub(super) fn is_answered_in_place(ring: &SharedRing, request: &Request) -> bool {
     let (geometry, slot) = (ring.geometry(), request.slot());
     geometry.request_address(slot) == geometry.response_address(slot)
         && request.header().magic == RESPONSE_MAGIC
 }
 
 #[inline(always)]
-fn answer(shared: &Shared, request: Request, status: Status, result: &[u8]) {
+pub(super) fn answer(shared: &Shared, request: Request, status: Status, result: &[u8]) {
     // A result longer than the slot was clamped by the caller, so the status is the one that will be sent.
     shared.bank.count(Counter::for_rejection(status));
     shared.notify(request.slot(), request.header(), status, None);

@@ -1,6 +1,7 @@
 //! A dispatcher driven by its caller's thread.
 
-use super::run::{HALT_PATIENCE_NS, Loop, Pace};
+use super::halt::HALT_PATIENCE_NS;
+use super::run::{Loop, Pace};
 use super::{Ending, HostDispatcher, Stopped, Wired};
 use crate::shared::Control;
 use ringcall_dispatch::SlotIndex;

@@ -1,6 +1,7 @@
 //! A ring that another dispatcher serves, too: its marks are not taken for the engine's own.
 
 use super::*;
+use ringcall_wire::header::RequestHeader;
 
 /// All the ways in which an engine learns of ends, with marks.
 const ENDS: [(bool, bool); 3] = [(false, false), (true, false), (false, true)];
@@ -83,4 +84,30 @@ fn a_loop_tells_its_engine_that_the_ring_is_shared() {
     bench.lanes[0].end();
     assert_eq!(ends(&bench), [Ended { slot: 1, failed: false }]);
     assert_eq!(bench.tx(1), flag::IN_FLIGHT);
+}
+
+#[test]
+fn who_waits_for_a_worker_of_a_shared_ring_is_told_that_there_is_none() {
+    let bench = Bench::of(1, Manner { shared: true, ..Manner::default() });
+    let customs = Customs { shared_ring: true, ..CUSTOMS };
+    let (host_loop, _flag) = host_loop_over(&bench, Source::Ring(bench.ring), customs);
+    let mut thread = HostThread::start(host_loop.expect("a loop")).expect("a thread");
+    bench.ask(1, 5);
+    until(|| bench.lanes[0].launches() == 1);
+    bench.ask(2, 6);
+    // Another dispatcher's function, in the last slot.
+    let header = RequestHeader::new(FUNCTION + 1, 0, 7, 0).to_words();
+    for (place, word) in header.into_iter().enumerate() {
+        bench.rx_data.store(3 * SLOT as usize / 8 + place, word, Ordering::Relaxed);
+    }
+    bench.rx_flags.store(3, bench.rx_data.address() + u64::from(3 * SLOT), Ordering::Release);
+    let fault = thread.stop().expect_err("the graph runs");
+    assert!(fault.why.contains("graph"), "{}", fault.why);
+    until(|| matches!(TxState::decode(bench.tx(2)), TxState::Ready(_)));
+    assert_eq!((bench.response(2).status(), bench.response(2).request_id), (Status::SHUTTING_DOWN, 6));
+    assert_eq!(bench.tx(1), flag::IN_FLIGHT, "its graph answers");
+    assert!(bench.rx(3) != flag::FREE && bench.tx(3) == flag::FREE, "the other's");
+    bench.answer(1);
+    bench.lanes[0].end();
+    thread.stop().expect("now");
 }

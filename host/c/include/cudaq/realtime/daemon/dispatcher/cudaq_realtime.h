@@ -186,7 +186,7 @@ typedef struct cudaq_dispatcher_config_t {
   int device_id;              /* default 0; negative is refused */
   uint32_t num_blocks;        /* 0: 1 */
   uint32_t threads_per_block; /* 0: 32; at most 1024 */
-  uint32_t num_slots;         /* required (not for UNIFIED, where it helps); our kernels: at most 4096 */
+  uint32_t num_slots;         /* required (not for UNIFIED, where it helps); on the host at most 2^20, our kernels 4096 */
   uint32_t slot_size;         /* required (not for UNIFIED): a multiple of 8, at least 24 */
   uint32_t vp_id;             /* a label; not looked at */
   cudaq_kernel_type_t kernel_type;
@@ -196,7 +196,7 @@ typedef struct cudaq_dispatcher_config_t {
     cudaq_backend_t backend; /* the earlier name */
   };
   int skip_tx_markers;  /* not 0: no in-flight mark in response flags */
-  int shared_ring_mode; /* not 0: other dispatchers serve this ring too */
+  int shared_ring_mode; /* not 0: other dispatchers serve this ring too (nobody does UNIFIED's on the host: not looked at) */
 } cudaq_dispatcher_config_t;
 
 /*
@@ -501,7 +501,9 @@ cudaq_status_t ringcall_dispatcher_get_transport_errors(cudaq_dispatcher_t *disp
 /*
  * Handlers that are data: device code is handed over, and cudaq_dispatcher_start links the dispatch kernel with it. Such a
  * dispatcher is REGULAR or COOPERATIVE, DEVICE_CALL, on the device path; it has ring and control words like every other, and
- * neither launch function nor function table. The program needs no device archive, and no nvcc where it runs.
+ * neither launch function nor function table. The program needs no device archive, and no nvcc where it runs. Code is loaded
+ * by the start: CUDA would wait with that until no kernel of this library's runs on the device, so the start returns
+ * CUDAQ_ERR_CUDA while one does. (Others, whose code is the program's own, start beside it.)
  *
  * A handler is `extern "C" __device__ int name(const void *input, void *output, uint32_t arg_len, uint32_t max_result_len,
  * uint32_t *result_len)`; how it is called stands above, with the dispatch kernels, and so does what holds for shutdown_flag

@@ -33,7 +33,9 @@ typedef struct {
  * An engine. 152 bytes. Fields are for reading; `workers[i]` hooks may be set between create and the first launch.
  *
  * Any thread may call anything, hooks and callbacks of publish_ready included; within one of these, its own worker counts as
- * busy, so a drain runs into its bound there.
+ * busy, so a drain runs into its bound there. But while a loop below drives the engine, launches and ends are the loop's: launch,
+ * sweep and publish_ready do nothing then, and ringcall_last_error says so; a drain waits for what the loop finds; a second loop
+ * is refused.
  *
  * `idle_mask` points to one naturally aligned 64-bit atomic: bit i is set while worker i is idle. `inflight_slot_tags[i]`
  * is the slot that worker i serves, or last served.
@@ -89,8 +91,8 @@ cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create_v2(const cudaq_rin
                                                                  int skip_tx_markers, void **external_mailbox,
                                                                  cudaq_status_t *out_status);
 
-/* Waits (at most a second) for what runs, and frees the engine. While a graph still runs nothing is freed: the engine is there
- * as before, ringcall_last_error says so, and the call may be made again; the ring must stay, too. NULL and an engine destroyed
+/* Waits for a loop that drives the engine to return, then for what runs (at most a second each), and frees the engine. While one
+ * drives it, or a graph still runs, nothing is freed: the engine is there as before, ringcall_last_error says so, and the call may be made again; the ring must stay, too. NULL and an engine destroyed
  * before do nothing. */
 void cudaq_graph_launch_engine_destroy(cudaq_graph_launch_engine_t *engine);
 
@@ -136,8 +138,8 @@ cudaq_status_t cudaq_graph_launch_engine_release_worker(cudaq_graph_launch_engin
 
 /*
  * Dispatches `ringbuffer` on the calling thread until *shutdown_flag is not 0; then takes what is in the ring, waits for
- * what runs (2 s at most), answers what is left RINGCALL_STATUS_SHUTTING_DOWN, and returns. `engine` may be NULL where no entry
- * is GRAPH_LAUNCH. A request for a graph waits in its slot while all workers with its routing key (the first eight bytes of
+ * what runs (2 s at most), answers what is left RINGCALL_STATUS_SHUTTING_DOWN, and returns. `engine` is one of the same ring; it
+ * may be NULL where no entry is GRAPH_LAUNCH. A request for a graph waits in its slot while all workers with its routing key (the first eight bytes of
  * its payload, 0 if there are fewer) are busy; one whose key no worker of its function has is answered
  * RINGCALL_STATUS_NO_WORKER at once, since there never will be one. Adds to *stats, which may be NULL, as it goes. Bad
  * arguments: returns at once; ringcall_last_error says why.

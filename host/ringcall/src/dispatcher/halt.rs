@@ -1,0 +1,88 @@
+//! The end of a dispatcher whose time is up: everything is answered, nothing is called.
+
+use super::broken::Taken;
+use super::run::{Loop, answer, check, is_answered_in_place};
+use crate::shared::Shared;
+use ringcall_dispatch::slot::{Request, Seen};
+use ringcall_gpu::clock;
+use ringcall_wire::counter::Counter;
+use ringcall_wire::flag;
+use ringcall_wire::status::Status;
+
+/// What a halt grants to workers in the middle of an answer, and to a reader of notices: well within the time that a
+/// stop grants to a halt. In time, not in turns: on a busy machine a yield may take as long as a time slice.
+pub(super) const HALT_PATIENCE_NS: u64 = 200_000_000;
+
+impl Loop {
+    /// The deadline has passed: everything is answered, nothing is called. What is still under way outside after
+    /// `patience_ns` is left alone: it will be answered there. So is what other dispatchers of the ring answer.
+    pub(super) fn halt(&mut self, shared: &Shared, patience_ns: u64) {
+        let _ = self.pool.give_up(shared, Status::SHUTTING_DOWN, 0);
+        // A worker that won the right to answer a moment ago may not have published yet: it has only stores to do, so
+        // this ends as soon as it runs. Bounded all the same.
+        let until = clock::now_ns() + patience_ns;
+        loop {
+            let mut outside_idle = true;
+            if let Some(outside) = &mut self.outside {
+                outside.service(&mut |status| shared.bank.count(Counter::for_rejection(status)));
+                outside_idle = outside.is_idle();
+            }
+            // On a shared ring marks may be other dispatchers', whose graphs take as long as they do.
+            let settled = self.customs.shared_ring || !shared.any_in_flight();
+            if (outside_idle && settled) || clock::now_ns() >= until {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let mut scan = self.scan;
+        scan.full(&shared.ring, |seen| self.refuse(shared, seen, until));
+        self.scan = scan;
+    }
+
+    /// Answers that there will be no answer, if that is ours to say.
+    fn refuse(&self, shared: &Shared, seen: Seen, until: u64) {
+        if self.outside.as_ref().is_some_and(|outside| outside.serves(seen.slot())) {
+            return;
+        }
+        // An unread notice is not overwritten: without a reader the request stays where it is, for a restart.
+        while shared.notice_pending(seen.slot()) {
+            if clock::now_ns() >= until {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        let claimed = if self.customs.shared_ring {
+            self.claim_own(shared, seen)
+        } else {
+            seen.claim(&shared.ring).map(|request| (request, None))
+        };
+        // The turn is let go of behind the answer.
+        if let Some((request, _turn)) = claimed {
+            shared.bank.count(Counter::Received);
+            answer(shared, request, Status::SHUTTING_DOWN, &[]);
+        }
+    }
+
+    /// A request of a ring that other dispatchers serve, too, if it is for a function of ours; or if nobody can read it and we have
+    /// the turn to answer such.
+    fn claim_own(&self, shared: &Shared, seen: Seen) -> Option<(Request, Option<Taken<'static>>)> {
+        let ring = &shared.ring;
+        // `None`: another's. Otherwise whether it is broken.
+        let is_broken =
+            |request: &Request| match check(shared, &self.table, &self.pool, self.customs, request) {
+                Err(status) if self.customs.leaves(status) => None,
+                Err(status) => Some(self.customs.is_anybodys(status)),
+                Ok(_) => Some(false),
+            };
+        let request = seen.claim(ring)?;
+        let turn = if is_broken(&request)? { Some(self.broken?.take()?) } else { None };
+        // What was seen may have been answered since: see `Request::again`.
+        let value = ring.rx(request.slot());
+        let request = (value != flag::FREE).then_some(request)?.again(ring, value)?;
+        let broken = is_broken(&request)?;
+        if broken && (turn.is_none() || is_answered_in_place(ring, &request)) {
+            return None;
+        }
+        Some((request, turn.filter(|_| broken)))
+    }
+}
