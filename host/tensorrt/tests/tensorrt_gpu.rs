@@ -3,14 +3,15 @@
 
 mod common;
 
-use common::{cases, model};
+use common::{cases, damage, exchange, kept, model};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{Context, Driver};
-use ringcall_infer::Model;
+use ringcall_cuda::driver::{Context, DeviceAddress, Driver, MappedRegion, Stream};
 use ringcall_infer::conformance::{self, Tolerance};
+use ringcall_infer::{Engine, Model, TensorSpec};
 use ringcall_tensorrt::{
     BuildOptions, Cache, Found, Library, Search, Side, Sizes, TensorRtError, TensorRtModel,
 };
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,35 +114,142 @@ fn a_kept_plan_is_used_again_and_a_refused_one_is_built_anew() {
             let bytes = model("conv_integers");
             TensorRtModel::load(library, context, "conv", bytes, &exact(), Some(&cache)).expect("loaded")
         };
+        let kept_again = || {
+            let network = load();
+            assert_eq!(network.found(), Some(&Found::Kept));
+            assert!(network.metadata().contains(&("threshold".to_owned(), "2.0".to_owned())));
+            conformance::check(&network).expect("the contract");
+        };
+        let rebuilt = || match load().found() {
+            Some(Found::Rebuilt { why }) => why.clone(),
+            other => panic!("{other:?}"),
+        };
         assert_eq!(load().found(), Some(&Found::Built));
-        let kept = load();
-        assert_eq!(kept.found(), Some(&Found::Kept));
-        assert!(kept.metadata().contains(&("threshold".to_owned(), "2.0".to_owned())));
-        conformance::check(&kept).expect("the contract");
+        kept_again();
+
+        let files = kept(cache.folder());
+        let [file] = &files[..] else { panic!("one plan: {files:?}") };
+        damage(file);
+        let why = rebuilt();
+        assert!(why.contains("its contents are not what they were"), "{why}");
+        kept_again();
+
+        // Whole, as far as its digest tells, and refused by TensorRT alone.
+        let plan = fs::read(file).expect("read");
+        for none in [&b"no plan"[..], &plan[plan.len() / 2..]] {
+            exchange(file, none);
+            let why = rebuilt();
+            assert!(!why.contains(&*file.to_string_lossy()) && !why.is_empty(), "the cache's words: {why}");
+            kept_again();
+        }
     });
 }
 
-#[test]
-fn a_run_is_recorded_for_the_host_and_for_the_device() {
-    on_device("a_run_is_recorded_for_the_host_and_for_the_device", |library, context| {
-        let network = TensorRtModel::load(library, context, "conv", model("conv_integers"), &exact(), None)
-            .expect("loaded");
-        for side in [Side::Host, Side::Device] {
-            let recorded = network
-                .record(side, |_, _| Ok(()), |_, _| Ok(()))
-                .unwrap_or_else(|why| panic!("{side:?}: {why}"));
-            assert_eq!(recorded.slots().inputs.len(), network.inputs().len());
-            assert_eq!(recorded.slots().outputs.len(), network.outputs().len());
-            assert_ne!(recorded.exec().device_handle(), 0);
-            recorded.stream().wait(Duration::from_secs(5)).expect("nothing is left on it");
+/// Mapped memory, a part of it for each tensor.
+struct Mapped {
+    memory: MappedRegion,
+    offsets: Vec<usize>,
+}
+
+impl Mapped {
+    fn new(context: &Arc<Context>, specs: &[TensorSpec]) -> Self {
+        let mut bytes = 0;
+        let mut place = |spec: &TensorSpec| {
+            let offset = bytes;
+            bytes += spec.size_bytes().next_multiple_of(8);
+            offset
+        };
+        let offsets = specs.iter().map(&mut place).collect();
+        Self { memory: MappedRegion::zeroed(context, bytes).expect("pinned"), offsets }
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = DeviceAddress> {
+        self.offsets.iter().map(|&offset| self.memory.device_address(offset).expect("inside"))
+    }
+
+    fn write(&self, tensors: &[Vec<u8>]) {
+        let window = self.memory.bytes(0, self.memory.len()).expect("inside");
+        for (tensor, &offset) in tensors.iter().zip(&self.offsets) {
+            assert!(window.write(offset, tensor));
         }
-        // What was recorded beside them does not disturb the engines.
-        let mut engine = network.instantiate().expect("an engine");
-        let inputs = conformance::made_up(network.inputs(), 3);
-        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        let mut outputs: Vec<Vec<u8>> =
-            network.outputs().iter().map(|spec| vec![0; spec.size_bytes()]).collect();
-        let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
-        engine.run(&inputs, &mut outputs).expect("runs");
+    }
+
+    fn read(&self, specs: &[TensorSpec]) -> Vec<Vec<u8>> {
+        let window = self.memory.bytes(0, self.memory.len()).expect("inside");
+        let one = |(spec, &offset): (&TensorSpec, &usize)| {
+            let mut tensor = vec![0; spec.size_bytes()];
+            assert!(window.read(offset, &mut tensor));
+            tensor
+        };
+        specs.iter().zip(&self.offsets).map(one).collect()
+    }
+}
+
+/// Puts copies of all tensors on a stream.
+#[allow(unsafe_code)]
+fn copies(
+    stream: &Stream,
+    to: impl Iterator<Item = DeviceAddress>,
+    from: impl Iterator<Item = DeviceAddress>,
+    specs: &[TensorSpec],
+) -> Result<(), TensorRtError> {
+    for ((to, from), spec) in to.zip(from).zip(specs) {
+        // SAFETY: both ends have room for the tensor, and outlive the launches: the caller keeps what it mapped, and what was
+        // recorded has the other end.
+        unsafe { stream.copy(to, from, spec.size_bytes()) }?;
+    }
+    Ok(())
+}
+
+/// An ordinary run.
+fn run(engine: &mut dyn Engine, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let mut outputs: Vec<Vec<u8>> = engine.outputs().iter().map(|spec| vec![0; spec.size_bytes()]).collect();
+    let mut slices: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    engine.run(&inputs, &mut slices).expect("runs");
+    outputs
+}
+
+/// By the host, which may launch what was recorded for the device as well; the device's own launches of graphs are tested in
+/// `ringcall-cuda`.
+#[test]
+fn what_was_recorded_does_what_a_run_does() {
+    on_device("what_was_recorded_does_what_a_run_does", |library, context| {
+        for name in ["conv_integers", "many_types"] {
+            let network =
+                TensorRtModel::load(library, context, name, model(name), &exact(), None).expect("loaded");
+            let mut engine = network.instantiate().expect("an engine");
+            let cases = [3, 4, 5].map(|seed| conformance::made_up(network.inputs(), seed));
+            let expected = cases.each_ref().map(|inputs| run(&mut *engine, inputs));
+            assert_ne!(expected[0], expected[1], "{name}: runs with the same outputs prove nothing");
+            for side in [Side::Host, Side::Device] {
+                let [from, to] =
+                    [network.inputs(), network.outputs()].map(|specs| Mapped::new(context, specs));
+                let recorded = network.record(
+                    side,
+                    |stream, slots| {
+                        copies(stream, slots.inputs.iter().copied(), from.addresses(), network.inputs())
+                    },
+                    |stream, slots| {
+                        copies(stream, to.addresses(), slots.outputs.iter().copied(), network.outputs())
+                    },
+                );
+                let recorded = recorded.unwrap_or_else(|why| panic!("{name}, {side:?}: {why}"));
+                assert_eq!(recorded.slots().inputs.len(), network.inputs().len());
+                assert_eq!(recorded.slots().outputs.len(), network.outputs().len());
+                for (inputs, outputs) in cases.iter().zip(&expected).cycle().take(7) {
+                    from.write(inputs);
+                    // SAFETY: the graph reaches what was recorded with it and the mapped memory, all of which lives on; the
+                    // mapped memory is used by nobody else until the run has ended.
+                    #[allow(unsafe_code)]
+                    unsafe { recorded.exec().launch(recorded.stream()) }.expect("launched");
+                    recorded.stream().wait(Duration::from_secs(5)).expect("it ends");
+                    assert!(to.read(network.outputs()) == *outputs, "{name}, {side:?}");
+                }
+                drop(recorded);
+            }
+            // What was recorded beside them did not disturb the engines.
+            assert!(run(&mut *engine, &cases[0]) == expected[0], "{name}");
+        }
     });
 }
