@@ -1,19 +1,16 @@
 //! Decisions on a device beside those of the CPU engine (tract, 32-bit), shot by shot: every decision that differs is counted,
 //! and its logit has to be so close to the threshold that rounding to 16 bits explains it. Skipped, with a line, without a
-//! device. `RINGCALL_DECISION_SHOTS` says how many shots at d = 7; at d = 13 it is a fifth.
+//! device. `RINGCALL_DECISION_SHOTS` says how many shots at each distance.
 
 mod common;
 
-use common::{Bound, answer, from_env, logits, on_device};
+use common::{Bound, ROUNDING, answer, from_env, logits, on_device, outcome};
 use ringcall_infer::Model;
 use ringcall_infer_gpu::GpuModel;
-use ringcall_qec::decode::{Decoder, DecoderFactory, MatchingFactory};
+use ringcall_qec::decode::{DecoderFactory, MatchingFactory};
 use ringcall_qec::sample::Sampler;
 use std::sync::Mutex;
 use std::sync::mpsc;
-
-/// Logits of this network are some tens; halves have 11 bits, and errors of four layers add up.
-const ROUNDING: f32 = 0.25;
 
 #[derive(Debug, Default)]
 struct Count {
@@ -25,21 +22,11 @@ struct Count {
     outcomes: u64,
 }
 
-/// The observable that matching makes of an answer.
-fn outcome(decoder: &mut dyn Decoder, answer: &[u8]) -> u8 {
-    let (left, frame) = answer.split_at(answer.len() - 1);
-    let defects: Vec<u32> =
-        (0..8 * left.len() as u32).filter(|i| left[*i as usize / 8] >> (i % 8) & 1 == 1).collect();
-    let mut predicted = [0];
-    decoder.decode(&defects, &mut predicted).expect("decodable");
-    predicted[0] ^ frame[0]
-}
-
 #[test]
 fn decisions_are_those_of_the_cpu_engine() {
     on_device("decisions_are_those_of_the_cpu_engine", |context| {
         let shots = from_env("RINGCALL_DECISION_SHOTS", 200);
-        for (distance, shots) in [(7, shots), (13, shots / 5)] {
+        for distance in [7, 13] {
             let Bound { volume, model, network, threshold, cpu, wiring } = Bound::new(distance, 0.003);
             let bits = GpuModel::wired("3x128", &network, context, &wiring).expect("on the device");
             let plain =

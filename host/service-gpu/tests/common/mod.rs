@@ -1,6 +1,10 @@
 //! What the tests on a device need.
 #![allow(dead_code)] // each uses its part
 
+mod owed;
+
+#[allow(unused_imports)] // as above
+pub(crate) use owed::{Owed, Predicted, ROUNDING, outcome, round_and_round};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
 use ringcall_infer::Engine;
@@ -10,6 +14,7 @@ use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::predecoder::PredecoderVolume;
+use ringcall_qec::shots::Shot;
 use ringcall_service::Predecoder;
 use ringcall_service_gpu::wiring;
 use std::sync::Arc;
@@ -72,6 +77,11 @@ impl Bound {
 /// A number from the environment: the GPU bundle asks for more than a test by itself does.
 pub(crate) fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// A shot's syndrome, as it is requested.
+pub(crate) fn bytes_of(shot: &Shot) -> Vec<u8> {
+    shot.detectors.iter_bytes().collect()
 }
 
 pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
