@@ -15,6 +15,7 @@ mod rooms;
 mod shell;
 mod steps;
 mod tensorrt;
+mod training;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

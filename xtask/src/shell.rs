@@ -1,5 +1,6 @@
 //! Running the tools: cargo, the nightly cargo, and what `cargo install` brings.
 
+use crate::files::write;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -80,6 +81,16 @@ impl Shell {
         let mut install = self.command("python3", &["-m", "pip", "install", "--quiet", "--upgrade"]);
         install.args(["--disable-pip-version-check", "--target"]).arg(folder).args(packages);
         run(&mut install)
+    }
+
+    /// The same once for each list of them.
+    pub(crate) fn pip_once(&self, folder: &Path, packages: &[&str]) -> Result<()> {
+        let (list, done) = (packages.join("\n"), folder.join("installed.txt"));
+        if std::fs::read_to_string(&done).is_ok_and(|text| text == list) {
+            return Ok(());
+        }
+        self.pip(folder, packages)?;
+        write(&done, &list)
     }
 
     /// The path of a tool from crates.io in exactly this version, built once and kept below the target folder.

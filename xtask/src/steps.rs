@@ -4,6 +4,7 @@ use crate::files::{self, entries, has_ending};
 use crate::ptx;
 use crate::rooms;
 use crate::shell::{Shell, read, run};
+use crate::training;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ pub(crate) fn ptx(shell: &Shell) -> Result<Outcome> {
 const ONNXRUNTIME: &str = "onnxruntime==1.31.*";
 
 /// The engine over ONNX Runtime, with its library: the one that `ORT_DYLIB_PATH` names, or PyPI's, which is installed
-/// below the target folder.
+/// below the target folder. Then the tests of the networks' files, which run them in it from Python.
 pub(crate) fn onnxruntime(shell: &Shell) -> Result<Outcome> {
     const VARIABLE: &str = "ORT_DYLIB_PATH";
     let library = match std::env::var_os(VARIABLE) {
@@ -94,7 +95,11 @@ pub(crate) fn onnxruntime(shell: &Shell) -> Result<Outcome> {
     // Of the whole workspace, so that nothing is built again with fewer features.
     const TESTS: &[&str] = &["--test", "absent", "--test", "foreign", "--test", "models"];
     let command = [&["test", "--workspace"], TESTS, &["--", "--nocapture"]].concat();
-    all([shell.cargo(&command).env(VARIABLE, library)])
+    run(shell.cargo(&command).env(VARIABLE, library))?;
+    if training::test(shell)? {
+        return Ok(Outcome::Done);
+    }
+    Ok(Outcome::Skipped("the second half: no packages from PyPI for the tests of the networks' files"))
 }
 
 /// ONNX Runtime's library in a folder; its name ends in its version.

@@ -6,7 +6,6 @@ use crate::metadata::Metadata;
 use crate::shell::{Shell, run};
 use crate::steps::Outcome;
 use anyhow::{Context, Result, ensure};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Library and headers of one version: NVIDIA's wheel, its folder, and the folder in the crate that has the headers.
@@ -40,9 +39,10 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
 fn test(shell: &Shell, bless: bool) -> Result<()> {
     let tools = shell.target("tools").join("tensorrt");
     let headers = headers(shell, &tools)?;
-    let mut wheels: Vec<&str> = KINDS.iter().map(|(_, wheel, ..)| *wheel).collect();
-    wheels.push(LIBCLANG);
-    let packages = installed(shell, &tools.join("python"), &wheels)?;
+    let mut wheels = vec!["--no-deps", LIBCLANG];
+    wheels.extend(KINDS.iter().map(|(_, wheel, ..)| *wheel));
+    let packages = tools.join("python");
+    shell.pip_once(&packages, &wheels).context("PyPI's packages of TensorRT: install python3 with pip")?;
 
     let mut command = shell.cargo(&["test", "-p", "ringcall-tensorrt", "--features", "bindings"]);
     command.env("RINGCALL_TENSORRT_REQUIRED", "1").env("LIBCLANG_PATH", packages.join("clang/native"));
@@ -56,19 +56,6 @@ fn test(shell: &Shell, bless: bool) -> Result<()> {
         command.env("RINGCALL_BLESS", "1").args(["--test", "bindings"]);
     }
     run(&mut command)
-}
-
-/// A folder with Python packages, installed once for each list of them.
-fn installed(shell: &Shell, folder: &Path, packages: &[&str]) -> Result<PathBuf> {
-    let (list, done) = (packages.join("\n"), folder.join("installed.txt"));
-    if fs::read_to_string(&done).is_ok_and(|text| text == list) {
-        return Ok(folder.to_owned());
-    }
-    shell
-        .pip(folder, &[&["--no-deps"], packages].concat())
-        .context("PyPI's packages of TensorRT: install python3 with pip")?;
-    write(&done, &list)?;
-    Ok(folder.to_owned())
 }
 
 /// The folder of headers in the crate that has them. A package that depends on it is described to cargo, which fetches and

@@ -7,6 +7,20 @@ mod common;
 use common::{model, refused, with_library};
 use ringcall_tensorrt::{BuildOptions, Builder, Library, Product, Runtime, TensorRtError};
 
+/// A runtime; none where there is no CUDA, which it says in its own words.
+fn runtime(library: &Library) -> Option<Runtime> {
+    match Runtime::new(library) {
+        Ok(runtime) => Some(runtime),
+        Err(TensorRtError::Refused { doing, words }) => {
+            assert_eq!(doing, "making a runtime");
+            assert!(words.contains("CUDA initialization failure"), "{words}");
+            eprintln!("the lean runtime does not start here: {words}");
+            None
+        }
+        Err(other) => panic!("refused by something else than the library: {other:?}"),
+    }
+}
+
 #[test]
 fn the_lean_runtime_says_what_it_is_and_builds_nothing() {
     with_library("LEAN", "the_lean_runtime_says_what_it_is_and_builds_nothing", |library, _| {
@@ -22,16 +36,7 @@ fn the_lean_runtime_says_what_it_is_and_builds_nothing() {
 #[test]
 fn the_lean_runtime_refuses_what_is_no_plan_in_its_own_words() {
     with_library("LEAN", "the_lean_runtime_refuses_what_is_no_plan_in_its_own_words", |library, _| {
-        // Without a GPU it may refuse to be made, or every plan: in its own words, either way.
-        let runtime = match Runtime::new(&library) {
-            Ok(runtime) => runtime,
-            Err(TensorRtError::Refused { words, .. }) => {
-                assert!(words.to_lowercase().contains("cuda"), "{words}");
-                eprintln!("the lean runtime does not start here: {words}");
-                return;
-            }
-            Err(other) => panic!("{other}"),
-        };
+        let Some(runtime) = runtime(&library) else { return };
         let long: Vec<u8> =
             (0..4096_u32).flat_map(|word| word.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
         for (name, plan) in [("empty", &b""[..]), ("garbage", b"garbage"), ("long garbage", &long)] {
@@ -63,14 +68,8 @@ fn the_lean_runtime_refuses_a_plan_of_tensorrt_rtx() {
             common::skipped("the_lean_runtime_refuses_a_plan_of_tensorrt_rtx", "no TensorRT-RTX to make one");
             return;
         };
-        match Runtime::new(&library) {
-            Ok(runtime) => {
-                let whole = refused(runtime.load(&plan));
-                eprintln!("foreign: {whole}");
-                let cut = refused(runtime.load(&plan[..1000]));
-                eprintln!("foreign, cut: {cut}");
-            }
-            Err(why) => eprintln!("the lean runtime does not start here: {why}"),
-        }
+        let Some(runtime) = runtime(&library) else { return };
+        eprintln!("foreign: {}", refused(runtime.load(&plan)));
+        eprintln!("foreign, cut: {}", refused(runtime.load(&plan[..1000])));
     });
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, cases, model, refused, with_library};
+use common::{Place, cases, damage, exchange, kept, model, refused, with_library};
 use ringcall_infer::ElementType;
 use ringcall_tensorrt::{
     BuildOptions, Builder, Cache, Found, Gpu, Library, Precision, Product, Runtime, Search, Sizes,
@@ -195,16 +195,10 @@ fn plans_are_kept_by_what_they_are_made_of_and_damage_is_found_out() {
         assert_eq!(plan("residual", &options(), None).found, Found::Built, "another model");
         let other = BuildOptions { tf32: false, ..options() };
         assert_eq!(plan("conv_integers", &other, None).found, Found::Built, "other options");
-        let files: Vec<_> =
-            fs::read_dir(&folder).expect("listed").map(|entry| entry.expect("one").path()).collect();
+        let files = kept(&folder);
         assert_eq!(files.len(), 4);
 
-        for file in &files {
-            let mut bytes = fs::read(file).expect("read");
-            let last = bytes.len() - 1;
-            bytes[last] ^= 1;
-            fs::write(file, bytes).expect("written");
-        }
+        files.iter().for_each(|file| damage(file));
         let rebuilt = plan("conv_integers", &options(), None);
         assert!(
             matches!(&rebuilt.found, Found::Rebuilt { why } if why.contains("its contents are not what they were")),
@@ -212,6 +206,13 @@ fn plans_are_kept_by_what_they_are_made_of_and_damage_is_found_out() {
             rebuilt.found
         );
         assert_eq!(plan("conv_integers", &options(), None).found, Found::Kept);
+
+        // One that is whole and no plan is TensorRT's to refuse.
+        files.iter().for_each(|file| exchange(file, b"no plan"));
+        let exchanged = plan("conv_integers", &options(), None);
+        assert_eq!((&exchanged.found, exchanged.plan.as_bytes()), (&Found::Kept, &b"no plan"[..]));
+        let runtime = Runtime::new(&library).expect("a runtime");
+        refused(runtime.load(exchanged.plan.as_bytes()));
 
         fs::remove_dir_all(&folder).expect("removed");
         let lost = plan("conv_integers", &options(), None);
@@ -300,8 +301,7 @@ fn a_shim_is_compiled_by_two_at_once_and_again_when_it_is_damaged() {
                 thread.join().expect("no panic").expect("opened");
             }
         });
-        let files: Vec<_> =
-            fs::read_dir(&folder).expect("listed").map(|entry| entry.expect("one").path()).collect();
+        let files = kept(&folder);
         Library::open(&search).expect("again");
         assert_eq!(files.len(), 1, "one shim, and nothing beside it: {files:?}");
 

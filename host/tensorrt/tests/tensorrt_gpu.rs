@@ -3,13 +3,15 @@
 
 mod common;
 
-use common::{cases, model};
+use common::{cases, damage, exchange, kept, model};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{Context, Driver, Graph};
-use ringcall_infer::Model;
+use ringcall_cuda::driver::{Context, Driver, Graph, Stream};
 use ringcall_infer::conformance::{self, Tolerance};
+use ringcall_infer::{Engine, Model};
 use ringcall_tensorrt::{BuildOptions, Cache, Found, Library, Search, Sizes, TensorRtError, TensorRtModel};
+use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn on_device(name: &str, test: impl FnOnce(&Library, &Arc<Context>)) {
     // In turn: where one's kernel runs, nobody loads code, and what another drops is not freed.
@@ -113,43 +115,99 @@ fn a_kept_plan_is_used_again_and_a_refused_one_is_built_anew() {
             let bytes = model("conv_integers");
             TensorRtModel::load(library, context, "conv", bytes, &exact(), Some(&cache)).expect("loaded")
         };
+        let kept_again = || {
+            let network = load();
+            assert_eq!(network.found(), Some(&Found::Kept));
+            assert!(network.metadata().contains(&("threshold".to_owned(), "2.0".to_owned())));
+            conformance::check(&network).expect("the contract");
+        };
+        let rebuilt = || match load().found() {
+            Some(Found::Rebuilt { why }) => why.clone(),
+            other => panic!("{other:?}"),
+        };
         assert_eq!(load().found(), Some(&Found::Built));
-        let kept = load();
-        assert_eq!(kept.found(), Some(&Found::Kept));
-        assert!(kept.metadata().contains(&("threshold".to_owned(), "2.0".to_owned())));
-        conformance::check(&kept).expect("the contract");
+        kept_again();
+
+        let files = kept(cache.folder());
+        let [file] = &files[..] else { panic!("one plan: {files:?}") };
+        damage(file);
+        let why = rebuilt();
+        assert!(why.contains("its contents are not what they were"), "{why}");
+        kept_again();
+
+        // Whole, as far as its digest tells, and refused by TensorRT alone.
+        let plan = fs::read(file).expect("read");
+        for none in [&b"no plan"[..], &plan[plan.len() / 2..]] {
+            exchange(file, none);
+            let why = rebuilt();
+            assert!(!why.contains(&*file.to_string_lossy()) && !why.is_empty(), "the cache's words: {why}");
+            kept_again();
+        }
     });
 }
 
+/// An ordinary run.
+fn run(engine: &mut dyn Engine, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let mut outputs: Vec<Vec<u8>> = engine.outputs().iter().map(|spec| vec![0; spec.size_bytes()]).collect();
+    let mut slices: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    engine.run(&inputs, &mut slices).expect("runs");
+    outputs
+}
+
+/// By the host, which may launch what is for the device as well; the device's own launches of graphs are tested in
+/// `ringcall-cuda`.
 #[test]
 fn a_run_is_part_of_a_graph_for_the_host_and_for_the_device() {
     on_device("a_run_is_part_of_a_graph_for_the_host_and_for_the_device", |library, context| {
-        let network = TensorRtModel::load(library, context, "conv", model("conv_integers"), &exact(), None)
-            .expect("loaded");
-        let runs = [(); 2].map(|()| network.run_between_tensors().expect("a run"));
-        let mut begins = Vec::new();
-        for run in &runs {
-            for (index, spec) in run.inputs().iter().enumerate() {
-                let buffer = run.input(index).expect("it is there");
-                assert!(buffer.len() >= spec.size_bytes() && buffer.address().0.is_multiple_of(256));
-                begins.push(buffer.address());
+        for name in ["conv_integers", "many_types"] {
+            let network =
+                TensorRtModel::load(library, context, name, model(name), &exact(), None).expect("loaded");
+            let mut engine = network.instantiate().expect("an engine");
+            let cases = [3, 4, 5].map(|seed| conformance::made_up(network.inputs(), seed));
+            let expected = cases.each_ref().map(|inputs| run(&mut *engine, inputs));
+            assert_ne!(expected[0], expected[1], "{name}: runs with the same outputs prove nothing");
+            let stream = Stream::new(context).expect("a stream");
+            let mut begins = Vec::new();
+            let runs = [(); 2].map(|()| network.run_between_tensors().expect("a run"));
+            for (run, by_device) in runs.iter().zip([false, true]) {
+                let inputs = (0..run.inputs().len()).map(|index| run.input(index));
+                let outputs = (0..run.outputs().len()).map(|index| run.output(index));
+                for (buffer, spec) in inputs.chain(outputs).zip(run.inputs().iter().chain(run.outputs())) {
+                    let buffer = buffer.expect("it is there");
+                    assert!(buffer.len() >= spec.size_bytes() && buffer.address().0.is_multiple_of(256));
+                    begins.push(buffer.address().0);
+                }
+                assert!(run.input(run.inputs().len()).is_none() && run.output(run.outputs().len()).is_none());
+                let mut graph = Graph::new(context).expect("a graph");
+                let first = run.add_to(&mut graph, &[]).expect("a node");
+                run.add_to(&mut graph, &[first]).expect("another behind it");
+                let exec = match by_device {
+                    true => graph.instantiate_for_device_launch(),
+                    false => graph.instantiate_for_host(),
+                };
+                let exec = exec.expect("for either side");
+                for (inputs, outputs) in cases.iter().zip(&expected).cycle().take(7) {
+                    for (index, tensor) in inputs.iter().enumerate() {
+                        run.input(index).expect("it is there").write_from(0, tensor).expect("written");
+                    }
+                    // SAFETY: the graph reaches the run's memory and nothing else, all of which lives on and is used by nobody
+                    // else until the launch has ended.
+                    #[allow(unsafe_code)]
+                    unsafe { exec.launch(&stream) }.expect("launched");
+                    stream.wait(Duration::from_secs(5)).expect("it ends");
+                    for (index, (spec, expected)) in run.outputs().iter().zip(outputs).enumerate() {
+                        let mut found = vec![0; spec.size_bytes()];
+                        run.output(index).expect("it is there").read_into(0, &mut found).expect("read");
+                        assert!(found == *expected, "{name}, {}, by the device: {by_device}", spec.name);
+                    }
+                }
             }
-            for (index, spec) in run.outputs().iter().enumerate() {
-                let buffer = run.output(index).expect("it is there");
-                assert!(buffer.len() >= spec.size_bytes() && buffer.address().0.is_multiple_of(256));
-                begins.push(buffer.address());
-            }
-            assert!(run.input(run.inputs().len()).is_none() && run.output(run.outputs().len()).is_none());
-            let mut graph = Graph::new(context).expect("a graph");
-            let first = run.add_to(&mut graph, &[]).expect("a node");
-            run.add_to(&mut graph, &[first]).expect("another behind it");
-            graph.instantiate_for_host().expect("for the host");
-            graph.instantiate_for_device_launch().expect("for the device");
+            begins.sort_unstable();
+            begins.dedup();
+            assert_eq!(begins.len(), 2 * (network.inputs().len() + network.outputs().len()), "each its own");
+            // What was captured beside them did not disturb the engines.
+            assert!(run(&mut *engine, &cases[0]) == expected[0], "{name}");
         }
-        begins.sort_unstable_by_key(|at| at.0);
-        begins.dedup();
-        assert_eq!(begins.len(), 2 * (network.inputs().len() + network.outputs().len()), "each its own");
-        // What was captured beside them does not disturb the engines.
-        conformance::check(&network).expect("the contract");
     });
 }

@@ -1,4 +1,5 @@
-//! PTX of record that NVIDIA's compiler makes of CUDA C++: the shapes of the predecoder network's kernel.
+//! PTX of record that NVIDIA's compiler makes of CUDA C++: the shapes of the predecoder network's kernel, and the handler and
+//! the transport that tests link.
 
 use super::cuda::{Cuda, quiet};
 use super::record::Record;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Instructions that one architecture alone has, so PTX for it alone.
 pub(super) const ARCH: &str = "sm_90a";
+const SOURCES: &str = "kernels-cu";
 const FOLDER: &str = "kernels-cu/predecoder";
 /// What the texts need, and no more, so that drivers older than the compiler take them.
 const VERSION: &str = ".version 8.3";
@@ -16,6 +18,16 @@ const VERSION: &str = ".version 8.3";
 const STATIC: (&str, usize) = ("_ZN44_INTERNAL_", 5 + 44);
 /// What stands there instead.
 const NAMESPACE: &str = "_ZN9predecoder";
+
+/// What the handler and the transport are compiled for: that, and whatever takes its PTX.
+const LINKED_ARCH: &str = "compute_80";
+/// What those two need, and no more.
+const LINKED_VERSION: &str = ".version 8.0";
+/// A hint that the compiler leaves and older assemblers do not know.
+const HINT: &str = "used_bytes_mask";
+/// Source and text of each, below `kernels-cu`.
+const LINKED: [(&str, &str); 2] =
+    [("increment.cu", "ptx/increment.ptx"), ("hooks/ring.cu", "ptx/ring_hooks.ptx")];
 
 /// One shape of the kernel: shares of output channels, shares of input channels, warp groups, columns of each.
 pub(super) struct Shape([u32; 4]);
@@ -49,13 +61,26 @@ impl Shape {
         }
         command.arg("-o").args([to, &shell.root().join(FOLDER).join("predecoder.cu")]);
         quiet(&mut command)?;
-        Ok(of_record(&read(to)?))
+        Ok(of_record(&read(to)?, VERSION))
     }
 }
 
+/// What tests link with a dispatcher.
+fn linked(shell: &Shell, cuda: &Cuda, source: &Path, to: &Path) -> Result<String> {
+    let mut command = cuda.tool(shell, "nvcc");
+    command.args(["-std=c++17", "-rdc=true", "-ptx"]).arg(format!("-arch={LINKED_ARCH}"));
+    command.arg("-o").args([to, source]);
+    quiet(&mut command)?;
+    Ok(without_hints(&of_record(&read(to)?, LINKED_VERSION)))
+}
+
+fn without_hints(text: &str) -> String {
+    text.lines().filter(|line| !line.contains(HINT)).fold(String::new(), |all, line| all + line + "\n")
+}
+
 /// A text as it is of record: for drivers that are older than the compiler, and the same wherever it was compiled.
-fn of_record(text: &str) -> String {
-    let lines = text.lines().map(|line| if line.starts_with(".version ") { VERSION } else { line });
+fn of_record(text: &str, version: &str) -> String {
+    let lines = text.lines().map(|line| if line.starts_with(".version ") { version } else { line });
     let record = lines.fold(String::new(), |all, line| all + line + "\n");
     match record.find(STATIC.0).and_then(|at| record.get(at..at + STATIC.1)) {
         Some(stem) => record.replace(stem, NAMESPACE),
@@ -75,12 +100,16 @@ fn compiler(text: &str) -> Option<&str> {
 pub(super) fn run(shell: &Shell, cuda: &Cuda, check: bool) -> Result<()> {
     let folder = folder(shell.target("device").join("cpp"))?;
     let mut record = Record::new(shell, check);
+    let mut take = |path: &Path, build: &dyn Fn(&Path) -> Result<String>| {
+        let built = build(&folder.join(path.file_name().unwrap_or_default()))?;
+        record.take(path, &built, |committed| committed.is_empty() || compiler(&built) == compiler(committed))
+    };
     for shape in SHAPES {
-        let path = shape.path(shell);
-        let built = shape.build(shell, cuda, &folder.join(path.file_name().unwrap_or_default()))?;
-        record.take(&path, &built, |committed| {
-            committed.is_empty() || compiler(&built) == compiler(committed)
-        })?;
+        take(&shape.path(shell), &|to| shape.build(shell, cuda, to))?;
+    }
+    let sources = shell.root().join(SOURCES);
+    for (source, text) in LINKED {
+        take(&sources.join(text), &|to| linked(shell, cuda, &sources.join(source), to))?;
     }
     record.end("cargo xtask ptx --cuda")
 }
@@ -107,11 +136,18 @@ mod tests {
         let record = ".version 8.3\n.func _ZN9predecoder10sums_phaseEPhj(\n\
                       .param .b64 _ZN9predecoder10sums_phaseEPhj_param_0\n";
         assert_eq!(
-            (of_record(&built("2885542c")), of_record(&built("689f4621"))),
+            (of_record(&built("2885542c"), VERSION), of_record(&built("689f4621"), VERSION)),
             (record.into(), record.into())
         );
-        assert_eq!(of_record(".version 9.0\nret;"), ".version 8.3\nret;\n");
-        assert_eq!(of_record("_ZN44_INTERNAL_"), "_ZN44_INTERNAL_\n");
+        assert_eq!(of_record(".version 9.0\nret;", VERSION), ".version 8.3\nret;\n");
+        assert_eq!(of_record("_ZN44_INTERNAL_", VERSION), "_ZN44_INTERNAL_\n");
+    }
+
+    #[test]
+    fn a_text_of_record_has_nothing_that_older_assemblers_do_not_know() {
+        let built = ".version 9.0\n.pragma \"used_bytes_mask 0xff\";\nld.u64 %rd1, [%rd2];\n";
+        let record = without_hints(&of_record(built, LINKED_VERSION));
+        assert_eq!(record, ".version 8.0\nld.u64 %rd1, [%rd2];\n");
     }
 
     #[test]

@@ -31,6 +31,7 @@ const PLACES: &[(&str, &str)] = &[
     ("host/infer-gpu/src/launch.rs", "launches: signs the contract of the network's kernels"),
     ("host/tensorrt/src/ffi/", "TensorRT's libraries, and the shim over them"),
     ("host/tensorrt/src/replay.rs", "launches and copies: signs the contract of TensorRT's kernels"),
+    ("host/tensorrt/tests/tensorrt_gpu.rs", "launches of what was recorded, as its users launch it"),
     ("bindings/", "C interfaces as bindgen writes them"),
     ("host/build/tests/fixture/", "a device crate in a test: exported names"),
     ("oracles/src/core/ffi.rs", "PyMatching's C++ core, in a workspace that nobody else builds"),

@@ -1,6 +1,10 @@
 //! What the tests on a device need.
 #![allow(dead_code)] // each uses its part
 
+mod owed;
+
+#[allow(unused_imports)] // as above
+pub(crate) use owed::{Judge, Owed, Predicted, ROUNDING, outcome, round_and_round};
 use ringcall::{Client, FunctionId, Ring, Status};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
@@ -9,9 +13,9 @@ use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
 use ringcall_infer_gpu::{Network, Wiring};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::Decoder;
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::predecoder::PredecoderVolume;
+use ringcall_qec::shots::Shot;
 use ringcall_service::Predecoder;
 use ringcall_service_gpu::wiring;
 use std::sync::Arc;
@@ -19,9 +23,6 @@ use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Logits of this network are some tens; halves have 11 bits, and errors of four layers add up.
-pub(crate) const ROUNDING: f32 = 0.25;
 
 /// The committed model, so that a test needs nothing but itself.
 pub(crate) const MODEL: &[u8] = include_bytes!("../../../../training/models/predecoder_3x128.onnx");
@@ -86,6 +87,11 @@ pub(crate) fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
+/// A shot's syndrome, as it is requested.
+pub(crate) fn bytes_of(shot: &Shot) -> Vec<u8> {
+    shot.detectors.iter_bytes().collect()
+}
+
 pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
 }
@@ -117,16 +123,6 @@ pub(crate) fn answer(volume: &PredecoderVolume, logits: &[f32], threshold: f32, 
     left
 }
 
-/// The observable that matching makes of an answer.
-pub(crate) fn outcome(decoder: &mut dyn Decoder, answer: &[u8]) -> u8 {
-    let (left, frame) = answer.split_at(answer.len() - 1);
-    let defects: Vec<u32> =
-        (0..8 * left.len() as u32).filter(|i| left[*i as usize / 8] >> (i % 8) & 1 == 1).collect();
-    let mut predicted = [0];
-    decoder.decode(&defects, &mut predicted).expect("decodable");
-    predicted[0] ^ frame[0]
-}
-
 /// Sends payloads round and round, all slots in use, until `n` were answered; `right` judges each answer. Requests a second.
 pub(crate) fn drive(
     ring: &Ring,
@@ -154,7 +150,7 @@ pub(crate) fn drive(
             let request = header.ptp_timestamp;
             assert_eq!((error, Status(header.status)), (None, Status::OK), "request {request}");
             let place = (request % payloads.len() as u64) as usize;
-            assert!(right(place, &result[..len]), "request {request}: another answer than the CPU's");
+            assert!(right(place, &result[..len]), "request {request}: an answer that the CPU does not explain");
         }) as u64;
         if got != before {
             last = Instant::now();

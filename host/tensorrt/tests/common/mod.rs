@@ -3,7 +3,9 @@
 
 use ringcall_infer::conformance::Tolerance;
 use ringcall_tensorrt::{BuildOptions, Library, Search, TensorRtError};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 macro_rules! models {
@@ -126,4 +128,29 @@ pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, TensorRtError>) -> S
         }
         other => panic!("not refused by the library: {other:?}"),
     }
+}
+
+/// The files in a folder of plans.
+pub(crate) fn kept(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).expect("listed").map(|entry| entry.expect("one").path()).collect()
+}
+
+/// Turns a bit of a kept plan over, as a disk might: its digest tells.
+pub(crate) fn damage(file: &Path) {
+    let mut bytes = fs::read(file).expect("read");
+    *bytes.last_mut().expect("not empty") ^= 1;
+    fs::write(file, bytes).expect("written");
+}
+
+/// Puts another plan into the file of a kept one, with the digest that it has: nothing but TensorRT can tell.
+pub(crate) fn exchange(file: &Path, plan: &[u8]) {
+    const MAGIC: usize = 16;
+    let kept = fs::read(file).expect("read");
+    let length = kept[MAGIC..].first_chunk::<8>().expect("the key's length");
+    let key = usize::try_from(u64::from_le_bytes(*length)).expect("short");
+    let mut bytes = kept[..MAGIC + 8 + key].to_vec();
+    bytes.extend((plan.len() as u64).to_le_bytes());
+    bytes.extend(Sha256::digest(plan));
+    bytes.extend(plan);
+    fs::write(file, bytes).expect("written");
 }
