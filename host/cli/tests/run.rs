@@ -51,6 +51,20 @@ fn the_report_has_the_documented_keys_and_the_counts_add_up() {
     assert_eq!(report["shots"], 2000);
     assert_eq!((&report["refused"], &report["timed_out"]), (&0.into(), &0.into()));
     assert_eq!(report["density_in"], report["density_out"]);
+    // At this noise some syndromes are empty, and most are not.
+    let skipped = report["matching_skipped"].as_u64().expect("a count");
+    assert!(skipped > 0 && skipped < 1000, "{skipped}");
+}
+
+/// Where the device dispatches, less is known: the report has other stages, and says which.
+#[test]
+fn the_stages_are_documented_for_both_dispatchers() {
+    let stages = |column| {
+        let table = table("The report of `ringcall run`", column);
+        table.iter().flat_map(|row| row.keys.iter().copied()).collect::<Vec<_>>()
+    };
+    assert_eq!(stages("stage"), ringcall_service::STAGES);
+    assert_eq!(stages("stage with `--dispatcher device`"), ringcall_service::REMOTE_STAGES);
 }
 
 #[test]

@@ -43,4 +43,4 @@ pub use problem::{Problem, ProblemError};
 pub use service::{Service, ServiceConfig, ServiceError};
 pub use source::{ShotSource, SourceError};
 pub use stages::{Inference, InferenceError};
-pub use summary::{STAGES, Stages, Summary, TimelinePoint};
+pub use summary::{REMOTE_STAGES, STAGES, Stages, Summary, TimelinePoint};

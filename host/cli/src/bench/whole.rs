@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_service::{Inference, Pace, Problem, STAGES, Service, ServiceConfig, ShotSource};
+use ringcall_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource};
 use ringcall_service_gpu::GpuPredecoder;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ pub(super) struct Row {
     p999_us: f64,
     max_us: f64,
     per_s: f64,
-    /// The median of each part of the way. With the device's dispatcher `inference` is all from submission to its answer.
+    /// The median of each part of the way, as the report of `ringcall run` has them.
     stages_p50_us: BTreeMap<&'static str, f64>,
     /// Share of requests that inference left nothing of.
     matching_skipped: f64,
@@ -91,7 +91,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) const HEADING: &'static str = "µs a request              every  requests      p50      p99    p99.9       max  requests/s  dispatch  queueing  inference  matching  harvest  skipped";
+    pub(super) const HEADING: &'static str = "µs a request              every  requests      p50      p99    p99.9       max  requests/s  dispatch  queueing  inference    device  matching  harvest  skipped";
 
     /// Requests that were not answered by the stages they were meant for.
     pub(super) fn wrong(&self) -> u64 {
@@ -102,10 +102,12 @@ impl Row {
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let pace = if self.interval_us > 0.0 { format!("{} us", self.interval_us) } else { "-".to_owned() };
-        let stage = |name| self.stages_p50_us.get(name).copied().unwrap_or(f64::NAN);
+        // What is not measured in this row's way has a dash.
+        let stage =
+            |name| self.stages_p50_us.get(name).map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"));
         write!(
             f,
-            "{:24} {pace:>6} {:9} {:8.1} {:8.1} {:8.1} {:9.1} {:11.0} {:9.1} {:9.1} {:10.1} {:9.1} {:8.1} {:7.1}%",
+            "{:24} {pace:>6} {:9} {:8.1} {:8.1} {:8.1} {:9.1} {:11.0} {:>9} {:>9} {:>10} {:>9} {:>9} {:>8} {:7.1}%",
             self.name,
             self.requests,
             self.p50_us,
@@ -116,6 +118,7 @@ impl std::fmt::Display for Row {
             stage("dispatch"),
             stage("queueing"),
             stage("inference"),
+            stage("device"),
             stage("matching"),
             stage("harvest"),
             100.0 * self.matching_skipped
@@ -198,7 +201,7 @@ fn measure(
         p999_us: us(&summary.latency, 0.999),
         max_us: summary.latency.max() as f64 / 1e3,
         per_s: summary.throughput_per_s(),
-        stages_p50_us: STAGES.iter().zip(&summary.stages.0).map(|(name, t)| (*name, us(t, 0.5))).collect(),
+        stages_p50_us: summary.stages.iter().map(|(name, times)| (name, us(times, 0.5))).collect(),
         matching_skipped: summary.matching_skipped as f64 / stats.completed.max(1) as f64,
         density_in: summary.density_in,
         density_out: summary.density_out,

@@ -4,7 +4,7 @@ use super::options::{Args, EngineArg};
 use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
 use anyhow::Result;
 use hdrhistogram::Histogram;
-use ringcall_service::{Problem, STAGES, ServiceConfig, Summary};
+use ringcall_service::{Problem, ServiceConfig, Summary};
 
 const CONFIDENCE: f64 = 0.95;
 
@@ -28,11 +28,12 @@ pub(super) fn report(
         timed_out: stats.timed_out,
         stalls: stats.backpressure_stalls,
         lost: summary.lost(),
+        matching_skipped: summary.matching_skipped,
         throughput_per_s: summary.throughput_per_s(),
         latency_us: latencies(&summary.latency),
-        stages_us: STAGES
+        stages_us: summary
+            .stages
             .iter()
-            .zip(&summary.stages.0)
             .map(|(name, times)| Stage { name, summary: latencies(times) })
             .collect(),
         density_in: summary.density_in,
