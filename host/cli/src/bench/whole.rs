@@ -1,11 +1,11 @@
 //! The whole pipeline: injector, ring, inference, matching, harvest, at one distance; matching alone, and with the predecoder on
 //! a GPU, behind the host's dispatcher and behind the device's own.
 
+use crate::network::{NetworkFile, OnGpu};
 use anyhow::{Context, Result};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource};
-use ringcall_service_gpu::GpuPredecoder;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,9 +59,9 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 pub(super) struct Options<'a> {
     /// Each run.
     pub(super) seconds: f64,
-    /// The predecoder.
+    /// The predecoder; the one that is built in where there is none.
     pub(super) model: Option<&'a Path>,
-    /// Why there is no GPU, if there is none.
+    /// Why no GPU runs it, if none does.
     pub(super) no_device: Option<&'a str>,
 }
 
@@ -138,13 +138,8 @@ pub(super) fn run(
 ) -> Result<Vec<(&'static str, String)>> {
     let mut absent = Vec::new();
     for &(name, distance, shape) in BENCHES.iter().filter(|(name, ..)| asked(name)) {
-        let why = match (shape, options.no_device, options.model) {
-            (Shape::Matching, ..) | (_, None, Some(_)) => None,
-            (_, Some(why), _) => Some(why.to_owned()),
-            (_, None, None) => Some("give the predecoder as --model FILE.onnx".to_owned()),
-        };
-        if let Some(why) = why {
-            absent.push((name, why));
+        if let Some(why) = options.no_device.filter(|_| shape != Shape::Matching) {
+            absent.push((name, why.to_owned()));
             continue;
         }
         for interval in [PACE, Duration::ZERO] {
@@ -175,8 +170,8 @@ fn measure(
         config.slots -= config.slots % (4 * kernels);
     }
     let predecoder = || {
-        let model = options.model.context("no model")?;
-        anyhow::Ok(GpuPredecoder::load(model, &experiment, None)?)
+        let file = NetworkFile::read(options.model)?;
+        OnGpu::open(&file)?.bind(&experiment, None)
     };
     let service = match shape {
         Shape::Matching => Service::start(&problem, &Inference::None, config)?,
