@@ -51,6 +51,20 @@ fn the_report_has_the_documented_keys_and_the_counts_add_up() {
     assert_eq!(report["shots"], 2000);
     assert_eq!((&report["refused"], &report["timed_out"]), (&0.into(), &0.into()));
     assert_eq!(report["density_in"], report["density_out"]);
+    // At this noise some syndromes are empty, and most are not.
+    let skipped = report["matching_skipped"].as_u64().expect("a count");
+    assert!(skipped > 0 && skipped < 1000, "{skipped}");
+}
+
+/// Where the device dispatches, less is known: the report has other stages, and says which.
+#[test]
+fn the_stages_are_documented_for_both_dispatchers() {
+    let stages = |column| {
+        let table = table("The report of `ringcall run`", column);
+        table.iter().flat_map(|row| row.keys.iter().copied()).collect::<Vec<_>>()
+    };
+    assert_eq!(stages("stage"), ringcall_service::STAGES);
+    assert_eq!(stages("stage with `--dispatcher device`"), ringcall_service::REMOTE_STAGES);
 }
 
 #[test]
@@ -99,6 +113,55 @@ fn a_predecoder_of_any_size_equals_the_exported_binding() {
     physics("predecoder_3x64", &["--distance", "5", "--rounds", "2", "--basis", "x"]);
 }
 
+/// Without `--model` the committed network runs: the same answers as by its file, and the report says which it was.
+#[test]
+fn an_engine_without_a_model_runs_the_committed_network() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128.onnx");
+    let run = |more: &[&str]| {
+        let base = ["--engine", "cpu", "--distance", "5", "--requests", "60", "--interval-us", "0"];
+        let report = report(&[&base[..], &["--seed", "5"], more].concat());
+        assert_eq!((&report["completed"], &report["lost"]), (&60.into(), &0.into()));
+        let physics = ["density_in", "density_out", "logical_errors", "matching_skipped"]
+            .map(|key| report[key].as_f64().expect("a number"));
+        (physics, report["settings"].clone())
+    };
+    let (built_in, settings) = run(&[]);
+    assert!(built_in[0] > 4.0 * built_in[1], "the network leaves {} of {}", built_in[1], built_in[0]);
+    assert_eq!(settings["engine"], "cpu (predecoder_3x128, built in)");
+    let own: f32 = settings["threshold"].as_str().expect("a setting").parse().expect("a number");
+    let (by_file, settings) = run(&["--model", file]);
+    assert_eq!((built_in, settings["engine"].as_str()), (by_file, Some(format!("cpu ({file})").as_str())));
+    let (silent, settings) = run(&["--threshold", "99.5"]);
+    assert_eq!((silent[1], settings["threshold"].as_str()), (silent[0], Some("99.5")));
+    assert!(own < 10.0, "the file's own threshold is {own}");
+}
+
+/// With a GPU of ours the network runs there, by either dispatcher; without one that is one clear line.
+#[test]
+fn an_engine_on_a_gpu_runs_or_says_what_is_missing() {
+    for dispatcher in ["host", "device"] {
+        let args = ["run", "--distance", "13", "--engine", "gpu", "--dispatcher", dispatcher];
+        let output = ringcall().args(args).args(["--requests", "200", "--json", "-"]).output().expect("ran");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            assert_eq!((&report["completed"], &report["lost"]), (&200.into(), &0.into()));
+            assert_eq!(report["settings"]["engine"], "gpu (predecoder_3x128, built in)");
+            let device = dispatcher == "device";
+            let documented =
+                if device { &ringcall_service::REMOTE_STAGES[..] } else { &ringcall_service::STAGES };
+            assert_eq!(keys(&report["stages_us"]), documented.iter().copied().collect());
+            assert_eq!(report["settings"]["kernels"], if device { "1".into() } else { Value::Null });
+            eprintln!("ran: --engine gpu --dispatcher {dispatcher}");
+        } else {
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+            let why = ["no GPU: ", "compute capability"].iter().any(|why| stderr.contains(why));
+            assert!(why && stderr.trim_end().lines().count() == 1, "{stderr}");
+            eprintln!("skipped: --engine gpu --dispatcher {dispatcher}: {}", stderr.trim_end());
+        }
+    }
+}
+
 #[test]
 fn both_bases_and_any_rounds_run() {
     for (basis, rounds) in [("x", "1"), ("z", "2"), ("x", "9")] {
@@ -138,6 +201,8 @@ fn bad_input_gives_one_clear_line_and_exit_code_1() {
     let text = |path: &Path| path.to_str().expect("text").to_owned();
     let (dem, cut, nonsense) = (text(&dem), text(&cut), text(&nonsense));
     let (shots, empty, onnx, short) = (text(&shots), text(&empty), text(&onnx), text(&short));
+    let narrow =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x64.onnx").to_owned();
     let cases: &[(&[&str], &str)] = &[
         (&["--dem", &cut], "cut.dem"),
         (&["--dem", &nonsense], "nonsense.dem"),
@@ -150,10 +215,18 @@ fn bad_input_gives_one_clear_line_and_exit_code_1() {
         (&["--p", "nan"], "NaN"),
         (&["--duration", "nan"], "--duration"),
         (&["--interval-us=-1"], "--interval-us"),
-        (&["--engine", "cpu"], "--model"),
+        (&["--engine", "cpu", "--dem", &dem], "--model"),
+        (&["--engine", "gpu", "--dem", &dem], "not for --dem"),
         (&["--engine", "cpu", "--model", &onnx], "cut.onnx"),
         (&["--engine", "matching", "--model", &onnx], "--model"),
-        (&["--engine", "gpu"], "predecoder_3x128.onnx"),
+        (&["--threshold", "1"], "--threshold is for the engines that run a network"),
+        (&["--engine", "cpu", "--threshold", "nan"], "threshold NaN"),
+        // Known before a device is looked for.
+        (
+            &["--engine", "gpu", "--model", &narrow],
+            "predecoder_3x64.onnx: layer 0: weights of [64, 4, 3, 3, 3]",
+        ),
+        (&["--engine", "gpu", "--model", &narrow, "--dispatcher", "device"], "the kernels are made for"),
         (&["--engine", "gpu", "--model", "/no/such.onnx"], "/no/such.onnx"),
         (&["--engine", "gpu", "--model", &onnx, "--dispatcher", "device"], "network"),
         (&["--dispatcher", "device"], "--engine gpu"),

@@ -159,6 +159,62 @@ fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
     Ok(())
 }
 
+/// `--engine` alone runs the committed network; a state that was begun by its file goes on with it, and with no other engine.
+#[test]
+fn an_engine_without_a_model_studies_the_committed_network() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.jsonl").to_string_lossy().into_owned();
+    let file = model().with_file_name("predecoder_3x128.onnx").to_string_lossy().into_owned();
+    let args = ["sweep", "--distances", "3", "--noises", "0.02", "--state", &state, "--json", "-"];
+    let run = |more: &[&str]| -> Result<Value, Box<dyn Error>> {
+        let output = ringcall(&[&args[..], more].concat())?.output()?;
+        assert!(output.status.success(), "{more:?}: {}", said(&output));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let half = run(&["--shots", "200", "--model", &file])?;
+    let whole = run(&["--shots", "400", "--engine", "cpu"])?;
+    for (results, shots) in [(&half, 200), (&whole, 400)] {
+        assert_eq!(results["points"][0]["shots"], shots);
+        let label = results["settings"]["predecoder"].as_str().ok_or("no predecoder")?;
+        assert!(label.starts_with("predecoder_3x128 (") && label.ends_with(", cpu"), "{label}");
+    }
+    assert_eq!(std::fs::read_to_string(&state)?.lines().count(), 1 + 4, "the first batches were there");
+    for more in [&["--threshold", "1", "--engine", "cpu"][..], &[]] {
+        let output = ringcall(&[&args[..], more].concat())?.output()?;
+        assert!(!output.status.success() && said(&output).contains("another study"), "{}", said(&output));
+    }
+    Ok(())
+}
+
+/// With a GPU of ours the network runs there, and on these few shots decides as on the CPU; without one that is one clear line,
+/// and no state is begun.
+#[test]
+fn a_study_on_a_gpu_runs_or_says_what_is_missing() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.jsonl");
+    let path = state.to_string_lossy().into_owned();
+    let args = ["sweep", "--distances", "5", "--noises", "0.006", "--shots", "400", "--json", "-"];
+    let output = ringcall(&[&args[..], &["--engine", "gpu", "--state", &path]].concat())?.output()?;
+    if !output.status.success() {
+        let why = said(&output);
+        assert!(["no GPU: ", "compute capability"].iter().any(|part| why.contains(part)), "{why}");
+        assert_eq!((output.status.code(), why.trim_end().lines().count()), (Some(1), 1), "{why}");
+        assert!(why.contains("compute capability") || !state.exists());
+        eprintln!("skipped: a_study_on_a_gpu_runs_or_says_what_is_missing: {}", why.trim_end());
+        return Ok(());
+    }
+    let gpu: Value = serde_json::from_slice(&output.stdout)?;
+    let cpu: Value =
+        serde_json::from_slice(&ringcall(&[&args[..], &["--engine", "cpu"]].concat())?.output()?.stdout)?;
+    let errors = |results: &Value| results["points"][0]["predecoder"]["errors"].as_u64().ok_or("no count");
+    assert!(errors(&gpu)?.abs_diff(errors(&cpu)?) <= 1, "a decision at the threshold may fall otherwise");
+    assert_eq!(gpu["points"][0]["alone"]["errors"], cpu["points"][0]["alone"]["errors"]);
+    let output = ringcall(&[&args[..], &["--engine", "cpu", "--state", &path]].concat())?.output()?;
+    assert!(said(&output).contains("another study"), "{}", said(&output));
+    eprintln!("ran: a_study_on_a_gpu_runs_or_says_what_is_missing");
+    Ok(())
+}
+
 #[test]
 fn a_point_ends_with_enough_errors() -> Outcome {
     let some = points(&["--max-errors", "10", "--threads", "2"])?;
@@ -187,6 +243,7 @@ fn the_table_has_a_line_for_each_point() -> Outcome {
 
 #[test]
 fn what_cannot_be_studied_is_said_at_once() -> Outcome {
+    let narrow = model().to_string_lossy().into_owned();
     for (args, part) in [
         (&["--distances", "3,4"][..], "4"),
         (&["--noises", "0.01,0"], "is no noise"),
@@ -194,6 +251,12 @@ fn what_cannot_be_studied_is_said_at_once() -> Outcome {
         (&["--noises", "2"], "between 0 and 0.75"),
         (&["--confidence", "1"], "--confidence"),
         (&["--threshold", "1"], "--model"),
+        (&["--onnxruntime", "x.so"], "--engine"),
+        (&["--engine", "cpu", "--onnxruntime", "x.so"], "is for --engine onnxruntime"),
+        (
+            &["--engine", "gpu", "--model", &narrow],
+            "predecoder_3x64.onnx: layer 0: weights of [64, 4, 3, 3, 3]",
+        ),
         (&["--model", "/no/such.onnx"], "/no/such.onnx"),
         (&["--state", "/no/such/folder/state"], "/no/such/folder/state"),
         (&["--shots", "0"], "shots"),

@@ -165,9 +165,9 @@ impl<F: FnMut(&mut StageContext<'_>) -> StageOutcome + Send> CpuStage for F {
 pub struct StageTimes {
     /// The injector set the flag. 0 on external rings.
     pub submitted: u64,
-    /// The dispatcher took the request.
+    /// The dispatcher took the request. With a dispatcher [elsewhere](crate::remote) that is not known: as `submitted`.
     pub accepted: u64,
-    /// A worker began with it.
+    /// A worker began with it. With a dispatcher elsewhere as `submitted`.
     pub started: u64,
     /// The inference output was there.
     pub inferred: u64,

@@ -5,11 +5,19 @@
 mod common;
 
 use common::{Bound, MODEL, Predicted, experiment, from_env, on_device, round_and_round};
+use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
 use ringcall_infer_gpu::Network;
 use ringcall_pipeline::remote::RemoteDispatcher;
-use ringcall_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource, Summary};
+use ringcall_qec::code::Basis;
+use ringcall_service::study::{Arm, Bind, Point, State, Stop, Study, Tally};
+use ringcall_service::{
+    Inference, Pace, Predecoder, Problem, REMOTE_STAGES, Service, ServiceConfig, ShotSource, Summary,
+};
 use ringcall_service_gpu::GpuPredecoder;
+use std::sync::Arc;
 use std::time::Duration;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn drive(source: ShotSource, service: Service, requests: u64, interval: Duration) -> Summary {
     let pace = Pace { requests: Some(requests), duration: None, interval };
@@ -76,6 +84,9 @@ fn both_dispatchers_lose_nothing_and_predict_what_the_cpu_does() {
                 assert!(run.matching_skipped.abs_diff(host.matching_skipped) <= 1 + requests / 100);
                 assert!((run.density_out - host.density_out).abs() < 1e-4);
             }
+            for run in &device {
+                assert!(run.stages.iter().map(|(name, _)| name).eq(REMOTE_STAGES));
+            }
             let alone = Service::start(&problem, &Inference::None, config).expect("started");
             let alone = run(alone, Duration::ZERO);
             assert!(host.density_out < alone.density_out, "the network takes something away");
@@ -93,6 +104,45 @@ fn both_dispatchers_lose_nothing_and_predict_what_the_cpu_does() {
                 device[2].throughput_per_s(),
                 device[0].throughput_per_s(),
             );
+        }
+    });
+}
+
+/// A study whose threads take turns on the device counts what one on the CPU does.
+#[test]
+fn a_study_counts_the_same_on_the_device() {
+    on_device("a_study_counts_the_same_on_the_device", |context| {
+        let on_gpu = |point: &Point| -> Result<Inference, Failure> {
+            let network = Network::from_onnx(MODEL)?;
+            Ok(GpuPredecoder::new("3x128", network, &point.experiment(), None, context)?.inference()?)
+        };
+        let on_cpu = |point: &Point| -> Result<Inference, Failure> {
+            let options = Predecoder::sizes(&point.experiment())
+                .into_iter()
+                .fold(OnnxOptions::new(), |all, (name, size)| all.with_symbol(name, size));
+            let network = Arc::new(OnnxModel::from_bytes("3x128", MODEL, &options)?);
+            Ok(Inference::Model(Arc::new(Predecoder::new(network, &point.experiment(), None)?)))
+        };
+        let point = |distance| Point { distance, rounds: distance, basis: Basis::X, p: 0.006 };
+        let tallies = |bind: &Bind<'_>| -> Vec<Tally> {
+            let study = Study {
+                seed: 3,
+                batch_shots: 100,
+                predecoder: Some(Arm { label: "3x128".to_owned(), bind }),
+                points: vec![point(3), point(7)],
+                stop: Stop { shots: 400, errors: None },
+                threads: 4,
+            };
+            let mut state = State::new(study.setup());
+            assert!(study.run(&mut state, &mut Vec::new(), &mut |_| true).expect("a study"));
+            study.points.iter().map(|point| state.outcome(point, &study.stop).tally).collect()
+        };
+        for (gpu, cpu) in tallies(&on_gpu).iter().zip(&tallies(&on_cpu)) {
+            assert_eq!((gpu.shots, gpu.errors, gpu.fired), (400, cpu.errors, cpu.fired));
+            let [gpu, cpu] = [gpu, cpu].map(|tally| tally.predecoder.expect("an arm"));
+            // A decision at the threshold may fall otherwise in 16 bits.
+            assert!(gpu.errors.abs_diff(cpu.errors) <= 1, "{gpu:?}, {cpu:?}");
+            assert!(gpu.fired.abs_diff(cpu.fired) <= 8 && gpu.fired > 0, "{gpu:?}, {cpu:?}");
         }
     });
 }

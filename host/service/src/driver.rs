@@ -87,6 +87,7 @@ pub(crate) fn drive(
     outcomes: &mpsc::Receiver<Outcome>,
     mut source: ShotSource,
     pace: Pace,
+    remote: bool,
     progress: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Summary, DriveError> {
     let function = FunctionId::of(DECODE_SYNDROME);
@@ -97,7 +98,7 @@ pub(crate) fn drive(
     let mut waiter = ringcall::Wait::Auto.resolve(usize::MAX).waiter();
 
     let begin = clock::now_ns();
-    let mut account = Account::new(begin, source.has_truth());
+    let mut account = Account::new(begin, source.has_truth(), remote);
     let mut next_progress = begin + PROGRESS_NS;
     let mut submitted = 0_u64;
     'run: while submitted < requests {

@@ -45,4 +45,4 @@ pub use residual::{ResidualDecoder, pack_elements};
 pub use service::{Service, ServiceConfig, ServiceError};
 pub use source::{ShotSource, SourceError};
 pub use stages::{Inference, InferenceError};
-pub use summary::{STAGES, Stages, Summary, TimelinePoint};
+pub use summary::{REMOTE_STAGES, STAGES, Stages, Summary, TimelinePoint};

@@ -266,7 +266,8 @@ impl Service {
     ) -> Result<Summary, DriveError> {
         let Self { problem, pipeline, outcomes, densities, deadline } = self;
         let injector = pipeline.injector().ok_or(DriveError::NoInjector)?;
-        let run = drive(&problem, injector, &outcomes, source, pace, progress);
+        let remote = matches!(pipeline, Kind::Elsewhere(_));
+        let run = drive(&problem, injector, &outcomes, source, pace, remote, progress);
         // The driver's time line ends here; what is under way is answered while the pipeline stops.
         let (report, failure) = pipeline.stop(deadline);
         let mut summary = match run {

@@ -11,12 +11,44 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The parts of a request's way, in order.
+/// The parts of a request's way, in order, where its dispatcher is a thread of this process.
 pub const STAGES: [&str; 6] = ["injection", "dispatch", "queueing", "inference", "matching", "harvest"];
 
-/// A distribution of times for each of [`STAGES`], ns.
+/// The same where its dispatcher is elsewhere: of what happens between submission and the answer there only the sum is known.
+pub const REMOTE_STAGES: [&str; 4] = ["injection", "device", "matching", "harvest"];
+
+/// A distribution of times for each part of a request's way, ns.
 #[derive(Debug, Clone)]
-pub struct Stages(pub [Histogram<u64>; STAGES.len()]);
+pub struct Stages {
+    names: &'static [&'static str],
+    times: Vec<Histogram<u64>>,
+}
+
+impl Stages {
+    fn new(names: &'static [&'static str]) -> Self {
+        Self { names, times: names.iter().map(|_| histogram()).collect() }
+    }
+
+    /// The times by name, in the order of [`STAGES`] or [`REMOTE_STAGES`].
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Histogram<u64>)> {
+        self.names.iter().copied().zip(&self.times)
+    }
+
+    /// The times of one part; `None` if it is not measured here.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Histogram<u64>> {
+        self.iter().find_map(|(other, times)| (other == name).then_some(times))
+    }
+
+    /// `marks` are the ends of the parts, the first one's begin before them; 0 where the request did not get there.
+    fn record(&mut self, marks: &[u64]) {
+        for (histogram, pair) in self.times.iter_mut().zip(marks.windows(2)) {
+            if pair[0] != 0 && pair[1] >= pair[0] {
+                histogram.saturating_record((pair[1] - pair[0]).max(1));
+            }
+        }
+    }
+}
 
 /// What happened in one interval of the run.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +84,8 @@ const MAX_POINTS: u64 = 864_000;
 pub(crate) struct Account {
     begin: u64,
     has_truth: bool,
+    /// Whether the dispatcher is elsewhere.
+    remote: bool,
     /// Truth and due time by request id.
     open: HashMap<u64, (u64, u64)>,
     latency: Histogram<u64>,
@@ -67,13 +101,14 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    pub(crate) fn new(begin: u64, has_truth: bool) -> Self {
+    pub(crate) fn new(begin: u64, has_truth: bool, remote: bool) -> Self {
         Self {
             begin,
             has_truth,
+            remote,
             open: HashMap::with_capacity(1 << 14),
             latency: histogram(),
-            stages: Stages(std::array::from_fn(|_| histogram())),
+            stages: Stages::new(if remote { &REMOTE_STAGES } else { &STAGES }),
             timeline: Vec::new(),
             current: histogram(),
             rate: LogicalErrorRate::default(),
@@ -101,11 +136,10 @@ impl Account {
         self.latest_ns = harvested.saturating_sub(submitted);
         self.latency.saturating_record(self.latest_ns.max(1));
         // A request that was refused or timed out did not pass every stage.
-        let marks = [due, submitted, accepted, started, inferred, processed, harvested];
-        for (histogram, pair) in self.stages.0.iter_mut().zip(marks.windows(2)) {
-            if pair[0] != 0 && pair[1] >= pair[0] {
-                histogram.saturating_record((pair[1] - pair[0]).max(1));
-            }
+        if self.remote {
+            self.stages.record(&[due, submitted, inferred, processed, harvested]);
+        } else {
+            self.stages.record(&[due, submitted, accepted, started, inferred, processed, harvested]);
         }
         // Answers come nearly in order of their time: one that belongs to an interval already closed joins this one.
         let point = harvested.saturating_sub(self.begin) / POINT_NS;
@@ -177,7 +211,7 @@ impl Summary {
     pub(crate) fn new(account: Account, submitted: u64) -> Self {
         Self {
             latency: histogram(),
-            stages: Stages(std::array::from_fn(|_| histogram())),
+            stages: Stages::new(&[]),
             timeline: Vec::new(),
             rate: LogicalErrorRate::default(),
             density_in: f64::NAN,
@@ -199,7 +233,7 @@ impl Summary {
             self.account.settle(&outcome);
         }
         let now = clock::now_ns();
-        let fresh = Account::new(now, false);
+        let fresh = Account::new(now, false, false);
         let mut account = std::mem::replace(&mut self.account, fresh);
         account.close_interval();
         self.latency = account.latency;

@@ -8,7 +8,8 @@ use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_service::{
-    DriveError, Inference, Pace, Problem, Service, ServiceConfig, ServiceError, ShotSource, Summary,
+    DriveError, Inference, Pace, Problem, REMOTE_STAGES, STAGES, Service, ServiceConfig, ServiceError,
+    ShotSource, Summary,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,6 +154,32 @@ fn decides_as_a_pipeline_with_its_dispatcher_here() {
             assert!((summary.density_out - summary.density_in).abs() < 1e-12);
         }
     }
+}
+
+/// What is not measured has no figures: there is no `dispatch` of no time, and no `inference` that is something else.
+#[test]
+fn times_have_the_names_of_what_was_measured() {
+    let problem = problem();
+    let device = elsewhere(&problem, |bits| {
+        bits.fill(0);
+        false
+    });
+    for (summary, expected) in
+        [(&device, &REMOTE_STAGES[..]), (&here(&problem, &Inference::None), &STAGES[..])]
+    {
+        let names: Vec<_> = summary.stages.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, expected);
+        for name in &expected[1..] {
+            let times = summary.stages.get(name).expect("it is measured");
+            assert_eq!(times.len(), REQUESTS, "{name}");
+        }
+        // The parts after `injection` are the whole, to the three digits that a histogram keeps.
+        let parts: f64 =
+            summary.stages.iter().skip(1).map(|(_, times)| times.mean() * times.len() as f64).sum();
+        let whole = summary.latency.mean() * summary.latency.len() as f64;
+        assert!((parts / whole - 1.0).abs() < 0.02, "{parts} of {whole}");
+    }
+    assert!(device.stages.get("dispatch").is_none() && device.stages.get("inference").is_none());
 }
 
 #[test]

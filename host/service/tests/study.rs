@@ -1,12 +1,12 @@
 //! A study, whole and in pieces. The predecoder is a made-up network: its logits are what goes in, so with a threshold
 //! below 1 it claims an error wherever a detector fired, which is often wrong and sometimes right.
 
-use ringcall_infer::{ElementType, Model, Passthrough, TensorSpec};
+use ringcall_infer::{ElementType, Engine, InferError, Model, Passthrough, TensorSpec, check_buffers};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{MatchingDecoder, ShotDecoder};
 use ringcall_qec::sample::Sampler;
 use ringcall_service::study::{Arm, Outcome, Point, State, StateError, Stop, Study, StudyError, Tally};
-use ringcall_service::{Predecoder, Problem};
+use ringcall_service::{Inference, Predecoder, Problem};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -18,11 +18,77 @@ fn point(distance: u32, p: f64) -> Point {
     Point { distance, rounds: distance, basis: Basis::Z, p }
 }
 
-fn bind(point: &Point) -> Result<Arc<dyn Model>, Failure> {
+fn network(point: &Point) -> Result<Arc<dyn Model>, Failure> {
     let d = point.distance as usize;
     let shape = [1, 4, point.rounds as usize + 1, d, d];
-    let network = Passthrough::new("n", vec![TensorSpec::new("x", ElementType::F32, shape)?])?;
-    Ok(Arc::new(Predecoder::new(Arc::new(network), &point.experiment(), Some(0.6))?))
+    let copies = Passthrough::new("n", vec![TensorSpec::new("x", ElementType::F32, shape)?])?;
+    Ok(Arc::new(Predecoder::new(Arc::new(copies), &point.experiment(), Some(0.6))?))
+}
+
+fn bind(point: &Point) -> Result<Inference, Failure> {
+    Ok(Inference::Model(network(point)?))
+}
+
+/// The same network between bits, as an engine on a device has it.
+struct Bits {
+    bytes: Arc<dyn Model>,
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+}
+
+fn bind_bits(point: &Point) -> Result<Inference, Failure> {
+    let bytes = network(point)?;
+    let packed = bytes.inputs()[0].elements().div_ceil(8);
+    let spec = |name, n| Ok::<_, InferError>(vec![TensorSpec::new(name, ElementType::U8, [1, n])?]);
+    let (inputs, outputs) = (spec("bits", packed)?, spec("left", packed + 1)?);
+    Ok(Inference::Packed(Arc::new(Bits { bytes, inputs, outputs })))
+}
+
+impl Model for Bits {
+    fn name(&self) -> &str {
+        "bits"
+    }
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.inputs
+    }
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.outputs
+    }
+    fn metadata(&self) -> &[(String, String)] {
+        &[]
+    }
+    fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
+        let engine = self.bytes.instantiate()?;
+        Ok(Box::new(BitsEngine { engine, inputs: self.inputs.clone(), outputs: self.outputs.clone() }))
+    }
+}
+
+struct BitsEngine {
+    engine: Box<dyn Engine>,
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+}
+
+impl Engine for BitsEngine {
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.inputs
+    }
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.outputs
+    }
+    fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), InferError> {
+        check_buffers(&self.inputs, &self.outputs, inputs, outputs)?;
+        let n = self.engine.inputs()[0].elements();
+        let bits: Vec<u8> = (0..n).map(|i| inputs[0][i / 8] >> (i % 8) & 1).collect();
+        let (mut residual, mut frame) = (vec![0; n], [0]);
+        self.engine.run(&[&bits], &mut [&mut residual, &mut frame])?;
+        outputs[0].fill(0);
+        for (i, left) in residual.iter().enumerate() {
+            outputs[0][i / 8] |= left << (i % 8);
+        }
+        outputs[0][n.div_ceil(8)] = frame[0];
+        Ok(())
+    }
 }
 
 fn study(threads: usize, errors: Option<u64>) -> Study<'static> {
@@ -81,7 +147,7 @@ fn both_arms_decode_the_shots_of_a_plain_sampler() {
 
     let model = point.experiment().detector_error_model().unwrap();
     let mut decoder = ShotDecoder::new(MatchingDecoder::from_dem(&model).unwrap());
-    let engine = bind(&point).unwrap();
+    let engine = network(&point).unwrap();
     let mut engine = engine.instantiate().unwrap();
     let n = model.num_detectors as usize;
     let mut expected = Tally { shots: 1000, detectors: 1000 * n as u64, ..Tally::default() };
@@ -116,6 +182,26 @@ fn both_arms_decode_the_shots_of_a_plain_sampler() {
     assert_eq!((tally.errors, arm.errors, arm.both, arm.fired), (expected.errors, second, common, left));
     assert!(second != expected.errors && common > 0, "the arms differ: {tally:?}");
     assert_eq!(tally.paired().unwrap().second, second);
+}
+
+#[test]
+fn a_predecoder_between_bits_counts_as_one_between_elements() {
+    let elements = study(2, None);
+    let bits =
+        Study { predecoder: Some(Arm { label: "made up".to_owned(), bind: &bind_bits }), ..study(2, None) };
+    assert_eq!(counts(&bits, &whole(&bits).0), counts(&elements, &whole(&elements).0));
+}
+
+/// A predecoder that does nothing is an arm like any other.
+#[test]
+fn nothing_before_matching_is_matching_alone() {
+    let nothing = |_: &Point| Ok::<_, Failure>(Inference::None);
+    let study =
+        Study { predecoder: Some(Arm { label: "none".to_owned(), bind: &nothing }), ..study(1, None) };
+    for (tally, _) in counts(&study, &whole(&study).0) {
+        let arm = tally.predecoder.expect("an arm");
+        assert_eq!((arm.errors, arm.both, arm.fired), (tally.errors, tally.errors, tally.fired));
+    }
 }
 
 /// Killed anywhere: the log ends in the middle of a line, and what follows it completes the same counts.
@@ -231,7 +317,7 @@ fn what_fails_is_said_and_what_was_done_is_kept() {
     let error = study.run(&mut State::new(study.setup()), &mut Full, &mut |_| true).unwrap_err();
     assert!(matches!(error, StudyError::State(_)), "{error}");
 
-    let wrong = |_: &Point| Err::<Arc<dyn Model>, Failure>("no such file".into());
+    let wrong = |_: &Point| Err::<Inference, Failure>("no such file".into());
     study.predecoder = Some(Arm { label: "made up".to_owned(), bind: &wrong });
     study.points.remove(1);
     let error = study.run(&mut State::new(study.setup()), &mut Vec::new(), &mut |_| true).unwrap_err();

@@ -54,7 +54,8 @@ pub(crate) struct Args {
     /// How long each run of `pipeline/…` takes
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     pipeline_seconds: f64,
-    /// The predecoder of `pipeline/…/gpu-…`, as in training/models
+    /// The predecoder of `pipeline/…/gpu-…`, as in training/models (default: the committed predecoder_3x128, which is
+    /// built in)
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
     /// PyMatching's C++ core, which `matching/…` is compared with: the `ringcall-matching-core` that `oracles`
@@ -211,7 +212,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if !quiet {
             writeln!(out, "{}", whole::Row::HEADING)?;
         }
-        let no_device = Floor::Device.absent();
+        let no_device = Floor::Arithmetic.absent();
         let options = whole::Options {
             seconds: args.pipeline_seconds,
             model: args.model.as_deref(),

@@ -1,11 +1,11 @@
 //! The whole pipeline: injector, ring, inference, matching, harvest, at one distance; matching alone, and with the predecoder on
 //! a GPU, behind the host's dispatcher and behind the device's own.
 
+use crate::network::{NetworkFile, OnGpu};
 use anyhow::{Context, Result};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_service::{Inference, Pace, Problem, STAGES, Service, ServiceConfig, ShotSource};
-use ringcall_service_gpu::GpuPredecoder;
+use ringcall_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,9 +59,9 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 pub(super) struct Options<'a> {
     /// Each run.
     pub(super) seconds: f64,
-    /// The predecoder.
+    /// The predecoder; the one that is built in where there is none.
     pub(super) model: Option<&'a Path>,
-    /// Why there is no GPU, if there is none.
+    /// Why no GPU runs it, if none does.
     pub(super) no_device: Option<&'a str>,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Row {
     p999_us: f64,
     max_us: f64,
     per_s: f64,
-    /// The median of each part of the way. With the device's dispatcher `inference` is all from submission to its answer.
+    /// The median of each part of the way, as the report of `ringcall run` has them.
     stages_p50_us: BTreeMap<&'static str, f64>,
     /// Share of requests that inference left nothing of.
     matching_skipped: f64,
@@ -91,7 +91,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) const HEADING: &'static str = "µs a request              every  requests      p50      p99    p99.9       max  requests/s  dispatch  queueing  inference  matching  harvest  skipped";
+    pub(super) const HEADING: &'static str = "µs a request              every  requests      p50      p99    p99.9       max  requests/s  dispatch  queueing  inference    device  matching  harvest  skipped";
 
     /// Requests that were not answered by the stages they were meant for.
     pub(super) fn wrong(&self) -> u64 {
@@ -102,10 +102,12 @@ impl Row {
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let pace = if self.interval_us > 0.0 { format!("{} us", self.interval_us) } else { "-".to_owned() };
-        let stage = |name| self.stages_p50_us.get(name).copied().unwrap_or(f64::NAN);
+        // What is not measured in this row's way has a dash.
+        let stage =
+            |name| self.stages_p50_us.get(name).map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"));
         write!(
             f,
-            "{:24} {pace:>6} {:9} {:8.1} {:8.1} {:8.1} {:9.1} {:11.0} {:9.1} {:9.1} {:10.1} {:9.1} {:8.1} {:7.1}%",
+            "{:24} {pace:>6} {:9} {:8.1} {:8.1} {:8.1} {:9.1} {:11.0} {:>9} {:>9} {:>10} {:>9} {:>9} {:>8} {:7.1}%",
             self.name,
             self.requests,
             self.p50_us,
@@ -116,6 +118,7 @@ impl std::fmt::Display for Row {
             stage("dispatch"),
             stage("queueing"),
             stage("inference"),
+            stage("device"),
             stage("matching"),
             stage("harvest"),
             100.0 * self.matching_skipped
@@ -135,13 +138,8 @@ pub(super) fn run(
 ) -> Result<Vec<(&'static str, String)>> {
     let mut absent = Vec::new();
     for &(name, distance, shape) in BENCHES.iter().filter(|(name, ..)| asked(name)) {
-        let why = match (shape, options.no_device, options.model) {
-            (Shape::Matching, ..) | (_, None, Some(_)) => None,
-            (_, Some(why), _) => Some(why.to_owned()),
-            (_, None, None) => Some("give the predecoder as --model FILE.onnx".to_owned()),
-        };
-        if let Some(why) = why {
-            absent.push((name, why));
+        if let Some(why) = options.no_device.filter(|_| shape != Shape::Matching) {
+            absent.push((name, why.to_owned()));
             continue;
         }
         for interval in [PACE, Duration::ZERO] {
@@ -172,8 +170,8 @@ fn measure(
         config.slots -= config.slots % (4 * kernels);
     }
     let predecoder = || {
-        let model = options.model.context("no model")?;
-        anyhow::Ok(GpuPredecoder::load(model, &experiment, None)?)
+        let file = NetworkFile::read(options.model)?;
+        OnGpu::open(&file)?.bind(&experiment, None)
     };
     let service = match shape {
         Shape::Matching => Service::start(&problem, &Inference::None, config)?,
@@ -198,7 +196,7 @@ fn measure(
         p999_us: us(&summary.latency, 0.999),
         max_us: summary.latency.max() as f64 / 1e3,
         per_s: summary.throughput_per_s(),
-        stages_p50_us: STAGES.iter().zip(&summary.stages.0).map(|(name, t)| (*name, us(t, 0.5))).collect(),
+        stages_p50_us: summary.stages.iter().map(|(name, times)| (name, us(times, 0.5))).collect(),
         matching_skipped: summary.matching_skipped as f64 / stats.completed.max(1) as f64,
         density_in: summary.density_in,
         density_out: summary.density_out,

@@ -55,6 +55,7 @@ fn requests(report: &RunReport) -> Markup {
         ("timed out", report.timed_out),
         ("lost", report.lost),
         ("stalls", report.stalls),
+        ("matching skipped", report.matching_skipped),
     ];
     html! {
         div.wide { table {

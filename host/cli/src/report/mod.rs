@@ -66,7 +66,8 @@ impl LatencySummary {
     }
 }
 
-/// One stage of a request's way: dispatch, inference, matching, harvest, queueing. Names differ within a report.
+/// One stage of a request's way: dispatch, inference, matching, harvest, queueing; with the device's dispatcher `device` in
+/// place of all before matching. Names differ within a report.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
@@ -118,6 +119,8 @@ pub(crate) struct RunReport {
     pub(crate) stalls: u64,
     /// Submitted and never heard of again.
     pub(crate) lost: u64,
+    /// Requests of which inference left nothing to match.
+    pub(crate) matching_skipped: u64,
     pub(crate) throughput_per_s: f64,
     pub(crate) latency_us: LatencySummary,
     #[serde(serialize_with = "json::stages")]

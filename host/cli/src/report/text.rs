@@ -6,6 +6,8 @@ use super::{LatencySummary, RunReport, count, number, rate, reduction};
 
 /// Where the second column starts.
 const LABEL: usize = 18;
+/// How wide a column of times is.
+const CELL: usize = 9;
 /// How wide a wrapped line gets.
 const WIDTH: usize = 100;
 
@@ -29,6 +31,7 @@ pub(crate) fn to_text(report: &RunReport) -> String {
             ("timed out", report.timed_out),
             ("lost", report.lost),
             ("stalls", report.stalls),
+            ("matching skipped", report.matching_skipped),
         ]
         .map(|(name, value)| format!("{name} {}", count(value))),
     );
@@ -87,16 +90,22 @@ fn latencies(out: &mut String, report: &RunReport) {
     let row = |out: &mut String, name: &str, cells: [String; 9]| {
         let _ = write!(out, "{name:<LABEL$}");
         for cell in cells {
-            let _ = write!(out, "{cell:>9}");
+            let _ = write!(out, "{cell:>CELL$}");
         }
         out.push('\n');
     };
-    let values = |summary: &LatencySummary| summary.columns().map(|(_, value)| number(value));
+    let values = |summary: &LatencySummary| summary.columns().map(|(_, value)| cell(value));
     row(out, "latency, us", LatencySummary::NONE.columns().map(|(heading, _)| heading.to_owned()));
     row(out, "whole request", values(&report.latency_us));
     for stage in &report.stages_us {
         row(out, &format!("  {}", stage.name), values(&stage.summary));
     }
+}
+
+/// A number that leaves a blank before it.
+fn cell(value: f64) -> String {
+    let text = number(value);
+    if text.len() < CELL { text } else { format!("{value:.2e}") }
 }
 
 /// Without control characters, which a terminal would obey.
@@ -118,11 +127,12 @@ mod tests {
             .take_while(|l| !l.is_empty())
             .collect();
         assert_eq!(table.len(), 2 + 5, "{text}");
-        assert!(table.iter().all(|l| l.len() == LABEL + 9 * 9), "{text}");
+        assert!(table.iter().all(|l| l.len() == LABEL + 9 * CELL), "{text}");
         for words in [
             "submitted 333,333",
             "timed out 2",
             "lost 1",
+            "matching skipped 4,321",
             "distance=13",
             "0.0937 in, 0.0197 out (cut 4.8 x)",
             "157 of 12,000 shots: 0.0131 (95% confidence: 0.0111 to 0.0153)",
@@ -131,6 +141,16 @@ mod tests {
             assert!(text.contains(words), "no `{words}` in\n{text}");
         }
         assert!(text.lines().all(|l| l.chars().count() <= WIDTH), "{text}");
+    }
+
+    #[test]
+    fn seconds_leave_a_blank_between_columns() {
+        let mut report = sample::full();
+        report.latency_us.max = 1_009_779.0;
+        report.latency_us.p999 = 999_999.0;
+        let text = to_text(&report);
+        let row = text.lines().find(|line| line.starts_with("whole request")).unwrap();
+        assert!(row.split_whitespace().count() == 2 + 9 && row.contains("  999,999   1.01e6"), "{row}");
     }
 
     #[test]

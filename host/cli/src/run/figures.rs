@@ -1,10 +1,11 @@
 //! From a run's summary to its report.
 
-use super::options::{Args, EngineArg};
+use super::inputs::NetworkInUse;
+use super::options::{Args, DispatcherArg, EngineArg};
 use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
 use anyhow::Result;
 use hdrhistogram::Histogram;
-use ringcall_service::{Problem, STAGES, ServiceConfig, Summary};
+use ringcall_service::{Problem, ServiceConfig, Summary};
 
 const CONFIDENCE: f64 = 0.95;
 
@@ -12,6 +13,7 @@ pub(super) fn report(
     args: &Args,
     problem: &Problem,
     config: &ServiceConfig,
+    network: Option<&NetworkInUse>,
     summary: &Summary,
 ) -> Result<RunReport> {
     let stats = &summary.stats;
@@ -21,18 +23,19 @@ pub(super) fn report(
         _ => rate.clopper_pearson(CONFIDENCE).map(|interval| [interval.low, interval.high])?,
     };
     Ok(RunReport {
-        settings: settings(args, problem, config),
+        settings: settings(args, problem, config, network),
         submitted: stats.submitted,
         completed: stats.completed,
         refused: stats.refused,
         timed_out: stats.timed_out,
         stalls: stats.backpressure_stalls,
         lost: summary.lost(),
+        matching_skipped: summary.matching_skipped,
         throughput_per_s: summary.throughput_per_s(),
         latency_us: latencies(&summary.latency),
-        stages_us: STAGES
+        stages_us: summary
+            .stages
             .iter()
-            .zip(&summary.stages.0)
             .map(|(name, times)| Stage { name, summary: latencies(times) })
             .collect(),
         density_in: summary.density_in,
@@ -47,7 +50,12 @@ pub(super) fn report(
     })
 }
 
-fn settings(args: &Args, problem: &Problem, config: &ServiceConfig) -> Vec<(String, String)> {
+fn settings(
+    args: &Args,
+    problem: &Problem,
+    config: &ServiceConfig,
+    network: Option<&NetworkInUse>,
+) -> Vec<(String, String)> {
     let mut rows: Vec<(&str, String)> = Vec::new();
     match &args.dem {
         Some(path) => rows.push(("model", path.display().to_string())),
@@ -64,14 +72,21 @@ fn settings(args: &Args, problem: &Problem, config: &ServiceConfig) -> Vec<(Stri
         Some(path) => rows.push(("shots", path.display().to_string())),
         None => rows.push(("seed", args.seed.to_string())),
     }
-    let engine = match (args.engine, &args.model) {
+    let engine = match (args.engine, network) {
         (EngineArg::Matching, _) => "matching alone".to_owned(),
         (engine, None) => engine.name(),
-        (engine, Some(model)) => format!("{} ({})", engine.name(), model.display()),
+        (engine, Some(network)) => format!("{} ({})", engine.name(), network.file),
     };
     rows.push(("engine", engine));
+    if let Some(network) = network {
+        let own = || "the model's own".to_owned();
+        rows.push(("threshold", network.threshold.map_or_else(own, |threshold| threshold.to_string())));
+    }
     if args.engine == EngineArg::Gpu {
         rows.push(("dispatcher", format!("{:?}", args.dispatcher).to_lowercase()));
+    }
+    if args.dispatcher == DispatcherArg::Device {
+        rows.push(("kernels", args.kernels.to_string()));
     }
     rows.push(("interval_us", args.interval_us.to_string()));
     rows.push(("workers", config.workers.to_string()));

@@ -1,13 +1,12 @@
 //! Model, engine and shots, from options or files.
 
 use super::options::{Args, DispatcherArg, EngineArg};
-use crate::network::{Engine, Network};
+use crate::network::{Bound, Network, NetworkFile, OnGpu};
 use anyhow::{Context, Result};
 use ringcall_infer::{ElementType, Passthrough, TensorSpec};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::dem::text::{Limits, read};
 use ringcall_service::{Inference, Problem, Service, ServiceConfig, ShotSource};
-use ringcall_service_gpu::GpuPredecoder;
 use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
@@ -28,34 +27,45 @@ fn experiment(args: &Args) -> MemoryExperiment {
     MemoryExperiment { distance: args.distance, rounds: args.rounds(), basis: args.basis.into(), noise }
 }
 
-/// The predecoder of `--engine gpu`.
-fn gpu(args: &Args) -> Result<GpuPredecoder> {
-    let path = args.model.as_ref().context("--engine gpu needs --model FILE.onnx")?;
-    Ok(GpuPredecoder::load(path, &experiment(args), args.threshold)?)
+/// The pipeline, and what its report says of the network in it.
+pub(super) struct Started {
+    pub(super) service: Service,
+    pub(super) network: Option<NetworkInUse>,
+}
+
+/// Which network runs, and how.
+pub(super) struct NetworkInUse {
+    /// Its file.
+    pub(super) file: String,
+    /// Above which logit it decides; `None` where that is part of the model.
+    pub(super) threshold: Option<f32>,
 }
 
 /// Starts the pipeline that the options ask for.
-pub(super) fn service(args: &Args, problem: &Problem, config: ServiceConfig) -> Result<Service> {
-    match args.dispatcher {
-        DispatcherArg::Host => Ok(Service::start(problem, &inference(args, problem)?, config)?),
-        DispatcherArg::Device => {
-            let dispatcher = gpu(args)?.dispatchers(config.slots, args.kernels)?;
-            Ok(Service::start_remote(problem, dispatcher, config)?)
+pub(super) fn start(args: &Args, problem: &Problem, config: ServiceConfig) -> Result<Started> {
+    let Some(engine) = args.engine.network() else {
+        let service = Service::start(problem, &without_network(args, problem)?, config)?;
+        return Ok(Started { service, network: None });
+    };
+    let file = NetworkFile::read(args.model.as_deref())?;
+    let shown = file.to_string();
+    let (service, threshold) = match args.dispatcher {
+        DispatcherArg::Host => {
+            let experiment = args.dem.is_none().then(|| experiment(args));
+            let network = Network::open(file, engine, None)?;
+            let Bound { inference, threshold } = network.bind(experiment.as_ref(), args.threshold)?;
+            (Service::start(problem, &inference, config)?, threshold)
         }
-    }
+        DispatcherArg::Device => {
+            let predecoder = OnGpu::open(&file)?.bind(&experiment(args), args.threshold)?;
+            let dispatcher = predecoder.dispatchers(config.slots, args.kernels)?;
+            (Service::start_remote(problem, dispatcher, config)?, Some(predecoder.threshold()))
+        }
+    };
+    Ok(Started { service, network: Some(NetworkInUse { file: shown, threshold }) })
 }
 
-fn inference(args: &Args, problem: &Problem) -> Result<Inference> {
-    if let Some(engine) = args.engine.network() {
-        let path =
-            args.model.as_ref().with_context(|| format!("--engine {} needs --model", args.engine.name()))?;
-        let experiment = args.dem.is_none().then(|| experiment(args));
-        let network = Network::read(path, Engine::open(engine, None)?)?;
-        return Ok(Inference::Model(network.bind(experiment.as_ref(), args.threshold)?));
-    }
-    if args.engine == EngineArg::Gpu {
-        return Ok(gpu(args)?.inference()?);
-    }
+fn without_network(args: &Args, problem: &Problem) -> Result<Inference> {
     if args.engine == EngineArg::Matching {
         return Ok(Inference::None);
     }

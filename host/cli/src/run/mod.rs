@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let problem = inputs::problem(args)?;
     let source = inputs::source(args, &problem)?;
     let config = args.service_config()?;
-    let service = inputs::service(args, &problem, config)?;
+    let inputs::Started { service, network } = inputs::start(args, &problem, config)?;
     service.pins().iter().for_each(crate::pinning::tell);
     let monitor = service.monitor();
     let bar = progress_bar(args);
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     });
     bar.finish_and_clear();
     let summary = summary?;
-    let mut report = figures::report(args, &problem, &config, &summary)?;
+    let mut report = figures::report(args, &problem, &config, network.as_ref(), &summary)?;
     if summary.lost() > 0 || summary.stop.as_ref().is_some_and(|stop| stop.unfinished.is_some()) {
         report.slots = Some(monitor.dump().to_string());
     }

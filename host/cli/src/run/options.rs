@@ -42,7 +42,7 @@ pub(crate) enum EngineArg {
     Matching,
     /// A copy in place of a network, to measure what surrounds it
     Passthrough,
-    /// The ONNX model of --model, on the CPU
+    /// The network of --model, on the CPU
     Cpu,
     /// The same in ONNX Runtime on the CPU, from its shared library
     Onnxruntime,
@@ -50,7 +50,7 @@ pub(crate) enum EngineArg {
     OnnxruntimeCuda,
     /// The same in TensorRT, on the first GPU
     Tensorrt,
-    /// The predecoder of --model, on the first GPU (compute capability 9.0)
+    /// The same in our own kernel, on the first GPU (compute capability 9.0)
     Gpu,
 }
 
@@ -60,14 +60,23 @@ impl EngineArg {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Who runs the network of --model, where any engine can.
+    /// How long a request may take unless the user says so, ms.
+    const fn timeout_ms(self) -> u64 {
+        match self {
+            Self::Cpu | Self::Onnxruntime => 60_000,
+            _ => 1000,
+        }
+    }
+
+    /// Who runs the network of --model, where there is one.
     pub(super) const fn network(self) -> Option<NetworkArg> {
         match self {
             Self::Cpu => Some(NetworkArg::Cpu),
             Self::Onnxruntime => Some(NetworkArg::Onnxruntime),
             Self::OnnxruntimeCuda => Some(NetworkArg::OnnxruntimeCuda),
             Self::Tensorrt => Some(NetworkArg::Tensorrt),
-            Self::Matching | Self::Passthrough | Self::Gpu => None,
+            Self::Gpu => Some(NetworkArg::Gpu),
+            Self::Matching | Self::Passthrough => None,
         }
     }
 }
@@ -162,12 +171,13 @@ pub(crate) struct Args {
     /// requests a second, each of which takes longer
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(super) kernels: u32,
-    /// ONNX model of --engine cpu: detectors in, residual detectors (and logical frame) out, or a predecoder of any
-    /// size, as in training/models; of --engine gpu: such a predecoder of 3 layers of 128 channels
+    /// ONNX model of an --engine that runs one: detectors in, residual detectors (and logical frame) out, or a predecoder
+    /// of any size, as in training/models; of --engine gpu: such a predecoder of 3 layers of 128 channels [default: the
+    /// committed predecoder_3x128, which is built in]
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
     /// Threshold of a predecoder of any size [default: the model's own for this distance and noise]
-    #[arg(long, value_name = "LOGIT", requires = "model")]
+    #[arg(long, value_name = "LOGIT")]
     pub(super) threshold: Option<f32>,
     /// Seed of the sampled shots
     #[arg(long, default_value_t = 1)]
@@ -175,9 +185,10 @@ pub(crate) struct Args {
     /// Pin threads: `none`, `auto` (where there are cores enough), or DISPATCHER,CONSUMER,FIRST-WORKER
     #[arg(long, default_value = "none", value_name = "CORES")]
     pub(super) pin: PinArg,
-    /// Answer a request TIMED_OUT after so many milliseconds
-    #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) timeout_ms: u64,
+    /// Answer a request TIMED_OUT after so many milliseconds [default: 1000; 60000 with a network on the CPU, where a full
+    /// ring takes seconds]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) timeout_ms: Option<u64>,
     /// Write the report as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -203,20 +214,29 @@ impl Args {
         if self.kernels > 1 && self.dispatcher != DispatcherArg::Device {
             bail!("--kernels is for --dispatcher device");
         }
-        match (self.engine, &self.model) {
-            (EngineArg::Matching | EngineArg::Passthrough, None) => Ok(()),
-            (engine, None) => bail!(
-                "--engine {} needs --model FILE.onnx (training/models/predecoder_3x128.onnx is one)",
-                engine.name()
-            ),
-            (EngineArg::Gpu, Some(_)) if self.dem.is_some() => {
-                bail!("--engine gpu is for the generated experiment, not for --dem")
+        if self.engine.network().is_none() {
+            for (option, given) in [("model", self.model.is_some()), ("threshold", self.threshold.is_some())]
+            {
+                if given {
+                    bail!(
+                        "--{option} is for the engines that run a network: cpu, gpu, onnxruntime, \
+                         onnxruntime-cuda, tensorrt"
+                    );
+                }
             }
-            (EngineArg::Matching | EngineArg::Passthrough, Some(_)) => {
-                bail!("--model is for the engines that run a network: cpu, gpu, onnxruntime, tensorrt")
+        } else if self.dem.is_some() {
+            if self.engine == EngineArg::Gpu {
+                bail!("--engine gpu is for the generated experiment, not for --dem");
             }
-            _ => Ok(()),
+            if self.model.is_none() {
+                bail!(
+                    "--engine {} needs --model FILE.onnx with --dem: the network that is built in is for the \
+                     generated experiment",
+                    self.engine.name()
+                );
+            }
         }
+        Ok(())
     }
 
     pub(super) fn rounds(&self) -> u32 {
@@ -262,13 +282,15 @@ impl Args {
             }
             PinArg::Auto => pinning::auto(workers)?,
         };
+        let timeout = Duration::from_millis(self.timeout_ms.unwrap_or(self.engine.timeout_ms()));
         Ok(ServiceConfig {
             workers,
             slots: self.slots,
             cores,
             wait: Wait::Auto,
-            request_timeout: Some(Duration::from_millis(self.timeout_ms)),
-            ..ServiceConfig::default()
+            request_timeout: Some(timeout),
+            // What is under way when the run ends has its time, too.
+            stop_deadline: ServiceConfig::default().stop_deadline.max(timeout),
         })
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let network = args.network()?;
     let bind = |point: &Point| {
         let (network, _) = network.as_ref().ok_or("no model")?;
-        Ok(network.bind(Some(&point.experiment()), args.threshold)?)
+        Ok(network.bind(Some(&point.experiment()), args.threshold)?.inference)
     };
     let study = Study {
         seed: args.seed,

@@ -1,7 +1,7 @@
 //! The options of `ringcall sweep`.
 
 use crate::experiment::BasisArg;
-use crate::network::{Engine, Network, NetworkArg};
+use crate::network::{Network, NetworkArg, NetworkFile};
 use anyhow::{Result, bail};
 use ringcall_service::study::{Point, Stop};
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 /// interruptions. With --state each finished batch is written down, and the same command later goes on from there, also
 /// after it was killed; points, --shots and --max-errors may have changed by then.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("predecoder").args(["model", "engine"]).multiple(true)))]
 pub(crate) struct Args {
     /// Code distances of the rotated surface code, odd, at least 3
     #[arg(long, alias = "distance", value_delimiter = ',', default_value = "3,5,7", value_name = "D,…")]
@@ -31,17 +32,18 @@ pub(crate) struct Args {
     /// Memory basis
     #[arg(long, value_enum, default_value = "z")]
     pub(super) basis: BasisArg,
-    /// ONNX model of a predecoder, of any size as in training/models, or for the one distance that is studied
+    /// ONNX model of a predecoder, of any size as in training/models, or for the one distance that is studied [default: the
+    /// committed predecoder_3x128, which is built in, where --engine is given; without either, matching alone]
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
     /// Threshold of a predecoder of any size [default: the model's own for each distance and noise]
-    #[arg(long, value_name = "LOGIT", requires = "model")]
+    #[arg(long, value_name = "LOGIT", requires = "predecoder")]
     pub(super) threshold: Option<f32>,
-    /// What runs the predecoder
-    #[arg(long, value_enum, default_value = "cpu", requires = "model")]
-    pub(super) engine: NetworkArg,
+    /// What runs the predecoder [default: cpu, where --model is given]
+    #[arg(long, value_enum)]
+    pub(super) engine: Option<NetworkArg>,
     /// ONNX Runtime's library [default: what ORT_DYLIB_PATH says, or libonnxruntime.so]
-    #[arg(long, value_name = "FILE", requires = "model")]
+    #[arg(long, value_name = "FILE", requires = "predecoder")]
     pub(super) onnxruntime: Option<PathBuf>,
     /// The most shots of a point, rounded up to whole batches
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -55,7 +57,7 @@ pub(crate) struct Args {
     /// Threads that decode [default: the cores this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
-    /// Shots of a batch: what an interruption costs each thread at most [default: 100 with a model, else 1000]
+    /// Shots of a batch: what an interruption costs each thread at most [default: 100 with a predecoder, else 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) batch: Option<u32>,
     /// Where finished batches are kept, a line of JSON each; made if it is not there
@@ -102,7 +104,7 @@ impl Args {
     }
 
     pub(super) fn batch_shots(&self) -> u32 {
-        self.batch.unwrap_or(if self.model.is_some() { 100 } else { 1000 })
+        self.batch.unwrap_or(if self.engine().is_some() { 100 } else { 1000 })
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -110,14 +112,18 @@ impl Args {
         self.threads.map_or_else(cores, usize::from)
     }
 
+    /// What runs the predecoder, if there is one.
+    fn engine(&self) -> Option<NetworkArg> {
+        self.engine.or(self.model.is_some().then_some(NetworkArg::Cpu))
+    }
+
     /// The predecoder, and what a state knows it by.
     pub(super) fn network(&self) -> Result<Option<(Network, String)>> {
-        let Some(path) = &self.model else { return Ok(None) };
-        let engine = Engine::open(self.engine, self.onnxruntime.as_deref())?;
-        let network = Network::read(path, engine)?;
+        let Some(engine) = self.engine() else { return Ok(None) };
+        let file = NetworkFile::read(self.model.as_deref())?;
         let threshold =
             self.threshold.map_or_else(|| "its own threshold".to_owned(), |t| format!("threshold {t}"));
-        let label = format!("{}, {threshold}, {}", network.fingerprint(), network.engine());
-        Ok(Some((network, label)))
+        let label = format!("{}, {threshold}, {}", file.fingerprint(), engine.label());
+        Ok(Some((Network::open(file, engine, self.onnxruntime.as_deref())?, label)))
     }
 }

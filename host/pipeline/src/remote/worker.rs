@@ -117,7 +117,7 @@ impl Worker {
             (None, status) => Verdict::Answer(status, &[]),
         };
         let submitted = booked.map_or(0, |booked| booked.submitted_ns);
-        // When the device took it is not known here: all of that is part of inference.
+        // When the device took it is not known here.
         let times = StageTimes {
             accepted: submitted,
             started: submitted,

@@ -44,21 +44,21 @@ pub use point::Point;
 pub use state::{Outcome, Setup, State, StateError};
 pub use tally::{PredecoderTally, Stop, Tally};
 
+use crate::Inference;
 use ringcall_gpu::atomic::DeviceU64;
-use ringcall_infer::Model;
 use state::Counted;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use worker::{Prepared, Worker};
 
 /// Whatever a point met.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Makes a predecoder for a point, as [`Inference`](crate::Inference) has it: detectors in, residual and frame out.
-pub type Bind<'a> = dyn Fn(&Point) -> Result<Arc<dyn Model>, Cause> + 'a;
+/// Makes a predecoder for a point: detectors in, residual and frame out. Each thread gets an engine of it.
+pub type Bind<'a> = dyn Fn(&Point) -> Result<Inference, Cause> + 'a;
 
 /// The arm with a predecoder.
 pub struct Arm<'a> {

@@ -16,7 +16,8 @@ use std::sync::atomic::Ordering;
 pub(super) struct Prepared {
     point: Point,
     problem: Problem,
-    inference: Inference,
+    /// Of the second arm.
+    inference: Option<Inference>,
     sampler: Sampler,
 }
 
@@ -29,11 +30,10 @@ impl Prepared {
             .map_err(|e| at(e.into()))
             .and_then(|model| Problem::new(model).map_err(|e| at(e.into())))?;
         let sampler = Sampler::new(problem.model(), 0).map_err(|e| at(e.into()))?;
-        let inference = match arm {
-            Some(arm) => Inference::Model((arm.bind)(&point).map_err(at)?),
-            None => Inference::None,
-        };
-        inference.check(&problem).map_err(|e| at(e.into()))?;
+        let inference = arm.map(|arm| (arm.bind)(&point)).transpose().map_err(at)?;
+        if let Some(inference) = &inference {
+            inference.check(&problem).map_err(|e| at(e.into()))?;
+        }
         Ok(Self { point, problem, inference, sampler })
     }
 }
@@ -84,10 +84,11 @@ impl<'a> Worker<'a> {
         let detectors = problem.detectors() as usize;
         Ok(Self {
             prepared,
-            stage: match inference {
-                Inference::None => None,
-                model => Some(model.stage(problem).map_err(|e| at(e.into()))?),
-            },
+            stage: inference
+                .as_ref()
+                .map(|inference| inference.stage(problem))
+                .transpose()
+                .map_err(|e| at(e.into()))?,
             matching: Matching {
                 decoder: problem.decoders().build().map_err(|e| at(e.into()))?,
                 detectors,

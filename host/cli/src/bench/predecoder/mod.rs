@@ -1,13 +1,15 @@
 //! The predecoder's network alone: on the CPU, as a captured graph, as a handler of the cooperative dispatcher.
 //!
-//! Volumes are `d` layers of `d` by `d` cells, batch 1, of the committed network, which is compiled in. Its time does not
-//! depend on what is in them.
+//! Volumes are `d` layers of `d` by `d` cells, batch 1, of the committed network. Detectors are set about as often as in
+//! shots: the network's own time does not depend on what is in a volume, but what it decides is applied on the device, and where
+//! half of the decisions are errors that takes about 2 µs more.
 
 mod device;
 
 pub(super) use device::{graph, grid, unfit};
 
 use super::measure::{Bench, Row, histogram};
+use crate::network::{COMMITTED as ONNX, COMMITTED_NAME as NAME};
 use anyhow::{Context, Result, anyhow};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -18,8 +20,6 @@ use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::predecoder::{PredecoderVolume, Thresholds};
 
-const NAME: &str = "predecoder_3x128";
-const ONNX: &[u8] = include_bytes!("../../../../../training/models/predecoder_3x128.onnx");
 /// Noise whose threshold is used.
 const NOISE: f64 = 0.003;
 /// One detector in so many is set: about the density at that noise.

@@ -1,0 +1,72 @@
+//! Which network runs: a file of the user's, or the one that is built in.
+
+use anyhow::{Context, Result};
+use std::borrow::Cow;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The network that runs where no file is given: compiled in, so that a command needs nothing but itself.
+pub(crate) const COMMITTED: &[u8] = include_bytes!("../../../../training/models/predecoder_3x128.onnx");
+/// Its file's name.
+pub(crate) const COMMITTED_NAME: &str = "predecoder_3x128";
+
+/// An ONNX file, read once.
+#[derive(Debug, Clone)]
+pub(crate) struct NetworkFile {
+    name: String,
+    bytes: Cow<'static, [u8]>,
+    /// `None`: the committed one.
+    path: Option<PathBuf>,
+}
+
+impl NetworkFile {
+    /// The file at `path`, or the network that is built in.
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self { name: COMMITTED_NAME.to_owned(), bytes: Cow::Borrowed(COMMITTED), path: None });
+        };
+        let bytes =
+            std::fs::read(path).with_context(|| format!("cannot read the model {}", path.display()))?;
+        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok(Self { name, bytes: Cow::Owned(bytes), path: Some(path.to_owned()) })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Its file's name, length and checksum: what tells it from other files, wherever it lies.
+    pub(crate) fn fingerprint(&self) -> String {
+        format!("{} ({} bytes, crc32 {:08x})", self.name, self.bytes.len(), crc32fast::hash(&self.bytes))
+    }
+}
+
+/// As a report or an error names it.
+impl fmt::Display for NetworkFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => path.display().fmt(f),
+            None => write!(f, "{}, built in", self.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_network_that_is_built_in_is_the_committed_file() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128.onnx");
+        let [read, built_in] = [Some(Path::new(file)), None].map(|path| NetworkFile::read(path).unwrap());
+        // A study that was begun with one goes on with the other.
+        assert_eq!(built_in.fingerprint(), read.fingerprint());
+        assert_eq!((built_in.name(), built_in.bytes()), (read.name(), read.bytes()));
+        assert_eq!(built_in.to_string(), "predecoder_3x128, built in");
+        assert_eq!(read.to_string(), file);
+    }
+}

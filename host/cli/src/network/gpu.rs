@@ -1,0 +1,38 @@
+//! A network in our own kernel, on the first GPU.
+
+use super::NetworkFile;
+use anyhow::{Context, Result};
+use ringcall_cuda::driver as cuda;
+use ringcall_infer_gpu::Network;
+use ringcall_qec::circuit::MemoryExperiment;
+use ringcall_service_gpu::{GpuPredecoder, GpuPredecoderError};
+use std::sync::Arc;
+
+/// A network that the kernel is made for, and the device that it is for.
+#[derive(Debug, Clone)]
+pub(crate) struct OnGpu {
+    name: String,
+    network: Network,
+    context: Arc<cuda::Context>,
+}
+
+impl OnGpu {
+    /// The network first: another one than the kernel is made for is refused without a device, too.
+    pub(crate) fn open(file: &NetworkFile) -> Result<Self> {
+        let network = Network::from_onnx(file.bytes()).with_context(|| file.to_string())?;
+        let context = cuda::Driver::load()
+            .and_then(|driver| driver.device(0)?.context())
+            .map_err(GpuPredecoderError::NoGpu)
+            .context("--engine gpu needs a GPU (`ringcall doctor` says what is missing)")?;
+        Ok(Self { name: file.name().to_owned(), network, context })
+    }
+
+    /// Bound to an experiment.
+    pub(crate) fn bind(
+        &self,
+        experiment: &MemoryExperiment,
+        threshold: Option<f32>,
+    ) -> Result<GpuPredecoder> {
+        Ok(GpuPredecoder::new(&self.name, self.network.clone(), experiment, threshold, &self.context)?)
+    }
+}

@@ -1,0 +1,141 @@
+//! A network as what runs before matching, in the engine of the user's choice.
+
+mod file;
+mod gpu;
+mod onnx;
+
+pub(crate) use file::{COMMITTED, COMMITTED_NAME, NetworkFile};
+pub(crate) use gpu::OnGpu;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use onnx::OnnxEngine;
+use ringcall_cuda::driver as cuda;
+use ringcall_infer::Model;
+use ringcall_infer_onnxruntime::{Provider, Runtime};
+use ringcall_qec::circuit::MemoryExperiment;
+use ringcall_service::{Inference, Predecoder};
+use ringcall_tensorrt::{Library, Search};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Who runs a network, as an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NetworkArg {
+    /// tract, built in
+    Cpu,
+    /// Our own kernel on the first GPU (compute capability 9.0), for predecoders of 3 layers of 128 channels
+    Gpu,
+    /// ONNX Runtime on the CPU, from its shared library
+    Onnxruntime,
+    /// ONNX Runtime with CUDA, on the first GPU
+    OnnxruntimeCuda,
+    /// TensorRT on the first GPU, from its shared library, with a shim compiled against its headers
+    Tensorrt,
+}
+
+impl NetworkArg {
+    /// As a state knows it: counts by one engine are not another's.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Onnxruntime => "onnxruntime on the CPU",
+            Self::OnnxruntimeCuda => "onnxruntime with CUDA",
+            Self::Tensorrt => "tensorrt",
+        }
+    }
+}
+
+/// Who runs it.
+enum Engine {
+    /// Whatever takes any ONNX model.
+    Onnx(OnnxEngine),
+    /// Our own kernel, which takes networks of one shape.
+    Gpu(Box<OnGpu>),
+}
+
+/// A network, and what runs it.
+pub(crate) struct Network {
+    file: NetworkFile,
+    engine: Engine,
+}
+
+/// A network for one experiment.
+pub(crate) struct Bound {
+    pub(crate) inference: Inference,
+    /// Above which logit it decides; `None` where that is part of the model.
+    pub(crate) threshold: Option<f32>,
+}
+
+impl Bound {
+    fn model(model: Arc<dyn Model>, threshold: Option<f32>) -> Self {
+        Self { inference: Inference::Model(model), threshold }
+    }
+}
+
+impl Network {
+    /// Loads what the engine needs: ONNX Runtime from `onnxruntime`, or from where it usually is.
+    pub(crate) fn open(file: NetworkFile, arg: NetworkArg, onnxruntime: Option<&Path>) -> Result<Self> {
+        let runtime =
+            |provider| Ok::<_, anyhow::Error>(OnnxEngine::OnnxRuntime(Runtime::load(onnxruntime)?, provider));
+        let engine = match arg {
+            NetworkArg::Onnxruntime => runtime(Provider::Cpu { threads: 1 })?,
+            NetworkArg::OnnxruntimeCuda => runtime(Provider::Cuda { device: 0 })?,
+            _ if onnxruntime.is_some() => bail!("--onnxruntime is for --engine onnxruntime"),
+            NetworkArg::Cpu => OnnxEngine::Cpu,
+            NetworkArg::Tensorrt => {
+                let library = Library::open(&Search::new())?;
+                OnnxEngine::TensorRt(library, cuda::Driver::load()?.device(0)?.context()?)
+            }
+            NetworkArg::Gpu => {
+                let engine = Engine::Gpu(Box::new(OnGpu::open(&file)?));
+                return Ok(Self { file, engine });
+            }
+        };
+        Ok(Self { file, engine: Engine::Onnx(engine) })
+    }
+
+    /// A network of any size bound to an experiment, where there is one, or one of a single size as it is.
+    pub(crate) fn bind(
+        &self,
+        experiment: Option<&MemoryExperiment>,
+        threshold: Option<f32>,
+    ) -> Result<Bound> {
+        let any_size =
+            || experiment.context("a network of any size needs an experiment, whose sizes it is given");
+        let bound = || match &self.engine {
+            Engine::Gpu(gpu) => {
+                let predecoder = gpu.bind(any_size()?, threshold)?;
+                Ok(Bound { inference: predecoder.inference()?, threshold: Some(predecoder.threshold()) })
+            }
+            Engine::Onnx(engine) => match engine.load(&self.file, &[])? {
+                Some(_) if threshold.is_some() => bail!("--threshold: this model has its own built in"),
+                Some(model) => Ok(Bound::model(model, None)),
+                None => {
+                    let experiment = any_size()?;
+                    let network = engine
+                        .load(&self.file, &Predecoder::sizes(experiment))?
+                        .context("it has other open sizes")?;
+                    let predecoder = Predecoder::new(network, experiment, threshold)?;
+                    let threshold = Some(predecoder.threshold());
+                    Ok(Bound::model(Arc::new(predecoder), threshold))
+                }
+            },
+        };
+        bound().with_context(|| self.file.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_tells_engines_apart() {
+        let mut labels: Vec<_> = NetworkArg::value_variants().iter().map(|arg| arg.label()).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        assert_eq!(labels.len(), NetworkArg::value_variants().len());
+    }
+}
