@@ -293,7 +293,14 @@ fn metrics_are_served() {
         assert!(text.lines().any(|there| there == line), "{line}: {text}");
     }
     assert!(get("/").starts_with("HTTP/1.1 404"));
+    // Nor does one who promises a body, or says nothing, keep the end waiting.
+    let clients = ["GET /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\n", "GET /met", ""].map(|words| {
+        let mut stream = TcpStream::connect(service.get("metrics")).expect("listening");
+        stream.write_all(words.as_bytes()).expect("sent");
+        stream
+    });
     service.stop();
+    drop(clients);
 }
 
 #[test]

@@ -1,39 +1,22 @@
 //! The driver layer on a real device. Without one, each test is skipped with one line that says why.
 #![allow(unsafe_code)] // launches sign the kernels' contracts
 
+mod device;
 mod ptx;
 
 use core::sync::atomic::Ordering;
+use device::on_device;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{
     Context, DeviceBuffer, Driver, Graph, HostRegistration, KernelArgs, Launch, Linker, MappedRegion, Module,
     Optimisation, Priority, Stream, StreamState,
 };
 use ringcall_gpu::shared::Region;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Tests take turns: where one's kernel runs, nobody loads code, and what another drops is not freed.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Runs `test` on the first device, or says why not.
-fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
-    match Driver::load().and_then(|driver| driver.device(0)?.context()) {
-        Err(why @ (CudaError::NoDriver | CudaError::NoDevice | CudaError::DriverUnusable(_))) => {
-            eprintln!("skipped: no CUDA driver ({why})");
-        }
-        // A device is here, and the driver layer does not come up on it.
-        Err(why) => panic!("{name}: {why}"),
-        Ok(context) => {
-            let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-            test(&context);
-            eprintln!("ran: {name}");
-        }
-    }
-}
 
 /// Every kernel of these tests, linked from two modules.
 fn module(context: &Arc<Context>) -> Module {

@@ -4,6 +4,7 @@
 //! Payloads differ in every word from one to the next, and their lengths change, so that a word that was read before its
 //! flag promised it is a wrong word in the answer. `RINGCALL_LITMUS_ROUNDS` says how many round trips each test makes.
 
+mod device;
 #[allow(dead_code)] // the other tests of the dispatcher use the rest
 #[path = "dispatch_gpu/rig.rs"]
 mod rig;

@@ -8,9 +8,10 @@ use ringcall::wire::{RequestHeader, flag};
 use ringcall::{FunctionId, FunctionTable, HostOptions, Ring, RingConfig, Status, Wait};
 use ringcall_dispatch::slot::{Response, Vacant};
 use ringcall_dispatch::{RingMemory, SlotIndex};
+use ringcall_gpu::atomic::DeviceU64;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Against hanging.
@@ -174,7 +175,7 @@ fn a_halt_answers_what_is_its_own_and_leaves_the_rest() {
 }
 
 /// Nobody, who counts how often it is asked.
-struct Idle(Arc<AtomicU32>);
+struct Idle(Arc<DeviceU64>);
 
 impl Outside for Idle {
     fn service(&mut self, _: &mut dyn FnMut(Status)) {
@@ -206,7 +207,7 @@ impl Outside for Idle {
 fn a_halt_does_not_wait_for_another_dispatchers_marks() {
     for (shared_ring, waits) in [(true, false), (false, true)] {
         let ring = Ring::allocate(RingConfig { slots: 2, slot_bytes: 64 }).expect("a ring");
-        let (asked, customs) = (Arc::new(AtomicU32::new(0)), Customs { shared_ring, ..Customs::default() });
+        let (asked, customs) = (Arc::new(DeviceU64::new(0)), Customs { shared_ring, ..Customs::default() });
         let table = FunctionTable::builder().host_call("one", |_: &[u8], _: &mut [u8]| Ok(0));
         let builder = HostDispatcher::builder(&ring, table.build(&ring).expect("a table")).customs(customs);
         let outside = Box::new(Idle(Arc::clone(&asked)));

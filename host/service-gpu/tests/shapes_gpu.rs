@@ -32,7 +32,8 @@ fn every_shape_gives_the_cpus_answers() {
         let open = owed.iter().filter(|owed| owed.is_open()).count();
         assert!(open * 10 <= owed.len(), "{open} of {shots} answers are open: they prove little");
         let bits: Vec<Vec<u8>> = drawn.iter().map(bytes_of).collect();
-        let [mut host_judge, mut device_judge, mut grid_judge] = [(); 3].map(|()| Judge::new(owed.iter().map(Owed::ways)));
+        let [mut host_judge, mut device_judge, mut grid_judge] =
+            [(); 3].map(|()| Judge::new(owed.iter().map(Owed::ways)));
 
         // A graph that the host launches, in its dispatcher's thread.
         let graph = GpuModel::wired("3x128", network, context, wiring).expect("on the device");
@@ -49,7 +50,8 @@ fn every_shape_gives_the_cpus_answers() {
         let options = HostOptions { wait: Wait::Spin, core: None, request_timeout: None };
         let host = HostDispatcher::builder(&ring, table).options(options).build().expect("a dispatcher");
         let host = host.start().expect("started");
-        let by_host = drive(&ring, FUNCTION, &bits, requests, |place, result| host_judge.allows(place, result));
+        let by_host =
+            drive(&ring, FUNCTION, &bits, requests, |place, result| host_judge.allows(place, result));
         assert_eq!(host.stop(PATIENCE).report.dropped, 0);
 
         // A graph that the device's dispatcher launches: floats in, logits out.
@@ -87,7 +89,8 @@ fn every_shape_gives_the_cpus_answers() {
         let modules = handler.modules(Modules::new());
         let device = DeviceDispatcher::wire(&ring, functions, modules, handler.options()).expect("wired");
         let device = device.start().expect("started");
-        let by_grid = drive(ring.ring(), FUNCTION, &bits, requests, |place, result| grid_judge.allows(place, result));
+        let by_grid =
+            drive(ring.ring(), FUNCTION, &bits, requests, |place, result| grid_judge.allows(place, result));
         assert!(device.stop(PATIENCE).report.is_clean());
 
         let by_device = by_device.map_or("no libcudadevrt.a".to_owned(), |per_s| format!("{per_s:.0}"));

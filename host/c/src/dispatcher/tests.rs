@@ -113,14 +113,14 @@ unsafe extern "C" fn notes(transport: *mut c_void, _: u32) -> c_int {
     // SAFETY: as above.
     let transport = unsafe { &*transport.cast::<Transport>() };
     // SAFETY: the response slot of the bench's ring, which has been answered.
-    let words = unsafe { transport.response.cast::<[u64; HEADER_WORDS]>().read() };
+    let words = unsafe { transport.response.cast::<[u64; HEADER_WORDS]>().read_unaligned() };
     transport.sent.store(ResponseHeader::from_words(words).status, Ordering::Release);
     OK
 }
 
 struct Transport {
     asked: AtomicBool,
-    response: *const u64,
+    response: *const u8,
     sent: AtomicI32,
 }
 
@@ -131,7 +131,7 @@ fn over_a_transport_no_request_is_left_to_others() {
         config.shared_ring_mode = 1;
     });
     let (ring, nothing) = (&raw const bench.ring, core::ptr::null());
-    let response = bench.ring.tx_data_host.cast::<u64>().cast_const();
+    let response = bench.ring.tx_data_host.cast_const();
     let transport = Transport { asked: AtomicBool::new(false), response, sent: AtomicI32::new(i32::MIN) };
     let mut plane = cudaq_cpu_dataplane_t {
         ctx: (&raw const transport).cast_mut().cast(),

@@ -11,6 +11,32 @@ use std::sync::atomic::Ordering;
 
 const STOP: u64 = u64::MAX;
 
+/// Ends the echo when this is dropped, however its client has ended.
+struct Stop<'a>(&'a SystemU64);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(STOP, Ordering::Release);
+    }
+}
+
+/// Sends back what comes, until it is told to stop.
+fn echo(there: &SystemU64, back: &SystemU64) {
+    let mut last = 0;
+    loop {
+        let seen = there.load(Ordering::Acquire);
+        if seen == STOP {
+            return;
+        }
+        if seen == last {
+            hint::spin();
+        } else {
+            last = seen;
+            back.store(seen, Ordering::Release);
+        }
+    }
+}
+
 pub(super) fn run(bench: &Bench) -> Result<Row> {
     // Two flags on lines of their own, as a ring has them.
     let there = CachePadded(SystemU64::new(0));
@@ -19,21 +45,10 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
     std::thread::scope(|scope| {
         let echo = scope.spawn(|| {
             pinning::pin("echo", bench.cores.server());
-            let mut last = 0;
-            loop {
-                let seen = there.load(Ordering::Acquire);
-                if seen == STOP {
-                    return;
-                }
-                if seen == last {
-                    hint::spin();
-                } else {
-                    last = seen;
-                    back.store(seen, Ordering::Release);
-                }
-            }
+            echo(&there, &back);
         });
         let client = scope.spawn(|| -> Result<()> {
+            let _stop = Stop(&there);
             pinning::pin("client", bench.cores.client());
             let warm_up = bench.trips / 10;
             let mut before = clock::now_ns();
@@ -48,7 +63,6 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
                 }
                 before = now;
             }
-            there.store(STOP, Ordering::Release);
             Ok(())
         });
         let done = client.join().map_err(|_| anyhow!("the client thread panicked"))?;
@@ -56,4 +70,27 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
         done
     })?;
     Ok(Row::new(&times))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_echo_ends_with_its_client_however_that_does() {
+        let (there, back) = (SystemU64::new(0), SystemU64::new(0));
+        // The scope ends when both have.
+        std::thread::scope(|scope| {
+            scope.spawn(|| echo(&there, &back));
+            let client = scope.spawn(|| {
+                let _stop = Stop(&there);
+                there.store(7, Ordering::Release);
+                while back.load(Ordering::Acquire) != 7 {
+                    std::thread::yield_now();
+                }
+                panic!("a client that fails");
+            });
+            assert!(client.join().is_err());
+        });
+    }
 }

@@ -2,6 +2,7 @@
 
 mod device;
 mod figures;
+mod http;
 mod metrics;
 mod plugin;
 mod rendezvous;
@@ -12,7 +13,7 @@ use crate::output;
 use crate::signals::Signals;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
-use metrics::Metrics;
+use http::Server;
 use plugin::Over;
 use rendezvous::Rendezvous;
 use ringcall_roce::PortOptions;
@@ -135,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let signals = Signals::listen()?;
     let service = Service::start(args)?;
-    let metrics = args.metrics.map(|address| Metrics::start(address, service.figures())).transpose()?;
+    let metrics = args.metrics.map(|address| metrics::start(address, service.figures())).transpose()?;
     let rendezvous = match (args.rendezvous, service.side(args)) {
         (Some(address), Some(side)) => Some(Rendezvous::start(address, side)?),
         (Some(_), None) => bail!("--rendezvous tells queue pair and key: this transport has neither"),
@@ -143,7 +144,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let mut line = service.line();
     for (key, address) in [
-        ("metrics", metrics.as_ref().and_then(Metrics::address)),
+        ("metrics", metrics.as_ref().map(Server::address)),
         ("rendezvous", rendezvous.as_ref().map(Rendezvous::address)),
     ] {
         if let Some(address) = address {

@@ -44,6 +44,8 @@ fn answer(service: &Service, side: Side, until: &Receiver<()>) {
         if let Err(error) = service.answer(side, LOOK) {
             // Somebody who spoke something else, or fell silent: the next one is listened to.
             eprintln!("ringcall: a rendezvous failed: {error}");
+            // Nor does an error that lasts, as a lack of descriptors, keep a core busy.
+            let _ = until.recv_timeout(LOOK);
         }
     }
 }

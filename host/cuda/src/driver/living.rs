@@ -35,11 +35,12 @@ impl<T> Living<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringcall_gpu::atomic::DeviceU64;
     use std::convert::Infallible;
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::Ordering;
 
-    fn get(living: &Living<u32>, number: u32, new: u32) -> Arc<u32> {
+    fn get(living: &Living<u64>, number: u32, new: u64) -> Arc<u64> {
         let Ok(one) = living.get_or_make(number, || Ok::<_, Infallible>(new));
         one
     }
@@ -67,7 +68,7 @@ mod tests {
     fn of_threads_that_ask_at_once_one_makes_it() {
         const THREADS: usize = 4;
         for _ in 0..100 {
-            let (living, made, all) = (Living::new(), AtomicU32::new(0), Barrier::new(THREADS));
+            let (living, made, all) = (Living::new(), DeviceU64::new(0), Barrier::new(THREADS));
             std::thread::scope(|scope| {
                 for _ in 0..THREADS {
                     scope.spawn(|| {
@@ -83,7 +84,7 @@ mod tests {
                     });
                 }
             });
-            assert_eq!(made.into_inner(), 1);
+            assert_eq!(made.load(Ordering::Relaxed), 1);
         }
     }
 }

@@ -1,12 +1,10 @@
 //! The kernel that launches graphs. Needs `libcudadevrt.a` beside a device.
 
-use crate::rig::{
-    self, PATIENCE, call, calls, counted, drive, flood, on_device, setting, slot, slots, stop_clean,
-};
+use crate::device::{graph, on_device_with_runtime, waiting};
+use crate::rig::{self, PATIENCE, call, calls, counted, drive, flood, setting, slot, slots, stop_clean};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::dispatcher::{
-    DeviceDispatcher, DeviceError, Functions, GraphFunction, GraphKernel, KernelKind, MappedRing, Options,
-    Running,
+    DeviceDispatcher, DeviceError, Functions, GraphFunction, KernelKind, MappedRing, Options, Running,
 };
 use ringcall_cuda::driver::{Context, MappedRegion, devrt};
 use ringcall_wire::Counter;
@@ -21,29 +19,6 @@ const GRAPH: &str = "graph_increment";
 /// Whether the kernel that launches graphs can be linked here.
 pub(crate) fn can_link() -> bool {
     devrt::find().is_ok()
-}
-
-fn on_device_with_runtime(name: &str, test: impl FnOnce(&Arc<Context>)) {
-    match devrt::find() {
-        Ok(_) => on_device(name, test),
-        Err(why) => eprintln!("skipped: {name}: {}", why.to_string().lines().next().unwrap_or_default()),
-    }
-}
-
-/// The samples' graph.
-fn graph(execs: u32) -> GraphFunction {
-    let kernel = |(name, threads): (&str, u32)| GraphKernel { name: name.to_owned(), blocks: 1, threads };
-    GraphFunction::new(ringcall_samples::graph::KERNELS.map(kernel).to_vec(), execs)
-}
-
-/// A graph of `execs` executables, all of which wait for the word at `address`, which the test keeps.
-fn waiting(execs: u32, address: u64) -> GraphFunction {
-    let words = vec![address; execs as usize];
-    // SAFETY: a word of mapped memory, whose owner is dropped after the dispatchers with this graph.
-    #[allow(unsafe_code)]
-    unsafe {
-        graph(execs).credits(&words)
-    }
 }
 
 fn with_graph(slot_bytes: u32, graph: GraphFunction) -> Functions {

@@ -3,6 +3,8 @@
 //! `RINGCALL_GARBAGE_REQUESTS` and `RINGCALL_GRAPH_LAUNCHES` say how long two of the tests run.
 
 mod cooperative;
+#[path = "../device/mod.rs"]
+mod device;
 mod dropping;
 mod garbage;
 mod graphs;

@@ -1,11 +1,11 @@
 //! What the tests of the device dispatcher share: a device, wired dispatchers, producers.
 
+pub(crate) use crate::device::on_device;
 use ringcall::{Ring, RingConfig};
-use ringcall_cuda::CudaError;
 use ringcall_cuda::dispatcher::{
     DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options, Running, Snapshot, Stopped, Wired,
 };
-use ringcall_cuda::driver::{Context, Driver};
+use ringcall_cuda::driver::Context;
 use ringcall_dispatch::ring::SlotIndex;
 use ringcall_dispatch::slot::{Response, Vacant};
 use ringcall_dispatch::{RingMemory, SharedRing};
@@ -14,7 +14,7 @@ use ringcall_wire::function::FunctionId;
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::status::Status;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
@@ -26,25 +26,6 @@ pub(crate) const SAMPLES: &[(u32, &str)] = &[
     (90, include_str!("../../../../device/samples/ptx/samples.sm_90.ptx")),
     (100, include_str!("../../../../device/samples/ptx/samples.sm_100.ptx")),
 ];
-
-/// Tests take turns: where one's kernel runs, nobody loads code, and what another drops is not freed.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Runs `test` on the first device, or says why not.
-pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
-    match Driver::load().and_then(|driver| driver.device(0)?.context()) {
-        Err(why @ (CudaError::NoDriver | CudaError::NoDevice | CudaError::DriverUnusable(_))) => {
-            eprintln!("skipped: {name}: {why}");
-        }
-        // A device is here, and the driver layer does not come up on it.
-        Err(why) => panic!("{name}: {why}"),
-        Ok(context) => {
-            let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-            test(&context);
-            eprintln!("ran: {name}");
-        }
-    }
-}
 
 /// A number from the environment: how long a test runs.
 pub(crate) fn setting<T: FromStr>(name: &str, default: T) -> T {

@@ -1,11 +1,10 @@
 //! The unified dispatcher that launches graphs. Needs `libcudadevrt.a` beside a device.
 
-use crate::rig::{
-    PATIENCE, Pair, Peer, Rig, calls, on_device, queues, setting, stop_clean, try_wire, wire_with,
-};
+use crate::device::{graph, on_device, on_device_with_runtime, waiting};
+use crate::rig::{PATIENCE, Pair, Peer, Rig, calls, queues, setting, stop_clean, try_wire, wire_with};
 use core::sync::atomic::Ordering;
-use ringcall_cuda::dispatcher::{DeviceError, Functions, GraphFunction, GraphKernel, KernelKind, Launches};
-use ringcall_cuda::driver::{Context, MappedRegion, devrt};
+use ringcall_cuda::dispatcher::{DeviceError, Functions, KernelKind, Launches};
+use ringcall_cuda::driver::{Context, MappedRegion};
 use ringcall_cuda::unified::{Running, UnifiedDispatcher};
 use ringcall_verbs::Event;
 use ringcall_wire::Counter;
@@ -16,29 +15,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const GRAPHS: [&str; 2] = ["graph_increment", "graph_increment_too"];
-
-fn on_device_with_runtime(name: &str, test: impl FnOnce(&Arc<Context>)) {
-    match devrt::find() {
-        Ok(_) => on_device(name, test),
-        Err(why) => eprintln!("skipped: {name}: {}", why.to_string().lines().next().unwrap_or_default()),
-    }
-}
-
-/// The samples' graph.
-fn graph(execs: u32) -> GraphFunction {
-    let kernel = |(name, threads): (&str, u32)| GraphKernel { name: name.to_owned(), blocks: 1, threads };
-    GraphFunction::new(ringcall_samples::graph::KERNELS.map(kernel).to_vec(), execs)
-}
-
-/// A graph of `execs` executables, all of which wait for the word at `address`, which the test keeps.
-fn waiting(execs: u32, address: u64) -> GraphFunction {
-    let words = vec![address; execs as usize];
-    // SAFETY: a word of mapped memory, whose owner is dropped after the dispatchers with this graph.
-    #[allow(unsafe_code)]
-    unsafe {
-        graph(execs).credits(&words)
-    }
-}
 
 fn with_graphs(stride: u32, execs: u32) -> Functions {
     GRAPHS

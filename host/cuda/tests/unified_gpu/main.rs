@@ -4,6 +4,8 @@
 //! `RINGCALL_UNIFIED_REQUESTS` says how many requests the longest test makes, `RINGCALL_UNIFIED_LAPS` how often the queues go
 //! round.
 
+#[path = "../device/mod.rs"]
+mod device;
 mod graphs;
 mod grid;
 mod hooks;

@@ -1,8 +1,8 @@
 //! A device with a unified dispatcher, an emulated NIC on a thread of its own, and the peer's end of the wire.
 
-use ringcall_cuda::CudaError;
+pub(crate) use crate::device::on_device;
 use ringcall_cuda::dispatcher::{DeviceError, Functions, KernelKind, Modules};
-use ringcall_cuda::driver::{Context, Driver};
+use ringcall_cuda::driver::Context;
 use ringcall_cuda::unified::{MappedQueues, Running, Shape, UnifiedDispatcher, UnifiedOptions, Wired};
 use ringcall_nic::{Config as NicConfig, Memory, Message, Nic, Port, Region, Wire, thread};
 use ringcall_verbs::crew::Copying;
@@ -13,7 +13,7 @@ use ringcall_wire::function::FunctionId;
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::status::Status;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
@@ -22,25 +22,6 @@ const QPN: u32 = 0x12_3456;
 const RX_KEY: u32 = 0x1234;
 const TX_KEY: u32 = 0x77;
 const TX_BASE: u64 = 0x10_0000;
-
-/// Tests take turns: where one's kernel runs, nobody loads code, and what another drops is not freed.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Runs `test` on the first device, or says why not.
-pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
-    match Driver::load().and_then(|driver| driver.device(0)?.context()) {
-        Err(why @ (CudaError::NoDriver | CudaError::NoDevice | CudaError::DriverUnusable(_))) => {
-            eprintln!("skipped: {name}: {why}");
-        }
-        // A device is here, and the driver layer does not come up on it.
-        Err(why) => panic!("{name}: {why}"),
-        Ok(context) => {
-            let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-            test(&context);
-            eprintln!("ran: {name}");
-        }
-    }
-}
 
 /// A number from the environment: how long a test runs.
 pub(crate) fn setting(name: &str, default: u64) -> u64 {

@@ -150,7 +150,10 @@ pub(crate) fn drive(
             let request = header.ptp_timestamp;
             assert_eq!((error, Status(header.status)), (None, Status::OK), "request {request}");
             let place = (request % payloads.len() as u64) as usize;
-            assert!(right(place, &result[..len]), "request {request}: an answer that the CPU does not explain");
+            assert!(
+                right(place, &result[..len]),
+                "request {request}: an answer that the CPU does not explain"
+            );
         }) as u64;
         if got != before {
             last = Instant::now();
