@@ -1,6 +1,6 @@
 """The network as ONNX files, in three forms. Weights are stored in half precision and computed with in single: every
-engine multiplies the same numbers, whatever precision it then works in. A network in integers (integers.py) has its weights
-as such, and every engine leaves the same bits.
+engine multiplies the same numbers, whatever precision it then works in. A network in integers (integers.py) has integers
+for weights, and every engine leaves the same bits.
 
 core          volume f32[batch, 4, layers, height, width] -> logits f32 of the same shape, any size (geometry.py)
 detectors     detectors u8[batch, D] -> residual_detectors u8[batch, D], logical_frame u8[batch, 1]
@@ -65,12 +65,14 @@ class Graph:
         return at
 
     def integer_network(self, layers, volume):
-        """The same in integers: stored as such, and multiplied in single precision, which holds all sums exactly."""
+        """The same in integers, multiplied in single precision, which holds all sums exactly."""
         number = lambda name, value: self.constant(name, np.array(value, np.float32))  # noqa: E731
         at = self.add("Mul", [volume, number("doubled", integers.DOUBLED)], "conv0.input")
         for k, layer in enumerate(layers):
             last = k == len(layers) - 1
-            weight = self.add("Cast", [self.constant(f"conv{k}.weight", layer.weight)], f"conv{k}.weight.f32", to=TensorProto.FLOAT)
+            # Half precision holds them, and TensorRT reads no weights in bytes that it is not to quantize itself.
+            stored = self.constant(f"conv{k}.weight", layer.weight.astype(np.float16))
+            weight = self.add("Cast", [stored], f"conv{k}.weight.f32", to=TensorProto.FLOAT)
             at = self.add("Conv", [at, weight], f"conv{k}.sum", kernel_shape=[3, 3, 3], pads=[1] * 6)
             # Which changes nothing of an integer, but keeps optimizers from multiplying the weights by the factor.
             at = self.add("Round", [at], f"conv{k}.integer")

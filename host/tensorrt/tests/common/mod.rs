@@ -29,6 +29,7 @@ models![
     "fully_convolutional",
     "half_precision",
     "many_types",
+    "predecoder_in_integers",
     "residual",
     "unknown_operator",
 ];
