@@ -12,7 +12,7 @@ import torch
 
 from predecoder import fit, measure, onnx_forms, tables
 from predecoder.geometry import Volume, circuit
-from predecoder.integers import BITS, EXACT, TOP, Layer
+from predecoder.integers import BITS, EXACT, TOP
 from predecoder.network import Predecoder, convolved, with_margin
 from predecoder.quantized import Quantized
 from predecoder.sampler import Residual, Sampler
@@ -114,7 +114,6 @@ def test_integers_are_computed_alike_everywhere():
         seen.append(len(np.unique(at)))
     # Bytes of every size, or it would prove little.
     assert min(seen[:-1]) > TOP // 2
-    assert [layer.weight.dtype for layer in layers] == [np.int16, np.int8, np.int8, np.int16]
     tops = [2 ** (BITS[k] - 1) - 1 for k in (0, 1, 1, 2)]
     assert [np.abs(layer.weight).max() for layer in layers] == tops
     model = onnx_forms.core(layers, {})
@@ -125,15 +124,16 @@ def test_integers_are_computed_alike_everywhere():
 
 
 def test_sums_that_single_precision_might_not_hold_are_refused():
-    network = random_quantized()
-    with torch.no_grad():
-        network.convs[1].weight.fill_(1.0)
-    # 8 channels of 27 taps are few: 8 * 27 * 127 * 255 is below 2^24.
-    network.layers()
-    wide = Layer(np.full((1, 128, 3, 3, 3), 127, np.int8), np.ones(1, np.float32), np.zeros(1, np.float32))
-    assert wide.largest_sum(TOP) == 128 * 27 * 127 * TOP > EXACT
-    negative = Layer(-wide.weight, wide.factor, wide.offset)
-    assert negative.largest_sum(TOP) == wide.largest_sum(TOP)
+    for width, sign, refused in ((16, 1, False), (24, 1, True), (24, -1, True)):
+        assert (width * 27 * 127 * TOP >= EXACT) == refused
+        network = Quantized(width)
+        with torch.no_grad():
+            network.convs[1].weight.fill_(sign)
+        if refused:
+            with pytest.raises(ArithmeticError, match="layer 1"):
+                network.layers()
+        else:
+            assert network.layers()[1].largest_sum(TOP) == width * 27 * 127 * TOP
 
 
 def test_what_rounds_learns_its_steps():

@@ -26,7 +26,7 @@ EXACT = 2**24
 
 @dataclass
 class Layer:
-    weight: np.ndarray  # integers [out, in, 3, 3, 3]: int8, or int16 where they have more bits
+    weight: np.ndarray  # int16 [out, in, 3, 3, 3]
     factor: np.ndarray  # f32 [out]
     offset: np.ndarray  # f32 [out]
 

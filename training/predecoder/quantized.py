@@ -84,8 +84,7 @@ class Quantized(Predecoder):
         found, before = [], torch.tensor(1 / DOUBLED)
         for layer, conv in enumerate(self.convs):
             step = self.log_steps[layer].exp() if layer < self.hidden else torch.tensor(1.0)
-            kind = np.int8 if self.bits(layer) <= 8 else np.int16
-            weight = self.integer_weight(layer).cpu().numpy().astype(kind)
+            weight = self.integer_weight(layer).cpu().numpy().astype(np.int16)
             factor = before * self.weight_step(layer) / step
             one = Layer(weight, factor.cpu().numpy(), (conv.bias / step).cpu().numpy())
             inputs = int(DOUBLED) if layer == 0 else TOP

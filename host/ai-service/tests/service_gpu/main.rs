@@ -326,14 +326,16 @@ fn the_predecoders_network_is_served() {
             floats: Some(2e-2),
             ..Sent::of(halves(&volumes[i as usize % 8]), |_| logits[i as usize % 8].clone())
         };
-        let service = AiDecoderService::new(&engine, &Options::default()).expect("a service");
-        let slots = ring(context, 16, service.slot_bytes());
-        let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
-        drive(slots.ring(), FUNCTION, n, sent);
-        assert!(running.stop(PATIENCE).report.is_clean());
-
-        for depth in [1, 16] {
-            let service = AiPredecoderService::new(&engine, depth, &Options::default()).expect("a service");
+        let by_itself = |engine: &PredecoderEngine, options: &Options| {
+            let service = AiDecoderService::new(engine, options).expect("a service");
+            let slots = ring(context, 16, service.slot_bytes());
+            let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
+            drive(slots.ring(), FUNCTION, n, sent);
+            assert!(running.stop(PATIENCE).report.is_clean());
+        };
+        // How many requests each queue had.
+        let handing_over = |engine: &PredecoderEngine, depth, options: &Options| -> Vec<u64> {
+            let service = AiPredecoderService::new(engine, depth, options).expect("a service");
             let slots = ring(context, 16, service.slot_bytes());
             let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
             let shared = slots.ring().shared();
@@ -343,7 +345,12 @@ fn the_predecoders_network_is_served() {
             assert!(running.stop(PATIENCE).report.is_clean());
             let report = at_work.stop(PATIENCE);
             assert!(report.is_clean() && report.workers.answered == n, "{report:?}");
-            assert_eq!(report.queues[0].engine_failed, 0);
+            assert!(report.queues.iter().all(|queue| queue.engine_failed == 0), "{report:?}");
+            report.queues.iter().map(|queue| queue.published).collect()
+        };
+        by_itself(&engine, &Options::default());
+        for depth in [1, 16] {
+            assert_eq!(handing_over(&engine, depth, &Options::default()), [n]);
         }
         assert_eq!(engine.most_instances(), Some(1));
 
@@ -355,24 +362,9 @@ fn the_predecoders_network_is_served() {
             let refused = AiDecoderService::new(&engine, &more);
             assert!(matches!(refused, Err(ServiceError::Instances { most, .. }) if most == instances));
             let all = Options { instances, ..Options::default() };
-            let service = AiDecoderService::new(&engine, &all).expect("a service");
-            let slots = ring(context, 16, service.slot_bytes());
-            let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
-            drive(slots.ring(), FUNCTION, n, sent);
-            assert!(running.stop(PATIENCE).report.is_clean());
-
-            let service = AiPredecoderService::new(&engine, 4, &all).expect("a service");
-            let slots = ring(context, 16, service.slot_bytes());
-            let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
-            let shared = slots.ring().shared();
-            let at_work =
-                Workers::start(service.queues(), shared, stages(2, same), &workers()).expect("workers");
-            drive(slots.ring(), FUNCTION, n, sent);
-            assert!(running.stop(PATIENCE).report.is_clean());
-            let report = at_work.stop(PATIENCE);
-            assert!(report.is_clean() && report.workers.answered == n, "{report:?}");
-            assert!(report.queues.iter().all(|queue| queue.engine_failed == 0), "{report:?}");
-            assert!(report.queues.iter().filter(|queue| queue.published > 0).count() > 1, "{report:?}");
+            by_itself(&engine, &all);
+            let published = handing_over(&engine, 4, &all);
+            assert!(published.iter().filter(|&&n| n > 0).count() > 1, "{published:?}");
         }
     });
 }

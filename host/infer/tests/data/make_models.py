@@ -266,10 +266,10 @@ def half_precision():
 def predecoder_in_integers():
     """A network in integers, with weights as large as they may be: equal to the last bit (training/predecoder/integers.py)."""
     layers = []
-    sizes, bits_of = (4, 8, 8, 4), (integers.BITS[0], integers.BITS[1], integers.BITS[2])
-    for inputs, outputs, wide in zip(sizes, sizes[1:], bits_of):
-        top, kind = 2 ** (wide - 1) - 1, np.int16 if wide > 8 else np.int8
-        weight = (rng.standard_normal((outputs, inputs, 3, 3, 3)) * top / 2.5).round().clip(-top, top).astype(kind)
+    sizes = (4, 8, 8, 4)
+    for inputs, outputs, wide in zip(sizes, sizes[1:], integers.BITS):
+        top = 2 ** (wide - 1) - 1
+        weight = (rng.standard_normal((outputs, inputs, 3, 3, 3)) * top / 2.5).round().clip(-top, top).astype(np.int16)
         spread = (1 if inputs == 4 else 60) * top * np.sqrt(inputs * 27)
         factor = (rng.uniform(0.5, 1.5, outputs) * 150 / spread).astype(np.float32)
         layers.append(integers.Layer(weight, factor, rng.uniform(-40, 40, outputs).astype(np.float32)))
