@@ -39,11 +39,18 @@ __device__ __forceinline__ u32 peer_address(u32 address, u32 rank)
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address), "r"(rank));
     return r;
 }
-__device__ __forceinline__ void barrier_arrive_peer(u32 peer_bar)
-{
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(peer_bar) : "memory");
-}
+// What the copy engine brings is seen, and what threads of this block did.
 __device__ __forceinline__ bool barrier_try(u32 bar, u32 parity)
+{
+    u32 ok;
+    asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(ok)
+                 : "r"(bar), "r"(parity)
+                 : "memory");
+    return ok != 0;
+}
+// And what other blocks of the cluster did, which costs the first cache: hundreds of cycles.
+__device__ __forceinline__ bool barrier_try_cluster(u32 bar, u32 parity)
 {
     u32 ok;
     asm volatile(
@@ -85,14 +92,12 @@ __device__ __forceinline__ u32 cluster_rank()
 // All threads of a cluster arrive once; who waits sees what was done before. Once a kernel.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
-__device__ __forceinline__ float4 peer_load4(u32 address)
+// To shared memory of a block of the cluster; its barrier counts the 16 bytes once they are there.
+__device__ __forceinline__ void send_async4(u32 peer, const int (&v)[4], u32 peer_bar)
 {
-    float4 v;
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(address)
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.s32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(peer), "r"(v[0]),
+                 "r"(v[1]), "r"(v[2]), "r"(v[3]), "r"(peer_bar)
                  : "memory");
-    return v;
 }
 
 // ---- the copy engine ----
@@ -100,13 +105,6 @@ __device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(bar)
-                 : "memory");
-}
-// To shared memory of a block of the cluster, and its barrier.
-__device__ __forceinline__ void bulk_copy_peer(u32 to, u32 from, u32 bytes, u32 bar)
-{
-    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "r"(from), "r"(bytes), "r"(bar)
                  : "memory");
 }
 // Between ordinary accesses and the copy engine's or the tensor cores', in either order.
@@ -145,17 +143,29 @@ __device__ __forceinline__ void set_global(u32* p, u32 bits)
 
 // ---- tensor cores ----
 // A matrix in shared memory without swizzle: 8 rows of 16 bytes make a unit; `k` bytes to the next 8 columns' unit,
-// `rows` bytes to the next 8 rows' unit.
-__device__ __forceinline__ u64 matrix(u32 address, u32 k, u32 rows)
-{
-    return static_cast<u64>((address & 0x3ffff) >> 4) | static_cast<u64>(k >> 4) << 16 | static_cast<u64>(rows >> 4) << 32;
-}
+// 128 bytes to the next 8 rows' unit. What is made of the address is the same in all lanes: the compiler keeps it where the
+// instruction wants it, and adds to it there; else each instruction would wait for the one before to have read its own.
+// (An address has its block's place in the cluster above these bits.)
+struct Matrix {
+    u32 low;
+    __device__ __forceinline__ Matrix(u32 address, u32 k) : low(__shfl_sync(~0u, (address & 0x3ffff) >> 4 | k >> 4 << 16, 0)) {}
+    // So many bytes further.
+    __device__ __forceinline__ u64 at(u32 bytes) const { return static_cast<u64>(128 >> 4) << 32 | (low + (bytes >> 4)); }
+};
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int PENDING>
 __device__ __forceinline__ void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+// Sums that were waited for: nothing is made of them before.
+template <int N>
+__device__ __forceinline__ void waited_for(float (&sums)[N][4])
+{
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+        asm volatile("" : "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3]));
 }
 __device__ __forceinline__ void mma(float (&d)[4], const uint4& a, u32 b0, u32 b1)
 {
@@ -179,12 +189,26 @@ __device__ __forceinline__ u32 transposed(u32 v)
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(v));
     return r;
 }
-__device__ __forceinline__ u32 packed(float low, float high)
+// A logit of a sum that single precision holds exactly: each operation rounded by itself, so that everything that computes the
+// network leaves the same bits.
+__device__ __forceinline__ float scaled(float sum, float factor, float offset) { return __fadd_rn(__fmul_rn(sum, factor), offset); }
+// A byte of a hidden layer in the same way, but for its top: 0..256 in the lower half of a word whose upper half is anything.
+// `factor` and `offset` are 256th of what they are said to be, which changes no rounding; so saturation is at 0 and 256. Among
+// numbers as large as the last steps are of 1/256: the addition rounds, ties to the even.
+__device__ __forceinline__ u32 byte_of(float sum, float factor, float offset)
 {
-    const __half2 h = __floats2half2_rn(low, high);
+    return __float_as_uint(__fadd_rn(__saturatef(scaled(sum, factor, offset)), 49152.f));
+}
+// Two of them, at most 255.
+__device__ __forceinline__ u32 topped(u32 low, u32 high) { return __vminu2(__byte_perm(low, high, 0x5410), 0x00ff00ff); }
+// Four of them as bytes.
+__device__ __forceinline__ u32 bytes(u32 a, u32 b, u32 c, u32 d) { return __byte_perm(topped(a, b), topped(c, d), 0x6420); }
+// Two of them as halves: among halves of 1024 and more steps are of 1, too.
+__device__ __forceinline__ u32 halves(u32 low, u32 high)
+{
+    const u32 v = topped(low, high) | 0x64006400, begin = 0x64006400;
+    const __half2 h = __hsub2(*reinterpret_cast<const __half2*>(&v), *reinterpret_cast<const __half2*>(&begin));
     return *reinterpret_cast<const u32*>(&h);
 }
-
-__device__ __forceinline__ float2 unpacked(u32 v) { return __half22float2(*reinterpret_cast<const __half2*>(&v)); }
 
 } // namespace machine

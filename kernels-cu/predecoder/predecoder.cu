@@ -1,12 +1,12 @@
 // The predecoder network as a kernel for a graph and as a handler for the cooperative dispatcher. One shape a text:
-// compile with -DPREDECODER_CS, _KS, _WGN and _N set: see net.cuh. Needs sm_90a.
+// compile with -DPREDECODER_CS, _KS and _N set: see shape.cuh. Needs sm_90a.
 #include "../rally.cuh"
 #include "net.cuh"
 
 namespace {
 
 using namespace predecoder;
-using Chosen = Shape<PREDECODER_CS, PREDECODER_KS, PREDECODER_WGN, PREDECODER_N>;
+using Chosen = Shape<PREDECODER_CS, PREDECODER_KS, PREDECODER_N>;
 
 // Statuses of the wire protocol: ringcall_wire::status.
 constexpr int SCHEMA_MISMATCH = -6;

@@ -3,14 +3,16 @@
 
 #include "bits.h"
 #include "machine.cuh"
+#include "wgmma_shapes.cuh"
 
 namespace predecoder {
 
 using namespace machine;
 
-constexpr int GROUPS = 16;          // of 8 channels
-constexpr u32 TAP_BYTES = 2048;     // 64 output channels x 16 input channels
-constexpr u32 BLOCK_STAGE = 6 * TAP_BYTES; // 3 taps x 32 input channels, 64 output channels
+constexpr int GROUPS = 8;         // of 16 channels of a hidden layer
+constexpr u32 TAP_BYTES = 2048;   // 64 output channels x 32 input channels
+constexpr u32 PIECE = 3 * TAP_BYTES; // 3 taps of them
+constexpr int QW = 2;             // groups of 32 input channels that a stage of weights and a slab of activations have
 constexpr int MAX_STAGES = 20;
 constexpr int MAX_SLABS = 12;
 constexpr int STAMPS = 16;
@@ -18,7 +20,7 @@ constexpr int MAX_TILES = 132;
 
 // Words of `Params::sync`, each on a sector of its own: counters of arrivals, three of them for each tile.
 constexpr int SECTOR = 8;
-enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, DONE = 2 * SECTOR, OVER = 3 * SECTOR /* blocks that are through with a run, of even and of odd runs */, ARRIVED = 4 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
+enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, OVER = 3 * SECTOR /* blocks that are through with a run, of even and of odd runs */, ARRIVED = 4 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
 
 // What goes in and comes out.
 struct Io {
@@ -34,52 +36,56 @@ struct Params {
     int tiles;
     int stages, slabs; // of the two rings
     u32 slab_bytes, slab_rows, group_rows; // from slab to slab; copied; from group to group
-    u32 off_input, off_slabs, off_exchange, off_received, off_final, off_ring, smem;
+    u32 off_input, off_slabs, off_received, off_ring, smem;
     Io io;
     // For each position, from `2 * pad` before the first to as many after the last: its cell, or -1; the maps' two halves;
     // its two bits of a request, or NO_BIT.
     const uint4* cells;
     float threshold;    // a logit above it is an error
-    int whole;          // barriers of the whole grid, not of the tiles that a tile's taps reach
+    u32 bit_count;      // of a request
     const Flips* flips; // [cells][4]: what each decision flips
     u32* flipped;       // [2][flip_words(bit_count)]: zero between runs, which take turns
-    u32 bit_count, off_first;
-    const uint4* w1;    // [8][7][32]: fragments
-    const u8* wmid;     // [2][3][4][3][2] stages of a block
+    const uint4* w1;    // [8][9][32]: fragments
+    const u8* wmid;     // [2 layers][2 x 64 channels out][3][4 x 32 channels in][3] x PIECE
     const uint4* w4;    // [7][8][32]: fragments
-    const float *b1, *b2, *b3, *b4;
-    u8 *act1, *act2;
-    float4* sums;       // [27][rows]
+    const float *scales1, *scales2, *scales3, *scales4; // a factor for each channel, then what is added
+    u8 *act1, *act2;    // [GROUPS][rows][16]
+    float4* sums;       // [CS][27][rows]
     u32* sync;
     u32* failed; // which wait ran out; 0 otherwise
     long long* stamps;
     long long limit; // clock cycles that a wait may take
 };
 
-static_assert(sizeof(Params) == 264, "as host/infer-gpu/src/plan.rs lays them out");
+static_assert(sizeof(Params) == 248, "as host/infer-gpu/src/plan.rs lays them out");
 
-template <int CS_, int KS_, int WGN_, int N_>
+// A cluster of CS x KS blocks computes a tile of N positions: CS shares of the output channels, KS shares of the input channels.
+template <int CS_, int KS_, int N_>
 struct Shape {
-    static constexpr int CS = CS_, KS = KS_, WGN = WGN_, N = N_;
+    static constexpr int CS = CS_, KS = KS_, N = N_;
+    static_assert((CS == 1 || CS == 2) && (KS == 1 || KS == 2) && N % 8 == 0, "a shape");
     // Narrow products follow one another faster than their sums are ready: several sums, added up in the end.
     static constexpr int SUMS = N <= 24 ? 3 : N <= 48 ? 2 : 1;
-    // With few input channels a block, the first layer is computed where it is needed, borders and all.
-    static constexpr bool FUSED = KS == 4;
-    static constexpr int WGM = 2 / CS, C = CS * KS, P = WGN * N;
-    static constexpr int WARPS = 4 * WGM * WGN, THREADS = 32 * WARPS;
-    static constexpr int QN = 4 / KS;                  // groups of 32 input channels
-    static constexpr int SLABS_LAYER = 3 * QN, STAGES_LAYER = 9 * QN;
-    static constexpr int SHARE1 = (P / KS + 7) / 8 * 8; // positions of the first layer
-    static constexpr int PF = (P + C - 1) / C;          // positions that a block finishes
-    static constexpr int PFP = (PF + 7) / 8 * 8;
-    static constexpr u32 STAGE = BLOCK_STAGE * WGM;
-    // To every block of the cluster its positions' partial sums, as halves; or the activations, at home.
-    static constexpr u32 PIECE = 8u * WGM * PF * 16;
-    static constexpr u32 EXCHANGE = KS > 1 ? C * PIECE : (C > 1 ? 8u * WGM * P * 16 : 0);
-    static constexpr u32 RECEIVED = KS > 1 ? KS * GROUPS * PF * 16u : 0;
-    static constexpr u32 FINAL = GROUPS * PFP * 16;
-    // Weights and biases of the first layer, of the channels that this block computes.
-    static constexpr u32 FIRST = FUSED ? 2 * 7 * 32 * 16 + 2 * 16 * 4 : 0;
+    // With few input channels a block, the first layer is computed where it is needed, borders and all, and the grid's blocks wait
+    // for all others instead of those that a tile's taps reach.
+    static constexpr bool FUSED = KS == 2;
+    static constexpr int C = CS * KS;
+    static constexpr int WGM = 2 / CS; // groups of four warps that multiply in the middle layers: 64 output channels each
+    static constexpr int WARPS = 8, THREADS = 32 * WARPS, MULTIPLY = 128 * WGM;
+    static constexpr int QN = 4 / KS, QS = QN / QW;   // groups of 32 input channels, and slabs of them
+    static constexpr int SLABS_LAYER = 3 * QS;
+    // Lines of taps that a stage of weights has, of 64 or 128 output channels and a slab's input channels: as many as there is room
+    // for, since each stage is waited for.
+    static constexpr int LINES = WGM == 1 ? 3 : 1, STAGES_LAYER = SLABS_LAYER * (3 / LINES);
+    static constexpr u32 BLOCK_STAGE = QW * LINES * PIECE, STAGE = WGM * BLOCK_STAGE;
+    // Rows that the first layer computes at once, as many of them as fit in registers; in turns, or each group of warps all.
+    static constexpr int CHUNK = FUSED ? (N <= 24 ? 32 : N == 48 ? 48 : 64) : N / 2, CHUNKS = FUSED ? 3 : 1;
+    // Of the columns of 8 positions that a block has sums of, the first LOW are of the first of KS blocks to finish, the others, at
+    // most MOST, of the second.
+    static constexpr int COLUMNS = N / 8, LOW = COLUMNS / KS, MOST = COLUMNS - (KS - 1) * LOW;
+    static constexpr u32 RECEIVED = (KS - 1) * MOST * 2048u;
+    static constexpr int PFP = 8 * MOST;              // positions of which a block has the last layer's input, at most
+    static constexpr int PF = (N + C - 1) / C;        // positions whose logits a block adds up
     static constexpr int BLOCK = THREADS + 64;
 };
 
@@ -106,7 +112,7 @@ static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
             p.stamps[MAX_TILES * STAMPS] = blockIdx.x;   \
     } while (0)
 
-// After the head: the middle layers' biases, and for each of the tile's positions whether it is a cell.
-constexpr u32 BIAS_AT = 1024, VALID_AT = 2048;
+// After the head, for each of the tile's positions: whether it is a cell.
+constexpr u32 VALID_AT = 1024;
 
 } // namespace predecoder

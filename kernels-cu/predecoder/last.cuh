@@ -1,0 +1,167 @@
+// The last layer, turned around: a product of 108 rows (27 taps x 4 channels) at every position, then a sum over shifted
+// positions, and what it decides.
+#pragma once
+
+#include "request.cuh"
+#include "run.cuh"
+
+namespace predecoder {
+
+// Lane `c` of four that are 4 lanes apart has `row[0 .. 4]`; afterwards it has element `c` of each lane's row.
+__device__ __forceinline__ void transpose4(const float (&row)[4], int c, float4& column)
+{
+    // Lanes 1 apart swap odd and even elements, lanes 2 apart halves.
+    const bool odd = c & 1, high = c & 2;
+    const float s0 = __shfl_xor_sync(~0u, odd ? row[0] : row[1], 4), s1 = __shfl_xor_sync(~0u, odd ? row[2] : row[3], 4);
+    const float a0 = odd ? s0 : row[0], a1 = odd ? row[1] : s0; // element c % 2 of lanes c & ~1, c | 1
+    const float b0 = odd ? s1 : row[2], b1 = odd ? row[3] : s1; // element c % 2 + 2 of the same
+    const float t0 = __shfl_xor_sync(~0u, high ? a0 : b0, 8), t1 = __shfl_xor_sync(~0u, high ? a1 : b1, 8);
+    column = high ? make_float4(t0, t1, b0, b1) : make_float4(a0, a1, t0, t1);
+}
+
+template <class S>
+__device__ __forceinline__ typename Run<S>::LastWeights Run<S>::last_weights() const
+{
+    constexpr int STEPS = 8 / S::CS; // of 16 channels
+    LastWeights weights;
+#pragma unroll
+    for (int k = 0; k < STEPS; ++k)
+        weights.of[k] = __ldg(p.w4 + (min(warp, 6) * 8 + (S::CS == 2 ? cs * STEPS : 0) + k) * 32 + lane);
+    return weights;
+}
+
+// Of this block's channels, at the positions that it finished; another block's of the same cluster has the others.
+template <class S>
+__device__ __forceinline__ void Run<S>::last_products(const LastWeights& weights) const
+{
+    constexpr int STEPS = 8 / S::CS, COLUMNS = S::PFP / 8;
+    constexpr int WIDE = COLUMNS < 4 ? COLUMNS : COLUMNS % 3 == 0 ? 3 : 4;
+    const u32 input = base + p.off_input;
+    const int count = own_count() * 8;
+    float4* const sums = p.sums + (long long)(S::CS == 2 ? cs * 27 : 0) * p.rows + p.pad + first + own_begin() * 8;
+    if (warp >= 7)
+        return;
+#pragma unroll 1
+    for (int nb0 = 0; nb0 < COLUMNS; nb0 += WIDE) {
+        float sum[WIDE][4];
+#pragma unroll
+        for (int n = 0; n < WIDE; ++n)
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                sum[n][j] = 0;
+#pragma unroll
+        for (int k = 0; k < STEPS; k += 2)
+#pragma unroll
+            for (int n = 0; n < WIDE; ++n) {
+                const int nb = min(nb0 + n, COLUMNS - 1);
+                const uint4 v = load_matrix4(input + ((k * 2 + lane / 8) * S::PFP + nb * 8 + lane % 8) * 16);
+                mma(sum[n], weights.of[k], v.x, v.y);
+                mma(sum[n], weights.of[k + 1], v.z, v.w);
+            }
+        // Four lanes that are 4 apart have the four channels of a tap; after the exchange each has all four of one of their
+        // positions: low or high tap, first or second position.
+        const int c = lane / 4 % 4;
+#pragma unroll
+        for (int n = 0; n < WIDE; ++n) {
+            float4 v;
+            transpose4(sum[n], c, v);
+            const int q = (nb0 + n) * 8 + lane % 4 * 2 + c % 2;
+            const int tap = warp * 4 + lane / 16 + c / 2 * 2;
+            if (q < count && tap < 27)
+                __stcg(sums + (long long)tap * p.rows + q, v);
+        }
+    }
+}
+
+template <class S>
+__device__ __forceinline__ bool Run<S>::sums() const
+{
+    // A block may be here in the next run already while the last one's answer is being written.
+    u32* const flipped = p.flipped + request % 2 * flip_words(p.bit_count);
+    // Four lanes a position and share of the channels. What is known of it before its products are: its cell, or -1, and what its
+    // decision flips.
+    constexpr int LANES = 4 * S::CS;
+    const int channel = lane % 4, share = lane % LANES / 4;
+    const auto position = [&](int i) { return rank * S::PF + i / LANES; };
+    const auto cell_of = [&](int i) {
+        const int pos = position(i), at = first + pos, r = at % p.plane;
+        return i / LANES < S::PF && pos < S::N && valid[pos] ? (at / p.plane * p.d + r / p.width) * p.d + r % p.width : -1;
+    };
+    const auto flips_of = [&](int cell) {
+        const uint2 none = make_uint2(NONE, NONE);
+        return io.left && share == 0 && cell >= 0 ? __ldg(reinterpret_cast<const uint2*>(p.flips) + cell * 4 + channel) : none;
+    };
+    int cell = cell_of(tid);
+    uint2 flips = flips_of(cell);
+    const float factor = __ldg(p.scales4 + channel), offset = __ldg(p.scales4 + 4 + channel);
+    // A lane's taps, worked out before there is anything to load.
+    const float4* from[7];
+#pragma unroll
+    for (int k = 0; k < 7; ++k) {
+        const int tap = k * 4 + channel;
+        from[k] = p.sums + (long long)(share * 27 + tap) * p.rows + p.pad + (tap / 9 - 1) * p.plane + (tap / 3 % 3 - 1) * p.width + tap % 3 - 1;
+        here(from[k]);
+    }
+    // One warp asks: counters that all blocks wait for are read one after the other.
+    if (warp == 0)
+        await(2, target(), first - span, first + S::N - 1 + span, 7);
+    everyone();
+    STAMP(12);
+    constexpr int ALL = (S::PF * LANES + 31) / 32 * 32, TURNS = (ALL + S::THREADS - 1) / S::THREADS;
+#pragma unroll 1
+    for (int turn = 0; turn < TURNS; ++turn) {
+        const int i = tid + turn * S::THREADS;
+        if (i >= ALL)
+            break;
+        if (turn != 0) {
+            cell = cell_of(i);
+            flips = flips_of(cell);
+        }
+        const bool ok = cell >= 0;
+        const int at = first + position(i);
+        // All of them are under way before the first is added.
+        float4 part[7], sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int k = 0; k < 7; ++k)
+            part[k] = ok && k * 4 + channel < 27 ? __ldcg(from[k] + at) : sum;
+#pragma unroll
+        for (int k = 0; k < 7; ++k)
+            sum.x += part[k].x, sum.y += part[k].y, sum.z += part[k].z, sum.w += part[k].w;
+#pragma unroll
+        for (int m = 1; m < LANES; m *= 2) {
+            sum.x += __shfl_xor_sync(~0u, sum.x, m), sum.y += __shfl_xor_sync(~0u, sum.y, m);
+            sum.z += __shfl_xor_sync(~0u, sum.z, m), sum.w += __shfl_xor_sync(~0u, sum.w, m);
+        }
+        if (ok && share == 0) {
+            const float logit = scaled(channel == 0 ? sum.x : channel == 1 ? sum.y : channel == 2 ? sum.z : sum.w, factor, offset);
+            if (io.out)
+                io.out[channel * p.layers * p.d * p.d + cell] = logit;
+            if (io.left && logit > p.threshold)
+                flip_all(Flips{flips.x, flips.y}, p.bit_count, [&](u32 bit) { flip_global(flipped + bit / 32, 1u << bit % 32); });
+        }
+    }
+    bool all = false;
+    if (io.left) {
+        u32* const over = p.sync + OVER + request % 2;
+        // Decisions are few and their bits anywhere: the block that is last writes what is left.
+        everyone();
+        bool last = false;
+        if (tid == 0) {
+            if (*(volatile u32*)&head.dead)
+                set_global(flipped + flip_words(p.bit_count) - 1, GAVE_UP);
+            last = add_acq_rel(over, 1) == p.tiles * S::C - 1;
+        }
+        all = group_any(1, S::THREADS, last);
+        if (all) {
+            if (tid == 0) {
+                *over = 0; // nobody is left in this run
+                STAMP_LAST();
+            }
+            answer<S::THREADS>(p, io, flipped, tid);
+        }
+    }
+    STAMP(13);
+    return all;
+}
+
+} // namespace predecoder
