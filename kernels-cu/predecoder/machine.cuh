@@ -89,8 +89,8 @@ __device__ __forceinline__ u32 cluster_rank()
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return r;
 }
-// All threads of a cluster arrive once; who waits sees what was done before. Once a kernel.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+// All threads of a cluster arrive once; who waits sees barriers that were made before (`barrier_init_fence`). Once a kernel.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 // To shared memory of a block of the cluster; its barrier counts the 16 bytes once they are there.
 __device__ __forceinline__ void send_async4(u32 peer, const int (&v)[4], u32 peer_bar)
