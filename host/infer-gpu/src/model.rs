@@ -145,7 +145,7 @@ impl Loaded {
 /// use ringcall_infer::Model;
 /// use ringcall_infer_gpu::{GpuModel, Network};
 ///
-/// let network = Network::from_onnx(&std::fs::read("predecoder_3x128.onnx")?)?;
+/// let network = Network::from_onnx(&std::fs::read("predecoder_3x128_int8.onnx")?)?;
 /// let context = Driver::load()?.device(0)?.context()?;
 /// let model = GpuModel::new("predecoder", &network, &context, 13, 13)?;
 /// let mut engine = model.instantiate()?;

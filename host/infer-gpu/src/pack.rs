@@ -5,8 +5,6 @@ use crate::network::{DOUBLED, INPUTS, OUTPUTS, TAPS, WIDTH};
 use half::f16;
 use zerocopy::IntoBytes;
 
-/// Bytes of the first layer's weights of 64 output channels.
-pub(crate) const FIRST_BLOCK: usize = 9 * 2 * 64 * 16;
 /// Channels that lie side by side.
 const GROUP: usize = 16;
 
@@ -65,18 +63,13 @@ fn fragments(blocks: usize, steps: usize, at: impl Fn(usize, usize) -> i16) -> V
     bytes
 }
 
-/// Twice the weights, for inputs that come in as they are: `[64 out][dz][dy][chunk][out][8]`, of a chunk two columns of the
-/// volume with four channels each; there is no fourth column.
+/// Twice the weights, for inputs that come in as they are. Row: channel out. Column: line of taps, then tap, then channel in;
+/// there is no fourth tap.
 fn first(weights: &[i16]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(2 * FIRST_BLOCK);
-    for (block, row_of_taps, chunk) in each(2, 9, 2) {
-        for (row, column, channel) in each(64, 2, INPUTS) {
-            let (output, dx) = (block * 64 + row, chunk * 2 + column);
-            let at = (output * INPUTS + channel) * TAPS + row_of_taps * 3 + dx;
-            bytes.extend(half(if dx < 3 { DOUBLED * weights[at] } else { 0 }));
-        }
-    }
-    bytes
+    fragments(8, 9, |row, column| {
+        let (line, dx, channel) = (column / 16, column / 4 % 4, column % 4);
+        if dx < 3 { DOUBLED * weights[(row * INPUTS + channel) * TAPS + line * 3 + dx] } else { 0 }
+    })
 }
 
 /// Row: tap, then channel out; 108 of 112. Column: channel in.
@@ -87,19 +80,17 @@ fn last(weights: &[i16]) -> Vec<u8> {
     })
 }
 
-/// `[dz][32 in][dy][64 out][dx][16 in][out][in]`, a byte each: what the kernel's ring takes at once lies in one piece.
+/// `[64 out][dz][32 in][dy][dx][16 in][out][in]`, a byte each: what the kernel's ring takes at once lies in one piece.
 fn middle(weights: &[i16]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(weights.len());
-    for (dz, quarter, dy) in each(3, 4, 3) {
-        for (block, dx, chunk) in each(2, 3, 2) {
-            for row in 0..64 {
-                let at = |byte| {
-                    let (output, input) = (block * 64 + row, quarter * 32 + chunk * GROUP + in_group(byte));
-                    (output * WIDTH + input) * TAPS + dz * 9 + dy * 3 + dx
-                };
-                // The network was checked: 8 bits with the sign.
-                bytes.extend((0..GROUP).map(|byte| weights[at(byte)] as u8));
-            }
+    for (block, dz, quarter) in each(2, 3, 4) {
+        for (tap, chunk, row) in each(9, 2, 64) {
+            let at = |byte| {
+                let (output, input) = (block * 64 + row, quarter * 32 + chunk * GROUP + in_group(byte));
+                (output * WIDTH + input) * TAPS + dz * 9 + tap
+            };
+            // The network was checked: 8 bits with the sign.
+            bytes.extend((0..GROUP).map(|byte| weights[at(byte)] as u8));
         }
     }
     bytes
@@ -143,7 +134,7 @@ mod tests {
         assert_eq!(sorted(found), sorted(weights));
         let weights = told(WIDTH * 4 * TAPS, 511);
         let packed = first(&weights);
-        assert_eq!(packed.len(), 2 * FIRST_BLOCK);
+        assert_eq!(packed.len(), 8 * 9 * 512);
         let mut expected: Vec<i16> = weights.iter().map(|weight| 2 * weight).collect();
         expected.resize(packed.len() / 2, 0);
         assert_eq!(sorted(halves(&packed)), sorted(expected));
@@ -170,16 +161,17 @@ mod tests {
         let (output, input) = (64 + 5, 32 + 16 + 11);
         weights[(output * WIDTH + input) * TAPS + dz * 9 + dy * 3 + dx] = -3;
         let packed = middle(&weights);
-        let stage = ((dz * 4 + 1) * 3 + dy) * 2 + 1;
-        let at = stage * 6144 + (dx * 2 + 1) * 1024 + 5 * 16 + 7;
+        let line = ((3 + dz) * 4 + 1) * 3 + dy;
+        let at = line * 6144 + (dx * 2 + 1) * 1024 + 5 * 16 + 7;
         assert_eq!(packed[at], 253);
         assert_eq!(packed.iter().filter(|&&byte| byte != 0).count(), 1);
 
-        for (dx, element) in [(0, 3), (1, 4 + 3), (2, 512 + 3)] {
+        // Row 5 of its 16, so lane 20 and the lanes after it; columns in pairs of halves, eight of them a register further.
+        for (dx, lane, register) in [(0, 21, 0), (1, 23, 0), (2, 21, 2)] {
             let mut weights = vec![0; WIDTH * INPUTS * TAPS];
             weights[(output * INPUTS + 3) * TAPS + dz * 9 + dy * 3 + dx] = -511;
             let packed = halves(&first(&weights));
-            let at = 9216 + (dz * 3 + dy) * 1024 + 5 * 8 + element;
+            let at = (4 * 9 + dz * 3 + dy) * 256 + lane * 8 + register * 2 + 1;
             assert_eq!(packed[at], -1022, "{dx}");
             assert_eq!(packed.iter().filter(|&&half| half != 0).count(), 1);
         }
@@ -198,7 +190,7 @@ mod tests {
         let mut starts = vec![packed.first, packed.middle, packed.last];
         starts.extend(packed.scales);
         assert!(starts.is_sorted() && starts.iter().all(|at| at.is_multiple_of(256)));
-        assert_eq!(packed.middle - packed.first, 2 * FIRST_BLOCK);
+        assert_eq!(packed.middle - packed.first, 8 * 9 * 512);
         assert_eq!(packed.last - packed.middle, 2 * WIDTH * WIDTH * TAPS);
         assert_eq!(packed.scales[3] - packed.scales[2], 2 * WIDTH * 4);
         let last = &packed.bytes[packed.scales[3]..];

@@ -2,24 +2,26 @@
 //! `kernels-cu/predecoder/shape.cuh`.
 
 use crate::network::TAPS;
-use crate::{OUTPUTS, WIDTH, Wiring, pack};
+use crate::{OUTPUTS, WIDTH, Wiring};
 use half::f16;
 use zerocopy::{Immutable, IntoBytes};
 
-/// Bytes of a stage of the weights' ring for 64 output channels: three taps of 64 input channels, a byte each.
-const BLOCK_STAGE: u32 = 2 * 6144;
+/// Bytes of a line of three taps of 64 input channels, for 64 output channels, a byte each.
+const LINE: u32 = 2 * 6144;
 /// Most stages of the weights' ring.
 const MAX_STAGES: u32 = 20;
 /// Most tiles, so blocks, of a kernel.
 const MAX_TILES: u32 = 132;
 /// 32-bit words of a sector, which each counter has for itself.
 const SECTOR: u32 = 8;
-/// Before the rings: barriers, what a handler keeps, factors and offsets; then a byte for each of a tile's positions.
-const HEAD_BYTES: u32 = 4096;
+/// Before the rings: barriers, and what a handler keeps; then a byte for each of a tile's positions.
+const HEAD_BYTES: u32 = 1024;
 /// Bytes of a row: 16 channels of a hidden layer, or the halves of two columns of the volume.
 const ROW: u32 = 16;
 /// Groups of 16 channels in a slab of activations.
 const SLAB_GROUPS: u32 = 4;
+/// Bytes of the last layer's products of a position.
+const PRODUCTS: u32 = (TAPS * OUTPUTS * size_of::<f32>()) as u32;
 /// Bytes of the counters.
 pub(crate) const SYNC_BYTES: usize = ((4 + 3 * MAX_TILES) * SECTOR * 4) as usize;
 
@@ -58,7 +60,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape!(2, 2, 64),
     shape!(2, 2, 96),
     shape!(2, 1, 96),
-    shape!(2, 1, 136),
+    shape!(2, 1, 144),
     shape!(2, 1, 176),
     shape!(1, 1, 256),
 ];
@@ -83,8 +85,10 @@ impl Shape {
         32 * (8 + 2)
     }
 
+    /// Bytes of a stage of the weights' ring: of 64 output channels the three lines of a layer of time, or of 128 one.
     const fn stage(self) -> u32 {
-        BLOCK_STAGE * self.blocks_of_64()
+        let lines = if self.blocks_of_64() == 1 { 3 } else { 1 };
+        LINE * lines * self.blocks_of_64()
     }
 
     /// Whether the first layer is computed where it is needed, borders and all.
@@ -104,24 +108,30 @@ impl Shape {
         rows * ROW + rows.next_multiple_of(16) + (2 * cells).div_ceil(8)
     }
 
-    /// Bytes of the first layer's weights, of the channels that a block computes.
-    const fn first_weights(self) -> u32 {
-        pack::FIRST_BLOCK as u32 * self.blocks_of_64()
-    }
-
-    /// Positions that a block finishes of its channels, in eights.
+    /// Positions that a block finishes of its channels, at most: of the columns of 8 the first half, or the others.
     const fn finished(self) -> u32 {
-        self.tile().div_ceil(8).div_ceil(self.input_shares) * 8
+        let columns = self.tile() / 8;
+        8 * (columns - (self.input_shares - 1) * (columns / self.input_shares))
     }
 
     /// What a block gets of the sums of the cluster's other share of input channels.
     const fn received(self) -> u32 {
-        if self.fused() { self.finished() / 8 * 2048 } else { 0 }
+        (self.input_shares - 1) * (self.finished() / 8) * 2048
     }
 
     /// The last hidden layer, as halves.
     const fn last(self) -> u32 {
         self.blocks_of_64() * 64 * self.finished() * 2
+    }
+
+    /// What the slabs make room for where the first layer is computed, borders and all: its activations; then the last layer's
+    /// products; then what is decided, of at most two bits a cell.
+    const fn area(self, group_rows: u32, cells: u32) -> u32 {
+        let activations = SLAB_GROUPS * group_rows * ROW;
+        let products = self.finished() * PRODUCTS;
+        let decided = cells * 8 + ((2 * cells).div_ceil(32) + 1) * 4 + 64;
+        let most = if activations > products { activations } else { products };
+        if most > decided { most } else { decided }
     }
 }
 
@@ -151,8 +161,6 @@ pub(crate) struct Plan {
     off_input: u32,
     off_slabs: u32,
     off_received: u32,
-    off_final: u32,
-    off_first: u32,
     off_ring: u32,
     pub(crate) shared: u32,
     /// Blocks that fit at once, in clusters as these.
@@ -186,24 +194,22 @@ impl Plan {
         let slab_rows = shape.tile() + 2 * width + 2;
         let (input, last) = (shape.input_bytes(pad, layers * d * d), shape.last());
         let off_slabs = aligned(HEAD_BYTES + shape.tile());
-        let (slabs, group_rows, slab_bytes, off_input, off_received, off_first);
+        let (slabs, group_rows, slab_bytes, off_input, off_received);
         if shape.fused() {
             // Windows of one piece, with the first layer's activations: a layer of time further is a slab further.
             (slabs, group_rows, slab_bytes) = (3, shape.first_positions(pad), plane * ROW);
             // Beside them; what is finished lies over the input, which nobody needs by then.
-            off_input = aligned(off_slabs + SLAB_GROUPS * group_rows * ROW);
+            off_input = aligned(off_slabs + shape.area(group_rows, layers * d * d));
             off_received = aligned(off_input + input.max(last));
-            off_first = aligned(off_received + shape.received());
         } else {
             slabs = if d <= 25 { 4 } else { 3 };
             group_rows = slab_rows;
             slab_bytes = aligned(SLAB_GROUPS * slab_rows * ROW);
             // In turns at one place: the input, slabs, what is finished.
-            (off_input, off_received) = (off_slabs, off_slabs);
-            off_first = aligned(off_slabs + (slabs * slab_bytes).max(input).max(last));
+            off_input = off_slabs;
+            off_received = aligned(off_slabs + (slabs * slab_bytes).max(input).max(last));
         }
-        let off_final = off_input;
-        let off_ring = aligned(off_first + shape.first_weights());
+        let off_ring = aligned(off_received + shape.received());
         // 128 bytes are for alignment, where a handler's memory begins behind somebody else's.
         let room = offer.shared.checked_sub(off_ring + 128)?;
         let stages = (room / shape.stage()).min(MAX_STAGES);
@@ -226,8 +232,6 @@ impl Plan {
             off_input,
             off_slabs,
             off_received,
-            off_final,
-            off_first,
             off_ring,
             shared,
             most,
@@ -298,10 +302,7 @@ impl Plan {
             off_input: self.off_input,
             off_slabs: self.off_slabs,
             off_received: self.off_received,
-            off_final: self.off_final,
-            off_first: self.off_first,
             off_ring: self.off_ring,
-            whole: u32::from(self.shape.fused()),
             shared: self.shared,
             ..Params::default()
         }
@@ -327,10 +328,7 @@ pub(crate) struct Params {
     pub(crate) group_rows: u32,
     pub(crate) off_input: u32,
     pub(crate) off_slabs: u32,
-    /// Always 0.
-    pub(crate) reserved: u32,
     pub(crate) off_received: u32,
-    pub(crate) off_final: u32,
     pub(crate) off_ring: u32,
     pub(crate) shared: u32,
     /// `[4][layers][d][d]` halves.
@@ -344,15 +342,11 @@ pub(crate) struct Params {
     /// [`Plan::cells_table`].
     pub(crate) cells: u64,
     pub(crate) threshold: f32,
-    /// Barriers of the whole grid, not of the tiles that a tile's taps reach.
-    pub(crate) whole: u32,
+    pub(crate) bit_count: u32,
     /// [`Wiring::flips`].
     pub(crate) flips: u64,
     /// Twice [`Wiring::flip_words`] words, zero between runs.
     pub(crate) flipped: u64,
-    pub(crate) bit_count: u32,
-    /// Where the first layer's weights lie.
-    pub(crate) off_first: u32,
     pub(crate) first: u64,
     pub(crate) middle: u64,
     pub(crate) last: u64,
@@ -402,17 +396,17 @@ mod tests {
     #[test]
     fn parts_of_a_device_are_filled_too() {
         for (d, layers, parts, shape, blocks, stages, leaves) in [
-            (7, 8, 1, [2, 2, 24], 88, 14, true),
-            (7, 8, 2, [2, 2, 48], 44, 14, true),
-            (7, 8, 3, [2, 2, 64], 32, 14, false),
-            (7, 8, 4, [2, 1, 96], 12, 13, true),
-            (13, 14, 1, [2, 2, 96], 116, 11, true),
-            (13, 14, 2, [2, 1, 96], 58, 13, true),
-            (13, 14, 3, [2, 1, 136], 42, 12, true),
-            (13, 14, 4, [2, 1, 176], 32, 11, false),
-            (21, 22, 1, [2, 1, 176], 122, 11, true),
-            (21, 22, 2, [1, 1, 256], 42, 4, true),
-            (31, 31, 1, [1, 1, 256], 124, 4, true),
+            (7, 8, 1, [2, 2, 24], 88, 5, true),
+            (7, 8, 2, [2, 2, 48], 44, 5, true),
+            (7, 8, 3, [2, 2, 64], 32, 5, false),
+            (7, 8, 4, [2, 1, 96], 12, 5, true),
+            (13, 14, 1, [2, 2, 96], 116, 4, true),
+            (13, 14, 2, [2, 1, 96], 58, 5, true),
+            (13, 14, 3, [2, 1, 144], 40, 4, true),
+            (13, 14, 4, [2, 1, 176], 32, 4, false),
+            (21, 22, 1, [2, 1, 176], 122, 4, true),
+            (21, 22, 2, [1, 1, 256], 42, 5, true),
+            (31, 31, 1, [1, 1, 256], 124, 6, true),
         ] {
             let offer = Offer { multiprocessors: 132 / parts, shared: H200.shared - AHEAD_SHARED };
             let plan = Plan::choose(SHAPES, d, layers, offer).unwrap_or_else(|| panic!("{d} in {parts}"));
@@ -484,25 +478,32 @@ mod tests {
             let Some(plan) = Plan::of(shape, d, layers, H200) else { return Ok(()) };
             prop_assert!(plan.tiles * shape.tile() >= layers * (d + 1) * (d + 1));
             prop_assert!(plan.off_slabs >= HEAD_BYTES + shape.tile());
-            for offset in [plan.off_slabs, plan.off_input, plan.off_received, plan.off_first, plan.off_ring] {
+            for offset in [plan.off_slabs, plan.off_input, plan.off_received, plan.off_ring] {
                 prop_assert_eq!(offset % 128, 0);
             }
             // The rows that the taps of the last position reach.
             let last = (plan.slabs - 1) * plan.slab_bytes + 3 * plan.group_rows * 16 + plan.slab_rows * 16;
             let input = plan.off_input + shape.input_bytes(plan.pad, layers * d * d);
-            let finished = plan.off_final + shape.last();
-            // The first layer's weights are not in the way of anything, and before the ring.
-            for end in [plan.off_slabs + last, input, finished, plan.off_received + shape.received()] {
-                prop_assert!(end <= plan.off_first);
+            let finished = plan.off_input + shape.last();
+            for end in [plan.off_slabs + last, input, finished] {
+                prop_assert!(end <= plan.off_received);
             }
-            prop_assert!(plan.off_first + shape.blocks_of_64() * 18_432 <= plan.off_ring);
+            prop_assert!(plan.off_received + shape.received() <= plan.off_ring);
             if shape.fused() {
                 // The first layer writes the slabs while it reads its input; sums come while positions are finished.
                 prop_assert!(plan.off_slabs + last <= plan.off_input);
-                prop_assert!(input.max(finished) <= plan.off_received);
+                // Products and decisions lie over the slabs, and may come while the last layer's input is read.
+                let decided = 8 * layers * d * d;
+                prop_assert!(plan.off_slabs + decided.max(shape.finished() * 432) <= plan.off_input);
             }
-            // The first layer's products are of 64 positions, and read rows behind the last as well.
-            let read = shape.first_positions(plan.pad).next_multiple_of(64) + 2 * plan.pad + 3;
+            // The first layer's products are of so many positions, and read rows behind the last as well.
+            let chunk = match (shape.fused(), shape.tile()) {
+                (true, 24) => 32,
+                (true, 48) => 48,
+                (true, _) => 64,
+                (false, tile) => tile / 2,
+            };
+            let read = shape.first_positions(plan.pad).next_multiple_of(chunk) + 2 * plan.pad + 3;
             prop_assert!(plan.off_input + read * 16 <= plan.shared);
             prop_assert!(plan.stages >= 2 && plan.stages <= MAX_STAGES);
             prop_assert_eq!(plan.off_ring + plan.stages * shape.stage(), plan.shared);
@@ -510,7 +511,7 @@ mod tests {
             // The farthest taps of the last tile stay inside.
             let reach = plan.pad + plan.tiles * shape.tile() + plan.pad;
             prop_assert!(reach <= plan.rows);
-            prop_assert_eq!(size_of::<Params>(), 264);
+            prop_assert_eq!(size_of::<Params>(), 248);
         }
     }
 }

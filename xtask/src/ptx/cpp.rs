@@ -39,7 +39,7 @@ pub(super) const SHAPES: &[Shape] = &[
     Shape([2, 2, 64]),
     Shape([2, 2, 96]),
     Shape([2, 1, 96]),
-    Shape([2, 1, 136]),
+    Shape([2, 1, 144]),
     Shape([2, 1, 176]),
     Shape([1, 1, 256]),
 ];
