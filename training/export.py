@@ -33,10 +33,10 @@ def nearest(chosen, distance, p):
     return chosen[min(chosen, key=lambda key: (abs(math.log(key[1] / p)), abs(key[0] - distance), key))]
 
 
-def metadata(held, chosen):
+def metadata(name, held, chosen):
     recipe = json.loads(held["recipe"])
     out = {
-        "predecoder.network": f"{held['hidden']}x{held['width']}",
+        "predecoder.network": name,
         "predecoder.seed": recipe["seed"],
         "predecoder.shots": held["shots"],
         "predecoder.steps": held["step"],
@@ -58,7 +58,7 @@ def main():
     network, held = load(arguments.checkpoint)
     weights = onnx_forms.weights_of(network)
     chosen = thresholds(arguments.checkpoint.with_suffix(".metrics.json"))
-    about = metadata(held, chosen)
+    about = metadata(network.name, held, chosen)
     name = f"predecoder_{network.name}"
     if arguments.bind:
         distance, rounds, basis, p = arguments.bind.split(":")

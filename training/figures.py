@@ -24,8 +24,10 @@ def main():
             f" seed {trained['recipe']['seed']}, PyTorch {trained['torch']}.\n"
         )
         if before := trained.get("before"):
+            same = before["network"] == held["name"]
+            origin = "the network committed before it" if same else f"`{before['network']}`"
             print(
-                f"It began as the network committed before it, of {before['steps']} steps and"
+                f"It began as {origin}, of {before['steps']} steps and"
                 f" {float(before['shots']):.3e} shots.\n"
             )
         print("| d | p | shots | threshold | errors, matching alone | with the network | ratio | density | cut | matching | cut |")

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 import oracles
-from predecoder import onnx_forms, tables
+from predecoder import integers, onnx_forms, tables
 from predecoder.geometry import IN, OUT, Volume, circuit
 
 CASES = [(3, 1, "X"), (3, 2, "Z"), (5, 4, "X"), (5, 5, "Z")]
@@ -120,9 +120,15 @@ def test_all_three_forms_agree(case):
 
 def committed_weights(path):
     """A core's weights as `onnx_forms` takes them, and its metadata."""
-    held, _ = onnx_forms.read_core(path)
-    about = {one.key: one.value for one in onnx.load(path).metadata_props}
-    return [(held[f"convs.{k}.weight"], held[f"convs.{k}.bias"]) for k in range(len(held) // 2)], about
+    held, about = onnx_forms.read_core(path)
+    layers = range(sum(name.endswith(".weight") for name in held))
+    of = lambda what, k: held[f"convs.{k}.{what}"]  # noqa: E731
+    if "convs.0.bias" in held:
+        return [(of("weight", k), of("bias", k)) for k in layers], about
+    return [
+        integers.Layer(of("weight", k).astype(np.int16), of("factor", k).reshape(-1), of("offset", k).reshape(-1))
+        for k in layers
+    ], about
 
 
 @pytest.mark.parametrize("path", CORES, ids=lambda path: path.name)

@@ -41,7 +41,7 @@ const fn registers(threads: u32) -> u32 {
 /// use ringcall_infer_gpu::{GridHandler, Network, Wiring};
 /// use ringcall::RingConfig;
 ///
-/// let network = Network::from_onnx(&std::fs::read("predecoder_3x128.onnx")?)?;
+/// let network = Network::from_onnx(&std::fs::read("predecoder_3x128_int8.onnx")?)?;
 /// let context = Driver::load()?.device(0)?.context()?;
 /// // Every cell of the first channel is a bit, flipped by the decision on its own data qubit.
 /// let (input, places) = (vec![1.0; 4 * 13 * 13 * 13], Vec::from_iter(0..13 * 13 * 13));

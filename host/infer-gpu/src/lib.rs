@@ -1,7 +1,7 @@
-//! The predecoder network on a GPU, batch 1: all four layers in one kernel, in 16-bit arithmetic with 32-bit sums.
+//! The predecoder network on a GPU, batch 1: all four layers in one kernel, in integers.
 //!
-//! [`Network`] holds the weights of 3x3x3 convolutions of 4, 128, 128, 128 and 4 channels with ReLU between, as they
-//! come in an ONNX file. [`GpuModel`] is that network on a device, for one volume of `layers` times `d` by `d` cells: a
+//! [`Network`] holds 3x3x3 convolutions of 4, 128, 128, 128 and 4 channels with bytes between, as they come in an ONNX
+//! file. [`GpuModel`] is that network on a device, for one volume of `layers` times `d` by `d` cells: a
 //! [`Model`](ringcall_infer::Model) like any other, whose engines replay a captured graph.
 //!
 //! The kernels are CUDA C++ (`kernels-cu/predecoder`), compiled to PTX that is committed; nothing here needs a CUDA

@@ -106,7 +106,7 @@ impl Loaded {
             first: at(packed.first),
             middle: at(packed.middle),
             last: at(packed.last),
-            biases: packed.biases.map(at),
+            scales: packed.scales.map(at),
             ..plan.params()
         };
         let wired = wiring.map(|wiring| Wired {
@@ -130,7 +130,9 @@ impl Loaded {
 
 /// The network on a device, for one volume.
 ///
-/// Of [`new`](Self::new): input `volume`, `f32[1, 4, layers, d, d]`, rounded to 16 bits; output `logits`, of the same shape.
+/// Of [`new`](Self::new): input `volume`, `f32[1, 4, layers, d, d]`, of values 0, 0.5 and 1; output `logits`, of the same shape,
+/// to the bit what every other engine makes of the network. Values in between are rounded to 16 bits, and what becomes of
+/// them is nobody else's.
 /// Of [`wired`](Self::wired): input `bits`, the bytes of a request, output `left`, those of an answer, as [`Wiring`] has them.
 ///
 /// Runs of all its engines go one after the other, in the order in which they were started: one run fills the device. Each
@@ -143,7 +145,7 @@ impl Loaded {
 /// use ringcall_infer::Model;
 /// use ringcall_infer_gpu::{GpuModel, Network};
 ///
-/// let network = Network::from_onnx(&std::fs::read("predecoder_3x128.onnx")?)?;
+/// let network = Network::from_onnx(&std::fs::read("predecoder_3x128_int8.onnx")?)?;
 /// let context = Driver::load()?.device(0)?.context()?;
 /// let model = GpuModel::new("predecoder", &network, &context, 13, 13)?;
 /// let mut engine = model.instantiate()?;

@@ -1,8 +1,12 @@
 //! The weights as the kernels read them; the other side is `kernels-cu/predecoder/net.cuh`.
 
 use crate::Network;
-use crate::network::{INPUTS, OUTPUTS, TAPS, WIDTH};
+use crate::network::{DOUBLED, INPUTS, OUTPUTS, TAPS, WIDTH};
 use half::f16;
+use zerocopy::IntoBytes;
+
+/// Channels that lie side by side.
+const GROUP: usize = 16;
 
 /// The parts of a network in device memory, each aligned to 256 bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,18 +15,19 @@ pub(crate) struct Packed {
     pub(crate) first: usize,
     pub(crate) middle: usize,
     pub(crate) last: usize,
-    pub(crate) biases: [usize; 4],
+    /// Of each layer factors, then offsets.
+    pub(crate) scales: [usize; 4],
 }
 
 impl Packed {
     pub(crate) fn new(network: &Network) -> Self {
         let layers = network.layers();
-        let mut packed = Self { bytes: Vec::new(), first: 0, middle: 0, last: 0, biases: [0; 4] };
+        let mut packed = Self { bytes: Vec::new(), first: 0, middle: 0, last: 0, scales: [0; 4] };
         packed.first = packed.push(first(&layers[0].weights));
         packed.middle = packed.push(layers[1..3].iter().flat_map(|layer| middle(&layer.weights)).collect());
         packed.last = packed.push(last(&layers[3].weights));
         for (place, layer) in layers.iter().enumerate() {
-            packed.biases[place] = packed.push(layer.biases.iter().flat_map(|b| b.to_le_bytes()).collect());
+            packed.scales[place] = packed.push([layer.factors.as_bytes(), layer.offsets.as_bytes()].concat());
         }
         packed
     }
@@ -35,12 +40,13 @@ impl Packed {
     }
 }
 
-fn half(value: f32) -> [u8; 2] {
-    f16::from_f32(value).to_le_bytes()
+/// Exact, as all weights are, doubled or not.
+fn half(value: i16) -> [u8; 2] {
+    f16::from_f32(f32::from(value)).to_le_bytes()
 }
 
 /// Fragments of a matrix for `mma.m16n8k16`: `[blocks of 16 rows][steps of 16 columns][32 lanes][4 pairs]`.
-fn fragments(blocks: usize, steps: usize, at: impl Fn(usize, usize) -> f32) -> Vec<u8> {
+fn fragments(blocks: usize, steps: usize, at: impl Fn(usize, usize) -> i16) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(blocks * steps * 512);
     for block in 0..blocks {
         for step in 0..steps {
@@ -57,35 +63,43 @@ fn fragments(blocks: usize, steps: usize, at: impl Fn(usize, usize) -> f32) -> V
     bytes
 }
 
-/// Column: tap, then channel; 108 of 112.
-fn first(weights: &[f32]) -> Vec<u8> {
-    fragments(WIDTH / 16, 7, |row, column| {
-        let (tap, channel) = (column / INPUTS, column % INPUTS);
-        if tap < TAPS { weights[(row * INPUTS + channel) * TAPS + tap] } else { 0.0 }
+/// Twice the weights, for inputs that come in as they are. Row: channel out. Column: line of taps, then tap, then channel in;
+/// there is no fourth tap.
+fn first(weights: &[i16]) -> Vec<u8> {
+    fragments(8, 9, |row, column| {
+        let (line, dx, channel) = (column / 16, column / 4 % 4, column % 4);
+        if dx < 3 { DOUBLED * weights[(row * INPUTS + channel) * TAPS + line * 3 + dx] } else { 0 }
     })
 }
 
 /// Row: tap, then channel out; 108 of 112. Column: channel in.
-fn last(weights: &[f32]) -> Vec<u8> {
+fn last(weights: &[i16]) -> Vec<u8> {
     fragments(7, WIDTH / 16, |row, column| {
         let (tap, channel) = (row / OUTPUTS, row % OUTPUTS);
-        if tap < TAPS { weights[(channel * WIDTH + column) * TAPS + tap] } else { 0.0 }
+        if tap < TAPS { weights[(channel * WIDTH + column) * TAPS + tap] } else { 0 }
     })
 }
 
-/// `[dz][32 in][dy][64 out][dx][16 in][8 in][out][in]`: what one stage of the kernel's ring takes lies in one piece.
-fn middle(weights: &[f32]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(weights.len() * 2);
-    for (dz, quarter, dy) in each(3, 4, 3) {
-        for (block, dx, half_quarter) in each(2, 3, 2) {
-            for (group, row, element) in each(2, 64, 8) {
-                let output = block * 64 + row;
-                let input = quarter * 32 + half_quarter * 16 + group * 8 + element;
-                bytes.extend(half(weights[(output * WIDTH + input) * TAPS + dz * 9 + dy * 3 + dx]));
-            }
+/// `[64 out][dz][32 in][dy][dx][16 in][out][in]`, a byte each: what the kernel's ring takes at once lies in one piece.
+fn middle(weights: &[i16]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(weights.len());
+    for (block, dz, quarter) in each(2, 3, 4) {
+        for (tap, chunk, row) in each(9, 2, 64) {
+            let at = |byte| {
+                let (output, input) = (block * 64 + row, quarter * 32 + chunk * GROUP + in_group(byte));
+                (output * WIDTH + input) * TAPS + dz * 9 + tap
+            };
+            // The network was checked: 8 bits with the sign.
+            bytes.extend((0..GROUP).map(|byte| weights[at(byte)] as u8));
         }
     }
     bytes
+}
+
+/// Which of a group's 16 channels lies in a byte of it, of weights and activations alike: a thread that has two rows of a
+/// product's fragment, eight apart, has two bytes side by side.
+fn in_group(byte: usize) -> usize {
+    byte / 2 + 8 * (byte % 2)
 }
 
 /// Three nested loops, outermost first.
@@ -98,54 +112,91 @@ mod tests {
     use super::*;
     use crate::Layer;
 
-    /// Weights whose value tells their place, modulo what 11 bits hold.
-    fn told(count: usize) -> Vec<f32> {
-        (0..count).map(|i| (i * 7 % 2039) as f32).collect()
+    /// Weights whose value tells their place, modulo what they hold.
+    fn told(count: usize, largest: i16) -> Vec<i16> {
+        let values = 2 * largest as usize + 1;
+        (0..count).map(|i| (i * 7 % values) as i16 - largest).collect()
+    }
+
+    fn halves(bytes: &[u8]) -> Vec<i16> {
+        bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32() as i16).collect()
+    }
+
+    fn sorted(mut values: Vec<i16>) -> Vec<i16> {
+        values.sort_unstable();
+        values
     }
 
     #[test]
     fn every_weight_is_there_once() {
-        let sorted = |bytes: &[u8]| {
-            let mut values: Vec<_> =
-                bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect();
-            values.sort_by(f32::total_cmp);
-            values
-        };
-        let weights = told(WIDTH * WIDTH * TAPS);
-        let mut expected = weights.clone();
-        expected.sort_by(f32::total_cmp);
-        assert_eq!(sorted(&middle(&weights)), expected);
-        for (packed, count) in
-            [(first(&told(WIDTH * 4 * TAPS)), 8 * 7), (last(&told(WIDTH * 4 * TAPS)), 7 * 8)]
-        {
-            assert_eq!(packed.len(), count * 512);
-            let mut expected = told(WIDTH * 4 * TAPS);
-            expected.resize(packed.len() / 2, 0.0);
-            expected.sort_by(f32::total_cmp);
-            assert_eq!(sorted(&packed), expected);
-        }
+        let weights = told(WIDTH * WIDTH * TAPS, 127);
+        let found = middle(&weights).iter().map(|&byte| i16::from(byte as i8)).collect();
+        assert_eq!(sorted(found), sorted(weights));
+        let weights = told(WIDTH * 4 * TAPS, 511);
+        let packed = first(&weights);
+        assert_eq!(packed.len(), 8 * 9 * 512);
+        let mut expected: Vec<i16> = weights.iter().map(|weight| 2 * weight).collect();
+        expected.resize(packed.len() / 2, 0);
+        assert_eq!(sorted(halves(&packed)), sorted(expected));
+        let packed = last(&weights);
+        assert_eq!(packed.len(), 7 * 8 * 512);
+        let mut expected = weights;
+        expected.resize(packed.len() / 2, 0);
+        assert_eq!(sorted(halves(&packed)), sorted(expected));
+    }
+
+    #[test]
+    fn a_group_has_each_channel_once() {
+        let mut channels = std::array::from_fn::<_, GROUP, _>(in_group);
+        assert_eq!(channels[..6], [0, 8, 1, 9, 2, 10]);
+        channels.sort_unstable();
+        assert_eq!(channels, std::array::from_fn::<_, GROUP, _>(|channel| channel));
     }
 
     #[test]
     fn a_weight_lies_where_the_kernel_looks() {
-        let mut weights = vec![0.0; WIDTH * WIDTH * TAPS];
-        let (output, input, dz, dy, dx) = (64 + 5, 32 + 16 + 8 + 3, 2, 1, 0);
-        weights[(output * WIDTH + input) * TAPS + dz * 9 + dy * 3 + dx] = 1.0;
+        let (dz, dy, dx) = (2, 1, 0);
+        let mut weights = vec![0; WIDTH * WIDTH * TAPS];
+        // Channel 11 of its group, in byte 7.
+        let (output, input) = (64 + 5, 32 + 16 + 11);
+        weights[(output * WIDTH + input) * TAPS + dz * 9 + dy * 3 + dx] = -3;
         let packed = middle(&weights);
-        let stage = ((dz * 4 + 1) * 3 + dy) * 2 + 1;
-        let at = stage * 12_288 + (dx * 2 + 1) * 2048 + 1024 + 5 * 16 + 3 * 2;
-        assert_eq!(packed[at..at + 2], half(1.0));
+        let line = ((3 + dz) * 4 + 1) * 3 + dy;
+        let at = line * 6144 + (dx * 2 + 1) * 1024 + 5 * 16 + 7;
+        assert_eq!(packed[at], 253);
+        assert_eq!(packed.iter().filter(|&&byte| byte != 0).count(), 1);
+
+        // Row 5 of its 16, so lane 20 and the lanes after it; columns in pairs of halves, eight of them a register further.
+        for (dx, lane, register) in [(0, 21, 0), (1, 23, 0), (2, 21, 2)] {
+            let mut weights = vec![0; WIDTH * INPUTS * TAPS];
+            weights[(output * INPUTS + 3) * TAPS + dz * 9 + dy * 3 + dx] = -511;
+            let packed = halves(&first(&weights));
+            let at = (4 * 9 + dz * 3 + dy) * 256 + lane * 8 + register * 2 + 1;
+            assert_eq!(packed[at], -1022, "{dx}");
+            assert_eq!(packed.iter().filter(|&&half| half != 0).count(), 1);
+        }
     }
 
     #[test]
     fn parts_are_aligned_and_apart() {
-        let layer = |i: usize, o: usize| Layer { weights: vec![0.5; i * o * TAPS], biases: vec![2.0; o] };
+        let layer = |i: usize, o: usize| Layer {
+            weights: vec![1; i * o * TAPS],
+            factors: vec![0.5; o],
+            offsets: vec![2.0; o],
+        };
         let network = Network::new([layer(4, 128), layer(128, 128), layer(128, 128), layer(128, 4)])
             .expect("a network");
         let packed = Packed::new(&network);
         let mut starts = vec![packed.first, packed.middle, packed.last];
-        starts.extend(packed.biases);
+        starts.extend(packed.scales);
         assert!(starts.is_sorted() && starts.iter().all(|at| at.is_multiple_of(256)));
-        assert_eq!(packed.bytes.len(), packed.biases[3] + 16);
+        assert_eq!(packed.middle - packed.first, 8 * 9 * 512);
+        assert_eq!(packed.last - packed.middle, 2 * WIDTH * WIDTH * TAPS);
+        assert_eq!(packed.scales[3] - packed.scales[2], 2 * WIDTH * 4);
+        let last = &packed.bytes[packed.scales[3]..];
+        assert_eq!(
+            last,
+            [0.5_f32, 2.0].map(|value| [value.to_le_bytes(); 4].as_flattened().to_vec()).concat()
+        );
     }
 }

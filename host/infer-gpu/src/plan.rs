@@ -1,50 +1,52 @@
 //! How a network is spread over a device: shapes of the kernel, and what each lays out where. The other side is
 //! `kernels-cu/predecoder/shape.cuh`.
 
-use crate::Wiring;
+use crate::network::TAPS;
+use crate::{OUTPUTS, WIDTH, Wiring};
 use half::f16;
 use zerocopy::{Immutable, IntoBytes};
 
-/// Bytes of a ring's stage for 64 output channels.
-const BLOCK_STAGE: u32 = 12_288;
+/// Bytes of a line of three taps of 64 input channels, for 64 output channels, a byte each.
+const LINE: u32 = 2 * 6144;
 /// Most stages of the weights' ring.
 const MAX_STAGES: u32 = 20;
 /// Most tiles, so blocks, of a kernel.
 const MAX_TILES: u32 = 132;
 /// 32-bit words of a sector, which each counter has for itself.
 const SECTOR: u32 = 8;
-/// Before the rings: barriers, what a handler keeps, biases; then a byte for each of a tile's positions.
-const HEAD_BYTES: u32 = 2048;
+/// Before the rings: barriers, and what a handler keeps; then a byte for each of a tile's positions.
+const HEAD_BYTES: u32 = 1024;
+/// Bytes of a row: 16 channels of a hidden layer, or the halves of two columns of the volume.
+const ROW: u32 = 16;
+/// Groups of 16 channels in a slab of activations.
+const SLAB_GROUPS: u32 = 4;
+/// Bytes of the last layer's products of a position.
+const PRODUCTS: u32 = (TAPS * OUTPUTS * size_of::<f32>()) as u32;
 /// Bytes of the counters.
 pub(crate) const SYNC_BYTES: usize = ((4 + 3 * MAX_TILES) * SECTOR * 4) as usize;
 
-/// One compiled shape of the kernel: a cluster of `channel_shares * input_shares` blocks computes a tile of
-/// `groups * columns` positions.
+/// One compiled shape of the kernel: a cluster of `channel_shares * input_shares` blocks computes a tile of `positions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub(crate) channel_shares: u32,
     pub(crate) input_shares: u32,
-    pub(crate) groups: u32,
-    pub(crate) columns: u32,
+    pub(crate) positions: u32,
     pub(crate) ptx: &'static str,
 }
 
 macro_rules! shape {
-    ($cs:literal, $ks:literal, $groups:literal, $columns:literal) => {
+    ($cs:literal, $ks:literal, $positions:literal) => {
         Shape {
             channel_shares: $cs,
             input_shares: $ks,
-            groups: $groups,
-            columns: $columns,
+            positions: $positions,
             ptx: include_str!(concat!(
                 "../../../kernels-cu/predecoder/ptx/cs",
                 $cs,
                 "ks",
                 $ks,
-                "w",
-                $groups,
                 "n",
-                $columns,
+                $positions,
                 ".sm_90a.ptx"
             )),
         }
@@ -53,13 +55,14 @@ macro_rules! shape {
 
 /// The shapes of record, in the order in which they are tried: most blocks a position first.
 pub(crate) const SHAPES: &[Shape] = &[
-    shape!(2, 4, 1, 48),
-    shape!(1, 4, 1, 96),
-    shape!(1, 4, 1, 128),
-    shape!(1, 2, 1, 88),
-    shape!(1, 2, 1, 136),
-    shape!(1, 2, 1, 176),
-    shape!(1, 1, 1, 256),
+    shape!(2, 2, 24),
+    shape!(2, 2, 48),
+    shape!(2, 2, 64),
+    shape!(2, 2, 96),
+    shape!(2, 1, 96),
+    shape!(2, 1, 144),
+    shape!(2, 1, 176),
+    shape!(1, 1, 256),
 ];
 
 impl Shape {
@@ -70,67 +73,65 @@ impl Shape {
 
     /// Positions of a tile.
     pub(crate) const fn tile(self) -> u32 {
-        self.groups * self.columns
+        self.positions
     }
 
     const fn blocks_of_64(self) -> u32 {
         2 / self.channel_shares
     }
 
-    /// Threads of a block: warps that compute, and two that fetch.
+    /// Threads of a block: eight warps that compute, and two that fetch.
     pub(crate) const fn threads(self) -> u32 {
-        128 * self.blocks_of_64() * self.groups + 64
+        32 * (8 + 2)
     }
 
+    /// Bytes of a stage of the weights' ring: of 64 output channels the three lines of a layer of time, or of 128 one.
     const fn stage(self) -> u32 {
-        BLOCK_STAGE * self.blocks_of_64()
-    }
-
-    /// Positions of the first layer that a block computes.
-    const fn first_share(self) -> u32 {
-        (self.tile() / self.input_shares).next_multiple_of(8)
+        let lines = if self.blocks_of_64() == 1 { 3 } else { 1 };
+        LINE * lines * self.blocks_of_64()
     }
 
     /// Whether the first layer is computed where it is needed, borders and all.
     const fn fused(self) -> bool {
-        self.input_shares == 4
+        self.input_shares == 2
     }
 
-    /// Positions of the first layer that a block computes, where `pad` of them lie before and behind all.
-    const fn first_positions(self, pad: u32) -> u32 {
-        if self.fused() { self.tile() + 2 * pad } else { self.first_share() }
+    /// Positions of the first layer that a block computes, where taps reach `span` positions before and behind.
+    const fn first_positions(self, span: u32) -> u32 {
+        if self.fused() { self.tile() + 2 * span } else { self.tile() }
     }
 
-    /// What the first layer reads: rows of 8 bytes, a byte for each that tells cells from borders, and a request of at most two
-    /// bits a cell.
-    const fn input_bytes(self, pad: u32, cells: u32) -> u32 {
-        let rows = self.first_positions(pad).next_multiple_of(8) + 2 * pad;
-        rows * 8 + rows.next_multiple_of(16) + (2 * cells).div_ceil(8)
+    /// What the first layer reads: rows, a byte for each that tells cells from borders, and a request of at most two bits a
+    /// cell.
+    const fn input_bytes(self, span: u32, cells: u32) -> u32 {
+        let rows = self.first_positions(span) + 2 * span + 1;
+        rows * ROW + rows.next_multiple_of(16) + (2 * cells).div_ceil(8)
     }
 
-    /// Positions that a block finishes.
+    /// Positions that a block finishes of its channels, at most: of the columns of 8 the first half, or the others.
     const fn finished(self) -> u32 {
-        self.tile().div_ceil(self.cluster())
+        let columns = self.tile() / 8;
+        8 * (columns - (self.input_shares - 1) * (columns / self.input_shares))
     }
 
-    /// What a block gives to the others of its cluster.
-    const fn exchange(self) -> u32 {
-        if self.input_shares > 1 {
-            self.cluster() * 8 * self.blocks_of_64() * self.finished() * 16
-        } else if self.cluster() > 1 {
-            8 * self.blocks_of_64() * self.tile() * 16
-        } else {
-            0
-        }
-    }
-
-    /// What it gets of them.
+    /// What a block gets of the sums of the cluster's other share of input channels.
     const fn received(self) -> u32 {
-        if self.input_shares > 1 { self.input_shares * 16 * self.finished() * 16 } else { 0 }
+        (self.input_shares - 1) * (self.finished() / 8) * 2048
     }
 
+    /// The last hidden layer, as halves.
     const fn last(self) -> u32 {
-        16 * self.finished().next_multiple_of(8) * 16
+        self.blocks_of_64() * 64 * self.finished() * 2
+    }
+
+    /// What the slabs make room for where the first layer is computed, borders and all: its activations; then the last layer's
+    /// products; then what is decided, of at most two bits a cell.
+    const fn area(self, group_rows: u32, cells: u32) -> u32 {
+        let activations = SLAB_GROUPS * group_rows * ROW;
+        let products = self.finished() * PRODUCTS;
+        let decided = cells * 8 + ((2 * cells).div_ceil(32) + 1) * 4 + 64;
+        let most = if activations > products { activations } else { products };
+        if most > decided { most } else { decided }
     }
 }
 
@@ -159,18 +160,12 @@ pub(crate) struct Plan {
     group_rows: u32,
     off_input: u32,
     off_slabs: u32,
-    off_exchange: u32,
     off_received: u32,
-    off_final: u32,
-    off_first: u32,
     off_ring: u32,
     pub(crate) shared: u32,
     /// Blocks that fit at once, in clusters as these.
     most: u32,
 }
-
-/// Bytes of the first layer's weights and biases, of the channels of one block of four.
-const FIRST_BYTES: u32 = 2 * 7 * 32 * 16 + 2 * 16 * 4;
 
 /// Offsets in shared memory are multiples of this.
 const fn aligned(bytes: u32) -> u32 {
@@ -197,40 +192,24 @@ impl Plan {
         let pad = plane + width + 1;
         let rows = (2 * pad + tiles * shape.tile() + 16).next_multiple_of(8);
         let slab_rows = shape.tile() + 2 * width + 2;
-        let firsts = shape.first_positions(pad);
-        let input = shape.input_bytes(pad, layers * d * d);
-        let (slabs, group_rows, slab_bytes) = if shape.fused() {
-            // Windows of one piece: a layer of time further is a slab further.
-            (3, firsts, plane * 16)
-        } else {
-            let per_layer = 12 / shape.input_shares;
-            let slabs = if shape.input_shares == 1 && d <= 25 { 4 } else { 3 };
-            (per_layer.min(slabs), slab_rows, aligned(4 * slab_rows * 16))
-        };
+        let (input, last) = (shape.input_bytes(pad, layers * d * d), shape.last());
         let off_slabs = aligned(HEAD_BYTES + shape.tile());
-        let area = if shape.fused() { 4 * group_rows * 16 } else { slabs * slab_bytes };
-        let exchange = shape.exchange();
-        let (off_input, off_exchange, off_received, off_final, off_ring);
-        let mut off_first = 0;
-        if shape.input_shares == 1 {
-            // Over the slabs, which nobody needs by then.
-            (off_input, off_exchange, off_received) = (off_slabs, off_slabs, 0);
-            off_final = if shape.cluster() == 1 { off_slabs } else { off_slabs + aligned(exchange) };
-            off_ring = aligned(off_slabs + area.max(input).max(aligned(exchange) + shape.last()));
-        } else if shape.fused() {
-            off_exchange = aligned(off_slabs + area);
-            off_input = off_exchange;
-            off_received = aligned(off_exchange + exchange.max(input));
-            off_final = aligned(off_received + shape.received());
-            off_first = aligned(off_final + shape.last());
-            off_ring = aligned(off_first + FIRST_BYTES);
+        let (slabs, group_rows, slab_bytes, off_input, off_received);
+        if shape.fused() {
+            // Windows of one piece, with the first layer's activations: a layer of time further is a slab further.
+            (slabs, group_rows, slab_bytes) = (3, shape.first_positions(pad), plane * ROW);
+            // Beside them; what is finished lies over the input, which nobody needs by then.
+            off_input = aligned(off_slabs + shape.area(group_rows, layers * d * d));
+            off_received = aligned(off_input + input.max(last));
         } else {
+            slabs = if d <= 25 { 4 } else { 3 };
+            group_rows = slab_rows;
+            slab_bytes = aligned(SLAB_GROUPS * slab_rows * ROW);
+            // In turns at one place: the input, slabs, what is finished.
             off_input = off_slabs;
-            off_exchange = aligned(off_slabs + area.max(input));
-            off_received = aligned(off_exchange + exchange);
-            off_final = aligned(off_received + shape.received());
-            off_ring = aligned(off_final + shape.last());
+            off_received = aligned(off_slabs + (slabs * slab_bytes).max(input).max(last));
         }
+        let off_ring = aligned(off_received + shape.received());
         // 128 bytes are for alignment, where a handler's memory begins behind somebody else's.
         let room = offer.shared.checked_sub(off_ring + 128)?;
         let stages = (room / shape.stage()).min(MAX_STAGES);
@@ -252,10 +231,7 @@ impl Plan {
             group_rows,
             off_input,
             off_slabs,
-            off_exchange,
             off_received,
-            off_final,
-            off_first,
             off_ring,
             shared,
             most,
@@ -298,12 +274,12 @@ impl Plan {
 
     /// Bytes of the activations of one layer.
     pub(crate) const fn activation_bytes(&self) -> usize {
-        self.rows as usize * 256
+        self.rows as usize * WIDTH
     }
 
-    /// Bytes of the last layer's products.
+    /// Bytes of the last layer's products, of each share of its input channels.
     pub(crate) const fn sum_bytes(&self) -> usize {
-        self.rows as usize * 27 * 16
+        (self.shape.channel_shares * self.rows) as usize * TAPS * OUTPUTS * size_of::<f32>()
     }
 
     /// The kernel's parameters, addresses apart.
@@ -325,12 +301,8 @@ impl Plan {
             group_rows: self.group_rows,
             off_input: self.off_input,
             off_slabs: self.off_slabs,
-            off_exchange: self.off_exchange,
             off_received: self.off_received,
-            off_final: self.off_final,
-            off_first: self.off_first,
             off_ring: self.off_ring,
-            whole: u32::from(self.shape.fused()),
             shared: self.shared,
             ..Params::default()
         }
@@ -356,9 +328,7 @@ pub(crate) struct Params {
     pub(crate) group_rows: u32,
     pub(crate) off_input: u32,
     pub(crate) off_slabs: u32,
-    pub(crate) off_exchange: u32,
     pub(crate) off_received: u32,
-    pub(crate) off_final: u32,
     pub(crate) off_ring: u32,
     pub(crate) shared: u32,
     /// `[4][layers][d][d]` halves.
@@ -372,19 +342,16 @@ pub(crate) struct Params {
     /// [`Plan::cells_table`].
     pub(crate) cells: u64,
     pub(crate) threshold: f32,
-    /// Barriers of the whole grid, not of the tiles that a tile's taps reach.
-    pub(crate) whole: u32,
+    pub(crate) bit_count: u32,
     /// [`Wiring::flips`].
     pub(crate) flips: u64,
     /// Twice [`Wiring::flip_words`] words, zero between runs.
     pub(crate) flipped: u64,
-    pub(crate) bit_count: u32,
-    /// Where the first layer's weights lie, if it is computed where it is needed.
-    pub(crate) off_first: u32,
     pub(crate) first: u64,
     pub(crate) middle: u64,
     pub(crate) last: u64,
-    pub(crate) biases: [u64; 4],
+    /// Of each layer factors, then offsets.
+    pub(crate) scales: [u64; 4],
     pub(crate) activations: [u64; 2],
     pub(crate) sums: u64,
     pub(crate) sync: u64,
@@ -410,7 +377,7 @@ mod tests {
     #[test]
     fn the_usual_distances_fill_the_device() {
         for (d, layers, blocks) in [
-            (7, 7, 80),
+            (7, 7, 76),
             (7, 8, 88),
             (13, 13, 108),
             (13, 14, 116),
@@ -429,21 +396,21 @@ mod tests {
     #[test]
     fn parts_of_a_device_are_filled_too() {
         for (d, layers, parts, shape, blocks, stages, leaves) in [
-            (7, 8, 1, [2, 4, 48], 88, 15, true),
-            (7, 8, 2, [1, 4, 96], 24, 5, true),
-            (7, 8, 3, [1, 4, 96], 24, 5, true),
-            (7, 8, 4, [1, 4, 128], 16, 4, true),
-            (13, 14, 1, [1, 4, 96], 116, 5, true),
-            (13, 14, 2, [1, 2, 88], 64, 5, true),
-            (13, 14, 3, [1, 2, 136], 42, 4, true),
-            (13, 14, 4, [1, 2, 176], 32, 2, false),
-            (21, 22, 1, [1, 2, 176], 122, 2, true),
+            (7, 8, 1, [2, 2, 24], 88, 5, true),
+            (7, 8, 2, [2, 2, 48], 44, 5, true),
+            (7, 8, 3, [2, 2, 64], 32, 5, false),
+            (7, 8, 4, [2, 1, 96], 12, 5, true),
+            (13, 14, 1, [2, 2, 96], 116, 4, true),
+            (13, 14, 2, [2, 1, 96], 58, 5, true),
+            (13, 14, 3, [2, 1, 144], 40, 4, true),
+            (13, 14, 4, [2, 1, 176], 32, 4, false),
+            (21, 22, 1, [2, 1, 176], 122, 4, true),
             (21, 22, 2, [1, 1, 256], 42, 5, true),
             (31, 31, 1, [1, 1, 256], 124, 6, true),
         ] {
             let offer = Offer { multiprocessors: 132 / parts, shared: H200.shared - AHEAD_SHARED };
             let plan = Plan::choose(SHAPES, d, layers, offer).unwrap_or_else(|| panic!("{d} in {parts}"));
-            let found = [plan.shape.channel_shares, plan.shape.input_shares, plan.shape.columns];
+            let found = [plan.shape.channel_shares, plan.shape.input_shares, plan.shape.positions];
             assert_eq!(
                 (found, plan.blocks(), plan.stages, plan.leaves_a_cluster()),
                 (shape, blocks, stages, leaves),
@@ -507,39 +474,44 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_overlaps(d in 2_u32..=31, layers in 1_u32..=32) {
-            let Some(plan) = Plan::choose(SHAPES, d, layers, H200) else { return Ok(()) };
-            let shape = plan.shape;
+        fn nothing_overlaps(d in 2_u32..=31, layers in 1_u32..=32, shape in prop::sample::select(SHAPES)) {
+            let Some(plan) = Plan::of(shape, d, layers, H200) else { return Ok(()) };
             prop_assert!(plan.tiles * shape.tile() >= layers * (d + 1) * (d + 1));
             prop_assert!(plan.off_slabs >= HEAD_BYTES + shape.tile());
+            for offset in [plan.off_slabs, plan.off_input, plan.off_received, plan.off_ring] {
+                prop_assert_eq!(offset % 128, 0);
+            }
             // The rows that the taps of the last position reach.
             let last = (plan.slabs - 1) * plan.slab_bytes + 3 * plan.group_rows * 16 + plan.slab_rows * 16;
-            prop_assert!(plan.off_slabs + last <= plan.off_ring);
-            prop_assert!(plan.off_input % 16 == 0 && plan.off_final + shape.last() <= plan.off_ring);
-            // What the first layer reads lies where the slabs or the exchange do later; fused, beside the slabs that it writes.
-            let behind = match shape.input_shares {
-                1 => plan.off_ring,
-                4 => plan.off_received,
-                _ => plan.off_exchange,
-            };
-            prop_assert!(plan.off_input + shape.input_bytes(plan.pad, layers * d * d) <= behind);
-            let before = if shape.fused() { last } else { 0 };
-            prop_assert!(plan.off_input >= plan.off_slabs + before);
-            if shape.input_shares > 1 {
-                prop_assert!(plan.off_slabs + last <= plan.off_exchange);
-                prop_assert!(plan.off_exchange + shape.exchange() <= plan.off_received);
-                prop_assert!(plan.off_received + shape.received() <= plan.off_final);
+            let input = plan.off_input + shape.input_bytes(plan.pad, layers * d * d);
+            let finished = plan.off_input + shape.last();
+            for end in [plan.off_slabs + last, input, finished] {
+                prop_assert!(end <= plan.off_received);
             }
+            prop_assert!(plan.off_received + shape.received() <= plan.off_ring);
             if shape.fused() {
-                prop_assert!(plan.off_final + shape.last() <= plan.off_first);
-                prop_assert!(plan.off_first + FIRST_BYTES <= plan.off_ring);
+                // The first layer writes the slabs while it reads its input; sums come while positions are finished.
+                prop_assert!(plan.off_slabs + last <= plan.off_input);
+                // Products and decisions lie over the slabs, and may come while the last layer's input is read.
+                let decided = 8 * layers * d * d;
+                prop_assert!(plan.off_slabs + decided.max(shape.finished() * 432) <= plan.off_input);
             }
+            // The first layer's products are of so many positions, and read rows behind the last as well.
+            let chunk = match (shape.fused(), shape.tile()) {
+                (true, 24) => 32,
+                (true, 48) => 48,
+                (true, _) => 64,
+                (false, tile) => tile / 2,
+            };
+            let read = shape.first_positions(plan.pad).next_multiple_of(chunk) + 2 * plan.pad + 3;
+            prop_assert!(plan.off_input + read * 16 <= plan.shared);
             prop_assert!(plan.stages >= 2 && plan.stages <= MAX_STAGES);
-            prop_assert!(plan.shared <= H200.shared);
+            prop_assert_eq!(plan.off_ring + plan.stages * shape.stage(), plan.shared);
+            prop_assert!(plan.shared + 128 <= H200.shared);
             // The farthest taps of the last tile stay inside.
             let reach = plan.pad + plan.tiles * shape.tile() + plan.pad;
             prop_assert!(reach <= plan.rows);
-            prop_assert_eq!(size_of::<Params>(), 264);
+            prop_assert_eq!(size_of::<Params>(), 248);
         }
     }
 }

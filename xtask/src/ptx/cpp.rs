@@ -29,24 +29,25 @@ const HINT: &str = "used_bytes_mask";
 const LINKED: [(&str, &str); 2] =
     [("increment.cu", "ptx/increment.ptx"), ("hooks/ring.cu", "ptx/ring_hooks.ptx")];
 
-/// One shape of the kernel: shares of output channels, shares of input channels, warp groups, columns of each.
-pub(super) struct Shape([u32; 4]);
+/// One shape of the kernel: shares of output channels, shares of input channels, positions of a tile.
+pub(super) struct Shape([u32; 3]);
 
 /// Those that `host/infer-gpu/src/plan.rs` lists.
 pub(super) const SHAPES: &[Shape] = &[
-    Shape([2, 4, 1, 48]),
-    Shape([1, 4, 1, 96]),
-    Shape([1, 4, 1, 128]),
-    Shape([1, 2, 1, 88]),
-    Shape([1, 2, 1, 136]),
-    Shape([1, 2, 1, 176]),
-    Shape([1, 1, 1, 256]),
+    Shape([2, 2, 24]),
+    Shape([2, 2, 48]),
+    Shape([2, 2, 64]),
+    Shape([2, 2, 96]),
+    Shape([2, 1, 96]),
+    Shape([2, 1, 144]),
+    Shape([2, 1, 176]),
+    Shape([1, 1, 256]),
 ];
 
 impl Shape {
     pub(super) fn name(&self) -> String {
-        let [outputs, inputs, groups, columns] = self.0;
-        format!("cs{outputs}ks{inputs}w{groups}n{columns}")
+        let [outputs, inputs, positions] = self.0;
+        format!("cs{outputs}ks{inputs}n{positions}")
     }
 
     pub(super) fn path(&self, shell: &Shell) -> PathBuf {
@@ -56,7 +57,7 @@ impl Shape {
     fn build(&self, shell: &Shell, cuda: &Cuda, to: &Path) -> Result<String> {
         let mut command = cuda.tool(shell, "nvcc");
         command.args(["-std=c++17", "-rdc=true", "-ptx", "-gencode=arch=compute_90a,code=compute_90a"]);
-        for (name, value) in ["CS", "KS", "WGN", "N"].iter().zip(self.0) {
+        for (name, value) in ["CS", "KS", "N"].iter().zip(self.0) {
             command.arg(format!("-DPREDECODER_{name}={value}"));
         }
         command.arg("-o").args([to, &shell.root().join(FOLDER).join("predecoder.cu")]);
@@ -121,8 +122,8 @@ mod tests {
     #[test]
     fn the_shapes_are_those_of_the_host() {
         let plan = include_str!("../../../host/infer-gpu/src/plan.rs");
-        for Shape([a, b, c, d]) in SHAPES {
-            assert!(plan.contains(&format!("shape!({a}, {b}, {c}, {d})")), "{a} {b} {c} {d}");
+        for Shape([a, b, c]) in SHAPES {
+            assert!(plan.contains(&format!("shape!({a}, {b}, {c})")), "{a} {b} {c}");
         }
         assert_eq!(plan.matches("    shape!(").count(), SHAPES.len());
     }

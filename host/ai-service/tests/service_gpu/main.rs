@@ -322,10 +322,7 @@ fn the_predecoders_network_is_served() {
             volume.iter().flat_map(|&value| half::f16::from_f32(value).to_le_bytes()).collect()
         };
         let n = requests();
-        let sent = |i: u64| Sent {
-            floats: Some(2e-2),
-            ..Sent::of(halves(&volumes[i as usize % 8]), |_| logits[i as usize % 8].clone())
-        };
+        let sent = |i: u64| Sent::of(halves(&volumes[i as usize % 8]), |_| logits[i as usize % 8].clone());
         let by_itself = |engine: &PredecoderEngine, options: &Options| {
             let service = AiDecoderService::new(engine, options).expect("a service");
             let slots = ring(context, 16, service.slot_bytes());

@@ -32,16 +32,74 @@ pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
     }
 }
 
-/// Made-up weights that keep activations near 1, already rounded to 16 bits.
+/// Made-up weights that spread activations over 0..255, with some that are cut off at both ends, and sums that stay exact.
 pub(crate) fn network(seed: u64) -> Network {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut layer = |inputs: usize, outputs: usize| {
-        let scale = (6.0 / (inputs * 27) as f32).sqrt();
-        let mut number = |scale: f32| half::f16::from_f32((rng.random::<f32>() * 2.0 - 1.0) * scale).to_f32();
-        let weights = (0..inputs * outputs * 27).map(|_| number(scale)).collect();
-        Layer { weights, biases: (0..outputs).map(|_| number(0.1)).collect() }
+    // A high power of a number from -1 to 1 is small most of the time: the sums of large weights have to be, too.
+    let mut layer = |inputs: usize, outputs: usize, largest: f64, power: i32, input: f64, spread: f64| {
+        let mut number = || rng.random::<f64>() * 2.0 - 1.0;
+        let weights =
+            (0..inputs * outputs * 27).map(|_| (number().powi(power) * largest).round() as i16).collect();
+        let mean_square = largest * largest / f64::from(2 * power + 1);
+        let usual = spread / (input * (inputs as f64 * 27.0 * mean_square).sqrt());
+        let (mut factors, mut offsets) = (Vec::new(), Vec::new());
+        for channel in 0..outputs {
+            let (factor, offset) = (usual * (1.0 + 0.5 * number()), spread * 0.5 * number());
+            // In some channels a power of two and a half more: there what is rounded is a tie now and then.
+            let tied = channel % 4 == 1;
+            factors.push(if tied { factor.log2().round().exp2() } else { factor } as f32);
+            offsets.push(if tied { offset.round() + 0.5 } else { offset } as f32);
+        }
+        Layer { weights, factors, offsets }
     };
-    Network::new([layer(4, 128), layer(128, 128), layer(128, 128), layer(128, 4)]).expect("a network")
+    let first = layer(4, 128, 511.0, 1, 1.0, 100.0);
+    let middle = [layer(128, 128, 127.0, 3, 100.0, 100.0), layer(128, 128, 127.0, 3, 100.0, 100.0)];
+    let last = layer(128, 4, 511.0, 19, 100.0, 4.0);
+    let [second, third] = middle;
+    Network::new([first, second, third, last]).expect("a network")
+}
+
+/// What a network makes of a volume, one sum after the other, in integers: every engine has to leave these bits.
+pub(crate) fn reference(network: &Network, volume: &[f32], layers: usize, d: usize) -> Vec<f32> {
+    let cells = layers * d * d;
+    let mut values: Vec<i64> = volume.iter().map(|value| (value * 2.0) as i64).collect();
+    for (place, Layer { weights, factors, offsets }) in network.layers().iter().enumerate() {
+        let inputs = values.len() / cells;
+        let mut scaled = Vec::with_capacity(factors.len() * cells);
+        for (output, (factor, offset)) in factors.iter().zip(offsets).enumerate() {
+            let mut sums = vec![0; cells];
+            for input in 0..inputs {
+                let plane = &values[input * cells..][..cells];
+                for tap in 0..27 {
+                    match i64::from(weights[(output * inputs + input) * 27 + tap]) {
+                        0 => (),
+                        weight => add_shifted(&mut sums, plane, weight, tap, layers, d),
+                    }
+                }
+            }
+            scaled.extend(sums.into_iter().map(|sum| sum as f32 * factor + offset));
+        }
+        if place == 3 {
+            return scaled;
+        }
+        values = scaled.into_iter().map(|value| value.round_ties_even().clamp(0.0, 255.0) as i64).collect();
+    }
+    Vec::new()
+}
+
+/// Adds what one tap of a convolution contributes.
+fn add_shifted(sums: &mut [i64], plane: &[i64], weight: i64, tap: usize, layers: usize, d: usize) {
+    let reach = |at: usize, shift: usize, end: usize| (at + shift).checked_sub(1).filter(|&v| v < end);
+    for t in 0..layers {
+        let Some(from_t) = reach(t, tap / 9, layers) else { continue };
+        for y in 0..d {
+            let Some(from_y) = reach(y, tap / 3 % 3, d) else { continue };
+            for x in 0..d {
+                let Some(from_x) = reach(x, tap % 3, d) else { continue };
+                sums[(t * d + y) * d + x] += weight * plane[(from_t * d + from_y) * d + from_x];
+            }
+        }
+    }
 }
 
 pub(crate) fn volume(seed: u64, cells: usize) -> Vec<f32> {
@@ -147,36 +205,24 @@ impl Lines {
         volume
     }
 
-    /// What the answer has to be; bits are left open where a logit is closer than `close` to the threshold.
-    pub(crate) fn answer(&self, request: &[u8], logits: &[u8], threshold: f32, close: f32) -> Owed {
+    /// What the answer has to be.
+    pub(crate) fn answer(&self, request: &[u8], logits: &[u8], threshold: f32) -> Vec<u8> {
         let logits: Vec<f32> = logits.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-        let mut owed = Owed { known: vec![0xFF; request.len() + 1], bits: request.to_vec() };
-        owed.bits.push(0);
+        let mut answer = request.to_vec();
+        answer.push(0);
         let mut flip = |at: usize, decision: u32| {
-            let logit = logits[decision as usize];
-            if (logit - threshold).abs() < close {
-                owed.known[at / 8] &= !(1 << (at % 8));
-            }
-            owed.bits[at / 8] ^= u8::from(logit > threshold) << (at % 8);
+            answer[at / 8] ^= u8::from(logits[decision as usize] > threshold) << (at % 8);
         };
         for (bit, decisions) in self.flipped_by.iter().enumerate() {
             decisions.iter().for_each(|&decision| flip(bit, decision));
         }
         self.frame.iter().for_each(|&decision| flip(8 * request.len(), decision));
-        owed
+        answer
     }
 }
 
-/// An answer, as far as it is known.
-pub(crate) struct Owed {
-    known: Vec<u8>,
-    bits: Vec<u8>,
-}
-
-impl Owed {
-    /// The first byte that is another.
-    pub(crate) fn first_wrong(&self, answer: &[u8]) -> Option<usize> {
-        assert_eq!(answer.len(), self.bits.len());
-        (0..answer.len()).find(|&i| (answer[i] ^ self.bits[i]) & self.known[i] != 0)
-    }
+/// The place of the first byte that is another.
+pub(crate) fn first_wrong(owed: &[u8], answer: &[u8]) -> Option<usize> {
+    assert_eq!(answer.len(), owed.len());
+    (0..answer.len()).find(|&i| answer[i] != owed[i])
 }
