@@ -35,10 +35,9 @@ impl Buffers {
         params.flipped = self.flipped.address().0;
     }
 
-    /// After a run that did not end well, which leaves its counters, sums and flips anywhere.
+    /// After a run that did not end well, which leaves its counters and flips anywhere.
     pub(crate) fn reset(&self) -> Result<(), CudaError> {
         self.sync.fill(0)?;
-        self.sums.fill(0)?;
         self.flipped.fill(0)
     }
 }

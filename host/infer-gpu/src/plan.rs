@@ -20,8 +20,6 @@ const HEAD_BYTES: u32 = 1024;
 const ROW: u32 = 16;
 /// Groups of 16 channels in a slab of activations.
 const SLAB_GROUPS: u32 = 4;
-/// Bytes of the last layer's products of a position.
-const PRODUCTS: u32 = (TAPS * OUTPUTS * size_of::<f32>()) as u32;
 /// Bytes of the counters.
 pub(crate) const SYNC_BYTES: usize = ((4 + 3 * MAX_TILES) * SECTOR * 4) as usize;
 
@@ -123,16 +121,6 @@ impl Shape {
     const fn last(self) -> u32 {
         self.blocks_of_64() * 64 * self.finished() * 2
     }
-
-    /// What the slabs make room for where the first layer is computed, borders and all: its activations; then the last layer's
-    /// products; then what is decided, of at most two bits a cell.
-    const fn area(self, group_rows: u32, cells: u32) -> u32 {
-        let activations = SLAB_GROUPS * group_rows * ROW;
-        let products = self.finished() * PRODUCTS;
-        let decided = cells * 8 + ((2 * cells).div_ceil(32) + 1) * 4 + 64;
-        let most = if activations > products { activations } else { products };
-        if most > decided { most } else { decided }
-    }
 }
 
 /// What a device offers.
@@ -199,7 +187,7 @@ impl Plan {
             // Windows of one piece, with the first layer's activations: a layer of time further is a slab further.
             (slabs, group_rows, slab_bytes) = (3, shape.first_positions(pad), plane * ROW);
             // Beside them; what is finished lies over the input, which nobody needs by then.
-            off_input = aligned(off_slabs + shape.area(group_rows, layers * d * d));
+            off_input = aligned(off_slabs + SLAB_GROUPS * group_rows * ROW);
             off_received = aligned(off_input + input.max(last));
         } else {
             slabs = if d <= 25 { 4 } else { 3 };
@@ -490,11 +478,8 @@ mod tests {
             }
             prop_assert!(plan.off_received + shape.received() <= plan.off_ring);
             if shape.fused() {
-                // The first layer writes the slabs while it reads its input; sums come while positions are finished.
+                // The first layer writes the slabs while it reads its input.
                 prop_assert!(plan.off_slabs + last <= plan.off_input);
-                // Products and decisions lie over the slabs, and may come while the last layer's input is read.
-                let decided = 8 * layers * d * d;
-                prop_assert!(plan.off_slabs + decided.max(shape.finished() * 432) <= plan.off_input);
             }
             // The first layer's products are of so many positions, and read rows behind the last as well.
             let chunk = match (shape.fused(), shape.tile()) {
@@ -503,7 +488,7 @@ mod tests {
                 (true, _) => 64,
                 (false, tile) => tile / 2,
             };
-            let read = shape.first_positions(plan.pad).next_multiple_of(chunk) + 2 * plan.pad + 3;
+            let read = shape.first_positions(plan.pad) + chunk - 1 + 2 * plan.pad + 3;
             prop_assert!(plan.off_input + read * 16 <= plan.shared);
             prop_assert!(plan.stages >= 2 && plan.stages <= MAX_STAGES);
             prop_assert_eq!(plan.off_ring + plan.stages * shape.stage(), plan.shared);
