@@ -133,6 +133,8 @@ impl Bench<'_> {
     fn shape(&self, shape: &cpp::Shape) -> Result<()> {
         let object = self.folder.join(format!("{}.{}.o", shape.name(), cpp::ARCH));
         let printed = self.assemble(&shape.path(self.shell), &object, cpp::ARCH)?;
+        let waits = waits_put_in(&printed);
+        ensure!(waits.is_empty(), "{}: products wait for each other:\n{}", shape.name(), waits.join("\n"));
         show(&usage(&printed), &shape.name());
         let objects = [self.object(DISPATCHER, Arch::SM_90), object];
         self.link(&format!("{DISPATCHER}+{}", shape.name()), &objects, false, cpp::ARCH)
@@ -157,6 +159,12 @@ struct Usage {
     registers: u32,
     stack_bytes: u32,
     spill_bytes: u32,
+}
+
+/// What the assembler says of products of matrices under way together where it had to put waits between them, so that they are not.
+fn waits_put_in(printed: &str) -> Vec<&str> {
+    let says = ["warpgroup.wait is injected", "wgmma.mma_async instructions are serialized"];
+    printed.lines().filter(|line| says.iter().any(|part| line.contains(part))).collect()
 }
 
 /// A line for each kernel of a text.
@@ -201,6 +209,16 @@ fn number_before(line: &str, words: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_that_the_assembler_puts_in_are_seen() {
+        let printed = "\
+ptxas info    : (C7517) warpgroup.wait is injected in around line 1114 by compiler to allow use of registers defined by GMMA in function 'a'
+ptxas info    : (C7520) Potential Performance Loss: wgmma.mma_async instructions are serialized due to program dependence in the function 'b'
+ptxas info    : Used 167 registers, used 3 barriers";
+        assert_eq!(waits_put_in(printed).len(), 2);
+        assert!(waits_put_in("ptxas info    : Used 167 registers, used 3 barriers").is_empty());
+    }
 
     #[test]
     fn the_assembler_is_understood() {
