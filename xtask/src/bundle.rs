@@ -23,7 +23,7 @@ const C_MODULES: [&str; 3] = ["handlers.ptx", "handlers.cubin", "handlers.fatbin
 /// What the benchmark in CUDA C++ is compiled for: that, and whatever takes its PTX.
 const GRAPH_ARCH: &str = "-arch=sm_90";
 /// The predecoder that measurements run.
-const MODEL: &str = "training/models/predecoder_3x128.onnx";
+const MODEL: &str = "training/models/predecoder_3x128_int8.onnx";
 /// So that a bundle can be carried anywhere.
 const MOST_BYTES: u64 = 60 << 20;
 /// The programs and what they read, which the script unpacks beside itself.

@@ -116,7 +116,7 @@ fn a_predecoder_of_any_size_equals_the_exported_binding() {
 /// Without `--model` the committed network runs: the same answers as by its file, and the report says which it was.
 #[test]
 fn an_engine_without_a_model_runs_the_committed_network() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128.onnx");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128_int8.onnx");
     let run = |more: &[&str]| {
         let base = ["--engine", "cpu", "--distance", "5", "--requests", "60", "--interval-us", "0"];
         let report = report(&[&base[..], &["--seed", "5"], more].concat());
@@ -127,7 +127,7 @@ fn an_engine_without_a_model_runs_the_committed_network() {
     };
     let (built_in, settings) = run(&[]);
     assert!(built_in[0] > 4.0 * built_in[1], "the network leaves {} of {}", built_in[1], built_in[0]);
-    assert_eq!(settings["engine"], "cpu (predecoder_3x128, built in)");
+    assert_eq!(settings["engine"], "cpu (predecoder_3x128_int8, built in)");
     let own: f32 = settings["threshold"].as_str().expect("a setting").parse().expect("a number");
     let (by_file, settings) = run(&["--model", file]);
     assert_eq!((built_in, settings["engine"].as_str()), (by_file, Some(format!("cpu ({file})").as_str())));
@@ -146,7 +146,7 @@ fn an_engine_on_a_gpu_runs_or_says_what_is_missing() {
         if output.status.success() {
             let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
             assert_eq!((&report["completed"], &report["lost"]), (&200.into(), &0.into()));
-            assert_eq!(report["settings"]["engine"], "gpu (predecoder_3x128, built in)");
+            assert_eq!(report["settings"]["engine"], "gpu (predecoder_3x128_int8, built in)");
             let device = dispatcher == "device";
             let documented =
                 if device { &ringcall_service::REMOTE_STAGES[..] } else { &ringcall_service::STAGES };
@@ -201,7 +201,7 @@ fn bad_input_gives_one_clear_line_and_exit_code_1() {
     let text = |path: &Path| path.to_str().expect("text").to_owned();
     let (dem, cut, nonsense) = (text(&dem), text(&cut), text(&nonsense));
     let (shots, empty, onnx, short) = (text(&shots), text(&empty), text(&onnx), text(&short));
-    let narrow =
+    let floats =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x64.onnx").to_owned();
     let cases: &[(&[&str], &str)] = &[
         (&["--dem", &cut], "cut.dem"),
@@ -222,11 +222,8 @@ fn bad_input_gives_one_clear_line_and_exit_code_1() {
         (&["--threshold", "1"], "--threshold is for the engines that run a network"),
         (&["--engine", "cpu", "--threshold", "nan"], "threshold NaN"),
         // Known before a device is looked for.
-        (
-            &["--engine", "gpu", "--model", &narrow],
-            "predecoder_3x64.onnx: layer 0: weights of [64, 4, 3, 3, 3]",
-        ),
-        (&["--engine", "gpu", "--model", &narrow, "--dispatcher", "device"], "the kernels are made for"),
+        (&["--engine", "gpu", "--model", &floats], "predecoder_3x64.onnx: the network is in floating point"),
+        (&["--engine", "gpu", "--model", &floats, "--dispatcher", "device"], "`train.py --integers` makes"),
         (&["--engine", "gpu", "--model", "/no/such.onnx"], "/no/such.onnx"),
         (&["--engine", "gpu", "--model", &onnx, "--dispatcher", "device"], "network"),
         (&["--dispatcher", "device"], "--engine gpu"),

@@ -388,6 +388,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_committed_network_is_read() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128_int8.onnx");
+        let network = crate::Network::from_onnx(&std::fs::read(path).expect("the file")).expect("a network");
+        let largest = network.layers().each_ref().map(|layer| layer.weights.iter().map(|w| w.abs()).max());
+        // Each channel's weights were scaled to fill what there is.
+        assert_eq!(largest, [511, 127, 127, 511].map(Some));
+        let says = |key: &str| network.metadata().iter().any(|(k, _)| k == key);
+        assert!(says("predecoder.threshold.d13.p0.003"), "{:?}", network.metadata());
+    }
+
     /// The networks that were trained first: convolutions with ReLU between.
     #[test]
     fn a_network_in_floating_point_is_told_so() {

@@ -39,7 +39,7 @@ pub enum HandoffError {
 ///
 /// let noise = CircuitNoise::uniform(0.003);
 /// let experiment = MemoryExperiment { distance: 7, rounds: 7, basis: Basis::Z, noise };
-/// let predecoder = GpuPredecoder::load("training/models/predecoder_3x128.onnx", &experiment, None)?;
+/// let predecoder = GpuPredecoder::load("training/models/predecoder_3x128_int8.onnx", &experiment, None)?;
 /// let problem = Problem::new(experiment.detector_error_model()?)?;
 /// let (instances, depth) = (2, 16);
 /// let options = Options { instances, ..Options::default() };

@@ -92,7 +92,7 @@ pub fn wiring(experiment: &MemoryExperiment, threshold: f32) -> Result<Wiring, G
 ///
 /// let noise = CircuitNoise::uniform(0.003);
 /// let experiment = MemoryExperiment { distance: 13, rounds: 13, basis: Basis::Z, noise };
-/// let predecoder = GpuPredecoder::load("training/models/predecoder_3x128.onnx", &experiment, None)?;
+/// let predecoder = GpuPredecoder::load("training/models/predecoder_3x128_int8.onnx", &experiment, None)?;
 /// let problem = Problem::new(experiment.detector_error_model()?)?;
 /// let config = ServiceConfig { workers: 4, ..ServiceConfig::default() };
 /// let service = Service::start_remote(&problem, predecoder.dispatcher(config.slots)?, config)?;

@@ -80,7 +80,6 @@ fn hand_over(
         scope.spawn(|| play(ring.shared(), &queues, requests, outputs));
         drive(&ring, DECODE_SYNDROME, requests, n, |number, result| {
             answers[number] = result.to_vec();
-            true
         });
     });
     let report = workers.stop(PATIENCE);

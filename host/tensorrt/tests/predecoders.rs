@@ -26,6 +26,11 @@ const MODELS: &[Committed] = &[
         outputs: &["logits: f32[1, 4, ?, ?, ?]"],
     },
     Committed {
+        file: "predecoder_3x128_int8.onnx",
+        inputs: &["volume: f32[1, 4, ?, ?, ?]"],
+        outputs: &["logits: f32[1, 4, ?, ?, ?]"],
+    },
+    Committed {
         file: "predecoder_3x64.onnx",
         inputs: &["volume: f32[1, 4, ?, ?, ?]"],
         outputs: &["logits: f32[1, 4, ?, ?, ?]"],
@@ -37,6 +42,16 @@ const MODELS: &[Committed] = &[
     },
     Committed {
         file: "predecoder_3x128_d13_r13_Z.measurements.onnx",
+        inputs: &["measurements: i32[1, 252, 13]"],
+        outputs: &["residual_detectors: i32[1, 2184]", "logical_frame: i32[1, 1]"],
+    },
+    Committed {
+        file: "predecoder_3x128_int8_d7_r7_Z.measurements.onnx",
+        inputs: &["measurements: i32[1, 72, 7]"],
+        outputs: &["residual_detectors: i32[1, 336]", "logical_frame: i32[1, 1]"],
+    },
+    Committed {
+        file: "predecoder_3x128_int8_d13_r13_Z.measurements.onnx",
         inputs: &["measurements: i32[1, 252, 13]"],
         outputs: &["residual_detectors: i32[1, 2184]", "logical_frame: i32[1, 1]"],
     },

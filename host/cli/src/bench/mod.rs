@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// How long each run of `pipeline/…` takes
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     pipeline_seconds: f64,
-    /// The predecoder of `pipeline/…/gpu-…`, as in training/models (default: the committed predecoder_3x128, which is
+    /// The predecoder of `pipeline/…/gpu-…`, as in training/models (default: the committed predecoder_3x128_int8, which is
     /// built in)
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,

@@ -6,9 +6,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The network that runs where no file is given: compiled in, so that a command needs nothing but itself.
-pub(crate) const COMMITTED: &[u8] = include_bytes!("../../../../training/models/predecoder_3x128.onnx");
+pub(crate) const COMMITTED: &[u8] = include_bytes!("../../../../training/models/predecoder_3x128_int8.onnx");
 /// Its file's name.
-pub(crate) const COMMITTED_NAME: &str = "predecoder_3x128";
+pub(crate) const COMMITTED_NAME: &str = "predecoder_3x128_int8";
 
 /// An ONNX file, read once.
 #[derive(Debug, Clone)]
@@ -61,12 +61,12 @@ mod tests {
 
     #[test]
     fn the_network_that_is_built_in_is_the_committed_file() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128.onnx");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128_int8.onnx");
         let [read, built_in] = [Some(Path::new(file)), None].map(|path| NetworkFile::read(path).unwrap());
         // A study that was begun with one goes on with the other.
         assert_eq!(built_in.fingerprint(), read.fingerprint());
         assert_eq!((built_in.name(), built_in.bytes()), (read.name(), read.bytes()));
-        assert_eq!(built_in.to_string(), "predecoder_3x128, built in");
+        assert_eq!(built_in.to_string(), "predecoder_3x128_int8, built in");
         assert_eq!(read.to_string(), file);
     }
 }

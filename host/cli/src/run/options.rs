@@ -172,8 +172,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(super) kernels: u32,
     /// ONNX model of an --engine that runs one: detectors in, residual detectors (and logical frame) out, or a predecoder
-    /// of any size, as in training/models; of --engine gpu: such a predecoder of 3 layers of 128 channels [default: the
-    /// committed predecoder_3x128, which is built in]
+    /// of any size, as in training/models; of --engine gpu: such a predecoder of 3 layers of 128 channels, in integers
+    /// [default: the committed predecoder_3x128_int8, which is built in]
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
     /// Threshold of a predecoder of any size [default: the model's own for this distance and noise]

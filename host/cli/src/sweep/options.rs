@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "z")]
     pub(super) basis: BasisArg,
     /// ONNX model of a predecoder, of any size as in training/models, or for the one distance that is studied [default: the
-    /// committed predecoder_3x128, which is built in, where --engine is given; without either, matching alone]
+    /// committed predecoder_3x128_int8, which is built in, where --engine is given; without either, matching alone]
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
     /// Threshold of a predecoder of any size [default: the model's own for each distance and noise]

@@ -31,7 +31,7 @@ fn wired(case: &Case) -> Result<Wiring> {
 /// A captured graph: a request into mapped memory, launch, its answer out of it.
 pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
     let case = Case::new(d)?;
-    let expected = case.expected(&case.logits()?);
+    let expected = case.answer(&case.logits()?);
     let wiring = wired(&case)?;
     let model = GpuModel::wired(NAME, &Network::from_onnx(ONNX)?, &context()?, &wiring)?;
     let trips = bench.shorter(10).trips;
@@ -44,7 +44,7 @@ pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
             let begin = clock::now_ns();
             engine.run(&[&case.request], &mut [&mut answer])?;
             let took = clock::now_ns() - begin;
-            wrong += u64::from(!expected.agrees(&answer));
+            wrong += u64::from(answer != expected);
             // Nothing of it can pass for the next one.
             answer.fill(0xFF);
             if i >= warm_up {
@@ -59,7 +59,7 @@ pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
 /// The cooperative dispatcher's handler, called over a ring.
 pub(in super::super) fn grid(bench: &Bench, d: u32) -> Result<Row> {
     let case = Case::new(d)?;
-    let expected = case.expected(&case.logits()?);
+    let expected = case.answer(&case.logits()?);
     let context = context()?;
     let handler = GridHandler::new(&Network::from_onnx(ONNX)?, &context, &wired(&case)?)?;
     let ring = MappedRing::allocate(&context, RingConfig { slots: 4, slot_bytes: handler.slot_bytes() })?;
@@ -75,7 +75,7 @@ pub(in super::super) fn grid(bench: &Bench, d: u32) -> Result<Row> {
         case.request.clone(),
         handler.answer_bytes(),
         |_, _| (),
-        |_, answer| expected.agrees(answer),
+        |_, answer| *answer == expected[..],
     );
     let stopped = dispatcher.stop(Duration::from_secs(5));
     if !stopped.report.is_clean() {

@@ -52,12 +52,6 @@ struct Case {
     model: OnnxModel,
 }
 
-/// An answer, and which of its bits hang on decisions that are clear.
-struct Expected {
-    answer: Vec<u8>,
-    clear: Vec<u8>,
-}
-
 /// `d` layers belong to `d - 1` rounds.
 fn experiment(d: u32) -> MemoryExperiment {
     MemoryExperiment { distance: d, rounds: d - 1, basis: Basis::Z, noise: CircuitNoise::default() }
@@ -97,42 +91,17 @@ impl Case {
         Ok(logits)
     }
 
-    /// What these logits' decisions leave of the request, and the frame in a byte of its own.
+    /// What these logits' decisions leave of the request, and the frame in a byte of its own: what every engine answers.
     fn answer(&self, logits: &[u8]) -> Vec<u8> {
         let mut answer = self.request.clone();
         let frame = self.volume.apply(&floats(logits), self.threshold, &mut answer);
         answer.push(u8::from(frame));
         answer
     }
-
-    /// The answer that is expected, by the CPU's logits.
-    fn expected(&self, logits: &[u8]) -> Expected {
-        /// Far above what 16-bit arithmetic changes.
-        const CLEAR: f32 = 0.1;
-        let values = floats(logits);
-        let all_clear =
-            |cells: &[u32]| cells.iter().all(|&cell| (values[cell as usize] - self.threshold).abs() > CLEAR);
-        let mut clear = vec![0; self.request.len()];
-        for bit in (0..self.volume.detectors()).filter(|&bit| all_clear(self.volume.residual_cells(bit))) {
-            clear[bit / 8] |= 1 << (bit % 8);
-        }
-        // The other bits of the frame's byte say that the kernel failed.
-        clear.push(if all_clear(self.volume.frame_cells()) { 0xFF } else { 0xFE });
-        Expected { answer: self.answer(logits), clear }
-    }
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
-}
-
-impl Expected {
-    /// Whether an answer is this one, wherever it is clear.
-    fn agrees(&self, found: &[u8]) -> bool {
-        let pairs = self.answer.iter().zip(&self.clear).zip(found);
-        self.answer.len() == found.len()
-            && pairs.into_iter().all(|((bits, clear), got)| (bits ^ got) & clear == 0)
-    }
 }
 
 /// The network on one core, by the ONNX engine that is built in.
@@ -175,16 +144,8 @@ mod tests {
         let ones = case.volume.places().iter().filter(|&&place| case.input[place as usize] == 1.0).count();
         assert!((1..50).contains(&ones) && ones == set as usize, "{ones}, {set}");
         let logits = case.logits().unwrap();
-        let expected = case.expected(&logits);
-        let right = case.answer(&logits);
-        assert_eq!(right.len(), case.request.len() + 1);
-        assert!(expected.agrees(&right) && !expected.agrees(&right[1..]));
-        let clear = expected.clear.iter().position(|&clear| clear != 0).unwrap();
-        let mut wrong = right.clone();
-        wrong[clear] ^= expected.clear[clear];
-        assert!(!expected.agrees(&wrong));
-        let mut failed = right;
-        *failed.last_mut().unwrap() |= 0x80;
-        assert!(!expected.agrees(&failed), "a kernel that gave up");
+        let answer = case.answer(&logits);
+        assert_eq!(answer.len(), case.request.len() + 1);
+        assert_ne!(answer[..case.request.len()], case.request[..], "nothing is decided");
     }
 }
