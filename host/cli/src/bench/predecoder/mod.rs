@@ -36,7 +36,8 @@ const KEPT_UP: f64 = 0.8;
 
 /// What the arithmetic of a volume takes on an H200, ns: 0.4, 2.6, 11 and 35 µs for d = 7, 13, 21 and 31.
 fn arithmetic_floor_ns(d: u32) -> f64 {
-    let of_a_cell: f64 = MULTIPLY_ADDS.iter().zip(PEAK_OP_S).map(|(&adds, rate)| 2.0 * adds as f64 / rate).sum();
+    let of_a_cell: f64 =
+        MULTIPLY_ADDS.iter().zip(PEAK_OP_S).map(|(&adds, rate)| 2.0 * adds as f64 / rate).sum();
     f64::from(d).powi(3) * of_a_cell / KEPT_UP * 1e9
 }
 
