@@ -326,7 +326,7 @@ bool run(const Net& net, const Problem& pr)
     const u32 input = firsts * 16 + (firsts + 15) / 16 * 16 + answer_bytes(pr.bit_count) - 1, last = S::WGM * 64 * S::PFP * 2;
     p.group_rows = S::FUSED ? outs : p.slab_rows;
     p.slab_bytes = S::FUSED ? p.plane * 16 : round(2 * QW * p.slab_rows * 16);
-    p.slabs = S::FUSED ? 3 : std::min(S::SLABS_LAYER, pr.d > 25 ? 3 : 4);
+    p.slabs = S::FUSED || pr.d > 25 ? 3 : 4;
     p.off_slabs = round(VALID_AT + S::N);
     if (S::FUSED) {
         p.off_input = round(p.off_slabs + 2 * QW * p.group_rows * 16);
@@ -581,7 +581,7 @@ int main(int argc, char** argv)
         cudaLaunchAttribute attribute[1];
         attribute[0].id = cudaLaunchAttributeClusterDimension;
         attribute[0].val.clusterDim.x = size, attribute[0].val.clusterDim.y = 1, attribute[0].val.clusterDim.z = 1;
-        config.gridDim = 128, config.blockDim = 192, config.dynamicSmemBytes = g_smem, config.attrs = attribute, config.numAttrs = 1;
+        config.gridDim = 128, config.blockDim = Shape<2, 2, 24>::BLOCK, config.dynamicSmemBytes = g_smem, config.attrs = attribute, config.numAttrs = 1;
         int clusters = 0;
         auto* const kernel = graph_kernel<Shape<2, 2, 24>>;
         CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, g_smem));

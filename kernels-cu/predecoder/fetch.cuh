@@ -28,7 +28,7 @@ __device__ __forceinline__ void Run<S>::weights(bool ahead) const
                               S::LINES * PIECE, full);
             ring.next();
         }
-        // None may be on its way when the block ends.
+        // None may be on its way when the block ends, unless a wait ran out, after which there is more to do than a copy takes.
         for (u32 i = end - min(end, (u32)p.stages); i < end; ++i) {
             const Ring last(i, p.stages);
             if (!guard.wait(w_full + 8 * last.index, last.phase, 8))

@@ -61,8 +61,7 @@ struct Run {
             add_release(own_counter(which), 1);
     }
 
-    // Factors of two of a hidden layer's channels, 8 apart, and what is added; as `byte_of` wants them. They are asked for before
-    // they are needed.
+    // Factors of two of a hidden layer's channels, 8 apart, and what is added. They are asked for before they are needed.
     struct Scale {
         float factor[2], offset[2];
         __device__ __forceinline__ Scale(const float* scales, int channel)

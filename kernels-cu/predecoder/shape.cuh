@@ -63,7 +63,7 @@ static_assert(sizeof(Params) == 248, "as host/infer-gpu/src/plan.rs lays them ou
 template <int CS_, int KS_, int N_>
 struct Shape {
     static constexpr int CS = CS_, KS = KS_, N = N_;
-    static_assert((CS == 1 || CS == 2) && (KS == 1 || KS == 2) && N % 8 == 0, "a shape");
+    static_assert((CS == 2 && (KS == 1 || KS == 2) || CS == 1 && KS == 1) && N % 8 == 0, "a shape");
     // Narrow products follow one another faster than their sums are ready: several sums, added up in the end.
     static constexpr int SUMS = N <= 24 ? 3 : N <= 48 ? 2 : 1;
     // With few input channels a block, the first layer is computed where it is needed, borders and all, and the grid's blocks wait

@@ -33,7 +33,7 @@ struct Guard {
                 return false;
         return true;
     }
-    // By a whole warp: whether the counters of the tiles `low ..= high`, at most 32, have come to `target`.
+    // By a whole warp: whether the counters of the tiles `low ..= high`, at most 32 (plan.rs sees to that), have come to `target`.
     __device__ __forceinline__ bool reach(const u32* counters, int low, int high, u32 target, u32 code) const
     {
         const int lane = threadIdx.x % 32;

@@ -2,10 +2,10 @@
 """Writes wgmma_shapes.cuh: the matrix instruction in each kind and width that the kernels use."""
 
 # Instruction, type of a sum in CUDA C++, constraint of its registers, whether the left matrix is in registers, scales and
-# layouts behind the operands, widths.
+# layouts behind the operands, whether a sum begins with one, widths.
 KINDS = {
-    "HalvesProduct": ("k16.f32.f16.f16", "float", "f", True, "{d}, 1, 1, 0", [32, 48, 64, 72, 88, 128]),
-    "BytesProduct": ("k32.s32.s8.u8", "int", "r", False, "{d}", [24, 48, 64, 96, 144, 176, 256]),
+    "HalvesProduct": ("k16.f32.f16.f16", "float", "f", True, "{d}, 1, 1, 0", True, [32, 48, 64, 72, 88, 128]),
+    "BytesProduct": ("k32.s32.s8.u8", "int", "r", False, "{d}", False, [24, 48, 64, 96, 144, 176, 256]),
 }
 
 HEAD = """// Written by wgmma_shapes.py: D[64 x N] = A[64 x K] B[K x N], or += that; B is K-major in shared memory.
@@ -38,7 +38,7 @@ FUNCTION = """
     }}"""
 
 
-def specialisation(name, instruction, type, constraint, registers, behind, n):
+def specialisation(name, instruction, type, constraint, registers, behind, begins, n):
     r = n // 2
     rows = [range(i, min(i + 16, r)) for i in range(0, r, 16)]
     regs = "\n".join(
@@ -52,6 +52,8 @@ def specialisation(name, instruction, type, constraint, registers, behind, n):
     functions = ""
     # The first of a sum, and those that add to it.
     for function, write, d in [("begin", "=", 0), ("add", "+", 1)]:
+        if function == "begin" and not begins:
+            continue
         outs = ",\n              ".join(", ".join(f'"{write}{constraint}"(d[{i}])' for i in row) for row in rows)
         functions += FUNCTION.format(
             function=function, type=type, r=r, a=a, n=n, instruction=instruction, regs=regs, operands=operands,
@@ -63,8 +65,8 @@ def specialisation(name, instruction, type, constraint, registers, behind, n):
 if __name__ == "__main__":
     with open("wgmma_shapes.cuh", "w") as file:
         file.write(HEAD)
-        for name, (instruction, type, constraint, registers, behind, widths) in KINDS.items():
+        for name, (instruction, type, constraint, registers, behind, begins, widths) in KINDS.items():
             where = "in registers" if registers else "K-major in shared memory"
             file.write(KIND.format(name=name, instruction=instruction, where=where))
             for n in widths:
-                file.write(specialisation(name, instruction, type, constraint, registers, behind, n))
+                file.write(specialisation(name, instruction, type, constraint, registers, behind, begins, n))

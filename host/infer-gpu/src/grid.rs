@@ -188,7 +188,7 @@ impl GridHandler {
     }
 
     /// Which wait of the kernel ran out, if one did: from then on every request is answered
-    /// [`ENGINE_FAILED`](ringcall_wire::Status::ENGINE_FAILED). Not while the dispatcher runs: it copies through the driver.
+    /// [`ENGINE_FAILED`](ringcall_wire::Status::ENGINE_FAILED), or with a frame's byte that is neither 0 nor 1. Not while the dispatcher runs: it copies through the driver.
     ///
     /// # Errors
     /// The context is dead.

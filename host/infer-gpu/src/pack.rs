@@ -1,4 +1,5 @@
-//! The weights as the kernels read them; the other side is `kernels-cu/predecoder/net.cuh`.
+//! The weights as the kernels read them; the other side is `first.cuh`, `middle.cuh` and `last.cuh` in
+//! `kernels-cu/predecoder`.
 
 use crate::Network;
 use crate::network::{DOUBLED, INPUTS, OUTPUTS, TAPS, WIDTH};

@@ -80,7 +80,7 @@ impl Wiring {
     ///
     /// | | what |
     /// |---|---|
-    /// | `input` | `[4][layers][d][d]`: the input where no bit is set; only the last two channels are used |
+    /// | `input` | `[4][layers][d][d]`: the input where no bit is set; only the last two channels are used, 0, 0.5 or 1: of other values sums need not be exact |
     /// | `places` | for each bit, the element of the input that it sets |
     /// | `flipped_by` | for each bit, the elements of the output (of `input`'s shape) whose decisions flip it |
     /// | `frame` | the elements of the output whose decisions flip the frame |
