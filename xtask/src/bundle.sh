@@ -8,8 +8,8 @@
 # it here: the number of a kernel's parameters is found by asking for one too many. Its racecheck is of no use: it takes
 # the atomic loads and stores that the warps of a dispatcher agree by for races.
 #
-# RINGCALL_TEST_SECONDS is how long one test may take, RINGCALL_BENCH_SECONDS the measurements; RINGCALL_ONLY is a part of
-# the names of the tests to run. The other RINGCALL_ variables below are how much the longer tests do.
+# RINGCALL_TEST_SECONDS is how long one test may take, RINGCALL_BENCH_SECONDS the measurements; RINGCALL_TESTS are the programs
+# of tests to run (all), RINGCALL_ONLY a part of the names of their tests. The other RINGCALL_ variables below are how much the longer tests do.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=$PWD
@@ -72,7 +72,8 @@ judge() {
     rm -f "$one"
 }
 
-for tests in driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu pipeline_gpu decisions_gpu shapes_gpu handoff_gpu tensorrt_gpu lean service_gpu; do
+all='driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu pipeline_gpu decisions_gpu shapes_gpu handoff_gpu tensorrt_gpu lean service_gpu'
+for tests in ${RINGCALL_TESTS:-$all}; do
     log=$out/$tests.log
     : >"$log"
     if ! names=$("$here/$tests" --list --format terse 2>>"$log"); then
