@@ -49,7 +49,7 @@ __device__ __forceinline__ bool barrier_try(u32 bar, u32 parity)
                  : "memory");
     return ok != 0;
 }
-// And what other blocks of the cluster did, which costs the first cache: hundreds of cycles.
+// And what other blocks of the cluster did, which costs the first cache.
 __device__ __forceinline__ bool barrier_try_cluster(u32 bar, u32 parity)
 {
     u32 ok;
