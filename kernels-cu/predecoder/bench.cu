@@ -52,13 +52,25 @@ __global__ void reference(const int* in, const int* w, const float* scales, int*
         bytes[i] = static_cast<int>(fminf(fmaxf(rintf(v), 0), 255));
 }
 
+__device__ __forceinline__ void store_release(u32* p, u32 v)
+{
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+__device__ __forceinline__ u32 add_acq_rel(u32* p, u32 v)
+{
+    u32 old;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");
+    return old;
+}
+
 // The network as a kernel that stays: requests arrive in host memory, answers leave to host memory.
 struct Stay {
     const volatile u32* host_go;
     volatile u32* host_done;
     const uint4* host_bits;
     uint4* device_bits;
-    u32 bits_words; // of 16 bytes
+    u32 bits_words;   // of 16 bytes
+    u32* host_answer; // what the network leaves at `Params::io`
 };
 
 template <class S>
@@ -114,13 +126,26 @@ __global__ void __launch_bounds__(S::BLOCK, 1) stay_kernel(const __grid_constant
             if (!go)
                 break;
         }
-        // The block that is last writes the answer, when all others are through with the request.
-        const bool last = __syncthreads_or(forward<S>(p, p.io, smem, request, true));
-        if (last && tid == 0) {
-            __threadfence_system();
-            *h.host_done = request + 1;
+        forward<S>(p, p.io, smem, request, true);
+        __syncthreads();
+        bool last = false;
+        if (tid == 0) {
+            last = add_acq_rel(p.sync + OVER, 1) == (request + 1) * gridDim.x - 1;
+            // Now it is known that the answer is there.
+            STAMP(14);
+            if (last)
+                p.stamps[MAX_TILES * STAMPS] = blockIdx.x;
         }
-        STAMP(14);
+        last = __syncthreads_or(last);
+        if (last) {
+            for (u32 i = tid; i < answer_words(p.bit_count); i += S::BLOCK)
+                h.host_answer[i] = __ldcg(p.io.left + i);
+            __syncthreads();
+            if (tid == 0) {
+                __threadfence_system();
+                *h.host_done = request + 1;
+            }
+        }
     }
 }
 
@@ -255,16 +280,16 @@ struct Buffers {
     u8 *act1, *act2;
     float4* sums;
     float* out;
-    u32 *sync, *flipped;
+    u32 *sync, *left;
     long long* stamps;
-    u8 *staged, *left;
+    u8* staged;
     u8* mapped; // go at 0, done at 128, bits at 4096, logits at 1 MB
     size_t rows = 0;
 };
 static Buffers g_buffers;
 constexpr size_t MAPPED = 4 << 20, LOGITS_AT = 1 << 20;
 
-// As the kernel leaves them.
+// As the kernels leave them; `last`: the staying one's last block.
 struct Stamps {
     long long of[MAX_TILES][STAMPS], last;
 
@@ -286,7 +311,6 @@ static void make_buffers()
     CHECK(cudaMalloc(&b.sums, 2 * b.rows * 27 * 16));
     CHECK(cudaMalloc(&b.out, 4 * 33000 * sizeof(float)));
     CHECK(cudaMalloc(&b.sync, SYNC_WORDS * 4));
-    CHECK(cudaMalloc(&b.flipped, 2 * flip_words(2 * 33000) * 4));
     CHECK(cudaMalloc(&b.stamps, sizeof(Stamps)));
     CHECK(cudaMalloc(&b.staged, 1 << 20));
     CHECK(cudaMalloc(&b.left, 1 << 20));
@@ -346,13 +370,15 @@ bool run(const Net& net, const Problem& pr)
     p.scales1 = net.scales[0], p.scales2 = net.scales[1], p.scales3 = net.scales[2], p.scales4 = net.scales[3];
     p.act1 = g_buffers.act1, p.act2 = g_buffers.act2, p.sums = g_buffers.sums, p.sync = g_buffers.sync, p.failed = g_buffers.sync + FAILED, p.stamps = g_buffers.stamps;
     p.limit = 1000000000ll;
-    p.threshold = pr.threshold, p.flips = pr.flips, p.flipped = g_buffers.flipped, p.bit_count = pr.bit_count;
-    CHECK(cudaMemset(p.flipped, 0, 2 * flip_words(p.bit_count) * 4));
+    p.threshold = pr.threshold, p.flips = pr.flips, p.bit_count = pr.bit_count;
     CHECK(cudaMemset(p.act1, 0, (size_t)p.rows * 128));
     CHECK(cudaMemset(p.act2, 0, (size_t)p.rows * 128));
-    CHECK(cudaMemset(p.sums, 0, (size_t)S::CS * p.rows * 27 * 16));
-    CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
-    CHECK(cudaDeviceSynchronize());
+    const auto reset = [&] {
+        CHECK(cudaMemset(p.sums, 0xff, (size_t)S::CS * p.rows * 27 * 16));
+        CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
+        CHECK(cudaDeviceSynchronize());
+    };
+    reset();
 
     auto* const kernel = graph_kernel<S>;
     auto* const stays = stay_kernel<S>;
@@ -406,13 +432,11 @@ bool run(const Net& net, const Problem& pr)
     for (int i = 0; i < 10; ++i)
         repeats = repeats && check() == 0;
     const size_t cells = pr.logits.size() / 4;
-    std::vector<u32> flipped(flip_words(pr.bit_count), 0);
+    std::vector<u8> expected(answer_words(pr.bit_count) * 4, 0);
+    std::memcpy(expected.data(), pr.host_bits.data(), answer_bytes(pr.bit_count) - 1);
     for (size_t i = 0; i < pr.logits.size(); ++i)
         if (out[i] > pr.threshold)
-            flip_all(pr.host_flips[i % cells * 4 + i / cells], pr.bit_count, [&](u32 at) { flipped[at / 32] ^= 1u << at % 32; });
-    std::vector<u8> expected;
-    for (u32 i = 0; i < answer_bytes(pr.bit_count); ++i)
-        expected.push_back(answer_byte([&](u32 at) { return pr.host_bits[at]; }, [&](u32 at) { return flipped[at]; }, pr.bit_count, i));
+            flip_all(pr.host_flips[i % cells * 4 + i / cells], pr.bit_count, [&](u32 at) { expected[at / 8] ^= 1u << at % 8; });
 
     cudaEvent_t e0, e1;
     CHECK(cudaEventCreate(&e0));
@@ -422,8 +446,25 @@ bool run(const Net& net, const Problem& pr)
     // From here on as it is used: bits in, what is left of them out.
     p.io.out = nullptr, p.io.left = g_buffers.left;
     {
-        CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
-        CHECK(cudaDeviceSynchronize());
+        // Waits that run out, anywhere, are told, and the answer is marked; with counters and sums anew it runs again.
+        const long long limit = p.limit;
+        for (p.limit = 0; p.limit < 30000; p.limit += 500) {
+            reset();
+            CHECK(cudaMemset(p.io.left, 0, expected.size()));
+            launch();
+            CHECK(cudaStreamSynchronize(stream));
+            u32 failed, word;
+            CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
+            const u32 frame = frame_bit(p.bit_count);
+            CHECK(cudaMemcpy(&word, p.io.left + frame / 32, 4, cudaMemcpyDeviceToHost));
+            if ((failed != 0) != ((word >> frame % 32 & GAVE_UP) != 0))
+                std::printf("\n[wait %u ran out at %lld, the answer is%s marked]\n", failed, p.limit, failed ? " not" : "");
+            if (failed == 0)
+                break;
+        }
+        std::printf(" | whole from %lld cycles a wait", p.limit);
+        p.limit = limit;
+        reset();
         // The captured graph.
         cudaGraph_t graph;
         cudaGraphExec_t exec;
@@ -457,7 +498,7 @@ bool run(const Net& net, const Problem& pr)
         float ms;
         CHECK(cudaEventElapsedTime(&ms, e0, e1));
         const double b2b = ms * 1e3 / 500;
-        std::vector<double> phase[2][STAMPS];
+        std::vector<double> phase[STAMPS];
         bool same = true, stuck = false;
         for (int i = 0; i < 31; ++i) {
             CHECK(cudaMemset(p.io.left, 0xff, expected.size()));
@@ -468,9 +509,8 @@ bool run(const Net& net, const Problem& pr)
             same = same && left == expected;
             Stamps stamps;
             stamps.fetch();
-            for (const int last : {0, 1})
-                for (int k = 1; k <= 13; ++k)
-                    phase[last][k].push_back(stamps.us(last, 0, k));
+            for (int k = 1; k <= 13; ++k)
+                phase[k].push_back(stamps.us(false, 0, k));
         }
         if (!same)
             std::printf("\n[a graph's answer is wrong]\n");
@@ -482,7 +522,7 @@ bool run(const Net& net, const Problem& pr)
         Stamps stay_stamps;
         u32 failed;
         {
-            CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4));
+            CHECK(cudaMemset(p.sync, 0, SYNC_WORDS * 4)); // sums are as a run begins
             CHECK(cudaDeviceSynchronize());
             volatile u32* const go = reinterpret_cast<u32*>(g_buffers.mapped);
             volatile u32* const done = reinterpret_cast<u32*>(g_buffers.mapped + 128);
@@ -496,7 +536,7 @@ bool run(const Net& net, const Problem& pr)
             Stay h;
             h.host_go = reinterpret_cast<u32*>(mapped), h.host_done = reinterpret_cast<u32*>(mapped + 128);
             h.host_bits = reinterpret_cast<uint4*>(mapped + 4096);
-            q.io.out = nullptr, q.io.left = mapped + LOGITS_AT;
+            h.host_answer = reinterpret_cast<u32*>(mapped + LOGITS_AT);
             h.device_bits = reinterpret_cast<uint4*>(g_buffers.staged), q.io.bits = g_buffers.staged;
             h.bits_words = pr.host_bits.size() / 16;
             static bool said = false;
@@ -549,11 +589,12 @@ bool run(const Net& net, const Problem& pr)
                     same ? "ok" : "WRONG", failed || stuck ? " A WAIT RAN OUT" : "");
         static const char* const names[] = {"", "go", "rows", "L1", "L2", "peer", "on", "slab", "L3", "peer", "on", "last", "bar", "sum", "done"};
         char text[64];
+        detail += "      block 0 graph";
+        for (int k = 1; k <= 13; ++k)
+            detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], quantile(phase[k], .5)), text);
+        detail += "\n";
         for (const int last : {0, 1}) {
-            detail += std::string("     ") + (last ? " last    graph" : " block 0 graph");
-            for (int k = 1; k <= 13; ++k)
-                detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], quantile(phase[last][k], .5)), text);
-            detail += " | stay";
+            detail += last ? "      last    stay" : "      block 0 stay";
             for (int k = 1; k <= 14; ++k)
                 detail += (std::snprintf(text, sizeof text, " %s %.1f", names[k], stay_stamps.us(last, 1, k)), text);
             detail += "\n";

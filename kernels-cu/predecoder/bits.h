@@ -32,10 +32,24 @@ PREDECODER_BOTH bool bit_of(const Load& load, std::uint32_t i)
     return (static_cast<std::uint32_t>(load(at / 8)) >> at % 8 & 1) != 0 && i != NO_BIT;
 }
 
-// Words that flips are kept in, of `bits` bits: the frame has the last one for itself.
-PREDECODER_BOTH std::uint32_t flip_words(std::uint32_t bits) { return (bits + 31) / 32 + 1; }
+// An answer: the request's bits, flipped, in whole bytes; then the frame in a byte of its own. Its other bits are zero,
+// unless a block gave up: then the answer is worth nothing.
+constexpr std::uint32_t GAVE_UP = 0x80;
 
-// The flips of one decision; `flip` gets the place of each, by the numbers of `flip_words`.
+PREDECODER_BOTH std::uint32_t answer_bytes(std::uint32_t bits) { return (bits + 7) / 8 + 1; }
+// The frame is that bit of it.
+PREDECODER_BOTH std::uint32_t frame_bit(std::uint32_t bits) { return (answer_bytes(bits) - 1) * 8; }
+// It is written in whole words of 4 bytes, on a little-endian machine; what lies behind it is zero.
+PREDECODER_BOTH std::uint32_t answer_words(std::uint32_t bits) { return (answer_bytes(bits) + 3) / 4; }
+
+// Word `i` of it before anything is flipped, of that word of the request, whatever lies behind its end.
+PREDECODER_BOTH std::uint32_t answer_word(std::uint32_t request, std::uint32_t bits, std::uint32_t i)
+{
+    const std::uint32_t left = answer_bytes(bits) - 1 - i * 4;
+    return left >= 4 ? request : request & ((1u << 8 * left) - 1);
+}
+
+// The flips of one decision; `flip` gets the place of each in the answer.
 PREDECODER_CALLS template <class Flip>
 PREDECODER_BOTH void flip_all(const Flips& of, std::uint32_t bits, const Flip& flip)
 {
@@ -44,27 +58,7 @@ PREDECODER_BOTH void flip_all(const Flips& of, std::uint32_t bits, const Flip& f
     if (of.second != NONE)
         flip(of.second);
     if (of.first & FRAME)
-        flip((flip_words(bits) - 1) * 32);
+        flip(frame_bit(bits));
 }
-
-// An answer: the request's bits, flipped, in whole bytes; then the frame in a byte of its own. Its other bits are zero,
-// unless a block gave up: then the answer is worth nothing.
-constexpr std::uint32_t GAVE_UP = 0x80;
-
-PREDECODER_BOTH std::uint32_t answer_bytes(std::uint32_t bits) { return (bits + 7) / 8 + 1; }
-
-// Byte `i` of an answer, from the bytes of the request and the words of flips.
-PREDECODER_CALLS template <class Load, class Words>
-PREDECODER_BOTH std::uint8_t answer_byte(const Load& load, const Words& flips, std::uint32_t bits, std::uint32_t i)
-{
-    if (i + 1 == answer_bytes(bits))
-        return static_cast<std::uint8_t>(flips(flip_words(bits) - 1));
-    return static_cast<std::uint8_t>(load(i) ^ flips(i / 4) >> i % 4 * 8);
-}
-
-// Words of 4 bytes that are the request's alone, in front of an answer's other bytes, 1 to 4; word `i` of them is this of word
-// `i` of the request, on a little-endian machine, and word `i` of flips.
-PREDECODER_BOTH std::uint32_t answer_words(std::uint32_t bits) { return (answer_bytes(bits) - 1) / 4; }
-PREDECODER_BOTH std::uint32_t answer_word(std::uint32_t request, std::uint32_t flips) { return request ^ flips; }
 
 } // namespace predecoder

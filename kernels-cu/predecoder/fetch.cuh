@@ -47,6 +47,9 @@ __device__ __forceinline__ void Run<S>::slabs() const
     Ring ring(i, p.slabs);
     for (int layer = S::FUSED ? 1 : 0; layer < 2; ++layer) {
         const u8* const act = layer == 0 ? p.act1 : p.act2;
+        // The answer is begun before this block's flips, which come behind the first slab. Where all wait for all it is anyway.
+        if (!S::FUSED && layer == 1 && !guard.reach(counters(0), 0, 0, target, 9))
+            return;
         for (int slab = 0; slab < S::SLABS_LAYER; ++slab, ++i) {
             const int dz = slab / S::QS, group = (ks * S::QN + slab % S::QS * QW) * 2;
             const int from = first + (dz - 1) * p.plane - p.width - 1;
@@ -55,7 +58,11 @@ __device__ __forceinline__ void Run<S>::slabs() const
                 // With the first, this tile itself: what lay where the slabs go is not needed any more.
                 if (!await(layer, target, from, dz == 0 ? max(from + (int)p.slab_rows, first + S::N) - 1 : from + (int)p.slab_rows - 1, 2))
                     return;
-                proxy_fence();
+                // In shared memory, too, where ordinary accesses were to what the slabs lie over.
+                if (S::FUSED)
+                    proxy_fence_global();
+                else
+                    proxy_fence();
             }
             if (!S::FUSED && i >= (u32)p.slabs && !guard.wait(s_empty + 8 * ring.index, ring.phase ^ 1, 3))
                 return;
@@ -70,6 +77,12 @@ __device__ __forceinline__ void Run<S>::slabs() const
             ring.next();
         }
     }
+    if (blockIdx.x == 0 && lane == 0) {
+        fence_sc();
+        if (load_relaxed(p.sync + DEAD))
+            mark_answer();
+    }
+    __syncwarp();
 }
 
 } // namespace predecoder

@@ -38,6 +38,9 @@ __device__ __forceinline__ typename Run<S>::Scale Run<S>::rows_of_request(int st
     if (io.bits) {
         bits.finish(request_at);
         everyone();
+        // For all blocks: they wait for this one before they flip.
+        if (blockIdx.x == 0 && io.left)
+            begin_answer<S::THREADS>(io.left, request_at, p.bit_count, tid);
     }
     const auto bit_bytes = [&](u32 i) { return request_at[i]; };
 #pragma unroll 1
@@ -107,18 +110,6 @@ __device__ __forceinline__ void Run<S>::first_bytes(const Scale& scale, int grou
 }
 
 template <class S>
-template <int LEFT>
-__device__ __forceinline__ void Run<S>::first_bytes_of(const Scale& scale, int group, const int (&row)[S::CHUNKS], int outs, float (&acc)[S::CHUNKS][S::CHUNK / 8][4]) const
-{
-    if constexpr (LEFT > 0) {
-        wgmma_wait<LEFT - 1>();
-        waited_for(acc[S::CHUNKS - LEFT]);
-        first_bytes(scale, group, row[S::CHUNKS - LEFT], outs, acc[S::CHUNKS - LEFT]);
-        first_bytes_of<LEFT - 1>(scale, group, row, outs, acc);
-    }
-}
-
-template <class S>
 __device__ __forceinline__ void Run<S>::first_layer() const
 {
     STAMP(1);
@@ -139,26 +130,24 @@ __device__ __forceinline__ void Run<S>::first_layer() const
         const int window = apart ? (i >= each) + (i >= 2 * each) : 0;
         return window * p.plane + (i - window * each) * S::CHUNK;
     };
-    // Both groups of four warps have the same channels and take turns, or each has its own. Several chunks are under way together,
-    // so that the tensor cores work while others become bytes; what is too many is the last again.
+    // Both groups of four warps have the same channels and take turns, or each has its own. One's sums become bytes while the tensor
+    // cores work for the other.
     constexpr int TURNS = S::WGM == 1 ? 2 : 1;
 #pragma unroll 1
-    for (int i0 = TURNS == 2 ? wg : 0; i0 < count; i0 += TURNS * S::CHUNKS) {
-        int row[S::CHUNKS];
-        float acc[S::CHUNKS][S::CHUNK / 8][4];
+    for (int i = TURNS == 2 ? wg : 0; i < count; i += TURNS) {
+        const int row = row_of(i);
+        float acc[S::CHUNK / 8][4];
+        const Matrix rows(base + p.off_input + row * 16, 32);
+        wgmma_begin();
+        auto& sums = reinterpret_cast<float(&)[S::CHUNK / 2]>(acc);
+        HalvesProduct<S::CHUNK>::begin(sums, weights[0], rows.at(0));
 #pragma unroll
-        for (int n = 0; n < S::CHUNKS; ++n) {
-            row[n] = row_of(min(i0 + n * TURNS, count - 1));
-            const Matrix rows(base + p.off_input + row[n] * 16, 32);
-            wgmma_begin();
-            auto& sums = reinterpret_cast<float(&)[S::CHUNK / 2]>(acc[n]);
-            HalvesProduct<S::CHUNK>::begin(sums, weights[0], rows.at(0));
-#pragma unroll
-            for (int k = 1; k < 9; ++k)
-                HalvesProduct<S::CHUNK>::add(sums, weights[k], rows.at((k / 3 * p.plane + k % 3 * p.width) * 16));
-            wgmma_commit();
-        }
-        first_bytes_of<S::CHUNKS>(scale, group, row, outs, acc);
+        for (int k = 1; k < 9; ++k)
+            HalvesProduct<S::CHUNK>::add(sums, weights[k], rows.at((k / 3 * p.plane + k % 3 * p.width) * 16));
+        wgmma_commit();
+        wgmma_wait<0>();
+        waited_for(acc);
+        first_bytes(scale, group, row, outs, acc);
     }
     STAMP(3);
     tell(before);

@@ -68,16 +68,17 @@ __device__ __forceinline__ void Run<S>::last_products(const LastWeights& weights
             const int q = (nb0 + n) * 8 + lane % 4 * 2 + c % 2;
             const int tap = warp * 4 + lane / 16 + c / 2 * 2;
             if (q < count && tap < 27)
-                __stcg(sums + (long long)tap * p.rows + q, v);
+                store_relaxed4(sums + (long long)tap * p.rows + q, make_uint4(__float_as_uint(v.x), __float_as_uint(v.y), __float_as_uint(v.z), __float_as_uint(v.w)));
         }
     }
 }
 
+// Four sums are there when none of them is `ABSENT` any more: no flag, and no barrier behind which they would be.
+__device__ __forceinline__ bool absent(const uint4& v) { return v.x == ABSENT || v.y == ABSENT || v.z == ABSENT || v.w == ABSENT; }
+
 template <class S>
-__device__ __forceinline__ bool Run<S>::sums() const
+__device__ __forceinline__ void Run<S>::sums() const
 {
-    // A block may be here in the next run already while the last one's answer is being written.
-    u32* const flipped = p.flipped + request % 2 * flip_words(p.bit_count);
     // Four lanes a position and share of the channels. What is known of it before its products are: its cell, or -1, and what its
     // decision flips.
     constexpr int LANES = 4 * S::CS;
@@ -94,19 +95,18 @@ __device__ __forceinline__ bool Run<S>::sums() const
     int cell = cell_of(tid);
     uint2 flips = flips_of(cell);
     const float factor = __ldg(p.scales4 + channel), offset = __ldg(p.scales4 + 4 + channel);
-    // A lane's taps, worked out before there is anything to load.
-    const float4* from[7];
-#pragma unroll
-    for (int k = 0; k < 7; ++k) {
+    // A lane's taps, worked out before there is anything to load; the last lane's last is none.
+    constexpr int TAPS = 7;
+    const auto shift = [&](int k) {
         const int tap = k * 4 + channel;
-        from[k] = p.sums + (long long)(share * 27 + tap) * p.rows + p.pad + (tap / 9 - 1) * p.plane + (tap / 3 % 3 - 1) * p.width + tap % 3 - 1;
+        return (tap / 9 - 1) * p.plane + (tap / 3 % 3 - 1) * p.width + tap % 3 - 1;
+    };
+    float4* from[TAPS];
+#pragma unroll
+    for (int k = 0; k < TAPS; ++k) {
+        from[k] = p.sums + (share * 27 + k * 4 + channel) * (long long)p.rows + p.pad + shift(k);
         here(from[k]);
     }
-    // One warp asks: counters that all blocks wait for are read one after the other.
-    if (warp == 0)
-        await(2, target(), first - span, first + S::N - 1 + span, 7);
-    everyone();
-    STAMP(12);
     constexpr int ALL = (S::PF * LANES + 31) / 32 * 32, TURNS = (ALL + S::THREADS - 1) / S::THREADS;
 #pragma unroll 1
     for (int turn = 0; turn < TURNS; ++turn) {
@@ -119,14 +119,39 @@ __device__ __forceinline__ bool Run<S>::sums() const
         }
         const bool ok = cell >= 0;
         const int at = first + position(i);
-        // All of them are under way before the first is added.
-        float4 part[7], sum = make_float4(0, 0, 0, 0);
+        // In front of the first tile and behind the last is nothing to wait for.
+        u32 wanted = 0;
+        uint4 part[TAPS];
 #pragma unroll
-        for (int k = 0; k < 7; ++k)
-            part[k] = ok && k * 4 + channel < 27 ? __ldcg(from[k] + at) : sum;
+        for (int k = 0; k < TAPS; ++k) {
+            part[k] = make_uint4(0, 0, 0, 0);
+            if (ok && k * 4 + channel < 27 && static_cast<u32>(at + shift(k)) < static_cast<u32>(p.tiles * S::N))
+                wanted |= 1u << k;
+        }
+        const long long start = clock64();
+        u32 missing = wanted;
+        do {
+            // All of them are under way before the first is looked at.
 #pragma unroll
-        for (int k = 0; k < 7; ++k)
-            sum.x += part[k].x, sum.y += part[k].y, sum.z += part[k].z, sum.w += part[k].w;
+            for (int k = 0; k < TAPS; ++k)
+                if (missing >> k & 1)
+                    part[k] = load_relaxed4(from[k] + at);
+            missing = 0;
+#pragma unroll
+            for (int k = 0; k < TAPS; ++k)
+                missing |= static_cast<u32>(absent(part[k])) << k;
+        } while (missing != 0 && !guard.over(start, 7));
+        __syncwarp();
+        STAMP(12);
+        float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int k = 0; k < TAPS; ++k) {
+            sum.x += __uint_as_float(part[k].x), sum.y += __uint_as_float(part[k].y);
+            sum.z += __uint_as_float(part[k].z), sum.w += __uint_as_float(part[k].w);
+            // Nobody else reads it, and who writes it next waits for this block before.
+            if (wanted >> k & 1)
+                store_relaxed4(from[k] + at, make_uint4(ABSENT, ABSENT, ABSENT, ABSENT));
+        }
 #pragma unroll
         for (int m = 1; m < LANES; m *= 2) {
             sum.x += __shfl_xor_sync(~0u, sum.x, m), sum.y += __shfl_xor_sync(~0u, sum.y, m);
@@ -137,31 +162,12 @@ __device__ __forceinline__ bool Run<S>::sums() const
             if (io.out)
                 io.out[channel * p.layers * p.d * p.d + cell] = logit;
             if (io.left && logit > p.threshold)
-                flip_all(Flips{flips.x, flips.y}, p.bit_count, [&](u32 bit) { flip_global(flipped + bit / 32, 1u << bit % 32); });
+                flip_all(Flips{flips.x, flips.y}, p.bit_count, [&](u32 bit) { flip_global(io.left + bit / 32, 1u << bit % 32); });
         }
     }
-    bool all = false;
-    if (io.left) {
-        u32* const over = p.sync + OVER + request % 2;
-        // Decisions are few and their bits anywhere: the block that is last writes what is left.
-        everyone();
-        bool last = false;
-        if (tid == 0) {
-            if (*(volatile u32*)&head.dead)
-                set_global(flipped + flip_words(p.bit_count) - 1, GAVE_UP);
-            last = add_acq_rel(over, 1) == p.tiles * S::C - 1;
-        }
-        all = group_any(1, S::THREADS, last);
-        if (all) {
-            if (tid == 0) {
-                *over = 0; // nobody is left in this run
-                STAMP_LAST();
-            }
-            answer<S::THREADS>(p, io, flipped, tid);
-        }
-    }
+    if (*(volatile u32*)&head.dead)
+        give_up();
     STAMP(13);
-    return all;
 }
 
 } // namespace predecoder

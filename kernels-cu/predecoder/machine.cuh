@@ -65,17 +65,6 @@ __device__ __forceinline__ void group_sync(u32 id, u32 threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// The same, and whether any of them says so.
-__device__ __forceinline__ bool group_any(u32 id, u32 threads, bool says)
-{
-    u32 any;
-    asm volatile("{\n .reg .pred p, q;\n setp.ne.u32 p, %3, 0;\n barrier.cta.red.or.pred.aligned q, %1, %2, p;\n selp.u32 %0, 1, 0, q;\n}"
-                 : "=r"(any)
-                 : "r"(id), "r"(threads), "r"(static_cast<u32>(says))
-                 : "memory");
-    return any != 0;
-}
-
 // For `group_sync` by others, without waiting for them.
 __device__ __forceinline__ void group_arrive(u32 id, u32 threads)
 {
@@ -109,6 +98,7 @@ __device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u
 }
 // Between ordinary accesses and the copy engine's or the tensor cores', in either order.
 __device__ __forceinline__ void proxy_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
+__device__ __forceinline__ void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 __device__ __forceinline__ void proxy_fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // ---- global memory ----
@@ -118,16 +108,32 @@ __device__ __forceinline__ u32 load_acquire(const u32* p)
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
     return v;
 }
-__device__ __forceinline__ void store_release(u32* p, u32 v)
+__device__ __forceinline__ void add_relaxed(u32* p, u32 v)
 {
-    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
-__device__ __forceinline__ u32 add_acq_rel(u32* p, u32 v)
+__device__ __forceinline__ u32 load_relaxed(const u32* p)
 {
-    u32 old;
-    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");
-    return old;
+    u32 v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
 }
+__device__ __forceinline__ void store_relaxed(u32* p, u32 v)
+{
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+// Four words, each by itself.
+__device__ __forceinline__ uint4 load_relaxed4(const void* p)
+{
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+    return v;
+}
+__device__ __forceinline__ void store_relaxed4(void* p, const uint4& v)
+{
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+__device__ __forceinline__ void fence_sc() { asm volatile("fence.sc.gpu;" ::: "memory"); }
 __device__ __forceinline__ void add_release(u32* p, u32 v)
 {
     asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");

@@ -49,21 +49,20 @@ __device__ __forceinline__ void open(const Params& p, u8* smem)
 }
 
 // One run of the network, by all threads of all blocks of the grid; the `request`th after `open`. All threads of the block
-// are past the last run. `ahead`: see `Run::weights`. What comes of it: see `Run::sums`.
+// are past the last run. `ahead`: see `Run::weights`. What comes of it is there when all blocks have ended it.
 template <class S>
-__device__ __forceinline__ bool forward(const Params& p, const Io& io, u8* smem, u32 request, bool ahead)
+__device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem, u32 request, bool ahead)
 {
     const Run<S> run(p, io, smem, request);
     if (run.warp < S::WARPS) {
         run.first_layer();
         run.middle_layers();
-        return run.sums();
-    }
-    if (run.warp == S::WARPS)
+        run.sums();
+    } else if (run.warp == S::WARPS) {
         run.weights(ahead);
-    else
+    } else {
         run.slabs();
-    return false;
+    }
 }
 
 // The network as a kernel: one run.
@@ -74,6 +73,18 @@ __device__ __forceinline__ void once(const Params& p)
     STAMP(0);
     open<S>(p, smem);
     forward<S>(p, p.io, smem, 0, false);
+    // Copies may be on their way to a block that gave up, for which nobody waits, and another of the cluster about to send to it: it
+    // stays for far longer than copies take, and until the others have ended, or stay as well.
+    if (__any_sync(~0u, *(volatile u32*)&reinterpret_cast<Head*>(smem)->dead != 0)) {
+        for (const long long start = clock64(); clock64() - start < 100000;) {
+        }
+        if (S::KS == 2) {
+            if (threadIdx.x >= S::THREADS)
+                cluster_wait();
+            cluster_arrive();
+            cluster_wait();
+        }
+    }
 }
 
 } // namespace predecoder

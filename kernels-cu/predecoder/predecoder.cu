@@ -53,10 +53,11 @@ __constant__ Params ringcall_predecoder_params;
 // which come back while the other blocks are waited for. The other phases, and warps, keep to the other half.
 static __device__ __noinline__ void open_phase(u8* smem) { open<Chosen>(ringcall_predecoder_params, smem); }
 
-static __device__ __noinline__ void layers_phase(u8* smem, const void* input, u32 request)
+static __device__ __noinline__ void layers_phase(u8* smem, const void* input, void* output, u32 request)
 {
     __builtin_assume(input != nullptr);
-    const Io io{nullptr, static_cast<const u8*>(input), nullptr, nullptr};
+    __builtin_assume(output != nullptr);
+    const Io io{nullptr, static_cast<const u8*>(input), nullptr, static_cast<u32*>(output)};
     const Run<Chosen> run(ringcall_predecoder_params, io, smem, request);
     run.first_layer();
     run.middle_layers();
@@ -65,7 +66,7 @@ static __device__ __noinline__ void layers_phase(u8* smem, const void* input, u3
 static __device__ __noinline__ void sums_phase(u8* smem, const void* input, void* output, u32 request)
 {
     __builtin_assume(output != nullptr);
-    const Io io{nullptr, static_cast<const u8*>(input), nullptr, static_cast<u8*>(output)};
+    const Io io{nullptr, static_cast<const u8*>(input), nullptr, static_cast<u32*>(output)};
     Run<Chosen>(ringcall_predecoder_params, io, smem, request).sums();
 }
 
@@ -110,10 +111,10 @@ __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigne
         open_phase(smem);
     const int warp = threadIdx.x / 32;
     if (warp < Chosen::WARPS) {
-        layers_phase(smem, input, request);
+        layers_phase(smem, input, output, request);
         sums_phase(smem, input, output, request);
     } else {
-        const Io io{};
+        const Io io{nullptr, nullptr, nullptr, static_cast<u32*>(output)};
         const Run<Chosen> run(p, io, smem, request);
         if (warp == Chosen::WARPS)
             run.weights(true);
@@ -167,7 +168,7 @@ __device__ int ringcall_predecoder_follow(const void* rally, void* inputs, unsig
         if (fits) {
             u8* const input = static_cast<u8*>(inputs) + 2ull * ringcall::stage_of(word) * stage_bytes;
             __builtin_assume(input != nullptr);
-            const Io io{nullptr, input, nullptr, input + stage_bytes};
+            const Io io{nullptr, input, nullptr, reinterpret_cast<u32*>(input + stage_bytes)};
             const Run<Chosen> run(p, io, smem, request, tid);
             if (warp < Chosen::WARPS) {
                 run.first_layer();

@@ -36,13 +36,14 @@ struct Run {
     __device__ __forceinline__ u32* counters(int which) const { return p.sync + ARRIVED + which * MAX_TILES * SECTOR; }
     __device__ __forceinline__ u32* own_counter(int which) const { return counters(which) + (S::FUSED ? 0 : tile) * SECTOR; }
 
-    // What the counters come to in this run. All arrivals of the last run are in, and none at the last barrier of this one: it
-    // needs this block's at the first, which comes after this. The block's first thread asks, and tells all before that.
-    __device__ __forceinline__ u32 before() const { return tid == 0 ? *(volatile u32*)own_counter(2) : 0; }
+    // What the counters were before this run: in a kernel's first what the third is, which counts runs and nobody waits for. All
+    // arrivals of the last kernel are in, and there none of this run: they come after waits for this block, which come after this.
+    // The block's first thread asks, and tells all before that.
+    __device__ __forceinline__ u32 before() const { return tid != 0 ? 0 : request == 0 ? load_relaxed(own_counter(2)) : target(); }
     __device__ __forceinline__ void tell(u32 before) const
     {
         if (tid == 0)
-            head.base = before;
+            *(volatile u32*)&head.base = before;
     }
     __device__ __forceinline__ u32 target() const { return *(volatile u32*)&head.base + (S::FUSED ? p.tiles * S::C : S::C); }
 
@@ -59,6 +60,21 @@ struct Run {
         everyone();
         if (tid == 0)
             add_release(own_counter(which), 1);
+    }
+
+    // A wait ran out: the answer, if it is one, is worth nothing, and nor is what comes after it. The first block begins the answer;
+    // if it does so behind this, it reads that word behind that, between fences: see `slabs`.
+    __device__ __forceinline__ void give_up() const
+    {
+        store_relaxed(p.sync + DEAD, 1);
+        fence_sc();
+        mark_answer();
+    }
+    __device__ __forceinline__ void mark_answer() const
+    {
+        const u32 frame = frame_bit(p.bit_count);
+        if (io.left)
+            set_global(io.left + frame / 32, GAVE_UP << frame % 32);
     }
 
     // Factors of two of a hidden layer's channels, 8 apart, and what is added. They are asked for before they are needed.
@@ -81,11 +97,11 @@ struct Run {
     // Warp `S::WARPS + 1`: activations, after each barrier.
     __device__ void slabs() const;
     // The warps that compute, one after the other: the first layer, a tile's positions for all, or all that this block's taps
-    // reach; the two middle layers; the last layer's products are in those; its sums, and what they decide.
+    // reach; the two middle layers; the last layer's products are in those; its sums, and what they decide. All blocks' decisions
+    // are the answer.
     __device__ void first_layer() const;
     __device__ void middle_layers() const;
-    // Whether this block was the last, whose answer is all of it.
-    __device__ bool sums() const;
+    __device__ void sums() const;
 
 private:
     // Of the last layer, a warp's taps, of this block's channels.
@@ -94,8 +110,6 @@ private:
     };
     __device__ Scale rows_of_request(int start, int rows, int channel, uint4 (&weights)[9]) const;
     __device__ void first_bytes(const Scale& scale, int group, int row0, int outs, const float (&acc)[S::CHUNK / 8][4]) const;
-    template <int LEFT>
-    __device__ void first_bytes_of(const Scale& scale, int group, const int (&row)[S::CHUNKS], int outs, float (&acc)[S::CHUNKS][S::CHUNK / 8][4]) const;
     __device__ void multiply(int layer, u32& passed_weights, u32& passed_slabs, int (&acc)[S::COLUMNS][4]) const;
     __device__ void exchange(u32 phase, const int (&acc)[S::COLUMNS][4], int (&own)[S::MOST][4]) const;
     __device__ void hand_on(int layer, const Scale& scale, const int (&own)[S::MOST][4]) const;

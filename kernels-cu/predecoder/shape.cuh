@@ -18,16 +18,20 @@ constexpr int MAX_SLABS = 12;
 constexpr int STAMPS = 16;
 constexpr int MAX_TILES = 132;
 
-// Words of `Params::sync`, each on a sector of its own: counters of arrivals, three of them for each tile.
+// Words of `Params::sync`, each on a sector of its own: where nothing else is told what failed; bench.cu's own; whether a block gave
+// up; counters of arrivals, three of them for each tile.
 constexpr int SECTOR = 8;
-enum Sync : int { FAILED = 0 /* where nothing else is told */, GO = SECTOR, OVER = 3 * SECTOR /* blocks that are through with a run, of even and of odd runs */, ARRIVED = 4 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
+enum Sync : int { FAILED = 0, GO = SECTOR, OVER = 2 * SECTOR, DEAD = 3 * SECTOR, ARRIVED = 4 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
+
+// What is not there yet of the last layer's sums: no number.
+constexpr u32 ABSENT = ~0u;
 
 // What goes in and comes out.
 struct Io {
     const __half* in; // [4][layers][d][d]; not used with `bits`
     const u8* bits;   // a string of bits, each of them an element of the first two channels by `cells`, which has the others; or null
     float* out;       // [4][layers][d][d]: logits; or null
-    u8* left;         // what decisions leave of `bits`, and the frame: `answer`; or null
+    u32* left;        // what decisions leave of `bits`, and the frame, in whole words elsewhere in this device's memory; or null
 };
 
 struct Params {
@@ -44,20 +48,19 @@ struct Params {
     float threshold;    // a logit above it is an error
     u32 bit_count;      // of a request
     const Flips* flips; // [cells][4]: what each decision flips
-    u32* flipped;       // [2][flip_words(bit_count)]: zero between runs, which take turns
     const uint4* w1;    // [8][9][32]: fragments
     const u8* wmid;     // [2 layers][2 x 64 channels out][3][4 x 32 channels in][3] x PIECE
     const uint4* w4;    // [7][8][32]: fragments
     const float *scales1, *scales2, *scales3, *scales4; // a factor for each channel, then what is added
     u8 *act1, *act2;    // [GROUPS][rows][16]
-    float4* sums;       // [CS][27][rows]
+    float4* sums;       // [CS][27][rows]: `ABSENT` between runs
     u32* sync;
     u32* failed; // which wait ran out; 0 otherwise
     long long* stamps;
     long long limit; // clock cycles that a wait may take
 };
 
-static_assert(sizeof(Params) == 248, "as host/infer-gpu/src/plan.rs lays them out");
+static_assert(sizeof(Params) == 240, "as host/infer-gpu/src/plan.rs lays them out");
 
 // A cluster of CS x KS blocks computes a tile of N positions: CS shares of the output channels, KS shares of the input channels.
 template <int CS_, int KS_, int N_>
@@ -78,8 +81,9 @@ struct Shape {
     // for, since each stage is waited for.
     static constexpr int LINES = WGM == 1 ? 3 : 1, STAGES_LAYER = SLABS_LAYER * (3 / LINES);
     static constexpr u32 BLOCK_STAGE = QW * LINES * PIECE, STAGE = WGM * BLOCK_STAGE;
-    // Rows that the first layer computes at once, as many of them as fit in registers; in turns, or each group of warps all.
-    static constexpr int CHUNK = FUSED ? (N <= 24 ? 32 : N == 48 ? 48 : 64) : N / 2, CHUNKS = FUSED ? 3 : 1;
+    // Rows that the first layer computes at once: about half of those that a tile needs of a layer of time, for d = 7, 9, 11, 13, or
+    // half a tile.
+    static constexpr int CHUNK = FUSED ? (N == 24 ? 24 : N == 48 ? 40 : N == 64 ? 48 : 64) : N / 2;
     // Of the columns of 8 positions that a block has sums of, the first LOW are of the first of KS blocks to finish, the others, at
     // most MOST, of the second.
     static constexpr int COLUMNS = N / 8, LOW = COLUMNS / KS, MOST = COLUMNS - (KS - 1) * LOW;
@@ -97,7 +101,7 @@ struct Head {
 static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
 
 // With PREDECODER_STAMPS times of the first thread of block 0 at `Params::stamps`, [STAMPS]; if it is 2 of all blocks,
-// [MAX_TILES][STAMPS], and behind them the number of the block that was last.
+// [MAX_TILES][STAMPS].
 #ifndef PREDECODER_STAMPS
 #define PREDECODER_STAMPS 0
 #endif
@@ -105,11 +109,6 @@ static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
     do {                                                                                      \
         if (PREDECODER_STAMPS && (PREDECODER_STAMPS == 2 || blockIdx.x == 0) && threadIdx.x == 0) \
             p.stamps[blockIdx.x * STAMPS + (i)] = clock64();                                  \
-    } while (0)
-#define STAMP_LAST()                                     \
-    do {                                                 \
-        if (PREDECODER_STAMPS == 2)                      \
-            p.stamps[MAX_TILES * STAMPS] = blockIdx.x;   \
     } while (0)
 
 // After the head, for each of the tile's positions: whether it is a cell.

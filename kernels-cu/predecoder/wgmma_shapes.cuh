@@ -8,23 +8,49 @@ template <int N>
 struct HalvesProduct;
 
 template <>
-struct HalvesProduct<32> {
-    static __device__ __forceinline__ void begin(float (&d)[16], const uint4& a, std::uint64_t b)
+struct HalvesProduct<24> {
+    static __device__ __forceinline__ void begin(float (&d)[12], const uint4& a, std::uint64_t b)
     {
         asm volatile(
-            "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
-            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-            "}, {%16, %17, %18, %19}, %20, 0, 1, 1, 0;"
-            : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
+            "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16 {"
+            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11"
+            "}, {%12, %13, %14, %15}, %16, 0, 1, 1, 0;"
+            : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11])
             : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b));
     }
-    static __device__ __forceinline__ void add(float (&d)[16], const uint4& a, std::uint64_t b)
+    static __device__ __forceinline__ void add(float (&d)[12], const uint4& a, std::uint64_t b)
     {
         asm volatile(
-            "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
-            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-            "}, {%16, %17, %18, %19}, %20, 1, 1, 1, 0;"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+            "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16 {"
+            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11"
+            "}, {%12, %13, %14, %15}, %16, 1, 1, 1, 0;"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
+            : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b));
+    }
+};
+
+template <>
+struct HalvesProduct<40> {
+    static __device__ __forceinline__ void begin(float (&d)[20], const uint4& a, std::uint64_t b)
+    {
+        asm volatile(
+            "wgmma.mma_async.sync.aligned.m64n40k16.f32.f16.f16 {"
+            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+            "%16, %17, %18, %19"
+            "}, {%20, %21, %22, %23}, %24, 0, 1, 1, 0;"
+            : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]),
+              "=f"(d[16]), "=f"(d[17]), "=f"(d[18]), "=f"(d[19])
+            : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b));
+    }
+    static __device__ __forceinline__ void add(float (&d)[20], const uint4& a, std::uint64_t b)
+    {
+        asm volatile(
+            "wgmma.mma_async.sync.aligned.m64n40k16.f32.f16.f16 {"
+            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+            "%16, %17, %18, %19"
+            "}, {%20, %21, %22, %23}, %24, 1, 1, 1, 0;"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+              "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19])
             : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b));
     }
 };

@@ -4,7 +4,7 @@
 # Instruction, type of a sum in CUDA C++, constraint of its registers, whether the left matrix is in registers, scales and
 # layouts behind the operands, whether a sum begins with one, widths.
 KINDS = {
-    "HalvesProduct": ("k16.f32.f16.f16", "float", "f", True, "{d}, 1, 1, 0", True, [32, 48, 64, 72, 88, 128]),
+    "HalvesProduct": ("k16.f32.f16.f16", "float", "f", True, "{d}, 1, 1, 0", True, [24, 40, 48, 64, 72, 88, 128]),
     "BytesProduct": ("k32.s32.s8.u8", "int", "r", False, "{d}", False, [24, 48, 64, 96, 144, 176, 256]),
 }
 

@@ -5,26 +5,28 @@ use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer};
 use std::sync::Arc;
 
-/// Activations, sums and counters of one engine. All zero to begin with: the borders stay so.
+/// A byte of a sum that is not there yet: no number.
+const ABSENT: u8 = 0xFF;
+
+/// Activations, sums and counters of one engine.
 #[derive(Debug)]
 pub(crate) struct Buffers {
+    /// Zero to begin with: the borders stay so.
     activations: [DeviceBuffer; 2],
     sums: DeviceBuffer,
     sync: DeviceBuffer,
-    flipped: DeviceBuffer,
 }
 
 impl Buffers {
-    /// With `flip_words` words for flips.
-    pub(crate) fn new(context: &Arc<Context>, plan: &Plan, flip_words: usize) -> Result<Self, CudaError> {
+    pub(crate) fn new(context: &Arc<Context>, plan: &Plan) -> Result<Self, CudaError> {
         let zeroed = |bytes| DeviceBuffer::zeroed(context, bytes);
-        Ok(Self {
+        let buffers = Self {
             activations: [zeroed(plan.activation_bytes())?, zeroed(plan.activation_bytes())?],
             sums: zeroed(plan.sum_bytes())?,
             sync: zeroed(SYNC_BYTES)?,
-            // Runs take turns.
-            flipped: zeroed(2 * flip_words.max(1) * 4)?,
-        })
+        };
+        buffers.reset()?;
+        Ok(buffers)
     }
 
     /// Puts the addresses into the kernel's parameters.
@@ -32,12 +34,11 @@ impl Buffers {
         params.activations = [self.activations[0].address().0, self.activations[1].address().0];
         params.sums = self.sums.address().0;
         params.sync = self.sync.address().0;
-        params.flipped = self.flipped.address().0;
     }
 
-    /// After a run that did not end well, which leaves its counters and flips anywhere.
+    /// As before the first run, and after one that did not end well, which leaves counters and sums anywhere.
     pub(crate) fn reset(&self) -> Result<(), CudaError> {
         self.sync.fill(0)?;
-        self.flipped.fill(0)
+        self.sums.fill(ABSENT)
     }
 }

@@ -36,15 +36,13 @@ pub(crate) struct Replay {
     mapped: MappedRegion,
     failed: Words,
     buffers: Buffers,
-    _tensors: Tensors,
+    /// Input and output in device memory.
+    _tensors: [DeviceBuffer; 2],
     _tables: [Arc<DeviceBuffer>; 3],
     /// The input is 32-bit floats, which the network reads as 16-bit ones.
     volume: bool,
     places: Places,
 }
-
-/// Tensors in device memory. Bits leave without one.
-type Tensors = (DeviceBuffer, Option<DeviceBuffer>);
 
 /// What lies where in the pinned memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,7 +75,7 @@ impl Replay {
     /// Makes the graph: the input goes to the device, the network runs from device memory to device memory, its output leaves
     /// for the host. The network itself touches every value many times, or in small pieces, which is not for the bus.
     ///
-    /// With a wiring that is bits to bits, without volume to logits; those that leave are few, and written by one block.
+    /// With a wiring that is bits to bits, without volume to logits.
     pub(crate) fn new(
         context: &Arc<Context>,
         module: &Module,
@@ -97,12 +95,13 @@ impl Replay {
         let (from, to) = (mapped.device_address(INPUT_AT)?, mapped.device_address(places.output_at)?);
         let tensor = |bytes: usize| DeviceBuffer::zeroed(context, bytes.next_multiple_of(PIECE));
         let input = tensor(places.input_bytes)?;
-        let output = if loaded.wired.is_some() { None } else { Some(tensor(places.output_bytes)?) };
+        let output = tensor(places.output_bytes)?;
         let buffers = loaded.buffers(context)?;
         buffers.fill(&mut params);
-        match &output {
-            None => (params.bits, params.left) = (input.address().0, to.0),
-            Some(logits) => (params.input, params.logits) = (input.address().0, logits.address().0),
+        let ends = [input.address().0, output.address().0];
+        match &loaded.wired {
+            Some(_) => [params.bits, params.left] = ends,
+            None => [params.input, params.logits] = ends,
         }
         params.failed = mapped.device_address(FAILED_AT)?.0;
         params.limit = LIMIT_CYCLES;
@@ -116,15 +115,13 @@ impl Replay {
             Launch::linear(plan.blocks(), plan.shape.threads()).dynamic_shared(plan.shared).cooperative();
         let run =
             graph.add_kernel(&network, &launch, &KernelArgs::new().bytes(params.as_bytes()), &[there])?;
-        if let Some(logits) = &output {
-            carry.add(&mut graph, to, logits.address(), places.output_bytes, &[run])?;
-        }
+        carry.add(&mut graph, to, output.address(), places.output_bytes, &[run])?;
         Ok(Self {
             launched: Launched::new(graph.instantiate_for_host()?, lane, PATIENCE)?,
             failed: mapped.words(FAILED_AT, 1)?,
             mapped,
             buffers,
-            _tensors: (input, output),
+            _tensors: [input, output],
             _tables: loaded.tables(),
             volume: loaded.wired.is_none(),
             places,

@@ -57,7 +57,6 @@ pub(crate) struct Loaded {
 /// Lengths that a wiring gives.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wired {
-    flip_words: usize,
     pub(crate) request_bytes: usize,
     pub(crate) answer_bytes: usize,
 }
@@ -110,7 +109,6 @@ impl Loaded {
             ..plan.params()
         };
         let wired = wiring.map(|wiring| Wired {
-            flip_words: wiring.flip_words(),
             request_bytes: wiring.request_bytes(),
             answer_bytes: wiring.answer_bytes(),
         });
@@ -119,7 +117,7 @@ impl Loaded {
 
     /// What one run after another works on.
     pub(crate) fn buffers(&self, context: &Arc<Context>) -> Result<Buffers, CudaError> {
-        Buffers::new(context, &self.plan, self.wired.map_or(0, |wired| wired.flip_words))
+        Buffers::new(context, &self.plan)
     }
 
     /// What the kernel's parameters point to, to be kept as long as they are used.
@@ -137,8 +135,7 @@ impl Loaded {
 ///
 /// Runs of all its engines go one after the other, in the order in which they were started: one run fills the device. Each
 /// engine has memory of its own, and its thread waits for its own run alone. A run is one launch of a graph: the input goes
-/// from pinned host memory to the device, the network works in device memory, the output comes back (an answer of bits by the
-/// network's last block).
+/// from pinned host memory to the device, the network works in device memory, the output comes back.
 ///
 /// ```no_run
 /// use ringcall_cuda::driver::Driver;

@@ -156,11 +156,6 @@ impl Wiring {
         self.request_bytes() + 1
     }
 
-    /// Words in which flips are kept during a run: those of the bits, and one for the frame.
-    pub(crate) fn flip_words(&self) -> usize {
-        self.bits.div_ceil(32) as usize + 1
-    }
-
     /// For each cell the bits in its two channels, as the kernel reads them.
     #[must_use]
     pub fn cell_bits(&self) -> &[[u32; 2]] {
@@ -192,7 +187,7 @@ mod tests {
         assert_eq!(wiring.flips()[7 * 4 + 3], [FRAME, 1]);
         assert_eq!(wiring.flips()[7 * 4], [NONE | FRAME, NONE]);
         assert_eq!(wiring.flips().iter().filter(|flips| **flips == [NONE; 2]).count(), 29);
-        assert_eq!((wiring.maps.len(), wiring.flip_words()), (16, 2));
+        assert_eq!(wiring.maps.len(), 16);
     }
 
     #[test]

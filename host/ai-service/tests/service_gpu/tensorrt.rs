@@ -27,11 +27,11 @@ fn with_models(name: &str, test: impl Fn(&Arc<Context>, &TensorRtModel)) {
         let built_here = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let shims = if built_here.is_dir() { built_here } else { kept.path() }.join("shims");
         let library = match Library::open(&Search::new().with_cache(shims)) {
-            Err(why @ TensorRtError::NoLibrary { .. }) => return eprintln!("skipped: {name}: {why}"),
+            Err(why @ TensorRtError::NoLibrary { .. }) => return Err(why.to_string()),
             other => other.unwrap_or_else(|why| panic!("{name}: {why}")),
         };
         if !library.builds() {
-            return eprintln!("skipped: {name}: {} makes no plans", library.version());
+            return Err(format!("{} makes no plans", library.version()));
         }
         for (model, onnx) in MODELS {
             let options = BuildOptions { tf32: false, ..BuildOptions::new() };
@@ -39,11 +39,12 @@ fn with_models(name: &str, test: impl Fn(&Arc<Context>, &TensorRtModel)) {
                 // TensorRT-RTX knows no data-centre GPUs.
                 Err(TensorRtError::Refused { words, .. }) if words.contains("capab") => {
                     let version = library.version();
-                    return eprintln!("skipped: {name}: {version} does not run here: {words}");
+                    return Err(format!("{version} does not run here: {words}"));
                 }
                 network => test(context, &network.unwrap_or_else(|why| panic!("{name}: {model}: {why}"))),
             }
         }
+        Ok(())
     });
 }
 
