@@ -28,7 +28,7 @@ __device__ __forceinline__ void Run<S>::weights(bool ahead) const
                               S::LINES * PIECE, full);
             ring.next();
         }
-        // None may be on its way when the block ends, unless a wait ran out, after which there is more to do than a copy takes.
+        // None may be on its way when the block ends, unless a wait ran out, after which it stays for longer than a copy takes.
         for (u32 i = end - min(end, (u32)p.stages); i < end; ++i) {
             const Ring last(i, p.stages);
             if (!guard.wait(w_full + 8 * last.index, last.phase, 8))
@@ -42,6 +42,8 @@ template <class S>
 __device__ __forceinline__ void Run<S>::slabs() const
 {
     group_sync(2, S::THREADS + 32);
+    if (!await_free_to_write())
+        return;
     const u32 target = this->target();
     u32 i = request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER;
     Ring ring(i, p.slabs);
@@ -63,6 +65,8 @@ __device__ __forceinline__ void Run<S>::slabs() const
                     proxy_fence_global();
                 else
                     proxy_fence();
+                if (layer == 1)
+                    STALL();
             }
             if (!S::FUSED && i >= (u32)p.slabs && !guard.wait(s_empty + 8 * ring.index, ring.phase ^ 1, 3))
                 return;

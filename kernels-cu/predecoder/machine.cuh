@@ -78,7 +78,7 @@ __device__ __forceinline__ u32 cluster_rank()
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return r;
 }
-// All threads of a cluster arrive once; who waits sees barriers that were made before (`barrier_init_fence`). Once a kernel.
+// All threads of a cluster arrive, and that have not ended; who waits sees barriers that were made before (`barrier_init_fence`).
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 // To shared memory of a block of the cluster; its barrier counts the 16 bytes once they are there.
@@ -107,10 +107,6 @@ __device__ __forceinline__ u32 load_acquire(const u32* p)
     u32 v;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
     return v;
-}
-__device__ __forceinline__ void add_relaxed(u32* p, u32 v)
-{
-    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 __device__ __forceinline__ u32 load_relaxed(const u32* p)
 {

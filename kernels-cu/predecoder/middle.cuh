@@ -172,6 +172,8 @@ __device__ __forceinline__ void Run<S>::middle_layers() const
             // While others are waited for.
             if (S::CS == 2 && layer == 1)
                 last = last_weights();
+            if (layer == 0)
+                free_to_write();
             exchange(layer, acc, own);
             STAMP(layer == 0 ? 5 : 9);
             // What the last layer reads lies over the slabs, which all must be through with.
@@ -187,13 +189,14 @@ __device__ __forceinline__ void Run<S>::middle_layers() const
         }
     }
     everyone();
+    // This block is through with what others wrote for it. By a warp without products.
+    if (tid == 7 * 32)
+        add_release(own_counter(2), 1);
     STAMP(10);
     if (S::CS == 1)
         last = last_weights(); // registers are needed for sums until now
     last_products(last);
     STAMP(11);
-    if (tid == 0)
-        add_relaxed(own_counter(2), 1);
 }
 
 } // namespace predecoder

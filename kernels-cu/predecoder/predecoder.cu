@@ -85,7 +85,7 @@ __global__ void ringcall_predecoder_stage(const uint4* from, uint4* to, unsigned
 }
 
 // Called by all threads of a cooperative grid of clusters. Argument: a string of bits; result: what the network's decisions
-// leave of it, and the frame.
+// leave of it, and the frame. The result's place is aligned to words, with room for whole ones.
 __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigned arg_len, unsigned max_result_len,
                                         unsigned* result_len)
 {
@@ -132,7 +132,7 @@ __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigne
 }
 
 // The same for a grid that a block of its own serves: entered once (../rally.cuh). Nothing is saved from call to call but in
-// registers, and a block goes on to the next call while others are in this one: runs use in turns what they all write.
+// registers, and a block goes on to the next call while others are in this one: see `Run::free_to_write`.
 __device__ int ringcall_predecoder_follow(const void* rally, void* inputs, unsigned stage_bytes, unsigned, unsigned*)
 {
     extern __shared__ __align__(128) u8 dynamic[];

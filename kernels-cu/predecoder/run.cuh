@@ -36,16 +36,35 @@ struct Run {
     __device__ __forceinline__ u32* counters(int which) const { return p.sync + ARRIVED + which * MAX_TILES * SECTOR; }
     __device__ __forceinline__ u32* own_counter(int which) const { return counters(which) + (S::FUSED ? 0 : tile) * SECTOR; }
 
-    // What the counters were before this run: in a kernel's first what the third is, which counts runs and nobody waits for. All
-    // arrivals of the last kernel are in, and there none of this run: they come after waits for this block, which come after this.
-    // The block's first thread asks, and tells all before that.
+    // What the counters were before this run: in a kernel's first what the third is. All arrivals of the last kernel are in, and there
+    // none of this run: they come after waits for this block, which come after this. The block's first thread asks, and tells all
+    // before that.
     __device__ __forceinline__ u32 before() const { return tid != 0 ? 0 : request == 0 ? load_relaxed(own_counter(2)) : target(); }
     __device__ __forceinline__ void tell(u32 before) const
     {
         if (tid == 0)
             *(volatile u32*)&head.base = before;
     }
-    __device__ __forceinline__ u32 target() const { return *(volatile u32*)&head.base + (S::FUSED ? p.tiles * S::C : S::C); }
+    __device__ __forceinline__ u32 told() const { return *(volatile u32*)&head.base; }
+    __device__ __forceinline__ u32 target() const { return told() + (S::FUSED ? p.tiles * S::C : S::C); }
+
+    // Where the whole grid is waited for once a run, a block may be through with the last run while others are still reading what it
+    // wrote for them: it writes that anew, and sends to its partner, when all have said that they are through with it. Asked
+    // for by the warp that fetches slabs, which has nothing else to do by then. All warps that multiply, and that one; whatever comes
+    // of the wait.
+    __device__ __forceinline__ void free_to_write() const
+    {
+        if (S::FUSED && request != 0)
+            group_sync(4, S::MULTIPLY + 32);
+    }
+    __device__ __forceinline__ bool await_free_to_write() const
+    {
+        if (!S::FUSED || request == 0)
+            return true;
+        const bool free = await(2, told(), 0, 0, 10);
+        group_arrive(4, S::MULTIPLY + 32);
+        return free;
+    }
 
     // By a whole warp: until the blocks of all tiles that have one of the positions `low ..= high` have arrived.
     __device__ __forceinline__ bool await(int which, u32 target, int low, int high, u32 code) const

@@ -111,6 +111,14 @@ static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
             p.stamps[blockIdx.x * STAMPS + (i)] = clock64();                                  \
     } while (0)
 
+// With all stamps: in block `p.stamps[MAX_TILES * STAMPS + 1]`, in even runs, 20 us for the others to go on without it.
+#define STALL()                                                                                                     \
+    do {                                                                                                            \
+        if (PREDECODER_STAMPS == 2 && request % 2 == 0 && p.stamps[MAX_TILES * STAMPS + 1] == blockIdx.x)           \
+            for (const long long from_now = clock64(); clock64() - from_now < 40000;) {                             \
+            }                                                                                                       \
+    } while (0)
+
 // After the head, for each of the tile's positions: whether it is a cell.
 constexpr u32 VALID_AT = 1024;
 

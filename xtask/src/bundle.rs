@@ -22,6 +22,8 @@ const C_PROGRAMS: [&str; 3] = ["device_call", "graph_launch", "load_module"];
 const C_MODULES: [&str; 3] = ["handlers.ptx", "handlers.cubin", "handlers.fatbin"];
 /// What the benchmark in CUDA C++ is compiled for: that, and whatever takes its PTX.
 const GRAPH_ARCH: &str = "-arch=sm_90";
+/// For the network's, whose instructions only this one has.
+const NETWORK_ARCH: &str = "-gencode=arch=compute_90a,code=sm_90a";
 /// The predecoder that measurements run.
 const MODEL: &str = "training/models/predecoder_3x128_int8.onnx";
 /// So that a bundle can be carried anywhere.
@@ -84,7 +86,7 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The C library with programs against it.
+/// The C library with programs against it, and the one that holds the network's kernel to plain convolutions.
 fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
     let (tree, work) = (shell.target("gpu-bundle-tree"), shell.target("gpu-bundle-examples"));
     dist::tree(shell, &tree, true)?;
@@ -107,6 +109,10 @@ fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
     let mut compile = cuda.tool(shell, "nvcc");
     compile.args(["-std=c++17", "-O2", GRAPH_ARCH, "-o"]).arg(folder.join("host_graph"));
     compile.arg(benches.join("host_graph.cu")).args([&include, &lib, "-lringcall"]);
+    run(compile.arg(format!("-L{}", runtime.display())))?;
+    let mut compile = cuda.tool(shell, "nvcc");
+    compile.args(["-std=c++17", "-O3", NETWORK_ARCH, "-o"]).arg(folder.join("network_bench"));
+    compile.arg(shell.root().join("kernels-cu/predecoder/bench.cu"));
     run(compile.arg(format!("-L{}", runtime.display())))
 }
 

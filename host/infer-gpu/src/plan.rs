@@ -180,8 +180,8 @@ impl Plan {
             return None;
         }
         let pad = plane + width + 1;
-        // A warp asks for the tiles that a tile's taps reach, a lane for each.
-        if !shape.fused() && (shape.tile() + 2 * pad).div_ceil(shape.tile()) + 1 > WARP {
+        // A warp asks for the tiles that a tile's taps reach in the layer before and its own, a lane for each.
+        if !shape.fused() && (shape.tile() + pad).div_ceil(shape.tile()) + 1 > WARP {
             return None;
         }
         let rows = (2 * pad + tiles * shape.tile() + 16).next_multiple_of(8);
@@ -498,12 +498,14 @@ mod tests {
             prop_assert!(plan.stages >= 2 && plan.stages <= MAX_STAGES);
             prop_assert_eq!(plan.off_ring + plan.stages * shape.stage(), plan.shared);
             prop_assert!(plan.shared + 128 <= H200.shared);
-            // The tiles whose sums a tile adds up.
-            for tile in 0..plan.tiles {
-                let first = tile * shape.tile();
-                let low = first.saturating_sub(plan.pad) / shape.tile();
-                let high = (first + shape.tile() - 1 + plan.pad).min(layers * (d + 1) * (d + 1) - 1) / shape.tile();
-                prop_assert!(shape.fused() || high - low < 32, "{low} to {high}");
+            // The tiles that a tile's slabs are of: of a layer of time, of the first up to the tile itself.
+            for (tile, dz) in (0..plan.tiles).flat_map(|tile| [(tile, 0), (tile, 1), (tile, 2)]) {
+                let (first, plane) = (tile * shape.tile(), (d + 1) * (d + 1));
+                let from = i64::from(first) + (dz - 1) * i64::from(plane) - i64::from(d + 2);
+                let to = from + i64::from(plan.slab_rows) - 1;
+                let own = if dz == 0 { i64::from(first + shape.tile()) - 1 } else { to };
+                let place = |at: i64| at.clamp(0, i64::from(layers * plane) - 1) / i64::from(shape.tile());
+                prop_assert!(shape.fused() || place(to.max(own)) - place(from) < 32, "{tile}, {dz}");
             }
             // The farthest taps of the last tile stay inside.
             let reach = plan.pad + plan.tiles * shape.tile() + plan.pad;
