@@ -17,8 +17,10 @@ use crate::solution::{CertificateError, Solution};
 #[non_exhaustive]
 pub struct DecoderConfig {
     /// How many near nodes to list per detector, at most (16 bytes each, in chunks of 16; 0 lists none).
-    /// Graphs of more than 65,536 detectors get shorter ones, so that all take no more than 256 MiB (or 256 bytes a detector).
-    /// Longer lists save searches when many errors fall far from others; they cost memory and time to build.
+    /// Large graphs get shorter ones: more than 256 nodes while all lists take no more than 128 MiB, 256 while they take
+    /// no more than 256 MiB, then as many as that allows, or 16.
+    /// Longer lists save searches when defects are far from others, as those are that a predecoder leaves; they cost memory and
+    /// time to build.
     pub near_entries: usize,
     /// Whether to solve few defects on a small graph (up to 512 detectors) from a table of all pairs.
     pub pair_table: bool,
@@ -33,7 +35,7 @@ pub struct DecoderConfig {
 
 impl Default for DecoderConfig {
     fn default() -> Self {
-        Self { near_entries: 256, pair_table: true, correlations: false }
+        Self { near_entries: 1024, pair_table: true, correlations: false }
     }
 }
 

@@ -39,6 +39,14 @@ const DIST_LIMIT: i64 = u32::MAX as i64;
 const MAX_ENTRIES: usize = u16::MAX as usize;
 /// Most chunks in all: 256 bytes each, with what is known of them.
 const MAX_CHUNKS: usize = 1 << 20;
+/// As many as that a node gets; further ones as long as all are no more than half of those.
+const USUAL: usize = 16;
+
+/// Entries that each of `n` nodes may have.
+fn affordable(n: usize) -> usize {
+    let each = |chunks: usize| chunks / n.max(1);
+    each(MAX_CHUNKS).min(USUAL).max(each(MAX_CHUNKS / 2)).max(1) * LANES
+}
 
 /// Where one list lies: its first chunk has the index of the node, the rest follow each other.
 #[derive(Debug, Clone, Copy)]
@@ -76,8 +84,7 @@ impl NearLists {
         masks: &mut Option<MaskTable>,
     ) -> (Self, Vec<Extent>) {
         let n = graph.num_detectors();
-        let affordable = (MAX_CHUNKS / n.max(1)).max(1) * LANES;
-        let entries = entries.min(MAX_ENTRIES).min(affordable) / LANES * LANES;
+        let entries = entries.min(MAX_ENTRIES).min(affordable(n)) / LANES * LANES;
         let blank = Chunk { nodes: [n as u32; LANES], dists: [0; LANES] };
         let no_detail = Detail { before: [FIRST; LANES], edges: [NONE; LANES] };
         let mut lists = Self {
@@ -199,4 +206,26 @@ fn list_of(
         Flow::Expand
     });
     complete
+}
+
+#[cfg(test)]
+mod tests {
+    use super::affordable;
+
+    #[test]
+    fn lists_of_large_graphs_are_shorter() {
+        for (nodes, entries) in [
+            (2_184, 3_840),
+            (8_192, 1_024),
+            (9_240, 896),
+            (29_760, 272),
+            (40_000, 256),
+            (65_536, 256),
+            (100_000, 160),
+            (1 << 20, 16),
+            (1 << 21, 16),
+        ] {
+            assert_eq!(affordable(nodes), entries, "{nodes}");
+        }
+    }
 }

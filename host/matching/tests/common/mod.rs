@@ -54,7 +54,7 @@ pub(crate) fn parse(line: &str) -> (MatchingGraph, Vec<Shot>) {
 
 /// The trade-offs to test under: the usual one, and without the pair table with long lists, short ones and none.
 pub(crate) fn configs() -> [DecoderConfig; 4] {
-    [(256, true), (256, false), (16, false), (0, false)].map(|(near_entries, pair_table)| {
+    [(1024, true), (256, false), (16, false), (0, false)].map(|(near_entries, pair_table)| {
         let mut config = DecoderConfig::default();
         config.near_entries = near_entries;
         config.pair_table = pair_table;
