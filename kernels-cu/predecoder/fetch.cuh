@@ -42,6 +42,7 @@ template <class S>
 __device__ __forceinline__ void Run<S>::slabs() const
 {
     group_sync(2, S::THREADS + 32);
+    const bool stalls = STALLS();
     if (!await_free_to_write())
         return;
     const u32 target = this->target();
@@ -66,7 +67,7 @@ __device__ __forceinline__ void Run<S>::slabs() const
                 else
                     proxy_fence();
                 if (layer == 1)
-                    STALL();
+                    STALL(stalls);
             }
             if (!S::FUSED && i >= (u32)p.slabs && !guard.wait(s_empty + 8 * ring.index, ring.phase ^ 1, 3))
                 return;

@@ -23,7 +23,7 @@ constexpr int MAX_TILES = 132;
 constexpr int SECTOR = 8;
 enum Sync : int { FAILED = 0, GO = SECTOR, OVER = 2 * SECTOR, DEAD = 3 * SECTOR, ARRIVED = 4 * SECTOR, SYNC_WORDS = ARRIVED + 3 * MAX_TILES * SECTOR };
 
-// What is not there yet of the last layer's sums: no number.
+// What is not there yet of the last layer's sums that a cell needs: no number. Others keep what they were last.
 constexpr u32 ABSENT = ~0u;
 
 // What goes in and comes out.
@@ -53,7 +53,7 @@ struct Params {
     const uint4* w4;    // [7][8][32]: fragments
     const float *scales1, *scales2, *scales3, *scales4; // a factor for each channel, then what is added
     u8 *act1, *act2;    // [GROUPS][rows][16]
-    float4* sums;       // [CS][27][rows]: `ABSENT` between runs
+    float4* sums;       // [CS][27][rows]: `ABSENT` between runs, those that a cell needs
     u32* sync;
     u32* failed; // which wait ran out; 0 otherwise
     long long* stamps;
@@ -111,12 +111,14 @@ static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
             p.stamps[blockIdx.x * STAMPS + (i)] = clock64();                                  \
     } while (0)
 
-// With all stamps: in block `p.stamps[MAX_TILES * STAMPS + 1]`, in even runs, 20 us for the others to go on without it.
-#define STALL()                                                                                                     \
-    do {                                                                                                            \
-        if (PREDECODER_STAMPS == 2 && request % 2 == 0 && p.stamps[MAX_TILES * STAMPS + 1] == blockIdx.x)           \
-            for (const long long from_now = clock64(); clock64() - from_now < 40000;) {                             \
-            }                                                                                                       \
+// With all stamps: whether this is block `p.stamps[MAX_TILES * STAMPS + 1]`, which in even runs is held up, for 20 us, in which the
+// others go on without it.
+#define STALLS() (PREDECODER_STAMPS == 2 && request % 2 == 0 && p.stamps[MAX_TILES * STAMPS + 1] == blockIdx.x)
+#define STALL(stalls)                                                                   \
+    do {                                                                                \
+        if (PREDECODER_STAMPS == 2 && (stalls))                                         \
+            for (const long long from_now = clock64(); clock64() - from_now < 40000;) { \
+            }                                                                           \
     } while (0)
 
 // After the head, for each of the tile's positions: whether it is a cell.
