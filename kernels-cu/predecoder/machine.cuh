@@ -78,7 +78,7 @@ __device__ __forceinline__ u32 cluster_rank()
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return r;
 }
-// All threads of a cluster arrive, and that have not ended; who waits sees barriers that were made before (`barrier_init_fence`).
+// All threads of a cluster arrive that have not ended; who waits sees barriers that were made before (`barrier_init_fence`).
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 // To shared memory of a block of the cluster; its barrier counts the 16 bytes once they are there.

@@ -5,7 +5,7 @@
 mod rig;
 mod tensorrt;
 
-use rig::{PATIENCE, Sent, counted, dispatcher, drive, on_device, payload, requests, ring};
+use rig::{PATIENCE, Sent, counted, dispatcher, drive, on_device, payload, requests, ring, try_on_device};
 use ringcall::wire::Counter;
 use ringcall::worker::WorkerSpec;
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait};
@@ -291,7 +291,7 @@ fn a_host_dispatcher_launches_both() {
 /// The predecoder's network, by both services, against the same network as a model.
 #[test]
 fn the_predecoders_network_is_served() {
-    on_device("the_predecoders_network_is_served", |context| {
+    try_on_device("the_predecoders_network_is_served", |context| {
         let network = rig::network(7);
         let (d, layers) = (5_u32, 5_u32);
         let engine = match PredecoderEngine::new("made up", &network, context, d, layers) {

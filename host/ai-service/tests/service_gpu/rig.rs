@@ -17,25 +17,16 @@ use std::time::{Duration, Instant};
 /// Against hanging; no test asserts that anything is fast.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What comes of a test on a device: it ran, or says why it was skipped after all.
-pub(crate) trait Outcome {
-    fn skipped(self) -> Option<String>;
-}
-
-impl Outcome for () {
-    fn skipped(self) -> Option<String> {
-        None
-    }
-}
-
-impl Outcome for Result<(), String> {
-    fn skipped(self) -> Option<String> {
-        self.err()
-    }
-}
-
 /// Runs `test` on the first device, or says why not.
-pub(crate) fn on_device<T: Outcome>(name: &str, test: impl FnOnce(&Arc<Context>) -> T) {
+pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
+    try_on_device(name, |context| {
+        test(context);
+        Ok(())
+    });
+}
+
+/// The same with a test that may find there why it cannot run.
+pub(crate) fn try_on_device(name: &str, test: impl FnOnce(&Arc<Context>) -> Result<(), String>) {
     // In turn: where one's kernel runs, nobody loads code, and what another drops is not freed.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     if let Err(why) = devrt::find() {
@@ -49,9 +40,9 @@ pub(crate) fn on_device<T: Outcome>(name: &str, test: impl FnOnce(&Arc<Context>)
         Err(why) => panic!("{name}: {why}"),
         Ok(context) => {
             let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            match test(&context).skipped() {
-                Some(why) => eprintln!("skipped: {name}: {why}"),
-                None => eprintln!("ran: {name}"),
+            match test(&context) {
+                Err(why) => eprintln!("skipped: {name}: {why}"),
+                Ok(()) => eprintln!("ran: {name}"),
             }
         }
     }

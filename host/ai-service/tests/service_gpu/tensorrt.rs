@@ -1,7 +1,7 @@
 //! TensorRT's models as services. Needs a GPU, and a TensorRT with a builder for it, found as a program would find it; skipped,
 //! with a line, without either.
 
-use crate::rig::{PATIENCE, Sent, dispatcher, drive, on_device, requests, ring};
+use crate::rig::{PATIENCE, Sent, dispatcher, drive, requests, ring, try_on_device};
 use crate::{FUNCTION, by_host, same, stages, workers};
 use ringcall_ai_service::{
     AiDecoderService, AiPredecoderService, Bindings, Capturable, Options, Pick, ServiceError, Stage,
@@ -22,7 +22,7 @@ const MODELS: [(&str, &[u8]); 2] = [
 
 /// Runs `test` with each model, or says why not.
 fn with_models(name: &str, test: impl Fn(&Arc<Context>, &TensorRtModel)) {
-    on_device(name, |context| {
+    try_on_device(name, |context| {
         let kept = tempfile::tempdir().expect("a folder");
         let built_here = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let shims = if built_here.is_dir() { built_here } else { kept.path() }.join("shims");
