@@ -1,16 +1,24 @@
 //! The device archive: the dispatch kernels as relocatable device code with host stubs, for programs that nvcc links.
 //!
 //! Our kernels are Rust's PTX; host stubs and registration are nvcc's business. So nvcc is asked what it would do for a file
-//! of empty kernels (`-dryrun`), and does it, with the PTX of record in the place of what the empty kernels compile to.
+//! with an empty kernel (`-dryrun`), and does it, with the committed PTX in the place of what the empty kernel compiles to.
+//! Each kernel is an object of its own, so a program links the kernels that it names and no others.
 
 use crate::files::{emptied, write};
 use crate::ptx::Cuda;
 use crate::shell::{Shell, run, shown};
 use anyhow::{Context, Result, ensure};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The architectures of record.
-const ARCHITECTURES: [u32; 3] = [80, 90, 100];
+/// The architectures of the committed PTX, and those that machine code is made for from it: PTX is forward compatible, and
+/// programs for Blackwell get the machine code that the PTX for Hopper gives.
+const ARCHITECTURES: [(u32, &[u32]); 2] = [(80, &[80]), (90, &[90, 100])];
+/// The kernels, each with the name of its committed PTX.
+const KERNELS: [(&str, &str); 3] = [
+    ("ringcall_dispatch", "dispatch"),
+    ("ringcall_dispatch_grid", "grid"),
+    ("ringcall_dispatch_graph", "graph"),
+];
 
 /// Makes `libringcall_device.a` in `lib`.
 pub(crate) fn make(shell: &Shell, lib: &Path) -> Result<()> {
@@ -19,17 +27,25 @@ pub(crate) fn make(shell: &Shell, lib: &Path) -> Result<()> {
     let source = shell.root().join("kernels-cu/archive");
     let codes: Vec<String> = ARCHITECTURES
         .iter()
-        .flat_map(|sm| ["-gencode".to_owned(), format!("arch=compute_{sm},code=sm_{sm}")])
+        .flat_map(|&(text, machines)| machines.iter().map(move |machine| (text, machine)))
+        .flat_map(|(text, sm)| ["-gencode".to_owned(), format!("arch=compute_{text},code=sm_{sm}")])
         .collect();
 
-    let mut plan = cuda.tool(shell, "nvcc");
-    plan.current_dir(&work).args(["-rdc=true", "-dryrun", "--keep", "--keep-dir", "."]).args(&codes);
-    plan.args(["-Wno-deprecated-gpu-targets", "-c"]).arg(source.join("kernels.cu")).args(["-o", "kernels.o"]);
-    let output = plan.output().with_context(|| format!("cannot start {}", shown(&plan)))?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let kernels = shell.root().join("device/kernels/ptx");
-    write(&work.join("build.sh"), &script(&String::from_utf8_lossy(&output.stderr), &kernels)?)?;
-    run(shell.command("bash", &["build.sh"]).current_dir(&work))?;
+    let mut objects = vec!["entry.o".to_owned()];
+    for (kernel, text) in KERNELS {
+        let object = format!("{kernel}.o");
+        let mut plan = cuda.tool(shell, "nvcc");
+        plan.current_dir(&work).args(["-rdc=true", "-dryrun", "--keep", "--keep-dir", "."]).args(&codes);
+        plan.arg(format!("-DKERNEL={kernel}")).args(["-Wno-deprecated-gpu-targets", "-c"]);
+        plan.arg(source.join("kernel.cu")).args(["-o", &object]);
+        let output = plan.output().with_context(|| format!("cannot start {}", shown(&plan)))?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let texts = shell.root().join("device/kernels/ptx").join(text);
+        let build = format!("{kernel}.sh");
+        write(&work.join(&build), &script(&String::from_utf8_lossy(&output.stderr), &texts)?)?;
+        run(shell.command("bash", &[&build]).current_dir(&work))?;
+        objects.push(object);
+    }
 
     let mut entry = cuda.tool(shell, "nvcc");
     entry.current_dir(&work).args(["-rdc=true", "-O2", "-Wno-deprecated-gpu-targets"]).args(&codes);
@@ -39,7 +55,7 @@ pub(crate) fn make(shell: &Shell, lib: &Path) -> Result<()> {
     run(entry.arg("-c").arg(source.join("entry.cu")).args(["-o", "entry.o"]))?;
     let archive = lib.join("libringcall_device.a");
     let mut ar = shell.command("ar", &["rcs"]);
-    run(ar.current_dir(&work).arg(&archive).args(["entry.o", "kernels.o"]))
+    run(ar.current_dir(&work).arg(&archive).args(objects))
 }
 
 /// What the examples' Makefile is told, so that it finds the compiler and its runtime wherever they are.
@@ -50,8 +66,8 @@ pub(crate) fn make_variables(shell: &Shell) -> Result<[String; 2]> {
     Ok([format!("NVCC={nvcc}"), format!("LDFLAGS=-L{}", libraries.display())])
 }
 
-/// What nvcc would run, as a script, with our PTX put where the compiler's goes.
-fn script(plan: &str, kernels: &Path) -> Result<String> {
+/// What nvcc would run, as a script, with the PTX of `texts` (a path less `.sm_NN.ptx`) put where the compiler's goes.
+fn script(plan: &str, texts: &Path) -> Result<String> {
     let mut lines = vec!["set -e".to_owned()];
     let mut replaced = 0;
     for line in plan.lines().filter_map(|line| line.strip_prefix("#$ ")) {
@@ -65,7 +81,7 @@ fn script(plan: &str, kernels: &Path) -> Result<String> {
             let arch: String = arch.chars().take_while(char::is_ascii_digit).collect();
             let out = line.rsplit("-o \"").next().and_then(|rest| rest.split('"').next());
             let out = out.context("nvcc's compiler has no output")?;
-            let ptx = kernels.join(format!("graph.sm_{arch}.ptx"));
+            let ptx = PathBuf::from(format!("{}.sm_{arch}.ptx", texts.display()));
             ensure!(ptx.is_file(), "there is no {}", ptx.display());
             lines.push(format!("cp '{}' '{out}'", ptx.display()));
             replaced += 1;

@@ -1,4 +1,6 @@
-//! The entry points.
+//! The entry points of the dispatchers on a ring.
+
+#![allow(unused_imports, dead_code)] // each kernel takes its part of it
 
 use crate::machine::{Caller, Leader, Warps, run_grid};
 use crate::setup::{Setup, queue, refuse, told};
@@ -80,6 +82,7 @@ unsafe fn dispatch_share<M: Machine>(params: &DispatchParams, machine: impl Fn(u
 /// # Safety
 /// `params` as [`Setup::new`] asks for; blocks of whole warps. By value, so that they lie in the constant bank, where they
 /// cost no registers.
+#[cfg(feature = "dispatch")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch(params: DispatchParams) {
     let params = &params;
@@ -103,6 +106,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_graph(params: DispatchParams
 ///
 /// # Safety
 /// As for [`ringcall_dispatch`]; a cooperative launch, stages in device memory, and `grid` a zeroed [`Rally`].
+#[cfg(feature = "grid")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams) {
     let params = &params;
@@ -162,6 +166,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
 ///
 /// # Safety
 /// As for [`ringcall_dispatch_grid`].
+#[cfg(feature = "ahead")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch_ahead(params: DispatchParams) {
     let params = &params;

@@ -151,7 +151,7 @@ unsafe fn run_block<M: Machine>(params: &UnifiedParams, machine: &M, graphs: Opt
 ///
 /// # Safety
 /// As for [`Setup::new`].
-#[cfg(not(any(feature = "unified-grid", feature = "unified-graph")))]
+#[cfg(feature = "unified")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_unified(params: UnifiedParams) {
     // SAFETY: the caller's promise.

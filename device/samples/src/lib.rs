@@ -25,8 +25,4 @@ pub mod mailbox;
 
 /// The PTX of record: compute capability and text.
 #[cfg(not(target_arch = "nvptx64"))]
-pub static PTX: &[(u32, &str)] = &[
-    (80, include_str!("../ptx/samples.sm_80.ptx")),
-    (90, include_str!("../ptx/samples.sm_90.ptx")),
-    (100, include_str!("../ptx/samples.sm_100.ptx")),
-];
+pub static PTX: &[(u32, &str)] = &[(80, include_str!("../ptx/samples.sm_80.ptx"))];

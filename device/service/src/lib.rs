@@ -51,8 +51,4 @@ pub const PREDECODER: Ends =
 
 /// The PTX of record: compute capability and text.
 #[cfg(not(target_arch = "nvptx64"))]
-pub static PTX: &[(u32, &str)] = &[
-    (80, include_str!("../ptx/service.sm_80.ptx")),
-    (90, include_str!("../ptx/service.sm_90.ptx")),
-    (100, include_str!("../ptx/service.sm_100.ptx")),
-];
+pub static PTX: &[(u32, &str)] = &[(80, include_str!("../ptx/service.sm_80.ptx"))];

@@ -14,6 +14,11 @@ use std::thread;
 /// What is linked with what at load time, by the names of the programs; and whether NVIDIA's device runtime is added.
 const LINKS: &[(&[&str], bool)] = &[
     (&["dispatch", "samples"], false),
+    (&["grid", "samples"], false),
+    (&["ahead", "samples"], false),
+    (&["floor"], false),
+    // As a program of nvcc's links them: all in one module.
+    (&["dispatch", "grid", "graph", "samples"], true),
     (&["graph", "samples"], true),
     (&["unified", "samples"], false),
     (&["unified-grid", "samples"], false),
@@ -102,7 +107,7 @@ impl Bench<'_> {
     }
 
     fn program(&self, program: &Program, arch: Arch) -> Result<()> {
-        let text = program.path(self.shell, arch);
+        let text = program.path_for(self.shell, arch);
         ensure!(text.is_file(), "{}: not there; `cargo xtask ptx` writes it", text.display());
         let printed = self.assemble(&text, &self.object(program.name, arch), arch)?;
         show(&usage(&printed), &format!("{}.{arch}", program.name));

@@ -25,53 +25,71 @@ struct Program {
     features: &'static [&'static str],
     /// `folder/ptx/NAME.sm_90.ptx`.
     name: &'static str,
+    /// Those of [`Arch::DEFAULT`] that it is compiled for: the oldest alone where a newer one would change nothing but the
+    /// file's header.
+    archs: &'static [Arch],
+}
+
+/// The oldest architecture alone.
+const OLDEST: &[Arch] = &[Arch::SM_80];
+
+/// The kernel of `ringcall-kernels` that is the feature `features`, alone in its file.
+const fn kernel(name: &'static str, features: &'static [&'static str]) -> Program {
+    Program { package: "ringcall-kernels", folder: "device/kernels", features, name, archs: &Arch::DEFAULT }
 }
 
 const PROGRAMS: &[Program] = &[
-    Program { package: "ringcall-kernels", folder: "device/kernels", features: &[], name: "dispatch" },
-    Program { package: "ringcall-kernels", folder: "device/kernels", features: &["graph"], name: "graph" },
+    kernel("dispatch", &["dispatch"]),
+    kernel("grid", &["grid"]),
+    kernel("ahead", &["ahead"]),
+    kernel("graph", &["graph"]),
+    kernel("unified", &["unified"]),
+    kernel("unified-grid", &["unified-grid"]),
+    kernel("unified-graph", &["unified-graph"]),
+    kernel("hooks", &["hooks"]),
+    Program { archs: OLDEST, ..kernel("floor", &["floor"]) },
+    kernel("transport", &["transport"]),
     Program {
-        package: "ringcall-kernels",
-        folder: "device/kernels",
-        features: &["unified"],
-        name: "unified",
+        package: "ringcall-samples",
+        folder: "device/samples",
+        features: &[],
+        name: "samples",
+        archs: OLDEST,
     },
     Program {
-        package: "ringcall-kernels",
-        folder: "device/kernels",
-        features: &["unified-grid"],
-        name: "unified-grid",
+        package: "ringcall-service-kernels",
+        folder: "device/service",
+        features: &[],
+        name: "service",
+        archs: OLDEST,
     },
-    // The launches, which link only with libcudadevrt.a.
-    Program {
-        package: "ringcall-kernels",
-        folder: "device/kernels",
-        features: &["unified-graph"],
-        name: "unified-graph",
-    },
-    Program { package: "ringcall-kernels", folder: "device/kernels", features: &["hooks"], name: "hooks" },
-    Program {
-        package: "ringcall-kernels",
-        folder: "device/kernels",
-        features: &["transport"],
-        name: "transport",
-    },
-    Program { package: "ringcall-samples", folder: "device/samples", features: &[], name: "samples" },
-    Program { package: "ringcall-service-kernels", folder: "device/service", features: &[], name: "service" },
     // One exported function for each primitive; a test reads what became of them.
-    Program { package: "ringcall-gpu-probes", folder: "device/gpu/probes", features: &[], name: "probes" },
+    Program {
+        package: "ringcall-gpu-probes",
+        folder: "device/gpu/probes",
+        features: &[],
+        name: "probes",
+        archs: &Arch::DEFAULT,
+    },
     // The launches, which link only with libcudadevrt.a.
     Program {
         package: "ringcall-gpu-probes",
         folder: "device/gpu/probes",
         features: &["graph"],
         name: "graph-probes",
+        archs: OLDEST,
     },
 ];
 
 impl Program {
     fn path(&self, shell: &Shell, arch: Arch) -> PathBuf {
         shell.root().join(self.folder).join(format!("ptx/{}.{arch}.ptx", self.name))
+    }
+
+    /// The newest of its files that a device of this architecture takes, as a driver's program chooses.
+    fn path_for(&self, shell: &Shell, arch: Arch) -> PathBuf {
+        let newest = self.archs.iter().copied().filter(|one| *one <= arch).max();
+        self.path(shell, newest.unwrap_or(arch))
     }
 }
 
@@ -100,7 +118,9 @@ impl Options {
 
     fn wants(&self, program: &Program, arch: Arch) -> bool {
         let all = |chosen: &[String], name: &str| chosen.is_empty() || chosen.iter().any(|one| one == name);
-        all(&self.package, program.package) && all(&self.arch, &arch.to_string())
+        program.archs.contains(&arch)
+            && all(&self.package, program.package)
+            && all(&self.arch, &arch.to_string())
     }
 }
 
@@ -111,7 +131,7 @@ fn packages() -> Vec<&'static str> {
 }
 
 /// [`Arch::DEFAULT`], by name.
-const ARCHS: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
+const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
 
 /// Builds the texts of record and writes them, or compares them with what is committed.
 ///
@@ -188,8 +208,28 @@ mod tests {
             let all = PROGRAMS.iter().flat_map(|program| Arch::DEFAULT.map(|arch| (program, arch)));
             all.filter(|(program, arch)| options.wants(program, *arch)).count()
         };
-        assert_eq!(count(&[], &[]), PROGRAMS.len() * 3);
-        assert_eq!(count(&["ringcall-samples"], &[]), 3);
-        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 7);
+        assert_eq!(count(&[], &[]), PROGRAMS.iter().map(|program| program.archs.len()).sum::<usize>());
+        assert_eq!(count(&["ringcall-samples"], &[]), 1);
+        assert_eq!(count(&["ringcall-samples"], &["sm_90"]), 0);
+        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 9);
+    }
+
+    /// A file for another architecture earns its place by an instruction.
+    #[test]
+    fn no_architecture_differs_in_its_header_alone() {
+        let shell = Shell::new().expect("a workspace");
+        let body = |program: &Program, arch| {
+            let text = std::fs::read_to_string(program.path(&shell, arch)).expect("committed");
+            let lines = text
+                .lines()
+                .filter(|line| !["//", ".version", ".target"].iter().any(|head| line.starts_with(head)));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        for program in PROGRAMS {
+            let bodies: Vec<_> = program.archs.iter().map(|arch| body(program, *arch)).collect();
+            for pair in bodies.windows(2) {
+                assert_ne!(pair[0], pair[1], "{}: one architecture is enough", program.name);
+            }
+        }
     }
 }

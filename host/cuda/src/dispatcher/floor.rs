@@ -1,7 +1,6 @@
 //! The floor: what a bare flag costs from the host to the device and back.
 
 use super::DeviceError;
-use super::KernelKind;
 use super::launch::launch_floor;
 use super::modules::Modules;
 use crate::driver::{Context, FreeHold, MappedRegion, Stream};
@@ -29,7 +28,7 @@ impl FloorEcho {
     /// # Errors
     /// As for [`DeviceDispatcher::start`](super::DeviceDispatcher::start).
     pub fn start(context: &Arc<Context>) -> Result<Self, DeviceError> {
-        let module = Modules::new().load(context, KernelKind::regular(), &[])?;
+        let module = Modules::new().load_floor(context)?;
         let (there, back) = (MappedRegion::zeroed(context, 8)?, MappedRegion::zeroed(context, 8)?);
         let stream = Stream::new(context)?;
         let hold = context.hold_frees();

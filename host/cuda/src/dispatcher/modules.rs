@@ -7,24 +7,29 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The dispatch kernels' PTX of record, by compute capability.
-macro_rules! of_record {
+/// A kernel's committed PTX, by compute capability. PTX is forward compatible: a newer device takes the last.
+macro_rules! committed {
     ($name:literal) => {
         [
-            (100, include_str!(concat!("../../../../device/kernels/ptx/", $name, ".sm_100.ptx"))),
             (90, include_str!(concat!("../../../../device/kernels/ptx/", $name, ".sm_90.ptx"))),
             (80, include_str!(concat!("../../../../device/kernels/ptx/", $name, ".sm_80.ptx"))),
         ]
     };
 }
 
-static DISPATCH: [(u32, &str); 3] = of_record!("dispatch");
-static GRAPH: [(u32, &str); 3] = of_record!("graph");
-static UNIFIED: [(u32, &str); 3] = of_record!("unified");
-static UNIFIED_GRID: [(u32, &str); 3] = of_record!("unified-grid");
-static UNIFIED_GRAPH: [(u32, &str); 3] = of_record!("unified-graph");
-static HOOKS: [(u32, &str); 3] = of_record!("hooks");
-static TRANSPORT: [(u32, &str); 3] = of_record!("transport");
+/// A kernel's PTX by compute capability.
+type Texts = [(u32, &'static str); 2];
+
+static DISPATCH: Texts = committed!("dispatch");
+static GRID: Texts = committed!("grid");
+static AHEAD: Texts = committed!("ahead");
+static GRAPH: Texts = committed!("graph");
+static UNIFIED: Texts = committed!("unified");
+static UNIFIED_GRID: Texts = committed!("unified-grid");
+static UNIFIED_GRAPH: Texts = committed!("unified-graph");
+static HOOKS: Texts = committed!("hooks");
+static TRANSPORT: Texts = committed!("transport");
+static FLOOR: [(u32, &str); 1] = [(80, include_str!("../../../../device/kernels/ptx/floor.sm_80.ptx"))];
 
 /// The newest PTX that a device of this capability takes.
 #[must_use]
@@ -150,8 +155,18 @@ impl Modules {
         kernel: KernelKind,
         symbols: &[&str],
     ) -> Result<Module, DeviceError> {
-        let texts = if matches!(kernel, KernelKind::Graph { .. }) { &GRAPH } else { &DISPATCH };
+        let texts = match kernel {
+            KernelKind::Regular { .. } => &DISPATCH,
+            KernelKind::Cooperative { .. } => &GRID,
+            KernelKind::Ahead { .. } => &AHEAD,
+            KernelKind::Graph { .. } => &GRAPH,
+        };
         self.load_with(texts, context, kernel, symbols)
+    }
+
+    /// Links these modules with the kernel that echoes a bare flag, and loads them.
+    pub(super) fn load_floor(&self, context: &Arc<Context>) -> Result<Module, DeviceError> {
+        self.load_with(&FLOOR, context, KernelKind::regular(), &[])
     }
 
     /// As [`load`](Self::load), with a unified kernel.

@@ -21,11 +21,8 @@ use std::time::{Duration, Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The samples' PTX of record, by compute capability.
-pub(crate) const SAMPLES: &[(u32, &str)] = &[
-    (80, include_str!("../../../../device/samples/ptx/samples.sm_80.ptx")),
-    (90, include_str!("../../../../device/samples/ptx/samples.sm_90.ptx")),
-    (100, include_str!("../../../../device/samples/ptx/samples.sm_100.ptx")),
-];
+pub(crate) const SAMPLES: &[(u32, &str)] =
+    &[(80, include_str!("../../../../device/samples/ptx/samples.sm_80.ptx"))];
 
 /// A number from the environment: how long a test runs.
 pub(crate) fn setting<T: FromStr>(name: &str, default: T) -> T {
