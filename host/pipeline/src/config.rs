@@ -1,4 +1,4 @@
-//! What a pipeline is told before it is built.
+//! Configuration of a pipeline: workers, ring, cores, polling, timeout.
 
 use ringcall::{RingConfig, Wait};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub enum ExternalIds {
 /// The shape of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StageConfig {
-    /// How many workers, each with its own inference lane and CPU stage. Any number from 1.
+    /// How many workers, each with its own inference stage and CPU stage. Any number from 1.
     pub workers: u32,
     /// The ring to allocate; an external ring has its own.
     pub ring: RingConfig,

@@ -1,9 +1,9 @@
-//! The consumer thread: harvests answers out of order and calls the completion handler.
+//! The consumer thread: harvests responses out of order and calls the completion handler.
 
 use crate::config::ExternalIds;
 use crate::stage::{Completion, StageTimes};
 use crate::state::State;
-use ringcall::notice::NoticeBoard;
+use ringcall::completion_log::CompletionLog;
 use ringcall::wire::flag::{FREE, IN_FLIGHT};
 use ringcall::{Status, Wait};
 use ringcall_dispatch::RingMemory;
@@ -23,23 +23,23 @@ pub(crate) struct Consumer {
     pub(crate) handler: CompletionHandler,
     pub(crate) quit: Arc<DeviceU64>,
     pub(crate) wait: Wait,
-    /// On an external ring: where answers are reported.
-    pub(crate) board: Option<NoticeBoard>,
+    /// On an external ring: the log that the dispatcher reports completions in.
+    pub(crate) log: Option<CompletionLog>,
     pub(crate) ids: IdExtender,
     /// A private copy of one result.
     pub(crate) result: Vec<u8>,
 }
 
 impl Consumer {
-    /// Until told to quit and nothing is left; gives the handler back for the next start.
+    /// Runs until `quit` is set and nothing is left to harvest. Returns the handler for the next start.
     pub(crate) fn run(mut self) -> (CompletionHandler, IdExtender) {
         let mut waiter = self.wait.waiter();
         loop {
-            // Read before the scan: what was answered before the order to quit is seen by a scan after it.
+            // Read before the scan, so that the scan sees every response that was published before `quit` was set.
             let quitting = self.quit.load(Ordering::Acquire) != 0;
-            let found = match self.board.clone() {
+            let found = match self.log.clone() {
                 None => self.harvest(),
-                Some(board) => self.read_notices(&board),
+                Some(log) => self.read_log(&log),
             };
             if found > 0 {
                 waiter.reset();
@@ -51,7 +51,7 @@ impl Consumer {
         }
     }
 
-    /// One look at every response flag, eight at a time.
+    /// Polls every response flag once, eight at a time. Returns the number of responses harvested.
     fn harvest(&mut self) -> u32 {
         let state = Arc::clone(&self.state);
         let ring = state.ring.shared();
@@ -69,8 +69,8 @@ impl Consumer {
                 let header = *response.header();
                 let error = response.error();
                 let times = state.times.take(slot);
-                // Out of the book first, then the slot is freed: the other way round a producer that is fast enough
-                // books its next request in between, and that is what would be taken out.
+                // Take the request id first, then free the slot: in the other order a fast producer could record its
+                // next request in between, and this thread would take the id of that request.
                 let booked = state.book().take(slot);
                 response.release(ring);
                 found += 1;
@@ -86,17 +86,16 @@ impl Consumer {
         found
     }
 
-    /// One look at every place of the notice board.
-    fn read_notices(&mut self, board: &NoticeBoard) -> u32 {
+    /// Polls the completion log once for every slot. Returns the number of completions read.
+    fn read_log(&mut self, log: &CompletionLog) -> u32 {
         let state = Arc::clone(&self.state);
         let mut found = 0;
         for slot in state.ring.geometry().iter() {
-            let Some(notice) = board.take(slot) else { continue };
+            let Some(event) = log.take(slot) else { continue };
             found += 1;
             let times = StageTimes { harvested: clock::now_ns(), ..state.times.take(slot) };
-            let request_id = self.ids.extend(notice.request_id);
-            let done =
-                Done { request_id, slot: slot.get(), status: notice.status, error: notice.error, times };
+            let request_id = self.ids.extend(event.request_id);
+            let done = Done { request_id, slot: slot.get(), status: event.status, error: event.error, times };
             self.complete(&done, None);
         }
         found
@@ -114,10 +113,10 @@ impl Consumer {
         };
         let handler = &mut self.handler;
         if catch_unwind(AssertUnwindSafe(|| handler(&completion))).is_err() {
-            self.state.tally.panics.fetch_add(1, Ordering::Relaxed);
+            self.state.counters.panics.fetch_add(1, Ordering::Relaxed);
         }
-        // After the handler: whoever waits for the count finds the handler's work done.
-        self.state.tally.completed(status, error);
+        // After the handler: a thread that waits for this count finds the handler's work done.
+        self.state.counters.completed(status, error);
     }
 }
 
@@ -129,7 +128,7 @@ struct Done {
     times: StageTimes,
 }
 
-/// Turns the 32-bit ids of an external ring into 64-bit ones.
+/// Extends the 32-bit request ids of an external ring to 64 bits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdExtender {
     rule: ExternalIds,
@@ -141,7 +140,7 @@ impl IdExtender {
         Self { rule, highest: None }
     }
 
-    /// The 64-bit number with these low bits that is nearest to the highest so far.
+    /// The 64-bit id that has these low bits and is nearest to the highest id so far.
     pub(crate) fn extend(&mut self, low: u32) -> u64 {
         let (ExternalIds::Counting, Some(highest)) = (self.rule, self.highest) else {
             self.highest = Some(u64::from(low));

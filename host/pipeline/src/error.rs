@@ -13,16 +13,16 @@ pub enum PipelineError {
     /// No GPU-stage factory.
     #[error("no inference stage: call `gpu_stage` before `build`")]
     NoGpuStage,
-    /// No CPU-stage factory, behind a dispatcher elsewhere.
+    /// No CPU-stage factory for the responses of a remote dispatcher.
     #[error("no CPU stage: call `stage` before `build`")]
     NoCpuStage,
-    /// A dispatcher elsewhere does not start.
+    /// The remote dispatcher does not start.
     #[error("the dispatcher does not start: {0}")]
     Remote(BoxError),
     /// No workers.
     #[error("a pipeline needs at least one worker")]
     NoWorkers,
-    /// A dispatcher elsewhere that serves its ring in parts which it does not divide into.
+    /// The slots of a remote dispatcher's ring do not divide into its parts.
     #[error("a ring of {slots} slots does not divide into {parts} parts")]
     Parts {
         /// Of the ring.

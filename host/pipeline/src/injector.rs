@@ -21,7 +21,7 @@ pub enum SubmitError {
     /// The pipeline is not running.
     #[error("the pipeline is not running")]
     Stopped,
-    /// A dispatcher elsewhere answers no more; [`RemoteStopped::failure`](crate::remote::RemoteStopped) says why.
+    /// The remote dispatcher has failed; [`RemoteStopped::failure`](crate::remote::RemoteStopped) says why.
     #[error("the dispatcher answers no more")]
     Lost,
     /// The payload does not fit a slot.
@@ -121,11 +121,11 @@ impl Injector {
     /// How often a submission found every slot taken, over the pipeline's life.
     #[must_use]
     pub fn backpressure_stalls(&self) -> u64 {
-        self.state.tally.stalls.load(Ordering::Relaxed)
+        self.state.counters.stalls.load(Ordering::Relaxed)
     }
 
     fn stalled(&self) {
-        self.state.tally.stalls.fetch_add(1, Ordering::Relaxed);
+        self.state.counters.stalls.fetch_add(1, Ordering::Relaxed);
     }
 
     #[inline]
@@ -169,8 +169,8 @@ impl Injector {
                 return Err(SubmitError::Full);
             }
         };
-        // Counted and entered before the flag: whoever sees the request sees both.
-        self.state.tally.submitted.fetch_add(1, Ordering::Relaxed);
+        // Count and record the request before its flag is set, so that a thread that sees the flag sees both.
+        self.state.counters.submitted.fetch_add(1, Ordering::Relaxed);
         self.state.book().enter(slot, Booked { request_id, submitted_ns: clock::now_ns() });
         self.state.announce(slot);
         // The header's id is the low half; the full one is in the book.

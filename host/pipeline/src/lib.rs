@@ -1,4 +1,4 @@
-//! The real-time pipeline: requests go into a ring, an inference stage runs, a CPU stage finishes, an answer comes out.
+//! A real-time pipeline over a ring: injector, inference stage, CPU stage, completion handler.
 //!
 //! ```text
 //! injector ─► ring ─► dispatcher ─► worker: inference ─► CPU stage ─► response ─► consumer ─► completion handler
@@ -10,12 +10,11 @@
 //! | workers | inference, CPU stage, answer | no | no |
 //! | consumer | harvests out of order, calls the completion handler | no | no |
 //!
-//! ("No" holds for the pipeline itself, between start and stop; what stages and handlers do is theirs.)
+//! ("No" is said of the pipeline itself, between start and stop. Stages and handlers may allocate and block.)
 //!
-//! Every request that was submitted has exactly one completion, whatever happens: a stage's failure or panic is
-//! answered with its status, a deferred answer that is dropped is answered `ABANDONED`, one that takes longer than
-//! [`StageConfig::request_timeout`] is answered `TIMED_OUT`, and [`Pipeline::stop`] answers what is left at its
-//! deadline `SHUTTING_DOWN`.
+//! Every submitted request has exactly one completion. A stage's failure or panic is answered with its status. A deferred
+//! response that is dropped is answered `ABANDONED`. A request that takes longer than [`StageConfig::request_timeout`] is
+//! answered `TIMED_OUT`. At its deadline, [`Pipeline::stop`] answers the remaining requests `SHUTTING_DOWN`.
 //!
 //! ```
 //! use ringcall::wire::schema::HandlerSchema;
@@ -61,7 +60,6 @@
 
 mod config;
 mod consumer;
-mod crew;
 mod engine_stage;
 mod error;
 mod injector;
@@ -72,6 +70,7 @@ mod report;
 mod stage;
 mod state;
 mod stats;
+mod threads;
 mod times;
 mod worker;
 

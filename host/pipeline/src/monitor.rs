@@ -1,4 +1,4 @@
-//! Counts and slots of a running pipeline, from any thread.
+//! A handle that reads a running pipeline's counters and slots from any thread.
 
 use crate::report::{Dump, StuckRequest};
 use crate::state::State;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Monitor {
     state: Arc<State>,
-    /// None where the dispatcher is elsewhere.
+    /// `None` if the dispatcher is remote.
     watch: Option<Watch>,
     /// The run this monitor was made in.
     run: u64,
@@ -19,35 +19,35 @@ pub struct Monitor {
 
 impl Monitor {
     pub(crate) fn new(state: &Arc<State>, watch: Option<Watch>) -> Self {
-        Self { state: Arc::clone(state), watch, run: state.tally.run() }
+        Self { state: Arc::clone(state), watch, run: state.counters.run() }
     }
 
-    /// Exact counts, now. After the run this monitor was made in, what the dispatchers of later runs count shows once
-    /// those are over.
+    /// Exact counts at this moment. A monitor of an earlier run sees the dispatcher counts of a later run once that run
+    /// has ended.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let state = &self.state;
         let counters = || match (&self.watch, &state.remote) {
             (Some(watch), _) => watch.counters(),
-            (None, Some(desks)) => desks.counters(),
+            (None, Some(in_flight)) => in_flight.counters(),
             (None, None) => ringcall::dispatcher::Snapshot::default(),
         };
-        state.tally.snapshot(state.ring.is_external(), Some((self.run, &counters)))
+        state.counters.snapshot(state.ring.is_external(), Some((self.run, &counters)))
     }
 
-    /// Every request that is not over, every slot that is not idle, every worker.
+    /// Every request in flight, every slot that is not idle, every worker.
     #[must_use]
     pub fn dump(&self) -> Dump {
         let slots = match (&self.watch, &self.state.remote) {
             (Some(watch), _) => watch.dump(),
-            (None, Some(desks)) => desks.dump(),
+            (None, Some(in_flight)) => in_flight.dump(),
             (None, None) => SlotDump::default(),
         };
         Dump { requests: requests_of(&self.state), slots }
     }
 }
 
-/// The injector's requests that are not over.
+/// The injector's requests in flight.
 pub(crate) fn requests_of(state: &State) -> Vec<StuckRequest> {
     let now = ringcall_gpu::clock::now_ns();
     let booked = |slot: SlotIndex| {

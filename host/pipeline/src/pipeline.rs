@@ -1,8 +1,7 @@
-//! The pipeline itself: built, started, stopped, started again.
+//! Life cycle of the pipeline: build, start, stop, restart.
 
 use crate::config::StageConfig;
 use crate::consumer::{CompletionHandler, IdExtender};
-use crate::crew::{Crew, Kept, Stop};
 use crate::error::{BoxError, PipelineError};
 use crate::injector::Injector;
 use crate::monitor::{Monitor, requests_of};
@@ -10,12 +9,13 @@ use crate::report::{Dump, StopReport};
 use crate::stage::{Completion, CpuStage, Execution, WorkerResources};
 use crate::state::{Phase, State};
 use crate::stats::Stats;
+use crate::threads::{ConsumerState, Stop, ThreadSet};
 use crate::worker::{Output, Worker};
+use ringcall::completion_log::CompletionLog;
 use ringcall::dispatcher::Running as DispatcherRunning;
-use ringcall::notice::NoticeBoard;
 use ringcall::pin::PinReport;
 use ringcall::ring::RingBases;
-use ringcall::worker::{Lane, WorkerSpec};
+use ringcall::worker::{Start, WorkerSpec};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use std::time::Duration;
 type GpuFactory = Box<dyn FnMut(u32) -> Result<WorkerResources, BoxError> + Send>;
 type CpuFactory = Box<dyn FnMut(u32) -> Result<Box<dyn CpuStage>, BoxError> + Send>;
 
-/// A pipeline being put together.
+/// Builds a [`Pipeline`].
 #[must_use]
 pub struct PipelineBuilder {
     config: StageConfig,
@@ -40,7 +40,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// A ring whose producer and consumer are somebody else's. There is no injector then.
+    /// Serves a ring whose producer and consumer are outside this pipeline, such as a transport's. It has no injector then.
     pub fn external_ring(mut self, ring: Ring) -> Self {
         self.external = Some(ring);
         self
@@ -64,7 +64,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// Called by the consumer thread once for each request that is over, whatever its status.
+    /// Called by the consumer thread once for each completed request, with any status.
     pub fn on_completion(mut self, handler: impl FnMut(&Completion<'_>) + Send + 'static) -> Self {
         self.handler = Box::new(handler);
         self
@@ -84,33 +84,33 @@ impl PipelineBuilder {
             Some(ring) => ring,
             None => Ring::allocate(config.ring)?,
         };
-        let kept = (handler, IdExtender::new(config.external_ids));
-        let parts = Parts { config, gpu, cpu, kept };
+        let consumer_state = (handler, IdExtender::new(config.external_ids));
+        let parts = Parts { config, gpu, cpu, consumer_state };
         Ok(Pipeline { state: Arc::new(State::new(ring, None)), inner: Idle { parts } })
     }
 }
 
-/// What survives from one run to the next.
+/// Everything that a restart keeps.
 struct Parts {
     config: StageConfig,
     gpu: GpuFactory,
     cpu: Option<CpuFactory>,
-    kept: Kept,
+    consumer_state: ConsumerState,
 }
 
-/// Not running.
+/// State of a pipeline that is not running.
 pub struct Idle {
     parts: Parts,
 }
 
-/// Running.
+/// State of a running pipeline.
 pub struct Running {
     config: StageConfig,
     gpu: GpuFactory,
     cpu: Option<CpuFactory>,
-    /// Dropped without a stop it answers what is under way `SHUTTING_DOWN`.
+    /// If dropped without a stop, it answers the requests in flight `SHUTTING_DOWN`.
     dispatcher: HostDispatcher<DispatcherRunning>,
-    crew: Crew,
+    threads: ThreadSet,
 }
 
 /// The real-time pipeline, idle or running. See the [crate's documentation](crate).
@@ -141,7 +141,7 @@ impl<S> Pipeline<S> {
 }
 
 impl Pipeline<Idle> {
-    /// A pipeline to put together.
+    /// A builder with the default shape.
     pub fn builder() -> PipelineBuilder {
         PipelineBuilder {
             config: StageConfig::default(),
@@ -152,17 +152,17 @@ impl Pipeline<Idle> {
         }
     }
 
-    /// Makes every worker's resources and starts all threads.
+    /// Calls the factories for each worker and starts all threads.
     ///
     /// # Errors
     /// A factory's error, a table that cannot be, or no thread. Threads started before the failure are stopped.
     pub fn start(self) -> Result<Pipeline<Running>, PipelineError> {
         let Self { state, inner: Idle { parts } } = self;
-        let Parts { config, mut gpu, mut cpu, kept } = parts;
+        let Parts { config, mut gpu, mut cpu, consumer_state } = parts;
         let threads = config.workers as usize + 3; // dispatcher, consumer, producer
         let wait = config.wait.resolve(threads);
 
-        let board = state.ring.is_external().then(|| NoticeBoard::new(state.ring.geometry()));
+        let log = state.ring.is_external().then(|| CompletionLog::new(state.ring.geometry()));
         let (table, specs, outputs) = wire_workers(&state, &config, &mut gpu)?;
         let options =
             HostOptions { wait, core: config.cores.dispatcher, request_timeout: config.request_timeout };
@@ -170,14 +170,14 @@ impl Pipeline<Idle> {
         for spec in specs {
             builder = builder.worker(spec);
         }
-        if let Some(board) = &board {
-            builder = builder.notices(board.clone());
+        if let Some(log) = &log {
+            builder = builder.completion_log(log.clone());
         }
         let dispatcher = builder.build()?;
 
         let geometry = *state.ring.geometry();
-        // Whatever fails from here on stops the threads that run already.
-        let mut crew = Crew::new(&state, wait);
+        // An error from here on stops the threads that were started before it.
+        let mut threads = ThreadSet::new(&state, wait);
         for (port, (output, connect, output_bytes)) in dispatcher.ports().into_iter().zip(outputs) {
             let worker = port.worker();
             if let Some(connect) = connect {
@@ -186,7 +186,7 @@ impl Pipeline<Idle> {
             let cpu = cpu.as_mut().map(|factory| factory(worker)).transpose();
             let cpu = cpu.map_err(PipelineError::of_factory("CPU", worker))?;
             let state = Arc::clone(&state);
-            crew.worker(&config.cores, move |quit| {
+            threads.worker(&config.cores, move |quit| {
                 let worker = Worker {
                     port,
                     output,
@@ -201,18 +201,18 @@ impl Pipeline<Idle> {
                 worker.run();
             })?;
         }
-        crew.consumer(&config.cores, board, kept)?;
+        threads.consumer(&config.cores, log, consumer_state)?;
         let dispatcher = dispatcher.start()?;
-        crew.pins.push(dispatcher.pin().clone());
+        threads.pins.push(dispatcher.pin().clone());
         state.set_phase(Phase::Running);
-        Ok(Pipeline { state, inner: Running { config, gpu, cpu, dispatcher, crew } })
+        Ok(Pipeline { state, inner: Running { config, gpu, cpu, dispatcher, threads } })
     }
 }
 
 type Connect = Option<Box<dyn FnOnce(ringcall::worker::ReadySignal) + Send>>;
 type Wiring = (FunctionTable, Vec<WorkerSpec>, Vec<(Output, Connect, usize)>);
 
-/// Asks the factory for each worker's resources and enters their functions into a table.
+/// Calls the inference factory for each worker and registers the workers' functions in a table.
 fn wire_workers(state: &State, config: &StageConfig, gpu: &mut GpuFactory) -> Result<Wiring, PipelineError> {
     let mut table = FunctionTable::builder();
     let mut known: Vec<(String, ringcall::wire::schema::HandlerSchema)> = Vec::new();
@@ -231,14 +231,14 @@ fn wire_workers(state: &State, config: &StageConfig, gpu: &mut GpuFactory) -> Re
                 known.push((function.clone(), schema));
             }
         }
-        let (lane, output, connect, output_bytes): (_, _, Connect, _) = match execution {
-            Execution::Inline(stage) => (Lane::Mailbox, Output::Inline(stage), None, output_bytes),
+        let (start, output, connect, output_bytes): (_, _, Connect, _) = match execution {
+            Execution::Inline(stage) => (Start::Mailbox, Output::Inline(stage), None, output_bytes),
             Execution::Launched { launcher, connect, output } => {
                 let bytes = output_bytes.min(output.len());
-                (Lane::Launch(launcher), Output::Mapped(output), Some(connect), bytes)
+                (Start::Launch(launcher), Output::Mapped(output), Some(connect), bytes)
             }
         };
-        specs.push(WorkerSpec { function: FunctionId::of(&function), lane, pre_launch, post_launch });
+        specs.push(WorkerSpec { function: FunctionId::of(&function), start, pre_launch, post_launch });
         outputs.push((output, connect, output_bytes));
     }
     Ok((table.build(&state.ring)?, specs, outputs))
@@ -249,48 +249,49 @@ fn wire_workers(state: &State, config: &StageConfig, gpu: &mut GpuFactory) -> Re
 pub struct Stopped {
     /// What the stop did.
     pub report: StopReport,
-    /// The pipeline, ready to be started again; `None` if its dispatcher or its completion handler never came back.
+    /// The pipeline, ready to start again. `None` if the dispatcher or the completion handler did not return.
     pub pipeline: Option<Pipeline<Idle>>,
 }
 
 impl Pipeline<Running> {
     /// The injector. One exists at a time.
     ///
-    /// Returns `None` while another exists, and on an external ring, whose producer is somebody else.
+    /// Returns `None` while another exists, and on an external ring, which has a producer of its own.
     #[must_use]
     pub fn injector(&self) -> Option<Injector> {
         if self.state.ring.is_external() {
             return None;
         }
-        Injector::new(Arc::clone(&self.state), self.inner.crew.wait, 1)
+        Injector::new(Arc::clone(&self.state), self.inner.threads.wait, 1)
     }
 
-    /// Exact counts, now. Lock-free.
+    /// Exact counts at this moment. Lock-free.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.monitor().stats()
     }
 
-    /// Something that reads the counts from another thread.
+    /// A handle that reads the counts from another thread.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         Monitor::new(&self.state, Some(self.inner.dispatcher.watch()))
     }
 
-    /// Where each thread runs.
+    /// The core that each thread runs on.
     #[must_use]
     pub fn pins(&self) -> &[PinReport] {
-        &self.inner.crew.pins
+        &self.inner.threads.pins
     }
 
-    /// Refuses new requests, waits until those under way are over, and stops all threads; at the deadline answers what
-    /// is left `SHUTTING_DOWN`. Returns about a second after the deadline at the latest, whatever the stages do.
+    /// Refuses new requests, waits for those in flight, and stops all threads. At the deadline it answers the remaining
+    /// requests `SHUTTING_DOWN`. It returns at most about a second after the deadline, even if a stage never returns.
     pub fn stop(self, deadline: Duration) -> Stopped {
         let stop = Stop::begin(deadline);
-        let Self { state, inner: Running { config, gpu, cpu, dispatcher, mut crew } } = self;
-        crew.refuse(stop);
+        let Self { state, inner: Running { config, gpu, cpu, dispatcher, mut threads } } = self;
+        threads.refuse(stop);
         let watch = dispatcher.watch();
-        // Now: what the deadline gives up is answered, and its completion taken, before the dispatcher's stop returns.
+        // Read them now: the dispatcher's stop answers the requests that it gives up, and the consumer completes those
+        // before it returns.
         let under_way = requests_of(&state);
         let stopped = dispatcher.stop(stop.left());
         let unfinished = stopped.report.unfinished.clone().map(|slots| {
@@ -303,11 +304,11 @@ impl Pipeline<Running> {
         });
 
         // Everything is answered now.
-        let stuck_workers = crew.dismiss_workers(stop);
-        crew.dismiss_consumer();
-        let back = crew.await_consumer(stop);
+        let stuck_workers = threads.stop_workers(stop);
+        threads.stop_consumer();
+        let back = threads.join_consumer(stop);
 
-        state.tally.absorb(&watch.counters());
+        state.counters.absorb(&watch.counters());
         let report = StopReport {
             drained: stopped.report.drained,
             dropped: stopped.report.dropped,
@@ -315,12 +316,12 @@ impl Pipeline<Running> {
             stuck_workers,
             stuck_dispatcher: stopped.report.stuck,
             stuck_consumer: back.is_err(),
-            stats: state.tally.snapshot(state.ring.is_external(), None),
+            stats: state.counters.snapshot(state.ring.is_external(), None),
             took: stop.begin.elapsed(),
         };
         let pipeline = match (stopped.dispatcher, back) {
-            (Some(_), Ok(kept)) => {
-                Some(Pipeline { state, inner: Idle { parts: Parts { config, gpu, cpu, kept } } })
+            (Some(_), Ok(consumer_state)) => {
+                Some(Pipeline { state, inner: Idle { parts: Parts { config, gpu, cpu, consumer_state } } })
             }
             _ => None,
         };

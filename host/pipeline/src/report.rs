@@ -43,7 +43,7 @@ pub struct StopReport {
     pub dropped: u64,
     /// What was not over when the deadline passed; `None` if everything was.
     pub unfinished: Option<Dump>,
-    /// Workers whose stage never returned. Their threads were left behind; a restart makes new ones.
+    /// Workers whose stage did not return. Their threads are abandoned; a restart starts new ones.
     pub stuck_workers: Vec<u32>,
     /// The dispatcher never returned: it is stuck in a launcher or a hook.
     pub stuck_dispatcher: bool,

@@ -165,9 +165,9 @@ impl<F: FnMut(&mut StageContext<'_>) -> StageOutcome + Send> CpuStage for F {
 pub struct StageTimes {
     /// The injector set the flag. 0 on external rings.
     pub submitted: u64,
-    /// The dispatcher took the request. With a dispatcher [elsewhere](crate::remote) that is not known: as `submitted`.
+    /// The dispatcher accepted the request. Not known of a [remote](crate::remote) dispatcher: equal to `submitted`.
     pub accepted: u64,
-    /// A worker began with it. With a dispatcher elsewhere as `submitted`.
+    /// A worker started on it. With a remote dispatcher equal to `submitted`.
     pub started: u64,
     /// The inference output was there.
     pub inferred: u64,

@@ -1,7 +1,7 @@
-//! What the threads of one pipeline share, across restarts.
+//! State that the threads of a pipeline share, across restarts.
 
-use crate::remote::Desks;
-use crate::stats::Tally;
+use crate::remote::InFlightTable;
+use crate::stats::Counters;
 use crate::times::TimeTable;
 use ringcall::Ring;
 use ringcall_dispatch::SlotIndex;
@@ -11,25 +11,26 @@ use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::pad::CachePadded;
 use std::sync::atomic::Ordering;
 
-/// Where a pipeline is in its life.
+/// Life cycle of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Phase {
     /// Submissions are refused.
     Stopped = 0,
     Running = 1,
-    /// Submissions are refused: a dispatcher elsewhere answers no more.
+    /// Submissions are refused: the remote dispatcher has failed.
     Lost = 2,
 }
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Where answers are harvested, and requests are written unless a dispatcher is elsewhere.
+    /// The ring that responses are harvested from. Requests are written here, too, unless the dispatcher is remote.
     pub(crate) ring: Ring,
-    pub(crate) remote: Option<Desks>,
+    /// Requests in flight at a remote dispatcher, and its ring.
+    pub(crate) remote: Option<InFlightTable>,
     pages: Box<[Page]>,
     pub(crate) times: TimeTable,
-    pub(crate) tally: Tally,
+    pub(crate) counters: Counters,
     phase: CachePadded<DeviceU64>,
     /// 1 while a submission is under way.
     submitting: CachePadded<DeviceU64>,
@@ -38,12 +39,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(ring: Ring, remote: Option<Desks>) -> Self {
+    pub(crate) fn new(ring: Ring, remote: Option<InFlightTable>) -> Self {
         let slots = ring.geometry().slots();
         Self {
             pages: (0..slots).map(|_| Page::default()).collect(),
             times: TimeTable::new(slots),
-            tally: Tally::default(),
+            counters: Counters::default(),
             phase: CachePadded(DeviceU64::new(Phase::Stopped as u64)),
             submitting: CachePadded(DeviceU64::new(0)),
             producer_taken: DeviceU64::new(0),
@@ -52,26 +53,26 @@ impl State {
         }
     }
 
-    /// Where requests are written.
+    /// The ring that requests are written into.
     #[inline]
     pub(crate) fn requests(&self) -> &Ring {
-        self.remote.as_ref().map_or(&self.ring, Desks::ring)
+        self.remote.as_ref().map_or(&self.ring, InFlightTable::ring)
     }
 
-    /// The slot, if it is free; then a request is written into it, [announced](Self::announce) before its flag is set.
+    /// Claims the slot if it is free. The caller writes the request, calls [`announce`](Self::announce) and sets the flag.
     #[inline]
     pub(crate) fn reserve(&self, slot: SlotIndex) -> Option<Vacant> {
         match &self.remote {
             None => Vacant::probe(self.ring.shared(), slot),
-            Some(desks) => desks.reserve(slot, self.ring.shared()),
+            Some(in_flight) => in_flight.reserve(slot, self.ring.shared()),
         }
     }
 
-    /// The request of a reserved slot is in the book.
+    /// Records that the request of a reserved slot has an id and is about to be published.
     #[inline]
     pub(crate) fn announce(&self, slot: SlotIndex) {
-        if let Some(desks) = &self.remote {
-            desks.announce(slot);
+        if let Some(in_flight) = &self.remote {
+            in_flight.announce(slot);
         }
     }
 
@@ -79,10 +80,10 @@ impl State {
         SlotBook::new(&self.pages)
     }
 
-    /// Begins a submission: false, and nothing begun, if the pipeline is not running.
+    /// Begins a submission. Returns false, and begins nothing, if the pipeline is not running.
     ///
-    /// Announce, then look at the phase; a stop sets the phase, then looks for an announcement. Both touch the
-    /// announcement with a read-modify-write, so that whichever comes second has seen all before the first: either the
+    /// A submission sets `submitting`, then reads the phase. A stop sets the phase, then reads `submitting`. Both access
+    /// `submitting` by a read-modify-write, so the second of the two sees everything before the first: either the
     /// submission sees the stop, or the stop sees the submission and lets it finish before the ring is drained
     /// (`tests/loom_stop_handshake.rs` of ringcall-dispatch).
     #[inline]
@@ -101,7 +102,7 @@ impl State {
     }
 
     pub(crate) fn is_submitting(&self) -> bool {
-        // Adds nothing: a read-modify-write finds the latest value, where a load may find an older one.
+        // A read-modify-write reads the latest value, where a load may read an older one. It changes nothing.
         self.submitting.fetch_or(0, Ordering::SeqCst) != 0
     }
 
@@ -109,7 +110,7 @@ impl State {
         self.phase.store(phase as u64, Ordering::SeqCst);
     }
 
-    /// From running to lost; whatever else stays.
+    /// From running to lost. Any other phase stays as it is.
     pub(crate) fn lose(&self) {
         let (from, to) = (Phase::Running as u64, Phase::Lost as u64);
         let _ = self.phase.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);

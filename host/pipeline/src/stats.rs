@@ -1,4 +1,4 @@
-//! Exact counts.
+//! Exact counters of a pipeline, over restarts.
 
 use ringcall::Status;
 use ringcall_gpu::atomic::DeviceU64;
@@ -11,13 +11,13 @@ use std::sync::atomic::Ordering;
 pub struct Stats {
     /// Requests put into the ring by the injector; on an external ring, requests taken by the dispatcher.
     pub submitted: u64,
-    /// Requests that are over, whatever their status: each had its completion.
+    /// Requests that have been completed, with any status. Each had exactly one completion.
     pub completed: u64,
-    /// Of those, answered with success.
+    /// Completed requests that were answered with success.
     pub succeeded: u64,
-    /// Of those, answered with a protocol status before any stage saw them, or by a stage's own failure.
+    /// Completed requests that the dispatcher refused before a stage saw them, or that a stage failed.
     pub refused: u64,
-    /// Of those, answered `TIMED_OUT`, `SHUTTING_DOWN` or `ABANDONED`: nobody finished them.
+    /// Completed requests that no stage finished: answered `TIMED_OUT`, `SHUTTING_DOWN` or `ABANDONED`.
     pub timed_out: u64,
     /// Requests that the dispatcher handed to workers.
     pub dispatched: u64,
@@ -30,33 +30,33 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Requests that are under way.
+    /// Requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.submitted.saturating_sub(self.completed)
     }
 }
 
-/// The live words behind [`Stats`], each group written by one thread.
+/// The live counters that [`Stats`] is read from. One thread writes each group.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Counters {
     /// Injector.
     pub(crate) submitted: CachePadded<DeviceU64>,
     pub(crate) stalls: DeviceU64,
     /// Consumer.
     consumer: CachePadded<[DeviceU64; 3]>,
-    /// Anybody.
+    /// Any thread.
     pub(crate) panics: CachePadded<DeviceU64>,
-    /// Dispatcher counters of runs that are over: received, dispatched, late.
+    /// Dispatcher counters of finished runs: received, dispatched, late.
     past: [DeviceU64; 3],
-    /// Twice the number of runs that are over; odd while the counters of one are being added to `past`.
+    /// Twice the number of finished runs. Odd while a finished run's counters are being added to `past`.
     runs: DeviceU64,
 }
 
-/// A run whose dispatcher may still count: its number, and what reads its counters.
+/// The number of a run whose dispatcher may still count, and a function that reads its counters.
 pub(crate) type Live<'a> = (u64, &'a dyn Fn() -> ringcall::dispatcher::Snapshot);
 
-/// What a completion counts as.
+/// The counter that a completion goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Success = 0,
@@ -64,23 +64,23 @@ enum Kind {
     TimedOut = 2,
 }
 
-impl Tally {
+impl Counters {
     pub(crate) fn completed(&self, status: Status, error: Option<u16>) {
         let kind = match status {
             Status::OK if error.is_none() => Kind::Success,
             Status::TIMED_OUT | Status::SHUTTING_DOWN | Status::ABANDONED => Kind::TimedOut,
             _ => Kind::Refused,
         };
-        // Release: whoever sees the completion counted sees its request counted.
+        // Release: a reader that sees this completion counted also sees its request counted.
         self.consumer[kind as usize].fetch_add(1, Ordering::Release);
     }
 
-    /// The number of the run that is under way, or of the next one.
+    /// The number of the current run, or of the next one if none runs.
     pub(crate) fn run(&self) -> u64 {
         self.runs.load(Ordering::Acquire)
     }
 
-    /// A run is over: its counts move to the past.
+    /// Adds the counters of a run that has ended to `past`.
     pub(crate) fn absorb(&self, counters: &ringcall::dispatcher::Snapshot) {
         self.runs.fetch_add(1, Ordering::AcqRel);
         for (word, n) in self.past.iter().zip(dispatcher_counts(counters)) {
@@ -93,7 +93,7 @@ impl Tally {
         loop {
             let run = self.run();
             let stats = self.read(external, live.filter(|&(of, _)| of == run));
-            // Nothing moved to the past meanwhile: nothing was read twice or not at all.
+            // No run ended meanwhile, so no counter was read twice or missed.
             barrier::observe_from_peer();
             if run.is_multiple_of(2) && self.run() == run {
                 return stats;
@@ -103,7 +103,7 @@ impl Tally {
     }
 
     fn read(&self, external: bool, live: Option<Live<'_>>) -> Stats {
-        // Completions first: what is read later may only have gone up, so no more are completed than submitted.
+        // Completions first: counters read later can only have grown, so `completed` never exceeds `submitted`.
         let [succeeded, refused, timed_out] =
             std::array::from_fn(|i| self.consumer[i].load(Ordering::Acquire));
         let live = live.map(|(_, counters)| dispatcher_counts(&counters())).unwrap_or_default();

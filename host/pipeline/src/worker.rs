@@ -1,4 +1,4 @@
-//! The thread of one worker: takes jobs, runs inference, claims the ready flag, runs the CPU stage, answers.
+//! A worker thread: takes jobs, runs inference, claims the ready flag, runs the CPU stage, sends the response.
 
 use crate::stage::{CpuStage, InferenceStage, RequestView, StageContext, StageOutcome, StageTimes};
 use crate::state::State;
@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Where a worker's inference output is.
+/// The memory that holds a worker's inference output.
 pub(crate) enum Output {
     /// Written by this thread.
     Inline(Box<dyn InferenceStage>),
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Until told to quit.
+    /// Runs until `quit` is set.
     pub(crate) fn run(mut self) {
         let mut waiter = self.wait.waiter();
         let mut times = StageTimes::default();
@@ -94,7 +94,7 @@ impl Worker {
         }
     }
 
-    /// Runs the CPU stage until it is done with the job, or somebody else has answered it.
+    /// Runs the CPU stage until it has finished the job, or until a timeout or a stop has answered the request.
     fn process(&mut self, job: &Job, inferred: usize, times: &mut StageTimes) {
         let deferred = Cell::new(false);
         let Some(stage) = &mut self.cpu else {
@@ -116,19 +116,19 @@ impl Worker {
                 job,
                 deferred: &deferred,
             };
-            // Before the stage runs, since a deferred answer may be out before it returns.
+            // Before the stage runs: a deferred response may be published before the stage returns.
             write_times(&self.state, &self.port, job, times);
             let outcome = catch_unwind(AssertUnwindSafe(|| stage.process(&mut context)));
             let (status, len) = match outcome {
                 Ok(StageOutcome::NotReady) => {
-                    // Bounded by the request's timeout and by the stop's deadline: both settle it.
+                    // Bounded by the request's timeout and by the stop's deadline: both complete it.
                     if waiter.idle().is_multiple_of(64) && self.port.is_settled(job) {
                         return;
                     }
                     continue;
                 }
                 Ok(StageOutcome::Deferred) if deferred.get() => return,
-                // Nobody has the right to answer, so nobody would.
+                // The stage deferred without taking a `Deferral`, so nothing could answer the request later.
                 Ok(StageOutcome::Deferred) => (Status::ABANDONED, 0),
                 Ok(StageOutcome::Done(len)) if len <= self.response.len() => (Status::OK, len),
                 Ok(StageOutcome::Done(_)) => (Status::RESULT_TOO_LONG, self.response.len()),
@@ -152,11 +152,11 @@ impl Worker {
     }
 
     fn panicked(&self) {
-        self.state.tally.panics.fetch_add(1, Ordering::Relaxed);
+        self.state.counters.panics.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Notes a job's stamps, unless its time is up: its slot may have another request in it by now.
+/// Records a job's time stamps, unless the request was answered already: its slot may hold another request by now.
 fn write_times(state: &State, port: &WorkerPort, job: &Job, times: &StageTimes) {
     if !port.is_settled(job) {
         state.times.write(job.ticket.slot, times);

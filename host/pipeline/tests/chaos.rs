@@ -173,13 +173,13 @@ struct Setup {
 
 /// Answers deferred requests, some late, some never.
 fn answer_later(deferrals: Receiver<(Deferral, u64)>, mut rng: Xoshiro256PlusPlus) {
-    let mut kept = Vec::new();
+    let mut consumer_state = Vec::new();
     for (deferral, word) in deferrals {
-        kept.push((deferral, word));
+        consumer_state.push((deferral, word));
         if once_in(&mut rng, 3) {
             continue;
         }
-        for (deferral, word) in kept.drain(..) {
+        for (deferral, word) in consumer_state.drain(..) {
             dawdle(&mut rng);
             if once_in(&mut rng, 20) {
                 drop(deferral);

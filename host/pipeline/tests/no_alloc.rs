@@ -140,7 +140,7 @@ fn a_running_pipeline_does_not_allocate() {
     elsewhere();
 }
 
-/// The same of a pipeline whose dispatcher is elsewhere, its warden included. Not a test of its own: see above.
+/// The same of a pipeline whose dispatcher is elsewhere, its watchdog included. Not a test of its own: see above.
 fn elsewhere() {
     const REQUESTS: u64 = 20_000;
     let running = RemotePipeline::builder(Hosted::new(32))

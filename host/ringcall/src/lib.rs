@@ -36,15 +36,15 @@
 //! | [`dispatcher`] | the host dispatcher: inline calls, worker pools, per-function queues, stop with a report |
 //! | [`worker`] | the worker's side of a pool: jobs, ready flags, answers, deferred completions |
 //! | [`outside`] | functions answered in the slot by somebody else (a graph that the host launches); customs of other libraries |
-//! | [`notice`] | word of answers on rings whose responses are somebody else's |
+//! | [`completion_log`] | completions on rings whose responses a transport takes |
 //! | [`client`] | a producer and consumer in one thread, for tests and benchmarks without a NIC |
 //! | [`wait`], [`pin`] | how threads poll, and on which core |
 
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod completion_log;
 pub mod dispatcher;
-pub mod notice;
 pub mod outside;
 pub mod pin;
 pub mod ring;

@@ -1,6 +1,6 @@
 //! What a dispatcher, its workers and its watchers share.
 
-use crate::notice::{Notice, NoticeBoard};
+use crate::completion_log::{CompletionEvent, CompletionLog};
 use ringcall_dispatch::counters::{Bank, CommonBank, Snapshot};
 use ringcall_dispatch::idle::IdleMask;
 use ringcall_dispatch::ledger::{Ledger, Record, Ticket};
@@ -49,11 +49,11 @@ pub(crate) struct Shared {
     /// The function id + 1 of an inline call under way and when it began, for watchers.
     pub(crate) inline_function: DeviceU64,
     /// One a slot, where somebody wants to hear of answers without touching the response flags.
-    notices: Option<NoticeBoard>,
+    completion_log: Option<CompletionLog>,
 }
 
 impl Shared {
-    pub(crate) fn new(ring: SharedRing, workers: usize, notices: Option<NoticeBoard>) -> Self {
+    pub(crate) fn new(ring: SharedRing, workers: usize, completion_log: Option<CompletionLog>) -> Self {
         let slots = ring.geometry().slots() as usize;
         let words = IdleMask::words_for(workers as u32);
         Self {
@@ -64,7 +64,7 @@ impl Shared {
             common: CommonBank::default(),
             control: CachePadded(DeviceU64::new(Control::Run as u64)),
             inline_function: DeviceU64::new(0),
-            notices,
+            completion_log,
             ring,
         }
     }
@@ -127,7 +127,7 @@ impl Shared {
                 let fits = result.len() <= self.ring.geometry().result_capacity() as usize;
                 let status = if fits { status } else { Status::RESULT_TOO_LONG };
                 count(Counter::for_rejection(status));
-                self.notify(ticket.slot, &ticket.header, status, None);
+                self.log_completion(ticket.slot, &ticket.header, status, None);
                 let _ = in_flight.answer(&self.ring, status, result);
                 Ok(())
             }
@@ -149,7 +149,7 @@ impl Shared {
         match self.ledger().settle(ticket) {
             Some(in_flight) => {
                 bank.count(Counter::for_rejection(status));
-                self.notify(ticket.slot, &ticket.header, status, Some(code));
+                self.log_completion(ticket.slot, &ticket.header, status, Some(code));
                 in_flight.fail(&self.ring, status, code);
                 Ok(())
             }
@@ -160,17 +160,23 @@ impl Shared {
         }
     }
 
-    /// Whether the last answer of `slot` is still to be reported.
+    /// Whether the last completion of `slot` was not read from the completion log.
     #[inline(always)]
-    pub(crate) fn notice_pending(&self, slot: SlotIndex) -> bool {
-        self.notices.as_ref().is_some_and(|board| board.is_pending(slot))
+    pub(crate) fn completion_unread(&self, slot: SlotIndex) -> bool {
+        self.completion_log.as_ref().is_some_and(|log| log.is_pending(slot))
     }
 
-    /// Reports an answer, before it is published.
+    /// Records a completion in the log, before its response is published.
     #[inline(always)]
-    pub(crate) fn notify(&self, slot: SlotIndex, header: &RequestHeader, status: Status, error: Option<u16>) {
-        if let Some(board) = &self.notices {
-            board.post(slot, &Notice { request_id: header.request_id, status, error });
+    pub(crate) fn log_completion(
+        &self,
+        slot: SlotIndex,
+        header: &RequestHeader,
+        status: Status,
+        error: Option<u16>,
+    ) {
+        if let Some(log) = &self.completion_log {
+            log.record(slot, &CompletionEvent { request_id: header.request_id, status, error });
         }
     }
 

@@ -1,7 +1,7 @@
 //! The worker's side of a pool.
 //!
 //! A worker is claimed by the dispatcher in the idle mask, given a [`Job`], and gives itself back when it is done. How
-//! the work is started is the worker's [`Lane`]: a thread of this process finds the job in its mailbox, or the
+//! the work is started is the worker's [`Start`]: a thread of this process finds the job in its mailbox, or the
 //! dispatcher starts something (a CUDA graph) whose end raises the worker's ready flag. Either way one thread holds the
 //! [`WorkerPort`] and answers.
 
@@ -57,7 +57,7 @@ pub type Hook = Box<dyn FnMut(&LaunchContext<'_>) + Send>;
 pub type Launcher = Box<dyn FnMut(&LaunchContext<'_>) -> Result<(), LaunchError> + Send>;
 
 /// How a worker's work is started.
-pub enum Lane {
+pub enum Start {
     /// The worker's own thread takes the job from its mailbox.
     Mailbox,
     /// The dispatcher starts it; its end raises the ready flag.
@@ -69,7 +69,7 @@ pub struct WorkerSpec {
     /// The function it serves.
     pub function: FunctionId,
     /// How its work is started.
-    pub lane: Lane,
+    pub start: Start,
     /// Before each launch (staging of input).
     pub pre_launch: Option<Hook>,
     /// After each launch that succeeded.
@@ -80,17 +80,17 @@ impl WorkerSpec {
     /// A worker whose own thread takes jobs for `function`.
     #[must_use]
     pub fn mailbox(function: FunctionId) -> Self {
-        Self { function, lane: Lane::Mailbox, pre_launch: None, post_launch: None }
+        Self { function, start: Start::Mailbox, pre_launch: None, post_launch: None }
     }
 }
 
 impl std::fmt::Debug for WorkerSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let lane = match self.lane {
-            Lane::Mailbox => "mailbox",
-            Lane::Launch(_) => "launch",
+        let start = match self.start {
+            Start::Mailbox => "mailbox",
+            Start::Launch(_) => "launch",
         };
-        f.debug_struct("WorkerSpec").field("function", &self.function).field("lane", &lane).finish()
+        f.debug_struct("WorkerSpec").field("function", &self.function).field("start", &start).finish()
     }
 }
 
@@ -131,7 +131,7 @@ impl WorkerPort {
         &self.shared.cells[self.worker as usize]
     }
 
-    /// Takes the job from the mailbox, if there is one. For [`Lane::Mailbox`].
+    /// Takes the job from the mailbox, if there is one. For [`Start::Mailbox`].
     #[inline]
     #[must_use]
     pub fn take_job(&self) -> Option<Job> {
@@ -160,7 +160,7 @@ impl WorkerPort {
         if !flag.claim() {
             return None;
         }
-        // Emptied here for launched lanes, whose jobs nobody took; the origin tag stays.
+        // Emptied here for launched workers, whose jobs no thread took; the origin tag stays.
         let _ = self.cell().mailbox.take(self.geometry());
         self.cell().mailbox.tag(self.geometry())
     }

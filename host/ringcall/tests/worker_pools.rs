@@ -3,7 +3,7 @@
 use ringcall::dispatcher::HostDispatcherBuilder;
 use ringcall::wire::counter::Counter;
 use ringcall::wire::schema::HandlerSchema;
-use ringcall::worker::{Deferral, Lane, Late, LaunchError, WorkerPort, WorkerSpec};
+use ringcall::worker::{Deferral, Late, LaunchError, Start, WorkerPort, WorkerSpec};
 use ringcall::{
     Client, FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait,
 };
@@ -184,7 +184,7 @@ fn hooks_run_around_each_launch_and_a_failed_launch_leaves_its_mark() {
     });
     let spec = WorkerSpec {
         function: FunctionId::of("slow"),
-        lane: Lane::Launch(launch),
+        start: Start::Launch(launch),
         pre_launch: Some(Box::new(move |context| {
             let mut payload = [0; 40];
             let len = context.read_payload(&mut payload);

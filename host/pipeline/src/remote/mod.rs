@@ -1,24 +1,24 @@
-//! The pipeline whose dispatcher is elsewhere: a kernel on a device polls the ring and runs inference, and workers of this
-//! process take its answers from the ring.
+//! A pipeline with a remote dispatcher: a kernel on a device polls the ring and runs inference, and workers of this process
+//! take its responses from the ring.
 //!
 //! ```text
-//! injector ─► ring ─► a dispatcher elsewhere: inference ─► response flag ─► worker: CPU stage ─► consumer ─► completion handler
+//! injector ─► ring ─► remote dispatcher: inference ─► response flag ─► worker: CPU stage ─► consumer ─► completion handler
 //! ```
 //! | thread | does | allocates | blocks |
 //! |---|---|---|---|
 //! | the caller's, with the [`Injector`](crate::Injector) | writes requests into the device's ring | no | as there |
-//! | workers | poll the ring's response flags; whoever sees one first takes it, runs the CPU stage, answers | no | no |
+//! | workers | poll the ring's response flags; the first worker to claim a response runs the CPU stage and answers | no | no |
 //! | consumer | harvests answers, calls the completion handler | no | no |
-//! | warden | answers what takes too long, asks whether the dispatcher still works | when it does not | it sleeps between looks |
+//! | watchdog | answers requests that take too long, and asks for the dispatcher's health | when the dispatcher has failed | sleeps between checks |
 //!
-//! What holds of the [pipeline](crate) holds here: every request that was submitted has exactly one completion. What the
-//! device does is an allegation: an answer without its magic, to another request or longer than its slot is completed
-//! [`ENGINE_FAILED`](ringcall::Status::ENGINE_FAILED); one that comes after its request was timed out, or that nobody asked for,
-//! is dropped and counted. A slot whose answer the device still owes is not used again until it comes, or the dispatcher has
-//! ended. A dispatcher that says that it has failed, or that lets every slot's time run out, is lost: from then on
-//! submissions are refused with [`SubmitError::Lost`](crate::SubmitError::Lost).
+//! As in the [pipeline](crate), every submitted request has exactly one completion. The device's responses are allegations:
+//! a response without its magic, with another request's id or longer than its slot completes the request with
+//! [`ENGINE_FAILED`](ringcall::Status::ENGINE_FAILED). A response to a request that has timed out, or to no request, is
+//! dropped and counted. A slot whose response is outstanding is not reused until the response comes or the dispatcher has
+//! ended. The dispatcher is lost if it reports a failure, or if the requests of all slots time out: from then on submissions
+//! are refused with [`SubmitError::Lost`](crate::SubmitError::Lost).
 //!
-//! Any dispatcher will do that polls a ring and answers in it; here one of this process, with a call for inference:
+//! Any dispatcher that polls a ring and answers in it can be used. This one runs in the same process:
 //!
 //! ```
 //! use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status, dispatcher};
@@ -76,12 +76,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod desks;
+mod in_flight;
 mod pipeline;
-mod warden;
+mod watchdog;
 mod worker;
 
-pub(crate) use desks::Desks;
+pub(crate) use in_flight::InFlightTable;
 pub use pipeline::{RemotePipeline, RemotePipelineBuilder, RemoteStopped, Running};
 
 use crate::error::BoxError;
@@ -89,48 +89,48 @@ use crate::stage::{RequestView, StageError};
 use ringcall::Ring;
 use std::time::Duration;
 
-/// Says whether a dispatcher works; `Err` says why not. Called by a thread of its own, when something takes long.
+/// A function that reports a dispatcher's health; `Err` says what is wrong. The watchdog calls it when a request takes long.
 pub type Health = Box<dyn FnMut() -> Result<(), String> + Send>;
 
-/// A dispatcher that is not a thread of this pipeline: it polls a ring's request flags, runs inference, and answers in the
-/// ring's response slots. Nothing that it writes is trusted.
+/// A dispatcher outside this pipeline: it polls a ring's request flags, runs inference, and answers in the ring's response
+/// slots. Nothing that it writes is trusted.
 pub trait RemoteDispatcher: Send {
-    /// The ring that it polls: the same one for all its life. Slots have room for requests and for its answers.
+    /// The ring that it polls; always the same one. Its slots have room for requests and for responses.
     fn ring(&self) -> &Ring;
 
-    /// In how many equal parts, runs of slots, its ring is served, each apart from the others: requests go to each of them in
-    /// turn. Of as many slots as there are, a divisor.
+    /// The number of equal parts (runs of slots) that the dispatcher serves independently. Requests go to the parts in turn.
+    /// Must divide the number of slots.
     fn parts(&self) -> u32 {
         1
     }
 
-    /// Begins to poll. After [`stop`](Self::stop) it can be called again.
+    /// Starts polling. May be called again after [`stop`](Self::stop).
     ///
     /// # Errors
-    /// The dispatcher's own; nothing polls then.
+    /// The dispatcher's own error. Nothing polls the ring then.
     fn start(&mut self) -> Result<(), BoxError>;
 
-    /// Something that asks how it is. It may wait for a moment, not for ever.
+    /// A function that reports its health. It may block for a bounded time.
     fn health(&self) -> Health;
 
-    /// Answers what is in the ring, as far as there is time, and ends; returns soon after `deadline` in any case. Also after
-    /// a start that failed, where it does nothing.
+    /// Drains the ring until `deadline`, ends, and returns soon after the deadline. Called after a start that failed, too,
+    /// where it does nothing.
     fn stop(&mut self, deadline: Duration) -> RemoteStop;
 }
 
-/// How a dispatcher elsewhere has stopped.
+/// How a remote dispatcher has stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteStop {
-    /// Nothing of it touches the ring any more. Where not, it is never started again.
+    /// The dispatcher no longer accesses the ring. If false, it is never started again.
     pub ended: bool,
-    /// It did not end well.
+    /// Why it failed, if it did.
     pub failure: Option<String>,
 }
 
-/// CPU work on what a dispatcher elsewhere left (matching). One per worker.
+/// CPU work on a remote dispatcher's response, such as matching. One instance per worker.
 pub trait RemoteStage: Send {
-    /// Reads the request and the dispatcher's answer, both private copies and both of any length; writes the result;
-    /// returns its length in bytes.
+    /// Reads the request and the dispatcher's response (private copies of any length), writes the result, and returns the
+    /// result's length in bytes.
     ///
     /// # Errors
     /// The status to answer with. A panic is caught and answered [`HANDLER_PANIC`](ringcall::Status::HANDLER_PANIC).

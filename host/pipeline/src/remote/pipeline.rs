@@ -1,18 +1,18 @@
-//! Built, started, stopped, started again.
+//! Life cycle of a pipeline with a remote dispatcher: build, start, stop, restart.
 
-use super::desks::UNDER_WAY;
-use super::warden::{Failure, Warden};
+use super::in_flight::UNDER_WAY;
+use super::watchdog::{Failure, Watchdog};
 use super::worker::Worker;
-use super::{Desks, RemoteDispatcher, RemoteStage};
+use super::{InFlightTable, RemoteDispatcher, RemoteStage};
 use crate::config::{ExternalIds, StageConfig};
 use crate::consumer::{CompletionHandler, IdExtender};
-use crate::crew::{Crew, GRACE, Kept, Stop, join_until, spawn};
 use crate::error::{BoxError, PipelineError};
 use crate::injector::Injector;
 use crate::monitor::{Monitor, requests_of};
 use crate::report::{Dump, StopReport};
 use crate::stage::Completion;
 use crate::state::{Phase, State};
+use crate::threads::{ConsumerState, GRACE_PERIOD, Stop, ThreadSet, join_until, spawn};
 use ringcall::pin::PinReport;
 use ringcall::{Ring, RingConfig, Status};
 use ringcall_dispatch::scan::GROUP;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 type Factory = Box<dyn FnMut(u32) -> Result<Box<dyn RemoteStage>, BoxError> + Send>;
 
-/// A pipeline being put together.
+/// Builds a [`RemotePipeline`].
 #[must_use]
 pub struct RemotePipelineBuilder {
     config: StageConfig,
@@ -57,13 +57,13 @@ impl RemotePipelineBuilder {
         self
     }
 
-    /// Called by the consumer thread once for each request that is over, whatever its status.
+    /// Called by the consumer thread once for each completed request, with any status.
     pub fn on_completion(mut self, handler: impl FnMut(&Completion<'_>) + Send + 'static) -> Self {
         self.handler = Box::new(handler);
         self
     }
 
-    /// Allocates what answers are harvested from.
+    /// Allocates the ring that responses are harvested from.
     ///
     /// # Errors
     /// No CPU stage, no workers, no memory, or a ring that does not divide into the dispatcher's parts.
@@ -81,36 +81,39 @@ impl RemotePipelineBuilder {
         let header = ringcall::wire::header::HEADER_BYTES as u32;
         let slot_bytes = answer_bytes.saturating_add(header).checked_next_multiple_of(64).unwrap_or(u32::MAX);
         let answers = Ring::allocate(RingConfig { slots: requests.geometry().slots(), slot_bytes })?;
-        let state = Arc::new(State::new(answers, Some(Desks::new(requests))));
-        let kept = (handler, IdExtender::new(ExternalIds::default()));
-        Ok(RemotePipeline { state, inner: Idle { parts: Parts { config, dispatcher, stage, kept } } })
+        let state = Arc::new(State::new(answers, Some(InFlightTable::new(requests))));
+        let consumer_state = (handler, IdExtender::new(ExternalIds::default()));
+        Ok(RemotePipeline {
+            state,
+            inner: Idle { parts: Parts { config, dispatcher, stage, consumer_state } },
+        })
     }
 }
 
-/// What survives from one run to the next.
+/// Everything that a restart keeps.
 struct Parts {
     config: StageConfig,
     dispatcher: Box<dyn RemoteDispatcher>,
     stage: Factory,
-    kept: Kept,
+    consumer_state: ConsumerState,
 }
 
-/// Not running.
+/// State of a pipeline that is not running.
 pub struct Idle {
     parts: Parts,
 }
 
-/// Running.
+/// State of a running pipeline.
 pub struct Running {
     config: StageConfig,
     dispatcher: Box<dyn RemoteDispatcher>,
     stage: Factory,
-    warden: JoinHandle<()>,
+    watchdog: JoinHandle<()>,
     failure: Failure,
-    crew: Crew,
+    threads: ThreadSet,
 }
 
-/// The pipeline whose dispatcher is elsewhere. See [the module](super).
+/// A pipeline with a remote dispatcher. See [the module](super).
 #[must_use]
 pub struct RemotePipeline<S = Idle> {
     state: Arc<State>,
@@ -124,7 +127,7 @@ impl<S> std::fmt::Debug for RemotePipeline<S> {
 }
 
 impl RemotePipeline<Idle> {
-    /// A pipeline to put together, around a dispatcher.
+    /// A builder around a dispatcher.
     pub fn builder(dispatcher: impl RemoteDispatcher + 'static) -> RemotePipelineBuilder {
         RemotePipelineBuilder {
             config: StageConfig::default(),
@@ -135,26 +138,26 @@ impl RemotePipeline<Idle> {
         }
     }
 
-    /// Makes every worker's stage, starts all threads, and the dispatcher last.
+    /// Calls the factory for each worker, starts all threads, then starts the dispatcher.
     ///
     /// # Errors
     /// A factory's or the dispatcher's own error, or no thread. Threads started before the failure are stopped.
     pub fn start(self) -> Result<RemotePipeline<Running>, PipelineError> {
         let Self { state, inner: Idle { parts } } = self;
-        let Parts { config, mut dispatcher, mut stage, kept } = parts;
+        let Parts { config, mut dispatcher, mut stage, consumer_state } = parts;
         let wait = config.wait.resolve(config.workers as usize + 2); // consumer, producer
         let requests = *state.requests().geometry();
         let answers = *state.ring.geometry();
         let groups = requests.slots().div_ceil(GROUP);
         let failure = Failure::default();
-        // Whatever fails from here on stops the threads that run already.
-        let mut crew = Crew::new(&state, wait);
+        // An error from here on stops the threads that were started before it.
+        let mut threads = ThreadSet::new(&state, wait);
         let started = (|| {
             for worker in 0..config.workers {
                 let stage = stage(worker).map_err(PipelineError::of_factory("CPU", worker))?;
                 let state = Arc::clone(&state);
                 let first = (u64::from(worker) * u64::from(groups) / u64::from(config.workers)) as u32;
-                crew.worker(&config.cores, move |quit| {
+                threads.worker(&config.cores, move |quit| {
                     let worker = Worker {
                         state,
                         stage,
@@ -168,30 +171,30 @@ impl RemotePipeline<Idle> {
                     worker.run();
                 })?;
             }
-            crew.consumer(&config.cores, None, kept)?;
+            threads.consumer(&config.cores, None, consumer_state)?;
             dispatcher.start().map_err(PipelineError::Remote)?;
             let quit = Arc::new(DeviceU64::new(0));
-            let warden = Warden {
+            let watchdog = Watchdog {
                 state: Arc::clone(&state),
                 health: dispatcher.health(),
                 timeout: config.request_timeout,
                 quit: Arc::clone(&quit),
-                consumer_quit: Arc::clone(&crew.consumer_quit),
+                consumer_quit: Arc::clone(&threads.consumer_quit),
                 failure: Arc::clone(&failure),
             };
-            let (warden, _) = spawn("warden".to_owned(), None, move || warden.run())?;
-            crew.is_sent_home_by(quit);
-            Ok(warden)
+            let (watchdog, _) = spawn("watchdog".to_owned(), None, move || watchdog.run())?;
+            threads.consumer_stopped_by(quit);
+            Ok(watchdog)
         })();
         match started {
-            Ok(warden) => {
+            Ok(watchdog) => {
                 state.set_phase(Phase::Running);
-                let inner = Running { config, dispatcher, stage, warden, failure, crew };
+                let inner = Running { config, dispatcher, stage, watchdog, failure, threads };
                 Ok(RemotePipeline { state, inner })
             }
             Err(error) => {
-                drop(crew);
-                let _ = dispatcher.stop(GRACE);
+                drop(threads);
+                let _ = dispatcher.stop(GRACE_PERIOD);
                 Err(error)
             }
         }
@@ -203,17 +206,17 @@ impl RemotePipeline<Idle> {
 pub struct RemoteStopped {
     /// What the stop did; its dispatcher is [stuck](StopReport::stuck_dispatcher) if it did not end.
     pub report: StopReport,
-    /// What was wrong with the dispatcher, if it was lost or did not end well.
+    /// Why the dispatcher was lost or failed to stop.
     pub failure: Option<String>,
-    /// Answers of the dispatcher's that were none, or to another request; over the pipeline's life.
+    /// Malformed responses of the dispatcher, and responses with another request's id, over the pipeline's life.
     pub garbage: u64,
-    /// The pipeline, ready to be started again; `None` if its dispatcher or its completion handler never came back, or
-    /// the dispatcher failed.
+    /// The pipeline, ready to start again. `None` if the dispatcher or the completion handler did not return, or if the
+    /// dispatcher failed.
     pub pipeline: Option<RemotePipeline<Idle>>,
 }
 
 impl RemoteStopped {
-    /// Everything that was submitted was answered by a stage, every thread came back, and the dispatcher ended well.
+    /// A stage answered every submitted request, every thread ended, and the dispatcher did not fail.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.report.is_clean() && self.failure.is_none()
@@ -224,62 +227,63 @@ impl RemotePipeline<Running> {
     /// The injector. One exists at a time.
     #[must_use]
     pub fn injector(&self) -> Option<Injector> {
-        Injector::new(Arc::clone(&self.state), self.inner.crew.wait, self.inner.dispatcher.parts())
+        Injector::new(Arc::clone(&self.state), self.inner.threads.wait, self.inner.dispatcher.parts())
     }
 
-    /// Something that reads counts and slots from another thread.
+    /// A handle that reads counters and slots from another thread.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         Monitor::new(&self.state, None)
     }
 
-    /// Where each thread runs.
+    /// The core that each thread runs on.
     #[must_use]
     pub fn pins(&self) -> &[PinReport] {
-        &self.inner.crew.pins
+        &self.inner.threads.pins
     }
 
-    /// Refuses new requests, waits until those under way are over, ends the dispatcher, and stops all threads; at the deadline
-    /// answers what is left `SHUTTING_DOWN`. Returns about two seconds after the deadline at the latest, as far as the
-    /// dispatcher keeps to its own.
+    /// Refuses new requests, waits for those in flight, ends the dispatcher, and stops all threads. At the deadline it answers
+    /// the remaining requests `SHUTTING_DOWN`. It returns at most about two seconds after the deadline, provided that
+    /// [`RemoteDispatcher::stop`] observes its deadline.
     pub fn stop(self, deadline: Duration) -> RemoteStopped {
         let stop = Stop::begin(deadline);
         let Self { state, inner } = self;
-        let Running { config, mut dispatcher, stage, warden, failure, mut crew } = inner;
-        crew.refuse(stop);
-        let before = state.tally.snapshot(false, None).completed;
+        let Running { config, mut dispatcher, stage, watchdog, failure, mut threads } = inner;
+        threads.refuse(stop);
+        let before = state.counters.snapshot(false, None).completed;
         let dropped_before = dropped(&state);
-        let wait = |until: Instant, under_way: &dyn Fn(&Desks) -> bool| {
+        let wait = |until: Instant, under_way: &dyn Fn(&InFlightTable) -> bool| {
             while state.remote.as_ref().is_some_and(under_way) && Instant::now() < until {
                 std::thread::sleep(Duration::from_micros(50));
             }
         };
-        wait(stop.begin + deadline, &|desks| desks.count(UNDER_WAY) > 0);
-        let unfinished = state.remote.as_ref().filter(|desks| desks.count(UNDER_WAY) > 0).map(|desks| {
-            let slots = desks.dump();
-            let mut requests = requests_of(&state);
-            requests.retain(|request| slots.slots.iter().any(|slot| slot.slot == request.slot));
-            Dump { requests, slots }
-        });
-        let ended = dispatcher.stop(stop.left().max(GRACE));
-        // What the dispatcher answered as it ended is still taken by the workers.
-        wait(Instant::now() + GRACE, &Desks::workers_have_work);
-        let stuck_workers = crew.dismiss_workers(stop);
-        // The warden answers what is left, and sends the consumer home behind it.
-        crew.dismiss_consumer();
-        warden.thread().unpark();
-        let warden_back = join_until(vec![warden], Instant::now() + GRACE).is_empty();
-        if !warden_back && let Some(desks) = &state.remote {
-            // It is held up by the dispatcher's own health: what is left is answered from here.
-            desks.expire(UNDER_WAY, u64::MAX, Status::SHUTTING_DOWN, state.ring.shared());
+        wait(stop.begin + deadline, &|in_flight| in_flight.count(UNDER_WAY) > 0);
+        let unfinished =
+            state.remote.as_ref().filter(|in_flight| in_flight.count(UNDER_WAY) > 0).map(|in_flight| {
+                let slots = in_flight.dump();
+                let mut requests = requests_of(&state);
+                requests.retain(|request| slots.slots.iter().any(|slot| slot.slot == request.slot));
+                Dump { requests, slots }
+            });
+        let ended = dispatcher.stop(stop.left().max(GRACE_PERIOD));
+        // The workers still take the responses that the dispatcher sent while it ended.
+        wait(Instant::now() + GRACE_PERIOD, &InFlightTable::workers_have_work);
+        let stuck_workers = threads.stop_workers(stop);
+        // The watchdog answers the remaining requests, then tells the consumer to end.
+        threads.stop_consumer();
+        watchdog.thread().unpark();
+        let watchdog_ended = join_until(vec![watchdog], Instant::now() + GRACE_PERIOD).is_empty();
+        if !watchdog_ended && let Some(in_flight) = &state.remote {
+            // The dispatcher's health function holds the watchdog up: answer the remaining requests from here.
+            in_flight.expire(UNDER_WAY, u64::MAX, Status::SHUTTING_DOWN, state.ring.shared());
         }
-        let back = crew.await_consumer(stop);
+        let back = threads.join_consumer(stop);
         if ended.ended
-            && let Some(desks) = &state.remote
+            && let Some(in_flight) = &state.remote
         {
-            desks.clear();
+            in_flight.clear();
         }
-        let stats = state.tally.snapshot(false, Some((0, &|| counters(&state))));
+        let stats = state.counters.snapshot(false, Some((0, &|| counters(&state))));
         let dropped = dropped(&state) - dropped_before;
         let report = StopReport {
             drained: (stats.completed - before).saturating_sub(dropped),
@@ -295,8 +299,8 @@ impl RemotePipeline<Running> {
         let failure = lost.or(ended.failure);
         let garbage = state.remote.as_ref().map_or(0, |d| d.counts().garbage.load(Ordering::Relaxed));
         let pipeline = match back {
-            Ok(kept) if ended.ended && failure.is_none() && warden_back => {
-                let parts = Parts { config, dispatcher, stage, kept };
+            Ok(consumer_state) if ended.ended && failure.is_none() && watchdog_ended => {
+                let parts = Parts { config, dispatcher, stage, consumer_state };
                 Some(RemotePipeline { state, inner: Idle { parts } })
             }
             _ => None,
@@ -306,9 +310,9 @@ impl RemotePipeline<Running> {
 }
 
 fn counters(state: &State) -> ringcall::dispatcher::Snapshot {
-    state.remote.as_ref().map(Desks::counters).unwrap_or_default()
+    state.remote.as_ref().map(InFlightTable::counters).unwrap_or_default()
 }
 
 fn dropped(state: &State) -> u64 {
-    state.remote.as_ref().map_or(0, |desks| desks.counts().dropped.load(Ordering::Relaxed))
+    state.remote.as_ref().map_or(0, |in_flight| in_flight.counts().dropped.load(Ordering::Relaxed))
 }

@@ -1,7 +1,7 @@
-//! A worker: polls the ring's response flags, runs the CPU stage on what the device left, answers.
+//! A worker thread: polls the ring's response flags, runs the CPU stage on the device's response, completes the request.
 
-use super::desks::{Claim, Verdict, Word};
-use super::{Desks, RemoteStage};
+use super::in_flight::{Claim, Reply, Word};
+use super::{InFlightTable, RemoteStage};
 use crate::stage::{RequestView, StageTimes};
 use crate::state::State;
 use ringcall::wire::flag::{FREE, IN_FLIGHT};
@@ -21,7 +21,7 @@ pub(super) struct Worker {
     pub(super) stage: Box<dyn RemoteStage>,
     pub(super) quit: Arc<DeviceU64>,
     pub(super) wait: Wait,
-    /// The group of slots that this one looks at first: workers begin apart.
+    /// The group of slots that this worker polls first. Workers start at different groups.
     pub(super) first: u32,
     /// Private copies, as long as the slots.
     pub(super) payload: Vec<u8>,
@@ -30,15 +30,15 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Until told to quit.
+    /// Runs until `quit` is set.
     pub(super) fn run(mut self) {
         let state = Arc::clone(&self.state);
-        let Some(desks) = &state.remote else { return };
+        let Some(in_flight) = &state.remote else { return };
         let mut waiter = self.wait.waiter();
         loop {
-            // Read before the look: what was there before the order to quit is served.
+            // Read before the poll, so that every response published before `quit` was set is served.
             let quitting = self.quit.load(Ordering::Acquire) != 0;
-            if self.turn(desks) > 0 {
+            if self.poll(in_flight) > 0 {
                 waiter.reset();
             } else if quitting {
                 return;
@@ -48,9 +48,9 @@ impl Worker {
         }
     }
 
-    /// One look at every response flag, eight at a time; how much there was.
-    fn turn(&mut self, desks: &Desks) -> u32 {
-        let ring = desks.ring().shared();
+    /// Polls every response flag once, eight at a time. Returns the number of responses taken.
+    fn poll(&mut self, in_flight: &InFlightTable) -> u32 {
+        let ring = in_flight.ring().shared();
         let groups = ring.geometry().slots().div_ceil(GROUP);
         let mut found = 0;
         for step in 0..groups {
@@ -58,11 +58,11 @@ impl Worker {
             let flags = ring.tx_group(group);
             for (i, _) in flags.iter().enumerate().filter(|&(_, &flag)| flag != FREE && flag != IN_FLIGHT) {
                 let Some(slot) = ring.geometry().slot(group * GROUP + i as u32) else { continue };
-                match desks.claim(slot) {
-                    Some(Claim::Answer(word, response)) => self.serve(desks, slot, word, response),
+                match in_flight.claim(slot) {
+                    Some(Claim::Answer(word, response)) => self.serve(in_flight, slot, word, response),
                     Some(Claim::Late(word, response)) => {
                         response.release(ring);
-                        desks.swept(slot, word);
+                        in_flight.discarded(slot, word);
                     }
                     None => continue,
                 }
@@ -72,11 +72,11 @@ impl Worker {
         found
     }
 
-    /// Copies request and answer, gives the slot's response back to the device, runs the stage and answers.
-    fn serve(&mut self, desks: &Desks, slot: SlotIndex, word: Word, response: Response) {
-        let ring = desks.ring().shared();
+    /// Copies request and response, releases the response slot to the device, runs the stage and completes the request.
+    fn serve(&mut self, in_flight: &InFlightTable, slot: SlotIndex, word: Word, response: Response) {
+        let ring = in_flight.ring().shared();
         let inferred = clock::now_ns();
-        desks.counts().taken.fetch_add(1, Ordering::Relaxed);
+        in_flight.counts().taken.fetch_add(1, Ordering::Relaxed);
         let (header, error) = (*response.header(), response.error());
         let len = response.read(ring, &mut self.output);
         let request = RequestHeader::from_words(ring.request_header(slot));
@@ -86,16 +86,16 @@ impl Worker {
 
         let booked = self.state.book().look(slot);
         let request_id = booked.map_or(0, |booked| booked.request_id as u32);
-        let honest = header.has_magic()
+        let valid = header.has_magic()
             && header.request_id == request_id
             && request.request_id == request_id
             && header.result_len as usize == len
             && request.arg_len as usize == payload;
-        let verdict = match (error, header.status()) {
-            (Some(code), _) => Verdict::Error(code),
-            (None, _) if !honest => {
-                desks.counts().garbage.fetch_add(1, Ordering::Relaxed);
-                Verdict::Answer(Status::ENGINE_FAILED, &[])
+        let reply = match (error, header.status()) {
+            (Some(code), _) => Reply::Error(code),
+            (None, _) if !valid => {
+                in_flight.counts().garbage.fetch_add(1, Ordering::Relaxed);
+                Reply::Answer(Status::ENGINE_FAILED, &[])
             }
             (None, Status::OK) => {
                 let request = RequestView { header: &request, payload: &self.payload[..payload] };
@@ -104,20 +104,20 @@ impl Worker {
                     catch_unwind(AssertUnwindSafe(|| stage.process(request, output, &mut self.response)));
                 match answered {
                     Ok(Ok(len)) => match self.response.get(..len) {
-                        Some(result) => Verdict::Answer(Status::OK, result),
-                        None => Verdict::Answer(Status::RESULT_TOO_LONG, &[]),
+                        Some(result) => Reply::Answer(Status::OK, result),
+                        None => Reply::Answer(Status::RESULT_TOO_LONG, &[]),
                     },
-                    Ok(Err(error)) => Verdict::Answer(error.0, &[]),
+                    Ok(Err(error)) => Reply::Answer(error.0, &[]),
                     Err(_) => {
-                        self.state.tally.panics.fetch_add(1, Ordering::Relaxed);
-                        Verdict::Answer(Status::HANDLER_PANIC, &[])
+                        self.state.counters.panics.fetch_add(1, Ordering::Relaxed);
+                        Reply::Answer(Status::HANDLER_PANIC, &[])
                     }
                 }
             }
-            (None, status) => Verdict::Answer(status, &[]),
+            (None, status) => Reply::Answer(status, &[]),
         };
         let submitted = booked.map_or(0, |booked| booked.submitted_ns);
-        // When the device took it is not known here.
+        // The time at which the device accepted the request is not known here.
         let times = StageTimes {
             accepted: submitted,
             started: submitted,
@@ -125,9 +125,9 @@ impl Worker {
             processed: clock::now_ns(),
             ..StageTimes::default()
         };
-        desks.settle(slot, word, || {
+        in_flight.complete(slot, word, || {
             self.state.times.write(slot, &times);
-            desks.write(slot, request_id, verdict, self.state.ring.shared());
+            in_flight.write(slot, request_id, reply, self.state.ring.shared());
         });
     }
 }

@@ -48,7 +48,7 @@ pub mod act {
     pub const HANDLER_PANIC: u8 = 20;
 }
 
-/// A completion, kept.
+/// A completion, consumer_state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
     pub id: u64,

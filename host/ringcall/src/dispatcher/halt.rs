@@ -45,7 +45,7 @@ impl Loop {
             return;
         }
         // An unread notice is not overwritten: without a reader the request stays where it is, for a restart.
-        while shared.notice_pending(seen.slot()) {
+        while shared.completion_unread(seen.slot()) {
             if clock::now_ns() >= until {
                 return;
             }

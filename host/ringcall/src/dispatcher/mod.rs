@@ -23,7 +23,7 @@ mod pool;
 mod run;
 mod step;
 
-use crate::notice::NoticeBoard;
+use crate::completion_log::CompletionLog;
 use crate::outside::{Customs, Outside};
 use crate::pin::PinReport;
 use crate::shared::{Control, Shared};
@@ -119,7 +119,7 @@ pub struct HostDispatcherBuilder {
     table: FunctionTable,
     workers: Vec<WorkerSpec>,
     options: HostOptions,
-    notices: Option<NoticeBoard>,
+    completion_log: Option<CompletionLog>,
     customs: Customs,
     outside: Option<Box<dyn Outside>>,
 }
@@ -150,11 +150,11 @@ impl HostDispatcherBuilder {
         self
     }
 
-    /// Reports every answer on `board` as well. Somebody must read it: a slot whose notice is unread takes no new
+    /// Records every completion in `log` as well. A reader must take the events: a slot whose event is unread takes no new
     /// request.
     #[must_use]
-    pub fn notices(mut self, board: NoticeBoard) -> Self {
-        self.notices = Some(board);
+    pub fn completion_log(mut self, log: CompletionLog) -> Self {
+        self.completion_log = Some(log);
         self
     }
 
@@ -178,7 +178,7 @@ impl HostDispatcherBuilder {
     /// # Errors
     /// A worker for a function that is not there, or not for workers; outside functions that are answered in another ring.
     pub fn build(self) -> Result<HostDispatcher<Wired>, DispatcherError> {
-        let Self { ring, table, workers, options, notices, customs, mut outside } = self;
+        let Self { ring, table, workers, options, completion_log, customs, mut outside } = self;
         if let Some(outside) = &mut outside {
             if !outside.is_for(ring.geometry()) {
                 return Err(DispatcherError::OtherRing);
@@ -187,7 +187,7 @@ impl HostDispatcherBuilder {
                 outside.share();
             }
         }
-        let shared = Arc::new(Shared::new(ring.shared().clone(), workers.len(), notices));
+        let shared = Arc::new(Shared::new(ring.shared().clone(), workers.len(), completion_log));
         let mut lp = Box::new(Loop::new(Arc::clone(&shared), table, workers, options)?);
         lp.broken = customs.shared_ring.then(|| Turn::of(ring.shared()));
         (lp.customs, lp.outside) = (customs, outside);
@@ -203,7 +203,7 @@ impl HostDispatcher<Wired> {
             table,
             workers: Vec::new(),
             options: HostOptions::default(),
-            notices: None,
+            completion_log: None,
             customs: Customs::default(),
             outside: None,
         }

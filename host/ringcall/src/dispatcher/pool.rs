@@ -3,7 +3,7 @@
 use super::DispatcherError;
 use crate::shared::Shared;
 use crate::table::Functions;
-use crate::worker::{Lane, LaunchContext, WorkerSpec};
+use crate::worker::{LaunchContext, Start, WorkerSpec};
 use ringcall_dispatch::fifo::{Links, SlotFifo};
 use ringcall_dispatch::idle::IdleMask;
 use ringcall_dispatch::ledger::{Phase, Ticket};
@@ -132,9 +132,9 @@ impl Pool {
                 hook(&context);
             }
             shared.cells[worker as usize].mailbox.post(&job);
-            match &mut spec.lane {
-                Lane::Mailbox => Ok(()),
-                Lane::Launch(start) => start(&context),
+            match &mut spec.start {
+                Start::Mailbox => Ok(()),
+                Start::Launch(start) => start(&context),
             }
         }));
         let _ = match launched {

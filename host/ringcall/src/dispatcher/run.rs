@@ -150,7 +150,7 @@ impl Loop {
         let mut done = desk.service();
         scan.full(&shared.ring, |seen| {
             // Its turn comes as soon as the notice before it was read.
-            done += u32::from(shared.notice_pending(seen.slot()));
+            done += u32::from(shared.completion_unread(seen.slot()));
             done += desk.serve(seen);
         });
         let turned_away = desk.turned_away;
@@ -194,7 +194,7 @@ impl Desk<'_> {
         let (shared, customs, broken) = (*shared, *customs, *broken);
         let ring = &shared.ring;
         // The previous response is still there, or still to be reported: the slot is looked at again next turn.
-        if shared.notice_pending(seen.slot()) {
+        if shared.completion_unread(seen.slot()) {
             return 0;
         }
         // Its last answer came from outside and was taken, perhaps since the look at who has ended: that end, noticed next turn,
@@ -335,7 +335,7 @@ pub(super) fn is_answered_in_place(ring: &SharedRing, request: &Request) -> bool
 pub(super) fn answer(shared: &Shared, request: Request, status: Status, result: &[u8]) {
     // A result longer than the slot was clamped by the caller, so the status is the one that will be sent.
     shared.bank.count(Counter::for_rejection(status));
-    shared.notify(request.slot(), request.header(), status, None);
+    shared.log_completion(request.slot(), request.header(), status, None);
     let Answered { .. } = request.answer(&shared.ring, status, result);
 }
 

@@ -1,17 +1,18 @@
-//! Whose turn it is with each slot: the user's answer and the device's are settled once each, whoever comes first.
+//! The in-flight table of a remote dispatcher: for each slot, whether the device's response and the user's completion are
+//! outstanding. Each of the two is settled exactly once.
 //!
-//! | phase | the device owes an answer | the user is owed one | left by |
+//! | phase | device response outstanding | completion outstanding | left by |
 //! |---|---|---|---|
-//! | `Idle` | | | [`Desks::reserve`] (injector) |
-//! | `Reserved` | | | [`Desks::announce`] (injector) |
-//! | `Sent` | yes | yes | [`Desks::claim`] (worker): `Taken`; [`Desks::expire`]: `Expired` |
-//! | `Taken` | | yes | [`Desks::settle`] (worker), [`Desks::expire`]: `Idle` |
-//! | `Expired` | yes | | [`Desks::claim`] (worker): `Sweeping` |
-//! | `Sweeping` | | | [`Desks::swept`] (worker): `Idle` |
+//! | `Idle` | | | [`InFlightTable::reserve`] (injector) |
+//! | `Reserved` | | | [`InFlightTable::announce`] (injector) |
+//! | `Sent` | yes | yes | [`InFlightTable::claim`] (worker): `Taken`; [`InFlightTable::expire`]: `Expired` |
+//! | `Taken` | | yes | [`InFlightTable::complete`] (worker), [`InFlightTable::expire`]: `Idle` |
+//! | `Expired` | yes | | [`InFlightTable::claim`] (worker): `Discarding` |
+//! | `Discarding` | | | [`InFlightTable::discarded`] (worker): `Idle` |
 //!
-//! A slot whose device owes an answer is not written again: the device may still read it or write its response, however
-//! long ago the user was told that its time was up. The words are this side's alone, so read-modify-write is allowed; each
-//! has the slot's generation in it, which moves on with every request, so that whoever comes too late finds another word.
+//! A slot whose device response is outstanding is not written again: the device may still read the request or write the
+//! response, even long after the request timed out. The device never accesses this table, so read-modify-write is allowed.
+//! Each word contains the slot's generation, which every request increments, so a late update fails its compare-exchange.
 
 use ringcall::dispatcher::{SlotDump, SlotState, Snapshot};
 use ringcall::wire::counter::{COUNT, Counter};
@@ -33,13 +34,13 @@ pub(crate) enum Phase {
     Sent = 2,
     Taken = 3,
     Expired = 4,
-    Sweeping = 5,
+    Discarding = 5,
 }
 
-/// A user is owed an answer.
+/// The phases in which a completion is outstanding.
 pub(crate) const UNDER_WAY: &[Phase] = &[Phase::Reserved, Phase::Sent, Phase::Taken];
 
-/// A desk's word: generation << 8 | phase.
+/// An entry's state: generation << 8 | phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(u64);
 
@@ -50,7 +51,7 @@ impl Word {
             2 => Phase::Sent,
             3 => Phase::Taken,
             4 => Phase::Expired,
-            5 => Phase::Sweeping,
+            5 => Phase::Discarding,
             _ => Phase::Idle,
         }
     }
@@ -65,37 +66,38 @@ impl Word {
 }
 
 #[derive(Debug, Default)]
-struct Desk {
+struct Entry {
     word: DeviceU64,
     since_ns: DeviceU64,
 }
 
-/// What a worker has found in a slot.
+/// A device response that a worker has claimed.
 #[derive(Debug)]
 pub(crate) enum Claim {
-    /// The device's answer to a request: to be copied, released and [settled](Desks::settle).
+    /// The response to a request in flight: to be copied, released and [completed](InFlightTable::complete).
     Answer(Word, Response),
-    /// An answer that nobody waits for: to be released and [swept](Desks::swept).
+    /// A response to a request that was completed before, or to none: to be released and
+    /// [discarded](InFlightTable::discarded).
     Late(Word, Response),
 }
 
-/// What is written for the user.
+/// The response that is written for the consumer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Verdict<'a> {
+pub(crate) enum Reply<'a> {
     Answer(Status, &'a [u8]),
-    /// The device's error mark.
+    /// The device set an error mark with this code.
     Error(u16),
 }
 
-/// One desk a slot of the ring that a dispatcher elsewhere polls.
+/// Requests in flight at a remote dispatcher: one entry per slot of its ring.
 #[derive(Debug)]
-pub(crate) struct Desks {
+pub(crate) struct InFlightTable {
     ring: Ring,
-    desks: Box<[CachePadded<Desk>]>,
+    in_flight: Box<[CachePadded<Entry>]>,
     counts: Counts,
 }
 
-/// Each word counts over the pipeline's life.
+/// Counters over the pipeline's life.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) taken: CachePadded<DeviceU64>,
@@ -104,10 +106,10 @@ pub(crate) struct Counts {
     pub(crate) dropped: DeviceU64,
 }
 
-impl Desks {
+impl InFlightTable {
     pub(crate) fn new(ring: Ring) -> Self {
-        let desks = (0..ring.geometry().slots()).map(|_| CachePadded::default()).collect();
-        Self { ring, desks, counts: Counts::default() }
+        let in_flight = (0..ring.geometry().slots()).map(|_| CachePadded::default()).collect();
+        Self { ring, in_flight, counts: Counts::default() }
     }
 
     pub(crate) fn ring(&self) -> &Ring {
@@ -118,21 +120,21 @@ impl Desks {
         &self.counts
     }
 
-    fn desk(&self, slot: SlotIndex) -> &Desk {
-        &self.desks[slot.as_usize()].0
+    fn entry(&self, slot: SlotIndex) -> &Entry {
+        &self.in_flight[slot.as_usize()].0
     }
 
-    /// Acquire: pairs with [`exchange`](Self::exchange) of whoever set it.
+    /// Acquire: pairs with the [`exchange`](Self::exchange) that set the word.
     fn word(&self, slot: SlotIndex) -> Word {
-        Word(self.desk(slot).word.load(Ordering::Acquire))
+        Word(self.entry(slot).word.load(Ordering::Acquire))
     }
 
-    /// Acquire-release: what each owner of the slot did is seen by the next.
+    /// Acquire-release: each owner of the slot sees everything that the previous owner did.
     fn exchange(&self, slot: SlotIndex, from: Word, to: Word) -> bool {
-        self.desk(slot).word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.entry(slot).word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Injector: the slot, if nobody owes anything for it and its last answer was harvested from `answers`.
+    /// Injector: claims the slot if nothing is outstanding for it and its last response was harvested from `answers`.
     #[inline]
     pub(crate) fn reserve(&self, slot: SlotIndex, answers: &SharedRing) -> Option<Vacant> {
         let word = self.word(slot);
@@ -140,37 +142,37 @@ impl Desks {
             return None;
         }
         let vacant = Vacant::probe(self.ring.shared(), slot)?;
-        // Before anybody can answer: the mark says that the answer is to come.
+        // Before the request can be answered: mark the response as outstanding.
         answers.publish_tx(slot, flag::IN_FLIGHT);
         if !self.exchange(slot, word, word.next(Phase::Reserved)) {
-            answers.publish_tx(slot, flag::FREE); // a sweep came first
+            answers.publish_tx(slot, flag::FREE); // a late response was claimed first
             return None;
         }
         Some(vacant)
     }
 
-    /// Injector: the request is in the book, and is published next.
+    /// Injector: the request's id is recorded, and the request is published next.
     #[inline]
     pub(crate) fn announce(&self, slot: SlotIndex) {
-        let desk = self.desk(slot);
-        desk.since_ns.store(clock::now_ns(), Ordering::Relaxed);
-        let word = Word(desk.word.load(Ordering::Relaxed));
-        // A reserved slot is the injector's alone. Release: pairs with `word`.
-        desk.word.store(word.to(Phase::Sent).0, Ordering::Release);
+        let entry = self.entry(slot);
+        entry.since_ns.store(clock::now_ns(), Ordering::Relaxed);
+        let word = Word(entry.word.load(Ordering::Relaxed));
+        // Only the injector writes a reserved entry. Release: pairs with `word`.
+        entry.word.store(word.to(Phase::Sent).0, Ordering::Release);
     }
 
-    /// Worker: takes what the device has written into a slot, if it has and nobody else did.
+    /// Worker: claims the device's response in a slot, if there is one and no other worker has claimed it.
     ///
-    /// The word is read before the flag: a flag that is set after a word `Sent` was seen is that request's, since its slot
-    /// was free when the word was set.
+    /// The word is read before the flag: a flag read after the word was `Sent` belongs to that request, since the slot was
+    /// free when the word was set.
     #[inline]
     pub(crate) fn claim(&self, slot: SlotIndex) -> Option<Claim> {
         let word = self.word(slot);
         let to = match word.phase() {
             Phase::Sent => Phase::Taken,
-            // Idle: a device that answers what nobody asked.
-            Phase::Expired | Phase::Idle => Phase::Sweeping,
-            Phase::Reserved | Phase::Taken | Phase::Sweeping => return None,
+            // Idle: the device answers although there was no request.
+            Phase::Expired | Phase::Idle => Phase::Discarding,
+            Phase::Reserved | Phase::Taken | Phase::Discarding => return None,
         };
         let response = Response::probe(self.ring.shared(), slot)?;
         let next = word.to(to);
@@ -180,15 +182,16 @@ impl Desks {
         Some(if to == Phase::Taken { Claim::Answer(next, response) } else { Claim::Late(next, response) })
     }
 
-    /// Worker: a late answer was released.
-    pub(crate) fn swept(&self, slot: SlotIndex, word: Word) {
+    /// Worker: a late response was released.
+    pub(crate) fn discarded(&self, slot: SlotIndex, word: Word) {
         self.counts.late.fetch_add(1, Ordering::Relaxed);
         let _ = self.exchange(slot, word, word.to(Phase::Idle));
     }
 
-    /// Worker: wins the right to answer the request that it took, or learns that its time was up. `answer` is then called.
+    /// Worker: completes the request that it claimed by calling `answer`. Returns false, and does not call it, if the request
+    /// timed out first.
     #[inline]
-    pub(crate) fn settle(&self, slot: SlotIndex, word: Word, answer: impl FnOnce()) -> bool {
+    pub(crate) fn complete(&self, slot: SlotIndex, word: Word, answer: impl FnOnce()) -> bool {
         let won = self.exchange(slot, word, word.to(Phase::Idle));
         if won {
             answer();
@@ -198,7 +201,7 @@ impl Desks {
         won
     }
 
-    /// Answers every request of the phases `of` that was sent before `oldest_ns` with `status`, in place of whoever owes it.
+    /// Completes every request in one of the phases `of` that was sent before `oldest_ns` with `status`.
     pub(crate) fn expire(&self, of: &[Phase], oldest_ns: u64, status: Status, answers: &SharedRing) {
         for slot in self.ring.geometry().iter() {
             let word = self.word(slot);
@@ -208,23 +211,23 @@ impl Desks {
                 Phase::Taken => Phase::Idle,
                 _ => continue,
             };
-            if self.desk(slot).since_ns.load(Ordering::Relaxed) < oldest_ns
+            if self.entry(slot).since_ns.load(Ordering::Relaxed) < oldest_ns
                 && self.exchange(slot, word, word.to(to))
             {
                 if status == Status::SHUTTING_DOWN {
                     self.counts.dropped.fetch_add(1, Ordering::Relaxed);
                 }
-                self.write(slot, 0, Verdict::Answer(status, &[]), answers);
+                self.write(slot, 0, Reply::Answer(status, &[]), answers);
             }
         }
     }
 
-    /// Publishes an answer for the consumer: by whoever won the right to.
+    /// Publishes a response for the consumer. Only the thread whose [`exchange`](Self::exchange) settled the entry calls this.
     #[inline]
-    pub(crate) fn write(&self, slot: SlotIndex, request_id: u32, verdict: Verdict<'_>, answers: &SharedRing) {
-        let (status, result, flag) = match verdict {
-            Verdict::Answer(status, result) => (status, result, answers.geometry().response_address(slot)),
-            Verdict::Error(code) => (Status::LAUNCH_FAILED, &[][..], flag::error(code)),
+    pub(crate) fn write(&self, slot: SlotIndex, request_id: u32, reply: Reply<'_>, answers: &SharedRing) {
+        let (status, result, flag) = match reply {
+            Reply::Answer(status, result) => (status, result, answers.geometry().response_address(slot)),
+            Reply::Error(code) => (Status::LAUNCH_FAILED, &[][..], flag::error(code)),
         };
         let header = ResponseHeader {
             magic: RESPONSE_MAGIC,
@@ -242,16 +245,16 @@ impl Desks {
         self.ring.geometry().iter().filter(|&slot| of.contains(&self.word(slot).phase())).count() as u32
     }
 
-    /// Slots whose request was sent before `oldest_ns`, and has no answer.
+    /// Whether a request was sent before `oldest_ns` and has no response.
     pub(crate) fn any_older(&self, oldest_ns: u64) -> bool {
         let old = |slot| {
             self.word(slot).phase() == Phase::Sent
-                && self.desk(slot).since_ns.load(Ordering::Relaxed) < oldest_ns
+                && self.entry(slot).since_ns.load(Ordering::Relaxed) < oldest_ns
         };
         self.ring.geometry().iter().any(old)
     }
 
-    /// Whether a worker has something to take or to finish.
+    /// Whether a response can be claimed, or a claimed one is being processed.
     pub(crate) fn workers_have_work(&self) -> bool {
         let ring = self.ring.shared();
         self.ring.geometry().iter().any(|slot| match self.word(slot).phase() {
@@ -261,7 +264,7 @@ impl Desks {
         })
     }
 
-    /// After the dispatcher has ended and all workers have: nobody owes anything, and every slot is free.
+    /// Frees every slot. Only after the dispatcher and all workers have ended, when nothing is outstanding.
     pub(crate) fn clear(&self) {
         let ring = self.ring.shared();
         for slot in self.ring.geometry().iter() {
@@ -272,7 +275,7 @@ impl Desks {
         }
     }
 
-    /// As a dispatcher of this process counts: requests handed to CPU stages, and answers that came too late.
+    /// The counters of a dispatcher, as far as they are known here: requests handed to CPU stages, and late responses.
     pub(crate) fn counters(&self) -> Snapshot {
         let mut counts = [0; COUNT];
         let taken = self.counts.taken.load(Ordering::Relaxed);
@@ -282,14 +285,14 @@ impl Desks {
         Snapshot::from_counts(counts)
     }
 
-    /// Every slot with something in it, for people.
+    /// Every slot that is not idle, for a report.
     pub(crate) fn dump(&self) -> SlotDump {
         let now = clock::now_ns();
         let ring = self.ring.shared();
         let state = |slot: SlotIndex| {
             let (rx, tx, phase) = (ring.rx(slot), ring.tx(slot), self.word(slot).phase());
             let idle = phase == Phase::Idle;
-            let since = self.desk(slot).since_ns.load(Ordering::Relaxed);
+            let since = self.entry(slot).since_ns.load(Ordering::Relaxed);
             (rx != 0 || tx != 0 || !idle).then(|| SlotState {
                 slot: slot.get(),
                 rx,

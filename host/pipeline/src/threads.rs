@@ -1,11 +1,11 @@
-//! The threads of a run, whoever dispatches: workers and the consumer; how they start, and how they are sent home.
+//! The threads of a running pipeline (workers and the consumer): start, quit signals, join with a deadline.
 
 use crate::config::CorePinning;
 use crate::consumer::{CompletionHandler, Consumer, IdExtender};
 use crate::error::PipelineError;
 use crate::state::{Phase, State};
 use ringcall::Wait;
-use ringcall::notice::NoticeBoard;
+use ringcall::completion_log::CompletionLog;
 use ringcall::pin::{PinReport, pin_current};
 use ringcall_gpu::atomic::DeviceU64;
 use std::sync::atomic::Ordering;
@@ -14,34 +14,34 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long after the deadline a stop waits for threads that have only to look at a flag.
-pub(crate) const GRACE: Duration = Duration::from_millis(500);
+/// How long after the deadline a stop waits for threads that have only to read a flag.
+pub(crate) const GRACE_PERIOD: Duration = Duration::from_millis(500);
 
-/// What a consumer keeps for the next run.
-pub(crate) type Kept = (CompletionHandler, IdExtender);
+/// The consumer's state that a restart keeps.
+pub(crate) type ConsumerState = (CompletionHandler, IdExtender);
 
 /// The threads of a run.
 ///
-/// Dropped, by a start that fails or a running pipeline that is not stopped, it refuses submissions and lets its threads end
-/// as soon as the stages let them. After a stop that changes nothing.
-pub(crate) struct Crew {
+/// Dropping it (a failed start, or a running pipeline that is dropped) refuses submissions and tells its threads to end.
+/// After a stop, dropping it does nothing more.
+pub(crate) struct ThreadSet {
     state: Arc<State>,
-    /// How all of them wait.
+    /// How the threads wait between polls.
     pub(crate) wait: Wait,
-    /// Where each thread runs.
+    /// The core that each thread runs on.
     pub(crate) pins: Vec<PinReport>,
-    /// Not 0: the workers are to end.
+    /// Not 0: the workers end.
     worker_quit: Arc<DeviceU64>,
-    /// Not 0: the consumer is to end.
+    /// Not 0: the consumer ends.
     pub(crate) consumer_quit: Arc<DeviceU64>,
-    /// Not 0: whoever sends the consumer home is to do so, itself if nobody else is.
+    /// Set to stop the consumer: `consumer_quit` itself, or the flag of the thread that sets `consumer_quit` as it ends.
     last: Arc<DeviceU64>,
     workers: Vec<JoinHandle<()>>,
-    consumer: Option<Receiver<Kept>>,
+    consumer: Option<Receiver<ConsumerState>>,
 }
 
-impl Crew {
-    /// Nobody yet.
+impl ThreadSet {
+    /// No threads yet.
     pub(crate) fn new(state: &Arc<State>, wait: Wait) -> Self {
         let consumer_quit = Arc::new(DeviceU64::new(0));
         Self {
@@ -56,7 +56,7 @@ impl Crew {
         }
     }
 
-    /// Starts the next worker, which is given the word that tells it to end.
+    /// Starts the next worker. `body` gets the flag that tells it to end.
     pub(crate) fn worker(
         &mut self,
         cores: &CorePinning,
@@ -74,15 +74,15 @@ impl Crew {
     pub(crate) fn consumer(
         &mut self,
         cores: &CorePinning,
-        board: Option<NoticeBoard>,
-        (handler, ids): Kept,
+        log: Option<CompletionLog>,
+        (handler, ids): ConsumerState,
     ) -> Result<(), PipelineError> {
         let consumer = Consumer {
             state: Arc::clone(&self.state),
             handler,
             quit: Arc::clone(&self.consumer_quit),
             wait: self.wait,
-            board,
+            log,
             ids,
             result: vec![0; self.state.ring.geometry().result_capacity() as usize],
         };
@@ -94,8 +94,8 @@ impl Crew {
         Ok(())
     }
 
-    /// From here on another thread sends the consumer home, once `last` is not 0.
-    pub(crate) fn is_sent_home_by(&mut self, last: Arc<DeviceU64>) {
+    /// Lets another thread stop the consumer, which it does once `last` is not 0.
+    pub(crate) fn consumer_stopped_by(&mut self, last: Arc<DeviceU64>) {
         self.last = last;
     }
 
@@ -110,42 +110,41 @@ impl Crew {
         Ok(handle)
     }
 
-    /// Refuses submissions. One that had seen the pipeline running is let through to its end: then nothing more comes.
-    /// Whatever the deadline: it has only stores to do.
+    /// Refuses submissions and waits for the one that may be in progress, which has only stores left to do.
     pub(crate) fn refuse(&self, stop: Stop) {
         self.state.set_phase(Phase::Stopped);
-        while self.state.is_submitting() && stop.begin.elapsed() < stop.deadline.max(GRACE) {
+        while self.state.is_submitting() && stop.begin.elapsed() < stop.deadline.max(GRACE_PERIOD) {
             std::thread::yield_now();
         }
     }
 
-    /// Tells the workers to end, which have only to see it unless a stage never returns; the numbers of those that do not.
-    pub(crate) fn dismiss_workers(&mut self, stop: Stop) -> Vec<u32> {
+    /// Tells the workers to end. Returns the numbers of the workers that do not, because a stage never returns.
+    pub(crate) fn stop_workers(&mut self, stop: Stop) -> Vec<u32> {
         self.worker_quit.store(1, Ordering::Release);
-        join_until(std::mem::take(&mut self.workers), Instant::now() + GRACE.max(stop.left() / 2))
+        join_until(std::mem::take(&mut self.workers), Instant::now() + GRACE_PERIOD.max(stop.left() / 2))
     }
 
-    /// Lets the consumer be sent home.
-    pub(crate) fn dismiss_consumer(&self) {
+    /// Tells the consumer, or the thread that stops it, to end.
+    pub(crate) fn stop_consumer(&self) {
         self.last.store(1, Ordering::Release);
     }
 
-    /// What the consumer gives back as it ends.
-    pub(crate) fn await_consumer(&mut self, stop: Stop) -> Result<Kept, RecvTimeoutError> {
+    /// Waits for the consumer to end. Returns the state that it hands back.
+    pub(crate) fn join_consumer(&mut self, stop: Stop) -> Result<ConsumerState, RecvTimeoutError> {
         let back = self.consumer.take().ok_or(RecvTimeoutError::Disconnected)?;
-        back.recv_timeout(GRACE.max(stop.left()))
+        back.recv_timeout(GRACE_PERIOD.max(stop.left()))
     }
 }
 
-impl Drop for Crew {
+impl Drop for ThreadSet {
     fn drop(&mut self) {
         self.state.set_phase(Phase::Stopped);
         self.worker_quit.store(1, Ordering::Release);
-        self.dismiss_consumer();
+        self.stop_consumer();
     }
 }
 
-/// A stop that has begun.
+/// A stop in progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stop {
     pub(crate) begin: Instant,
@@ -157,13 +156,13 @@ impl Stop {
         Self { begin: Instant::now(), deadline }
     }
 
-    /// What is left of its time.
+    /// The time left until the deadline.
     pub(crate) fn left(self) -> Duration {
         self.deadline.saturating_sub(self.begin.elapsed())
     }
 }
 
-/// A named thread, pinned before it does anything.
+/// Starts a named thread, which is pinned before it runs `body`.
 pub(crate) fn spawn(
     name: String,
     core: Option<usize>,
@@ -182,12 +181,12 @@ pub(crate) fn spawn(
     Ok((handle, pin))
 }
 
-/// Joins threads that have only to look at a flag; the numbers of those that had not ended by then. These are left behind:
-/// each holds its own handles, and can answer nothing.
-pub(crate) fn join_until(threads: Vec<JoinHandle<()>>, patience: Instant) -> Vec<u32> {
+/// Joins threads that have only to read a flag. Returns the numbers of the threads that had not ended by the deadline. Those
+/// are abandoned: each owns its handles, and can answer no request.
+pub(crate) fn join_until(threads: Vec<JoinHandle<()>>, deadline: Instant) -> Vec<u32> {
     let stuck = |(number, handle): (usize, JoinHandle<()>)| {
         while !handle.is_finished() {
-            if Instant::now() > patience {
+            if Instant::now() > deadline {
                 return Some(number as u32);
             }
             std::thread::sleep(Duration::from_micros(50));

@@ -1,14 +1,14 @@
-//! Desks under loom: an answer of the device's is taken once, for the request that it is to, while slots are given back,
+//! InFlightTable under loom: an answer of the device's is taken once, for the request that it is to, while slots are given back,
 //! harvested and written again by others; and a request whose time runs out is answered once.
 #![cfg(loom)]
 
-#[path = "../src/remote/desks.rs"]
+#[path = "../src/remote/in_flight.rs"]
 #[allow(dead_code, unreachable_pub)] // the shipping source: models use its part
-mod desks;
+mod in_flight;
 #[path = "../../../device/dispatch/tests/loom_support/mod.rs"]
 mod loom_support;
 
-use desks::{Claim, Desks, UNDER_WAY, Verdict};
+use in_flight::{Claim, InFlightTable, Reply, UNDER_WAY};
 use loom::sync::Arc;
 use loom::thread;
 use loom_support::{answer_of, broken, first, look, model, ring, submit};
@@ -18,25 +18,25 @@ use ringcall_dispatch::slot::Response;
 use ringcall_dispatch::{RingMemory, SharedRing};
 
 struct World {
-    desks: Desks,
+    in_flight: InFlightTable,
     answers: SharedRing,
 }
 
 impl World {
     fn new() -> Self {
-        Self { desks: Desks::new(Ring::external(ring(1))), answers: ring(1) }
+        Self { in_flight: InFlightTable::new(Ring::external(ring(1))), answers: ring(1) }
     }
 
     fn device_ring(&self) -> &SharedRing {
-        self.desks.ring().shared()
+        self.in_flight.ring().shared()
     }
 
     /// Injector: writes a request, if the slot is free.
     fn send(&self, id: u32) -> bool {
         let ring = self.device_ring();
         let slot = first(ring);
-        let Some(vacant) = self.desks.reserve(slot, &self.answers) else { return false };
-        self.desks.announce(slot);
+        let Some(vacant) = self.in_flight.reserve(slot, &self.answers) else { return false };
+        self.in_flight.announce(slot);
         submit(ring, vacant, id);
         true
     }
@@ -54,19 +54,19 @@ impl World {
     fn work(&self, release_first: bool) -> Option<u32> {
         let ring = self.device_ring();
         let slot = first(ring);
-        match self.desks.claim(slot)? {
+        match self.in_flight.claim(slot)? {
             Claim::Answer(word, response) => {
                 let id = response.header().request_id;
-                let settle = || {
+                let complete = || {
                     let write =
-                        || self.desks.write(slot, id, Verdict::Answer(Status::OK, &[]), &self.answers);
-                    self.desks.settle(slot, word, write)
+                        || self.in_flight.write(slot, id, Reply::Answer(Status::OK, &[]), &self.answers);
+                    self.in_flight.complete(slot, word, write)
                 };
                 let won = if release_first {
                     response.release(ring);
-                    settle()
+                    complete()
                 } else {
-                    let won = settle();
+                    let won = complete();
                     response.release(ring);
                     won
                 };
@@ -74,7 +74,7 @@ impl World {
             }
             Claim::Late(word, response) => {
                 response.release(ring);
-                self.desks.swept(slot, word);
+                self.in_flight.discarded(slot, word);
                 None
             }
         }
@@ -131,7 +131,7 @@ fn mutant_settled_first() {
     assert!(says.contains("an answer was lost") || says.contains("the slot comes back"), "{says:?}");
 }
 
-/// Device, worker and warden at once: the user is told once, and the slot is free in the end.
+/// Device, worker and watchdog at once: the user is told once, and the slot is free in the end.
 #[test]
 fn time_runs_out_once() {
     model(|| {
@@ -140,7 +140,7 @@ fn time_runs_out_once() {
         let (device, worker) = (Arc::clone(&world), Arc::clone(&world));
         let device = thread::spawn(move || device.answer());
         let worker = thread::spawn(move || worker.work(true));
-        world.desks.expire(UNDER_WAY, u64::MAX, Status::TIMED_OUT, &world.answers);
+        world.in_flight.expire(UNDER_WAY, u64::MAX, Status::TIMED_OUT, &world.answers);
         let answered = device.join().expect("the device");
         let mut won = worker.join().expect("the worker");
         assert!(answered || world.answer());
