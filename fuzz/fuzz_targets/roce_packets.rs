@@ -4,12 +4,63 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringcall_roce::control::{Reply, Request};
-use ringcall_roce::{Envelope, Event, Incomplete, Packet, QueuePair, Responder};
+use ringcall_roce::{
+    Busy, Envelope, Event, Immediate, Incomplete, Memory, Packet, Psn, QueuePair, Responder, Reth,
+};
 
 const SLOT_BYTES: u32 = 256;
 const SLOTS: u32 = 4;
 
+/// Memory that knows which of its bytes were written since their slot was last reported.
+struct Shadow {
+    written: [bool; (SLOT_BYTES * SLOTS) as usize],
+}
+
+impl Memory for Shadow {
+    fn bytes(&self) -> u64 {
+        u64::from(SLOT_BYTES * SLOTS)
+    }
+
+    fn write(&mut self, offset: u64, payload: &[u8]) -> Result<(), Busy> {
+        self.written[offset as usize..][..payload.len()].fill(true);
+        Ok(())
+    }
+}
+
+/// Writes with the right key, four bytes of input each: no byte of a whole frame may be one that its sender did not write.
+fn only_written_bytes_are_reported(data: &[u8]) {
+    let qp = QueuePair {
+        number: 2,
+        key: 7,
+        base: 0,
+        slot_bytes: SLOT_BYTES,
+        slots: SLOTS,
+        incomplete: Incomplete::Discard,
+    };
+    let mut responder = Responder::new(qp).expect("a queue pair");
+    let mut memory = Shadow { written: [false; (SLOT_BYTES * SLOTS) as usize] };
+    let zeros = [0; SLOT_BYTES as usize];
+    for bytes in data.chunks_exact(4) {
+        let (psn, slot) = (Psn::new(u32::from(bytes[0] & 31)), u32::from(bytes[0] >> 5) % SLOTS);
+        let start = u32::from(bytes[1]);
+        let length = u32::from(bytes[2] & 63).min(SLOT_BYTES - start);
+        let reth = Reth { address: u64::from(slot * SLOT_BYTES + start), key: 7, length };
+        let payload = &zeros[..length as usize];
+        let packet = if bytes[3] & 1 == 0 {
+            Packet::write_only(2, psn, reth, payload)
+        } else {
+            Packet::write_immediate(2, psn, reth, Immediate::new(slot, psn), payload)
+        };
+        if let Ok(Event::Arrived(arrived)) = responder.receive(&packet, &mut memory) {
+            let of_slot = &mut memory.written[(arrived.slot * SLOT_BYTES) as usize..][..SLOT_BYTES as usize];
+            assert!(of_slot[..arrived.bytes as usize].iter().all(|&written| written), "{arrived:?}");
+            of_slot.fill(false);
+        }
+    }
+}
+
 fuzz_target!(|data: &[u8]| {
+    only_written_bytes_are_reported(data);
     let _ = Reply::parse(data).map(|reply| assert_eq!(Reply::parse(&reply.encode()).ok(), Some(reply)));
     if let Ok(request) = Request::parse(data) {
         let pairs: Vec<(u32, u32)> = request.pairs().iter().collect();

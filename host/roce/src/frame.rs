@@ -1,91 +1,176 @@
-//! Whether every packet of a frame has come.
+//! Reassembly of a frame from the WRITE ONLY packets that a sensor bridge sends.
 //!
 //! A sensor bridge sends a frame as WRITE ONLY packets to consecutive addresses of a slot, with consecutive sequence
-//! numbers; the last one has the immediate. Nothing says where a frame begins, so the proof that it is whole is: its
-//! packets cover the slot from the start to the end that the last one set, and there are as many of them as sequence
-//! numbers from the first to the last.
+//! numbers. The last packet has the immediate. No packet says where a frame begins, so the proof that a frame is whole is
+//! this: its packets begin at the slot's start, each begins where the packet with the sequence number before it ends, and
+//! the last packet has come. A packet that comes late must fit the gap that its sequence number belongs to, in sequence
+//! numbers and in bytes, so every byte of a whole frame was written by a packet of that frame.
 
 use crate::immediate::Immediate;
 use crate::psn::{Psn, Sequence};
 
-/// A packet's place: sequence number, and bytes from the slot's start.
+/// The most gaps that a frame may have at one time. A frame whose packets are more disordered is given up.
+const MAX_GAPS: usize = 16;
+
+/// A packet's sequence number, and the bytes that it writes, from the slot's start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Extent {
     pub(crate) psn: Psn,
     pub(crate) start: u32,
     pub(crate) end: u32,
     pub(crate) last: Option<Immediate>,
 }
 
-/// What a packet is to the frame in its slot.
+/// How a packet relates to the frame in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// It begins, continues or fills it.
+    /// It begins the frame, continues it, or fills a gap of it.
     Belongs,
-    /// It begins another: the one before stays unfinished.
+    /// It begins another frame: the frame before it stays unfinished.
     Replaces,
-    /// It is left over from an earlier one.
+    /// It belongs to no part of the frame that is missing.
     Stale,
+}
+
+/// Packets that are missing between two that came: `packets` sequence numbers from `psn` on, for the bytes `start..end`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gap {
+    psn: Psn,
+    packets: u32,
+    start: u32,
+    end: u32,
+}
+
+impl Gap {
+    /// What stays of the gap before and after a packet that fills a part of it; `None` if the packet does not fit.
+    fn split(&self, packet: Extent) -> Option<[Option<Self>; 2]> {
+        let before = u32::try_from(packet.psn.offset_from(self.psn)).ok().filter(|&n| n < self.packets)?;
+        if packet.start < self.start || packet.end > self.end || packet.last.is_some() {
+            return None;
+        }
+        let left = Self { packets: before, end: packet.start, ..*self };
+        let right = Self {
+            psn: packet.psn.next(),
+            packets: self.packets - before - 1,
+            start: packet.end,
+            end: self.end,
+        };
+        Some([left.checked()?, right.checked()?])
+    }
+
+    /// `Some(None)` if nothing is missing; `None` if packets are missing but no bytes, or bytes but no packets.
+    fn checked(self) -> Option<Option<Self>> {
+        match (self.packets, self.start == self.end) {
+            (0, true) => Some(None),
+            (1.., false) => Some(Some(self)),
+            _ => None,
+        }
+    }
 }
 
 /// The packets of one slot's frame so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
-    packets: u32,
-    bytes: u32,
-    first: Place,
-    newest: Place,
+    first: Extent,
+    newest: Extent,
+    gaps: [Gap; MAX_GAPS],
+    gap_count: usize,
 }
 
 impl Frame {
-    const fn begin(place: Place) -> Self {
-        Self { packets: 1, bytes: place.end - place.start, first: place, newest: place }
+    fn begin(packet: Extent) -> Self {
+        Self { first: packet, newest: packet, gaps: [Gap::default(); MAX_GAPS], gap_count: 0 }
     }
 
-    /// The end of the whole frame, if it is whole.
-    pub(crate) const fn complete(&self) -> Option<(u32, Immediate)> {
-        let Some(immediate) = self.newest.last else { return None };
-        let numbers = self.newest.psn.offset_from(self.first.psn).unsigned_abs() + 1;
-        if self.first.start == 0 && self.bytes == self.newest.end && self.packets == numbers {
-            Some((self.newest.end, immediate))
-        } else {
-            None
-        }
+    fn gaps(&self) -> &[Gap] {
+        &self.gaps[..self.gap_count]
     }
 
-    /// Where `place` belongs, before anything is written.
-    pub(crate) const fn fit(current: Option<&Self>, place: Place) -> Fit {
+    /// The end of the whole frame and its immediate, if the frame is whole.
+    pub(crate) fn complete(&self) -> Option<(u32, Immediate)> {
+        let immediate = self.newest.last?;
+        (self.first.start == 0 && self.gap_count == 0).then_some((self.newest.end, immediate))
+    }
+
+    /// How `packet` relates to the frame in its slot, before anything is written.
+    pub(crate) fn fit(current: Option<&Self>, packet: Extent) -> Fit {
         let Some(frame) = current else { return Fit::Belongs };
-        let before = place.psn.offset_from(frame.first.psn);
-        let after = place.psn.offset_from(frame.newest.psn);
+        let after = packet.psn.offset_from(frame.newest.psn);
         if after > 0 {
-            // The frame is over, or its addresses begin anew.
-            return if frame.newest.last.is_some() || place.start < frame.newest.end {
-                Fit::Replaces
-            } else {
+            // The frame is over, or its addresses begin anew, or more packets or bytes are missing than fit together.
+            let ahead = frame.gap_ahead(packet);
+            let continues =
+                frame.newest.last.is_none() && packet.start >= frame.newest.end && ahead.is_some();
+            return if continues && frame.has_room(ahead.flatten().is_some()) {
                 Fit::Belongs
+            } else {
+                Fit::Replaces
             };
         }
         if after.unsigned_abs() >= Sequence::WINDOW {
-            // Nothing comes so late: the frame is left from long ago.
+            // No packet comes so late: the frame is left from long ago.
             return Fit::Replaces;
         }
-        if place.last.is_some() || (before < 0 && place.end > frame.first.start) {
-            return Fit::Stale;
-        }
-        Fit::Belongs
+        let fits = if packet.psn.offset_from(frame.first.psn) < 0 {
+            let ahead = frame.gap_behind(packet);
+            packet.last.is_none()
+                && packet.end <= frame.first.start
+                && ahead.is_some_and(|gap| frame.has_room(gap.is_some()))
+        } else {
+            frame.gaps().iter().any(|gap| {
+                gap.split(packet)
+                    .is_some_and(|[left, right]| frame.has_room(left.is_some() && right.is_some()))
+            })
+        };
+        if fits { Fit::Belongs } else { Fit::Stale }
     }
 
-    /// Takes the packet in.
-    pub(crate) const fn add(current: Option<&Self>, place: Place, fit: Fit) -> Self {
-        let (Some(frame), Fit::Belongs) = (current, fit) else { return Self::begin(place) };
+    fn has_room(&self, another_gap: bool) -> bool {
+        !another_gap || self.gap_count < MAX_GAPS
+    }
+
+    /// The gap between the newest packet and a packet after it.
+    fn gap_ahead(&self, packet: Extent) -> Option<Option<Gap>> {
+        let newest = self.newest;
+        let packets = packet.psn.offset_from(newest.psn).unsigned_abs() - 1;
+        let end = packet.start.max(newest.end);
+        Gap { psn: newest.psn.next(), packets, start: newest.end, end }.checked()
+    }
+
+    /// The gap between a packet and the first packet, which it precedes.
+    fn gap_behind(&self, packet: Extent) -> Option<Option<Gap>> {
+        let first = self.first;
+        let packets = first.psn.offset_from(packet.psn).unsigned_abs() - 1;
+        let start = packet.end.min(first.start);
+        Gap { psn: packet.psn.next(), packets, start, end: first.start }.checked()
+    }
+
+    fn push_gap(&mut self, gap: Option<Gap>) {
+        // `fit` has found room.
+        if let (Some(gap), Some(free)) = (gap, self.gaps.get_mut(self.gap_count)) {
+            *free = gap;
+            self.gap_count += 1;
+        }
+    }
+
+    /// The frame with `packet` in it, which fits as [`fit`](Self::fit) has found.
+    pub(crate) fn add(current: Option<&Self>, packet: Extent, fit: Fit) -> Self {
+        let (Some(frame), Fit::Belongs) = (current, fit) else { return Self::begin(packet) };
         let mut frame = *frame;
-        frame.packets += 1;
-        frame.bytes = frame.bytes.saturating_add(place.end - place.start);
-        if place.psn.offset_from(frame.newest.psn) > 0 {
-            frame.newest = place;
-        } else if place.psn.offset_from(frame.first.psn) < 0 {
-            frame.first = place;
+        if packet.psn.offset_from(frame.newest.psn) > 0 {
+            let gap = frame.gap_ahead(packet).flatten();
+            frame.push_gap(gap);
+            frame.newest = packet;
+        } else if packet.psn.offset_from(frame.first.psn) < 0 {
+            let gap = frame.gap_behind(packet).flatten();
+            frame.push_gap(gap);
+            frame.first = packet;
+        } else if let Some((index, parts)) =
+            frame.gaps().iter().enumerate().find_map(|(index, gap)| Some((index, gap.split(packet)?)))
+        {
+            frame.gap_count -= 1;
+            frame.gaps[index] = frame.gaps[frame.gap_count];
+            parts.into_iter().for_each(|gap| frame.push_gap(gap));
         }
         frame
     }
@@ -95,17 +180,17 @@ impl Frame {
 mod tests {
     use super::*;
 
-    fn place(psn: u32, start: u32, end: u32, last: bool) -> Place {
+    fn packet(psn: u32, start: u32, end: u32, last: bool) -> Extent {
         let psn = Psn::new(psn);
-        Place { psn, start, end, last: last.then(|| Immediate::new(0, psn)) }
+        Extent { psn, start, end, last: last.then(|| Immediate::new(0, psn)) }
     }
 
-    fn run(places: &[Place]) -> Option<u32> {
+    fn run(packets: &[Extent]) -> Option<u32> {
         let mut frame: Option<Frame> = None;
-        for &place in places {
-            let fit = Frame::fit(frame.as_ref(), place);
+        for &packet in packets {
+            let fit = Frame::fit(frame.as_ref(), packet);
             if fit != Fit::Stale {
-                frame = Some(Frame::add(frame.as_ref(), place, fit));
+                frame = Some(Frame::add(frame.as_ref(), packet, fit));
             }
         }
         frame.and_then(|frame| frame.complete()).map(|(end, _)| end)
@@ -113,7 +198,7 @@ mod tests {
 
     #[test]
     fn any_order_will_do() {
-        let parts = [place(7, 0, 10, false), place(8, 10, 20, false), place(9, 20, 25, true)];
+        let parts = [packet(7, 0, 10, false), packet(8, 10, 20, false), packet(9, 20, 25, true)];
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             assert_eq!(run(&order.map(|i| parts[i])), Some(25), "{order:?}");
         }
@@ -121,24 +206,90 @@ mod tests {
 
     #[test]
     fn a_missing_part_is_noticed() {
-        assert_eq!(run(&[place(7, 0, 10, false), place(9, 20, 25, true)]), None);
-        assert_eq!(run(&[place(8, 10, 20, true)]), None);
+        assert_eq!(run(&[packet(7, 0, 10, false), packet(9, 20, 25, true)]), None);
+        assert_eq!(run(&[packet(8, 10, 20, true)]), None);
         // The tail of one frame and the head of an earlier one: the bytes fit, the numbers do not.
-        assert_eq!(run(&[place(7, 0, 10, false), place(12, 10, 20, true)]), None);
+        assert_eq!(run(&[packet(7, 0, 10, false), packet(12, 10, 20, true)]), None);
     }
 
     #[test]
     fn the_next_frame_replaces_what_stayed_unfinished() {
-        assert_eq!(run(&[place(7, 0, 10, false), place(9, 0, 10, false), place(10, 10, 20, true)]), Some(20));
-        assert_eq!(run(&[place(8, 10, 20, true), place(20, 0, 30, true)]), Some(30));
+        assert_eq!(
+            run(&[packet(7, 0, 10, false), packet(9, 0, 10, false), packet(10, 10, 20, true)]),
+            Some(20)
+        );
+        assert_eq!(run(&[packet(8, 10, 20, true), packet(20, 0, 30, true)]), Some(30));
         // Left from long ago, though its number seems to be ahead.
-        assert_eq!(run(&[place(1 << 23, 10, 20, true), place(5, 0, 30, true)]), Some(30));
+        assert_eq!(run(&[packet(1 << 23, 10, 20, true), packet(5, 0, 30, true)]), Some(30));
     }
 
     #[test]
     fn leftovers_are_not_written() {
-        let frame = Frame::add(None, place(9, 0, 10, false), Fit::Belongs);
-        assert_eq!(Frame::fit(Some(&frame), place(8, 10, 20, true)), Fit::Stale);
-        assert_eq!(Frame::fit(Some(&frame), place(7, 0, 10, false)), Fit::Stale);
+        let frame = Frame::add(None, packet(9, 0, 10, false), Fit::Belongs);
+        assert_eq!(Frame::fit(Some(&frame), packet(8, 10, 20, true)), Fit::Stale);
+        assert_eq!(Frame::fit(Some(&frame), packet(7, 0, 10, false)), Fit::Stale);
+    }
+
+    /// The right number of packets and of bytes, but the bytes after the header are another frame's.
+    #[test]
+    fn bytes_elsewhere_complete_no_frame() {
+        let (header, last) = (packet(7, 0, 24, false), packet(9, 24 + 40, 28 + 40, true));
+        for filler in [packet(8, 100, 140, false), packet(8, 0, 40, false), packet(8, 25, 65, false)] {
+            assert_eq!(run(&[header, last, filler]), None, "{filler:?}");
+            assert_eq!(run(&[header, filler, last]), None, "{filler:?}");
+            assert_eq!(run(&[filler, header, last]), None, "{filler:?}");
+        }
+        assert_eq!(run(&[header, last, packet(8, 24, 64, false)]), Some(68));
+    }
+
+    #[test]
+    fn a_frame_with_too_many_gaps_is_given_up() {
+        let parts: Vec<_> = (0..64).map(|n| packet(n, n * 8, n * 8 + 8, n == 63)).collect();
+        let every = |step: usize| {
+            (0..step).flat_map(|first| parts.iter().copied().skip(first).step_by(step)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(&every(8)), Some(512), "7 gaps at a time, each of 7 packets");
+        assert_eq!(run(&every(2)), None, "31 gaps at a time");
+    }
+
+    mod shadow {
+        use super::*;
+        use proptest::prelude::*;
+
+        proptest! {
+            /// Whatever packets come: a frame that is called whole has had each of its bytes written once, by packets in the
+            /// order of their sequence numbers.
+            #[test]
+            fn a_whole_frame_has_every_byte(packets in proptest::collection::vec((0_u32..10, 0_u32..12, 0_u32..6, any::<bool>()), 1..40)) {
+                let mut frame: Option<Frame> = None;
+                let mut written: Vec<(u32, u32, u32)> = Vec::new();
+                for (psn, start, bytes, last) in packets {
+                    let packet = packet(psn, start, start + bytes, last && bytes > 0);
+                    let fit = Frame::fit(frame.as_ref(), packet);
+                    if fit == Fit::Stale {
+                        continue;
+                    }
+                    if fit == Fit::Replaces || frame.is_none() {
+                        written.clear();
+                    }
+                    frame = Some(Frame::add(frame.as_ref(), packet, fit));
+                    written.push((psn, packet.start, packet.end));
+                    if let Some((end, _)) = frame.and_then(|frame| frame.complete()) {
+                        written.sort_unstable();
+                        let mut at = 0;
+                        for pair in written.windows(2) {
+                            prop_assert_eq!(pair[0].0 + 1, pair[1].0);
+                        }
+                        for &(_, start, end) in &written {
+                            prop_assert_eq!(start, at);
+                            at = end;
+                        }
+                        prop_assert_eq!(at, end);
+                        frame = None;
+                        written.clear();
+                    }
+                }
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! adapter sends for messages longer than its MTU (WRITE FIRST, MIDDLE, LAST), and SENDs of one packet.
 
 use crate::error::PacketError;
-use crate::frame::{Fit, Frame, Place};
+use crate::frame::{Extent, Fit, Frame};
 use crate::icrc::Envelope;
 use crate::immediate::{Immediate, MAX_PAGES};
 use crate::opcode::{Opcode, Part, Service, Verb};
@@ -327,6 +327,12 @@ impl Responder {
         if bth.opcode.service() != Service::Uc {
             return Err(Reason::Unsupported);
         }
+        // Before the sequence number is observed: a packet without the key, or for other addresses, must not use up a number
+        // of the peer's, since its source address may be forged.
+        let located = match (bth.opcode.verb(), packet.reth) {
+            (Verb::Write, Some(reth)) => Some(self.locate(reth, memory)?),
+            _ => None,
+        };
         match self.sequence.observe(bth.psn) {
             Arrival::First | Arrival::Next => {}
             Arrival::Gap(missing) => self.stats.gap_packets += u64::from(missing),
@@ -343,12 +349,15 @@ impl Responder {
             // Whatever begins ends what was under way: this service never repeats.
             self.give_up_message();
         }
-        match (bth.opcode, packet.reth) {
+        match (bth.opcode, packet.reth.zip(located)) {
             (Opcode::UcSendOnly | Opcode::UcSendOnlyImmediate, _) => Ok(Event::Message(packet.payload)),
-            (Opcode::UcWriteOnly | Opcode::UcWriteOnlyImmediate, Some(reth)) => {
-                self.frame(packet, reth, memory)
+            (Opcode::UcWriteOnly | Opcode::UcWriteOnlyImmediate, Some((reth, located))) => {
+                self.frame(packet, reth, located, memory)
             }
-            (Opcode::UcWriteFirst, Some(reth)) => self.begin(packet, reth, memory),
+            (Opcode::UcWriteFirst, Some((reth, (slot, start)))) => {
+                let message = Message { next: bth.psn, slot, start, bytes: reth.length, written: 0 };
+                self.proceed(packet, message, memory)
+            }
             (Opcode::UcWriteMiddle | Opcode::UcWriteLast | Opcode::UcWriteLastImmediate, _) => {
                 let Some(message) = self.message.take() else { return Err(Reason::NoMessage) };
                 let event = self.proceed(packet, message, memory);
@@ -392,26 +401,26 @@ impl Responder {
         &mut self,
         packet: &Packet<'_>,
         reth: Reth,
+        (slot, offset): (u32, u64),
         memory: &mut M,
     ) -> Result<Event<'static>, Reason> {
-        let (slot, offset) = self.locate(reth, memory)?;
         let last = self.check_immediate(packet.immediate, slot)?;
         let start = (offset - u64::from(slot) * u64::from(self.qp.slot_bytes)) as u32;
         let psn = packet.bth.psn;
-        let place = Place { psn, start, end: start + reth.length, last };
+        let extent = Extent { psn, start, end: start + reth.length, last };
         let current = self.frames[slot as usize];
-        let fit = Frame::fit(current.as_ref(), place);
+        let fit = Frame::fit(current.as_ref(), extent);
         if fit == Fit::Stale {
             return Err(Reason::Stale);
         }
         memory.write(offset, packet.payload).map_err(|Busy| Reason::Busy)?;
         self.stats.incomplete += u64::from(fit == Fit::Replaces);
-        let frame = Frame::add(current.as_ref(), place, fit);
+        let frame = Frame::add(current.as_ref(), extent, fit);
         let whole = frame.complete();
         let publish = match (whole, last) {
             (Some((bytes, immediate)), _) => Some((bytes, immediate)),
             (None, Some(immediate)) if self.qp.incomplete == Incomplete::Publish => {
-                Some((place.end, immediate))
+                Some((extent.end, immediate))
             }
             _ => None,
         };
@@ -421,18 +430,7 @@ impl Responder {
         }))
     }
 
-    /// The first packet of several.
-    fn begin<M: Memory + ?Sized>(
-        &mut self,
-        packet: &Packet<'_>,
-        reth: Reth,
-        memory: &mut M,
-    ) -> Result<Event<'static>, Reason> {
-        let (slot, start) = self.locate(reth, memory)?;
-        let message = Message { next: packet.bth.psn, slot, start, bytes: reth.length, written: 0 };
-        self.proceed(packet, message, memory)
-    }
-
+    /// A packet of a message of several.
     fn proceed<M: Memory + ?Sized>(
         &mut self,
         packet: &Packet<'_>,

@@ -111,8 +111,44 @@ fn each_refusal_has_its_reason() {
     assert_eq!(bench.responder.stats().refused.total(), cases.len() as u64 + 2);
     assert_eq!(bench.responder.stats().arrived, 1);
 
-    // Neither the queue pair of another nor another service's packet uses up a number.
-    assert_eq!(bench.responder.stats().gap_packets, 2);
+    // Neither another queue pair's packet, nor another service's, nor one without the key or for other addresses uses up
+    // a number.
+    assert_eq!(bench.responder.stats().gap_packets, 9);
+}
+
+/// Its source address may be forged: without the key it must not change what becomes of the peer's packets.
+#[test]
+fn a_packet_without_the_key_changes_nothing_for_the_peer() {
+    let mut bench = Bench::new(QP);
+    bench.receive(&whole(0, 0, b"good")).expect("it is right");
+    let next = whole(1, 1, b"next");
+    let forged = Packet { reth: next.reth.map(|reth| Reth { key: 8, ..reth }), ..next };
+    assert_eq!(bench.receive(&forged), Err(Reason::WrongKey));
+    assert!(bench.receive(&next).is_ok());
+    // Nor may it end a message that is under way.
+    let reth = Reth { address: BASE, key: QP.key, length: 8 };
+    bench.receive(&several(Opcode::UcWriteFirst, 2, Some(reth), None, b"1234")).expect("it begins");
+    let wrong = Reth { key: 8, ..reth };
+    let forged = several(Opcode::UcWriteFirst, 3, Some(wrong), None, b"1234");
+    assert_eq!(bench.receive(&forged), Err(Reason::WrongKey));
+    assert!(bench.receive(&several(Opcode::UcWriteLastImmediate, 3, None, Some(0), b"5678")).is_ok());
+}
+
+/// As many packets and bytes as the frame has, but none of them where the frame misses some.
+#[test]
+fn bytes_that_no_packet_wrote_are_not_published() {
+    let mut bench = Bench::new(QP);
+    bench.receive(&whole(0, 0, &[7; 16])).expect("the last owner's");
+    let part = |psn, start: u32, payload: &'static [u8]| {
+        let reth = Reth { address: BASE + u64::from(start), key: QP.key, length: payload.len() as u32 };
+        Packet::write_only(QP.number, Psn::new(psn), reth, payload)
+    };
+    bench.receive(&part(1, 0, b"head")).expect("it begins");
+    let last = Reth { address: BASE + 12, key: QP.key, length: 4 };
+    let last = Packet::write_immediate(QP.number, Psn::new(3), last, Immediate::new(0, Psn::new(3)), b"last");
+    assert_eq!(bench.receive(&last), Ok(None));
+    assert_eq!(bench.receive(&part(2, 0, b"elsewher")), Err(Reason::Stale));
+    assert_eq!(bench.responder.stats().arrived, 1);
 }
 
 #[test]
