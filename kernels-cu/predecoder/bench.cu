@@ -155,8 +155,8 @@ __global__ void __launch_bounds__(S::BLOCK, 1) stay_kernel(const __grid_constant
     }
 }
 
-// Runs in pairs, of which a block begins the second while others are in the first; in turns a block is held up. `wrong`: of both
-// requests how many words were not those that are wanted.
+// Runs in pairs, of which a block begins the second while others are in the first; in turns a block is held up in the first. `wrong`:
+// of both requests how many words were not those that are wanted.
 template <class S>
 __global__ void __launch_bounds__(S::BLOCK, 1)
     overlap_kernel(const __grid_constant__ Params p, const __grid_constant__ Io first, const __grid_constant__ Io second, const u32* wanted, u32 pairs, u32* wrong)
@@ -183,11 +183,21 @@ __global__ void __launch_bounds__(S::BLOCK, 1)
             for (u32 i = threadIdx.x; i < 2 * words; i += S::BLOCK)
                 if (__ldcg((i < words ? first : second).left + i % words) != wanted[i])
                     atomicAdd(wrong + i / words, 1u);
-            if (threadIdx.x == 0)
-                *(volatile long long*)(p.stamps + MAX_TILES * STAMPS + 1) = pair % gridDim.x;
             __syncthreads();
         }
     }
+}
+
+// One such pair. Waits may run out.
+template <class S>
+__global__ void __launch_bounds__(S::BLOCK, 1) pair_kernel(const __grid_constant__ Params p, const __grid_constant__ Io first, const __grid_constant__ Io second)
+{
+    extern __shared__ __align__(1024) u8 smem[];
+    open<S>(p, smem);
+    forward<S>(p, first, smem, 0, true);
+    __syncthreads();
+    forward<S>(p, second, smem, 1, false);
+    close<S>(smem);
 }
 
 template <class T>
@@ -332,7 +342,7 @@ constexpr size_t MAPPED = 4 << 20, LOGITS_AT = 1 << 20;
 
 // As the kernels leave them; `last`: the staying one's last block.
 struct Stamps {
-    long long of[MAX_TILES][STAMPS], last, stall;
+    long long of[MAX_TILES][STAMPS], last;
 
     void fetch() { CHECK(cudaMemcpy(this, g_buffers.stamps, sizeof *this, cudaMemcpyDeviceToHost)); }
     // Time from stamp `from` to stamp `to`, us, in block 0 or in the block that was last through.
@@ -368,6 +378,25 @@ static int differ(const float* out, const Problem& pr)
         n += std::memcmp(out + i, &pr.logits[i], sizeof(float)) != 0;
     return n;
 }
+
+// Whether an answer says that it is worth nothing.
+static bool is_marked(const std::vector<u8>& left, u32 bit_count)
+{
+    return (left[frame_bit(bit_count) / 8] & GAVE_UP) != 0;
+}
+
+// Where a block is held up: see HOLD_UP. Two of the places are those of blocks that receive a partner's sums.
+struct Hold {
+    Held at;
+    bool receives;
+    const char* where;
+};
+constexpr Hold HOLDS[] = {{HELD_FETCH, false, "before what others wrote is fetched"},
+                          {HELD_SEND, false, "before the first exchange"},
+                          {HELD_READ, true, "in the first exchange"},
+                          {HELD_SEND_LAST, false, "before the second exchange"},
+                          {HELD_READ_LAST, true, "in the second exchange"},
+                          {HELD_SUMS, false, "before sums are read"}};
 
 static bool g_bad = false; // anything was not as it has to be
 static int g_sms = 132;
@@ -490,6 +519,7 @@ bool run(const Net& net, const Problem& pr)
     CHECK(cudaEventCreate(&e1));
     std::printf("%s st%-2d sl%d | %s", name, p.stages, p.slabs, repeats ? "exact" : "VARIES!");
     std::string detail;
+    char line[320];
     // From here on as it is used: bits in, what is left of them out.
     p.io.out = nullptr, p.io.left = g_buffers.left;
     {
@@ -500,20 +530,21 @@ bool run(const Net& net, const Problem& pr)
             CHECK(cudaMemset(p.io.left, 0, expected.size()));
             launch();
             CHECK(cudaStreamSynchronize(stream));
-            u32 failed, word;
+            u32 failed;
             CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
-            const u32 frame = frame_bit(p.bit_count);
-            CHECK(cudaMemcpy(&word, p.io.left + frame / 32, 4, cudaMemcpyDeviceToHost));
+            std::vector<u8> left(expected.size());
+            CHECK(cudaMemcpy(left.data(), p.io.left, left.size(), cudaMemcpyDeviceToHost));
             // Where the very last wait ran out, that of weights which nobody needs, the answer is right.
-            const bool marked = (word >> frame % 32 & GAVE_UP) != 0;
-            if ((failed != 0) != marked && failed != 8) {
-                std::printf("\n[wait %u ran out at %lld, the answer is%s marked]\n", failed, p.limit, marked ? "" : " not");
+            const bool marked = is_marked(left, p.bit_count), right = left == expected;
+            if (((failed != 0) != marked && failed != 8) || (!marked && !right)) {
+                std::printf("\n[wait %u ran out at %lld, the answer is%s marked and %s]\n", failed, p.limit, marked ? "" : " not", right ? "right" : "wrong");
                 g_bad = true;
             }
             if (failed == 0)
                 break;
         }
-        std::printf(" | whole from %lld cycles a wait", p.limit);
+        const long long whole = p.limit;
+        std::printf(" | whole from %lld cycles a wait", whole);
         p.limit = limit;
         reset();
         {
@@ -534,21 +565,61 @@ bool run(const Net& net, const Problem& pr)
             CHECK(cudaMemcpyAsync(wanted, p.io.left, 8 * words, cudaMemcpyDeviceToDevice, stream));
             CHECK(cudaMemsetAsync(g_buffers.wrong, 0, 8, stream));
             auto* const overlap = overlap_kernel<S>;
+            auto* const paired = pair_kernel<S>;
             CHECK(cudaFuncSetAttribute(overlap, cudaFuncAttributeMaxDynamicSharedMemorySize, p.smem));
-            config.numAttrs = 2;
-            CHECK(cudaLaunchKernelEx(&config, overlap, p, first, second, static_cast<const u32*>(wanted), 500u, g_buffers.wrong));
-            config.numAttrs = 1;
+            CHECK(cudaFuncSetAttribute(paired, cudaFuncAttributeMaxDynamicSharedMemorySize, p.smem));
             CHECK(cudaStreamSynchronize(stream));
-            u32 wrong[2], failed;
-            CHECK(cudaMemcpy(wrong, g_buffers.wrong, 8, cudaMemcpyDeviceToHost));
-            CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
-            const long long nobody = -1;
-            CHECK(cudaMemcpy(p.stamps + MAX_TILES * STAMPS + 1, &nobody, 8, cudaMemcpyHostToDevice));
-            if (wrong[0] || wrong[1] || failed) {
-                std::printf("\n[runs that overlap: %u and %u words wrong, wait %u ran out]\n", wrong[0], wrong[1], failed);
-                g_bad = true;
+            std::vector<u8> right(8 * words), both(8 * words);
+            CHECK(cudaMemcpy(right.data(), wanted, right.size(), cudaMemcpyDeviceToHost));
+            config.numAttrs = 2;
+            std::mt19937 rng(p.count);
+            for (const Hold& hold : HOLDS) {
+                if (S::KS == 1 && hold.receives)
+                    continue;
+                // Waits that suffice: every answer is exact.
+                Params q = p;
+                q.held_at = hold.at;
+                CHECK(cudaMemsetAsync(g_buffers.wrong, 0, 8, stream));
+                CHECK(cudaLaunchKernelEx(&config, overlap, q, first, second, static_cast<const u32*>(wanted), 500u, g_buffers.wrong));
+                CHECK(cudaStreamSynchronize(stream));
+                u32 wrong[2], failed;
+                CHECK(cudaMemcpy(wrong, g_buffers.wrong, 8, cudaMemcpyDeviceToHost));
+                CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
+                const u32 first_failed = failed;
+                const bool exact = !wrong[0] && !wrong[1] && !failed;
+                // Waits that run out or do not, by little: an answer is exact or marked.
+                const int launches = 300;
+                int ran_out = 0, marked = 0, unmarked = 0, untold = 0;
+                for (int i = 0; i < launches; ++i) {
+                    reset();
+                    CHECK(cudaMemset(p.io.left, 0, both.size()));
+                    q.held_first = rng() % blocks;
+                    q.limit = whole / 2 + rng() % (whole + 2 * HELD_CYCLES);
+                    CHECK(cudaLaunchKernelEx(&config, paired, q, first, second));
+                    CHECK(cudaStreamSynchronize(stream));
+                    CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
+                    CHECK(cudaMemcpy(both.data(), p.io.left, both.size(), cudaMemcpyDeviceToHost));
+                    ran_out += failed != 0;
+                    bool any = false;
+                    for (const int second_one : {0, 1}) {
+                        const auto part = [&](const std::vector<u8>& v) { return std::vector<u8>(v.begin() + second_one * 4 * words, v.begin() + (second_one + 1) * 4 * words); };
+                        const bool is = is_marked(part(both), p.bit_count);
+                        any = any || is;
+                        marked += is;
+                        unmarked += !is && part(both) != part(right);
+                    }
+                    untold += any && failed == 0;
+                }
+                const bool tried = ran_out != 0 && ran_out != launches;
+                const bool good = exact && tried && !unmarked && !untold;
+                std::snprintf(line, sizeof line,
+                              "      held up %-35s %s: 500 pairs, %u and %u words wrong, wait %u ran out; %d pairs, %d with waits that ran out, %d answers marked, %d wrong and not marked, %d marked untold\n",
+                              hold.where, good ? "ok" : tried ? "NOT AS IT HAS TO BE" : "NOT TRIED", wrong[0], wrong[1], first_failed, launches, ran_out, marked, unmarked, untold);
+                detail += line;
+                g_bad = g_bad || !good;
+                reset();
             }
-            reset();
+            config.numAttrs = 1;
         }
         // The captured graph, and one of a kernel that does nothing.
         cudaGraph_t graph, nothing_graph;

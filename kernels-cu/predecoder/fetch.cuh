@@ -14,7 +14,8 @@ __device__ __forceinline__ void Run<S>::weights(bool ahead) const
         const u32 end = (request + 1) * EACH + (ahead ? p.stages : 0);
         Ring ring(begin, p.stages);
         for (u32 i = begin; i < end; ++i) {
-            if (i >= (u32)p.stages && !guard.wait(w_empty + 8 * ring.index, ring.phase ^ 1, 1))
+            // Warps of a block that gave up are through with what has not even come.
+            if (i >= (u32)p.stages && (!guard.wait(w_empty + 8 * ring.index, ring.phase ^ 1, 1) || dead()))
                 break;
             const int s = i % EACH, layer = s / S::STAGES_LAYER, r = s % S::STAGES_LAYER;
             const int slab = r / (3 / S::LINES), dy = r % (3 / S::LINES) * S::LINES, dz = slab / S::QS, q = ks * S::QN + slab % S::QS * QW;
@@ -42,8 +43,7 @@ template <class S>
 __device__ __forceinline__ void Run<S>::slabs() const
 {
     group_sync(2, S::THREADS + 32);
-    const bool stalls = STALLS();
-    if (!await_free_to_write())
+    if (!await_free_to_write() || __any_sync(~0u, dead()))
         return;
     const u32 target = this->target();
     u32 i = request * (S::FUSED ? 1 : 2) * S::SLABS_LAYER;
@@ -67,9 +67,9 @@ __device__ __forceinline__ void Run<S>::slabs() const
                 else
                     proxy_fence();
                 if (layer == 1)
-                    STALL(stalls);
+                    HOLD_UP(HELD_FETCH);
             }
-            if (!S::FUSED && i >= (u32)p.slabs && !guard.wait(s_empty + 8 * ring.index, ring.phase ^ 1, 3))
+            if (!S::FUSED && i >= (u32)p.slabs && (!guard.wait(s_empty + 8 * ring.index, ring.phase ^ 1, 3) || __any_sync(~0u, dead())))
                 return;
             const u32 full = s_full + 8 * ring.index, to = base + p.off_slabs + ring.index * p.slab_bytes;
             if (lane == 0) {

@@ -89,6 +89,7 @@ __device__ __forceinline__ void Run<S>::first_bytes(const Scale& scale, int grou
     const u8* const there = smem + p.off_input + (outs + 2 * span + 1) * 16 + span;
     u8* const near = smem + p.off_slabs + wrow * p.group_rows * 16 + lane % 4 * 4;
     u8* const far = p.act1 + ((group + wrow) * (long long)p.rows + p.pad + first) * 16 + lane % 4 * 4;
+    const bool stores = S::FUSED || !dead();
     // All of them are under way before the first is stored.
     bool ok[S::CHUNK / 8];
     u32 v[S::CHUNK / 8];
@@ -100,7 +101,7 @@ __device__ __forceinline__ void Run<S>::first_bytes(const Scale& scale, int grou
 #pragma unroll
     for (int nb = 0; nb < S::CHUNK / 8; ++nb) {
         const int row = row0 + nb * 8 + lane / 4;
-        if (row < outs && (S::FUSED || ok[nb])) {
+        if (row < outs && stores && (S::FUSED || ok[nb])) {
             if (S::FUSED)
                 *reinterpret_cast<u32*>(near + row * 16) = ok[nb] ? v[nb] : 0;
             else

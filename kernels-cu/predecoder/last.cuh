@@ -39,7 +39,7 @@ __device__ __forceinline__ void Run<S>::last_products(const LastWeights& weights
     const u32 input = base + p.off_input;
     const int count = own_count() * 8;
     float4* const sums = p.sums + (long long)(S::CS == 2 ? cs * 27 : 0) * p.rows + p.pad + first + own_begin() * 8;
-    if (warp >= 7)
+    if (warp >= 7 || __any_sync(~0u, dead()))
         return;
 #pragma unroll 1
     for (int nb0 = 0; nb0 < COLUMNS; nb0 += WIDE) {
@@ -94,6 +94,7 @@ __device__ __forceinline__ void Run<S>::sums() const
     };
     int cell = cell_of(tid);
     uint2 flips = flips_of(cell);
+    HOLD_UP(HELD_SUMS);
     const float factor = __ldg(p.scales4 + channel), offset = __ldg(p.scales4 + 4 + channel);
     // A lane's taps, worked out before there is anything to load; the last lane's last is none.
     constexpr int TAPS = 7;
@@ -165,7 +166,7 @@ __device__ __forceinline__ void Run<S>::sums() const
                 flip_all(Flips{flips.x, flips.y}, p.bit_count, [&](u32 bit) { flip_global(io.left + bit / 32, 1u << bit % 32); });
         }
     }
-    if (*(volatile u32*)&head.dead)
+    if (dead())
         give_up();
     STAMP(13);
 }

@@ -93,6 +93,7 @@ __device__ __forceinline__ void Run<S>::exchange(u32 phase, const int (&acc)[S::
             for (int j = 0; j < 4; ++j)
                 own[nb][j] = acc[nb][j];
     } else {
+        const bool sends = !dead();
         const u32 place = p.off_received + tid * 16, to = peer_address(base + place, rank ^ S::CS), full = peer_address(peers, rank ^ S::CS);
         // The first block may have a column less to finish: of the other's it sends one more than it keeps.
 #pragma unroll
@@ -104,11 +105,12 @@ __device__ __forceinline__ void Run<S>::exchange(u32 phase, const int (&acc)[S::
                 others[j] = ks == 0 ? high : low;
                 own[n][j] = ks == 0 ? low : high;
             }
-            if (n < S::LOW || ks == 0)
+            if (sends && (n < S::LOW || ks == 0))
                 send_async4(to + n * 2048, others, full);
         }
-        if (tid == 0)
+        if (tid == 0 && sends)
             barrier_expect(peers, own_count() * 2048);
+        HOLD_UP(phase == 0 ? HELD_READ : HELD_READ_LAST);
         guard.template wait<true>(peers, phase, 6);
         const u8* const here = smem + place;
 #pragma unroll
@@ -131,6 +133,7 @@ __device__ __forceinline__ void Run<S>::hand_on(int layer, const Scale& scale, c
     // All of them are under way before the first is stored.
     bool ok[S::MOST];
     u32 low[S::MOST], high[S::MOST];
+    const bool stores = layer != 0 || !dead();
 #pragma unroll
     for (int n = 0; n < S::MOST; ++n) {
         ok[n] = (n < S::LOW || ks == S::KS - 1) && here[n * 8];
@@ -146,7 +149,7 @@ __device__ __forceinline__ void Run<S>::hand_on(int layer, const Scale& scale, c
 #pragma unroll
     for (int n = 0; n < S::MOST; ++n) {
         if (layer == 0) {
-            if (ok[n])
+            if (ok[n] && stores)
                 __stcg(reinterpret_cast<u32*>(far + n * 128), low[n]);
         } else {
             *reinterpret_cast<u32*>(near + n * 128) = ok[n] ? low[n] : 0;
@@ -174,6 +177,7 @@ __device__ __forceinline__ void Run<S>::middle_layers() const
                 last = last_weights();
             if (layer == 0)
                 free_to_write();
+            HOLD_UP(layer == 0 ? HELD_SEND : HELD_SEND_LAST);
             exchange(layer, acc, own);
             STAMP(layer == 0 ? 5 : 9);
             // What the last layer reads lies over the slabs, which all must be through with.
@@ -190,7 +194,7 @@ __device__ __forceinline__ void Run<S>::middle_layers() const
     }
     everyone();
     // This block is through with what others wrote for it. By a warp without products.
-    if (tid == 7 * 32)
+    if (tid == 7 * 32 && !dead())
         add_release(own_counter(2), 1);
     STAMP(10);
     if (S::CS == 1)

@@ -65,16 +65,12 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     }
 }
 
-// The network as a kernel: one run.
+// Last of all in a kernel that ends behind its last run, by all threads of a block. Copies may be on their way to a block that gave
+// up, for which nobody waits, and another of the cluster about to send to it: it stays for far longer than copies take, and until the
+// others have ended, or stay as well.
 template <class S>
-__device__ __forceinline__ void once(const Params& p)
+__device__ __forceinline__ void close(u8* smem)
 {
-    extern __shared__ __align__(1024) u8 smem[];
-    STAMP(0);
-    open<S>(p, smem);
-    forward<S>(p, p.io, smem, 0, false);
-    // Copies may be on their way to a block that gave up, for which nobody waits, and another of the cluster about to send to it: it
-    // stays for far longer than copies take, and until the others have ended, or stay as well.
     if (__any_sync(~0u, *(volatile u32*)&reinterpret_cast<Head*>(smem)->dead != 0)) {
         for (const long long start = clock64(); clock64() - start < 100000;) {
         }
@@ -85,6 +81,17 @@ __device__ __forceinline__ void once(const Params& p)
             cluster_wait();
         }
     }
+}
+
+// The network as a kernel: one run.
+template <class S>
+__device__ __forceinline__ void once(const Params& p)
+{
+    extern __shared__ __align__(1024) u8 smem[];
+    STAMP(0);
+    open<S>(p, smem);
+    forward<S>(p, p.io, smem, 0, false);
+    close<S>(smem);
 }
 
 } // namespace predecoder

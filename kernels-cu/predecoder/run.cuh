@@ -32,6 +32,12 @@ struct Run {
     {
     }
 
+    // A wait of this block ran out, in this run or in one before. What others read is from then on neither written nor sent, and nobody is
+    // told that this block has arrived: whom it did not wait for may still be reading what it wrote in the last run, and who counts
+    // its arrival would take theirs for granted. It gives up the answer, and so do, each after a wait of its own, those that wait for it.
+    // What lets a block write is said to a warp before it asks here, or that warp has seen the wait run out.
+    __device__ __forceinline__ bool dead() const { return *guard.dead != 0; }
+
     // A tile's counter, or the only one.
     __device__ __forceinline__ u32* counters(int which) const { return p.sync + ARRIVED + which * MAX_TILES * SECTOR; }
     __device__ __forceinline__ u32* own_counter(int which) const { return counters(which) + (S::FUSED ? 0 : tile) * SECTOR; }
@@ -51,7 +57,7 @@ struct Run {
     // Where the whole grid is waited for once a run, a block may be through with the last run while others are still reading what it
     // wrote for them: it writes that anew, and sends to its partner, when all have said that they are through with it. Asked
     // for by the warp that fetches slabs, which has nothing else to do by then. All warps that multiply, and that one; whatever comes
-    // of the wait.
+    // of the wait, which `dead` says behind it.
     __device__ __forceinline__ void free_to_write() const
     {
         if (S::FUSED && request != 0)
@@ -77,7 +83,7 @@ struct Run {
     __device__ __forceinline__ void arrive(int which) const
     {
         everyone();
-        if (tid == 0)
+        if (tid == 0 && !dead())
             add_release(own_counter(which), 1);
     }
 

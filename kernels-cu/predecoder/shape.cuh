@@ -34,6 +34,12 @@ struct Io {
     u32* left;        // what decisions leave of `bits`, and the frame, in whole words elsewhere in this device's memory; or null
 };
 
+// With PREDECODER_STAMPS times of the first thread of block 0 at `Params::stamps`, [STAMPS]; if it is 2 of all blocks,
+// [MAX_TILES][STAMPS], and blocks are held up: see HOLD_UP.
+#ifndef PREDECODER_STAMPS
+#define PREDECODER_STAMPS 0
+#endif
+
 struct Params {
     int d, layers, width, plane, count; // count: padded positions
     int pad, rows;                      // rows before the first position; rows of an activation's group
@@ -58,9 +64,12 @@ struct Params {
     u32* failed; // which wait ran out; 0 otherwise
     long long* stamps;
     long long limit; // clock cycles that a wait may take
+#if PREDECODER_STAMPS == 2
+    u32 held_at, held_first; // see HOLD_UP
+#endif
 };
 
-static_assert(sizeof(Params) == 240, "as host/infer-gpu/src/plan.rs lays them out");
+static_assert(PREDECODER_STAMPS == 2 || sizeof(Params) == 240, "as host/infer-gpu/src/plan.rs lays them out");
 
 // A cluster of CS x KS blocks computes a tile of N positions: CS shares of the output channels, KS shares of the input channels.
 template <int CS_, int KS_, int N_>
@@ -100,26 +109,27 @@ struct Head {
 };
 static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
 
-// With PREDECODER_STAMPS times of the first thread of block 0 at `Params::stamps`, [STAMPS]; if it is 2 of all blocks,
-// [MAX_TILES][STAMPS].
-#ifndef PREDECODER_STAMPS
-#define PREDECODER_STAMPS 0
-#endif
 #define STAMP(i)                                                                              \
     do {                                                                                      \
         if (PREDECODER_STAMPS && (PREDECODER_STAMPS == 2 || blockIdx.x == 0) && threadIdx.x == 0) \
             p.stamps[blockIdx.x * STAMPS + (i)] = clock64();                                  \
     } while (0)
 
-// With all stamps: whether this is block `p.stamps[MAX_TILES * STAMPS + 1]`, which in even runs is held up, for 20 us, in which the
-// others go on without it.
-#define STALLS() (PREDECODER_STAMPS == 2 && request % 2 == 0 && p.stamps[MAX_TILES * STAMPS + 1] == blockIdx.x)
-#define STALL(stalls)                                                                   \
-    do {                                                                                \
-        if (PREDECODER_STAMPS == 2 && (stalls))                                         \
-            for (const long long from_now = clock64(); clock64() - from_now < 40000;) { \
-            }                                                                           \
+// With all stamps: in even runs a block, one after the other from `Params::held_first` on, is held up at the place
+// `Params::held_at` for 20 us, in which the others go on without it. The places: about to read what others wrote for the last layer
+// but one; of either exchange, about to send, and between sending and reading what was received; about to read sums.
+enum Held : u32 { HELD_NOWHERE, HELD_FETCH, HELD_SEND, HELD_READ, HELD_SEND_LAST, HELD_READ_LAST, HELD_SUMS };
+constexpr int HELD_CYCLES = 40000;
+#if PREDECODER_STAMPS == 2
+#define HOLD_UP(place)                                                                                                \
+    do {                                                                                                              \
+        if (p.held_at == (place) && request % 2 == 0 && (p.held_first + request / 2) % gridDim.x == blockIdx.x)       \
+            for (const long long from_now = clock64(); clock64() - from_now < HELD_CYCLES;) {                         \
+            }                                                                                                         \
     } while (0)
+#else
+#define HOLD_UP(place) static_cast<void>(0)
+#endif
 
 // After the head, for each of the tile's positions: whether it is a cell.
 constexpr u32 VALID_AT = 1024;

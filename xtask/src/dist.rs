@@ -169,7 +169,9 @@ fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
         let prefix = format!("-DCMAKE_PREFIX_PATH={}", out.display());
         run(&mut shell.command("cmake", &["-S", &text(&work), "-B", &text(&build), &prefix]))?;
         run(&mut shell.command("cmake", &["--build", &text(&build)]))?;
-        run(&mut shell.command(&text(&build.join("host_path")), &[]))?;
+        for program in ["host_path", "decoder"] {
+            run(&mut shell.command(&text(&build.join(program)), &[]))?;
+        }
     } else {
         println!("no cmake here: the CMake configuration is not checked");
     }

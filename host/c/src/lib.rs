@@ -1,8 +1,9 @@
-//! The C interface of Ringcall: the CUDA-Q Realtime host API, over the dispatchers of `ringcall` and `ringcall-cuda`.
+//! The C interface of Ringcall: the CUDA-Q Realtime host API, over the dispatchers of `ringcall` and `ringcall-cuda`, and matching
+//! decoders, over `ringcall-qec`.
 //!
-//! The contract stands in the headers (`include/cudaq/realtime/daemon/dispatcher`); nothing here is for Rust callers, who
-//! have those crates. What is here: structs as C lays them out, checks of everything that comes in, handles that cannot
-//! dangle, and the threads that a C caller does not want to write.
+//! The contract stands in the headers (`include`); nothing here is for Rust callers, who have those crates. What is here:
+//! structs as C lays them out, checks of everything that comes in, handles that cannot dangle, and the threads that a C caller
+//! does not want to write.
 //!
 //! | module | what |
 //! |---|---|
@@ -16,12 +17,14 @@
 //! | `engine` | graphs that the host launches |
 //! | `manager`, `dispatcher` | their life cycles |
 //! | `ringcall_bridge::c_api` | transports from shared libraries, and UDP: exported from here as well |
+//! | `decoder` | matching decoders: models and check matrices in, observables out |
 //! | `device` | the device path: launch functions on streams, kernels of the device archive or linked with modules |
 
 #![allow(unsafe_code)] // named for it: the boundary to C
 #![allow(clippy::missing_safety_doc)] // the contract of each function is in the header
 
 mod cpu_loop;
+mod decoder;
 mod device;
 mod dispatcher;
 mod engine;
@@ -35,6 +38,7 @@ mod raw_ring;
 mod ring_helpers;
 mod status;
 
+pub use decoder::{api::*, create::*, stream::*};
 pub use device::api::*;
 pub use dispatcher::*;
 pub use engine::api::*;

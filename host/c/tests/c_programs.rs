@@ -5,9 +5,12 @@
 
 #![allow(clippy::print_stdout)] // says what was skipped
 
+use decoder_cases::Case;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+
+mod decoder_cases;
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
 /// What an installed tree has in one folder.
@@ -59,7 +62,7 @@ fn check_with(source: &str, flags: &[&str], arguments: &[&str]) {
         .arg("-o")
         .arg(&program)
         .arg(format!("-L{}", folder.display()))
-        .args(["-lringcall_c", "-ldl"])
+        .args(["-lringcall_c", "-ldl", "-lm"])
         .arg(format!("-Wl,-rpath,{}", folder.display()));
     if let Ok(sanitizers) = std::env::var("RINGCALL_C_SANITIZE") {
         compile.arg(format!("-fsanitize={sanitizers}")).arg("-fno-sanitize-recover=all");
@@ -167,4 +170,40 @@ fn our_udp_provider_is_served() {
     let library = library_folder().join("libcudaq_realtime_bridge_udp.so");
     assert!(library.is_file(), "no {}", library.display());
     serve(&library, &["--port=0"]);
+}
+
+/// A case in a folder of its own, which lasts as long as the program.
+fn answers(cases: impl IntoIterator<Item = Case>) {
+    for case in cases {
+        let arguments: Vec<&str> = case.arguments.iter().map(String::as_str).collect();
+        check_with("decoder_answers.c", &[], &arguments);
+    }
+}
+
+#[test]
+fn a_models_shots_are_decoded_as_rust_and_pymatching_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    answers([decoder_cases::memory_experiment(folder.path())]);
+}
+
+#[test]
+fn a_check_matrix_is_decoded_as_rust_and_pymatching_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    answers(decoder_cases::matrices(folder.path()));
+}
+
+#[test]
+fn correlated_shots_are_decoded_as_rust_and_pymatching_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    answers([decoder_cases::correlated_circuit(folder.path())]);
+}
+
+#[test]
+fn a_decoder_is_owned_and_shared_by_threads() {
+    check("decoder.cpp", &[]);
+}
+
+#[test]
+fn invalid_arguments_of_decoders_are_refused() {
+    check("decoder_invalid.c", &[]);
 }

@@ -131,6 +131,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-cuda",
             "ringcall-bridge",
             "ringcall-bridge-udp",
+            "ringcall-matching",
+            "ringcall-qec",
         ],
     ),
     (

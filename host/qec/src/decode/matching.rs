@@ -84,6 +84,11 @@ impl MatchingDecoder {
         Ok(Self { decoder: Blossom::with_config(built, &config), uniform })
     }
 
+    /// The engine within: decoders that are given a syndrome in parts share its tables.
+    pub fn engine(&self) -> &Blossom {
+        &self.decoder
+    }
+
     /// The step to which weights are rounded: the weight of every matching is a whole multiple of it.
     pub fn weight_step(&self) -> f64 {
         1.0 / (2.0 * self.decoder.graph().scale())

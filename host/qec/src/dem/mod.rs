@@ -138,6 +138,36 @@ impl DetectorErrorModel {
     }
 }
 
+impl DetectorErrorModel {
+    /// For each detector the round that it belongs to, by its last coordinate, which is the time: detectors with the smallest are of
+    /// round 0, those with the next one of round 1, and so on without gaps.
+    ///
+    /// ```
+    /// let text = "error(0.1) D0 D1\ndetector(1, 0, 0.5) D0\ndetector(1, 0, 3) D1\ndetector(5, 0, 0.5) D2";
+    /// assert_eq!(ringcall_qec::dem::text::parse(text)?.rounds()?, [0, 1, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`QecError::Coordinates`] names the first detector without coordinates, or whose last one is not finite.
+    pub fn rounds(&self) -> Result<Vec<u32>, QecError> {
+        let time = |detector: usize| match self.coordinates.get(detector).and_then(|list| list.last()) {
+            Some(time) if time.is_finite() => Ok(*time),
+            found => {
+                let found = if found.is_some() { "a time that is not finite" } else { "no coordinates" };
+                let reason = format!("detector {detector} has {found}, so its round is not known");
+                Err(QecError::Coordinates { reason })
+            }
+        };
+        let times = (0..self.num_detectors as usize).map(time).collect::<Result<Vec<f64>, _>>()?;
+        let mut rounds = times.clone();
+        rounds.sort_unstable_by(f64::total_cmp);
+        // By value: 0 and -0 are the same time.
+        rounds.dedup();
+        Ok(times.iter().map(|&time| rounds.partition_point(|&other| other < time) as u32).collect())
+    }
+}
+
 /// The sorted elements that occur in an odd number of `lists`.
 fn symmetric_sum<'a>(lists: impl Iterator<Item = &'a [u32]>) -> Vec<u32> {
     let mut all: Vec<u32> = lists.flatten().copied().collect();

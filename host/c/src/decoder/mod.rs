@@ -1,0 +1,266 @@
+//! Matching decoders of C programs. The contract is in `ringcall_decoder.h`.
+//!
+//! Answers are written through the caller's pointers when a shot has been decoded, and nothing of the caller's is borrowed then: a
+//! caller whose arrays overlap gets wrong answers, and no more.
+
+pub(crate) mod api;
+pub(crate) mod create;
+mod matrix;
+pub(crate) mod stream;
+
+use crate::handles::Registry;
+use crate::raw_ring::aligned;
+use crate::status::Fault;
+use core::ffi::c_void;
+use ringcall_matching::{DecodeError as EngineError, RoundsError, set_bits};
+use ringcall_qec::decode::{DecodeError, Decoder as _, MatchingDecoder};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::LocalKey;
+
+/// What the registry has is held for a moment only, so that a handle names nothing any more once it has been removed; calls hold the
+/// decoder in it.
+static DECODERS: Registry<Arc<Decoder>> = Registry::new("decoder");
+
+/// The handle that a thread named last, and what it named.
+type Latest<T> = RefCell<(usize, Weak<Arc<T>>)>;
+
+thread_local! {
+    static LATEST: Latest<Decoder> = const { RefCell::new((0, Weak::new())) };
+}
+
+/// What a handle names. A thread that names the same one again does not take the registry's lock, at which threads that decode would
+/// wait for one another.
+fn named<T>(
+    registry: &Registry<Arc<T>>,
+    latest: &'static LocalKey<Latest<T>>,
+    handle: *const c_void,
+) -> Result<Arc<T>, Fault> {
+    let again = latest.try_with(|latest| {
+        let (last, live) = &*latest.borrow();
+        (*last == handle.addr()).then(|| live.upgrade()).flatten().map(|live| Arc::clone(&*live))
+    });
+    if let Ok(Some(again)) = again {
+        return Ok(again);
+    }
+    let live = registry.get(handle)?;
+    // A thread that is ending remembers nothing.
+    let _ = latest.try_with(|latest| *latest.borrow_mut() = (handle.addr(), Arc::downgrade(&live)));
+    Ok(Arc::clone(&live))
+}
+
+fn find(handle: *const c_void) -> Result<Arc<Decoder>, Fault> {
+    named(&DECODERS, &LATEST, handle)
+}
+
+impl From<DecodeError> for Fault {
+    #[cold]
+    fn from(error: DecodeError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<EngineError> for Fault {
+    #[cold]
+    fn from(error: EngineError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<RoundsError> for Fault {
+    fn from(error: RoundsError) -> Self {
+        match error {
+            RoundsError::Correlated => Self::unsupported(error.to_string()),
+            _ => Self::invalid(error.to_string()),
+        }
+    }
+}
+
+/// What decoders of one model share beside the tables.
+#[derive(Debug)]
+struct Model {
+    num_detectors: usize,
+    num_observables: usize,
+    /// The round of each detector, or why it is not known.
+    rounds: Result<Vec<u32>, String>,
+}
+
+/// A decoder: one shot at a time.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    model: Arc<Model>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    matching: MatchingDecoder,
+    /// Scratch: a syndrome as words and as a list, and the observables of the answer.
+    words: Vec<u64>,
+    defects: Vec<u32>,
+    observables: Vec<u8>,
+}
+
+impl Decoder {
+    fn new(matching: MatchingDecoder, rounds: Result<Vec<u32>, String>) -> Self {
+        let (num_detectors, num_observables) =
+            (matching.num_detectors() as usize, matching.num_observables() as usize);
+        Self {
+            model: Arc::new(Model { num_detectors, num_observables, rounds }),
+            state: Mutex::new(State::new(matching)),
+        }
+    }
+
+    /// Another one, with the same tables.
+    fn another(&self) -> Result<Self, Fault> {
+        let matching = self.state()?.matching.clone();
+        Ok(Self { model: Arc::clone(&self.model), state: Mutex::new(State::new(matching)) })
+    }
+
+    fn state(&self) -> Result<MutexGuard<'_, State>, Fault> {
+        unspoilt(&self.state, "decoder")
+    }
+}
+
+/// What is behind a lock, unless a call panicked there, which leaves it in no state to go on from.
+fn unspoilt<'a, T>(mutex: &'a Mutex<T>, what: &str) -> Result<MutexGuard<'a, T>, Fault> {
+    mutex.lock().map_err(|_: PoisonError<_>| {
+        Fault::internal(format!(
+            "a fault of the library: an earlier call on this {what} panicked; destroy it"
+        ))
+    })
+}
+
+impl Model {
+    /// Bytes of a packed syndrome.
+    fn syndrome_bytes(&self) -> usize {
+        self.num_detectors.div_ceil(8)
+    }
+
+    /// Bytes of the packed observables.
+    fn observable_bytes(&self) -> usize {
+        self.num_observables.div_ceil(8)
+    }
+}
+
+impl State {
+    fn new(matching: MatchingDecoder) -> Self {
+        let (detectors, observables) =
+            (matching.num_detectors() as usize, matching.num_observables() as usize);
+        Self {
+            words: Vec::with_capacity(detectors.div_ceil(64)),
+            defects: Vec::with_capacity(detectors),
+            observables: vec![0; observables.div_ceil(8)],
+            matching,
+        }
+    }
+
+    /// Decodes detectors that fired; the observables are then in `observables`. The weight.
+    fn decode(&mut self, defects: &[u32]) -> Result<f64, Fault> {
+        Ok(self.matching.decode(defects, &mut self.observables)?.weight)
+    }
+
+    fn decode_defects(&mut self) -> Result<f64, Fault> {
+        Ok(self.matching.decode(&self.defects, &mut self.observables)?.weight)
+    }
+
+    /// Decodes a packed syndrome of just as many bytes as the detectors need.
+    fn decode_bits(&mut self, syndrome: &[u8]) -> Result<f64, Fault> {
+        let detectors = self.matching.num_detectors() as usize;
+        if let Some(&last) = syndrome.last().filter(|_| !detectors.is_multiple_of(8))
+            && last >> (detectors % 8) != 0
+        {
+            return Err(Fault::invalid(format!(
+                "the last byte of the syndrome is {last:#04x}: it has bits behind those of {detectors} detectors"
+            )));
+        }
+        self.words.clear();
+        self.words.extend(syndrome.chunks(8).map(|bytes| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        }));
+        self.defects.clear();
+        set_bits(&self.words, &mut self.defects);
+        self.decode_defects()
+    }
+
+    /// Decodes a syndrome of a byte for each detector.
+    fn decode_bytes(&mut self, syndrome: &[u8]) -> Result<f64, Fault> {
+        self.defects.clear();
+        for (detector, &byte) in syndrome.iter().enumerate().filter(|(_, byte)| **byte != 0) {
+            if byte != 1 {
+                return Err(Fault::invalid(format!(
+                    "detector {detector} of the syndrome is {byte}: it must be 0 or 1"
+                )));
+            }
+            self.defects.push(detector as u32);
+        }
+        self.decode_defects()
+    }
+}
+
+/// An array of the caller's.
+///
+/// # Safety
+/// `at` is null, or `count` of them are there, which nobody writes while the slice is used.
+unsafe fn array<'a, T>(at: *const T, count: usize, what: &str) -> Result<&'a [T], Fault> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    aligned(at, align_of::<T>(), what)?;
+    if count > isize::MAX as usize / size_of::<T>() {
+        return Err(Fault::invalid(format!("{what}: {count} of them are more than memory has")));
+    }
+    // SAFETY: not null, aligned, no larger than any object, and the caller's promise.
+    Ok(unsafe { core::slice::from_raw_parts(at, count) })
+}
+
+/// Where the answers of shots go, checked before anything is decoded.
+struct Answers {
+    observables: *mut u8,
+    /// Bytes of each shot's.
+    each: usize,
+    weights: *mut f64,
+}
+
+impl Answers {
+    /// For `shots` shots of `each` bytes in `room`; `weights` may be null.
+    fn new(
+        shots: usize,
+        each: usize,
+        observables: *mut u8,
+        room: usize,
+        weights: *mut f64,
+    ) -> Result<Self, Fault> {
+        let needed = shots.checked_mul(each).filter(|&needed| needed <= room);
+        if needed.is_none() {
+            return Err(Fault::invalid(format!(
+                "room for {room} bytes of observables is too short: {shots} shots need {each} each"
+            )));
+        }
+        if needed != Some(0) {
+            aligned(observables.cast_const(), 1, "observables")?;
+        }
+        if !weights.is_null() {
+            aligned(weights.cast_const(), align_of::<f64>(), "the weight")?;
+        }
+        Ok(Self { observables, each, weights })
+    }
+
+    /// Writes the answer of a shot; `observables` are `each`.
+    ///
+    /// # Safety
+    /// `shot` is one of the shots, and what `new` was given may be written, as far as it said.
+    unsafe fn write(&self, shot: usize, observables: impl Iterator<Item = u8>, weight: f64) {
+        let first = shot * self.each;
+        for (at, byte) in (first..first + self.each).zip(observables) {
+            // SAFETY: within the room that was checked, and the caller's promise.
+            unsafe { self.observables.wrapping_add(at).write(byte) };
+        }
+        if !self.weights.is_null() {
+            // SAFETY: not null, aligned, and the caller's promise.
+            unsafe { self.weights.wrapping_add(shot).write(weight) };
+        }
+    }
+}
