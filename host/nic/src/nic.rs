@@ -3,7 +3,7 @@
 use crate::completion::CompletionWriter;
 use crate::fault::{Fault, Queue};
 use crate::memory::Memory;
-use crate::port::Port;
+use crate::port::{Message, Port};
 use crate::receive::Receiver;
 use crate::send::{Sender, Shared};
 use crate::stats::{Stats, Violations};
@@ -192,10 +192,14 @@ impl<P: Port> Nic<P> {
             let Some(message) = port.receive(payload) else { break };
             stats.rx_messages += 1;
             worked = true;
+            let delivered = stats.rx_delivered;
             if self.broken {
                 stats.rx_dead += 1;
             } else {
                 receiver.deliver(message, payload, memory, stats, violations);
+            }
+            if matches!(message, Message::WriteImm { .. }) && stats.rx_delivered == delivered {
+                port.undelivered();
             }
         }
         worked

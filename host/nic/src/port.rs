@@ -39,6 +39,10 @@ pub trait Port {
 
     /// Sends a message; false if it was lost. Never blocks.
     fn send(&mut self, message: Message, payload: &[u8]) -> bool;
+
+    /// The NIC dropped the [`WriteImm`](Message::WriteImm) that it has just received: no receive request, or memory that it
+    /// must not write. No answer to it will be sent.
+    fn undelivered(&mut self) {}
 }
 
 /// One end of a wire within the process.

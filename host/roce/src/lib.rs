@@ -9,6 +9,8 @@
 //! | [`opcode`], [`packet`], [`icrc`], [`psn`], [`immediate`] | the wire format |
 //! | [`responder`], [`reason`] | the receiving end of a queue pair: checks, frames, counts |
 //! | [`port`] | the choices of a queue pair on a socket |
+//! | [`peers`] | the peers of a queue pair, a window for each |
+//! | [`drops`] | datagrams that the operating system dropped for a socket |
 //! | [`socket`] | packets with right iCRCs from a UDP socket, in batches |
 //! | [`metadata`] | the block at the end of a frame |
 //! | [`rendezvous`] | two queue pairs that introduce themselves over TCP |
@@ -19,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod drops;
 pub mod error;
 mod frame;
 pub mod icrc;
@@ -26,6 +29,7 @@ pub mod immediate;
 pub mod metadata;
 pub mod opcode;
 pub mod packet;
+pub mod peers;
 pub mod port;
 pub mod psn;
 pub mod reason;
@@ -33,11 +37,13 @@ pub mod rendezvous;
 pub mod responder;
 pub mod socket;
 
+pub use drops::SocketDrops;
 pub use error::PacketError;
 pub use icrc::{Envelope, ROCE_PORT};
 pub use immediate::{Immediate, MAX_PAGES, PAGE_UNIT_BYTES};
 pub use opcode::Opcode;
 pub use packet::{Aeth, Bth, MAX_OVERHEAD_BYTES, Packet, Reth};
+pub use peers::{Peer, Peers};
 pub use port::PortOptions;
 pub use psn::{Arrival, Psn, Sequence};
 pub use reason::{Reason, Refusals};

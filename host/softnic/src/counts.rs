@@ -1,4 +1,4 @@
-//! What a port counts, readable by anybody while it runs.
+//! Counters of a port, which any thread may read while the port runs.
 
 use ringcall_gpu::atomic::DeviceU64;
 use std::sync::atomic::Ordering;
@@ -7,14 +7,17 @@ ringcall_wire::named! {
     /// What is counted.
     #[repr(usize)]
     pub enum Count {
-        Packets, "port_packets", "packets taken from the socket, whatever became of them";
+        Packets, "port_packets", "packets taken from the socket";
         Accepted, "port_accepted", "packets that passed every check";
         Refused, "port_refused", "packets refused: iCRC, queue pair, key, addresses, not RoCE";
         Repeated, "port_repeated", "packets refused: their sequence number was here before";
         Lost, "port_lost", "packets that sequence numbers say are missing";
+        Busy, "port_busy", "requests refused (BACKPRESSURE): their page has a request in flight";
+        Incomplete, "port_incomplete", "frames given up: packets of them never came";
+        Evicted, "port_evicted", "peers that lost their place to a newcomer: more wrote than the port knows at a time";
         Delivered, "port_delivered", "messages given to the NIC";
         Sent, "port_sent", "packets that the socket took";
-        Unsent, "port_unsent", "messages lost here: nobody to send to, too long, or the socket would not take them";
+        Unsent, "port_unsent", "messages lost here: no peer to send to, too long, or the socket would not take them";
         Errors, "port_errors", "errors of the socket";
     }
 }

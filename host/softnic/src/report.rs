@@ -6,6 +6,7 @@ use ringcall_dispatch::counters::{Bank, Snapshot};
 use ringcall_gpu::shared::Words;
 use ringcall_nic::stats::Violations;
 use ringcall_nic::{Stats, Violation};
+use ringcall_roce::SocketDrops;
 use ringcall_verbs::{Ended, Event};
 use ringcall_wire::counter::Counter;
 use std::fmt;
@@ -19,11 +20,24 @@ pub struct Watch {
     port: Arc<Counts>,
     endpoint: Words,
     bank: Arc<Bank>,
+    /// Where the operating system says.
+    drops: Option<SocketDrops>,
 }
 
 impl Watch {
-    pub(crate) fn new(port: Arc<Counts>, endpoint: Words, bank: Arc<Bank>) -> Self {
-        Self { port, endpoint, bank }
+    pub(crate) fn new(
+        port: Arc<Counts>,
+        endpoint: Words,
+        bank: Arc<Bank>,
+        drops: Option<SocketDrops>,
+    ) -> Self {
+        Self { port, endpoint, bank, drops }
+    }
+
+    /// Datagrams that the operating system dropped because the receive buffer was full; 0 where it does not say.
+    #[must_use]
+    pub fn kernel_drops(&self) -> u64 {
+        self.drops.map_or(0, |drops| drops.read())
     }
 
     /// The port's counts.
@@ -51,7 +65,8 @@ impl Watch {
     pub fn named(&self) -> Vec<(&'static str, &'static str, u64)> {
         let port = Count::ALL.iter().map(|&count| (count.name(), count.meaning(), self.port.get(count)));
         let events = Event::ALL.iter().map(|&event| (event.name(), event.meaning(), self.event(event)));
-        port.chain(events).collect()
+        let drops = "datagrams that the operating system dropped because the receive buffer was full, where it says so";
+        port.chain(events).chain([("kernel_drops", drops, self.kernel_drops())]).collect()
     }
 
     /// Whether the loop has read so many receive completions, and given every credit back.
@@ -101,7 +116,8 @@ impl Report {
             - event(Event::RxBadSlot)
             - event(Event::RxTooLong)
             - event(Event::RxUnaccepted);
-        let answers = event(Event::RxRequests)
+        // The port itself answers requests for busy pages.
+        let answers = event(Event::RxRequests) + n(watch.port().get(Count::Busy))
             - event(Event::RxUnanswered)
             - n(watch.port().get(Count::Sent))
             - n(watch.port().get(Count::Unsent))

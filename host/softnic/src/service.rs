@@ -9,7 +9,7 @@ use ringcall::table::Function;
 use ringcall_dispatch::counters::Bank;
 use ringcall_gpu::shared::{SharedError, Words};
 use ringcall_nic::{Config, Nic, NicError};
-use ringcall_roce::{PortOptions, RoceSocket};
+use ringcall_roce::{PortOptions, RoceSocket, SocketDrops};
 use ringcall_verbs::endpoint::Endpoint;
 use ringcall_verbs::sq::RecordMode;
 use ringcall_verbs::unified::{Extent, Returned, Scratch, Unified};
@@ -17,7 +17,7 @@ use ringcall_verbs::{BlueFlame, Bound, Ended, QueueError};
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::DispatchMode;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
@@ -36,9 +36,11 @@ pub enum Threads {
 /// Choices of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// The wire: one peer at a time, the last one that brought the window's key unless it is named. Default: 64 pages of 1024
-    /// bytes.
+    /// The wire. Default: 64 pages of 1024 bytes.
     pub port: PortOptions,
+    /// The most peers known at a time, each with a window of its own; one with [`Delivery::Packets`], the last one that
+    /// brought the window's key. Default: 64.
+    pub peers: usize,
     /// When requests' bytes are written. Default: whole frames.
     pub delivery: Delivery,
     /// Places of each work queue, a power of two below 65536. Fewer than pages: requests are dropped when more are under
@@ -52,6 +54,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             port: PortOptions::new(64, 1024),
+            peers: 64,
             delivery: Delivery::Frames,
             depth: 64,
             threads: Threads::One,
@@ -227,7 +230,7 @@ impl Parts {
         if !options.depth.is_power_of_two() || options.depth >= 1 << 16 {
             return Err(ServiceError::Depth(options.depth));
         }
-        let port = RocePort::bind(options.port, options.delivery)?;
+        let port = RocePort::bind(options.port, options.delivery, options.peers)?;
         let (address, counts) = (port.local_addr(), port.counts());
         let shape = Shape {
             qp,
@@ -247,7 +250,8 @@ impl Parts {
         let nic = Nic::new(config, &queues.windows, queues.uar.clone(), queues.memory(&shape), port)?;
         let (bank, signals) = (Arc::new(Bank::default()), Arc::new(Signals::default()));
         let driver = Driver::new(nic, Arc::clone(&signals));
-        let watch = Watch::new(counts, queues.windows.counters.clone(), Arc::clone(&bank));
+        let drops = SocketDrops::of(&socket, SocketAddr::V4(address));
+        let watch = Watch::new(counts, queues.windows.counters.clone(), Arc::clone(&bank), drops);
         let shutdown = queues.windows.shutdown.clone();
         let extent = match options.delivery {
             Delivery::Frames => Extent::Received,
@@ -338,11 +342,13 @@ mod tests {
         assert_eq!(peer.send(&mut outbox).expect("sent"), 1);
     }
 
-    /// A request into page 0.
+    /// A request into a page of its number's.
     fn request(port: &PortOptions, psn: Psn) -> ([u8; HEADER_BYTES], Reth, Immediate) {
         let header = RequestHeader::new(FunctionId::of(names::RPC_INCREMENT).0, 0, psn.get(), 0).to_bytes();
-        let reth = Reth { address: port.base, key: port.key, length: HEADER_BYTES as u32 };
-        (header, reth, Immediate::new(0, psn))
+        let page = psn.get() % port.pages;
+        let address = port.base + u64::from(page) * u64::from(port.page_bytes);
+        let reth = Reth { address, key: port.key, length: HEADER_BYTES as u32 };
+        (header, reth, Immediate::new(page, psn))
     }
 
     #[test]
@@ -352,7 +358,14 @@ mod tests {
         let mut psn = Psn::new(7);
         let mut turn = |driver: &mut Driver| {
             let (header, reth, immediate) = request(&options.port, psn);
-            push(&peer, address, &Packet::write_immediate(options.port.qp, psn, reth, immediate, &header));
+            let qp = options.port.qp;
+            // The first one brings the key; messages without a page are never refused as busy.
+            let packet = if psn == Psn::new(7) {
+                Packet::write_immediate(qp, psn, reth, immediate, &header)
+            } else {
+                Packet::send(qp, psn, &header)
+            };
+            push(&peer, address, &packet);
             psn = psn.next();
             driver.turn(None)
         };

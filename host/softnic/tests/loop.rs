@@ -1,7 +1,7 @@
 //! The whole loop in one process: sensor bridge, packets over sockets, NIC, unified loop, and back.
 
 use ringcall::FunctionTable;
-use ringcall_emulator::{Faults, Increment, Player, PlayerConfig, PlayerTarget, Report as Played};
+use ringcall_emulator::{Exchange, Faults, Increment, Player, PlayerConfig, PlayerTarget, Report as Played};
 use ringcall_roce::{Immediate, Packet, Psn, Reth, RoceSocket};
 use ringcall_softnic::{
     Count, Delivery, Options, PortOptions, Report, Service, ServiceError, Threads, Watch,
@@ -70,6 +70,7 @@ fn stop(service: Service) -> (Report, Watch) {
 fn everything() -> Vec<Options> {
     let of = |threads, delivery, depth| Options {
         port: PortOptions { base: 0x4000, ..Options::default().port },
+        peers: 64,
         delivery,
         depth,
         threads,
@@ -275,4 +276,36 @@ fn what_cannot_be_is_refused() {
     assert!(Service::start(Options { port, ..Default::default() }, table(1024)).is_err());
     let port = PortOptions { qp: 1 << 24, ..PortOptions::new(64, 1024) };
     assert!(Service::start(Options { port, ..Default::default() }, table(1024)).is_err());
+}
+
+/// Both count their requests from 0 and write into the same pages: each gets the answers to its own requests, and a request
+/// for a page whose request is in flight is refused.
+#[test]
+fn two_peers_at_once_get_their_own_answers() {
+    for threads in [Threads::One, Threads::Two] {
+        let service = start(Options { threads, ..Options::default() });
+        let target = target(&service);
+        let play = |payload_bytes: u32| {
+            let config = PlayerConfig { timeout: PATIENCE, ..PlayerConfig::new(target) };
+            let mut player =
+                Player::new(RoceSocket::bind(any()).expect("a socket"), config).expect("a player");
+            let mut refused = 0;
+            let mut check = |exchange: &Exchange<'_>| {
+                let busy = exchange.response.status() == Status::BACKPRESSURE;
+                refused += u64::from(busy);
+                busy || Increment::check(exchange)
+            };
+            let mut windows = Increment::new(5000, payload_bytes);
+            let played = player.run(&mut windows, &mut check, &|| false).expect("it plays");
+            assert!(played.clean(), "{played:?}");
+            refused
+        };
+        let refused: u64 = std::thread::scope(|scope| {
+            let threads = [16, 40].map(|bytes| scope.spawn(move || play(bytes)));
+            threads.into_iter().map(|thread| thread.join().expect("it plays")).sum()
+        });
+        let (report, watch) = stop(service);
+        assert_eq!(watch.port().get(Count::Busy), refused);
+        assert_eq!(report.dispatcher.get(Counter::Completed) + refused, 10_000);
+    }
 }

@@ -32,7 +32,6 @@ mod admit;
 mod caller;
 #[cfg(feature = "testing")]
 pub mod conformance;
-mod drops;
 mod endpoint;
 mod error;
 mod idle;

@@ -172,6 +172,8 @@ impl<W: Wire> Unified for Link<W> {
                 tally.repeated.one();
             }
             Arrival::Lost(n) => tally.lost.add(n),
+            Arrival::Incomplete(n) => tally.incomplete.add(n),
+            Arrival::Evicted(n) => tally.evicted.add(n),
         });
         if outcome.is_err() {
             tally.errors.one();

@@ -70,6 +70,10 @@ pub enum Arrival<'a, P> {
     Repeated,
     /// So many packets were lost on the way, by the wire's sequence numbers: counted.
     Lost(u64),
+    /// So many frames were given up because packets of them never came: counted.
+    Incomplete(u64),
+    /// So many peers lost their place to newcomers: counted.
+    Evicted(u64),
 }
 
 /// A frame that has arrived. Its contents are an allegation.

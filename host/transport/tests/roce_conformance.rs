@@ -323,6 +323,35 @@ fn a_newcomer_takes_the_place_of_whoever_was_silent_longest() {
     assert!(first.receive(Duration::ZERO).is_none());
 }
 
+/// Frames of several packets by more peers than the wire knows are lost, and counted; by as many as it knows they are not.
+#[test]
+fn frames_of_more_peers_than_are_known_are_counted() {
+    for (peers, whole) in [(3, 0), (4, 4)] {
+        let (_ring, mut link) = link(|options| options.peers = peers);
+        let mut bridges: Vec<_> = (0..4).map(|_| Bridge::new(link.endpoint(), 20)).collect();
+        let packets: Vec<_> = (0..)
+            .zip(&mut bridges)
+            .map(|(page, bridge)| bridge.packets(page, &request(page, &[7; 50])))
+            .collect();
+        let count = packets[0].len();
+        assert!(count > 1);
+        for part in 0..count {
+            for (bridge, packets) in bridges.iter_mut().zip(&packets) {
+                bridge.send_raw(&packets[part]);
+            }
+        }
+        let begin = std::time::Instant::now();
+        let counted = |link: &Link<roce::Roce>| {
+            let counts = link.watch().statistics();
+            (counts.requests, counts.incomplete > 0, counts.evicted > 0)
+        };
+        while counted(&link) != (whole, whole == 0, whole == 0) {
+            link.poll();
+            assert!(begin.elapsed() < Duration::from_secs(20), "{peers}: {}", link.watch().statistics());
+        }
+    }
+}
+
 #[test]
 fn nothing_is_allocated_between_start_and_stop() {
     let (ring, mut link) = link(|_| ());

@@ -107,6 +107,10 @@ pub(crate) struct Args {
     /// RoCE: the one peer, which gets every answer [default: whoever brings the key]
     #[arg(long, value_name = "ADDRESS")]
     peer: Option<SocketAddrV4>,
+    /// RoCE: the most peers known at a time, each with a window of its own; a newcomer takes the place of the peer that was
+    /// silent longest, and its answers that are due are lost [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    peers: Option<u16>,
     /// RoCE: tell queue pair and key to whoever asks at this TCP address, as the reference's rendezvous does
     #[arg(long, value_name = "ADDRESS")]
     rendezvous: Option<SocketAddr>,

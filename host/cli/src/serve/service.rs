@@ -134,7 +134,10 @@ impl Service {
         let capacity = Service::capacity(port.page_bytes);
         let table = functions(args)?.build_for(capacity, capacity).context(TOO_SMALL)?;
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
-        let service = Service::start(Options { port, depth, threads, ..Options::default() }, table)?;
+        let service = Service::start(
+            Options { port, peers: peers(args), depth, threads, ..Options::default() },
+            table,
+        )?;
         Ok(Self { kind: Kind::Nic(service), host: None })
     }
 
@@ -239,7 +242,12 @@ fn udp_wire(args: &Args) -> Result<udp::Udp> {
 fn roce_wire(args: &Args, ring: &Ring) -> Result<roce::Roce> {
     let geometry = ring.geometry();
     let port = port(args, geometry.rx_stride().max(geometry.tx_stride()))?;
-    Ok(roce::Roce::bind(&roce::Options { port, ..Default::default() })?)
+    Ok(roce::Roce::bind(&roce::Options { port, peers: peers(args) })?)
+}
+
+/// The most peers of a queue pair at a time.
+fn peers(args: &Args) -> usize {
+    args.peers.map_or(roce::DEFAULT_PEERS, usize::from)
 }
 
 /// The queue pair that was asked for, with a page for each slot.

@@ -12,30 +12,31 @@
 //! A frame for a slot whose request is still being served is refused (`BACKPRESSURE`), as on every wire that names slots.
 //!
 //! # Whom answers go to
-//! Where the requests come from ([`Options::peers`] of them are known at a time; who has been silent longest makes room,
-//! and answers to it that are still due are counted as unsent), or the address in [`PortOptions::peer`]: an adapter takes
-//! packets at port 4791 alone, whatever port it sends from. Who is not known yet must bring the window's key.
+//! Where the requests come from, or the address in [`PortOptions::peer`]: an adapter takes packets at port 4791 alone,
+//! whatever port it sends from. [`Options::peers`] of them are known at a time. A packet of an unknown peer must bring the
+//! window's key; the peer then takes the place of the one that was silent longest, which is counted as
+//! [`evicted`](crate::Statistics::evicted), and whose answers that are still due are counted as unsent. It finds zeros in its
+//! window.
 //!
 //! # What is counted
 //! [`lost`](crate::Statistics::lost) are packets that sequence numbers say are missing; one that comes late after all was
-//! counted, and makes up for the next. [`repeated`](crate::Statistics::repeated) are packets that were here before.
+//! counted, and makes up for the next. [`incomplete`](crate::Statistics::incomplete) are frames and messages that were given
+//! up because packets of them never came. [`repeated`](crate::Statistics::repeated) are packets that were here before.
 //! Everything else that is refused (iCRC, queue pair, key, addresses) is [`malformed`](crate::Statistics::malformed).
 
-mod peers;
-
-use crate::drops;
 use crate::udp::MAX_DATAGRAM_BYTES;
 use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
 use crate::{Endpoint, Outbox, TransportError};
-use peers::Peers;
 use ringcall_roce::{
-    BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, MAX_PAGES, PAGE_UNIT_BYTES, Packet, PortOptions, PushError,
-    Reason, RoceSocket,
+    BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, MAX_PAGES, PAGE_UNIT_BYTES, Packet, Peers, PortOptions,
+    PushError, Reason, RoceSocket, SocketDrops,
 };
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
+/// The most peers known at a time, unless [`Options::peers`] says otherwise.
+pub const DEFAULT_PEERS: usize = 64;
 /// The transport's name in an [`Endpoint`].
 pub const NAME: &str = "roce";
 
@@ -45,13 +46,14 @@ pub struct Options {
     /// The queue pair and its window: as many pages as the ring has slots, each a multiple of 128 bytes and no less than a slot.
     /// Default: 64 of 16 KiB, as rings have.
     pub port: PortOptions,
-    /// The most peers known at a time; each has a window of its own. Default: 4.
+    /// The most peers known at a time; each has a window of its own, which takes up memory once the peer writes to it.
+    /// Default: [`DEFAULT_PEERS`].
     pub peers: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { port: PortOptions::new(64, 16 * 1024), peers: 4 }
+        Self { port: PortOptions::new(64, 16 * 1024), peers: DEFAULT_PEERS }
     }
 }
 
@@ -146,7 +148,7 @@ impl Wire for Roce {
 
     fn open(&mut self, receive_bytes: usize, send_bytes: usize) -> io::Result<()> {
         self.receive_bytes = receive_bytes;
-        self.peers.make_room();
+        self.peers.allocate();
         self.inbox = Inbox::new(self.max_frame_bytes() + MAX_OVERHEAD_BYTES);
         self.out = ringcall_roce::Outbox::new(send_bytes + MAX_OVERHEAD_BYTES);
         Ok(())
@@ -178,9 +180,12 @@ impl Wire for Roce {
                 continue;
             };
             let event = peer.receive(&packet);
-            let lost = peer.newly_lost();
+            let (lost, incomplete) = (peer.newly_lost(), peer.newly_incomplete());
             if lost > 0 {
                 take(Arrival::Lost(lost));
+            }
+            if incomplete > 0 {
+                take(Arrival::Incomplete(incomplete));
             }
             match event {
                 Ok(Event::Written) => (),
@@ -193,6 +198,10 @@ impl Wire for Roce {
                 Err(Reason::Duplicate) => take(Arrival::Repeated),
                 Ok(Event::Message(_)) | Err(_) => take(Arrival::Malformed),
             }
+        }
+        let evicted = peers.newly_evicted();
+        if evicted > 0 {
+            take(Arrival::Evicted(evicted));
         }
         Ok(())
     }
@@ -231,7 +240,8 @@ impl Wire for Roce {
     }
 
     fn kernel_drops(&self) -> Option<KernelDrops> {
-        drops::of(&self.socket, SocketAddr::V4(self.socket.local_addr()))
+        let drops = SocketDrops::of(&self.socket, SocketAddr::V4(self.socket.local_addr()))?;
+        Some(KernelDrops::new(move || drops.read()))
     }
 }
 

@@ -23,9 +23,9 @@
 
 mod socket;
 
-use crate::drops;
 use crate::wire::{Arrival, KernelDrops, Sent, Wire};
 use crate::{Endpoint, Outbox, TransportError};
+use ringcall_roce::SocketDrops;
 use socket::Batches;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -120,7 +120,8 @@ impl Wire for Udp {
     }
 
     fn kernel_drops(&self) -> Option<KernelDrops> {
-        drops::of(&self.socket, self.address)
+        let drops = SocketDrops::of(&self.socket, self.address)?;
+        Some(KernelDrops::new(move || drops.read()))
     }
 }
 

@@ -1,9 +1,8 @@
-//! Datagrams that the operating system dropped for want of buffer.
+//! Counts of the datagrams that the operating system dropped because a socket's receive buffer was full.
 //!
 //! Linux counts them for each socket in `/proc/self/net/udp`. (The other source, `SO_RXQ_OVFL`, comes as a control message
 //! with each datagram; the crates whose batched receive is safe do not reset the control buffers between calls.)
 
-use crate::wire::KernelDrops;
 use rustix::fs::fstat;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -12,13 +11,30 @@ use std::os::fd::AsFd;
 const INODE: usize = 9;
 const DROPS: usize = 12;
 
-/// What counts the drops of `socket`; `None` where the system does not say.
-pub(crate) fn of(socket: &impl AsFd, address: SocketAddr) -> Option<KernelDrops> {
-    let inode = fstat(socket).ok()?.st_ino;
-    let path = if address.is_ipv4() { "/proc/self/net/udp" } else { "/proc/self/net/udp6" };
-    let read = move || find(&std::fs::read_to_string(path).ok()?, inode);
-    read()?;
-    Some(KernelDrops::new(move || read().unwrap_or(0)))
+/// Reads how many datagrams the system has dropped for one socket.
+#[derive(Debug, Clone, Copy)]
+pub struct SocketDrops {
+    inode: u64,
+    table: &'static str,
+}
+
+impl SocketDrops {
+    /// The drops of `socket`, which is bound to `address`. `None` where the system does not say.
+    pub fn of(socket: &impl AsFd, address: SocketAddr) -> Option<Self> {
+        let table = if address.is_ipv4() { "/proc/self/net/udp" } else { "/proc/self/net/udp6" };
+        let drops = Self { inode: fstat(socket).ok()?.st_ino, table };
+        drops.find().map(|_| drops)
+    }
+
+    /// The count so far; 0 for a socket that was closed.
+    #[must_use]
+    pub fn read(&self) -> u64 {
+        self.find().unwrap_or(0)
+    }
+
+    fn find(&self) -> Option<u64> {
+        find(&std::fs::read_to_string(self.table).ok()?, self.inode)
+    }
 }
 
 /// The drops of the socket with this inode.
