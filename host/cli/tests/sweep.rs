@@ -96,7 +96,7 @@ fn a_state_of_another_study_or_in_use_is_refused() -> Outcome {
     let before = std::fs::read(&state)?;
     let output = ringcall(&[&small[..], &["--seed", "2"]].concat())?.output()?;
     assert!(
-        !output.status.success() && said(&output).contains("another study, of seed 1"),
+        !output.status.success() && said(&output).contains("seed 1, 100 shots a batch"),
         "{}",
         said(&output)
     );
@@ -108,10 +108,17 @@ fn a_state_of_another_study_or_in_use_is_refused() -> Outcome {
     assert!(!output.status.success() && said(&output).contains("another process"), "{}", said(&output));
     drop(file);
 
-    std::fs::write(&state, "notes of mine\n")?;
-    let output = ringcall(&small)?.output()?;
-    assert!(!output.status.success() && said(&output).contains("line 1: no state"), "{}", said(&output));
-    assert_eq!(std::fs::read(&state)?, b"notes of mine\n");
+    // An edited count is not believed.
+    let edited = String::from_utf8(before)?.replacen("\"shots\":100", "\"shots\":200", 1);
+    // Files of others, with and without an end of their line.
+    for text in [edited.as_str(), "notes of mine\n", "notes of mine"] {
+        std::fs::write(&state, text)?;
+        let output = ringcall(&small)?.output()?;
+        let why = said(&output);
+        let reason = if text == edited { "line 2: its checksum is wrong" } else { "line 1: no state" };
+        assert!(!output.status.success() && why.contains(reason), "{text:?}: {why}");
+        assert_eq!(std::fs::read_to_string(&state)?, text, "untouched");
+    }
     Ok(())
 }
 

@@ -118,6 +118,7 @@ fn a_study_counts_the_same_on_the_device() {
         let point = |distance| Point { distance, rounds: distance, basis: Basis::X, p: 0.006 };
         let tallies = |bind: &Bind<'_>| -> Vec<Tally> {
             let study = Study {
+                program: String::new(),
                 seed: 3,
                 batch_shots: 100,
                 predecoder: Some(Arm { label: "3x128_int8".to_owned(), bind }),

@@ -30,6 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Ok(network.bind(Some(&point.experiment()), args.threshold)?.inference)
     };
     let study = Study {
+        program: args.state.as_ref().map(|_| state::program()).transpose()?.unwrap_or_default(),
         seed: args.seed,
         batch_shots: args.batch_shots(),
         predecoder: network.as_ref().map(|(_, label)| Arm { label: label.clone(), bind: &bind }),

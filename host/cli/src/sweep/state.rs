@@ -1,13 +1,52 @@
-//! The state's file: one process's at a time, whole lines only.
+//! The file of a sweep's state: locked by one process at a time, whole lines only, synchronised to disk every second.
 
 use anyhow::{Context, Result, anyhow, bail};
 use ringcall_service::study::{Setup, State};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{BufReader, Seek, SeekFrom};
+use std::io::{self, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The most that a power failure may cost.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The version of this program, and the checksum of its file: another build may count otherwise.
+///
+/// # Errors
+/// The program's own file cannot be read.
+pub(super) fn program() -> Result<String> {
+    let file = std::env::current_exe().and_then(std::fs::read).context("this program's own file")?;
+    Ok(format!("ringcall {} (crc32 {:08x})", env!("CARGO_PKG_VERSION"), crc32fast::hash(&file)))
+}
+
+/// The file, as lines are added.
+pub(super) struct Log {
+    file: File,
+    synced: Instant,
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.synced.elapsed() >= SYNC_INTERVAL {
+            self.file.sync_data()?;
+            self.synced = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let _ = self.file.sync_data();
+    }
+}
 
 /// Opens a state, or makes one, ready to be added to.
-pub(super) fn open(path: &Path, setup: Setup) -> Result<(State, File)> {
+pub(super) fn open(path: &Path, setup: Setup) -> Result<(State, Log)> {
     let open = || {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
@@ -25,7 +64,7 @@ pub(super) fn open(path: &Path, setup: Setup) -> Result<(State, File)> {
             file.set_len(whole)?;
         }
         file.seek(SeekFrom::Start(whole))?;
-        Ok((state, file))
+        Ok((state, Log { file, synced: Instant::now() }))
     };
     open().with_context(|| format!("the state {}", path.display()))
 }

@@ -14,6 +14,7 @@
 //!
 //! let point = |distance, p| Point { distance, rounds: distance, basis: Basis::Z, p };
 //! let study = Study {
+//!     program: String::new(),
 //!     seed: 1,
 //!     batch_shots: 500,
 //!     predecoder: None,
@@ -77,6 +78,8 @@ impl std::fmt::Debug for Arm<'_> {
 /// What to study. See the [module](self).
 #[derive(Debug)]
 pub struct Study<'a> {
+    /// The program that counts, by version and digest: states that another one has begun are refused. May be empty.
+    pub program: String,
     /// Of all shots.
     pub seed: u64,
     /// Shots of a batch, at least 1: as much work as an interruption may cost each thread.
@@ -130,7 +133,7 @@ impl Study<'_> {
     #[must_use]
     pub fn setup(&self) -> Setup {
         let predecoder = self.predecoder.as_ref().map(|arm| arm.label.clone());
-        Setup { seed: self.seed, batch_shots: self.batch_shots, predecoder }
+        Setup { program: self.program.clone(), seed: self.seed, batch_shots: self.batch_shots, predecoder }
     }
 
     /// Works until every point has enough, or `progress` says `false`: it is asked about ten times a second, and after each

@@ -1,26 +1,31 @@
-//! What a study has found so far, as lines of JSON: one that says what it is, then one for each finished batch. Lines are
-//! only ever added, each by one write, so that whoever is killed leaves whole lines and at most a part of a last one.
+//! The state of a study, as lines of JSON: a head that describes the study, then one line for each finished batch.
+//!
+//! Each line begins with a checksum of the rest of it (CRC-32), so a line that was edited or damaged is refused. Lines are
+//! only added, each by one write, so a killed process leaves whole lines and at most a part of the last one.
 
 use super::{Point, Stop, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
 
-/// The format of a state.
-const VERSION: u32 = 1;
+/// The format of a state. Version 1 had no checksums and did not name the program.
+const VERSION: u32 = 2;
 /// No line of ours is as long.
 const MAX_LINE: u64 = 64 << 10;
 
-/// What decides the counts of a batch, besides its point and its number. States of different setups do not mix; points
-/// may be added, and [`Stop`] may change from one run to the next.
+/// Everything that decides the counts of a batch, besides its point and its number. States of different setups do not mix;
+/// points may be added, and [`Stop`] may change from one run to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
+    /// The program that counts: its version, and a digest where it has one.
+    pub program: String,
     /// The seed of all shots.
     pub seed: u64,
     /// Shots of a batch.
     pub batch_shots: u32,
-    /// What says which predecoder it is: its file, a sum of its bytes, its threshold. `None` without one.
+    /// The predecoder: its file, a digest of its bytes, its threshold. `None` without one.
     pub predecoder: Option<String>,
 }
 
@@ -54,6 +59,12 @@ pub enum StateError {
 struct Head {
     ringcall_sweep: u32,
     setup: Setup,
+}
+
+/// The version in a head of any version.
+#[derive(Deserialize)]
+struct AnyHead {
+    ringcall_sweep: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -116,9 +127,14 @@ impl State {
             let bytes = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? as u64;
             number += 1;
             if line.last() != Some(&b'\n') {
+                let refuse = |reason| Err(StateError::Line { line: number, reason });
                 if bytes == MAX_LINE {
-                    let reason = format!("longer than {MAX_LINE} bytes: no state of `ringcall sweep`");
-                    return Err(StateError::Line { line: number, reason });
+                    return refuse(format!("longer than {MAX_LINE} bytes: no state of `ringcall sweep`"));
+                }
+                // A part of a last line is dropped by the caller. Before the head is whole, that is only right for a part of
+                // the head that this study writes: anything else is another program's file.
+                if !state.begun && !state.head()?.as_bytes().starts_with(&line) {
+                    return refuse("no state of `ringcall sweep`".to_owned());
                 }
                 return Ok((state, whole));
             }
@@ -130,13 +146,22 @@ impl State {
         }
     }
 
+    /// The first line.
+    fn head(&self) -> Result<String, StateError> {
+        line(&Head { ringcall_sweep: VERSION, setup: self.setup.clone() })
+    }
+
     fn take(&mut self, line: &[u8]) -> Result<(), Refused> {
         if !self.begun {
-            let head: Head = serde_json::from_slice(line)
-                .map_err(|e| Refused::Line(format!("no state of `ringcall sweep`: {e}")))?;
-            if head.ringcall_sweep != VERSION {
-                return Err(Refused::Line(format!("version {}, not {VERSION}", head.ringcall_sweep)));
+            let none = |e: &dyn Display| Refused::Line(format!("no state of `ringcall sweep`: {e}"));
+            let old = serde_json::from_slice::<AnyHead>(line).map(|head| head.ringcall_sweep);
+            if let Ok(version) = old
+                && version != VERSION
+            {
+                return Err(Refused::Line(format!("version {version}, not {VERSION}: begin a new state")));
             }
+            let head = checked(line).map_err(|why| none(&why))?;
+            let head: Head = serde_json::from_slice(&head).map_err(|e| none(&e))?;
             if head.setup != self.setup {
                 return Err(Refused::Setup(StateError::OtherSetup {
                     found: head.setup.to_string(),
@@ -146,7 +171,8 @@ impl State {
             self.begun = true;
             return Ok(());
         }
-        let record: Record = serde_json::from_slice(line).map_err(|e| Refused::Line(e.to_string()))?;
+        let line = checked(line).map_err(Refused::Line)?;
+        let record: Record = serde_json::from_slice(&line).map_err(|e| Refused::Line(e.to_string()))?;
         let Record { point, batch, tally } = record;
         tally.check(self.setup.batch_shots, self.setup.predecoder.is_some()).map_err(Refused::Line)?;
         let known = self.batches.entry(point.clone()).or_default().entry(batch).or_insert(tally);
@@ -170,7 +196,7 @@ impl State {
     ) -> Result<(), StateError> {
         let mut text = String::new();
         if !self.begun {
-            text += &line(&Head { ringcall_sweep: VERSION, setup: self.setup.clone() })?;
+            text += &self.head()?;
         }
         text += &line(&Record { point: point.to_string(), batch, tally })?;
         log.write_all(text.as_bytes())?;
@@ -221,13 +247,33 @@ enum Refused {
     Line(String),
 }
 
+/// What every line begins with, before the eight digits of its checksum.
+const CHECKSUM: &str = "{\"crc32\":\"";
+
+/// A line, with its checksum before its other keys.
 fn line(value: &impl Serialize) -> Result<String, StateError> {
     let text = serde_json::to_string(value).map_err(std::io::Error::from)?;
-    Ok(text + "\n")
+    let sum = crc32fast::hash(text.as_bytes());
+    let rest = text.strip_prefix('{').unwrap_or(&text);
+    Ok(format!("{CHECKSUM}{sum:08x}\",{rest}\n"))
+}
+
+/// A line without its checksum, which is right.
+fn checked(line: &[u8]) -> Result<Vec<u8>, String> {
+    let text = line.strip_suffix(b"\n").unwrap_or(line);
+    let rest = text.strip_prefix(CHECKSUM.as_bytes()).and_then(|rest| rest.split_at_checked(8));
+    let Some((digits, rest)) = rest else { return Err("no checksum".to_owned()) };
+    let sum = std::str::from_utf8(digits).ok().and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let rest = rest.strip_prefix(b"\",").ok_or("no checksum")?;
+    let object = [b"{", rest].concat();
+    if sum == Some(crc32fast::hash(&object)) { Ok(object) } else { Err("its checksum is wrong".to_owned()) }
 }
 
 impl std::fmt::Display for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.program.is_empty() {
+            write!(f, "{}, ", self.program)?;
+        }
         write!(f, "seed {}, {} shots a batch, ", self.seed, self.batch_shots)?;
         match &self.predecoder {
             Some(label) => write!(f, "predecoder {label}"),
