@@ -143,6 +143,14 @@ pub enum InferError {
         /// What it is.
         found: String,
     },
+    /// An output that is not a number: no decision can be made of it.
+    #[error("element {index} of the output `{tensor}` is not a number")]
+    NotANumber {
+        /// The tensor.
+        tensor: String,
+        /// Position of the first such element.
+        index: usize,
+    },
     /// The engine could not build or run the model.
     #[error("`{model}`: {stage} failed: {reason}")]
     Backend {

@@ -198,6 +198,11 @@ impl Engine for PredecoderEngine {
         for (logit, bytes) in self.logits.iter_mut().zip(self.output.as_chunks::<4>().0) {
             *logit = f32::from_le_bytes(*bytes);
         }
+        // Not above a threshold and not below: as a decision it would pass for "no error".
+        if let Some(index) = self.logits.iter().position(|logit| logit.is_nan()) {
+            let tensor = self.engine.outputs().first().map_or_else(String::new, ToString::to_string);
+            return Err(InferError::NotANumber { tensor, index });
+        }
         frame[0] = u8::from(self.volume.apply(&self.logits, self.threshold, &mut self.packed));
         for (index, left) in residual.iter_mut().enumerate() {
             *left = self.packed[index / 8] >> (index % 8) & 1;

@@ -1,6 +1,6 @@
 //! A network bound to an experiment. The networks here are pass-through: logits are what goes in.
 
-use ringcall_infer::{ElementType, Model, Passthrough, TensorSpec, conformance};
+use ringcall_infer::{ElementType, Engine, InferError, Model, Passthrough, TensorSpec, conformance};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::predecoder::PredecoderVolume;
@@ -78,4 +78,54 @@ fn serves_a_pipeline() {
     };
     let silent = Predecoder::new(fitting(), &experiment(), Some(1.5)).unwrap();
     assert_eq!(failures(&Inference::Model(Arc::new(silent))), failures(&Inference::None));
+}
+
+/// A network whose last output is not a number.
+struct Broken(Arc<dyn Model>);
+struct BrokenEngine(Box<dyn Engine>);
+
+impl Model for Broken {
+    fn name(&self) -> &str {
+        "broken"
+    }
+    fn inputs(&self) -> &[TensorSpec] {
+        self.0.inputs()
+    }
+    fn outputs(&self) -> &[TensorSpec] {
+        self.0.outputs()
+    }
+    fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
+        Ok(Box::new(BrokenEngine(self.0.instantiate()?)))
+    }
+}
+
+impl Engine for BrokenEngine {
+    fn inputs(&self) -> &[TensorSpec] {
+        self.0.inputs()
+    }
+    fn outputs(&self) -> &[TensorSpec] {
+        self.0.outputs()
+    }
+    fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), InferError> {
+        self.0.run(inputs, outputs)?;
+        let last = outputs[0].len() - 4;
+        outputs[0][last..].copy_from_slice(&f32::NAN.to_le_bytes());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_network_whose_output_is_not_a_number_fails_the_request() {
+    let network: Arc<dyn Model> = Arc::new(Broken(fitting()));
+    let model = Predecoder::new(network, &experiment(), Some(0.6)).unwrap();
+    let error = model.instantiate().unwrap().run(&[&[0; 96]], &mut [&mut [0; 96], &mut [0]]).unwrap_err();
+    assert!(matches!(error, InferError::NotANumber { index: 499, .. }), "{error}");
+
+    let problem = Problem::new(experiment().detector_error_model().unwrap()).unwrap();
+    let service =
+        Service::start(&problem, &Inference::Model(Arc::new(model)), ServiceConfig::default()).unwrap();
+    let source = ShotSource::sampled(&problem, 1).unwrap();
+    let pace = Pace { requests: Some(20), duration: None, interval: Duration::ZERO };
+    let summary = service.drive(source, pace, &mut |_| true).unwrap();
+    assert_eq!((summary.stats.succeeded, summary.stats.refused, summary.lost()), (0, 20, 0));
 }
