@@ -1,29 +1,83 @@
-//! Interrupt and terminate end a command early, in order: what is under way is answered and reported.
+//! SIGINT and SIGTERM: during set-up they end the process at once; while a command runs, the first one asks it to finish in
+//! order, and a second one ends the process.
 
 use anyhow::{Context, Result};
+use ringcall_gpu::atomic::DeviceU64;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-/// Listens for signals.
+/// Listens for signals, on a thread of its own.
 pub(crate) struct Signals {
-    #[allow(clippy::disallowed_types)]
-    // the library's interface: set from a signal handler, no protocol of ours
-    received: Arc<std::sync::atomic::AtomicUsize>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// The signal that came, or 0.
+    received: DeviceU64,
+    /// Not 0: the command finishes in order when a signal comes.
+    running: DeviceU64,
+    /// Not 0: how long that may take, in milliseconds.
+    grace_ms: DeviceU64,
 }
 
 impl Signals {
+    /// Begins to listen. Until [`run`](Self::run) is called, a signal ends the process at once.
     pub(crate) fn listen() -> Result<Self> {
-        let received = Arc::default();
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_usize(signal, Arc::clone(&received), signal as usize)
-                .context("cannot listen for signals")?;
-        }
-        Ok(Self { received })
+        let mut signals =
+            signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
+        let shared = Arc::new(Shared::default());
+        let state = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("ringcall-signals".to_owned())
+            .spawn(move || signals.forever().for_each(|signal| state.take(signal)))
+            .context("cannot listen for signals")?;
+        Ok(Self { shared })
+    }
+
+    /// Set-up is over: from now on the first signal asks the command to finish.
+    pub(crate) fn run(&self) {
+        self.shared.running.store(1, Ordering::Release);
+    }
+
+    /// As [`run`](Self::run), for a command whose files are whole at any moment, and which may be busy for long when a signal
+    /// comes: the process ends so long after it at the latest.
+    pub(crate) fn run_bounded(&self, grace: Duration) {
+        self.shared.grace_ms.store(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.run();
     }
 
     /// The signal's number, once one came.
     pub(crate) fn received(&self) -> Option<usize> {
-        Some(self.received.load(Ordering::Relaxed)).filter(|&signal| signal != 0)
+        Some(self.shared.received.load(Ordering::Relaxed) as usize).filter(|&signal| signal != 0)
     }
+}
+
+impl Shared {
+    fn take(self: &Arc<Self>, signal: i32) {
+        let during = if self.running.load(Ordering::Acquire) == 0 {
+            "during set-up"
+        } else if self.received.load(Ordering::Relaxed) != 0 {
+            "before it had finished"
+        } else {
+            self.received.store(u64::from(signal.unsigned_abs()), Ordering::Relaxed);
+            let grace = self.grace_ms.load(Ordering::Relaxed);
+            if grace != 0 {
+                let ended = std::thread::Builder::new().spawn(move || {
+                    std::thread::sleep(Duration::from_millis(grace));
+                    end(signal, "before it had finished");
+                });
+                drop(ended);
+            }
+            return;
+        };
+        end(signal, during);
+    }
+}
+
+fn end(signal: i32, during: &str) -> ! {
+    eprintln!("ringcall: stopped by signal {signal} {during}");
+    std::process::exit(128 + signal)
 }

@@ -272,8 +272,8 @@ fn a_signal_ends_the_run_in_order() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("started");
-    // Time enough to be under way; ended earlier or later, the report is whole.
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    // Time enough for set-up, during which a signal ends the process at once.
+    std::thread::sleep(std::time::Duration::from_secs(2));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signalled");
     let (mut out, mut err) = (String::new(), String::new());
@@ -285,4 +285,36 @@ fn a_signal_ends_the_run_in_order() {
     assert!(err.contains("signal 15"), "{err}");
     let report: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(report["submitted"], report["completed"]);
+}
+
+/// A model of this size takes minutes to set up.
+#[test]
+fn a_signal_during_set_up_ends_any_command_at_once() {
+    for command in [
+        &["run", "--distance", "75"][..],
+        &["serve", "--distance", "75", "--slot-bytes", "1048576"],
+        &["sweep", "--distances", "75", "--noises", "0.001"],
+    ] {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
+            .args(command)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        let begin = std::time::Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("it is ours") {
+                break status;
+            }
+            if begin.elapsed() > std::time::Duration::from_secs(20) {
+                child.kill().expect("it runs");
+                panic!("{command:?} does not obey");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        assert_eq!(status.code(), Some(128 + 15), "{command:?}: {status}");
+    }
 }

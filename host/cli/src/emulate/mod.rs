@@ -109,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (mut source, mut checker) =
         work::work(args.function, &args.experiment, args.payload as usize, args.seed)?;
     let signals = Signals::listen()?;
+    signals.run();
     let stop = || signals.received().is_some();
     let report = match transport {
         TransportArg::Udp => {

@@ -17,11 +17,11 @@ use std::time::Duration;
 /// Runs, reports, and says by its exit code whether every request was answered.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     args.check()?;
+    let signals = Signals::listen()?;
     // Before the run: a path that cannot be written should not cost the run.
     for path in [&args.json, &args.report].into_iter().flatten() {
         output::check_writable(path)?;
     }
-    let signals = Signals::listen()?;
     let problem = inputs::problem(args)?;
     let source = inputs::source(args, &problem)?;
     let config = args.service_config()?;
@@ -29,6 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     service.pins().iter().for_each(crate::pinning::tell);
     let monitor = service.monitor();
     let bar = progress_bar(args);
+    signals.run();
     let summary = service.drive(source, args.pace(), &mut |progress| {
         show(&bar, args, progress);
         signals.received().is_none()

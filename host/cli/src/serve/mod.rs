@@ -158,6 +158,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut out = std::io::stdout();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
 
+    signals.run();
     let begin = Instant::now();
     let limit = args.seconds.map(Duration::from_secs);
     while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {

@@ -16,6 +16,10 @@ use results::{PointResult, Results, Settings};
 use ringcall_service::study::{Arm, Point, Progress, State, Study};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long after a signal a sweep may still work: threads that build a point's graph or decode a batch are not waited for.
+const GRACE_PERIOD: Duration = Duration::from_millis(1500);
 
 /// Studies, reports, and says by its exit code whether every point has enough.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -46,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         None => (State::new(study.setup()), Box::new(std::io::sink())),
     };
     let bar = progress_bar(&study);
+    signals.run_bounded(GRACE_PERIOD);
     let complete = study.run(&mut state, &mut log, &mut |progress| {
         show(&bar, &study, progress);
         signals.received().is_none()
