@@ -233,3 +233,34 @@ fn the_system_counts_what_it_drops() {
     assert_eq!(counts.received + counts.kernel_drops, 500);
     assert_eq!(counts.balance(), (0, 0));
 }
+
+/// The answer must leave from the address that the request was sent to: a connected caller drops any other.
+#[test]
+fn a_service_on_every_address_answers_from_the_one_that_was_asked() {
+    for (any, asked) in [("0.0.0.0:0", "127.0.0.2"), ("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "::1")] {
+        let address = any.parse().unwrap();
+        let Ok(wire) = udp::Udp::bind(&udp::Options { address, ..Default::default() }) else {
+            // A machine without IPv6.
+            assert_eq!(any, "[::]:0");
+            continue;
+        };
+        let (ring, dispatcher) = double();
+        let mut dispatcher = dispatcher.into_stepper();
+        let mut link = Link::attach(wire, &ring).unwrap();
+        let to = SocketAddr::new(asked.parse().unwrap(), link.endpoint().address.port());
+        let mut caller = udp::Caller::connect(to, &CallerOptions::default()).unwrap();
+        for id in 0..100_u8 {
+            caller.send(FunctionId::of("double"), 0, &[id; 3]).unwrap();
+            let begin = Instant::now();
+            let mut answer = Vec::new();
+            while answer.is_empty() {
+                link.poll();
+                dispatcher.step();
+                link.publish();
+                caller.poll(|ended| answer.extend_from_slice(ended.result()));
+                assert!(begin.elapsed() < PATIENCE, "{any} {asked}: no answer");
+            }
+            assert_eq!(answer, [id * 2; 3]);
+        }
+    }
+}

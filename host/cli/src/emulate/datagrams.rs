@@ -41,11 +41,11 @@ fn connect(options: &Options) -> Result<(Caller<Faulty>, super::faulty::Counts)>
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
-    let wire = udp::Udp::bind(&udp::Options { address: SocketAddr::new(any, 0), ..Default::default() })?;
+    let mut wire = udp::Udp::bind(&udp::Options { address: SocketAddr::new(any, 0), ..Default::default() })?;
     wire.connect(options.to).with_context(|| format!("no route to {}", options.to))?;
     // A lost request is one that is never sent: the caller's table knows it.
-    let (wire, counts) = Faulty::new(wire, options.to, Faults { loss: 0.0, ..options.faults });
-    Ok((Caller::new(wire, options.to, &config)?, counts))
+    let (wire, counts) = Faulty::new(wire, options.to.into(), Faults { loss: 0.0, ..options.faults });
+    Ok((Caller::new(wire, options.to.into(), &config)?, counts))
 }
 
 pub(super) fn run(

@@ -5,7 +5,6 @@ use ringcall_transport::wire::{Arrival, Sent};
 use ringcall_transport::{Endpoint, Outbox, Wire, udp};
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,8 +16,8 @@ pub(super) struct Faulty {
     udp: udp::Udp,
     /// None: requests go out as they are.
     injector: Option<Injector>,
-    to: SocketAddr,
-    out: Outbox<SocketAddr>,
+    to: udp::Peer,
+    out: Outbox<udp::Peer>,
     datagram: Vec<u8>,
     /// Looks in a row at a socket with nothing in it.
     empty: u32,
@@ -33,7 +32,7 @@ const PATIENCE: u32 = 256;
 
 impl Faulty {
     /// Faults of `faults` but loss, which is the caller's: only it knows which request is lost.
-    pub(super) fn new(udp: udp::Udp, to: SocketAddr, faults: Faults) -> (Self, Counts) {
+    pub(super) fn new(udp: udp::Udp, to: udp::Peer, faults: Faults) -> (Self, Counts) {
         let wanted = faults.duplication + faults.reordering > 0.0;
         let counts = Counts::default();
         let faulty = Self {
@@ -76,7 +75,7 @@ impl Faulty {
 }
 
 impl Wire for Faulty {
-    type Peer = SocketAddr;
+    type Peer = udp::Peer;
     const NAMES_SLOTS: bool = false;
 
     fn endpoint(&self) -> Endpoint {
@@ -94,7 +93,7 @@ impl Wire for Faulty {
         self.udp.open(receive_bytes, send_bytes)
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, SocketAddr>)) -> io::Result<()> {
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, udp::Peer>)) -> io::Result<()> {
         let mut any = false;
         let outcome = self.udp.receive(limit, &mut |arrival| {
             any = true;
@@ -114,7 +113,7 @@ impl Wire for Faulty {
         outcome
     }
 
-    fn send(&mut self, outbox: &Outbox<SocketAddr>) -> Sent {
+    fn send(&mut self, outbox: &Outbox<udp::Peer>) -> Sent {
         if self.injector.is_none() {
             return self.udp.send(outbox);
         }

@@ -3,7 +3,7 @@
 //! # On the wire
 //! A request is a datagram: the 24-byte header, then the payload; what follows up to the length of a slot is padding and
 //! is not looked at. There is no handshake, no sequence number, no fragmentation and no acknowledgement. The answer goes
-//! to the address that the request came from, exactly as long as it is. That is what the CUDA-Q reference speaks, both
+//! to the address that the request came from, from the address that it was sent to, exactly as long as it is. That is what the CUDA-Q reference speaks, both
 //! ways: it sends whole slots padded with zeros, and accepts any datagram from 24 bytes up to a slot. (Its service answers
 //! the address of the *last* datagram; this one answers each request where it came from.)
 //!
@@ -18,10 +18,12 @@
 //!
 //! # System calls
 //! Batches: `recvmmsg` and `sendmmsg` of up to [`BATCH`](crate::wire::BATCH) datagrams; single ones by `recvfrom` and
-//! `sendto`, which are shorter. All non-blocking: a thread polls, and blocks in `poll` only after it has found nothing for
+//! `sendto`, which are shorter. A socket that is bound to every address of this machine (0.0.0.0, ::) takes and sends one at
+//! a time, by `recvmsg` and `sendmsg`, which tell the local address; the latter allocates. All non-blocking: a thread polls, and blocks in `poll` only after it has found nothing for
 //! long ([`Idle`](crate::Idle)).
 
 mod socket;
+mod wildcard;
 
 use crate::wire::{Arrival, KernelDrops, Sent, Wire};
 use crate::{Endpoint, Outbox, TransportError};
@@ -56,12 +58,29 @@ impl Default for Options {
     }
 }
 
+/// The address that a datagram came from, and the local address that it was sent to, from which the answer leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// The peer's address.
+    pub address: SocketAddr,
+    /// Of a socket that is bound to every address of this machine: the one that the datagram was sent to.
+    pub local: Option<IpAddr>,
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, local: None }
+    }
+}
+
 /// A bound UDP socket.
 #[derive(Debug)]
 pub struct Udp {
     socket: UdpSocket,
     address: SocketAddr,
     batches: Batches,
+    /// Bound to every address of this machine: each datagram tells its own.
+    wildcard: bool,
 }
 
 impl Udp {
@@ -78,20 +97,29 @@ impl Udp {
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, bytes).map_err(io::Error::from)?;
         }
         let address = socket.local_addr()?;
-        Ok(Self { socket, address, batches: Batches::new(address.is_ipv4()) })
+        let wildcard = address.ip().is_unspecified();
+        if wildcard {
+            wildcard::enable(&socket, address.is_ipv4(), true)?;
+        }
+        Ok(Self { socket, address, batches: Batches::new(address.is_ipv4()), wildcard })
     }
 
     /// Takes datagrams of `peer` alone, and hears from the operating system when nobody listens there.
     ///
     /// # Errors
     /// No route.
-    pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
-        self.socket.connect(peer)
+    pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
+        self.socket.connect(peer)?;
+        // From here on there is one local address, that of the route.
+        if std::mem::take(&mut self.wildcard) {
+            wildcard::enable(&self.socket, self.address.is_ipv4(), false)?;
+        }
+        Ok(())
     }
 }
 
 impl Wire for Udp {
-    type Peer = SocketAddr;
+    type Peer = Peer;
     const NAMES_SLOTS: bool = false;
 
     fn endpoint(&self) -> Endpoint {
@@ -107,12 +135,16 @@ impl Wire for Udp {
         Ok(())
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, SocketAddr>)) -> io::Result<()> {
-        self.batches.receive(&self.socket, limit, take)
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Peer>)) -> io::Result<()> {
+        self.batches.receive(&self.socket, limit, self.wildcard, take)
     }
 
-    fn send(&mut self, outbox: &Outbox<SocketAddr>) -> Sent {
-        socket::send(&self.socket, outbox)
+    fn send(&mut self, outbox: &Outbox<Peer>) -> Sent {
+        if self.wildcard {
+            socket::send_each(&self.socket, outbox)
+        } else {
+            socket::send(&self.socket, outbox)
+        }
     }
 
     fn wait(&self, timeout: Duration) -> io::Result<()> {
@@ -136,8 +168,8 @@ impl Caller {
     pub fn connect(to: SocketAddr, options: &crate::CallerOptions) -> Result<Self, TransportError> {
         let any =
             if to.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { "::".parse().unwrap_or(to.ip()) };
-        let wire = Udp::bind(&Options { address: SocketAddr::new(any, 0), ..Options::default() })?;
+        let mut wire = Udp::bind(&Options { address: SocketAddr::new(any, 0), ..Options::default() })?;
         wire.connect(to)?;
-        Self::new(wire, to, options)
+        Self::new(wire, to.into(), options)
     }
 }

@@ -1,5 +1,6 @@
 //! Batches of datagrams.
 
+use super::{Peer, wildcard};
 use crate::wire::{Arrival, BATCH, Frame, Sent};
 use crate::{Outbox, Outgoing};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, SockaddrIn6, SockaddrLike, recvmmsg};
@@ -45,10 +46,13 @@ impl Batches {
         &mut self,
         socket: &UdpSocket,
         limit: usize,
-        take: &mut impl FnMut(Arrival<'_, SocketAddr>),
+        any_address: bool,
+        take: &mut impl FnMut(Arrival<'_, Peer>),
     ) -> io::Result<()> {
         let ask = self.want.min(limit);
-        let outcome = if ask == 1 {
+        let outcome = if any_address {
+            self.receive_each(socket, limit, take)
+        } else if ask == 1 {
             self.receive_one(socket, take)
         } else if self.v4 {
             V4.with_borrow_mut(|headers| {
@@ -70,14 +74,14 @@ impl Batches {
     fn receive_one(
         &mut self,
         socket: &UdpSocket,
-        take: &mut impl FnMut(Arrival<'_, SocketAddr>),
+        take: &mut impl FnMut(Arrival<'_, Peer>),
     ) -> io::Result<usize> {
         // With TRUNC the length is the datagram's, however much of it fitted.
         let (_, len, from) = recvfrom(socket, &mut self.buffers[..self.stride], RecvFlags::TRUNC)?;
         match from.and_then(|from| SocketAddr::try_from(from).ok()) {
             Some(from) => {
                 take(Arrival::Frame(Frame {
-                    from,
+                    from: from.into(),
                     slot: None,
                     bytes: &self.buffers[..len.min(self.stride)],
                     len,
@@ -88,13 +92,34 @@ impl Batches {
         Ok(1)
     }
 
+    /// At most `limit` datagrams, one by one, each with the local address that it was sent to.
+    fn receive_each(
+        &mut self,
+        socket: &UdpSocket,
+        limit: usize,
+        take: &mut impl FnMut(Arrival<'_, Peer>),
+    ) -> io::Result<usize> {
+        for count in 0..limit {
+            let (len, from) = match wildcard::receive(socket, &mut self.buffers[..self.stride]) {
+                Err(error) if count > 0 && error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
+                other => other?,
+            };
+            let bytes = &self.buffers[..len.min(self.stride)];
+            match from {
+                Some(from) => take(Arrival::Frame(Frame { from, slot: None, bytes, len })),
+                None => take(Arrival::Malformed),
+            }
+        }
+        Ok(limit)
+    }
+
     fn receive_batch<S: SockaddrLike + Copy>(
         &mut self,
         socket: &UdpSocket,
         ask: usize,
         headers: &mut MultiHeaders<S>,
         address: impl Fn(&S) -> SocketAddr,
-        take: &mut impl FnMut(Arrival<'_, SocketAddr>),
+        take: &mut impl FnMut(Arrival<'_, Peer>),
     ) -> io::Result<usize> {
         let mut arrived = [(0_usize, None); BATCH];
         let mut count = 0;
@@ -117,7 +142,7 @@ impl Batches {
         for (&(len, from), buffer) in arrived[..count].iter().zip(self.buffers.chunks_exact(self.stride)) {
             match from {
                 Some(from) => take(Arrival::Frame(Frame {
-                    from,
+                    from: Peer::from(from),
                     slot: None,
                     bytes: &buffer[..len.min(self.stride)],
                     len,
@@ -131,12 +156,12 @@ impl Batches {
 
 /// Sends the first frames of `outbox`, a batch at most.
 #[inline]
-pub(super) fn send(socket: &UdpSocket, outbox: &Outbox<SocketAddr>) -> Sent {
+pub(super) fn send(socket: &UdpSocket, outbox: &Outbox<Peer>) -> Sent {
     let mut frames = outbox.frames();
     let count = frames.len().min(BATCH);
     let outcome = match (count, frames.next()) {
         (_, None) => Ok(0),
-        (1, Some(frame)) => sendto(socket, frame.bytes, SendFlags::DONTWAIT, &frame.to).map(|_| 1),
+        (1, Some(frame)) => sendto(socket, frame.bytes, SendFlags::DONTWAIT, &frame.to.address).map(|_| 1),
         (_, Some(first)) => send_batch(socket, first, frames, count),
     };
     match outcome {
@@ -145,10 +170,20 @@ pub(super) fn send(socket: &UdpSocket, outbox: &Outbox<SocketAddr>) -> Sent {
     }
 }
 
+/// Sends the first frames of `outbox` one by one, each from its peer's local address.
+pub(super) fn send_each(socket: &UdpSocket, outbox: &Outbox<Peer>) -> Sent {
+    for (sent, frame) in outbox.frames().take(BATCH).enumerate() {
+        if let Err(error) = wildcard::send(socket, frame.bytes, &frame.to) {
+            return Sent { frames: sent, error: Some(error) };
+        }
+    }
+    Sent { frames: outbox.frames().len().min(BATCH), error: None }
+}
+
 fn send_batch<'a>(
     socket: &UdpSocket,
-    first: Outgoing<'a, SocketAddr>,
-    mut rest: impl Iterator<Item = Outgoing<'a, SocketAddr>>,
+    first: Outgoing<'a, Peer>,
+    mut rest: impl Iterator<Item = Outgoing<'a, Peer>>,
     count: usize,
 ) -> rustix::io::Result<usize> {
     // Arrays of a fixed length, on the stack: places behind the last frame repeat the first one and are not sent.
@@ -158,7 +193,7 @@ fn send_batch<'a>(
         frame = rest.next();
         this
     });
-    let addresses = frames.map(|frame| frame.to.as_any());
+    let addresses = frames.map(|frame| frame.to.address.as_any());
     let pieces = frames.map(|frame| [IoSlice::new(frame.bytes)]);
     let mut control: [SendAncillaryBuffer<'_, '_, '_>; BATCH] = Default::default();
     let mut index = 0;
