@@ -232,3 +232,33 @@ fn what_cannot_be_is_refused() {
         cpu_udp_destroy_transceiver(handle);
     }
 }
+
+/// A program fills slots in the ring's order, eight at a time: its datagrams leave in that order.
+#[test]
+fn datagrams_leave_in_the_order_of_the_ring() {
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let caller = Transceiver::new(8, SLOT as u32).unwrap();
+    caller.connect(peer.local_addr().unwrap()).unwrap();
+    caller.start().unwrap();
+    let windows = caller.ring().windows();
+    let (mut written, mut received) = (0_u32, 0_u32);
+    let mut frame = [0; 2 * SLOT];
+    while received < 20_000 {
+        let slot = (written % 8) as usize;
+        if written < 20_000 && windows.tx_flags.load(slot, Ordering::Acquire) == 0 {
+            assert!(
+                windows.tx_data.write(slot * SLOT, &[&written.to_le_bytes()[..], &[7; SLOT - 4]].concat())
+            );
+            let address = windows.tx_data.address() + (slot * SLOT) as u64;
+            windows.tx_flags.store(slot, address, Ordering::Release);
+            written += 1;
+            if written - received < 8 {
+                continue;
+            }
+        }
+        peer.recv(&mut frame).unwrap();
+        assert_eq!(frame[..4], received.to_le_bytes(), "out of order");
+        received += 1;
+    }
+}

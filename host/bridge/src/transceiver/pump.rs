@@ -15,8 +15,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Empty turns before the thread blocks until a datagram comes or a response may be ready.
+/// Empty turns before the thread blocks until a datagram comes or a response may be ready, where it has a core to itself.
 const SPINS: u32 = 20_000;
+/// The same where it shares a core with the threads that it waits for.
+const SPINS_ON_A_SHARED_CORE: u32 = 16;
+/// Threads that poll on both sides of a ring: the program's, the dispatcher's and this one.
+const POLLING_THREADS: usize = 3;
 /// The longest that it blocks: responses come through memory, and nothing would wake it.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 /// Tries to send while the socket's buffer is full, a [`NAP`] between.
@@ -28,13 +32,16 @@ pub(super) struct Pump {
     socket: UdpSocket,
     /// The one peer.
     peer: Option<SocketAddr>,
-    /// Whoever sent the newest datagram: for responses to nobody's request.
+    /// The sender of the newest datagram: for responses to no request.
     newest: Option<SocketAddr>,
     ring: SharedRing,
     windows: RingWindows,
-    /// Who sent what is in each request slot.
+    /// The sender of the request in each slot.
     from: Box<[Option<SocketAddr>]>,
+    /// The slot that the next datagram is put into.
     next: SlotIndex,
+    /// The slot after the one that was sent last.
+    send_from: SlotIndex,
     buffer: Vec<u8>,
     out: Vec<u8>,
     oversize: Arc<DeviceU64>,
@@ -50,15 +57,16 @@ impl Pump {
         oversize: Arc<DeviceU64>,
     ) -> Self {
         let geometry = *ring.geometry();
-        let mut slots = geometry.iter();
+        // A ring has a slot 0; `geometry` makes nothing else.
+        let first = geometry.iter().next().unwrap_or_else(|| unreachable!("a ring has slots"));
         Self {
             socket,
             peer,
             newest: None,
             windows: ring.windows(),
             from: geometry.iter().map(|_| None).collect(),
-            // A ring has a slot 0; `geometry` makes nothing else.
-            next: slots.next().unwrap_or_else(|| unreachable!("a ring has slots")),
+            next: first,
+            send_from: first,
             // One byte more than a slot: what fills it is too long.
             buffer: vec![0; geometry.rx_stride() as usize + 1],
             out: vec![0; geometry.tx_stride() as usize],
@@ -69,7 +77,9 @@ impl Pump {
     }
 
     pub(super) fn run(mut self, stop: &DeviceU64) {
-        let mut waiter = Wait::default().waiter();
+        let wait = Wait::default().resolve(POLLING_THREADS);
+        let spins = if wait == Wait::Spin { SPINS } else { SPINS_ON_A_SHARED_CORE };
+        let mut waiter = wait.waiter();
         let mut idle = 0_u32;
         while stop.load(Ordering::Acquire) == 0 {
             let mut moved = 0;
@@ -83,7 +93,7 @@ impl Pump {
                 continue;
             }
             idle = idle.saturating_add(1);
-            if idle < SPINS {
+            if idle < spins {
                 waiter.idle();
             } else {
                 let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&NAP));
@@ -128,24 +138,54 @@ impl Pump {
         self.receive()
     }
 
-    /// Sends every response that is ready; how many.
+    /// Sends every response that is ready, in the ring's order from where it stopped. A slot that is not ready is passed over,
+    /// so no response waits for another. Returns how many were sent.
     fn send_ready(&mut self) -> u32 {
         let geometry = *self.ring.geometry();
         let mut sent = 0;
-        for group in 0..geometry.slots().div_ceil(GROUP) {
-            let flags = self.ring.tx_group(group);
-            for (value, index) in flags.into_iter().zip(group * GROUP..) {
-                let Some(slot) = geometry.slot(index).filter(|_| value != FREE && value != IN_FLIGHT) else {
-                    continue;
-                };
-                // With acquire this time: pairs with the release of whoever wrote the response.
-                if self.ring.tx(slot) == geometry.response_address(slot) && self.publish(slot).is_ok() {
-                    sent += 1;
-                }
-                self.windows.tx_flags.store(slot.as_usize(), FREE, Ordering::Release);
+        for _ in 0..geometry.slots() {
+            let Some(distance) = self.first_ready(geometry.slots()) else { break };
+            let found = self.slot_after(distance);
+            // With acquire this time: pairs with the release of the flag's writer. A writer that fills slots in the ring's
+            // order has set the flags of the slots before this one by now, so they are read again.
+            let mut value = self.ring.tx(found);
+            let distance = self.first_ready(distance).unwrap_or(distance);
+            let slot = self.slot_after(distance);
+            if slot != found {
+                value = self.ring.tx(slot);
             }
+            if value == geometry.response_address(slot) && self.publish(slot).is_ok() {
+                sent += 1;
+            }
+            self.windows.tx_flags.store(slot.as_usize(), FREE, Ordering::Release);
+            self.send_from = geometry.next(slot);
         }
         sent
+    }
+
+    /// The slot so many slots after the one that was sent last.
+    fn slot_after(&self, distance: u32) -> SlotIndex {
+        let geometry = self.ring.geometry();
+        geometry.slot((self.send_from.get() + distance) % geometry.slots()).unwrap_or(self.send_from)
+    }
+
+    /// How far the first ready slot is from [`send_from`](Self::send_from), if it is nearer than `limit`. Eight flags at a
+    /// time, relaxed.
+    fn first_ready(&self, limit: u32) -> Option<u32> {
+        let slots = self.ring.geometry().slots();
+        let mut distance = 0;
+        while distance < limit {
+            let index = (self.send_from.get() + distance) % slots;
+            let flags = self.ring.tx_group(index / GROUP);
+            let of_group = flags.into_iter().skip((index % GROUP) as usize).take((slots - index) as usize);
+            for value in of_group.take((limit - distance) as usize) {
+                if value != FREE && value != IN_FLIGHT {
+                    return Some(distance);
+                }
+                distance += 1;
+            }
+        }
+        None
     }
 
     /// Sends what is in a response slot.
