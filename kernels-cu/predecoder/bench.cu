@@ -594,7 +594,8 @@ bool run(const Net& net, const Problem& pr)
                     reset();
                     CHECK(cudaMemset(p.io.left, 0, both.size()));
                     q.held_first = rng() % blocks;
-                    q.limit = whole / 2 + rng() % (whole + 2 * HELD_CYCLES);
+                    // Up to what suffices where every layer is held up.
+                    q.limit = whole / 2 + rng() % (6 * whole + 8 * HELD_CYCLES);
                     CHECK(cudaLaunchKernelEx(&config, paired, q, first, second));
                     CHECK(cudaStreamSynchronize(stream));
                     CHECK(cudaMemcpy(&failed, p.sync + FAILED, 4, cudaMemcpyDeviceToHost));
