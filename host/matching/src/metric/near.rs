@@ -7,6 +7,9 @@
 //!   both to the boundary costs no more. If `x` is such a node for `u`, so is every `v` whose shortest path from `u`
 //!   leads through `x` (`d(u, x) + d(x, v) >= b(u) + b(x) + d(x, v) >= b(u) + b(v)`), so the search stops there too;
 //! - a list ends after a set number of entries. Beyond it [`super::search`] takes over.
+//!
+//! A list also ends at a node of many more neighbours than it has room for ([`is_hub`]). To look at all of them for every
+//! node around it would take time quadratic in their number, to keep only the nearest.
 
 use super::masks::MaskTable;
 use super::search::{Flow, Search};
@@ -46,6 +49,11 @@ const USUAL: usize = 16;
 fn affordable(n: usize) -> usize {
     let each = |chunks: usize| chunks / n.max(1);
     each(MAX_CHUNKS).min(USUAL).max(each(MAX_CHUNKS / 2)).max(1) * LANES
+}
+
+/// Whether a node of this many neighbours ends every list that it enters.
+fn is_hub(neighbours: usize, entries: usize) -> bool {
+    neighbours > 2 * entries
 }
 
 /// Where one list lies: its first chunk has the index of the node, the rest follow each other.
@@ -203,6 +211,10 @@ fn list_of(
             before,
             edge: v.edge,
         });
+        if is_hub(graph.neighbours(v.node).len(), entries) {
+            complete = false;
+            return Flow::Stop;
+        }
         Flow::Expand
     });
     complete
