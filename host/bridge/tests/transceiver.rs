@@ -7,6 +7,7 @@ use core::ptr::{null, null_mut};
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_bridge::c_api::udp::*;
 use ringcall_bridge::transceiver::Transceiver;
+use ringcall_dispatch::SharedRing;
 use ringcall_transport::{CallerOptions, Link, Unified, udp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -116,6 +117,91 @@ fn a_response_that_never_comes_stalls_no_other() {
     }
     clients[0].send(&[9; SLOT + 1]).unwrap();
     until(|| service.oversize() == 1);
+}
+
+/// A datagram that holds a number, and no header.
+fn numbered(n: u32) -> [u8; SLOT] {
+    let mut bytes = [0; SLOT];
+    bytes[..4].copy_from_slice(&n.to_le_bytes());
+    bytes
+}
+
+fn number_of(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes(bytes[..4].try_into().unwrap())
+}
+
+/// Fills a response slot once it is free.
+fn fill(ring: &SharedRing, slot: usize, bytes: &[u8]) {
+    let windows = ring.windows();
+    until(|| windows.tx_flags.load(slot, Ordering::Acquire) == 0);
+    assert!(windows.tx_data.write(slot * SLOT, bytes));
+    let address = windows.tx_data.address() + (slot * SLOT) as u64;
+    windows.tx_flags.store(slot, address, Ordering::Release);
+}
+
+const SLOTS: u32 = 8;
+const DATAGRAMS: u32 = 20_000;
+
+#[test]
+fn a_connected_end_sends_in_the_order_of_the_ring() {
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let caller = Transceiver::new(SLOTS, SLOT as u32).unwrap();
+    caller.connect(receiver.local_addr().unwrap()).unwrap();
+    caller.start().unwrap();
+    let (received, ring) = (&AtomicU64::new(0), caller.ring().clone());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for n in 0..DATAGRAMS {
+                // So few under way that no buffer of the system's overflows.
+                until(|| u64::from(n) < received.load(Ordering::Acquire) + u64::from(4 * SLOTS));
+                fill(&ring, (n % SLOTS) as usize, &numbered(n));
+            }
+        });
+        for n in 0..DATAGRAMS {
+            let mut bytes = [0; 2 * SLOT];
+            let len = receiver.recv(&mut bytes).unwrap();
+            assert_eq!((len, number_of(&bytes)), (SLOT, n));
+            received.store(u64::from(n) + 1, Ordering::Release);
+        }
+    });
+}
+
+#[test]
+fn answers_in_the_order_of_the_ring_are_sent_in_that_order() {
+    let service = Transceiver::new(SLOTS, SLOT as u32).unwrap();
+    service.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    service.start().unwrap();
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(service.address().unwrap()).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    std::thread::scope(|scope| {
+        let ring = service.ring().clone();
+        scope.spawn(move || {
+            let windows = ring.windows();
+            for n in 0..DATAGRAMS {
+                let slot = (n % SLOTS) as usize;
+                until(|| windows.rx_flags.load(slot, Ordering::Acquire) != 0);
+                let mut request = [0; SLOT];
+                assert!(windows.rx_data.read(slot * SLOT, &mut request));
+                windows.tx_flags.store(slot, ringcall_wire::flag::IN_FLIGHT, Ordering::Release);
+                windows.rx_flags.store(slot, 0, Ordering::Release);
+                assert!(windows.tx_data.write(slot * SLOT, &request));
+                let address = windows.tx_data.address() + (slot * SLOT) as u64;
+                windows.tx_flags.store(slot, address, Ordering::Release);
+            }
+        });
+        for n in 0..DATAGRAMS + 4 * SLOTS {
+            if n < DATAGRAMS {
+                client.send(&numbered(n)).unwrap();
+            }
+            if let Some(answered) = n.checked_sub(4 * SLOTS) {
+                let mut bytes = [0; 2 * SLOT];
+                let len = client.recv(&mut bytes).unwrap();
+                assert_eq!((len, number_of(&bytes)), (SLOT, answered));
+            }
+        }
+    });
 }
 
 #[test]

@@ -9,13 +9,17 @@
 //!   are dropped, and counted.
 //! - A response slot whose flag is its address is sent, and the flag cleared: to the peer that [`connect`] named, or where
 //!   the datagram in the request slot of the same number came from. Any other value but 0 and the in-flight mark is
-//!   cleared and nothing sent. Slots are sent as they become ready: one that never does stalls no other.
+//!   cleared and nothing sent.
+//! - A connected end sends in the order of the ring, each slot once it is ready: its user fills them in that order. A bound
+//!   end passes over slots that are not answered, so that one that never is stalls no other; what is answered in the order
+//!   of the ring is sent in that order.
 //! - A slot that begins with a request's or a response's header is sent as long as that says, another one whole. Receivers
 //!   take both.
 //!
 //! [`connect`]: Transceiver::connect
 
 mod pump;
+mod rest;
 
 use crate::Refused;
 use pump::Pump;

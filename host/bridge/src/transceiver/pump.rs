@@ -1,7 +1,7 @@
 //! What moves datagrams, on whatever thread.
 
+use super::rest::{NAP, Rest};
 use crate::Refused;
-use ringcall::Wait;
 use ringcall_dispatch::ring::RingWindows;
 use ringcall_dispatch::scan::GROUP;
 use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
@@ -15,14 +15,6 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Empty turns before the thread blocks until a datagram comes or a response may be ready, where it has a core to itself.
-const SPINS: u32 = 20_000;
-/// The same where it shares a core with the threads that it waits for.
-const SPINS_ON_A_SHARED_CORE: u32 = 16;
-/// Threads that poll on both sides of a ring: the program's, the dispatcher's and this one.
-const POLLING_THREADS: usize = 3;
-/// The longest that it blocks: responses come through memory, and nothing would wake it.
-const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 /// Tries to send while the socket's buffer is full, a [`NAP`] between.
 const TRIES: u32 = 2000;
 /// Datagrams between two looks at the responses.
@@ -32,16 +24,16 @@ pub(super) struct Pump {
     socket: UdpSocket,
     /// The one peer.
     peer: Option<SocketAddr>,
-    /// The sender of the newest datagram: for responses to no request.
+    /// Whoever sent the newest datagram: for responses to nobody's request.
     newest: Option<SocketAddr>,
     ring: SharedRing,
     windows: RingWindows,
-    /// The sender of the request in each slot.
+    /// Who sent what is in each request slot.
     from: Box<[Option<SocketAddr>]>,
-    /// The slot that the next datagram is put into.
+    /// Where the next datagram goes.
     next: SlotIndex,
-    /// The slot after the one that was sent last.
-    send_from: SlotIndex,
+    /// Behind the last response slot that was sent.
+    first: SlotIndex,
     buffer: Vec<u8>,
     out: Vec<u8>,
     oversize: Arc<DeviceU64>,
@@ -58,7 +50,7 @@ impl Pump {
     ) -> Self {
         let geometry = *ring.geometry();
         // A ring has a slot 0; `geometry` makes nothing else.
-        let first = geometry.iter().next().unwrap_or_else(|| unreachable!("a ring has slots"));
+        let first = geometry.slot(0).unwrap_or_else(|| unreachable!("a ring has slots"));
         Self {
             socket,
             peer,
@@ -66,7 +58,7 @@ impl Pump {
             windows: ring.windows(),
             from: geometry.iter().map(|_| None).collect(),
             next: first,
-            send_from: first,
+            first,
             // One byte more than a slot: what fills it is too long.
             buffer: vec![0; geometry.rx_stride() as usize + 1],
             out: vec![0; geometry.tx_stride() as usize],
@@ -77,10 +69,7 @@ impl Pump {
     }
 
     pub(super) fn run(mut self, stop: &DeviceU64) {
-        let wait = Wait::default().resolve(POLLING_THREADS);
-        let spins = if wait == Wait::Spin { SPINS } else { SPINS_ON_A_SHARED_CORE };
-        let mut waiter = wait.waiter();
-        let mut idle = 0_u32;
+        let mut rest = Rest::new();
         while stop.load(Ordering::Acquire) == 0 {
             let mut moved = 0;
             while moved < BURST && self.receive().is_some() {
@@ -88,18 +77,29 @@ impl Pump {
             }
             moved += self.send_ready();
             if moved > 0 {
-                idle = 0;
-                waiter.reset();
-                continue;
-            }
-            idle = idle.saturating_add(1);
-            if idle < spins {
-                waiter.idle();
-            } else {
-                let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&NAP));
+                rest.reset();
+            } else if rest.blocks(|| self.is_due()) {
+                self.doze(PollFlags::IN);
             }
         }
         self.send_ready();
+    }
+
+    /// Blocks until the socket is ready, or a response may be.
+    fn doze(&self, flags: PollFlags) {
+        const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: NAP.subsec_nanos() as _ };
+        let _ = poll(&mut [PollFd::new(&self.socket, flags)], Some(&TIMEOUT));
+    }
+
+    /// Whether a request that came from the socket is in the hands of the ring's user, who answers it through memory. At a
+    /// connected end what comes from the socket are the answers.
+    fn is_due(&self) -> bool {
+        self.peer.is_none()
+            && self
+                .ring
+                .geometry()
+                .iter()
+                .any(|slot| self.ring.rx(slot) != FREE || self.ring.tx(slot) != FREE)
     }
 
     /// Puts a datagram into the next slot, if there is one and the slot is free.
@@ -138,54 +138,72 @@ impl Pump {
         self.receive()
     }
 
-    /// Sends every response that is ready, in the ring's order from where it stopped. A slot that is not ready is passed over,
-    /// so no response waits for another. Returns how many were sent.
+    /// Sends the responses that are ready; how many.
     fn send_ready(&mut self) -> u32 {
-        let geometry = *self.ring.geometry();
+        match self.peer {
+            Some(_) => self.send_in_order(),
+            None => self.send_past_unanswered(),
+        }
+    }
+
+    /// Of a connected end: in the order of the ring, up to the first slot that is not ready. Its user fills slots in that
+    /// order, so that a later one would overtake.
+    fn send_in_order(&mut self) -> u32 {
+        let slots = self.ring.geometry().slots();
         let mut sent = 0;
-        for _ in 0..geometry.slots() {
-            let Some(distance) = self.first_ready(geometry.slots()) else { break };
-            let found = self.slot_after(distance);
-            // With acquire this time: pairs with the release of the flag's writer. A writer that fills slots in the ring's
-            // order has set the flags of the slots before this one by now, so they are read again.
-            let mut value = self.ring.tx(found);
-            let distance = self.first_ready(distance).unwrap_or(distance);
-            let slot = self.slot_after(distance);
-            if slot != found {
-                value = self.ring.tx(slot);
+        for _ in 0..slots {
+            match self.ring.tx(self.first) {
+                FREE | IN_FLIGHT => break,
+                value => sent += self.send_one(self.first, value),
             }
-            if value == geometry.response_address(slot) && self.publish(slot).is_ok() {
-                sent += 1;
-            }
-            self.windows.tx_flags.store(slot.as_usize(), FREE, Ordering::Release);
-            self.send_from = geometry.next(slot);
         }
         sent
     }
 
-    /// The slot so many slots after the one that was sent last.
-    fn slot_after(&self, distance: u32) -> SlotIndex {
-        let geometry = self.ring.geometry();
-        geometry.slot((self.send_from.get() + distance) % geometry.slots()).unwrap_or(self.send_from)
+    /// Of a bound end: past slots that are not answered. What its user answers in the order of the ring is sent in that
+    /// order: up to the last slot that was seen ready, whose flag was set after theirs.
+    fn send_past_unanswered(&mut self) -> u32 {
+        let Some(last) = self.last_ready() else { return 0 };
+        let geometry = *self.ring.geometry();
+        // With acquire: whoever set this flag had set those before it.
+        let _ = self.ring.tx(last);
+        let (mut slot, mut sent) = (self.first, 0);
+        loop {
+            let value = self.ring.tx(slot);
+            if value != FREE && value != IN_FLIGHT {
+                sent += self.send_one(slot, value);
+            }
+            if slot == last {
+                return sent;
+            }
+            slot = geometry.next(slot);
+        }
     }
 
-    /// How far the first ready slot is from [`send_from`](Self::send_from), if it is nearer than `limit`. Eight flags at a
-    /// time, relaxed.
-    fn first_ready(&self, limit: u32) -> Option<u32> {
-        let slots = self.ring.geometry().slots();
-        let mut distance = 0;
-        while distance < limit {
-            let index = (self.send_from.get() + distance) % slots;
-            let flags = self.ring.tx_group(index / GROUP);
-            let of_group = flags.into_iter().skip((index % GROUP) as usize).take((slots - index) as usize);
-            for value in of_group.take((limit - distance) as usize) {
-                if value != FREE && value != IN_FLIGHT {
-                    return Some(distance);
+    /// The last slot, in the order of the ring from [`first`](Self::first) on, whose flag is set.
+    fn last_ready(&self) -> Option<SlotIndex> {
+        let geometry = *self.ring.geometry();
+        let (first, slots) = (self.first.get(), geometry.slots());
+        let mut last = None;
+        for group in 0..slots.div_ceil(GROUP) {
+            let flags = self.ring.tx_group(group);
+            for (value, index) in flags.into_iter().zip(group * GROUP..) {
+                if value != FREE && value != IN_FLIGHT && index < slots {
+                    let distance = if index < first { index + slots - first } else { index - first };
+                    last = last.max(Some((distance, index)));
                 }
-                distance += 1;
             }
         }
-        None
+        last.and_then(|(_, index)| geometry.slot(index))
+    }
+
+    /// Sends a slot if its flag says that a response stands there, and clears the flag; how many were sent.
+    fn send_one(&mut self, slot: SlotIndex, flag: u64) -> u32 {
+        let geometry = *self.ring.geometry();
+        let sent = flag == geometry.response_address(slot) && self.publish(slot).is_ok();
+        self.windows.tx_flags.store(slot.as_usize(), FREE, Ordering::Release);
+        self.first = geometry.next(slot);
+        u32::from(sent)
     }
 
     /// Sends what is in a response slot.
@@ -206,7 +224,7 @@ impl Pump {
                 Ok(_) => return Ok(()),
                 // The socket's buffer is full: the network takes datagrams out of it, whoever is at its end.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], Some(&NAP));
+                    self.doze(PollFlags::OUT);
                 }
                 Err(error) => return Err(Refused::internal(format!("cannot send to {to}: {error}"))),
             }

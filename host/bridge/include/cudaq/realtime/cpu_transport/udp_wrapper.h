@@ -3,12 +3,13 @@
  * A UDP socket between two rings, as C functions. Source of names and behaviour: the CUDA-Q Realtime UDP transport.
  *
  * One datagram is one slot. Datagrams go to the slots of the request ring in its order; a slot of the response ring whose
- * flag is its address is sent, and the flag cleared. A slot that begins with an RPC header is sent as long as the header
- * says, another one whole; receivers of either kind take both.
+ * flag is its address is sent, and the flag cleared. The caller's end sends its slots in the order of the ring, and waits
+ * for the next one to be filled. A slot that begins with an RPC header is sent as long as the header says, another one
+ * whole; receivers of either kind take both.
  *
  * Where this differs from the reference:
  * - a response goes to whoever sent the request in the slot of the same number, not to whoever sent last;
- * - a slot that is never answered stalls no other response;
+ * - at the service's end a slot that is never answered stalls no other response;
  * - nothing sleeps while there is something to do, and cpu_udp_close returns at once.
  *
  * int results are 1 for success and 0 for failure. A handle that is null, unknown or destroyed is a failure, or no effect.

@@ -1,0 +1,93 @@
+//! What a transceiver's thread does while there is nothing to do.
+
+use ringcall::wait::Waiter;
+use ringcall_gpu::{clock, hint};
+use ringcall_transport::Idle;
+use std::time::Duration;
+
+/// The longest that the thread blocks: responses come through memory, and nothing would wake it.
+pub(super) const NAP: Duration = Duration::from_micros(50);
+
+/// Empty turns before the thread blocks where only a datagram is waited for.
+const TURNS: u32 = 64;
+/// Empty turns before it blocks while a response is due.
+const TURNS_WHILE_DUE: u32 = 20_000;
+/// A yield that takes longer went to a thread which polls without a pause: a nap gives the core back sooner.
+const LONG_YIELD_NS: u64 = 4 * NAP.as_nanos() as u64;
+/// Naps before the next try of a yield after a long one.
+const NAPS: u32 = 1000;
+
+/// Polls, yields to other threads, and says when to block: soon where only a datagram is waited for, late while a response
+/// is due, and soon where yields take longer than naps.
+#[derive(Debug)]
+pub(super) struct Rest {
+    waiter: Waiter,
+    /// Empty turns in a row.
+    turns: u32,
+    /// Naps before the next yield.
+    naps: u32,
+}
+
+impl Rest {
+    pub(super) fn new() -> Self {
+        Self { waiter: Idle::default().wait.waiter(), turns: 0, naps: 0 }
+    }
+
+    /// There was something to do.
+    pub(super) fn reset(&mut self) {
+        self.waiter.reset();
+        self.turns = 0;
+    }
+
+    /// There was nothing to do; whether to block now, for no longer than a [`NAP`].
+    pub(super) fn blocks(&mut self, is_due: impl FnOnce() -> bool) -> bool {
+        self.turns = self.turns.saturating_add(1);
+        if self.naps == 0 {
+            let begin = clock::now_ns();
+            self.waiter.idle();
+            self.yielded(clock::now_ns().saturating_sub(begin));
+            return self.turns >= TURNS_WHILE_DUE || (self.turns >= TURNS && !is_due());
+        }
+        if self.turns < TURNS {
+            hint::spin();
+            return false;
+        }
+        self.naps -= 1;
+        true
+    }
+
+    fn yielded(&mut self, took_ns: u64) {
+        if took_ns > LONG_YIELD_NS {
+            self.naps = NAPS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_response_that_is_due_keeps_the_thread_from_blocking() {
+        for (is_due, turns) in [(false, TURNS), (true, TURNS_WHILE_DUE)] {
+            let mut rest = Rest::new();
+            rest.turns = turns - 2;
+            assert!(!rest.blocks(|| is_due));
+            // As if no other thread wanted the core.
+            rest.naps = 0;
+            assert!(rest.blocks(|| is_due));
+        }
+    }
+
+    #[test]
+    fn a_long_yield_makes_naps_of_the_next_ones() {
+        let mut rest = Rest::new();
+        rest.yielded(LONG_YIELD_NS + 1);
+        for _ in 0..NAPS {
+            rest.reset();
+            let turns = (1..).find(|_| rest.blocks(|| true));
+            assert_eq!(turns, Some(TURNS));
+        }
+        assert_eq!(rest.naps, 0, "then yields are tried again");
+    }
+}
