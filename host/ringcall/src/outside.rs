@@ -21,6 +21,19 @@ pub enum Claim {
     Never,
 }
 
+/// When a slot under way gets its in-flight mark. Always before the request flag is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marks {
+    /// Never. The request flag stands until the answer is there, so that the slot never looks free;
+    /// [`claim`](Outside::claim) then gets it offered again and must know it.
+    Never,
+    /// Before [`start`](Outside::start), by the dispatcher: the answer may be there as soon as the request has begun.
+    BeforeStart,
+    /// In [`start`](Outside::start), by whoever starts, behind what he starts and before its answer can be there: a client that
+    /// sees the mark knows that the work was submitted, and may wait for that instead of for a flag.
+    InStart,
+}
+
 /// Starts requests that are answered outside of this process's code. On the dispatcher's thread: nothing here may block.
 pub trait Outside: Send {
     /// Whether it answers in the ring of this shape, at these addresses: a dispatcher of another one is not built.
@@ -39,15 +52,15 @@ pub trait Outside: Send {
     /// Who can take this request. `key` is its routing key: the payload's first eight bytes, 0 if there are fewer.
     fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim;
 
-    /// Starts the request of `slot`, which is checked; `worker` is the [`Claim::Worker`] of [`claim`](Self::claim).
+    /// Starts the request of `slot`, which is checked; `worker` is the [`Claim::Worker`] of [`claim`](Self::claim). Marks the
+    /// slot where that is [`Marks::InStart`].
     ///
     /// # Errors
     /// Nothing was started. The request is answered with the error mark.
     fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError>;
 
-    /// Whether slots under way carry the in-flight mark. Where not, the request flag stands until the answer is there, so
-    /// that the slot never looks free; [`claim`](Self::claim) then gets it offered again and must know it.
-    fn marks(&self) -> bool;
+    /// When slots under way get the in-flight mark.
+    fn marks(&self) -> Marks;
 
     /// Whether this slot is under way, or its end was not noticed yet: whatever is in it, the dispatcher leaves it alone.
     fn serves(&self, slot: SlotIndex) -> bool;

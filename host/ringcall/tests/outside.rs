@@ -1,7 +1,7 @@
 //! Functions that somebody else answers in the slot, and rings of other customs.
 
 use ringcall::dispatcher::{HostDispatcher, Step, Stepped};
-use ringcall::outside::{Claim, Customs, LaunchError, Outside};
+use ringcall::outside::{Claim, Customs, LaunchError, Marks, Outside};
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{HandlerSchema, RequestHeader, ResponseHeader, flag};
 use ringcall::{Client, FunctionId, FunctionTable, Ring, RingConfig, Status};
@@ -69,8 +69,8 @@ impl Outside for OneWorker {
         }
     }
 
-    fn marks(&self) -> bool {
-        self.marks
+    fn marks(&self) -> Marks {
+        if self.marks { Marks::BeforeStart } else { Marks::Never }
     }
 
     fn serves(&self, slot: SlotIndex) -> bool {

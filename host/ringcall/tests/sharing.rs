@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ringcall::dispatcher::{HostDispatcher, Running, Step, Wired};
-use ringcall::outside::{Claim, Customs, LaunchError, Outside};
+use ringcall::outside::{Claim, Customs, LaunchError, Marks, Outside};
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{RequestHeader, flag};
 use ringcall::{FunctionId, FunctionTable, HostOptions, Ring, RingConfig, Status, Wait};
@@ -190,8 +190,8 @@ impl Outside for Idle {
         Err(LaunchError { code: 1 })
     }
 
-    fn marks(&self) -> bool {
-        true
+    fn marks(&self) -> Marks {
+        Marks::BeforeStart
     }
 
     fn serves(&self, _: SlotIndex) -> bool {

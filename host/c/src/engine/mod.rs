@@ -132,8 +132,8 @@ impl Engine {
         lock(&self.roster).share();
     }
 
-    /// Launches an idle worker for a slot. With `mark`, the in-flight mark is set first. What fails leaves the worker idle and
-    /// the slot's flag to the caller.
+    /// Launches an idle worker for a slot. With `mark`, the in-flight mark is set: before the launch where the graph answers by
+    /// the flag, else behind it. What fails leaves the worker idle and the slot's flag to the caller.
     ///
     /// # Safety
     /// The graph and the ring are there until it has ended: the contract of `cudaq_graph_launch_engine_launch`.
@@ -141,15 +141,20 @@ impl Engine {
         let launch = self
             .take(worker, slot)
             .map_err(|why| Fault::invalid(format!("worker {worker} for slot {slot}: {why}")))?;
-        if mark {
-            self.tx_flags.store(slot as usize, flag::IN_FLIGHT, Ordering::Release);
+        let mark = || {
+            if mark {
+                self.tx_flags.store(slot as usize, flag::IN_FLIGHT, Ordering::Release);
+            }
+        };
+        if !self.in_place {
+            mark();
         }
         let context = self.context_of(slot);
         let mail = if self.in_place { context.rx_slot } else { self.fill(worker, &context) };
         self.mailbox.store(worker, mail, Ordering::Release);
         // Without the lock: hooks may call the engine.
         // SAFETY: the caller's promise, and the hooks' contract.
-        let launched = unsafe { self.enqueue(worker, &self.workers[worker], &context, launch) };
+        let launched = unsafe { self.enqueue(worker, &self.workers[worker], &context, launch, mark) };
         let mut roster = lock(&self.roster);
         match launched {
             Ok(whole) => roster.launched(worker, whole),
@@ -166,7 +171,8 @@ impl Engine {
         Ok(launch)
     }
 
-    /// Hooks, graph, and the flags behind it; whether all of these were put there.
+    /// Hooks, graph, and the flags behind it; whether all of these were put there. In place the stream writes the response flag:
+    /// `mark` comes between, so that who sees it finds the graph when he waits for the device.
     ///
     /// # Safety
     /// As for [`launch`](Self::launch).
@@ -176,6 +182,7 @@ impl Engine {
         entry: &Worker,
         context: &GraphIOContext,
         launch: u64,
+        mark: impl FnOnce(),
     ) -> Result<bool, CudaError> {
         // SAFETY: C's view lives as long as the engine.
         let c_workers = unsafe { (*self.public).workers };
@@ -188,6 +195,9 @@ impl Engine {
         }
         // SAFETY: the caller's promise.
         unsafe { entry.lane.launch(entry.exec) }?;
+        if self.in_place {
+            mark();
+        }
         // From here on the graph runs: what fails now leaves the worker busy until its stream is asked.
         let mut whole = true;
         if let Some(hook) = hooks.post_launch_fn {

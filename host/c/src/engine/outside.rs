@@ -4,7 +4,7 @@ use super::sweep::write_failure;
 use super::{Ended, Engine};
 use crate::host_call::Tally;
 use crate::status::{CUDA_UNKNOWN, Fault};
-use ringcall::outside::{Claim, LaunchError, Outside};
+use ringcall::outside::{Claim, LaunchError, Marks, Outside};
 use ringcall_cuda::dispatcher::roster::Found;
 use ringcall_dispatch::{Geometry, RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag;
@@ -88,20 +88,28 @@ impl Outside for EngineOutside {
 
     fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
         self.tally.add();
-        // The loop's own flags are not those that the graph sets.
-        let mark = matches!(self.publishing, Publishing::Loop(_));
+        let mark = match self.publishing {
+            Publishing::Ring(_) => self.marks() == Marks::InStart,
+            // The loop's own flags are not those that the graph sets.
+            Publishing::Loop(_) => true,
+        };
         // SAFETY: the dispatcher's wiring was checked, and stays until it has stopped.
         let launched = unsafe { self.engine.launch(worker as usize, slot.get(), mark) };
         launched.map_err(|fault: Fault| {
-            if mark {
+            if matches!(self.publishing, Publishing::Loop(_)) {
                 self.engine.response_flags().store(slot.as_usize(), flag::FREE, Ordering::Release);
             }
             LaunchError { code: fault.code() }
         })
     }
 
-    fn marks(&self) -> bool {
-        !self.engine.skip_marks || matches!(self.publishing, Publishing::Loop(_))
+    fn marks(&self) -> Marks {
+        match self.publishing {
+            Publishing::Loop(_) => Marks::BeforeStart,
+            Publishing::Ring(_) if self.engine.skip_marks => Marks::Never,
+            Publishing::Ring(_) if self.engine.in_place => Marks::InStart,
+            Publishing::Ring(_) => Marks::BeforeStart,
+        }
     }
 
     fn serves(&self, slot: SlotIndex) -> bool {

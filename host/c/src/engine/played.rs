@@ -33,6 +33,18 @@ struct Play {
     failure: Option<u16>,
     refuses: bool,
     loses_writes: bool,
+    /// The ring's response flags.
+    tx_flags: Option<Words>,
+    at_launches: Vec<[u64; SLOTS as usize]>,
+    at_writes: Vec<[u64; SLOTS as usize]>,
+}
+
+impl Play {
+    /// The response flags now, for a lane that has them.
+    fn seen(&self) -> Option<[u64; SLOTS as usize]> {
+        let flags = self.tx_flags.as_ref()?;
+        Some(core::array::from_fn(|slot| flags.load(slot, Ordering::Acquire)))
+    }
 }
 
 /// A stream and the graphs on it.
@@ -51,6 +63,16 @@ impl Played {
     /// How much was put behind graphs, and has not been written.
     pub(crate) fn behind(&self) -> usize {
         self.play().behind.len()
+    }
+
+    /// The response flags that each launch found.
+    pub(crate) fn at_launches(&self) -> Vec<[u64; SLOTS as usize]> {
+        self.play().at_launches.clone()
+    }
+
+    /// Those that each call found which put a write behind a graph.
+    pub(crate) fn at_writes(&self) -> Vec<[u64; SLOTS as usize]> {
+        self.play().at_writes.clone()
     }
 
     /// The graph is over: what is behind it is written.
@@ -94,6 +116,8 @@ impl Lane for Arc<Played> {
         if play.refuses {
             return Err(CudaError::TimedOut(Duration::ZERO));
         }
+        let seen = play.seen();
+        play.at_launches.extend(seen);
         play.launches += 1;
         play.running = true;
         Ok(())
@@ -104,6 +128,8 @@ impl Lane for Arc<Played> {
         if play.loses_writes {
             return Err(CudaError::TimedOut(Duration::ZERO));
         }
+        let seen = play.seen();
+        play.at_writes.extend(seen);
         play.behind.push((address.0, value));
         Ok(())
     }
@@ -182,6 +208,9 @@ impl Bench {
         };
         let entries: Vec<FunctionEntry> = (0..workers).map(entry).collect();
         let lanes: Vec<Arc<Played>> = (0..workers).map(|_| Arc::default()).collect();
+        for lane in &lanes {
+            lane.play().tx_flags = Some(tx_flags.clone());
+        }
         let (contexts, ends) = (words(workers * size_of::<GraphIOContext>() / 8), words(workers * LINE));
         let parts = Parts {
             lanes: lanes.iter().map(|lane| Box::new(Arc::clone(lane)) as Box<dyn Lane>).collect(),

@@ -258,6 +258,36 @@ fn in_place_the_answer_is_the_only_write_behind_a_graph() {
 }
 
 #[test]
+fn who_sees_an_in_place_slot_in_flight_finds_its_graph_launched() {
+    let marked =
+        |slot: usize| core::array::from_fn(|place| if place == slot { flag::IN_FLIGHT } else { flag::FREE });
+    for in_place in [true, false] {
+        let bench = Bench::of(1, Manner { in_place, ..Manner::default() });
+        let mut dispatcher = dispatcher(&bench);
+        bench.ask(2, 7);
+        while dispatcher.step() != Step::Idle {}
+        let free = [flag::FREE; SLOTS as usize];
+        // A graph that answers by the flag may do so at once; in place the stream writes it.
+        assert_eq!(
+            bench.lanes[0].at_launches(),
+            [if in_place { free } else { marked(2) }],
+            "in place: {in_place}"
+        );
+        assert_eq!(bench.lanes[0].at_writes(), [marked(2)], "before the answer");
+        assert_eq!((bench.rx(2), bench.tx(2)), (flag::FREE, flag::IN_FLIGHT));
+    }
+    // The C call likewise; what is refused leaves no mark.
+    let bench = Bench::of(1, Manner { in_place: true, ..Manner::default() });
+    launch(&bench, 0, 1, true).expect("idle");
+    assert_eq!(bench.lanes[0].at_launches(), [[flag::FREE; SLOTS as usize]]);
+    assert_eq!(bench.lanes[0].at_writes(), [marked(1)]);
+    let bench = Bench::of(1, Manner { in_place: true, ..Manner::default() });
+    bench.lanes[0].refuse();
+    assert_eq!(launch(&bench, 0, 1, true), Err(CudaqStatus::Cuda));
+    assert_eq!(bench.tx(1), flag::FREE);
+}
+
+#[test]
 fn without_marks_the_end_is_written_whatever_comes_last() {
     let bench = Bench::of(1, Manner { skip_marks: true, ..LAST });
     launch(&bench, 0, 2, false).expect("idle");

@@ -4,7 +4,7 @@ use super::broken::Turn;
 use super::halt::HALT_PATIENCE_NS;
 use super::pool::Pool;
 use super::{DispatcherError, HostOptions, Step};
-use crate::outside::{Claim, Customs, Outside};
+use crate::outside::{Claim, Customs, Marks, Outside};
 use crate::shared::{Control, Shared};
 use crate::table::{Function, FunctionTable, Slots};
 use crate::worker::WorkerSpec;
@@ -279,14 +279,13 @@ impl Desk<'_> {
         };
         shared.bank.count(Counter::Received);
         shared.bank.count(Counter::Dispatched);
-        // Before the start: the answer may be there as soon as it has begun.
         let marks = outside.marks();
-        if marks {
+        if marks == Marks::BeforeStart {
             request.mark(ring);
         }
         match outside.start(worker, slot) {
-            Ok(()) if marks => request.hand_over(ring),
-            Ok(()) => request.leave(),
+            Ok(()) if marks == Marks::Never => request.leave(),
+            Ok(()) => request.hand_over(ring),
             Err(error) => {
                 shared.bank.count(Counter::for_rejection(Status::LAUNCH_FAILED));
                 request.take(ring).fail(ring, Status::LAUNCH_FAILED, error.code);

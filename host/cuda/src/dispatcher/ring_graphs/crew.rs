@@ -6,7 +6,7 @@ use super::super::roster::{
 };
 use crate::dispatcher::DeviceError;
 use core::fmt::Debug;
-use ringcall::outside::{Claim, LaunchError, Outside};
+use ringcall::outside::{Claim, LaunchError, Marks, Outside};
 use ringcall_dispatch::ring::SlotIndex;
 use ringcall_dispatch::{Geometry, RingMemory, SharedRing};
 use ringcall_gpu::shared::Bytes;
@@ -237,8 +237,8 @@ impl Outside for Crew {
         }
     }
 
-    fn marks(&self) -> bool {
-        true
+    fn marks(&self) -> Marks {
+        Marks::BeforeStart
     }
 
     fn serves(&self, slot: SlotIndex) -> bool {

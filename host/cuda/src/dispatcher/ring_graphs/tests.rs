@@ -10,7 +10,7 @@ use super::crew::{Crew, INVALID, Lane};
 use crate::driver::{DeviceAddress, Graph};
 use core::sync::atomic::Ordering;
 use ringcall::dispatcher::{DispatcherError, Step, Stepped, Stopped};
-use ringcall::outside::{Claim, LaunchError, Outside};
+use ringcall::outside::{Claim, LaunchError, Marks, Outside};
 use ringcall::worker::{WorkerPort, WorkerSpec};
 use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
 use ringcall_dispatch::persistent::child::{Child, ResponsePlace, mailbox_bytes};
@@ -98,7 +98,7 @@ impl Outside for Looked {
         self.crew.start(worker, slot)
     }
 
-    fn marks(&self) -> bool {
+    fn marks(&self) -> Marks {
         self.crew.marks()
     }
 

@@ -109,8 +109,9 @@ int cudaq_graph_launch_engine_acquire_v2(const cudaq_graph_launch_engine_t *engi
 
 /*
  * Launches worker `worker_id` for `current_slot`. `slot_host` must be that slot's host address (or NULL: it is worked
- * out). Sets the in-flight mark unless skip_tx_markers. A launch that fails leaves the error mark 0xDEAD.. in the response
- * flag and the worker idle. Bad arguments do nothing, and ringcall_last_error says which; among them is a slot that another
+ * out). Sets the in-flight mark unless skip_tx_markers: in place behind the graph, so that a client which sees the mark may
+ * synchronise the device and read the answer; else before the launch, since the graph answers by the flag. A launch that
+ * fails leaves the error mark 0xDEAD.. in the response flag and the worker idle. Bad arguments do nothing, and ringcall_last_error says which; among them is a slot that another
  * worker serves. A slot whose answer was taken may be launched again before the graph that answered has ended: that end then
  * changes nothing of the slot.
  */
