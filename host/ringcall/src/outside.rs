@@ -29,7 +29,7 @@ pub enum Marks {
     Never,
     /// Before [`start`](Outside::start), by the dispatcher: the answer may be there as soon as the request has begun.
     BeforeStart,
-    /// In [`start`](Outside::start), by whoever starts, behind what he starts and before its answer can be there: a client that
+    /// In [`start`](Outside::start), by the executor, after the work was submitted and before its answer can be there: a client that
     /// sees the mark knows that the work was submitted, and may wait for that instead of for a flag.
     InStart,
 }

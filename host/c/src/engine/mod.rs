@@ -133,7 +133,7 @@ impl Engine {
     }
 
     /// Launches an idle worker for a slot. With `mark`, the in-flight mark is set: before the launch where the graph answers by
-    /// the flag, else behind it. What fails leaves the worker idle and the slot's flag to the caller.
+    /// the flag, else after it. What fails leaves the worker idle and the slot's flag to the caller.
     ///
     /// # Safety
     /// The graph and the ring are there until it has ended: the contract of `cudaq_graph_launch_engine_launch`.
@@ -172,7 +172,7 @@ impl Engine {
     }
 
     /// Hooks, graph, and the flags behind it; whether all of these were put there. In place the stream writes the response flag:
-    /// `mark` comes between, so that who sees it finds the graph when he waits for the device.
+    /// `mark` comes between the two, so that a client that sees the mark finds the graph by waiting for the device.
     ///
     /// # Safety
     /// As for [`launch`](Self::launch).
