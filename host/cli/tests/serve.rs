@@ -6,6 +6,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+/// Against hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn ringcall() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ringcall"))
@@ -371,4 +375,36 @@ fn what_cannot_be_is_one_clear_line() {
         assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{args:?}: {stderr}");
         assert!(stderr.contains(says), "{args:?}: {stderr}");
     }
+}
+
+/// Callers of a rendezvous that say nothing, or a byte now and then, delay neither another caller nor the end.
+#[test]
+fn a_rendezvous_waits_for_nobody() {
+    let service = Service::start(&["--transport", "roce", "--rendezvous", "127.0.0.1:0"]);
+    let at = service.get("rendezvous").to_owned();
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&at).expect("listening")).collect();
+    let connect = format!("transport=roce port={}", service.get("port"));
+    // Its patience is short of what twenty silent callers would cost one after the other.
+    let args =
+        ["emulate", "--connect", &connect, "--requests", "5", "--timeout-ms", "8000", "--rendezvous", &at];
+    let output = ringcall().args(args).output().expect("ran");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    drop(silent);
+    // Twelve bytes in six seconds: served one after the other they would be answered, and keep the end waiting.
+    let mut trickle = TcpStream::connect(&at).expect("listening");
+    let trickling = std::thread::spawn(move || {
+        for byte in [0; 12] {
+            std::thread::sleep(Duration::from_millis(500));
+            if trickle.write_all(&[byte]).is_err() {
+                break;
+            }
+        }
+        trickle.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut answer = Vec::new();
+        let _ = trickle.read_to_end(&mut answer);
+        answer
+    });
+    std::thread::sleep(Duration::from_millis(1200));
+    service.stop();
+    assert_eq!(trickling.join().expect("it ran"), [0_u8; 0], "its time was up");
 }

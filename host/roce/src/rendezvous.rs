@@ -50,31 +50,37 @@ impl Side {
     }
 }
 
-/// A service's end.
+/// A service's end: many callers at a time, none of which is waited for.
 ///
 /// ```
 /// use ringcall_roce::rendezvous::{Service, Side, call};
 /// use std::net::Ipv4Addr;
 /// use std::time::Duration;
 ///
-/// let service = Service::bind("127.0.0.1:0".parse()?)?;
+/// let mut service = Service::bind("127.0.0.1:0".parse()?)?;
 /// let address = service.local_addr()?;
 /// let here = Side { qp: 0x12, key: 0xBEEF, ip: Ipv4Addr::LOCALHOST };
 /// let there = Side { qp: 0x2, key: 0, ip: Ipv4Addr::LOCALHOST };
 /// let caller = std::thread::spawn(move || call(address, there, Duration::from_secs(5)));
-/// assert_eq!(service.answer(here, Duration::from_secs(5))?, Some(there));
+/// let mut heard = None;
+/// while heard.is_none() {
+///     service.turn(here, |outcome| heard = Some(outcome));
+///     std::thread::sleep(Duration::from_millis(1));
+/// }
+/// assert_eq!(heard.transpose()?, Some(there));
 /// assert_eq!(caller.join().expect("it ran")?, here);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Service {
     listener: TcpListener,
+    callers: Vec<Caller>,
 }
 
-/// How long one caller may take: the others wait meanwhile.
+/// How long a connection may take, from its beginning to its end.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks for a caller.
-const LOOK: Duration = Duration::from_millis(2);
+/// Connections at a time; more wait until one is over.
+const MOST_CALLERS: usize = 256;
 
 impl Service {
     /// Listens.
@@ -84,7 +90,7 @@ impl Service {
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener })
+        Ok(Self { listener, callers: Vec::new() })
     }
 
     /// Where it listens.
@@ -95,32 +101,76 @@ impl Service {
         self.listener.local_addr()
     }
 
-    /// Waits for a caller, and answers. `None`: nobody called in time.
-    ///
-    /// # Errors
-    /// A caller that says less than 12 bytes, or nothing for a second, or other things; the next one may be asked for.
-    pub fn answer(&self, here: Side, timeout: Duration) -> io::Result<Option<Side>> {
-        let begin = Instant::now();
-        loop {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
-                    stream.set_nonblocking(false)?;
-                    let mut stream = patient(stream, PATIENCE)?;
-                    let there = read(&mut stream)?;
-                    stream.write_all(&here.to_bytes())?;
-                    return Ok(Some(there));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let left = timeout.saturating_sub(begin.elapsed());
-                    if left.is_zero() {
-                        return Ok(None);
-                    }
-                    std::thread::sleep(left.min(LOOK));
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+    /// Accepts who calls, and does for each caller what can be done without waiting; how many are left. `ended` gets the
+    /// side of each caller that was answered, or why it was not: it said less than 12 bytes, or other things, or took
+    /// longer than a second.
+    pub fn turn(&mut self, here: Side, mut ended: impl FnMut(io::Result<Side>)) -> usize {
+        while self.callers.len() < MOST_CALLERS {
+            // An error is a caller who has gone, or a lack of descriptors that may pass.
+            let Ok((stream, _)) = self.listener.accept() else { break };
+            if stream.set_nonblocking(true).is_ok() {
+                self.callers.push(Caller::new(stream));
             }
         }
+        self.callers.retain_mut(|caller| match caller.turn(here) {
+            Ok(None) => true,
+            Ok(Some(there)) => {
+                ended(Ok(there));
+                false
+            }
+            Err(error) => {
+                ended(Err(error));
+                false
+            }
+        });
+        self.callers.len()
+    }
+}
+
+#[derive(Debug)]
+struct Caller {
+    stream: TcpStream,
+    said: [u8; BYTES],
+    heard: usize,
+    told: usize,
+    until: Instant,
+}
+
+impl Caller {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, said: [0; BYTES], heard: 0, told: 0, until: Instant::now() + PATIENCE }
+    }
+
+    /// Does what can be done without waiting: its side, once it was answered.
+    fn turn(&mut self, here: Side) -> io::Result<Option<Side>> {
+        if Instant::now() >= self.until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        while self.heard < BYTES {
+            match self.stream.read(&mut self.said[self.heard..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.heard += n,
+                Err(error) => return not_now(error),
+            }
+        }
+        let there = Side::from_bytes(self.said)?;
+        let answer = here.to_bytes();
+        while self.told < BYTES {
+            match self.stream.write(&answer[self.told..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => self.told += n,
+                Err(error) => return not_now(error),
+            }
+        }
+        Ok(Some(there))
+    }
+}
+
+/// Nothing, where there is nothing to be had now.
+fn not_now<T>(error: io::Error) -> io::Result<Option<T>> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+        _ => Err(error),
     }
 }
 
@@ -160,19 +210,62 @@ mod tests {
         assert!(Side::from_bytes([1; BYTES]).is_err(), "a queue pair of 25 bits");
     }
 
+    /// Against hanging.
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Turns until a caller has ended.
+    fn next(service: &mut Service) -> io::Result<Side> {
+        let begin = Instant::now();
+        let mut heard = None;
+        while heard.is_none() {
+            assert!(begin.elapsed() < LONG, "no caller has ended");
+            service.turn(HERE, |outcome| heard = Some(outcome));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        heard.expect("it ended")
+    }
+
     #[test]
     fn callers_that_say_nothing_or_nonsense_harm_no_other() {
-        let service = Service::bind("127.0.0.1:0".parse().expect("an address")).expect("a listener");
+        let mut service = Service::bind("127.0.0.1:0".parse().expect("an address")).expect("a listener");
         let address = service.local_addr().expect("bound");
-        assert_eq!(service.answer(HERE, Duration::ZERO).expect("nobody called"), None);
+        assert_eq!(service.turn(HERE, |_| panic!("nobody called")), 0);
         drop(TcpStream::connect(address).expect("connected"));
-        assert!(service.answer(HERE, PATIENCE).is_err());
+        assert!(next(&mut service).is_err());
         let mut stream = TcpStream::connect(address).expect("connected");
         stream.write_all(b"GET / HTTP/1.1\r\n").expect("sent");
-        assert!(service.answer(HERE, PATIENCE).is_err());
+        assert!(next(&mut service).is_err());
         let there = Side { qp: 2, ..HERE };
-        let caller = std::thread::spawn(move || call(address, there, PATIENCE));
-        assert_eq!(service.answer(HERE, PATIENCE).expect("answered"), Some(there));
+        let caller = std::thread::spawn(move || call(address, there, LONG));
+        assert_eq!(next(&mut service).expect("answered"), there);
         assert_eq!(caller.join().expect("it ran").expect("answered"), HERE);
+    }
+
+    #[test]
+    fn many_callers_are_served_at_once_and_silent_ones_are_left() {
+        let mut service = Service::bind("127.0.0.1:0".parse().expect("an address")).expect("a listener");
+        let address = service.local_addr().expect("bound");
+        let mut silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).expect("connected")).collect();
+        // Half of what it should say.
+        silent[0].write_all(&[0; BYTES / 2]).expect("sent");
+        let callers: Vec<_> =
+            (1..=5).map(|qp| std::thread::spawn(move || call(address, Side { qp, ..HERE }, LONG))).collect();
+        let (begin, mut answered, mut left) = (Instant::now(), Vec::new(), 0);
+        while answered.len() + left < 25 {
+            assert!(begin.elapsed() < LONG, "{answered:?} {left}");
+            service.turn(HERE, |outcome| match outcome {
+                Ok(there) => answered.push(there.qp),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+                    left += 1;
+                }
+            });
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        answered.sort_unstable();
+        assert_eq!((answered, left), (vec![1, 2, 3, 4, 5], 20));
+        for caller in callers {
+            assert_eq!(caller.join().expect("it ran").expect("answered"), HERE);
+        }
     }
 }

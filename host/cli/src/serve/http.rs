@@ -3,12 +3,11 @@
 //! One thread has every connection and waits for none of them. Whoever is silent, stops in the middle or never ends keeps nobody
 //! else waiting, nor the end of the process. Bodies are nobody's concern: what a request says of its length is not read.
 
+use super::server::Server;
 use anyhow::{Context, Result};
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Bytes of a request line and its headers at most.
@@ -17,10 +16,6 @@ const MOST_HEAD: usize = 8 << 10;
 const MOST_CLIENTS: usize = 256;
 /// How long a connection may take, from its beginning to its end.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Between two looks for a connection, which is also how fast a stop is noticed.
-const LOOK: Duration = Duration::from_millis(10);
-/// Between two looks at connections that there are.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// What is served.
 pub(super) struct Page<F> {
@@ -30,49 +25,17 @@ pub(super) struct Page<F> {
     pub(super) text: F,
 }
 
-pub(super) struct Server {
-    address: SocketAddr,
-    /// Dropped to end the thread.
-    alive: Sender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Server {
-    pub(super) fn start<F>(name: &str, address: SocketAddr, page: Page<F>) -> Result<Self>
-    where
-        F: Fn() -> Result<String, fmt::Error> + Send + 'static,
-    {
-        let listener =
-            TcpListener::bind(address).with_context(|| format!("cannot serve {} on {address}", page.path))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let (alive, until) = channel();
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || serve(&listener, &page, &until))?;
-        Ok(Self { address, alive, thread })
-    }
-
-    /// Where it listens.
-    pub(super) const fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Ends it; connections under way are closed as they are.
-    pub(super) fn stop(self) {
-        let Self { alive, thread, .. } = self;
-        drop(alive);
-        let _ = thread.join();
-    }
-}
-
-fn serve<F: Fn() -> Result<String, fmt::Error>>(
-    listener: &TcpListener,
-    page: &Page<F>,
-    until: &Receiver<()>,
-) {
+/// Serves `page` at `address`, on a thread of its own.
+pub(super) fn start<F>(name: &str, address: SocketAddr, page: Page<F>) -> Result<Server>
+where
+    F: Fn() -> Result<String, fmt::Error> + Send + 'static,
+{
+    let listener =
+        TcpListener::bind(address).with_context(|| format!("cannot serve {} on {address}", page.path))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
     let mut clients: Vec<Client> = Vec::new();
-    while until.try_recv() != Err(TryRecvError::Disconnected) {
+    Server::start(name, address, move || {
         while clients.len() < MOST_CLIENTS {
             // An error is a caller who has gone, or a lack of descriptors that may pass.
             let Ok((stream, _)) = listener.accept() else { break };
@@ -81,9 +44,9 @@ fn serve<F: Fn() -> Result<String, fmt::Error>>(
             }
         }
         // A client that has gone away is nobody to tell.
-        clients.retain_mut(|client| client.turn(page).unwrap_or(false));
-        std::thread::sleep(if clients.is_empty() { LOOK } else { LOOK_AGAIN });
-    }
+        clients.retain_mut(|client| client.turn(&page).unwrap_or(false));
+        clients.len()
+    })
 }
 
 struct Client {
@@ -175,7 +138,9 @@ fn answer(status: &str, content_type: &str, text: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::server::LOOK;
     use super::*;
+    use std::sync::mpsc::channel;
 
     /// Against hanging.
     const LONG: Duration = Duration::from_secs(20);
@@ -187,7 +152,7 @@ mod tests {
     fn server(bytes: usize) -> Server {
         let text = move || Ok("x".repeat(bytes));
         let page = Page { path: "/page", content_type: "text/plain", text };
-        Server::start("page", "127.0.0.1:0".parse().expect("an address"), page).expect("a listener")
+        start("page", "127.0.0.1:0".parse().expect("an address"), page).expect("a listener")
     }
 
     fn connect(server: &Server) -> TcpStream {

@@ -1,7 +1,8 @@
 //! Counters for Prometheus, over HTTP, in the OpenMetrics text format.
 
 use super::figures::{Figure, Figures};
-use super::http::{Page, Server};
+use super::http::{self, Page};
+use super::server::Server;
 use anyhow::Result;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -22,7 +23,7 @@ pub(super) fn start(address: SocketAddr, figures: Figures) -> Result<Server> {
         let mut out = String::new();
         text::encode(&mut out, &registry).map(|()| out)
     };
-    Server::start("ringcall-metrics", address, Page { path: "/metrics", content_type: CONTENT_TYPE, text })
+    http::start("ringcall-metrics", address, Page { path: "/metrics", content_type: CONTENT_TYPE, text })
 }
 
 /// Reads the counts at each scrape.

@@ -6,6 +6,7 @@ mod http;
 mod metrics;
 mod plugin;
 mod rendezvous;
+mod server;
 mod service;
 
 use crate::experiment::Experiment;
@@ -13,11 +14,10 @@ use crate::output;
 use crate::signals::Signals;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
-use http::Server;
 use plugin::Over;
-use rendezvous::Rendezvous;
 use ringcall_roce::PortOptions;
 use ringcall_transport::{roce, udp};
+use server::Server;
 use service::{Outcome, Service};
 use std::io::Write;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -142,14 +142,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let service = Service::start(args)?;
     let metrics = args.metrics.map(|address| metrics::start(address, service.figures())).transpose()?;
     let rendezvous = match (args.rendezvous, service.side(args)) {
-        (Some(address), Some(side)) => Some(Rendezvous::start(address, side)?),
+        (Some(address), Some(side)) => Some(rendezvous::start(address, side)?),
         (Some(_), None) => bail!("--rendezvous tells queue pair and key: this transport has neither"),
         (None, _) => None,
     };
     let mut line = service.line();
     for (key, address) in [
         ("metrics", metrics.as_ref().map(Server::address)),
-        ("rendezvous", rendezvous.as_ref().map(Rendezvous::address)),
+        ("rendezvous", rendezvous.as_ref().map(Server::address)),
     ] {
         if let Some(address) = address {
             line += &format!(" {key}={address}");
