@@ -304,8 +304,11 @@ static void stop(struct provider *p) {
     atomic_store_explicit(&p->stop, 1, memory_order_release);
     pthread_join(p->thread, NULL);
   }
-  if (p->launched && p->unified)
+  if (p->unified) {
     give_up(p); /* nobody polls any more; a ring's dispatcher goes on, and another launch sends what it answers */
+    for (uint32_t slot = 0; slot < p->slots; slot++)
+      atomic_store(&p->tx_flags[slot], 0); /* its user's marks */
+  }
   p->launched = 0;
 }
 
@@ -336,6 +339,10 @@ static cudaq_status_t get_transport_context(cudaq_realtime_bridge_handle_t handl
   struct provider *p = handle;
   if (p == NULL || out == NULL)
     return CUDAQ_ERR_INVALID_ARG;
+  if (kind == UNIFIED && p->unified) {
+    memset(out, 0, sizeof(cudaq_unified_dispatch_ctx_t)); /* no launch_fn: the loop is the caller's */
+    return CUDAQ_OK;
+  }
   if (kind != RING_BUFFER || p->unified)
     return CUDAQ_ERR_UNSUPPORTED;
   fill(p, out);
@@ -351,8 +358,6 @@ static cudaq_status_t launch(cudaq_realtime_bridge_handle_t handle) {
   if (p == NULL || p->launched)
     return CUDAQ_ERR_INVALID_ARG;
   atomic_store(&p->stop, 0);
-  for (uint32_t slot = 0; p->unified && slot < p->slots; slot++)
-    atomic_store(&p->tx_flags[slot], 0); /* marks of an earlier launch's user */
   if (!p->unified && pthread_create(&p->thread, NULL, run, p) != 0)
     return CUDAQ_ERR_INTERNAL;
   p->launched = 1;
@@ -382,7 +387,7 @@ static cudaq_rx_status_t rx_poll(void *context, uint32_t *slot) {
 static cudaq_status_t tx_publish(void *context, uint32_t slot) {
   struct provider *p = context;
   if (slot >= p->slots || p->peers[slot].length == 0 || p->peers[slot].since != 0)
-    return CUDAQ_ERR_INVALID_ARG; /* nobody asked, or he has an answer */
+    return CUDAQ_ERR_INTERNAL; /* nobody asked, or he has an answer */
   uint64_t flag = atomic_load_explicit(&p->tx_flags[slot], memory_order_acquire);
   p->peers[slot].header = answer_in(p, slot, flag);
   return deliver(p, slot) == LOST ? CUDAQ_ERR_INTERNAL : CUDAQ_OK;

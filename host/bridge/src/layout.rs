@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::{align_of, offset_of, size_of};
 
 /// The newest version of the interface known here.
-pub const INTERFACE_VERSION: c_int = 2;
+pub const INTERFACE_VERSION: c_int = 3;
 
 /// The function that a library exports: [`GetInterface`].
 pub const GET_INTERFACE: &str = "cudaq_realtime_get_bridge_interface";
@@ -129,6 +129,20 @@ pub type GetText = unsafe extern "C" fn(handle: Handle, out: *mut c_char, len: u
 /// `get_ring_geometry`.
 pub type GetGeometry = unsafe extern "C" fn(handle: Handle, slots: *mut u32, slot_bytes: *mut u32) -> c_int;
 
+/// `set_function_table`: the dispatcher's `cudaq_function_entry_t`s and how many they are. A registration: nobody calls them
+/// through the provider.
+pub type SetTable = unsafe extern "C" fn(handle: Handle, entries: *mut c_void, count: usize) -> c_int;
+
+/// `cudaq_function_table_t`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct FunctionTable {
+    /// `cudaq_function_entry_t`s, of whatever length the program was compiled with.
+    pub entries: *mut c_void,
+    /// How many.
+    pub count: u32,
+}
+
 /// `cudaq_realtime_bridge_interface_t`, version 1.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -152,7 +166,7 @@ pub struct InterfaceV1 {
 /// `cudaq_realtime_bridge_interface_t`, version 2.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct Interface {
+pub struct InterfaceV2 {
     /// What version 1 has.
     pub v1: InterfaceV1,
     /// The hooks for a loop of the user's own.
@@ -161,6 +175,16 @@ pub struct Interface {
     pub get_endpoint_info: Option<GetText>,
     /// How many slots, of how many bytes.
     pub get_ring_geometry: Option<GetGeometry>,
+}
+
+/// `cudaq_realtime_bridge_interface_t`, version 3.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Interface {
+    /// What version 2 has.
+    pub v2: InterfaceV2,
+    /// Takes the dispatcher's functions. A provider that needs none leaves this null.
+    pub set_function_table: Option<SetTable>,
 }
 
 /// The type of [`GET_INTERFACE`].
@@ -184,6 +208,8 @@ layout!(CpuDataplane: 104, 8 { ctx: 0, ring: 8, rx_poll: 88, tx_publish: 96 });
 layout!(InterfaceV1: 56, 8 {
     version: 0, create: 8, destroy: 16, get_transport_context: 24, connect: 32, launch: 40, disconnect: 48,
 });
-layout!(Interface: 80, 8 {
+layout!(InterfaceV2: 80, 8 {
     v1.version: 0, v1.disconnect: 48, get_cpu_dataplane: 56, get_endpoint_info: 64, get_ring_geometry: 72,
 });
+layout!(Interface: 88, 8 { v2: 0, set_function_table: 80 });
+layout!(FunctionTable: 16, 8 { entries: 0, count: 8 });

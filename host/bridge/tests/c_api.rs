@@ -6,7 +6,7 @@ mod support;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
 use ringcall_bridge::c_api::bridge::*;
-use ringcall_bridge::layout::{CpuDataplane, Handle, RingBuffer, UnifiedContext};
+use ringcall_bridge::layout::{CpuDataplane, FunctionTable, Handle, RingBuffer, UnifiedContext};
 use std::ffi::CString;
 use support::Shop;
 
@@ -45,7 +45,7 @@ fn a_whole_life() {
     let (status, bridge) = create(&library, &[&format!("--log={log}")]);
     assert_eq!(status, OK);
     assert_eq!(last_error(), "");
-    assert_eq!(cudaq_bridge_launch(bridge), INVALID);
+    assert_eq!(cudaq_bridge_disconnect(bridge), INVALID);
     assert!(last_error().contains("in the wrong order: it is not connected yet"));
     let mut ring = RingBuffer::EMPTY;
     let mut plane = CpuDataplane::EMPTY;
@@ -82,8 +82,39 @@ fn two_instances_of_two_libraries_do_not_meet() {
     assert_eq!((cudaq_bridge_connect(a), cudaq_bridge_connect(c)), (OK, UNSUPPORTED));
     assert_eq!(cudaq_bridge_destroy(a), OK);
     // Its sibling goes on, from its own beginning.
-    assert_eq!((cudaq_bridge_launch(b), cudaq_bridge_connect(b), cudaq_bridge_launch(b)), (INVALID, OK, OK));
+    assert_eq!(
+        (cudaq_bridge_disconnect(b), cudaq_bridge_connect(b), cudaq_bridge_launch(b)),
+        (INVALID, OK, OK)
+    );
     assert_eq!((cudaq_bridge_destroy(c), cudaq_bridge_destroy(b)), (OK, OK));
+}
+
+#[test]
+fn a_function_table_reaches_the_provider_that_takes_it() {
+    let shop = Shop::new();
+    let log = shop.path("log");
+    let (status, takes) = create(&shop.odd(&[]), &[&format!("--log={log}")]);
+    let (other, does_not) = create(&shop.odd(&["-DNULL_SET_TABLE", "-Wno-unused"]), &[]);
+    assert_eq!((status, other), (OK, OK));
+    let mut entries = [0_u64; 3 * 22];
+    let table = |entries: *mut u64, count| FunctionTable { entries: entries.cast(), count };
+    let set = |bridge, table: &FunctionTable| {
+        // SAFETY: a table, whose entries nobody looks at.
+        unsafe { cudaq_bridge_set_function_table(bridge, table) }
+    };
+    let good = table(entries.as_mut_ptr(), 3);
+    assert_eq!((set(takes, &good), set(does_not, &good)), (OK, OK));
+    // What the provider says is passed on.
+    assert_eq!(set(takes, &table(entries.as_mut_ptr(), 2)), 3);
+    for bridge in [takes, does_not] {
+        assert_eq!(set(bridge, &table(null_mut(), 3)), INVALID);
+        assert_eq!(set(bridge, &table(entries.as_mut_ptr(), 0)), INVALID);
+        // SAFETY: null.
+        assert_eq!(unsafe { cudaq_bridge_set_function_table(bridge, null()) }, INVALID);
+        assert_eq!(cudaq_bridge_destroy(bridge), OK);
+        assert_eq!(set(bridge, &good), INVALID, "destroyed");
+    }
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "cttd");
 }
 
 #[test]
@@ -108,9 +139,10 @@ fn nulls_and_wild_handles_are_refused() {
         assert_eq!(cudaq_bridge_get_transport_context(handle, 0, null_mut()), INVALID);
         let mut ring = RingBuffer::EMPTY;
         assert_eq!(cudaq_bridge_get_transport_context(handle, 7, (&raw mut ring).cast()), INVALID);
-        let mut unified = UnifiedContext::EMPTY;
-        // The provider says yes, and fills nothing in.
-        assert_eq!(cudaq_bridge_get_transport_context(handle, 1, (&raw mut unified).cast()), INTERNAL);
+        let mut unified = UnifiedContext { launch_fn: None, transport_ctx: (&raw mut ring).cast() };
+        // Yes, and nothing: the loop is the caller's.
+        assert_eq!(cudaq_bridge_get_transport_context(handle, 1, (&raw mut unified).cast()), OK);
+        assert!(unified.launch_fn.is_none() && unified.transport_ctx.is_null());
         assert_eq!(cudaq_bridge_get_cpu_dataplane(handle, null_mut()), INVALID);
         assert_eq!(cudaq_bridge_get_endpoint_info(handle, null_mut(), 100), INVALID);
         assert_eq!(cudaq_bridge_get_ring_geometry(handle, null_mut(), null_mut()), INVALID);

@@ -251,10 +251,19 @@ fn what_its_user_drops_is_told_and_leaves_no_slot_behind() {
     let path = shop.path("service");
     let args = [format!("--path={path}"), "--num-slots=3".to_owned(), "--unified".to_owned()];
     let provider = Provider::load(&library(&shop), &args).unwrap();
-    provider.connect().unwrap();
-    provider.launch().unwrap();
+    let unified = provider.unified_context().unwrap();
+    assert!(unified.launch_fn.is_none() && unified.transport_ctx.is_null(), "the loop is the caller's");
     let client = client(&shop, "client");
+    // The hooks work from the creation on; a launch changes nothing for them.
     let mut plane = provider.plane().unwrap();
+    client.send_to(&request(9), &path).unwrap();
+    let Polled::Ready(first) = plane.poll() else { panic!("nothing") };
+    provider.launch().unwrap();
+    assert_eq!(
+        plane.publish(first, &ResponseHeader::reply(&RequestHeader::new(0, 0, 9, 7), 0, 0).to_bytes()),
+        0
+    );
+    assert_eq!(receive(&client), (9, 0, 0));
     let ask = |plane: &mut Plane, id| {
         client.send_to(&request(id), &path).unwrap();
         match plane.poll() {

@@ -1,13 +1,17 @@
 //! The hooks of a provider made of a wire, used as a loop of anybody's may use them: with flags of its own.
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)] // calls of C functions
 
+use core::ffi::CStr;
+use core::ptr::null_mut;
 use ringcall::RingConfig;
-use ringcall_bridge::provider::{Args, Linked, LinkedWire, Transport};
+use ringcall_bridge::layout::{CONTEXT_UNIFIED, CpuDataplane, Handle, Interface, UnifiedContext};
+use ringcall_bridge::provider::{Args, Linked, LinkedWire, Transport, interface};
 use ringcall_bridge::{Refused, parse_endpoint};
 use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_transport::{Endpoint, udp};
-use ringcall_wire::flag;
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;
+use ringcall_wire::{CudaqStatus, flag};
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -36,15 +40,19 @@ struct Rig {
 
 impl Rig {
     fn launched() -> Self {
+        let rig = Self::created();
+        rig.launch();
+        rig
+    }
+
+    fn created() -> Self {
         let args = Args::new(["--unified".to_owned(), format!("--num-slots={SLOTS}")]);
         let provider = Linked::<Local>::create(&args).unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.connect(parse_endpoint(&provider.endpoint_info().unwrap()).address).unwrap();
         client.set_read_timeout(Some(GRACE)).unwrap();
         let ring = provider.dataplane().unwrap();
-        let rig = Self { provider, client, ring };
-        rig.launch();
-        rig
+        Self { provider, client, ring }
     }
 
     fn launch(&self) {
@@ -103,6 +111,73 @@ impl Rig {
 
 fn ended(ids: impl IntoIterator<Item = u32>, status: Status) -> BTreeSet<(u32, i32)> {
     ids.into_iter().map(|id| (id, status.0)).collect()
+}
+
+#[test]
+fn the_hooks_work_from_the_creation_on() {
+    let rig = Rig::created();
+    let serve = |id| {
+        rig.send([id]);
+        let slot = rig.take();
+        rig.publish(slot);
+        rig.clear(slot);
+        assert_eq!(rig.receive(), (id, 0));
+    };
+    serve(0);
+    // A request that is under way when it is launched is answered all the same.
+    rig.send([1]);
+    let slot = rig.take();
+    rig.provider.connect().unwrap();
+    rig.provider.launch().unwrap();
+    assert!(rig.provider.launch().is_err() && rig.provider.connect().is_err(), "once");
+    rig.publish(slot);
+    rig.clear(slot);
+    assert_eq!(rig.receive(), (1, 0));
+    serve(2);
+    rig.provider.disconnect().unwrap();
+    assert!(rig.provider.launch().is_err(), "not connected");
+    rig.provider.connect().unwrap();
+    serve(3);
+}
+
+#[test]
+fn a_unified_provider_leaves_the_loop_to_its_caller() {
+    // SAFETY: a table that lives for ever.
+    let table: Interface = unsafe { *interface::<Linked<Local>>() };
+    assert_eq!(table.v2.v1.version, 3);
+    let create = |args: &[&CStr]| {
+        let mut handle: Handle = null_mut();
+        let mut argv: Vec<_> = args.iter().map(|arg| arg.as_ptr().cast_mut()).chain([null_mut()]).collect();
+        // SAFETY: a place for the handle, and strings.
+        let status =
+            unsafe { table.v2.v1.create.unwrap()(&raw mut handle, args.len() as i32, argv.as_mut_ptr()) };
+        assert_eq!(status, 0);
+        handle
+    };
+    let unified = |handle| {
+        let mut dirty = UnifiedContext { launch_fn: None, transport_ctx: std::ptr::dangling_mut() };
+        // SAFETY: a place for a context.
+        let status = unsafe {
+            table.v2.v1.get_transport_context.unwrap()(handle, CONTEXT_UNIFIED, (&raw mut dirty).cast())
+        };
+        (status, dirty.launch_fn.is_none(), dirty.transport_ctx.is_null())
+    };
+    let (driven, filled) = (create(&[c"--unified", c"--num-slots=4"]), create(&[]));
+    assert_eq!(unified(driven), (0, true, true));
+    assert_eq!(unified(filled).0, CudaqStatus::Unsupported.raw() as i32);
+    let mut plane = CpuDataplane::EMPTY;
+    // SAFETY: a place for a data plane.
+    assert_eq!(unsafe { table.v2.get_cpu_dataplane.unwrap()(driven, &raw mut plane) }, 0);
+    let publish = |slot| {
+        // SAFETY: the hook with its context.
+        unsafe { plane.tx_publish.unwrap()(plane.ctx, slot) }
+    };
+    // No such slot; one that nobody has asked in.
+    assert_eq!([publish(4), publish(0)], [CudaqStatus::Internal.raw() as i32; 2]);
+    for handle in [driven, filled] {
+        // SAFETY: a live handle.
+        assert_eq!(unsafe { table.v2.v1.destroy.unwrap()(handle) }, 0);
+    }
 }
 
 #[test]

@@ -39,6 +39,10 @@ int main(void) {
   AT(cudaq_realtime_bridge_interface_t, get_cpu_dataplane);
   AT(cudaq_realtime_bridge_interface_t, get_endpoint_info);
   AT(cudaq_realtime_bridge_interface_t, get_ring_geometry);
+  AT(cudaq_realtime_bridge_interface_t, set_function_table);
+  SIZE(cudaq_function_table_t);
+  AT(cudaq_function_table_t, entries);
+  AT(cudaq_function_table_t, count);
   SIZE(cudaq_status_t);
   NUMBER(CUDAQ_OK);
   NUMBER(CUDAQ_ERR_INVALID_ARG);

@@ -4,8 +4,9 @@ mod support;
 
 use core::mem::{offset_of, size_of};
 use ringcall_bridge::layout::{
-    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, INTERFACE_VERSION, Interface, InterfaceV1,
-    PROVIDER_EXTERNAL, PROVIDER_GPU_ROCE, RX_EMPTY, RX_READY, RingBuffer, UnifiedContext,
+    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, FunctionTable, INTERFACE_VERSION, Interface,
+    InterfaceV1, InterfaceV2, PROVIDER_EXTERNAL, PROVIDER_GPU_ROCE, RX_EMPTY, RX_READY, RingBuffer,
+    UnifiedContext,
 };
 use ringcall_wire::CudaqStatus;
 use std::process::Command;
@@ -28,9 +29,13 @@ fn in_rust() -> String {
     lines!(v1, "cudaq_realtime_bridge_interface_t", InterfaceV1: version, create, destroy, get_transport_context,
         connect, launch, disconnect);
     let mut v2 = String::new();
-    lines!(v2, "cudaq_realtime_bridge_interface_t", Interface: get_cpu_dataplane, get_endpoint_info, get_ring_geometry);
-    let (size, v2) = v2.split_once('\n').unwrap();
-    out += &format!("{size}\n{}{v2}", v1.split_once('\n').unwrap().1);
+    lines!(v2, "cudaq_realtime_bridge_interface_t", InterfaceV2: get_cpu_dataplane, get_endpoint_info, get_ring_geometry);
+    let mut v3 = String::new();
+    lines!(v3, "cudaq_realtime_bridge_interface_t", Interface: set_function_table);
+    let members = |lines: &str| lines.split_once('\n').unwrap().1.to_owned();
+    let size = v3.lines().next().unwrap();
+    out += &format!("{size}\n{}{}{}", members(&v1), members(&v2), members(&v3));
+    lines!(out, "cudaq_function_table_t", FunctionTable: entries, count);
     out += "cudaq_status_t 4\n";
     for (name, value) in [
         ("CUDAQ_OK", CudaqStatus::Ok.raw() as i32),

@@ -29,11 +29,12 @@ fn what_is_no_provider_is_refused() {
         ("-DNULL_INTERFACE", "it returned no interface"),
         ("-DWILD_INTERFACE", "said to be at 0x1000, where nothing can be"),
         ("-DUNEVEN_INTERFACE", "where nothing can be"),
-        ("-DVERSION=0", "has version 0; versions 1 to 2 work"),
-        ("-DVERSION=3", "has version 3;"),
+        ("-DVERSION=0", "has version 0; versions 1 to 3 work"),
+        ("-DVERSION=4", "has version 4;"),
         ("-DVERSION=-1", "has version -1;"),
         ("-DNULL_CREATE", "its create is null"),
         ("-DNULL_DESTROY", "its destroy is null"),
+        ("-DWILD_SET_TABLE", "its set_function_table is said to be at 0x1230, where no code is"),
         ("-DWILD_CREATE", "its create is said to be at 0x1230, where no code is"),
     ] {
         // Not kept: the second attempt says the same.
@@ -129,6 +130,17 @@ fn a_table_of_version_1_ends_early() {
 }
 
 #[test]
+fn a_table_of_version_2_ends_before_the_function_table() {
+    let shop = Shop::new();
+    // What lies where version 3 has its member is no code: it is not looked at.
+    let provider =
+        Provider::load(&shop.odd(&["-DVERSION=2", "-DWILD_SET_TABLE", "-Wno-unused"]), &[""; 0]).unwrap();
+    assert_eq!((provider.library().version(), provider.ring_geometry().unwrap()), (2, (4, 64)));
+    let provider = Provider::load(&shop.odd(&[]), &[""; 0]).unwrap();
+    assert_eq!(provider.library().version(), 3);
+}
+
+#[test]
 fn garbage_is_told_apart() {
     let shop = Shop::new();
     let library = shop.odd(&[]);
@@ -185,7 +197,9 @@ fn garbage_is_told_apart() {
     ] {
         garbage(odd, make(odd).unwrap().endpoint_info().map(drop), why);
     }
-    garbage("", make("").unwrap().unified_context().map(drop), "launch_fn is null");
+    // The loop is the caller's.
+    let unified = make("").unwrap().unified_context().unwrap();
+    assert!(unified.launch_fn.is_none() && unified.transport_ctx.is_null());
 }
 
 #[test]
@@ -246,7 +260,6 @@ fn the_order_of_calls_is_kept() {
         assert!(matches!(error, BridgeError::Order { .. }) && error.to_string().contains(state), "{error}");
         assert_eq!(error.status(), CudaqStatus::InvalidArg);
     };
-    wrong(provider.launch(), "not connected yet");
     wrong(provider.disconnect(), "not connected yet");
     provider.connect().unwrap();
     wrong(provider.connect(), "connected, not launched");
@@ -255,17 +268,26 @@ fn the_order_of_calls_is_kept() {
     wrong(provider.connect(), "launched");
     provider.disconnect().unwrap();
     wrong(provider.disconnect(), "disconnected");
-    wrong(provider.launch(), "disconnected");
     provider.connect().unwrap();
     provider.launch().unwrap();
     // What is launched is disconnected before it is destroyed.
     drop(provider);
     assert_eq!(calls(&log), "cnlxnlxd");
 
+    // A launch without connect is the provider's to take, or to refuse.
+    let log = shop.path("at-once");
+    let provider = Provider::load(&library, &[format!("--log={log}")]).unwrap();
+    provider.launch().unwrap();
+    wrong(provider.connect(), "launched");
+    provider.disconnect().unwrap();
+    provider.launch().unwrap();
+    drop(provider);
+    assert_eq!(calls(&log), "clxlxd");
+
     let log = shop.path("refused");
     let provider = Provider::load(&library, &[format!("--log={log}"), "--odd=no-peer".to_owned()]).unwrap();
     assert!(matches!(provider.connect(), Err(BridgeError::Refused { status: 2, .. })));
-    wrong(provider.launch(), "not connected yet");
+    wrong(provider.disconnect(), "not connected yet");
     provider.destroy().unwrap();
     assert_eq!(calls(&log), "cnd");
 }

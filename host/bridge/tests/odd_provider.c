@@ -10,7 +10,7 @@
 #include "cudaq/realtime/daemon/bridge/bridge_interface.h"
 
 #ifndef VERSION
-#define VERSION 2
+#define VERSION CUDAQ_REALTIME_BRIDGE_INTERFACE_VERSION
 #endif
 
 enum { SLOTS = 4, STRIDE = 64 };
@@ -181,6 +181,12 @@ static cudaq_status_t get_ring_geometry(cudaq_realtime_bridge_handle_t handle, u
   return CUDAQ_OK;
 }
 
+static cudaq_status_t set_function_table(cudaq_realtime_bridge_handle_t handle, cudaq_function_entry_t *entries,
+                                         size_t count) {
+  say(handle, 't');
+  return entries != NULL && count == 3 ? CUDAQ_OK : CUDAQ_ERR_CUDA;
+}
+
 #ifdef V1_SIZE
 /* As a provider of version 1 has it: what lies behind the table is no member. */
 static struct {
@@ -212,6 +218,11 @@ static cudaq_realtime_bridge_interface_t table = {
     .get_cpu_dataplane = get_cpu_dataplane,
     .get_endpoint_info = get_endpoint_info,
     .get_ring_geometry = get_ring_geometry,
+#ifdef WILD_SET_TABLE
+    .set_function_table = (cudaq_status_t (*)(cudaq_realtime_bridge_handle_t, cudaq_function_entry_t *, size_t))0x1230,
+#elif !defined(NULL_SET_TABLE)
+    .set_function_table = set_function_table,
+#endif
 #endif
 };
 #endif

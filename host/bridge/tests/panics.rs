@@ -77,22 +77,22 @@ fn no_panic_crosses() {
     let (mut slot, mut line) = (0, [0_u8; 64]);
     // SAFETY: the interface's functions with what they ask for.
     unsafe {
-        let create = table.v1.create.unwrap();
+        let create = table.v2.v1.create.unwrap();
         assert_eq!(create(&raw mut handle, 1, argv.as_mut_ptr()), INTERNAL);
         assert!(handle.is_null());
         assert_eq!(create(&raw mut handle, 0, null_mut()), 0);
-        assert_eq!(table.v1.get_transport_context.unwrap()(handle, 0, (&raw mut ring).cast()), INTERNAL);
-        assert_eq!(table.v1.connect.unwrap()(handle), INTERNAL);
+        assert_eq!(table.v2.v1.get_transport_context.unwrap()(handle, 0, (&raw mut ring).cast()), INTERNAL);
+        assert_eq!(table.v2.v1.connect.unwrap()(handle), INTERNAL);
         assert_eq!((*extension::<Panics>()).last_error.unwrap()(line.as_mut_ptr().cast(), 64), 0);
         assert_eq!(CStr::from_bytes_until_nul(&line).unwrap(), c"panic: in connect");
-        assert_eq!(table.v1.launch.unwrap()(handle), INTERNAL);
-        assert_eq!(table.v1.disconnect.unwrap()(handle), INTERNAL);
-        assert_eq!(table.get_endpoint_info.unwrap()(handle, line.as_mut_ptr().cast(), 64), INTERNAL);
-        assert_eq!(table.get_ring_geometry.unwrap()(handle, &raw mut slot, &raw mut slot), INTERNAL);
-        assert_eq!(table.get_cpu_dataplane.unwrap()(handle, &raw mut plane), 0);
+        assert_eq!(table.v2.v1.launch.unwrap()(handle), INTERNAL);
+        assert_eq!(table.v2.v1.disconnect.unwrap()(handle), INTERNAL);
+        assert_eq!(table.v2.get_endpoint_info.unwrap()(handle, line.as_mut_ptr().cast(), 64), INTERNAL);
+        assert_eq!(table.v2.get_ring_geometry.unwrap()(handle, &raw mut slot, &raw mut slot), INTERNAL);
+        assert_eq!(table.v2.get_cpu_dataplane.unwrap()(handle, &raw mut plane), 0);
         assert_eq!(plane.rx_poll.unwrap()(plane.ctx, &raw mut slot), RX_EMPTY);
         assert_eq!(plane.tx_publish.unwrap()(plane.ctx, 0), INTERNAL);
-        assert_eq!(table.v1.destroy.unwrap()(handle), INTERNAL);
-        assert_eq!(table.v1.destroy.unwrap()(handle), 1, "it is gone all the same");
+        assert_eq!(table.v2.v1.destroy.unwrap()(handle), INTERNAL);
+        assert_eq!(table.v2.v1.destroy.unwrap()(handle), 1, "it is gone all the same");
     }
 }

@@ -8,8 +8,8 @@
 use crate::border::{self, enter, read_args, read_text, write_text};
 use crate::handles::Handles;
 use crate::layout::{
-    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, Handle, PROVIDER_EXTERNAL, PROVIDER_GPU_ROCE,
-    RingBuffer, UnifiedContext,
+    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, FunctionTable, Handle, PROVIDER_EXTERNAL,
+    PROVIDER_GPU_ROCE, RingBuffer, UnifiedContext,
 };
 use crate::loader::{GPU_ROCE_LIBRARY, LIBRARY_VARIABLE};
 use crate::{BridgeError, Provider, Refused};
@@ -193,6 +193,29 @@ pub unsafe extern "C" fn cudaq_bridge_get_ring_geometry(
         unsafe { write(slots, "the number of slots", geometry.0) }?;
         // SAFETY: the module's contract.
         unsafe { write(slot_bytes, "the slot size", geometry.1) }
+    })
+}
+
+/// Hands on the dispatcher's function table.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_bridge_set_function_table(
+    handle: Handle,
+    table: *const FunctionTable,
+) -> c_int {
+    with(handle, |provider| {
+        if table.is_null() || !table.is_aligned() {
+            return Err(Refused::invalid("the table is null or not aligned"));
+        }
+        // SAFETY: not null, and the module's contract.
+        let table = unsafe { table.read() };
+        if table.entries.is_null() || table.count == 0 {
+            return Err(Refused::invalid(format!(
+                "the table has {} entries at {:p}",
+                table.count, table.entries
+            )));
+        }
+        // SAFETY: the module's contract.
+        Ok(unsafe { provider.set_function_table(&table) }?)
     })
 }
 

@@ -4,7 +4,9 @@
 use super::library::Library;
 use super::plane::Plane;
 use super::ring;
-use crate::layout::{CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, Handle, RingBuffer, UnifiedContext};
+use crate::layout::{
+    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, FunctionTable, Handle, RingBuffer, UnifiedContext,
+};
 use crate::{BridgeError, endpoint};
 use core::ffi::{CStr, c_char, c_int};
 use ringcall::Ring;
@@ -105,7 +107,7 @@ impl Provider {
         let mut argv: Vec<*mut c_char> = args.iter().map(|arg| arg.as_ptr().cast_mut()).collect();
         argv.push(std::ptr::null_mut());
         let mut handle: Handle = std::ptr::null_mut();
-        let Some(create) = library.interface().v1.create else {
+        let Some(create) = library.interface().v2.v1.create else {
             return Err(BridgeError::Unsupported { library: library.name().to_owned(), call: "create" });
         };
         // SAFETY: a function of the library's, as its interface says; the arguments are as in `main`.
@@ -131,7 +133,7 @@ impl Provider {
     /// # Errors
     /// The provider refuses, or is connected.
     pub fn connect(&self) -> Result<(), BridgeError> {
-        let connect = self.0.has("connect", self.0.library.interface().v1.connect)?;
+        let connect = self.0.has("connect", self.0.library.interface().v2.v1.connect)?;
         let before = self.0.enter("connect", &[Stage::Created, Stage::Disconnected], Stage::Connecting)?;
         // SAFETY: a function of the library's, on a live handle.
         let status = unsafe { connect(self.0.handle) };
@@ -139,18 +141,14 @@ impl Provider {
         self.0.answered("connect", status)
     }
 
-    /// Begins to move data. A provider without a `connect` need not be connected.
+    /// Begins to move data. Whether it must be connected before is the provider's to say.
     ///
     /// # Errors
-    /// The provider refuses, is not connected, or is launched.
+    /// The provider refuses, or is launched.
     pub fn launch(&self) -> Result<(), BridgeError> {
-        let v1 = &self.0.library.interface().v1;
-        let launch = self.0.has("launch", v1.launch)?;
-        // Who cannot connect need not.
-        let connects = v1.connect.is_some();
-        let from: &[Stage] =
-            if connects { &[Stage::Connected] } else { &[Stage::Created, Stage::Disconnected] };
-        let before = self.0.enter("launch", from, Stage::Launching)?;
+        let launch = self.0.has("launch", self.0.library.interface().v2.v1.launch)?;
+        let from = [Stage::Created, Stage::Connected, Stage::Disconnected];
+        let before = self.0.enter("launch", &from, Stage::Launching)?;
         // SAFETY: a function of the library's, on a live handle.
         let status = unsafe { launch(self.0.handle) };
         self.0.leave(Stage::Launching, if status == 0 { Stage::Launched } else { before });
@@ -176,7 +174,7 @@ impl Provider {
     /// # Errors
     /// The provider refuses, or is not connected.
     pub fn disconnect(&self) -> Result<(), BridgeError> {
-        let disconnect = self.0.has("disconnect", self.0.library.interface().v1.disconnect)?;
+        let disconnect = self.0.has("disconnect", self.0.library.interface().v2.v1.disconnect)?;
         self.0.end("disconnect")?;
         // SAFETY: a function of the library's, on a live handle.
         let status = unsafe { disconnect(self.0.handle) };
@@ -196,7 +194,7 @@ impl Provider {
             }
             before
         };
-        let disconnect = self.0.library.interface().v1.disconnect;
+        let disconnect = self.0.library.interface().v2.v1.disconnect;
         if let Some(disconnect) = disconnect.filter(|_| RUNNING.contains(&before)) {
             // SAFETY: a function of the library's, on a live handle.
             unsafe { disconnect(self.0.handle) };
@@ -237,7 +235,7 @@ impl Provider {
     /// The provider does not say, or says something that is no line of text.
     pub fn endpoint_info(&self) -> Result<String, BridgeError> {
         const CALL: &str = "get_endpoint_info";
-        let get = self.0.has(CALL, self.0.library.interface().get_endpoint_info)?;
+        let get = self.0.has(CALL, self.0.library.interface().v2.get_endpoint_info)?;
         let line = self.0.text(CALL, |out, len| {
             // SAFETY: a function of the library's, on a live handle; `len` bytes may be written.
             unsafe { get(self.0.handle, out, len) }
@@ -254,7 +252,7 @@ impl Provider {
     /// It does not say.
     pub fn ring_geometry(&self) -> Result<(u32, u32), BridgeError> {
         const CALL: &str = "get_ring_geometry";
-        let get = self.0.has(CALL, self.0.library.interface().get_ring_geometry)?;
+        let get = self.0.has(CALL, self.0.library.interface().v2.get_ring_geometry)?;
         let (mut slots, mut slot_bytes) = (0, 0);
         // SAFETY: a function of the library's, on a live handle; two places to write to.
         let status = unsafe { get(self.0.handle, &raw mut slots, &raw mut slot_bytes) };
@@ -293,22 +291,35 @@ impl Provider {
         Ok(out)
     }
 
-    /// What a unified kernel is launched with.
+    /// What a unified kernel is launched with. Without a launch function the loop is the caller's: the provider has a
+    /// [data plane](Self::plane) for it.
     ///
     /// # Errors
-    /// The provider has none, or no launch function.
+    /// The provider has no unified form.
     pub fn unified_context(&self) -> Result<UnifiedContext, BridgeError> {
         let mut out = UnifiedContext::EMPTY;
         self.context(CONTEXT_UNIFIED, (&raw mut out).cast())?;
-        if out.launch_fn.is_none() {
-            return Err(self.0.garbage("get_transport_context", "launch_fn is null".to_owned()));
-        }
         Ok(out)
+    }
+
+    /// Hands on the dispatcher's function table. A provider that does not take it needs none.
+    ///
+    /// # Errors
+    /// What the provider says.
+    ///
+    /// # Safety
+    /// `table` has as many `cudaq_function_entry_t`s as it says, and they are there until the provider is destroyed.
+    #[cfg_attr(not(feature = "c-api"), allow(dead_code))] // C has such tables
+    pub(crate) unsafe fn set_function_table(&self, table: &FunctionTable) -> Result<(), BridgeError> {
+        let Some(set) = self.0.library.interface().set_function_table else { return Ok(()) };
+        // SAFETY: a function of the library's, on a live handle; the caller's promise.
+        let status = unsafe { set(self.0.handle, table.entries, table.count as usize) };
+        self.0.answered("set_function_table", status)
     }
 
     fn context(&self, kind: c_int, out: *mut core::ffi::c_void) -> Result<(), BridgeError> {
         const CALL: &str = "get_transport_context";
-        let get = self.0.has(CALL, self.0.library.interface().v1.get_transport_context)?;
+        let get = self.0.has(CALL, self.0.library.interface().v2.v1.get_transport_context)?;
         // SAFETY: a function of the library's, on a live handle; `out` is of the kind's type.
         let status = unsafe { get(self.0.handle, kind, out) };
         self.0.answered(CALL, status)
@@ -320,7 +331,7 @@ impl Provider {
     /// The provider does not work that way, or hands out hooks or addresses that are null.
     pub fn cpu_dataplane(&self) -> Result<CpuDataplane, BridgeError> {
         const CALL: &str = "get_cpu_dataplane";
-        let get = self.0.has(CALL, self.0.library.interface().get_cpu_dataplane)?;
+        let get = self.0.has(CALL, self.0.library.interface().v2.get_cpu_dataplane)?;
         let mut out = CpuDataplane::EMPTY;
         // SAFETY: a function of the library's, on a live handle.
         let status = unsafe { get(self.0.handle, &raw mut out) };
@@ -449,7 +460,7 @@ impl Instance {
     }
 
     fn destroy(&self) -> c_int {
-        let interface = &self.library.interface().v1;
+        let interface = &self.library.interface().v2.v1;
         let before = std::mem::replace(&mut *self.stage(), Stage::Destroyed);
         if before == Stage::Destroyed {
             return 0;

@@ -4,7 +4,7 @@
 use super::maps::Maps;
 use crate::BridgeError;
 use crate::extension::{Checked, Extension, GET_EXTENSION, GetExtension};
-use crate::layout::{GET_INTERFACE, GetInterface, INTERFACE_VERSION, Interface, InterfaceV1};
+use crate::layout::{GET_INTERFACE, GetInterface, INTERFACE_VERSION, Interface, InterfaceV1, InterfaceV2};
 use core::ffi::c_int;
 use std::collections::HashMap;
 use std::error::Error;
@@ -32,7 +32,7 @@ impl Library {
     /// Loads the library at a path (with a `/`), or of a name that the dynamic linker looks up.
     ///
     /// # Errors
-    /// It cannot be loaded, is no provider of version 1 or 2, or has an [extension](crate::extension) that cannot be one.
+    /// It cannot be loaded, is no provider of version 1 to 3, or has an [extension](crate::extension) that cannot be one.
     /// Nothing is kept of that.
     pub fn open(name: &str) -> Result<Self, BridgeError> {
         if name.contains('\0') {
@@ -89,7 +89,7 @@ impl Library {
     /// The version of the interface that it has.
     #[must_use]
     pub fn version(&self) -> c_int {
-        self.0.interface.v1.version
+        self.0.interface.v2.v1.version
     }
 
     /// Whether it has what our providers add.
@@ -118,7 +118,7 @@ fn said(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Copies the table. A table of version 1 ends early: nothing behind its end is read.
+/// Copies the table. A table of an earlier version ends early: nothing behind its end is read.
 ///
 /// # Safety
 /// If `table` is mapped, it is a table: as long as its version says.
@@ -133,22 +133,37 @@ unsafe fn read_interface(table: *const Interface) -> Result<Interface, String> {
     }
     // SAFETY: aligned, mapped, and the caller's promise.
     let version = unsafe { table.cast::<c_int>().read() };
-    let interface = match version {
-        1 => {
-            // SAFETY: as above, and no longer than version 1.
-            let v1 = unsafe { table.cast::<InterfaceV1>().read() };
-            Interface { v1, get_cpu_dataplane: None, get_endpoint_info: None, get_ring_geometry: None }
-        }
-        INTERFACE_VERSION if maps.readable(address, size_of::<Interface>() as u64) => {
-            // SAFETY: as above.
-            unsafe { table.read() }
-        }
-        INTERFACE_VERSION => return Err("its interface ends before it is complete".to_owned()),
+    let length = match version {
+        1 => size_of::<InterfaceV1>(),
+        2 => size_of::<InterfaceV2>(),
+        INTERFACE_VERSION => size_of::<Interface>(),
         other => {
             return Err(format!("its interface has version {other}; versions 1 to {INTERFACE_VERSION} work"));
         }
     };
-    let Interface { v1, get_cpu_dataplane, get_endpoint_info, get_ring_geometry } = interface;
+    if !maps.readable(address, length as u64) {
+        return Err("its interface ends before it is complete".to_owned());
+    }
+    let interface = match version {
+        1 => {
+            // SAFETY: as above, and no longer than version 1.
+            let v1 = unsafe { table.cast::<InterfaceV1>().read() };
+            let v2 =
+                InterfaceV2 { v1, get_cpu_dataplane: None, get_endpoint_info: None, get_ring_geometry: None };
+            Interface { v2, set_function_table: None }
+        }
+        2 => {
+            // SAFETY: as above, and no longer than version 2.
+            let v2 = unsafe { table.cast::<InterfaceV2>().read() };
+            Interface { v2, set_function_table: None }
+        }
+        _ => {
+            // SAFETY: as above.
+            unsafe { table.read() }
+        }
+    };
+    let Interface { v2, set_function_table } = interface;
+    let InterfaceV2 { v1, get_cpu_dataplane, get_endpoint_info, get_ring_geometry } = v2;
     let members = [
         ("create", v1.create.map(|f| f as usize)),
         ("destroy", v1.destroy.map(|f| f as usize)),
@@ -159,6 +174,7 @@ unsafe fn read_interface(table: *const Interface) -> Result<Interface, String> {
         ("get_cpu_dataplane", get_cpu_dataplane.map(|f| f as usize)),
         ("get_endpoint_info", get_endpoint_info.map(|f| f as usize)),
         ("get_ring_geometry", get_ring_geometry.map(|f| f as usize)),
+        ("set_function_table", set_function_table.map(|f| f as usize)),
     ];
     for (name, address) in members {
         if address.is_some() || matches!(name, "create" | "destroy") {

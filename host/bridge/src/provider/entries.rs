@@ -8,7 +8,7 @@ use crate::extension::Extension;
 use crate::handles::Handles;
 use crate::layout::{
     CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, Handle, INTERFACE_VERSION, Interface, InterfaceV1,
-    RX_EMPTY, RX_READY, RingBuffer,
+    InterfaceV2, RX_EMPTY, RX_READY, RingBuffer, UnifiedContext,
 };
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
@@ -89,18 +89,22 @@ impl<T: Transport> Instance<T> {
 
 impl<T: Transport> Entries<T> {
     const INTERFACE: &'static Interface = &Interface {
-        v1: InterfaceV1 {
-            version: INTERFACE_VERSION,
-            create: Some(Self::create),
-            destroy: Some(Self::destroy),
-            get_transport_context: Some(Self::get_transport_context),
-            connect: Some(Self::connect),
-            launch: Some(Self::launch),
-            disconnect: Some(Self::disconnect),
+        v2: InterfaceV2 {
+            v1: InterfaceV1 {
+                version: INTERFACE_VERSION,
+                create: Some(Self::create),
+                destroy: Some(Self::destroy),
+                get_transport_context: Some(Self::get_transport_context),
+                connect: Some(Self::connect),
+                launch: Some(Self::launch),
+                disconnect: Some(Self::disconnect),
+            },
+            get_cpu_dataplane: Some(Self::get_cpu_dataplane),
+            get_endpoint_info: Some(Self::get_endpoint_info),
+            get_ring_geometry: Some(Self::get_ring_geometry),
         },
-        get_cpu_dataplane: Some(Self::get_cpu_dataplane),
-        get_endpoint_info: Some(Self::get_endpoint_info),
-        get_ring_geometry: Some(Self::get_ring_geometry),
+        // Functions are the dispatcher's: none is called here.
+        set_function_table: None,
     };
 
     const EXTENSION: &'static Extension = &Extension {
@@ -152,7 +156,13 @@ impl<T: Transport> Entries<T> {
                     unsafe { out.cast::<RingBuffer>().write(ring) };
                     Ok(())
                 }
-                CONTEXT_UNIFIED => Err(Refused::unsupported("no unified kernel: its data is in host memory")),
+                CONTEXT_UNIFIED => {
+                    instance.transport.dataplane()?;
+                    // The loop is the caller's, over the data plane.
+                    // SAFETY: not null; the caller's, of this type for this kind.
+                    unsafe { out.cast::<UnifiedContext>().write(UnifiedContext::EMPTY) };
+                    Ok(())
+                }
                 other => Err(Refused::invalid(format!("context {other} does not exist"))),
             }
         })
@@ -232,10 +242,8 @@ impl<T: Transport> Entries<T> {
             // SAFETY: as for `rx_poll`.
             let instance = unsafe { ctx.cast::<Instance<T>>().as_ref() };
             let Some(instance) = instance else { return raw(CudaqStatus::InvalidArg) };
-            raw(instance
-                .transport
-                .tx_publish(slot)
-                .map_or_else(|refused| refused.status, |()| CudaqStatus::Ok))
+            // A loop publishes what it was given: whatever else is refused is a fault.
+            raw(instance.transport.tx_publish(slot).map_or(CudaqStatus::Internal, |()| CudaqStatus::Ok))
         })
     }
 

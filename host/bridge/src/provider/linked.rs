@@ -81,9 +81,10 @@ impl Shape {
 ///
 /// - **Ring buffer** (without `--unified`): `launch` starts a thread that fills the ring and sends its answers.
 ///   `disconnect` stops it; `connect` then binds the same place again, on the same ring.
-/// - **Data plane** (with `--unified`): no thread. Slots are given out in whatever order they come free, each with the
-///   address of whoever asked; a request that its user drops is answered `ABANDONED`. What is under way at `disconnect`
-///   is answered `SHUTTING_DOWN`, and `launch` begins with every slot free and every response flag 0.
+/// - **Data plane** (with `--unified`): no thread. The hooks work from the creation on, whether `connect` and `launch` follow
+///   or not. Slots are given out in whatever order they come free, each with the address of whoever asked; a request that its
+///   user drops is answered `ABANDONED`. What is under way at `disconnect` is answered `SHUTTING_DOWN`, and `connect` then
+///   begins with every slot free and every response flag 0.
 ///
 /// Everything that [`Link`] promises holds: frames are checked before they get a slot, no request stalls another, and
 /// the books balance.
@@ -101,17 +102,30 @@ pub struct Linked<P: LinkedWire> {
 enum State<W: Wire> {
     Bound(Box<Link<W>>),
     Running(Box<Threaded>),
-    Driven(Box<Hooks<W>>),
+    /// With `--unified`, launched or not.
+    Driven {
+        hooks: Box<Hooks<W>>,
+        launched: bool,
+    },
     Stopped,
 }
 
 impl<W: Wire> State<W> {
     fn name(&self) -> &'static str {
         match self {
-            Self::Bound(_) => "not launched",
-            Self::Running(_) | Self::Driven(_) => "launched",
+            Self::Bound(_) | Self::Driven { launched: false, .. } => "not launched",
+            Self::Running(_) | Self::Driven { .. } => "launched",
             Self::Stopped => "disconnected",
         }
+    }
+
+    /// Ready to be launched; where the user drives it, he may begin.
+    fn begin(link: Link<W>, shape: Shape, inner: &Ring, outer: &SharedRing) -> Self {
+        if !shape.unified {
+            return Self::Bound(Box::new(link));
+        }
+        let hooks = Hooks::new(link, inner.shared().clone(), outer.clone());
+        Self::Driven { hooks: Box::new(hooks), launched: false }
     }
 
     fn refuse<T>(&self, call: &str) -> Result<T, Refused> {
@@ -142,14 +156,8 @@ impl<P: LinkedWire> Transport for Linked<P> {
             if shape.unified { with_flags_of_its_own(inner.shared())? } else { inner.shared().clone() };
         let link = attach::<P>(args, shape.ring, &inner, None)?;
         let known = Mutex::new((link.endpoint().clone(), link.watch()));
-        Ok(Self {
-            args: args.clone(),
-            shape,
-            inner,
-            outer,
-            state: Mutex::new(State::Bound(Box::new(link))),
-            known,
-        })
+        let state = Mutex::new(State::begin(link, shape, &inner, &outer));
+        Ok(Self { args: args.clone(), shape, inner, outer, state, known })
     }
 
     fn ring(&self) -> Result<SharedRing, Refused> {
@@ -171,12 +179,12 @@ impl<P: LinkedWire> Transport for Linked<P> {
     fn connect(&self) -> Result<(), Refused> {
         let mut state = lock(&self.state);
         match &*state {
-            State::Bound(_) => Ok(()),
+            State::Bound(_) | State::Driven { launched: false, .. } => Ok(()),
             State::Stopped => {
                 let mut known = lock(&self.known);
                 let link = attach::<P>(&self.args, self.shape.ring, &self.inner, Some(&known.0))?;
                 *known = (link.endpoint().clone(), link.watch());
-                *state = State::Bound(Box::new(link));
+                *state = State::begin(link, self.shape, &self.inner, &self.outer);
                 Ok(())
             }
             other => other.refuse("connect"),
@@ -186,9 +194,8 @@ impl<P: LinkedWire> Transport for Linked<P> {
     fn launch(&self) -> Result<(), Refused> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Stopped) {
-            State::Bound(link) if self.shape.unified => {
-                let hooks = Hooks::new(*link, self.inner.shared().clone(), self.outer.clone());
-                *state = State::Driven(Box::new(hooks));
+            State::Driven { hooks, launched: false } => {
+                *state = State::Driven { hooks, launched: true };
                 Ok(())
             }
             State::Bound(link) => {
@@ -220,7 +227,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
                 let report = threaded.stop(deadline);
                 if report.stuck { Err(Refused::internal("the thread does not end")) } else { Ok(()) }
             }
-            State::Driven(hooks) => {
+            State::Driven { hooks, .. } => {
                 hooks.end();
                 Ok(())
             }
@@ -245,14 +252,14 @@ impl<P: LinkedWire> Transport for Linked<P> {
 
     fn rx_poll(&self) -> Option<u32> {
         match &mut *lock(&self.state) {
-            State::Driven(hooks) => hooks.poll(),
+            State::Driven { hooks, .. } => hooks.poll(),
             _ => None,
         }
     }
 
     fn tx_publish(&self, slot: u32) -> Result<(), Refused> {
         match &mut *lock(&self.state) {
-            State::Driven(hooks) => hooks.publish(slot),
+            State::Driven { hooks, .. } => hooks.publish(slot),
             other => other.refuse("tx_publish"),
         }
     }
@@ -264,7 +271,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
 
     fn close(&self) -> Result<(), Refused> {
         match &mut *lock(&self.state) {
-            State::Driven(hooks) => hooks.link.close(),
+            State::Driven { hooks, .. } => hooks.link.close(),
             other => return other.refuse("close"),
         }
         Ok(())
@@ -272,7 +279,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
 
     fn wait(&self, at_most: Duration) -> bool {
         match &mut *lock(&self.state) {
-            State::Driven(hooks) => hooks.link.doze(at_most),
+            State::Driven { hooks, .. } => hooks.link.doze(at_most),
             _ => false,
         }
     }

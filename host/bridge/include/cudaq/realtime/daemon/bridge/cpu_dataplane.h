@@ -51,6 +51,13 @@ typedef struct {
   void *transport_ctx;
 } cudaq_unified_dispatch_ctx_t;
 
+typedef struct cudaq_function_entry_t cudaq_function_entry_t;
+
+typedef struct {
+  cudaq_function_entry_t *entries;
+  uint32_t count;
+} cudaq_function_table_t;
+
 #endif
 
 typedef enum { CUDAQ_RX_READY = 0, CUDAQ_RX_EMPTY = 1 } cudaq_rx_status_t;
@@ -59,13 +66,15 @@ typedef enum { CUDAQ_RX_READY = 0, CUDAQ_RX_EMPTY = 1 } cudaq_rx_status_t;
  * Never blocks. */
 typedef cudaq_rx_status_t (*cudaq_cpu_rx_poll_fn_t)(void *ctx, uint32_t *slot);
 
-/* Sends the response that was written into a slot. Slots may be published in any order. */
+/* Sends the response that was written into a slot. Slots may be published in any order. CUDAQ_ERR_INTERNAL: the slot was
+ * not given out, or there is nobody to send to. */
 typedef cudaq_status_t (*cudaq_cpu_tx_publish_fn_t)(void *ctx, uint32_t slot);
 
 /* A transport that one thread of its user's drives: 104 bytes. Request flags are not used. Response flags are the user's
  * (they may be null): while one is not 0 its slot is not given out again; a slot that was given out, not published, and
  * whose flag is 0 at the next rx_poll was dropped by its user. What is under way at disconnect is gone: publishing it is
- * an error, and launch sets every flag to 0. */
+ * an error, and the next connect and launch set every flag to 0. Of our providers the hooks work as soon as create has
+ * returned. */
 typedef struct {
   void *ctx;
   cudaq_ringbuffer_t ring; /* host addresses and strides are set; device addresses too where graphs are launched */
