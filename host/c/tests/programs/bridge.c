@@ -136,7 +136,6 @@ int main(int argc, char **argv) {
     EXPECT_OK(cudaq_bridge_get_transport_context(bridge, RING_BUFFER, &ring));
     EXPECT_OK(cudaq_dispatcher_set_ringbuffer(dispatcher, &ring));
   }
-  EXPECT_INVALID(cudaq_bridge_launch(bridge)); /* not connected */
   EXPECT_OK(cudaq_bridge_connect(bridge));
   EXPECT_OK(cudaq_bridge_launch(bridge));
   EXPECT_OK(cudaq_dispatcher_start(dispatcher));
