@@ -12,7 +12,6 @@ use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// The largest path MTU: no message is sent that is longer, as none is cut into several packets.
 pub const MAX_MESSAGE_BYTES: u32 = 4096;
@@ -46,11 +45,7 @@ struct InFlight {
     page: u32,
     request_id: u32,
     from: SocketAddrV4,
-    since: Instant,
 }
-
-/// A request without an answer does not keep its page for longer: it was lost behind the port.
-const ABANDONED_AFTER: Duration = Duration::from_secs(1);
 
 /// Requests in flight: the oldest first, one a page at most.
 #[derive(Debug)]
@@ -59,17 +54,15 @@ struct Requests(Vec<InFlight>);
 impl Requests {
     /// Records a request before it is delivered; false if its page has another in flight.
     fn begin(&mut self, page: u32, bytes: &[u8], from: SocketAddrV4) -> bool {
-        if let Some(index) = self.0.iter().position(|request| request.page == page) {
-            if self.0[index].since.elapsed() < ABANDONED_AFTER {
-                return false;
-            }
-            self.0.remove(index);
+        // However old the other is: its handler may still run.
+        if self.0.iter().any(|request| request.page == page) {
+            return false;
         }
         // The id that the answer will echo: zero, as its, if there is no header.
         let header =
             bytes.first_chunk::<HEADER_BYTES>().and_then(|bytes| RequestHeader::from_bytes(bytes).ok());
         let request_id = header.map_or(0, |header| header.request_id);
-        self.0.push(InFlight { page, request_id, from, since: Instant::now() });
+        self.0.push(InFlight { page, request_id, from });
         true
     }
 
@@ -80,7 +73,8 @@ impl Requests {
             message.first_chunk::<HEADER_BYTES>().and_then(|bytes| ResponseHeader::from_bytes(bytes).ok());
         let request_id = header.map_or(0, |header| header.request_id);
         let index = self.0.iter().position(|request| request.request_id == request_id)?;
-        Some(self.0.remove(index).from)
+        // Answers come in order, so requests before this one will have none: their pages become free.
+        self.0.drain(..=index).next_back().map(|request| request.from)
     }
 }
 
