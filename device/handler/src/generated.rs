@@ -35,10 +35,14 @@ impl Lengths {
     /// Of a schema that is valid: an invalid one does not compile, by an assertion of its own.
     #[must_use]
     pub const fn of(schema: &HandlerSchema) -> Self {
-        let (Ok(args), Ok(results)) = (schema.args_bytes(), schema.results_bytes()) else {
+        let (Ok(args), Ok(results)) = (schema.arg_len(), schema.results_bytes()) else {
             return Self { args: Some(0), results: 0 };
         };
-        Self { args: if schema.is_untyped() { None } else { Some(args as usize) }, results: results as usize }
+        let args = match args {
+            Some(bytes) => Some(bytes as usize),
+            None => None,
+        };
+        Self { args, results: results as usize }
     }
 
     /// Bytes of the result.

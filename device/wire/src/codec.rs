@@ -5,7 +5,8 @@
 //! whatever the bytes. Arrays lie unaligned in the payload; they are read in place as [`zerocopy::little_endian`]
 //! elements (alignment 1) or copied out.
 //!
-//! An untyped schema describes no values: an encoder writes none, a decoder hands out [`Decoder::remaining`].
+//! An untyped schema describes no values: an encoder writes none, a decoder hands out [`Decoder::remaining`]. Of a
+//! schema that takes any length, [`Encoder::bytes`] writes and [`Decoder::bytes`] reads the whole payload.
 
 mod decoder;
 mod encoder;
@@ -15,6 +16,7 @@ pub use encoder::Encoder;
 
 use crate::error::WireError;
 use crate::payload::{PayloadType, TypeDesc};
+use crate::schema::is_any_length;
 
 fn check_count(desc: TypeDesc, found: usize) -> Result<(), WireError> {
     let expected = desc.num_elements as usize;
@@ -58,9 +60,18 @@ impl<'a> Cursor<'a> {
         Ok(desc)
     }
 
+    /// Whether the next value is the whole payload, of any length.
+    const fn is_any_length(&self) -> bool {
+        self.index == 0 && is_any_length(self.descs)
+    }
+
     fn advance(&mut self, desc: TypeDesc) {
+        self.advance_by(desc.size_bytes as usize);
+    }
+
+    fn advance_by(&mut self, bytes: usize) {
         self.index += 1;
-        self.offset += desc.size_bytes as usize;
+        self.offset += bytes;
     }
 
     fn finished(&self) -> Result<usize, WireError> {

@@ -7,7 +7,7 @@
 //! | 0x12 | INT64 | 1 | 8 |
 //! | 0x13 | FLOAT32 | 1 | 4 |
 //! | 0x14 | FLOAT64 | 1 | 8 |
-//! | 0x20 | ARRAY_UINT8 | n | n, or ceil(n / 2) for 4-bit readout |
+//! | 0x20 | ARRAY_UINT8 | n | n, or ceil(n / 2) for 4-bit readout; both 0: see [`TypeDesc::any_bytes`] |
 //! | 0x21 | ARRAY_INT32 | n | 4 n |
 //! | 0x22 | ARRAY_FLOAT32 | n | 4 n |
 //! | 0x23 | ARRAY_FLOAT64 | n | 8 n |
@@ -194,6 +194,15 @@ impl TypeDesc {
     #[must_use]
     pub const fn array_uint8(n: u32) -> Self {
         Self::sized(PayloadType::ArrayUint8, n, n)
+    }
+
+    /// Bytes of any length: `ARRAY_UINT8` with 0 elements in 0 bytes.
+    ///
+    /// The descriptor means that only where it is a schema's one argument or one result. Among others it is an array of
+    /// no bytes.
+    #[must_use]
+    pub const fn any_bytes() -> Self {
+        Self::array_uint8(0)
     }
 
     /// `n` `i32`s.

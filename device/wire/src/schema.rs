@@ -10,7 +10,8 @@
 //!
 //! A payload is the values in this order without gaps, so most of them are unaligned. A schema without arguments and
 //! without results is *untyped*: the handler takes bytes of any length. One with results but no arguments takes an
-//! empty payload only.
+//! empty payload only. One whose only argument is [`TypeDesc::any_bytes`] takes bytes of any length, too, and so does
+//! a response whose only result is that.
 
 use core::mem::{align_of, offset_of, size_of};
 
@@ -71,6 +72,14 @@ const fn used(all: &[TypeDesc], count: u8) -> &[TypeDesc] {
     match all.split_at_checked(count as usize) {
         Some((used, _)) => used,
         None => all,
+    }
+}
+
+/// Whether `descs` is [`TypeDesc::any_bytes`] alone.
+pub(crate) const fn is_any_length(descs: &[TypeDesc]) -> bool {
+    match descs {
+        [only] => only.same_as(&TypeDesc::any_bytes()),
+        _ => false,
     }
 }
 
@@ -149,7 +158,7 @@ impl HandlerSchema {
         used(&self.results, self.num_results)
     }
 
-    /// Payload bytes of a request. 0 for an untyped schema, which does not bound them.
+    /// Payload bytes of a request. 0 for a schema that takes any length: see [`Self::arg_len`].
     ///
     /// # Errors
     /// [`WireError::TooManyArgs`], or [`WireError::SizeOverflow`] past `u32::MAX`.
@@ -160,7 +169,7 @@ impl HandlerSchema {
         checked_sum(self.args())
     }
 
-    /// Payload bytes of a response. 0 for an untyped schema, which does not bound them.
+    /// Payload bytes of a response. 0 for a schema that allows any length: see [`Self::result_len`].
     ///
     /// # Errors
     /// [`WireError::TooManyResults`], or [`WireError::SizeOverflow`] past `u32::MAX`.
@@ -169,6 +178,38 @@ impl HandlerSchema {
             return Err(WireError::TooManyResults(self.num_results));
         }
         checked_sum(self.results())
+    }
+
+    /// The `arg_len` that every request must have; `None` where any length is taken.
+    ///
+    /// ```
+    /// use ringcall_wire::{HandlerSchema, TypeDesc};
+    ///
+    /// assert_eq!(HandlerSchema::new().arg(TypeDesc::array_uint8(16)).arg_len(), Ok(Some(16)));
+    /// assert_eq!(HandlerSchema::new().arg(TypeDesc::any_bytes()).arg_len(), Ok(None));
+    /// assert_eq!(HandlerSchema::new().arg_len(), Ok(None));
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::args_bytes`].
+    pub const fn arg_len(&self) -> Result<Option<u32>, WireError> {
+        match self.args_bytes() {
+            Ok(_) if self.is_untyped() || is_any_length(self.args()) => Ok(None),
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The `result_len` that every response has; `None` where any length is allowed.
+    ///
+    /// # Errors
+    /// As [`Self::results_bytes`].
+    pub const fn result_len(&self) -> Result<Option<u32>, WireError> {
+        match self.results_bytes() {
+            Ok(_) if self.is_untyped() || is_any_length(self.results()) => Ok(None),
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Checks counts, descriptors and sums.
@@ -208,16 +249,14 @@ impl HandlerSchema {
         if needed <= slot { Ok(()) } else { Err(WireError::SlotTooSmall { needed, slot }) }
     }
 
-    /// Checks the `arg_len` of a request: any for an untyped schema, else exactly [`Self::args_bytes`].
+    /// Checks the `arg_len` of a request against [`Self::arg_len`].
     ///
     /// # Errors
     /// [`WireError::Truncated`] or [`WireError::TrailingBytes`], or what [`Self::args_bytes`] refuses.
     pub const fn check_arg_len(&self, arg_len: u32) -> Result<(), WireError> {
-        if self.is_untyped() {
-            return Ok(());
-        }
-        match self.args_bytes() {
-            Ok(needed) => check_len(needed as usize, arg_len as usize),
+        match self.arg_len() {
+            Ok(Some(needed)) => check_len(needed as usize, arg_len as usize),
+            Ok(None) => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -111,3 +111,34 @@ fn an_untyped_schema_takes_any_payload_and_one_without_arguments_none() {
     assert!(query.check_arg_len(0).is_ok() && query.check_arg_len(1).is_err());
     assert!(Decoder::args(&query, &[1]).is_err() && Decoder::results(&query, &[]).is_err());
 }
+
+#[test]
+fn one_array_of_no_bytes_takes_any_length() {
+    let any = TypeDesc::any_bytes();
+    let schema = HandlerSchema::new().arg(any).result(any);
+    assert_eq!((schema.validate(), schema.arg_len(), schema.result_len()), (Ok(()), Ok(None), Ok(None)));
+    assert!(schema.fits_slot(24).is_ok());
+    for len in [0, 1, 16, 300] {
+        let sent = vec![7; len];
+        assert_eq!(schema.check_arg_len(len as u32), Ok(()));
+        let mut buffer = [0; 300];
+        let mut encoder = Encoder::args(&schema, &mut buffer).unwrap();
+        assert_eq!(encoder.bytes(&sent).unwrap().finish(), Ok(len));
+        for decoder in [Decoder::args(&schema, &buffer[..len]), Decoder::results(&schema, &buffer[..len])] {
+            let mut decoder = decoder.unwrap();
+            assert_eq!(decoder.finish(), Err(WireError::Unfinished { done: 0, fields: 1 }));
+            let nibbles = decoder.clone().readout4().map(|_| ());
+            let refused = WireError::TrailingBytes { expected: 0, available: len };
+            assert_eq!(nibbles, if len == 0 { Ok(()) } else { Err(refused) });
+            assert_eq!(decoder.bytes(), Ok(&sent[..]));
+            assert_eq!((decoder.remaining(), decoder.finish()), (&[] as &[u8], Ok(())));
+        }
+    }
+    let short = Encoder::args(&schema, &mut [0; 3]).unwrap().bytes(&[7; 4]).map(|_| ());
+    assert_eq!(short, Err(WireError::Truncated { needed: 4, available: 3 }));
+
+    // Among other values the array has no bytes.
+    let two = schema.arg(TypeDesc::uint8());
+    assert_eq!((two.arg_len(), two.check_arg_len(2).is_err()), (Ok(Some(1)), true));
+    assert_eq!(HandlerSchema::new().arg(TypeDesc::array_int32(0)).arg_len(), Ok(Some(0)));
+}

@@ -345,7 +345,7 @@ impl TableBuilder {
                     return Err(TableError::TooLong { name, what, bytes, capacity });
                 }
             }
-            let arg_bytes = (!schema.is_untyped()).then_some(args);
+            let arg_bytes = schema.arg_len().map_err(|e| malformed(&e))?;
             entries.push(Function { id, name, schema, mode, arg_bytes, index, outside });
             handlers.push(handler);
         }

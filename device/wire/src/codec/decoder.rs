@@ -23,12 +23,12 @@ impl<'a> Decoder<'a> {
     /// For the arguments of `schema`; `payload` is the `arg_len` bytes after the header.
     ///
     /// # Errors
-    /// What [`HandlerSchema::validate`] refuses; [`WireError::Truncated`] or [`WireError::TrailingBytes`] when a typed
-    /// schema describes another number of bytes.
+    /// What [`HandlerSchema::validate`] refuses; [`WireError::Truncated`] or [`WireError::TrailingBytes`] when the payload
+    /// has another length than [`HandlerSchema::arg_len`].
     pub fn args(schema: &'a HandlerSchema, payload: &'a [u8]) -> Result<Self, WireError> {
         schema.validate()?;
-        if !schema.is_untyped() {
-            check_len(schema.args_bytes()? as usize, payload.len())?;
+        if let Some(needed) = schema.arg_len()? {
+            check_len(needed as usize, payload.len())?;
         }
         Ok(Self { cursor: Cursor::new(schema.args()), payload })
     }
@@ -36,11 +36,11 @@ impl<'a> Decoder<'a> {
     /// For the results of `schema`; `payload` is the `result_len` bytes after the header.
     ///
     /// # Errors
-    /// As [`Self::args`].
+    /// As [`Self::args`], with [`HandlerSchema::result_len`].
     pub fn results(schema: &'a HandlerSchema, payload: &'a [u8]) -> Result<Self, WireError> {
         schema.validate()?;
-        if !schema.is_untyped() {
-            check_len(schema.results_bytes()? as usize, payload.len())?;
+        if let Some(needed) = schema.result_len()? {
+            check_len(needed as usize, payload.len())?;
         }
         Ok(Self { cursor: Cursor::new(schema.results()), payload })
     }
@@ -115,14 +115,14 @@ impl<'a> Decoder<'a> {
         self.scalar(PayloadType::Float64).map(f64::from_le_bytes)
     }
 
-    /// Reads an `ARRAY_UINT8`, one element to a byte.
+    /// Reads an `ARRAY_UINT8`, one element to a byte. [`TypeDesc::any_bytes`] is the whole payload.
     ///
     /// # Errors
     /// As [`Self::u8`]; [`WireError::PackedNibbles`] when the schema has 4-bit values here.
     pub fn bytes(&mut self) -> Result<&'a [u8], WireError> {
         let desc = self.cursor.peek_bytes()?;
-        let bytes = self.slice(desc)?;
-        self.cursor.advance(desc);
+        let bytes = if self.cursor.is_any_length() { self.payload } else { self.slice(desc)? };
+        self.cursor.advance_by(bytes.len());
         Ok(bytes)
     }
 
@@ -195,9 +195,13 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// As [`Self::u8`]; [`WireError::CountMismatch`] in bytes when the schema has whole bytes here;
-    /// [`WireError::NonZeroPadding`] when the unused nibble is set.
+    /// [`WireError::NonZeroPadding`] when the unused nibble is set; [`WireError::TrailingBytes`] for a payload of
+    /// [`TypeDesc::any_bytes`] that is not empty, since it does not say how many nibbles it holds.
     pub fn readout4(&mut self) -> Result<NibbleView<'a>, WireError> {
         let desc = self.cursor.peek_nibbles()?;
+        if self.cursor.is_any_length() {
+            check_len(0, self.payload.len())?;
+        }
         let view = NibbleView::new(self.slice(desc)?, desc.num_elements as usize)?;
         self.cursor.advance(desc);
         Ok(view)

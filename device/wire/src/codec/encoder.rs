@@ -53,9 +53,11 @@ impl<'a> Encoder<'a> {
     }
 
     fn new(descs: &'a [TypeDesc], needed: u32, out: &'a mut [u8]) -> Result<Self, WireError> {
-        let (needed, available) = (needed as usize, out.len());
+        let cursor = Cursor::new(descs);
+        let available = out.len();
+        let needed = if cursor.is_any_length() { available } else { needed as usize };
         let out = out.get_mut(..needed).ok_or(WireError::Truncated { needed, available })?;
-        Ok(Self { cursor: Cursor::new(descs), out })
+        Ok(Self { cursor, out })
     }
 
     /// The bytes of the next value.
@@ -132,12 +134,18 @@ impl<'a> Encoder<'a> {
         self.scalar(PayloadType::Float64, value.to_le_bytes())
     }
 
-    /// Pushes an `ARRAY_UINT8`, one element to a byte.
+    /// Pushes an `ARRAY_UINT8`, one element to a byte. As [`TypeDesc::any_bytes`] it may have any length that fits the
+    /// buffer.
     ///
     /// # Errors
-    /// As [`Self::u8`]; [`WireError::PackedNibbles`] when the schema has 4-bit values here.
+    /// As [`Self::u8`]; [`WireError::PackedNibbles`] when the schema has 4-bit values here; [`WireError::Truncated`] when
+    /// the buffer is too short for bytes of any length.
     pub fn bytes(&mut self, values: &[u8]) -> Result<&mut Self, WireError> {
-        let desc = self.cursor.peek_bytes()?;
+        let mut desc = self.cursor.peek_bytes()?;
+        if self.cursor.is_any_length() {
+            let count = u32::try_from(values.len()).map_err(|_| WireError::SizeOverflow)?;
+            desc = TypeDesc::array_uint8(count);
+        }
         check_count(desc, values.len())?;
         for (place, &byte) in self.place(desc)?.iter_mut().zip(values) {
             *place = byte;

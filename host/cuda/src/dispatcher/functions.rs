@@ -190,11 +190,8 @@ impl Functions {
         function.schema.validate().map_err(|error| schema(error.to_string()))?;
         let slot = geometry.rx_stride().min(geometry.tx_stride()) as usize;
         function.schema.fits_slot(slot).map_err(|error| schema(error.to_string()))?;
-        let arg_bytes = if function.schema.is_untyped() {
-            DeviceEntry::NONE
-        } else {
-            function.schema.args_bytes().map_err(|error| schema(error.to_string()))?
-        };
+        let arg_len = function.schema.arg_len().map_err(|error| schema(error.to_string()))?;
+        let arg_bytes = arg_len.unwrap_or(DeviceEntry::NONE);
         let wrong =
             |kind| DeviceError::WrongKernel { name: function.name.clone(), kind, kernel: kernel.entry() };
         let (kind, execs, routing_key) = match &function.run {
