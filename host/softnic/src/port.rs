@@ -87,8 +87,8 @@ fn header_of(bytes: &[u8]) -> RequestHeader {
 /// The receiving end of the queue pair, by [`Delivery`].
 #[derive(Debug)]
 enum Receiver {
-    /// A window for each peer, frame by frame. Where several peers may write, the requests in flight say whose answer a
-    /// message is.
+    /// A window for each peer, frame by frame. The requests in flight say whose answer a message is; `None` where answers
+    /// leave by another queue pair.
     Frames { peers: Box<Peers>, requests: Option<Requests> },
     /// One peer, the last that brought the key; packet by packet.
     Packets { responder: Box<Responder>, last: LastPacket },
@@ -175,14 +175,12 @@ impl RocePort {
     /// # Errors
     /// Options that make no queue pair, or an address that is taken or not ours.
     pub fn bind(options: PortOptions, delivery: Delivery, peers: usize) -> Result<Self, PortError> {
-        let several = peers > 1;
         let receiver = match delivery {
             Delivery::Frames => {
                 let mut peers = Box::new(Peers::new(options.queue_pair(), peers.max(1))?);
                 peers.allocate();
-                let requests = (several && options.peer.is_none())
-                    .then(|| Requests(Vec::with_capacity(options.pages as usize)));
-                Receiver::Frames { peers, requests }
+                let requests = Requests(Vec::with_capacity(options.pages as usize));
+                Receiver::Frames { peers, requests: Some(requests) }
             }
             Delivery::Packets => Receiver::Packets {
                 responder: Box::new(Responder::new(options.queue_pair())?),
@@ -206,6 +204,17 @@ impl RocePort {
             counts: Arc::default(),
             closed: false,
         })
+    }
+
+    /// For a queue pair whose answers leave by another queue pair, or in another order than their requests came: requests
+    /// in flight are not recorded. A message goes to the peer that wrote last, and a page may be written while its request
+    /// is in flight.
+    #[must_use]
+    pub fn without_requests(mut self) -> Self {
+        if let Receiver::Frames { requests, .. } = &mut self.receiver {
+            *requests = None;
+        }
+        self
     }
 
     /// Where it listens.

@@ -2,15 +2,17 @@
 
 use ringcall::FunctionTable;
 use ringcall_emulator::{Exchange, Faults, Increment, Player, PlayerConfig, PlayerTarget, Report as Played};
-use ringcall_roce::{Immediate, Packet, Psn, Reth, RoceSocket};
+use ringcall_roce::{Immediate, Inbox, Packet, Psn, Reth, RoceSocket};
 use ringcall_softnic::{
     Count, Delivery, Options, PortOptions, Report, Service, ServiceError, Threads, Watch,
 };
 use ringcall_verbs::Event;
 use ringcall_wire::counter::Counter;
-use ringcall_wire::header::RequestHeader;
+use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::{FunctionId, Status, names};
 use std::net::SocketAddrV4;
+use std::sync::Mutex;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// Against hanging alone.
@@ -30,6 +32,19 @@ fn table(page_bytes: u32) -> FunctionTable {
         .host_call("panics", |_: &[u8], _: &mut [u8]| -> Result<usize, Status> { panic!("on purpose") })
         .build_for(capacity, capacity)
         .expect("a table")
+}
+
+/// As [`table`], with a function `held` whose handler waits until the sender says so, or is gone.
+fn table_with_held(page_bytes: u32) -> (FunctionTable, Sender<()>) {
+    let capacity = Service::capacity(page_bytes);
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let held = move |_: &[u8], _: &mut [u8]| {
+        let _ = gate.lock().expect("no panic").recv_timeout(PATIENCE);
+        Ok(0)
+    };
+    let table = FunctionTable::builder().host_call("held", held).build_for(capacity, capacity);
+    (table.expect("a table"), release)
 }
 
 fn start(options: Options) -> Service {
@@ -175,6 +190,24 @@ impl Raw {
         Self { socket: RoceSocket::bind(any()).expect("a socket"), to: service.address(), psn: Psn::new(7) }
     }
 
+    /// A request of no bytes for `held` into page 0.
+    fn ask_held(&mut self, port: &PortOptions, request_id: u32) {
+        let header = RequestHeader::new(FunctionId::of("held").0, 0, request_id, 0);
+        self.send(port.qp, port.key, port.base, 0, &header.to_bytes());
+    }
+
+    /// The next answers that come: request id and status of each.
+    fn answers(&mut self) -> Vec<(u32, Status)> {
+        let mut inbox = Inbox::new(2048);
+        self.socket.receive(&mut inbox).expect("it receives");
+        let answer = |(_, datagram): (SocketAddrV4, &[u8])| {
+            let packet = Packet::parse(datagram).expect("a packet");
+            let header = ResponseHeader::from_bytes(packet.payload).expect("an answer");
+            (header.request_id, header.status())
+        };
+        inbox.iter().map(answer).collect()
+    }
+
     fn send(&mut self, qp: u32, key: u32, address: u64, page: u32, bytes: &[u8]) {
         let reth = Reth { address, key, length: bytes.len() as u32 };
         let packet = Packet::write_immediate(qp, self.psn, reth, Immediate::new(page, self.psn), bytes);
@@ -189,7 +222,7 @@ impl Raw {
     }
 }
 
-fn until(what: &str, is: impl Fn() -> bool) {
+fn until(what: &str, mut is: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is() {
         assert!(begin.elapsed() < PATIENCE, "never: {what}");
@@ -308,4 +341,70 @@ fn two_peers_at_once_get_their_own_answers() {
         assert_eq!(watch.port().get(Count::Busy), refused);
         assert_eq!(report.dispatcher.get(Counter::Completed) + refused, 10_000);
     }
+}
+
+/// However few peers a port knows: a page stays the first request's until its answer, which goes to nobody else.
+#[test]
+fn a_page_in_flight_takes_no_other_request() {
+    for (peers, fixed) in [(1, false), (64, false), (64, true)] {
+        let (mut options, mut first) = (Options { peers, threads: Threads::Two, ..Options::default() }, None);
+        if fixed {
+            let socket = RoceSocket::bind(any()).expect("a socket");
+            options.port.peer = Some(socket.local_addr());
+            first = Some(socket);
+        }
+        let (table, release) = table_with_held(options.port.page_bytes);
+        let service = Service::start(options, table).expect("a service");
+        let count = |count| service.watch().port().get(count);
+        let mut owner = Raw::new(&service);
+        if let Some(socket) = first {
+            owner.socket = socket;
+        }
+        owner.ask_held(&options.port, 7);
+        until("delivered", || count(Count::Delivered) == 1);
+
+        let mut other = Raw::new(&service);
+        // A fixed peer's rival is itself: no other address is heard.
+        let rival = if fixed { &mut owner } else { &mut other };
+        rival.ask_held(&options.port, 7);
+        until("refused", || count(Count::Busy) == 1);
+        let mut refused = Vec::new();
+        until("told", || {
+            refused.extend(rival.answers());
+            !refused.is_empty()
+        });
+        assert_eq!(refused, [(7, Status::BACKPRESSURE)], "{peers} peers");
+
+        release.send(()).expect("it waits");
+        // A port that knows one peer has forgotten the first one's numbers: its answer is counted, and sent to nobody.
+        let forgotten = peers == 1;
+        until("answered", || count(Count::Unsent) + count(Count::Sent) == 2);
+        assert_eq!(count(Count::Unsent), u64::from(forgotten), "{peers} peers");
+        let (report, _) = stop(service);
+        assert_eq!(report.dispatcher.get(Counter::Completed), 1);
+        let answered = if forgotten { vec![] } else { vec![(7, Status::OK)] };
+        assert_eq!((owner.answers(), other.answers()), (answered, vec![]), "{peers} peers");
+    }
+}
+
+/// While a handler holds the one thread, the socket's buffer runs over.
+#[test]
+fn a_flood_is_counted_to_the_last_packet() {
+    let options = Options { threads: Threads::One, ..Options::default() };
+    let (table, release) = table_with_held(options.port.page_bytes);
+    let service = Service::start(options, table).expect("a service");
+    let watch = service.watch();
+    let mut raw = Raw::new(&service);
+    raw.ask_held(&options.port, 1);
+    until("delivered", || watch.event(Event::RxRequests) == 1);
+    let flood = 40_000_u64;
+    for _ in 0..flood {
+        raw.send(options.port.qp, options.port.key + 1, options.port.base, 0, &[1; 1000]);
+    }
+    assert!(watch.kernel_drops() > 0, "the buffer took all of it");
+    release.send(()).expect("it waits");
+    until("counted", || watch.port().get(Count::Packets) + watch.kernel_drops() == flood + 1);
+    assert_eq!(watch.port().get(Count::Refused), watch.port().get(Count::Packets) - 1);
+    let (report, _) = stop(service);
+    assert_eq!(report.dispatcher.get(Counter::Completed), 1);
 }

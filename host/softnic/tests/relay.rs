@@ -147,7 +147,7 @@ fn serve(two_pairs: bool, play: impl FnOnce(PlayerTarget, RoceSocket) -> Report)
     let ring = ring();
     let socket = RoceSocket::bind(any()).expect("a socket");
     let options = PortOptions::new(SLOTS, STRIDE);
-    let port = RocePort::bind(options, Delivery::Frames, 1).expect("a port");
+    let port = RocePort::bind(options, Delivery::Frames, 1).expect("a port").without_requests();
     let (address, counts) = (port.local_addr(), port.counts());
     // With one, the NIC keeps the send counter itself.
     let record = if two_pairs { RecordMode::Written } else { RecordMode::NotWritten };
@@ -155,7 +155,8 @@ fn serve(two_pairs: bool, play: impl FnOnce(PlayerTarget, RoceSocket) -> Report)
     let mut receiver = first.receiver(&ring, record);
     let second = two_pairs.then(|| {
         let options = PortOptions { qp: 0x99, peer: Some(socket.local_addr()), ..options };
-        Qp::new(&ring, RocePort::bind(options, Delivery::Frames, 1).expect("a port"), &options, record)
+        let port = RocePort::bind(options, Delivery::Frames, 1).expect("a port").without_requests();
+        Qp::new(&ring, port, &options, record)
     });
     let mut sender = match &second {
         None => first.sender(&ring, record),
