@@ -4,6 +4,7 @@ use crate::layout::cudaq_function_table_t;
 use crate::raw_ring::aligned;
 use crate::status::Fault;
 use ringcall_wire::entry::{FunctionEntry, LegacyFunctionEntry, SeedFunctionEntry};
+use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::DispatchMode;
 use std::collections::HashMap;
 use std::mem::size_of;
@@ -51,6 +52,16 @@ impl EntryLayout {
     }
 }
 
+/// Whether the schemas of a table bind its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Schemas {
+    /// They are not looked at: programs written for the reference leave them as the memory was.
+    #[default]
+    Ignored,
+    /// A bad schema refuses the table, and a request of another length is answered with a schema mismatch.
+    Checked,
+}
+
 /// What can be said of a table without reading its entries.
 pub(crate) fn check_table(table: &cudaq_function_table_t) -> Result<(), Fault> {
     aligned(table.entries.cast_const(), 8, "the table's entries")?;
@@ -68,6 +79,7 @@ pub(crate) fn check_table(table: &cudaq_function_table_t) -> Result<(), Fault> {
 pub(crate) unsafe fn read_host(
     table: &cudaq_function_table_t,
     layout: EntryLayout,
+    schemas: Schemas,
 ) -> Result<Vec<FunctionEntry>, Fault> {
     check_table(table)?;
     let mut bytes = vec![0; table.count as usize * layout.bytes()];
@@ -75,14 +87,17 @@ pub(crate) unsafe fn read_host(
     // SAFETY: the caller's promise; a copy, since the table may change later.
     unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
     let mut entries = layout.parse_all(&bytes);
-    check_entries(&mut entries)?;
+    check_entries(&mut entries, schemas)?;
     Ok(entries)
 }
 
-/// Checks modes, handlers and schemas. Routing keys count only where several entries have one id: tables filled field by
+/// Checks modes and handlers, and the schemas or makes them untyped. Routing keys count only where several entries have one id: tables filled field by
 /// field, as the specification's examples do, leave them as they were.
-pub(crate) fn check_entries(entries: &mut [FunctionEntry]) -> Result<(), Fault> {
-    for (place, entry) in entries.iter().enumerate() {
+pub(crate) fn check_entries(entries: &mut [FunctionEntry], schemas: Schemas) -> Result<(), Fault> {
+    for (place, entry) in entries.iter_mut().enumerate() {
+        if schemas == Schemas::Ignored {
+            entry.schema = HandlerSchema::new();
+        }
         entry.validate().map_err(|error| Fault::invalid(format!("entry {place}: {error}")))?;
     }
     let mut times: HashMap<u32, u32> = HashMap::new();
@@ -106,7 +121,6 @@ pub(crate) fn check_entries(entries: &mut [FunctionEntry]) -> Result<(), Fault> 
 mod tests {
     use super::*;
     use ringcall_wire::FunctionId;
-    use ringcall_wire::schema::HandlerSchema;
 
     fn entry(id: u32, mode: DispatchMode) -> FunctionEntry {
         let mut entry = FunctionEntry::new(FunctionId(id), mode, HandlerSchema::new(), 0x1000);
@@ -118,12 +132,12 @@ mod tests {
     fn only_graphs_may_share_an_id_and_only_they_have_keys() {
         let (call, graph) = (DispatchMode::HostCall, DispatchMode::GraphLaunch);
         let mut entries = [entry(1, graph), entry(2, call), entry(1, graph), entry(3, graph)];
-        check_entries(&mut entries).expect("good");
+        check_entries(&mut entries, Schemas::Checked).expect("good");
         assert_eq!(entries.map(|entry| entry.routing_key), [101, 0, 101, 0]);
         for (mut twins, place) in
             [([entry(1, graph), entry(1, call)], 1), ([entry(2, call), entry(2, graph)], 0)]
         {
-            let why = check_entries(&mut twins).expect_err("a call among them").why;
+            let why = check_entries(&mut twins, Schemas::Checked).expect_err("a call among them").why;
             assert!(why.contains(&format!("entry {place}:")) && why.contains("more than once"), "{why}");
         }
     }
@@ -131,9 +145,9 @@ mod tests {
     #[test]
     fn the_largest_table_is_checked() {
         let mut entries: Vec<_> = (0..MAX_FUNCTIONS).map(|id| entry(id, DispatchMode::HostCall)).collect();
-        check_entries(&mut entries).expect("good");
+        check_entries(&mut entries, Schemas::Checked).expect("good");
         let last = entries.len() - 1;
         entries[last].function_id = 0;
-        assert!(check_entries(&mut entries).expect_err("twice").why.contains("entry 0:"));
+        assert!(check_entries(&mut entries, Schemas::Checked).expect_err("twice").why.contains("entry 0:"));
     }
 }

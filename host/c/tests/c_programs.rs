@@ -136,6 +136,11 @@ fn tables_of_all_three_layouts_are_read() {
 }
 
 #[test]
+fn schemas_of_a_table_are_checked_only_where_that_is_asked_for() {
+    check("schemas.c", &[]);
+}
+
+#[test]
 fn programs_written_from_the_specification_run() {
     check("specification.cpp", &["-DCUDAQ_REALTIME_ENTRY_BYTES=168"]);
     check("specification.cpp", &["-DEARLIER_NAMES"]);

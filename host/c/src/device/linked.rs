@@ -4,12 +4,12 @@
 //! The archive, or the linking, gives the kernel; everything else is done here: tables, control words, the launch, and a thread that carries
 //! the caller's shutdown flag to the kernel and the kernel's count to the caller's stats, since those may lie anywhere.
 
-use super::beside;
 use super::code::{Code, CodeFunction};
 use super::ledger::{Launching, SelfLaunched};
 use super::lifecycle::Lifecycle;
 use super::watcher::Watcher;
-use crate::entries::{check_entries, check_table};
+use super::{Beside, beside};
+use crate::entries::{Schemas, check_entries, check_table};
 use crate::layout::{cudaStream_t, cudaq_function_table_t, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check};
 use crate::status::Fault;
@@ -215,7 +215,8 @@ impl Linked {
         let function = |f: &CodeFunction| {
             let address = address_of(&f.symbol)
                 .ok_or_else(|| Fault::internal(format!("`{}` was linked to no address", f.symbol)))?;
-            let (arg_bytes, kind) = (arg_bytes(&f.schema), which.calls());
+            let malformed = |error| Fault::invalid(format!("the schema of `{}`: {error}", f.symbol));
+            let (arg_bytes, kind) = (f.schema.arg_len().map_err(malformed)?, which.calls());
             Ok(LinkedFunction { id: f.id, address, arg_bytes, kind, routing_key: 0 })
         };
         let functions = code.functions.iter().map(function).collect::<Result<Vec<_>, Fault>>()?;
@@ -357,18 +358,23 @@ fn watch(context: &Context, dispatcher: &LinkedDispatcher, shutdown: u64, stats:
 /// # Safety
 /// `asked.count` entries are there.
 unsafe fn functions(context: &Context, asked: &Asked, which: Which) -> Result<Vec<LinkedFunction>, Fault> {
-    let layout = beside().layout;
+    let Beside { layout, schemas, shared, .. } = beside();
     let count = u32::try_from(asked.count).unwrap_or(u32::MAX);
     check_table(&cudaq_function_table_t { entries: asked.table, count })?;
     let mut bytes = vec![0; asked.count * layout.bytes()];
     // SAFETY: the caller's promise.
     unsafe { context.read_foreign(asked.table.addr() as u64, &mut bytes) }?;
-    table(layout.parse_all(&bytes), which, beside().shared)
+    table(layout.parse_all(&bytes), schemas, which, shared)
 }
 
 /// What a kernel makes of a table's entries; on a shared ring those that it does not serve are another dispatcher's.
-fn table(mut entries: Vec<FunctionEntry>, which: Which, shared: bool) -> Result<Vec<LinkedFunction>, Fault> {
-    check_entries(&mut entries)?;
+fn table(
+    mut entries: Vec<FunctionEntry>,
+    schemas: Schemas,
+    which: Which,
+    shared: bool,
+) -> Result<Vec<LinkedFunction>, Fault> {
+    check_entries(&mut entries, schemas)?;
     let function = |(place, entry): (usize, &FunctionEntry)| {
         let kind = match entry.mode() {
             Ok(DispatchMode::DeviceCall) => which.calls(),
@@ -388,7 +394,10 @@ fn table(mut entries: Vec<FunctionEntry>, which: Which, shared: bool) -> Result<
         Ok(LinkedFunction {
             id: entry.function_id,
             address: entry.handler,
-            arg_bytes: arg_bytes(&entry.schema),
+            arg_bytes: entry
+                .schema
+                .arg_len()
+                .map_err(|error| Fault::invalid(format!("entry {place}: {error}")))?,
             kind,
             routing_key: if kind == HandlerKind::Graph { entry.routing_key } else { 0 },
         })
@@ -398,14 +407,6 @@ fn table(mut entries: Vec<FunctionEntry>, which: Which, shared: bool) -> Result<
     let mut elsewhere = BTreeSet::new();
     functions.retain(|function| function.kind != HandlerKind::Elsewhere || elsewhere.insert(function.id));
     Ok(functions)
-}
-
-/// Payload bytes that a schema demands.
-fn arg_bytes(schema: &HandlerSchema) -> Option<u32> {
-    match (schema.is_untyped(), schema.args_bytes()) {
-        (false, Ok(bytes)) => Some(bytes),
-        _ => None,
-    }
 }
 
 /// Blocks of a kernel that fit a multiprocessor.
@@ -429,6 +430,7 @@ pub(super) unsafe fn occupancy(
 mod tests {
     use super::*;
     use crate::status::attempt;
+    use ringcall_wire::TypeDesc;
     use ringcall_wire::function::FunctionId;
     use ringcall_wire::status::CudaqStatus;
 
@@ -439,7 +441,7 @@ mod tests {
     }
 
     fn kinds(entries: &[FunctionEntry], which: Which, shared: bool) -> Option<Vec<(HandlerKind, u64)>> {
-        let functions = table(entries.to_vec(), which, shared).ok()?;
+        let functions = table(entries.to_vec(), Schemas::Ignored, which, shared).ok()?;
         Some(functions.iter().map(|function| (function.kind, function.routing_key)).collect())
     }
 
@@ -468,6 +470,21 @@ mod tests {
     }
 
     #[test]
+    fn a_schema_binds_only_where_it_is_checked() {
+        let sixteen = HandlerSchema::new().arg(TypeDesc::array_uint8(16));
+        let unwritten = HandlerSchema { num_args: 0xA5, ..HandlerSchema::new() };
+        let arg_bytes = |schema, schemas| {
+            let mut entry = entry(1, DispatchMode::DeviceCall, 0);
+            entry.schema = schema;
+            table(vec![entry], schemas, Which::Regular, false).ok().map(|functions| functions[0].arg_bytes)
+        };
+        assert_eq!(arg_bytes(sixteen, Schemas::Ignored), Some(None));
+        assert_eq!(arg_bytes(unwritten, Schemas::Ignored), Some(None));
+        assert_eq!(arg_bytes(sixteen, Schemas::Checked), Some(Some(16)));
+        assert_eq!(arg_bytes(unwritten, Schemas::Checked), None);
+    }
+
+    #[test]
     fn what_no_kernel_can_serve_is_refused() {
         let mut null = entry(1, DispatchMode::GraphLaunch, 0);
         null.handler = 0;
@@ -479,7 +496,8 @@ mod tests {
             (unknown, CudaqStatus::InvalidArg),
             (host, CudaqStatus::Unsupported),
         ] {
-            let fault = attempt(|| table(vec![bad], Which::Graph, false)).expect_err("refused");
+            let fault =
+                attempt(|| table(vec![bad], Schemas::Ignored, Which::Graph, false)).expect_err("refused");
             assert_eq!(fault.status, status, "{bad:?}");
         }
         assert_eq!(kinds(&[host], Which::Graph, true).map(|kinds| kinds[0].0), Some(HandlerKind::Elsewhere));

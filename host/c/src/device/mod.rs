@@ -8,7 +8,7 @@ mod linked;
 mod watcher;
 
 use crate::dispatcher::Config;
-use crate::entries::EntryLayout;
+use crate::entries::{EntryLayout, Schemas};
 use crate::handles::lock;
 use crate::layout::{
     DispatchLaunchFn, UnifiedLaunchFnV1, UnifiedLaunchFnV2, cudaq_function_table_t, cudaq_ringbuffer_t,
@@ -49,6 +49,7 @@ pub(crate) struct Order<'a> {
     pub(crate) ring: Option<cudaq_ringbuffer_t>,
     pub(crate) table: cudaq_function_table_t,
     pub(crate) layout: EntryLayout,
+    pub(crate) schemas: Schemas,
     pub(crate) shutdown: *mut c_int,
     pub(crate) stats: *mut u64,
     pub(crate) launch: Launch,
@@ -60,6 +61,7 @@ pub(crate) struct Order<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Beside {
     pub(crate) layout: EntryLayout,
+    pub(crate) schemas: Schemas,
     pub(crate) shared: bool,
     pub(crate) skip_marks: bool,
     /// Address of request slot 0 on the host, which flags may hold as well; 0 where nobody said.
@@ -134,7 +136,8 @@ impl DeviceRun {
         unsafe { run.context.write_foreign(run.stats, &0_u64.to_ne_bytes()) }?;
         let Config { shared, skip_marks, .. } = order.config;
         let rx_host = order.ring.map_or(0, |ring| ring.rx_data_host.addr() as u64);
-        BESIDE.set(Beside { layout: order.layout, shared, skip_marks, rx_host });
+        let (layout, schemas) = (order.layout, order.schemas);
+        BESIDE.set(Beside { layout, schemas, shared, skip_marks, rx_host });
         FAULT.set(None);
         WATCHERS.set(Some(Vec::new()));
         // SAFETY: the caller's promise.

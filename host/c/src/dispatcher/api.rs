@@ -3,7 +3,7 @@
 use super::{Config, DISPATCHERS, Dispatcher, Progress, State, check_functions, check_ring};
 use crate::cpu_loop::Dataplane;
 use crate::device::{Code, Launch};
-use crate::entries::EntryLayout;
+use crate::entries::{EntryLayout, Schemas};
 use crate::layout::{
     DispatchLaunchFn, UnifiedLaunchFnV1, UnifiedLaunchFnV2, cudaq_cpu_dataplane_t, cudaq_dispatcher_config_t,
     cudaq_function_table_t, cudaq_ringbuffer_t,
@@ -267,6 +267,21 @@ pub unsafe extern "C" fn ringcall_dispatcher_set_entry_bytes(dispatcher: *mut c_
         let layout = EntryLayout::of_bytes(bytes)?;
         dispatcher.wire(|_, state| {
             state.entries = layout;
+            Ok(())
+        })
+    })
+}
+
+/// Sets whether the table's schemas bind its requests.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_dispatcher_set_check_schemas(
+    dispatcher: *mut c_void,
+    check: c_int,
+) -> c_int {
+    status(|| {
+        let dispatcher = DISPATCHERS.get(dispatcher)?;
+        dispatcher.wire(|_, state| {
+            state.schemas = if check == 0 { Schemas::Ignored } else { Schemas::Checked };
             Ok(())
         })
     })

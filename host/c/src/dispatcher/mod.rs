@@ -8,7 +8,7 @@ pub use api::*;
 use crate::cpu_loop::{Dataplane, Mishaps};
 use crate::device::{Code, DeviceRun, Launch, Order};
 use crate::engine::Wanted;
-use crate::entries::{EntryLayout, check_table, read_host};
+use crate::entries::{EntryLayout, Schemas, check_table, read_host};
 use crate::handles::{Registry, lock};
 use crate::host_call::Tally;
 use crate::host_loop::api::STOP;
@@ -59,6 +59,7 @@ struct State {
     dataplane: Option<cudaq_cpu_dataplane_t>,
     mailbox: *mut *mut c_void,
     entries: EntryLayout,
+    schemas: Schemas,
     stop: Duration,
     clear_unknown: bool,
     answer_last: bool,
@@ -87,6 +88,7 @@ impl State {
             dataplane: None,
             mailbox: core::ptr::null_mut(),
             entries: EntryLayout::default(),
+            schemas: Schemas::default(),
             stop: STOP,
             clear_unknown: false,
             answer_last: false,
@@ -148,7 +150,7 @@ impl Dispatcher {
             return Err(Fault::invalid("the shutdown flag is set: clear it before a start"));
         }
         // SAFETY: the caller's promise.
-        let entries = unsafe { read_host(&table, state.entries) }?;
+        let entries = unsafe { read_host(&table, state.entries, state.schemas) }?;
         // SAFETY: the caller's promise.
         let tally = unsafe { Tally::new(stats) }?;
         let unified = config.kernel == KernelType::Unified;
@@ -237,6 +239,7 @@ impl Dispatcher {
             ring,
             table,
             layout: state.entries,
+            schemas: state.schemas,
             shutdown,
             stats,
             launch,

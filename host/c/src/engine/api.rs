@@ -2,7 +2,7 @@
 
 use super::sweep::write_failure;
 use super::{Engine, Wanted};
-use crate::entries::{EntryLayout, read_host};
+use crate::entries::{EntryLayout, Schemas, read_host};
 use crate::handles::lock;
 use crate::layout::{
     cudaq_dispatcher_config_t, cudaq_function_table_t, cudaq_graph_launch_engine_t, cudaq_ringbuffer_t,
@@ -61,7 +61,7 @@ unsafe fn create(
         // SAFETY: the caller's promise.
         let table = unsafe { copied(table, "the table") }?;
         // SAFETY: the caller's promise.
-        let entries = unsafe { read_host(&table, layout) }?;
+        let entries = unsafe { read_host(&table, layout, Schemas::Ignored) }?;
         let wanted = Wanted {
             ring: &ring,
             entries: &entries,

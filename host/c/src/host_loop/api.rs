@@ -3,7 +3,7 @@
 use super::{HostThread, Shutdown, Source, Wiring};
 use crate::cpu_loop::Dataplane;
 use crate::engine::{Engine, Wanted};
-use crate::entries::{EntryLayout, read_host};
+use crate::entries::{EntryLayout, Schemas, read_host};
 use crate::handles::{Registry, lock};
 use crate::host_call::Tally;
 use crate::layout::{
@@ -40,7 +40,7 @@ unsafe fn entries_of(
     // SAFETY: the caller's promise.
     let table = unsafe { copied(table, "the table") }?;
     // SAFETY: the caller's promise.
-    unsafe { read_host(&table, layout) }
+    unsafe { read_host(&table, layout, Schemas::Ignored) }
 }
 
 /// What these functions take, checked.

@@ -53,6 +53,7 @@ int main(void) {
   EXPECT_OK(cudaq_dispatcher_set_ringbuffer(dispatcher, &ring));
   EXPECT_OK(cudaq_dispatcher_set_function_table(dispatcher, &table));
   EXPECT_OK(cudaq_dispatcher_set_control(dispatcher, &shutdown, &stats));
+  EXPECT_OK(ringcall_dispatcher_set_check_schemas(dispatcher, 1));
   EXPECT_OK(cudaq_dispatcher_get_processed(dispatcher, &processed));
   EXPECT(processed == 0);
   EXPECT_OK(cudaq_dispatcher_start(dispatcher));

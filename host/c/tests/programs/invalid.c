@@ -222,6 +222,7 @@ int main(void) {
   increment_entry(&entries[0]);
   entries[0].handler.host_fn = NULL;
   EXPECT_INVALID(start_with(dispatcher, entries, 1));
+  EXPECT_OK(ringcall_dispatcher_set_check_schemas(dispatcher, 1));
   increment_entry(&entries[0]);
   entries[0].schema.num_args = 9;
   EXPECT_INVALID(start_with(dispatcher, entries, 1));

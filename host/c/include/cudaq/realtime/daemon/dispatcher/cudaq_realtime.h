@@ -129,7 +129,8 @@ typedef struct cudaq_type_desc_t {
   uint32_t num_elements; /* 1 for scalars, elements of arrays, bits of BIT_PACKED */
 } cudaq_type_desc_t;
 
-/* Arguments and results: 148 bytes. All zero: a payload of any length is taken. Else arg_len must be the arguments' sum. */
+/* Arguments and results: 148 bytes. A table's schemas are not looked at, and may be left unwritten, unless the dispatcher is told
+ * to check them: see ringcall_dispatcher_set_check_schemas. */
 typedef struct cudaq_handler_schema_t {
   uint8_t num_args;
   uint8_t num_results;
@@ -273,7 +274,7 @@ cudaq_status_t cudaq_dispatcher_set_ringbuffer(cudaq_dispatcher_t *dispatcher, c
 
 /*
  * The table's entries are read at cudaq_dispatcher_start, not later; a table on the host path is checked there: modes,
- * handlers, schemas, ids that occur twice.
+ * handlers, ids that occur twice, and schemas where ringcall_dispatcher_set_check_schemas asks for it.
  */
 cudaq_status_t cudaq_dispatcher_set_function_table(cudaq_dispatcher_t *dispatcher,
                                                    const cudaq_function_table_t *table);
@@ -477,6 +478,11 @@ const char *ringcall_last_error(void);
 const char *ringcall_version(void);
 /* 168, 176 or 192: the layout of this dispatcher's tables. */
 cudaq_status_t ringcall_dispatcher_set_entry_bytes(cudaq_dispatcher_t *dispatcher, size_t bytes);
+/* Not 0: schemas of the function table are checked. One that is not valid or does not fit a slot makes cudaq_dispatcher_start
+ * fail. A request whose arg_len is not the sum of its function's arguments is answered RINGCALL_STATUS_SCHEMA_MISMATCH; a
+ * schema that is all zero takes any length, and so does one whose only argument is a CUDAQ_TYPE_ARRAY_UINT8 with size_bytes
+ * and num_elements 0. By default schemas are not looked at, and handlers check arg_len themselves. */
+cudaq_status_t ringcall_dispatcher_set_check_schemas(cudaq_dispatcher_t *dispatcher, int check);
 /* How long a stop may take, in ms; 500 to 600000. */
 cudaq_status_t ringcall_dispatcher_set_stop_ms(cudaq_dispatcher_t *dispatcher, uint32_t stop_ms);
 /* Not 0: requests for unknown functions are cleared without a response, as the specification says and the reference does.
@@ -519,8 +525,8 @@ typedef enum {
  * it does not begin as its kind does; does not touch CUDA, so the rest is found by cudaq_dispatcher_start. */
 cudaq_status_t ringcall_dispatcher_add_module(cudaq_dispatcher_t *dispatcher, ringcall_module_kind_t kind,
                                               const void *data, size_t size);
-/* Enters the function of a symbol under an id. `schema` is copied; NULL for payloads of any length. CUDAQ_ERR_INVALID_ARG
- * for an id that was entered before, and for what cannot be a symbol. One that no module defines makes
+/* Enters the function of a symbol under an id. `schema` is copied, and always checked; NULL for payloads of any length.
+ * CUDAQ_ERR_INVALID_ARG for an id that was entered before, and for what cannot be a symbol. One that no module defines makes
  * cudaq_dispatcher_start return CUDAQ_ERR_CUDA, and ringcall_last_error names it; without a GPU that is CUDAQ_ERR_CUDA,
  * too. */
 cudaq_status_t ringcall_dispatcher_add_function(cudaq_dispatcher_t *dispatcher, uint32_t function_id,
