@@ -47,9 +47,47 @@ impl EntryLayout {
     }
 
     /// The entries in `bytes`, whole ones only.
-    pub(crate) fn parse_all(self, bytes: &[u8]) -> Vec<FunctionEntry> {
-        bytes.chunks_exact(self.bytes()).filter_map(|entry| self.parse(entry)).collect()
+    ///
+    /// # Errors
+    /// A graph of the legacy layout has a back-pressure field that no engine here keeps.
+    pub(crate) fn parse_all(self, bytes: &[u8]) -> Result<Vec<FunctionEntry>, Fault> {
+        if self == Self::Legacy {
+            check_legacy(bytes)?;
+        }
+        Ok(bytes.chunks_exact(self.bytes()).filter_map(|entry| self.parse(entry)).collect())
     }
+}
+
+/// Refuses graphs whose back-pressure fields say something that would be lost. The n-th graph's mailbox is the n-th of the bank;
+/// an index that was left 0 is taken for that. Entries of other modes have no use for these fields, and may leave them unwritten.
+fn check_legacy(bytes: &[u8]) -> Result<(), Fault> {
+    let entries = bytes.chunks_exact(size_of::<LegacyFunctionEntry>()).enumerate();
+    let entries = entries.filter_map(|(place, entry)| {
+        LegacyFunctionEntry::read_from_bytes(entry).ok().map(|entry| (place, entry))
+    });
+    let graphs = entries
+        .filter(|(_, entry)| u32::from(entry.dispatch_mode) == DispatchMode::GraphLaunch.raw())
+        .zip(0_u32..);
+    for ((place, entry), mailbox) in graphs {
+        let pointers = [
+            ("d_queue_idx", entry.d_queue_idx),
+            ("d_ready_flags", entry.d_ready_flags),
+            ("d_inflight_flag", entry.d_inflight_flag),
+        ];
+        if let Some((name, _)) = pointers.iter().find(|(_, address)| *address != 0) {
+            return Err(Fault::unsupported(format!(
+                "entry {place}: {name} is set, and nothing here reads or writes what it points to: set it to null"
+            )));
+        }
+        let index = entry.mailbox_idx;
+        if index != 0 && index != mailbox {
+            return Err(Fault::unsupported(format!(
+                "entry {place}: mailbox_idx is {index}, and the table's graphs have the mailboxes of the bank in their order: \
+                 it must be {mailbox}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the schemas of a table bind its requests.
@@ -86,7 +124,7 @@ pub(crate) unsafe fn read_host(
     let from = table.entries.cast_const().cast::<u8>();
     // SAFETY: the caller's promise; a copy, since the table may change later.
     unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
-    let mut entries = layout.parse_all(&bytes);
+    let mut entries = layout.parse_all(&bytes)?;
     check_entries(&mut entries, schemas)?;
     Ok(entries)
 }
@@ -140,6 +178,27 @@ mod tests {
             let why = check_entries(&mut twins, Schemas::Checked).expect_err("a call among them").why;
             assert!(why.contains(&format!("entry {place}:")) && why.contains("more than once"), "{why}");
         }
+    }
+
+    #[test]
+    fn graphs_of_the_legacy_layout_have_their_mailboxes_in_order() {
+        use zerocopy::IntoBytes;
+        let table = |indices: &[(DispatchMode, u32)]| {
+            let legacy = |(id, &(mode, index)): (u32, &(DispatchMode, u32))| {
+                let entry = FunctionEntry::new(FunctionId(id), mode, HandlerSchema::new(), 0x1000);
+                entry.to_legacy(index).expect("no routing key")
+            };
+            let entries: Vec<LegacyFunctionEntry> = (1..).zip(indices).map(legacy).collect();
+            EntryLayout::Legacy
+                .parse_all(entries.as_bytes())
+                .map(|entries| entries.len())
+                .map_err(|fault| fault.why)
+        };
+        let (call, graph) = (DispatchMode::HostCall, DispatchMode::GraphLaunch);
+        assert_eq!(table(&[(graph, 0), (call, 77), (graph, 1), (graph, 2)]), Ok(4));
+        assert_eq!(table(&[(graph, 0), (graph, 0)]), Ok(2), "left as zeroed");
+        let why = table(&[(call, 0), (graph, 0), (graph, 2)]).expect_err("another's mailbox");
+        assert!(why.contains("entry 2: mailbox_idx is 2") && why.contains("must be 1"), "{why}");
     }
 
     #[test]

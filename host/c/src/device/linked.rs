@@ -364,7 +364,7 @@ unsafe fn functions(context: &Context, asked: &Asked, which: Which) -> Result<Ve
     let mut bytes = vec![0; asked.count * layout.bytes()];
     // SAFETY: the caller's promise.
     unsafe { context.read_foreign(asked.table.addr() as u64, &mut bytes) }?;
-    table(layout.parse_all(&bytes), schemas, which, shared)
+    table(layout.parse_all(&bytes)?, schemas, which, shared)
 }
 
 /// What a kernel makes of a table's entries; on a shared ring those that it does not serve are another dispatcher's.

@@ -36,7 +36,7 @@ int main(void) {
 #if CUDAQ_REALTIME_ENTRY_BYTES == 176
   entries[1].routing_key = 0x5555555555555555; /* alone under its id: not looked at */
 #elif CUDAQ_REALTIME_ENTRY_BYTES == 192
-  entries[1].mailbox_idx = 3;
+  entries[1].mailbox_idx = 3; /* no graph: these are not looked at */
   entries[1].d_queue_idx = (int *)0x1000;
 #endif
   cudaq_function_table_t table = {entries, 3};
@@ -83,6 +83,22 @@ int main(void) {
   EXPECT_OK(engine); /* all entries were read, and none is a graph */
   EXPECT(cudaq_graph_launch_engine_create_v2(&ring, &table, 0, NULL, &engine) == NULL);
   EXPECT_OK(engine);
+#if CUDAQ_REALTIME_ENTRY_BYTES == 192
+  /* A graph's back-pressure fields would have to be kept: a table with one of them set is refused, with its name. */
+  static int word;
+  const char *const fields[4] = {"d_queue_idx", "d_ready_flags", "d_inflight_flag", "mailbox_idx"};
+  for (uint32_t i = 0; i < 4; ++i) {
+    increment_entry(&entries[0]);
+    entries[0].handler.graph_exec = (cudaGraphExec_t)0x1000;
+    entries[0].dispatch_mode = CUDAQ_DISPATCH_GRAPH_LAUNCH;
+    entries[0].d_queue_idx = i == 0 ? &word : NULL;
+    entries[0].d_ready_flags = i == 1 ? &word : NULL;
+    entries[0].d_inflight_flag = i == 2 ? &word : NULL;
+    entries[0].mailbox_idx = i == 3;
+    EXPECT(cudaq_graph_launch_engine_create(&ring, &table, &config, NULL, &engine) == NULL);
+    EXPECT(engine == CUDAQ_ERR_UNSUPPORTED && strstr(ringcall_last_error(), fields[i]) != NULL);
+  }
+#endif
   EXPECT_OK(cudaq_dispatch_manager_destroy(manager));
   free_ring(&ring);
   puts("ok");

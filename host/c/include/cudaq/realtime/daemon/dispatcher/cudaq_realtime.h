@@ -167,6 +167,8 @@ typedef struct cudaq_function_entry_t {
    * Only looked at where several entries have one function_id. */
   uint64_t routing_key;
 #elif CUDAQ_REALTIME_ENTRY_BYTES == 192
+  /* Of a GRAPH_LAUNCH; not looked at in others. The n-th graph's mailbox is the n-th of the bank, from 0: another index but 0 is
+   * refused, and so is a table with one of the pointers set (CUDAQ_ERR_UNSUPPORTED). */
   uint32_t mailbox_idx;
   int *d_queue_idx;
   volatile int *d_ready_flags;
