@@ -21,7 +21,6 @@ use ringcall_cuda::driver::{Context, Driver, Kernel, Module, Stream};
 use ringcall_wire::Counter;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::launch::HandlerKind;
-use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::DispatchMode;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -432,6 +431,7 @@ mod tests {
     use crate::status::attempt;
     use ringcall_wire::TypeDesc;
     use ringcall_wire::function::FunctionId;
+    use ringcall_wire::schema::HandlerSchema;
     use ringcall_wire::status::CudaqStatus;
 
     fn entry(id: u32, mode: DispatchMode, routing_key: u64) -> FunctionEntry {
