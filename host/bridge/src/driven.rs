@@ -52,22 +52,25 @@ impl Driven {
 /// What both sides have counted: the link everything that the provider has let through, the provider what it has refused,
 /// ignored and missed.
 fn together(outer: Statistics, inner: &Statistics) -> Statistics {
+    // What the provider let through, and the link's own slots, are in the link's books.
+    const OF_THE_LINK: [&str; 9] = [
+        "received",
+        "requests",
+        "answered",
+        "under_way",
+        "unsent",
+        "dropped",
+        "error_marks",
+        "bad_answers",
+        "full",
+    ];
     let mut both = outer;
+    for ((name, n), (_, m)) in outer.named().zip(inner.named()) {
+        if !OF_THE_LINK.contains(&name) {
+            both.set(name, n + m);
+        }
+    }
     both.received += inner.refused() + inner.ignored();
-    both.oversize += inner.oversize;
-    both.truncated += inner.truncated;
-    both.bad_magic += inner.bad_magic;
-    both.bad_slot += inner.bad_slot;
-    both.slot_taken += inner.slot_taken;
-    both.stopping += inner.stopping;
-    both.runts += inner.runts;
-    both.strays += inner.strays;
-    both.malformed += inner.malformed;
-    both.repeated += inner.repeated;
-    both.lost += inner.lost;
-    both.blocked += inner.blocked;
-    both.errors += inner.errors;
-    both.kernel_drops += inner.kernel_drops;
     both
 }
 
@@ -126,5 +129,8 @@ mod tests {
         assert_eq!((outer.balance(), inner.balance()), ((0, 0), (0, 0)));
         let both = together(outer, &inner);
         assert_eq!((both.received, both.balance()), (19, (0, 0)));
+        (inner.incomplete, inner.evicted, inner.forbidden) = (4, 5, 0);
+        let both = together(outer, &inner);
+        assert_eq!((both.incomplete, both.evicted, both.oversize, both.stopping), (4, 5, 1, 2));
     }
 }

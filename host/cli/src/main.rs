@@ -14,10 +14,12 @@ mod run;
 mod serve;
 mod signals;
 mod sweep;
+mod usage;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
+use usage::{Given, Misuse};
 
 /// Real-time RPC over polled ring buffers, for quantum error correction.
 #[derive(Debug, Parser)]
@@ -46,22 +48,24 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse().command) {
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match dispatch(cli.command, &Given::to_command(&matches)) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("ringcall: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<Misuse>() { ExitCode::from(Misuse::CODE) } else { ExitCode::FAILURE }
         }
     }
 }
 
-fn dispatch(command: Command) -> Result<ExitCode> {
+fn dispatch(command: Command, given: &Given<'_>) -> Result<ExitCode> {
     let done = |()| ExitCode::SUCCESS;
     match command {
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args).map(done),
-        Command::Serve(args) => serve::run(&args),
-        Command::Emulate(args) => emulate::run(&args),
+        Command::Serve(args) => serve::run(&args, given),
+        Command::Emulate(args) => emulate::run(&args, given),
         Command::Sweep(args) => sweep::run(&args),
         Command::Predict(args) => predict::run(&args).map(done),
         Command::Doctor(args) => doctor::run(&args).map(done),

@@ -77,7 +77,7 @@ fn emulate(service: &Service, args: &[&str]) -> Output {
 }
 
 /// Runs to success and gives the report.
-fn report(service: &Service, args: &[&str]) -> Value {
+fn report_of(service: &Service, args: &[&str]) -> Value {
     let output = emulate(service, &[args, &["--json", "-"]].concat());
     let stderr = String::from_utf8_lossy(&output.stderr);
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -92,12 +92,10 @@ fn n(value: &Value) -> u64 {
 /// Answers and injected losses are all requests; the service's books say the same.
 fn both_sides_agree(transport: &str, threads: &str) {
     let service = Service::start(&["--transport", transport, "--threads", threads, "--distance", "3"]);
-    let common = ["--distance", "3", "--timeout-ms", "2000", "--loss", "0.01"];
-    let increment = report(&service, &[&common[..], &["--requests", "1000"]].concat());
-    let decode = report(
-        &service,
-        &[&common[..], &["--requests", "500", "--function", "decode", "--seed", "7"]].concat(),
-    );
+    let common = ["--timeout-ms", "2000", "--loss", "0.01"];
+    let increment = report_of(&service, &[&common[..], &["--requests", "1000"]].concat());
+    let decode = ["--distance", "3", "--requests", "500", "--function", "decode", "--seed", "7"];
+    let decode = report_of(&service, &[&common[..], &decode].concat());
     let mut answered = 0;
     for (report, requests) in [(&increment, 1000), (&decode, 500)] {
         assert_eq!((n(&report["sent"]), n(&report["wrong"])), (requests, 0), "{report}");
@@ -156,25 +154,29 @@ fn plugged_in_transports_serve() {
         [("libcudaq_realtime_bridge_udp.so", "udp"), ("libringcall_bridge_roce.so", "roce")]
     {
         let plugin = library(file);
-        for threads in ["one", "own"] {
-            let args = ["--transport", &plugin, "--threads", threads, "--distance", "3"];
-            let shape = ["--", "--port=0", "--num-slots=64", "--slot-size=1024"];
-            let service = Service::start(&[&args[..], &shape[..]].concat());
-            assert!(service.endpoint.starts_with(&format!("transport={transport} ")), "{}", service.endpoint);
-            let common = ["--distance", "3", "--timeout-ms", "2000", "--loss", "0.01"];
-            let increment = report(&service, &[&common[..], &["--requests", "1000"]].concat());
-            let decode = ["--requests", "500", "--function", "decode", "--seed", "7"];
-            let decode = report(&service, &[&common[..], &decode].concat());
-            let mut answered = 0;
-            for (report, requests) in [(&increment, 1000), (&decode, 500)] {
-                assert_eq!(n(&report["answered"]) + n(&report["lost"]), requests, "{report}");
-                assert_eq!(report["lost"], report["faults"]["lost"], "{report}");
-                assert_eq!((n(&report["wrong"]), n(&report["unanswered"])), (0, 0), "{report}");
-                answered += n(&report["answered"]);
-            }
-            let (text, counters) = service.stop();
-            assert_eq!(n(&counters["dispatcher"]["completed"]), answered, "{text}");
+        let args = ["--transport", &plugin, "--distance", "3"];
+        let shape = ["--", "--port=0", "--num-slots=64", "--slot-size=1024"];
+        let service = Service::start(&[&args[..], &shape[..]].concat());
+        assert!(service.endpoint.starts_with(&format!("transport={transport} ")), "{}", service.endpoint);
+        let common = ["--timeout-ms", "2000", "--loss", "0.01"];
+        let increment = report_of(&service, &[&common[..], &["--requests", "1000"]].concat());
+        let decode = ["--distance", "3", "--requests", "500", "--function", "decode", "--seed", "7"];
+        let decode = report_of(&service, &[&common[..], &decode].concat());
+        let mut answered = 0;
+        for (report, requests) in [(&increment, 1000), (&decode, 500)] {
+            assert_eq!(n(&report["answered"]) + n(&report["lost"]), requests, "{report}");
+            assert_eq!(report["lost"], report["faults"]["lost"], "{report}");
+            assert_eq!((n(&report["wrong"]), n(&report["unanswered"])), (0, 0), "{report}");
+            answered += n(&report["answered"]);
         }
+        let (text, counters) = service.stop();
+        assert_eq!(n(&counters["dispatcher"]["completed"]), answered, "{text}");
+        // These libraries fill the ring with threads of their own.
+        is_refused(
+            &[&["serve"], &args[..], &["--threads", "one"], &shape].concat(),
+            2,
+            "--threads does not apply to this plug-in",
+        );
     }
 }
 
@@ -185,9 +187,9 @@ fn an_emulated_adapter_and_the_unified_loop() {
         let service = Service::start(&["--transport", "nic", "--threads", threads, "--distance", "3"]);
         assert!(service.endpoint.contains(" device=nic "), "{}", service.endpoint);
         let faults = ["--loss", "0.01", "--duplicate", "0.02", "--reorder", "0.02", "--timeout-ms", "2000"];
-        let increment = report(&service, &[&faults[..], &["--requests", "1000"]].concat());
+        let increment = report_of(&service, &[&faults[..], &["--requests", "1000"]].concat());
         let decode = ["--distance", "3", "--function", "decode", "--requests", "500", "--metadata"];
-        let decode = report(&service, &[&faults[..], &decode].concat());
+        let decode = report_of(&service, &[&faults[..], &decode].concat());
         let mut correct = 0;
         for (report, requests) in [(&increment, 1000), (&decode, 500)] {
             assert_eq!(n(&report["correct"]) + n(&report["lost"]), requests, "{report}");
@@ -210,7 +212,7 @@ fn an_emulated_adapter_and_the_unified_loop() {
 fn datagrams_are_lost_doubled_and_disordered_too() {
     let service = Service::start(&["--transport", "udp"]);
     let args = ["--loss", "0.01", "--duplicate", "0.05", "--reorder", "0.05", "--requests", "2000"];
-    let report = report(&service, &[&args[..], &["--timeout-ms", "2000"]].concat());
+    let report = report_of(&service, &[&args[..], &["--timeout-ms", "2000"]].concat());
     let (lost, doubled) = (n(&report["faults"]["lost"]), n(&report["faults"]["duplicated"]));
     assert!(lost > 0 && doubled > 0 && n(&report["faults"]["reordered"]) > 0, "{report}");
     // Every lost one is reported, every other one answered, the doubled ones twice.
@@ -262,7 +264,7 @@ fn duplicates_and_disorder_are_survived() {
         "--timeout-ms",
         "20000",
     ];
-    let report = report(&service, &args);
+    let report = report_of(&service, &args);
     assert_eq!((n(&report["correct"]), n(&report["lost"])), (1000, 0), "{report}");
     let doubled = n(&report["faults"]["duplicated"]);
     assert!(doubled > 0 && n(&report["faults"]["reordered"]) > 0, "{report}");
@@ -274,7 +276,7 @@ fn duplicates_and_disorder_are_survived() {
 #[test]
 fn metrics_are_served() {
     let service = Service::start(&["--metrics", "127.0.0.1:0"]);
-    report(&service, &["--requests", "200", "--timeout-ms", "20000"]);
+    report_of(&service, &["--requests", "200", "--timeout-ms", "20000"]);
     let get = |path: &str| {
         let mut stream = TcpStream::connect(service.get("metrics")).expect("listening");
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -353,28 +355,115 @@ fn a_device_serves_or_is_missed_in_one_line() {
     }
 }
 
+/// Runs what must fail: with this code, and one line that says this.
+fn is_refused(args: &[&str], code: i32, says: &str) {
+    // A service that is not refused ends all the same.
+    let (command, options) = args.split_first().expect("a command");
+    let bound: &[&str] = if *command == "serve" { &["--seconds", "1"] } else { &["--requests", "1"] };
+    let output = ringcall().arg(command).args(bound).args(options).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(code), 1), "{args:?}: {stderr}");
+    assert!(stderr.contains(says), "{args:?}: {stderr}");
+}
+
 #[test]
 fn what_cannot_be_is_one_clear_line() {
     for (args, says) in [
-        (&["serve", "--dispatcher", "unified"][..], "serves --transport nic"),
-        (&["serve", "--transport", "nic", "--dispatcher", "host"], "leave --dispatcher out"),
-        (&["serve", "--transport", "nic", "--bind", "[::1]:0"], "over IPv4"),
-        (&["serve", "--rendezvous", "127.0.0.1:0"], "this transport has neither"),
+        (&["serve", "--transport", "nic", "--bind", "[::1]:0"][..], "over IPv4"),
         (&["serve", "--slot-bytes", "64", "--distance", "11"], "give --slot-bytes more"),
         (&["serve", "--transport", "roce", "--bind", "[::1]:0"], "over IPv4"),
         (&["serve", "--transport", "roce", "--slots", "5000"], "give 1 to 4096"),
         (&["serve", "--bind", "192.0.2.1:9"], "cannot bind 192.0.2.1:9"),
         (&["emulate", "--connect", "nowhere"], "neither an address nor a line"),
         (&["emulate", "--connect", "127.0.0.1:9", "--loss", "2"], "a probability from 0 to 1"),
-        (&["emulate", "--connect", "127.0.0.1:9", "--metadata"], "are for RoCE"),
         (&["emulate", "--connect", "127.0.0.1:9", "--loss", "0.6", "--reorder", "0.6"], "together at most 1"),
         (&["emulate", "--connect", "127.0.0.1:9", "--rate", "0"], "--rate must be"),
     ] {
-        let output = ringcall().args(args).output().expect("ran");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{args:?}: {stderr}");
-        assert!(stderr.contains(says), "{args:?}: {stderr}");
+        is_refused(args, 1, says);
     }
+}
+
+#[test]
+fn options_that_do_not_apply_are_errors() {
+    let udp = "does not apply to --transport udp";
+    for (option, value) in [
+        ("--qp", "3"),
+        ("--rkey", "3"),
+        ("--remote-qp", "3"),
+        ("--peers", "3"),
+        ("--rendezvous", "127.0.0.1:0"),
+    ] {
+        is_refused(&["serve", option, value], 2, &format!("{option} {udp}"));
+    }
+    // A value that is the default's was given all the same.
+    is_refused(&["serve", "--transport", "udp", "--qp", "18"], 2, "--qp does not apply");
+    for (option, value) in [
+        ("--bind", "127.0.0.1:0"),
+        ("--slots", "64"),
+        ("--slot-bytes", "64"),
+        ("--peer", "127.0.0.1:1"),
+        ("--qp", "3"),
+        ("--rkey", "3"),
+        ("--remote-qp", "3"),
+        ("--peers", "3"),
+        ("--rendezvous", "127.0.0.1:0"),
+    ] {
+        let args = ["serve", "--transport", "plugin:nowhere.so", option, value];
+        is_refused(&args, 2, &format!("{option} does not apply to a plug-in"));
+    }
+    for (args, says) in [
+        (&["serve", "--dispatcher", "unified"][..], "serves --transport nic"),
+        (&["serve", "--transport", "nic", "--dispatcher", "host"], "leave --dispatcher out"),
+        (&["serve", "--transport", "plugin:nowhere.so", "--dispatcher", "device"], "leave --dispatcher out"),
+        (
+            &["serve", "--dispatcher", "device", "--distance", "5"],
+            "--distance does not apply to --dispatcher device",
+        ),
+        (&["serve", "--dispatcher", "device", "--p", "0.1"], "--p does not apply to --dispatcher device"),
+        (&["serve", "--dispatcher", "device", "--threads", "one"], "--threads does not apply"),
+        (&["serve", "--", "--port=0"], "are for a plug-in"),
+        (&["serve", "--transport", "roce", "--peer", "127.0.0.1"], "one IPv4 address with a port"),
+        (&["serve", "--transport", "roce", "--peer", "[::1]:9"], "one IPv4 address with a port"),
+        (
+            &["serve", "--transport", "nic", "--peer", "127.0.0.1:1,127.0.0.1:2"],
+            "one IPv4 address with a port",
+        ),
+    ] {
+        is_refused(args, 2, says);
+    }
+    let emulate = ["emulate", "--connect", "127.0.0.1:9"];
+    for (args, says) in [
+        (&["--metadata"][..], "--metadata does not apply to --transport udp"),
+        (&["--rendezvous", "127.0.0.1:1"], "--rendezvous does not apply to --transport udp"),
+        (&["--qp", "3"], "--qp does not apply to --transport udp"),
+        (&["--distance", "3"], "--distance does not apply to --function increment"),
+        (&["--rounds", "3"], "--rounds does not apply to --function increment"),
+        (&["--function", "decode", "--payload", "3"], "--payload does not apply to --function decode"),
+    ] {
+        is_refused(&[&emulate[..], args].concat(), 2, says);
+    }
+}
+
+/// With UDP `--peer` is a list of who is served; the others are counted, and hear nothing.
+#[test]
+fn peers_that_are_not_listed_are_not_served() {
+    let service = Service::start(&["--peer", "127.0.0.2,127.0.0.3:9"]);
+    let output = emulate(&service, &["--requests", "20", "--timeout-ms", "300", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(n(&report["unanswered"]), 20, "{report}");
+    let (text, counters) = service.stop();
+    let counts = &counters["transport"];
+    assert_eq!(
+        (n(&counts["received"]), n(&counts["forbidden"]), n(&counts["requests"])),
+        (20, 20, 0),
+        "{text}"
+    );
+
+    let service = Service::start(&["--peer", "127.0.0.2", "--peer", "127.0.0.1"]);
+    report_of(&service, &["--requests", "20"]);
+    let (text, counters) = service.stop();
+    assert_eq!(n(&counters["transport"]["forbidden"]), 0, "{text}");
 }
 
 /// Callers of a rendezvous that say nothing, or a byte now and then, delay neither another caller nor the end.

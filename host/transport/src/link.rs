@@ -166,6 +166,11 @@ impl<W: Wire> Unified for Link<W> {
                 tally.received.one();
                 tally.malformed.one();
             }
+            Arrival::Forbidden => {
+                frames += 1;
+                tally.received.one();
+                tally.forbidden.one();
+            }
             Arrival::Repeated => {
                 frames += 1;
                 tally.received.one();

@@ -114,6 +114,7 @@ counters! {
         runts: "frames ignored: shorter than a header";
         strays: "frames ignored: responses, which nobody may answer";
         malformed: "packets ignored: not of this wire";
+        forbidden: "packets ignored: of peers that are not served";
         repeated: "packets ignored: the wire knows by its own sequence numbers that they were here before";
         lost: "packets that the wire knows to be lost, by its own sequence numbers";
         incomplete: "frames given up: packets of them never came";
@@ -138,7 +139,7 @@ impl Statistics {
     /// Frames that were dropped because nobody can be told.
     #[must_use]
     pub fn ignored(&self) -> u64 {
-        self.runts + self.strays + self.malformed + self.repeated
+        self.runts + self.strays + self.malformed + self.forbidden + self.repeated
     }
 
     /// How many frames are unaccounted for: always (0, 0), first of those received, then of those put into slots.

@@ -66,6 +66,8 @@ pub enum Arrival<'a, P> {
     Frame(Frame<'a, P>),
     /// A packet that is none of this wire's: counted.
     Malformed,
+    /// A packet of a peer that is not served: counted.
+    Forbidden,
     /// A packet that was here before, by the wire's sequence numbers: counted.
     Repeated,
     /// So many packets were lost on the way, by the wire's sequence numbers: counted.

@@ -264,3 +264,44 @@ fn a_service_on_every_address_answers_from_the_one_that_was_asked() {
         }
     }
 }
+
+/// The others are counted, and hear nothing; also in batches, and where the socket is bound to every address.
+#[test]
+fn peers_that_are_not_allowed_are_counted_and_not_answered() {
+    for bind in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let outsider = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let guest = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let allowed =
+            vec![guest.local_addr().unwrap().to_string().parse().unwrap(), "127.0.0.9".parse().unwrap()];
+        let options = udp::Options { address: bind.parse().unwrap(), allowed, ..Default::default() };
+        let (ring, dispatcher) = double();
+        let mut dispatcher = dispatcher.into_stepper();
+        let mut link = Link::attach(udp::Udp::bind(&options).unwrap(), &ring).unwrap();
+        let to = ("127.0.0.1", link.endpoint().address.port());
+        let frame =
+            [&RequestHeader::new(FunctionId::of("double").0, 3, 7, 0).to_bytes()[..], &[1, 2, 3]].concat();
+        for _ in 0..20 {
+            outsider.send_to(&frame, to).unwrap();
+        }
+        guest.send_to(&frame, to).unwrap();
+        guest.set_nonblocking(true).unwrap();
+        outsider.set_nonblocking(true).unwrap();
+        let begin = Instant::now();
+        let mut buffer = [0; 64];
+        let len = loop {
+            link.poll();
+            dispatcher.step();
+            link.publish();
+            if let Ok(len) = guest.recv(&mut buffer) {
+                break len;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{bind}: no answer");
+        };
+        assert_eq!(buffer[HEADER_BYTES..len], [2, 4, 6]);
+        // What the outsider sent came before.
+        let counts = link.watch().statistics();
+        assert_eq!((counts.received, counts.forbidden, counts.answered), (21, 20, 1), "{bind}: {counts}");
+        assert_eq!(counts.balance(), (0, 0));
+        assert!(outsider.recv(&mut buffer).is_err(), "{bind}");
+    }
+}

@@ -10,6 +10,7 @@ use crate::experiment::Experiment;
 use crate::output;
 use crate::serve::TransportArg;
 use crate::signals::Signals;
+use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use ringcall_emulator::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, PlayerTarget, Report};
@@ -85,7 +86,7 @@ pub(crate) struct Args {
 /// How far a packet is held back, in packets.
 const REORDER_DEPTH: u32 = 4;
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     for (name, value) in [("loss", args.loss), ("duplicate", args.duplicate), ("reorder", args.reorder)] {
         if !(0.0..=1.0).contains(&value) {
             bail!("--{name} must be a probability from 0 to 1, not {value}");
@@ -106,6 +107,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let target = Target::parse(&args.connect)?;
     let transport = target.transport(args.transport)?;
+    if transport == TransportArg::Udp {
+        given.refuse(&["metadata", "rendezvous", "qp"], "--transport udp")?;
+    }
+    match args.function {
+        FunctionArg::Increment => given.refuse(&["distance", "rounds", "p"], "--function increment")?,
+        FunctionArg::Decode => given.refuse(&["payload"], "--function decode")?,
+    }
     let (mut source, mut checker) =
         work::work(args.function, &args.experiment, args.payload as usize, args.seed)?;
     let signals = Signals::listen()?;
@@ -113,9 +121,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stop = || signals.received().is_some();
     let report = match transport {
         TransportArg::Udp => {
-            if args.metadata || args.rendezvous.is_some() {
-                bail!("--metadata and --rendezvous are for RoCE");
-            }
             let options = datagrams::Options {
                 to: target.address()?,
                 function: args.function,

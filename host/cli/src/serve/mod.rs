@@ -1,5 +1,6 @@
 //! `ringcall serve`: a service on a network, until it is told to end.
 
+mod check;
 mod device;
 mod figures;
 mod http;
@@ -12,6 +13,7 @@ mod service;
 use crate::experiment::Experiment;
 use crate::output;
 use crate::signals::Signals;
+use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use plugin::Over;
@@ -20,7 +22,7 @@ use ringcall_transport::{roce, udp};
 use server::Server;
 use service::{Outcome, Service};
 use std::io::Write;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -104,9 +106,10 @@ pub(crate) struct Args {
     /// RoCE: the queue pair that answers are addressed to
     #[arg(long, default_value_t = USUAL.remote_qp)]
     remote_qp: u32,
-    /// RoCE: the one peer, which gets every answer [default: whoever brings the key]
-    #[arg(long, value_name = "ADDRESS")]
-    peer: Option<SocketAddrV4>,
+    /// UDP: who is served, as IP addresses with any port or one; may be repeated; others are counted and not answered
+    /// [default: every peer]. RoCE: the one peer, which gets every answer [default: whoever brings the key]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    peer: Vec<udp::AllowedPeer>,
     /// RoCE: the most peers known at a time, each with a window of its own; a newcomer takes the place of the peer that was
     /// silent longest, and its answers that are due are lost [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -134,18 +137,16 @@ pub(crate) struct Args {
 /// Signals are looked for so often.
 const LOOK: Duration = Duration::from_millis(10);
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+    check::check(args, given)?;
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
     let signals = Signals::listen()?;
-    let service = Service::start(args)?;
+    let service = Service::start(args, given)?;
     let metrics = args.metrics.map(|address| metrics::start(address, service.figures())).transpose()?;
-    let rendezvous = match (args.rendezvous, service.side(args)) {
-        (Some(address), Some(side)) => Some(rendezvous::start(address, side)?),
-        (Some(_), None) => bail!("--rendezvous tells queue pair and key: this transport has neither"),
-        (None, _) => None,
-    };
+    let rendezvous = args.rendezvous.zip(service.side(args));
+    let rendezvous = rendezvous.map(|(address, side)| rendezvous::start(address, side)).transpose()?;
     let mut line = service.line();
     for (key, address) in [
         ("metrics", metrics.as_ref().map(Server::address)),

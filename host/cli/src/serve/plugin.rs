@@ -51,6 +51,11 @@ impl Plugin {
         Ok(Self { provider, driven })
     }
 
+    /// Whether a thread of ours drives it.
+    pub(super) const fn is_driven(&self) -> bool {
+        self.driven
+    }
+
     /// The ring to serve: the provider's own, or one of the same shape.
     pub(super) fn ring(&self) -> Result<Ring> {
         if !self.driven {

@@ -1,9 +1,11 @@
 //! Transport and dispatcher, running: every way to have both.
 
+use super::check::one_peer;
 use super::figures::{self, Figures};
 use super::plugin::{Over, Plugin};
 use super::{Args, DispatcherArg, ThreadsArg, TransportArg, device};
 use crate::experiment::Syndromes;
+use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use ringcall::dispatcher::{Running, Wired};
 use ringcall::table::TableBuilder;
@@ -71,16 +73,16 @@ fn v4(address: SocketAddr) -> Result<SocketAddrV4> {
 }
 
 impl Service {
-    pub(super) fn start(args: &Args) -> Result<Self> {
+    /// Starts what the options ask for, which were [checked](super::check).
+    pub(super) fn start(args: &Args, given: &Given<'_>) -> Result<Self> {
         let transport = match &args.transport {
-            Over::Plugin(library) => return Self::plugin(args, library),
+            Over::Plugin(library) => return Self::plugin(args, given, library),
             Over::Own(TransportArg::Nic) => return Self::nic(args),
             Over::Own(transport) => transport,
         };
         let config = RingConfig { slots: args.slots, slot_bytes: args.slot_bytes };
-        match args.dispatcher.unwrap_or(DispatcherArg::Host) {
-            DispatcherArg::Unified => bail!("--dispatcher unified serves --transport nic"),
-            DispatcherArg::Host => {
+        match args.dispatcher {
+            None | Some(DispatcherArg::Host | DispatcherArg::Unified) => {
                 let ring = Ring::allocate(config)?;
                 let table = functions(args)?.build(&ring).context(TOO_SMALL)?;
                 let dispatcher = HostDispatcher::builder(&ring, table).build()?;
@@ -93,7 +95,7 @@ impl Service {
                 };
                 Ok(Self { kind, host })
             }
-            DispatcherArg::Device => {
+            Some(DispatcherArg::Device) => {
                 let mapped = device::ring(config)?;
                 let ring = mapped.ring();
                 let options = ThreadOptions::default();
@@ -109,11 +111,11 @@ impl Service {
         }
     }
 
-    fn plugin(args: &Args, library: &str) -> Result<Self> {
-        if !matches!(args.dispatcher, None | Some(DispatcherArg::Host)) {
-            bail!("a plug-in is served by the host's dispatcher: leave --dispatcher out");
-        }
+    fn plugin(args: &Args, given: &Given<'_>, library: &str) -> Result<Self> {
         let plugin = Plugin::load(library, &args.plugin_args)?;
+        if !plugin.is_driven() {
+            given.refuse(&["threads"], "this plug-in, whose library fills the ring by itself")?;
+        }
         let ring = plugin.ring()?;
         let table = functions(args)?.build(&ring).context(TOO_SMALL)?;
         let dispatcher = HostDispatcher::builder(&ring, table).build()?;
@@ -123,9 +125,6 @@ impl Service {
 
     fn nic(args: &Args) -> Result<Self> {
         use ringcall_softnic::{Options, Service, Threads};
-        if !matches!(args.dispatcher, None | Some(DispatcherArg::Unified)) {
-            bail!("--transport nic is served by the unified loop: leave --dispatcher out");
-        }
         let port = port(args, args.slot_bytes)?;
         let threads = match args.threads {
             ThreadsArg::One => Threads::One,
@@ -236,7 +235,11 @@ fn both(transport: &ringcall_transport::Statistics, counters: &Snapshot) -> Vec<
 }
 
 fn udp_wire(args: &Args) -> Result<udp::Udp> {
-    Ok(udp::Udp::bind(&udp::Options { address: args.bind, ..Default::default() })?)
+    Ok(udp::Udp::bind(&udp::Options {
+        address: args.bind,
+        allowed: args.peer.clone(),
+        ..Default::default()
+    })?)
 }
 
 fn roce_wire(args: &Args, ring: &Ring) -> Result<roce::Roce> {
@@ -252,7 +255,8 @@ fn peers(args: &Args) -> usize {
 
 /// The queue pair that was asked for, with a page for each slot.
 fn port(args: &Args, slot_bytes: u32) -> Result<PortOptions> {
-    let &Args { qp, rkey: key, remote_qp, peer, slots, .. } = args;
+    let &Args { qp, rkey: key, remote_qp, slots, .. } = args;
+    let peer = one_peer(args)?;
     let window = PortOptions::new(slots, slot_bytes.next_multiple_of(PAGE_UNIT_BYTES));
     Ok(PortOptions { address: v4(args.bind)?, qp, key, remote_qp, peer, ..window })
 }

@@ -11,6 +11,9 @@
 //! Datagrams longer than a slot or shorter than their `arg_len` are answered `ARG_TOO_LONG`, wrong magics `BAD_MAGIC`;
 //! less than a header, and responses, are ignored. Each is counted. The reference drops all of these.
 //!
+//! Datagrams of peers that are not served ([`Options::allowed`]) are counted and not answered: their addresses may be
+//! forged.
+//!
 //! # Back-pressure
 //! With no vacant slot nothing is read: datagrams wait in the socket's receive buffer ([`Options::receive_buffer_bytes`]),
 //! and the operating system drops what does not fit, which it counts
@@ -22,11 +25,13 @@
 //! a time, by `recvmsg` and `sendmsg`, which tell the local address; the latter allocates. All non-blocking: a thread polls, and blocks in `poll` only after it has found nothing for
 //! long ([`Idle`](crate::Idle)).
 
+mod allowed;
 mod socket;
 mod wildcard;
 
 use crate::wire::{Arrival, KernelDrops, Sent, Wire};
 use crate::{Endpoint, Outbox, TransportError};
+pub use allowed::{AllowedPeer, NoPeer};
 use ringcall_roce::SocketDrops;
 use socket::Batches;
 use std::io;
@@ -47,6 +52,8 @@ pub struct Options {
     /// Bytes to ask for as receive buffer: what may wait while the ring is full. The operating system may grant less
     /// (`net.core.rmem_max`). `None` leaves its default. Default: 4 MiB.
     pub receive_buffer_bytes: Option<usize>,
+    /// Who is served; empty: every peer. Default: empty.
+    pub allowed: Vec<AllowedPeer>,
 }
 
 impl Default for Options {
@@ -54,6 +61,7 @@ impl Default for Options {
         Self {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             receive_buffer_bytes: Some(4 << 20),
+            allowed: Vec::new(),
         }
     }
 }
@@ -81,6 +89,7 @@ pub struct Udp {
     batches: Batches,
     /// Bound to every address of this machine: each datagram tells its own.
     wildcard: bool,
+    allowed: Box<[AllowedPeer]>,
 }
 
 impl Udp {
@@ -101,7 +110,8 @@ impl Udp {
         if wildcard {
             wildcard::enable(&socket, address.is_ipv4(), true)?;
         }
-        Ok(Self { socket, address, batches: Batches::new(address.is_ipv4()), wildcard })
+        let allowed = options.allowed.clone().into();
+        Ok(Self { socket, address, batches: Batches::new(address.is_ipv4()), wildcard, allowed })
     }
 
     /// Takes datagrams of `peer` alone, and hears from the operating system when nobody listens there.
@@ -136,7 +146,16 @@ impl Wire for Udp {
     }
 
     fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Peer>)) -> io::Result<()> {
-        self.batches.receive(&self.socket, limit, self.wildcard, take)
+        let Self { socket, batches, wildcard, allowed, .. } = self;
+        if allowed.is_empty() {
+            return batches.receive(socket, limit, *wildcard, take);
+        }
+        batches.receive(socket, limit, *wildcard, &mut |arrival| match arrival {
+            Arrival::Frame(frame) if !allowed.iter().any(|peer| peer.is(frame.from.address)) => {
+                take(Arrival::Forbidden);
+            }
+            arrival => take(arrival),
+        })
     }
 
     fn send(&mut self, outbox: &Outbox<Peer>) -> Sent {
