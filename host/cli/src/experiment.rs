@@ -10,6 +10,7 @@ use ringcall_service::Problem;
 use ringcall_wire::bits::{BitView, packed_len};
 use ringcall_wire::qec::{DecodeResponse, write_decode_result};
 use ringcall_wire::schema::HandlerSchema;
+use std::fmt::{self, Write};
 
 /// Basis of a memory experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -49,6 +50,21 @@ impl Experiment {
         let experiment = MemoryExperiment { distance: self.distance, rounds, basis: Basis::Z, noise };
         Ok(Problem::new(experiment.detector_error_model()?)?)
     }
+}
+
+/// A digest of what is decoded, by which two processes know that it is the same: CRC-32 of the error model's text.
+pub(crate) fn digest(problem: &Problem) -> String {
+    struct Digest(crc32fast::Hasher);
+    impl fmt::Write for Digest {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.update(text.as_bytes());
+            Ok(())
+        }
+    }
+    let mut digest = Digest(crc32fast::Hasher::new());
+    // Hashing fails nowhere.
+    let _ = write!(digest, "{}", problem.model());
+    format!("{:08x}", digest.0.finalize())
 }
 
 /// `decode_syndrome` by matching alone, on the calling thread. Nothing is allocated after it is made.

@@ -6,10 +6,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
 
 fn ringcall() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ringcall"))
@@ -310,23 +312,19 @@ fn metrics_are_served() {
 }
 
 #[test]
-fn wrong_answers_and_silence_are_failures() {
-    let service = Service::start(&["--distance", "3"]);
-    // Another experiment on the other side: payloads of another length are refused.
-    let output =
-        emulate(&service, &["--function", "decode", "--distance", "5", "--requests", "20", "--json", "-"]);
-    assert_eq!(output.status.code(), Some(1));
-    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!((n(&report["wrong"]), report["ok"].as_bool()), (20, Some(false)), "{report}");
-    let endpoint = service.endpoint.clone();
-    service.stop();
+fn silence_is_a_failure() {
+    // Bound, and never read.
+    let mute = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = mute.local_addr().expect("bound").to_string();
     let output = ringcall()
-        .args(["emulate", "--connect", &endpoint, "--requests", "5", "--timeout-ms", "100"])
+        .args(["emulate", "--connect", &address, "--requests", "5", "--timeout-ms", "100"])
         .output()
         .expect("ran");
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("unanswered 5"), "{text}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains(&format!("nobody answers at {address}")), "{text}");
 }
 
 #[test]
@@ -464,6 +462,93 @@ fn peers_that_are_not_listed_are_not_served() {
     report_of(&service, &["--requests", "20"]);
     let (text, counters) = service.stop();
     assert_eq!(n(&counters["transport"]["forbidden"]), 0, "{text}");
+}
+
+/// What a service refuses by a status of its own is no wrong answer.
+#[test]
+fn refusals_are_told_from_wrong_answers() {
+    for transport in ["udp", "roce"] {
+        let service = Service::start(&["--transport", transport, "--distance", "3"]);
+        // An address or a line without the experiment: nothing is known of it before it is asked.
+        let line = format!("transport={transport} port={}", service.get("port"));
+        let args =
+            ["emulate", "--connect", &line, "--function", "decode", "--distance", "5", "--requests", "20"];
+        let run = |more: &[&str]| ringcall().args(args).args(more).output().expect("ran");
+        let output = run(&["--json", "-"]);
+        assert_eq!(output.status.code(), Some(1));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(
+            (n(&report["wrong"]), n(&report["refused"]), n(&report["answered"])),
+            (0, 20, 20),
+            "{report}"
+        );
+        assert_eq!(report["refusals"], serde_json::json!({ "SCHEMA_MISMATCH": 20 }), "{report}");
+        let output = run(&[]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("refused 20") && text.contains("SCHEMA_MISMATCH"), "{text}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("the service refused 20 of 20 requests: SCHEMA_MISMATCH"), "{stderr}");
+        service.stop();
+    }
+}
+
+#[test]
+fn another_experiment_is_refused_in_words() {
+    let service = Service::start(&["--distance", "3"]);
+    assert!(service.get("experiment").len() == 8, "{}", service.endpoint);
+    for other in [
+        &["--distance", "5"][..],
+        &["--distance", "3", "--p", "0.004"],
+        &["--distance", "3", "--rounds", "4"],
+    ] {
+        let output = emulate(&service, &[&["--function", "decode", "--requests", "20"], other].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+        assert!(stderr.contains("decodes another experiment") && stderr.contains("--distance"), "{stderr}");
+    }
+    report_of(&service, &["--function", "decode", "--distance", "3", "--requests", "20"]);
+    let (text, counters) = service.stop();
+    assert_eq!(n(&counters["transport"]["received"]), 20, "{text}");
+}
+
+/// The system says so at once; the requests' time, of hours here, is not waited for.
+#[test]
+fn a_closed_port_is_noticed() {
+    for transport in ["udp", "roce"] {
+        for faults in [&[][..], &["--duplicate", "0.5", "--reorder", "0.1"]] {
+            // A port that was free a moment ago.
+            let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+            let port = port.expect("a port").port();
+            let line = format!("transport={transport} port={port}");
+            let args = ["emulate", "--connect", &line, "--requests", "50", "--timeout-ms", "10000000"];
+            let folder = tempfile::tempdir().expect("a folder");
+            let (out, err) = (folder.path().join("out"), folder.path().join("err"));
+            let file = |path: &PathBuf| std::fs::File::create(path).expect("a file");
+            let mut child = ringcall()
+                .args(args)
+                .args(faults)
+                .stdout(file(&out))
+                .stderr(file(&err))
+                .spawn()
+                .expect("started");
+            let begin = Instant::now();
+            let status = loop {
+                if let Some(status) = child.try_wait().expect("ours") {
+                    break status;
+                }
+                if begin.elapsed() > PATIENCE {
+                    child.kill().expect("it runs");
+                    panic!("{transport} {faults:?}: it waits for a port that is closed");
+                }
+                std::thread::sleep(LOOK);
+            };
+            let text = std::fs::read_to_string(err).expect("text");
+            assert_eq!((status.code(), text.lines().count()), (Some(1), 1), "{text}");
+            assert!(text.contains(&format!("nobody answers at 127.0.0.1:{port}")), "{text}");
+            let text = std::fs::read_to_string(out).expect("text");
+            assert!(text.contains("answered 0 ") && !text.contains("unanswered 0"), "{text}");
+        }
+    }
 }
 
 /// Callers of a rendezvous that say nothing, or a byte now and then, delay neither another caller nor the end.

@@ -132,6 +132,11 @@ impl Book {
         }
     }
 
+    /// Gives up everything: no answer will come.
+    pub(crate) fn give_up(&mut self) {
+        self.expire(u64::MAX);
+    }
+
     /// The number in an answer, if it is one.
     pub(crate) fn read(answer: &[u8]) -> Option<(ResponseHeader, &[u8])> {
         let header = ResponseHeader::from_bytes(answer).ok()?.check_magic().ok()?;
@@ -168,6 +173,8 @@ impl Book {
             self.report.wrong_time += 1;
         } else if judge.judge(&Exchange { request: open.request, arguments, response, result }) {
             self.report.correct += 1;
+        } else if response.status().is_protocol_error() {
+            self.report.refuse(response.status());
         } else {
             self.report.wrong_content += 1;
         }
@@ -177,7 +184,7 @@ impl Book {
     /// The figures so far.
     pub(crate) fn summary(&self, elapsed_ns: u64) -> Report {
         let elapsed_s = elapsed_ns as f64 / 1e9;
-        let answered = self.report.correct + self.report.wrong();
+        let answered = self.report.answered();
         Report {
             latency_ns: Latency::of(&self.latency),
             elapsed_s,

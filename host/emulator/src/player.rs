@@ -13,6 +13,7 @@ use ringcall_roce::{
     PacketError, Psn, PushError, QueuePair, Reason, Responder, Reth, RoceSocket,
 };
 use ringcall_wire::{HEADER_BYTES, RequestHeader};
+use std::io::ErrorKind;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -101,7 +102,9 @@ impl Player {
         self.socket
     }
 
-    /// Plays until there are no more windows or `stop` says so, then waits until every request is answered or given up.
+    /// Plays until there are no more windows or `stop` says so, then waits until every request is answered or given up. A
+    /// socket that [tells closed ports](RoceSocket::tell_closed_ports) ends the run when the host's is
+    /// ([`Report::closed`]).
     ///
     /// # Errors
     /// A window that is no request, or a socket that fails: a route's MTU below the packets' size, for one.
@@ -111,6 +114,22 @@ impl Player {
         judge: &mut J,
         stop: &dyn Fn() -> bool,
     ) -> Result<Report, EmulatorError> {
+        match self.play(windows, judge, stop) {
+            Err(EmulatorError::Io { source, .. }) if source.kind() == ErrorKind::ConnectionRefused => {
+                self.book.give_up();
+                self.book.report.closed = true;
+            }
+            outcome => outcome?,
+        }
+        Ok(self.report())
+    }
+
+    fn play<W: Windows + ?Sized, J: Judge + ?Sized>(
+        &mut self,
+        windows: &mut W,
+        judge: &mut J,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), EmulatorError> {
         let began = *self.began_ns.get_or_insert_with(clock::now_ns);
         let mut more = true;
         let mut waiting = false;
@@ -152,7 +171,7 @@ impl Player {
                 more = false;
             }
             if !more && !waiting && self.book.is_settled() {
-                return Ok(self.report());
+                return Ok(());
             }
             let now = clock::now_ns();
             if active {

@@ -3,7 +3,9 @@
 use crate::faults::FaultCounts;
 use hdrhistogram::Histogram;
 use ringcall_roce::ResponderStats;
+use ringcall_wire::Status;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A distribution of times, ns; all 0 without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -47,8 +49,8 @@ impl Latency {
     }
 }
 
-/// What came of a run: every request ended in one of [`Self::correct`], [`Self::wrong`], [`Self::lost`] and
-/// [`Self::unanswered`].
+/// What came of a run: every request ended in one of [`Self::correct`], [`Self::wrong`], [`Self::refused`],
+/// [`Self::lost`] and [`Self::unanswered`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// Requests sent.
@@ -59,6 +61,13 @@ pub struct Report {
     pub wrong_content: u64,
     /// Answered in time, with another time than was sent.
     pub wrong_time: u64,
+    /// Answered in time with a status of the protocol's, which is negative: the service has refused the request, or could
+    /// not serve it.
+    pub refused: u64,
+    /// Refused requests, by the name of their status.
+    pub refusals: BTreeMap<&'static str, u64>,
+    /// The service's machine has said that no socket is bound to its port: the run ended there, early.
+    pub closed: bool,
     /// Not answered, because a packet of the request or the answer was lost or damaged on purpose.
     pub lost: u64,
     /// Not answered in time, and nothing was done to it.
@@ -100,10 +109,22 @@ impl Report {
         self.wrong_content + self.wrong_time
     }
 
+    /// Answered in time, whatever the answer.
+    #[must_use]
+    pub const fn answered(&self) -> u64 {
+        self.correct + self.wrong() + self.refused
+    }
+
+    /// Counts a request that was refused with `status`.
+    pub fn refuse(&mut self, status: Status) {
+        self.refused += 1;
+        *self.refusals.entry(status.name()).or_default() += 1;
+    }
+
     /// Whether every request's end is known.
     #[must_use]
     pub const fn accounted(&self) -> bool {
-        self.correct + self.wrong() + self.lost + self.unanswered == self.sent
+        self.answered() + self.lost + self.unanswered == self.sent
     }
 
     /// Whether every request that could be answered was, rightly, once and in time.
@@ -115,7 +136,8 @@ impl Report {
             + self.unexpected
             + self.malformed
             + self.unanswered
-            + self.wrong();
-        odd == 0 && self.accounted()
+            + self.wrong()
+            + self.refused;
+        odd == 0 && !self.closed && self.accounted()
     }
 }

@@ -14,7 +14,7 @@
 use crate::error::PacketError;
 use crate::icrc::Envelope;
 use crate::packet::Packet;
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg};
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_socket_recv_buffer_size, set_socket_send_buffer_size,
@@ -98,6 +98,16 @@ impl RoceSocket {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         };
         Ok(Self { socket, local })
+    }
+
+    /// From now on [`Self::send`] and [`Self::receive`] fail with [`io::ErrorKind::ConnectionRefused`], once, after a
+    /// machine that a packet went to has said that no socket is bound to its port (ICMP port unreachable). For a client
+    /// of one service, which ends then: [`Self::wait`] no longer waits.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn tell_closed_ports(&self) -> io::Result<()> {
+        setsockopt(&self.socket, sockopt::Ipv4RecvErr, &true).map_err(io::Error::from)
     }
 
     /// The address of this machine from which packets to `peer` go. Nothing is sent.

@@ -168,7 +168,8 @@ counters! {
         strays: "answers to no request that this caller remembers";
         malformed: "datagrams that are no answer: too short, wrong magic, or shorter than they say";
         blocked: "times that the wire's send buffer was full: the rest was sent later";
-        errors: "errors of the wire, among them word that nobody listens";
+        errors: "errors of the wire, closed ones among them";
+        closed: "times that the service's machine said that no socket is bound to its port";
     }
 }
 

@@ -99,6 +99,8 @@ pub(super) fn run(
                         report.wrong_time += 1;
                     } else if checker.is_right(&payload, header.status(), result) {
                         report.correct += 1;
+                    } else if header.status().is_protocol_error() {
+                        report.refuse(header.status());
                     } else {
                         report.wrong_content += 1;
                     }
@@ -107,6 +109,10 @@ pub(super) fn run(
                 Outcome::Lost | Outcome::Unsent => report.unanswered += 1,
             }
         });
+        if ended == 0 && caller.statistics().closed > 0 {
+            report.closed = true;
+            break;
+        }
         idle = if ended > 0 { 0 } else { idle.saturating_add(1) };
         if idle > 1000 {
             let next =
@@ -116,6 +122,10 @@ pub(super) fn run(
             std::thread::yield_now();
         }
     }
+    // Left where the port is closed.
+    let withheld = open.values().filter(|open| open.withheld).count() as u64;
+    report.lost += withheld;
+    report.unanswered += open.len() as u64 - withheld;
     let counts = caller.statistics();
     let elapsed = begin.elapsed().as_secs_f64();
     let injected = *faults.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,7 +136,7 @@ pub(super) fn run(
     report.malformed = counts.malformed;
     report.latency_ns = Latency::of(&latency);
     report.elapsed_s = elapsed;
-    report.throughput_per_s = (report.correct + report.wrong()) as f64 / elapsed.max(1e-9);
+    report.throughput_per_s = report.answered() as f64 / elapsed.max(1e-9);
     Ok(report)
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Faulty {
     datagram: Vec<u8>,
     /// Looks in a row at a socket with nothing in it.
     empty: u32,
+    /// The system has said, while something was sent, that no socket is bound there: not told yet.
+    closed: bool,
     counts: Counts,
 }
 
@@ -42,6 +44,7 @@ impl Faulty {
             out: Outbox::new(0, 0),
             datagram: Vec::new(),
             empty: 0,
+            closed: false,
             counts: Arc::clone(&counts),
         };
         (faulty, counts)
@@ -52,15 +55,12 @@ impl Faulty {
             let Sent { frames, error } = self.udp.send(&self.out);
             self.out.remove(frames);
             match error {
-                // Nobody listens, or not now: offered again, until the requests' time is up.
-                Some(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused
-                    ) =>
-                {
+                Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    self.closed = true;
                     return;
                 }
+                // Not now: offered again, until the requests' time is up.
+                Some(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // This one goes nowhere: it is unanswered.
                 Some(_) => self.out.remove(1),
                 None if frames == 0 => return,
@@ -109,6 +109,9 @@ impl Wire for Faulty {
                 });
             }
             self.drain();
+        }
+        if std::mem::take(&mut self.closed) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
         }
         outcome
     }

@@ -114,12 +114,13 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         FunctionArg::Increment => given.refuse(&["distance", "rounds", "p"], "--function increment")?,
         FunctionArg::Decode => given.refuse(&["payload"], "--function decode")?,
     }
+    let served = target.experiment();
     let (mut source, mut checker) =
-        work::work(args.function, &args.experiment, args.payload as usize, args.seed)?;
+        work::work(args.function, &args.experiment, served, args.payload as usize, args.seed)?;
     let signals = Signals::listen()?;
     signals.run();
     let stop = || signals.received().is_some();
-    let report = match transport {
+    let (report, address) = match transport {
         TransportArg::Udp => {
             let options = datagrams::Options {
                 to: target.address()?,
@@ -130,7 +131,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
                 timeout: Duration::from_millis(args.timeout_ms),
                 faults: faults(args),
             };
-            datagrams::run(&options, &mut source, &mut checker, &stop)?
+            (datagrams::run(&options, &mut source, &mut checker, &stop)?, options.to)
         }
         TransportArg::Roce | TransportArg::Nic => {
             play(args, &target, interval, &mut source, &mut checker, &stop)?
@@ -143,7 +144,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         return Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))));
     }
     if !summary.is_ok() || report.sent != args.requests {
-        bail!("not every request was answered rightly and once");
+        bail!(summary.complaint(address));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -179,7 +180,7 @@ fn play(
     source: &mut Source,
     checker: &mut Checker,
     stop: &dyn Fn() -> bool,
-) -> Result<Report> {
+) -> Result<(Report, SocketAddr)> {
     let mut target = target.window()?;
     if let Some(service) = args.rendezvous {
         introduce(args, service, &mut target)?;
@@ -187,6 +188,7 @@ fn play(
     let local =
         RoceSocket::route_source(target.peer).with_context(|| format!("no route to {}", target.peer))?;
     let socket = RoceSocket::bind(SocketAddrV4::new(local, 0))?;
+    socket.tell_closed_ports().context("a RoCE socket")?;
     let config = PlayerConfig {
         qp: args.qp,
         interval,
@@ -216,7 +218,8 @@ fn play(
         let payload = exchange.arguments.get(..exchange.request.arg_len as usize);
         payload.is_some_and(|payload| checker.is_right(payload, exchange.response.status(), exchange.result))
     };
-    Ok(Player::new(socket, config)?.run(&mut windows, &mut judge, stop)?)
+    let address = SocketAddr::V4(config.target.peer);
+    Ok((Player::new(socket, config)?.run(&mut windows, &mut judge, stop)?, address))
 }
 
 fn publish(args: &Args, summary: &Summary) -> Result<()> {

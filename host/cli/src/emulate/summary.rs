@@ -4,7 +4,9 @@ use super::work::FunctionArg;
 use crate::serve::TransportArg;
 use ringcall_emulator::{FaultCounts, Latency, Report};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
@@ -16,6 +18,10 @@ pub(super) struct Summary {
     answered: u64,
     correct: u64,
     wrong: u64,
+    /// Answered with a status of the protocol's.
+    refused: u64,
+    /// Those, by the name of their status.
+    refusals: BTreeMap<&'static str, u64>,
     /// Not answered, because of an injected fault.
     lost: u64,
     /// Not answered, and nothing was done to it.
@@ -24,6 +30,8 @@ pub(super) struct Summary {
     duplicates: u64,
     unexpected: u64,
     malformed: u64,
+    /// No socket was bound to the service's port.
+    closed: bool,
     faults: FaultCounts,
     latency_ns: Latency,
     elapsed_s: f64,
@@ -45,26 +53,45 @@ impl Summary {
             function: function.name(),
             requests,
             sent: report.sent,
-            answered: report.correct + report.wrong(),
+            answered: report.answered(),
             correct: report.correct,
             wrong: report.wrong(),
+            refused: report.refused,
+            refusals: report.refusals.clone(),
             lost: report.lost,
             unanswered: report.unanswered,
             late: report.late,
             duplicates: report.duplicate_answers,
             unexpected: report.unexpected + report.answered_though_lost,
             malformed: report.malformed,
+            closed: report.closed,
             faults: report.faults,
             latency_ns: report.latency_ns,
             elapsed_s: report.elapsed_s,
             throughput_per_s: report.throughput_per_s,
-            ok: report.accounted() && report.wrong() + odd == 0 && doubled,
+            ok: report.accounted() && !report.closed && report.wrong() + report.refused + odd == 0 && doubled,
         }
     }
 
-    /// Every request accounted for, and no answer wrong, missing or too many.
+    /// Every request accounted for, and no answer wrong, refused, missing or too many.
     pub(super) const fn is_ok(&self) -> bool {
         self.ok
+    }
+
+    /// Why it is not, in one line, of the service at `address`.
+    pub(super) fn complaint(&self, address: SocketAddr) -> String {
+        if self.closed {
+            return format!("nobody answers at {address}: no socket is bound to that port");
+        }
+        if self.answered == 0 && self.unanswered > 0 {
+            return format!("nobody answers at {address}: no answer to {} requests in time", self.unanswered);
+        }
+        if self.refused > 0 {
+            let statuses = self.refusals.iter().map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>();
+            let (refused, sent) = (self.refused, self.sent);
+            return format!("the service refused {refused} of {sent} requests: {}", statuses.join(", "));
+        }
+        "not every request was answered rightly and once".to_owned()
     }
 }
 
@@ -77,9 +104,12 @@ impl fmt::Display for Summary {
         )?;
         writeln!(
             f,
-            "answered {} (correct {}, wrong {}), lost on purpose {}, unanswered {}",
-            self.answered, self.correct, self.wrong, self.lost, self.unanswered
+            "answered {} (correct {}, wrong {}, refused {}), lost on purpose {}, unanswered {}",
+            self.answered, self.correct, self.wrong, self.refused, self.lost, self.unanswered
         )?;
+        for (name, n) in &self.refusals {
+            writeln!(f, "refused with {name}: {n}")?;
+        }
         let Self { late, duplicates, unexpected, malformed, .. } = self;
         writeln!(f, "duplicates {duplicates}, late {late}, unexpected {unexpected}, malformed {malformed}")?;
         let us = |ns: u64| ns as f64 / 1e3;

@@ -77,6 +77,11 @@ impl<'a> Target<'a> {
         Ok(SocketAddr::new(ip, port))
     }
 
+    /// The digest of the experiment that the service decodes, where the line says it.
+    pub(super) fn experiment(&self) -> Option<&'a str> {
+        self.get("experiment")
+    }
+
     /// The window of a RoCE service. What the line does not say is what `ringcall serve` has by default.
     pub(super) fn window(&self) -> Result<PlayerTarget> {
         let SocketAddr::V4(peer) = self.address()? else { bail!("RoCE is spoken over IPv4") };

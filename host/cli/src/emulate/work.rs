@@ -1,7 +1,7 @@
 //! What is asked, and what is a right answer.
 
-use crate::experiment::{Experiment, Syndromes};
-use anyhow::Result;
+use crate::experiment::{self, Experiment, Syndromes};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use ringcall::{FunctionId, Status};
 use ringcall_qec::sample::Sampler;
@@ -71,10 +71,14 @@ impl Checker {
     }
 }
 
-/// Both ends of the work.
+/// Both ends of the work. `served` is the digest of the experiment that the service decodes, where it is known.
+///
+/// # Errors
+/// It is another experiment.
 pub(super) fn work(
     function: FunctionArg,
     experiment: &Experiment,
+    served: Option<&str>,
     payload_bytes: usize,
     seed: u64,
 ) -> Result<(Source, Checker)> {
@@ -84,6 +88,13 @@ pub(super) fn work(
         }
         FunctionArg::Decode => {
             let problem = experiment.problem()?;
+            let ours = experiment::digest(&problem);
+            if let Some(served) = served.filter(|&served| served != ours) {
+                bail!(
+                    "the service decodes another experiment, of digest {served} and not {ours}: give the --distance, \
+                     --rounds and --p that it was given"
+                );
+            }
             let sampler = Box::new(Sampler::new(problem.model(), seed)?);
             let shot = sampler.new_shot();
             let decoder = Box::new(Syndromes::new(&problem)?);

@@ -4,7 +4,7 @@ use super::check::one_peer;
 use super::figures::{self, Figures};
 use super::plugin::{Over, Plugin};
 use super::{Args, DispatcherArg, ThreadsArg, TransportArg, device};
-use crate::experiment::Syndromes;
+use crate::experiment::{self, Syndromes};
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use ringcall::dispatcher::{Running, Wired};
@@ -37,6 +37,8 @@ pub(super) struct Service {
     kind: Kind,
     /// Of a host dispatcher.
     host: Option<ringcall::dispatcher::Watch>,
+    /// The digest of the experiment that `decode_syndrome` decodes.
+    experiment: Option<String>,
 }
 
 /// How a service ended.
@@ -51,16 +53,19 @@ pub(super) struct Outcome {
     pub(super) balance: (i128, i128),
 }
 
-fn functions(args: &Args) -> Result<TableBuilder> {
+/// What is served, and the digest of the experiment.
+fn functions(args: &Args) -> Result<(TableBuilder, Option<String>)> {
     let problem = args.experiment.problem()?;
     let mut syndromes = Syndromes::new(&problem)?;
     let decode = move |request: &[u8], result: &mut [u8]| syndromes.answer(request, result);
-    Ok(FunctionTable::builder()
+    let experiment = Some(experiment::digest(&problem));
+    let table = FunctionTable::builder()
         .host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
             result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
             Ok(request.len())
         })
-        .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode))
+        .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode);
+    Ok((table, experiment))
 }
 
 const TOO_SMALL: &str = "give --slot-bytes more, or decode a smaller experiment";
@@ -84,7 +89,8 @@ impl Service {
         match args.dispatcher {
             None | Some(DispatcherArg::Host | DispatcherArg::Unified) => {
                 let ring = Ring::allocate(config)?;
-                let table = functions(args)?.build(&ring).context(TOO_SMALL)?;
+                let (table, experiment) = functions(args)?;
+                let table = table.build(&ring).context(TOO_SMALL)?;
                 let dispatcher = HostDispatcher::builder(&ring, table).build()?;
                 let host = Some(dispatcher.watch());
                 let kind = match transport {
@@ -93,7 +99,7 @@ impl Service {
                         on_host(roce_wire(args, &ring)?, &ring, dispatcher, args.threads)?
                     }
                 };
-                Ok(Self { kind, host })
+                Ok(Self { kind, host, experiment })
             }
             Some(DispatcherArg::Device) => {
                 let mapped = device::ring(config)?;
@@ -106,7 +112,8 @@ impl Service {
                         Threaded::start(Link::attach(roce_wire(args, ring)?, ring)?, &options)?
                     }
                 };
-                Ok(Self { kind: Kind::Device(Box::new(transport), device::start(&mapped)?), host: None })
+                let kind = Kind::Device(Box::new(transport), device::start(&mapped)?);
+                Ok(Self { kind, host: None, experiment: None })
             }
         }
     }
@@ -117,10 +124,11 @@ impl Service {
             given.refuse(&["threads"], "this plug-in, whose library fills the ring by itself")?;
         }
         let ring = plugin.ring()?;
-        let table = functions(args)?.build(&ring).context(TOO_SMALL)?;
+        let (table, experiment) = functions(args)?;
+        let table = table.build(&ring).context(TOO_SMALL)?;
         let dispatcher = HostDispatcher::builder(&ring, table).build()?;
         let host = Some(dispatcher.watch());
-        Ok(Self { kind: plugin.start(&ring, dispatcher, args.threads)?, host })
+        Ok(Self { kind: plugin.start(&ring, dispatcher, args.threads)?, host, experiment })
     }
 
     fn nic(args: &Args) -> Result<Self> {
@@ -131,18 +139,21 @@ impl Service {
             ThreadsArg::Own => Threads::Two,
         };
         let capacity = Service::capacity(port.page_bytes);
-        let table = functions(args)?.build_for(capacity, capacity).context(TOO_SMALL)?;
+        let (table, experiment) = functions(args)?;
+        let table = table.build_for(capacity, capacity).context(TOO_SMALL)?;
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
         let service = Service::start(
             Options { port, peers: peers(args), depth, threads, ..Options::default() },
             table,
         )?;
-        Ok(Self { kind: Kind::Nic(service), host: None })
+        Ok(Self { kind: Kind::Nic(service), host: None, experiment })
     }
 
     /// The line for whoever started this.
     pub(super) fn line(&self) -> String {
-        let of = |endpoint: &Endpoint| format!("{endpoint} ip={}", endpoint.address.ip());
+        let experiment = self.experiment.as_ref().map(|digest| format!(" experiment={digest}"));
+        let experiment = experiment.unwrap_or_default();
+        let of = |endpoint: &Endpoint| format!("{endpoint} ip={}{experiment}", endpoint.address.ip());
         match &self.kind {
             Kind::One(service) => of(service.endpoint()),
             Kind::Own(transport, _) => of(transport.endpoint()),
@@ -205,7 +216,7 @@ impl Service {
 
     /// The transport first, so that what is under way is still answered.
     pub(super) fn stop(self, deadline: Duration) -> Outcome {
-        let Self { kind, host } = self;
+        let Self { kind, host, .. } = self;
         let counters = move || host.as_ref().map(ringcall::dispatcher::Watch::counters).unwrap_or_default();
         match kind {
             Kind::One(service) => {

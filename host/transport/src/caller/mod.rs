@@ -261,7 +261,7 @@ impl<W: Wire> Caller<W> {
                     return;
                 }
                 // Word of an earlier datagram that nobody took: this one was not sent, and is offered again.
-                Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.tally.errors.one(),
+                Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.failed(&error),
                 Some(_) => {
                     self.tally.errors.one();
                     if let Some(Tag::Request(id)) = self.outbox.pop() {
@@ -300,10 +300,18 @@ impl<W: Wire> Caller<W> {
                 Answer::Unknown => tally.strays.one(),
             }
         });
-        if outcome.is_err() {
-            self.tally.errors.one();
+        if let Err(error) = outcome {
+            self.failed(&error);
         }
         ended + self.overdue(&mut each)
+    }
+
+    #[cold]
+    fn failed(&self, error: &io::Error) {
+        self.tally.errors.one();
+        if error.kind() == io::ErrorKind::ConnectionRefused {
+            self.tally.closed.one();
+        }
     }
 
     /// Ends requests whose time is up; how many. Looks eight times within the time allowed.
