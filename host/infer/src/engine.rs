@@ -87,3 +87,41 @@ pub fn check_buffers(
     }
     Ok(())
 }
+
+/// Checks that no float of the outputs is NaN or infinite: what everything that decides by an output does first, since a
+/// comparison with NaN is false and would pass for "nothing found". Allocates only on an error.
+///
+/// ```
+/// use ringcall_infer::{ElementType, InferError, TensorSpec, check_finite};
+///
+/// let specs = [TensorSpec::new("logits", ElementType::F32, [2])?];
+/// let bytes = |logits: [f32; 2]| logits.map(f32::to_le_bytes).concat();
+/// assert!(check_finite(&specs, [&bytes([-1.0, 3.5])[..]]).is_ok());
+/// let refused = check_finite(&specs, [&bytes([-1.0, f32::NAN])[..]]);
+/// assert!(matches!(refused, Err(InferError::NotFinite { index: 1, .. })));
+/// # Ok::<(), InferError>(())
+/// ```
+///
+/// # Errors
+/// [`InferError::NotFinite`] names the first one.
+pub fn check_finite<'a>(
+    specs: &[TensorSpec],
+    outputs: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<(), InferError> {
+    for (spec, output) in specs.iter().zip(outputs) {
+        let bad = match spec.element {
+            ElementType::F32 => {
+                output.as_chunks().0.iter().position(|bytes| !f32::from_le_bytes(*bytes).is_finite())
+            }
+            // All bits of the exponent.
+            ElementType::F16 => {
+                output.as_chunks().0.iter().position(|bytes| u16::from_le_bytes(*bytes) & 0x7C00 == 0x7C00)
+            }
+            ElementType::I32 | ElementType::I64 | ElementType::U8 | ElementType::Bool => None,
+        };
+        if let Some(index) = bad {
+            return Err(InferError::NotFinite { tensor: spec.name.clone(), index });
+        }
+    }
+    Ok(())
+}

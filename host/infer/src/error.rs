@@ -76,6 +76,14 @@ pub enum InferError {
         /// Its value.
         value: u8,
     },
+    /// A float that is NaN or infinite, which decides nothing.
+    #[error("output `{tensor}`: element {index} is not a finite number")]
+    NotFinite {
+        /// The tensor.
+        tensor: String,
+        /// Position of the first offender.
+        index: usize,
+    },
     /// A tensor that cannot be described: see the reason.
     #[error("tensor `{name}` cannot be used: {reason}")]
     InvalidSpec {
@@ -142,14 +150,6 @@ pub enum InferError {
         tensor: String,
         /// What it is.
         found: String,
-    },
-    /// An output that is not a number: no decision can be made of it.
-    #[error("element {index} of the output `{tensor}` is not a number")]
-    NotANumber {
-        /// The tensor.
-        tensor: String,
-        /// Position of the first such element.
-        index: usize,
     },
     /// The engine could not build or run the model.
     #[error("`{model}`: {stage} failed: {reason}")]

@@ -19,8 +19,8 @@
 //! # Buffers
 //!
 //! Bytes, tightly packed, row-major, little-endian, in the order of [`Model::inputs`] and [`Model::outputs`];
-//! any alignment. A boolean is one byte, 0 or 1, and another value is refused. Floats are not inspected: NaN and
-//! infinities go through the network.
+//! any alignment. A boolean is one byte, 0 or 1, and another value is refused. Engines do not inspect floats: NaN and
+//! infinities go through the network, and what decides by an output calls [`check_finite`] first.
 //!
 //! ```
 //! use ringcall_infer::{ElementType, Model, Passthrough, TensorSpec};
@@ -51,7 +51,7 @@ mod passthrough;
 pub mod pin;
 mod tensor;
 
-pub use engine::{Engine, Model, check_buffers};
+pub use engine::{Engine, Model, check_buffers, check_finite};
 pub use error::{Direction, FileError, InferError};
 pub use options::OnnxOptions;
 pub use passthrough::Passthrough;

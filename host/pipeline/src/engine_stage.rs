@@ -2,7 +2,7 @@
 
 use crate::stage::{InferenceStage, RequestView, StageError};
 use ringcall::Status;
-use ringcall_infer::{Engine, TensorSpec};
+use ringcall_infer::{Engine, TensorSpec, check_finite};
 
 /// The most inputs, and the most outputs, of an engine in a stage: what a schema can describe (8 arguments).
 const MAX_TENSORS: usize = 8;
@@ -76,7 +76,8 @@ impl EngineStage {
     /// Runs the engine on packed inputs into packed outputs.
     ///
     /// # Errors
-    /// [`Status::SCHEMA_MISMATCH`] on lengths that are not the engine's, [`Status::ENGINE_FAILED`] if the run fails.
+    /// [`Status::SCHEMA_MISMATCH`] on lengths that are not the engine's, [`Status::ENGINE_FAILED`] if the run fails or an
+    /// output holds a float that is NaN or infinite.
     pub fn run(&mut self, input: &[u8], output: &mut [u8]) -> Result<usize, StageError> {
         if input.len() != self.input_bytes || output.len() < self.output_bytes {
             return Err(StageError(Status::SCHEMA_MISMATCH));
@@ -94,6 +95,7 @@ impl EngineStage {
         let (n_in, n_out) = (self.engine.inputs().len(), self.engine.outputs().len());
         self.engine
             .run(&inputs[..n_in], &mut outputs[..n_out])
+            .and_then(|()| check_finite(self.engine.outputs(), outputs.iter().map(|output| &**output)))
             .map_err(|_| StageError(Status::ENGINE_FAILED))?;
         Ok(self.output_bytes)
     }

@@ -3,7 +3,7 @@
 use ringcall::Status;
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall_ai_service::{Binding, Bindings, Job, Stage};
-use ringcall_infer::{ElementType, TensorSpec};
+use ringcall_infer::{ElementType, TensorSpec, check_finite};
 use ringcall_qec::decode::DecodeError;
 use ringcall_service::{Problem, ResidualDecoder, pack_elements};
 
@@ -155,6 +155,7 @@ impl Stage for MatchingStage {
 fn pack(record: &[u8], binding: &Binding, packed: &mut [u8]) -> Result<(), Status> {
     let Binding { spec, offset, bytes, .. } = binding;
     let tensor = record.get(*offset..offset + bytes).ok_or(Status::ENGINE_FAILED)?;
+    check_finite(std::slice::from_ref(spec), [tensor]).map_err(|_| Status::ENGINE_FAILED)?;
     pack_elements(tensor, spec.element, spec.elements(), packed);
     Ok(())
 }

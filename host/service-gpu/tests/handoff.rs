@@ -272,4 +272,14 @@ fn what_cannot_be_matched_is_refused() {
     let mut record = vec![0; both.bytes()];
     *record.last_mut().expect("the frame") = 1;
     assert!(predicted(&problem, &process(&mut stage, &record).expect("the frame alone")));
+
+    let float = TensorSpec::new("residual", ElementType::F32, [1, detectors]).expect("a tensor");
+    let mut stage = MatchingStage::elements(&problem, &choose(&[float])).expect("fits");
+    let mut record = [0.0_f32; 5];
+    let bytes = |record: [f32; 5]| record.map(f32::to_le_bytes).concat();
+    assert_eq!(process(&mut stage, &bytes(record)).expect("nothing is left"), right);
+    for no_number in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        record[4] = no_number;
+        assert_eq!(process(&mut stage, &bytes(record)), Err(Status::ENGINE_FAILED), "{no_number}");
+    }
 }

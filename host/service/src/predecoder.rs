@@ -1,6 +1,6 @@
 //! A fully convolutional predecoder as a model of one memory experiment.
 
-use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
+use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers, check_finite};
 use ringcall_qec::QecError;
 use ringcall_qec::circuit::MemoryExperiment;
 use ringcall_qec::predecoder::{PredecoderVolume, Thresholds};
@@ -195,13 +195,10 @@ impl Engine for PredecoderEngine {
             self.packed[index / 8] |= 1 << (index % 8);
         }
         self.engine.run(&[&self.input], &mut [&mut self.output])?;
+        // A logit that is no number is above no threshold, and would pass for "no error here".
+        check_finite(self.engine.outputs(), [&self.output[..]])?;
         for (logit, bytes) in self.logits.iter_mut().zip(self.output.as_chunks::<4>().0) {
             *logit = f32::from_le_bytes(*bytes);
-        }
-        // Not above a threshold and not below: as a decision it would pass for "no error".
-        if let Some(index) = self.logits.iter().position(|logit| logit.is_nan()) {
-            let tensor = self.engine.outputs().first().map_or_else(String::new, ToString::to_string);
-            return Err(InferError::NotANumber { tensor, index });
         }
         frame[0] = u8::from(self.volume.apply(&self.logits, self.threshold, &mut self.packed));
         for (index, left) in residual.iter_mut().enumerate() {

@@ -104,7 +104,8 @@ impl ResidualDecoder {
 }
 
 /// Packs a tensor of one element a bit: set where an integer is not 0, or a float is above one half. Of the first `count`
-/// elements, into bytes that are 0.
+/// elements, into bytes that are 0. [`check_finite`](ringcall_infer::check_finite) comes first: a float that is no number is
+/// not set.
 pub fn pack_elements(tensor: &[u8], element: ElementType, count: usize, packed: &mut [u8]) {
     let is_set = |bytes: &[u8]| match element {
         ElementType::F32 => bytes.try_into().is_ok_and(|bytes| f32::from_le_bytes(bytes) > 0.5),

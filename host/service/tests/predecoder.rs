@@ -1,6 +1,8 @@
 //! A network bound to an experiment. The networks here are pass-through: logits are what goes in.
 
-use ringcall_infer::{ElementType, Engine, InferError, Model, Passthrough, TensorSpec, conformance};
+use ringcall_infer::{
+    ElementType, Engine, InferError, Model, Passthrough, TensorSpec, check_buffers, conformance,
+};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::predecoder::PredecoderVolume;
@@ -80,52 +82,84 @@ fn serves_a_pipeline() {
     assert_eq!(failures(&Inference::Model(Arc::new(silent))), failures(&Inference::None));
 }
 
-/// A network whose last output is not a number.
-struct Broken(Arc<dyn Model>);
-struct BrokenEngine(Box<dyn Engine>);
+/// A network of which every third output ends with this element, and the others are zeros.
+#[derive(Clone)]
+struct LastElement {
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+    element: Vec<u8>,
+    runs: u32,
+}
 
-impl Model for Broken {
-    fn name(&self) -> &str {
-        "broken"
-    }
-    fn inputs(&self) -> &[TensorSpec] {
-        self.0.inputs()
-    }
-    fn outputs(&self) -> &[TensorSpec] {
-        self.0.outputs()
-    }
-    fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
-        Ok(Box::new(BrokenEngine(self.0.instantiate()?)))
+impl LastElement {
+    fn new(input: TensorSpec, output: TensorSpec, element: &[u8]) -> Arc<dyn Model> {
+        Arc::new(Self { inputs: vec![input], outputs: vec![output], element: element.to_vec(), runs: 0 })
     }
 }
 
-impl Engine for BrokenEngine {
+impl Model for LastElement {
+    fn name(&self) -> &str {
+        "last element"
+    }
     fn inputs(&self) -> &[TensorSpec] {
-        self.0.inputs()
+        &self.inputs
     }
     fn outputs(&self) -> &[TensorSpec] {
-        self.0.outputs()
+        &self.outputs
+    }
+    fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Engine for LastElement {
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.inputs
+    }
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.outputs
     }
     fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), InferError> {
-        self.0.run(inputs, outputs)?;
-        let last = outputs[0].len() - 4;
-        outputs[0][last..].copy_from_slice(&f32::NAN.to_le_bytes());
+        check_buffers(&self.inputs, &self.outputs, inputs, outputs)?;
+        outputs[0].fill(0);
+        self.runs += 1;
+        if self.runs.is_multiple_of(3) {
+            let end = outputs[0].len();
+            outputs[0][end - self.element.len()..].copy_from_slice(&self.element);
+        }
         Ok(())
     }
 }
 
+/// A decision by a number that is none is no decision: the request fails, and the others are answered.
 #[test]
-fn a_network_whose_output_is_not_a_number_fails_the_request() {
-    let network: Arc<dyn Model> = Arc::new(Broken(fitting()));
-    let model = Predecoder::new(network, &experiment(), Some(0.6)).unwrap();
-    let error = model.instantiate().unwrap().run(&[&[0; 96]], &mut [&mut [0; 96], &mut [0]]).unwrap_err();
-    assert!(matches!(error, InferError::NotANumber { index: 499, .. }), "{error}");
-
+fn a_network_that_gives_no_number_fails_its_request() {
     let problem = Problem::new(experiment().detector_error_model().unwrap()).unwrap();
-    let service =
-        Service::start(&problem, &Inference::Model(Arc::new(model)), ServiceConfig::default()).unwrap();
-    let source = ShotSource::sampled(&problem, 1).unwrap();
-    let pace = Pace { requests: Some(20), duration: None, interval: Duration::ZERO };
-    let summary = service.drive(source, pace, &mut |_| true).unwrap();
-    assert_eq!((summary.stats.succeeded, summary.stats.refused, summary.lost()), (0, 20, 0));
+    let pace = Pace { requests: Some(300), duration: None, interval: Duration::ZERO };
+    let refused = |inference: Inference| {
+        let service = Service::start(&problem, &inference, ServiceConfig::default()).unwrap();
+        let source = ShotSource::sampled(&problem, 1).unwrap();
+        let summary = service.drive(source, pace, &mut |_| true).unwrap();
+        assert_eq!(
+            (summary.stats.completed, summary.lost(), summary.rate.shots),
+            (300, 0, summary.stats.succeeded)
+        );
+        summary.stats.refused
+    };
+    let spec = |name, element, n| TensorSpec::new(name, element, [1, n]).unwrap();
+    let detectors = || spec("detectors", ElementType::U8, 96);
+    let volume = || TensorSpec::new("x", ElementType::F32, [1, 4, 5, 5, 5]).unwrap();
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0] {
+        let expected = if value.is_finite() { 0 } else { 100 };
+        let bytes = value.to_le_bytes();
+        let logits = LastElement::new(volume(), volume(), &bytes);
+        let bound = Predecoder::new(logits, &experiment(), Some(0.5)).unwrap();
+        assert_eq!(refused(Inference::Model(Arc::new(bound))), expected, "a logit of {value}");
+        let left = LastElement::new(detectors(), spec("left", ElementType::F32, 96), &bytes);
+        assert_eq!(refused(Inference::Model(left)), expected, "a residual of {value}");
+    }
+    for (bits, expected) in [(0x7E00_u16, 100), (0x7C00, 100), (0xFC00, 100), (0x3C00, 0)] {
+        let left = LastElement::new(detectors(), spec("left", ElementType::F16, 96), &bits.to_le_bytes());
+        assert_eq!(refused(Inference::Model(left)), expected, "a residual of {bits:#x}");
+    }
 }
