@@ -64,7 +64,7 @@ fn killed_and_started_again_it_ends_where_it_would_have() -> Outcome {
     let before = lines(&state);
     // As if it had been killed in the middle of a line.
     let mut text = std::fs::read(&state)?;
-    text.extend(b"{\"point\":\"d3/r3/z/p0.01\",\"ba");
+    text.extend(b"{\"crc32\":\"0f3a1");
     std::fs::write(&state, text)?;
     assert_eq!(points(&["--threads", "2", "--state", &state_arg])?, expected);
     // One line for each batch, and the first one.
@@ -109,16 +109,41 @@ fn a_state_of_another_study_or_in_use_is_refused() -> Outcome {
     drop(file);
 
     // An edited count is not believed.
-    let edited = String::from_utf8(before)?.replacen("\"shots\":100", "\"shots\":200", 1);
-    // Files of others, with and without an end of their line.
-    for text in [edited.as_str(), "notes of mine\n", "notes of mine"] {
+    let whole = String::from_utf8(before)?;
+    let edited = whole.replacen("\"shots\":100", "\"shots\":200", 1);
+    let behind = format!("{whole}and notes");
+    // Files of others, with and without an end of their line, and a user's text behind a whole state.
+    for (text, reason) in [
+        (edited.as_str(), "line 2: its checksum is wrong"),
+        ("notes of mine\n", "line 1: no state"),
+        ("notes of mine", "line 1: no line of this state"),
+        (&behind, "line 3: no line of this state"),
+    ] {
         std::fs::write(&state, text)?;
         let output = ringcall(&small)?.output()?;
         let why = said(&output);
-        let reason = if text == edited { "line 2: its checksum is wrong" } else { "line 1: no state" };
         assert!(!output.status.success() && why.contains(reason), "{text:?}: {why}");
         assert_eq!(std::fs::read_to_string(&state)?, text, "untouched");
     }
+    Ok(())
+}
+
+/// The file may not grow past a limit, which ends a write as a full disk does.
+#[test]
+fn a_state_without_room_says_so_and_goes_on_later() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.jsonl").to_string_lossy().into_owned();
+    let expected = points(&[])?;
+    // In blocks of 512 bytes or of a KiB.
+    let limited = "trap '' XFSZ; ulimit -f 20; exec \"$@\"";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_ringcall")]);
+    let output = command.args([&STUDY[..], &["-", "--state", &state]].concat()).output()?;
+    let why = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains(&state) && why.contains("cannot be written: File too large"), "{why}");
+    assert!(why.contains("goes on from there"), "{why}");
+    assert_eq!(points(&["--state", &state])?, expected);
     Ok(())
 }
 

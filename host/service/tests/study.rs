@@ -289,7 +289,12 @@ fn other_states_are_refused() {
     refused(&text.replacen("\"errors\":", "\"errors\":9", 1), "checksum is wrong");
     refused(&text.replacen("\"crc32\":\"", "\"crc32\":\"x", 1), "checksum");
     // Files of others, that end without a line's end: not ours to cut.
-    refused("notes", "line 1: no state");
+    refused("notes", "line 1: no line of this state");
+    refused(&format!("{text}and notes"), "without an end");
+    // A line that is whole, of another study.
+    let other = Study { seed: 2, ..self::study(1, Some(5)) };
+    let foreign = String::from_utf8(whole(&other).1).unwrap();
+    refused(&format!("{text}{}\n", foreign.lines().nth(1).unwrap()), "checksum is wrong");
     let line = text.lines().nth(1).unwrap();
     // The same twice is no news.
     assert_eq!(

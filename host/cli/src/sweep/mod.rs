@@ -9,12 +9,13 @@ mod table;
 
 use crate::signals::Signals;
 use crate::{machine, output};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
 use results::{PointResult, Results, Settings};
-use ringcall_service::study::{Arm, Point, Progress, State, Study};
-use std::io::{IsTerminal, Write};
+use ringcall_service::study::{Arm, Point, Progress, State, StateError, Study, StudyError};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,21 +43,33 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         stop: args.stop(),
         threads: args.threads(),
     };
-    let (mut state, mut log): (State, Box<dyn Write>) = match &args.state {
+    let (mut state, mut log) = match &args.state {
         Some(path) => {
-            let (state, file) = state::open(path, study.setup())?;
-            (state, Box::new(file))
+            let (state, log) = state::open(path, study.setup())?;
+            (state, Some(log))
         }
-        None => (State::new(study.setup()), Box::new(std::io::sink())),
+        None => (State::new(study.setup()), None),
     };
+    let mut nowhere = io::sink();
+    let lines: &mut dyn Write = log.as_mut().map_or(&mut nowhere, |log| log);
     let bar = progress_bar(&study);
     signals.run_bounded(GRACE_PERIOD);
-    let complete = study.run(&mut state, &mut log, &mut |progress| {
+    let complete = study.run(&mut state, lines, &mut |progress| {
         show(&bar, &study, progress);
         signals.received().is_none()
     });
     bar.finish_and_clear();
-    let complete = complete?;
+    let unwritten = |error: io::Error| {
+        anyhow!(
+            "the state {} cannot be written: {error}; it keeps what was finished before, and the same command goes on from there",
+            args.state.as_deref().unwrap_or(Path::new("-")).display()
+        )
+    };
+    let complete = complete.map_err(|error| match error {
+        StudyError::State(StateError::Io(error)) => unwritten(error),
+        error => error.into(),
+    })?;
+    log.map_or(Ok(()), state::Log::finish).map_err(unwritten)?;
     publish(args, &results(args, &study, &state, complete)?)?;
     match signals.received().filter(|_| !complete) {
         Some(signal) => {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use ringcall_service::study::{Setup, State};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,17 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// # Errors
 /// The program's own file cannot be read.
 pub(super) fn program() -> Result<String> {
-    let file = std::env::current_exe().and_then(std::fs::read).context("this program's own file")?;
-    Ok(format!("ringcall {} (crc32 {:08x})", env!("CARGO_PKG_VERSION"), crc32fast::hash(&file)))
+    let mut hasher = crc32fast::Hasher::new();
+    // The running file, even if another took its name meanwhile.
+    let mut file = File::open("/proc/self/exe").context("this program's own file")?;
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut bytes).context("this program's own file")? {
+            0 => break,
+            n => hasher.update(&bytes[..n]),
+        }
+    }
+    Ok(format!("ringcall {} (crc32 {:08x})", env!("CARGO_PKG_VERSION"), hasher.finalize()))
 }
 
 /// The file, as lines are added.
@@ -39,9 +48,13 @@ impl Write for Log {
     }
 }
 
-impl Drop for Log {
-    fn drop(&mut self) {
-        let _ = self.file.sync_data();
+impl Log {
+    /// Synchronises what the last second added.
+    ///
+    /// # Errors
+    /// What the file system says: the lines may not be on the disk.
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.file.sync_data()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The state of a study, as lines of JSON: a head that describes the study, then one line for each finished batch.
 //!
-//! Each line begins with a checksum of the rest of it (CRC-32), so a line that was edited or damaged is refused. Lines are
-//! only added, each by one write, so a killed process leaves whole lines and at most a part of the last one.
+//! Each line begins with a checksum (CRC-32) of the head and of the rest of the line, so a line that was edited, damaged or
+//! taken from another study is refused. Lines are only added, each by one write, so a killed process leaves whole lines and
+//! at most a part of the last one.
 
 use super::{Point, Stop, Tally};
 use serde::{Deserialize, Serialize};
@@ -102,8 +103,8 @@ impl Counted {
 #[derive(Debug, Clone)]
 pub struct State {
     setup: Setup,
-    /// Whether the first line is written.
-    begun: bool,
+    /// The first line's checksum, once the line is written: those of the other lines go on from it.
+    head_sum: Option<u32>,
     batches: BTreeMap<String, BTreeMap<u64, Tally>>,
 }
 
@@ -111,14 +112,15 @@ impl State {
     /// Nothing found yet.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
-        Self { setup, begun: false, batches: BTreeMap::new() }
+        Self { setup, head_sum: None, batches: BTreeMap::new() }
     }
 
     /// Reads what an earlier run has left, and how many of its bytes are whole lines: anything behind them is the part of
     /// a line that was being written when the run ended, and must be cut off before more is added.
     ///
     /// # Errors
-    /// Another setup's state; a line that is none of a state's; one batch twice, with different counts.
+    /// Another setup's state; a line that is none of a state's; a last line without end that no line of this state begins
+    /// with; one batch twice, with different counts.
     pub fn read(input: &mut impl BufRead, setup: Setup) -> Result<(Self, u64), StateError> {
         let mut state = Self::new(setup);
         let (mut whole, mut number, mut line) = (0, 0, Vec::new());
@@ -131,10 +133,12 @@ impl State {
                 if bytes == MAX_LINE {
                     return refuse(format!("longer than {MAX_LINE} bytes: no state of `ringcall sweep`"));
                 }
-                // A part of a last line is dropped by the caller. Before the head is whole, that is only right for a part of
-                // the head that this study writes: anything else is another program's file.
-                if !state.begun && !state.head()?.as_bytes().starts_with(&line) {
-                    return refuse("no state of `ringcall sweep`".to_owned());
+                // The caller drops a part of a last line. That is only right for a part of a line that this study writes:
+                // anything else is another program's, or a user's.
+                if !state.may_begin(&line)? {
+                    return refuse(
+                        "no line of this state of `ringcall sweep`, and without an end".to_owned(),
+                    );
                 }
                 return Ok((state, whole));
             }
@@ -146,13 +150,21 @@ impl State {
         }
     }
 
-    /// The first line.
-    fn head(&self) -> Result<String, StateError> {
-        line(&Head { ringcall_sweep: VERSION, setup: self.setup.clone() })
+    /// The first line and its checksum.
+    fn head(&self) -> Result<(String, u32), StateError> {
+        line(&Head { ringcall_sweep: VERSION, setup: self.setup.clone() }, 0)
+    }
+
+    /// Whether a killed process may have left this of the line that it was writing.
+    fn may_begin(&self, part: &[u8]) -> Result<bool, StateError> {
+        Ok(match self.head_sum {
+            None => self.head()?.0.as_bytes().starts_with(part),
+            Some(_) => part.starts_with(CHECKSUM.as_bytes()) || CHECKSUM.as_bytes().starts_with(part),
+        })
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), Refused> {
-        if !self.begun {
+        let Some(head_sum) = self.head_sum else {
             let none = |e: &dyn Display| Refused::Line(format!("no state of `ringcall sweep`: {e}"));
             let old = serde_json::from_slice::<AnyHead>(line).map(|head| head.ringcall_sweep);
             if let Ok(version) = old
@@ -160,7 +172,7 @@ impl State {
             {
                 return Err(Refused::Line(format!("version {version}, not {VERSION}: begin a new state")));
             }
-            let head = checked(line).map_err(|why| none(&why))?;
+            let (head, sum) = checked(line, 0).map_err(|why| none(&why))?;
             let head: Head = serde_json::from_slice(&head).map_err(|e| none(&e))?;
             if head.setup != self.setup {
                 return Err(Refused::Setup(StateError::OtherSetup {
@@ -168,10 +180,10 @@ impl State {
                     expected: self.setup.to_string(),
                 }));
             }
-            self.begun = true;
+            self.head_sum = Some(sum);
             return Ok(());
-        }
-        let line = checked(line).map_err(Refused::Line)?;
+        };
+        let (line, _) = checked(line, head_sum).map_err(Refused::Line)?;
         let record: Record = serde_json::from_slice(&line).map_err(|e| Refused::Line(e.to_string()))?;
         let Record { point, batch, tally } = record;
         tally.check(self.setup.batch_shots, self.setup.predecoder.is_some()).map_err(Refused::Line)?;
@@ -194,14 +206,14 @@ impl State {
         tally: Tally,
         log: &mut dyn Write,
     ) -> Result<(), StateError> {
-        let mut text = String::new();
-        if !self.begun {
-            text += &self.head()?;
-        }
-        text += &line(&Record { point: point.to_string(), batch, tally })?;
+        let (mut text, head_sum) = match self.head_sum {
+            Some(sum) => (String::new(), sum),
+            None => self.head()?,
+        };
+        text += &line(&Record { point: point.to_string(), batch, tally }, head_sum)?.0;
         log.write_all(text.as_bytes())?;
         log.flush()?;
-        self.begun = true;
+        self.head_sum = Some(head_sum);
         self.batches.entry(point.to_string()).or_default().insert(batch, tally);
         Ok(())
     }
@@ -250,23 +262,30 @@ enum Refused {
 /// What every line begins with, before the eight digits of its checksum.
 const CHECKSUM: &str = "{\"crc32\":\"";
 
-/// A line, with its checksum before its other keys.
-fn line(value: &impl Serialize) -> Result<String, StateError> {
+/// A line with its checksum before its other keys, and the checksum, which goes on from `before`.
+fn line(value: &impl Serialize, before: u32) -> Result<(String, u32), StateError> {
     let text = serde_json::to_string(value).map_err(std::io::Error::from)?;
-    let sum = crc32fast::hash(text.as_bytes());
+    let sum = checksum(text.as_bytes(), before);
     let rest = text.strip_prefix('{').unwrap_or(&text);
-    Ok(format!("{CHECKSUM}{sum:08x}\",{rest}\n"))
+    Ok((format!("{CHECKSUM}{sum:08x}\",{rest}\n"), sum))
 }
 
-/// A line without its checksum, which is right.
-fn checked(line: &[u8]) -> Result<Vec<u8>, String> {
+/// A line without its checksum, and the checksum, which is right.
+fn checked(line: &[u8], before: u32) -> Result<(Vec<u8>, u32), String> {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     let rest = text.strip_prefix(CHECKSUM.as_bytes()).and_then(|rest| rest.split_at_checked(8));
     let Some((digits, rest)) = rest else { return Err("no checksum".to_owned()) };
-    let sum = std::str::from_utf8(digits).ok().and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let written = std::str::from_utf8(digits).ok().and_then(|digits| u32::from_str_radix(digits, 16).ok());
     let rest = rest.strip_prefix(b"\",").ok_or("no checksum")?;
     let object = [b"{", rest].concat();
-    if sum == Some(crc32fast::hash(&object)) { Ok(object) } else { Err("its checksum is wrong".to_owned()) }
+    let sum = checksum(&object, before);
+    if written == Some(sum) { Ok((object, sum)) } else { Err("its checksum is wrong".to_owned()) }
+}
+
+fn checksum(text: &[u8], before: u32) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(before);
+    hasher.update(text);
+    hasher.finalize()
 }
 
 impl std::fmt::Display for Setup {
