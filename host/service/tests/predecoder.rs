@@ -92,7 +92,7 @@ struct LastElement {
 }
 
 impl LastElement {
-    fn new(input: TensorSpec, output: TensorSpec, element: &[u8]) -> Arc<dyn Model> {
+    fn model(input: TensorSpec, output: TensorSpec, element: &[u8]) -> Arc<dyn Model> {
         Arc::new(Self { inputs: vec![input], outputs: vec![output], element: element.to_vec(), runs: 0 })
     }
 }
@@ -152,14 +152,14 @@ fn a_network_that_gives_no_number_fails_its_request() {
     for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0] {
         let expected = if value.is_finite() { 0 } else { 100 };
         let bytes = value.to_le_bytes();
-        let logits = LastElement::new(volume(), volume(), &bytes);
+        let logits = LastElement::model(volume(), volume(), &bytes);
         let bound = Predecoder::new(logits, &experiment(), Some(0.5)).unwrap();
         assert_eq!(refused(Inference::Model(Arc::new(bound))), expected, "a logit of {value}");
-        let left = LastElement::new(detectors(), spec("left", ElementType::F32, 96), &bytes);
+        let left = LastElement::model(detectors(), spec("left", ElementType::F32, 96), &bytes);
         assert_eq!(refused(Inference::Model(left)), expected, "a residual of {value}");
     }
     for (bits, expected) in [(0x7E00_u16, 100), (0x7C00, 100), (0xFC00, 100), (0x3C00, 0)] {
-        let left = LastElement::new(detectors(), spec("left", ElementType::F16, 96), &bits.to_le_bytes());
+        let left = LastElement::model(detectors(), spec("left", ElementType::F16, 96), &bits.to_le_bytes());
         assert_eq!(refused(Inference::Model(left)), expected, "a residual of {bits:#x}");
     }
 }
