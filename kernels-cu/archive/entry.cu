@@ -85,20 +85,28 @@ cudaError_t cudaq_dispatch_kernel_cooperative_query_occupancy(int *out_blocks, u
   return ringcall_linked_occupancy(COOPERATIVE, here.device, here.function, out_blocks, threads_per_block);
 }
 
-cudaError_t cudaq_create_dispatch_graph_regular_v2(RINGCALL_ARGUMENTS, void *graph_io_ctx, volatile int *shutdown_flag,
-                                                   uint64_t *stats, size_t num_slots, uint32_t num_blocks,
-                                                   uint32_t threads_per_block, cudaGraphExec_t trigger_graph,
-                                                   cudaStream_t stream, cudaq_dispatch_graph_context **out_context) {
+cudaError_t cudaq_create_dispatch_graph_regular(RINGCALL_ARGUMENTS, void *graph_io_ctx, volatile int *shutdown_flag,
+                                                uint64_t *stats, size_t num_slots, uint32_t num_blocks,
+                                                uint32_t threads_per_block, cudaGraphExec_t trigger_graph,
+                                                cudaStream_t stream, cudaq_dispatch_graph_context **out_context) {
   const Here here(reinterpret_cast<const void *>(&ringcall_dispatch_graph));
   return ringcall_linked_graph_create(here.device, here.function, RINGCALL_PASSED, graph_io_ctx, shutdown_flag, stats,
                                       num_slots, num_blocks, threads_per_block, trigger_graph, stream, out_context);
 }
 
-cudaError_t cudaq_create_dispatch_graph_regular(RINGCALL_ARGUMENTS, void *graph_io_ctx, volatile int *shutdown_flag,
-                                                uint64_t *stats, size_t num_slots, uint32_t num_blocks,
-                                                uint32_t threads_per_block, cudaStream_t stream,
-                                                cudaq_dispatch_graph_context **out_context) {
-  return cudaq_create_dispatch_graph_regular_v2(RINGCALL_PASSED, graph_io_ctx, shutdown_flag, stats, num_slots,
-                                                num_blocks, threads_per_block, nullptr, stream, out_context);
+cudaError_t cudaq_create_dispatch_graph_regular_v2(RINGCALL_ARGUMENTS, void *graph_io_ctx, volatile int *shutdown_flag,
+                                                   uint64_t *stats, size_t num_slots, uint32_t num_blocks,
+                                                   uint32_t threads_per_block, cudaGraphExec_t trigger_graph,
+                                                   cudaStream_t stream, cudaq_dispatch_graph_context **out_context) {
+  return cudaq_create_dispatch_graph_regular(RINGCALL_PASSED, graph_io_ctx, shutdown_flag, stats, num_slots, num_blocks,
+                                             threads_per_block, trigger_graph, stream, out_context);
+}
+
+cudaError_t cudaq_create_dispatch_graph_regular_v1(RINGCALL_ARGUMENTS, void *graph_io_ctx, volatile int *shutdown_flag,
+                                                   uint64_t *stats, size_t num_slots, uint32_t num_blocks,
+                                                   uint32_t threads_per_block, cudaStream_t stream,
+                                                   cudaq_dispatch_graph_context **out_context) {
+  return cudaq_create_dispatch_graph_regular(RINGCALL_PASSED, graph_io_ctx, shutdown_flag, stats, num_slots, num_blocks,
+                                             threads_per_block, cudaGraphExec_t{}, stream, out_context);
 }
 }

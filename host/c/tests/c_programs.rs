@@ -147,6 +147,16 @@ fn programs_written_from_the_specification_run() {
     check("specification.cpp", &["-DCUDAQ_REALTIME_API_VERSION=2"]);
 }
 
+#[test]
+fn plain_names_have_the_signatures_of_today_or_those_asked_for() {
+    for bytes in ["168", "176", "192"] {
+        let entries = format!("-DCUDAQ_REALTIME_ENTRY_BYTES={bytes}");
+        check("signatures.c", &[&entries]);
+        check("signatures.c", &[&entries, "-DCUDAQ_REALTIME_API_VERSION=1"]);
+        check("signatures.c", &[&entries, "-DCUDAQ_REALTIME_API_VERSION=2"]);
+    }
+}
+
 /// A provider is loaded through this library and served: by a ring that it fills, and from the dispatcher's thread.
 fn serve(library: &Path, arguments: &[&str]) {
     let library = library.to_str().expect("a path of words");

@@ -140,12 +140,16 @@ macro_rules! create_graph {
 }
 
 create_graph! {
-    /// Makes a dispatch graph; here, without the device archive, none.
-    cudaq_create_dispatch_graph_regular
+    /// Makes a dispatch graph, as the reference does today; here, without the device archive, none.
+    cudaq_create_dispatch_graph_regular, _trigger_graph: cudaGraphExec_t
 }
 create_graph! {
-    /// Makes a dispatch graph with a follow-up graph; here, without the device archive, none.
+    /// The name that [`cudaq_create_dispatch_graph_regular`] had in earlier versions of this library.
     cudaq_create_dispatch_graph_regular_v2, _trigger_graph: cudaGraphExec_t
+}
+create_graph! {
+    /// The specification's signature: without a trigger graph.
+    cudaq_create_dispatch_graph_regular_v1
 }
 
 /// Dispatch graphs that C has.

@@ -88,9 +88,9 @@ unsafe fn create(
     engine
 }
 
-/// Makes an engine of a table's graphs.
+/// Makes an engine of a table's graphs: the specification's signature.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaq_graph_launch_engine_create(
+pub unsafe extern "C" fn cudaq_graph_launch_engine_create_v1(
     ringbuffer: *const cudaq_ringbuffer_t,
     table: *const cudaq_function_table_t,
     config: *const cudaq_dispatcher_config_t,
@@ -128,9 +128,9 @@ pub unsafe extern "C" fn ringcall_graph_launch_engine_create(
     unsafe { create(ringbuffer, table, entry_bytes, choice, external_mailbox, out_status) }
 }
 
-/// Makes an engine: the later signature.
+/// Makes an engine of a table's graphs, as the reference does today.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaq_graph_launch_engine_create_v2(
+pub unsafe extern "C" fn cudaq_graph_launch_engine_create(
     ringbuffer: *const cudaq_ringbuffer_t,
     table: *const cudaq_function_table_t,
     skip_tx_markers: c_int,
@@ -142,6 +142,21 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_create_v2(
     let bytes = EntryLayout::default().bytes();
     // SAFETY: the header's contract.
     unsafe { create(ringbuffer, table, bytes, choice, external_mailbox, out_status) }
+}
+
+/// The name that [`cudaq_graph_launch_engine_create`] had in earlier versions of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_graph_launch_engine_create_v2(
+    ringbuffer: *const cudaq_ringbuffer_t,
+    table: *const cudaq_function_table_t,
+    skip_tx_markers: c_int,
+    external_mailbox: *mut *mut c_void,
+    out_status: *mut c_int,
+) -> *mut cudaq_graph_launch_engine_t {
+    // SAFETY: the header's contract.
+    unsafe {
+        cudaq_graph_launch_engine_create(ringbuffer, table, skip_tx_markers, external_mailbox, out_status)
+    }
 }
 
 /// Ends an engine.
@@ -165,9 +180,9 @@ fn acquire(engine: *const cudaq_graph_launch_engine_t, function: Option<(u32, u6
     worker.ok().flatten().map_or(-1, |worker| worker as c_int)
 }
 
-/// An idle worker.
+/// An idle worker: the specification's signature.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire(
+pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire_v1(
     engine: *const cudaq_graph_launch_engine_t,
     use_function_table: c_int,
     entry: *const FunctionEntry,
@@ -182,7 +197,17 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire(
     acquire(engine, by_function.then_some((function_id, routing_key)))
 }
 
-/// An idle worker of a function.
+/// An idle worker of a function, as the reference does today.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire(
+    engine: *const cudaq_graph_launch_engine_t,
+    function_id: u32,
+    routing_key: u64,
+) -> c_int {
+    acquire(engine, Some((function_id, routing_key)))
+}
+
+/// The name that [`cudaq_graph_launch_engine_acquire`] had in earlier versions of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire_v2(
     engine: *const cudaq_graph_launch_engine_t,

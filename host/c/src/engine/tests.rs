@@ -190,7 +190,7 @@ fn a_launch_that_fails_is_answered_once() {
 
 #[test]
 fn an_entry_of_any_layout_gives_its_mode() {
-    use super::api::cudaq_graph_launch_engine_acquire;
+    use super::api::cudaq_graph_launch_engine_acquire_v1;
     let bench = Bench::new(1, false);
     let public = enter(Arc::clone(&bench.engine));
     // No longer than what the three layouts have in common; the mode is the byte behind pointer and id.
@@ -198,7 +198,7 @@ fn an_entry_of_any_layout_gives_its_mode() {
     // SAFETY: an engine that is there, and the part of an entry that is read.
     let mut acquire = |mode: u8, id| unsafe {
         entry[1] = u64::from(mode) << 32;
-        cudaq_graph_launch_engine_acquire(public, 1, entry.as_ptr().cast(), id, 0)
+        cudaq_graph_launch_engine_acquire_v1(public, 1, entry.as_ptr().cast(), id, 0)
     };
     assert_eq!([acquire(1, FUNCTION), acquire(1, 1), acquire(2, 1)], [0, -1, 0]);
     // SAFETY: as above.

@@ -79,8 +79,10 @@ int main(void) {
   cudaq_host_unified_loop(&plane, &table, NULL, &shutdown, &stats);
   EXPECT(transport.answered == 1);
   cudaq_status_t engine = CUDAQ_ERR_INTERNAL;
-  EXPECT(cudaq_graph_launch_engine_create(&ring, &table, &config, NULL, &engine) == NULL);
+  EXPECT(cudaq_graph_launch_engine_create_v1(&ring, &table, &config, NULL, &engine) == NULL);
   EXPECT_OK(engine); /* all entries were read, and none is a graph */
+  EXPECT(cudaq_graph_launch_engine_create(&ring, &table, 0, NULL, &engine) == NULL);
+  EXPECT_OK(engine);
   EXPECT(cudaq_graph_launch_engine_create_v2(&ring, &table, 0, NULL, &engine) == NULL);
   EXPECT_OK(engine);
 #if CUDAQ_REALTIME_ENTRY_BYTES == 192
@@ -95,7 +97,7 @@ int main(void) {
     entries[0].d_ready_flags = i == 1 ? &word : NULL;
     entries[0].d_inflight_flag = i == 2 ? &word : NULL;
     entries[0].mailbox_idx = i == 3;
-    EXPECT(cudaq_graph_launch_engine_create(&ring, &table, &config, NULL, &engine) == NULL);
+    EXPECT(cudaq_graph_launch_engine_create_v1(&ring, &table, &config, NULL, &engine) == NULL);
     EXPECT(engine == CUDAQ_ERR_UNSUPPORTED && strstr(ringcall_last_error(), fields[i]) != NULL);
   }
 #endif

@@ -247,14 +247,14 @@ int main(void) {
   EXPECT_INVALID(start_with(dispatcher, many, 65));
   cudaq_function_table_t graphs = {many, 65};
   cudaq_status_t status = CUDAQ_OK;
-  EXPECT(cudaq_graph_launch_engine_create(&ring, &graphs, &config, NULL, &status) == NULL);
+  EXPECT(cudaq_graph_launch_engine_create_v1(&ring, &graphs, &config, NULL, &status) == NULL);
   EXPECT_INVALID(status);
   if (getenv("RINGCALL_TEST_NO_CUDA")) {
     EXPECT(start_with(dispatcher, many, 64) == CUDAQ_ERR_CUDA);
     graphs.count = 64;
-    EXPECT(cudaq_graph_launch_engine_create(&ring, &graphs, &config, NULL, &status) == NULL);
+    EXPECT(cudaq_graph_launch_engine_create_v1(&ring, &graphs, &config, NULL, &status) == NULL);
     EXPECT(status == CUDAQ_ERR_CUDA);
-    EXPECT(cudaq_graph_launch_engine_create_v2(&ring, &graphs, 0, NULL, &status) == NULL);
+    EXPECT(cudaq_graph_launch_engine_create(&ring, &graphs, 0, NULL, &status) == NULL);
     EXPECT(status == CUDAQ_ERR_CUDA);
   }
   free(many);
@@ -266,14 +266,15 @@ int main(void) {
   /* Engines. */
   table.entries = entries;
   status = CUDAQ_ERR_INTERNAL;
-  EXPECT(cudaq_graph_launch_engine_create(&ring, &table, &config, NULL, &status) == NULL);
+  EXPECT(cudaq_graph_launch_engine_create_v1(&ring, &table, &config, NULL, &status) == NULL);
   EXPECT_OK(status); /* no graph: no engine */
-  EXPECT(cudaq_graph_launch_engine_create(NULL, &table, &config, NULL, &status) == NULL);
+  EXPECT(cudaq_graph_launch_engine_create_v1(NULL, &table, &config, NULL, &status) == NULL);
   EXPECT_INVALID(status);
-  EXPECT(cudaq_graph_launch_engine_create(&ring, &table, NULL, NULL, NULL) == NULL);
+  EXPECT(cudaq_graph_launch_engine_create_v1(&ring, &table, NULL, NULL, NULL) == NULL);
   cudaq_graph_launch_engine_t forged;
   memset(&forged, 0xFF, sizeof forged);
-  EXPECT(cudaq_graph_launch_engine_acquire(&forged, 1, NULL, 1, 0) == -1);
+  EXPECT(cudaq_graph_launch_engine_acquire_v1(&forged, 1, NULL, 1, 0) == -1);
+  EXPECT(cudaq_graph_launch_engine_acquire(&forged, 1, 0) == -1);
   EXPECT(cudaq_graph_launch_engine_acquire_v2(NULL, 1, 0) == -1);
   cudaq_graph_launch_engine_launch(&forged, 0, NULL, 0);
   cudaq_graph_launch_engine_sweep(&forged);
@@ -325,8 +326,14 @@ int main(void) {
   EXPECT(cudaq_dispatch_kernel_cooperative_query_occupancy(&blocks, 4096) != 0);
   EXPECT(cudaq_launch_dispatch_graph(NULL, NULL) != 0);
   EXPECT(cudaq_destroy_dispatch_graph((cudaq_dispatch_graph_context *)NONSENSE) != 0);
+  /* Seventeen arguments, as objects compiled against the reference's headers pass them: the last one is looked at. */
+  cudaq_dispatch_graph_context *made;
   EXPECT(cudaq_create_dispatch_graph_regular(NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, NULL,
-                                             NULL) != 0);
+                                             NULL, NULL) == 1);
+  EXPECT(cudaq_create_dispatch_graph_regular(NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, NULL,
+                                             NULL, &made) != 1);
+  EXPECT(cudaq_create_dispatch_graph_regular_v1(NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, NULL,
+                                                NULL) == 1);
   dispatch_graphs();
   trigger_figures();
 

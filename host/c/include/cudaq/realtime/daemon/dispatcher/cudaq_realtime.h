@@ -49,17 +49,17 @@ typedef int cudaError_t;
  * The headers then tell the library with each dispatcher, engine or loop that is made. Programs that are relinked without being compiled
  * again against this header have 176-byte entries, or call ringcall_dispatcher_set_entry_bytes.
  *
- * Three functions came to have other signatures under the same names: cudaq_dispatcher_set_unified_launch,
- * cudaq_create_dispatch_graph_regular, and two of graph_launch_engine.h. The exported symbol of that name has the
- * specification's signature; the later one is exported with the suffix _v2. C++ selects by overload, so source code of
- * either generation compiles as it is. C code for the later one calls the _v2 name, or defines
- * CUDAQ_REALTIME_API_VERSION as 2, which renames the two functions of this header.
+ * Four functions came to have other signatures under the same names. C++ selects by overload, so source code of either
+ * generation compiles as it is. What the exported symbols are, and what C calls by the plain name:
+ *   cudaq_create_dispatch_graph_regular, and cudaq_graph_launch_engine_create and _acquire of graph_launch_engine.h: the
+ *     reference's signature of today, so that objects compiled against its headers are not misread; the specification's
+ *     has the suffix _v1. C code for the latter calls that name, or defines CUDAQ_REALTIME_API_VERSION as 1. (The suffix
+ *     _v2, which today's signature had in earlier versions of this library, stays.)
+ *   cudaq_dispatcher_set_unified_launch: the specification's signature; the later one has the suffix _v2. C code for the
+ *     latter calls that name, or defines CUDAQ_REALTIME_API_VERSION as 2.
  */
 #ifndef CUDAQ_REALTIME_ENTRY_BYTES
 #define CUDAQ_REALTIME_ENTRY_BYTES 176
-#endif
-#ifndef CUDAQ_REALTIME_API_VERSION
-#define CUDAQ_REALTIME_API_VERSION 1
 #endif
 
 #ifdef __cplusplus
@@ -235,7 +235,7 @@ typedef void (*cudaq_unified_launch_fn_v1_t)(void *transport_ctx, cudaq_function
 typedef void (*cudaq_unified_launch_fn_v2_t)(void *transport_ctx, size_t tx_stride_sz,
                                              cudaq_function_entry_t *function_table, size_t func_count,
                                              volatile int *shutdown_flag, uint64_t *stats, cudaStream_t stream);
-#if CUDAQ_REALTIME_API_VERSION >= 2
+#if defined(CUDAQ_REALTIME_API_VERSION) && CUDAQ_REALTIME_API_VERSION >= 2
 typedef cudaq_unified_launch_fn_v2_t cudaq_unified_launch_fn_t;
 #else
 typedef cudaq_unified_launch_fn_v1_t cudaq_unified_launch_fn_t;
@@ -400,27 +400,34 @@ cudaError_t cudaq_dispatch_kernel_set_shared_ring_mode(uint32_t enabled);
  * answered. A launch that fails is answered. The shutdown flag ends the kernel when the graph that runs has answered or ended;
  * requests for graphs that still wait in the ring then stay there.
  */
+/*
+ * `trigger_graph` (NULL for none) is a graph as above that is launched when a handler of a DEVICE_CALL entry returns
+ * CUDAQ_DISPATCH_STATUS_TRIGGER_GRAPH. The request is answered with status 0 and the handler's result; no later
+ * request is served before the graph has ended, so whoever has seen that answer finds its work done. It gets no context. With a
+ * trigger graph handlers are called one after the other. If CUDA does not launch it, the status is
+ * RINGCALL_STATUS_LAUNCH_FAILED; without one, it is that for every handler that asks.
+ */
 cudaError_t cudaq_create_dispatch_graph_regular(volatile uint64_t *rx_flags, volatile uint64_t *tx_flags,
                                                 uint8_t *rx_data, uint8_t *tx_data, size_t rx_stride_sz,
                                                 size_t tx_stride_sz, cudaq_function_entry_t *function_table,
                                                 size_t func_count, void *graph_io_ctx, volatile int *shutdown_flag,
                                                 uint64_t *stats, size_t num_slots, uint32_t num_blocks,
-                                                uint32_t threads_per_block, cudaStream_t stream,
-                                                cudaq_dispatch_graph_context **out_context);
-/*
- * The later signature. `trigger_graph` (NULL for none) is a graph as above that is launched when a handler of a DEVICE_CALL
- * entry returns CUDAQ_DISPATCH_STATUS_TRIGGER_GRAPH. The request is answered with status 0 and the handler's result; no later
- * request is served before the graph has ended, so whoever has seen that answer finds its work done. It gets no context. With a
- * trigger graph handlers are called one after the other. If CUDA does not launch it, the status is
- * RINGCALL_STATUS_LAUNCH_FAILED; without one, it is that for every handler that asks.
- */
+                                                uint32_t threads_per_block, cudaGraphExec_t trigger_graph,
+                                                cudaStream_t stream, cudaq_dispatch_graph_context **out_context);
 cudaError_t cudaq_create_dispatch_graph_regular_v2(volatile uint64_t *rx_flags, volatile uint64_t *tx_flags,
                                                    uint8_t *rx_data, uint8_t *tx_data, size_t rx_stride_sz,
                                                    size_t tx_stride_sz, cudaq_function_entry_t *function_table,
-                                                   size_t func_count, void *graph_io_ctx,
-                                                   volatile int *shutdown_flag, uint64_t *stats, size_t num_slots,
-                                                   uint32_t num_blocks, uint32_t threads_per_block,
-                                                   cudaGraphExec_t trigger_graph, cudaStream_t stream,
+                                                   size_t func_count, void *graph_io_ctx, volatile int *shutdown_flag,
+                                                   uint64_t *stats, size_t num_slots, uint32_t num_blocks,
+                                                   uint32_t threads_per_block, cudaGraphExec_t trigger_graph,
+                                                   cudaStream_t stream, cudaq_dispatch_graph_context **out_context);
+/* The specification's signature: without a trigger graph. */
+cudaError_t cudaq_create_dispatch_graph_regular_v1(volatile uint64_t *rx_flags, volatile uint64_t *tx_flags,
+                                                   uint8_t *rx_data, uint8_t *tx_data, size_t rx_stride_sz,
+                                                   size_t tx_stride_sz, cudaq_function_entry_t *function_table,
+                                                   size_t func_count, void *graph_io_ctx, volatile int *shutdown_flag,
+                                                   uint64_t *stats, size_t num_slots, uint32_t num_blocks,
+                                                   uint32_t threads_per_block, cudaStream_t stream,
                                                    cudaq_dispatch_graph_context **out_context);
 /* Launches and returns. cudaErrorInvalidValue while it runs or another thread launches it, and once it was destroyed. When its
  * stream has been waited for it runs no more; this call and the next then wait for the library's thread beside it, a second at
@@ -563,15 +570,15 @@ inline cudaError_t cudaq_create_dispatch_graph_regular(
     volatile uint64_t *rx_flags, volatile uint64_t *tx_flags, uint8_t *rx_data, uint8_t *tx_data, size_t rx_stride_sz,
     size_t tx_stride_sz, cudaq_function_entry_t *function_table, size_t func_count, void *graph_io_ctx,
     volatile int *shutdown_flag, uint64_t *stats, size_t num_slots, uint32_t num_blocks, uint32_t threads_per_block,
-    cudaGraphExec_t trigger_graph, cudaStream_t stream, cudaq_dispatch_graph_context **out_context) {
-  return cudaq_create_dispatch_graph_regular_v2(rx_flags, tx_flags, rx_data, tx_data, rx_stride_sz, tx_stride_sz,
+    cudaStream_t stream, cudaq_dispatch_graph_context **out_context) {
+  return cudaq_create_dispatch_graph_regular_v1(rx_flags, tx_flags, rx_data, tx_data, rx_stride_sz, tx_stride_sz,
                                                 function_table, func_count, graph_io_ctx, shutdown_flag, stats,
-                                                num_slots, num_blocks, threads_per_block, trigger_graph, stream,
-                                                out_context);
+                                                num_slots, num_blocks, threads_per_block, stream, out_context);
 }
-#elif CUDAQ_REALTIME_API_VERSION >= 2
+#elif defined(CUDAQ_REALTIME_API_VERSION) && CUDAQ_REALTIME_API_VERSION >= 2
 #define cudaq_dispatcher_set_unified_launch cudaq_dispatcher_set_unified_launch_v2
-#define cudaq_create_dispatch_graph_regular cudaq_create_dispatch_graph_regular_v2
+#elif defined(CUDAQ_REALTIME_API_VERSION)
+#define cudaq_create_dispatch_graph_regular cudaq_create_dispatch_graph_regular_v1
 #endif
 
 #endif

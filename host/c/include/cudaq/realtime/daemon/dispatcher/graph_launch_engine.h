@@ -62,9 +62,8 @@ typedef struct {
  *   CUDAQ_ERR_INVALID_ARG  more than 64 of them, a null graph, or a ring without what graphs need: device and host views
  *   CUDAQ_ERR_CUDA         no CUDA, or a CUDA call failed
  * `out_status` may be NULL. `external_mailbox` (pinned, mapped, one pointer a worker) stays the caller's; NULL: the engine
- * allocates one. `config` gives device_id, num_slots and skip_tx_markers. Later headers of the reference pass
- * skip_tx_markers instead of the configuration: cudaq_graph_launch_engine_create_v2 (C++ selects it by overload); its
- * engines take slots up to 4096.
+ * allocates one. Engines take slots up to 4096. The specification's signature, _v1, has a configuration instead of
+ * skip_tx_markers, which gives device_id, num_slots and skip_tx_markers (C++ selects it by overload).
  *
  * What a graph finds in its mailbox: a GraphIOContext where requests and responses lie apart, the request slot's device
  * address where rx_data == tx_data.
@@ -83,9 +82,13 @@ typedef struct {
  * unless its stream has failed.
  */
 cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create(const cudaq_ringbuffer_t *ringbuffer,
-                                                              const cudaq_function_table_t *table,
-                                                              const cudaq_dispatcher_config_t *config,
+                                                              const cudaq_function_table_t *table, int skip_tx_markers,
                                                               void **external_mailbox, cudaq_status_t *out_status);
+cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create_v1(const cudaq_ringbuffer_t *ringbuffer,
+                                                                 const cudaq_function_table_t *table,
+                                                                 const cudaq_dispatcher_config_t *config,
+                                                                 void **external_mailbox,
+                                                                 cudaq_status_t *out_status);
 cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create_v2(const cudaq_ringbuffer_t *ringbuffer,
                                                                  const cudaq_function_table_t *table,
                                                                  int skip_tx_markers, void **external_mailbox,
@@ -97,13 +100,15 @@ cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create_v2(const cudaq_rin
 void cudaq_graph_launch_engine_destroy(cudaq_graph_launch_engine_t *engine);
 
 /*
- * An idle worker for a request, or -1. It stays idle until launched. With use_function_table == 0, or an entry (of any
- * layout) of another mode than GRAPH_LAUNCH, the first idle one; else one of `function_id` whose routing key is the request's or 0.
- * cudaq_graph_launch_engine_acquire_v2 is the later signature: always by function and key.
+ * An idle worker for a request, or -1: one of `function_id` whose routing key is the request's or 0. It stays idle until
+ * launched. The specification's signature, _v1: with use_function_table == 0, or an entry (of any layout) of another mode
+ * than GRAPH_LAUNCH, the first idle one; else by function and key.
  */
-int cudaq_graph_launch_engine_acquire(const cudaq_graph_launch_engine_t *engine, int use_function_table,
-                                      const cudaq_function_entry_t *entry, uint32_t function_id,
+int cudaq_graph_launch_engine_acquire(const cudaq_graph_launch_engine_t *engine, uint32_t function_id,
                                       uint64_t routing_key);
+int cudaq_graph_launch_engine_acquire_v1(const cudaq_graph_launch_engine_t *engine, int use_function_table,
+                                         const cudaq_function_entry_t *entry, uint32_t function_id,
+                                         uint64_t routing_key);
 int cudaq_graph_launch_engine_acquire_v2(const cudaq_graph_launch_engine_t *engine, uint32_t function_id,
                                          uint64_t routing_key);
 
@@ -194,7 +199,7 @@ ringcall_host_dispatcher_start_thread(const cudaq_ringbuffer_t *ringbuffer, cons
                                       volatile int *shutdown_flag, uint64_t *stats, void **external_mailbox);
 
 #if CUDAQ_REALTIME_ENTRY_BYTES != 176
-static inline cudaq_graph_launch_engine_t *ringcall_entries_engine(const cudaq_ringbuffer_t *ringbuffer,
+static inline cudaq_graph_launch_engine_t *ringcall_entries_engine_v1(const cudaq_ringbuffer_t *ringbuffer,
                                                                    const cudaq_function_table_t *table,
                                                                    const cudaq_dispatcher_config_t *config,
                                                                    void **external_mailbox,
@@ -202,15 +207,15 @@ static inline cudaq_graph_launch_engine_t *ringcall_entries_engine(const cudaq_r
   return ringcall_graph_launch_engine_create(ringbuffer, table, CUDAQ_REALTIME_ENTRY_BYTES, config, external_mailbox,
                                              out_status);
 }
-/* The later signature says no more than this configuration does. */
-static inline cudaq_graph_launch_engine_t *ringcall_entries_engine_v2(const cudaq_ringbuffer_t *ringbuffer,
-                                                                      const cudaq_function_table_t *table,
-                                                                      int skip_tx_markers, void **external_mailbox,
-                                                                      cudaq_status_t *out_status) {
+/* Today's signature says no more than this configuration does. */
+static inline cudaq_graph_launch_engine_t *ringcall_entries_engine(const cudaq_ringbuffer_t *ringbuffer,
+                                                                   const cudaq_function_table_t *table,
+                                                                   int skip_tx_markers, void **external_mailbox,
+                                                                   cudaq_status_t *out_status) {
   cudaq_dispatcher_config_t config;
   memset(&config, 0, sizeof config);
   config.skip_tx_markers = skip_tx_markers;
-  return ringcall_entries_engine(ringbuffer, table, &config, external_mailbox, out_status);
+  return ringcall_entries_engine_v1(ringbuffer, table, &config, external_mailbox, out_status);
 }
 static inline void ringcall_entries_ring_loop(const cudaq_ringbuffer_t *ringbuffer,
                                               const cudaq_function_table_t *table,
@@ -233,7 +238,8 @@ ringcall_entries_start_thread(const cudaq_ringbuffer_t *ringbuffer, const cudaq_
                                                stats, external_mailbox);
 }
 #define cudaq_graph_launch_engine_create ringcall_entries_engine
-#define cudaq_graph_launch_engine_create_v2 ringcall_entries_engine_v2
+#define cudaq_graph_launch_engine_create_v1 ringcall_entries_engine_v1
+#define cudaq_graph_launch_engine_create_v2 ringcall_entries_engine
 #define cudaq_host_ring_dispatch_loop ringcall_entries_ring_loop
 #define cudaq_host_unified_loop ringcall_entries_unified_loop
 #define cudaq_host_dispatcher_start_thread ringcall_entries_start_thread
@@ -244,13 +250,23 @@ ringcall_entries_start_thread(const cudaq_ringbuffer_t *ringbuffer, const cudaq_
 
 inline cudaq_graph_launch_engine_t *cudaq_graph_launch_engine_create(const cudaq_ringbuffer_t *ringbuffer,
                                                                      const cudaq_function_table_t *table,
-                                                                     int skip_tx_markers, void **external_mailbox,
+                                                                     const cudaq_dispatcher_config_t *config,
+                                                                     void **external_mailbox,
                                                                      cudaq_status_t *out_status) {
-  return cudaq_graph_launch_engine_create_v2(ringbuffer, table, skip_tx_markers, external_mailbox, out_status);
+  return cudaq_graph_launch_engine_create_v1(ringbuffer, table, config, external_mailbox, out_status);
 }
-inline int cudaq_graph_launch_engine_acquire(const cudaq_graph_launch_engine_t *engine, uint32_t function_id,
+inline int cudaq_graph_launch_engine_acquire(const cudaq_graph_launch_engine_t *engine, int use_function_table,
+                                             const cudaq_function_entry_t *entry, uint32_t function_id,
                                              uint64_t routing_key) {
-  return cudaq_graph_launch_engine_acquire_v2(engine, function_id, routing_key);
+  return cudaq_graph_launch_engine_acquire_v1(engine, use_function_table, entry, function_id, routing_key);
 }
+#elif defined(CUDAQ_REALTIME_API_VERSION) && CUDAQ_REALTIME_API_VERSION < 2
+#if CUDAQ_REALTIME_ENTRY_BYTES == 176
+#define cudaq_graph_launch_engine_create cudaq_graph_launch_engine_create_v1
+#else
+#undef cudaq_graph_launch_engine_create
+#define cudaq_graph_launch_engine_create ringcall_entries_engine_v1
+#endif
+#define cudaq_graph_launch_engine_acquire cudaq_graph_launch_engine_acquire_v1
 #endif
 #endif
