@@ -181,6 +181,12 @@ impl Request {
         memory.clear_rx(self.slot);
     }
 
+    /// Gives the request flag back without an answer: the slot is free, and its producer is told nothing.
+    #[inline]
+    pub fn drop_unanswered<M: RingMemory>(self, memory: &M) {
+        memory.clear_rx(self.slot);
+    }
+
     /// Leaves the request where it is: its flag still stands, and it is looked at again.
     #[inline(always)]
     pub fn leave(self) {}

@@ -130,6 +130,7 @@ impl Setup {
                 shared_ring: params.options & options::SHARED_RING != 0,
                 beside_others: params.options & options::BESIDE_OTHERS != 0,
                 skip_marks: params.options & options::SKIP_MARKS != 0,
+                drop_bad_requests: params.options & options::DROP_BAD_REQUESTS != 0,
             },
             stages: stages + scratch_offset(params, block, workers),
             stage_bytes: params.stage_bytes,

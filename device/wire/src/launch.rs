@@ -102,6 +102,9 @@ pub mod options {
     /// The table has functions of other dispatchers ([`HandlerKind::Elsewhere`](super::HandlerKind::Elsewhere)): what is seen in
     /// the ring may be taken away by these.
     pub const BESIDE_OTHERS: u32 = 4;
+    /// Take bad requests ([`Status::is_bad_request`](crate::status::Status::is_bad_request)) out of their slots without an
+    /// answer.
+    pub const DROP_BAD_REQUESTS: u32 = 8;
 }
 
 /// Parameters of every dispatch kernel, passed by value.

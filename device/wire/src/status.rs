@@ -113,6 +113,13 @@ impl Status {
     pub const fn is_protocol_error(self) -> bool {
         self.0 < 0
     }
+
+    /// Whether it refuses a request that no function is for: `BAD_MAGIC`, `UNKNOWN_FUNCTION`, `WRONG_MODE`. CUDA-Q Realtime
+    /// takes such a request out of its slot and answers nothing.
+    #[must_use]
+    pub const fn is_bad_request(self) -> bool {
+        matches!(self, Self::BAD_MAGIC | Self::UNKNOWN_FUNCTION | Self::WRONG_MODE)
+    }
 }
 
 impl core::fmt::Display for Status {

@@ -53,11 +53,12 @@ impl Driven {
 /// ignored and missed.
 fn together(outer: Statistics, inner: &Statistics) -> Statistics {
     // What the provider let through, and the link's own slots, are in the link's books.
-    const OF_THE_LINK: [&str; 9] = [
+    const OF_THE_LINK: [&str; 10] = [
         "received",
         "requests",
         "answered",
         "under_way",
+        "unanswered",
         "unsent",
         "dropped",
         "error_marks",

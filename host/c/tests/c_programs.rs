@@ -148,6 +148,11 @@ fn programs_written_from_the_specification_run() {
 }
 
 #[test]
+fn bad_requests_are_answered_or_dropped_as_is_asked_for() {
+    check("bad_requests.c", &[]);
+}
+
+#[test]
 fn plain_names_have_the_signatures_of_today_or_those_asked_for() {
     for bytes in ["168", "176", "192"] {
         let entries = format!("-DCUDAQ_REALTIME_ENTRY_BYTES={bytes}");

@@ -80,8 +80,55 @@ pub struct Customs {
     /// ring, known by the address of its request flags, one answers it. (Where responses take their requests' places, one that has a
     /// response's magic is left: it may be one that was answered a moment ago.)
     pub shared_ring: bool,
-    /// Requests for unknown functions are taken out of their slots unanswered (and counted), as the reference does.
-    pub clear_unknown: bool,
+    /// What becomes of requests that no function is for.
+    pub bad_requests: BadRequests,
+}
+
+/// What becomes of bad requests ([`Status::is_bad_request`]): wrong magic, unknown function, wrong mode. They are counted in
+/// any case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BadRequests {
+    /// Each is answered with its status.
+    #[default]
+    Answer,
+    /// Those for unknown functions are taken out of their slots without an answer; the others are answered.
+    DropUnknown,
+    /// They are taken out of their slots without an answer, as CUDA-Q Realtime does.
+    Drop,
+}
+
+impl BadRequests {
+    /// The environment variable that chooses for programs whose source is not to be changed.
+    pub const VARIABLE: &'static str = "RINGCALL_BAD_REQUESTS";
+
+    /// What [`VARIABLE`](Self::VARIABLE) says: `answer` or `drop`; [`Answer`](Self::Answer) where it is not set.
+    ///
+    /// # Errors
+    /// Another value: a line that says so.
+    pub fn from_environment() -> Result<Self, String> {
+        match std::env::var_os(Self::VARIABLE) {
+            None => Ok(Self::Answer),
+            Some(value) => Self::from_value(&value.to_string_lossy()),
+        }
+    }
+
+    fn from_value(value: &str) -> Result<Self, String> {
+        match value {
+            "answer" => Ok(Self::Answer),
+            "drop" => Ok(Self::Drop),
+            other => Err(format!("{} is `{other}`: take `answer` or `drop`", Self::VARIABLE)),
+        }
+    }
+
+    /// Whether a request refused so is dropped.
+    #[must_use]
+    pub fn drops(self, status: Status) -> bool {
+        match self {
+            Self::Answer => false,
+            Self::DropUnknown => status == Status::UNKNOWN_FUNCTION,
+            Self::Drop => status.is_bad_request(),
+        }
+    }
 }
 
 impl Customs {

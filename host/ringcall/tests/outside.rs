@@ -1,7 +1,7 @@
 //! Functions that somebody else answers in the slot, and rings of other customs.
 
 use ringcall::dispatcher::{HostDispatcher, Step, Stepped};
-use ringcall::outside::{Claim, Customs, LaunchError, Marks, Outside};
+use ringcall::outside::{BadRequests, Claim, Customs, LaunchError, Marks, Outside};
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{HandlerSchema, RequestHeader, ResponseHeader, flag};
 use ringcall::{Client, FunctionId, FunctionTable, Ring, RingConfig, Status};
@@ -230,7 +230,7 @@ fn a_drained_dispatcher_takes_what_comes_later() {
 
 #[test]
 fn other_customs() {
-    let all = Customs { any_flag: true, shared_ring: false, clear_unknown: true };
+    let all = Customs { any_flag: true, shared_ring: false, bad_requests: BadRequests::DropUnknown };
     let (ring, mut dispatcher, _) = dispatcher(true, all);
     let shared = ring.shared();
     let slot = |index| shared.geometry().slot(index).expect("a slot");
@@ -240,6 +240,22 @@ fn other_customs() {
     settle(&mut dispatcher);
     assert_eq!(Client::new(&ring).wait(slot(0), LIMIT).expect("answered").status, Status::OK);
     assert_eq!((shared.rx(slot(1)), shared.tx(slot(1))), (flag::FREE, flag::FREE));
+
+    let drop = Customs { any_flag: true, shared_ring: false, bad_requests: BadRequests::Drop };
+    let (ring, mut dispatcher, _) = self::dispatcher(true, drop);
+    let shared = ring.shared();
+    let mut bad = request("inline");
+    bad[0] ^= 1;
+    shared.forge_request(slot(0), &request("inline"), 1);
+    shared.forge_request(slot(1), &request("nobody"), 1);
+    shared.forge_request(slot(2), &bad, 1);
+    settle(&mut dispatcher);
+    assert_eq!(Client::new(&ring).wait(slot(0), LIMIT).expect("answered").status, Status::OK);
+    for dropped in [slot(1), slot(2)] {
+        assert_eq!((shared.rx(dropped), shared.tx(dropped)), (flag::FREE, flag::FREE));
+    }
+    assert_eq!(dispatcher.counters().get(Counter::UnknownFunction), 1);
+    assert_eq!(dispatcher.counters().get(Counter::BadMagic), 1);
 
     let (ring, mut dispatcher, _) =
         self::dispatcher(true, Customs { shared_ring: true, ..Customs::default() });

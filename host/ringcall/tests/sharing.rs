@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ringcall::dispatcher::{HostDispatcher, Running, Step, Wired};
-use ringcall::outside::{Claim, Customs, LaunchError, Marks, Outside};
+use ringcall::outside::{BadRequests, Claim, Customs, LaunchError, Marks, Outside};
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{RequestHeader, flag};
 use ringcall::{FunctionId, FunctionTable, HostOptions, Ring, RingConfig, Status, Wait};
@@ -28,7 +28,7 @@ fn wired(ring: &Ring, name: &str, any_flag: bool) -> HostDispatcher<Wired> {
         result[..request.len()].copy_from_slice(request);
         Ok(request.len())
     });
-    let customs = Customs { shared_ring: true, any_flag, clear_unknown: false };
+    let customs = Customs { shared_ring: true, any_flag, bad_requests: BadRequests::Answer };
     // Of its own: as a C program's dispatchers have it.
     let ring = Ring::external(ring.shared().clone());
     let builder = HostDispatcher::builder(&ring, table.build(&ring).expect("a table")).customs(customs);

@@ -19,6 +19,11 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
+    /// Whether the frame itself is wrong, and not the moment at which it came.
+    pub(crate) fn is_bad_frame(self) -> bool {
+        matches!(self, Self::Oversize | Self::Truncated | Self::BadMagic)
+    }
+
     pub(crate) fn status(self) -> Status {
         match self {
             Self::Oversize | Self::Truncated => Status::ARG_TOO_LONG,

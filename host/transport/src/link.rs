@@ -53,6 +53,7 @@ pub struct Link<W: Wire> {
     outbox: Outbox<W::Peer>,
     tally: Arc<Tally>,
     request_bytes: usize,
+    drops_bad_requests: bool,
     closed: bool,
 }
 
@@ -88,8 +89,20 @@ impl<W: Wire> Link<W> {
             outbox: Outbox::new(OUTBOX, response as usize),
             tally: Arc::default(),
             request_bytes: request as usize,
+            drops_bad_requests: false,
             closed: false,
         })
+    }
+
+    /// For a dispatcher that drops bad requests without an answer, as CUDA-Q Realtime does: the link drops frames with a wrong
+    /// magic or a wrong length the same way, counted, and gives up requests whose slots were emptied without an answer. By
+    /// default each sender is told.
+    ///
+    /// The dispatcher must mark slots in flight: without marks a slot whose graph runs looks emptied.
+    #[must_use]
+    pub fn drop_bad_requests(mut self, drop: bool) -> Self {
+        self.drops_bad_requests = drop;
+        self
     }
 
     /// Sends what waits; whether all of it went.
@@ -141,11 +154,20 @@ impl<W: Wire> Unified for Link<W> {
     }
 
     fn poll(&mut self) -> usize {
-        let Self { wire, slots, outbox, tally, request_bytes, closed, .. } = self;
+        let Self { wire, slots, outbox, tally, request_bytes, drops_bad_requests, closed, .. } = self;
+        let admission = Admission {
+            request_bytes: *request_bytes,
+            drops_bad_requests: *drops_bad_requests,
+            closed: *closed,
+        };
         // Any frame may have to be refused.
         let mut limit = outbox.room().min(BATCH);
         if !W::NAMES_SLOTS && !*closed {
-            let vacant = slots.restock(tally);
+            let mut vacant = slots.restock(tally);
+            if vacant == 0 && *drops_bad_requests {
+                slots.reclaim(tally);
+                vacant = slots.restock(tally);
+            }
             if vacant == 0 {
                 tally.full.one();
             }
@@ -159,7 +181,7 @@ impl<W: Wire> Unified for Link<W> {
             Arrival::Frame(frame) => {
                 frames += 1;
                 tally.received.one();
-                admit::<W>(&frame, slots, outbox, tally, *request_bytes, *closed);
+                admit::<W>(&frame, slots, outbox, tally, &admission);
             }
             Arrival::Malformed => {
                 frames += 1;
@@ -193,6 +215,9 @@ impl<W: Wire> Unified for Link<W> {
         if self.slots.under_way() == 0 && self.outbox.is_empty() {
             return 0;
         }
+        if self.closed && self.drops_bad_requests {
+            self.slots.reclaim(&self.tally);
+        }
         let before = self.tally.answered.get();
         loop {
             let Self { slots, outbox, tally, .. } = self;
@@ -217,6 +242,10 @@ impl<W: Wire> Unified for Link<W> {
     }
 
     fn doze(&mut self, at_most: Duration) -> bool {
+        if self.drops_bad_requests && self.slots.under_way() > 0 {
+            self.slots.reclaim(&self.tally);
+            self.settle_counts();
+        }
         if self.slots.under_way() > 0 || !self.outbox.is_empty() {
             return false;
         }
@@ -265,6 +294,13 @@ impl<W: Wire> Unified for Link<W> {
     }
 }
 
+/// Which frames get a slot.
+struct Admission {
+    request_bytes: usize,
+    drops_bad_requests: bool,
+    closed: bool,
+}
+
 /// Gives a frame a slot, or its sender a refusal.
 #[inline]
 fn admit<W: Wire>(
@@ -272,14 +308,13 @@ fn admit<W: Wire>(
     slots: &mut Slots<W::Peer>,
     outbox: &mut Outbox<W::Peer>,
     tally: &Tally,
-    request_bytes: usize,
-    closed: bool,
+    admission: &Admission,
 ) {
-    let refused = match judge(frame.bytes, frame.len, request_bytes) {
+    let refused = match judge(frame.bytes, frame.len, admission.request_bytes) {
         Verdict::Runt => return tally.runts.one(),
         Verdict::Stray => return tally.strays.one(),
         Verdict::Refuse(header, reason) => (header, reason),
-        Verdict::Request(header, _) if closed => (header, Reason::Stopping),
+        Verdict::Request(header, _) if admission.closed => (header, Reason::Stopping),
         Verdict::Request(header, payload) => {
             let vacant = match frame.slot {
                 Some(index) if W::NAMES_SLOTS => slots.named(index, tally),
@@ -306,6 +341,9 @@ fn admit<W: Wire>(
         Reason::Stopping => &tally.stopping,
     }
     .one();
+    if admission.drops_bad_requests && reason.is_bad_frame() {
+        return;
+    }
     let reply = ResponseHeader::reply(&header, reason.status().0, 0);
     outbox.push(frame.from, frame.slot.unwrap_or(0), Tag::Refusal, |out| write_header(out, &reply));
 }

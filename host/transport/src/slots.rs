@@ -89,6 +89,23 @@ impl<P: Copy> Slots<P> {
         self.stock.len()
     }
 
+    /// Gives up requests that a dispatcher took out of their slots without an answer: with both flags free there will be none.
+    #[cold]
+    pub(crate) fn reclaim(&mut self, tally: &Tally) {
+        for index in 0..self.ring.geometry().slots() {
+            let (group, bit) = place(index);
+            if self.under_way[group] & bit == 0 {
+                continue;
+            }
+            if let Some(slot) = self.ring.geometry().slot(index)
+                && Vacant::probe(&self.ring, slot).is_some()
+            {
+                tally.unanswered.one();
+                self.forget(slot);
+            }
+        }
+    }
+
     /// A vacant slot out of stock.
     pub(crate) fn any(&mut self) -> Option<Vacant> {
         let vacant = self.stock.pop_front()?;

@@ -104,6 +104,7 @@ counters! {
         answered: "answers handed to the wire";
         under_way: "requests in slots, whose answers are still to come";
         unsent: "answers that the wire would not take: an unreachable peer, or a stop";
+        unanswered: "requests that the dispatcher took out of their slots without an answer, as it was asked to";
         dropped: "requests without an answer when the transport stopped; their senders were told SHUTTING_DOWN";
         oversize: "frames refused (ARG_TOO_LONG): longer than a slot";
         truncated: "frames refused (ARG_TOO_LONG): shorter than their arg_len says";
@@ -147,8 +148,12 @@ impl Statistics {
     pub fn balance(&self) -> (i128, i128) {
         let n = i128::from;
         let frames = n(self.received) - n(self.requests) - n(self.refused()) - n(self.ignored());
-        let slots =
-            n(self.requests) - n(self.answered) - n(self.unsent) - n(self.dropped) - n(self.under_way);
+        let slots = n(self.requests)
+            - n(self.answered)
+            - n(self.unanswered)
+            - n(self.unsent)
+            - n(self.dropped)
+            - n(self.under_way);
         (frames, slots)
     }
 }

@@ -2,8 +2,9 @@
 
 mod support;
 
+use ringcall::outside::{BadRequests, Customs};
 use ringcall::wire::{HEADER_BYTES, RequestHeader, ResponseHeader};
-use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig};
+use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
 use ringcall_transport::conformance::{Faults, Passed, Subject};
 use ringcall_transport::{CallError, CallerOptions, Link, Outcome, Unified, udp};
 use std::collections::BTreeMap;
@@ -304,4 +305,53 @@ fn peers_that_are_not_allowed_are_counted_and_not_answered() {
         assert_eq!(counts.balance(), (0, 0));
         assert!(outsider.recv(&mut buffer).is_err(), "{bind}");
     }
+}
+
+/// Behind a dispatcher that drops them: slots whose requests were taken out unanswered are used again, and counted.
+#[test]
+fn bad_requests_are_dropped_where_that_is_asked_for() {
+    let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 64 }).unwrap();
+    let table = FunctionTable::builder().host_call("empty", |_: &[u8], _: &mut [u8]| Ok(0));
+    let customs = Customs { bad_requests: BadRequests::Drop, ..Customs::default() };
+    let dispatcher = HostDispatcher::builder(&ring, table.build(&ring).unwrap()).customs(customs);
+    let mut dispatcher = dispatcher.build().unwrap().into_stepper();
+    let options = udp::Options::default();
+    let mut link = Link::attach(udp::Udp::bind(&options).unwrap(), &ring).unwrap().drop_bad_requests(true);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(link.endpoint().address).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let unknown = RequestHeader::new(FunctionId::of("nobody").0, 0, 1, 0).to_bytes();
+    let truncated = RequestHeader::new(FunctionId::of("empty").0, 9, 1, 0).to_bytes();
+    let mut wrong_magic = RequestHeader::new(FunctionId::of("empty").0, 0, 1, 0).to_bytes();
+    wrong_magic[0] ^= 0x80;
+    let good = RequestHeader::new(FunctionId::of("empty").0, 0, 77, 0).to_bytes();
+    for _ in 0..20 {
+        for frame in [&unknown, &truncated, &wrong_magic] {
+            client.send(frame).unwrap();
+        }
+    }
+    client.send(&good).unwrap();
+    let (begin, mut buffer) = (Instant::now(), [0; 64]);
+    let len = loop {
+        link.poll();
+        dispatcher.step();
+        link.publish();
+        match client.recv(&mut buffer) {
+            Ok(len) => break len,
+            Err(_) => assert!(begin.elapsed() < PATIENCE, "no answer: {}", link.watch().statistics()),
+        }
+    };
+    let answer = ResponseHeader::from_bytes(&buffer[..len]).unwrap();
+    assert_eq!((answer.request_id, answer.status()), (77, Status::OK));
+    let report = link.stop(PATIENCE, &mut || {
+        dispatcher.step();
+    });
+    let counts = report.statistics;
+    assert_eq!(
+        (counts.requests, counts.unanswered, counts.answered, report.dropped),
+        (21, 20, 1, 0),
+        "{counts}"
+    );
+    assert_eq!((counts.truncated, counts.bad_magic, counts.balance()), (20, 20, (0, 0)), "{counts}");
+    assert!(client.recv(&mut buffer).is_err(), "nothing else was answered");
 }

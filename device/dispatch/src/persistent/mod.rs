@@ -167,6 +167,9 @@ pub struct Options {
     pub beside_others: bool,
     /// No in-flight mark for graph launches.
     pub skip_marks: bool,
+    /// Bad requests ([`Status::is_bad_request`](ringcall_wire::status::Status::is_bad_request)) are counted and taken out of
+    /// their slots without an answer.
+    pub drop_bad_requests: bool,
 }
 
 impl Options {

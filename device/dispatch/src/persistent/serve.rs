@@ -200,7 +200,7 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Answers a request for which nothing is run.
+    /// Answers a request for which nothing is run, or drops it.
     #[inline(always)]
     pub(super) fn refuse(
         &self,
@@ -213,7 +213,12 @@ impl<M: Machine> Block<'_, M> {
     ) {
         let slot = request.slot().get();
         self.count(warp, me, Counter::Received);
-        self.answer(warp, me, request, staged, status, 0);
+        if self.options.drop_bad_requests && status.is_bad_request() {
+            self.count(warp, me, Counter::for_rejection(status));
+            request.drop_unanswered(staged);
+        } else {
+            self.answer(warp, me, request, staged, status, 0);
+        }
         self.settle(warp, slot, alone);
     }
 

@@ -137,6 +137,58 @@ fn each_wrong_thing_has_its_status_and_its_counter() {
     }
 }
 
+/// What the reference drops is dropped where that is asked for, and counted; everything else is answered.
+#[test]
+fn bad_requests_are_dropped_where_that_is_asked_for() {
+    for warps in [
+        Warps { workers: 1, lanes: 1, house: false },
+        Warps { workers: 3, lanes: 1, house: true },
+        Warps { workers: 2, lanes: 2, house: true },
+    ] {
+        let parts = ring([4, 64, 64]);
+        let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
+        let entries = vec![entry(INCREMENT, HandlerKind::Thread, 0), entry(GRAPH, HandlerKind::Graph, 0)];
+        let options = Options { drop_bad_requests: true, ..Options::default() };
+        let running = start(Setup::new(&parts, entries, warps, options), &device);
+        let mut client = Client::new(&running.setup);
+        for i in 0..TIMES {
+            let slot = slot_of(&parts.ring, (i % 4) as u32);
+            let fine = RequestHeader::new(INCREMENT, 16, 7, i);
+            for bad in [
+                RequestHeader { magic: !0, ..fine },
+                RequestHeader { function_id: UNKNOWN, ..fine },
+                RequestHeader { function_id: GRAPH, ..fine },
+            ] {
+                let bytes = [&bad.to_bytes()[..], &[0; 16]].concat();
+                parts.ring.forge_request(slot, &bytes, parts.ring.geometry().request_address(slot));
+                running.setup.wait("the slot back", || parts.ring.rx(slot) == flag::FREE);
+                assert_eq!(parts.ring.tx(slot), flag::FREE);
+            }
+            client.forge(
+                slot.get(),
+                &[&RequestHeader { arg_len: 41, ..fine }.to_bytes()[..], &[0; 16]].concat(),
+                parts.ring.geometry().request_address(slot),
+                Status::ARG_TOO_LONG,
+                Vec::new(),
+            );
+            client.take(slot.get());
+            client.send(slot.get(), &Ask::increment(INCREMENT, bytes(i, 16)));
+            client.take(slot.get());
+        }
+        let counters = running.drain().counters;
+        for (counter, times) in [
+            (Counter::Received, 5),
+            (Counter::BadMagic, 1),
+            (Counter::UnknownFunction, 1),
+            (Counter::WrongMode, 1),
+            (Counter::ArgTooLong, 1),
+            (Counter::Completed, 1),
+        ] {
+            assert_eq!(counters.get(counter), times * TIMES, "{counter:?}");
+        }
+    }
+}
+
 /// Flags that name the slot as the peer sees it are as good as this side's.
 #[test]
 fn the_peers_address_is_honest() {

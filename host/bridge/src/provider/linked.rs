@@ -3,6 +3,7 @@
 use super::hooks::Hooks;
 use super::{Args, Transport};
 use crate::Refused;
+use ringcall::outside::BadRequests;
 use ringcall::{Ring, RingConfig};
 use ringcall_dispatch::ring::RingWindows;
 use ringcall_dispatch::{RingMemory, SharedRing};
@@ -143,7 +144,9 @@ fn attach<P: LinkedWire>(
     memory: &Ring,
     before: Option<&Endpoint>,
 ) -> Result<Link<P::Wire>, Refused> {
-    Ok(Link::attach(P::bind(args, ring, before)?, memory)?)
+    let bad_requests = BadRequests::from_environment().map_err(Refused::invalid)?;
+    let link = Link::attach(P::bind(args, ring, before)?, memory)?;
+    Ok(link.drop_bad_requests(bad_requests == BadRequests::Drop))
 }
 
 impl<P: LinkedWire> Transport for Linked<P> {

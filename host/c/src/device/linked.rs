@@ -10,10 +10,12 @@ use super::lifecycle::Lifecycle;
 use super::watcher::Watcher;
 use super::{Beside, beside};
 use crate::entries::{Schemas, check_entries, check_table};
+use crate::host_loop::bad_requests;
 use crate::layout::{cudaStream_t, cudaq_function_table_t, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check};
 use crate::status::Fault;
 use core::ffi::{c_int, c_void};
+use ringcall::outside::BadRequests;
 use ringcall_cuda::dispatcher::{
     DeviceError, KernelKind, LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing, Options,
 };
@@ -246,8 +248,12 @@ impl Linked {
             rx_stride: asked.ring.rx_stride_sz as u32,
             tx_stride: asked.ring.tx_stride_sz as u32,
         };
-        let options =
-            Options { shared_ring: beside.shared, skip_marks: beside.skip_marks, ..Options::new(kind) };
+        let options = Options {
+            shared_ring: beside.shared,
+            skip_marks: beside.skip_marks,
+            drop_bad_requests: bad_requests(beside.bad_requests)? == BadRequests::Drop,
+            ..Options::new(kind)
+        };
         // SAFETY: the caller's stream, which is used here alone.
         let stream = unsafe { Stream::borrowed(&context, stream) };
         // SAFETY: the caller's promise.

@@ -17,6 +17,7 @@ use crate::status::{Fault, attempt};
 pub(crate) use code::Code;
 use core::ffi::{c_int, c_void};
 use linked::{Asked, Linked, Which};
+use ringcall::outside::BadRequests;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::dispatcher::LinkedGraphs;
 use ringcall_cuda::driver::{Context, Driver, Stream, StreamState};
@@ -50,6 +51,8 @@ pub(crate) struct Order<'a> {
     pub(crate) table: cudaq_function_table_t,
     pub(crate) layout: EntryLayout,
     pub(crate) schemas: Schemas,
+    /// `None`: as the environment says.
+    pub(crate) bad_requests: Option<BadRequests>,
     pub(crate) shutdown: *mut c_int,
     pub(crate) stats: *mut u64,
     pub(crate) launch: Launch,
@@ -62,6 +65,7 @@ pub(crate) struct Order<'a> {
 pub(crate) struct Beside {
     pub(crate) layout: EntryLayout,
     pub(crate) schemas: Schemas,
+    pub(crate) bad_requests: Option<BadRequests>,
     pub(crate) shared: bool,
     pub(crate) skip_marks: bool,
     /// Address of request slot 0 on the host, which flags may hold as well; 0 where nobody said.
@@ -136,8 +140,8 @@ impl DeviceRun {
         unsafe { run.context.write_foreign(run.stats, &0_u64.to_ne_bytes()) }?;
         let Config { shared, skip_marks, .. } = order.config;
         let rx_host = order.ring.map_or(0, |ring| ring.rx_data_host.addr() as u64);
-        let (layout, schemas) = (order.layout, order.schemas);
-        BESIDE.set(Beside { layout, schemas, shared, skip_marks, rx_host });
+        let (layout, schemas, bad_requests) = (order.layout, order.schemas, order.bad_requests);
+        BESIDE.set(Beside { layout, schemas, bad_requests, shared, skip_marks, rx_host });
         FAULT.set(None);
         WATCHERS.set(Some(Vec::new()));
         // SAFETY: the caller's promise.

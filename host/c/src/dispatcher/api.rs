@@ -12,6 +12,7 @@ use crate::manager::MANAGERS;
 use crate::raw_ring::{aligned, copied};
 use crate::status::{Fault, status};
 use core::ffi::{c_char, c_int, c_void};
+use ringcall::outside::BadRequests;
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::{DispatchMode, DispatchPath, KernelType};
 use std::sync::{Arc, Mutex};
@@ -311,7 +312,28 @@ pub unsafe extern "C" fn ringcall_dispatcher_set_clear_unknown(
     status(|| {
         let dispatcher = DISPATCHERS.get(dispatcher)?;
         dispatcher.wire(|_, state| {
-            state.clear_unknown = clear != 0;
+            state.bad_requests =
+                Some(if clear == 0 { BadRequests::Answer } else { BadRequests::DropUnknown });
+            Ok(())
+        })
+    })
+}
+
+/// Sets what happens to requests that no function is for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_dispatcher_set_bad_requests(
+    dispatcher: *mut c_void,
+    bad_requests: c_int,
+) -> c_int {
+    status(|| {
+        let dispatcher = DISPATCHERS.get(dispatcher)?;
+        let chosen = match bad_requests {
+            0 => BadRequests::Answer,
+            1 => BadRequests::Drop,
+            other => return Err(Fault::invalid(format!("{other} is no ringcall_bad_requests_t"))),
+        };
+        dispatcher.wire(|_, state| {
+            state.bad_requests = Some(chosen);
             Ok(())
         })
     })

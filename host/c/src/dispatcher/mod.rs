@@ -12,14 +12,14 @@ use crate::entries::{EntryLayout, Schemas, check_table, read_host};
 use crate::handles::{Registry, lock};
 use crate::host_call::Tally;
 use crate::host_loop::api::STOP;
-use crate::host_loop::{HostThread, Shutdown, Source, Wiring};
+use crate::host_loop::{HostThread, Shutdown, Source, Wiring, bad_requests};
 use crate::layout::{cudaq_cpu_dataplane_t, cudaq_function_table_t, cudaq_ringbuffer_t};
 use crate::manager::Manager;
 use crate::raw_ring::{View, check};
 use crate::status::Fault;
 pub(crate) use config::Config;
 use core::ffi::{c_int, c_void};
-use ringcall::outside::Customs;
+use ringcall::outside::{BadRequests, Customs};
 use ringcall_wire::launch::MAX_SLOTS;
 use ringcall_wire::status::{DispatchPath, KernelType};
 use std::sync::{Arc, Mutex};
@@ -61,7 +61,8 @@ struct State {
     entries: EntryLayout,
     schemas: Schemas,
     stop: Duration,
-    clear_unknown: bool,
+    /// `None`: as the environment says.
+    bad_requests: Option<BadRequests>,
     answer_last: bool,
     running: Option<Running>,
     /// `None` once the handle was destroyed: calls that came before may still be under way.
@@ -90,7 +91,7 @@ impl State {
             entries: EntryLayout::default(),
             schemas: Schemas::default(),
             stop: STOP,
-            clear_unknown: false,
+            bad_requests: None,
             answer_last: false,
             running: None,
             manager: Some(manager),
@@ -188,7 +189,11 @@ impl Dispatcher {
             slot_bytes: config.slot_bytes,
             entries,
             engine,
-            customs: Customs { any_flag: true, shared_ring: shared, clear_unknown: state.clear_unknown },
+            customs: Customs {
+                any_flag: true,
+                shared_ring: shared,
+                bad_requests: bad_requests(state.bad_requests)?,
+            },
             shutdown,
             tally: tally.clone(),
             stop: state.stop,
@@ -240,6 +245,7 @@ impl Dispatcher {
             table,
             layout: state.entries,
             schemas: state.schemas,
+            bad_requests: state.bad_requests,
             shutdown,
             stats,
             launch,

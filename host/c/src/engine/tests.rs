@@ -15,7 +15,7 @@ use crate::raw_ring::host_ring;
 use crate::status::{CUDA_UNKNOWN, Fault};
 use core::ffi::{c_int, c_void};
 use ringcall::dispatcher::{Step, Stepped};
-use ringcall::outside::Customs;
+use ringcall::outside::{BadRequests, Customs};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring};
 use ringcall_cuda::dispatcher::roster::LOOK;
 use ringcall_wire::flag::{self, TxState};
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 const UNKNOWN: u64 = flag::error(CUDA_UNKNOWN as u16);
-const CUSTOMS: Customs = Customs { any_flag: true, shared_ring: false, clear_unknown: false };
+const CUSTOMS: Customs = Customs { any_flag: true, shared_ring: false, bad_requests: BadRequests::Answer };
 
 fn tally() -> Tally {
     // SAFETY: nothing to promise of a null pointer.

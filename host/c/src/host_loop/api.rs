@@ -1,6 +1,6 @@
 //! Loops on the caller's thread, and the thread without a dispatcher around it.
 
-use super::{HostThread, Shutdown, Source, Wiring};
+use super::{HostThread, Shutdown, Source, Wiring, bad_requests};
 use crate::cpu_loop::Dataplane;
 use crate::engine::{Engine, Wanted};
 use crate::entries::{EntryLayout, Schemas, read_host};
@@ -76,11 +76,16 @@ impl Given {
         Ok(Self { config, ring, entries, shutdown, tally })
     }
 
-    fn wiring(self, engine: Option<Arc<Engine>>) -> Wiring {
+    /// # Errors
+    /// The environment does not say what becomes of bad requests.
+    fn wiring(self, engine: Option<Arc<Engine>>) -> Result<Wiring, Fault> {
         let Self { config, ring, entries, shutdown, tally } = self;
-        let customs =
-            Customs { any_flag: true, shared_ring: config.shared_ring_mode != 0, clear_unknown: false };
-        Wiring {
+        let customs = Customs {
+            any_flag: true,
+            shared_ring: config.shared_ring_mode != 0,
+            bad_requests: bad_requests(None)?,
+        };
+        Ok(Wiring {
             source: Source::Ring(ring),
             slots: config.num_slots,
             slot_bytes: config.slot_size,
@@ -90,7 +95,7 @@ impl Given {
             shutdown,
             tally,
             stop: STOP,
-        }
+        })
     }
 }
 
@@ -141,7 +146,7 @@ pub unsafe extern "C" fn ringcall_host_ring_dispatch_loop(
         let given = unsafe { Given::new(ringbuffer, table, entry_bytes, config, shutdown_flag, stats) }?;
         let engine = engine_of(engine, &given.entries)?;
         // SAFETY: the header's contract.
-        unsafe { given.wiring(engine).build() }?.run(Duration::ZERO)
+        unsafe { given.wiring(engine)?.build() }?.run(Duration::ZERO)
     });
 }
 
@@ -183,7 +188,7 @@ pub unsafe extern "C" fn ringcall_host_unified_loop(
             slot_bytes: 0,
             entries,
             engine,
-            customs: Customs::default(),
+            customs: Customs { bad_requests: bad_requests(None)?, ..Customs::default() },
             // SAFETY: the header's contract.
             shutdown: unsafe { Shutdown::new(shutdown_flag) }?,
             // SAFETY: the header's contract.
@@ -253,7 +258,7 @@ pub unsafe extern "C" fn ringcall_host_dispatcher_start_thread(
         // SAFETY: the header's contract.
         let engine = unsafe { wanted.make() }?.map(Arc::new);
         // SAFETY: the header's contract.
-        let host_loop = unsafe { given.wiring(engine).build() }?;
+        let host_loop = unsafe { given.wiring(engine)?.build() }?;
         Ok(HANDLES.insert(Arc::new(Mutex::new(HostThread::start(host_loop)?))))
     });
     handle.unwrap_or(core::ptr::null_mut())

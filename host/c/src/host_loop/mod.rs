@@ -11,7 +11,7 @@ use crate::raw_ring::{View, aligned, check, host_ring};
 use crate::status::Fault;
 use core::ffi::c_int;
 use ringcall::dispatcher::{Step, Stepped};
-use ringcall::outside::Customs;
+use ringcall::outside::{BadRequests, Customs};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, Wait};
 use ringcall_dispatch::SharedRing;
 use ringcall_wire::entry::FunctionEntry;
@@ -56,6 +56,14 @@ impl Shutdown {
     pub(crate) fn set(self) {
         self.flag().store(1, Ordering::Release);
     }
+}
+
+/// What becomes of bad requests: what a program chose, else what its environment says.
+///
+/// # Errors
+/// The environment's value is neither `answer` nor `drop`.
+pub(crate) fn bad_requests(chosen: Option<BadRequests>) -> Result<BadRequests, Fault> {
+    chosen.map_or_else(|| BadRequests::from_environment().map_err(Fault::invalid), Ok)
 }
 
 /// Where requests come from.

@@ -188,6 +188,9 @@ pub struct Options {
     pub shared_ring: bool,
     /// No in-flight mark for graph launches, for peers that do not know it.
     pub skip_marks: bool,
+    /// Bad requests ([`Status::is_bad_request`](ringcall::Status::is_bad_request)) are counted and taken out of their slots
+    /// without an answer, as CUDA-Q Realtime does.
+    pub drop_bad_requests: bool,
     /// How long an idle warp sleeps between looks at its mailbox, ns.
     pub nap_ns: u32,
     /// Bytes of shared memory that each block has for handlers, at the end of its dynamic shared memory. It is theirs
@@ -211,7 +214,15 @@ impl Options {
     /// The defaults for a kernel.
     #[must_use]
     pub const fn new(kernel: KernelKind) -> Self {
-        Self { kernel, shared_ring: false, skip_marks: false, nap_ns: 40, handler_shared: 0, cluster: 1 }
+        Self {
+            kernel,
+            shared_ring: false,
+            skip_marks: false,
+            drop_bad_requests: false,
+            nap_ns: 40,
+            handler_shared: 0,
+            cluster: 1,
+        }
     }
 
     /// The same, with so many bytes of shared memory a block for handlers.

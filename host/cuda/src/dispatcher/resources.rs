@@ -148,6 +148,7 @@ pub(super) fn option_bits(chosen: &Options, entries: &[DeviceEntry]) -> u32 {
     [
         (chosen.shared_ring, options::SHARED_RING),
         (chosen.skip_marks, options::SKIP_MARKS),
+        (chosen.drop_bad_requests, options::DROP_BAD_REQUESTS),
         (beside_others, options::BESIDE_OTHERS),
     ]
     .into_iter()
@@ -371,6 +372,10 @@ mod tests {
         let alone = Options::new(kind);
         assert_eq!(bits(&functions, &alone), 0);
         assert_eq!(bits(&functions, &Options { skip_marks: true, ..alone }), options::SKIP_MARKS);
+        assert_eq!(
+            bits(&functions, &Options { drop_bad_requests: true, ..alone }),
+            options::DROP_BAD_REQUESTS
+        );
         assert_eq!(bits(&functions, &alone.shared_ring()), options::SHARED_RING);
         let told = functions.elsewhere("theirs");
         assert_eq!(bits(&told, &alone), options::BESIDE_OTHERS);

@@ -54,7 +54,7 @@ impl Drop for Taken<'_> {
 mod tests {
     use super::*;
     use crate::dispatcher::{HostDispatcher, Step, Stepped};
-    use crate::outside::Customs;
+    use crate::outside::{BadRequests, Customs};
     use crate::{Client, FunctionTable, Ring, RingConfig};
     use ringcall_dispatch::RingMemory;
     use ringcall_wire::counter::Counter;
@@ -68,7 +68,7 @@ mod tests {
 
     fn dispatcher(ring: &Ring) -> HostDispatcher<Stepped> {
         let table = FunctionTable::builder().host_call("none", |_: &[u8], _: &mut [u8]| Ok(0));
-        let customs = Customs { shared_ring: true, any_flag: true, clear_unknown: false };
+        let customs = Customs { shared_ring: true, any_flag: true, bad_requests: BadRequests::Answer };
         let table = table.build(ring).expect("a table");
         HostDispatcher::builder(ring, table).customs(customs).build().expect("wired").into_stepper()
     }

@@ -242,9 +242,9 @@ impl Desk<'_> {
         }
         shared.bank.count(Counter::Received);
         match checked {
-            Err(Status::UNKNOWN_FUNCTION) if customs.clear_unknown => {
-                shared.bank.count(Counter::for_rejection(Status::UNKNOWN_FUNCTION));
-                request.hand_over(ring);
+            Err(status) if customs.bad_requests.drops(status) => {
+                shared.bank.count(Counter::for_rejection(status));
+                request.drop_unanswered(ring);
             }
             Err(status) => answer(shared, request, status, &[]),
             Ok((index, DispatchMode::GraphLaunch, _)) => pool.accept(shared, index, request.take(ring)),

@@ -494,6 +494,17 @@ cudaq_status_t ringcall_dispatcher_set_entry_bytes(cudaq_dispatcher_t *dispatche
 cudaq_status_t ringcall_dispatcher_set_check_schemas(cudaq_dispatcher_t *dispatcher, int check);
 /* How long a stop may take, in ms; 500 to 600000. */
 cudaq_status_t ringcall_dispatcher_set_stop_ms(cudaq_dispatcher_t *dispatcher, uint32_t stop_ms);
+/* What becomes of bad requests: wrong magic, unknown function, a function of another mode. They are counted in any case. */
+typedef enum {
+  RINGCALL_BAD_REQUESTS_ANSWER = 0, /* each is answered with its status: nobody waits in vain */
+  RINGCALL_BAD_REQUESTS_DROP = 1    /* each is taken out of its slot without an answer, as the reference does */
+} ringcall_bad_requests_t;
+/* For this dispatcher, on the host or on a device. Not called: what the environment's RINGCALL_BAD_REQUESTS says, `answer` (the
+ * default) or `drop`; another value makes the start fail. The environment is also for the loops and kernels that no dispatcher
+ * starts (cudaq_host_ring_dispatch_loop, cudaq_host_unified_loop, cudaq_launch_dispatch_kernel_*, dispatch graphs), and for
+ * this library's bridge providers, which then drop datagrams with a wrong magic or a wrong length. The kernel that calls a linked
+ * transport's functions, and those of queue pairs, answer always. */
+cudaq_status_t ringcall_dispatcher_set_bad_requests(cudaq_dispatcher_t *dispatcher, ringcall_bad_requests_t bad_requests);
 /* Not 0: requests for unknown functions are cleared without a response, as the specification says and the reference does.
  * By default they are answered RINGCALL_STATUS_UNKNOWN_FUNCTION, so that nobody waits in vain. Host path. */
 cudaq_status_t ringcall_dispatcher_set_clear_unknown(cudaq_dispatcher_t *dispatcher, int clear);
