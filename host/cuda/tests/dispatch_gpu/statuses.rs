@@ -71,6 +71,37 @@ fn every_refusal_has_its_status_and_counter() {
 }
 
 #[test]
+fn bad_requests_are_dropped_where_that_is_asked_for() {
+    on_device("bad_requests_are_dropped_where_that_is_asked_for", |context| {
+        for kernel in KERNELS.into_iter().chain([KernelKind::graph()]) {
+            let mapped = rig::ring(context, 16, 64);
+            let options = Options { drop_bad_requests: true, ..Options::new(kernel) };
+            let running = rig::wire(&mapped, calls(64), options).start().expect("it starts");
+            let shared = mapped.ring();
+            let good = RequestHeader::new(FunctionId::of("rpc_increment").0, 8, 9, 10);
+            for n in 0..100_u64 {
+                for bad in [RequestHeader { magic: 0, ..good }, RequestHeader { function_id: 0, ..good }] {
+                    let at = vacant(shared, slot(shared, 5)).slot();
+                    let honest = shared.geometry().request_address(at);
+                    shared.shared().forge_request(at, &bad.to_bytes(), honest);
+                    // Both flags are free again: nothing was answered.
+                    drop(vacant(shared, at));
+                }
+                let answer = forge(shared, RequestHeader { arg_len: 41, ..good }, None);
+                assert_eq!(answer.status, Status::ARG_TOO_LONG, "{kernel:?}");
+                assert_eq!(forge(shared, good, None).status, Status::OK, "{kernel:?}");
+                counted(&running, "all four", |c| {
+                    c.get(Counter::BadMagic) == n + 1
+                        && c.get(Counter::UnknownFunction) == n + 1
+                        && (c.rejected(), c.get(Counter::Completed)) == (3 * (n + 1), n + 1)
+                });
+            }
+            stop_clean(running);
+        }
+    });
+}
+
+#[test]
 fn handlers_statuses_are_their_own() {
     on_device("handlers_statuses_are_their_own", |context| {
         for kernel in KERNELS {
