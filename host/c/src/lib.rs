@@ -12,6 +12,7 @@
 //! | `handles` | live handles: numbers, never addresses |
 //! | `raw_ring`, `entries` | rings and tables of the caller's, checked |
 //! | `ring_helpers` | the producer's and the consumer's side |
+//! | `served` | which functions of which rings are served |
 //! | `host_call` | a C function as a handler |
 //! | `host_loop` | the host path: a thread, or the caller's |
 //! | `engine` | graphs that the host launches |
@@ -36,6 +37,7 @@ pub mod layout;
 mod manager;
 mod raw_ring;
 mod ring_helpers;
+mod served;
 mod status;
 
 pub use decoder::{api::*, create::*, stream::*};

@@ -13,6 +13,7 @@ use crate::entries::{Schemas, check_entries, check_table};
 use crate::host_loop::bad_requests;
 use crate::layout::{cudaStream_t, cudaq_function_table_t, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check};
+use crate::served::{RingId, Served};
 use crate::status::Fault;
 use core::ffi::{c_int, c_void};
 use ringcall::outside::BadRequests;
@@ -126,6 +127,9 @@ impl Asked {
 pub(super) struct Linked {
     context: Arc<Context>,
     dispatcher: Arc<LinkedDispatcher>,
+    ring: RingId,
+    /// The functions that it serves.
+    functions: Vec<u32>,
     shutdown: u64,
     stats: u64,
     /// Of what [`relaunch`](Self::relaunch) launches.
@@ -260,9 +264,12 @@ impl Linked {
         let dispatcher = unsafe {
             LinkedDispatcher::new(&context, kernel, ring, functions, asked.graphs, options, &stream)
         }?;
+        let served = functions.iter().filter(|function| function.kind != HandlerKind::Elsewhere);
         Ok(Self {
             context,
             dispatcher: Arc::new(dispatcher),
+            ring: RingId::of(&asked.ring),
+            functions: served.map(|function| function.id).collect(),
             shutdown: asked.shutdown.addr() as u64,
             stats: asked.stats.addr() as u64,
             cycle: Lifecycle::new("dispatch graph"),
@@ -275,23 +282,35 @@ impl Linked {
     /// As for [`new`](Self::new).
     pub(super) unsafe fn launch(&self, stream: cudaStream_t) -> Result<Watcher, Fault> {
         let (context, shutdown, stats) = (Arc::clone(&self.context), self.shutdown, self.stats);
+        let served = self.serve()?;
         let launch = || {
             // SAFETY: the caller's stream, which is used here alone.
             let stream = unsafe { Stream::borrowed(&self.context, stream) };
             // SAFETY: the caller's promise; the watcher keeps the dispatcher until the kernel has ended.
             let hold = unsafe { self.dispatcher.launch(&stream) }?;
-            Ok((hold, Arc::clone(&self.dispatcher)))
+            Ok((hold, Arc::clone(&self.dispatcher), served))
         };
         let thread = std::thread::Builder::new().name("ringcall-watch".to_owned());
-        Watcher::launch(thread, launch, move |(hold, dispatcher)| {
+        Watcher::launch(thread, launch, move |(hold, dispatcher, served)| {
             let ended = watch(&context, &dispatcher, shutdown, stats);
             if ended {
-                drop((hold, dispatcher));
+                drop((hold, dispatcher, served));
             } else {
-                // The kernel may still write: its memory is kept for ever.
-                std::mem::forget((hold, dispatcher));
+                // The kernel may still write: its memory is kept for ever, and its functions are not served by another.
+                std::mem::forget((hold, dispatcher, served));
             }
         })
+    }
+
+    /// Notes what is served. A kernel of before may have ended without its watcher having noticed: that is waited for.
+    fn serve(&self) -> Result<Arc<Served>, Fault> {
+        let begin = Instant::now();
+        loop {
+            match Served::begin(self.ring, "a kernel", self.functions.iter().copied()) {
+                Err(_) if begin.elapsed() < NOTICE => std::thread::sleep(LOOK),
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Launches one that does not run, was not ended, and is not being launched by another thread.

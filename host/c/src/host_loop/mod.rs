@@ -8,6 +8,7 @@ use crate::engine::{Driven, Engine, EngineOutside, Publishing};
 use crate::host_call::{HostCall, Tally};
 use crate::layout::{HostRpcFn, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check, host_ring};
+use crate::served::{RingId, Served};
 use crate::status::Fault;
 use core::ffi::c_int;
 use ringcall::dispatcher::{Step, Stepped};
@@ -94,6 +95,7 @@ pub(crate) struct HostLoop {
     transport: Option<Dataplane>,
     engine: Option<Driven>,
     ring: SharedRing,
+    _served: Option<Arc<Served>>,
     shutdown: Shutdown,
     stop: Duration,
 }
@@ -105,13 +107,20 @@ impl Wiring {
     /// The source's memory is there until the loop is gone; handlers and graphs keep their contracts.
     pub(crate) unsafe fn build(self) -> Result<HostLoop, Fault> {
         let Self { source, slots, slot_bytes, entries, engine, customs, shutdown, tally, stop } = self;
-        let (shared, transport) = match source {
+        let (shared, transport, served) = match source {
             Source::Ring(ring) => {
                 check(&ring, View::Host, slots, slot_bytes)?;
+                let functions = entries.iter().filter(|entry| entry.mode() != Ok(DispatchMode::DeviceCall));
+                let served = Served::begin(
+                    RingId::of(&ring),
+                    "a host dispatcher",
+                    functions.map(|entry| entry.id().0),
+                )?;
                 // SAFETY: just checked, and the caller's promise.
-                (unsafe { host_ring(&ring, slots) }?, None)
+                (unsafe { host_ring(&ring, slots) }?, None, Some(served))
             }
-            Source::Transport(transport) => (transport.ring().clone(), Some(*transport)),
+            // Its requests come from nowhere else.
+            Source::Transport(transport) => (transport.ring().clone(), Some(*transport), None),
         };
         let ring = Ring::external(shared.clone());
         let mut table = FunctionTable::builder();
@@ -153,7 +162,7 @@ impl Wiring {
         }
         let dispatcher = builder.build().map_err(|error| Fault::invalid(error.to_string()))?.into_stepper();
         let engine = engine.map(Driven::new).transpose()?;
-        Ok(HostLoop { dispatcher, transport, engine, ring: shared, shutdown, stop })
+        Ok(HostLoop { dispatcher, transport, engine, ring: shared, _served: served, shutdown, stop })
     }
 }
 
@@ -178,7 +187,7 @@ impl HostLoop {
     /// # Errors
     /// A graph still runs.
     pub(crate) fn run(self, linger: Duration) -> Result<(), Fault> {
-        let Self { mut dispatcher, mut transport, engine, ring, shutdown, stop } = self;
+        let Self { mut dispatcher, mut transport, engine, ring, _served: served, shutdown, stop } = self;
         // The caller's threads poll too.
         let mut waiter = Wait::Auto.resolve(POLLERS).waiter();
         while !shutdown.is_set() {
@@ -211,7 +220,7 @@ impl HostLoop {
             std::thread::sleep(LOOK);
             dispatcher.halt(Duration::ZERO);
         };
-        drop(ring);
+        drop((ring, served));
         ended
     }
 }

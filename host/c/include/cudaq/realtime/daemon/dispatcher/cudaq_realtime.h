@@ -199,7 +199,9 @@ typedef struct cudaq_dispatcher_config_t {
     cudaq_backend_t backend; /* the earlier name */
   };
   int skip_tx_markers;  /* not 0: no in-flight mark in response flags */
-  int shared_ring_mode; /* not 0: other dispatchers serve this ring too (nobody does UNIFIED's on the host: not looked at) */
+  /* Not 0: other dispatchers serve this ring too (nobody does UNIFIED's on the host: not looked at). Their tables must have no
+   * function in common that both would serve: the second of two in one process is refused at its start. */
+  int shared_ring_mode;
 } cudaq_dispatcher_config_t;
 
 /*
