@@ -45,6 +45,13 @@ impl Scan {
         seen
     }
 
+    /// Whether the last turn ended a round: since the last such turn every line was looked at. A dispatcher that finds nothing
+    /// rests then, and not after each turn, or a request in a large ring waits for as many rests as the ring has lines.
+    #[must_use]
+    pub const fn ends_round(&self) -> bool {
+        self.sweep == 0
+    }
+
     /// Makes the next turn look where a request is known to be, however large the ring.
     pub const fn aim(&mut self, slot: SlotIndex) {
         self.hot = slot.get() / GROUP;

@@ -5,6 +5,7 @@ use ringcall::outside::{BadRequests, Claim, Customs, LaunchError, Marks, Outside
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{HandlerSchema, RequestHeader, ResponseHeader, flag};
 use ringcall::{Client, FunctionId, FunctionTable, Ring, RingConfig, Status};
+use ringcall_dispatch::slot::Response;
 use ringcall_dispatch::{RingMemory, SharedRing, ring::SlotIndex};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -287,4 +288,31 @@ fn a_slot_whose_end_was_not_noticed_is_left_whatever_is_in_it() {
     settle(&mut dispatcher);
     let reply = client.wait(slot, LIMIT).expect("answered");
     assert_eq!((reply.status, reply.request_id), (Status::OK, 2));
+}
+
+/// A thread that rests when a round ends has looked at every slot before, however large the ring.
+#[test]
+fn a_round_looks_at_every_slot() {
+    for slots in [1, 8, 9, 1024] {
+        let ring = Ring::allocate(RingConfig { slots, slot_bytes: 64 }).expect("a ring");
+        let table = FunctionTable::builder().build(&ring).expect("a table");
+        let mut dispatcher = HostDispatcher::builder(&ring, table).build().expect("built").into_stepper();
+        let shared = ring.shared();
+        let bytes = RequestHeader::new(1, 0, 9, 0).to_bytes();
+        let end_round = |dispatcher: &mut HostDispatcher<Stepped>| {
+            let steps = (0..slots).take_while(|_| {
+                let _ = dispatcher.step();
+                !dispatcher.ends_round()
+            });
+            1 + steps.count() as u32
+        };
+        end_round(&mut dispatcher);
+        for index in [0, slots / 2, slots - 1] {
+            let slot = shared.geometry().slot(index).expect("a slot");
+            shared.forge_request(slot, &bytes, shared.geometry().request_address(slot));
+            assert_eq!(end_round(&mut dispatcher), slots.div_ceil(8), "{slots} slots");
+            let answer = Response::probe(shared, slot).expect("answered within the round");
+            answer.release(shared);
+        }
+    }
 }

@@ -200,6 +200,7 @@ impl HostLoop {
                 Step::Idle if moved || sent || transport.as_ref().is_some_and(Dataplane::is_busy) => {
                     waiter.reset();
                 }
+                Step::Idle if !dispatcher.ends_round() => (),
                 Step::Idle => {
                     let _ = waiter.idle();
                 }

@@ -78,6 +78,7 @@ impl Loop {
         loop {
             match self.step(&shared, &mut pace) {
                 Step::Busy => waiter.reset(),
+                Step::Idle if !self.ends_round() => (),
                 Step::Idle => {
                     let _ = waiter.idle();
                 }
@@ -107,6 +108,11 @@ impl Loop {
             }
         }
         if busy { Step::Busy } else { Step::Idle }
+    }
+
+    /// Whether every slot was looked at since the last turn of which this was true.
+    pub(super) const fn ends_round(&self) -> bool {
+        self.scan.ends_round()
     }
 
     /// The next turn looks at this slot.

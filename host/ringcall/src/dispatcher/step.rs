@@ -66,6 +66,15 @@ impl HostDispatcher<Stepped> {
         lp.step(shared, pace)
     }
 
+    /// Whether every slot was looked at since the last step of which this was true: the moment to rest, if nothing was found. A
+    /// thread that rests after each idle step lets a request in a large ring wait for as many rests as the ring has lines of
+    /// flags.
+    #[must_use]
+    #[inline]
+    pub fn ends_round(&self) -> bool {
+        self.state.lp.ends_round()
+    }
+
     /// The next step looks at this slot, where a request is known to be. Without it a request is found, too, but on a large ring
     /// after many steps.
     #[inline]
