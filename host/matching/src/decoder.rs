@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::blossom::{Blossom, Tables};
 use crate::correlated::SecondPass;
-use crate::error::{BatchError, DecodeError, RoundsError};
+use crate::error::{BatchError, DecodeError};
 use crate::graph::MatchingGraph;
 use crate::input::Intake;
 use crate::metric::Metric;
@@ -126,9 +126,14 @@ impl Decoder {
         }
     }
 
-    /// What a decoder in parts shares with this one, which must make a single pass.
-    pub(crate) fn shared(&self) -> Result<Arc<Shared>, RoundsError> {
-        if self.second.is_some() { Err(RoundsError::Correlated) } else { Ok(Arc::clone(&self.shared)) }
+    /// What a decoder in parts shares with this one.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Whether it matches twice: [`DecoderConfig::correlations`] was set, and the graph has correlations.
+    pub fn makes_second_pass(&self) -> bool {
+        self.second.is_some()
     }
 
     /// The graph that is decoded on.
@@ -226,10 +231,7 @@ impl Decoder {
     /// Matches a second time, where that is asked for.
     fn decode_again(&mut self) {
         let Some(second) = &mut self.second else { return };
-        let tables = self.shared.tables();
-        self.answer.correction(tables, None);
-        let Answer { solution, places, correction, .. } = &mut self.answer;
-        second.run(tables, correction, &self.intake.defects, solution, places);
+        self.answer.match_again(self.shared.tables(), second, &self.intake.defects);
     }
 
     /// The edges of the last solution, as sorted indices into [`MatchingGraph::edges`]; empty after an error.

@@ -151,7 +151,10 @@ impl ParallelDecoder {
     /// [`RoundsError::Length`] if there is not one round for each detector, [`RoundsError::Correlated`] if `decoder` makes a
     /// second pass, [`RoundsError::Thread`] if a thread could not be started.
     pub fn new(decoder: &Decoder, rounds: &[u32], config: &ParallelConfig) -> Result<Self, RoundsError> {
-        let shared = decoder.shared()?;
+        if decoder.makes_second_pass() {
+            return Err(RoundsError::Correlated);
+        }
+        let shared = Arc::clone(decoder.shared());
         let tables = shared.tables();
         let n = tables.graph.num_detectors();
         // More slabs than rounds would be empty.
@@ -354,10 +357,6 @@ mod tests {
         let decoder = Decoder::with_config(b.build().unwrap(), &config);
         let parallel = ParallelDecoder::new(&decoder, &[0, 1], &ParallelConfig::new(NonZeroUsize::MIN));
         assert_eq!(parallel.map(|_| ()).unwrap_err(), RoundsError::Correlated);
-        assert_eq!(
-            crate::StreamingDecoder::new(&decoder, &[0, 1]).map(|_| ()).unwrap_err(),
-            RoundsError::Correlated
-        );
     }
 
     #[test]

@@ -70,6 +70,13 @@ impl Answer {
         self.solved = true;
     }
 
+    /// Replaces the solution, which is of a first pass over these defects, by that of a second one.
+    pub(crate) fn match_again(&mut self, tables: Tables<'_>, second: &mut SecondPass, defects: &[u32]) {
+        self.correction(tables, None);
+        let Self { solution, places, correction, .. } = self;
+        second.run(tables, correction, defects, solution, places);
+    }
+
     /// The edges of the solution, sorted; none without one. Its paths are those of the second pass where there was one.
     pub(crate) fn correction(&mut self, tables: Tables<'_>, second: Option<&SecondPass>) -> &[u32] {
         let Tables { graph, metric } = tables;

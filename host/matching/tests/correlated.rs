@@ -6,7 +6,7 @@ mod common;
 use allocation_counter::measure;
 use common::{Checker, Model, Outcome};
 use proptest::prelude::*;
-use ringcall_matching::{BuildError, Decoder, DecoderConfig, ErrorPart, GraphBuilder};
+use ringcall_matching::{BuildError, Decoder, DecoderConfig, ErrorPart, GraphBuilder, StreamingDecoder};
 
 fn configs() -> [DecoderConfig; 2] {
     [(256, true), (0, false)].map(|(near_entries, pair_table)| {
@@ -130,6 +130,62 @@ fn nothing_is_allocated() {
             assert!(changed > 1000);
         }
     }
+}
+
+/// Given round by round, a syndrome has the second pass of a whole one, on the weights that its own first pass lowers.
+#[test]
+fn a_stream_makes_the_second_pass_after_the_last_round() {
+    let mut config = DecoderConfig::default();
+    let (mut all, mut same, mut lighter) = (0, 0, 0);
+    for line in include_str!("data/correlated_circuits.txt").lines() {
+        let (model, shots) = common::parse(line);
+        let shots = &shots[..shots.len().min(150)];
+        all += shots.len();
+        let rounds: Vec<u32> = (0..model.detectors as u32).map(|d| d * 6 / model.detectors as u32).collect();
+        let mut whole = Checker::new(model.clone(), &config);
+        let graph = model.graph().unwrap();
+        let [mut once, mut twice] = [false, true].map(|correlations| {
+            config.correlations = correlations;
+            StreamingDecoder::new(&Decoder::with_config(graph.clone(), &config), &rounds).unwrap()
+        });
+        let push = |stream: &mut StreamingDecoder, defects: &[u32]| {
+            let ends = (1..=6).map(|end| defects.partition_point(|&d| rounds[d as usize] < end));
+            let (mut from, mut weight) = (0, None);
+            for end in ends {
+                let solution = stream.push_round(&defects[from..end]).unwrap();
+                weight = solution.map(|s| (s.grid_weight(), s.observables()[0]));
+                from = end;
+            }
+            weight.expect("that was the last round")
+        };
+        for shot in shots {
+            let plain = push(&mut once, &shot.defects).0;
+            let first: Vec<_> = once.correction().iter().map(|&e| &graph.edges()[e as usize]).collect();
+            let first: Vec<_> = first.into_iter().map(|e| (e.u, e.v)).collect();
+            let (weight, observables) = push(&mut twice, &shot.defects);
+            assert_eq!(weight, whole.second(&first, &shot.defects));
+            twice.verify().unwrap();
+            let mut flipped = shot.defects.clone();
+            for &edge in twice.correction() {
+                let edge = &graph.edges()[edge as usize];
+                flipped.extend([Some(edge.u), edge.v].into_iter().flatten());
+            }
+            flipped.sort_unstable();
+            assert!(flipped.chunk_by(|a, b| a == b).all(|of_one| of_one.len() % 2 == 0));
+            lighter += usize::from(weight < plain);
+            let at_once = whole.decoder.decode(&shot.defects).unwrap();
+            same += usize::from((at_once.grid_weight(), at_once.observables()[0]) == (weight, observables));
+        }
+        let info = measure(|| {
+            for shot in shots {
+                push(&mut twice, &shot.defects);
+                twice.correction();
+            }
+        });
+        assert_eq!(info.count_total, 0);
+    }
+    // Another first pass of the same weight may lead elsewhere.
+    assert!(same * 20 > all * 19 && lighter * 2 > all, "{same}, {lighter} of {all}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::handles::Registry;
 use crate::raw_ring::aligned;
 use crate::status::{Fault, status};
 use core::ffi::{c_int, c_void};
-use ringcall_matching::StreamingDecoder;
+use ringcall_matching::{RoundsError, StreamingDecoder};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -45,7 +45,13 @@ pub unsafe extern "C" fn ringcall_decoder_stream_create(
                 // SAFETY: the header's contract.
                 unsafe { array(rounds, count, "rounds") }?
             };
-        let streaming = StreamingDecoder::new(decoder.state()?.matching.engine(), rounds)?;
+        let state = decoder.state()?;
+        let engine = state.matching.engine();
+        if engine.makes_second_pass() {
+            // As the header has it.
+            return Err(RoundsError::Correlated.into());
+        }
+        let streaming = StreamingDecoder::new(engine, rounds)?;
         let stream =
             Stream { observable_bytes: decoder.model.observable_bytes(), state: Mutex::new(streaming) };
         let handle = STREAMS.insert(Arc::new(Arc::new(stream)));
