@@ -122,6 +122,33 @@ fn both_sides_agree(transport: &str, threads: &str) {
     assert!(expected.contains(&seen), "{seen} of {lost}: {text}");
 }
 
+/// Which decoder answers is in the line and in the counters; `emulate` compares with the same one.
+#[test]
+fn the_matching_is_told_and_compared_with() {
+    let decode = ["--function", "decode", "--distance", "5", "--p", "0.01", "--requests", "300"];
+    let decode = [&decode[..], &["--timeout-ms", "20000"]].concat();
+    for (more, kind, other) in
+        [(&[][..], "correlated", "plain"), (&["--matching", "plain"], "plain", "correlated")]
+    {
+        let service = Service::start(&[&["--distance", "5", "--p", "0.01"], more].concat());
+        assert_eq!(service.get("matching"), kind);
+        let report = report(&service, &decode);
+        assert_eq!((n(&report["correct"]), n(&report["wrong"])), (300, 0), "{report}");
+        // By the other kind, as it would be without the line: some answers differ.
+        let address = format!("127.0.0.1:{}", service.get("port"));
+        let judge = |connect: &str| {
+            let args = ["emulate", "--connect", connect, "--matching", other, "--json", "-"];
+            ringcall().args(args).args(&decode).output().expect("ran")
+        };
+        let differs: Value = serde_json::from_slice(&judge(&address).stdout).expect("JSON");
+        assert!(n(&differs["wrong"]) > 0 && n(&differs["correct"]) > 0, "{differs}");
+        let refused = judge(&service.endpoint);
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert!(stderr.contains(&format!("the endpoint's matching is {kind}")), "{stderr}");
+        assert_eq!(service.stop().1["matching"], kind);
+    }
+}
+
 #[test]
 fn udp_on_one_thread() {
     both_sides_agree("udp", "one");
@@ -360,6 +387,7 @@ fn what_cannot_be_is_one_clear_line() {
         (&["serve", "--transport", "nic", "--dispatcher", "host"], "leave --dispatcher out"),
         (&["serve", "--transport", "nic", "--bind", "[::1]:0"], "over IPv4"),
         (&["serve", "--rendezvous", "127.0.0.1:0"], "this transport has neither"),
+        (&["serve", "--dispatcher", "device", "--matching", "plain"], "--matching is for decode_syndrome"),
         (&["serve", "--slot-bytes", "64", "--distance", "11"], "give --slot-bytes more"),
         (&["serve", "--transport", "roce", "--bind", "[::1]:0"], "over IPv4"),
         (&["serve", "--transport", "roce", "--slots", "5000"], "give 1 to 4096"),

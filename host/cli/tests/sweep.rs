@@ -100,6 +100,9 @@ fn a_state_of_another_study_or_in_use_is_refused() -> Outcome {
         "{}",
         said(&output)
     );
+    assert!(said(&output).contains("correlated matching"), "{}", said(&output));
+    let output = ringcall(&[&small[..], &["--matching", "plain"]].concat())?.output()?;
+    assert!(!output.status.success() && said(&output).contains("plain matching"), "{}", said(&output));
     assert_eq!(std::fs::read(&state)?, before, "untouched");
 
     let file = std::fs::File::open(&state)?;
@@ -222,6 +225,40 @@ fn a_study_on_a_gpu_runs_or_says_what_is_missing() -> Outcome {
     Ok(())
 }
 
+/// It is the default, alone and after a predecoder, and each point says which matching it was.
+#[test]
+fn correlated_matching_makes_fewer_errors_on_the_same_shots() -> Outcome {
+    let errors = |more: &[&str], kind: &str| -> Result<u64, Box<dyn Error>> {
+        let args = ["sweep", "--distances", "9", "--noises", "0.006", "--shots", "10000", "--json", "-"];
+        let output = ringcall(&[&args[..], more].concat())?.output()?;
+        assert!(output.status.success(), "{more:?}: {}", said(&output));
+        let results: Value = serde_json::from_slice(&output.stdout)?;
+        assert_eq!(
+            (&results["settings"]["matching"], &results["points"][0]["matching"]),
+            (&kind.into(), &kind.into())
+        );
+        Ok(results["points"][0]["alone"]["errors"].as_u64().ok_or("no count")?)
+    };
+    let plain = errors(&["--matching", "plain"], "plain")?;
+    let correlated = errors(&["--matching", "correlated"], "correlated")?;
+    assert_eq!(errors(&[], "correlated")?, correlated);
+    assert!(plain > 100 && correlated * 4 < plain * 3, "{correlated} errors, {plain} in one pass");
+
+    let args = ["sweep", "--distances", "5", "--noises", "0.01,0.6", "--shots", "100"];
+    let output = ringcall(&[&args[..], &["--json", "-"]].concat())?.output()?;
+    let results: Value = serde_json::from_slice(&output.stdout)?;
+    let kinds = [0, 1].map(|point| results["points"][point]["matching"].clone());
+    assert_eq!(kinds, ["correlated", "plain"], "an error that is likelier than not is not taken");
+    let output = ringcall(&[&args[..], &["--engine", "cpu"]].concat())?.output()?;
+    let text = String::from_utf8(output.stdout)?;
+    for part in
+        ["correlated matching alone", "plain matching alone", "with predecoder", "; correlated matching;"]
+    {
+        assert!(text.contains(part), "no `{part}` in {text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
 #[test]
 fn a_point_ends_with_enough_errors() -> Outcome {
     let some = points(&["--max-errors", "10", "--threads", "2"])?;
@@ -258,6 +295,7 @@ fn what_cannot_be_studied_is_said_at_once() -> Outcome {
         (&["--noises", "2"], "between 0 and 0.75"),
         (&["--confidence", "1"], "--confidence"),
         (&["--threshold", "1"], "--model"),
+        (&["--noises", "0.01,0.6", "--matching", "correlated"], "0.6 of --noises is too much"),
         (&["--onnxruntime", "x.so"], "--engine"),
         (&["--engine", "cpu", "--onnxruntime", "x.so"], "is for --engine onnxruntime"),
         (&["--engine", "gpu", "--model", &floats], "predecoder_3x64.onnx: the network is in floating point"),

@@ -3,9 +3,11 @@
 
 use ringcall_infer::{ElementType, Engine, InferError, Model, Passthrough, TensorSpec, check_buffers};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::{MatchingDecoder, ShotDecoder};
+use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges, ShotDecoder};
 use ringcall_qec::sample::Sampler;
-use ringcall_service::study::{Arm, Outcome, Point, State, StateError, Stop, Study, StudyError, Tally};
+use ringcall_service::study::{
+    Arm, Matching, Outcome, Point, State, StateError, Stop, Study, StudyError, Tally,
+};
 use ringcall_service::{Inference, Predecoder, Problem};
 use std::io::Write;
 use std::sync::Arc;
@@ -96,6 +98,7 @@ fn study(threads: usize, errors: Option<u64>) -> Study<'static> {
         program: String::new(),
         seed: SEED,
         batch_shots: 50,
+        matching: Matching::Plain,
         predecoder: Some(Arm { label: "made up".to_owned(), bind: &bind }),
         points: vec![point(3, 0.02), point(5, 0.02), point(3, 0.01)],
         stop: Stop { shots: 1000, errors },
@@ -141,13 +144,24 @@ fn counts_do_not_depend_on_threads() {
 
 #[test]
 fn both_arms_decode_the_shots_of_a_plain_sampler() {
-    let study = study(2, None);
+    for (matching, engine) in [
+        (Matching::Plain, MatchingEngine::SparseBlossom),
+        (Matching::Correlated, MatchingEngine::CorrelatedBlossom),
+    ] {
+        arms_decode_the_shots_of_a_plain_sampler(matching, engine);
+    }
+}
+
+fn arms_decode_the_shots_of_a_plain_sampler(matching: Matching, engine: MatchingEngine) {
+    let study = Study { matching, ..study(2, None) };
     let (state, _) = whole(&study);
     let point = study.points[1];
     let tally = state.outcome(&point, &study.stop).tally;
+    assert_eq!(tally.correlated, matching == Matching::Correlated);
 
     let model = point.experiment().detector_error_model().unwrap();
-    let mut decoder = ShotDecoder::new(MatchingDecoder::from_dem(&model).unwrap());
+    let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
+    let mut decoder = ShotDecoder::new(MatchingDecoder::new(&graph, engine).unwrap());
     let engine = network(&point).unwrap();
     let mut engine = engine.instantiate().unwrap();
     let n = model.num_detectors as usize;
@@ -274,6 +288,7 @@ fn other_states_are_refused() {
     other(&|study| study.program.push('2'));
     other(&|study| study.seed += 1);
     other(&|study| study.batch_shots += 1);
+    other(&|study| study.matching = Matching::Correlated);
     other(&|study| study.predecoder = None);
     other(&|study| study.predecoder.as_mut().unwrap().label.push('!'));
 
@@ -282,7 +297,7 @@ fn other_states_are_refused() {
         assert!(error.contains(part), "{error}");
     };
     refused("no state\n", "line 1: no state");
-    refused("{\"ringcall_sweep\":1}\n", "version 1, not 2");
+    refused("{\"ringcall_sweep\":1}\n", "version 1, not 3");
     refused(&format!("{text}\n{text}"), "line ");
     // An edited count is not believed, whether or not it is possible.
     refused(&text.replacen("\"shots\":50", "\"shots\":49", 1), "checksum is wrong");
@@ -325,6 +340,24 @@ fn what_fails_is_said_and_what_was_done_is_kept() {
     study.points.remove(1);
     let error = study.run(&mut State::new(study.setup()), &mut Vec::new(), &mut |_| true).unwrap_err();
     assert_eq!(error.to_string(), "d3/r3/z/p0.02: no such file");
+}
+
+/// Noise above one half has errors that are likelier than not, which correlated matching does not take.
+#[test]
+fn a_point_without_correlations_to_use_is_matched_in_one_pass() {
+    let one = |p, matching| {
+        let study = Study {
+            matching,
+            predecoder: None,
+            points: vec![point(3, p)],
+            stop: Stop { shots: 200, errors: None },
+            ..study(1, None)
+        };
+        counts(&study, &whole(&study).0)[0].0
+    };
+    let [plain, correlated] = [Matching::Plain, Matching::Correlated].map(|matching| one(0.6, matching));
+    assert!(!correlated.correlated && plain == correlated, "{plain:?}, {correlated:?}");
+    assert!(one(0.02, Matching::Correlated).correlated);
 }
 
 #[test]

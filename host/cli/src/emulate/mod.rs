@@ -106,8 +106,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let target = Target::parse(&args.connect)?;
     let transport = target.transport(args.transport)?;
-    let (mut source, mut checker) =
-        work::work(args.function, &args.experiment, args.payload as usize, args.seed)?;
+    let mut experiment = args.experiment.clone();
+    experiment.matching = target.matching(experiment.matching)?;
+    let (mut source, mut checker) = work::work(args.function, &experiment, args.payload as usize, args.seed)?;
     let signals = Signals::listen()?;
     signals.run();
     let stop = || signals.received().is_some();

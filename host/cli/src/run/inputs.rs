@@ -19,7 +19,7 @@ pub(super) fn problem(args: &Args) -> Result<Problem> {
         }
         None => experiment(args).detector_error_model()?,
     };
-    Ok(Problem::new(model)?)
+    args.matching.problem(model)
 }
 
 fn experiment(args: &Args) -> MemoryExperiment {

@@ -35,6 +35,8 @@ pub(super) struct Service {
     kind: Kind,
     /// Of a host dispatcher.
     host: Option<ringcall::dispatcher::Watch>,
+    /// What decodes, where syndromes are decoded.
+    matching: Option<&'static str>,
 }
 
 /// How a service ended.
@@ -49,16 +51,18 @@ pub(super) struct Outcome {
     pub(super) balance: (i128, i128),
 }
 
-fn functions(args: &Args) -> Result<TableBuilder> {
+/// The functions, and which matching is in them.
+fn functions(args: &Args) -> Result<(TableBuilder, Option<&'static str>)> {
     let problem = args.experiment.problem()?;
     let mut syndromes = Syndromes::new(&problem)?;
     let decode = move |request: &[u8], result: &mut [u8]| syndromes.answer(request, result);
-    Ok(FunctionTable::builder()
+    let table = FunctionTable::builder()
         .host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
             result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
             Ok(request.len())
         })
-        .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode))
+        .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode);
+    Ok((table, Some(problem.matching().name())))
 }
 
 const TOO_SMALL: &str = "give --slot-bytes more, or decode a smaller experiment";
@@ -82,8 +86,9 @@ impl Service {
             DispatcherArg::Unified => bail!("--dispatcher unified serves --transport nic"),
             DispatcherArg::Host => {
                 let ring = Ring::allocate(config)?;
-                let table = functions(args)?.build(&ring).context(TOO_SMALL)?;
-                let dispatcher = HostDispatcher::builder(&ring, table).build()?;
+                let (table, matching) = functions(args)?;
+                let dispatcher =
+                    HostDispatcher::builder(&ring, table.build(&ring).context(TOO_SMALL)?).build()?;
                 let host = Some(dispatcher.watch());
                 let kind = match transport {
                     TransportArg::Udp => on_host(udp_wire(args)?, &ring, dispatcher, args.threads)?,
@@ -91,9 +96,12 @@ impl Service {
                         on_host(roce_wire(args, &ring)?, &ring, dispatcher, args.threads)?
                     }
                 };
-                Ok(Self { kind, host })
+                Ok(Self { kind, host, matching })
             }
             DispatcherArg::Device => {
+                if args.experiment.matching.kind.is_some() {
+                    bail!("--matching is for decode_syndrome, which --dispatcher device does not serve");
+                }
                 let mapped = device::ring(config)?;
                 let ring = mapped.ring();
                 let options = ThreadOptions::default();
@@ -104,7 +112,8 @@ impl Service {
                         Threaded::start(Link::attach(roce_wire(args, ring)?, ring)?, &options)?
                     }
                 };
-                Ok(Self { kind: Kind::Device(Box::new(transport), device::start(&mapped)?), host: None })
+                let kind = Kind::Device(Box::new(transport), device::start(&mapped)?);
+                Ok(Self { kind, host: None, matching: None })
             }
         }
     }
@@ -115,10 +124,10 @@ impl Service {
         }
         let plugin = Plugin::load(library, &args.plugin_args)?;
         let ring = plugin.ring()?;
-        let table = functions(args)?.build(&ring).context(TOO_SMALL)?;
-        let dispatcher = HostDispatcher::builder(&ring, table).build()?;
+        let (table, matching) = functions(args)?;
+        let dispatcher = HostDispatcher::builder(&ring, table.build(&ring).context(TOO_SMALL)?).build()?;
         let host = Some(dispatcher.watch());
-        Ok(Self { kind: plugin.start(&ring, dispatcher, args.threads)?, host })
+        Ok(Self { kind: plugin.start(&ring, dispatcher, args.threads)?, host, matching })
     }
 
     fn nic(args: &Args) -> Result<Self> {
@@ -132,18 +141,20 @@ impl Service {
             ThreadsArg::Own => Threads::Two,
         };
         let capacity = Service::capacity(port.page_bytes);
-        let table = functions(args)?.build_for(capacity, capacity).context(TOO_SMALL)?;
+        let (table, matching) = functions(args)?;
+        let table = table.build_for(capacity, capacity).context(TOO_SMALL)?;
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
         let service = Service::start(
             Options { port, peers: peers(args), depth, threads, ..Options::default() },
             table,
         )?;
-        Ok(Self { kind: Kind::Nic(service), host: None })
+        Ok(Self { kind: Kind::Nic(service), host: None, matching })
     }
 
     /// The line for whoever started this.
     pub(super) fn line(&self) -> String {
-        let of = |endpoint: &Endpoint| format!("{endpoint} ip={}", endpoint.address.ip());
+        let matching = self.matching.map_or_else(String::new, |kind| format!(" matching={kind}"));
+        let of = |endpoint: &Endpoint| format!("{endpoint} ip={}{matching}", endpoint.address.ip());
         match &self.kind {
             Kind::One(service) => of(service.endpoint()),
             Kind::Own(transport, _) => of(transport.endpoint()),
@@ -206,9 +217,9 @@ impl Service {
 
     /// The transport first, so that what is under way is still answered.
     pub(super) fn stop(self, deadline: Duration) -> Outcome {
-        let Self { kind, host } = self;
+        let Self { kind, host, matching } = self;
         let counters = move || host.as_ref().map(ringcall::dispatcher::Watch::counters).unwrap_or_default();
-        match kind {
+        let mut outcome = match kind {
             Kind::One(service) => {
                 let (report, stopped) = service.stop(deadline);
                 let stuck = stopped.is_none_or(|stopped| stopped.report.stuck);
@@ -227,7 +238,9 @@ impl Service {
                 Outcome::of_ring(&report, failed, &watch.counters())
             }
             Kind::Nic(service) => Outcome::of_nic(&service.stop(deadline)),
-        }
+        };
+        outcome.json["matching"] = matching.into();
+        outcome
     }
 }
 

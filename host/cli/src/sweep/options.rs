@@ -1,9 +1,10 @@
 //! The options of `ringcall sweep`.
 
 use crate::experiment::BasisArg;
+use crate::matching::MatchingArg;
 use crate::network::{Network, NetworkArg, NetworkFile};
 use anyhow::{Result, bail};
-use ringcall_service::study::{Point, Stop};
+use ringcall_service::study::{Matching, Point, Stop};
 use std::path::PathBuf;
 
 /// Measures logical error rates over code distances and noises, with and without a predecoder.
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// Memory basis
     #[arg(long, value_enum, default_value = "z")]
     pub(super) basis: BasisArg,
+    /// How both arms match [default: correlated, at points whose noise is not above 0.5]
+    #[arg(long, value_enum, value_name = "KIND")]
+    matching: Option<MatchingArg>,
     /// ONNX model of a predecoder, of any size as in training/models, or for the one distance that is studied [default: the
     /// committed predecoder_3x128_int8, which is built in, where --engine is given; without either, matching alone]
     #[arg(long, value_name = "FILE")]
@@ -85,6 +89,11 @@ impl Args {
                 if p.is_nan() || p <= 0.0 {
                     bail!("--noises: {p} is no noise; each is a number above 0");
                 }
+                if p > 0.5 && self.matching == Some(MatchingArg::Correlated) {
+                    bail!(
+                        "--matching correlated takes no error that is likelier than not: {p} of --noises is too much"
+                    );
+                }
                 // The last point's mistakes are known before the first one's hours.
                 point.experiment().detector_layout()?;
                 if points.contains(&point) {
@@ -97,6 +106,13 @@ impl Args {
             bail!("--confidence must be between 0 and 1, not {}", self.confidence);
         }
         Ok(points)
+    }
+
+    pub(super) fn matching(&self) -> Matching {
+        match self.matching {
+            Some(MatchingArg::Plain) => Matching::Plain,
+            Some(MatchingArg::Correlated) | None => Matching::Correlated,
+        }
     }
 
     pub(super) fn stop(&self) -> Stop {

@@ -42,6 +42,7 @@ pub(super) fn to_html(results: &Results) -> String {
                     ("most shots a point", settings.shots.to_string()),
                     ("errors that end a point", settings.max_errors.map_or("-".to_owned(), |n| n.to_string())),
                     ("shots of a batch", settings.batch_shots.to_string()),
+                    ("matching", settings.matching.to_owned()),
                     ("predecoder", settings.predecoder.clone().unwrap_or_else(|| "none".to_owned())),
                     ("threads", settings.threads.to_string()),
                     ("machine", settings.machine.clone()),

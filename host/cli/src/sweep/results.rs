@@ -1,7 +1,7 @@
 //! What a sweep found, as plain values: what JSON, table and page show.
 
 use ringcall_qec::stats::{Interval, LogicalErrorRate, StatsError};
-use ringcall_service::study::{Outcome, Point};
+use ringcall_service::study::{Matching, Outcome, Point};
 use serde::Serialize;
 
 /// Everything that is reported.
@@ -21,6 +21,7 @@ pub(super) struct Settings {
     pub(super) shots: u64,
     pub(super) max_errors: Option<u64>,
     pub(super) confidence: f64,
+    pub(super) matching: &'static str,
     pub(super) predecoder: Option<String>,
     pub(super) threads: usize,
     pub(super) machine: String,
@@ -35,6 +36,8 @@ pub(super) struct PointResult {
     pub(super) p: f64,
     pub(super) complete: bool,
     pub(super) shots: u64,
+    /// Which matching both arms were decoded by, once there was a shot.
+    pub(super) matching: Option<&'static str>,
     /// Share of detectors that fired.
     pub(super) density_in: f64,
     pub(super) alone: ArmResult,
@@ -112,6 +115,7 @@ impl PointResult {
             p: point.p,
             complete: *complete,
             shots: tally.shots,
+            matching: tally.matching().map(Matching::name),
             density_in: tally.density().density(),
             alone: arm(tally.alone(), tally.matching_ns)?,
             predecoder,

@@ -43,8 +43,8 @@ pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
         ]
     };
     let alone = &point.alone;
-    let mut rows =
-        vec![row("matching alone", alone, "-".to_owned(), point.density_in, number(alone.matching_us))];
+    let name = point.matching.map_or_else(String::new, |kind| format!("{kind} ")) + "matching alone";
+    let mut rows = vec![row(&name, alone, "-".to_owned(), point.density_in, number(alone.matching_us))];
     if let Some(predecoder) = &point.predecoder {
         let ratio = match predecoder.ratio_ci {
             [low, high] if low.is_finite() => {
@@ -79,6 +79,7 @@ pub(super) fn to_text(results: &Results) -> String {
     }
     let settings = &results.settings;
     let _ = write!(out, "{}% intervals; seed {}", number(settings.confidence * 100.0), settings.seed);
+    let _ = write!(out, "; {} matching", settings.matching);
     if let Some(predecoder) = &settings.predecoder {
         let _ = write!(out, "; predecoder {predecoder}");
     }

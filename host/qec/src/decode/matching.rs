@@ -89,6 +89,16 @@ impl MatchingDecoder {
         &self.decoder
     }
 
+    /// What it decodes by: [`MatchingEngine::CorrelatedBlossom`] only where that was asked for and the model has
+    /// correlations to use, which are errors of several parts, one of which makes another likelier.
+    pub fn kind(&self) -> MatchingEngine {
+        if self.decoder.makes_second_pass() {
+            MatchingEngine::CorrelatedBlossom
+        } else {
+            MatchingEngine::SparseBlossom
+        }
+    }
+
     /// The step to which weights are rounded: the weight of every matching is a whole multiple of it.
     pub fn weight_step(&self) -> f64 {
         1.0 / (2.0 * self.decoder.graph().scale())
@@ -182,6 +192,39 @@ impl MatchingFactory {
     /// As [`MatchingDecoder::new`].
     pub fn new(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
         Ok(Self { prototype: MatchingDecoder::new(graph, engine)? })
+    }
+
+    /// Decoders by correlated matching where the graph's model has correlations to use, else in one pass:
+    /// [`kind`](Self::kind) says which.
+    ///
+    /// ```
+    /// use ringcall_qec::decode::{MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges};
+    /// # let kind = |text: &str| -> Result<MatchingEngine, Box<dyn std::error::Error>> {
+    /// #     let model = ringcall_qec::dem::text::parse(text)?;
+    /// let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+    /// # Ok(
+    /// MatchingFactory::best(&graph)?.kind()
+    /// # )};
+    /// # let single = "error(0.1) D0\nerror(0.1) D0 D1\nerror(0.1) D1 L0";
+    /// # assert_eq!(kind(single)?, MatchingEngine::SparseBlossom);
+    /// # assert_eq!(kind("error(0.1) D0 ^ D1\nerror(0.2) D0")?, MatchingEngine::CorrelatedBlossom);
+    /// # // Correlated matching takes no error that is likelier than not.
+    /// # assert_eq!(kind("error(0.6) D0 ^ D1")?, MatchingEngine::SparseBlossom);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) in one pass.
+    pub fn best(graph: &MatchingGraph) -> Result<Self, DecodeError> {
+        match Self::new(graph, MatchingEngine::CorrelatedBlossom) {
+            Err(DecodeError::Likely { .. }) => Self::new(graph, MatchingEngine::SparseBlossom),
+            made => made,
+        }
+    }
+
+    /// What its decoders decode by, as [`MatchingDecoder::kind`].
+    pub fn kind(&self) -> MatchingEngine {
+        self.prototype.kind()
     }
 }
 

@@ -10,13 +10,14 @@
 //!
 //! ```
 //! use ringcall_qec::code::Basis;
-//! use ringcall_service::study::{Point, State, Stop, Study};
+//! use ringcall_service::study::{Matching, Point, State, Stop, Study};
 //!
 //! let point = |distance, p| Point { distance, rounds: distance, basis: Basis::Z, p };
 //! let study = Study {
 //!     program: String::new(),
 //!     seed: 1,
 //!     batch_shots: 500,
+//!     matching: Matching::Correlated,
 //!     predecoder: None,
 //!     points: vec![point(3, 0.01), point(5, 0.01)],
 //!     stop: Stop { shots: 2000, errors: Some(50) },
@@ -47,6 +48,8 @@ pub use tally::{PredecoderTally, Stop, Tally};
 
 use crate::Inference;
 use ringcall_gpu::atomic::DeviceU64;
+use ringcall_qec::decode::MatchingEngine;
+use serde::{Deserialize, Serialize};
 use state::Counted;
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -57,6 +60,36 @@ use worker::{Prepared, Worker};
 
 /// Whatever a point met.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// How the arms of a study match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Matching {
+    /// In one pass.
+    Plain,
+    /// In two passes, the second on weights that the first one's solution has lowered, at each point whose model has
+    /// correlations to use; [`Tally::correlated`] says whether it has.
+    Correlated,
+}
+
+impl Matching {
+    /// As [`Problem::with_matching`](crate::Problem::with_matching) has it.
+    fn engine(self) -> Option<MatchingEngine> {
+        match self {
+            Self::Plain => Some(MatchingEngine::SparseBlossom),
+            Self::Correlated => None,
+        }
+    }
+
+    /// As options and reports name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => MatchingEngine::SparseBlossom.name(),
+            Self::Correlated => MatchingEngine::CorrelatedBlossom.name(),
+        }
+    }
+}
 
 /// Makes a predecoder for a point: detectors in, residual and frame out. Each thread gets an engine of it.
 pub type Bind<'a> = dyn Fn(&Point) -> Result<Inference, Cause> + 'a;
@@ -84,6 +117,8 @@ pub struct Study<'a> {
     pub seed: u64,
     /// Shots of a batch, at least 1: as much work as an interruption may cost each thread.
     pub batch_shots: u32,
+    /// How both arms match.
+    pub matching: Matching,
     /// The second arm.
     pub predecoder: Option<Arm<'a>>,
     /// The grid, in the order in which it is worked through.
@@ -133,7 +168,8 @@ impl Study<'_> {
     #[must_use]
     pub fn setup(&self) -> Setup {
         let predecoder = self.predecoder.as_ref().map(|arm| arm.label.clone());
-        Setup { program: self.program.clone(), seed: self.seed, batch_shots: self.batch_shots, predecoder }
+        let &Self { seed, batch_shots, matching, .. } = self;
+        Setup { program: self.program.clone(), seed, batch_shots, matching, predecoder }
     }
 
     /// Works until every point has enough, or `progress` says `false`: it is asked about ten times a second, and after each
@@ -178,7 +214,7 @@ impl Study<'_> {
         log: &mut dyn Write,
         go_on: &mut dyn FnMut(&Counted) -> bool,
     ) -> Result<(), StudyError> {
-        let prepared = Prepared::new(*point, self.predecoder.as_ref())?;
+        let prepared = Prepared::new(*point, self.matching, self.predecoder.as_ref())?;
         let (batches, done) = (self.stop.batches(self.batch_shots), state.finished(point));
         let left = usize::try_from(batches - (done.len() as u64).min(batches)).unwrap_or(usize::MAX);
         let threads = self.threads.clamp(1, left.max(1));

@@ -1,5 +1,6 @@
 //! What is counted, and when it is enough.
 
+use super::Matching;
 use ringcall_qec::stats::{LogicalErrorRate, PairedErrors, SyndromeDensity};
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tally {
+    /// Whether correlated matching was used: not where the model has no correlations, nor where there was no shot yet.
+    pub correlated: bool,
     /// Shots.
     pub shots: u64,
     /// Detectors of all shots.
@@ -48,6 +51,7 @@ impl Tally {
     pub(super) fn add(&mut self, other: &Self) {
         // Counts of a file may be anything below what `check` lets through; sums that no study reaches stay at the top.
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        self.correlated |= other.correlated;
         add(&mut self.shots, other.shots);
         add(&mut self.detectors, other.detectors);
         add(&mut self.fired, other.fired);
@@ -72,8 +76,10 @@ impl Tally {
     }
 
     /// Could these be the counts of a batch?
-    pub(super) fn check(&self, shots: u32, predecoder: bool) -> Result<(), String> {
+    pub(super) fn check(&self, shots: u32, matching: Matching, predecoder: bool) -> Result<(), String> {
         let expect = |holds: bool, what: String| if holds { Ok(()) } else { Err(what) };
+        let plain = matching == Matching::Plain;
+        expect(!(plain && self.correlated), "counts of correlated matching".to_owned())?;
         expect(self.shots == u64::from(shots), format!("{} shots, a batch has {shots}", self.shots))?;
         expect(self.errors <= self.shots, format!("{} errors in {} shots", self.errors, self.shots))?;
         let fired =
@@ -91,6 +97,13 @@ impl Tally {
             arm.both <= self.errors.min(arm.errors) && either.is_some_and(|n| n <= self.shots),
             format!("{} errors in common of {} and {}", arm.both, self.errors, arm.errors),
         )
+    }
+
+    /// Which matching was used; `None` without a shot.
+    #[must_use]
+    pub fn matching(&self) -> Option<Matching> {
+        let kind = if self.correlated { Matching::Correlated } else { Matching::Plain };
+        (self.shots > 0).then_some(kind)
     }
 
     /// Logical errors of matching alone.

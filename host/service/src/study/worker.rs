@@ -1,13 +1,13 @@
 //! One thread's part: batches of shots, decoded by both arms.
 
-use super::{Arm, Cause, Point, StudyError, Tally};
+use super::{Arm, Cause, Matching, Point, StudyError, Tally};
 use crate::{Inference, Problem};
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::header::RequestHeader;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_pipeline::{InferenceStage, RequestView};
-use ringcall_qec::decode::Decoder;
+use ringcall_qec::decode::{Decoder, MatchingEngine};
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use std::sync::atomic::Ordering;
@@ -22,13 +22,12 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(point: Point, arm: Option<&Arm<'_>>) -> Result<Self, StudyError> {
+    pub(super) fn new(point: Point, matching: Matching, arm: Option<&Arm<'_>>) -> Result<Self, StudyError> {
         let at = |source| StudyError::Point { point, source };
-        let problem = point
-            .experiment()
-            .detector_error_model()
-            .map_err(|e| at(e.into()))
-            .and_then(|model| Problem::new(model).map_err(|e| at(e.into())))?;
+        let problem =
+            point.experiment().detector_error_model().map_err(|e| at(e.into())).and_then(|model| {
+                Problem::with_matching(model, matching.engine()).map_err(|e| at(e.into()))
+            })?;
         let sampler = Sampler::new(problem.model(), 0).map_err(|e| at(e.into()))?;
         let inference = arm.map(|arm| (arm.bind)(&point)).transpose().map_err(at)?;
         if let Some(inference) = &inference {
@@ -42,7 +41,7 @@ impl Prepared {
 pub(super) struct Worker<'a> {
     prepared: &'a Prepared,
     stage: Option<Box<dyn InferenceStage>>,
-    matching: Matching,
+    matching: Matcher,
     shot: Shot,
     payload: Vec<u8>,
     /// Residual, then frame.
@@ -50,14 +49,14 @@ pub(super) struct Worker<'a> {
 }
 
 /// Matching, from packed detectors to packed observables.
-struct Matching {
+struct Matcher {
     decoder: Box<dyn Decoder>,
     detectors: usize,
     defects: Vec<u32>,
     observables: Vec<u8>,
 }
 
-impl Matching {
+impl Matcher {
     /// The predicted observables, and the time it took, ns.
     fn run(&mut self, detectors: &[u8]) -> Result<(u64, u64), Cause> {
         let begin = clock::now_ns();
@@ -89,8 +88,8 @@ impl<'a> Worker<'a> {
                 .map(|inference| inference.stage(problem))
                 .transpose()
                 .map_err(|e| at(e.into()))?,
-            matching: Matching {
-                decoder: problem.decoders().build().map_err(|e| at(e.into()))?,
+            matching: Matcher {
+                decoder: problem.decoder().map_err(|e| at(e.into()))?,
                 detectors,
                 defects: Vec::with_capacity(detectors),
                 observables: vec![0; packed_len(problem.observables() as usize)],
@@ -110,6 +109,7 @@ impl<'a> Worker<'a> {
     ) -> Result<Option<Tally>, StudyError> {
         let mut sampler = self.prepared.sampler.reseeded(seed);
         let mut tally = Tally::new(self.stage.is_some());
+        tally.correlated = self.prepared.problem.matching() == MatchingEngine::CorrelatedBlossom;
         for _ in 0..shots {
             if quit.load(Ordering::Relaxed) != 0 {
                 return Ok(None);
