@@ -29,7 +29,11 @@ fn points(more: &[&str]) -> Result<Vec<Value>, Box<dyn Error>> {
     assert_eq!(results["complete"], true);
     let points = results["points"].as_array_mut().ok_or("no points")?;
     for point in points.iter_mut() {
-        point["alone"].as_object_mut().ok_or("no arm")?.remove("matching_us").ok_or("no time")?;
+        for arm in [&["alone"][..], &["arms", "0"]] {
+            let path = format!("/{}", arm.join("/"));
+            let arm = point.pointer_mut(&path).and_then(Value::as_object_mut).ok_or("no arm")?;
+            arm.remove("matching_us").ok_or("no time")?;
+        }
     }
     Ok(std::mem::take(points))
 }
@@ -100,9 +104,9 @@ fn a_state_of_another_study_or_in_use_is_refused() -> Outcome {
         "{}",
         said(&output)
     );
-    assert!(said(&output).contains("correlated matching"), "{}", said(&output));
+    assert!(said(&output).contains("matching correlated"), "{}", said(&output));
     let output = ringcall(&[&small[..], &["--matching", "plain"]].concat())?.output()?;
-    assert!(!output.status.success() && said(&output).contains("plain matching"), "{}", said(&output));
+    assert!(!output.status.success() && said(&output).contains("matching plain"), "{}", said(&output));
     assert_eq!(std::fs::read(&state)?, before, "untouched");
 
     let file = std::fs::File::open(&state)?;
@@ -143,7 +147,16 @@ fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
     let list = |results: &Value| results["points"].as_array().cloned().ok_or("no points");
     let documented = table("The results of `ringcall sweep`", "key");
     let [arm_keys, more_keys] = ["alone", "predecoder"].map(|arm| below(&documented, arm));
+    let compared = below(&documented, "arms");
     for (with, alone) in list(&results)?.iter().zip(list(&alone)?) {
+        let arms = with["arms"].as_array().ok_or("no arms")?;
+        let [first, second] = &arms[..] else { return Err(format!("{arms:?}").into()) };
+        assert_eq!(keys(first), &arm_keys | &compared);
+        assert_eq!(
+            (&first["errors"], &second["errors"]),
+            (&with["alone"]["errors"], &with["predecoder"]["errors"])
+        );
+        assert_eq!((&second["ratio"], &second["predecoder"]), (&with["predecoder"]["ratio"], &true.into()));
         assert_eq!(keys(with), keys_of(&documented));
         assert_eq!(keys(&with["alone"]), arm_keys);
         assert_eq!(keys(&with["predecoder"]), &arm_keys | &more_keys);
@@ -252,9 +265,51 @@ fn correlated_matching_makes_fewer_errors_on_the_same_shots() -> Outcome {
     let output = ringcall(&[&args[..], &["--engine", "cpu"]].concat())?.output()?;
     let text = String::from_utf8(output.stdout)?;
     for part in
-        ["correlated matching alone", "plain matching alone", "with predecoder", "; correlated matching;"]
+        ["correlated matching alone", "plain matching alone", "with predecoder", "; matching correlated;"]
     {
         assert!(text.contains(part), "no `{part}` in {text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Matching, correlated matching, and a network before either: what each of them does alone, on the same shots.
+#[test]
+fn both_kinds_of_matching_are_compared() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let [page, state] =
+        ["sweep.html", "s.jsonl"].map(|name| folder.path().join(name).to_string_lossy().into_owned());
+    let args = ["sweep", "--distances", "5", "--noises", "0.01,0.012", "--shots", "400", "--engine", "cpu"];
+    let run = |more: &[&str]| -> Result<Value, Box<dyn Error>> {
+        let output = ringcall(&[&args[..], &["--json", "-"], more].concat())?.output()?;
+        assert!(output.status.success(), "{more:?}: {}", said(&output));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let both = run(&["--matching", "both", "--report", &page, "--state", &state])?;
+    let alone = ["plain", "correlated"].map(|kind| run(&["--matching", kind]));
+    let [plain, correlated] = alone;
+    let (plain, correlated) = (plain?, correlated?);
+    assert_eq!(both["settings"]["matching"], "both");
+    for place in 0..2 {
+        let [both, plain, correlated] = [&both, &plain, &correlated].map(|results| &results["points"][place]);
+        let arms = both["arms"].as_array().ok_or("no arms")?;
+        let which: Vec<_> =
+            arms.iter().map(|arm| (arm["matching"].as_str(), arm["predecoder"].as_bool())).collect();
+        let [one, two] = [Some("plain"), Some("correlated")];
+        assert_eq!(which, [(one, Some(false)), (two, Some(false)), (one, Some(true)), (two, Some(true))]);
+        let expected =
+            [&plain["alone"], &correlated["alone"], &plain["predecoder"], &correlated["predecoder"]]
+                .map(|arm| &arm["errors"]);
+        assert_eq!(arms.iter().map(|arm| &arm["errors"]).collect::<Vec<_>>(), expected);
+        assert_eq!(arms[2]["ratio"], plain["predecoder"]["ratio"]);
+        // The keys that there were before are those of correlated matching.
+        assert_eq!((&both["matching"], &both["alone"]["errors"]), (&"correlated".into(), expected[1]));
+        assert_eq!(both["predecoder"]["ratio"], correlated["predecoder"]["ratio"]);
+    }
+    // The same again, from what is written down.
+    assert_eq!(run(&["--matching", "both", "--state", &state])?["points"], both["points"]);
+    let html = std::fs::read_to_string(&page)?;
+    for words in ["plain matching alone", "correlated matching with predecoder", "Pale: plain matching"] {
+        assert!(html.contains(words), "no `{words}`");
     }
     Ok(())
 }
@@ -296,6 +351,7 @@ fn what_cannot_be_studied_is_said_at_once() -> Outcome {
         (&["--confidence", "1"], "--confidence"),
         (&["--threshold", "1"], "--model"),
         (&["--noises", "0.01,0.6", "--matching", "correlated"], "0.6 of --noises is too much"),
+        (&["--noises", "0.6", "--matching", "both"], "0.6 of --noises is too much"),
         (&["--onnxruntime", "x.so"], "--engine"),
         (&["--engine", "cpu", "--onnxruntime", "x.so"], "is for --engine onnxruntime"),
         (&["--engine", "gpu", "--model", &floats], "predecoder_3x64.onnx: the network is in floating point"),

@@ -126,6 +126,11 @@ impl Decoder {
         }
     }
 
+    /// A decoder that makes a single pass, on the same tables.
+    pub fn single_pass(&self) -> Self {
+        Self::on(Arc::clone(&self.shared), false)
+    }
+
     /// What a decoder in parts shares with this one.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared

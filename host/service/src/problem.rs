@@ -95,6 +95,12 @@ impl Problem {
         Ok(Self { model: Arc::new(model), decoders })
     }
 
+    /// The same problem, decoded in one pass by decoders that share the tables of these.
+    #[must_use]
+    pub fn single_pass(&self) -> Self {
+        Self { model: Arc::clone(&self.model), decoders: Arc::new(self.decoders.single_pass()) }
+    }
+
     /// What it is decoded by.
     #[must_use]
     pub fn matching(&self) -> MatchingEngine {

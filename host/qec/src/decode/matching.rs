@@ -73,13 +73,11 @@ impl MatchingDecoder {
             }
         }
         let built = builder.build()?;
-        // Lowered weights are not all the same.
         let uniform = graph
             .edges()
             .first()
             .map(|first| first.weight)
             .filter(|&weight| weight > 0.0 && graph.edges().iter().all(|edge| edge.weight == weight))
-            .filter(|_| built.num_correlations() == 0)
             .map(|_| built.grid_weight(0));
         Ok(Self { decoder: Blossom::with_config(built, &config), uniform })
     }
@@ -137,11 +135,13 @@ impl Decoder for MatchingDecoder {
             return Err(DecodeError::Length { what: "bytes for observables", expected, found });
         }
         let count = self.num_detectors();
+        // Lowered weights are not all the same.
+        let uniform = self.uniform.filter(|_| !self.decoder.makes_second_pass());
         let solution = self.decoder.decode(defects).map_err(|error| refusal(error, count))?;
         for (bytes, word) in observables.chunks_mut(8).zip(solution.observables()) {
             bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
         }
-        let corrections = match self.uniform {
+        let corrections = match uniform {
             Some(step) => u32::try_from(solution.grid_weight() / step).unwrap_or(u32::MAX),
             None => solution.pairs().len() as u32,
         };
@@ -220,6 +220,13 @@ impl MatchingFactory {
             Err(DecodeError::Likely { .. }) => Self::new(graph, MatchingEngine::SparseBlossom),
             made => made,
         }
+    }
+
+    /// Decoders in one pass, which share the tables of these.
+    #[must_use]
+    pub fn single_pass(&self) -> Self {
+        let MatchingDecoder { decoder, uniform } = &self.prototype;
+        Self { prototype: MatchingDecoder { decoder: decoder.single_pass(), uniform: *uniform } }
     }
 
     /// What its decoders decode by, as [`MatchingDecoder::kind`].

@@ -1,5 +1,5 @@
 //! A study of logical error rates: a grid of memory experiments, each decoded by matching alone and, if there is one, by a
-//! predecoder and matching, on the same shots.
+//! predecoder and matching, on the same shots; by plain matching, by correlated matching, or by both.
 //!
 //! Shots come in batches. A batch's shots follow from the seed, the point and the batch's number ([`Point::seed`]), so
 //! that counts depend neither on threads nor on interruptions. Each finished batch is a line in the caller's log; a
@@ -37,14 +37,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod plain;
 mod point;
 mod state;
 mod tally;
 mod worker;
 
+pub use plain::{PlainPredecoderTally, PlainTally};
 pub use point::Point;
 pub use state::{Outcome, Setup, State, StateError};
-pub use tally::{PredecoderTally, Stop, Tally};
+pub use tally::{ArmCounts, PredecoderTally, Stop, Tally};
 
 use crate::Inference;
 use ringcall_gpu::atomic::DeviceU64;
@@ -70,6 +72,8 @@ pub enum Matching {
     /// In two passes, the second on weights that the first one's solution has lowered, at each point whose model has
     /// correlations to use; [`Tally::correlated`] says whether it has.
     Correlated,
+    /// In both ways, on the same shots: each arm is there twice.
+    Both,
 }
 
 impl Matching {
@@ -77,7 +81,7 @@ impl Matching {
     fn engine(self) -> Option<MatchingEngine> {
         match self {
             Self::Plain => Some(MatchingEngine::SparseBlossom),
-            Self::Correlated => None,
+            Self::Correlated | Self::Both => None,
         }
     }
 
@@ -87,6 +91,7 @@ impl Matching {
         match self {
             Self::Plain => MatchingEngine::SparseBlossom.name(),
             Self::Correlated => MatchingEngine::CorrelatedBlossom.name(),
+            Self::Both => "both",
         }
     }
 }

@@ -278,7 +278,7 @@ impl std::fmt::Display for Setup {
             write!(f, "{}, ", self.program)?;
         }
         let Self { seed, batch_shots, matching, .. } = self;
-        write!(f, "seed {seed}, {batch_shots} shots a batch, {} matching, ", matching.name())?;
+        write!(f, "seed {seed}, {batch_shots} shots a batch, matching {}, ", matching.name())?;
         match &self.predecoder {
             Some(label) => write!(f, "predecoder {label}"),
             None => f.write_str("no predecoder"),

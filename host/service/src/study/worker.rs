@@ -1,13 +1,13 @@
 //! One thread's part: batches of shots, decoded by both arms.
 
-use super::{Arm, Cause, Matching, Point, StudyError, Tally};
+use super::{Arm, Cause, Matching, PlainTally, Point, StudyError, Tally};
 use crate::{Inference, Problem};
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::header::RequestHeader;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_pipeline::{InferenceStage, RequestView};
-use ringcall_qec::decode::{Decoder, MatchingEngine};
+use ringcall_qec::decode::{DecodeError, Decoder, MatchingEngine};
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use std::sync::atomic::Ordering;
@@ -16,6 +16,8 @@ use std::sync::atomic::Ordering;
 pub(super) struct Prepared {
     point: Point,
     problem: Problem,
+    /// The same in one pass, where that is compared.
+    plain: Option<Problem>,
     /// Of the second arm.
     inference: Option<Inference>,
     sampler: Sampler,
@@ -33,7 +35,9 @@ impl Prepared {
         if let Some(inference) = &inference {
             inference.check(&problem).map_err(|e| at(e.into()))?;
         }
-        Ok(Self { point, problem, inference, sampler })
+        let compared = matching == Matching::Both && problem.matching() == MatchingEngine::CorrelatedBlossom;
+        let plain = compared.then(|| problem.single_pass());
+        Ok(Self { point, problem, plain, inference, sampler })
     }
 }
 
@@ -42,6 +46,7 @@ pub(super) struct Worker<'a> {
     prepared: &'a Prepared,
     stage: Option<Box<dyn InferenceStage>>,
     matching: Matcher,
+    plain: Option<Matcher>,
     shot: Shot,
     payload: Vec<u8>,
     /// Residual, then frame.
@@ -57,6 +62,16 @@ struct Matcher {
 }
 
 impl Matcher {
+    fn new(problem: &Problem) -> Result<Self, DecodeError> {
+        let detectors = problem.detectors() as usize;
+        Ok(Self {
+            decoder: problem.decoder()?,
+            detectors,
+            defects: Vec::with_capacity(detectors),
+            observables: vec![0; packed_len(problem.observables() as usize)],
+        })
+    }
+
     /// The predicted observables, and the time it took, ns.
     fn run(&mut self, detectors: &[u8]) -> Result<(u64, u64), Cause> {
         let begin = clock::now_ns();
@@ -78,9 +93,9 @@ fn ones(packed: &[u8]) -> u64 {
 
 impl<'a> Worker<'a> {
     pub(super) fn new(prepared: &'a Prepared) -> Result<Self, StudyError> {
-        let Prepared { point, problem, inference, sampler } = prepared;
+        let Prepared { point, problem, plain, inference, sampler } = prepared;
         let at = |source| StudyError::Point { point: *point, source };
-        let detectors = problem.detectors() as usize;
+        let matcher = |problem| Matcher::new(problem).map_err(|e| at(e.into()));
         Ok(Self {
             prepared,
             stage: inference
@@ -88,14 +103,10 @@ impl<'a> Worker<'a> {
                 .map(|inference| inference.stage(problem))
                 .transpose()
                 .map_err(|e| at(e.into()))?,
-            matching: Matcher {
-                decoder: problem.decoder().map_err(|e| at(e.into()))?,
-                detectors,
-                defects: Vec::with_capacity(detectors),
-                observables: vec![0; packed_len(problem.observables() as usize)],
-            },
+            matching: matcher(problem)?,
+            plain: plain.as_ref().map(matcher).transpose()?,
             shot: sampler.new_shot(),
-            payload: vec![0; packed_len(detectors)],
+            payload: vec![0; problem.request_bytes()],
             output: vec![0; problem.inferred_bytes()],
         })
     }
@@ -110,6 +121,7 @@ impl<'a> Worker<'a> {
         let mut sampler = self.prepared.sampler.reseeded(seed);
         let mut tally = Tally::new(self.stage.is_some());
         tally.correlated = self.prepared.problem.matching() == MatchingEngine::CorrelatedBlossom;
+        tally.plain = self.plain.as_ref().map(|_| PlainTally::new(self.stage.is_some()));
         for _ in 0..shots {
             if quit.load(Ordering::Relaxed) != 0 {
                 return Ok(None);
@@ -133,6 +145,14 @@ impl<'a> Worker<'a> {
         tally.fired += ones(&self.payload);
         tally.errors += u64::from(wrong);
         tally.matching_ns += ns;
+        let mut plain_wrong = false;
+        if let (Some(matching), Some(plain)) = (&mut self.plain, &mut tally.plain) {
+            let (predicted, ns) = matching.run(&self.payload)?;
+            plain_wrong = predicted != truth;
+            plain.errors += u64::from(plain_wrong);
+            plain.both += u64::from(plain_wrong && wrong);
+            plain.matching_ns += ns;
+        }
 
         let (Some(stage), Some(arm)) = (&mut self.stage, &mut tally.predecoder) else { return Ok(()) };
         let header = RequestHeader::new(0, self.payload.len() as u32, 0, 0);
@@ -146,6 +166,15 @@ impl<'a> Worker<'a> {
         arm.errors += u64::from(also_wrong);
         arm.both += u64::from(wrong && also_wrong);
         arm.matching_ns += ns;
+        if let (Some(matching), Some(plain)) = (&mut self.plain, &mut tally.plain) {
+            let (predicted, ns) = matching.run(residual)?;
+            let after_wrong = predicted ^ word(frame) != truth;
+            let after = plain.predecoder.get_or_insert_default();
+            after.errors += u64::from(after_wrong);
+            after.both += u64::from(plain_wrong && after_wrong);
+            after.correlated_both += u64::from(plain_wrong && also_wrong);
+            after.matching_ns += ns;
+        }
         Ok(())
     }
 }
