@@ -59,6 +59,19 @@ impl Answer {
         blossom.verify(tables, self.solution.grid_weight - tables.graph.used().weight)
     }
 
+    /// The same; from the second pass where there was one.
+    pub(crate) fn verify_pass(
+        &self,
+        tables: Tables<'_>,
+        blossom: &Blossom,
+        second: Option<&mut SecondPass>,
+    ) -> Result<(), CertificateError> {
+        match second.filter(|second| self.solved && second.applied()) {
+            Some(second) => second.verify(tables, self.solution.grid_weight),
+            None => self.verify(tables, blossom),
+        }
+    }
+
     /// Begins with what using every negative edge amounts to; `fill` adds the pairs.
     pub(crate) fn compose(&mut self, tables: Tables<'_>, fill: impl FnOnce(&mut ReadOut<'_>)) {
         let Tables { graph, metric } = tables;

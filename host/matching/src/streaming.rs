@@ -150,10 +150,6 @@ impl StreamingDecoder {
     /// # Errors
     /// [`CertificateError`]; in particular if no syndrome has just been finished.
     pub fn verify(&mut self) -> Result<(), CertificateError> {
-        let tables = self.shared.tables();
-        match self.second.as_mut().filter(|second| self.answer.is_solved() && second.applied()) {
-            Some(second) => second.verify(tables, self.answer.solution.grid_weight),
-            None => self.answer.verify(tables, &self.blossom),
-        }
+        self.answer.verify_pass(self.shared.tables(), &self.blossom, self.second.as_deref_mut())
     }
 }

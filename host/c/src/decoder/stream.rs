@@ -5,7 +5,7 @@ use crate::handles::Registry;
 use crate::raw_ring::aligned;
 use crate::status::{Fault, status};
 use core::ffi::{c_int, c_void};
-use ringcall_matching::{RoundsError, StreamingDecoder};
+use ringcall_matching::StreamingDecoder;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -49,7 +49,9 @@ pub unsafe extern "C" fn ringcall_decoder_stream_create(
         let engine = state.matching.engine();
         if engine.makes_second_pass() {
             // As the header has it.
-            return Err(RoundsError::Correlated.into());
+            return Err(Fault::unsupported(
+                "a decoder with correlations cannot be given rounds: make one without",
+            ));
         }
         let streaming = StreamingDecoder::new(engine, rounds)?;
         let stream =
