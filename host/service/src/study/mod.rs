@@ -6,7 +6,8 @@
 //! [`State`] read back from it goes on where it ended. Of the batches that threads have finished, those count that come
 //! first, up to the one at which the point has enough ([`State::outcome`]).
 //!
-//! Times are by the clock, on the thread that decodes: with more threads than cores they are too long.
+//! Matching's times are processor time of the thread that decodes, whatever else runs on its core. Those of inference are by the
+//! clock, since a network may run elsewhere: with more threads than cores they are too long.
 //!
 //! ```
 //! use ringcall_qec::code::Basis;

@@ -11,7 +11,7 @@ pub struct PlainTally {
     pub errors: u64,
     /// Of these, the ones that correlated matching alone got wrong as well.
     pub both: u64,
-    /// Time of plain matching alone, all shots together, ns.
+    /// Processor time of plain matching alone, all shots together, ns.
     pub matching_ns: u64,
     /// The same after the predecoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ pub struct PlainPredecoderTally {
     pub both: u64,
     /// Shots that the predecoder and correlated matching got wrong, and plain matching alone as well.
     pub correlated_both: u64,
-    /// Time of plain matching of what the predecoder left, ns.
+    /// Processor time of plain matching of what the predecoder left, ns.
     pub matching_ns: u64,
 }
 

@@ -19,7 +19,7 @@ pub struct Tally {
     pub fired: u64,
     /// Shots that matching alone got wrong.
     pub errors: u64,
-    /// Time of matching alone, all shots together, ns.
+    /// Processor time of matching alone, all shots together, ns.
     pub matching_ns: u64,
     /// The other arm, on the same shots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,9 +39,9 @@ pub struct PredecoderTally {
     pub errors: u64,
     /// Of these, the ones that matching alone got wrong as well.
     pub both: u64,
-    /// Time of its inference, ns.
+    /// Time of its inference by the clock, ns.
     pub inference_ns: u64,
-    /// Time of matching what it left, ns.
+    /// Processor time of matching what it left, ns.
     pub matching_ns: u64,
 }
 
@@ -56,7 +56,7 @@ pub struct ArmCounts {
     pub errors: u64,
     /// Of these, the ones that the first arm got wrong as well.
     pub both: u64,
-    /// Time of matching, ns.
+    /// Processor time of matching, ns.
     pub matching_ns: u64,
 }
 

@@ -41,6 +41,10 @@ impl Prepared {
     }
 }
 
+/// Shots that one arm decodes after the other, so that an arm's time is taken once for all of them: as many as a word has bits,
+/// since a word says which of them an arm got wrong.
+const CHUNK: usize = 64;
+
 /// One thread's decoders.
 pub(super) struct Worker<'a> {
     prepared: &'a Prepared,
@@ -48,9 +52,10 @@ pub(super) struct Worker<'a> {
     matching: Matcher,
     plain: Option<Matcher>,
     shot: Shot,
-    payload: Vec<u8>,
-    /// Residual, then frame.
-    output: Vec<u8>,
+    /// Of each shot of a chunk: packed detectors; what a predecoder leaves, residual and then frame; observables.
+    payloads: Vec<u8>,
+    outputs: Vec<u8>,
+    truth: [u64; CHUNK],
 }
 
 /// Matching, from packed detectors to packed observables.
@@ -72,14 +77,24 @@ impl Matcher {
         })
     }
 
-    /// The predicted observables, and the time it took, ns.
-    fn run(&mut self, detectors: &[u8]) -> Result<(u64, u64), Cause> {
-        let begin = clock::now_ns();
-        self.defects.clear();
-        self.defects.extend(BitView::new(detectors, self.detectors)?.ones().map(|index| index as u32));
-        self.decoder.decode(&self.defects, &mut self.observables)?;
-        Ok((word(&self.observables), clock::now_ns() - begin))
+    /// Of shots with the observables that they should be decoded to: which are wrong, and the thread's processor time, ns.
+    fn run<'a>(&mut self, shots: impl Iterator<Item = (&'a [u8], u64)>) -> Result<(u64, u64), Cause> {
+        let begin = processor_ns();
+        let mut wrong = 0;
+        for (place, (detectors, expected)) in shots.enumerate() {
+            self.defects.clear();
+            self.defects.extend(BitView::new(detectors, self.detectors)?.ones().map(|index| index as u32));
+            self.decoder.decode(&self.defects, &mut self.observables)?;
+            wrong |= u64::from(word(&self.observables) != expected) << place;
+        }
+        Ok((wrong, processor_ns() - begin))
     }
+}
+
+/// The processor time that this thread has had: unlike a clock, it stands still while another thread has the core.
+fn processor_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// At most 64 observables, which a [`Problem`] checks.
@@ -106,8 +121,9 @@ impl<'a> Worker<'a> {
             matching: matcher(problem)?,
             plain: plain.as_ref().map(matcher).transpose()?,
             shot: sampler.new_shot(),
-            payload: vec![0; problem.request_bytes()],
-            output: vec![0; problem.inferred_bytes()],
+            payloads: vec![0; CHUNK * problem.request_bytes()],
+            outputs: vec![0; CHUNK * problem.inferred_bytes()],
+            truth: [0; CHUNK],
         })
     }
 
@@ -122,59 +138,93 @@ impl<'a> Worker<'a> {
         let mut tally = Tally::new(self.stage.is_some());
         tally.correlated = self.prepared.problem.matching() == MatchingEngine::CorrelatedBlossom;
         tally.plain = self.plain.as_ref().map(|_| PlainTally::new(self.stage.is_some()));
-        for _ in 0..shots {
-            if quit.load(Ordering::Relaxed) != 0 {
+        let mut left = shots as usize;
+        while left > 0 {
+            let count = left.min(CHUNK);
+            let done = self
+                .chunk(count, &mut sampler, &mut tally, quit)
+                .map_err(|source| StudyError::Point { point: self.prepared.point, source })?;
+            if !done {
                 return Ok(None);
             }
-            self.one(&mut sampler, &mut tally)
-                .map_err(|source| StudyError::Point { point: self.prepared.point, source })?;
+            left -= count;
         }
         Ok(Some(tally))
     }
 
-    fn one(&mut self, sampler: &mut Sampler, tally: &mut Tally) -> Result<(), Cause> {
-        sampler.sample_into(&mut self.shot)?;
-        for (place, byte) in self.payload.iter_mut().zip(self.shot.detectors.iter_bytes()) {
-            *place = byte;
+    /// So many shots, by all arms; `false` if it was to quit before the end.
+    fn chunk(
+        &mut self,
+        count: usize,
+        sampler: &mut Sampler,
+        tally: &mut Tally,
+        quit: &DeviceU64,
+    ) -> Result<bool, Cause> {
+        let Self { prepared, stage, matching, plain, shot, payloads, outputs, truth } = self;
+        let (request_bytes, inferred_bytes) =
+            (prepared.problem.request_bytes(), prepared.problem.inferred_bytes());
+        let payloads = &mut payloads[..count * request_bytes];
+        for (payload, truth) in payloads.chunks_exact_mut(request_bytes).zip(&mut *truth) {
+            sampler.sample_into(shot)?;
+            payload.iter_mut().zip(shot.detectors.iter_bytes()).for_each(|(place, byte)| *place = byte);
+            *truth = shot.observables.words().first().copied().unwrap_or(0);
         }
-        let truth = self.shot.observables.words().first().copied().unwrap_or(0);
-        let (predicted, ns) = self.matching.run(&self.payload)?;
-        let wrong = predicted != truth;
-        tally.shots += 1;
-        tally.detectors += self.matching.detectors as u64;
-        tally.fired += ones(&self.payload);
-        tally.errors += u64::from(wrong);
+        let shots = || payloads.chunks_exact(request_bytes).zip(truth.iter().copied());
+        let quits = || quit.load(Ordering::Relaxed) != 0;
+        if quits() {
+            return Ok(false);
+        }
+        let (wrong, ns) = matching.run(shots())?;
+        tally.shots += count as u64;
+        tally.detectors += (count * matching.detectors) as u64;
+        tally.fired += ones(payloads);
+        tally.errors += errors(wrong);
         tally.matching_ns += ns;
-        let mut plain_wrong = false;
-        if let (Some(matching), Some(plain)) = (&mut self.plain, &mut tally.plain) {
-            let (predicted, ns) = matching.run(&self.payload)?;
-            plain_wrong = predicted != truth;
-            plain.errors += u64::from(plain_wrong);
-            plain.both += u64::from(plain_wrong && wrong);
+        let mut plain_wrong = 0;
+        if let (Some(matching), Some(plain)) = (&mut *plain, &mut tally.plain) {
+            let (found, ns) = matching.run(shots())?;
+            plain_wrong = found;
+            plain.errors += errors(plain_wrong);
+            plain.both += errors(plain_wrong & wrong);
             plain.matching_ns += ns;
         }
 
-        let (Some(stage), Some(arm)) = (&mut self.stage, &mut tally.predecoder) else { return Ok(()) };
-        let header = RequestHeader::new(0, self.payload.len() as u32, 0, 0);
-        let begin = clock::now_ns();
-        stage.infer(RequestView { header: &header, payload: &self.payload }, &mut self.output)?;
-        arm.inference_ns += clock::now_ns() - begin;
-        let (residual, frame) = self.output.split_at(self.payload.len());
-        let (predicted, ns) = self.matching.run(residual)?;
-        let also_wrong = predicted ^ word(frame) != truth;
-        arm.fired += ones(residual);
-        arm.errors += u64::from(also_wrong);
-        arm.both += u64::from(wrong && also_wrong);
+        let (Some(stage), Some(arm)) = (stage, &mut tally.predecoder) else { return Ok(true) };
+        let header = RequestHeader::new(0, request_bytes as u32, 0, 0);
+        let outputs = &mut outputs[..count * inferred_bytes];
+        for (output, (payload, _)) in outputs.chunks_exact_mut(inferred_bytes).zip(shots()) {
+            if quits() {
+                return Ok(false);
+            }
+            let begin = clock::now_ns();
+            stage.infer(RequestView { header: &header, payload }, output)?;
+            arm.inference_ns += clock::now_ns() - begin;
+            arm.fired += ones(&output[..request_bytes]);
+        }
+        // An answer is what matching the residual flips, and the frame.
+        let left = || {
+            outputs.chunks_exact(inferred_bytes).zip(&*truth).map(|(output, truth)| {
+                let (residual, frame) = output.split_at(request_bytes);
+                (residual, truth ^ word(frame))
+            })
+        };
+        let (after_wrong, ns) = matching.run(left())?;
+        arm.errors += errors(after_wrong);
+        arm.both += errors(wrong & after_wrong);
         arm.matching_ns += ns;
-        if let (Some(matching), Some(plain)) = (&mut self.plain, &mut tally.plain) {
-            let (predicted, ns) = matching.run(residual)?;
-            let after_wrong = predicted ^ word(frame) != truth;
+        if let (Some(matching), Some(plain)) = (plain, &mut tally.plain) {
+            let (found, ns) = matching.run(left())?;
             let after = plain.predecoder.get_or_insert_default();
-            after.errors += u64::from(after_wrong);
-            after.both += u64::from(plain_wrong && after_wrong);
-            after.correlated_both += u64::from(plain_wrong && also_wrong);
+            after.errors += errors(found);
+            after.both += errors(plain_wrong & found);
+            after.correlated_both += errors(plain_wrong & after_wrong);
             after.matching_ns += ns;
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+/// How many shots of a chunk are wrong.
+fn errors(wrong: u64) -> u64 {
+    wrong.count_ones().into()
 }
