@@ -1,11 +1,12 @@
-//! A memory experiment that two processes agree on by three numbers, and its decoder as a function.
+//! A memory experiment that two processes agree on by a few numbers, and its decoder as a function.
 
+use crate::matching::Matching;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use ringcall::Status;
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::{Decoder, MatchingDecoder};
+use ringcall_qec::decode::Decoder;
 use ringcall_service::Problem;
 use ringcall_wire::bits::{BitView, packed_len};
 use ringcall_wire::qec::{DecodeResponse, write_decode_result};
@@ -40,6 +41,8 @@ pub(crate) struct Experiment {
     /// Strength of the circuit noise, each of Stim's four rates
     #[arg(long, default_value_t = 0.003)]
     p: f64,
+    #[command(flatten)]
+    pub(crate) matching: Matching,
 }
 
 impl Experiment {
@@ -48,7 +51,7 @@ impl Experiment {
         let rounds = self.rounds.unwrap_or(self.distance);
         let noise = CircuitNoise::uniform(self.p);
         let experiment = MemoryExperiment { distance: self.distance, rounds, basis: Basis::Z, noise };
-        Ok(Problem::new(experiment.detector_error_model()?)?)
+        self.matching.problem(experiment.detector_error_model()?)
     }
 }
 
@@ -67,11 +70,11 @@ pub(crate) fn digest(problem: &Problem) -> String {
     format!("{:08x}", digest.0.finalize())
 }
 
-/// `decode_syndrome` by matching alone, on the calling thread. Nothing is allocated after it is made.
+/// `decode_syndrome` by matching alone, as the problem has it, on the calling thread. Nothing is allocated after it is made.
 pub(crate) struct Syndromes {
     schema: HandlerSchema,
     detectors: usize,
-    decoder: MatchingDecoder,
+    decoder: Box<dyn Decoder>,
     defects: Vec<u32>,
     observables: Vec<u8>,
 }
@@ -82,7 +85,7 @@ impl Syndromes {
         Ok(Self {
             schema: problem.schema(),
             detectors,
-            decoder: MatchingDecoder::from_dem(problem.model())?,
+            decoder: problem.decoder()?,
             defects: Vec::with_capacity(detectors),
             observables: vec![0; packed_len(observables)],
         })

@@ -5,6 +5,7 @@ mod doctor;
 mod emulate;
 mod experiment;
 mod machine;
+mod matching;
 mod network;
 mod output;
 mod pinning;

@@ -103,6 +103,8 @@ fn a_whole_pipeline_is_measured_paced_and_not() -> Result<(), Box<dyn Error>> {
     let rows = json["pipeline"].as_array().ok_or("no rows")?;
     let shown: Vec<_> = rows.iter().map(|row| (row["name"].as_str(), row["interval_us"].as_f64())).collect();
     assert_eq!(shown[..2], [(Some("pipeline/d7"), Some(30.0)), (Some("pipeline/d7"), Some(0.0))]);
+    let correlated = Some("pipeline/d7/correlated");
+    assert_eq!(shown[2..4], [(correlated, Some(30.0)), (correlated, Some(0.0))]);
     for row in rows {
         assert!(row["requests"].as_u64() > Some(0) && row["lost"] == 0 && row["failed"] == 0, "{row}");
         assert!(row["stages_p50_us"]["matching"].as_f64() > Some(0.0), "{row}");

@@ -82,6 +82,48 @@ fn the_same_seed_gives_the_same_physics_through_every_engine() {
     assert!(errors[0].0.as_u64().expect("a number") > 0, "at this noise some answers are wrong");
 }
 
+/// Correlated matching is what runs where the model has correlations: it makes fewer errors on the same shots. After a network it
+/// makes no fewer, and plain matching runs.
+#[test]
+fn correlated_matching_is_the_default_and_the_report_says_so() {
+    let base = ["--requests", "10000", "--interval-us", "0", "--distance", "9", "--p", "0.006"];
+    let errors = |more: &[&str], kind: &str| {
+        let report = report(&[&base[..], more].concat());
+        assert_eq!(report["matching"], kind, "{more:?}");
+        report["logical_errors"].as_u64().expect("a count")
+    };
+    let plain = errors(&["--matching", "plain"], "plain");
+    let correlated = errors(&["--matching", "correlated"], "correlated");
+    assert_eq!(errors(&[], "correlated"), correlated);
+    assert!(plain > 100 && correlated * 4 < plain * 3, "{correlated} errors, {plain} in one pass");
+
+    let text = ringcall().args(["run", "--distance", "3", "--requests", "50"]).output().expect("ran").stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.lines().any(|line| line == "matching          correlated"), "{text}");
+    let network = ["--distance", "5", "--engine", "cpu", "--requests", "20", "--interval-us", "0"];
+    assert_eq!(report(&network)["matching"], "plain");
+    assert_eq!(report(&[&network[..], &["--matching", "correlated"]].concat())["matching"], "correlated");
+}
+
+/// A model without errors of several parts, or with one that is likelier than not, is matched in one pass.
+#[test]
+fn correlated_matching_needs_correlations() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text, why) in [
+        ("chain.dem", "error(0.1) D0\nerror(0.1) D0 D1\nerror(0.1) D1 L0\n", "no correlations to use"),
+        ("likely.dem", "error(0.6) D0 ^ D1 L0\nerror(0.1) D0\n", "probability 0.6"),
+    ] {
+        let dem = write(folder.path(), name, text);
+        let args = ["--dem", dem.to_str().expect("text"), "--requests", "20", "--matching"];
+        assert_eq!(report(&args[..4])["matching"], "plain");
+        assert_eq!(report(&[&args[..], &["plain"]].concat())["matching"], "plain");
+        let (code, stderr) = failure(&[&args[..], &["correlated"]].concat());
+        assert_eq!((code, stderr.trim_end().lines().count()), (1, 1), "{stderr}");
+        assert!(stderr.starts_with("ringcall: --matching correlated: ") && stderr.contains(why), "{stderr}");
+    }
+    assert_eq!(failure(&["--matching", "best"]).0, 2);
+}
+
 /// The network of any size, bound to the experiment here, against the same network bound when it was exported.
 #[test]
 fn a_predecoder_of_any_size_equals_the_exported_binding() {

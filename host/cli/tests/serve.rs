@@ -122,6 +122,33 @@ fn both_sides_agree(transport: &str, threads: &str) {
     assert!(expected.contains(&seen), "{seen} of {lost}: {text}");
 }
 
+/// Which decoder answers is in the line and in the counters; `emulate` compares with the same one.
+#[test]
+fn the_matching_is_told_and_compared_with() {
+    let decode = ["--function", "decode", "--distance", "5", "--p", "0.01", "--requests", "300"];
+    let decode = [&decode[..], &["--timeout-ms", "20000"]].concat();
+    for (more, kind, other) in
+        [(&[][..], "correlated", "plain"), (&["--matching", "plain"], "plain", "correlated")]
+    {
+        let service = Service::start(&[&["--distance", "5", "--p", "0.01"], more].concat());
+        assert_eq!(service.get("matching"), kind);
+        let report = report_of(&service, &decode);
+        assert_eq!((n(&report["correct"]), n(&report["wrong"])), (300, 0), "{report}");
+        // By the other kind, as it would be without the line: some answers differ.
+        let address = format!("127.0.0.1:{}", service.get("port"));
+        let judge = |connect: &str| {
+            let args = ["emulate", "--connect", connect, "--matching", other, "--json", "-"];
+            ringcall().args(args).args(&decode).output().expect("ran")
+        };
+        let differs: Value = serde_json::from_slice(&judge(&address).stdout).expect("JSON");
+        assert!(n(&differs["wrong"]) > 0 && n(&differs["correct"]) > 0, "{differs}");
+        let refused = judge(&service.endpoint);
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert!(stderr.contains(&format!("the endpoint's matching is {kind}")), "{stderr}");
+        assert_eq!(service.stop().1["matching"], kind);
+    }
+}
+
 #[test]
 fn udp_on_one_thread() {
     both_sides_agree("udp", "one");
@@ -416,6 +443,10 @@ fn options_that_do_not_apply_are_errors() {
         (
             &["serve", "--dispatcher", "device", "--distance", "5"],
             "--distance does not apply to --dispatcher device",
+        ),
+        (
+            &["serve", "--dispatcher", "device", "--matching", "plain"],
+            "--matching does not apply to --dispatcher device",
         ),
         (&["serve", "--dispatcher", "device", "--p", "0.1"], "--p does not apply to --dispatcher device"),
         (&["serve", "--dispatcher", "device", "--threads", "one"], "--threads does not apply"),

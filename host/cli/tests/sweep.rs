@@ -29,7 +29,11 @@ fn points(more: &[&str]) -> Result<Vec<Value>, Box<dyn Error>> {
     assert_eq!(results["complete"], true);
     let points = results["points"].as_array_mut().ok_or("no points")?;
     for point in points.iter_mut() {
-        point["alone"].as_object_mut().ok_or("no arm")?.remove("matching_us").ok_or("no time")?;
+        for arm in [&["alone"][..], &["arms", "0"]] {
+            let path = format!("/{}", arm.join("/"));
+            let arm = point.pointer_mut(&path).and_then(Value::as_object_mut).ok_or("no arm")?;
+            arm.remove("matching_us").ok_or("no time")?;
+        }
     }
     Ok(std::mem::take(points))
 }
@@ -100,6 +104,9 @@ fn a_state_of_another_study_or_in_use_is_refused() -> Outcome {
         "{}",
         said(&output)
     );
+    assert!(said(&output).contains("matching correlated"), "{}", said(&output));
+    let output = ringcall(&[&small[..], &["--matching", "plain"]].concat())?.output()?;
+    assert!(!output.status.success() && said(&output).contains("matching plain"), "{}", said(&output));
     assert_eq!(std::fs::read(&state)?, before, "untouched");
 
     let file = std::fs::File::open(&state)?;
@@ -157,7 +164,8 @@ fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
     let (model, page) = (model(), folder.path().join("sweep.html"));
     let (model, page_arg) = (model.to_string_lossy(), page.to_string_lossy());
     let args = ["sweep", "--distances", "3,5", "--noises", "0.012,0.02", "--shots", "200", "--model", &model];
-    let output = ringcall(&[&args[..], &["--json", "-", "--report", &page_arg]].concat())?.output()?;
+    let more = ["--matching", "correlated", "--json", "-", "--report", &page_arg];
+    let output = ringcall(&[&args[..], &more].concat())?.output()?;
     assert!(output.status.success(), "{}", said(&output));
     let results: Value = serde_json::from_slice(&output.stdout)?;
     let alone = ringcall(&[&args[..7], &["--json", "-", "--batch", "100"]].concat())?.output()?;
@@ -165,7 +173,16 @@ fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
     let list = |results: &Value| results["points"].as_array().cloned().ok_or("no points");
     let documented = table("The results of `ringcall sweep`", "key");
     let [arm_keys, more_keys] = ["alone", "predecoder"].map(|arm| below(&documented, arm));
+    let compared = below(&documented, "arms");
     for (with, alone) in list(&results)?.iter().zip(list(&alone)?) {
+        let arms = with["arms"].as_array().ok_or("no arms")?;
+        let [first, second] = &arms[..] else { return Err(format!("{arms:?}").into()) };
+        assert_eq!(keys(first), &arm_keys | &compared);
+        assert_eq!(
+            (&first["errors"], &second["errors"]),
+            (&with["alone"]["errors"], &with["predecoder"]["errors"])
+        );
+        assert_eq!((&second["ratio"], &second["predecoder"]), (&with["predecoder"]["ratio"], &true.into()));
         assert_eq!(keys(with), keys_of(&documented));
         assert_eq!(keys(&with["alone"]), arm_keys);
         assert_eq!(keys(&with["predecoder"]), &arm_keys | &more_keys);
@@ -247,6 +264,80 @@ fn a_study_on_a_gpu_runs_or_says_what_is_missing() -> Outcome {
     Ok(())
 }
 
+/// It is the default without a predecoder, both kinds are with one, and each point says which matching it was.
+#[test]
+fn correlated_matching_makes_fewer_errors_on_the_same_shots() -> Outcome {
+    let errors = |more: &[&str], kind: &str| -> Result<u64, Box<dyn Error>> {
+        let args = ["sweep", "--distances", "9", "--noises", "0.006", "--shots", "10000", "--json", "-"];
+        let output = ringcall(&[&args[..], more].concat())?.output()?;
+        assert!(output.status.success(), "{more:?}: {}", said(&output));
+        let results: Value = serde_json::from_slice(&output.stdout)?;
+        assert_eq!(
+            (&results["settings"]["matching"], &results["points"][0]["matching"]),
+            (&kind.into(), &kind.into())
+        );
+        Ok(results["points"][0]["alone"]["errors"].as_u64().ok_or("no count")?)
+    };
+    let plain = errors(&["--matching", "plain"], "plain")?;
+    let correlated = errors(&["--matching", "correlated"], "correlated")?;
+    assert_eq!(errors(&[], "correlated")?, correlated);
+    assert!(plain > 100 && correlated * 4 < plain * 3, "{correlated} errors, {plain} in one pass");
+
+    let args = ["sweep", "--distances", "5", "--noises", "0.01,0.6", "--shots", "100"];
+    let output = ringcall(&[&args[..], &["--json", "-"]].concat())?.output()?;
+    let results: Value = serde_json::from_slice(&output.stdout)?;
+    let kinds = [0, 1].map(|point| results["points"][point]["matching"].clone());
+    assert_eq!(kinds, ["correlated", "plain"], "an error that is likelier than not is not taken");
+    let output = ringcall(&[&args[..], &["--engine", "cpu"]].concat())?.output()?;
+    let text = String::from_utf8(output.stdout)?;
+    for part in ["correlated matching alone", "plain matching alone", "with predecoder", "; matching both;"] {
+        assert!(text.contains(part), "no `{part}` in {text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Matching, correlated matching, and a network before either: what each of them does alone, on the same shots.
+#[test]
+fn both_kinds_of_matching_are_compared() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let [page, state] =
+        ["sweep.html", "s.jsonl"].map(|name| folder.path().join(name).to_string_lossy().into_owned());
+    let args = ["sweep", "--distances", "5", "--noises", "0.01,0.012", "--shots", "400", "--engine", "cpu"];
+    let run = |more: &[&str]| -> Result<Value, Box<dyn Error>> {
+        let output = ringcall(&[&args[..], &["--json", "-"], more].concat())?.output()?;
+        assert!(output.status.success(), "{more:?}: {}", said(&output));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let both = run(&["--matching", "both", "--report", &page, "--state", &state])?;
+    let alone = ["plain", "correlated"].map(|kind| run(&["--matching", kind]));
+    let [plain, correlated] = alone;
+    let (plain, correlated) = (plain?, correlated?);
+    assert_eq!(both["settings"]["matching"], "both");
+    for place in 0..2 {
+        let [both, plain, correlated] = [&both, &plain, &correlated].map(|results| &results["points"][place]);
+        let arms = both["arms"].as_array().ok_or("no arms")?;
+        let which: Vec<_> =
+            arms.iter().map(|arm| (arm["matching"].as_str(), arm["predecoder"].as_bool())).collect();
+        let [one, two] = [Some("plain"), Some("correlated")];
+        assert_eq!(which, [(one, Some(false)), (two, Some(false)), (one, Some(true)), (two, Some(true))]);
+        let expected =
+            [&plain["alone"], &correlated["alone"], &plain["predecoder"], &correlated["predecoder"]]
+                .map(|arm| &arm["errors"]);
+        assert_eq!(arms.iter().map(|arm| &arm["errors"]).collect::<Vec<_>>(), expected);
+        assert_eq!(arms[2]["ratio"], plain["predecoder"]["ratio"]);
+        // The keys that there were before are those of correlated matching.
+        assert_eq!((&both["matching"], &both["alone"]["errors"]), (&"correlated".into(), expected[1]));
+        assert_eq!(both["predecoder"]["ratio"], correlated["predecoder"]["ratio"]);
+    }
+    // The same again, from what is written down.
+    assert_eq!(run(&["--matching", "both", "--state", &state])?["points"], both["points"]);
+    let html = std::fs::read_to_string(&page)?;
+    for words in ["plain matching alone", "correlated matching with predecoder", "Pale: plain matching"] {
+        assert!(html.contains(words), "no `{words}`");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_point_ends_with_enough_errors() -> Outcome {
     let some = points(&["--max-errors", "10", "--threads", "2"])?;
@@ -283,6 +374,8 @@ fn what_cannot_be_studied_is_said_at_once() -> Outcome {
         (&["--noises", "2"], "between 0 and 0.75"),
         (&["--confidence", "1"], "--confidence"),
         (&["--threshold", "1"], "--model"),
+        (&["--noises", "0.01,0.6", "--matching", "correlated"], "0.6 of --noises is too much"),
+        (&["--noises", "0.6", "--matching", "both"], "0.6 of --noises is too much"),
         (&["--onnxruntime", "x.so"], "--engine"),
         (&["--engine", "cpu", "--onnxruntime", "x.so"], "is for --engine onnxruntime"),
         (&["--engine", "gpu", "--model", &floats], "predecoder_3x64.onnx: the network is in floating point"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::blossom::{Blossom, Tables};
 use crate::correlated::SecondPass;
-use crate::error::{BatchError, DecodeError, RoundsError};
+use crate::error::{BatchError, DecodeError};
 use crate::graph::MatchingGraph;
 use crate::input::Intake;
 use crate::metric::Metric;
@@ -51,12 +51,17 @@ impl Shared {
     pub(crate) fn tables(&self) -> Tables<'_> {
         Tables { graph: &self.graph, metric: &self.metric }
     }
+
+    /// The state of second passes, for one decoder.
+    pub(crate) fn second_pass(&self) -> Box<SecondPass> {
+        Box::new(SecondPass::new(&self.graph, &self.metric))
+    }
 }
 
 /// An exact minimum-weight perfect matching decoder.
 ///
 /// Built once per graph, it decodes any number of syndromes without allocating. Clones share the tables of the graph,
-/// so that every thread can have one.
+/// so that every thread can have one; a clone begins without a solution.
 ///
 /// ```
 /// use ringcall_matching::{Decoder, GraphBuilder};
@@ -76,7 +81,7 @@ impl Shared {
 /// assert_eq!(decoder.decode(&[0, 1])?.observables(), [0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Decoder {
     shared: Arc<Shared>,
     blossom: Blossom,
@@ -85,6 +90,13 @@ pub struct Decoder {
     remainder: Vec<u32>,
     answer: Answer,
     second: Option<Box<SecondPass>>,
+}
+
+/// Not derived: the copy of a list has no more room than it needs at the moment, and decoding must not allocate.
+impl Clone for Decoder {
+    fn clone(&self) -> Self {
+        Self::on(Arc::clone(&self.shared), self.second.is_some())
+    }
 }
 
 impl Decoder {
@@ -97,22 +109,36 @@ impl Decoder {
     pub fn with_config(graph: MatchingGraph, config: &DecoderConfig) -> Self {
         let metric = Metric::new(&graph, config.near_entries);
         let table = if config.pair_table { PairTable::new(&metric) } else { None };
-        let n = graph.num_detectors();
-        let correlated = config.correlations && graph.num_correlations() > 0;
-        let second = correlated.then(|| Box::new(SecondPass::new(&graph, &metric)));
+        let twice = config.correlations && graph.num_correlations() > 0;
+        Self::on(Arc::new(Shared { graph, metric, table }), twice)
+    }
+
+    /// A decoder with memory of its own on these tables.
+    fn on(shared: Arc<Shared>, twice: bool) -> Self {
+        let tables @ Tables { graph, .. } = shared.tables();
         Self {
-            blossom: Blossom::new(Tables { graph: &graph, metric: &metric }),
-            intake: Intake::new(&graph),
-            remainder: Vec::with_capacity(n),
-            answer: Answer::new(&graph),
-            second,
-            shared: Arc::new(Shared { graph, metric, table }),
+            blossom: Blossom::new(tables),
+            intake: Intake::new(graph),
+            remainder: Vec::with_capacity(graph.num_detectors()),
+            answer: Answer::new(graph),
+            second: twice.then(|| shared.second_pass()),
+            shared,
         }
     }
 
-    /// What a decoder in parts shares with this one, which must make a single pass.
-    pub(crate) fn shared(&self) -> Result<Arc<Shared>, RoundsError> {
-        if self.second.is_some() { Err(RoundsError::Correlated) } else { Ok(Arc::clone(&self.shared)) }
+    /// A decoder that makes a single pass, on the same tables.
+    pub fn single_pass(&self) -> Self {
+        Self::on(Arc::clone(&self.shared), false)
+    }
+
+    /// What a decoder in parts shares with this one.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Whether it matches twice: [`DecoderConfig::correlations`] was set, and the graph has correlations.
+    pub fn makes_second_pass(&self) -> bool {
+        self.second.is_some()
     }
 
     /// The graph that is decoded on.
@@ -210,10 +236,7 @@ impl Decoder {
     /// Matches a second time, where that is asked for.
     fn decode_again(&mut self) {
         let Some(second) = &mut self.second else { return };
-        let tables = self.shared.tables();
-        self.answer.correction(tables, None);
-        let Answer { solution, places, correction, .. } = &mut self.answer;
-        second.run(tables, correction, &self.intake.defects, solution, places);
+        self.answer.match_again(self.shared.tables(), second, &self.intake.defects);
     }
 
     /// The edges of the last solution, as sorted indices into [`MatchingGraph::edges`]; empty after an error.

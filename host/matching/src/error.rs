@@ -225,9 +225,6 @@ pub enum RoundsError {
         /// How many detectors there are.
         expected: usize,
     },
-    /// The decoder makes a second pass for correlations, which is not done in parts.
-    #[error("a decoder with correlations cannot be run in parts: make one without")]
-    Correlated,
     /// A thread could not be started.
     #[error("a thread could not be started: {kind}")]
     Thread {

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::blossom::{Blossom, Tables};
+use crate::correlated::SecondPass;
 use crate::decoder::{Decoder, Shared};
 use crate::error::{DecodeError, RoundsError};
 use crate::graph::NONE;
@@ -110,8 +111,8 @@ impl Drop for Helper {
 
 /// A decoder that splits a syndrome into slabs of rounds, solves them on several cores, and fuses the solutions.
 ///
-/// The answer is of minimum weight, as that of a [`Decoder`] that makes a single pass. It pays for large distances only; `ringcall bench matching` shows from
-/// where on. Its threads end when it is dropped.
+/// The answer is of minimum weight, as that of a [`Decoder`]. A second pass for correlations is made by the calling thread, over
+/// the whole. It pays for large distances only; `ringcall bench matching` shows from where on. Its threads end when it is dropped.
 ///
 /// ```
 /// use ringcall_matching::{Decoder, GraphBuilder, ParallelConfig, ParallelDecoder};
@@ -142,16 +143,18 @@ pub struct ParallelDecoder {
     own: Vec<u32>,
     between: Vec<u32>,
     answer: Answer,
+    second: Option<Box<SecondPass>>,
 }
 
 impl ParallelDecoder {
-    /// A decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`.
+    /// A decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`. It makes a second pass
+    /// for correlations if `decoder` does.
     ///
     /// # Errors
-    /// [`RoundsError::Length`] if there is not one round for each detector, [`RoundsError::Correlated`] if `decoder` makes a
-    /// second pass, [`RoundsError::Thread`] if a thread could not be started.
+    /// [`RoundsError::Length`] if there is not one round for each detector, [`RoundsError::Thread`] if a thread could not be
+    /// started.
     pub fn new(decoder: &Decoder, rounds: &[u32], config: &ParallelConfig) -> Result<Self, RoundsError> {
-        let shared = decoder.shared()?;
+        let shared = Arc::clone(decoder.shared());
         let tables = shared.tables();
         let n = tables.graph.num_detectors();
         // More slabs than rounds would be empty.
@@ -179,6 +182,7 @@ impl ParallelDecoder {
             intake: Intake::new(tables.graph),
             helpers,
             answer: Answer::new(tables.graph),
+            second: decoder.makes_second_pass().then(|| shared.second_pass()),
             shared,
         })
     }
@@ -198,8 +202,11 @@ impl ParallelDecoder {
         {
             self.blossom.solve(tables, &self.intake.defects);
         }
-        let Self { answer, blossom, .. } = self;
+        let Self { answer, blossom, second, intake, .. } = self;
         answer.compose(tables, |out| out.regions(blossom));
+        if let Some(second) = second {
+            answer.match_again(tables, second, &intake.defects);
+        }
         Ok(&self.answer.solution)
     }
 
@@ -244,7 +251,8 @@ impl ParallelDecoder {
 
     /// The edges of the last solution, as [`Decoder::correction`].
     pub fn correction(&mut self) -> &[u32] {
-        self.answer.correction(self.shared.tables(), None)
+        let second = self.second.as_deref().filter(|second| second.applied());
+        self.answer.correction(self.shared.tables(), second)
     }
 
     /// Proves that the last solution is of minimum weight, from the state that it was read from.
@@ -253,8 +261,8 @@ impl ParallelDecoder {
     ///
     /// # Errors
     /// [`CertificateError`].
-    pub fn verify(&self) -> Result<(), CertificateError> {
-        self.answer.verify(self.shared.tables(), &self.blossom)
+    pub fn verify(&mut self) -> Result<(), CertificateError> {
+        self.answer.verify_pass(self.shared.tables(), &self.blossom, self.second.as_deref_mut())
     }
 }
 
@@ -343,21 +351,6 @@ mod tests {
             assert_eq!(decoder.decode(&defects).unwrap().grid_weight(), expected);
             decoder.verify().unwrap();
         }
-    }
-
-    #[test]
-    fn a_decoder_of_two_passes_is_refused() {
-        let mut b = GraphBuilder::new();
-        let part = |detectors| crate::ErrorPart { detectors, observables: &[] };
-        b.error(0.01, &[part(&[0]), part(&[1])]).unwrap();
-        let config = crate::DecoderConfig { correlations: true, ..Default::default() };
-        let decoder = Decoder::with_config(b.build().unwrap(), &config);
-        let parallel = ParallelDecoder::new(&decoder, &[0, 1], &ParallelConfig::new(NonZeroUsize::MIN));
-        assert_eq!(parallel.map(|_| ()).unwrap_err(), RoundsError::Correlated);
-        assert_eq!(
-            crate::StreamingDecoder::new(&decoder, &[0, 1]).map(|_| ()).unwrap_err(),
-            RoundsError::Correlated
-        );
     }
 
     #[test]

@@ -59,6 +59,19 @@ impl Answer {
         blossom.verify(tables, self.solution.grid_weight - tables.graph.used().weight)
     }
 
+    /// The same; from the second pass where there was one.
+    pub(crate) fn verify_pass(
+        &self,
+        tables: Tables<'_>,
+        blossom: &Blossom,
+        second: Option<&mut SecondPass>,
+    ) -> Result<(), CertificateError> {
+        match second.filter(|second| self.solved && second.applied()) {
+            Some(second) => second.verify(tables, self.solution.grid_weight),
+            None => self.verify(tables, blossom),
+        }
+    }
+
     /// Begins with what using every negative edge amounts to; `fill` adds the pairs.
     pub(crate) fn compose(&mut self, tables: Tables<'_>, fill: impl FnOnce(&mut ReadOut<'_>)) {
         let Tables { graph, metric } = tables;
@@ -68,6 +81,13 @@ impl Answer {
         fill(&mut ReadOut { graph, metric, solution, places, search });
         self.solution.weight = self.solution.grid_weight as f64 / 2.0 / graph.scale();
         self.solved = true;
+    }
+
+    /// Replaces the solution, which is of a first pass over these defects, by that of a second one.
+    pub(crate) fn match_again(&mut self, tables: Tables<'_>, second: &mut SecondPass, defects: &[u32]) {
+        self.correction(tables, None);
+        let Self { solution, places, correction, .. } = self;
+        second.run(tables, correction, defects, solution, places);
     }
 
     /// The edges of the solution, sorted; none without one. Its paths are those of the second pass where there was one.

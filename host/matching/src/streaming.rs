@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::blossom::Blossom;
+use crate::correlated::SecondPass;
 use crate::decoder::{Decoder, Shared};
 use crate::error::{DecodeError, RoundsError};
 use crate::input::Intake;
@@ -12,8 +13,8 @@ use crate::solution::{CertificateError, Solution};
 
 /// A decoder that is given the detectors of one round after the other, and does most of its work before the last.
 ///
-/// The answer is a correction of minimum weight for the whole syndrome, as that of a [`Decoder`] that makes a single pass (where
-/// several are, it may be another one). Nothing is allocated per round.
+/// The answer is a correction of minimum weight for the whole syndrome, as that of a [`Decoder`] (where several are, it may be
+/// another one). A second pass for correlations is made after the last round, over all of them. Nothing is allocated per round.
 ///
 /// ```
 /// use ringcall_matching::{Decoder, GraphBuilder, StreamingDecoder};
@@ -40,19 +41,20 @@ pub struct StreamingDecoder {
     blossom: Blossom,
     next: usize,
     intake: Intake,
-    /// The defects given so far, where parity has to be checked.
+    /// The defects given so far, where parity has to be checked or a second pass is made.
     all: Vec<u32>,
     answer: Answer,
+    second: Option<Box<SecondPass>>,
 }
 
 impl StreamingDecoder {
-    /// A streaming decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`.
+    /// A streaming decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`. It makes
+    /// a second pass for correlations if `decoder` does.
     ///
     /// # Errors
-    /// [`RoundsError`] if there is not one round for each detector, or too many rounds, or if `decoder` makes a second pass
-    /// for correlations.
+    /// [`RoundsError`] if there is not one round for each detector, or too many rounds.
     pub fn new(decoder: &Decoder, rounds: &[u32]) -> Result<Self, RoundsError> {
-        let shared = decoder.shared()?;
+        let shared = Arc::clone(decoder.shared());
         let tables = shared.tables();
         let rounds = Arc::new(Rounds::new(tables, rounds)?);
         let n = tables.graph.num_detectors();
@@ -65,6 +67,7 @@ impl StreamingDecoder {
             intake: Intake::new(tables.graph),
             all: Vec::with_capacity(n),
             answer: Answer::new(tables.graph),
+            second: decoder.makes_second_pass().then(|| shared.second_pass()),
             shared,
         })
     }
@@ -85,7 +88,7 @@ impl StreamingDecoder {
     /// As [`Decoder::decode`], and [`DecodeError::WrongRound`]. The round has not been taken in then: it can be given
     /// again, or the syndrome abandoned with [`restart`](Self::restart).
     pub fn push_round(&mut self, defects: &[u32]) -> Result<Option<&Solution>, DecodeError> {
-        let Self { shared, rounds, blossom, next, intake, all, answer } = self;
+        let Self { shared, rounds, blossom, next, intake, all, answer, second } = self;
         let tables = shared.tables();
         let expected = *next;
         if expected == 0 {
@@ -96,7 +99,7 @@ impl StreamingDecoder {
             round => Err(DecodeError::WrongRound { defect, round, expected }),
         })?;
         let last = expected + 1 == rounds.count();
-        if intake.odd_parts() {
+        if intake.odd_parts() || second.is_some() {
             let before = all.len();
             all.extend_from_slice(defects);
             if let Some(error) = last.then(|| intake.check_parity(tables.graph, all).err()).flatten() {
@@ -118,6 +121,11 @@ impl StreamingDecoder {
         }
         debug_assert!(matched, "the parities were checked");
         answer.compose(tables, |out| out.regions(blossom));
+        if let Some(second) = second {
+            // Each round was checked when it came: this puts them in order, with the defects of the negative edges.
+            intake.take(tables.graph, all)?;
+            answer.match_again(tables, second, &intake.defects);
+        }
         self.restart();
         Ok(Some(&self.answer.solution))
     }
@@ -131,7 +139,8 @@ impl StreamingDecoder {
 
     /// The edges of the last solution, as [`Decoder::correction`]; empty unless a syndrome has just been finished.
     pub fn correction(&mut self) -> &[u32] {
-        self.answer.correction(self.shared.tables(), None)
+        let second = self.second.as_deref().filter(|second| second.applied());
+        self.answer.correction(self.shared.tables(), second)
     }
 
     /// Proves that the last solution is of minimum weight, from the state that it was read from.
@@ -140,7 +149,7 @@ impl StreamingDecoder {
     ///
     /// # Errors
     /// [`CertificateError`]; in particular if no syndrome has just been finished.
-    pub fn verify(&self) -> Result<(), CertificateError> {
-        self.answer.verify(self.shared.tables(), &self.blossom)
+    pub fn verify(&mut self) -> Result<(), CertificateError> {
+        self.answer.verify_pass(self.shared.tables(), &self.blossom, self.second.as_deref_mut())
     }
 }

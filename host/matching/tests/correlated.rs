@@ -6,7 +6,10 @@ mod common;
 use allocation_counter::measure;
 use common::{Checker, Model, Outcome};
 use proptest::prelude::*;
-use ringcall_matching::{BuildError, Decoder, DecoderConfig, ErrorPart, GraphBuilder};
+use ringcall_matching::{
+    BuildError, Decoder, DecoderConfig, ErrorPart, GraphBuilder, ParallelConfig, ParallelDecoder,
+    StreamingDecoder,
+};
 
 fn configs() -> [DecoderConfig; 2] {
     [(256, true), (0, false)].map(|(near_entries, pair_table)| {
@@ -130,6 +133,109 @@ fn nothing_is_allocated() {
             assert!(changed > 1000);
         }
     }
+}
+
+/// A decoder that is given a syndrome in parts, by these rounds.
+trait InParts {
+    fn on(decoder: &Decoder, rounds: &[u32]) -> Self;
+    fn decode(&mut self, rounds: &[u32], defects: &[u32]) -> (i64, u64);
+    fn edges(&mut self) -> &[u32];
+    fn prove(&mut self);
+}
+
+impl InParts for StreamingDecoder {
+    fn on(decoder: &Decoder, rounds: &[u32]) -> Self {
+        Self::new(decoder, rounds).unwrap()
+    }
+    fn decode(&mut self, rounds: &[u32], defects: &[u32]) -> (i64, u64) {
+        let (mut from, mut found) = (0, None);
+        for round in 0..self.num_rounds() as u32 {
+            let end = defects.partition_point(|&d| rounds[d as usize] <= round);
+            let solution = self.push_round(&defects[from..end]).unwrap();
+            found = solution.map(|s| (s.grid_weight(), s.observables()[0]));
+            from = end;
+        }
+        found.expect("that was the last round")
+    }
+    fn edges(&mut self) -> &[u32] {
+        self.correction()
+    }
+    fn prove(&mut self) {
+        self.verify().unwrap();
+    }
+}
+
+impl InParts for ParallelDecoder {
+    fn on(decoder: &Decoder, rounds: &[u32]) -> Self {
+        let mut config = ParallelConfig::new(2.try_into().unwrap());
+        config.least_defects = 0;
+        Self::new(decoder, rounds, &config).unwrap()
+    }
+    fn decode(&mut self, _: &[u32], defects: &[u32]) -> (i64, u64) {
+        let solution = self.decode(defects).unwrap();
+        (solution.grid_weight(), solution.observables()[0])
+    }
+    fn edges(&mut self) -> &[u32] {
+        self.correction()
+    }
+    fn prove(&mut self) {
+        self.verify().unwrap();
+    }
+}
+
+/// In parts, a syndrome has the second pass of a whole one, on the weights that its own first pass lowers.
+fn second_passes_of<D: InParts>() {
+    let mut config = DecoderConfig::default();
+    let (mut all, mut same, mut lighter) = (0, 0, 0);
+    for line in include_str!("data/correlated_circuits.txt").lines() {
+        let (model, shots) = common::parse(line);
+        let shots = &shots[..shots.len().min(150)];
+        all += shots.len();
+        let rounds: Vec<u32> = (0..model.detectors as u32).map(|d| d * 6 / model.detectors as u32).collect();
+        let mut whole = Checker::new(model.clone(), &config);
+        let graph = model.graph().unwrap();
+        let [mut once, mut twice] = [false, true].map(|correlations| {
+            config.correlations = correlations;
+            D::on(&Decoder::with_config(graph.clone(), &config), &rounds)
+        });
+        for shot in shots {
+            let plain = once.decode(&rounds, &shot.defects).0;
+            let edges = once.edges().iter().map(|&e| &graph.edges()[e as usize]);
+            let first: Vec<_> = edges.map(|e| (e.u, e.v)).collect();
+            let (weight, observables) = twice.decode(&rounds, &shot.defects);
+            assert_eq!(weight, whole.second(&first, &shot.defects));
+            twice.prove();
+            let mut flipped = shot.defects.clone();
+            for &edge in twice.edges() {
+                let edge = &graph.edges()[edge as usize];
+                flipped.extend([Some(edge.u), edge.v].into_iter().flatten());
+            }
+            flipped.sort_unstable();
+            assert!(flipped.chunk_by(|a, b| a == b).all(|of_one| of_one.len() % 2 == 0));
+            lighter += usize::from(weight < plain);
+            let at_once = whole.decoder.decode(&shot.defects).unwrap();
+            same += usize::from((at_once.grid_weight(), at_once.observables()[0]) == (weight, observables));
+        }
+        let info = measure(|| {
+            for shot in shots {
+                twice.decode(&rounds, &shot.defects);
+                twice.edges();
+            }
+        });
+        assert_eq!(info.count_total, 0);
+    }
+    // Another first pass of the same weight may lead elsewhere.
+    assert!(same * 20 > all * 19 && lighter * 2 > all, "{same}, {lighter} of {all}");
+}
+
+#[test]
+fn a_stream_makes_the_second_pass_after_the_last_round() {
+    second_passes_of::<StreamingDecoder>();
+}
+
+#[test]
+fn several_cores_leave_the_second_pass_to_one() {
+    second_passes_of::<ParallelDecoder>();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
 use ringcall_infer_gpu::Network;
 use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_qec::code::Basis;
-use ringcall_service::study::{Arm, Bind, Point, State, Stop, Study, Tally};
+use ringcall_service::study::{Arm, Bind, Matching, Point, State, Stop, Study, Tally};
 use ringcall_service::{
     Inference, Pace, Predecoder, Problem, REMOTE_STAGES, Service, ServiceConfig, ShotSource, Summary,
 };
@@ -121,6 +121,7 @@ fn a_study_counts_the_same_on_the_device() {
                 program: String::new(),
                 seed: 3,
                 batch_shots: 100,
+                matching: Matching::Correlated,
                 predecoder: Some(Arm { label: "3x128_int8".to_owned(), bind }),
                 points: vec![point(3), point(7)],
                 stop: Stop { shots: 400, errors: None },

@@ -56,7 +56,7 @@ impl ResidualDecoder {
     /// The decoder cannot be made.
     pub fn new(problem: &Problem) -> Result<Self, DecodeError> {
         Ok(Self {
-            decoder: problem.decoders().build()?,
+            decoder: problem.decoder()?,
             defects: Vec::with_capacity(problem.detectors() as usize),
             predicted: vec![0; packed_len(problem.observables() as usize)],
             detectors: problem.detectors() as usize,

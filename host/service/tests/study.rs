@@ -3,9 +3,11 @@
 
 use ringcall_infer::{ElementType, Engine, InferError, Model, Passthrough, TensorSpec, check_buffers};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::{MatchingDecoder, ShotDecoder};
+use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges, ShotDecoder};
 use ringcall_qec::sample::Sampler;
-use ringcall_service::study::{Arm, Outcome, Point, State, StateError, Stop, Study, StudyError, Tally};
+use ringcall_service::study::{
+    Arm, Matching, Outcome, Point, State, StateError, Stop, Study, StudyError, Tally,
+};
 use ringcall_service::{Inference, Predecoder, Problem};
 use std::io::Write;
 use std::sync::Arc;
@@ -96,6 +98,7 @@ fn study(threads: usize, errors: Option<u64>) -> Study<'static> {
         program: String::new(),
         seed: SEED,
         batch_shots: 50,
+        matching: Matching::Plain,
         predecoder: Some(Arm { label: "made up".to_owned(), bind: &bind }),
         points: vec![point(3, 0.02), point(5, 0.02), point(3, 0.01)],
         stop: Stop { shots: 1000, errors },
@@ -110,6 +113,10 @@ fn counts(study: &Study<'_>, state: &State) -> Vec<(Tally, bool)> {
         tally.matching_ns = 0;
         if let Some(arm) = &mut tally.predecoder {
             (arm.inference_ns, arm.matching_ns) = (0, 0);
+        }
+        if let Some(plain) = &mut tally.plain {
+            plain.matching_ns = 0;
+            plain.predecoder.iter_mut().for_each(|arm| arm.matching_ns = 0);
         }
         (tally, complete)
     };
@@ -139,50 +146,69 @@ fn counts_do_not_depend_on_threads() {
     }
 }
 
+/// All arms, on the same shots, by decoders of each kind used directly.
 #[test]
-fn both_arms_decode_the_shots_of_a_plain_sampler() {
-    let study = study(2, None);
-    let (state, _) = whole(&study);
-    let point = study.points[1];
-    let tally = state.outcome(&point, &study.stop).tally;
-
+fn the_arms_decode_the_shots_of_a_plain_sampler() {
+    let point = study(1, None).points[1];
     let model = point.experiment().detector_error_model().unwrap();
-    let mut decoder = ShotDecoder::new(MatchingDecoder::from_dem(&model).unwrap());
+    let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
+    let mut decoders = [MatchingEngine::SparseBlossom, MatchingEngine::CorrelatedBlossom]
+        .map(|engine| ShotDecoder::new(MatchingDecoder::new(&graph, engine).unwrap()));
     let engine = network(&point).unwrap();
     let mut engine = engine.instantiate().unwrap();
     let n = model.num_detectors as usize;
-    let mut expected = Tally { shots: 1000, detectors: 1000 * n as u64, ..Tally::default() };
-    let (mut left, mut second, mut common) = (0, 0, 0);
+    let (mut fired, mut left) = (0, 0);
+    // How often both of two arms are wrong: plain and correlated alone, then both after the network.
+    let mut wrongs = [[0; 4]; 4];
     for batch in 0..20 {
         let mut sampler = Sampler::new(&model, point.seed(SEED, batch)).unwrap();
         let mut shot = sampler.new_shot();
         let mut predicted = shot.observables.clone();
         for _ in 0..50 {
             sampler.sample_into(&mut shot).unwrap();
-            decoder.decode(&shot.detectors, &mut predicted).unwrap();
-            let wrong = predicted != shot.observables;
-            expected.fired += u64::from(shot.detectors.count_ones());
-            expected.errors += u64::from(wrong);
             let bits: Vec<u8> = (0..n).map(|i| u8::from(shot.detectors.get(i as u32).unwrap())).collect();
             let (mut residual, mut frame) = (vec![0; n], [0]);
             engine.run(&[&bits], &mut [&mut residual, &mut frame]).unwrap();
             let mut rest = shot.detectors.clone();
             (0..n).for_each(|i| _ = rest.set(i as u32, residual[i] == 1));
-            decoder.decode(&rest, &mut predicted).unwrap();
-            if frame[0] == 1 {
-                predicted.flip(0);
-            }
-            let also = predicted != shot.observables;
+            fired += u64::from(shot.detectors.count_ones());
             left += u64::from(rest.count_ones());
-            second += u64::from(also);
-            common += u64::from(wrong && also);
+            let mut wrong = [false; 4];
+            for (kind, decoder) in decoders.iter_mut().enumerate() {
+                decoder.decode(&shot.detectors, &mut predicted).unwrap();
+                wrong[kind] = predicted != shot.observables;
+                decoder.decode(&rest, &mut predicted).unwrap();
+                if frame[0] == 1 {
+                    predicted.flip(0);
+                }
+                wrong[2 + kind] = predicted != shot.observables;
+            }
+            for (i, row) in wrongs.iter_mut().enumerate() {
+                row.iter_mut().zip(wrong).for_each(|(sum, other)| *sum += u64::from(wrong[i] && other));
+            }
         }
     }
-    let arm = tally.predecoder.unwrap();
-    assert_eq!((tally.shots, tally.detectors, tally.fired), (1000, expected.detectors, expected.fired));
-    assert_eq!((tally.errors, arm.errors, arm.both, arm.fired), (expected.errors, second, common, left));
-    assert!(second != expected.errors && common > 0, "the arms differ: {tally:?}");
-    assert_eq!(tally.paired().unwrap().second, second);
+    let [plain, correlated] = [Matching::Plain, Matching::Correlated];
+    let all = [(plain, false), (correlated, false), (plain, true), (correlated, true)];
+    for (matching, arms) in [(plain, &[0, 2][..]), (correlated, &[1, 3]), (Matching::Both, &[0, 1, 2, 3])] {
+        let study = Study { matching, points: vec![point], ..study(2, None) };
+        let tally = counts(&study, &whole(&study).0)[0].0;
+        assert_eq!((tally.shots, tally.detectors, tally.fired), (1000, 1000 * n as u64, fired));
+        assert_eq!(tally.correlated, matching != plain);
+        let expected = |&arm: &usize| {
+            let (kind, predecoder) = all[arm];
+            (kind, predecoder, wrongs[arm][arm], wrongs[arms[0]][arm])
+        };
+        let found: Vec<_> =
+            tally.arms().iter().map(|arm| (arm.matching, arm.predecoder, arm.errors, arm.both)).collect();
+        assert_eq!(found, arms.iter().map(expected).collect::<Vec<_>>());
+        let after = tally.predecoder.unwrap();
+        let own = usize::from(matching != plain);
+        assert_eq!((after.fired, after.both), (left, wrongs[own][2 + own]));
+        assert_eq!(tally.paired().unwrap().second, wrongs[2 + own][2 + own]);
+    }
+    let errors: std::collections::BTreeSet<_> = (0..4).map(|arm| wrongs[arm][arm]).collect();
+    assert!(errors.len() == 4 && wrongs[0][3] > 0, "the arms differ: {wrongs:?}");
 }
 
 #[test]
@@ -208,7 +234,7 @@ fn nothing_before_matching_is_matching_alone() {
 /// Killed anywhere: the log ends in the middle of a line, and what follows it completes the same counts.
 #[test]
 fn a_log_cut_anywhere_goes_on_to_the_same_end() {
-    let study = study(2, Some(20));
+    let study = Study { matching: Matching::Both, ..study(2, Some(20)) };
     let (state, log) = whole(&study);
     let expected = counts(&study, &state);
     for cut in [0, 1, 60, log.len() / 3, log.len() / 2, log.len() - 1, log.len()] {
@@ -274,6 +300,8 @@ fn other_states_are_refused() {
     other(&|study| study.program.push('2'));
     other(&|study| study.seed += 1);
     other(&|study| study.batch_shots += 1);
+    other(&|study| study.matching = Matching::Correlated);
+    other(&|study| study.matching = Matching::Both);
     other(&|study| study.predecoder = None);
     other(&|study| study.predecoder.as_mut().unwrap().label.push('!'));
 
@@ -282,7 +310,7 @@ fn other_states_are_refused() {
         assert!(error.contains(part), "{error}");
     };
     refused("no state\n", "line 1: no state");
-    refused("{\"ringcall_sweep\":1}\n", "version 1, not 2");
+    refused("{\"ringcall_sweep\":1}\n", "version 1, not 3");
     refused(&format!("{text}\n{text}"), "line ");
     // An edited count is not believed, whether or not it is possible.
     refused(&text.replacen("\"shots\":50", "\"shots\":49", 1), "checksum is wrong");
@@ -330,6 +358,25 @@ fn what_fails_is_said_and_what_was_done_is_kept() {
     study.points.remove(1);
     let error = study.run(&mut State::new(study.setup()), &mut Vec::new(), &mut |_| true).unwrap_err();
     assert_eq!(error.to_string(), "d3/r3/z/p0.02: no such file");
+}
+
+/// Noise above one half has errors that are likelier than not, which correlated matching does not take.
+#[test]
+fn a_point_without_correlations_to_use_is_matched_in_one_pass() {
+    let one = |p, matching| {
+        let study = Study {
+            matching,
+            predecoder: None,
+            points: vec![point(3, p)],
+            stop: Stop { shots: 200, errors: None },
+            ..study(1, None)
+        };
+        counts(&study, &whole(&study).0)[0].0
+    };
+    let [plain, correlated] = [Matching::Plain, Matching::Correlated].map(|matching| one(0.6, matching));
+    assert!(!correlated.correlated && plain == correlated, "{plain:?}, {correlated:?}");
+    assert_eq!(one(0.6, Matching::Both), plain, "there is nothing to compare it with");
+    assert!(one(0.02, Matching::Correlated).correlated);
 }
 
 #[test]

@@ -69,10 +69,7 @@ impl From<EngineError> for Fault {
 
 impl From<RoundsError> for Fault {
     fn from(error: RoundsError) -> Self {
-        match error {
-            RoundsError::Correlated => Self::unsupported(error.to_string()),
-            _ => Self::invalid(error.to_string()),
-        }
+        Self::invalid(error.to_string())
     }
 }
 

@@ -45,7 +45,15 @@ pub unsafe extern "C" fn ringcall_decoder_stream_create(
                 // SAFETY: the header's contract.
                 unsafe { array(rounds, count, "rounds") }?
             };
-        let streaming = StreamingDecoder::new(decoder.state()?.matching.engine(), rounds)?;
+        let state = decoder.state()?;
+        let engine = state.matching.engine();
+        if engine.makes_second_pass() {
+            // As the header has it.
+            return Err(Fault::unsupported(
+                "a decoder with correlations cannot be given rounds: make one without",
+            ));
+        }
+        let streaming = StreamingDecoder::new(engine, rounds)?;
         let stream =
             Stream { observable_bytes: decoder.model.observable_bytes(), state: Mutex::new(streaming) };
         let handle = STREAMS.insert(Arc::new(Arc::new(stream)));

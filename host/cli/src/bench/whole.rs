@@ -1,10 +1,11 @@
-//! The whole pipeline: injector, ring, inference, matching, harvest, at one distance; matching alone, and with the predecoder on
-//! a GPU, behind the host's dispatcher and behind the device's own.
+//! The whole pipeline: injector, ring, inference, matching, harvest, at one distance; matching alone, in one pass or two, and with
+//! the predecoder on a GPU, behind the host's dispatcher and behind the device's own.
 
 use crate::network::{NetworkFile, OnGpu};
 use anyhow::{Context, Result};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
+use ringcall_qec::decode::MatchingEngine;
 use ringcall_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -20,31 +21,50 @@ const PACE: Duration = Duration::from_micros(30);
 /// Where inference runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// Nowhere: matching alone.
+    /// Nowhere: matching alone, in one pass.
     Matching,
+    /// Nowhere: correlated matching alone.
+    Correlated,
     /// Graphs of host workers.
     GpuHost,
     /// So many dispatchers of the device.
     GpuDevice(u32),
 }
 
+impl Shape {
+    fn on_device(self) -> bool {
+        matches!(self, Self::GpuHost | Self::GpuDevice(_))
+    }
+
+    fn matching(self) -> MatchingEngine {
+        match self {
+            Self::Correlated => MatchingEngine::CorrelatedBlossom,
+            Self::Matching | Self::GpuHost | Self::GpuDevice(_) => MatchingEngine::SparseBlossom,
+        }
+    }
+}
+
 const BENCHES: &[(&str, u32, Shape)] = &[
     ("pipeline/d7", 7, Shape::Matching),
+    ("pipeline/d7/correlated", 7, Shape::Correlated),
     ("pipeline/d7/gpu-host", 7, Shape::GpuHost),
     ("pipeline/d7/gpu-device", 7, Shape::GpuDevice(1)),
     ("pipeline/d7/gpu-device-2", 7, Shape::GpuDevice(2)),
     ("pipeline/d7/gpu-device-4", 7, Shape::GpuDevice(4)),
     ("pipeline/d13", 13, Shape::Matching),
+    ("pipeline/d13/correlated", 13, Shape::Correlated),
     ("pipeline/d13/gpu-host", 13, Shape::GpuHost),
     ("pipeline/d13/gpu-device", 13, Shape::GpuDevice(1)),
     ("pipeline/d13/gpu-device-2", 13, Shape::GpuDevice(2)),
     ("pipeline/d13/gpu-device-3", 13, Shape::GpuDevice(3)),
     ("pipeline/d13/gpu-device-4", 13, Shape::GpuDevice(4)),
     ("pipeline/d21", 21, Shape::Matching),
+    ("pipeline/d21/correlated", 21, Shape::Correlated),
     ("pipeline/d21/gpu-host", 21, Shape::GpuHost),
     ("pipeline/d21/gpu-device", 21, Shape::GpuDevice(1)),
     ("pipeline/d21/gpu-device-2", 21, Shape::GpuDevice(2)),
     ("pipeline/d31", 31, Shape::Matching),
+    ("pipeline/d31/correlated", 31, Shape::Correlated),
     ("pipeline/d31/gpu-host", 31, Shape::GpuHost),
     ("pipeline/d31/gpu-device", 31, Shape::GpuDevice(1)),
 ];
@@ -138,7 +158,7 @@ pub(super) fn run(
 ) -> Result<Vec<(&'static str, String)>> {
     let mut absent = Vec::new();
     for &(name, distance, shape) in BENCHES.iter().filter(|(name, ..)| asked(name)) {
-        if let Some(why) = options.no_device.filter(|_| shape != Shape::Matching) {
+        if let Some(why) = options.no_device.filter(|_| shape.on_device()) {
             absent.push((name, why.to_owned()));
             continue;
         }
@@ -159,7 +179,7 @@ fn measure(
 ) -> Result<Row> {
     let noise = CircuitNoise::uniform(P);
     let experiment = MemoryExperiment { distance, rounds: distance, basis: Basis::Z, noise };
-    let problem = Problem::new(experiment.detector_error_model()?)?;
+    let problem = Problem::with_matching(experiment.detector_error_model()?, Some(shape.matching()))?;
     let source = ShotSource::sampled(&problem, SEED)?;
     let workers = crate::pinning::workers();
     // Where there are too few cores threads take turns: pinned they could not.
@@ -174,7 +194,7 @@ fn measure(
         OnGpu::open(&file)?.bind(&experiment, None)
     };
     let service = match shape {
-        Shape::Matching => Service::start(&problem, &Inference::None, config)?,
+        Shape::Matching | Shape::Correlated => Service::start(&problem, &Inference::None, config)?,
         Shape::GpuHost => Service::start(&problem, &predecoder()?.inference()?, config)?,
         Shape::GpuDevice(kernels) => {
             let dispatcher = predecoder()?.dispatchers(config.slots, kernels)?;

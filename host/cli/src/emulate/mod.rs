@@ -111,12 +111,16 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         given.refuse(&["metadata", "rendezvous", "qp"], "--transport udp")?;
     }
     match args.function {
-        FunctionArg::Increment => given.refuse(&["distance", "rounds", "p"], "--function increment")?,
+        FunctionArg::Increment => {
+            given.refuse(&["distance", "rounds", "p", "matching"], "--function increment")?;
+        }
         FunctionArg::Decode => given.refuse(&["payload"], "--function decode")?,
     }
+    let mut experiment = args.experiment.clone();
+    experiment.matching = target.matching(experiment.matching)?;
     let served = target.experiment();
     let (mut source, mut checker) =
-        work::work(args.function, &args.experiment, served, args.payload as usize, args.seed)?;
+        work::work(args.function, &experiment, served, args.payload as usize, args.seed)?;
     let signals = Signals::listen()?;
     signals.run();
     let stop = || signals.received().is_some();

@@ -1,7 +1,9 @@
 //! Where a service is reached: the line that it prints, or an address and options.
 
+use crate::matching::{Matching, MatchingArg};
 use crate::serve::{TransportArg, USUAL};
 use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use ringcall_emulator::PlayerTarget;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -64,6 +66,17 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// The matching of the service's decoder, to compare answers with: what the option says, or the line.
+    pub(super) fn matching(&self, option: Matching) -> Result<Matching> {
+        let Some(named) = self.get("matching") else { return Ok(option) };
+        let kind = MatchingArg::from_str(named, false)
+            .map_err(|_| anyhow!("the endpoint's matching is `{named}`: plain and correlated are known"))?;
+        if option.kind.is_some_and(|option| option != kind) {
+            bail!("the endpoint's matching is {named}: leave --matching out, or give the same");
+        }
+        Ok(Matching { kind: Some(kind) })
+    }
+
     /// The address; this machine's where the line has none.
     pub(super) fn address(&self) -> Result<SocketAddr> {
         if let Some(address) = self.address {
@@ -124,5 +137,18 @@ mod tests {
         assert!(Target::parse("port=1 transport=ib").expect("pairs").transport(None).is_err());
         let udp = Target::parse("port=1 transport=udp").expect("pairs");
         assert!(udp.transport(Some(TransportArg::Roce)).is_err());
+    }
+
+    #[test]
+    fn answers_are_compared_by_the_matching_of_the_service() {
+        let [plain, correlated] =
+            [MatchingArg::Plain, MatchingArg::Correlated].map(|kind| Matching { kind: Some(kind) });
+        let of = |line, option: Matching| Target::parse(line).expect("pairs").matching(option);
+        let none = Matching::default();
+        assert_eq!(of("port=1 matching=plain", none).expect("known").kind, plain.kind);
+        assert_eq!(of("port=1 matching=correlated", correlated).expect("the same").kind, correlated.kind);
+        assert_eq!(of("port=1", plain).expect("the option").kind, plain.kind);
+        assert_eq!(of("port=1", none).expect("nothing").kind, None);
+        assert!(of("port=1 matching=plain", correlated).is_err() && of("port=1 matching=x", none).is_err());
     }
 }

@@ -82,6 +82,7 @@ fn accuracy(report: &RunReport) -> Markup {
     let estimate = report.logical_error_rate;
     html! {
         table.settings {
+            tr { td { "matching" } td { (report.matching) } }
             tr {
                 td { "logical errors" }
                 td { (count(report.logical_errors)) " of " (count(report.shots)) " shots" }
@@ -145,7 +146,7 @@ mod tests {
         {
             assert!(page.contains(words), "no axis says `{words}`");
         }
-        for value in ["333,330", "157 of 12,000 shots", "4.8 x", "inference", "distance"] {
+        for value in ["333,330", "157 of 12,000 shots", "4.8 x", "inference", "distance", "correlated"] {
             assert!(page.contains(value), "no `{value}`");
         }
     }

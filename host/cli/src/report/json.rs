@@ -24,6 +24,7 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["submitted"], report.submitted);
         assert_eq!(json["timed_out"], report.timed_out);
+        assert_eq!(json["matching"], "correlated");
         for (read, written) in [
             (&json["latency_us"]["p999"], report.latency_us.p999),
             (&json["stages_us"]["dispatch"]["max"], report.stages_us[0].summary.max),

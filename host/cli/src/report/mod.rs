@@ -111,6 +111,8 @@ pub(crate) struct RunReport {
     /// What was run, in the order it is shown; keys differ.
     #[serde(serialize_with = "json::settings")]
     pub(crate) settings: Vec<(String, String)>,
+    /// Which matching decoded: plain or correlated.
+    pub(crate) matching: &'static str,
     pub(crate) submitted: u64,
     pub(crate) completed: u64,
     pub(crate) refused: u64,

@@ -57,6 +57,7 @@ pub(crate) fn full() -> RunReport {
     ];
     RunReport {
         settings: settings.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(),
+        matching: "correlated",
         submitted: 333_333,
         completed: 333_330,
         refused: 0,
@@ -83,6 +84,7 @@ pub(crate) fn full() -> RunReport {
 pub(crate) fn empty() -> RunReport {
     RunReport {
         settings: vec![],
+        matching: "plain",
         submitted: 0,
         completed: 0,
         refused: 0,

@@ -21,6 +21,7 @@ pub(crate) fn to_text(report: &RunReport) -> String {
             report.settings.iter().map(|(k, v)| format!("{}={}", plain(k), plain(v))),
         );
     }
+    line(&mut out, "matching", report.matching);
     wrapped(
         &mut out,
         "requests",
@@ -134,6 +135,7 @@ mod tests {
             "lost 1",
             "matching skipped 4,321",
             "distance=13",
+            "matching          correlated",
             "0.0937 in, 0.0197 out (cut 4.8 x)",
             "157 of 12,000 shots: 0.0131 (95% confidence: 0.0111 to 0.0153)",
             "slot 3",

@@ -24,6 +24,7 @@ pub(super) fn report(
     };
     Ok(RunReport {
         settings: settings(args, problem, config, network),
+        matching: problem.matching().name(),
         submitted: stats.submitted,
         completed: stats.completed,
         refused: stats.refused,

@@ -19,7 +19,8 @@ pub(super) fn problem(args: &Args) -> Result<Problem> {
         }
         None => experiment(args).detector_error_model()?,
     };
-    Ok(Problem::new(model)?)
+    let matching = if args.engine.network().is_some() { args.matching.or_plain() } else { args.matching };
+    matching.problem(model)
 }
 
 fn experiment(args: &Args) -> MemoryExperiment {

@@ -1,6 +1,7 @@
 //! The options of `ringcall run`.
 
 use crate::experiment::BasisArg;
+use crate::matching::Matching;
 use crate::network::NetworkArg;
 use crate::pinning::{self, CoreList};
 use anyhow::{Result, bail};
@@ -161,6 +162,8 @@ pub(crate) struct Args {
     /// Slots of the ring
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(super) slots: u32,
+    #[command(flatten)]
+    pub(super) matching: Matching,
     /// What runs before matching
     #[arg(long, value_enum, default_value = "matching")]
     pub(super) engine: EngineArg,

@@ -46,7 +46,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     if args.dispatcher == Some(DispatcherArg::Device) {
         let what =
             "--dispatcher device, whose kernel serves rpc_increment beside a thread of the transport's";
-        given.refuse(&["distance", "rounds", "p", "threads"], what)?;
+        given.refuse(&["distance", "rounds", "p", "matching", "threads"], what)?;
     }
     Ok(())
 }

@@ -37,8 +37,8 @@ pub(super) struct Service {
     kind: Kind,
     /// Of a host dispatcher.
     host: Option<ringcall::dispatcher::Watch>,
-    /// The digest of the experiment that `decode_syndrome` decodes.
-    experiment: Option<String>,
+    /// What `decode_syndrome` decodes, where it is served.
+    decodes: Option<Decodes>,
 }
 
 /// How a service ended.
@@ -53,19 +53,26 @@ pub(super) struct Outcome {
     pub(super) balance: (i128, i128),
 }
 
-/// What is served, and the digest of the experiment.
-fn functions(args: &Args) -> Result<(TableBuilder, Option<String>)> {
+/// What `decode_syndrome` decodes.
+struct Decodes {
+    /// The experiment's digest.
+    experiment: String,
+    matching: &'static str,
+}
+
+/// The functions, and what is decoded.
+fn functions(args: &Args) -> Result<(TableBuilder, Option<Decodes>)> {
     let problem = args.experiment.problem()?;
     let mut syndromes = Syndromes::new(&problem)?;
     let decode = move |request: &[u8], result: &mut [u8]| syndromes.answer(request, result);
-    let experiment = Some(experiment::digest(&problem));
     let table = FunctionTable::builder()
         .host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
             result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
             Ok(request.len())
         })
         .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode);
-    Ok((table, experiment))
+    let decodes = Decodes { experiment: experiment::digest(&problem), matching: problem.matching().name() };
+    Ok((table, Some(decodes)))
 }
 
 const TOO_SMALL: &str = "give --slot-bytes more, or decode a smaller experiment";
@@ -89,7 +96,7 @@ impl Service {
         match args.dispatcher {
             None | Some(DispatcherArg::Host | DispatcherArg::Unified) => {
                 let ring = Ring::allocate(config)?;
-                let (table, experiment) = functions(args)?;
+                let (table, decodes) = functions(args)?;
                 let table = table.build(&ring).context(TOO_SMALL)?;
                 let dispatcher = HostDispatcher::builder(&ring, table).build()?;
                 let host = Some(dispatcher.watch());
@@ -99,7 +106,7 @@ impl Service {
                         on_host(roce_wire(args, &ring)?, &ring, dispatcher, args.threads)?
                     }
                 };
-                Ok(Self { kind, host, experiment })
+                Ok(Self { kind, host, decodes })
             }
             Some(DispatcherArg::Device) => {
                 let mapped = device::ring(config)?;
@@ -113,7 +120,7 @@ impl Service {
                     }
                 };
                 let kind = Kind::Device(Box::new(transport), device::start(&mapped)?);
-                Ok(Self { kind, host: None, experiment: None })
+                Ok(Self { kind, host: None, decodes: None })
             }
         }
     }
@@ -124,11 +131,11 @@ impl Service {
             given.refuse(&["threads"], "this plug-in, whose library fills the ring by itself")?;
         }
         let ring = plugin.ring()?;
-        let (table, experiment) = functions(args)?;
+        let (table, decodes) = functions(args)?;
         let table = table.build(&ring).context(TOO_SMALL)?;
         let dispatcher = HostDispatcher::builder(&ring, table).build()?;
         let host = Some(dispatcher.watch());
-        Ok(Self { kind: plugin.start(&ring, dispatcher, args.threads)?, host, experiment })
+        Ok(Self { kind: plugin.start(&ring, dispatcher, args.threads)?, host, decodes })
     }
 
     fn nic(args: &Args) -> Result<Self> {
@@ -139,21 +146,22 @@ impl Service {
             ThreadsArg::Own => Threads::Two,
         };
         let capacity = Service::capacity(port.page_bytes);
-        let (table, experiment) = functions(args)?;
+        let (table, decodes) = functions(args)?;
         let table = table.build_for(capacity, capacity).context(TOO_SMALL)?;
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
         let service = Service::start(
             Options { port, peers: peers(args), depth, threads, ..Options::default() },
             table,
         )?;
-        Ok(Self { kind: Kind::Nic(service), host: None, experiment })
+        Ok(Self { kind: Kind::Nic(service), host: None, decodes })
     }
 
     /// The line for whoever started this.
     pub(super) fn line(&self) -> String {
-        let experiment = self.experiment.as_ref().map(|digest| format!(" experiment={digest}"));
-        let experiment = experiment.unwrap_or_default();
-        let of = |endpoint: &Endpoint| format!("{endpoint} ip={}{experiment}", endpoint.address.ip());
+        let decodes = self.decodes.as_ref().map_or_else(String::new, |Decodes { experiment, matching }| {
+            format!(" experiment={experiment} matching={matching}")
+        });
+        let of = |endpoint: &Endpoint| format!("{endpoint} ip={}{decodes}", endpoint.address.ip());
         match &self.kind {
             Kind::One(service) => of(service.endpoint()),
             Kind::Own(transport, _) => of(transport.endpoint()),
@@ -216,9 +224,9 @@ impl Service {
 
     /// The transport first, so that what is under way is still answered.
     pub(super) fn stop(self, deadline: Duration) -> Outcome {
-        let Self { kind, host, .. } = self;
+        let Self { kind, host, decodes } = self;
         let counters = move || host.as_ref().map(ringcall::dispatcher::Watch::counters).unwrap_or_default();
-        match kind {
+        let mut outcome = match kind {
             Kind::One(service) => {
                 let (report, stopped) = service.stop(deadline);
                 let stuck = stopped.is_none_or(|stopped| stopped.report.stuck);
@@ -237,7 +245,9 @@ impl Service {
                 Outcome::of_ring(&report, failed, &watch.counters())
             }
             Kind::Nic(service) => Outcome::of_nic(&service.stop(deadline)),
-        }
+        };
+        outcome.json["matching"] = decodes.map(|decodes| decodes.matching).into();
+        outcome
     }
 }
 

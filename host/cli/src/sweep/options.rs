@@ -3,12 +3,25 @@
 use crate::experiment::BasisArg;
 use crate::network::{Network, NetworkArg, NetworkFile};
 use anyhow::{Result, bail};
-use ringcall_service::study::{Point, Stop};
+use clap::ValueEnum;
+use ringcall_service::study::{Matching, Point, Stop};
 use std::path::PathBuf;
+
+/// How syndromes are matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum KindsArg {
+    /// In one pass
+    Plain,
+    /// In two passes, the second with lower weights for edges that share an error with those found first: fewer errors,
+    /// more time
+    Correlated,
+    /// In both ways: each arm is there twice, on the same shots
+    Both,
+}
 
 /// Measures logical error rates over code distances and noises, with and without a predecoder.
 ///
-/// Both arms decode the same shots, which depend on the seed alone: neither on the number of threads nor on
+/// All arms decode the same shots, which depend on the seed alone: neither on the number of threads nor on
 /// interruptions. With --state each finished batch is written down, and the same command later goes on from there, also
 /// after it was killed; points, --shots and --max-errors may have changed by then.
 #[derive(Debug, clap::Args)]
@@ -32,6 +45,10 @@ pub(crate) struct Args {
     /// Memory basis
     #[arg(long, value_enum, default_value = "z")]
     pub(super) basis: BasisArg,
+    /// How syndromes are matched [default: correlated, and both with a predecoder; plain at points whose noise is above 0.5,
+    /// whose models have errors that correlated matching does not take]
+    #[arg(long, value_enum, value_name = "KIND")]
+    matching: Option<KindsArg>,
     /// ONNX model of a predecoder, of any size as in training/models, or for the one distance that is studied [default: the
     /// committed predecoder_3x128_int8, which is built in, where --engine is given; without either, matching alone]
     #[arg(long, value_name = "FILE")]
@@ -85,6 +102,11 @@ impl Args {
                 if p.is_nan() || p <= 0.0 {
                     bail!("--noises: {p} is no noise; each is a number above 0");
                 }
+                if p > 0.5 && self.matching.is_some_and(|kinds| kinds != KindsArg::Plain) {
+                    bail!(
+                        "correlated matching takes no error that is likelier than not: {p} of --noises is too much"
+                    );
+                }
                 // The last point's mistakes are known before the first one's hours.
                 point.experiment().detector_layout()?;
                 if points.contains(&point) {
@@ -97,6 +119,16 @@ impl Args {
             bail!("--confidence must be between 0 and 1, not {}", self.confidence);
         }
         Ok(points)
+    }
+
+    pub(super) fn matching(&self) -> Matching {
+        match self.matching {
+            Some(KindsArg::Plain) => Matching::Plain,
+            Some(KindsArg::Both) => Matching::Both,
+            Some(KindsArg::Correlated) => Matching::Correlated,
+            None if self.engine().is_some() => Matching::Both,
+            None => Matching::Correlated,
+        }
     }
 
     pub(super) fn stop(&self) -> Stop {

@@ -5,6 +5,7 @@ use super::results::Results;
 use super::table::{COLUMNS, rows};
 use crate::report::page;
 use maud::html;
+use ringcall_service::study::Matching;
 
 /// The page.
 pub(super) fn to_html(results: &Results) -> String {
@@ -22,6 +23,9 @@ pub(super) fn to_html(results: &Results) -> String {
             @if settings.predecoder.is_some() {
                 " Full lines: matching alone. Dashed lines and rings: predecoder and matching, on the same shots."
             }
+            @if settings.matching == Matching::Both.name() {
+                " Pale: plain matching. Full colour: correlated matching, on the same shots."
+            }
         }
         section id="points" {
             h2 { "Points" }
@@ -31,7 +35,7 @@ pub(super) fn to_html(results: &Results) -> String {
                     tr { @for cell in row { td { (cell) } } }
                 }
             } }
-            p.note { "Ratio: logical errors with the predecoder for each of matching alone, on the same shots. Density: \
+            p.note { "Ratio: logical errors for each of a point's first row, on the same shots. Density: \
                 share of detectors that fired, or that the predecoder left. Times: means over shots." }
         }
         section id="settings" {
@@ -42,6 +46,7 @@ pub(super) fn to_html(results: &Results) -> String {
                     ("most shots a point", settings.shots.to_string()),
                     ("errors that end a point", settings.max_errors.map_or("-".to_owned(), |n| n.to_string())),
                     ("shots of a batch", settings.batch_shots.to_string()),
+                    ("matching", settings.matching.to_owned()),
                     ("predecoder", settings.predecoder.clone().unwrap_or_else(|| "none".to_owned())),
                     ("threads", settings.threads.to_string()),
                     ("machine", settings.machine.clone()),

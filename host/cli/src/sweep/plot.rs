@@ -1,8 +1,9 @@
 //! Logical error rate against noise, a line for each distance and arm, with error bars.
 
-use super::results::{ArmResult, PointResult};
+use super::results::{ArmResult, ComparedResult, PointResult};
 use crate::report::charts::{AMBER, Axis, BLUE, Chart, Failure, GREEN, RED, Svg, extent, framed};
 use plotters::prelude::*;
+use ringcall_service::study::Matching;
 
 /// One a distance, over again after the last.
 const COLOURS: [RGBColor; 7] =
@@ -24,16 +25,29 @@ pub(super) fn distances(points: &[PointResult]) -> Vec<u32> {
     found
 }
 
-type Pick = fn(&PointResult) -> Option<&ArmResult>;
+/// Which arm: by which matching, and whether after a predecoder.
+type Which = (Option<&'static str>, bool);
 
-/// The arms, and whether their lines are dashed.
-const ARMS: [(Pick, bool); 2] =
-    [(|point| Some(&point.alone), false), (|point| point.predecoder.as_ref().map(|p| &p.arm), true)];
+/// The arms of all points, each once.
+fn all_arms(points: &[&PointResult]) -> Vec<Which> {
+    let mut found: Vec<Which> =
+        points.iter().flat_map(|point| &point.arms).map(|arm| (arm.matching, arm.predecoder)).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// The same arm of one point, and whether the point has it by the other kind of matching as well.
+fn pick(point: &PointResult, (matching, predecoder): Which) -> Option<(&ArmResult, bool)> {
+    let same = |arm: &&ComparedResult| arm.predecoder == predecoder;
+    let arm = point.arms.iter().filter(same).find(|arm| arm.matching == matching)?;
+    Some((&arm.arm, point.arms.iter().filter(same).count() > 1))
+}
 
 /// `None` without a shot.
 pub(super) fn svg(points: &[PointResult]) -> Svg {
     let measured: Vec<&PointResult> = points.iter().filter(|point| point.shots > 0).collect();
-    let arms = || ARMS.iter().flat_map(|(pick, _)| measured.iter().filter_map(|point| pick(point)));
+    let arms = || measured.iter().flat_map(|point| point.arms.iter().map(|arm| &arm.arm));
     // A lower end of next to nothing would leave no room for the rest.
     let lows = arms().map(|arm| match arm.logical_error_rate {
         0.0 => arm.logical_error_rate_ci[1] / 2.0,
@@ -48,14 +62,18 @@ pub(super) fn svg(points: &[PointResult]) -> Svg {
     let y = Axis::log("logical error rate per shot", least * 0.8, most * 1.2);
     Some(framed(460, 86, &x, &y, |chart| {
         for (place, distance) in distances(points).into_iter().enumerate() {
-            for (pick, dashed) in ARMS {
-                let mut line: Vec<(f64, &ArmResult)> = measured
-                    .iter()
-                    .filter(|point| point.distance == distance)
-                    .filter_map(|point| Some((point.p, pick(point)?)))
-                    .collect();
-                line.sort_by(|a, b| a.0.total_cmp(&b.0));
-                draw(chart, &x, &y, &line, colour(place), dashed)?;
+            for which @ (matching, dashed) in all_arms(&measured) {
+                let mut line = Vec::new();
+                let mut compared = false;
+                for point in measured.iter().filter(|point| point.distance == distance) {
+                    if let Some((arm, twice)) = pick(point, which) {
+                        line.push((point.p, arm));
+                        compared |= twice;
+                    }
+                }
+                line.sort_by(|a: &(f64, &ArmResult), b| a.0.total_cmp(&b.0));
+                let pale = compared && matching == Some(Matching::Plain.name());
+                draw(chart, &x, &y, &line, colour(place).mix(if pale { 0.4 } else { 1.0 }), dashed)?;
             }
         }
         Ok(())
@@ -68,7 +86,7 @@ fn draw(
     x: &Axis,
     y: &Axis,
     line: &[(f64, &ArmResult)],
-    colour: RGBColor,
+    colour: RGBAColor,
     dashed: bool,
 ) -> Result<(), Failure> {
     let style = colour.stroke_width(2);

@@ -1,7 +1,7 @@
 //! What a sweep found, as plain values: what JSON, table and page show.
 
-use ringcall_qec::stats::{Interval, LogicalErrorRate, StatsError};
-use ringcall_service::study::{Outcome, Point};
+use ringcall_qec::stats::{Interval, LogicalErrorRate, PairedErrors, StatsError};
+use ringcall_service::study::{ArmCounts, Matching, Outcome, Point};
 use serde::Serialize;
 
 /// Everything that is reported.
@@ -21,6 +21,7 @@ pub(super) struct Settings {
     pub(super) shots: u64,
     pub(super) max_errors: Option<u64>,
     pub(super) confidence: f64,
+    pub(super) matching: &'static str,
     pub(super) predecoder: Option<String>,
     pub(super) threads: usize,
     pub(super) machine: String,
@@ -35,10 +36,14 @@ pub(super) struct PointResult {
     pub(super) p: f64,
     pub(super) complete: bool,
     pub(super) shots: u64,
+    /// Which matching `alone` and `predecoder` were decoded by, once there was a shot.
+    pub(super) matching: Option<&'static str>,
     /// Share of detectors that fired.
     pub(super) density_in: f64,
     pub(super) alone: ArmResult,
     pub(super) predecoder: Option<PredecoderResult>,
+    /// Every arm; the first is the one that the others are compared with.
+    pub(super) arms: Vec<ComparedResult>,
 }
 
 /// One arm of a point.
@@ -70,10 +75,33 @@ pub(super) struct PredecoderResult {
     pub(super) inference_us: f64,
 }
 
+/// An arm beside the others, on the same shots.
+#[derive(Debug, Serialize)]
+pub(super) struct ComparedResult {
+    /// Once there was a shot.
+    pub(super) matching: Option<&'static str>,
+    /// Whether a predecoder ran before.
+    pub(super) predecoder: bool,
+    #[serde(flatten)]
+    pub(super) arm: ArmResult,
+    /// Shots that this arm and the first got wrong.
+    pub(super) errors_in_common: u64,
+    /// Errors for each of the first arm.
+    pub(super) ratio: f64,
+    pub(super) ratio_ci: [f64; 2],
+}
+
 const NONE: [f64; 2] = [f64::NAN; 2];
 
 fn ends(interval: Interval) -> [f64; 2] {
     [interval.low, interval.high]
+}
+
+fn ratio_ci(paired: &PairedErrors, confidence: f64) -> Result<[f64; 2], StatsError> {
+    match paired.shots {
+        0 => Ok(NONE),
+        _ => Ok(paired.ratio_interval(confidence)?.map_or(NONE, ends)),
+    }
 }
 
 impl PointResult {
@@ -96,15 +124,27 @@ impl PointResult {
                 arm: arm(paired.second_rate(), counts.matching_ns)?,
                 errors_in_common: counts.both,
                 ratio: paired.ratio(),
-                ratio_ci: match paired.shots {
-                    0 => NONE,
-                    _ => paired.ratio_interval(confidence)?.map_or(NONE, ends),
-                },
+                ratio_ci: ratio_ci(&paired, confidence)?,
                 density_out: density.density(),
                 inference_us: tally.mean_us(counts.inference_ns),
             }),
             _ => None,
         };
+        let counted = tally.arms();
+        let mut arms = Vec::new();
+        for counts in &counted {
+            let &ArmCounts { matching, predecoder, errors, both, matching_ns } = counts;
+            let first = counted.first().map_or(0, |first| first.errors);
+            let paired = PairedErrors { shots: tally.shots, first, second: errors, both };
+            arms.push(ComparedResult {
+                matching: (tally.shots > 0).then_some(matching.name()),
+                predecoder,
+                arm: arm(paired.second_rate(), matching_ns)?,
+                errors_in_common: both,
+                ratio: paired.ratio(),
+                ratio_ci: ratio_ci(&paired, confidence)?,
+            });
+        }
         Ok(Self {
             distance: point.distance,
             rounds: point.rounds,
@@ -112,9 +152,11 @@ impl PointResult {
             p: point.p,
             complete: *complete,
             shots: tally.shots,
+            matching: tally.matching().map(Matching::name),
             density_in: tally.density().density(),
             alone: arm(tally.alone(), tally.matching_ns)?,
             predecoder,
+            arms,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The results for a terminal.
 
-use super::results::{ArmResult, PointResult, Results};
+use super::results::{ComparedResult, PointResult, Results};
 use crate::report::{count, number, rate};
 use std::fmt::Write;
 
@@ -27,35 +27,34 @@ pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
             "-".to_owned()
         }
     };
-    let row = |name: &str, arm: &ArmResult, ratio: String, density: f64, times: String| {
-        let shots = count(point.shots) + if point.complete { "" } else { " so far" };
+    let shots = count(point.shots) + if point.complete { "" } else { " so far" };
+    let row = |(place, compared): (usize, &ComparedResult)| {
+        let ComparedResult { matching, predecoder, arm, ratio, ratio_ci, .. } = compared;
+        let kind = matching.map_or_else(String::new, |kind| format!("{kind} "));
+        let name = kind + if *predecoder { "matching with predecoder" } else { "matching alone" };
+        let ratio = match (place, ratio_ci) {
+            (0, _) => "-".to_owned(),
+            (_, [low, high]) if low.is_finite() => {
+                format!("{} ({} to {})", number(*ratio), number(*low), number(*high))
+            }
+            _ => number(*ratio),
+        };
+        let after = point.predecoder.as_ref().filter(|_| *predecoder);
+        let inference = after.map_or_else(String::new, |after| format!(" + {}", number(after.inference_us)));
         [
             point.distance.to_string(),
             point.p.to_string(),
-            shots,
-            name.to_owned(),
+            shots.clone(),
+            name,
             count(arm.errors),
             rate(arm.logical_error_rate),
             interval(arm.logical_error_rate_ci),
             ratio,
-            rate(density),
-            times,
+            rate(after.map_or(point.density_in, |after| after.density_out)),
+            number(arm.matching_us) + &inference,
         ]
     };
-    let alone = &point.alone;
-    let mut rows =
-        vec![row("matching alone", alone, "-".to_owned(), point.density_in, number(alone.matching_us))];
-    if let Some(predecoder) = &point.predecoder {
-        let ratio = match predecoder.ratio_ci {
-            [low, high] if low.is_finite() => {
-                format!("{} ({} to {})", number(predecoder.ratio), number(low), number(high))
-            }
-            _ => number(predecoder.ratio),
-        };
-        let times = format!("{} + {}", number(predecoder.arm.matching_us), number(predecoder.inference_us));
-        rows.push(row("with predecoder", &predecoder.arm, ratio, predecoder.density_out, times));
-    }
-    rows
+    point.arms.iter().enumerate().map(row).collect()
 }
 
 /// The table, and what it is of.
@@ -79,6 +78,7 @@ pub(super) fn to_text(results: &Results) -> String {
     }
     let settings = &results.settings;
     let _ = write!(out, "{}% intervals; seed {}", number(settings.confidence * 100.0), settings.seed);
+    let _ = write!(out, "; matching {}", settings.matching);
     if let Some(predecoder) = &settings.predecoder {
         let _ = write!(out, "; predecoder {predecoder}");
     }

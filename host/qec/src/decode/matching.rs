@@ -73,13 +73,11 @@ impl MatchingDecoder {
             }
         }
         let built = builder.build()?;
-        // Lowered weights are not all the same.
         let uniform = graph
             .edges()
             .first()
             .map(|first| first.weight)
             .filter(|&weight| weight > 0.0 && graph.edges().iter().all(|edge| edge.weight == weight))
-            .filter(|_| built.num_correlations() == 0)
             .map(|_| built.grid_weight(0));
         Ok(Self { decoder: Blossom::with_config(built, &config), uniform })
     }
@@ -87,6 +85,16 @@ impl MatchingDecoder {
     /// The engine within: decoders that are given a syndrome in parts share its tables.
     pub fn engine(&self) -> &Blossom {
         &self.decoder
+    }
+
+    /// What it decodes by: [`MatchingEngine::CorrelatedBlossom`] only where that was asked for and the model has
+    /// correlations to use, which are errors of several parts, one of which makes another likelier.
+    pub fn kind(&self) -> MatchingEngine {
+        if self.decoder.makes_second_pass() {
+            MatchingEngine::CorrelatedBlossom
+        } else {
+            MatchingEngine::SparseBlossom
+        }
     }
 
     /// The step to which weights are rounded: the weight of every matching is a whole multiple of it.
@@ -127,11 +135,13 @@ impl Decoder for MatchingDecoder {
             return Err(DecodeError::Length { what: "bytes for observables", expected, found });
         }
         let count = self.num_detectors();
+        // Lowered weights are not all the same.
+        let uniform = self.uniform.filter(|_| !self.decoder.makes_second_pass());
         let solution = self.decoder.decode(defects).map_err(|error| refusal(error, count))?;
         for (bytes, word) in observables.chunks_mut(8).zip(solution.observables()) {
             bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
         }
-        let corrections = match self.uniform {
+        let corrections = match uniform {
             Some(step) => u32::try_from(solution.grid_weight() / step).unwrap_or(u32::MAX),
             None => solution.pairs().len() as u32,
         };
@@ -182,6 +192,46 @@ impl MatchingFactory {
     /// As [`MatchingDecoder::new`].
     pub fn new(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
         Ok(Self { prototype: MatchingDecoder::new(graph, engine)? })
+    }
+
+    /// Decoders by correlated matching where the graph's model has correlations to use, else in one pass:
+    /// [`kind`](Self::kind) says which.
+    ///
+    /// ```
+    /// use ringcall_qec::decode::{MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges};
+    /// # let kind = |text: &str| -> Result<MatchingEngine, Box<dyn std::error::Error>> {
+    /// #     let model = ringcall_qec::dem::text::parse(text)?;
+    /// let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+    /// # Ok(
+    /// MatchingFactory::best(&graph)?.kind()
+    /// # )};
+    /// # let single = "error(0.1) D0\nerror(0.1) D0 D1\nerror(0.1) D1 L0";
+    /// # assert_eq!(kind(single)?, MatchingEngine::SparseBlossom);
+    /// # assert_eq!(kind("error(0.1) D0 ^ D1\nerror(0.2) D0")?, MatchingEngine::CorrelatedBlossom);
+    /// # // Correlated matching takes no error that is likelier than not.
+    /// # assert_eq!(kind("error(0.6) D0 ^ D1")?, MatchingEngine::SparseBlossom);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) in one pass.
+    pub fn best(graph: &MatchingGraph) -> Result<Self, DecodeError> {
+        match Self::new(graph, MatchingEngine::CorrelatedBlossom) {
+            Err(DecodeError::Likely { .. }) => Self::new(graph, MatchingEngine::SparseBlossom),
+            made => made,
+        }
+    }
+
+    /// Decoders in one pass, which share the tables of these.
+    #[must_use]
+    pub fn single_pass(&self) -> Self {
+        let MatchingDecoder { decoder, uniform } = &self.prototype;
+        Self { prototype: MatchingDecoder { decoder: decoder.single_pass(), uniform: *uniform } }
+    }
+
+    /// What its decoders decode by, as [`MatchingDecoder::kind`].
+    pub fn kind(&self) -> MatchingEngine {
+        self.prototype.kind()
     }
 }
 

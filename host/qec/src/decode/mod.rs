@@ -87,3 +87,14 @@ pub enum MatchingEngine {
     /// errors of a model have several parts, and slower. On graphs that are not of a model, the same as one pass.
     CorrelatedBlossom,
 }
+
+impl MatchingEngine {
+    /// As options and reports name it: `plain` or `correlated`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SparseBlossom => "plain",
+            Self::CorrelatedBlossom => "correlated",
+        }
+    }
+}

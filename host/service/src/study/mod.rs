@@ -1,22 +1,24 @@
 //! A study of logical error rates: a grid of memory experiments, each decoded by matching alone and, if there is one, by a
-//! predecoder and matching, on the same shots.
+//! predecoder and matching, on the same shots; by plain matching, by correlated matching, or by both.
 //!
 //! Shots come in batches. A batch's shots follow from the seed, the point and the batch's number ([`Point::seed`]), so
 //! that counts depend neither on threads nor on interruptions. Each finished batch is a line in the caller's log; a
 //! [`State`] read back from it goes on where it ended. Of the batches that threads have finished, those count that come
 //! first, up to the one at which the point has enough ([`State::outcome`]).
 //!
-//! Times are by the clock, on the thread that decodes: with more threads than cores they are too long.
+//! Matching's times are processor time of the thread that decodes, whatever else runs on its core. Those of inference are by the
+//! clock, since a network may run elsewhere: with more threads than cores they are too long.
 //!
 //! ```
 //! use ringcall_qec::code::Basis;
-//! use ringcall_service::study::{Point, State, Stop, Study};
+//! use ringcall_service::study::{Matching, Point, State, Stop, Study};
 //!
 //! let point = |distance, p| Point { distance, rounds: distance, basis: Basis::Z, p };
 //! let study = Study {
 //!     program: String::new(),
 //!     seed: 1,
 //!     batch_shots: 500,
+//!     matching: Matching::Correlated,
 //!     predecoder: None,
 //!     points: vec![point(3, 0.01), point(5, 0.01)],
 //!     stop: Stop { shots: 2000, errors: Some(50) },
@@ -36,17 +38,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod plain;
 mod point;
 mod state;
 mod tally;
 mod worker;
 
+pub use plain::{PlainPredecoderTally, PlainTally};
 pub use point::Point;
 pub use state::{Outcome, Setup, State, StateError};
-pub use tally::{PredecoderTally, Stop, Tally};
+pub use tally::{ArmCounts, PredecoderTally, Stop, Tally};
 
 use crate::Inference;
 use ringcall_gpu::atomic::DeviceU64;
+use ringcall_qec::decode::MatchingEngine;
+use serde::{Deserialize, Serialize};
 use state::Counted;
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -57,6 +63,39 @@ use worker::{Prepared, Worker};
 
 /// Whatever a point met.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// How the arms of a study match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Matching {
+    /// In one pass.
+    Plain,
+    /// In two passes, the second on weights that the first one's solution has lowered, at each point whose model has
+    /// correlations to use; [`Tally::correlated`] says whether it has.
+    Correlated,
+    /// In both ways, on the same shots: each arm is there twice.
+    Both,
+}
+
+impl Matching {
+    /// As [`Problem::with_matching`](crate::Problem::with_matching) has it.
+    fn engine(self) -> Option<MatchingEngine> {
+        match self {
+            Self::Plain => Some(MatchingEngine::SparseBlossom),
+            Self::Correlated | Self::Both => None,
+        }
+    }
+
+    /// As options and reports name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => MatchingEngine::SparseBlossom.name(),
+            Self::Correlated => MatchingEngine::CorrelatedBlossom.name(),
+            Self::Both => "both",
+        }
+    }
+}
 
 /// Makes a predecoder for a point: detectors in, residual and frame out. Each thread gets an engine of it.
 pub type Bind<'a> = dyn Fn(&Point) -> Result<Inference, Cause> + 'a;
@@ -84,6 +123,8 @@ pub struct Study<'a> {
     pub seed: u64,
     /// Shots of a batch, at least 1: as much work as an interruption may cost each thread.
     pub batch_shots: u32,
+    /// How both arms match.
+    pub matching: Matching,
     /// The second arm.
     pub predecoder: Option<Arm<'a>>,
     /// The grid, in the order in which it is worked through.
@@ -133,7 +174,8 @@ impl Study<'_> {
     #[must_use]
     pub fn setup(&self) -> Setup {
         let predecoder = self.predecoder.as_ref().map(|arm| arm.label.clone());
-        Setup { program: self.program.clone(), seed: self.seed, batch_shots: self.batch_shots, predecoder }
+        let &Self { seed, batch_shots, matching, .. } = self;
+        Setup { program: self.program.clone(), seed, batch_shots, matching, predecoder }
     }
 
     /// Works until every point has enough, or `progress` says `false`: it is asked about ten times a second, and after each
@@ -178,7 +220,7 @@ impl Study<'_> {
         log: &mut dyn Write,
         go_on: &mut dyn FnMut(&Counted) -> bool,
     ) -> Result<(), StudyError> {
-        let prepared = Prepared::new(*point, self.predecoder.as_ref())?;
+        let prepared = Prepared::new(*point, self.matching, self.predecoder.as_ref())?;
         let (batches, done) = (self.stop.batches(self.batch_shots), state.finished(point));
         let left = usize::try_from(batches - (done.len() as u64).min(batches)).unwrap_or(usize::MAX);
         let threads = self.threads.clamp(1, left.max(1));

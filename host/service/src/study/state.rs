@@ -4,14 +4,14 @@
 //! taken from another study is refused. Lines are only added, each by one write, so a killed process leaves whole lines and
 //! at most a part of the last one.
 
-use super::{Point, Stop, Tally};
+use super::{Matching, Point, Stop, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
 
-/// The format of a state. Version 1 had no checksums and did not name the program.
-const VERSION: u32 = 2;
+/// The format of a state. Version 1 had no checksums and did not name the program, version 2 did not name the matching.
+const VERSION: u32 = 3;
 /// No line of ours is as long.
 const MAX_LINE: u64 = 64 << 10;
 
@@ -26,6 +26,8 @@ pub struct Setup {
     pub seed: u64,
     /// Shots of a batch.
     pub batch_shots: u32,
+    /// How both arms match.
+    pub matching: Matching,
     /// The predecoder: its file, a digest of its bytes, its threshold. `None` without one.
     pub predecoder: Option<String>,
 }
@@ -186,7 +188,8 @@ impl State {
         let (line, _) = checked(line, head_sum).map_err(Refused::Line)?;
         let record: Record = serde_json::from_slice(&line).map_err(|e| Refused::Line(e.to_string()))?;
         let Record { point, batch, tally } = record;
-        tally.check(self.setup.batch_shots, self.setup.predecoder.is_some()).map_err(Refused::Line)?;
+        let Setup { batch_shots, matching, predecoder, .. } = &self.setup;
+        tally.check(*batch_shots, *matching, predecoder.is_some()).map_err(Refused::Line)?;
         let known = self.batches.entry(point.clone()).or_default().entry(batch).or_insert(tally);
         if known.same_counts(&tally) {
             Ok(())
@@ -293,7 +296,8 @@ impl std::fmt::Display for Setup {
         if !self.program.is_empty() {
             write!(f, "{}, ", self.program)?;
         }
-        write!(f, "seed {}, {} shots a batch, ", self.seed, self.batch_shots)?;
+        let Self { seed, batch_shots, matching, .. } = self;
+        write!(f, "seed {seed}, {batch_shots} shots a batch, matching {}, ", matching.name())?;
         match &self.predecoder {
             Some(label) => write!(f, "predecoder {label}"),
             None => f.write_str("no predecoder"),

@@ -1,12 +1,16 @@
 //! What is counted, and when it is enough.
 
+use super::{Matching, PlainTally};
 use ringcall_qec::stats::{LogicalErrorRate, PairedErrors, SyndromeDensity};
 use serde::{Deserialize, Serialize};
 
-/// Counts over shots that were decoded by matching alone, and perhaps by a predecoder and matching as well.
+/// Counts over shots that were decoded by matching alone, and perhaps by a predecoder and matching as well. Where both kinds of
+/// matching are compared, these counts are of correlated matching but for [`plain`](Self::plain).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tally {
+    /// Whether correlated matching was used: not where the model has no correlations, nor where there was no shot yet.
+    pub correlated: bool,
     /// Shots.
     pub shots: u64,
     /// Detectors of all shots.
@@ -15,11 +19,14 @@ pub struct Tally {
     pub fired: u64,
     /// Shots that matching alone got wrong.
     pub errors: u64,
-    /// Time of matching alone, all shots together, ns.
+    /// Processor time of matching alone, all shots together, ns.
     pub matching_ns: u64,
     /// The other arm, on the same shots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predecoder: Option<PredecoderTally>,
+    /// Both arms again, by plain matching, where it is compared with correlated matching.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain: Option<PlainTally>,
 }
 
 /// Counts of the arm with a predecoder.
@@ -32,10 +39,37 @@ pub struct PredecoderTally {
     pub errors: u64,
     /// Of these, the ones that matching alone got wrong as well.
     pub both: u64,
-    /// Time of its inference, ns.
+    /// Time of its inference by the clock, ns.
     pub inference_ns: u64,
-    /// Time of matching what it left, ns.
+    /// Processor time of matching what it left, ns.
     pub matching_ns: u64,
+}
+
+/// Counts of one arm, on the shots of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArmCounts {
+    /// How it matched: [`Matching::Plain`] or [`Matching::Correlated`].
+    pub matching: Matching,
+    /// Whether a predecoder ran before.
+    pub predecoder: bool,
+    /// Shots that it got wrong.
+    pub errors: u64,
+    /// Of these, the ones that the first arm got wrong as well.
+    pub both: u64,
+    /// Processor time of matching, ns.
+    pub matching_ns: u64,
+}
+
+/// Could two decoders have so many errors in common?
+pub(super) fn common(both: u64, first: u64, second: u64, shots: u64) -> Result<(), String> {
+    let either = first.checked_add(second).and_then(|sum| sum.checked_sub(both));
+    if first.max(second) > shots {
+        return Err(format!("{} errors in {shots} shots", first.max(second)));
+    }
+    if both > first.min(second) || either.is_none_or(|n| n > shots) {
+        return Err(format!("{both} errors in common of {first} and {second}"));
+    }
+    Ok(())
 }
 
 impl Tally {
@@ -48,6 +82,7 @@ impl Tally {
     pub(super) fn add(&mut self, other: &Self) {
         // Counts of a file may be anything below what `check` lets through; sums that no study reaches stay at the top.
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        self.correlated |= other.correlated;
         add(&mut self.shots, other.shots);
         add(&mut self.detectors, other.detectors);
         add(&mut self.fired, other.fired);
@@ -60,20 +95,31 @@ impl Tally {
             add(&mut sum.inference_ns, more.inference_ns);
             add(&mut sum.matching_ns, more.matching_ns);
         }
+        if let Some(more) = &other.plain {
+            self.plain.get_or_insert_default().add(more);
+        }
     }
 
     /// The same counts, times apart?
     pub(super) fn same_counts(&self, other: &Self) -> bool {
         let counts = |tally: &Self| {
             let untimed = |p: PredecoderTally| PredecoderTally { inference_ns: 0, matching_ns: 0, ..p };
-            Self { matching_ns: 0, predecoder: tally.predecoder.map(untimed), ..*tally }
+            let (predecoder, plain) = (tally.predecoder.map(untimed), tally.plain.map(PlainTally::untimed));
+            Self { matching_ns: 0, predecoder, plain, ..*tally }
         };
         counts(self) == counts(other)
     }
 
     /// Could these be the counts of a batch?
-    pub(super) fn check(&self, shots: u32, predecoder: bool) -> Result<(), String> {
+    pub(super) fn check(&self, shots: u32, matching: Matching, predecoder: bool) -> Result<(), String> {
         let expect = |holds: bool, what: String| if holds { Ok(()) } else { Err(what) };
+        let plain = matching == Matching::Plain;
+        expect(!(plain && self.correlated), "counts of correlated matching".to_owned())?;
+        let compared = matching == Matching::Both && self.correlated;
+        expect(
+            compared == self.plain.is_some(),
+            format!("counts {} plain matching", if compared { "without" } else { "of" }),
+        )?;
         expect(self.shots == u64::from(shots), format!("{} shots, a batch has {shots}", self.shots))?;
         expect(self.errors <= self.shots, format!("{} errors in {} shots", self.errors, self.shots))?;
         let fired =
@@ -83,14 +129,47 @@ impl Tally {
             predecoder == self.predecoder.is_some(),
             format!("counts {} a predecoder", if predecoder { "without" } else { "of" }),
         )?;
-        let Some(arm) = self.predecoder else { return Ok(()) };
-        fired(arm.fired)?;
-        expect(arm.errors <= self.shots, format!("{} errors in {} shots", arm.errors, self.shots))?;
-        let either = (self.errors + arm.errors).checked_sub(arm.both);
-        expect(
-            arm.both <= self.errors.min(arm.errors) && either.is_some_and(|n| n <= self.shots),
-            format!("{} errors in common of {} and {}", arm.both, self.errors, arm.errors),
-        )
+        if let Some(arm) = self.predecoder {
+            fired(arm.fired)?;
+            common(arm.both, self.errors, arm.errors, self.shots)?;
+        }
+        self.plain.map_or(Ok(()), |plain| plain.check(self))
+    }
+
+    /// Every arm; the first is the one that the others are compared with: matching alone, plain where that ran.
+    #[must_use]
+    pub fn arms(&self) -> Vec<ArmCounts> {
+        let kind = if self.correlated { Matching::Correlated } else { Matching::Plain };
+        let arm = |matching, predecoder, errors, both, matching_ns| ArmCounts {
+            matching,
+            predecoder,
+            errors,
+            both,
+            matching_ns,
+        };
+        let after = self.predecoder;
+        let Some(plain) = self.plain else {
+            return [arm(kind, false, self.errors, self.errors, self.matching_ns)]
+                .into_iter()
+                .chain(after.map(|after| arm(kind, true, after.errors, after.both, after.matching_ns)))
+                .collect();
+        };
+        let mut arms = vec![
+            arm(Matching::Plain, false, plain.errors, plain.errors, plain.matching_ns),
+            arm(kind, false, self.errors, plain.both, self.matching_ns),
+        ];
+        if let (Some(plain), Some(after)) = (plain.predecoder, after) {
+            arms.push(arm(Matching::Plain, true, plain.errors, plain.both, plain.matching_ns));
+            arms.push(arm(kind, true, after.errors, plain.correlated_both, after.matching_ns));
+        }
+        arms
+    }
+
+    /// Which matching was used; `None` without a shot.
+    #[must_use]
+    pub fn matching(&self) -> Option<Matching> {
+        let kind = if self.correlated { Matching::Correlated } else { Matching::Plain };
+        (self.shots > 0).then_some(kind)
     }
 
     /// Logical errors of matching alone.
@@ -144,7 +223,7 @@ impl Stop {
     /// Is this enough?
     #[must_use]
     pub fn met(&self, tally: &Tally) -> bool {
-        let errors = tally.predecoder.map_or(tally.errors, |arm| arm.errors.min(tally.errors));
+        let errors = tally.arms().iter().map(|arm| arm.errors).min().unwrap_or(0);
         tally.shots >= self.shots || self.errors.is_some_and(|enough| errors >= enough)
     }
 

@@ -1,13 +1,13 @@
 //! One thread's part: batches of shots, decoded by both arms.
 
-use super::{Arm, Cause, Point, StudyError, Tally};
+use super::{Arm, Cause, Matching, PlainTally, Point, StudyError, Tally};
 use crate::{Inference, Problem};
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::header::RequestHeader;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_pipeline::{InferenceStage, RequestView};
-use ringcall_qec::decode::Decoder;
+use ringcall_qec::decode::{DecodeError, Decoder, MatchingEngine};
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use std::sync::atomic::Ordering;
@@ -16,56 +16,85 @@ use std::sync::atomic::Ordering;
 pub(super) struct Prepared {
     point: Point,
     problem: Problem,
+    /// The same in one pass, where that is compared.
+    plain: Option<Problem>,
     /// Of the second arm.
     inference: Option<Inference>,
     sampler: Sampler,
 }
 
 impl Prepared {
-    pub(super) fn new(point: Point, arm: Option<&Arm<'_>>) -> Result<Self, StudyError> {
+    pub(super) fn new(point: Point, matching: Matching, arm: Option<&Arm<'_>>) -> Result<Self, StudyError> {
         let at = |source| StudyError::Point { point, source };
-        let problem = point
-            .experiment()
-            .detector_error_model()
-            .map_err(|e| at(e.into()))
-            .and_then(|model| Problem::new(model).map_err(|e| at(e.into())))?;
+        let problem =
+            point.experiment().detector_error_model().map_err(|e| at(e.into())).and_then(|model| {
+                Problem::with_matching(model, matching.engine()).map_err(|e| at(e.into()))
+            })?;
         let sampler = Sampler::new(problem.model(), 0).map_err(|e| at(e.into()))?;
         let inference = arm.map(|arm| (arm.bind)(&point)).transpose().map_err(at)?;
         if let Some(inference) = &inference {
             inference.check(&problem).map_err(|e| at(e.into()))?;
         }
-        Ok(Self { point, problem, inference, sampler })
+        let compared = matching == Matching::Both && problem.matching() == MatchingEngine::CorrelatedBlossom;
+        let plain = compared.then(|| problem.single_pass());
+        Ok(Self { point, problem, plain, inference, sampler })
     }
 }
+
+/// Shots that one arm decodes after the other, so that an arm's time is taken once for all of them: as many as a word has bits,
+/// since a word says which of them an arm got wrong.
+const CHUNK: usize = 64;
 
 /// One thread's decoders.
 pub(super) struct Worker<'a> {
     prepared: &'a Prepared,
     stage: Option<Box<dyn InferenceStage>>,
-    matching: Matching,
+    matching: Matcher,
+    plain: Option<Matcher>,
     shot: Shot,
-    payload: Vec<u8>,
-    /// Residual, then frame.
-    output: Vec<u8>,
+    /// Of each shot of a chunk: packed detectors; what a predecoder leaves, residual and then frame; observables.
+    payloads: Vec<u8>,
+    outputs: Vec<u8>,
+    truth: [u64; CHUNK],
 }
 
 /// Matching, from packed detectors to packed observables.
-struct Matching {
+struct Matcher {
     decoder: Box<dyn Decoder>,
     detectors: usize,
     defects: Vec<u32>,
     observables: Vec<u8>,
 }
 
-impl Matching {
-    /// The predicted observables, and the time it took, ns.
-    fn run(&mut self, detectors: &[u8]) -> Result<(u64, u64), Cause> {
-        let begin = clock::now_ns();
-        self.defects.clear();
-        self.defects.extend(BitView::new(detectors, self.detectors)?.ones().map(|index| index as u32));
-        self.decoder.decode(&self.defects, &mut self.observables)?;
-        Ok((word(&self.observables), clock::now_ns() - begin))
+impl Matcher {
+    fn new(problem: &Problem) -> Result<Self, DecodeError> {
+        let detectors = problem.detectors() as usize;
+        Ok(Self {
+            decoder: problem.decoder()?,
+            detectors,
+            defects: Vec::with_capacity(detectors),
+            observables: vec![0; packed_len(problem.observables() as usize)],
+        })
     }
+
+    /// Of shots with the observables that they should be decoded to: which are wrong, and the thread's processor time, ns.
+    fn run<'a>(&mut self, shots: impl Iterator<Item = (&'a [u8], u64)>) -> Result<(u64, u64), Cause> {
+        let begin = processor_ns();
+        let mut wrong = 0;
+        for (place, (detectors, expected)) in shots.enumerate() {
+            self.defects.clear();
+            self.defects.extend(BitView::new(detectors, self.detectors)?.ones().map(|index| index as u32));
+            self.decoder.decode(&self.defects, &mut self.observables)?;
+            wrong |= u64::from(word(&self.observables) != expected) << place;
+        }
+        Ok((wrong, processor_ns() - begin))
+    }
+}
+
+/// The processor time that this thread has had: unlike a clock, it stands still while another thread has the core.
+fn processor_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// At most 64 observables, which a [`Problem`] checks.
@@ -79,9 +108,9 @@ fn ones(packed: &[u8]) -> u64 {
 
 impl<'a> Worker<'a> {
     pub(super) fn new(prepared: &'a Prepared) -> Result<Self, StudyError> {
-        let Prepared { point, problem, inference, sampler } = prepared;
+        let Prepared { point, problem, plain, inference, sampler } = prepared;
         let at = |source| StudyError::Point { point: *point, source };
-        let detectors = problem.detectors() as usize;
+        let matcher = |problem| Matcher::new(problem).map_err(|e| at(e.into()));
         Ok(Self {
             prepared,
             stage: inference
@@ -89,15 +118,12 @@ impl<'a> Worker<'a> {
                 .map(|inference| inference.stage(problem))
                 .transpose()
                 .map_err(|e| at(e.into()))?,
-            matching: Matching {
-                decoder: problem.decoders().build().map_err(|e| at(e.into()))?,
-                detectors,
-                defects: Vec::with_capacity(detectors),
-                observables: vec![0; packed_len(problem.observables() as usize)],
-            },
+            matching: matcher(problem)?,
+            plain: plain.as_ref().map(matcher).transpose()?,
             shot: sampler.new_shot(),
-            payload: vec![0; packed_len(detectors)],
-            output: vec![0; problem.inferred_bytes()],
+            payloads: vec![0; CHUNK * problem.request_bytes()],
+            outputs: vec![0; CHUNK * problem.inferred_bytes()],
+            truth: [0; CHUNK],
         })
     }
 
@@ -110,42 +136,95 @@ impl<'a> Worker<'a> {
     ) -> Result<Option<Tally>, StudyError> {
         let mut sampler = self.prepared.sampler.reseeded(seed);
         let mut tally = Tally::new(self.stage.is_some());
-        for _ in 0..shots {
-            if quit.load(Ordering::Relaxed) != 0 {
+        tally.correlated = self.prepared.problem.matching() == MatchingEngine::CorrelatedBlossom;
+        tally.plain = self.plain.as_ref().map(|_| PlainTally::new(self.stage.is_some()));
+        let mut left = shots as usize;
+        while left > 0 {
+            let count = left.min(CHUNK);
+            let done = self
+                .chunk(count, &mut sampler, &mut tally, quit)
+                .map_err(|source| StudyError::Point { point: self.prepared.point, source })?;
+            if !done {
                 return Ok(None);
             }
-            self.one(&mut sampler, &mut tally)
-                .map_err(|source| StudyError::Point { point: self.prepared.point, source })?;
+            left -= count;
         }
         Ok(Some(tally))
     }
 
-    fn one(&mut self, sampler: &mut Sampler, tally: &mut Tally) -> Result<(), Cause> {
-        sampler.sample_into(&mut self.shot)?;
-        for (place, byte) in self.payload.iter_mut().zip(self.shot.detectors.iter_bytes()) {
-            *place = byte;
+    /// So many shots, by all arms; `false` if it was to quit before the end.
+    fn chunk(
+        &mut self,
+        count: usize,
+        sampler: &mut Sampler,
+        tally: &mut Tally,
+        quit: &DeviceU64,
+    ) -> Result<bool, Cause> {
+        let Self { prepared, stage, matching, plain, shot, payloads, outputs, truth } = self;
+        let (request_bytes, inferred_bytes) =
+            (prepared.problem.request_bytes(), prepared.problem.inferred_bytes());
+        let payloads = &mut payloads[..count * request_bytes];
+        for (payload, truth) in payloads.chunks_exact_mut(request_bytes).zip(&mut *truth) {
+            sampler.sample_into(shot)?;
+            payload.iter_mut().zip(shot.detectors.iter_bytes()).for_each(|(place, byte)| *place = byte);
+            *truth = shot.observables.words().first().copied().unwrap_or(0);
         }
-        let truth = self.shot.observables.words().first().copied().unwrap_or(0);
-        let (predicted, ns) = self.matching.run(&self.payload)?;
-        let wrong = predicted != truth;
-        tally.shots += 1;
-        tally.detectors += self.matching.detectors as u64;
-        tally.fired += ones(&self.payload);
-        tally.errors += u64::from(wrong);
+        let shots = || payloads.chunks_exact(request_bytes).zip(truth.iter().copied());
+        let quits = || quit.load(Ordering::Relaxed) != 0;
+        if quits() {
+            return Ok(false);
+        }
+        let (wrong, ns) = matching.run(shots())?;
+        tally.shots += count as u64;
+        tally.detectors += (count * matching.detectors) as u64;
+        tally.fired += ones(payloads);
+        tally.errors += errors(wrong);
         tally.matching_ns += ns;
+        let mut plain_wrong = 0;
+        if let (Some(matching), Some(plain)) = (&mut *plain, &mut tally.plain) {
+            let (found, ns) = matching.run(shots())?;
+            plain_wrong = found;
+            plain.errors += errors(plain_wrong);
+            plain.both += errors(plain_wrong & wrong);
+            plain.matching_ns += ns;
+        }
 
-        let (Some(stage), Some(arm)) = (&mut self.stage, &mut tally.predecoder) else { return Ok(()) };
-        let header = RequestHeader::new(0, self.payload.len() as u32, 0, 0);
-        let begin = clock::now_ns();
-        stage.infer(RequestView { header: &header, payload: &self.payload }, &mut self.output)?;
-        arm.inference_ns += clock::now_ns() - begin;
-        let (residual, frame) = self.output.split_at(self.payload.len());
-        let (predicted, ns) = self.matching.run(residual)?;
-        let also_wrong = predicted ^ word(frame) != truth;
-        arm.fired += ones(residual);
-        arm.errors += u64::from(also_wrong);
-        arm.both += u64::from(wrong && also_wrong);
+        let (Some(stage), Some(arm)) = (stage, &mut tally.predecoder) else { return Ok(true) };
+        let header = RequestHeader::new(0, request_bytes as u32, 0, 0);
+        let outputs = &mut outputs[..count * inferred_bytes];
+        for (output, (payload, _)) in outputs.chunks_exact_mut(inferred_bytes).zip(shots()) {
+            if quits() {
+                return Ok(false);
+            }
+            let begin = clock::now_ns();
+            stage.infer(RequestView { header: &header, payload }, output)?;
+            arm.inference_ns += clock::now_ns() - begin;
+            arm.fired += ones(&output[..request_bytes]);
+        }
+        // An answer is what matching the residual flips, and the frame.
+        let left = || {
+            outputs.chunks_exact(inferred_bytes).zip(&*truth).map(|(output, truth)| {
+                let (residual, frame) = output.split_at(request_bytes);
+                (residual, truth ^ word(frame))
+            })
+        };
+        let (after_wrong, ns) = matching.run(left())?;
+        arm.errors += errors(after_wrong);
+        arm.both += errors(wrong & after_wrong);
         arm.matching_ns += ns;
-        Ok(())
+        if let (Some(matching), Some(plain)) = (plain, &mut tally.plain) {
+            let (found, ns) = matching.run(left())?;
+            let after = plain.predecoder.get_or_insert_default();
+            after.errors += errors(found);
+            after.both += errors(plain_wrong & found);
+            after.correlated_both += errors(plain_wrong & after_wrong);
+            after.matching_ns += ns;
+        }
+        Ok(true)
     }
+}
+
+/// How many shots of a chunk are wrong.
+fn errors(wrong: u64) -> u64 {
+    wrong.count_ones().into()
 }
