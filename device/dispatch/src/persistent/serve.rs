@@ -216,10 +216,12 @@ impl<M: Machine> Block<'_, M> {
         if self.options.drop_bad_requests && status.is_bad_request() {
             self.count(warp, me, Counter::for_rejection(status));
             request.drop_unanswered(staged);
+            // As if it had come alone: no answer waits for its response flag.
+            self.settle(warp, slot, true);
         } else {
             self.answer(warp, me, request, staged, status, 0);
+            self.settle(warp, slot, alone);
         }
-        self.settle(warp, slot, alone);
     }
 
     /// Answers, and counts the answer under its status before anybody can see it.

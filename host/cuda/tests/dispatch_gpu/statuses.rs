@@ -81,19 +81,25 @@ fn bad_requests_are_dropped_where_that_is_asked_for() {
             let good = RequestHeader::new(FunctionId::of("rpc_increment").0, 8, 9, 10);
             for n in 0..100_u64 {
                 for bad in [RequestHeader { magic: 0, ..good }, RequestHeader { function_id: 0, ..good }] {
-                    let at = vacant(shared, slot(shared, 5)).slot();
-                    let honest = shared.geometry().request_address(at);
-                    shared.shared().forge_request(at, &bad.to_bytes(), honest);
+                    // Several at once: flags of requests that come together are written by another warp than the one that
+                    // looked at the request.
+                    let slots = (4..8).map(|at| vacant(shared, slot(shared, at)).slot());
+                    for at in slots.collect::<Vec<_>>() {
+                        let honest = shared.geometry().request_address(at);
+                        shared.shared().forge_request(at, &bad.to_bytes(), honest);
+                    }
                     // Both flags are free again: nothing was answered.
-                    drop(vacant(shared, at));
+                    for at in 4..8 {
+                        drop(vacant(shared, slot(shared, at)));
+                    }
                 }
                 let answer = forge(shared, RequestHeader { arg_len: 41, ..good }, None);
                 assert_eq!(answer.status, Status::ARG_TOO_LONG, "{kernel:?}");
                 assert_eq!(forge(shared, good, None).status, Status::OK, "{kernel:?}");
                 counted(&running, "all four", |c| {
-                    c.get(Counter::BadMagic) == n + 1
-                        && c.get(Counter::UnknownFunction) == n + 1
-                        && (c.rejected(), c.get(Counter::Completed)) == (3 * (n + 1), n + 1)
+                    c.get(Counter::BadMagic) == 4 * (n + 1)
+                        && c.get(Counter::UnknownFunction) == 4 * (n + 1)
+                        && (c.rejected(), c.get(Counter::Completed)) == (9 * (n + 1), n + 1)
                 });
             }
             stop_clean(running);
