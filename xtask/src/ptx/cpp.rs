@@ -2,7 +2,7 @@
 //! the transport that tests link.
 
 use super::cuda::{Cuda, quiet};
-use super::record::Record;
+use super::record::{Mode, Record};
 use crate::files::{folder, read};
 use crate::shell::Shell;
 use anyhow::Result;
@@ -100,7 +100,7 @@ fn compiler(text: &str) -> Option<&str> {
 /// No tools; CUDA C++ that does not compile; a text that is not the committed one.
 pub(super) fn run(shell: &Shell, cuda: &Cuda, check: bool) -> Result<()> {
     let folder = folder(shell.target("device").join("cpp"))?;
-    let mut record = Record::new(shell, check);
+    let mut record = Record::new(shell, if check { Mode::Check } else { Mode::Write });
     let mut take = |path: &Path, build: &dyn Fn(&Path) -> Result<String>| {
         let built = build(&folder.join(path.file_name().unwrap_or_default()))?;
         record.take(path, &built, |committed| committed.is_empty() || compiler(&built) == compiler(committed))

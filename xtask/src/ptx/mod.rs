@@ -6,13 +6,15 @@ mod cpp;
 mod cuda;
 pub(crate) use cuda::Cuda;
 mod diff;
+mod normalise;
 mod record;
 
 pub(crate) use assemble::check as assemble;
 
-use crate::shell::Shell;
-use anyhow::{Result, anyhow, ensure};
-use record::Record;
+use crate::files::{below, read};
+use crate::shell::{self, Shell};
+use anyhow::{Context, Result, anyhow, ensure};
+use record::{Mode, Record};
 use ringcall_build::{Arch, Compiled, DeviceCrate, Toolchain, compile};
 use std::path::PathBuf;
 use std::thread;
@@ -99,6 +101,12 @@ pub(crate) struct Options {
     /// Compare with the committed files and write nothing.
     #[arg(long)]
     check: bool,
+    /// Compare each entry without mangled names, labels and register numbers, and name the first instruction that differs.
+    #[arg(long, requires = "check", conflicts_with = "cuda")]
+    normalised: bool,
+    /// Compare the files in the working tree with those of this revision, and build nothing.
+    #[arg(long, value_name = "REVISION", requires = "normalised")]
+    against: Option<String>,
     /// Only this package; may be given several times.
     #[arg(long, value_name = "NAME", value_parser = packages())]
     package: Vec<String>,
@@ -113,7 +121,22 @@ pub(crate) struct Options {
 impl Options {
     /// Everything, compared.
     pub(crate) fn checked() -> Self {
-        Self { check: true, package: Vec::new(), arch: Vec::new(), cuda: false }
+        Self {
+            check: true,
+            normalised: false,
+            against: None,
+            package: Vec::new(),
+            arch: Vec::new(),
+            cuda: false,
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        match (self.check, self.normalised) {
+            (_, true) => Mode::Normalised,
+            (true, false) => Mode::Check,
+            (false, false) => Mode::Write,
+        }
     }
 
     fn wants(&self, program: &Program, arch: Arch) -> bool {
@@ -142,6 +165,9 @@ pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
     if options.cuda {
         return cpp::run(shell, &cuda::Cuda::find(shell)?, options.check);
     }
+    if let Some(revision) = &options.against {
+        return compare_with(shell, options, revision);
+    }
     let toolchain = Toolchain::find()?;
     println!("{} ({})", toolchain.version(), toolchain.rustc().display());
     // At once: each is one long chain of compilations, the core library's first.
@@ -150,7 +176,7 @@ pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
             let toolchain = &toolchain;
             scope.spawn(move || run_for(shell, options, arch, toolchain))
         });
-        archs.into_iter().try_fold(Record::new(shell, options.check), |all, thread| {
+        archs.into_iter().try_fold(Record::new(shell, options.mode()), |all, thread| {
             let more = thread.join().map_err(|_| anyhow!("a build panicked"))??;
             anyhow::Ok(all.and(&more))
         })
@@ -158,9 +184,26 @@ pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
     .end("cargo xtask ptx")
 }
 
+/// The files of the working tree with those of a revision.
+fn compare_with(shell: &Shell, options: &Options, revision: &str) -> Result<()> {
+    let commit = format!("{revision}^{{commit}}");
+    shell::read(&mut shell.command("git", &["rev-parse", "--verify", "--quiet", &commit]))
+        .with_context(|| format!("`{revision}` is no revision"))?;
+    let mut record = Record::new(shell, options.mode());
+    for program in PROGRAMS {
+        for arch in program.archs.iter().filter(|arch| options.wants(program, **arch)) {
+            let path = program.path(shell, *arch);
+            let object = format!("{revision}:{}", below(shell.root(), &path));
+            let committed = shell::read(&mut shell.command("git", &["show", &object])).ok();
+            record.compare(&path, committed, &read(&path)?, |_| true)?;
+        }
+    }
+    record.end("cargo xtask ptx")
+}
+
 /// Those of one architecture.
 fn run_for(shell: &Shell, options: &Options, arch: Arch, toolchain: &Toolchain) -> Result<Record> {
-    let mut record = Record::new(shell, options.check);
+    let mut record = Record::new(shell, options.mode());
     for program in PROGRAMS.iter().filter(|program| options.wants(program, arch)) {
         let built = build(shell, program, arch, toolchain)?;
         if !built.warnings.is_empty() {
@@ -204,7 +247,7 @@ mod tests {
     fn filters_choose() {
         let count = |package: &[&str], arch: &[&str]| {
             let own = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
-            let options = Options { check: true, package: own(package), arch: own(arch), cuda: false };
+            let options = Options { package: own(package), arch: own(arch), ..Options::checked() };
             let all = PROGRAMS.iter().flat_map(|program| Arch::DEFAULT.map(|arch| (program, arch)));
             all.filter(|(program, arch)| options.wants(program, *arch)).count()
         };

@@ -1,14 +1,25 @@
 //! Texts that were built, beside those that are committed: written, or compared.
 
-use super::diff;
+use super::{diff, normalise};
 use crate::files::write;
 use crate::shell::Shell;
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
 
+/// What is done with a PTX file that was built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It is written.
+    Write,
+    /// It is compared.
+    Check,
+    /// It is compared without mangled names, labels and register numbers.
+    Normalised,
+}
+
 /// What became of the texts so far.
 pub(super) struct Record {
-    check: bool,
+    mode: Mode,
     /// New texts that differ are kept here for a closer look.
     differing: PathBuf,
     stale: usize,
@@ -16,8 +27,8 @@ pub(super) struct Record {
 
 impl Record {
     /// To compare with the committed files, or to write them.
-    pub(super) fn new(shell: &Shell, check: bool) -> Self {
-        Self { check, differing: shell.target("device").join("differs"), stale: 0 }
+    pub(super) fn new(shell: &Shell, mode: Mode) -> Self {
+        Self { mode, differing: shell.target("device").join("differs"), stale: 0 }
     }
 
     /// Compares or writes one text. Without being `comparable`, a committed text says nothing about the new one.
@@ -27,11 +38,24 @@ impl Record {
         built: &str,
         comparable: impl FnOnce(&str) -> bool,
     ) -> Result<()> {
-        let committed = std::fs::read_to_string(path).ok();
+        self.compare(path, std::fs::read_to_string(path).ok(), built, comparable)
+    }
+
+    /// As [`take`](Self::take), with a committed text that is not the one in the working tree.
+    pub(super) fn compare(
+        &mut self,
+        path: &Path,
+        committed: Option<String>,
+        built: &str,
+        comparable: impl FnOnce(&str) -> bool,
+    ) -> Result<()> {
         let name = path.file_name().unwrap_or_default();
+        let normalised = committed.as_deref().filter(|_| self.mode == Mode::Normalised);
+        let difference = normalised.map(|committed| normalise::difference(committed, built));
         let word = match &committed {
             Some(committed) if committed == built => "as committed",
-            _ if !self.check => {
+            Some(_) if difference == Some(None) => "as committed, but for names",
+            _ if self.mode == Mode::Write => {
                 write(path, built)?;
                 "written"
             }
@@ -47,9 +71,10 @@ impl Record {
         if word == "DIFFERS" {
             let kept = self.differing.join(name);
             write(&kept, built)?;
-            match committed {
-                None => println!("  no such file is committed"),
-                Some(committed) => print!("{}", diff::summary(&committed, built)),
+            match (committed, difference.flatten()) {
+                (None, _) => println!("  no such file is committed"),
+                (Some(_), Some(difference)) => print!("  {difference}"),
+                (Some(committed), None) => print!("{}", diff::summary(&committed, built)),
             }
             println!("  the new text: {}", kept.display());
         }
@@ -65,7 +90,11 @@ impl Record {
     /// # Errors
     /// Texts that differ, which `command` writes.
     pub(super) fn end(self, command: &str) -> Result<()> {
-        let Self { stale, .. } = self;
+        let Self { stale, mode, .. } = self;
+        ensure!(
+            stale == 0 || mode != Mode::Normalised,
+            "{stale} files differ from the committed ones in more than names"
+        );
         ensure!(stale == 0, "{stale} files are not what the sources compile to: `{command}` writes them");
         Ok(())
     }
@@ -80,7 +109,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ringcall-record-{}", std::process::id()));
         let path = folder.join("ptx/a.sm_90.ptx");
         let taken = |check, text: &str, comparable| {
-            let mut record = Record { check, differing: folder.join("differs"), stale: 0 };
+            let mode = if check { Mode::Check } else { Mode::Write };
+            let mut record = Record { mode, differing: folder.join("differs"), stale: 0 };
             record.take(&path, text, |_| comparable).expect("taken");
             record.end("it")
         };
@@ -91,6 +121,24 @@ mod tests {
         assert!(why.contains("1 files") && why.contains("`it`"), "{why}");
         taken(true, "b", false).expect("by another compiler");
         assert_eq!(std::fs::read_to_string(folder.join("differs/a.sm_90.ptx")).expect("kept"), "b");
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn a_rename_is_no_difference_where_names_do_not_count() {
+        let folder = std::env::temp_dir().join(format!("ringcall-renamed-{}", std::process::id()));
+        let function = |name: &str, what: &str| format!(".func {name}()\n{{\n{what};\n}}\n");
+        let compared = |mode, what: &str| {
+            let mut record = Record { mode, differing: folder.join("differs"), stale: 0 };
+            let committed = Some(function("_RNvC1a4lead", "ret"));
+            let built = function("_RNvC1a6poller", what);
+            record.compare(Path::new("a.sm_90.ptx"), committed, &built, |_| true).expect("compared");
+            record.end("it")
+        };
+        compared(Mode::Normalised, "ret").expect("a rename");
+        assert!(compared(Mode::Check, "ret").is_err());
+        let why = compared(Mode::Normalised, "exit").expect_err("an instruction").to_string();
+        assert!(why.contains("more than names"), "{why}");
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 }
