@@ -1,8 +1,8 @@
 //! How the warps of a block hand a slot to each other, every interleaving.
 //!
-//! The mailboxes, marks and flags are those of a kernel. The leader is played: its rules are few, each has a mutant here,
+//! The mailboxes, marks and flags are those of a kernel. The poller is played: its rules are few, each has a mutant here,
 //! and its polling has no end that a model could reach. So are, with a few steps in place of hundreds, the serving warp
-//! and the house-keeping warp; one model has the real ones.
+//! and the maintenance warp; one model has the real ones.
 //!
 //! Two requests go through one slot. The first is in the ring when the model begins, the second is written as soon as
 //! the slot is vacant.
@@ -13,9 +13,9 @@ mod loom_support;
 use loom::sync::Arc;
 use loom::thread;
 use loom_support::*;
-use ringcall_dispatch::persistent::board::Post;
+use ringcall_dispatch::persistent::block_state::WarpCommand;
 use ringcall_dispatch::persistent::{
-    Block, Board, Call, DeviceTable, Machine, Options, Returned, Share, stage_bytes,
+    Block, BlockState, Call, DeviceTable, Machine, Options, Partition, Returned, stage_bytes,
 };
 use ringcall_dispatch::slot::{Response, Vacant};
 use ringcall_dispatch::table::{Cell, EMPTY, IdIndex};
@@ -30,9 +30,9 @@ use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::launch::{DeviceEntry, HandlerKind};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The warp that serves; 0 leads.
+/// The warp that serves; 0 polls.
 const WORKER: u32 = 1;
-/// Warps that serve or lead; the house-keeping warp comes after them.
+/// Warps that serve or poll; the maintenance warp comes after them.
 const WORKERS: u32 = 2;
 /// A mark that says that a warp has the slot.
 const SERVED: u64 = u64::MAX;
@@ -43,7 +43,7 @@ const WRITTEN: u64 = 1 << 32;
 struct Model {
     ring: SharedRing,
     /// Boxed: the stacks of a model's threads are small.
-    board: Box<Board>,
+    block_state: Box<BlockState>,
     serving: [BlockU64; 1],
     stages: [Vec<BlockU64>; 2],
     entries: [DeviceEntry; 1],
@@ -80,13 +80,13 @@ impl Machine for Tenfold<'_> {
     }
 }
 
-/// One look of a leader; whether it handed the slot out.
-type Look = fn(&Model) -> bool;
-/// The life of a serving or a house-keeping warp.
+/// One poll; whether it handed the slot out.
+type Poll = fn(&Model) -> bool;
+/// The life of a serving or a maintenance warp.
 type Life = fn(&Model);
 
 /// The mark before the flag: the mark was cleared after the flag was, so that a flag seen set behind it is a new one.
-fn look(model: &Model) -> bool {
+fn poll(model: &Model) -> bool {
     let mark = model.serving[0].load(Acquire);
     let flag = model.ring.rx_pair(0)[0];
     mark == 0 && flag != flag::FREE && hand_out(model, flag)
@@ -94,7 +94,7 @@ fn look(model: &Model) -> bool {
 
 fn hand_out(model: &Model, flag: u64) -> bool {
     // An answer that was not taken holds the slot back; a warp that is at work is no helper.
-    if model.board.read(WORKER) != Post::Free {
+    if model.block_state.read(WORKER) != WarpCommand::Free {
         return false;
     }
     barrier::observe_from_peer();
@@ -102,17 +102,19 @@ fn hand_out(model: &Model, flag: u64) -> bool {
         return false;
     }
     model.serving[0].store(SERVED, Relaxed);
-    model.board.post(WORKER, Post::Serve { slot: 0, honest: model.ring.is_address_of(0, flag) });
+    model
+        .block_state
+        .set_command(WORKER, WarpCommand::Serve { slot: 0, valid_flag: model.ring.is_address_of(0, flag) });
     true
 }
 
-fn keep_house(model: &Model) {
-    model.block(&Tenfold(model)).keep_house(Warp::single(), WORKERS);
+fn run_maintenance(model: &Model) {
+    model.block(&Tenfold(model)).run_maintenance(Warp::single(), WORKERS);
 }
 
 impl Model {
     fn new() -> Self {
-        let board = Box::<Board>::default();
+        let block_state = Box::<BlockState>::default();
         let ring = ring(1);
         let mut cells = [EMPTY; 2];
         let index = IdIndex::build(1, |_| FUNCTION, &mut cells).expect("one id");
@@ -132,7 +134,7 @@ impl Model {
         let stage = || (0..words).map(|_| BlockU64::new(0)).collect();
         Self {
             ring,
-            board,
+            block_state,
             serving: [BlockU64::new(0)],
             stages: [stage(), stage()],
             entries: [entry],
@@ -148,14 +150,14 @@ impl Model {
     fn block<'a>(&'a self, machine: &'a Tenfold<'a>) -> Block<'a, Tenfold<'a>> {
         Block {
             ring: &self.ring,
-            share: Share { first: 0, count: 1 },
+            partition: Partition { first: 0, count: 1 },
             table: DeviceTable::new(self.index, &self.cells, &self.entries),
-            board: &self.board,
+            block_state: &self.block_state,
             serving: &self.serving,
             control: &self.unused,
             saved: &self.unused,
             workers: WORKERS,
-            keeps_house: false,
+            poller_maintains: false,
             options: Options::default(),
             machine,
         }
@@ -170,9 +172,9 @@ impl Model {
     /// The same, played: it writes the answer, says so in the slot's mark, and is free.
     fn play_serve(&self) {
         loop {
-            match self.board.read(WORKER) {
-                Post::Serve { slot, honest } => {
-                    assert!(honest);
+            match self.block_state.read(WORKER) {
+                WarpCommand::Serve { slot, valid_flag } => {
+                    assert!(valid_flag);
                     let slot = self.ring.geometry().slot(slot).expect("in the ring");
                     let header = RequestHeader::from_words(self.ring.request_header(slot));
                     let served = self.served.load(Relaxed) + 1;
@@ -182,9 +184,9 @@ impl Model {
                     let reply = ResponseHeader::reply(&header, 0, 8).to_words();
                     self.ring.write_response(slot, reply, &answer);
                     self.serving[0].store(WRITTEN, Release);
-                    self.board.post(WORKER, Post::Free);
+                    self.block_state.set_command(WORKER, WarpCommand::Free);
                 }
-                Post::Exit => return,
+                WarpCommand::Exit => return,
                 _ => thread::yield_now(),
             }
         }
@@ -214,7 +216,7 @@ impl Model {
     }
 }
 
-fn life(look: Look, serve: Life, house: Life) {
+fn life(poll: Poll, serve: Life, maintenance: Life) {
     let model = Arc::new(Model::new());
     assert!(model.produce());
     let party = |work: Life| {
@@ -222,30 +224,30 @@ fn life(look: Look, serve: Life, house: Life) {
         thread::spawn(move || work(&model))
     };
     let worker = party(serve);
-    let keeper = party(house);
-    assert!(look(&model), "the first request");
+    let maintainer = party(maintenance);
+    assert!(poll(&model), "the first request");
     // Producer and consumer, at any time.
     let peer = party(|model| {
         model.consume();
         model.produce();
     });
-    look(&model);
-    look(&model);
+    poll(&model);
+    poll(&model);
     peer.join().expect("producer and consumer");
     // What nobody got to, in order: each round lets the warps run.
     while model.taken.load(Relaxed) < 2 {
         model.consume();
         model.produce();
-        look(&model);
+        poll(&model);
         thread::yield_now();
     }
-    while model.board.read(WORKER) != Post::Free {
+    while model.block_state.read(WORKER) != WarpCommand::Free {
         thread::yield_now();
     }
-    model.board.post(WORKER, Post::Exit);
+    model.block_state.set_command(WORKER, WarpCommand::Exit);
     worker.join().expect("worker");
-    model.board.post(WORKERS, Post::Exit);
-    keeper.join().expect("house-keeper");
+    model.block_state.set_command(WORKERS, WarpCommand::Exit);
+    maintainer.join().expect("maintenance warp");
     assert_eq!(model.served.load(Relaxed), 2);
     assert_eq!(model.serving[0].load(Relaxed), 0);
     assert!(Vacant::probe(&model.ring, first(&model.ring)).is_some());
@@ -253,13 +255,13 @@ fn life(look: Look, serve: Life, house: Life) {
 
 #[test]
 fn each_request_is_served_once() {
-    once(|| life(look, Model::play_serve, |model| keep(model, in_order)));
+    once(|| life(poll, Model::play_serve, |model| keep(model, in_order)));
 }
 
 /// With the warps' own code.
 #[test]
 fn the_real_warps_serve_each_request_once() {
-    once(|| life(look, Model::serve, keep_house));
+    once(|| life(poll, Model::serve, run_maintenance));
 }
 
 /// One preemption and the first 3,000 interleavings, whatever the environment says: four parties take hundreds of steps
@@ -285,14 +287,14 @@ fn mutant_flag_read_before_the_mark() {
     );
 }
 
-/// A house-keeper of our own, to break: does `retire` for a slot whose answer is written, until the end.
+/// A maintenance warp of our own, to break: does `retire` for a slot whose answer is written, until the end.
 fn keep(model: &Model, retire: fn(&Model)) {
     loop {
-        let end = model.board.read(WORKERS) == Post::Exit;
+        let end = model.block_state.read(WORKERS) == WarpCommand::Exit;
         if !matches!(model.serving[0].load(Acquire), 0 | SERVED) {
             retire(model);
         } else if end {
-            model.board.post(WORKERS, Post::Free);
+            model.block_state.set_command(WORKERS, WarpCommand::Free);
             return;
         }
         thread::yield_now();
@@ -312,12 +314,12 @@ fn in_order(model: &Model) {
 fn retirement(retire: Life) {
     let model = Arc::new(Model::new());
     assert!(model.produce());
-    let house = {
+    let maintenance = {
         let model = Arc::clone(&model);
         thread::spawn(move || retire(&model))
     };
     let vacant = Vacant::probe(&model.ring, first(&model.ring)).is_some();
-    house.join().expect("house-keeper");
+    maintenance.join().expect("maintenance warp");
     assert!(!vacant, "both flags 0 while a request was under way");
 }
 
@@ -351,7 +353,7 @@ fn mutant_no_fence_between_tx_and_rx() {
     assert!(broken(|| retirement(retire)).contains("both flags 0"));
 }
 
-/// The mark cleared before rx: the leader takes the old flag for a new request.
+/// The mark cleared before rx: the poller takes the old flag for a new request.
 #[test]
 fn mutant_mark_cleared_before_rx() {
     fn retire(model: &Model) {
@@ -361,37 +363,37 @@ fn mutant_mark_cleared_before_rx() {
         model.serving[0].store(0, Release);
         model.ring.clear_rx_relaxed(0);
     }
-    assert!(!broken(|| life(look, Model::play_serve, |model| keep(model, retire))).is_empty());
+    assert!(!broken(|| life(poll, Model::play_serve, |model| keep(model, retire))).is_empty());
 }
 
-/// The lead is passed on after the marks: the heir sees every slot marked that is being served.
-fn inheritance(pass_on: fn(&Board, &BlockU64)) {
-    let shared = Arc::new((Board::default(), BlockU64::new(0)));
-    let leader = {
+/// Polling is handed off after the marks: the next poller sees every slot marked that is being served.
+fn inheritance(pass_on: fn(&BlockState, &BlockU64)) {
+    let shared = Arc::new((BlockState::default(), BlockU64::new(0)));
+    let poller = {
         let shared = Arc::clone(&shared);
         thread::spawn(move || pass_on(&shared.0, &shared.1))
     };
-    if shared.0.read(WORKER) == Post::Lead {
-        assert_eq!(shared.1.load(Acquire), SERVED, "the heir sees a slot that is being served");
+    if shared.0.read(WORKER) == WarpCommand::Poll {
+        assert_eq!(shared.1.load(Acquire), SERVED, "the next poller sees a slot that is being served");
     }
-    leader.join().expect("leader");
+    poller.join().expect("poller");
 }
 
 #[test]
-fn the_heir_sees_the_marks() {
+fn the_next_poller_sees_the_marks() {
     model(|| {
-        inheritance(|board, mark| {
+        inheritance(|block_state, mark| {
             mark.store(SERVED, Relaxed);
-            board.post(WORKER, Post::Lead);
+            block_state.set_command(WORKER, WarpCommand::Poll);
         });
     });
 }
 
 #[test]
-fn mutant_lead_passed_on_before_the_mark() {
+fn mutant_polling_handed_off_before_the_mark() {
     let body = || {
-        inheritance(|board, mark| {
-            board.post(WORKER, Post::Lead);
+        inheritance(|block_state, mark| {
+            block_state.set_command(WORKER, WarpCommand::Poll);
             mark.store(SERVED, Relaxed);
         });
     };

@@ -2,9 +2,9 @@
 
 #![allow(unused_imports, dead_code)] // each kernel takes its part of it
 
-use crate::machine::{Caller, Leader, Warps, run_grid};
-use crate::setup::{Setup, queue, refuse, told};
-use ringcall_dispatch::persistent::cooperative::{Follower, GridCall, Rally};
+use crate::machine::{Caller, GridPoller, Warps, run_grid};
+use crate::setup::{Setup, refuse, tickets, told};
+use ringcall_dispatch::persistent::cooperative::{GridCall, GridChannel, Participant};
 use ringcall_dispatch::persistent::{Block, Ended, Layout, Machine, Returned};
 use ringcall_gpu::ptx;
 use ringcall_gpu::team::{self, Warp};
@@ -14,7 +14,7 @@ use ringcall_wire::launch::DispatchParams;
 /// Lanes of a warp.
 const LANES: u32 = 32;
 
-/// A block of warps that each serve on their own: those of `workers` that there are, and one that keeps house; by all threads of
+/// A block of warps that each serve on their own: those of `workers` that there are, and one that does the maintenance; by all threads of
 /// the block. Warp `n` works with `machine(n)`.
 ///
 /// Returns how the calling warp ended; `None` if there is no room.
@@ -37,14 +37,14 @@ unsafe fn dispatch<M: Machine>(
     let machine = &machine(me);
     let block = Block {
         ring: &setup.ring,
-        share: setup.share,
+        partition: setup.partition,
         table: setup.table,
-        board: setup.board,
+        block_state: setup.block_state,
         serving: setup.serving,
         control: &setup.control,
         saved: &setup.saved,
         workers,
-        keeps_house: warps == 1,
+        poller_maintains: warps == 1,
         options: setup.options,
         machine,
     };
@@ -61,9 +61,9 @@ unsafe fn dispatch<M: Machine>(
         return Some(block.run(warp, me, input, output));
     }
     if me == workers {
-        block.keep_house(warp, me);
+        block.run_maintenance(warp, me);
     }
-    Some(Ended::Followed)
+    Some(Ended::Dismissed)
 }
 
 /// The same, for a block of the grid that shares the ring with the others.
@@ -102,63 +102,63 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_graph(params: DispatchParams
     unsafe { dispatch_share(params, |_| crate::machine::Launcher { nap_ns: params.nap_ns }) };
 }
 
-/// The cooperative dispatcher: warp 0 of block 0 leads, every thread takes part in grid handlers' calls.
+/// The cooperative dispatcher: warp 0 of block 0 polls, every thread takes part in grid handlers' calls.
 ///
 /// # Safety
-/// As for [`ringcall_dispatch`]; a cooperative launch, stages in device memory, and `grid` a zeroed [`Rally`].
+/// As for [`ringcall_dispatch`]; a cooperative launch, stages in device memory, and `grid` a zeroed [`GridChannel`].
 #[cfg(feature = "grid")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams) {
     let params = &params;
     // SAFETY: the caller's promise: device memory that outlives the kernel, only accessed atomically.
-    let rally = unsafe { &*(params.grid as usize as *const Rally) };
-    // Where there is no room for it there is none for the leader, which refuses.
-    let Some(told) = told(Layout::TOLD) else {
+    let channel = unsafe { &*(params.grid as usize as *const GridChannel) };
+    // Where there is no room for it there is none for the poller, which refuses.
+    let Some(told) = told(Layout::CACHED_CALL) else {
         if ptx::block_id() == 0 {
             refuse(params, 0);
         }
         return;
     };
-    let seat = rally.seat(team::Block::current(), told);
-    let (home, leads) = (ptx::block_id() == 0, ptx::block_id() == 0 && ptx::thread_id() < LANES);
+    let port = channel.port(team::Block::current(), told);
+    let (home, polls) = (ptx::block_id() == 0, ptx::block_id() == 0 && ptx::thread_id() < LANES);
     if home {
-        // SAFETY: the caller's promise. One worker: the leading warp.
+        // SAFETY: the caller's promise. One worker: the polling warp.
         let setup = unsafe { Setup::new(params, 0, 1, 1) };
         let Some(setup) = setup else {
             if ptx::thread_id() == 0 {
-                rally.end();
+                channel.end();
             }
             refuse(params, 0);
             return;
         };
-        if leads {
-            let machine = Leader { seat };
+        if polls {
+            let machine = GridPoller { port };
             let block = Block {
                 ring: &setup.ring,
-                share: setup.share,
+                partition: setup.partition,
                 table: setup.table,
-                board: setup.board,
+                block_state: setup.block_state,
                 serving: setup.serving,
                 control: &setup.control,
                 saved: &setup.saved,
                 workers: 1,
-                keeps_house: true,
+                poller_maintains: true,
                 options: setup.options,
                 machine: &machine,
             };
             let warp = Warp::current();
             block.open(warp);
-            // SAFETY: shared by the grid, in turns that the rally keeps apart.
+            // SAFETY: shared by the grid, in turns that the grid channel keeps apart.
             let input = unsafe { setup.stage(0, 0) };
             // SAFETY: as for `input`.
             let output = unsafe { setup.stage(0, 1) };
             block.run(warp, 0, input, output);
-            seat.dismiss(warp);
+            port.dismiss(warp);
             return;
         }
     }
-    let follower = if home { Follower::Home } else { Follower::Other };
-    seat.follow(follower, |call| run_staged(params, call));
+    let participant = if home { Participant::Home } else { Participant::Other };
+    port.participate(participant, |call| run_staged(params, call));
 }
 
 /// The cooperative dispatcher with a block of its own: the blocks before `handler_blocks` take part in grid handlers' calls, the
@@ -171,39 +171,39 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch_ahead(params: DispatchParams) {
     let params = &params;
     // SAFETY: the caller's promise: device memory that outlives the kernel, only accessed atomically.
-    let rally = unsafe { &*(params.grid as usize as *const Rally) };
+    let channel = unsafe { &*(params.grid as usize as *const GridChannel) };
     let (index, blocks) = (ptx::block_id(), params.handler_blocks);
     if index > blocks {
         return;
     }
-    let Some(told) = told(Layout::TOLD) else {
+    let Some(told) = told(Layout::CACHED_CALL) else {
         // There is as much room in each block.
         if index == blocks {
             refuse(params, 0);
         }
         return;
     };
-    let seat = rally.seat(team::Block::current(), told);
+    let port = channel.port(team::Block::current(), told);
     if index < blocks && params.follower != 0 {
         let input = params.scratch + HEADER_BYTES as u64;
-        // SAFETY: 1: the host put the address of a follower of this module there, which has a handler's signature. 2: it takes
-        // the rally and the stages to be where they are. 3: whole blocks come here.
+        // SAFETY: 1: the host put the address of a participant of this module there, which has a handler's signature. 2: it takes
+        // the grid channel and the stages to be where they are. 3: whole blocks come here.
         let _ = unsafe { ptx::call::call(params.follower, params.grid, input, params.stage_bytes, 0) };
         return;
     }
     if index < blocks {
-        let follower = if index == 0 { Follower::Reporter } else { Follower::Other };
-        seat.follow(follower, |call| run_staged(params, call));
+        let participant = if index == 0 { Participant::Reporter } else { Participant::Other };
+        port.participate(participant, |call| run_staged(params, call));
         return;
     }
     let workers = Layout::callers(ptx::block_threads() / LANES);
-    let caller = |stage| Caller { seat, queue: queue(), blocks, stage, nap_ns: params.nap_ns };
+    let caller = |stage| Caller { port, tickets: tickets(), blocks, stage, nap_ns: params.nap_ns };
     // SAFETY: the caller's promise. The ring is this block's alone; stages are in device memory, a warp's own between its calls.
     let ended = unsafe { dispatch(params, [0, 1, workers], caller) };
     let first = ptx::thread_id() % LANES == 0;
-    // One warp leads to the end. Where there was no room nobody does.
-    if first && (ended == Some(Ended::Led) || ended.is_none() && ptx::thread_id() == 0) {
-        seat.end();
+    // One warp polls to the end. Where there was no room nobody does.
+    if first && (ended == Some(Ended::AsPoller) || ended.is_none() && ptx::thread_id() == 0) {
+        port.end();
     }
 }
 

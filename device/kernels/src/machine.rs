@@ -1,6 +1,6 @@
 //! What the dispatch core asks of the machine: jumps, launches, sleep.
 
-use ringcall_dispatch::persistent::cooperative::{GridCall, Queue, Seat};
+use ringcall_dispatch::persistent::cooperative::{CallTickets, GridCall, GridPort};
 use ringcall_dispatch::persistent::{Call, Machine, Returned};
 use ringcall_gpu::ptx;
 #[cfg(any(feature = "graph", feature = "unified-graph"))]
@@ -8,7 +8,7 @@ use ringcall_gpu::shared::Words;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::header::HEADER_BYTES;
 
-/// Nanoseconds between the house-keeping warp's looks at what there is to publish; figures are written every 64th time.
+/// Nanoseconds between the maintenance warp's looks at what there is to publish; figures are written every 64th time.
 const REST_NS: u32 = 100;
 
 /// Calls through an address of the table.
@@ -62,9 +62,9 @@ impl Machine for Warps {
     }
 }
 
-/// The leading warp of a cooperative grid.
-pub(crate) struct Leader<'a> {
-    pub(crate) seat: Seat<'a>,
+/// The polling warp of a cooperative grid.
+pub(crate) struct GridPoller<'a> {
+    pub(crate) port: GridPort<'a>,
 }
 
 /// Runs a grid's call by the calling thread.
@@ -75,7 +75,7 @@ pub(crate) fn run_grid(call: GridCall, input: u64, output: u64) -> Returned {
     Returned { status: returned.status, len: returned.len }
 }
 
-impl Machine for Leader<'_> {
+impl Machine for GridPoller<'_> {
     #[inline(always)]
     fn call_thread(&self, call: &Call<'_>) -> Returned {
         jump(call)
@@ -93,7 +93,7 @@ impl Machine for Leader<'_> {
         let grid = GridCall { handler: call.address, arg_len, capacity, stage: 0 };
         let (input, output) = (call.input.address(HEADER_BYTES), call.output.address(HEADER_BYTES));
         let run = |grid| run_grid(grid, input, output);
-        Some(self.seat.lead(warp, others, grid, meanwhile, run))
+        Some(self.port.call_grid(warp, others, grid, meanwhile, run))
     }
 
     #[inline(always)]
@@ -104,8 +104,8 @@ impl Machine for Leader<'_> {
 
 /// A warp of a block that serves, and calls a grid of other blocks.
 pub(crate) struct Caller<'a> {
-    pub(crate) seat: Seat<'a>,
-    pub(crate) queue: &'a Queue,
+    pub(crate) port: GridPort<'a>,
+    pub(crate) tickets: &'a CallTickets,
     /// Blocks of the grid.
     pub(crate) blocks: u32,
     /// Number of the warp's own stages.
@@ -126,13 +126,13 @@ impl Machine for Caller<'_> {
 
     #[inline(always)]
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
-        // Whoever waits for its turn is at work: this goes no further than the block, where another warp keeps house.
+        // Whoever waits for its turn is at work: this goes no further than the block, where another warp does the maintenance.
         if warp.lane() == 0 {
             meanwhile();
         }
         let (arg_len, capacity) = (call.arg_len, call.capacity);
         let grid = GridCall { handler: call.address, arg_len, capacity, stage: self.stage };
-        Some(self.seat.call(warp, self.queue, u64::from(self.blocks), grid))
+        Some(self.port.call(warp, self.tickets, u64::from(self.blocks), grid))
     }
 
     #[inline(always)]

@@ -3,9 +3,9 @@
 use crate::window::words;
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::SharedRing;
-use ringcall_dispatch::persistent::cooperative::{Queue, Told};
+use ringcall_dispatch::persistent::cooperative::{CachedCall, CallTickets};
 use ringcall_dispatch::persistent::layout::Needs;
-use ringcall_dispatch::persistent::{Board, DeviceTable, Layout, Options, Share};
+use ringcall_dispatch::persistent::{BlockState, DeviceTable, Layout, Options, Partition};
 use ringcall_dispatch::ring::RingWindows;
 use ringcall_dispatch::table::{Cell, IdIndex};
 use ringcall_gpu::atomic::BlockU64;
@@ -28,31 +28,31 @@ pub(crate) fn shared_base() -> u64 {
     base
 }
 
-/// What the block was told at a rally, `at` bytes into its dynamic shared memory; `None` if that is too small.
+/// What the block was told at a grid channel, `at` bytes into its dynamic shared memory; `None` if that is too small.
 #[inline(always)]
-pub(crate) fn told(at: u32) -> Option<&'static Told> {
-    let fits = ptx::dynamic_shared_bytes() >= at + Told::BYTES;
+pub(crate) fn told(at: u32) -> Option<&'static CachedCall> {
+    let fits = ptx::dynamic_shared_bytes() >= at + CachedCall::BYTES;
     // SAFETY: inside shared memory, which outlives the threads that use it, at a multiple of 16; nothing else lies there, and it
     // is only accessed atomically.
-    fits.then(|| unsafe { &*((shared_base() + u64::from(at)) as usize as *const Told) })
+    fits.then(|| unsafe { &*((shared_base() + u64::from(at)) as usize as *const CachedCall) })
 }
 
 /// The turns in which the warps of a block that has a [`Setup`] call a grid.
 #[inline(always)]
-pub(crate) fn queue() -> &'static Queue {
+pub(crate) fn tickets() -> &'static CallTickets {
     // SAFETY: inside the shared memory that `Setup::new` has checked and cleared, which outlives the threads that use it, at a
     // multiple of 16; nothing else lies there, and it is only accessed atomically.
-    unsafe { &*((shared_base() + u64::from(Layout::QUEUE)) as usize as *const Queue) }
+    unsafe { &*((shared_base() + u64::from(Layout::QUEUE)) as usize as *const CallTickets) }
 }
 
 /// Everything that one block's warps work with.
 pub(crate) struct Setup {
     pub(crate) ring: SharedRing,
-    pub(crate) share: Share,
+    pub(crate) partition: Partition,
     pub(crate) control: Words,
     pub(crate) saved: Words,
     pub(crate) table: DeviceTable<'static>,
-    pub(crate) board: &'static Board,
+    pub(crate) block_state: &'static BlockState,
     pub(crate) serving: &'static [BlockU64],
     pub(crate) options: Options,
     stages: u64,
@@ -66,9 +66,9 @@ impl Setup {
     /// `params` is what the host filled for this launch: windows of mapped and device memory that outlive the kernel,
     /// and shared memory of the size that [`Layout::of`] says.
     pub(crate) unsafe fn new(params: &DispatchParams, block: u32, blocks: u32, workers: u32) -> Option<Self> {
-        let share = Share::of(params.slots, block, blocks);
+        let partition = Partition::of(params.slots, block, blocks);
         let layout = Layout::of(Needs {
-            slots: share.count,
+            slots: partition.count,
             cells: params.cell_count,
             entries: params.entry_count,
             workers,
@@ -79,7 +79,7 @@ impl Setup {
             return None;
         }
         let base = shared_base();
-        let head = layout.serving + share.count * 8;
+        let head = layout.serving + partition.count * 8;
         clear(base, head);
         let (mut cells, mut entries) = (params.cells, params.entries);
         if layout.cells != 0 {
@@ -94,13 +94,13 @@ impl Setup {
         }
         ptx::block_sync();
 
-        // SAFETY: cleared above with what was told, which is a board's initial state; shared memory outlives the threads that use it.
-        let board = unsafe { &*(base as usize as *const Board) };
-        // SAFETY: as for the board: `count` words, cleared.
+        // SAFETY: cleared above with what was told, which is a block state's initial state; shared memory outlives the threads that use it.
+        let block_state = unsafe { &*(base as usize as *const BlockState) };
+        // SAFETY: as for the block state: `count` words, cleared.
         let serving = unsafe {
             core::slice::from_raw_parts(
                 (base + u64::from(layout.serving)) as usize as *const BlockU64,
-                share.count as usize,
+                partition.count as usize,
             )
         };
         // SAFETY: the table's memory (the host's, or the copy above) is not written while the kernel runs.
@@ -116,7 +116,7 @@ impl Setup {
         let stages = if params.scratch == 0 { base + u64::from(layout.stages) } else { params.scratch };
         Some(Self {
             ring,
-            share,
+            partition,
             // SAFETY: the caller's promise: one control block for each block.
             control: unsafe {
                 words(params.control + u64::from(block) * control::WORDS as u64 * 8, control::WORDS)
@@ -124,7 +124,7 @@ impl Setup {
             // SAFETY: the caller's promise: one area for each block.
             saved: unsafe { words(params.saved + u64::from(block) * saved::WORDS as u64 * 8, saved::WORDS) }?,
             table: DeviceTable::new(index, cells, entries),
-            board,
+            block_state,
             serving,
             options: Options {
                 shared_ring: params.options & options::SHARED_RING != 0,
@@ -145,7 +145,7 @@ impl Setup {
     /// The request stage (0) or response stage (1) of a warp.
     ///
     /// # Safety
-    /// Only the threads of that warp (or, for a grid's leader, of the grid) use it.
+    /// Only the threads of that warp (or, for a grid's poller, of the grid) use it.
     pub(crate) unsafe fn stage(&self, warp: u32, which: u32) -> Stage<'static> {
         // SAFETY: inside the stages that the layout (or the host, in device memory) made room for; the caller's promise.
         unsafe { Stage::from_raw(self.stage_address(warp, which), self.stage_bytes as usize / 8) }

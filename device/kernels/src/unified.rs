@@ -6,16 +6,16 @@ use crate::setup::told;
 use crate::setup::{clear, copy, shared_base};
 use crate::window::words;
 use core::sync::atomic::Ordering;
-use ringcall_dispatch::persistent::cooperative::Told;
+use ringcall_dispatch::persistent::cooperative::CachedCall;
 use ringcall_dispatch::persistent::{DeviceTable, Machine};
 use ringcall_dispatch::table::{Cell, IdIndex};
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::WARP_LANES;
-use ringcall_verbs::crew::{Bell, Board, Copying, Crew, Graphs, layout};
 use ringcall_verbs::endpoint::Windows;
 use ringcall_verbs::layout::BLUE_FLAME_BYTES;
+use ringcall_verbs::queue_pair::{Bell, BlockState, Copying, Graphs, QueuePairDispatcher, layout};
 use ringcall_wire::launch::DeviceEntry;
 use ringcall_wire::unified::{UnifiedParams, control, options};
 
@@ -31,7 +31,7 @@ struct Setup {
     windows: Windows,
     bell: Bell,
     control: Words,
-    board: &'static Board,
+    block_state: &'static BlockState,
     table: DeviceTable<'static>,
     stages: u64,
 }
@@ -67,7 +67,7 @@ impl Setup {
             return None;
         }
         let base = shared_base();
-        clear(base, layout::TOLD + Told::BYTES);
+        clear(base, layout::CACHED_CALL + CachedCall::BYTES);
         let (mut cells, mut entries) = (params.cells, params.entries);
         if place.cells != 0 {
             copy(base + u64::from(place.cells), cells, params.cell_count * size_of::<Cell>() as u32);
@@ -80,8 +80,8 @@ impl Setup {
             entries = base + u64::from(place.entries);
         }
         ptx::block_sync();
-        // SAFETY: cleared above with what was told, which is a board's initial state; shared memory outlives the threads that use it.
-        let board = unsafe { &*(base as usize as *const Board) };
+        // SAFETY: cleared above with what was told, which is a block state's initial state; shared memory outlives the threads that use it.
+        let block_state = unsafe { &*(base as usize as *const BlockState) };
         // SAFETY: the caller's promise, or the copy made above; nobody writes them while the kernel runs.
         let cells =
             unsafe { core::slice::from_raw_parts(cells as usize as *const Cell, params.cell_count as usize) };
@@ -92,24 +92,24 @@ impl Setup {
         let index = IdIndex::from_parts(params.multiplier, params.shift);
         let stages = if params.scratch == 0 { base + u64::from(place.stages) } else { params.scratch };
         let table = DeviceTable::new(index, cells, entries);
-        Some(Self { windows, bell, control, board, table, stages })
+        Some(Self { windows, bell, control, block_state, table, stages })
     }
 
     #[inline(always)]
-    fn crew<'a, M: Machine>(
+    fn dispatcher<'a, M: Machine>(
         &'a self,
         params: &UnifiedParams,
         machine: &'a M,
         graphs: Option<&'a Graphs>,
         warps: u32,
-    ) -> Crew<'a, M> {
-        Crew {
+    ) -> QueuePairDispatcher<'a, M> {
+        QueuePairDispatcher {
             config: queues::config(params),
             extent: queues::extent(params),
             windows: &self.windows,
             bell: &self.bell,
             table: self.table,
-            board: self.board,
+            block_state: self.block_state,
             control: &self.control,
             graphs,
             machine,
@@ -120,7 +120,7 @@ impl Setup {
     /// The request stage (0) or response stage (1) of a warp.
     ///
     /// # Safety
-    /// Only the threads of that warp (or, for a grid's leader, of the grid) use it.
+    /// Only the threads of that warp (or, for a grid's poller, of the grid) use it.
     #[inline(always)]
     unsafe fn stage(&self, params: &UnifiedParams, warp: u32, which: u32) -> Stage<'static> {
         let at = self.stages + u64::from(warp * 2 + which) * u64::from(params.stage_bytes);
@@ -144,7 +144,7 @@ unsafe fn run_block<M: Machine>(params: &UnifiedParams, machine: &M, graphs: Opt
     let input = unsafe { setup.stage(params, me, 0) };
     // SAFETY: each warp its own.
     let output = unsafe { setup.stage(params, me, 1) };
-    setup.crew(params, machine, graphs, warps).run(ringcall_gpu::team::Block::current(), input, output);
+    setup.dispatcher(params, machine, graphs, warps).run(ringcall_gpu::team::Block::current(), input, output);
 }
 
 /// The unified dispatcher: one block of whole warps works one queue pair.
@@ -161,30 +161,31 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified(params: UnifiedParams) {
 /// The unified dispatcher that launches graphs: one block, the only node of a graph that was instantiated for device launch.
 ///
 /// # Safety
-/// As for [`Setup::new`]; `saved` and `desk` are device memory of the sizes that their layouts say, zeroed before the first
+/// As for [`Setup::new`]; `saved` and `pending` are device memory of the sizes that their layouts say, zeroed before the first
 /// start.
 #[cfg(feature = "unified-graph")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_unified_graph(params: UnifiedParams) {
-    use ringcall_verbs::crew::{Desk, Plan};
+    use ringcall_verbs::queue_pair::{PendingTable, Plan};
     use ringcall_wire::launch::saved;
     /// Between two tries of a launch.
     const NAP_NS: u32 = 40;
     let params = &params;
     let plan = Plan::new(params.execs, params.slots, params.rx_stride, params.tx_stride);
     // SAFETY: the caller's promise.
-    let desk = unsafe { words(params.desk, plan.words()) }.and_then(|memory| Desk::new(memory, plan).ok());
+    let pending = unsafe { words(params.pending, plan.words()) }
+        .and_then(|memory| PendingTable::new(memory, plan).ok());
     // SAFETY: the caller's promise.
     let saved = unsafe { words(params.saved, saved::WORDS) };
     // SAFETY: the caller's promise.
     let control = unsafe { words(params.control, control::WORDS) };
-    let (Some(desk), Some(saved)) = (desk, saved) else {
+    let (Some(pending), Some(saved)) = (pending, saved) else {
         if let Some(control) = control {
             refuse(&control);
         }
         return;
     };
-    let graphs = Graphs { desk, saved };
+    let graphs = Graphs { pending, saved };
     // SAFETY: the caller's promise.
     unsafe { run_block(params, &crate::machine::Launcher { nap_ns: NAP_NS }, Some(&graphs)) };
 }
@@ -193,48 +194,48 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_graph(params: UnifiedParams) 
 /// handlers' calls.
 ///
 /// # Safety
-/// As for [`Setup::new`]; a cooperative launch, stages in device memory, and `grid` a zeroed rally.
+/// As for [`Setup::new`]; a cooperative launch, stages in device memory, and `grid` a zeroed grid channel.
 #[cfg(feature = "unified-grid")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_unified_grid(params: UnifiedParams) {
-    use crate::machine::{Leader, run_grid};
-    use ringcall_dispatch::persistent::cooperative::{Follower, Rally};
+    use crate::machine::{GridPoller, run_grid};
+    use ringcall_dispatch::persistent::cooperative::{GridChannel, Participant};
     use ringcall_gpu::team::{Block, Warp};
     use ringcall_wire::header::HEADER_BYTES;
     let params = &params;
     // SAFETY: the caller's promise: device memory that outlives the kernel, only accessed atomically.
-    let rally = unsafe { &*(params.grid as usize as *const Rally) };
+    let channel = unsafe { &*(params.grid as usize as *const GridChannel) };
     let home = ptx::block_id() == 0;
-    // Where there is no room for it there is none for the leader, which refuses.
-    let Some(told) = told(layout::TOLD) else {
+    // Where there is no room for it there is none for the poller, which refuses.
+    let Some(told) = told(layout::CACHED_CALL) else {
         // SAFETY: the caller's promise.
         if home && let Some(control) = unsafe { words(params.control, control::WORDS) } {
             refuse(&control);
         }
         return;
     };
-    let seat = rally.seat(Block::current(), told);
+    let port = channel.port(Block::current(), told);
     if home {
-        // SAFETY: the caller's promise. One warp has stages: the leading one.
+        // SAFETY: the caller's promise. One warp has stages: the polling one.
         let Some(setup) = (unsafe { Setup::new(params, 1) }) else {
             if ptx::thread_id() == 0 {
-                rally.end();
+                channel.end();
             }
             return;
         };
         if ptx::thread_id() < WARP_LANES {
-            let (machine, warp) = (Leader { seat }, Warp::current());
-            // SAFETY: shared by the grid, in turns that the rally keeps apart.
+            let (machine, warp) = (GridPoller { port }, Warp::current());
+            // SAFETY: shared by the grid, in turns that the grid channel keeps apart.
             let input = unsafe { setup.stage(params, 0, 0) };
             // SAFETY: as for `input`.
             let output = unsafe { setup.stage(params, 0, 1) };
-            setup.crew(params, &machine, None, 1).run_alone(warp, input, output);
-            seat.dismiss(warp);
+            setup.dispatcher(params, &machine, None, 1).run_alone(warp, input, output);
+            port.dismiss(warp);
             return;
         }
     }
     let input = params.scratch + HEADER_BYTES as u64;
     let output = input + u64::from(params.stage_bytes);
-    let follower = if home { Follower::Home } else { Follower::Other };
-    seat.follow(follower, |call| run_grid(call, input, output));
+    let participant = if home { Participant::Home } else { Participant::Other };
+    port.participate(participant, |call| run_grid(call, input, output));
 }

@@ -19,7 +19,7 @@
 //! | [`relay`] | an endpoint that fills a ring of flags, and a sender that empties it: any dispatcher in between |
 //! | [`unified`] | an endpoint joined to the dispatch core: validate, look up, call, respond |
 //! | [`hooks`] | an endpoint as a transport that is linked in: received, sent, by calls |
-//! | [`crew`] | the same by the warps of a block: one takes completions, all serve, one rings |
+//! | [`queue_pair`] | the same by the warps of a block: one takes completions, all serve, one rings |
 //!
 //! # What orders what
 //! | writer | reader | how |
@@ -58,11 +58,11 @@
 
 pub mod counters;
 pub mod cq;
-pub mod crew;
 pub mod doorbell;
 pub mod endpoint;
 pub mod hooks;
 pub mod layout;
+pub mod queue_pair;
 pub mod relay;
 pub mod rq;
 pub mod sequence;

@@ -70,7 +70,7 @@ pub struct UnifiedParams {
     /// The [`saved`](launch::saved) words of a kernel that launches graphs, in device memory; else 0.
     pub saved: u64,
     /// Where such a kernel keeps requests that wait for a graph and answers that a graph wrote, in device memory; else 0.
-    pub desk: u64,
+    pub pending: u64,
     /// Entries of the receive side's completion queue, a power of two.
     pub rx_completion_entries: u32,
     /// Places of the receive queue, a power of two.

@@ -56,7 +56,7 @@ impl<'a> Child<'a> {
         if at < self.mailbox.len() { self.word(at) } else { 0 }
     }
 
-    /// Address of the response slot and its flag; `None` for a follow-up, which owes no answer.
+    /// Address of the response slot and its flag; `None` for a follow-up, which sends no response.
     #[must_use]
     pub fn response_addresses(&self) -> Option<(u64, u64)> {
         let slot = self.word(io::TX_SLOT);

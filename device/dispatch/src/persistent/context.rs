@@ -63,11 +63,11 @@ impl<M: Machine> Block<'_, M> {
             // The host gives every table with such graphs a context.
             return self.refuse(warp, me, alone, request, staged, Status::LAUNCH_FAILED);
         };
-        if !self.board.launches.take(warp) {
+        if !self.block_state.launches.take(warp) {
             return self.hold_back(warp, me, request);
         }
         if together(warp, || u64::from(self.take_context(slot))) == 0 {
-            self.board.launches.give_back(warp);
+            self.block_state.launches.give_back(warp);
             return self.hold_back(warp, me, request);
         }
         if warp.lane() == 0 {
@@ -103,7 +103,7 @@ impl<M: Machine> Block<'_, M> {
             return;
         }
         // A graph that has answered may still run, and keep its executable: only a fresh execution knows that none does.
-        let launches = &self.board.launches;
+        let launches = &self.block_state.launches;
         let fresh = together(warp, || u64::from(launches.uncounted() == 0 && !launches.is_spent())) != 0;
         if warp.lane() == 0 {
             let next = if fresh { 0 } else { u64::from(slot) + 1 };
@@ -122,7 +122,7 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Launches the graph that a handler asked for, the only one that runs of those that may. It is told nothing and owes no
+    /// Launches the graph that a handler asked for, the only one that runs of those that may. It is told nothing and sends no
     /// answer; no further request is served before it has ended. The status of the handler's request.
     pub(super) fn trigger_foreign(&self, warp: Warp<'_>, graph: &DeviceEntry) -> Status {
         let launched = self.launcher().fire_foreign(warp, graph.address);
@@ -130,11 +130,11 @@ impl<M: Machine> Block<'_, M> {
             self.tell_trigger(launched.err().unwrap_or(0));
         }
         if launched.is_err() {
-            self.board.launches.give_trigger_back(warp);
+            self.block_state.launches.give_trigger_back(warp);
             return Status::LAUNCH_FAILED;
         }
         if warp.lane() == 0 {
-            self.board.launches.spend();
+            self.block_state.launches.spend();
         }
         warp.sync();
         Status::OK
@@ -224,20 +224,20 @@ impl<M: Machine> Block<'_, M> {
         }
         let since = self.saved.load(saved::SINCE, Ordering::Relaxed);
         if clock::ticks().wrapping_sub(since) > limit {
-            self.board.launches.spend();
+            self.block_state.launches.spend();
         }
     }
 
     /// Whether the graph that has the context is waited for by looking at its answer, and not by a relaunch. By one lane.
     pub(super) fn waits_for_context(&self) -> bool {
         self.settle_context();
-        self.holder().is_some() && !self.board.launches.is_spent()
+        self.holder().is_some() && !self.block_state.launches.is_spent()
     }
 
     /// Whether a graph has not answered that an end at once does not leave behind. By one lane.
     pub(super) fn owes_an_answer(&self) -> bool {
         self.settle_context();
-        let at_once = self.board.stop.load(Ordering::Relaxed) == control::STOP_NOW;
+        let at_once = self.block_state.stop.load(Ordering::Relaxed) == control::STOP_NOW;
         self.holder().is_some() && !at_once
     }
 

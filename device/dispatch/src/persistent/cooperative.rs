@@ -1,14 +1,14 @@
 //! Calls that all threads of a cooperative grid take part in.
 //!
-//! One warp leads (it polls and serves as any other dispatcher does); all other threads wait here. The leader decides
+//! One warp polls (it polls and serves as any other dispatcher does); all other threads wait here. The poller decides
 //! alone, about calls and about the end, and tells the others through one word: no two threads can disagree about what
 //! happens next.
 //!
-//! Or a block of its own serves, several of whose warps call ([`Seat::call`]), each in its [turn](Queue), with stages of its own:
+//! Or a block of its own serves, several of whose warps call ([`GridPort::call`]), each in its [turn](CallTickets), with stages of its own:
 //! while the grid runs one call, the next request is polled for, fetched and checked, and the last one answered.
 //!
 //! That word, in device memory, has all that changes from call to call, and one thread a block reads it. What it says that
-//! thread passes on in the block's shared memory ([`Told`]), which costs the others a tenth of a look of their own.
+//! thread passes on in the block's shared memory ([`CachedCall`]), which costs the others a tenth of a look of their own.
 
 use super::Returned;
 #[cfg(not(loom))]
@@ -33,21 +33,21 @@ const TURNS: u64 = (1 << (64 - TURN_SHIFT)) - 2;
 /// Numbers of stages.
 const STAGES: usize = MAX_WARPS;
 
-/// Where a grid meets: device memory. All zero is a rally at which nothing happened yet.
+/// Where a grid meets: device memory. All zero is a grid channel at which nothing happened yet.
 ///
-/// Calls take turns in two places. The leader's next call may be told before the last one is over everywhere, not the one behind
+/// Calls take turns in two places. The poller's next call may be told before the last one is over everywhere, not the one behind
 /// it: a block that is through with its part goes on at once.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Rally {
-    /// The word of the last call of each place, another one with every call. The leader's.
+pub struct GridChannel {
+    /// The word of the last call of each place, another one with every call. The poller's.
     turns: [Line; 2],
-    /// Blocks that have finished calls of each place since the beginning, the leader's apart.
+    /// Blocks that have finished calls of each place since the beginning, the poller's apart.
     done: [Line; 2],
-    /// What is called: its address, and room for the result. The leader's, written when they change and all calls are over.
+    /// What is called: its address, and room for the result. The poller's, written when they change and all calls are over.
     handler: DeviceU64,
     capacity: DeviceU64,
-    /// What the last handler for each stage returned in the block that [reports](Follower::Reporter): length and status, the status
+    /// What the last handler for each stage returned in the block that [reports](Participant::Reporter): length and status, the status
     /// in the low half.
     returned: [DeviceU64; STAGES],
 }
@@ -55,8 +55,8 @@ pub struct Rally {
 #[cfg(not(loom))]
 const _: () = {
     // As kernels-cu/rally.cuh has them.
-    assert!(offset_of!(Rally, turns) == 0 && offset_of!(Rally, done) == 256);
-    assert!(offset_of!(Rally, handler) == 512 && offset_of!(Rally, returned) == 528);
+    assert!(offset_of!(GridChannel, turns) == 0 && offset_of!(GridChannel, done) == 256);
+    assert!(offset_of!(GridChannel, handler) == 512 && offset_of!(GridChannel, returned) == 528);
     assert!(size_of::<Line>() == 128);
 };
 
@@ -65,13 +65,13 @@ const _: () = {
 #[repr(C, align(128))]
 struct Line(DeviceU64);
 
-/// What a block was told, in its shared memory. One thread writes it (in the leader's block the leader's lane 0, or in turns those
+/// What a block was told, in its shared memory. One thread writes it (in the poller's block the poller's lane 0, or in turns those
 /// that call; in others thread 0), between a call's last barrier and the next call's first; all read it behind that. All zero:
-/// nothing yet, which it is at first in the leader's block.
+/// nothing yet, which it is at first in the poller's block.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
-pub struct Told {
-    /// The call's word, as in the [`Rally`].
+pub struct CachedCall {
+    /// The call's word, as in the [`GridChannel`].
     word: BlockU64,
     handler: BlockU64,
     capacity: BlockU64,
@@ -95,25 +95,25 @@ pub struct GridCall {
 /// The turns in which the warps of a block call: shared memory. All zero: nobody has called yet.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
-pub struct Queue {
+pub struct CallTickets {
     /// Turns taken, and those whose call was told.
     taken: BlockU64,
-    told: BlockU64,
+    published: BlockU64,
     /// Calls of each place that are over.
     over: [BlockU64; 2],
 }
 
-impl Queue {
+impl CallTickets {
     /// Bytes of shared memory, a multiple of 16.
     pub const BYTES: u32 = size_of::<Self>() as u32;
 
     /// Takes a turn, and waits until its call may be told: the one before was, and the one before that is over. By one thread.
     /// Waits for as long as calls take.
     #[inline(always)]
-    fn enter(&self) -> u64 {
+    fn take(&self) -> u64 {
         let turn = self.taken.fetch_add(1, Ordering::Relaxed);
-        // Acquire: pairs with `told`.
-        while self.told.load(Ordering::Acquire) != turn {
+        // Acquire: pairs with `published`.
+        while self.published.load(Ordering::Acquire) != turn {
             hint::spin();
         }
         self.wait_for(place_of(turn), turn / 2);
@@ -133,10 +133,10 @@ impl Queue {
         }
     }
 
-    /// This turn's call was told. Release: what the rally's leader has written, the next one may read and write.
+    /// This turn's call was told. Release: what the grid channel's poller has written, the next one may read and write.
     #[inline(always)]
-    fn told(&self, turn: u64) {
-        self.told.store(turn.wrapping_add(1), Ordering::Release);
+    fn published(&self, turn: u64) {
+        self.published.store(turn.wrapping_add(1), Ordering::Release);
     }
 
     /// This turn's call is over.
@@ -155,7 +155,7 @@ const fn place_of(calls: u64) -> usize {
     (calls % 2) as usize
 }
 
-impl Told {
+impl CachedCall {
     /// Bytes of shared memory, a multiple of 16.
     pub const BYTES: u32 = size_of::<Self>() as u32;
 
@@ -200,23 +200,23 @@ impl Told {
     }
 }
 
-impl Rally {
+impl GridChannel {
     /// Bytes of device memory.
     pub const BYTES: usize = size_of::<Self>();
 
-    /// The rally as the calling thread has it: its block, and what that was told.
+    /// The grid channel as the calling thread has it: its block, and what that was told.
     #[inline(always)]
     #[must_use]
-    pub const fn seat<'a>(&'a self, block: team::Block<'a>, told: &'a Told) -> Seat<'a> {
-        Seat { rally: self, told, block }
+    pub const fn port<'a>(&'a self, block: team::Block<'a>, told: &'a CachedCall) -> GridPort<'a> {
+        GridPort { channel: self, told, block }
     }
 
-    /// Calls everybody. By the leader's lane 0, after the request was staged; the leader's own block, which `told` is of, is
+    /// Calls everybody. By the poller's lane 0, after the request was staged; the poller's own block, which `told` is of, is
     /// called by its barrier. Tells the number of the call, for [`gather`](Self::gather).
     ///
-    /// What was called last is read in `told`: a read of the rally takes ten times as long.
+    /// What was called last is read in `told`: a read of the grid channel takes ten times as long.
     #[inline(always)]
-    pub fn call(&self, told: &Told, call: GridCall) -> u64 {
+    pub fn call(&self, told: &CachedCall, call: GridCall) -> u64 {
         let calls = told.calls.load(Ordering::Relaxed);
         let (word, changed) = told.next(calls, call);
         self.tell(told, [calls, word], call, changed, Ordering::Release);
@@ -225,7 +225,14 @@ impl Rally {
 
     /// Release, unless a release fence lies behind what was staged and nothing has changed: pairs with `wait`.
     #[inline(always)]
-    fn tell(&self, told: &Told, [calls, word]: [u64; 2], call: GridCall, changed: bool, order: Ordering) {
+    fn tell(
+        &self,
+        told: &CachedCall,
+        [calls, word]: [u64; 2],
+        call: GridCall,
+        changed: bool,
+        order: Ordering,
+    ) {
         let target = [call.handler, u64::from(call.capacity)];
         if changed {
             self.handler.store(target[0], Ordering::Relaxed);
@@ -238,7 +245,7 @@ impl Rally {
         told.calls.store(calls.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Ends everybody in other blocks than the leader's, when all calls are over. By one thread of that.
+    /// Ends everybody in other blocks than the poller's, when all calls are over. By one thread of that.
     pub fn end(&self) {
         for turn in &self.turns {
             // Release: pairs with `wait`.
@@ -247,10 +254,10 @@ impl Rally {
     }
 
     /// Waits for the call behind `calls` others, the last of whose place had the word `last`, and tells the block. By one thread
-    /// of a block that is not the leader's. Ends when the leader calls or ends, as it does in every case: at the latest when the
+    /// of a block that is not the poller's. Ends when the poller calls or ends, as it does in every case: at the latest when the
     /// host stops it.
     #[inline(always)]
-    fn wait(&self, told: &Told, calls: u64, last: u64) -> u64 {
+    fn wait(&self, told: &CachedCall, calls: u64, last: u64) -> u64 {
         let Some(turn) = self.turns.get(place_of(calls)) else { return END };
         let word = loop {
             // Acquire: pairs with `call` and `end`.
@@ -260,7 +267,7 @@ impl Rally {
             }
             hint::spin();
         };
-        // The leader changes neither before this block has arrived.
+        // The poller changes neither before this block has arrived.
         let target = || [self.handler.load(Ordering::Relaxed), self.capacity.load(Ordering::Relaxed)];
         told.tell(word, (word & CHANGED != 0).then(target));
         word
@@ -274,7 +281,7 @@ impl Rally {
         }
     }
 
-    /// One block has finished call number `calls`. Release: its results are visible to the leader.
+    /// One block has finished call number `calls`. Release: its results are visible to the poller.
     #[inline(always)]
     fn arrive(&self, calls: u64) {
         if let Some(done) = self.done.get(place_of(calls)) {
@@ -282,7 +289,7 @@ impl Rally {
         }
     }
 
-    /// Waits until the other blocks have finished call number `calls`. By the leader's lane 0. Ends when their handlers return: as
+    /// Waits until the other blocks have finished call number `calls`. By the poller's lane 0. Ends when their handlers return: as
     /// with every handler that is called, one that does not is the watchdog's to tell.
     #[inline(always)]
     pub fn gather(&self, calls: u64, others: u64) {
@@ -295,30 +302,30 @@ impl Rally {
     }
 }
 
-/// What a thread that does not lead is at a [`Rally`].
+/// What a thread that does not poll is at a [`GridChannel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Follower {
-    /// Of the leader's block, whose threads wait at the block's barrier, which the leader joins.
+pub enum Participant {
+    /// Of the poller's block, whose threads wait at the block's barrier, which the poller joins.
     Home,
-    /// Of the block whose first thread tells what the handler returned there, for a leader that takes no part.
+    /// Of the block whose first thread tells what the handler returned there, for a poller that takes no part.
     Reporter,
     /// Of any other.
     Other,
 }
 
-/// A thread's place at a [`Rally`].
+/// A thread's place at a [`GridChannel`].
 #[derive(Debug, Clone, Copy)]
-pub struct Seat<'a> {
-    rally: &'a Rally,
-    told: &'a Told,
+pub struct GridPort<'a> {
+    channel: &'a GridChannel,
+    told: &'a CachedCall,
     block: team::Block<'a>,
 }
 
-impl Seat<'_> {
-    /// The life of every thread that does not lead.
-    pub fn follow(&self, follower: Follower, mut run: impl FnMut(GridCall) -> Returned) {
-        let Self { rally, told, block } = *self;
-        let waits = follower != Follower::Home && block.thread() == 0;
+impl GridPort<'_> {
+    /// The life of every thread that does not poll.
+    pub fn participate(&self, participant: Participant, mut run: impl FnMut(GridCall) -> Returned) {
+        let Self { channel, told, block } = *self;
+        let waits = participant != Participant::Home && block.thread() == 0;
         if waits {
             told.tell(0, Some([0; 2]));
         }
@@ -326,17 +333,17 @@ impl Seat<'_> {
         loop {
             if waits {
                 let [before, after] = last;
-                last = [after, rally.wait(told, calls, before)];
+                last = [after, channel.wait(told, calls, before)];
             }
             block.sync();
             let Some(call) = told.present() else { return };
             let returned = run(call);
-            if waits && follower == Follower::Reporter {
-                rally.report(call.stage, returned);
+            if waits && participant == Participant::Reporter {
+                channel.report(call.stage, returned);
             }
             block.sync();
             if waits {
-                rally.arrive(calls);
+                channel.arrive(calls);
                 calls += 1;
             }
         }
@@ -348,32 +355,32 @@ impl Seat<'_> {
     /// Where one call is under way the next one is told, so that a block that is through with its part goes on at once, as long as
     /// it is for the same handler.
     #[inline(always)]
-    pub fn call(&self, warp: team::Warp<'_>, queue: &Queue, blocks: u64, call: GridCall) -> Returned {
-        let Self { rally, told, .. } = *self;
+    pub fn call(&self, warp: team::Warp<'_>, tickets: &CallTickets, blocks: u64, call: GridCall) -> Returned {
+        let Self { channel, told, .. } = *self;
         if warp.lane() == 0 {
             // While others' calls run: what tells the grid of this one then has nothing to wait for.
             barrier::publish_to_grid();
-            let turn = queue.enter();
+            let turn = tickets.take();
             let (word, changed) = told.next(turn, call);
             if changed {
-                queue.clear(turn);
+                tickets.clear(turn);
             }
             let order = if changed { Ordering::Release } else { Ordering::Relaxed };
-            rally.tell(told, [turn, word], call, changed, order);
-            queue.told(turn);
-            rally.gather(turn, blocks);
-            queue.leave(turn);
+            channel.tell(told, [turn, word], call, changed, order);
+            tickets.published(turn);
+            channel.gather(turn, blocks);
+            tickets.leave(turn);
         }
         warp.sync();
         // This stage's alone.
-        let word = rally.returned.get(call.stage as usize).map_or(0, |word| word.load(Ordering::Relaxed));
+        let word = channel.returned.get(call.stage as usize).map_or(0, |word| word.load(Ordering::Relaxed));
         Returned { status: word as i32, len: (word >> 32) as u32 }
     }
 
-    /// The leader's half of one call, by all lanes of its warp: everybody runs it, and the results of all are visible
+    /// The poller's half of one call, by all lanes of its warp: everybody runs it, and the results of all are visible
     /// when this returns. Lane 0 does `meanwhile` when the other blocks have been called.
     #[inline(always)]
-    pub fn lead<R>(
+    pub fn call_grid<R>(
         &self,
         warp: team::Warp<'_>,
         others: u64,
@@ -383,28 +390,28 @@ impl Seat<'_> {
     ) -> R {
         let mut calls = 0;
         if warp.lane() == 0 {
-            calls = self.rally.call(self.told, call);
+            calls = self.channel.call(self.told, call);
             meanwhile();
         }
         self.block.sync();
         let returned = run(call);
         self.block.sync();
         if warp.lane() == 0 {
-            self.rally.gather(calls, others);
+            self.channel.gather(calls, others);
         }
         warp.sync();
         returned
     }
 
-    /// The last act of a leader that takes no part, by one lane.
+    /// The last act of a poller that takes no part, by one lane.
     pub fn end(&self) {
-        self.rally.end();
+        self.channel.end();
     }
 
-    /// The leader's last act, by all lanes of its warp.
+    /// The poller's last act, by all lanes of its warp.
     pub fn dismiss(&self, warp: team::Warp<'_>) {
         if warp.lane() == 0 {
-            self.rally.end();
+            self.channel.end();
             self.told.tell(END, None);
         }
         self.block.sync();
@@ -418,8 +425,8 @@ mod tests {
 
     const CALL: GridCall = GridCall { handler: 0xC0DE, arg_len: 8, capacity: 100, stage: 0 };
 
-    fn told(word: u64, call: GridCall) -> Told {
-        let told = Told::default();
+    fn told(word: u64, call: GridCall) -> CachedCall {
+        let told = CachedCall::default();
         told.tell(word, Some([call.handler, u64::from(call.capacity)]));
         told
     }
@@ -447,7 +454,7 @@ mod tests {
         let most = GridCall { arg_len: u32::MAX, stage: 255, ..CALL };
         let rest = u64::MAX >> (64 - TURN_SHIFT);
         for (calls, turn) in [(0, 1), (TURNS - 1, TURNS), (TURNS, 1), (TURNS + 1, 2)] {
-            assert_eq!(Told::default().next(calls, most).0, turn << TURN_SHIFT | rest);
+            assert_eq!(CachedCall::default().next(calls, most).0, turn << TURN_SHIFT | rest);
         }
         // Places go on taking turns.
         assert_eq!(place_of(TURNS), place_of(0));
@@ -455,21 +462,22 @@ mod tests {
 
     #[test]
     fn a_block_is_told_what_changed_and_keeps_the_rest() {
-        let (rally, leaders, others) = (Rally::default(), Told::default(), Told::default());
+        let (channel, poller, others) =
+            (GridChannel::default(), CachedCall::default(), CachedCall::default());
         let mut last = [0; 2];
         let staged = GridCall { arg_len: 0, stage: 3, ..CALL };
         let calls = [CALL, CALL, staged, GridCall { handler: 1, ..CALL }, CALL];
         for (number, (call, changed)) in (0..).zip(calls.into_iter().zip([true, false, false, true, true])) {
-            assert_eq!(rally.call(&leaders, call), number);
+            assert_eq!(channel.call(&poller, call), number);
             if !changed {
                 // Not read: what was told before stands.
-                rally.handler.store(0xBAD, Ordering::Relaxed);
+                channel.handler.store(0xBAD, Ordering::Relaxed);
             }
-            last = [last[1], rally.wait(&others, number, last[0])];
-            assert_eq!((leaders.present(), others.present()), (Some(call), Some(call)));
+            last = [last[1], channel.wait(&others, number, last[0])];
+            assert_eq!((poller.present(), others.present()), (Some(call), Some(call)));
         }
-        rally.end();
-        assert_eq!(rally.wait(&others, 5, last[0]), END);
+        channel.end();
+        assert_eq!(channel.wait(&others, 5, last[0]), END);
         assert_eq!(others.present(), None);
     }
 }

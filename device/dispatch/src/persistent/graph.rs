@@ -3,7 +3,7 @@
 //! Launch and answer are two agents: this module fills a mailbox and launches; the graph's own kernels read it, write the
 //! response and free the mailbox ([`child`](super::child)).
 
-use super::launch::{Launcher, Parcel, Unprepared};
+use super::launch::{GraphRequest, Launcher, Unprepared};
 use super::staged::Staged;
 use super::{Block, Machine};
 use crate::ring::RingMemory;
@@ -33,10 +33,10 @@ impl<M: Machine> Block<'_, M> {
             return;
         }
         let slot = request.slot();
-        let parcel = self.parcel(&request);
+        let graph_request = self.graph_request(&request);
         let payload = |word| staged.word(HEADER_WORDS + word);
         let place = |_: &_| self.ring.response_place(slot.get());
-        let prepared = match self.launcher().prepare(warp, entry, parcel, payload, |_| true, place) {
+        let prepared = match self.launcher().prepare(warp, entry, graph_request, payload, |_| true, place) {
             Ok(prepared) => prepared,
             Err(Unprepared::Later) => return self.hold_back(warp, me, request),
             Err(Unprepared::NoRoute) => {
@@ -84,7 +84,7 @@ impl<M: Machine> Block<'_, M> {
     /// An executable is not taken. It would be kept from the handlers that ask while one runs that does not, and each of these
     /// would wait until some graph has ended: a handler that asks while all of them run is told so by its status.
     pub(super) fn reserve(&self, warp: Warp<'_>, graph: &DeviceEntry) -> bool {
-        let launches = &self.board.launches;
+        let launches = &self.block_state.launches;
         if !launches.take(warp) {
             return false;
         }
@@ -98,13 +98,13 @@ impl<M: Machine> Block<'_, M> {
     /// Gives back what [`reserve`](Self::reserve) took, behind a handler that did not ask.
     pub(super) fn release(&self, warp: Warp<'_>, graph: &DeviceEntry) {
         if graph.is_foreign() {
-            self.board.launches.give_trigger_back(warp);
+            self.block_state.launches.give_trigger_back(warp);
         }
-        self.board.launches.give_back(warp);
+        self.block_state.launches.give_back(warp);
     }
 
     /// Launches a handler's follow-up graph, for which [`reserve`](Self::reserve) was asked. It gets the handler's request and
-    /// owes no answer. The status that the handler's request is answered with.
+    /// sends no response. The status that the handler's request is answered with.
     pub(super) fn launch_follow_up(
         &self,
         warp: Warp<'_>,
@@ -115,9 +115,9 @@ impl<M: Machine> Block<'_, M> {
         if graph.is_foreign() {
             return self.trigger_foreign(warp, graph);
         }
-        let parcel = self.parcel(request);
+        let graph_request = self.graph_request(request);
         let payload = |word| staged.word(HEADER_WORDS + word);
-        match self.launcher().prepare_reserved(warp, graph, parcel, payload, |_| true) {
+        match self.launcher().prepare_reserved(warp, graph, graph_request, payload, |_| true) {
             Ok(prepared) if self.launcher().fire(warp, &prepared) => Status::OK,
             Ok(_) => Status::LAUNCH_FAILED,
             Err(Unprepared::Later) => Status::BACKPRESSURE,
@@ -128,18 +128,18 @@ impl<M: Machine> Block<'_, M> {
     /// Whether a request may wait in the ring for what is at work now: for graphs that have not ended, a relaunch, or a handler
     /// that may ask for the trigger graph. By one lane.
     pub(super) fn waits_for_launches(&self) -> bool {
-        let launches = &self.board.launches;
+        let launches = &self.block_state.launches;
         launches.used() >= LAUNCHES_PER_EXECUTION
             || launches.has_trigger_taken()
             || self.children_running() != 0
     }
 
     pub(super) fn launcher(&self) -> Launcher<'_, M> {
-        Launcher { machine: self.machine, table: self.table, launches: &self.board.launches }
+        Launcher { machine: self.machine, table: self.table, launches: &self.block_state.launches }
     }
 
-    fn parcel<'r>(&self, request: &'r Request) -> Parcel<'r> {
+    fn graph_request<'r>(&self, request: &'r Request) -> GraphRequest<'r> {
         let capacity = self.ring.geometry().result_capacity();
-        Parcel { header: request.header(), slot: request.slot().get(), capacity }
+        GraphRequest { header: request.header(), slot: request.slot().get(), capacity }
     }
 }

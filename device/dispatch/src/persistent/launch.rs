@@ -138,7 +138,7 @@ pub enum Unprepared {
 
 /// A request, as a graph is given it.
 #[derive(Debug, Clone, Copy)]
-pub struct Parcel<'a> {
+pub struct GraphRequest<'a> {
     /// Its header, checked.
     pub header: &'a RequestHeader,
     /// Its slot.
@@ -170,16 +170,16 @@ impl<M: Machine> Launcher<'_, M> {
         &self,
         warp: Warp<'_>,
         entry: &DeviceEntry,
-        parcel: Parcel<'_>,
+        graph_request: GraphRequest<'_>,
         payload: impl Fn(usize) -> u64,
         usable: impl Fn(&Words) -> bool,
         place: impl FnOnce(&Words) -> Option<ResponseAddresses>,
     ) -> Result<Prepared, Unprepared> {
-        let entry = self.route(entry, parcel.header, &payload).ok_or(Unprepared::NoRoute)?;
+        let entry = self.route(entry, graph_request.header, &payload).ok_or(Unprepared::NoRoute)?;
         if !self.launches.take(warp) {
             return Err(Unprepared::Later);
         }
-        self.fill(warp, entry, parcel, payload, usable, place)
+        self.fill(warp, entry, graph_request, payload, usable, place)
     }
 
     /// The same for a follow-up, behind a launch that was [taken](Launches::take) of the budget. It is given back with an error.
@@ -190,12 +190,12 @@ impl<M: Machine> Launcher<'_, M> {
         &self,
         warp: Warp<'_>,
         entry: &DeviceEntry,
-        parcel: Parcel<'_>,
+        graph_request: GraphRequest<'_>,
         payload: impl Fn(usize) -> u64,
         usable: impl Fn(&Words) -> bool,
     ) -> Result<Prepared, Unprepared> {
-        match self.route(entry, parcel.header, &payload) {
-            Some(entry) => self.fill(warp, entry, parcel, payload, usable, |_| None),
+        match self.route(entry, graph_request.header, &payload) {
+            Some(entry) => self.fill(warp, entry, graph_request, payload, usable, |_| None),
             None => {
                 self.launches.give_back(warp);
                 Err(Unprepared::NoRoute)
@@ -208,12 +208,12 @@ impl<M: Machine> Launcher<'_, M> {
         &self,
         warp: Warp<'_>,
         entry: &DeviceEntry,
-        parcel: Parcel<'_>,
+        graph_request: GraphRequest<'_>,
         payload: impl Fn(usize) -> u64,
         usable: impl Fn(&Words) -> bool,
         place: impl FnOnce(&Words) -> Option<ResponseAddresses>,
     ) -> Result<Prepared, Unprepared> {
-        let Parcel { header, slot, capacity } = parcel;
+        let GraphRequest { header, slot, capacity } = graph_request;
         let Some((mailbox, address)) = self.claim(warp, entry, usable) else {
             self.launches.give_back(warp);
             return Err(Unprepared::Later);

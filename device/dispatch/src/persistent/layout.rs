@@ -1,13 +1,13 @@
 //! Where things lie in a block's shared memory. The host sizes the launch with it, the kernel cuts windows by it.
 
-use super::Board;
-use super::cooperative::{Queue, Told};
+use super::BlockState;
+use super::cooperative::{CachedCall, CallTickets};
 use ringcall_wire::launch::{DeviceEntry, TableCell};
 
-/// Offsets in bytes from the start of shared memory, where the board is; all multiples of 16.
+/// Offsets in bytes from the start of shared memory, where the block state is; all multiples of 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// One word a slot of the share.
+    /// One word a slot of the partition.
     pub serving: u32,
     /// [`TableCell`]s, copied from device memory; 0 where they stay there.
     pub cells: u32,
@@ -25,7 +25,7 @@ const TABLE_LIMIT: u32 = 16 * 1024;
 /// What a layout is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
-    /// Slots of a block's share.
+    /// Slots of a block's partition.
     pub slots: u32,
     /// Cells of the id index.
     pub cells: u32,
@@ -41,13 +41,13 @@ pub struct Needs {
 
 impl Layout {
     /// Where a block of a grid has what it was told, whatever else it needs.
-    pub const TOLD: u32 = (size_of::<Board>() as u32).next_multiple_of(16);
+    pub const CACHED_CALL: u32 = (size_of::<BlockState>() as u32).next_multiple_of(16);
     /// Bytes that a block needs which only runs a grid's calls, a multiple of 128.
-    pub const FOLLOWER: u32 = (Self::TOLD + Told::BYTES).next_multiple_of(128);
+    pub const FOLLOWER: u32 = (Self::CACHED_CALL + CachedCall::BYTES).next_multiple_of(128);
     /// Where a block that calls a grid has its warps' turns.
-    pub const QUEUE: u32 = Self::TOLD + Told::BYTES;
+    pub const QUEUE: u32 = Self::CACHED_CALL + CachedCall::BYTES;
 
-    /// Warps that serve, of a block of `warps` that does nothing else: the last keeps house, unless it is the only one.
+    /// Warps that serve, of a block of `warps` that does nothing else: the last does the maintenance, unless it is the only one.
     #[must_use]
     pub const fn workers(warps: u32) -> u32 {
         if warps > 1 { warps - 1 } else { 1 }
@@ -64,7 +64,7 @@ impl Layout {
     /// The layout for `needs`.
     #[must_use]
     pub const fn of(needs: Needs) -> Self {
-        let serving = Self::QUEUE + Queue::BYTES;
+        let serving = Self::QUEUE + CallTickets::BYTES;
         let mut end = serving + (needs.slots * 8).next_multiple_of(16);
         let cell_bytes = (needs.cells.saturating_mul(size_of::<TableCell>() as u32)).next_multiple_of(16);
         let entry_bytes =
@@ -96,9 +96,9 @@ mod tests {
                 slots, cells: functions * 2, entries: functions, workers, stage_bytes: stage * 16, shared_stages: true,
             };
             let layout = Layout::of(needs);
-            prop_assert!(Layout::TOLD as usize >= size_of::<Board>());
-            prop_assert!(Layout::QUEUE as usize >= Layout::TOLD as usize + size_of::<Told>());
-            prop_assert!(layout.serving as usize >= Layout::QUEUE as usize + size_of::<Queue>());
+            prop_assert!(Layout::CACHED_CALL as usize >= size_of::<BlockState>());
+            prop_assert!(Layout::QUEUE as usize >= Layout::CACHED_CALL as usize + size_of::<CachedCall>());
+            prop_assert!(layout.serving as usize >= Layout::QUEUE as usize + size_of::<CallTickets>());
             let after_serving = layout.serving + slots * 8;
             if layout.cells != 0 {
                 prop_assert!(layout.cells >= after_serving);
@@ -107,7 +107,7 @@ mod tests {
             }
             prop_assert!(layout.stages >= after_serving);
             prop_assert_eq!(layout.bytes, layout.stages + 2 * workers * stage * 16);
-            for offset in [Layout::TOLD, layout.serving, layout.cells, layout.entries, layout.stages] {
+            for offset in [Layout::CACHED_CALL, layout.serving, layout.cells, layout.entries, layout.stages] {
                 prop_assert!(offset.is_multiple_of(16));
             }
         }

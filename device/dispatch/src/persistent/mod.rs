@@ -4,15 +4,15 @@
 //! lanes in lock step, on a CPU threads that play them.
 //!
 //! # Who does what
-//! One warp is the *leader*: it polls the request flags, two a lane, with one wide read. When it sees requests it hands the
-//! lead to a free warp, all but one of the requests to other free warps, and serves the last itself. So the one request of
+//! One warp is the *poller*: it polls the request flags, two a lane, with one wide read. When it sees requests it hands polling to a
+//! free warp, all but one of the requests to other free warps, and serves the last itself. So the one request of
 //! an idle ring is served by the warp that saw it, with no hand-off in its way; the ring is polled again at once; and no
-//! slot waits for another, as long as a warp is free. What no warp is free for waits on the board, and the next free one takes
-//! it. The last warp keeps house: it publishes the answers to requests that came together, with one fence for all of them,
+//! slot waits for another, as long as a warp is free. What no warp is free for waits in the block state, and the next free one takes
+//! it. The last warp does the maintenance: it publishes the answers to requests that came together, with one fence for all of them,
 //! clears request flags, reads the stop word, and copies counters and busy records to mapped memory.
 //!
-//! The usual case, one request alone, is written out apart (`usual`), in as few instructions as it takes: the leader that sees it
-//! serves it, and its heir lets it be answered before it polls. A warp that does everything stays with it when several come.
+//! The fast path, one request alone, is written out apart (`fast_path`), in as few instructions as it takes: the poller that sees it
+//! serves it, and the next poller lets it be answered before it polls. A warp that does everything stays with it when several come.
 //!
 //! # Serving
 //! The request is fetched with one wave of wide loads into the warp's [`Stage`], together with
@@ -23,35 +23,36 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`board`] | what the warps of a block share: mailboxes, cursor, counters |
+//! | [`block_state`] | what the warps of a block share: mailboxes, cursor, counters |
 //! | [`table`] | functions as a device finds them |
 //! | [`layout`] | where all this lies in shared memory |
 //! | [`staged`] | one slot, fetched into a stage, as a memory |
-//! | `lead`, `serve`, `graph`, `house` | the roles |
-//! | `usual` | leading and serving in the usual case, straight |
+//! | `poller`, `serve`, `graph`, `maintenance` | the roles |
+//! | `fast_path` | polling and serving one request alone |
 //! | [`launch`] | launching graphs: budget, executables, mailboxes |
 //! | `context` | launching a program's own graphs, which know of no mailbox |
-//! | `pause` | how long after an answer is not polled: `let_pass` |
+//! | `backoff` | how long after an answer is not polled: `wait_ticks_since` |
 //! | [`child`] | the other end of a graph launch |
 //! | [`cooperative`] | the same for a grid whose threads all take part in a call |
 
-pub mod board;
+mod backoff;
+pub mod block_state;
 pub mod child;
 mod context;
 pub mod cooperative;
+mod fast_path;
 mod graph;
-mod house;
 pub mod launch;
 pub mod layout;
-mod lead;
-mod pause;
+mod maintenance;
+mod poller;
 mod serve;
 pub mod staged;
 pub mod table;
 pub mod triggers;
-mod usual;
 
-pub use board::Board;
+pub use block_state::BlockState;
+use block_state::WarpCommand;
 pub use layout::Layout;
 pub use serve::stage_bytes;
 pub use table::DeviceTable;
@@ -97,7 +98,7 @@ pub trait Machine {
     /// Calls a warp's handler. By all lanes, converged.
     fn call_warp(&self, warp: Warp<'_>, call: &Call<'_>) -> Returned;
 
-    /// Calls a grid's handler with all threads of the grid. By all lanes of the leading warp, whose lane 0 does `meanwhile` when
+    /// Calls a grid's handler with all threads of the grid. By all lanes of the polling warp, whose lane 0 does `meanwhile` when
     /// the others have been called, before its own part. `None`, and nothing is done, where there is no grid.
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let _ = (warp, call, meanwhile);
@@ -129,21 +130,21 @@ pub trait Machine {
 
     /// A warp with nothing to do waits a moment.
     fn nap(&self);
-    /// The house-keeping warp waits until its next round.
+    /// The maintenance warp waits until its next round.
     fn rest(&self);
 }
 
 /// The slots that one block polls: `first .. first + count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
+pub struct Partition {
     /// First slot.
     pub first: u32,
     /// How many.
     pub count: u32,
 }
 
-impl Share {
-    /// The share of block `index` of `blocks`, in whole sectors of 4 flags: reads of host memory
+impl Partition {
+    /// The partition of block `index` of `blocks`, in whole sectors of 4 flags: reads of host memory
     /// queue for each sector, and only there.
     #[must_use]
     pub const fn of(slots: u32, index: u32, blocks: u32) -> Self {
@@ -186,21 +187,21 @@ pub struct Block<'a, M> {
     /// The ring.
     pub ring: &'a SharedRing,
     /// The slots that this block serves.
-    pub share: Share,
+    pub partition: Partition,
     /// The functions.
     pub table: DeviceTable<'a>,
     /// What the warps share.
-    pub board: &'a Board,
-    /// One word for each slot of the share: 0, or what keeps it from being handed out.
+    pub block_state: &'a BlockState,
+    /// One word for each slot of the partition: 0, or what keeps it from being handed out.
     pub serving: &'a [BlockU64],
     /// The control block, in mapped memory.
     pub control: &'a Words,
     /// What outlives a relaunch, in device memory.
     pub saved: &'a Words,
-    /// Warps that serve. The house-keeping warp, if there is one, comes after them.
+    /// Warps that serve. The maintenance warp, if there is one, comes after them.
     pub workers: u32,
-    /// Whether the leader keeps house itself, for want of a warp that does.
-    pub keeps_house: bool,
+    /// Whether the poller does the maintenance itself, for want of a warp that does.
+    pub poller_maintains: bool,
     /// Options.
     pub options: Options,
     /// The machine.
@@ -210,41 +211,41 @@ pub struct Block<'a, M> {
 /// How a warp's life ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// Another warp leads.
-    Followed,
-    /// This warp led to the end: everything handed out was answered.
-    Led,
+    /// Another warp polls.
+    Dismissed,
+    /// This warp polled to the end: everything handed out was answered.
+    AsPoller,
 }
 
 impl<M: Machine> Block<'_, M> {
-    /// The life of a serving warp. Warp 0 begins as the leader.
+    /// The life of a serving warp. Warp 0 begins as the poller.
     ///
     /// `input` and `output` are the warp's own stages, each as long as a slot.
     #[inline(always)]
     pub fn run(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> Ended {
         if me == 0 && warp.lane() == 0 {
-            self.board.post(me, board::Post::Lead);
+            self.block_state.set_command(me, WarpCommand::Poll);
         }
         warp.sync();
         // Copies, whose addresses the watch may have: what they are copies of stays in registers.
         let ring = self.ring.clone();
-        let near = Block { ring: &ring, ..*self }.near(warp);
+        let fast_path = Block { ring: &ring, ..*self }.fast_path(warp);
         loop {
-            let mut job = match self.board.read_together(warp, me) {
-                board::Post::Free => {
+            let mut job = match self.block_state.command_together(warp, me) {
+                WarpCommand::Free => {
                     self.machine.nap();
                     continue;
                 }
-                board::Post::Exit => return Ended::Followed,
-                board::Post::Lead => match self.lead(warp, me, near.as_ref(), input, output) {
-                    lead::After::Serve(job) => Some(job),
-                    lead::After::Served => None,
-                    lead::After::End => return Ended::Led,
+                WarpCommand::Exit => return Ended::Dismissed,
+                WarpCommand::Poll => match self.run_poller(warp, me, fast_path.as_ref(), input, output) {
+                    poller::After::Serve(job) => Some(job),
+                    poller::After::Served => None,
+                    poller::After::End => return Ended::AsPoller,
                 },
-                board::Post::Serve { slot, honest } => {
+                WarpCommand::Serve { slot, valid_flag } => {
                     let Some(index) = self.ring.geometry().slot(slot) else { continue };
                     let wave = staged::Wave::of(warp, self.ring, index);
-                    Some(lead::Job { slot, honest, alone: self.keeps_house, wave })
+                    Some(poller::Job { slot, valid_flag, alone: self.poller_maintains, wave })
                 }
             };
             loop {
@@ -255,12 +256,16 @@ impl<M: Machine> Block<'_, M> {
                 job = self.pop_backlog(warp);
                 let Some(job) = job else { break };
                 if warp.lane() == 0 {
-                    self.board.note(me, board::Post::Serve { slot: job.slot, honest: job.honest });
+                    self.block_state.set_own_command(
+                        me,
+                        WarpCommand::Serve { slot: job.slot, valid_flag: job.valid_flag },
+                    );
                 }
             }
             if warp.lane() == 0 {
-                // With one warp there is nobody else to lead.
-                self.board.post(me, if self.workers == 1 { board::Post::Lead } else { board::Post::Free });
+                // With one warp there is no other warp to poll.
+                self.block_state
+                    .set_command(me, if self.workers == 1 { WarpCommand::Poll } else { WarpCommand::Free });
             }
             warp.sync();
         }

@@ -1,6 +1,6 @@
 //! Serving one slot.
 
-use super::lead::Job;
+use super::poller::Job;
 use super::staged::{InStage, Staged, Wave};
 use super::{Block, Call, Machine, Returned, together};
 use crate::ring::RingMemory;
@@ -21,9 +21,10 @@ impl<M: Machine> Block<'_, M> {
     /// Fetches, checks, runs and answers the request in `slot`, then lets the slot be handed out again.
     #[inline(always)]
     pub(super) fn serve(&self, warp: Warp<'_>, me: u32, job: Job, input: Stage<'_>, output: Stage<'_>) {
-        let Job { slot, honest, alone, wave } = job;
+        let Job { slot, valid_flag, alone, wave } = job;
         let Some(index) = self.ring.geometry().slot(slot) else { return };
-        let mut staged = Staged::new(warp, self.ring, index, wave, input, output, alone, self.keeps_house);
+        let mut staged =
+            Staged::new(warp, self.ring, index, wave, input, output, alone, self.poller_maintains);
         if self.options.is_shared() {
             // What was fetched may be a request being written into a slot whose last one, somebody else's, was the one
             // seen. If the flag is set now, this one is complete: it is not another's, so nobody else takes it away.
@@ -33,15 +34,16 @@ impl<M: Machine> Block<'_, M> {
             }
             barrier::observe_from_peer();
             let wave = Wave::with_flag(warp, self.ring, index);
-            staged = Staged::new(warp, self.ring, index, wave, input, output, alone, self.keeps_house);
+            staged = Staged::new(warp, self.ring, index, wave, input, output, alone, self.poller_maintains);
             // The function is what it was, but a header of which half was the last one's may have looked whole.
             if self.options.shared_ring && !self.is_whole(&Self::header(&staged)) {
                 self.leave(warp, slot);
                 return;
             }
         }
-        // The leader compared the flag with the slot's address; any other value stands for one that was wrong.
-        let value = if honest { self.ring.geometry().request_address(index) } else { flag::GRAPH_TRIGGER };
+        // The poller compared the flag with the slot's address; any other value stands for one that was wrong.
+        let value =
+            if valid_flag { self.ring.geometry().request_address(index) } else { flag::GRAPH_TRIGGER };
         let Some(request) = Seen::new(index, value).claim(&staged) else {
             // The previous response was not taken yet: the request stays where it is, and is looked at again.
             self.leave(warp, slot);
@@ -167,13 +169,13 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Notes what this warp is about to call, for the watchdog. Where the leader keeps house itself nobody else would tell. A
+    /// Notes what this warp is about to call, for the watchdog. Where the poller does the maintenance itself nobody else would tell. A
     /// grid's handler is noted by [`call_handler`](Self::call_handler).
     #[inline(always)]
     pub(super) fn begin(&self, me: u32, function: u32, slot: u32) {
         let now = clock::ticks();
-        self.board.begin(me, function, now);
-        if self.keeps_house {
+        self.block_state.begin(me, function, now);
+        if self.poller_maintains {
             self.tell_busy(me, function, slot, now);
         }
     }
@@ -237,7 +239,7 @@ impl<M: Machine> Block<'_, M> {
     ) {
         let fits = len <= self.ring.geometry().result_capacity();
         let counted = if fits { status } else { Status::RESULT_TOO_LONG };
-        // The usual case without the table behind `for_rejection`, a read of device memory.
+        // The fast path without the table behind `for_rejection`, a read of device memory.
         let counter = if counted.is_ok() { Counter::Completed } else { Counter::for_rejection(counted) };
         self.count(warp, me, counter);
         let _ = request.answer(staged, status, InStage(len as usize));
@@ -247,7 +249,7 @@ impl<M: Machine> Block<'_, M> {
     #[inline(always)]
     pub(super) fn count(&self, warp: Warp<'_>, me: u32, counter: Counter) {
         if warp.lane() == 0
-            && let Some(bank) = self.board.bank(me)
+            && let Some(bank) = self.block_state.bank(me)
         {
             bank.count(counter);
         }

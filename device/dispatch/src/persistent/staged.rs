@@ -26,7 +26,7 @@ impl Wave {
     }
 
     /// Begins to fetch a slot and its response flag: independent loads, one round trip. The flag needs no acquire: a
-    /// producer that keeps to the protocol saw it 0 (acquire) before it set the request flag (release), which the leader saw
+    /// producer that keeps to the protocol saw it 0 (acquire) before it set the request flag (release), which the poller saw
     /// before its fence. The load guards against one that does not.
     #[inline(always)]
     #[must_use]

@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering::Relaxed;
 fn drains_on(setup: &Setup, warps: Warps) -> bool {
     let (beat, state) = (|| setup.control.load(control::HEARTBEAT, Relaxed), || setup.state());
     let first = beat();
-    // A lone warp keeps house every 64 turns, one that does only that every 64 passes of its own.
-    let rounds = if warps.house { 100 } else { 45 };
+    // A lone warp does the maintenance every 64 turns, one that does only that every 64 passes of its own.
+    let rounds = if warps.maintenance_warp { 100 } else { 45 };
     setup.wait("some rounds", || state() != control::STATE_RUNNING || beat() >= first + rounds);
     state() == control::STATE_RUNNING
 }
@@ -63,7 +63,7 @@ fn a_drain_serves_what_waits_for_a_graph() {
 fn a_drain_comes_back_to_what_waits_for_an_executable() {
     // A lone warp hears the stop after 64 turns, and tries every ninth.
     for lanes in [1, 2] {
-        let warps = Warps { workers: 1, lanes, house: false };
+        let warps = Warps { workers: 1, lanes, maintenance_warp: false };
         let parts = ring([8, 64, 64]);
         let park = Park::new(&parts, 1, 1, fine());
         let entry = park.entry(GRAPH, 0, 0);

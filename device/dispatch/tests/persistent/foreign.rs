@@ -293,7 +293,7 @@ fn the_routing_key_picks_the_graph() {
             entries[1].next_route = 2;
             entries.push(Program::entry(GRAPH, 2, 0));
         }
-        let warps = Warps { workers: 3, lanes: 2, house: true };
+        let warps = Warps { workers: 3, lanes: 2, maintenance_warp: true };
         let running = dispatcher(&parts, &program, entries, Vec::new(), warps, AGES);
         let setup = Arc::clone(&running.setup);
         Client::new(&setup).drive((0..60_u64).map(|i| {
@@ -365,7 +365,10 @@ fn later_calls_find_the_trigger_graph_finished() {
 /// Handlers that may ask for the trigger graph run one at a time, however many warps there are: none runs in vain.
 #[test]
 fn handlers_that_may_trigger_take_turns() {
-    for warps in [Warps { workers: 3, lanes: 1, house: true }, Warps { workers: 2, lanes: 2, house: true }] {
+    for warps in [
+        Warps { workers: 3, lanes: 1, maintenance_warp: true },
+        Warps { workers: 2, lanes: 2, maintenance_warp: true },
+    ] {
         let parts = ring([8, 64, 64]);
         let [done, inside, most] = std::array::from_fn(|_| Arc::new(DeviceU64::new(0)));
         let work = Arc::clone(&done);
@@ -419,7 +422,7 @@ fn a_trigger_that_fails_is_told() {
         DeviceEntry { follow_up: 1, ..entry(TRIGGER, HandlerKind::Thread, 1) },
         Program::entry(u32::MAX, 0, 0),
     ];
-    let warps = Warps { workers: 1, lanes: 2, house: true };
+    let warps = Warps { workers: 1, lanes: 2, maintenance_warp: true };
     let running = dispatcher(&parts, &program, entries, vec![Box::new(trigger)], warps, AGES);
     let setup = Arc::clone(&running.setup);
     let mut client = Client::new(&setup);
@@ -453,7 +456,7 @@ fn a_drain_ends_though_every_request_relaunches() {
         DeviceEntry { follow_up: 1, ..entry(TRIGGER, HandlerKind::Thread, 1) },
         Program::entry(u32::MAX, 0, 0),
     ];
-    let warps = Warps { workers: 1, lanes: 1, house: true };
+    let warps = Warps { workers: 1, lanes: 1, maintenance_warp: true };
     let running = dispatcher(&parts, &program, entries, vec![Box::new(trigger)], warps, AGES);
     let setup = Arc::clone(&running.setup);
     running.tell(control::STOP_DRAIN);

@@ -65,7 +65,7 @@ fn survives(all: &[Written], warps: Warps) {
     let capacity = parts.ring.geometry().request_capacity();
     // Garbage goes to the slots below 4, requests of a producer that does everything right to those above.
     let mut hostile = Client::of(&running.setup, 0..4);
-    let mut honest = Client::of(&running.setup, 4..8);
+    let mut valid_flag = Client::of(&running.setup, 4..8);
     let mut counts = [0_u64; Counter::COUNT];
     for (i, written) in (0_u64..).zip(all) {
         let own = parts.ring.geometry().request_address(slot_of(&parts.ring, written.slot));
@@ -83,7 +83,7 @@ fn survives(all: &[Written], warps: Warps) {
             hostile.take(written.slot);
         }
         hostile.forge(written.slot, &raw, written.flag.unwrap_or(own), status, result);
-        honest.drive([Ask::increment(INCREMENT, bytes(i, i as usize % 41))]);
+        valid_flag.drive([Ask::increment(INCREMENT, bytes(i, i as usize % 41))]);
     }
     hostile.drive([]);
     let report = running.drain();
@@ -103,11 +103,11 @@ proptest! {
 
     #[test]
     fn garbage_is_answered_and_harms_nobody(all in proptest::collection::vec(written(4), 1..60)) {
-        survives(&all, Warps { workers: 3, lanes: 1, house: true });
+        survives(&all, Warps { workers: 3, lanes: 1, maintenance_warp: true });
     }
 
     #[test]
     fn a_lone_warp_survives_garbage(all in proptest::collection::vec(written(4), 1..60)) {
-        survives(&all, Warps { workers: 1, lanes: 2, house: false });
+        survives(&all, Warps { workers: 1, lanes: 2, maintenance_warp: false });
     }
 }

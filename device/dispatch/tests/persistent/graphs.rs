@@ -21,10 +21,10 @@ const TRIGGER: u32 = 2;
 pub(crate) const INCREMENT: u32 = 3;
 
 pub(crate) const TEAMS: [Warps; 4] = [
-    Warps { workers: 1, lanes: 1, house: false },
-    Warps { workers: 1, lanes: 2, house: true },
-    Warps { workers: 3, lanes: 1, house: true },
-    Warps { workers: 2, lanes: 2, house: true },
+    Warps { workers: 1, lanes: 1, maintenance_warp: false },
+    Warps { workers: 1, lanes: 2, maintenance_warp: true },
+    Warps { workers: 3, lanes: 1, maintenance_warp: true },
+    Warps { workers: 2, lanes: 2, maintenance_warp: true },
 ];
 
 pub(crate) fn fine() -> OnLaunch {
@@ -158,7 +158,7 @@ fn back_pressure_stays_in_the_ring() {
             client.send(slot, &plus(GRAPH, words(u64::from(slot)), 0));
         }
         setup.wait("two children", || park.door.reached() == 2);
-        if warps.house {
+        if warps.maintenance_warp {
             setup.wait("back-pressure", || setup.counters().get(Counter::Queued) >= 6);
         }
         let in_ring = (0..8)
@@ -221,13 +221,13 @@ fn a_closed_gate_keeps_requests_in_the_ring() {
     }
 }
 
-/// A request that is held back is looked at again after some turns, not at every turn: house is kept in between.
+/// A request that is held back is looked at again after some turns, not at every turn: maintenance runs in between.
 #[test]
 fn a_lone_warp_keeps_house_beside_back_pressure() {
     for slots in [2, 16] {
         let parts = ring([slots, 64, 64]);
         let park = Park::new(&parts, 1, 1, fine());
-        let warps = Warps { workers: 1, lanes: 2, house: false };
+        let warps = Warps { workers: 1, lanes: 2, maintenance_warp: false };
         let running = dispatcher(&parts, &park, vec![park.entry(GRAPH, 0, 0)], warps);
         let setup = Arc::clone(&running.setup);
         let mut client = Client::new(&setup);
@@ -293,7 +293,7 @@ fn a_failed_relaunch_is_told() {
     park.door.open();
     let mut device = Device::<true>::new(Vec::new(), Some(Arc::clone(&park)));
     device.refuses_relaunch = Some(701);
-    let warps = Warps { workers: 2, lanes: 1, house: true };
+    let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let setup = Setup::new(&parts, vec![park.entry(GRAPH, 0, 0)], warps, Options::default());
     park.count_in(&setup.saved);
     let running = start(setup, &Arc::new(device));
@@ -349,7 +349,7 @@ fn the_routing_key_picks_the_graph() {
     }
 }
 
-/// A handler that asks for its follow-up graph answers itself; the graph gets the request and owes nothing.
+/// A handler that asks for its follow-up graph answers itself; the graph gets the request and sends no response.
 #[test]
 fn a_follow_up_answers_nothing() {
     for warps in TEAMS {
@@ -388,9 +388,9 @@ fn a_follow_up_answers_nothing() {
 #[test]
 fn a_follow_up_waits_for_the_next_execution() {
     for warps in [
-        Warps { workers: 3, lanes: 1, house: true },
-        Warps { workers: 2, lanes: 2, house: true },
-        Warps { workers: 1, lanes: 1, house: false },
+        Warps { workers: 3, lanes: 1, maintenance_warp: true },
+        Warps { workers: 2, lanes: 2, maintenance_warp: true },
+        Warps { workers: 1, lanes: 1, maintenance_warp: false },
     ] {
         let parts = ring([7, 64, 64]);
         let park = Park::new(&parts, 1, 7, fine());
@@ -432,7 +432,7 @@ fn a_follow_up_that_is_not_launched_is_told() {
         let refuse = move |_: &Words| code.map_or(Ok(()), Err);
         let park = Park::new(&parts, 1, 1, Box::new(refuse));
         let follow_up = DeviceEntry { follow_up: 1, ..entry(TRIGGER, HandlerKind::Warp, 1) };
-        let warps = Warps { workers: 2, lanes: 2, house: true };
+        let warps = Warps { workers: 2, lanes: 2, maintenance_warp: true };
         let running = dispatcher(&parts, &park, vec![follow_up, park.entry(GRAPH, 0, 0)], warps);
         let setup = Arc::clone(&running.setup);
         let mut client = Client::new(&setup);
@@ -457,7 +457,7 @@ fn a_childs_result_is_cut_to_the_slot() {
     let parts = ring([4, 64, 40]);
     let park = Park::new(&parts, 1, 1, fine());
     park.door.open();
-    let warps = Warps { workers: 2, lanes: 1, house: true };
+    let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let running = dispatcher(&parts, &park, vec![park.entry(GRAPH, 0, 0)], warps);
     let setup = Arc::clone(&running.setup);
     let mut client = Client::new(&setup);
@@ -483,7 +483,7 @@ fn marks_can_be_left_out() {
     let park = Park::new(&parts, 1, 1, Box::new(look));
     let device = Arc::new(Device::<true>::new(Vec::new(), Some(Arc::clone(&park))));
     let options = Options { skip_marks: true, ..Options::default() };
-    let warps = Warps { workers: 2, lanes: 1, house: true };
+    let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let setup = Setup::new(&parts, vec![park.entry(GRAPH, 0, 0)], warps, options);
     park.count_in(&setup.saved);
     let running = start(setup, &device);

@@ -3,7 +3,9 @@
 use crate::client::{Ask, Client};
 use crate::device::{Door, increment, payload_word};
 use crate::harness::{LIMIT, Setup, Warps, entry, ring};
-use ringcall_dispatch::persistent::cooperative::{Follower, GridCall, Queue, Rally, Seat, Told};
+use ringcall_dispatch::persistent::cooperative::{
+    CachedCall, CallTickets, GridCall, GridChannel, GridPort, Participant,
+};
 use ringcall_dispatch::persistent::{Call, Ended, Machine, Options, Returned};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::team::{self, Grid, Warp};
@@ -20,14 +22,14 @@ const INCREMENT: u32 = 2;
 /// What the handler's address stands for.
 const HANDLER: u64 = 0xC0DE;
 
-/// What the leading warp calls with.
-struct Leader<'a> {
-    seat: Seat<'a>,
+/// What the polling warp calls with.
+struct GridPoller<'a> {
+    port: GridPort<'a>,
     others: u64,
     work: &'a dyn Fn(GridCall) -> Returned,
 }
 
-impl Machine for Leader<'_> {
+impl Machine for GridPoller<'_> {
     fn call_thread(&self, call: &Call<'_>) -> Returned {
         increment(Warp::single(), call)
     }
@@ -39,7 +41,7 @@ impl Machine for Leader<'_> {
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let (arg_len, capacity) = (call.arg_len, call.capacity);
         let what = GridCall { handler: call.address, arg_len, capacity, stage: 0 };
-        Some(self.seat.lead(warp, self.others, what, meanwhile, self.work))
+        Some(self.port.call_grid(warp, self.others, what, meanwhile, self.work))
     }
 
     fn nap(&self) {
@@ -51,9 +53,9 @@ impl Machine for Leader<'_> {
     }
 }
 
-/// Which threads lead.
+/// Which threads poll.
 #[derive(Clone, Copy)]
-enum Lead {
+enum PollingThreads {
     /// The first one, as a warp of one lane.
     First,
     /// The last warp of the first block.
@@ -66,18 +68,18 @@ struct Running {
     /// How often each thread took part in a call.
     turns: Arc<Vec<DeviceU64>>,
     ended: Receiver<Vec<Ended>>,
-    leaders: usize,
+    pollers: usize,
 }
 
 /// Starts a grid. Each thread answers its share of the words with the sum of what is there and the grid's size; its last
 /// thread does so when it has passed the door.
-fn start(blocks: u32, threads: u32, lead: Lead, door: &Arc<Door>) -> Running {
+fn start(blocks: u32, threads: u32, polling: PollingThreads, door: &Arc<Door>) -> Running {
     let parts = ring([8, 1024, 1024]);
-    let lanes = match lead {
-        Lead::First => 1,
-        Lead::LastWarp => (threads - 1) % 32 + 1,
+    let lanes = match polling {
+        PollingThreads::First => 1,
+        PollingThreads::LastWarp => (threads - 1) % 32 + 1,
     };
-    let warps = Warps { workers: 1, lanes, house: false };
+    let warps = Warps { workers: 1, lanes, maintenance_warp: false };
     let entries = vec![entry(GRID, HandlerKind::Grid, HANDLER), entry(INCREMENT, HandlerKind::Warp, 0)];
     let setup = Arc::new(Setup::new(&parts, entries, warps, Options::default()));
     let turns: Arc<Vec<DeviceU64>> = Arc::new((0..blocks * threads).map(|_| DeviceU64::new(0)).collect());
@@ -85,27 +87,27 @@ fn start(blocks: u32, threads: u32, lead: Lead, door: &Arc<Door>) -> Running {
     {
         let (setup, turns, door) = (Arc::clone(&setup), Arc::clone(&turns), Arc::clone(door));
         thread::spawn(move || {
-            let (now, rally) = (setup.execution(), Rally::default());
-            let told: Vec<Told> = (0..blocks).map(|_| Told::default()).collect();
+            let (now, channel) = (setup.execution(), GridChannel::default());
+            let told: Vec<CachedCall> = (0..blocks).map(|_| CachedCall::default()).collect();
             team::run_warp(1, |warp| setup.block(&now, &Dummy).open(warp));
             let ends = team::run_grid(blocks, threads, |grid| {
-                let seat = rally.seat(grid.as_block(), &told[grid.block() as usize]);
-                life(grid, &setup, &now, seat, lead, &turns, &door)
+                let port = channel.port(grid.as_block(), &told[grid.block() as usize]);
+                life(grid, &setup, &now, port, polling, &turns, &door)
             });
             let _ = tell.send(ends);
         });
     }
-    Running { setup, turns, ended, leaders: lanes as usize }
+    Running { setup, turns, ended, pollers: lanes as usize }
 }
 
 impl Running {
     /// Drains, and checks that each thread ran each of `calls` calls once.
     fn drain(self, calls: u64) {
-        let Self { setup, turns, ended, leaders } = self;
+        let Self { setup, turns, ended, pollers } = self;
         setup.control.store(control::STOP, control::STOP_DRAIN, Relaxed);
         let ends = ended.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("{error}\n{}", setup.dump()));
-        let led = ends.iter().filter(|&&end| end == Ended::Led).count();
-        assert_eq!((led, ends.len()), (leaders, turns.len()));
+        let polled = ends.iter().filter(|&&end| end == Ended::AsPoller).count();
+        assert_eq!((polled, ends.len()), (pollers, turns.len()));
         assert_eq!(setup.state(), control::STATE_ENDED);
         assert_eq!(setup.control.load(control::BUSY, Relaxed), 0);
         let turns: Vec<u64> = turns.iter().map(|turns| turns.load(Relaxed)).collect();
@@ -113,11 +115,11 @@ impl Running {
     }
 }
 
-/// `calls` grid calls among as many others: the results are all there when the leader answers.
-fn all_take_part(blocks: u32, threads: u32, lead: Lead, calls: u64) {
+/// `calls` grid calls among as many others: the results are all there when the poller answers.
+fn all_take_part(blocks: u32, threads: u32, polling: PollingThreads, calls: u64) {
     let door = Arc::new(Door::default());
     door.open();
-    let running = start(blocks, threads, lead, &door);
+    let running = start(blocks, threads, polling, &door);
     let setup = Arc::clone(&running.setup);
     let mut client = Client::new(&setup);
     let size = u64::from(blocks * threads);
@@ -139,8 +141,8 @@ fn life(
     grid: Grid<'_>,
     setup: &Setup,
     now: &crate::harness::Execution,
-    seat: Seat<'_>,
-    lead: Lead,
+    port: GridPort<'_>,
+    polling: PollingThreads,
     turns: &[DeviceU64],
     door: &Door,
 ) -> Ended {
@@ -158,26 +160,26 @@ fn life(
         }
         Returned { status: 0, len: call.arg_len }
     };
-    let first_of_leaders = match lead {
-        Lead::First => 0,
-        Lead::LastWarp => (grid.threads() - 1) / 32 * 32,
+    let first_of_pollers = match polling {
+        PollingThreads::First => 0,
+        PollingThreads::LastWarp => (grid.threads() - 1) / 32 * 32,
     };
     let home = grid.block() == 0;
-    let leads = match lead {
-        Lead::First => home && block.thread() == 0,
-        Lead::LastWarp => home && block.thread() >= first_of_leaders,
+    let polls = match polling {
+        PollingThreads::First => home && block.thread() == 0,
+        PollingThreads::LastWarp => home && block.thread() >= first_of_pollers,
     };
-    if !leads {
-        seat.follow(if home { Follower::Home } else { Follower::Other }, work);
-        return Ended::Followed;
+    if !polls {
+        port.participate(if home { Participant::Home } else { Participant::Other }, work);
+        return Ended::Dismissed;
     }
-    let warp = match lead {
-        Lead::First => Warp::single(),
-        Lead::LastWarp => block.warp(),
+    let warp = match polling {
+        PollingThreads::First => Warp::single(),
+        PollingThreads::LastWarp => block.warp(),
     };
-    let machine = Leader { seat, others: u64::from(grid.blocks() - 1), work: &work };
+    let machine = GridPoller { port, others: u64::from(grid.blocks() - 1), work: &work };
     let end = setup.block(now, &machine).run(warp, 0, input, output);
-    seat.dismiss(warp);
+    port.dismiss(warp);
     end
 }
 
@@ -199,36 +201,36 @@ impl Machine for Dummy {
 
 #[test]
 fn one_thread_is_a_grid() {
-    all_take_part(1, 1, Lead::First, 200);
+    all_take_part(1, 1, PollingThreads::First, 200);
 }
 
 #[test]
 fn a_block_of_threads() {
-    all_take_part(1, 5, Lead::First, 200);
+    all_take_part(1, 5, PollingThreads::First, 200);
 }
 
 #[test]
 fn blocks_of_one_thread() {
-    all_take_part(3, 1, Lead::First, 100);
+    all_take_part(3, 1, PollingThreads::First, 100);
 }
 
 #[test]
 fn blocks_of_threads() {
-    all_take_part(3, 3, Lead::First, 60);
+    all_take_part(3, 3, PollingThreads::First, 60);
 }
 
-/// As on a device: a whole warp leads, the block's other warps wait at the block's barrier.
+/// As on a device: a whole warp polls, the block's other warps wait at the block's barrier.
 #[test]
 fn a_warp_of_several_leads() {
-    all_take_part(2, 34, Lead::LastWarp, 10);
+    all_take_part(2, 34, PollingThreads::LastWarp, 10);
 }
 
-/// The host is told of a call while it runs, also of one that does not end: in the leader's block or in another.
+/// The host is told of a call while it runs, also of one that does not end: in the poller's block or in another.
 #[test]
 fn a_call_that_hangs_is_told() {
     for [blocks, threads] in [[1, 3], [2, 1]] {
         let door = Arc::new(Door::default());
-        let running = start(blocks, threads, Lead::First, &door);
+        let running = start(blocks, threads, PollingThreads::First, &door);
         let setup = Arc::clone(&running.setup);
         let mut client = Client::new(&setup);
         let result = u64::from(blocks * threads).to_le_bytes().to_vec();
@@ -245,8 +247,8 @@ fn a_call_that_hangs_is_told() {
 
 /// What a warp of a block that serves, and takes no part, calls with.
 struct Caller<'a> {
-    seat: Seat<'a>,
-    queue: &'a Queue,
+    port: GridPort<'a>,
+    queue: &'a CallTickets,
     blocks: u64,
     stage: u32,
 }
@@ -266,7 +268,7 @@ impl Machine for Caller<'_> {
         }
         let (arg_len, capacity) = (call.arg_len, call.capacity);
         let what = GridCall { handler: call.address, arg_len, capacity, stage: self.stage };
-        Some(self.seat.call(warp, self.queue, self.blocks, what))
+        Some(self.port.call(warp, self.queue, self.blocks, what))
     }
 
     fn nap(&self) {
@@ -278,57 +280,61 @@ impl Machine for Caller<'_> {
     }
 }
 
-/// A grid of blocks of one thread, and a block that serves: `workers` warps of two lanes, and one that keeps house. Each thread
+/// A grid of blocks of one thread, and a block that serves: `workers` warps of two lanes, and one that does the maintenance. Each thread
 /// answers its share of the words with the sum of what is there and the number of the stages; its last thread does so when it has
 /// passed the door.
 fn start_ahead(blocks: u32, workers: u32, door: &Arc<Door>) -> (Arc<Setup>, Receiver<Vec<Ended>>) {
     let parts = ring([8, 1024, 1024]);
     let entries = vec![entry(GRID, HandlerKind::Grid, HANDLER), entry(INCREMENT, HandlerKind::Warp, 0)];
-    let warps = Warps { workers, lanes: 2, house: true };
+    let warps = Warps { workers, lanes: 2, maintenance_warp: true };
     let setup = Arc::new(Setup::new(&parts, entries, warps, Options::default()));
     let (tell, ended) = channel();
     let (here, door) = (Arc::clone(&setup), Arc::clone(door));
     thread::spawn(move || {
-        let (setup, now, rally, queue) = (&*here, &*here.execution(), &Rally::default(), &Queue::default());
-        let told: &Vec<Told> = &(0..=blocks).map(|_| Told::default()).collect();
+        let (setup, now, channel, queue) =
+            (&*here, &*here.execution(), &GridChannel::default(), &CallTickets::default());
+        let told: &Vec<CachedCall> = &(0..=blocks).map(|_| CachedCall::default()).collect();
         team::run_warp(1, |warp| setup.block(now, &Dummy).open(warp));
         let ends = thread::scope(|scope| {
             for block in 0..blocks {
                 let door = &door;
                 scope.spawn(move || {
-                    let follower = if block == 0 { Follower::Reporter } else { Follower::Other };
-                    rally.seat(team::Block::single(), &told[block as usize]).follow(follower, |call| {
-                        assert_eq!(call.handler, HANDLER);
-                        if block + 1 == blocks {
-                            door.pass();
-                        }
-                        let [input, output] = now.stages(call.stage);
-                        for word in (block..call.arg_len / 8).step_by(blocks as usize) {
-                            let word = word as usize;
-                            output.set_word(
-                                3 + word,
-                                payload_word(input, word).wrapping_add(u64::from(blocks)),
-                            );
-                        }
-                        Returned { status: 0, len: call.arg_len }
-                    });
+                    let participant = if block == 0 { Participant::Reporter } else { Participant::Other };
+                    channel.port(team::Block::single(), &told[block as usize]).participate(
+                        participant,
+                        |call| {
+                            assert_eq!(call.handler, HANDLER);
+                            if block + 1 == blocks {
+                                door.pass();
+                            }
+                            let [input, output] = now.stages(call.stage);
+                            for word in (block..call.arg_len / 8).step_by(blocks as usize) {
+                                let word = word as usize;
+                                output.set_word(
+                                    3 + word,
+                                    payload_word(input, word).wrapping_add(u64::from(blocks)),
+                                );
+                            }
+                            Returned { status: 0, len: call.arg_len }
+                        },
+                    );
                 });
             }
             let warps: Vec<_> = (0..=workers)
                 .map(|me| {
                     scope.spawn(move || {
                         let ends = team::run_warp(2, |warp| {
-                            let seat = rally.seat(team::Block::single(), &told[blocks as usize]);
-                            let caller = Caller { seat, queue, blocks: u64::from(blocks), stage: me };
+                            let port = channel.port(team::Block::single(), &told[blocks as usize]);
+                            let caller = Caller { port, queue, blocks: u64::from(blocks), stage: me };
                             let block = setup.block(now, &caller);
                             if me == workers {
-                                block.keep_house(warp, me);
-                                return Ended::Followed;
+                                block.run_maintenance(warp, me);
+                                return Ended::Dismissed;
                             }
                             let [input, output] = now.stages(me);
                             let end = block.run(warp, me, input, output);
-                            if end == Ended::Led && warp.lane() == 0 {
-                                seat.end();
+                            if end == Ended::AsPoller && warp.lane() == 0 {
+                                port.end();
                             }
                             end
                         });
@@ -346,7 +352,7 @@ fn start_ahead(blocks: u32, workers: u32, door: &Arc<Door>) -> (Arc<Setup>, Rece
 fn drain_ahead(setup: &Setup, ended: &Receiver<Vec<Ended>>) {
     setup.control.store(control::STOP, control::STOP_DRAIN, Relaxed);
     let ends = ended.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("{error}\n{}", setup.dump()));
-    assert_eq!(ends.iter().filter(|&&end| end == Ended::Led).count(), 1);
+    assert_eq!(ends.iter().filter(|&&end| end == Ended::AsPoller).count(), 1);
     assert_eq!(setup.state(), control::STATE_ENDED);
 }
 

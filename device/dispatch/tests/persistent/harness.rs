@@ -2,8 +2,10 @@
 
 use crate::device::Device;
 use ringcall_dispatch::counters::Snapshot;
-use ringcall_dispatch::persistent::board::Post;
-use ringcall_dispatch::persistent::{Block, Board, DeviceTable, Ended, Machine, Options, Share, stage_bytes};
+use ringcall_dispatch::persistent::block_state::WarpCommand;
+use ringcall_dispatch::persistent::{
+    Block, BlockState, DeviceTable, Ended, Machine, Options, Partition, stage_bytes,
+};
 use ringcall_dispatch::ring::RingWindows;
 use ringcall_dispatch::table::{Cell, EMPTY, IdIndex};
 use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
@@ -82,8 +84,8 @@ pub(crate) struct Warps {
     pub(crate) workers: u32,
     /// Lanes of each.
     pub(crate) lanes: u32,
-    /// Whether a further warp keeps house; else the leader does.
-    pub(crate) house: bool,
+    /// Whether a further warp does the maintenance; else the poller does.
+    pub(crate) maintenance_warp: bool,
 }
 
 /// An entry for a handler of the machine: its address is its number there.
@@ -107,7 +109,7 @@ pub(crate) struct Setup {
     pub(crate) parts: RingParts,
     pub(crate) control: Words,
     pub(crate) saved: Words,
-    share: Share,
+    partition: Partition,
     entries: Vec<DeviceEntry>,
     cells: Vec<Cell>,
     index: IdIndex,
@@ -119,7 +121,7 @@ pub(crate) struct Setup {
 
 /// What one execution has in its block's shared memory.
 pub(crate) struct Execution {
-    pub(crate) board: Board,
+    pub(crate) block_state: BlockState,
     pub(crate) serving: Vec<BlockU64>,
     stages: Vec<[Vec<BlockU64>; 2]>,
 }
@@ -130,8 +132,8 @@ impl Execution {
         let words = stage_bytes(geometry.rx_stride().max(geometry.tx_stride())) as usize / 8;
         let zeroed = |count: usize| (0..count).map(|_| BlockU64::new(0)).collect::<Vec<_>>();
         Self {
-            board: Board::default(),
-            serving: zeroed(setup.share.count as usize),
+            block_state: BlockState::default(),
+            serving: zeroed(setup.partition.count as usize),
             stages: (0..setup.warps.workers).map(|_| [zeroed(words), zeroed(words)]).collect(),
         }
     }
@@ -156,7 +158,7 @@ impl Setup {
             parts: parts.clone(),
             control: words(control::WORDS),
             saved: words(saved::WORDS),
-            share: Share::of(parts.ring.geometry().slots(), 0, 1),
+            partition: Partition::of(parts.ring.geometry().slots(), 0, 1),
             entries,
             cells,
             index,
@@ -167,8 +169,8 @@ impl Setup {
     }
 
     /// The same, of a part of the ring.
-    pub(crate) fn sharing(mut self, share: Share) -> Self {
-        self.share = share;
+    pub(crate) fn sharing(mut self, partition: Partition) -> Self {
+        self.partition = partition;
         self
     }
 
@@ -179,14 +181,14 @@ impl Setup {
     pub(crate) fn block<'a, M: Machine>(&'a self, now: &'a Execution, machine: &'a M) -> Block<'a, M> {
         Block {
             ring: &self.parts.ring,
-            share: self.share,
+            partition: self.partition,
             table: DeviceTable::new(self.index, &self.cells, &self.entries),
-            board: &now.board,
+            block_state: &now.block_state,
             serving: &now.serving,
             control: &self.control,
             saved: &self.saved,
             workers: self.warps.workers,
-            keeps_house: !self.warps.house,
+            poller_maintains: !self.warps.maintenance_warp,
             options: self.options,
             machine,
         }
@@ -206,7 +208,7 @@ impl Setup {
     /// The mark of a slot, in the present execution.
     pub(crate) fn mark(&self, slot: u32) -> u64 {
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        now.map_or(0, |now| now.serving[(slot - self.share.first) as usize].load(Acquire))
+        now.map_or(0, |now| now.serving[(slot - self.partition.first) as usize].load(Acquire))
     }
 
     /// The counters as the control block has them.
@@ -228,13 +230,14 @@ impl Setup {
         );
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(now) = &now {
-            let posts: Vec<Post> = (0..=self.warps.workers).map(|warp| now.board.read(warp)).collect();
-            let _ = writeln!(text, "mailboxes: {posts:?}");
+            let commands: Vec<WarpCommand> =
+                (0..=self.warps.workers).map(|warp| now.block_state.read(warp)).collect();
+            let _ = writeln!(text, "mailboxes: {commands:?}");
         }
         for slot in slots(self.ring()) {
             let mark = now
                 .as_ref()
-                .and_then(|now| now.serving.get((slot.get().checked_sub(self.share.first)?) as usize));
+                .and_then(|now| now.serving.get((slot.get().checked_sub(self.partition.first)?) as usize));
             let [rx, tx, mark] =
                 [self.ring().rx(slot), self.ring().tx(slot), mark.map_or(0, |word| word.load(Relaxed))];
             if [rx, tx, mark] != [0; 3] {
@@ -254,7 +257,7 @@ impl Setup {
         }
     }
 
-    /// Waits until the house was kept `rounds` more times: what was written before is known to the block.
+    /// Waits until maintenance has run `rounds` more times: what was written before is known to the block.
     #[track_caller]
     pub(crate) fn wait_rounds(&self, rounds: u64) {
         let beat = || self.control.load(control::HEARTBEAT, Relaxed);
@@ -321,10 +324,10 @@ fn execute<const G: bool>(
     now: &Arc<Execution>,
     device: &Arc<Device<G>>,
 ) -> Result<(), String> {
-    let Warps { workers, lanes, house } = setup.warps;
+    let Warps { workers, lanes, maintenance_warp } = setup.warps;
     team::run_warp(lanes, |warp| setup.block(now, &**device).open(warp));
     let (tell, ended) = channel();
-    let warps = workers + u32::from(house);
+    let warps = workers + u32::from(maintenance_warp);
     for me in 0..warps {
         let (setup, now, device, tell) =
             (Arc::clone(setup), Arc::clone(now), Arc::clone(device), tell.clone());
@@ -333,8 +336,8 @@ fn execute<const G: bool>(
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 let ends = team::run_warp(lanes, |warp| {
                     if me == workers {
-                        block.keep_house(warp, me);
-                        return Ended::Followed;
+                        block.run_maintenance(warp, me);
+                        return Ended::Dismissed;
                     }
                     let [input, output] = now.stages(me);
                     block.run(warp, me, input, output)
@@ -346,10 +349,10 @@ fn execute<const G: bool>(
         });
     }
     drop(tell);
-    let mut leaders = 0;
+    let mut pollers = 0;
     for (me, outcome) in ended {
         match outcome {
-            Ok(end) => leaders += u32::from(end == Ended::Led),
+            Ok(end) => pollers += u32::from(end == Ended::AsPoller),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().cloned();
                 let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -357,7 +360,7 @@ fn execute<const G: bool>(
             }
         }
     }
-    if leaders == 1 { Ok(()) } else { Err(format!("{leaders} warps led to the end")) }
+    if pollers == 1 { Ok(()) } else { Err(format!("{pollers} warps polled to the end")) }
 }
 
 impl Running {

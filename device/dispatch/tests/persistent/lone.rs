@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 const FUNCTION: u32 = 11;
-const LONE: Warps = Warps { workers: 1, lanes: 2, house: false };
+const LONE: Warps = Warps { workers: 1, lanes: 2, maintenance_warp: false };
 
 /// A slot is vacant again although nothing else comes.
 #[test]

@@ -64,7 +64,7 @@ fn refused_by(warps: Warps) {
     ];
     let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
     let mut client = Client::new(&running.setup);
-    let honest = |slot: u32| parts.ring.geometry().request_address(slot_of(&parts.ring, slot));
+    let valid_flag = |slot: u32| parts.ring.geometry().request_address(slot_of(&parts.ring, slot));
     for i in 0..TIMES {
         let payload = bytes(i, 16);
         let slot = (i * 3 % 8) as u32;
@@ -75,14 +75,15 @@ fn refused_by(warps: Warps) {
             client.forge(slot, &raw(header), flag, status, Vec::new());
             client.take(slot);
         };
-        for wrong in [1, honest(slot) + 8, honest((slot + 1) % 8), u64::MAX, flag::IN_FLIGHT, flag::error(3)]
+        for wrong in
+            [1, valid_flag(slot) + 8, valid_flag((slot + 1) % 8), u64::MAX, flag::IN_FLIGHT, flag::error(3)]
         {
             forge(fine, wrong, Status::BAD_FLAG);
         }
-        forge(RequestHeader { magic: !0, ..fine }, honest(slot), Status::BAD_MAGIC);
-        forge(RequestHeader { magic: 0, arg_len: !0, ..fine }, honest(slot), Status::BAD_MAGIC);
+        forge(RequestHeader { magic: !0, ..fine }, valid_flag(slot), Status::BAD_MAGIC);
+        forge(RequestHeader { magic: 0, arg_len: !0, ..fine }, valid_flag(slot), Status::BAD_MAGIC);
         for len in [41, 64, u32::MAX] {
-            forge(RequestHeader { arg_len: len, ..fine }, honest(slot), Status::ARG_TOO_LONG);
+            forge(RequestHeader { arg_len: len, ..fine }, valid_flag(slot), Status::ARG_TOO_LONG);
         }
         let mut ask = |ask: Ask| {
             client.send(slot, &ask);
@@ -129,9 +130,9 @@ fn refused_by(warps: Warps) {
 #[test]
 fn each_wrong_thing_has_its_status_and_its_counter() {
     for warps in [
-        Warps { workers: 1, lanes: 1, house: false },
-        Warps { workers: 3, lanes: 1, house: true },
-        Warps { workers: 2, lanes: 2, house: true },
+        Warps { workers: 1, lanes: 1, maintenance_warp: false },
+        Warps { workers: 3, lanes: 1, maintenance_warp: true },
+        Warps { workers: 2, lanes: 2, maintenance_warp: true },
     ] {
         refused_by(warps);
     }
@@ -141,9 +142,9 @@ fn each_wrong_thing_has_its_status_and_its_counter() {
 #[test]
 fn bad_requests_are_dropped_where_that_is_asked_for() {
     for warps in [
-        Warps { workers: 1, lanes: 1, house: false },
-        Warps { workers: 3, lanes: 1, house: true },
-        Warps { workers: 2, lanes: 2, house: true },
+        Warps { workers: 1, lanes: 1, maintenance_warp: false },
+        Warps { workers: 3, lanes: 1, maintenance_warp: true },
+        Warps { workers: 2, lanes: 2, maintenance_warp: true },
     ] {
         let parts = ring([4, 64, 64]);
         let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
@@ -207,7 +208,7 @@ fn the_peers_address_is_honest() {
         ringcall_dispatch::SharedRing::new(4, 64, 64, parts.ring.windows(), Some(peer)).expect("a ring");
     let parts = crate::harness::RingParts { ring: mapped, ..parts };
     let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
-    let warps = Warps { workers: 2, lanes: 1, house: true };
+    let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let entries = vec![entry(INCREMENT, HandlerKind::Warp, 0)];
     let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
     let mut client = Client::new(&running.setup);

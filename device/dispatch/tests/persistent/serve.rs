@@ -4,7 +4,7 @@ use crate::client::{Ask, Client, bytes, increments};
 use crate::device::{Device, increment};
 use crate::harness::{Setup, Shape, Warps, entry, ring, start};
 use ringcall_dispatch::RingMemory;
-use ringcall_dispatch::persistent::{Options, Returned, Share};
+use ringcall_dispatch::persistent::{Options, Partition, Returned};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_wire::Counter;
 use ringcall_wire::header::HEADER_BYTES;
@@ -52,7 +52,11 @@ fn serves(shape: Shape, warps: Warps, count: u64) {
 fn one_warp_that_does_everything() {
     for lanes in [1, 2, 4] {
         for shape in SHAPES {
-            serves(shape, Warps { workers: 1, lanes, house: false }, if lanes == 1 { 4000 } else { 400 });
+            serves(
+                shape,
+                Warps { workers: 1, lanes, maintenance_warp: false },
+                if lanes == 1 { 4000 } else { 400 },
+            );
         }
     }
 }
@@ -60,52 +64,52 @@ fn one_warp_that_does_everything() {
 #[test]
 fn one_warp_and_a_house_keeper() {
     for (lanes, shape) in [(1, SHAPES[3]), (2, SHAPES[2]), (4, SHAPES[4])] {
-        serves(shape, Warps { workers: 1, lanes, house: true }, 400);
+        serves(shape, Warps { workers: 1, lanes, maintenance_warp: true }, 400);
     }
 }
 
 #[test]
 fn warps_of_one_lane() {
     for shape in SHAPES {
-        serves(shape, Warps { workers: 3, lanes: 1, house: true }, 3000);
+        serves(shape, Warps { workers: 3, lanes: 1, maintenance_warp: true }, 3000);
     }
 }
 
 #[test]
 fn warps_of_two_lanes() {
     for shape in SHAPES {
-        serves(shape, Warps { workers: 3, lanes: 2, house: true }, 400);
+        serves(shape, Warps { workers: 3, lanes: 2, maintenance_warp: true }, 400);
     }
 }
 
 #[test]
 fn warps_of_four_lanes() {
     for shape in SHAPES {
-        serves(shape, Warps { workers: 2, lanes: 4, house: true }, 200);
+        serves(shape, Warps { workers: 2, lanes: 4, maintenance_warp: true }, 200);
     }
 }
 
 #[test]
 fn several_warps_that_keep_house_themselves() {
-    serves(SHAPES[3], Warps { workers: 3, lanes: 1, house: false }, 3000);
-    serves(SHAPES[5], Warps { workers: 2, lanes: 2, house: false }, 400);
+    serves(SHAPES[3], Warps { workers: 3, lanes: 1, maintenance_warp: false }, 3000);
+    serves(SHAPES[5], Warps { workers: 2, lanes: 2, maintenance_warp: false }, 400);
 }
 
 #[test]
 fn as_many_warps_as_a_block_has() {
-    serves(SHAPES[4], Warps { workers: 31, lanes: 1, house: true }, 2000);
+    serves(SHAPES[4], Warps { workers: 31, lanes: 1, maintenance_warp: true }, 2000);
 }
 
 /// Two blocks, each with its share of one ring.
 #[test]
 fn two_blocks_share_a_ring() {
     let parts = ring([21, 64, 64]);
-    let warps = Warps { workers: 2, lanes: 1, house: true };
+    let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let running = [0, 1].map(|block| {
         let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
         let entries = vec![entry(THREAD, HandlerKind::Thread, 0)];
         let setup = Setup::new(&parts, entries, warps, Options::default());
-        start(setup.sharing(Share::of(21, block, 2)), &device)
+        start(setup.sharing(Partition::of(21, block, 2)), &device)
     });
     let mut client = Client::new(&running[0].setup);
     client.drive(increments(&parts.ring, THREAD, 3000));
@@ -129,7 +133,7 @@ fn results_of_any_length() {
     };
     let device = Arc::new(Device::<false>::new(vec![Box::new(fill)], None));
     let entries = vec![entry(WARP, HandlerKind::Warp, 0)];
-    let warps = Warps { workers: 2, lanes: 2, house: true };
+    let warps = Warps { workers: 2, lanes: 2, maintenance_warp: true };
     let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
     let mut client = Client::new(&running.setup);
     client.drive((0..270_u64).map(|i| {
@@ -156,7 +160,7 @@ fn a_handler_sees_the_request() {
     };
     let device = Arc::new(Device::<false>::new(vec![Box::new(echo)], None));
     let entries = vec![entry(WARP, HandlerKind::Warp, 0)];
-    let warps = Warps { workers: 1, lanes: 2, house: false };
+    let warps = Warps { workers: 1, lanes: 2, maintenance_warp: false };
     let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
     let mut client = Client::new(&running.setup);
     let payload = bytes(3, 8);

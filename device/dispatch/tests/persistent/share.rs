@@ -63,14 +63,14 @@ fn both_serve(slots: u32, warps: Warps, count: u64) {
 
 #[test]
 fn each_request_is_answered_by_its_owner() {
-    both_serve(1, Warps { workers: 2, lanes: 1, house: true }, 600);
-    both_serve(16, Warps { workers: 2, lanes: 1, house: true }, 2000);
-    both_serve(64, Warps { workers: 2, lanes: 2, house: true }, 300);
+    both_serve(1, Warps { workers: 2, lanes: 1, maintenance_warp: true }, 600);
+    both_serve(16, Warps { workers: 2, lanes: 1, maintenance_warp: true }, 2000);
+    both_serve(64, Warps { workers: 2, lanes: 2, maintenance_warp: true }, 300);
 }
 
 #[test]
 fn lone_warps_share_a_ring() {
-    both_serve(3, Warps { workers: 1, lanes: 1, house: false }, 1000);
+    both_serve(3, Warps { workers: 1, lanes: 1, maintenance_warp: false }, 1000);
 }
 
 /// A request that nobody has a function for stays, and keeps nobody from anything: neither other requests nor the end.
@@ -103,30 +103,30 @@ fn unknown_is_left(slots: u32, warps: Warps, stop: u64) {
 
 #[test]
 fn an_unknown_function_is_left_and_stop_now_ends() {
-    unknown_is_left(8, Warps { workers: 2, lanes: 1, house: true }, control::STOP_NOW);
-    unknown_is_left(200, Warps { workers: 2, lanes: 2, house: true }, control::STOP_NOW);
+    unknown_is_left(8, Warps { workers: 2, lanes: 1, maintenance_warp: true }, control::STOP_NOW);
+    unknown_is_left(200, Warps { workers: 2, lanes: 2, maintenance_warp: true }, control::STOP_NOW);
 }
 
 /// What is others' is not waited for: a drain ends although it stands in the ring. In a ring of one window, and in one of
 /// more windows than the turns for which a request is left alone.
 #[test]
 fn a_drain_does_not_wait_for_others_requests() {
-    unknown_is_left(2, Warps { workers: 2, lanes: 1, house: true }, control::STOP_DRAIN);
-    unknown_is_left(200, Warps { workers: 2, lanes: 1, house: true }, control::STOP_DRAIN);
+    unknown_is_left(2, Warps { workers: 2, lanes: 1, maintenance_warp: true }, control::STOP_DRAIN);
+    unknown_is_left(200, Warps { workers: 2, lanes: 1, maintenance_warp: true }, control::STOP_DRAIN);
 }
 
-/// A warp that keeps house itself hears of a stop although it looks at another's request again and again.
+/// A warp that does the maintenance itself hears of a stop although it looks at another's request again and again.
 #[test]
 fn a_lone_warp_hears_of_a_stop_beside_others_requests() {
-    unknown_is_left(2, Warps { workers: 1, lanes: 1, house: false }, control::STOP_NOW);
-    unknown_is_left(16, Warps { workers: 1, lanes: 2, house: false }, control::STOP_NOW);
+    unknown_is_left(2, Warps { workers: 1, lanes: 1, maintenance_warp: false }, control::STOP_NOW);
+    unknown_is_left(16, Warps { workers: 1, lanes: 2, maintenance_warp: false }, control::STOP_NOW);
 }
 
 /// Beside a dispatcher that does not share, unknown functions are answered, once.
 #[test]
 fn an_unsharing_dispatcher_answers_what_nobody_has() {
     let parts = ring([16, 64, 64]);
-    let warps = Warps { workers: 2, lanes: 1, house: true };
+    let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let both = [true, false].map(|shared| dispatcher(&parts, OURS + u32::from(!shared), warps, shared));
     let mut client = Client::new(&both[0].setup);
     // Not the sharing one's own function: the other would answer that, too.
@@ -142,9 +142,9 @@ fn an_unsharing_dispatcher_answers_what_nobody_has() {
 #[test]
 fn a_keeper_answers_what_nobody_has_and_leaves_the_rest() {
     for warps in [
-        Warps { workers: 2, lanes: 1, house: true },
-        Warps { workers: 3, lanes: 2, house: true },
-        Warps { workers: 1, lanes: 1, house: false },
+        Warps { workers: 2, lanes: 1, maintenance_warp: true },
+        Warps { workers: 3, lanes: 2, maintenance_warp: true },
+        Warps { workers: 1, lanes: 1, maintenance_warp: false },
     ] {
         let parts = ring([16, 64, 64]);
         let sharing = dispatcher(&parts, OURS, warps, true);
@@ -167,7 +167,7 @@ fn a_keeper_answers_what_nobody_has_and_leaves_the_rest() {
 fn a_broken_request_is_answered_once() {
     for with_keeper in [false, true] {
         let parts = ring([4, 64, 64]);
-        let warps = Warps { workers: 2, lanes: 1, house: true };
+        let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
         let other = if with_keeper {
             keeper(&parts, THEIRS, &[OURS], warps)
         } else {
@@ -202,14 +202,14 @@ fn half_of_the_next_is_not_served(options: Options, told: bool) {
     let handlers: Vec<Handler> = vec![Box::new(increment), Box::new(slow)];
     let mut entries = vec![entry(OURS, HandlerKind::Thread, 0), entry(SLOW, HandlerKind::Thread, 1)];
     entries.extend(told.then_some(entry(THEIRS, HandlerKind::Elsewhere, 0)));
-    let warps = Warps { workers: 2, lanes: 1, house: true };
+    let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let running =
         start(Setup::new(&parts, entries, warps, options), &Arc::new(Device::<false>::new(handlers, None)));
     let setup = Arc::clone(&running.setup);
     let mut client = Client::new(&setup);
     client.send(0, &Ask::increment(SLOW, bytes(1, 8)));
     setup.wait("the slow handler", || door.reached() == 1);
-    // The other warp leads; nobody is free.
+    // The other warp polls; nobody is free.
     let theirs = Ask { function: THEIRS, payload: bytes(2, 16), status: Status::OK, result: Vec::new() };
     client.send(1, &theirs);
     setup.wait("a request that waits for a warp", || setup.mark(1) == u64::MAX);
@@ -242,7 +242,7 @@ fn a_request_that_is_being_written_is_not_served() {
 fn a_drain_ends_in_a_ring_full_of_others_requests() {
     for (slots, lanes) in [(8, 1), (40, 1), (8, 2)] {
         for workers in [1, 2, 3] {
-            let warps = Warps { workers, lanes, house: true };
+            let warps = Warps { workers, lanes, maintenance_warp: true };
             for told in [false, true] {
                 let parts = ring([slots, 64, 64]);
                 let running = if told {

@@ -38,9 +38,9 @@ fn entries() -> Vec<ringcall_wire::launch::DeviceEntry> {
 #[test]
 fn an_untaken_response_holds_back_its_slot_alone() {
     for warps in [
-        Warps { workers: 1, lanes: 1, house: false },
-        Warps { workers: 3, lanes: 1, house: true },
-        Warps { workers: 2, lanes: 2, house: true },
+        Warps { workers: 1, lanes: 1, maintenance_warp: false },
+        Warps { workers: 3, lanes: 1, maintenance_warp: true },
+        Warps { workers: 2, lanes: 2, maintenance_warp: true },
     ] {
         let parts = ring([16, 64, 64]);
         let door = Arc::new(Door::default());
@@ -81,7 +81,7 @@ fn a_slow_handler_holds_up_no_other_slot() {
         let parts = ring([16, 64, 64]);
         let door = Arc::new(Door::default());
         let device = Arc::new(Device::<false>::new(handlers(&door), None));
-        let warps = Warps { workers: 4, lanes, house: true };
+        let warps = Warps { workers: 4, lanes, maintenance_warp: true };
         let running = start(Setup::new(&parts, entries(), warps, Options::default()), &device);
         let setup = &running.setup;
         let mut slow = Client::of(setup, 0..2);
@@ -112,7 +112,7 @@ fn a_lone_warp_tells_what_it_calls() {
     let parts = ring([4, 64, 64]);
     let door = Arc::new(Door::default());
     let device = Arc::new(Device::<false>::new(handlers(&door), None));
-    let warps = Warps { workers: 1, lanes: 1, house: false };
+    let warps = Warps { workers: 1, lanes: 1, maintenance_warp: false };
     let running = start(Setup::new(&parts, entries(), warps, Options::default()), &device);
     let mut client = Client::new(&running.setup);
     client.send(3, &Ask::increment(SLOW, vec![1]));
@@ -142,7 +142,7 @@ impl Pump {
         self.stop.store(1, Relaxed);
     }
 
-    /// A handler that comes back when slot 0 and slot 1 both hold a request: the leader always finds one there.
+    /// A handler that comes back when slot 0 and slot 1 both hold a request: the poller always finds one there.
     pub(crate) fn handler(self: &Arc<Self>, ring: &SharedRing) -> Handler {
         let (pump, ring) = (Arc::clone(self), ring.clone());
         Box::new(move |warp, call| {
@@ -175,12 +175,12 @@ impl Pump {
 }
 
 /// Two slots that are always full do not keep the others from being served.
-fn busy_slots_starve_nobody(house: bool) {
+fn busy_slots_starve_nobody(maintenance_warp: bool) {
     let parts = ring([16, 64, 64]);
     let pump = Pump::new();
     let device = Arc::new(Device::<false>::new(vec![Box::new(increment), pump.handler(&parts.ring)], None));
     // Windows of four slots.
-    let warps = Warps { workers: 1, lanes: 2, house };
+    let warps = Warps { workers: 1, lanes: 2, maintenance_warp };
     let running = start(Setup::new(&parts, entries(), warps, Options::default()), &device);
     let feeder = pump.feed(Client::of(&running.setup, 0..2));
     running.setup.wait("the pump", || pump.calls() > 10);

@@ -16,10 +16,10 @@ const SLOW: u32 = 2;
 const STOPS: [u64; 2] = [control::STOP_DRAIN, control::STOP_NOW];
 
 const TEAMS: [Warps; 4] = [
-    Warps { workers: 1, lanes: 1, house: false },
-    Warps { workers: 1, lanes: 2, house: true },
-    Warps { workers: 3, lanes: 1, house: true },
-    Warps { workers: 2, lanes: 4, house: true },
+    Warps { workers: 1, lanes: 1, maintenance_warp: false },
+    Warps { workers: 1, lanes: 2, maintenance_warp: true },
+    Warps { workers: 3, lanes: 1, maintenance_warp: true },
+    Warps { workers: 2, lanes: 4, maintenance_warp: true },
 ];
 
 fn plain() -> Arc<Device<false>> {
@@ -92,7 +92,7 @@ fn a_drain_of_a_busy_dispatcher() {
     }
 }
 
-/// A dispatcher whose warps, but the one that leads, are all in a handler that waits at the door, and a client whose other
+/// A dispatcher whose warps, but the one that polls, are all in a handler that waits at the door, and a client whose other
 /// requests wait in the ring.
 fn all_at_work(warps: Warps) -> (Running, Arc<Door>, Client, u64) {
     let parts = ring([24, 64, 64]);
@@ -123,7 +123,7 @@ fn a_drain_serves_what_waits_for_a_warp() {
     for warps in TEAMS {
         let (running, door, mut client, _) = all_at_work(warps);
         running.tell(control::STOP_DRAIN);
-        if warps.house {
+        if warps.maintenance_warp {
             // More looks than a drain makes at a ring that nobody works on.
             running.setup.wait_rounds(40);
         }
@@ -141,7 +141,7 @@ fn a_stop_at_once_waits_for_running_handlers_alone() {
         let (running, door, mut client, at_work) = all_at_work(warps);
         let setup = Arc::clone(&running.setup);
         running.tell(control::STOP_NOW);
-        if warps.house {
+        if warps.maintenance_warp {
             setup.wait_rounds(3);
         }
         assert_eq!(setup.state(), control::STATE_RUNNING, "ended before its handlers");
@@ -168,11 +168,11 @@ fn a_stop_at_once_waits_for_running_handlers_alone() {
 #[test]
 fn a_stop_is_heard_under_load() {
     let teams = [
-        Warps { workers: 1, lanes: 2, house: false },
-        Warps { workers: 1, lanes: 2, house: true },
-        Warps { workers: 2, lanes: 1, house: false },
-        Warps { workers: 2, lanes: 1, house: true },
-        Warps { workers: 4, lanes: 1, house: true },
+        Warps { workers: 1, lanes: 2, maintenance_warp: false },
+        Warps { workers: 1, lanes: 2, maintenance_warp: true },
+        Warps { workers: 2, lanes: 1, maintenance_warp: false },
+        Warps { workers: 2, lanes: 1, maintenance_warp: true },
+        Warps { workers: 4, lanes: 1, maintenance_warp: true },
     ];
     for (warps, stop) in teams.into_iter().flat_map(|warps| STOPS.map(|stop| (warps, stop))) {
         let parts = ring([2, 64, 64]);

@@ -15,9 +15,9 @@ use crate::CudaError;
 use crate::driver::{Context, DeviceBuffer, FreeHold, Kernel, MappedRegion, Stream};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::Geometry;
-use ringcall_dispatch::persistent::cooperative::Rally;
+use ringcall_dispatch::persistent::cooperative::GridChannel;
 use ringcall_dispatch::persistent::layout::Needs;
-use ringcall_dispatch::persistent::{Share, stage_bytes};
+use ringcall_dispatch::persistent::{Partition, stage_bytes};
 use ringcall_dispatch::table::IndexError;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::Counter;
@@ -87,7 +87,7 @@ pub struct LinkedDispatcher {
     control: Words,
     blocks: usize,
     /// Where a cooperative grid meets.
-    rally: Option<DeviceBuffer>,
+    channel: Option<DeviceBuffer>,
     _memory: (MappedRegion, Vec<DeviceBuffer>),
 }
 
@@ -143,7 +143,7 @@ impl LinkedDispatcher {
         let (index, cells) = index(&entries, &heads)?;
         let stage = stage_bytes(rx_stride.max(tx_stride));
         let needs = |shared_stages| Needs {
-            slots: Share::of(slots, 0, polling_blocks(kind)).count,
+            slots: Partition::of(slots, 0, polling_blocks(kind)).count,
             cells: cells.len() as u32,
             entries: entries.len() as u32,
             workers: kind.workers(),
@@ -168,7 +168,8 @@ impl LinkedDispatcher {
         }
         let stages = polling_blocks(kind) as usize * kind.workers() as usize * 2 * stage as usize;
         let scratch = if in_shared { 0 } else { zeroed(stages)? };
-        let rally = if cooperative { Some(DeviceBuffer::zeroed(context, Rally::BYTES)?) } else { None };
+        let channel =
+            if cooperative { Some(DeviceBuffer::zeroed(context, GridChannel::BYTES)?) } else { None };
         let region = MappedRegion::zeroed(context, blocks * control::WORDS * 8)?;
         let mut upload = |bytes: &[u8]| -> Result<u64, CudaError> {
             let buffer = DeviceBuffer::zeroed(context, bytes.len().max(16))?;
@@ -190,7 +191,7 @@ impl LinkedDispatcher {
             control: region.device_address(0)?.0,
             saved,
             scratch,
-            grid: rally.as_ref().map_or(0, |buffer| buffer.address().0),
+            grid: channel.as_ref().map_or(0, |buffer| buffer.address().0),
             slots,
             rx_stride,
             tx_stride,
@@ -208,7 +209,14 @@ impl LinkedDispatcher {
         let launcher = Launcher::over(context, kernel, &chosen, shared, &params, stream)?;
         let control = region.words(0, blocks * control::WORDS)?;
         let blocks = polling_blocks(kind) as usize;
-        Ok(Self { context: Arc::clone(context), launcher, control, blocks, rally, _memory: (region, memory) })
+        Ok(Self {
+            context: Arc::clone(context),
+            launcher,
+            control,
+            blocks,
+            channel,
+            _memory: (region, memory),
+        })
     }
 
     /// Launches the kernel and returns. Nothing of the context is freed while the returned hold lives: keep it until
@@ -225,9 +233,9 @@ impl LinkedDispatcher {
         // It says that the last launch ends, and would say so to this one. In the stream's order: the last one has read it by then.
         // Before the first launch it is zero.
         if self.control.load(control::STATE, Ordering::Acquire) != control::STATE_NEW
-            && let Some(rally) = &self.rally
+            && let Some(channel) = &self.channel
         {
-            rally.fill_in_order(0, stream)?;
+            channel.fill_in_order(0, stream)?;
         }
         for block in 0..self.blocks {
             let base = block * control::WORDS;

@@ -30,7 +30,7 @@
 //!
 //! # What can be known while it runs
 //! [`counters`](DeviceDispatcher::counters) and [`busy`](DeviceDispatcher::busy) read mapped memory that the dispatcher's
-//! house-keeping warp writes between its other work, some 10 µs apart when idle and 100 under load; they never touch a stream, so they never wait for a kernel.
+//! maintenance warp writes between its other work, some 10 µs apart when idle and 100 under load; they never touch a stream, so they never wait for a kernel.
 
 mod error;
 mod floor;
@@ -91,7 +91,7 @@ pub enum KernelKind {
         warps: u32,
     },
     /// A cooperative grid, all of whose threads take part in grid handlers' calls; thread and warp handlers are served by
-    /// the leading warp alone, one at a time.
+    /// the polling warp alone, one at a time.
     Cooperative {
         /// Blocks; all must be resident at once.
         blocks: u32,

@@ -9,9 +9,9 @@ use super::{DeviceError, Halt, KernelKind, MappedRing, Options, failure};
 use crate::CudaError;
 use crate::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use core::sync::atomic::Ordering;
-use ringcall_dispatch::persistent::cooperative::Rally;
+use ringcall_dispatch::persistent::cooperative::GridChannel;
 use ringcall_dispatch::persistent::layout::Needs;
-use ringcall_dispatch::persistent::{Layout, Share, stage_bytes};
+use ringcall_dispatch::persistent::{Layout, Partition, stage_bytes};
 use ringcall_gpu::shared::Words;
 use ringcall_wire::Counter;
 use ringcall_wire::launch::{DeviceEntry, DispatchParams, HandlerKind, MAX_SLOTS, control, options, saved};
@@ -36,7 +36,7 @@ pub(super) struct Resources {
     _control: MappedRegion,
     _tables: [DeviceBuffer; 2],
     _scratch: Option<DeviceBuffer>,
-    rally: Option<DeviceBuffer>,
+    channel: Option<DeviceBuffer>,
     _graphs: Vec<Launchable>,
     _module: Module,
 }
@@ -68,7 +68,7 @@ pub(super) fn wire(
 
     let stage = stage_bytes(geometry.rx_stride().max(geometry.tx_stride()));
     let needs = |shared_stages| Needs {
-        slots: Share::of(geometry.slots(), 0, polling_blocks(kind)).count,
+        slots: Partition::of(geometry.slots(), 0, polling_blocks(kind)).count,
         cells: table.cells.len() as u32,
         entries: table.entries.len() as u32,
         workers: kind.workers(),
@@ -82,7 +82,8 @@ pub(super) fn wire(
         let bytes = polling_blocks(kind) as usize * kind.workers() as usize * 2 * stage as usize;
         Some(DeviceBuffer::zeroed(context, bytes)?)
     };
-    let rally = if kind.is_grid() { Some(DeviceBuffer::zeroed(context, Rally::BYTES)?) } else { None };
+    let channel =
+        if kind.is_grid() { Some(DeviceBuffer::zeroed(context, GridChannel::BYTES)?) } else { None };
     let control_region = MappedRegion::zeroed(context, blocks * control::WORDS * 8)?;
     let upload = |bytes: &[u8]| -> Result<DeviceBuffer, DeviceError> {
         let buffer = DeviceBuffer::zeroed(context, bytes.len().max(16))?;
@@ -103,7 +104,7 @@ pub(super) fn wire(
         control: control_region.device_address(0)?.0,
         saved: saved.address().0,
         scratch: scratch.as_ref().map_or(0, |buffer| buffer.address().0),
-        grid: rally.as_ref().map_or(0, |buffer| buffer.address().0),
+        grid: channel.as_ref().map_or(0, |buffer| buffer.address().0),
         slots: geometry.slots(),
         rx_stride: geometry.rx_stride(),
         tx_stride: geometry.tx_stride(),
@@ -132,7 +133,7 @@ pub(super) fn wire(
         _control: control_region,
         _tables: [entries, cells],
         _scratch: scratch,
-        rally,
+        channel,
         _graphs: graphs,
         _module: module,
     };
@@ -156,7 +157,7 @@ pub(super) fn option_bits(chosen: &Options, entries: &[DeviceEntry]) -> u32 {
     .sum()
 }
 
-/// Blocks that poll: of a cooperative grid only the leader's.
+/// Blocks that poll: of a cooperative grid only the poller's.
 pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
     if kind.is_grid() { 1 } else { kind.blocks() }
 }
@@ -296,8 +297,8 @@ impl Resources {
             self.control.store(base + control::STATE, control::STATE_NEW, Ordering::Relaxed);
             self.control.store(base + control::STOP, control::STOP_NO, Ordering::Release);
         }
-        if let Some(rally) = &self.rally {
-            rally.fill(0)?;
+        if let Some(channel) = &self.channel {
+            channel.fill(0)?;
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ impl Watch {
 
     /// Handlers that have been running for longer than `limit`.
     ///
-    /// Looks twice where the dispatcher's own clock stands still (its leader runs the handler itself and keeps house too:
+    /// Looks twice where the dispatcher's own clock stands still (its poller runs the handler itself and does the maintenance too:
     /// one warp, or a cooperative grid): then a handler counts as hung when it was there for all of `limit`.
     #[must_use]
     pub fn hung(&self, limit: Duration) -> Vec<Hung> {
@@ -115,7 +115,7 @@ impl Watch {
         (0..self.resources.blocks()).map(|block| self.resources.read(block, control::HEARTBEAT)).sum()
     }
 
-    /// Whether the dispatcher's house-keeping goes on: false once it has ended, or when a handler of its leader never
+    /// Whether the dispatcher's maintenance goes on: false once it has ended, or when a handler of its poller never
     /// returns. Waits up to `patience`.
     #[must_use]
     pub fn is_alive(&self, patience: Duration) -> bool {

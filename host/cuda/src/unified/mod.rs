@@ -43,7 +43,7 @@ use ringcall_dispatch::Geometry;
 use ringcall_dispatch::counters::Snapshot;
 use ringcall_gpu::shared::Words;
 use ringcall_verbs::Event;
-use ringcall_verbs::crew::layout;
+use ringcall_verbs::queue_pair::layout;
 use ringcall_verbs::unified::Extent;
 use ringcall_wire::Counter;
 use ringcall_wire::unified::control;
@@ -78,7 +78,7 @@ struct Resources {
     control: Words,
     names: Vec<(u32, String)>,
     warps: u32,
-    rally: Option<DeviceBuffer>,
+    channel: Option<DeviceBuffer>,
     // Kept alive for the kernel.
     _transport: Arc<dyn Any + Send + Sync>,
     _control: MappedRegion,
@@ -228,9 +228,9 @@ impl UnifiedDispatcher<Wired> {
         }
         // Before the first start it is zero, and on a device that other kernels fill a fill would wait for them.
         if resources.read(control::STATE) != control::STATE_NEW
-            && let Some(rally) = &resources.rally
+            && let Some(channel) = &resources.channel
         {
-            rally.fill(0)?;
+            channel.fill(0)?;
         }
         resources.control.store(control::STATE, control::STATE_NEW, Ordering::Relaxed);
         resources.stop(control::STOP_NO);

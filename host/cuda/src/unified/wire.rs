@@ -6,10 +6,10 @@ use crate::dispatcher::{
 };
 use crate::driver::{Context, DeviceBuffer, MappedRegion, Stream};
 use ringcall_dispatch::Geometry;
-use ringcall_dispatch::persistent::cooperative::Rally;
+use ringcall_dispatch::persistent::cooperative::GridChannel;
 use ringcall_dispatch::persistent::stage_bytes;
-use ringcall_verbs::crew::{Copying, Plan};
 use ringcall_verbs::endpoint::Reply;
+use ringcall_verbs::queue_pair::{Copying, Plan};
 use ringcall_verbs::rq::Buffers;
 use ringcall_verbs::sq::RecordMode;
 use ringcall_verbs::unified::Extent;
@@ -102,9 +102,9 @@ impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
         let in_shared = !grid && layout(cells, entries, stage, true) <= most;
         let shared = layout(cells, entries, stage, in_shared);
         let scratch = zeroed(!in_shared, warps as usize * 2 * stage as usize)?;
-        let rally = zeroed(grid, Rally::BYTES)?;
+        let channel = zeroed(grid, GridChannel::BYTES)?;
         let plan = Plan::new(table.execs, geometry.slots(), rx_stride, tx_stride);
-        let desk = zeroed(graphs, plan.words() * 8)?;
+        let pending = zeroed(graphs, plan.words() * 8)?;
         let region = MappedRegion::zeroed(context, control::WORDS * 8)?;
         let upload = |bytes: &[u8]| -> Result<DeviceBuffer, DeviceError> {
             let buffer = DeviceBuffer::zeroed(context, bytes.len().max(16))?;
@@ -118,9 +118,9 @@ impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
             cells: tables[1].address().0,
             control: region.device_address(0)?.0,
             scratch: address(&scratch),
-            grid: address(&rally),
+            grid: address(&channel),
             saved: address(&saved),
-            desk: address(&desk),
+            pending: address(&pending),
             rx_stride,
             tx_stride,
             entry_count: entries,
@@ -139,11 +139,11 @@ impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
             control: region.words(0, control::WORDS)?,
             names: table.names,
             warps,
-            rally,
+            channel,
             _transport: transport,
             _control: region,
             _tables: tables,
-            _memory: [scratch, saved, desk],
+            _memory: [scratch, saved, pending],
             _graphs: table.graphs,
             _module: module,
         };

@@ -15,8 +15,8 @@ use rig::{PATIENCE, Pair, Peer, calls, on_device, queues, setting, stop_clean, t
 use ringcall_cuda::dispatcher::{DeviceError, KernelKind};
 use ringcall_nic::{Fault, Queue};
 use ringcall_verbs::Event;
-use ringcall_verbs::crew::Copying;
 use ringcall_verbs::layout::cqe::{Syndrome, opcode};
+use ringcall_verbs::queue_pair::Copying;
 use ringcall_verbs::sq::RecordMode;
 use ringcall_wire::Counter;
 use ringcall_wire::header::HEADER_BYTES;

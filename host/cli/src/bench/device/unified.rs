@@ -15,8 +15,8 @@ use ringcall_cuda::unified::{MappedQueues, Shape, UnifiedDispatcher, UnifiedOpti
 use ringcall_gpu::clock;
 use ringcall_handler::Handler;
 use ringcall_nic::{Config as NicConfig, Memory, Message, Nic, Port, Region};
-use ringcall_verbs::crew::Copying;
 use ringcall_verbs::endpoint::{Config, Reply, SLOT_BITS};
+use ringcall_verbs::queue_pair::Copying;
 use ringcall_verbs::rq::Buffers;
 use ringcall_verbs::sq::RecordMode;
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};

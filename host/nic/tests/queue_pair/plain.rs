@@ -4,10 +4,10 @@ use crate::rig::*;
 use crate::support::*;
 use ringcall_gpu::team::WARP_LANES;
 use ringcall_nic::{Fault, Message, Port, Queue};
-use ringcall_verbs::crew::{Bell, Copying, Over};
 use ringcall_verbs::endpoint::Reply;
 use ringcall_verbs::layout::cqe::{Syndrome, opcode};
 use ringcall_verbs::layout::wqe::Remote;
+use ringcall_verbs::queue_pair::{Bell, Copying, Over};
 use ringcall_verbs::sq::RecordMode;
 use ringcall_verbs::unified::Extent;
 use ringcall_verbs::{Event, QueueError};
@@ -44,7 +44,7 @@ fn every_status() {
         (Vec::new(), Status::BAD_MAGIC, 0),
         (frame("increment", 4, 17, b"1234"), Status::OK, 4),
     ];
-    // The general way, without and with hands to share it; and the usual one, which hands over what it does not do.
+    // The general path, without and with other warps to share it; and the fast path, which hands over what it does not do.
     for threads in [1, 4, 8] {
         let mut bench = Bench::new(&shape);
         bench.serve(Team::of(threads), |peer, _| {
@@ -62,8 +62,8 @@ fn every_status() {
             }
         });
         for (_, status, _) in &cases {
-            let owed = cases.iter().filter(|(_, other, _)| other == status).count() as u64;
-            assert_eq!(bench.count(Counter::for_rejection(*status)), owed, "{status}");
+            let outstanding = cases.iter().filter(|(_, other, _)| other == status).count() as u64;
+            assert_eq!(bench.count(Counter::for_rejection(*status)), outstanding, "{status}");
         }
         assert_eq!(bench.count(Counter::Received), cases.len() as u64);
         bench.end();
@@ -79,7 +79,7 @@ fn queues_go_round_at_every_depth_and_over_restarts() {
         (64, 4, Copying::Staged, RecordMode::Written),
         (1024, 1, Copying::Not, RecordMode::Written),
     ] {
-        // Four lanes take the usual way through slots of less than 128 bytes.
+        // Four lanes take the fast path through slots of less than 128 bytes.
         let stride = if threads == 4 { 112 } else { 128 };
         let shape = Shape { sequence: true, record, stride, ..Shape::of_depth(depth) };
         let mut bench = Bench::new(&shape);
@@ -96,7 +96,7 @@ fn queues_go_round_at_every_depth_and_over_restarts() {
     }
 }
 
-/// The usual way: one at a time, where they are expected and elsewhere, sent and written, answered with either operation.
+/// The fast path: one at a time, where they are expected and elsewhere, sent and written, answered with either operation.
 #[test]
 fn one_at_a_time() {
     const TOTAL: u64 = 60;
@@ -143,7 +143,7 @@ fn one_at_a_time() {
     }
 }
 
-/// What was counted is shown while the crew runs and nothing comes.
+/// What was counted is shown while the dispatcher runs and nothing comes.
 #[test]
 fn counts_are_shown_without_a_stop() {
     for threads in [1, 4] {
@@ -226,7 +226,7 @@ fn a_dead_queue_pair_ends_it() {
     bench.serve(Team::of(2), |peer, nic| {
         flood(peer, &shape, 2, 0, 8, |_| ());
         assert!(nic.plant(Fault::Break));
-        // The crew ends by itself: a stop that it sees first would end it in health.
+        // The dispatcher ends by itself: a stop that it sees first would end it in health.
         until(|| control.load(control::STATE, Relaxed) == control::STATE_ENDED);
     });
     assert_eq!(bench.control.load(control::DEAD, Relaxed), u64::from(Syndrome::FLUSHED.0));
@@ -243,8 +243,8 @@ fn more_receive_requests_than_slots_for_sends() {
         let bell = Bell::new(words(8), Copying::Staged).expect("8 words");
         // Ends as soon as it has begun.
         control.store(control::STOP, control::STOP_NOW, Relaxed);
-        let seat = Seat { shape: &shape, windows: &windows, control: &control, bell: &bell };
-        let over = seat.outcomes(Team::of(WARP_LANES), &Table::usual(), &Threads, None);
+        let kernel = KernelRig { shape: &shape, windows: &windows, control: &control, bell: &bell };
+        let over = kernel.outcomes(Team::of(WARP_LANES), &Table::standard(), &Threads, None);
         let expected = if refused { Over::Refused(QueueError::Slots(4)) } else { Over::Ended };
         assert!(over.iter().all(|over| *over == expected), "{slots} {sends}: {over:?}");
     }

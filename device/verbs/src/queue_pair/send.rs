@@ -1,9 +1,9 @@
 //! Responses: the slot, the send request; then the fences, the record and the bell.
 
-use super::board::{Job, Tally};
-use super::lead::Lead;
+use super::block_state::{CounterBits, Job};
+use super::poller::PollerState;
 use super::serve::Written;
-use super::{Crew, Machine};
+use super::{Machine, QueuePairDispatcher};
 use crate::counters::Event;
 use crate::cq::RECORD_MASK;
 use crate::endpoint::Reply;
@@ -16,7 +16,7 @@ use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS};
 
-impl<M: Machine> Crew<'_, M> {
+impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Writes a response of `len` bytes behind its header, and the request that sends it.
     ///
     /// The body lies in `output` behind the header's place. What fits goes into the request itself.
@@ -123,17 +123,23 @@ impl<M: Machine> Crew<'_, M> {
             own = request(part);
             store_request(place, part, own);
         }
-        let tally = Tally::NONE
+        let counted = CounterBits::NONE
             .event(Event::TxPosted, true)
             .event(Event::TxInline, is_inline)
             .event(Event::TxSignalled, completion == Completion::Always);
-        Written { own, tally }
+        Written { own, counted }
     }
 
     /// Makes send requests and the receive credit visible to the NIC, and rings. `copy` is this lane's part of the request,
     /// where there is exactly one and it is to be copied.
     #[inline(always)]
-    pub(super) fn commit(&self, warp: Warp<'_>, lead: &mut Lead, done: Done, copy: Option<[u64; 2]>) {
+    pub(super) fn commit(
+        &self,
+        warp: Warp<'_>,
+        poller: &mut PollerState,
+        done: Done,
+        copy: Option<[u64; 2]>,
+    ) {
         let lane = warp.lane();
         if let Some(pair) = copy {
             self.bell.stage(lane, pair);
@@ -151,22 +157,22 @@ impl<M: Machine> Crew<'_, M> {
             self.bell.copy(lane, pair);
         }
         let Done { completions, receives, sent } = done;
-        lead.consumed += completions;
-        lead.receives += receives;
-        lead.posted += sent;
+        poller.consumed += completions;
+        poller.receives += receives;
+        poller.posted += sent;
         if lane == 0 {
-            lead.send.advance(sent);
-            let posted = lead.posted as u16;
+            poller.send.advance(sent);
+            let posted = poller.posted as u16;
             let written = self.config.record == RecordMode::Written;
             let ring = layout::doorbell(self.config.qpn, posted);
             if sent > 0 && !written {
                 self.ring(ring);
             }
             if receives > 0 || written {
-                lead.record.store_both(lead.receives as u16, if written { posted } else { 0 });
+                poller.record.store_both(poller.receives as u16, if written { posted } else { 0 });
             }
             if let Some(record) = &self.windows.rx_completions_record {
-                record.store(0, pair((lead.consumed & RECORD_MASK) as u32, 0), Ordering::Relaxed);
+                record.store(0, pair((poller.consumed & RECORD_MASK) as u32, 0), Ordering::Relaxed);
             }
             if sent > 0 && written {
                 // The record before the doorbell: the NIC reads the record when it is rung.

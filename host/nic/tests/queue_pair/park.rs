@@ -1,14 +1,14 @@
-//! Graphs: mailboxes, a desk, and threads that play what was launched.
+//! Graphs: mailboxes, a pending, and threads that play what was launched.
 #![allow(unreachable_pub)] // a module of tests
 
-use crate::rig::{Seat, Table, Team, Threads, entry};
+use crate::rig::{KernelRig, Table, Team, Threads, entry};
 use crate::support::*;
 use ringcall_dispatch::persistent::child::{Child, ResponsePlace, mailbox_bytes};
 use ringcall_dispatch::persistent::{Call, Machine, Returned};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_gpu::team::Warp;
-use ringcall_verbs::crew::{Desk, Graphs, Plan};
+use ringcall_verbs::queue_pair::{Graphs, PendingTable, Plan};
 use ringcall_wire::flag;
 use ringcall_wire::header::HEADER_BYTES;
 use ringcall_wire::launch::{DeviceEntry, HandlerKind, io, saved};
@@ -55,11 +55,11 @@ impl Memory {
     }
 }
 
-/// Executables of several graphs, one mailbox each, and the desk where their answers go.
+/// Executables of several graphs, one mailbox each, and the pending where their answers go.
 pub struct Park {
     shape: Shape,
     boxes: Memory,
-    desk: Memory,
+    pending: Memory,
     plan: Plan,
     saved: Words,
     stride: u32,
@@ -85,7 +85,7 @@ impl Park {
         let park = Self {
             shape: *shape,
             boxes: Memory::zeroed((all * stride / 8) as usize),
-            desk: Memory::zeroed(plan.words()),
+            pending: Memory::zeroed(plan.words()),
             plan,
             saved: words(saved::WORDS),
             stride,
@@ -179,8 +179,8 @@ impl Park {
         }
         let child = Child::new(mailbox);
         if let Some((slot, flag)) = child.response_addresses() {
-            let slot = self.desk.words_at(slot, self.shape.stride as usize / 8).expect("on the desk");
-            let flag = self.desk.words_at(flag, 1).expect("on the desk");
+            let slot = self.pending.words_at(slot, self.shape.stride as usize / 8).expect("on the pending");
+            let flag = self.pending.words_at(flag, 1).expect("on the pending");
             let place = ResponsePlace { slot: &slot, flag: &flag };
             match conduct {
                 Child_::Adds => {
@@ -207,15 +207,17 @@ impl Park {
     }
 
     /// Executions of a block of threads until one ends for good; how many.
-    pub fn executions(park: &Arc<Self>, seat: Seat<'_>, team: Team, table: &Table) -> u64 {
-        let memory = park.desk.words_at(park.desk.base, park.plan.words()).expect("all of it");
-        let graphs =
-            Graphs { desk: Desk::new(memory, park.plan).expect("a desk"), saved: park.saved.clone() };
+    pub fn executions(park: &Arc<Self>, kernel: KernelRig<'_>, team: Team, table: &Table) -> u64 {
+        let memory = park.pending.words_at(park.pending.base, park.plan.words()).expect("all of it");
+        let graphs = Graphs {
+            pending: PendingTable::new(memory, park.plan).expect("a pending"),
+            saved: park.saved.clone(),
+        };
         let machine = Launching(Arc::clone(park));
         let mut executions = 0;
         loop {
             executions += 1;
-            seat.run(team, table, &machine, Some(&graphs));
+            kernel.run(team, table, &machine, Some(&graphs));
             if park.again.swap(0, AcqRel) == 0 {
                 return executions;
             }
@@ -225,7 +227,7 @@ impl Park {
                 patience.wait();
                 thread::yield_now();
             }
-            assert_eq!(seat.control.load(control::STATE, Relaxed), control::STATE_RUNNING);
+            assert_eq!(kernel.control.load(control::STATE, Relaxed), control::STATE_RUNNING);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the warps of a crew share: the jobs of this round, and the counts.
+//! What the warps of a dispatcher share: the jobs of this round, and the counts.
 
 use super::MOST_JOBS;
 use crate::counters::Event;
@@ -40,14 +40,14 @@ impl Job {
 /// On a device the sum of 64 bits in shared memory is a loop, a tenth of a microsecond each; so what a request adds is gathered,
 /// and added by all lanes at once, when nobody waits for it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Tally {
+pub(super) struct CounterBits {
     counters: u32,
     events: u32,
 }
 
 const _: () = assert!(Counter::COUNT <= 32 && Event::COUNT <= 32, "a bit each");
 
-impl Tally {
+impl CounterBits {
     /// Nothing.
     pub(super) const NONE: Self = Self { counters: 0, events: 0 };
 
@@ -68,14 +68,14 @@ impl Tally {
     }
 }
 
-/// The shared words of one block. All zero is a board on which nothing happened yet, so a kernel makes one by clearing
+/// The shared words of one block. All zero is a block state on which nothing happened yet, so a kernel makes one by clearing
 /// shared memory.
 ///
-/// Jobs are the leader's to write and everybody's to read, in turns that the block's barrier keeps apart. Counts are added
+/// Jobs are the poller's to write and everybody's to read, in turns that the block's barrier keeps apart. Counts are added
 /// to by any warp. The last words are used where graphs are launched.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Board {
+pub struct BlockState {
     jobs: [BlockU64; MOST_JOBS as usize],
     count: BlockU64,
     first: BlockU64,
@@ -83,17 +83,17 @@ pub struct Board {
     events: [BlockU64; Event::COUNT],
     /// Graph launches.
     pub(super) launches: Launches,
-    /// Responses of this round, and requests that it set aside.
+    /// Responses of this round, and requests that it deferred.
     sent: BlockU64,
     aside: BlockU64,
-    /// Groups of the desk's places in which requests may wait: a bit a group.
+    /// Groups of the pending table's entries in which requests may wait: a bit a group.
     groups: [BlockU64; 2],
 }
 
-/// Groups of places that a board tells apart: those of 4096 slots in groups of 32.
+/// Groups of places that a block state tells apart: those of 4096 slots in groups of 32.
 pub(super) const GROUPS: u32 = 128;
 
-impl Board {
+impl BlockState {
     #[inline(always)]
     pub(super) fn jobs(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
@@ -119,7 +119,7 @@ impl Board {
         Job::of(word, self.first.load(Ordering::Relaxed) + u64::from(place))
     }
 
-    /// A round begins whose first answer has this number. By the leader's lane 0, where graphs are launched.
+    /// A round begins whose first answer has this number. By the poller's lane 0, where graphs are launched.
     #[inline(always)]
     pub(super) fn begin_round(&self, first: u64) {
         self.first.store(first, Ordering::Relaxed);
@@ -133,15 +133,15 @@ impl Board {
         self.first.load(Ordering::Relaxed) + self.sent.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Answers of this round, and requests that it set aside. Behind the barrier that ends it.
+    /// Answers of this round, and requests that it deferred. Behind the barrier that ends it.
     #[inline(always)]
     pub(super) fn round(&self) -> [u64; 2] {
         [self.sent.load(Ordering::Relaxed), self.aside.load(Ordering::Relaxed)]
     }
 
-    /// A request was set aside, in a place of this group. By one lane.
+    /// A request was deferred, in a place of this group. By one lane.
     #[inline(always)]
-    pub(super) fn set_aside(&self, group: u32) {
+    pub(super) fn defer(&self, group: u32) {
         self.aside.fetch_add(1, Ordering::Relaxed);
         self.mark_group(group);
     }
@@ -154,7 +154,7 @@ impl Board {
         }
     }
 
-    /// None waits in this group. By the leader's lane 0, between rounds.
+    /// None waits in this group. By the poller's lane 0, between rounds.
     #[inline(always)]
     pub(super) fn clear_group(&self, group: u32) {
         if let Some(word) = self.groups.get(group as usize / 64) {
@@ -193,22 +193,22 @@ impl Board {
 
     /// Adds what a request adds, by all lanes of a warp.
     #[inline(always)]
-    pub(super) fn tally(&self, warp: Warp<'_>, tally: Tally) {
-        self.each(warp, tally, |word| {
+    pub(super) fn count_bits(&self, warp: Warp<'_>, counted: CounterBits) {
+        self.each(warp, counted, |word| {
             word.fetch_add(1, Ordering::Relaxed);
         });
     }
 
-    /// The same by the leader between rounds, when no other warp counts. Seen by all lanes behind it.
+    /// The same by the poller between rounds, when no other warp counts. Seen by all lanes behind it.
     #[inline(always)]
-    pub(super) fn tally_alone(&self, warp: Warp<'_>, tally: Tally) {
-        self.each(warp, tally, |word| word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
+    pub(super) fn count_bits_alone(&self, warp: Warp<'_>, counted: CounterBits) {
+        self.each(warp, counted, |word| word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
         warp.sync();
     }
 
     #[inline(always)]
-    fn each(&self, warp: Warp<'_>, tally: Tally, add: impl Fn(&BlockU64)) {
-        for (words, bits) in [(&self.counts[..], tally.counters), (&self.events[..], tally.events)] {
+    fn each(&self, warp: Warp<'_>, counted: CounterBits, add: impl Fn(&BlockU64)) {
+        for (words, bits) in [(&self.counts[..], counted.counters), (&self.events[..], counted.events)] {
             for place in warp.stride(words.len()) {
                 if let Some(word) = words.get(place)
                     && bits >> place & 1 == 1

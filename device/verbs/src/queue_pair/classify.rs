@@ -1,8 +1,8 @@
 //! What completions say: requests, and what is counted and dropped.
 
-use super::board::Job;
-use super::lead::Lead;
-use super::{Crew, Machine};
+use super::block_state::Job;
+use super::poller::PollerState;
+use super::{Machine, QueuePairDispatcher};
 use crate::counters::Event;
 use crate::cq::{Arrival, Polled, Side};
 use crate::endpoint::{SLOT_BITS, SLOT_MASK};
@@ -14,7 +14,7 @@ use ringcall_gpu::team::Warp;
 
 /// What this lane's completion says.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Verdict {
+pub(super) struct Completion {
     /// [`Job::word`] of a request; 0 for none.
     pub(super) job: u64,
     /// The number of its message.
@@ -25,16 +25,16 @@ pub(super) struct Verdict {
     pub(super) flushed: bool,
 }
 
-impl<M: Machine> Crew<'_, M> {
+impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// What a completion says, by the lane that has it. Counts what is dropped.
     #[inline(always)]
-    pub(super) fn judge(&self, lead: &Lead, lane: u32, mut entry: Cqe) -> Verdict {
+    pub(super) fn classify(&self, poller: &PollerState, lane: u32, mut entry: Cqe) -> Completion {
         let drop = |event, uses| {
-            self.board.add(event, 1);
-            Verdict { uses, ..Verdict::default() }
+            self.block_state.add(event, 1);
+            Completion { uses, ..Completion::default() }
         };
         if matches!(entry.opcode(), opcode::REQUEST_ERROR | opcode::RESPONSE_ERROR) {
-            let at = lead.entry(lane) + cqe::offset::SYNDROME / 8;
+            let at = poller.entry(lane) + cqe::offset::SYNDROME / 8;
             entry.0[cqe::offset::SYNDROME / 8] = self.windows.rx_completions.load(at, Ordering::Relaxed);
         }
         let (arrival, immediate, bytes, wqe_counter) = match Polled::of(&entry) {
@@ -42,24 +42,24 @@ impl<M: Machine> Crew<'_, M> {
                 (arrival, immediate, bytes, wqe_counter)
             }
             Polled::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
-                return Verdict { flushed: true, ..drop(Event::RxFlushed, false) };
+                return Completion { flushed: true, ..drop(Event::RxFlushed, false) };
             }
             Polled::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
             _ => return drop(Event::RxStray, false),
         };
-        let slot = match self.slot_of(lead, arrival, immediate, wqe_counter, bytes) {
+        let slot = match self.slot_of(poller, arrival, immediate, wqe_counter, bytes) {
             Ok(slot) => slot,
             Err(why) => return drop(why, true),
         };
         let number = number_of(arrival, immediate);
-        Verdict { job: Job::word(slot, bytes), number, uses: true, flushed: false }
+        Completion { job: Job::word(slot, bytes), number, uses: true, flushed: false }
     }
 
     /// The slot that a message of so many bytes arrived in; or what it is dropped for.
     #[inline(always)]
     pub(super) fn slot_of(
         &self,
-        lead: &Lead,
+        poller: &PollerState,
         arrival: Arrival,
         immediate: u32,
         wqe_counter: u16,
@@ -69,7 +69,7 @@ impl<M: Machine> Crew<'_, M> {
             Arrival::WriteImm => immediate & SLOT_MASK,
             // A send went to the slot of its receive request, whatever it says.
             Arrival::Send | Arrival::SendImm if matches!(self.config.buffers, Buffers::Slots { .. }) => {
-                u32::from(wqe_counter) & (lead.sizes.receive - 1)
+                u32::from(wqe_counter) & (poller.sizes.receive - 1)
             }
             _ => return Err(Event::RxUnaccepted),
         };
@@ -84,15 +84,15 @@ impl<M: Machine> Crew<'_, M> {
 
     /// Follows the numbers of the messages that were taken, in their order.
     #[inline(always)]
-    pub(super) fn follow(&self, warp: Warp<'_>, lead: &mut Lead, ready: u32, number: Option<u32>) {
+    pub(super) fn follow(&self, warp: Warp<'_>, poller: &mut PollerState, ready: u32, number: Option<u32>) {
         let word = number.map_or(0, |number| number + 1);
         for from in 0..ready {
             let Some(number) = warp.shuffle(word, from).checked_sub(1) else { continue };
-            let found = lead.sequence.follow(number);
+            let found = poller.sequence.follow(number);
             if warp.lane() == 0 {
                 match found {
-                    Found::Next { lost } => self.board.add(Event::RxLost, lost.into()),
-                    Found::Old => self.board.add(Event::RxReordered, 1),
+                    Found::Next { lost } => self.block_state.add(Event::RxLost, lost.into()),
+                    Found::Old => self.block_state.add(Event::RxReordered, 1),
                 }
             }
         }

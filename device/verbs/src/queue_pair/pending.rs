@@ -1,19 +1,19 @@
-//! What outlasts a round where graphs answer: requests that wait for an executable, and answers that graphs owe.
+//! What outlasts a round where graphs answer: requests that wait for an executable, and answers that graphs have outstanding.
 //!
 //! It lies in device memory and outlives a relaunch of the kernel and a restart by the host, so that whatever was taken from
-//! the NIC is answered in the end. An *executable's place* holds its answer until the crew has sent it: mailbox and answer are
+//! the NIC is answered in the end. An *executable's place* holds its answer until the dispatcher has sent it: mailbox and answer are
 //! free at different times, and the executable is launched again when both are. A *request's place* holds a private copy, since
 //! its receive request is posted again at once: the credit never shrinks, and a held-back graph holds up nothing else.
 //!
 //! # What orders what
 //! | writer | reader | how |
 //! |---|---|---|
-//! | a graph: its answer | the leader | the answer's flag: release; relaxed, then an acquire fence |
-//! | a graph: its flag, then its mailbox's state | the leader, of a graph that ended without an answer | state: release, acquire; then the flag |
-//! | the leader: answer read, flag cleared, debt cleared | the next launch of the executable | the launch's own fence |
-//! | a warp: a request set aside | the leader | the block's barrier |
+//! | a graph: its answer | the poller | the answer's flag: release; relaxed, then an acquire fence |
+//! | a graph: its flag, then its mailbox's state | the poller, of a graph that ended without an answer | state: release, acquire; then the flag |
+//! | the poller: answer read, flag cleared, outstanding cleared | the next launch of the executable | the launch's own fence |
+//! | a warp: a request deferred | the poller | the block's barrier |
 
-use super::board::Job;
+use super::block_state::Job;
 use crate::QueueError;
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::ring::ResponseAddresses;
@@ -28,7 +28,7 @@ pub(super) const GROUP: u32 = 32;
 /// Value of an answer's flag.
 const ANSWERED: u64 = 1;
 
-/// Where things lie on a desk. The host allocates by it, the kernel finds by it.
+/// Where things lie on a pending table. The host allocates by it, the kernel finds by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     execs: u32,
@@ -50,13 +50,13 @@ impl Plan {
         self.execs
     }
 
-    /// Word of an executable's flag: 1 when its answer is there. Set by the graph, cleared by the crew.
+    /// Word of an executable's flag: 1 when its answer is there. Set by the graph, cleared by the dispatcher.
     const fn flag(&self, place: u32) -> usize {
         place as usize
     }
 
-    /// Word of what an executable owes: the address of its mailbox, 0 for nothing. The crew's.
-    const fn debt(&self, place: u32) -> usize {
+    /// Word of what an executable has outstanding: the address of its mailbox, 0 for nothing. The dispatcher's.
+    const fn outstanding(&self, place: u32) -> usize {
         line(self.execs) + place as usize
     }
 
@@ -101,15 +101,15 @@ impl Default for Plan {
     }
 }
 
-/// The desk. The crew's, but for the flags and answers, which graphs write.
+/// The pending table. The dispatcher's, but for the flags and answers, which graphs write.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct PendingTable {
     memory: Words,
     plan: Plan,
 }
 
-impl Desk {
-    /// A desk over zeroed device memory, or over one that an earlier start left.
+impl PendingTable {
+    /// A pending table over zeroed device memory, or over one that an earlier start left.
     ///
     /// # Errors
     /// Fewer words than the plan has.
@@ -138,18 +138,22 @@ impl Desk {
         place < self.plan.execs && self.memory.load(self.plan.flag(place), Ordering::Relaxed) != 0
     }
 
-    /// Whether the graph that owes this answer has ended without one: no answer will come.
+    /// Whether the graph of this outstanding answer has ended without one: no answer will come.
     #[must_use]
-    pub fn is_forsaken(&self, place: u32, mailbox: &Words) -> bool {
+    pub fn is_abandoned(&self, place: u32, mailbox: &Words) -> bool {
         // Acquire: pairs with the release in `Child::finish`, before which the flag was set.
         mailbox.load(io::STATE, Ordering::Acquire) == io::IDLE && !self.is_answered(place)
     }
 
-    /// The address of the mailbox with which an executable owes an answer; 0: it owes none.
+    /// The address of the mailbox with which an executable has an answer outstanding; 0: none.
     #[must_use]
     #[inline(always)]
-    pub fn debt(&self, place: u32) -> u64 {
-        if place < self.plan.execs { self.memory.load(self.plan.debt(place), Ordering::Relaxed) } else { 0 }
+    pub fn outstanding(&self, place: u32) -> u64 {
+        if place < self.plan.execs {
+            self.memory.load(self.plan.outstanding(place), Ordering::Relaxed)
+        } else {
+            0
+        }
     }
 
     /// Whether the executable of an idle mailbox can be launched: its last answer was taken.
@@ -157,21 +161,21 @@ impl Desk {
     #[inline(always)]
     pub fn is_clear(&self, mailbox: &Words) -> bool {
         let place = mailbox.load(io::ANSWER, Ordering::Relaxed) as u32;
-        place < self.plan.execs && self.debt(place) == 0
+        place < self.plan.execs && self.outstanding(place) == 0
     }
 
-    /// Notes, before a launch, that the executable owes an answer. By one lane.
-    pub fn owe(&self, place: u32, mailbox: u64) {
+    /// Notes, before a launch, that the executable has an answer outstanding. By one lane.
+    pub fn set_outstanding(&self, place: u32, mailbox: u64) {
         if place < self.plan.execs {
-            self.memory.store(self.plan.debt(place), mailbox, Ordering::Relaxed);
+            self.memory.store(self.plan.outstanding(place), mailbox, Ordering::Relaxed);
         }
     }
 
     /// The answer was read, or none will come: the place is free. By one lane.
-    pub fn settle(&self, place: u32) {
+    pub fn complete(&self, place: u32) {
         if place < self.plan.execs {
             self.memory.store(self.plan.flag(place), 0, Ordering::Relaxed);
-            self.memory.store(self.plan.debt(place), 0, Ordering::Relaxed);
+            self.memory.store(self.plan.outstanding(place), 0, Ordering::Relaxed);
         }
     }
 
@@ -205,7 +209,7 @@ impl Desk {
     }
 
     /// Sets a request of `bytes` bytes aside, header included; its place, or `None` when every place is taken. By all lanes.
-    pub(super) fn set_aside(&self, warp: Warp<'_>, slot: u32, bytes: u32, request: Stage<'_>) -> Option<u32> {
+    pub(super) fn defer(&self, warp: Warp<'_>, slot: u32, bytes: u32, request: Stage<'_>) -> Option<u32> {
         let place = self.claim(warp, slot, Job::word(slot, bytes))?;
         let first = self.plan.request(place);
         for pair in warp.stride(bytes.div_ceil(16) as usize) {
@@ -248,7 +252,7 @@ impl Desk {
         }
     }
 
-    /// Changes what is noted of a place: 0 frees it. By the leader's lane 0, between rounds.
+    /// Changes what is noted of a place: 0 frees it. By the poller's lane 0, between rounds.
     pub(super) fn note(&self, place: u32, word: u64) {
         if place < self.plan.slots {
             self.memory.store(self.plan.waiting(place), word, Ordering::Relaxed);
@@ -292,7 +296,7 @@ mod tests {
             };
             for place in 0..execs {
                 take(plan.flag(place), 1);
-                take(plan.debt(place), 1);
+                take(plan.outstanding(place), 1);
                 take(plan.answer(place), (tx as usize / 8).max(HEADER_WORDS));
                 assert!(plan.answer(place).is_multiple_of(2));
             }

@@ -3,15 +3,15 @@
 //! Written in terms of [`Warp`], so that a kernel and a CPU test run the same code.
 //!
 //! # Who does what
-//! Warp 0 leads: it polls the receive side's completions, as many at once as came the last time, one a lane. A request that
+//! Warp 0 polls: it polls the receive side's completions, as many at once as came the last time, one a lane. A request that
 //! came alone it serves itself, with no hand-over in its way: the rest of the completion and the slot that is expected next
 //! are fetched in one round trip, and what nobody waits for (counts, the second fence) comes behind the answer, while the next
-//! look is under way. Several go onto the [`Board`], and all warps serve their share. The others wait at the block's barrier
-//! meanwhile, which costs the leader nothing.
+//! poll is under way. Several go into the [`BlockState`], and all warps serve their share. The others wait at the block's barrier
+//! meanwhile, which costs the poller nothing.
 //!
 //! # One fence for many
 //! Whoever serves a request writes its response and its send request, in the place that the request's turn gives it; nothing
-//! is visible to the NIC yet. Then the leader makes one release fence for all of them, writes the doorbell record (the send
+//! is visible to the NIC yet. Then the poller makes one release fence for all of them, writes the doorbell record (the send
 //! counter and the receive credit stand in one word), fences, and rings. A request that came alone can be copied to the
 //! BlueFlame buffer right behind the first fence ([`Bell`]); then the second one is in nobody's way.
 //!
@@ -19,37 +19,37 @@
 //! send queue has an order. Requests that must not wait for each other have queue pairs of their own.
 //!
 //! # Graphs and grids
-//! Where the [machine](Machine) launches graphs, a request for one is set aside on the [`Desk`], launched between two looks, and
+//! Where the [machine](Machine) launches graphs, a request for one is deferred on the [`PendingTable`], launched between two polls, and
 //! its response is a send request of its own, written when the answer is there: it holds up nothing. In a grid's kernel one
-//! warp is the crew ([`Crew::run_alone`]), and the grid's other threads wait for its
+//! warp is the dispatcher ([`QueuePairDispatcher::run_alone`]), and the grid's other threads wait for its
 //! [calls](ringcall_dispatch::persistent::cooperative).
 //!
 //! | module | what |
 //! |---|---|
 //! | [`bell`] | the doorbell register, by lanes |
-//! | [`board`] | what the warps share |
-//! | [`desk`] | requests that wait for a graph, answers that graphs owe |
+//! | [`block_state`] | what the warps share |
+//! | [`pending`] | requests that wait for a graph, answers that graphs have outstanding |
 //! | `graph` | launching, collecting, relaunching |
-//! | `judge` | what completions say |
-//! | `lead` | polling, taking, the end |
+//! | `classify` | what completions say |
+//! | `poller` | polling, taking, the end |
 //! | `serve` | one request, by one warp |
-//! | `usual` | polling and serving in the usual case, straight |
+//! | `fast_path` | polling and serving in the fast path, straight |
 //! | `send` | response and send request; the fences, the record, the bell |
 
 pub mod bell;
-pub mod board;
-pub mod desk;
+pub mod block_state;
+mod classify;
+mod fast_path;
 mod graph;
-mod judge;
-mod lead;
+pub mod pending;
+mod poller;
 mod send;
 mod serve;
-mod usual;
 
 pub use bell::{Bell, Copying};
-pub use board::Board;
-pub use desk::{Desk, Plan};
+pub use block_state::BlockState;
 pub use graph::Graphs;
+pub use pending::{PendingTable, Plan};
 
 use crate::QueueError;
 use crate::endpoint::{Config, Reply, Windows};
@@ -68,7 +68,7 @@ pub const MOST_JOBS: u32 = WARP_LANES;
 ///
 /// Strides are multiples of 16 and so are the addresses of slots and queues: a lane moves 16 bytes at a time.
 #[derive(Debug, Clone, Copy)]
-pub struct Crew<'a, M> {
+pub struct QueuePairDispatcher<'a, M> {
     /// The queue pair.
     pub config: Config,
     /// How long requests are.
@@ -80,18 +80,18 @@ pub struct Crew<'a, M> {
     /// The functions.
     pub table: DeviceTable<'a>,
     /// What the warps share.
-    pub board: &'a Board,
+    pub block_state: &'a BlockState,
     /// The control block ([`ringcall_wire::unified::control`]), in mapped memory.
     pub control: &'a Words,
     /// What graphs need, where the machine launches them.
     pub graphs: Option<&'a Graphs>,
     /// The machine.
     pub machine: &'a M,
-    /// Warps of the crew.
+    /// Warps of the dispatcher.
     pub warps: u32,
 }
 
-/// How a crew's work ended.
+/// How a dispatcher's work ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     /// It was stopped, or the queue pair is dead; the control block says which.
@@ -100,7 +100,7 @@ pub enum Over {
     Refused(QueueError),
 }
 
-impl<M: Machine> Crew<'_, M> {
+impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Works until the end, by all threads of the block. `input` and `output` are the calling warp's own stages, each as long
     /// as a slot.
     #[inline(always)]
@@ -108,13 +108,13 @@ impl<M: Machine> Crew<'_, M> {
         let warp = block.warp();
         let me = block.thread() / WARP_LANES;
         if me == 0 {
-            return self.lead(&|| block.sync(), warp, input, output);
+            return self.run_poller(&|| block.sync(), warp, input, output);
         }
         loop {
-            // The board is the leader's before this barrier, and nobody's to write until the next.
+            // The block state is the poller's before this barrier, and nobody's to write until the next.
             block.sync();
-            let jobs = self.board.jobs();
-            if jobs == board::EXIT {
+            let jobs = self.block_state.jobs();
+            if jobs == block_state::EXIT {
                 return Over::Ended;
             }
             self.share(warp, me, jobs, input, output);
@@ -122,22 +122,22 @@ impl<M: Machine> Crew<'_, M> {
         }
     }
 
-    /// Works until the end, by one warp that is the whole crew (`warps` is 1): of a cooperative grid, whose other threads wait
+    /// Works until the end, by one warp that is the whole dispatcher (`warps` is 1): of a cooperative grid, whose other threads wait
     /// for calls.
     #[inline(always)]
     pub fn run_alone(&self, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
         // Nobody else has a share of a round.
-        self.lead(&|| warp.sync(), warp, input, output)
+        self.run_poller(&|| warp.sync(), warp, input, output)
     }
 
-    /// This warp's share of the jobs on the board.
+    /// This warp's share of the jobs in the block state.
     #[inline(always)]
     fn share(&self, warp: Warp<'_>, me: u32, jobs: u64, input: Stage<'_>, output: Stage<'_>) {
         let mut place = me;
         while u64::from(place) < jobs {
-            let job = self.board.job(place);
+            let job = self.block_state.job(place);
             if let Some(written) = self.serve(warp, me, job, None, input, output) {
-                self.board.tally(warp, written.tally);
+                self.block_state.count_bits(warp, written.counted);
             }
             place += self.warps;
         }
@@ -194,11 +194,11 @@ struct Sizes {
 
 /// Where things lie in a block's shared memory. The host sizes the launch with it, the kernel cuts windows by it.
 pub mod layout {
-    use super::Board;
-    use ringcall_dispatch::persistent::cooperative::Told;
+    use super::BlockState;
+    use ringcall_dispatch::persistent::cooperative::CachedCall;
     use ringcall_wire::launch::{DeviceEntry, TableCell};
 
-    /// Offsets in bytes from the start of shared memory, where the board is; all multiples of 16.
+    /// Offsets in bytes from the start of shared memory, where the block state is; all multiples of 16.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Layout {
         /// The id index, copied from device memory; 0 where it stays there.
@@ -215,12 +215,12 @@ pub mod layout {
     const TABLE_LIMIT: u32 = 16 * 1024;
 
     /// Where a block of a grid has what it was told, whatever else it needs.
-    pub const TOLD: u32 = (size_of::<Board>() as u32).next_multiple_of(16);
+    pub const CACHED_CALL: u32 = (size_of::<BlockState>() as u32).next_multiple_of(16);
 
     /// The layout for so many cells, entries and warps, with stages of so many bytes in shared memory or elsewhere.
     #[must_use]
     pub const fn of(cells: u32, entries: u32, warps: u32, stage_bytes: u32, shared_stages: bool) -> Layout {
-        let mut end = TOLD + Told::BYTES;
+        let mut end = CACHED_CALL + CachedCall::BYTES;
         let cell_bytes = cells.saturating_mul(size_of::<TableCell>() as u32).next_multiple_of(16);
         let entry_bytes = entries.saturating_mul(size_of::<DeviceEntry>() as u32).next_multiple_of(16);
         let mut layout = Layout { cells: 0, entries: 0, stages: 0, bytes: 0 };

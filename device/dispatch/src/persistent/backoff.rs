@@ -8,7 +8,7 @@ use ringcall_gpu::{clock, hint};
 
 /// Waits until `ticks` of [`clock::ticks`] have passed since `since`, for all lanes. The clock is the bound.
 #[inline(always)]
-pub(super) fn let_pass(warp: Warp<'_>, since: u64, ticks: u64) {
+pub(super) fn wait_ticks_since(warp: Warp<'_>, since: u64, ticks: u64) {
     while warp.any(clock::ticks().wrapping_sub(since) < ticks) {
         hint::spin();
     }
@@ -21,11 +21,11 @@ mod tests {
     #[test]
     fn what_has_passed_is_not_waited_for() {
         let begin = clock::ticks();
-        let_pass(Warp::single(), begin, 20_000);
+        wait_ticks_since(Warp::single(), begin, 20_000);
         let end = clock::ticks();
         assert!(end.wrapping_sub(begin) >= 20_000);
         // As long ago as it takes; and a moment that never was.
-        let_pass(Warp::single(), end.wrapping_sub(u64::MAX / 2), u64::MAX / 4);
-        let_pass(Warp::single(), end.wrapping_add(1 << 40), 1 << 20);
+        wait_ticks_since(Warp::single(), end.wrapping_sub(u64::MAX / 2), u64::MAX / 4);
+        wait_ticks_since(Warp::single(), end.wrapping_add(1 << 40), 1 << 20);
     }
 }

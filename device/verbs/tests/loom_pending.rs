@@ -1,7 +1,7 @@
-//! A graph's answer on its way to the crew, every interleaving: two launches of one executable, whose mailbox is free before its
+//! A graph's answer on its way to the dispatcher, every interleaving: two launches of one executable, whose mailbox is free before its
 //! answer was taken; and mutants, in each of which one rule is broken.
 //!
-//! The launcher, the desk and the graph's own end are those of a kernel. The leader is played: it looks a few times.
+//! The launcher, the pending and the graph's own end are those of a kernel. The poller is played: it looks a few times.
 #![cfg(loom)]
 
 #[path = "../../dispatch/tests/loom_support/mod.rs"]
@@ -11,7 +11,7 @@ use loom::sync::Arc;
 use loom::thread;
 use loom_support::{FUNCTION, broken, model};
 use ringcall_dispatch::persistent::child::{Child, ResponsePlace};
-use ringcall_dispatch::persistent::launch::{Launcher, Launches, Parcel, Unprepared};
+use ringcall_dispatch::persistent::launch::{GraphRequest, Launcher, Launches, Unprepared};
 use ringcall_dispatch::persistent::{Call, DeviceTable, Machine, Returned};
 use ringcall_dispatch::table::{Cell, EMPTY, IdIndex};
 use ringcall_gpu::atomic::{BlockU64, DeviceU64};
@@ -19,7 +19,7 @@ use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
-use ringcall_verbs::crew::{Desk, Plan};
+use ringcall_verbs::queue_pair::{PendingTable, Plan};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::{DeviceEntry, HandlerKind, io};
 use ringcall_wire::status::Status;
@@ -31,10 +31,10 @@ const STRIDE: u32 = HEADER_BYTES as u32 + 8;
 /// Words of a mailbox.
 const MAILBOX: usize = io::PAYLOAD / 8 + 1;
 
-/// One executable: its mailbox, the desk, and where its answer lies there.
+/// One executable: its mailbox, the pending, and where its answer lies there.
 #[derive(Clone)]
 struct Memory {
-    desk: Desk,
+    pending: PendingTable,
     mailbox: Words,
     slot: Words,
     flag: Words,
@@ -47,13 +47,13 @@ impl Memory {
         let region = Region::zeroed(plan.words() * 8).expect("memory");
         let all = region.words(0, plan.words()).expect("inside");
         let mailbox = Region::zeroed(MAILBOX * 8).expect("memory").words(0, MAILBOX).expect("inside");
-        let desk = Desk::new(all.clone(), plan).expect("a desk");
-        let place = desk.answer_place(&mailbox).expect("a place");
+        let pending = PendingTable::new(all.clone(), plan).expect("a pending");
+        let place = pending.answer_place(&mailbox).expect("a place");
         let part = |address: u64, count: usize| {
-            region.words((address - all.address()) as usize, count).expect("on the desk")
+            region.words((address - all.address()) as usize, count).expect("on the pending")
         };
         let (slot, flag) = (part(place.slot, STRIDE as usize / 8), part(place.flag, 1));
-        Self { desk, mailbox, slot, flag, finished: Arc::new(DeviceU64::new(0)) }
+        Self { pending, mailbox, slot, flag, finished: Arc::new(DeviceU64::new(0)) }
     }
 
     /// What a graph's last kernel does: ten times the payload.
@@ -97,7 +97,7 @@ impl Machine for Threads<'_> {
     fn rest(&self) {}
 }
 
-/// The rules that a leader keeps, or does not.
+/// The rules that a poller keeps, or does not.
 #[derive(Clone, Copy)]
 struct Rules {
     /// The answer is read behind a fence.
@@ -110,7 +110,7 @@ struct Rules {
 
 const RIGHT: Rules = Rules { fence: true, clear: true, state_first: true };
 
-struct Leader<'a> {
+struct Poller<'a> {
     rules: Rules,
     machine: &'a Threads<'a>,
     launches: &'a Launches,
@@ -124,9 +124,9 @@ fn request(i: u32) -> RequestHeader {
     RequestHeader::new(FUNCTION, 8, i, u64::from(i) + 100)
 }
 
-impl Leader<'_> {
-    fn desk(&self) -> &Desk {
-        &self.machine.memory.desk
+impl Poller<'_> {
+    fn pending(&self) -> &PendingTable {
+        &self.machine.memory.pending
     }
 
     /// Launches the next of two requests, if the executable is there.
@@ -135,15 +135,15 @@ impl Leader<'_> {
             return;
         }
         let (warp, header) = (Warp::single(), request(self.launched));
-        let parcel = Parcel { header: &header, slot: 0, capacity: 8 };
+        let graph_request = GraphRequest { header: &header, slot: 0, capacity: 8 };
         let launcher = Launcher { machine: self.machine, table: self.table, launches: self.launches };
-        let usable = |mailbox: &Words| !self.rules.clear || self.desk().is_clear(mailbox);
-        let place = |mailbox: &Words| self.desk().answer_place(mailbox);
+        let usable = |mailbox: &Words| !self.rules.clear || self.pending().is_clear(mailbox);
+        let place = |mailbox: &Words| self.pending().answer_place(mailbox);
         let payload = |_| u64::from(header.request_id) + 1;
-        match launcher.prepare(warp, self.entry, parcel, payload, usable, place) {
+        match launcher.prepare(warp, self.entry, graph_request, payload, usable, place) {
             Err(why) => assert_eq!(why, Unprepared::Later),
             Ok(prepared) => {
-                self.desk().owe(0, 0xB0);
+                self.pending().set_outstanding(0, 0xB0);
                 assert!(launcher.fire(warp, &prepared));
                 self.launched += 1;
             }
@@ -151,19 +151,19 @@ impl Leader<'_> {
     }
 
     /// Takes an answer that is there.
-    fn look(&mut self) {
+    fn poll(&mut self) {
         let memory = self.machine.memory;
-        if self.desk().debt(0) == 0 {
+        if self.pending().outstanding(0) == 0 {
             return;
         }
-        let forsaken = if self.rules.state_first {
-            self.desk().is_forsaken(0, &memory.mailbox)
+        let abandoned = if self.rules.state_first {
+            self.pending().is_abandoned(0, &memory.mailbox)
         } else {
-            let silent = !self.desk().is_answered(0);
+            let silent = !self.pending().is_answered(0);
             memory.mailbox.load(io::STATE, Acquire) == io::IDLE && silent
         };
-        assert!(!forsaken, "its answer comes or is there");
-        if !self.desk().is_answered(0) {
+        assert!(!abandoned, "its answer comes or is there");
+        if !self.pending().is_answered(0) {
             return;
         }
         if self.rules.fence {
@@ -171,11 +171,11 @@ impl Leader<'_> {
         }
         let stage: Vec<_> = (0..4).map(|_| BlockU64::new(0)).collect();
         let stage = Stage::new(&stage);
-        let header = self.desk().answer_header(0);
+        let header = self.pending().answer_header(0);
         assert_eq!(header, ResponseHeader::reply(&request(self.taken), 0, 8), "the answer");
-        self.desk().fetch_answer(Warp::single(), 0, STRIDE, stage);
+        self.pending().fetch_answer(Warp::single(), 0, STRIDE, stage);
         assert_eq!(stage.word(3), u64::from(self.taken + 1) * 10, "the result");
-        self.desk().settle(0);
+        self.pending().complete(0);
         self.taken += 1;
     }
 }
@@ -200,24 +200,24 @@ fn two_launches(rules: Rules) {
     let mut cells: [Cell; 2] = [EMPTY; 2];
     let index = IdIndex::build(1, |_| FUNCTION, &mut cells).expect("one id");
     let table = DeviceTable::new(index, &cells, &entries);
-    let mut leader =
-        Leader { rules, machine: &machine, launches: &launches, table, entry: &entry, launched: 0, taken: 0 };
-    leader.launch();
+    let mut poller =
+        Poller { rules, machine: &machine, launches: &launches, table, entry: &entry, launched: 0, taken: 0 };
+    poller.launch();
     for _ in 0..2 {
-        leader.look();
-        leader.launch();
+        poller.poll();
+        poller.launch();
     }
     // The rest in order.
     for _ in 0..2 {
         let children = machine.children.take();
         children.into_iter().for_each(|child| child.join().expect("a child"));
-        leader.look();
-        leader.launch();
+        poller.poll();
+        poller.launch();
     }
     let children = machine.children.take();
     children.into_iter().for_each(|child| child.join().expect("a child"));
-    leader.look();
-    assert_eq!((leader.launched, leader.taken, memory.finished.load(Relaxed)), (2, 2, 2));
+    poller.poll();
+    assert_eq!((poller.launched, poller.taken, memory.finished.load(Relaxed)), (2, 2, 2));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One request, by one warp: fetched, checked, called, answered.
 
-use super::board::{Job, Tally};
-use super::{Crew, Machine};
+use super::block_state::{CounterBits, Job};
+use super::{Machine, QueuePairDispatcher};
 use crate::unified::Extent;
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::persistent::{Call, Returned};
@@ -22,10 +22,10 @@ pub(super) struct Written {
     /// The calling lane's part of the send request, for a copy.
     pub(super) own: [u64; 2],
     /// What is to be counted.
-    pub(super) tally: Tally,
+    pub(super) counted: CounterBits,
 }
 
-impl<M: Machine> Crew<'_, M> {
+impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Serves a request, and writes its response and its send request. `None`: a graph will answer it.
     ///
     /// `wave` is this lane's first 16 bytes of the slot, where they were fetched already.
@@ -61,21 +61,21 @@ impl<M: Machine> Crew<'_, M> {
         } else {
             Err(Status::BAD_MAGIC)
         };
-        let mut tally = Tally::NONE;
+        let mut counted = CounterBits::NONE;
         let (status, len) = match checked {
             // Else a launch is reserved for what its handler may ask for.
             Ok(entry)
                 if M::GRAPHS && (entry.kind == HandlerKind::Graph as u32 || !self.reserve(warp, entry)) =>
             {
                 self.fetch_rest(warp, job.slot, fetched, header.arg_len, input);
-                if self.set_aside(warp, job, header.arg_len, input) {
+                if self.defer(warp, job, header.arg_len, input) {
                     return None;
                 }
                 (Status::BACKPRESSURE, 0)
             }
             Ok(entry) => {
                 self.fetch_rest(warp, job.slot, fetched, header.arg_len, input);
-                tally = tally.counter(Counter::Dispatched);
+                counted = counted.counter(Counter::Dispatched);
                 self.call(warp, me, job.slot, entry, header.arg_len, input, output)
             }
             Err(status) => (status, 0),
@@ -85,12 +85,12 @@ impl<M: Machine> Crew<'_, M> {
         // Both stages are free again, and the result visible to all lanes.
         warp.sync();
         let written = self.respond(warp, job, reply, len, output);
-        Some(Written { tally: written.tally.and(tally).and(outcome(status)), ..written })
+        Some(Written { counted: written.counted.and(counted).and(outcome(status)), ..written })
     }
 
     /// The job, answered after those that were done before it: what a graph will answer leaves no gap.
     fn in_turn(&self, warp: Warp<'_>, job: Job) -> Job {
-        let turn = if warp.lane() == 0 { self.board.take_turn() } else { 0 };
+        let turn = if warp.lane() == 0 { self.block_state.take_turn() } else { 0 };
         Job { index: warp.shuffle_u64(turn, 0), ..job }
     }
 
@@ -214,8 +214,8 @@ impl<M: Machine> Crew<'_, M> {
 
 /// What a request that was answered with this status counts as.
 #[inline(always)]
-pub(super) fn outcome(status: Status) -> Tally {
-    // The usual case without the table behind `for_rejection`, a read of device memory.
+pub(super) fn outcome(status: Status) -> CounterBits {
+    // The fast path without the table behind `for_rejection`, a read of device memory.
     let counter = if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) };
-    Tally::NONE.counter(Counter::Received).counter(counter)
+    CounterBits::NONE.counter(Counter::Received).counter(counter)
 }

@@ -6,8 +6,8 @@ use crate::support::*;
 use ringcall_gpu::team::WARP_LANES;
 use ringcall_nic::{Fault, Queue, Wire};
 use ringcall_verbs::Event;
-use ringcall_verbs::crew::Copying;
 use ringcall_verbs::layout::cqe::opcode;
+use ringcall_verbs::queue_pair::Copying;
 use ringcall_wire::counter::Counter;
 use ringcall_wire::header::HEADER_BYTES;
 use ringcall_wire::launch::{DeviceEntry, HandlerKind, LAUNCHES_PER_EXECUTION};
@@ -32,7 +32,7 @@ fn table(park: &Park) -> Table {
     ])
 }
 
-/// Runs `client` against a crew that launches, from start to end; how many executions.
+/// Runs `client` against a dispatcher that launches, from start to end; how many executions.
 fn serve(bench: &mut Bench, team: Team, park: &Arc<Park>, client: impl FnOnce(&mut Wire)) -> u64 {
     serve_of(&table(park), bench, team, park, client)
 }
@@ -47,7 +47,7 @@ fn serve_of(
 ) -> u64 {
     let mut executions = 0;
     let told = &mut executions;
-    let life = |seat: Seat<'_>| *told = Park::executions(park, seat, team, table);
+    let life = |kernel: KernelRig<'_>| *told = Park::executions(park, kernel, team, table);
     // A client that panics must not leave children at the door.
     struct Opens<'a>(&'a Park);
     impl Drop for Opens<'_> {
@@ -64,14 +64,22 @@ fn serve_of(
     executions
 }
 
-/// What is owed for each id: status and result.
+/// What is outstanding for each id: status and result.
 #[derive(Default)]
-struct Owed(HashMap<u32, (Status, Vec<u8>)>);
+struct Outstanding(HashMap<u32, (Status, Vec<u8>)>);
 
-impl Owed {
-    /// Sends request `id` to a slot, for which this is owed.
-    fn ask(&mut self, peer: &mut Wire, shape: &Shape, id: u32, name: &str, payload: &[u8], owed: Status) {
-        let result = match (owed, name) {
+impl Outstanding {
+    /// Sends request `id` to a slot, for which this is outstanding.
+    fn ask(
+        &mut self,
+        peer: &mut Wire,
+        shape: &Shape,
+        id: u32,
+        name: &str,
+        payload: &[u8],
+        outstanding: Status,
+    ) {
+        let result = match (outstanding, name) {
             (Status::OK, "graph") => payload.to_vec(),
             (Status::OK, "other graph") => plus_one(payload),
             (Status::OK, "trigger") => incremented(payload),
@@ -79,16 +87,16 @@ impl Owed {
             _ => Vec::new(),
         };
         send(peer, shape, id % shape.slots, id, &frame(name, payload.len() as u32, id, payload));
-        assert!(self.0.insert(id, (owed, result)).is_none());
+        assert!(self.0.insert(id, (outstanding, result)).is_none());
     }
 
     /// Takes the next response, whichever it is.
     fn take(&mut self, peer: &mut Wire) -> u32 {
         let (header, result) = receive(peer);
         let id = header.request_id;
-        let (status, owed) = self.0.remove(&id).unwrap_or_else(|| panic!("{id} was answered before"));
+        let (status, outstanding) = self.0.remove(&id).unwrap_or_else(|| panic!("{id} was answered before"));
         assert_eq!((header.status(), header.ptp_timestamp), (status, 1000 + u64::from(id)), "request {id}");
-        assert_eq!(result, owed, "request {id}");
+        assert_eq!(result, outstanding, "request {id}");
         id
     }
 
@@ -115,7 +123,7 @@ const NAMES: [&str; 6] = ["graph", "increment", "other graph", "increment togeth
 
 /// Each slot has one request under way; `n` requests of every kind.
 fn mixture(peer: &mut Wire, shape: &Shape, n: u32, mut between: impl FnMut(u32)) {
-    let mut owed = Owed::default();
+    let mut outstanding = Outstanding::default();
     let mut free: Vec<u32> = (0..shape.slots).rev().collect();
     let mut sent = 0;
     let mut at: HashMap<u32, u32> = HashMap::new();
@@ -135,15 +143,15 @@ fn mixture(peer: &mut Wire, shape: &Shape, n: u32, mut between: impl FnMut(u32))
                 incremented(&payload)
             };
             send(peer, shape, slot, sent, &frame(name, payload.len() as u32, sent, &payload));
-            owed.0.insert(sent, (Status::OK, result));
+            outstanding.0.insert(sent, (Status::OK, result));
             at.insert(sent, slot);
             sent += 1;
         }
-        let id = owed.take(peer);
+        let id = outstanding.take(peer);
         free.push(at.remove(&id).expect("it was sent"));
         taken += 1;
     }
-    assert!(owed.0.is_empty());
+    assert!(outstanding.0.is_empty());
 }
 
 /// Far more launches than an execution has, over two graphs and among handlers: none is lost, and the counts go on.
@@ -179,8 +187,8 @@ fn wrong_completions_beside_graphs() {
     let mut bench = Bench::new(&shape);
     let mut strays = 0;
     let control = bench.control.clone();
-    let life = |seat: Seat<'_>| {
-        Park::executions(&park, seat, Team::of(2), &table);
+    let life = |kernel: KernelRig<'_>| {
+        Park::executions(&park, kernel, Team::of(2), &table);
     };
     bench.play(Copying::Staged, life, |peer, nic| {
         mixture(peer, &shape, 300, |i| {
@@ -208,24 +216,24 @@ fn a_slow_graph_holds_up_nothing() {
         park.shut();
         let mut bench = Bench::new(&shape);
         serve(&mut bench, Team::of(threads), &park, |peer| {
-            let mut owed = Owed::default();
-            owed.ask(peer, &shape, 0, "graph", &[1; 8], Status::OK);
-            owed.ask(peer, &shape, 1, "other graph", &[2; 16], Status::OK);
+            let mut outstanding = Outstanding::default();
+            outstanding.ask(peer, &shape, 0, "graph", &[1; 8], Status::OK);
+            outstanding.ask(peer, &shape, 1, "other graph", &[2; 16], Status::OK);
             park.await_children(2);
             // The slots of the graphs' requests are taken; all others go round, and so do the queues.
-            let mut others = Owed::default();
+            let mut others = Outstanding::default();
             for id in (2..100).filter(|id| id % 8 > 1) {
                 others.ask(peer, &shape, id, "increment", &payload(id, &shape), Status::OK);
                 assert_eq!(others.take(peer), id);
             }
             park.open();
-            owed.take_all(peer);
+            outstanding.take_all(peer);
         });
         bench.end();
     }
 }
 
-/// More requests than executables: they wait on the desk, beyond that they are refused, and handlers are served meanwhile.
+/// More requests than executables: they wait on the pending, beyond that they are refused, and handlers are served meanwhile.
 #[test]
 fn back_pressure_waits_and_is_bounded() {
     for threads in [1, 4, WARP_LANES + 1] {
@@ -242,17 +250,17 @@ fn back_pressure_waits_and_is_bounded() {
             }
         };
         serve(&mut bench, Team::of(threads), &park, |peer| {
-            let mut owed = Owed::default();
+            let mut outstanding = Outstanding::default();
             for id in 0..2 {
-                owed.ask(peer, &shape, id, "graph", &[id as u8; 8], Status::OK);
+                outstanding.ask(peer, &shape, id, "graph", &[id as u8; 8], Status::OK);
                 park.await_children(u64::from(id) + 1);
             }
-            // As many as the desk has places; their slots' contents were copied, so they may be written over.
+            // As many as the pending has places; their slots' contents were copied, so they may be written over.
             for id in 2..10 {
-                owed.ask(peer, &shape, id, "graph", &[id as u8; 8], Status::OK);
+                outstanding.ask(peer, &shape, id, "graph", &[id as u8; 8], Status::OK);
             }
             received(10);
-            let mut refused = Owed::default();
+            let mut refused = Outstanding::default();
             refused.ask(peer, &shape, 10, "increment", &[1; 4], Status::OK);
             refused.take_all(peer);
             assert_eq!(park.reached(), 2, "as many as there are executables");
@@ -261,7 +269,7 @@ fn back_pressure_waits_and_is_bounded() {
             refused.take_all(peer);
             // The other graph waits too, and is not stopped by the first for ever.
             park.open();
-            owed.take_all(peer);
+            outstanding.take_all(peer);
         });
         assert_eq!(bench.count(Counter::Completed), 12);
         assert_eq!(bench.count(Counter::Backpressure), 1);
@@ -279,15 +287,15 @@ fn one_graph_does_not_wait_for_the_other() {
     park.shut();
     let mut bench = Bench::new(&shape);
     serve(&mut bench, Team::of(2), &park, |peer| {
-        let mut owed = Owed::default();
+        let mut outstanding = Outstanding::default();
         for id in 0..40 {
-            owed.ask(peer, &shape, id, "graph", &[1; 8], Status::OK);
+            outstanding.ask(peer, &shape, id, "graph", &[1; 8], Status::OK);
         }
         park.await_children(1);
-        owed.ask(peer, &shape, 40, "other graph", &[2; 8], Status::OK);
+        outstanding.ask(peer, &shape, 40, "other graph", &[2; 8], Status::OK);
         park.await_children(2);
         park.open();
-        owed.take_all(peer);
+        outstanding.take_all(peer);
     });
     assert_eq!(bench.count(Counter::Completed), 41);
     bench.end();
@@ -357,8 +365,8 @@ fn the_routing_key_picks_the_graph() {
         park.entry("graph", 1, 501),
     ]);
     let mut bench = Bench::new(&shape);
-    let life = |seat: Seat<'_>| {
-        Park::executions(&park, seat, Team::of(4), &table);
+    let life = |kernel: KernelRig<'_>| {
+        Park::executions(&park, kernel, Team::of(4), &table);
     };
     bench.play(Copying::Not, life, |peer, _| {
         for i in 0..75_u32 {
@@ -366,12 +374,12 @@ fn the_routing_key_picks_the_graph() {
             let payload = [key.to_le_bytes(), u64::from(i).to_le_bytes()].concat();
             send(peer, &shape, i % 8, 0, &frame("graph", 16, i, &payload));
             let (header, result) = receive(peer);
-            let owed = match i % 3 {
+            let outstanding = match i % 3 {
                 0 => (Status::OK, payload),
                 1 => (Status::OK, plus_one(&payload)),
                 _ => (Status::NO_WORKER, Vec::new()),
             };
-            assert_eq!((header.request_id, (header.status(), result)), (i, owed));
+            assert_eq!((header.request_id, (header.status(), result)), (i, outstanding));
         }
         send(peer, &shape, 0, 0, &frame("graph", 7, 9, &[5; 7]));
         assert_eq!(receive(peer).0.status(), Status::NO_WORKER, "no key");
@@ -380,7 +388,7 @@ fn the_routing_key_picks_the_graph() {
     bench.end();
 }
 
-/// A handler that asks for its follow-up graph answers itself; the graph owes nothing.
+/// A handler that asks for its follow-up graph answers itself; the graph sends no response.
 #[test]
 fn a_follow_up_answers_nothing() {
     for threads in [1, 4] {
@@ -388,11 +396,11 @@ fn a_follow_up_answers_nothing() {
         let park = Arc::new(Park::new(&shape, 2, 2, ADDS));
         let mut bench = Bench::new(&shape);
         serve(&mut bench, Team::of(threads), &park, |peer| {
-            let mut owed = Owed::default();
+            let mut outstanding = Outstanding::default();
             for id in 0..130 {
                 let (done, mut patience) = (u64::from(id), Patience::default());
-                owed.ask(peer, &shape, id, "trigger", &[3; 8], Status::OK);
-                assert_eq!(owed.take(peer), id);
+                outstanding.ask(peer, &shape, id, "trigger", &[3; 8], Status::OK);
+                assert_eq!(outstanding.take(peer), id);
                 while park.finished() <= done {
                     patience.wait();
                     std::thread::yield_now();
@@ -401,17 +409,17 @@ fn a_follow_up_answers_nothing() {
             // None is idle: the handler's answer says so, and has its result.
             park.shut();
             for id in 130..132 {
-                owed.ask(peer, &shape, id, "trigger", &[3; 8], Status::OK);
-                owed.take(peer);
+                outstanding.ask(peer, &shape, id, "trigger", &[3; 8], Status::OK);
+                outstanding.take(peer);
                 park.await_children(u64::from(id) + 1);
             }
             send(peer, &shape, 2, 0, &frame("trigger", 2, 132, &[3; 2]));
             let (header, result) = receive(peer);
             assert_eq!((header.status(), result), (Status::BACKPRESSURE, vec![4; 2]));
             // A graph's own request waits for the follow-ups to end.
-            owed.ask(peer, &shape, 133, "graph", &[1; 8], Status::OK);
+            outstanding.ask(peer, &shape, 133, "graph", &[1; 8], Status::OK);
             park.open();
-            owed.take_all(peer);
+            outstanding.take_all(peer);
         });
         assert_eq!(bench.control.load(control::LAUNCHES, Relaxed), 133);
         bench.end();
@@ -438,15 +446,15 @@ fn a_handler_is_called_when_there_is_a_launch_for_its_graph() {
         let mut bench = Bench::new(&shape);
         let control = bench.control.clone();
         let executions = serve_of(&table, &mut bench, Team::of(threads), &park, |peer| {
-            let mut owed = Owed::default();
+            let mut outstanding = Outstanding::default();
             // A handler that does not ask gives its launch back.
             for id in 0..FIRST {
                 let name = if id % 2 == 0 { "trigger" } else { "does not trigger" };
-                owed.ask(peer, &shape, id, name, &[3; 8], Status::OK);
-                assert_eq!(owed.take(peer), id);
+                outstanding.ask(peer, &shape, id, name, &[3; 8], Status::OK);
+                assert_eq!(outstanding.take(peer), id);
             }
             park.await_children(ALL.into());
-            let mut waiting = Owed::default();
+            let mut waiting = Outstanding::default();
             for id in FIRST..FIRST + 4 {
                 let name = if id % 2 == 0 { "trigger" } else { "does not trigger" };
                 waiting.ask(peer, &shape, id, name, &[3; 8], Status::OK);
@@ -458,8 +466,8 @@ fn a_handler_is_called_when_there_is_a_launch_for_its_graph() {
                 patience.wait();
                 std::thread::yield_now();
             }
-            owed.ask(peer, &shape, FIRST + 4, "increment", &[3; 8], Status::OK);
-            owed.take_all(peer);
+            outstanding.ask(peer, &shape, FIRST + 4, "increment", &[3; 8], Status::OK);
+            outstanding.take_all(peer);
             assert_eq!((park.triggers(), counter(Counter::Backpressure)), (ALL.into(), 0));
             park.open();
             waiting.take_all(peer);
@@ -489,9 +497,9 @@ fn what_graphs_hold_is_shown() {
         let mut bench = Bench::new(&shape);
         let control = bench.control.clone();
         serve_of(&table, &mut bench, Team::of(threads), &park, |peer| {
-            let mut owed = Owed::default();
+            let mut outstanding = Outstanding::default();
             for (id, counter) in [(0, Counter::Dispatched), (1, Counter::Queued)] {
-                owed.ask(peer, &shape, id, "graph", &[1; 8], Status::OK);
+                outstanding.ask(peer, &shape, id, "graph", &[1; 8], Status::OK);
                 let mut patience = Patience::default();
                 while control.load(control::COUNTERS + counter as usize, Relaxed) == 0 {
                     patience.wait();
@@ -499,7 +507,7 @@ fn what_graphs_hold_is_shown() {
                 }
             }
             park.open();
-            owed.take_all(peer);
+            outstanding.take_all(peer);
         });
         for (counter, n) in [(Counter::Dispatched, 2), (Counter::Queued, 1), (Counter::Completed, 2)] {
             assert_eq!(bench.count(counter), n, "{counter:?}");
@@ -508,14 +516,14 @@ fn what_graphs_hold_is_shown() {
     }
 }
 
-/// A drain waits for what graphs owe; an end at once leaves it to the next start. Nothing is lost either way.
+/// A drain waits for what graphs have outstanding; an end at once leaves it to the next start. Nothing is lost either way.
 #[test]
 fn a_stop_in_a_burst_loses_nothing() {
     for threads in [1, 4] {
         let shape = Shape { sequence: true, stride: 64, ..Shape::of_depth(16) };
         let park = Arc::new(Park::new(&shape, 2, 3, ADDS));
         let mut bench = Bench::new(&shape);
-        let mut owed = Owed::default();
+        let mut outstanding = Outstanding::default();
         for turn in 0..6_u32 {
             let control = bench.control.clone();
             let at_once = turn % 2 == 0;
@@ -524,7 +532,7 @@ fn a_stop_in_a_burst_loses_nothing() {
             serve(&mut bench, Team::of(threads), &park, |peer| {
                 for id in turn * 16..turn * 16 + 16 {
                     let name = NAMES[id as usize % NAMES.len()];
-                    owed.ask(peer, &shape, id, name, &payload(id, &shape), Status::OK);
+                    outstanding.ask(peer, &shape, id, name, &payload(id, &shape), Status::OK);
                 }
                 park.await_children(before + 5);
                 control.store(
@@ -538,14 +546,14 @@ fn a_stop_in_a_burst_loses_nothing() {
                         patience.wait();
                         std::thread::yield_now();
                     }
-                    assert!(control.load(control::HELD, Relaxed) >= 5, "what graphs owe");
+                    assert!(control.load(control::HELD, Relaxed) >= 5, "what graphs have outstanding");
                 }
                 park.open();
             });
             if !at_once {
                 assert_eq!(bench.control.load(control::HELD, Relaxed), 0);
             }
-            serve(&mut bench, Team::of(threads), &park, |peer| owed.take_all(peer));
+            serve(&mut bench, Team::of(threads), &park, |peer| outstanding.take_all(peer));
         }
         assert_eq!(bench.count(Counter::Completed), 96);
         assert_eq!(bench.event(Event::RxLost) + bench.event(Event::RxReordered), 0);
@@ -562,25 +570,25 @@ fn a_failed_relaunch_is_told() {
     let park = Arc::new(park);
     let mut bench = Bench::new(&shape);
     let control = bench.control.clone();
-    let mut owed = Owed::default();
+    let mut outstanding = Outstanding::default();
     let executions = serve(&mut bench, Team::of(2), &park, |peer| {
         let mut id = 0;
         while control.load(control::STATE, Acquire) != control::STATE_FAILED {
             assert!(id < 1000, "it goes on");
-            if owed.0.is_empty() {
-                owed.ask(peer, &shape, id, "graph", &[1; 8], Status::OK);
+            if outstanding.0.is_empty() {
+                outstanding.ask(peer, &shape, id, "graph", &[1; 8], Status::OK);
                 id += 1;
             }
             let mut bytes = Vec::new();
             if ringcall_nic::Port::receive(peer, &mut bytes).is_some() {
-                owed.0.clear();
+                outstanding.0.clear();
             }
             std::thread::yield_now();
         }
     });
     assert_eq!(executions, 1);
     assert_eq!(bench.control.load(control::RELAUNCH_ERROR, Relaxed), 701);
-    serve(&mut bench, Team::of(2), &park, |peer| owed.take_all(peer));
+    serve(&mut bench, Team::of(2), &park, |peer| outstanding.take_all(peer));
     bench.end();
 }
 

@@ -2,12 +2,12 @@
 
 use crate::rig::*;
 use crate::support::*;
-use ringcall_dispatch::persistent::cooperative::{self, Follower, GridCall, Rally, Told};
+use ringcall_dispatch::persistent::cooperative::{self, CachedCall, GridCall, GridChannel, Participant};
 use ringcall_dispatch::persistent::{Call, Machine, Returned};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::{self, Warp};
-use ringcall_verbs::crew::{Board, Copying, Over};
+use ringcall_verbs::queue_pair::{BlockState, Copying, Over};
 use ringcall_verbs::unified::Extent;
 use ringcall_wire::counter::Counter;
 use ringcall_wire::header::HEADER_BYTES;
@@ -19,14 +19,14 @@ use std::sync::atomic::Ordering::Relaxed;
 /// What the grid handler's address stands for.
 const HANDLER: u64 = 0xC0DE;
 
-/// What the leading warp calls with.
-struct Leader<'a> {
-    seat: cooperative::Seat<'a>,
+/// What the polling warp calls with.
+struct GridPoller<'a> {
+    port: cooperative::GridPort<'a>,
     others: u64,
     work: &'a dyn Fn(GridCall) -> Returned,
 }
 
-impl Machine for Leader<'_> {
+impl Machine for GridPoller<'_> {
     fn call_thread(&self, call: &Call<'_>) -> Returned {
         Threads.call_thread(call)
     }
@@ -38,7 +38,7 @@ impl Machine for Leader<'_> {
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let (arg_len, capacity) = (call.arg_len, call.capacity);
         let what = GridCall { handler: call.address, arg_len, capacity, stage: 0 };
-        Some(self.seat.lead(warp, self.others, what, meanwhile, self.work))
+        Some(self.port.call_grid(warp, self.others, what, meanwhile, self.work))
     }
 
     fn nap(&self) {}
@@ -55,21 +55,21 @@ fn table() -> Table {
     ])
 }
 
-/// A grid at a seat, from start to stop. Its last warp of the first block leads, or with `single` its first thread alone;
+/// A grid over the queues of `kernel`, from start to stop. Its last warp of the first block polls, or with `single` its first thread alone;
 /// how often each thread took part.
-fn grid(seat: Seat<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec<u64> {
-    let (rally, board, table) = (Rally::default(), Board::default(), table());
-    let told: Vec<Told> = (0..blocks).map(|_| Told::default()).collect();
-    let stages = [seat.stage(), seat.stage()];
+fn grid(kernel: KernelRig<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec<u64> {
+    let (channel, block_state, table) = (GridChannel::default(), BlockState::default(), table());
+    let told: Vec<CachedCall> = (0..blocks).map(|_| CachedCall::default()).collect();
+    let stages = [kernel.stage(), kernel.stage()];
     let turns: Vec<_> = (0..blocks * threads).map(|_| DeviceU64::new(0)).collect();
     let over = team::run_grid(blocks, threads, |grid| {
         let (input, output) = (Stage::new(&stages[0]), Stage::new(&stages[1]));
         let (block, home) = (grid.as_block(), grid.block() == 0);
-        let at_rally = rally.seat(block, &told[grid.block() as usize]);
+        let port = channel.port(block, &told[grid.block() as usize]);
         let work = |call: GridCall| {
             assert_eq!(call.handler, HANDLER);
             // The host is told of a call while it runs, also of one that does not end.
-            until(|| seat.control.load(control::BUSY, Relaxed) != 0);
+            until(|| kernel.control.load(control::BUSY, Relaxed) != 0);
             turns[grid.rank() as usize].fetch_add(1, Relaxed);
             for word in grid.stride(call.arg_len.div_ceil(8) as usize) {
                 output.set_word(3 + word, increment_word(input.word(3 + word)));
@@ -77,16 +77,17 @@ fn grid(seat: Seat<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec<u64> {
             Returned { status: 0, len: call.arg_len }
         };
         let first = if single { 0 } else { (threads - 1) / 32 * 32 };
-        let leads = home && if single { block.thread() == 0 } else { block.thread() >= first };
-        if !leads {
-            at_rally.follow(if home { Follower::Home } else { Follower::Other }, work);
+        let polls = home && if single { block.thread() == 0 } else { block.thread() >= first };
+        if !polls {
+            port.participate(if home { Participant::Home } else { Participant::Other }, work);
             return Over::Ended;
         }
         let warp = if single { Warp::single() } else { block.warp() };
-        let machine = Leader { seat: at_rally, others: u64::from(blocks - 1), work: &work };
-        let over =
-            seat.crew(&board, &table, &machine, None, (Extent::Received, 1)).run_alone(warp, input, output);
-        at_rally.dismiss(warp);
+        let machine = GridPoller { port, others: u64::from(blocks - 1), work: &work };
+        let over = kernel
+            .dispatcher(&block_state, &table, &machine, None, (Extent::Received, 1))
+            .run_alone(warp, input, output);
+        port.dismiss(warp);
         over
     });
     assert!(over.iter().all(|over| *over == Over::Ended), "{over:?}");
@@ -108,7 +109,7 @@ fn all_take_part_beside_the_others() {
             let took_part = &mut took;
             bench.play(
                 Copying::Staged,
-                move |seat| *took_part = grid(seat, size, single),
+                move |kernel| *took_part = grid(kernel, size, single),
                 |peer, _| {
                     let names = ["all", "increment", "all", "increment together"];
                     let ask = |i: u64| {
@@ -166,7 +167,7 @@ fn what_is_wrong_is_refused_and_the_grid_goes_on() {
     let mut bench = Bench::new(&shape);
     bench.play(
         Copying::Not,
-        |seat| drop(grid(seat, [2, 2], true)),
+        |kernel| drop(grid(kernel, [2, 2], true)),
         |peer, _| {
             for (slot, (bytes, status, len)) in (0..).map(|i| i % 3).zip(&cases) {
                 send(peer, &shape, slot, 0, bytes);
@@ -179,8 +180,8 @@ fn what_is_wrong_is_refused_and_the_grid_goes_on() {
         },
     );
     for (_, status, _) in &cases {
-        let owed = cases.iter().filter(|(_, other, _)| other == status).count() as u64;
-        assert_eq!(bench.count(Counter::for_rejection(*status)), owed, "{status}");
+        let outstanding = cases.iter().filter(|(_, other, _)| other == status).count() as u64;
+        assert_eq!(bench.count(Counter::for_rejection(*status)), outstanding, "{status}");
     }
     bench.end();
 }
@@ -195,7 +196,7 @@ fn a_burst_that_is_stopped_is_answered_in_the_end() {
             let control = bench.control.clone();
             bench.play(
                 Copying::Not,
-                |seat| drop(grid(seat, [2, 1], true)),
+                |kernel| drop(grid(kernel, [2, 1], true)),
                 |peer, _| {
                     for slot in 0..16 {
                         send(peer, &shape, slot, turn * 16 + slot, &frame("all", 8, slot, &[7; 8]));
@@ -205,7 +206,7 @@ fn a_burst_that_is_stopped_is_answered_in_the_end() {
             );
             bench.play(
                 Copying::Not,
-                |seat| drop(grid(seat, [2, 1], true)),
+                |kernel| drop(grid(kernel, [2, 1], true)),
                 |peer, _| {
                     for slot in 0..16 {
                         let (header, result) = receive(peer);

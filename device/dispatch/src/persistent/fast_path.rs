@@ -1,12 +1,12 @@
-//! The usual case, straight: one request alone in a ring of one window, for a handler that is called.
+//! The fast path, straight: one request alone in a ring of one window, for a handler that is called.
 //!
 //! What lies between a flag and its answer is executed by one warp, once, some five cycles an instruction; so the way that
 //! nearly every request takes is written out here in as few as it takes. Whatever is different (several requests at once, a
-//! stop, a flag that lies, a refusal, a graph) is left to `lead` and `serve`, which can do everything.
+//! stop, a flag that lies, a refusal, a graph) is left to `poller` and `serve`, which can do everything.
 
-use super::board::Post;
-use super::lead::{Job, SERVED, TURNS_A_ROUND, WRITTEN, spread};
-use super::pause::let_pass;
+use super::backoff::wait_ticks_since;
+use super::block_state::WarpCommand;
+use super::poller::{Job, SERVED, TURNS_A_ROUND, WRITTEN, spread};
 use super::staged::Wave;
 use super::{Block, Call, Machine};
 use crate::validate;
@@ -22,86 +22,87 @@ use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::status::{DispatchMode, Status};
 
-/// How long an heir lets the request before it be answered, in ticks: 1.5 us on a device of 2 GHz, and about as long as the
+/// How long the next poller lets the request before it be answered, in ticks: 1.5 us on a device of 2 GHz, and about as long as the
 /// rest of the way takes.
-const LET_TICKS: u64 = 3_000;
+const ANSWER_WAIT_TICKS: u64 = 3_000;
 
-/// How long an heir that has let a request be answered goes on waiting, in ticks. A client that waited for the answer cannot
+/// How long the next poller that has let a request be answered goes on waiting, in ticks. A client that waited for the answer cannot
 /// have asked again yet: the answer has to cross the bus, and the next request to come back. A poll that just misses that costs
 /// another poll. Measured: see the record of this dispatcher's design.
-const HUSH_TICKS: u64 = 300;
-/// The same for a leader that is its own heir, from when the response flag left: it has more to do until then.
-const OWN_HUSH_TICKS: u64 = 517;
+const POST_RESPONSE_BACKOFF_TICKS: u64 = 300;
+/// The same for a poller that is its own next poller, from when the response flag left: it has more to do until then.
+const OWN_RESPONSE_BACKOFF_TICKS: u64 = 517;
 
-/// A block whose usual case is this one, and its slots as rows.
-pub(super) struct Near<'a, M> {
+/// A block whose fast path is this one, and its slots as rows.
+pub(super) struct FastPath<'a, M> {
     block: Block<'a, M>,
-    usual: Usual,
+    rows: SlotRows,
 }
 
 /// The slots of a ring as rows, each of no more than one wave.
 #[derive(Debug, Clone)]
-struct Usual {
+struct SlotRows {
     requests: Rows,
     responses: Rows,
 }
 
 /// This lane's marks and flags of a window, the marks read first.
-pub(super) type Look = [[u64; 2]; 2];
+pub(super) type WindowWords = [[u64; 2]; 2];
 
 /// How a watch ended.
-pub(super) enum Watched {
-    /// The lead was passed on, and a request served.
+pub(super) enum FastPathExit {
+    /// Polling was handed off, and a request served.
     Served,
-    /// The lead was passed on; this request is to be served, and is not a usual one.
+    /// Polling was handed off; this request is to be served, and the fast path does not handle it.
     Serve(Job),
-    /// The leader, which keeps house, is to do so.
-    Round,
-    /// The leader has seen something that is not usual, and leads on.
-    Unusual(Option<Look>),
+    /// The poller, which does the maintenance, is to do so.
+    Maintain,
+    /// The poller has seen something that the fast path does not handle, and keeps polling.
+    Fallback(Option<WindowWords>),
 }
 
 impl<'a, M: Machine> Block<'a, M> {
-    /// This block, if it has a usual case: one window, slots of one wave.
+    /// This block, if it has a fast path: one window, slots of one wave.
     #[inline(always)]
-    pub(super) fn near(self, warp: Warp<'_>) -> Option<Near<'a, M>> {
+    pub(super) fn fast_path(self, warp: Warp<'_>) -> Option<FastPath<'a, M>> {
         let [requests, responses] = self.ring.rows()?;
         let window = 2 * warp.lanes();
-        let one_wave = self.share.count <= window && requests.pairs() <= window && warp.lanes() >= 2;
+        let one_wave = self.partition.count <= window && requests.pairs() <= window && warp.lanes() >= 2;
         let plain = !M::GRAPHS && !self.options.is_shared();
-        (one_wave && plain).then_some(Near { block: self, usual: Usual { requests, responses } })
+        (one_wave && plain).then_some(FastPath { block: self, rows: SlotRows { requests, responses } })
     }
 }
 
-impl<M: Machine> Near<'_, M> {
+impl<M: Machine> FastPath<'_, M> {
     /// Polls until a request is there, and serves it, if it is alone or this warp is; or until there is something else.
     ///
     /// A function of its own, with registers of its own.
     #[inline(never)]
-    pub(super) fn watch(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> Watched {
+    pub(super) fn poll(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> FastPathExit {
         // Copies again, which stay in registers.
         let ring = self.block.ring.clone();
         let block = Block { ring: &ring, ..self.block };
-        block.watch(&self.usual.clone(), warp, me, [input, output])
+        block.poll(&self.rows.clone(), warp, me, [input, output])
     }
 }
 
 impl<M: Machine> Block<'_, M> {
     #[inline(always)]
-    fn watch(&self, usual: &Usual, warp: Warp<'_>, me: u32, stages: [Stage<'_>; 2]) -> Watched {
-        self.let_answer(warp);
+    fn poll(&self, rows: &SlotRows, warp: Warp<'_>, me: u32, stages: [Stage<'_>; 2]) -> FastPathExit {
+        self.back_off(warp);
         let first = self.first_of(warp, 0);
         // Read here, before the first vote: until every lane has read it, no lane changes it.
-        let turn = if self.is_alone() { self.board.place.load(Ordering::Relaxed) as u32 % 64 } else { 0 };
+        let turn =
+            if self.is_alone() { self.block_state.place.load(Ordering::Relaxed) as u32 % 64 } else { 0 };
         loop {
-            if self.keeps_house && self.board.count_turn(warp).is_multiple_of(TURNS_A_ROUND) {
-                return Watched::Round;
+            if self.poller_maintains && self.block_state.count_turn(warp).is_multiple_of(TURNS_A_ROUND) {
+                return FastPathExit::Maintain;
             }
-            if warp.any(self.board.interrupts()) {
-                return Watched::Unusual(None);
+            if warp.any(self.block_state.interrupts()) {
+                return FastPathExit::Fallback(None);
             }
             let mut odd = false;
-            // Marks before flags: see `look`.
+            // Marks before flags: see `poll_windows`.
             let [marks, flags] = [self.marks(warp, 0), self.flags(warp, 0, true)];
             if self.is_alone() {
                 self.clear_seen(warp, marks);
@@ -116,7 +117,7 @@ impl<M: Machine> Block<'_, M> {
             let several = even.count_ones() + other.count_ones() > 1;
             // One warp serves them one by one in any case.
             if warp.any(odd) || several && !self.is_alone() {
-                return Watched::Unusual(Some([marks, flags]));
+                return FastPathExit::Fallback(Some([marks, flags]));
             }
             if even | other == 0 {
                 continue;
@@ -131,46 +132,50 @@ impl<M: Machine> Block<'_, M> {
             } else {
                 2 * (even | other).trailing_zeros() + u32::from(other != 0)
             };
-            let slot = self.share.first + bit;
+            let slot = self.partition.first + bit;
             let Some(index) = self.ring.geometry().slot(slot) else {
-                return Watched::Unusual(Some([marks, flags])); // no flag lies behind the last slot
+                return FastPathExit::Fallback(Some([marks, flags])); // no flag lies behind the last slot
             };
             // Its loads are under way while the rest is seen to.
-            let wave = Wave::of_row(warp, self.ring, &usual.requests, slot);
+            let wave = Wave::of_row(warp, self.ring, &rows.requests, slot);
             let free = self.free_warps(warp, me);
             if free == 0 && self.workers > 1 {
-                return Watched::Unusual(Some([marks, flags]));
+                return FastPathExit::Fallback(Some([marks, flags]));
             }
             if warp.lane() == 0 {
                 self.mark(slot, SERVED);
-                self.board.answering.store(1, Ordering::Relaxed);
-                self.board.note(me, Post::Serve { slot, honest: true });
-                self.board.place.store(u64::from(bit + 1), Ordering::Relaxed);
+                self.block_state.answering.store(1, Ordering::Relaxed);
+                self.block_state.set_own_command(me, WarpCommand::Serve { slot, valid_flag: true });
+                self.block_state.place.store(u64::from(bit + 1), Ordering::Relaxed);
             }
-            let job = Job { slot, honest: true, alone: true, wave };
-            if let Some(job) = self.serve_usual(usual, warp, me, job, index, free, stages) {
-                return Watched::Serve(job);
+            let job = Job { slot, valid_flag: true, alone: true, wave };
+            if let Some(job) = self.serve_fast(rows, warp, me, job, index, free, stages) {
+                return FastPathExit::Serve(job);
             }
             if several && warp.lane() == 0 {
-                self.board.answered.store(0, Ordering::Relaxed); // the next one is there already
+                self.block_state.answered.store(0, Ordering::Relaxed); // the next one is there already
             }
-            return Watched::Served;
+            return FastPathExit::Served;
         }
     }
 
     /// Waits until the request that came before has its answer, for a while: reads of flags beside it make its fence, and its
     /// own reads, take longer. Then until the next request can be there.
     #[inline(always)]
-    fn let_answer(&self, warp: Warp<'_>) {
+    fn back_off(&self, warp: Warp<'_>) {
         if self.workers == 1 {
             // The answer was this warp's.
-            let_pass(warp, self.board.answered.load(Ordering::Relaxed), OWN_HUSH_TICKS);
+            wait_ticks_since(
+                warp,
+                self.block_state.answered.load(Ordering::Relaxed),
+                OWN_RESPONSE_BACKOFF_TICKS,
+            );
             return;
         }
         let begin = clock::ticks();
         let waits = || {
-            let answering = self.board.answering.load(Ordering::Relaxed) != 0;
-            answering && clock::ticks().wrapping_sub(begin) < LET_TICKS
+            let answering = self.block_state.answering.load(Ordering::Relaxed) != 0;
+            answering && clock::ticks().wrapping_sub(begin) < ANSWER_WAIT_TICKS
         };
         let mut waited = false;
         while warp.any(waits()) {
@@ -178,17 +183,17 @@ impl<M: Machine> Block<'_, M> {
             hint::spin();
         }
         if waited {
-            let_pass(warp, clock::ticks(), HUSH_TICKS);
+            wait_ticks_since(warp, clock::ticks(), POST_RESPONSE_BACKOFF_TICKS);
         }
     }
 
-    /// Passes the lead on to one of the `free` warps, if there are any, and serves a request that came alone; or gives it
+    /// Hands polling off to one of the `free` warps, if there are any, and serves a request that came alone; or gives it
     /// back, if it is not for a handler that is called, or is to be refused.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // one call
-    fn serve_usual(
+    fn serve_fast(
         &self,
-        usual: &Usual,
+        rows: &SlotRows,
         warp: Warp<'_>,
         me: u32,
         job: Job,
@@ -197,13 +202,13 @@ impl<M: Machine> Block<'_, M> {
         [input, output]: [Stage<'_>; 2],
     ) -> Option<Job> {
         let Job { slot, wave, .. } = job;
-        wave.put(warp, input, usual.requests.pairs());
+        wave.put(warp, input, rows.requests.pairs());
         let header = wave.header(warp);
         let held = wave.is_held(warp);
         // The stage is whole, and the mark set, before anything below.
         warp.sync();
         if warp.lane() == 0 && free != 0 {
-            self.board.post(free.trailing_zeros(), Post::Lead);
+            self.block_state.set_command(free.trailing_zeros(), WarpCommand::Poll);
         }
         let geometry = self.ring.geometry();
         let checked = validate::header(&header, geometry.request_capacity())
@@ -216,7 +221,7 @@ impl<M: Machine> Block<'_, M> {
             }
             _ => {
                 if warp.lane() == 0 {
-                    self.board.answering.store(0, Ordering::Relaxed);
+                    self.block_state.answering.store(0, Ordering::Relaxed);
                 }
                 return Some(job);
             }
@@ -245,23 +250,23 @@ impl<M: Machine> Block<'_, M> {
                 1 => [third, b],
                 _ => [a, b],
             };
-            usual.responses.store_pair(slot, pair as u32, value);
+            rows.responses.store_pair(slot, pair as u32, value);
         }
         // What the other lanes wrote is before the barrier, and so before lane 0's release.
         warp.sync();
         if warp.lane() == 0 {
             self.ring.publish_tx(index, geometry.response_address(index));
-            self.board.answering.store(0, Ordering::Relaxed);
+            self.block_state.answering.store(0, Ordering::Relaxed);
             if self.workers == 1 {
-                self.board.answered.store(clock::ticks(), Ordering::Relaxed);
+                self.block_state.answered.store(clock::ticks(), Ordering::Relaxed);
             }
             // Nobody waits for these; they are counted before the warp is free, which an end waits for.
-            if let Some(bank) = self.board.bank(me) {
+            if let Some(bank) = self.block_state.bank(me) {
                 bank.count(Counter::Received);
                 bank.count(Counter::Dispatched);
                 bank.count(if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) });
             }
-            if self.keeps_house && !self.is_alone() {
+            if self.poller_maintains && !self.is_alone() {
                 self.ring.clear_rx(index);
                 self.answered(slot, true);
             } else {

@@ -1,11 +1,11 @@
-//! The leader: polls, takes completions, has them served, ends.
+//! The poller: polls, takes completions, has them served, ends.
 
-use super::board::{EXIT, Job, Tally};
+use super::block_state::{CounterBits, EXIT, Job};
+use super::classify::Completion;
+use super::fast_path::FastPath;
 use super::graph::Tending;
-use super::judge::Verdict;
 use super::send::Done;
-use super::usual::Near;
-use super::{Crew, MOST_JOBS, Machine, Over, Sizes};
+use super::{MOST_JOBS, Machine, Over, QueuePairDispatcher, Sizes};
 use crate::QueueError;
 use crate::counters::Event;
 use crate::cq::CompletionQueue;
@@ -22,14 +22,14 @@ use ringcall_gpu::{barrier, clock, hint};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::unified::control;
 
-/// Looks between two looks at the stop word, where nothing comes.
-const LOOKS: u32 = 16;
-/// Looks between two signs of life, where nothing comes.
-const LOOKS_A_BEAT: u32 = 1024;
-/// Looks for the last send completions after the end was ordered at once.
-const LAST_LOOKS: u32 = 4096;
+/// Polls between two polls at the stop word, where nothing comes.
+const POLLS_PER_STOP_CHECK: u32 = 16;
+/// Polls between two signs of life, where nothing comes.
+const POLLS_PER_HEARTBEAT: u32 = 1024;
+/// Polls for the last send completions after the end was ordered at once.
+const LAST_POLLS: u32 = 4096;
 /// What a request that came alone counts as, when it arrives.
-pub(super) const ALONE: Tally = Tally::NONE
+pub(super) const ALONE: CounterBits = CounterBits::NONE
     .event(Event::RxCompletions, true)
     .event(Event::RxRequests, true)
     .event(Event::RxReposted, true);
@@ -38,9 +38,9 @@ const SHOW_TICKS: u64 = 20_000;
 /// The word of an entry that the immediate stands in; the byte count stands in the next.
 pub(super) const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
 
-/// What the leading warp knows of the queues. The same on all lanes, but for what lane 0 alone works.
+/// What the polling warp knows of the queues. The same on all lanes, but for what lane 0 alone works.
 #[derive(Debug)]
-pub(super) struct Lead {
+pub(super) struct PollerState {
     pub(super) sizes: Sizes,
     /// Completions read.
     pub(super) consumed: u64,
@@ -71,9 +71,9 @@ pub(super) struct Lead {
     pub(super) record: DoorbellRecord,
 }
 
-/// A look that was begun.
+/// A poll that was begun.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Glance {
+pub(super) struct PendingPoll {
     /// This lane's owner word, and the number of its completion; and lane 0's stop word.
     owner: u64,
     index: Option<u64>,
@@ -82,9 +82,9 @@ pub(super) struct Glance {
     stops: bool,
 }
 
-/// What one look found.
+/// What one poll found.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct Poll {
     /// Completions, in a row.
     pub(super) ready: u32,
     /// This lane's owner word.
@@ -102,15 +102,21 @@ enum Left {
     Relaunch,
 }
 
-impl<M: Machine> Crew<'_, M> {
-    /// The life of the leading warp. `meet` is the barrier with the warps that share its rounds.
+impl<M: Machine> QueuePairDispatcher<'_, M> {
+    /// The life of the polling warp. `meet` is the barrier with the warps that share its rounds.
     #[inline(always)]
-    pub(super) fn lead(&self, meet: &impl Fn(), warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
+    pub(super) fn run_poller(
+        &self,
+        meet: &impl Fn(),
+        warp: Warp<'_>,
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) -> Over {
         let over = match self.open(warp) {
-            Ok(mut lead) => {
-                let near = Crew { ..*self }.near(warp, lead.sizes);
-                let left = self.rounds(meet, warp, &mut lead, near.as_ref(), input, output);
-                self.close(warp, &mut lead, left);
+            Ok(mut poller) => {
+                let fast_path = QueuePairDispatcher { ..*self }.fast_path(warp, poller.sizes);
+                let left = self.rounds(meet, warp, &mut poller, fast_path.as_ref(), input, output);
+                self.close(warp, &mut poller, left);
                 Over::Ended
             }
             Err(why) => {
@@ -121,7 +127,7 @@ impl<M: Machine> Crew<'_, M> {
             }
         };
         if warp.lane() == 0 {
-            self.board.set_jobs(EXIT, 0);
+            self.block_state.set_jobs(EXIT, 0);
         }
         meet();
         over
@@ -129,7 +135,7 @@ impl<M: Machine> Crew<'_, M> {
 
     /// Takes the queues up where the last start left them; at the first one, posts the receive requests.
     #[inline(always)]
-    fn open(&self, warp: Warp<'_>) -> Result<Lead, QueueError> {
+    fn open(&self, warp: Warp<'_>) -> Result<PollerState, QueueError> {
         let sizes = self.check()?;
         let load = |word| self.control.load(word, Ordering::Relaxed);
         let windows = self.windows;
@@ -143,7 +149,7 @@ impl<M: Machine> Crew<'_, M> {
         let receives = if opened { load(control::RECEIVES) } else { self.config.depth.into() };
         let written = self.config.record == RecordMode::Written;
         let posted = load(control::POSTED);
-        let mut lead = Lead {
+        let mut poller = PollerState {
             sizes,
             consumed: load(control::CONSUMED),
             receives,
@@ -161,7 +167,7 @@ impl<M: Machine> Crew<'_, M> {
             send,
             record: record.resumed(receives as u16, if written { posted as u16 } else { 0 }),
         };
-        self.board.resume(
+        self.block_state.resume(
             warp,
             |place| load(control::COUNTERS + place),
             |place| load(control::EVENTS + place),
@@ -169,14 +175,14 @@ impl<M: Machine> Crew<'_, M> {
         if warp.lane() == 0 {
             if !opened {
                 ReceiveQueue::fill(&windows.receive, sizes.receive, self.config.buffers);
-                lead.record.publish_receive(receives as u16);
+                poller.record.publish_receive(receives as u16);
                 self.control.store(control::OPENED, 1, Ordering::Relaxed);
             }
             self.control.store(control::DEAD, 0, Ordering::Relaxed);
             self.control.store(control::STATE, control::STATE_RUNNING, Ordering::Release);
         }
         warp.sync();
-        Ok(lead)
+        Ok(poller)
     }
 
     /// Serves until the end.
@@ -185,98 +191,98 @@ impl<M: Machine> Crew<'_, M> {
         &self,
         meet: &impl Fn(),
         warp: Warp<'_>,
-        lead: &mut Lead,
-        near: Option<&Near<'_, M>>,
+        poller: &mut PollerState,
+        fast_path: Option<&FastPath<'_, M>>,
         input: Stage<'_>,
         output: Stage<'_>,
     ) -> Left {
         loop {
             if M::GRAPHS {
-                self.tend(warp, lead, input, output);
-                if lead.dead.is_some() {
+                self.tend(warp, poller, input, output);
+                if poller.dead.is_some() {
                     return Left::End;
                 }
-                if self.should_relaunch(warp, lead) {
+                if self.should_relaunch(warp, poller) {
                     return Left::Relaunch;
                 }
             }
-            let look = match near {
-                Some(near) => near.watch(warp, lead, input, output),
-                None => Some(self.look(warp, lead)),
+            let poll = match fast_path {
+                Some(fast_path) => fast_path.serve_requests(warp, poller, input, output),
+                None => Some(self.poll(warp, poller)),
             };
-            let Some(look) = look else { return Left::End };
+            let Some(poll) = poll else { return Left::End };
             // What a graph will answer is waited for, unless the end is to be at once.
-            let done = look.ready == 0 && (!M::GRAPHS || lead.graphs.held() == 0);
-            if look.stop == control::STOP_NOW || (look.stop != control::STOP_NO && done) {
+            let done = poll.ready == 0 && (!M::GRAPHS || poller.graphs.held() == 0);
+            if poll.stop == control::STOP_NOW || (poll.stop != control::STOP_NO && done) {
                 return Left::End;
             }
-            if look.ready == 0 {
-                self.rest(warp, lead);
+            if poll.ready == 0 {
+                self.rest(warp, poller);
                 continue;
             }
-            let room = self.room(warp, lead, look.ready);
+            let room = self.room(warp, poller, poll.ready);
             if room == 0 {
                 return Left::End;
             }
-            let ready = look.ready.min(room);
-            self.round(meet, warp, lead, ready, look.owner, input, output);
-            lead.adapt(ready);
-            self.publish_soon(warp, lead);
+            let ready = poll.ready.min(room);
+            self.round(meet, warp, poller, ready, poll.owner, input, output);
+            poller.adapt(ready);
+            self.publish_soon(warp, poller);
             if M::GRAPHS {
                 // A handler may have launched its follow-up.
-                self.show_launches(warp, lead);
+                self.show_launches(warp, poller);
             }
-            self.reclaim_soon(warp, lead);
-            if lead.dead.is_some() {
+            self.reclaim_soon(warp, poller);
+            if poller.dead.is_some() {
                 return Left::End;
             }
         }
     }
 
-    /// One look at the next completions, a lane each; now and then at the stop word too, in the same wave.
+    /// One poll at the next completions, a lane each; now and then at the stop word too, in the same wave.
     #[inline(always)]
-    fn look(&self, warp: Warp<'_>, lead: &Lead) -> Look {
-        self.see(warp, lead, self.glance(warp, lead))
+    fn poll(&self, warp: Warp<'_>, poller: &PollerState) -> Poll {
+        self.poll_finish(warp, poller, self.poll_begin(warp, poller))
     }
 
-    /// Begins a look. On a device what is done between this and [`see`](Self::see) is done while the look is under way.
+    /// Begins a poll. On a device what is done between this and [`poll_finish`](Self::poll_finish) is done while the loads are under way.
     #[inline(always)]
-    pub(super) fn glance(&self, warp: Warp<'_>, lead: &Lead) -> Glance {
+    pub(super) fn poll_begin(&self, warp: Warp<'_>, poller: &PollerState) -> PendingPoll {
         let lane = warp.lane();
-        let stops = lead.idle.is_multiple_of(LOOKS);
-        let ours = lane < lead.width;
-        let first = ours.then_some((&self.windows.rx_completions, lead.entry(lane) + cqe::OWNER_WORD - 1));
+        let stops = poller.idle.is_multiple_of(POLLS_PER_STOP_CHECK);
+        let ours = lane < poller.width;
+        let first = ours.then_some((&self.windows.rx_completions, poller.entry(lane) + cqe::OWNER_WORD - 1));
         let second = (stops && lane == 0).then_some((self.control, control::STOP));
         let [[_, owner], [stop, _]] = Words::load_two(first, second);
-        let index = ours.then_some(lead.consumed + u64::from(lane));
-        Glance { owner, stop, stops, index }
+        let index = ours.then_some(poller.consumed + u64::from(lane));
+        PendingPoll { owner, stop, stops, index }
     }
 
-    /// What a look found.
+    /// What a poll found.
     #[inline(always)]
-    pub(super) fn see(&self, warp: Warp<'_>, lead: &Lead, glance: Glance) -> Look {
-        let Glance { owner, stop, stops, index } = glance;
-        let entries = lead.sizes.completions.into();
+    pub(super) fn poll_finish(&self, warp: Warp<'_>, poller: &PollerState, begun: PendingPoll) -> Poll {
+        let PendingPoll { owner, stop, stops, index } = begun;
+        let entries = poller.sizes.completions.into();
         let there = index.is_some_and(|index| cqe::is_ours(owner, index, entries));
         let ready = warp.ballot(there).trailing_ones();
         let stop = if stops { warp.shuffle(stop as u32, 0).into() } else { control::STOP_NO };
-        Look { ready, owner, stop }
+        Poll { ready, owner, stop }
     }
 
     /// Nothing came.
     #[inline(always)]
-    pub(super) fn rest(&self, warp: Warp<'_>, lead: &mut Lead) {
-        if lead.unshown {
+    pub(super) fn rest(&self, warp: Warp<'_>, poller: &mut PollerState) {
+        if poller.unshown {
             self.publish(warp);
-            lead.unshown = false;
+            poller.unshown = false;
         }
-        lead.width = 1;
-        lead.idle = lead.idle.wrapping_add(1);
-        if lead.idle.is_multiple_of(LOOKS_A_BEAT) && warp.lane() == 0 {
-            lead.beat = lead.beat.wrapping_add(1);
-            self.control.store(control::HEARTBEAT, lead.beat, Ordering::Relaxed);
+        poller.width = 1;
+        poller.idle = poller.idle.wrapping_add(1);
+        if poller.idle.is_multiple_of(POLLS_PER_HEARTBEAT) && warp.lane() == 0 {
+            poller.beat = poller.beat.wrapping_add(1);
+            self.control.store(control::HEARTBEAT, poller.beat, Ordering::Relaxed);
         }
-        if lead.idle % LOOKS_A_BEAT == 1 {
+        if poller.idle % POLLS_PER_HEARTBEAT == 1 {
             // No handler runs.
             for place in warp.stride(self.warps as usize) {
                 let at = control::BUSY + place * control::BUSY_WORDS;
@@ -288,38 +294,38 @@ impl<M: Machine> Crew<'_, M> {
 
     /// How many send requests there is room for, at least one; 0 when it is time to end instead.
     #[inline(always)]
-    fn room(&self, warp: Warp<'_>, lead: &mut Lead, wanted: u32) -> u32 {
-        if lead.free >= wanted {
-            return lead.free;
+    fn room(&self, warp: Warp<'_>, poller: &mut PollerState, wanted: u32) -> u32 {
+        if poller.free >= wanted {
+            return poller.free;
         }
         let mut room = 0;
         if warp.lane() == 0 {
-            room = self.room_of(lead, wanted);
+            room = self.room_of(poller, wanted);
         }
-        self.learn(warp, lead, room);
-        if lead.dead.is_some() { 0 } else { lead.free }
+        self.learn(warp, poller, room);
+        if poller.dead.is_some() { 0 } else { poller.free }
     }
 
     /// By lane 0.
     #[inline(always)]
-    fn room_of(&self, lead: &mut Lead, wanted: u32) -> u32 {
-        let entries = lead.send.entries();
-        let free = |lead: &Lead| entries - lead.send.under_way() as u32;
-        if free(lead) < wanted {
-            self.reclaim(lead);
+    fn room_of(&self, poller: &mut PollerState, wanted: u32) -> u32 {
+        let entries = poller.send.entries();
+        let free = |poller: &PollerState| entries - poller.send.under_way() as u32;
+        if free(poller) < wanted {
+            self.reclaim(poller);
         }
-        if free(lead) > 0 {
-            return free(lead);
+        if free(poller) > 0 {
+            return free(poller);
         }
-        self.board.add(Event::TxFull, 1);
-        let mut looks = 0_u32;
+        self.block_state.add(Event::TxFull, 1);
+        let mut polls = 0_u32;
         loop {
-            self.reclaim(lead);
-            if free(lead) > 0 || lead.send.dead().is_some() {
-                return free(lead);
+            self.reclaim(poller);
+            if free(poller) > 0 || poller.send.dead().is_some() {
+                return free(poller);
             }
-            looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(LOOKS)
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(POLLS_PER_STOP_CHECK)
                 && self.control.load(control::STOP, Ordering::Relaxed) == control::STOP_NOW
             {
                 return 0;
@@ -330,50 +336,50 @@ impl<M: Machine> Crew<'_, M> {
 
     /// Reads the send side's completions. By lane 0.
     #[inline(always)]
-    fn reclaim(&self, lead: &mut Lead) {
-        let found = lead.send.reclaim();
+    fn reclaim(&self, poller: &mut PollerState) {
+        let found = poller.send.reclaim();
         for (event, n) in [
             (Event::TxCompletions, found.completions),
             (Event::TxErrors, found.failed),
             (Event::TxFlushed, found.flushed),
             (Event::TxStray, found.stray),
         ] {
-            self.board.add(event, n.into());
+            self.block_state.add(event, n.into());
         }
     }
 
     /// Reads completions before they are missed: with half of the queue under way there is one to come.
     #[inline(always)]
-    pub(super) fn reclaim_soon(&self, warp: Warp<'_>, lead: &mut Lead) {
+    pub(super) fn reclaim_soon(&self, warp: Warp<'_>, poller: &mut PollerState) {
         let mut room = 0;
         if warp.lane() == 0 {
-            if 2 * lead.send.under_way() > u64::from(lead.sizes.send) {
-                self.reclaim(lead);
+            if 2 * poller.send.under_way() > u64::from(poller.sizes.send) {
+                self.reclaim(poller);
             }
-            room = lead.sizes.send - lead.send.under_way() as u32;
+            room = poller.sizes.send - poller.send.under_way() as u32;
         }
-        self.learn(warp, lead, room);
+        self.learn(warp, poller, room);
     }
 
     /// Reads completions once, and learns how much room there is.
-    pub(super) fn look_for_room(&self, warp: Warp<'_>, lead: &mut Lead) {
+    pub(super) fn reclaim_for_room(&self, warp: Warp<'_>, poller: &mut PollerState) {
         let mut room = 0;
         if warp.lane() == 0 {
-            self.reclaim(lead);
-            room = lead.sizes.send - lead.send.under_way() as u32;
+            self.reclaim(poller);
+            room = poller.sizes.send - poller.send.under_way() as u32;
         }
-        self.learn(warp, lead, room);
+        self.learn(warp, poller, room);
     }
 
     /// Lets all lanes know what lane 0 knows of the send side.
     #[inline(always)]
-    fn learn(&self, warp: Warp<'_>, lead: &mut Lead, room: u32) {
+    fn learn(&self, warp: Warp<'_>, poller: &mut PollerState, room: u32) {
         const DEAD: u32 = 1 << 31;
-        let dead = if lead.send.dead().is_some() { DEAD } else { 0 };
+        let dead = if poller.send.dead().is_some() { DEAD } else { 0 };
         let word = warp.shuffle(room | dead, 0);
-        lead.free = word & !DEAD;
+        poller.free = word & !DEAD;
         if word & DEAD != 0 {
-            lead.dead = Some(Syndrome::FLUSHED);
+            poller.dead = Some(Syndrome::FLUSHED);
         }
     }
 
@@ -390,63 +396,64 @@ impl<M: Machine> Crew<'_, M> {
         &self,
         meet: &impl Fn(),
         warp: Warp<'_>,
-        lead: &mut Lead,
+        poller: &mut PollerState,
         ready: u32,
         owner: u64,
         input: Stage<'_>,
         output: Stage<'_>,
     ) {
-        lead.idle = 0;
+        poller.idle = 0;
         barrier::observe_from_peer();
         let lane = warp.lane();
         // With the rest of the entries, what the expected slot holds: if it is that slot, a round trip is saved.
         let (cq, data) = (&self.windows.rx_completions, self.windows.rx_data.words());
         let expected = ready == 1 && lane < self.config.rx_stride / 16;
-        let slot = expected.then_some((data, self.slot_word(lead.guess) + 2 * lane as usize));
-        let rest = (lane < ready).then_some((cq, lead.entry(lane) + IMMEDIATE_WORD));
+        let slot = expected.then_some((data, self.slot_word(poller.guess) + 2 * lane as usize));
+        let rest = (lane < ready).then_some((cq, poller.entry(lane) + IMMEDIATE_WORD));
         let [wave, [immediate, count]] = Words::load_two(slot, rest);
 
         let mut entry = Cqe::default();
         (entry.0[IMMEDIATE_WORD], entry.0[IMMEDIATE_WORD + 1]) = (immediate, count);
         entry.0[cqe::OWNER_WORD] = owner;
-        let verdict = if lane < ready { self.judge(lead, lane, entry) } else { Verdict::default() };
-        let requests = warp.ballot(verdict.job != 0);
-        let used = warp.ballot(verdict.uses).count_ones();
-        if warp.any(verdict.flushed) {
-            lead.dead = Some(Syndrome::FLUSHED);
+        let completion =
+            if lane < ready { self.classify(poller, lane, entry) } else { Completion::default() };
+        let requests = warp.ballot(completion.job != 0);
+        let used = warp.ballot(completion.uses).count_ones();
+        if warp.any(completion.flushed) {
+            poller.dead = Some(Syndrome::FLUSHED);
         }
         if self.config.sequence {
-            self.follow(warp, lead, ready, verdict.number);
+            self.follow(warp, poller, ready, completion.number);
         }
         let jobs = requests.count_ones();
         // Counted when it is answered: it used up a receive request.
         let alone = ready == 1 && jobs == 1;
         if lane == 0 && !alone {
-            self.board.add(Event::RxCompletions, ready.into());
-            self.board.add(Event::RxRequests, jobs.into());
-            self.board.add(Event::RxReposted, used.into());
+            self.block_state.add(Event::RxCompletions, ready.into());
+            self.block_state.add(Event::RxRequests, jobs.into());
+            self.block_state.add(Event::RxReposted, used.into());
         }
 
         if M::GRAPHS && lane == 0 {
-            self.board.begin_round(lead.posted);
+            self.block_state.begin_round(poller.posted);
         }
         let mut copy = None;
-        let mut tally = Tally::NONE;
+        let mut counted = CounterBits::NONE;
         if alone {
-            let job = Job::of(warp.shuffle_u64(verdict.job, 0), lead.posted);
+            let job = Job::of(warp.shuffle_u64(completion.job, 0), poller.posted);
             // A header takes two lanes.
-            let wave = (job.slot == lead.guess && warp.lanes() > 1).then_some(wave);
-            lead.guess = self.slot_after(job.slot);
+            let wave = (job.slot == poller.guess && warp.lanes() > 1).then_some(wave);
+            poller.guess = self.slot_after(job.slot);
             let written = self.serve(warp, 0, job, wave, input, output);
-            tally = ALONE.and(written.map_or(Tally::NONE, |written| written.tally));
+            counted = ALONE.and(written.map_or(CounterBits::NONE, |written| written.counted));
             copy = written.filter(|_| self.bell.copies(warp.lanes())).map(|written| written.own);
         } else if jobs > 0 {
             let place = (requests & ((1 << lane) - 1)).count_ones();
-            if verdict.job != 0 {
-                self.board.set_job(place, verdict.job);
+            if completion.job != 0 {
+                self.block_state.set_job(place, completion.job);
             }
             if lane == 0 {
-                self.board.set_jobs(jobs.into(), lead.posted);
+                self.block_state.set_jobs(jobs.into(), poller.posted);
             }
             meet();
             self.share(warp, 0, jobs.into(), input, output);
@@ -454,28 +461,28 @@ impl<M: Machine> Crew<'_, M> {
         }
         let mut sent = jobs.into();
         if M::GRAPHS && jobs > 0 {
-            let [answered, aside] = self.board.round();
+            let [answered, aside] = self.block_state.round();
             sent = answered;
-            self.took(lead, aside);
+            self.took(poller, aside);
             // All lanes have read it.
             warp.sync();
         }
         let done = Done { completions: ready.into(), receives: used.into(), sent };
-        self.commit(warp, lead, done, copy);
+        self.commit(warp, poller, done, copy);
         if alone {
-            self.board.tally_alone(warp, tally);
+            self.block_state.count_bits_alone(warp, counted);
         }
     }
 
     /// Shows the counts to the host, if they have waited for long; else when nothing comes: not in the next request's way.
     #[inline(always)]
-    pub(super) fn publish_soon(&self, warp: Warp<'_>, lead: &mut Lead) {
+    pub(super) fn publish_soon(&self, warp: Warp<'_>, poller: &mut PollerState) {
         let now = clock::ticks();
-        lead.unshown = true;
+        poller.unshown = true;
         // One lane's clock for all.
-        if warp.any(warp.lane() == 0 && now.wrapping_sub(lead.shown) >= SHOW_TICKS) {
+        if warp.any(warp.lane() == 0 && now.wrapping_sub(poller.shown) >= SHOW_TICKS) {
             self.publish(warp);
-            (lead.unshown, lead.shown) = (false, now);
+            (poller.unshown, poller.shown) = (false, now);
         }
     }
 
@@ -483,29 +490,29 @@ impl<M: Machine> Crew<'_, M> {
     #[inline(always)]
     pub(super) fn publish(&self, warp: Warp<'_>) {
         for pair in warp.stride(Counter::COUNT.div_ceil(2)) {
-            self.control.store_pair(control::COUNTERS + 2 * pair, self.board.counter_pair(pair));
+            self.control.store_pair(control::COUNTERS + 2 * pair, self.block_state.counter_pair(pair));
         }
         for pair in warp.stride(Event::COUNT.div_ceil(2)) {
-            self.control.store_pair(control::EVENTS + 2 * pair, self.board.event_pair(pair));
+            self.control.store_pair(control::EVENTS + 2 * pair, self.block_state.event_pair(pair));
         }
     }
 
     /// The end: the NIC is waited for, the cursors are left for the next start, and the last words written. Before a relaunch
     /// the NIC is not waited for, and the state stays.
     #[inline(always)]
-    fn close(&self, warp: Warp<'_>, lead: &mut Lead, left: Left) {
+    fn close(&self, warp: Warp<'_>, poller: &mut PollerState, left: Left) {
         if warp.lane() == 0 {
-            if lead.dead.is_none() && left == Left::End {
-                self.drain(lead);
+            if poller.dead.is_none() && left == Left::End {
+                self.drain(poller);
             }
             let store = |word, value| self.control.store(word, value, Ordering::Relaxed);
-            store(control::CONSUMED, lead.consumed);
-            store(control::RECEIVES, lead.receives);
-            store(control::POSTED, lead.send.posted());
-            store(control::DONE, lead.send.done());
-            store(control::SEND_CONSUMED, lead.send.completions_read());
-            store(control::SEQUENCE, lead.sequence.to_word());
-            let dead = lead.dead.or(lead.send.dead());
+            store(control::CONSUMED, poller.consumed);
+            store(control::RECEIVES, poller.receives);
+            store(control::POSTED, poller.send.posted());
+            store(control::DONE, poller.send.done());
+            store(control::SEND_CONSUMED, poller.send.completions_read());
+            store(control::SEQUENCE, poller.sequence.to_word());
+            let dead = poller.dead.or(poller.send.dead());
             store(control::DEAD, dead.map_or(0, |syndrome| syndrome.0.into()));
         }
         for place in warp.stride(self.warps as usize) {
@@ -515,7 +522,7 @@ impl<M: Machine> Crew<'_, M> {
         self.publish(warp);
         let mut state = control::STATE_ENDED;
         if M::GRAPHS {
-            self.close_graphs(warp, lead);
+            self.close_graphs(warp, poller);
             if left == Left::Relaunch {
                 if self.relaunch(warp) {
                     return;
@@ -532,21 +539,21 @@ impl<M: Machine> Crew<'_, M> {
 
     /// Waits until the NIC is done with every response. By lane 0.
     #[inline(always)]
-    fn drain(&self, lead: &mut Lead) {
+    fn drain(&self, poller: &mut PollerState) {
         let mut marked = false;
-        let mut left = LAST_LOOKS;
+        let mut left = LAST_POLLS;
         while left > 0 {
-            self.reclaim(lead);
-            if lead.send.under_way() == 0 || lead.send.dead().is_some() {
+            self.reclaim(poller);
+            if poller.send.under_way() == 0 || poller.send.dead().is_some() {
                 return;
             }
-            if !marked && lead.send.has_room() {
+            if !marked && poller.send.has_room() {
                 let mut bell = self.bell;
                 marked = true;
                 // The last responses may not be signalled: an empty request that is asks for them.
-                if let Ok(posted) = lead.send.post_marker(&mut lead.record, &mut bell) {
-                    self.board.add(Event::TxPosted, posted.into());
-                    self.board.add(Event::TxSignalled, posted.into());
+                if let Ok(posted) = poller.send.post_marker(&mut poller.record, &mut bell) {
+                    self.block_state.add(Event::TxPosted, posted.into());
+                    self.block_state.add(Event::TxSignalled, posted.into());
                 }
             }
             if self.control.load(control::STOP, Ordering::Relaxed) == control::STOP_NOW {
@@ -557,8 +564,8 @@ impl<M: Machine> Crew<'_, M> {
     }
 }
 
-impl Lead {
-    /// Looks at more completions in the next turn if all that were looked at in this one were there, else at fewer.
+impl PollerState {
+    /// Polls at more completions in the next turn if all that were looked at in this one were there, else at fewer.
     #[inline(always)]
     pub(super) fn adapt(&mut self, ready: u32) {
         self.width = if ready == self.width { (2 * ready).min(MOST_JOBS) } else { self.width / 2 }.max(1);

@@ -1,7 +1,7 @@
-//! Keeping house: the only traffic across the bus that is not a request's.
+//! Maintenance: the only traffic across the bus that is not a request's.
 
-use super::board::Post;
-use super::lead::After;
+use super::block_state::WarpCommand;
+use super::poller::After;
 use super::{Block, Machine, together};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
@@ -14,25 +14,25 @@ use ringcall_wire::launch::{control, saved};
 const PASSES_A_ROUND: u32 = 64;
 
 impl<M: Machine> Block<'_, M> {
-    /// The life of the house-keeping warp, whose number is `me`.
-    pub fn keep_house(&self, warp: Warp<'_>, me: u32) {
+    /// The life of the maintenance warp, whose number is `me`.
+    pub fn run_maintenance(&self, warp: Warp<'_>, me: u32) {
         let mut passes = 0;
         loop {
             let busy = self.publish(warp);
             passes += 1;
             if passes >= PASSES_A_ROUND {
                 passes = 0;
-                self.round(warp);
+                self.maintain(warp);
             }
             if busy {
                 continue;
             }
-            if self.board.read_together(warp, me) == Post::Exit {
-                // What was answered before the leader said so is published; what that left is retired.
+            if self.block_state.command_together(warp, me) == WarpCommand::Exit {
+                // What was answered before the poller said so is published; what that left is retired.
                 while self.publish(warp) {}
                 warp.sync();
                 if warp.lane() == 0 {
-                    self.board.post(me, Post::Free); // the leader waits for this before it writes the last figures
+                    self.block_state.set_command(me, WarpCommand::Free); // the poller waits for this before it writes the last figures
                 }
                 return;
             }
@@ -45,14 +45,16 @@ impl<M: Machine> Block<'_, M> {
         if warp.lane() == 0 {
             let load = |word| self.saved.load(word, Ordering::Relaxed);
             let [cursor, place, sweep] = [0, 16, 32].map(|shift| load(saved::CURSOR) >> shift & 0xFFFF);
-            self.board.cursor.store(cursor, Ordering::Relaxed);
-            self.board.place.store(place, Ordering::Relaxed);
-            self.board.sweep.store(sweep, Ordering::Relaxed);
-            self.board.launched_before.store(load(saved::LAUNCHES), Ordering::Relaxed);
+            self.block_state.cursor.store(cursor, Ordering::Relaxed);
+            self.block_state.place.store(place, Ordering::Relaxed);
+            self.block_state.sweep.store(sweep, Ordering::Relaxed);
+            self.block_state.launched_before.store(load(saved::LAUNCHES), Ordering::Relaxed);
             if M::GRAPHS {
                 // An execution that begins with a launch may end before its first round.
-                self.board.stop.store(self.control.load(control::STOP, Ordering::Relaxed), Ordering::Relaxed);
-                self.board.drained.store(load(saved::DRAINED), Ordering::Relaxed);
+                self.block_state
+                    .stop
+                    .store(self.control.load(control::STOP, Ordering::Relaxed), Ordering::Relaxed);
+                self.block_state.drained.store(load(saved::DRAINED), Ordering::Relaxed);
                 self.close_context();
             }
             self.control.store(control::STATE, control::STATE_RUNNING, Ordering::Release);
@@ -61,10 +63,10 @@ impl<M: Machine> Block<'_, M> {
     }
 
     /// One round: stop word, counters, what each warp does, heartbeat.
-    pub(super) fn round(&self, warp: Warp<'_>) {
+    pub(super) fn maintain(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
             let stop = self.control.load(control::STOP, Ordering::Relaxed);
-            self.board.stop.store(stop, Ordering::Relaxed);
+            self.block_state.stop.store(stop, Ordering::Relaxed);
             if M::GRAPHS {
                 self.look_after_context();
             }
@@ -72,8 +74,8 @@ impl<M: Machine> Block<'_, M> {
         self.publish_counters(warp);
         let now = clock::ticks();
         for index in warp.stride(self.workers as usize) {
-            let (function, since) = self.board.begun(index as u32);
-            match self.board.slot_of(index as u32) {
+            let (function, since) = self.block_state.begun(index as u32);
+            match self.block_state.slot_of(index as u32) {
                 Some(slot) => self.tell_busy(index as u32, function, slot, since),
                 None => self.control.store(control::BUSY + index * control::BUSY_WORDS, 0, Ordering::Relaxed),
             }
@@ -82,7 +84,7 @@ impl<M: Machine> Block<'_, M> {
             let store = |word, value| self.control.store(word, value, Ordering::Relaxed);
             store(control::NOW, now);
             store(control::LAUNCHES, self.launches_so_far());
-            let error = self.board.launches.error();
+            let error = self.block_state.launches.error();
             if error != 0 {
                 store(control::LAUNCH_ERROR, error); // earlier executions' otherwise stays
             }
@@ -112,17 +114,17 @@ impl<M: Machine> Block<'_, M> {
         warp.stride(Counter::COUNT).filter_map(move |place| {
             let counter = *Counter::ALL.get(place)?;
             let before = self.saved.load(saved::COUNTERS + place, Ordering::Relaxed);
-            Some((place, before.wrapping_add(self.board.total(counter))))
+            Some((place, before.wrapping_add(self.block_state.total(counter))))
         })
     }
 
     fn launches_so_far(&self) -> u64 {
-        self.board.launched_before.load(Ordering::Relaxed) + self.board.launches.made()
+        self.block_state.launched_before.load(Ordering::Relaxed) + self.block_state.launches.made()
     }
 
     /// Launches so far whose end no child counts.
     fn uncounted_so_far(&self) -> u64 {
-        self.saved.load(saved::UNCOUNTED, Ordering::Relaxed) + self.board.launches.uncounted()
+        self.saved.load(saved::UNCOUNTED, Ordering::Relaxed) + self.block_state.launches.uncounted()
     }
 
     /// Graphs launched that are known not to have finished, and whose end is waited for here. By one lane.
@@ -133,17 +135,17 @@ impl<M: Machine> Block<'_, M> {
         counted + u64::from(self.waits_for_context())
     }
 
-    /// Ends the other warps, all of which are free, and waits until the house-keeping warp has ended.
+    /// Ends the other warps, all of which are free, and waits until the maintenance warp has ended.
     fn dismiss(&self, warp: Warp<'_>, me: u32) {
         for index in warp.stride(self.workers as usize) {
             if index as u32 != me {
-                self.board.post(index as u32, Post::Exit);
+                self.block_state.set_command(index as u32, WarpCommand::Exit);
             }
         }
-        if !self.keeps_house {
+        if !self.poller_maintains {
             if warp.lane() == 0 {
-                self.board.post(self.workers, Post::Exit);
-                while self.board.read(self.workers) != Post::Free {
+                self.block_state.set_command(self.workers, WarpCommand::Exit);
+                while self.block_state.read(self.workers) != WarpCommand::Free {
                     self.machine.nap();
                 }
             }
@@ -169,7 +171,7 @@ impl<M: Machine> Block<'_, M> {
     #[inline(always)]
     fn finish(&self, warp: Warp<'_>, me: u32, mut again: bool) -> After {
         self.dismiss(warp, me);
-        self.round(warp);
+        self.maintain(warp);
         let mut state = control::STATE_ENDED;
         if M::GRAPHS {
             self.save_totals(warp);
@@ -212,11 +214,12 @@ impl<M: Machine> Block<'_, M> {
         store(saved::UNCOUNTED, self.uncounted_so_far());
         let mut drained = 0;
         if again {
-            drained = self.board.drained.load(Ordering::Relaxed);
+            drained = self.block_state.drained.load(Ordering::Relaxed);
             let relaunches = self.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
             store(saved::RELAUNCHES, relaunches);
             let load = |word: &BlockU64| word.load(Ordering::Relaxed) & 0xFFFF;
-            let [cursor, place, sweep] = [&self.board.cursor, &self.board.place, &self.board.sweep].map(load);
+            let [cursor, place, sweep] =
+                [&self.block_state.cursor, &self.block_state.place, &self.block_state.sweep].map(load);
             store(saved::CURSOR, cursor | place << 16 | sweep << 32);
             self.control.store(control::RELAUNCHES, relaunches, Ordering::Relaxed);
         }

@@ -10,11 +10,11 @@ use ringcall_wire::launch::MAX_WARPS;
 
 /// What stands in a warp's mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Post {
+pub enum WarpCommand {
     /// Nothing to do.
     Free,
     /// Poll.
-    Lead,
+    Poll,
     /// The end.
     Exit,
     /// Serve this slot.
@@ -22,26 +22,26 @@ pub enum Post {
         /// Its number.
         slot: u32,
         /// Whether the flag was the slot's address.
-        honest: bool,
+        valid_flag: bool,
     },
 }
 
 const FREE: u64 = 0;
-const LEAD: u64 = 1;
+const POLL: u64 = 1;
 const EXIT: u64 = 2;
 const SERVE: u64 = 4;
-const DISHONEST: u64 = 8;
+const INVALID_FLAG: u64 = 8;
 const SLOT_SHIFT: u32 = 8;
 
-impl Post {
+impl WarpCommand {
     #[inline(always)]
     const fn word(self) -> u64 {
         match self {
             Self::Free => FREE,
-            Self::Lead => LEAD,
+            Self::Poll => POLL,
             Self::Exit => EXIT,
-            Self::Serve { slot, honest } => {
-                (slot as u64) << SLOT_SHIFT | SERVE | if honest { 0 } else { DISHONEST }
+            Self::Serve { slot, valid_flag } => {
+                (slot as u64) << SLOT_SHIFT | SERVE | if valid_flag { 0 } else { INVALID_FLAG }
             }
         }
     }
@@ -50,36 +50,36 @@ impl Post {
     const fn of(word: u64) -> Self {
         match word {
             FREE => Self::Free,
-            LEAD => Self::Lead,
+            POLL => Self::Poll,
             EXIT => Self::Exit,
-            _ => Self::Serve { slot: (word >> SLOT_SHIFT) as u32, honest: word & DISHONEST == 0 },
+            _ => Self::Serve { slot: (word >> SLOT_SHIFT) as u32, valid_flag: word & INVALID_FLAG == 0 },
         }
     }
 }
 
-/// The shared words of one block. All zero is a board on which nothing happened yet, so a kernel makes one by clearing
+/// The shared words of one block. All zero is a block state on which nothing happened yet, so a kernel makes one by clearing
 /// shared memory.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Board {
-    posts: [BlockU64; MAX_WARPS],
+pub struct BlockState {
+    commands: [BlockU64; MAX_WARPS],
     functions: [BlockU64; MAX_WARPS],
     since: [BlockU64; MAX_WARPS],
-    /// Window that the next leader looks at every turn.
+    /// Window that the next poller looks at every turn.
     pub(super) cursor: BlockU64,
-    /// Window that the last leader's sweep had come to.
+    /// Window that the last poller's sweep had come to.
     pub(super) sweep: BlockU64,
     /// Place in a window behind the request that was handed out last.
     pub(super) place: BlockU64,
-    /// Whether a warp serves a request that came alone, and its heir lets it.
+    /// Whether a warp serves a request that came alone, and the next poller lets it.
     pub(super) answering: BlockU64,
-    /// When the last usual request's response flag left, in ticks, where the leader that set it polls again itself.
+    /// When the last fast-path request's response flag left, in ticks, where the poller that set it polls again itself.
     pub(super) answered: BlockU64,
-    /// Leads until requests are expected to come one at a time.
-    pub(super) crowded: BlockU64,
-    /// Looks since the drain began.
+    /// Turns as poller until requests are expected to come one at a time.
+    pub(super) burst_cooldown: BlockU64,
+    /// Polls since the drain began.
     pub(super) drained: BlockU64,
-    /// The stop word, as the house-keeping warp last read it.
+    /// The stop word, as the maintenance warp last read it.
     pub(super) stop: BlockU64,
     /// Graph launches.
     pub(super) launches: Launches,
@@ -88,7 +88,7 @@ pub struct Board {
     /// Requests that were seen when no warp was free, and those of them whose flag was not their address: a bit a slot of
     /// the window that [`backlog_window`](Self::backlog_window) names.
     backlog: BlockU64,
-    dishonest: BlockU64,
+    invalid_flags: BlockU64,
     backlog_window: BlockU64,
     /// Requests that were let wait, and those of them that were taken and whose window was read.
     pushed: BlockU64,
@@ -99,40 +99,42 @@ pub struct Board {
     pub(super) moved: BlockU64,
 }
 
-impl Board {
-    /// The mailbox of warp `warp`. Acquire: pairs with [`post`](Self::post).
+impl BlockState {
+    /// The mailbox of warp `warp`. Acquire: pairs with [`set_command`](Self::set_command).
     #[inline(always)]
-    pub fn read(&self, warp: u32) -> Post {
-        self.posts.get(warp as usize).map_or(Post::Exit, |word| Post::of(word.load(Ordering::Acquire)))
+    pub fn read(&self, warp: u32) -> WarpCommand {
+        self.commands
+            .get(warp as usize)
+            .map_or(WarpCommand::Exit, |word| WarpCommand::of(word.load(Ordering::Acquire)))
     }
 
     /// The mailbox of this warp, read by one lane for all.
     #[inline(always)]
-    pub(super) fn read_together(&self, warp: Warp<'_>, me: u32) -> Post {
-        Post::of(super::together(warp, || self.read(me).word()))
+    pub(super) fn command_together(&self, warp: Warp<'_>, me: u32) -> WarpCommand {
+        WarpCommand::of(super::together(warp, || self.read(me).word()))
     }
 
-    /// Whether warp `warp` has nothing to do. Acquire: pairs with the release of its last `post`, after which its slot
+    /// Whether warp `warp` has nothing to do. Acquire: pairs with the release of its last `set_command`, after which its slot
     /// may be handed out again.
     #[inline(always)]
     pub(super) fn is_free(&self, warp: u32) -> bool {
-        self.posts.get(warp as usize).is_some_and(|word| word.load(Ordering::Acquire) == FREE)
+        self.commands.get(warp as usize).is_some_and(|word| word.load(Ordering::Acquire) == FREE)
     }
 
-    /// Fills the mailbox of warp `warp`: the leader those of free warps, a warp its own. Release: pairs with `read` and
+    /// Fills the mailbox of warp `warp`: the poller those of free warps, a warp its own. Release: pairs with `read` and
     /// `is_free`.
     #[inline(always)]
-    pub fn post(&self, warp: u32, post: Post) {
-        if let Some(word) = self.posts.get(warp as usize) {
-            word.store(post.word(), Ordering::Release);
+    pub fn set_command(&self, warp: u32, command: WarpCommand) {
+        if let Some(word) = self.commands.get(warp as usize) {
+            word.store(command.word(), Ordering::Release);
         }
     }
 
-    /// As [`post`](Self::post), into the warp's own mailbox and for the watchdog alone: orders nothing.
+    /// As [`set_command`](Self::set_command), into the warp's own mailbox and for the watchdog alone: orders nothing.
     #[inline(always)]
-    pub(super) fn note(&self, warp: u32, post: Post) {
-        if let Some(word) = self.posts.get(warp as usize) {
-            word.store(post.word(), Ordering::Relaxed);
+    pub(super) fn set_own_command(&self, warp: u32, command: WarpCommand) {
+        if let Some(word) = self.commands.get(warp as usize) {
+            word.store(command.word(), Ordering::Relaxed);
         }
     }
 
@@ -140,12 +142,12 @@ impl Board {
     #[inline(always)]
     pub(super) fn slot_of(&self, warp: u32) -> Option<u32> {
         match self.read(warp) {
-            Post::Serve { slot, .. } => Some(slot),
+            WarpCommand::Serve { slot, .. } => Some(slot),
             _ => None,
         }
     }
 
-    /// Counts the turns of a leader that keeps house itself.
+    /// Counts the turns of a poller that does the maintenance itself.
     pub(super) fn count_turn(&self, warp: Warp<'_>) -> u64 {
         super::together(warp, || {
             let turns = self.turns.load(Ordering::Relaxed).wrapping_add(1);
@@ -154,24 +156,24 @@ impl Board {
         })
     }
 
-    /// Whether a leader has something else to do than to poll: a stop, or requests that wait for a warp.
+    /// Whether a poller has something else to do than to poll: a stop, or requests that wait for a warp.
     #[inline(always)]
     pub(super) fn interrupts(&self) -> bool {
         self.stop.load(Ordering::Relaxed) | self.backlog.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether requests wait for a warp, or one was just taken whose window is still being read. By the leader.
+    /// Whether requests wait for a warp, or one was just taken whose window is still being read. By the poller.
     #[inline(always)]
     pub(super) fn has_backlog(&self) -> bool {
         // Acquire: pairs with `pop_backlog`, so that the words below are read no more.
         self.pushed.load(Ordering::Relaxed) != self.popped.load(Ordering::Acquire)
     }
 
-    /// Lets requests wait for the next warp that becomes free. By the leader's lane 0, and only when none wait.
+    /// Lets requests wait for the next warp that becomes free. By the poller's lane 0, and only when none wait.
     #[inline(always)]
-    pub(super) fn push_backlog(&self, window: u32, ready: u64, dishonest: u64) {
+    pub(super) fn push_backlog(&self, window: u32, ready: u64, invalid_flags: u64) {
         self.backlog_window.store(u64::from(window), Ordering::Relaxed);
-        self.dishonest.store(dishonest, Ordering::Relaxed);
+        self.invalid_flags.store(invalid_flags, Ordering::Relaxed);
         let pushed = self.pushed.load(Ordering::Relaxed).wrapping_add(u64::from(ready.count_ones()));
         self.pushed.store(pushed, Ordering::Relaxed);
         // Release: pairs with `pop_backlog`.
@@ -188,10 +190,10 @@ impl Board {
             let before = self.backlog.fetch_and(!bit, Ordering::Acquire);
             if before & bit != 0 {
                 let window = self.backlog_window.load(Ordering::Relaxed) as u32;
-                let dishonest = self.dishonest.load(Ordering::Relaxed) & bit != 0;
-                // Release: only now may the leader push again, and change the two words just read.
+                let invalid_flags = self.invalid_flags.load(Ordering::Relaxed) & bit != 0;
+                // Release: only now may the poller push again, and change the two words just read.
                 self.popped.fetch_add(1, Ordering::Release);
-                return Some((window, bit.trailing_zeros(), !dishonest));
+                return Some((window, bit.trailing_zeros(), !invalid_flags));
             }
             left = before & !bit;
         }

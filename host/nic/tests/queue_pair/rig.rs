@@ -1,4 +1,4 @@
-//! A queue pair with a crew on one side, an emulated NIC on the other, and a client behind it.
+//! A queue pair with a dispatcher on one side, an emulated NIC on the other, and a client behind it.
 #![allow(unreachable_pub)] // a module of tests
 
 use crate::support::*;
@@ -11,8 +11,8 @@ use ringcall_gpu::team::{self, Block, WARP_LANES, Warp};
 use ringcall_nic::thread::Running;
 use ringcall_nic::{Message, Port, Wire};
 use ringcall_verbs::Event;
-use ringcall_verbs::crew::{Bell, Board, Copying, Crew, Graphs, Over};
 use ringcall_verbs::endpoint::{SLOT_BITS, Windows};
+use ringcall_verbs::queue_pair::{Bell, BlockState, Copying, Graphs, Over, QueuePairDispatcher};
 use ringcall_verbs::unified::Extent;
 use ringcall_wire::counter::Counter;
 use ringcall_wire::function::FunctionId;
@@ -95,7 +95,7 @@ impl Table {
     }
 
     /// The functions of [`FUNCTIONS`].
-    pub fn usual() -> Self {
+    pub fn standard() -> Self {
         let entry =
             |(address, (name, kind, arg_bytes))| DeviceEntry { arg_bytes, ..entry(name, kind, address) };
         Self::new((0..).zip(FUNCTIONS).map(entry).collect())
@@ -148,9 +148,9 @@ impl Bench {
         Self { shape: *shape, windows, control: words(control::WORDS), nic, uar, peer }
     }
 
-    /// Runs `client` against a crew of the usual functions, from start to stop.
+    /// Runs `client` against a dispatcher of the standard functions, from start to stop.
     pub fn serve(&mut self, team: Team, client: impl FnOnce(&mut Wire, &Running<Wire>)) {
-        self.play(team.copying, |seat| seat.run(team, &Table::usual(), &Threads, None), client);
+        self.play(team.copying, |kernel| kernel.run(team, &Table::standard(), &Threads, None), client);
         assert_eq!(self.control.load(control::STATE, Relaxed), control::STATE_ENDED);
         if self.control.load(control::DEAD, Relaxed) == 0 {
             assert_eq!(
@@ -160,11 +160,11 @@ impl Bench {
         }
     }
 
-    /// Runs `client` against the crew that `life` is, from start to stop.
+    /// Runs `client` against the dispatcher that `life` is, from start to stop.
     pub fn play(
         &mut self,
         copying: Copying,
-        life: impl FnOnce(Seat<'_>) + Send,
+        life: impl FnOnce(KernelRig<'_>) + Send,
         client: impl FnOnce(&mut Wire, &Running<Wire>),
     ) {
         let Self { shape, windows, control, nic, uar, peer } = self;
@@ -173,7 +173,8 @@ impl Bench {
         let bell = Bell::new(uar.clone(), copying).expect("8 words");
         thread::scope(|scope| {
             let (shape, windows, shared) = (&*shape, &*windows, &*control);
-            let crew = scope.spawn(move || life(Seat { shape, windows, control: shared, bell: &bell }));
+            let dispatcher =
+                scope.spawn(move || life(KernelRig { shape, windows, control: shared, bell: &bell }));
             let mut patience = Patience::default();
             while control.load(control::STATE, Relaxed) == control::STATE_NEW {
                 patience.wait();
@@ -184,7 +185,7 @@ impl Bench {
                 let _stop = Stop(control);
                 client(peer, nic);
             }
-            crew.join().expect("the crew");
+            dispatcher.join().expect("the dispatcher");
         });
     }
 
@@ -212,32 +213,32 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Where a crew sits.
+/// What a dispatcher under test works with.
 #[derive(Clone, Copy)]
-pub struct Seat<'a> {
+pub struct KernelRig<'a> {
     pub shape: &'a Shape,
     pub windows: &'a Windows,
     pub control: &'a Words,
     pub bell: &'a Bell,
 }
 
-impl<'a> Seat<'a> {
-    /// The crew, as one block's threads have it.
-    pub fn crew<M: Machine>(
+impl<'a> KernelRig<'a> {
+    /// The dispatcher, as one block's threads have it.
+    pub fn dispatcher<M: Machine>(
         &self,
-        board: &'a Board,
+        block_state: &'a BlockState,
         table: &'a Table,
         machine: &'a M,
         graphs: Option<&'a Graphs>,
         (extent, warps): (Extent, u32),
-    ) -> Crew<'a, M> {
-        Crew {
+    ) -> QueuePairDispatcher<'a, M> {
+        QueuePairDispatcher {
             config: config(self.shape),
             extent,
             windows: self.windows,
             bell: self.bell,
             table: DeviceTable::new(table.index, &table.cells, &table.entries),
-            board,
+            block_state,
             control: self.control,
             graphs,
             machine,
@@ -264,15 +265,15 @@ impl<'a> Seat<'a> {
         machine: &M,
         graphs: Option<&Graphs>,
     ) -> Vec<Over> {
-        let board = Board::default();
+        let block_state = BlockState::default();
         let warps = with.threads.div_ceil(WARP_LANES);
         let stages: Vec<_> = (0..2 * warps).map(|_| self.stage()).collect();
-        let seat: &Seat<'_> = self;
-        let crew = seat.crew(&board, table, machine, graphs, (with.extent, warps));
+        let kernel: &KernelRig<'_> = self;
+        let dispatcher = kernel.dispatcher(&block_state, table, machine, graphs, (with.extent, warps));
         team::run_grid(1, with.threads, |grid| {
             let block: Block<'_> = grid.as_block();
             let me = (block.thread() / WARP_LANES) as usize;
-            crew.run(block, Stage::new(&stages[2 * me]), Stage::new(&stages[2 * me + 1]))
+            dispatcher.run(block, Stage::new(&stages[2 * me]), Stage::new(&stages[2 * me + 1]))
         })
     }
 }

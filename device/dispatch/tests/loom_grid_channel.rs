@@ -1,6 +1,6 @@
-//! How a grid's blocks are called, every interleaving: the rally that ships, with blocks of one thread.
+//! How a grid's blocks are called, every interleaving: the grid channel that ships, with blocks of one thread.
 //!
-//! The leader stages a request, calls, and reads what the other block made of it. The second call is for another handler than
+//! The poller stages a request, calls, and reads what the other block made of it. The second call is for another handler than
 //! the first, the third for the same one.
 #![cfg(loom)]
 
@@ -10,7 +10,9 @@ use loom::sync::Arc;
 use loom::thread;
 use loom_support::*;
 use ringcall_dispatch::persistent::Returned;
-use ringcall_dispatch::persistent::cooperative::{Follower, GridCall, Queue, Rally, Told};
+use ringcall_dispatch::persistent::cooperative::{
+    CachedCall, CallTickets, GridCall, GridChannel, Participant,
+};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::team::{Block, Warp};
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,21 +26,21 @@ const fn call(handler: u64, arg_len: u32) -> GridCall {
 
 #[derive(Default)]
 struct Model {
-    rally: Rally,
+    channel: GridChannel,
     /// Number of the request that is staged, from 1.
     input: DeviceU64,
-    /// What the follower made of it.
+    /// What the participant made of it.
     output: DeviceU64,
 }
 
-/// How the leader makes one call, of number `i`; its result.
-type Lead = fn(&Model, &Told, u64, GridCall) -> u64;
+/// How the poller makes one call, of number `i`; its result.
+type Caller = fn(&Model, &CachedCall, u64, GridCall) -> u64;
 
 impl Model {
-    /// The life of a follower in a block of its own: what it was called for, and the request that was there.
+    /// The life of a participant in a block of its own: what it was called for, and the request that was there.
     fn follow(&self) -> Vec<(GridCall, u64)> {
-        let (told, mut seen) = (Told::default(), Vec::new());
-        self.rally.seat(Block::single(), &told).follow(Follower::Reporter, |call| {
+        let (told, mut seen) = (CachedCall::default(), Vec::new());
+        self.channel.port(Block::single(), &told).participate(Participant::Reporter, |call| {
             let request = self.input.load(Relaxed);
             seen.push((call, request));
             self.output.store(10 * request, Relaxed);
@@ -48,18 +50,18 @@ impl Model {
     }
 }
 
-fn calls(lead: Lead) {
+fn calls(caller: Caller) {
     let model = Arc::new(Model::default());
-    let follower = {
+    let participant = {
         let model = Arc::clone(&model);
         thread::spawn(move || model.follow())
     };
-    let (told, mut results) = (Told::default(), Vec::new());
+    let (told, mut results) = (CachedCall::default(), Vec::new());
     for (i, call) in (1..).zip(CALLS) {
-        results.push(lead(&model, &told, i, call));
+        results.push(caller(&model, &told, i, call));
     }
-    model.rally.seat(Block::single(), &told).dismiss(Warp::single());
-    let seen = follower.join().expect("the follower");
+    model.channel.port(Block::single(), &told).dismiss(Warp::single());
+    let seen = participant.join().expect("the participant");
     assert_eq!(seen, (1..).zip(CALLS).map(|(i, call)| (call, i)).collect::<Vec<_>>(), "calls");
     assert_eq!(results, [10, 20, 30], "results");
 }
@@ -69,7 +71,7 @@ fn each_block_runs_each_call_and_the_leader_has_its_results() {
     model(|| {
         calls(|model, told, i, call| {
             model.input.store(i, Relaxed);
-            model.rally.seat(Block::single(), told).lead(Warp::single(), 1, call, || (), |_| ());
+            model.channel.port(Block::single(), told).call_grid(Warp::single(), 1, call, || (), |_| ());
             model.output.load(Relaxed)
         });
     });
@@ -79,9 +81,9 @@ fn each_block_runs_each_call_and_the_leader_has_its_results() {
 fn mutant_staged_behind_the_call() {
     let body = || {
         calls(|model, told, i, call| {
-            let number = model.rally.call(told, call);
+            let number = model.channel.call(told, call);
             model.input.store(i, Relaxed);
-            model.rally.gather(number, 1);
+            model.channel.gather(number, 1);
             model.output.load(Relaxed)
         });
     };
@@ -93,19 +95,19 @@ fn mutant_results_read_before_they_are_gathered() {
     let body = || {
         calls(|model, told, i, call| {
             model.input.store(i, Relaxed);
-            let number = model.rally.call(told, call);
+            let number = model.channel.call(told, call);
             let result = model.output.load(Relaxed);
-            model.rally.gather(number, 1);
+            model.channel.gather(number, 1);
             result
         });
     };
     assert!(broken(body).contains("results"));
 }
 
-/// Requests and results of a leader that tells a call before the last one is over: each has stages of its own.
+/// Requests and results of a poller that tells a call before the last one is over: each has stages of its own.
 #[derive(Default)]
 struct Ahead {
-    rally: Rally,
+    channel: GridChannel,
     inputs: [DeviceU64; 2],
     outputs: [DeviceU64; 2],
 }
@@ -116,8 +118,8 @@ const fn staged(stage: u32) -> GridCall {
 
 impl Ahead {
     fn follow(&self) -> usize {
-        let (told, mut calls) = (Told::default(), 0);
-        self.rally.seat(Block::single(), &told).follow(Follower::Reporter, |call| {
+        let (told, mut calls) = (CachedCall::default(), 0);
+        self.channel.port(Block::single(), &told).participate(Participant::Reporter, |call| {
             let place = call.stage as usize;
             self.outputs[place].store(10 * self.inputs[place].load(Relaxed), Relaxed);
             calls += 1;
@@ -130,27 +132,27 @@ impl Ahead {
 /// A third call takes the first one's place, which `gathers` says whether that waits for.
 fn three_calls(gathers: bool) {
     let ahead = Arc::new(Ahead::default());
-    let follower = {
+    let participant = {
         let ahead = Arc::clone(&ahead);
         thread::spawn(move || ahead.follow())
     };
-    let told = Told::default();
+    let told = CachedCall::default();
     let call = |stage: u32, request: u64| {
         ahead.inputs[stage as usize].store(request, Relaxed);
-        ahead.rally.call(&told, staged(stage))
+        ahead.channel.call(&told, staged(stage))
     };
     let [first, second] = [call(0, 1), call(1, 2)];
     if gathers {
-        ahead.rally.gather(first, 1);
+        ahead.channel.gather(first, 1);
         assert_eq!(ahead.outputs[0].load(Relaxed), 10, "results");
     }
     let third = call(0, 3);
-    ahead.rally.gather(second, 1);
+    ahead.channel.gather(second, 1);
     assert_eq!(ahead.outputs[1].load(Relaxed), 20, "results");
-    ahead.rally.gather(third, 1);
+    ahead.channel.gather(third, 1);
     assert_eq!(ahead.outputs[0].load(Relaxed), 30, "results");
-    ahead.rally.end();
-    assert_eq!(follower.join().expect("the follower"), 3, "calls");
+    ahead.channel.end();
+    assert_eq!(participant.join().expect("the participant"), 3, "calls");
 }
 
 #[test]
@@ -160,7 +162,7 @@ fn a_call_is_told_before_the_last_one_is_over() {
 
 #[test]
 fn mutant_told_two_calls_before() {
-    // The follower never sees the first one's word, and waits for ever: the model ends with that.
+    // The participant never sees the first one's word, and waits for ever: the model ends with that.
     assert!(!broken(|| three_calls(false)).is_empty());
 }
 
@@ -168,10 +170,10 @@ fn mutant_told_two_calls_before() {
 #[test]
 fn warps_that_call_take_turns() {
     model(|| {
-        let shared = Arc::new((Rally::default(), Told::default(), Queue::default()));
-        let ask = |shared: &(Rally, Told, Queue), stage| {
-            let (rally, told, queue) = shared;
-            rally.seat(Block::single(), told).call(Warp::single(), queue, 0, staged(stage))
+        let shared = Arc::new((GridChannel::default(), CachedCall::default(), CallTickets::default()));
+        let ask = |shared: &(GridChannel, CachedCall, CallTickets), stage| {
+            let (channel, told, queue) = shared;
+            channel.port(Block::single(), told).call(Warp::single(), queue, 0, staged(stage))
         };
         let other = {
             let shared = Arc::clone(&shared);

@@ -1,16 +1,16 @@
-//! The usual case, straight: one request alone, in a slot of one wave, for a function that is called.
+//! The fast path, straight: one request alone, in a slot of one wave, for a function that is called.
 //!
 //! What lies between a completion and its answer is executed by one warp, once, some five cycles an instruction; so the way
 //! that nearly every request takes is written out here in as few as it takes, in a function of its own, with registers of its
 //! own. Whatever is different (several requests at once, a stop, a completion that is no request, a refusal, a graph) is left
-//! to `lead`, which can do everything and begins with what was seen: until a handler is called, nothing has changed.
+//! to `poller`, which can do everything and begins with what was seen: until a handler is called, nothing has changed.
 
-use super::board::{Job, Tally};
-use super::judge::number_of;
-use super::lead::{ALONE, IMMEDIATE_WORD, Lead, Look};
+use super::block_state::{CounterBits, Job};
+use super::classify::number_of;
+use super::poller::{ALONE, IMMEDIATE_WORD, Poll, PollerState};
 use super::send::Done;
 use super::serve::outcome;
-use super::{Crew, Machine, Sizes};
+use super::{Machine, QueuePairDispatcher, Sizes};
 use crate::cq::Polled;
 use crate::layout::cqe::{self, Cqe};
 use crate::layout::wqe;
@@ -25,15 +25,15 @@ use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::status::DispatchMode;
 use ringcall_wire::unified::control;
 
-/// A crew whose usual case is this one, and its queues as rows.
-pub(super) struct Near<'a, M> {
-    crew: Crew<'a, M>,
-    usual: Usual,
+/// A dispatcher whose fast path is this one, and its queues as rows.
+pub(super) struct FastPath<'a, M> {
+    dispatcher: QueuePairDispatcher<'a, M>,
+    rows: QueueRows,
 }
 
 /// Queues and slots as rows; a request slot has fewer pairs than two for each lane.
 #[derive(Debug, Clone)]
-struct Usual {
+struct QueueRows {
     completions: Rows,
     requests: Rows,
     sends: Rows,
@@ -52,73 +52,73 @@ struct Next<'a> {
     wave: [Pair<'a>; 2],
 }
 
-impl Usual {
+impl QueueRows {
     #[inline(always)]
-    fn next(&self, warp: Warp<'_>, lead: &Lead) -> Next<'_> {
-        let (lane, lanes, guess) = (warp.lane(), warp.lanes(), lead.guess);
+    fn next(&self, warp: Warp<'_>, poller: &PollerState) -> Next<'_> {
+        let (lane, lanes, guess) = (warp.lane(), warp.lanes(), poller.guess);
         let second = if lane == lanes - 1 {
-            self.completions.pair((lead.entry(0) / cqe::WORDS) as u32, IMMEDIATE_WORD as u32 / 2)
+            self.completions.pair((poller.entry(0) / cqe::WORDS) as u32, IMMEDIATE_WORD as u32 / 2)
         } else {
             self.requests.pair(guess, lanes + lane)
         };
-        Next { guess, number: lead.posted, wave: [self.requests.pair(guess, lane), second] }
+        Next { guess, number: poller.posted, wave: [self.requests.pair(guess, lane), second] }
     }
 }
 
-impl<'a, M: Machine> Crew<'a, M> {
-    /// This crew, if it has a usual case: no graphs, and slots of one wave that leaves the last lane's second load free.
+impl<'a, M: Machine> QueuePairDispatcher<'a, M> {
+    /// This dispatcher, if it has a fast path: no graphs, and slots of one wave that leaves the last lane's second load free.
     #[inline(always)]
-    pub(super) fn near(self, warp: Warp<'_>, sizes: Sizes) -> Option<Near<'a, M>> {
+    pub(super) fn fast_path(self, warp: Warp<'_>, sizes: Sizes) -> Option<FastPath<'a, M>> {
         let (windows, config) = (self.windows, &self.config);
         let entry = |words| (words * 8) as u32;
-        let usual = Usual {
+        let rows = QueueRows {
             completions: Rows::of(&windows.rx_completions, sizes.completions, entry(cqe::WORDS))?,
             requests: Rows::of(windows.rx_data.words(), config.slots, config.rx_stride)?,
             sends: Rows::of(&windows.send, sizes.send, entry(wqe::WORDS))?,
             responses: Rows::of(windows.tx_data.words(), sizes.send, config.tx_stride)?,
         };
         // A header takes two lanes.
-        let one_wave = warp.lanes() >= 2 && usual.requests.pairs() < 2 * warp.lanes();
-        (one_wave && !M::GRAPHS).then_some(Near { crew: self, usual })
+        let one_wave = warp.lanes() >= 2 && rows.requests.pairs() < 2 * warp.lanes();
+        (one_wave && !M::GRAPHS).then_some(FastPath { dispatcher: self, rows })
     }
 }
 
-impl<M: Machine> Near<'_, M> {
-    /// Polls, and serves requests that are usual, until there is something else, or the queue pair is dead (`None`).
+impl<M: Machine> FastPath<'_, M> {
+    /// Polls, and serves requests that it handles, until there is something else, or the queue pair is dead (`None`).
     #[inline(never)]
-    pub(super) fn watch(
+    pub(super) fn serve_requests(
         &self,
         warp: Warp<'_>,
-        lead: &mut Lead,
+        poller: &mut PollerState,
         input: Stage<'_>,
         output: Stage<'_>,
-    ) -> Option<Look> {
+    ) -> Option<Poll> {
         // Copies, which stay in registers.
-        let bell = self.crew.bell.clone();
-        let crew = Crew { bell: &bell, ..self.crew };
-        let usual = self.usual.clone();
-        let mut owed = None;
+        let bell = self.dispatcher.bell.clone();
+        let dispatcher = QueuePairDispatcher { bell: &bell, ..self.dispatcher };
+        let rows = self.rows.clone();
+        let mut unfinished = None;
         loop {
-            let glance = crew.glance(warp, lead);
+            let begun = dispatcher.poll_begin(warp, poller);
             // While it is under way, what nobody waits for.
-            if let Some(after) = owed.take() {
-                crew.settle(warp, lead, after);
+            if let Some(after) = unfinished.take() {
+                dispatcher.finish(warp, poller, after);
             }
-            let (next, free) = (usual.next(warp, lead), lead.free);
-            let look = crew.see(warp, lead, glance);
-            if lead.dead.is_some() {
+            let (next, free) = (rows.next(warp, poller), poller.free);
+            let poll = dispatcher.poll_finish(warp, poller, begun);
+            if poller.dead.is_some() {
                 return None;
             }
-            if look.ready == 0 && look.stop == control::STOP_NO {
-                crew.rest(warp, lead);
+            if poll.ready == 0 && poll.stop == control::STOP_NO {
+                dispatcher.rest(warp, poller);
                 continue;
             }
-            if look.ready != 1 || look.stop != control::STOP_NO || free == 0 {
-                return Some(look);
+            if poll.ready != 1 || poll.stop != control::STOP_NO || free == 0 {
+                return Some(poll);
             }
-            owed = crew.serve_usual(&usual, warp, lead, next, look.owner, input, output);
-            if owed.is_none() {
-                return Some(look);
+            unfinished = dispatcher.serve_fast(&rows, warp, poller, next, poll.owner, input, output);
+            if unfinished.is_none() {
+                return Some(poll);
             }
         }
     }
@@ -128,21 +128,21 @@ impl<M: Machine> Near<'_, M> {
 #[derive(Debug, Clone, Copy)]
 struct After {
     /// What is to be counted.
-    tally: Tally,
+    counted: CounterBits,
     /// The number of its message.
     number: Option<u32>,
 }
 
-impl<M: Machine> Crew<'_, M> {
+impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Serves the request of the next completion, of whose owner word `owner` is lane 0's. `None`, and nothing is done, if it
-    /// is not a usual one.
+    /// is not one for the fast path.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // one call
-    fn serve_usual(
+    fn serve_fast(
         &self,
-        usual: &Usual,
+        rows: &QueueRows,
         warp: Warp<'_>,
-        lead: &mut Lead,
+        poller: &mut PollerState,
         next: Next<'_>,
         owner: u64,
         input: Stage<'_>,
@@ -163,14 +163,14 @@ impl<M: Machine> Crew<'_, M> {
         let Polled::Received { arrival, immediate, bytes, wqe_counter } = Polled::of(&entry) else {
             return None;
         };
-        let Ok(slot) = self.slot_of(lead, arrival, immediate, wqe_counter, bytes) else { return None };
+        let Ok(slot) = self.slot_of(poller, arrival, immediate, wqe_counter, bytes) else { return None };
         let extent = match self.extent {
             Extent::Received => bytes,
             Extent::Slot => self.config.rx_stride,
         };
         let room = extent.checked_sub(HEADER_BYTES as u32)?;
         if slot != guess {
-            let pair = |pair| usual.requests.pair(slot, pair);
+            let pair = |pair| rows.requests.pair(slot, pair);
             [first, second] = Pair::load_two(pair(lane), pair(lanes + lane));
         }
         let word = |word, from| warp.shuffle_u64(word, from);
@@ -179,7 +179,7 @@ impl<M: Machine> Crew<'_, M> {
             .and_then(|()| validate::function(&self.table, &header, |mode| mode == DispatchMode::DeviceCall));
         let Ok(function) = checked else { return None };
         for (pair, value) in [(lane, first), (lanes + lane, second)] {
-            if pair < usual.requests.pairs() {
+            if pair < rows.requests.pairs() {
                 input.set_pair(pair as usize, value);
             }
         }
@@ -195,31 +195,31 @@ impl<M: Machine> Crew<'_, M> {
             reply,
             len,
             output,
-            lead.sizes.send,
-            |place, at, pair| usual.responses.store_pair(place, at as u32, pair),
-            |place, at, pair| usual.sends.store_pair(place, at as u32, pair),
+            poller.sizes.send,
+            |place, at, pair| rows.responses.store_pair(place, at as u32, pair),
+            |place, at, pair| rows.sends.store_pair(place, at as u32, pair),
         );
         let copy = self.bell.copies(lanes).then_some(written.own);
-        self.commit(warp, lead, Done::ALONE, copy);
-        // For the next look, at once.
-        lead.idle = 0;
-        lead.adapt(1);
-        lead.guess = self.slot_after(slot);
-        let tally = ALONE.and(written.tally).and(outcome(status)).counter(Counter::Dispatched);
-        Some(After { tally, number: number_of(arrival, immediate) })
+        self.commit(warp, poller, Done::ALONE, copy);
+        // For the next poll, at once.
+        poller.idle = 0;
+        poller.adapt(1);
+        poller.guess = self.slot_after(slot);
+        let counted = ALONE.and(written.counted).and(outcome(status)).counter(Counter::Dispatched);
+        Some(After { counted, number: number_of(arrival, immediate) })
     }
 
     /// What is left to be done when a request was answered: nobody waits for it.
     #[inline(always)]
-    fn settle(&self, warp: Warp<'_>, lead: &mut Lead, after: After) {
+    fn finish(&self, warp: Warp<'_>, poller: &mut PollerState, after: After) {
         if self.config.sequence {
-            self.follow(warp, lead, 1, after.number);
+            self.follow(warp, poller, 1, after.number);
         }
-        self.board.tally_alone(warp, after.tally);
-        self.publish_soon(warp, lead);
-        lead.free -= 1;
-        if 2 * lead.free < lead.sizes.send {
-            self.reclaim_soon(warp, lead);
+        self.block_state.count_bits_alone(warp, after.counted);
+        self.publish_soon(warp, poller);
+        poller.free -= 1;
+        if 2 * poller.free < poller.sizes.send {
+            self.reclaim_soon(warp, poller);
         }
     }
 }
