@@ -123,9 +123,8 @@ pub(crate) fn deny(shell: &Shell) -> Result<Outcome> {
 
 /// The chaos test at its full length; `cargo test` runs a tenth of it.
 pub(crate) fn chaos(shell: &Shell) -> Result<Outcome> {
-    all([shell
-        .cargo(&["test", "-p", "ringcall-pipeline", "--test", "chaos"])
-        .env("RINGCALL_CHAOS_REQUESTS", "10000000")])
+    // Of the whole workspace, so that nothing is built again with fewer features.
+    all([shell.cargo(&["test", "--workspace", "--test", "chaos"]).env("RINGCALL_CHAOS_REQUESTS", "10000000")])
 }
 
 /// Release, since loom explores millions of interleavings; two preemptions find almost everything that any number
