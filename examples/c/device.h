@@ -1,6 +1,6 @@
 // What the examples on a device share: checks, and memory that both sides see.
 #pragma once
-#include "cudaq/realtime/daemon/dispatcher/cudaq_realtime.h"
+#include "cudaq/realtime/daemon/dispatcher/dispatch_kernel.cuh"
 
 #include <chrono>
 #include <cstdio>

@@ -89,7 +89,7 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
 /// The C library with programs against it, and the one that holds the network's kernel to plain convolutions.
 fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
     let (tree, work) = (shell.target("gpu-bundle-tree"), shell.target("gpu-bundle-examples"));
-    dist::tree(shell, &tree, true)?;
+    dist::tree(shell, &tree, true, dist::Profile::Release)?;
     dist::make_examples(shell, &tree, &work, true, &[&C_PROGRAMS[..], &C_MODULES].concat())?;
     for program in C_PROGRAMS {
         take(shell, &work.join(program), &folder.join(program))?;

@@ -3,6 +3,7 @@
 //! The shared library is linked from the static one by the machine's C compiler, since rustc's own linking of a C library
 //! leaves no room for a version script. What it exports is the committed listing, no more and no less.
 
+use crate::dist_compat;
 use crate::files::{copy, copy_tree, emptied, folder, text, write};
 use crate::shell::{Shell, read, run};
 use crate::steps::Outcome;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The headers, which are one tree when they are installed.
 pub(crate) const HEADERS: [&str; 2] = ["host/c/include", "host/bridge/include"];
 /// What the shared library exports, one name a line.
-const LISTING: &str = "host/c/abi/exports.txt";
+pub(crate) const LISTING: &str = "host/c/abi/exports.txt";
 /// The interface's generation: the soname's number and the symbols' version.
 pub(crate) const SONAME: &str = "libringcall.so.0";
 const SYMBOL_VERSION: &str = "RINGCALL_0";
@@ -28,6 +29,27 @@ const PROVIDERS: [(&str, &str, &str); 2] = [
 const PROVIDER_EXPORTS: [&str; 2] = ["cudaq_realtime_get_bridge_interface", "ringcall_bridge_get_extension"];
 /// What a Rust library needs of the system.
 const SYSTEM: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
+
+/// How cargo builds what is installed.
+#[derive(Clone, Copy)]
+pub(crate) enum Profile {
+    /// The profile of tests: a check finds its dependencies built.
+    Dev,
+    /// The profile of what is given away.
+    Release,
+}
+
+impl Profile {
+    /// Builds a package alone, and returns the folder that cargo leaves it in.
+    fn build(self, shell: &Shell, package: &str) -> Result<PathBuf> {
+        let (name, folder) = match self {
+            Self::Dev => ("dev", "debug"),
+            Self::Release => ("release", "release"),
+        };
+        run(&mut shell.cargo(&["build", "--profile", name, "-p", package]))?;
+        Ok(shell.target(folder))
+    }
+}
 
 /// Where to.
 #[derive(clap::Args)]
@@ -44,19 +66,19 @@ pub(crate) struct Options {
 }
 
 /// Makes the tree.
-pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
+pub(crate) fn make(shell: &Shell, options: &Options, profile: Profile) -> Result<()> {
     let out = match &options.out {
         Some(out) => std::path::absolute(out).with_context(|| format!("{}", out.display()))?,
         None => shell.target("dist"),
     };
-    tree(shell, &out, options.device)?;
+    tree(shell, &out, options.device, profile)?;
     if options.check { check(shell, &out, options.device) } else { Ok(()) }
 }
 
 /// The tree, with or without the device archive.
-pub(crate) fn tree(shell: &Shell, out: &Path, device: bool) -> Result<()> {
-    build(shell, out)?;
-    if device { crate::dist_device::make(shell, &out.join("lib")) } else { Ok(()) }
+pub(crate) fn tree(shell: &Shell, out: &Path, device: bool, profile: Profile) -> Result<()> {
+    build(shell, out, profile)?;
+    if device { crate::dist_device::make(shell, out) } else { Ok(()) }
 }
 
 /// As a step of the continuous integration.
@@ -64,13 +86,12 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
     if shell.command("cc", &["--version"]).output().is_err() {
         return Ok(Outcome::Skipped("no C compiler `cc`"));
     }
-    make(shell, &Options { out: None, device: false, check: true })?;
+    make(shell, &Options { out: None, device: false, check: true }, Profile::Dev)?;
     Ok(Outcome::Done)
 }
 
-fn build(shell: &Shell, out: &Path) -> Result<()> {
-    run(&mut shell.cargo(&["build", "--release", "-p", "ringcall-c"]))?;
-    let archive = shell.target("release").join("libringcall_c.a");
+fn build(shell: &Shell, out: &Path, profile: Profile) -> Result<()> {
+    let archive = profile.build(shell, "ringcall-c")?.join("libringcall_c.a");
     let lib = folder(emptied(out.to_owned())?.join("lib"))?;
     for headers in HEADERS {
         copy_tree(&shell.root().join(headers), &out.join("include"))?;
@@ -83,7 +104,8 @@ fn build(shell: &Shell, out: &Path) -> Result<()> {
     copy(&archive, &lib.join("libringcall.a"))?;
     run(&mut shell.command("strip", &["--strip-debug", &text(&lib.join("libringcall.a"))]))?;
     link_shared(shell, out, &archive, version)?;
-    providers(shell, &lib)?;
+    providers(shell, &lib, profile)?;
+    dist_compat::make(shell, out, &archive)?;
     write(&lib.join("pkgconfig/ringcall.pc"), &pkg_config(version))?;
     write(&lib.join("cmake/ringcall/ringcall-config.cmake"), CMAKE)?;
     write(&lib.join("cmake/ringcall/ringcall-config-version.cmake"), &cmake_version(version))?;
@@ -108,9 +130,6 @@ fn link_shared(shell: &Shell, out: &Path, archive: &Path, version: &str) -> Resu
     run(&mut link)?;
     symlink(&file, &lib.join(SONAME))?;
     symlink(SONAME, &lib.join("libringcall.so"))?;
-    // For build files that are not to change: `-L…/lib/compat -lcudaq-realtime`.
-    let compat = folder(lib.join("compat"))?;
-    symlink(&format!("../{SONAME}"), &compat.join("libcudaq-realtime.so"))?;
     let exported = exports(shell, &shared)?;
     ensure!(
         exported == listing,
@@ -122,11 +141,10 @@ fn link_shared(shell: &Shell, out: &Path, archive: &Path, version: &str) -> Resu
 }
 
 /// Builds the providers, each alone: built together with the C library they would export its functions, too.
-fn providers(shell: &Shell, lib: &Path) -> Result<()> {
+fn providers(shell: &Shell, lib: &Path, profile: Profile) -> Result<()> {
     for (package, built, installed) in PROVIDERS {
-        run(&mut shell.cargo(&["build", "--release", "-p", package]))?;
         let library = lib.join(installed);
-        copy(&shell.target("release").join(built), &library)?;
+        copy(&profile.build(shell, package)?.join(built), &library)?;
         run(&mut shell.command("strip", &["--strip-debug", &text(&library)]))?;
         let exported = exports(shell, &library)?;
         ensure!(exported == PROVIDER_EXPORTS, "{installed} exports {exported:?}");
@@ -164,16 +182,17 @@ fn differing(a: &[String], b: &[String]) -> Vec<String> {
 fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
     let work = shell.target("dist-check");
     make_examples(shell, out, &work, device, &["run"])?;
-    if shell.command("cmake", &["--version"]).output().is_ok() {
-        let build = work.join("build");
-        let prefix = format!("-DCMAKE_PREFIX_PATH={}", out.display());
-        run(&mut shell.command("cmake", &["-S", &text(&work), "-B", &text(&build), &prefix]))?;
-        run(&mut shell.command("cmake", &["--build", &text(&build)]))?;
-        for program in ["host_path", "decoder"] {
-            run(&mut shell.command(&text(&build.join(program)), &[]))?;
-        }
-    } else {
-        println!("no cmake here: the CMake configuration is not checked");
+    dist_compat::check(shell, out, &work)?;
+    if device {
+        dist_compat::check_device(shell, out, &work)?;
+    }
+    if dist_compat::check_cmake(shell, &work, out, &["host_path", "decoder", "udp_echo"])? {
+        dist_compat::check_cmake(
+            shell,
+            &work.join("compat"),
+            &out.join("compat"),
+            &["host_path", "udp_echo"],
+        )?;
     }
     Ok(())
 }
@@ -189,9 +208,7 @@ pub(crate) fn make_examples(
     copy_tree(&shell.root().join("examples/c"), &emptied(work.to_owned())?)?;
     let mut make = shell.command("make", &["-C", &text(work)]);
     make.args(what);
-    if device {
-        make.args(crate::dist_device::make_variables(shell)?);
-    } else {
+    if !device {
         make.arg("NVCC=");
     }
     run(make.env("PKG_CONFIG_PATH", out.join("lib/pkgconfig")).env("LD_LIBRARY_PATH", out.join("lib")))
@@ -245,12 +262,12 @@ fn cmake_version(version: &str) -> String {
 }
 
 #[cfg(unix)]
-fn symlink(to: &str, at: &Path) -> Result<()> {
+pub(crate) fn symlink(to: &str, at: &Path) -> Result<()> {
     std::os::unix::fs::symlink(to, at).with_context(|| format!("cannot link {}", at.display()))
 }
 
 #[cfg(not(unix))]
-fn symlink(_: &str, at: &Path) -> Result<()> {
+pub(crate) fn symlink(_: &str, at: &Path) -> Result<()> {
     bail!("no links here: {}", at.display())
 }
 

@@ -20,8 +20,8 @@ const KERNELS: [(&str, &str); 3] = [
     ("ringcall_dispatch_graph", "graph"),
 ];
 
-/// Makes `libringcall_device.a` in `lib`.
-pub(crate) fn make(shell: &Shell, lib: &Path) -> Result<()> {
+/// Makes `libringcall_device.a` in the installed tree `out`.
+pub(crate) fn make(shell: &Shell, out: &Path) -> Result<()> {
     let cuda = Cuda::find(shell)?;
     let work = emptied(shell.target("device-archive"))?;
     let source = shell.root().join("kernels-cu/archive");
@@ -53,17 +53,17 @@ pub(crate) fn make(shell: &Shell, lib: &Path) -> Result<()> {
         crate::dist::HEADERS.iter().map(|headers| format!("-I{}", shell.root().join(headers).display())),
     );
     run(entry.arg("-c").arg(source.join("entry.cu")).args(["-o", "entry.o"]))?;
-    let archive = lib.join("libringcall_device.a");
+    let archive = out.join("lib/libringcall_device.a");
     let mut ar = shell.command("ar", &["rcs"]);
-    run(ar.current_dir(&work).arg(&archive).args(objects))
+    run(ar.current_dir(&work).arg(&archive).args(objects))?;
+    write(&out.join("share/ringcall/nvcc.mk"), &compiler(shell, &cuda)?)
 }
 
-/// What the examples' Makefile is told, so that it finds the compiler and its runtime wherever they are.
-pub(crate) fn make_variables(shell: &Shell) -> Result<[String; 2]> {
-    let cuda = Cuda::find(shell)?;
+/// Where the compiler and its runtime are, for the examples' Makefile.
+fn compiler(shell: &Shell, cuda: &Cuda) -> Result<String> {
     let nvcc = cuda.tool(shell, "nvcc").get_program().to_string_lossy().into_owned();
     let libraries = cuda.device_runtime.parent().context("a library is in a folder")?;
-    Ok([format!("NVCC={nvcc}"), format!("LDFLAGS=-L{}", libraries.display())])
+    Ok(format!("RINGCALL_NVCC := {nvcc}\nRINGCALL_CUDA_LIBDIR := {}\n", libraries.display()))
 }
 
 /// What nvcc would run, as a script, with the PTX of `texts` (a path less `.sm_NN.ptx`) put where the compiler's goes.

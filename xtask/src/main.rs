@@ -7,6 +7,7 @@
 mod bundle;
 mod ci;
 mod dist;
+mod dist_compat;
 mod dist_device;
 mod files;
 mod metadata;
@@ -95,7 +96,7 @@ fn run(task: Task) -> Result<()> {
         Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
         Task::Fuzz { seconds } => steps::fuzz(&shell, seconds).and_then(asked_for),
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
-        Task::Dist(options) => dist::make(&shell, &options),
+        Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),
         Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
         Task::GpuBundle(options) => bundle::make(&shell, &options),
     }

@@ -1,5 +1,9 @@
 #include "layout.h"
 
+// Every header that a C++ program may name compiles, also without CUDA.
+#include "cudaq/realtime/cpu_transport/roce_wrapper.h"
+#include "cudaq/realtime/daemon/dispatcher/dispatch_kernel.cuh"
+
 using namespace cudaq::realtime;
 
 CHECK(sizeof(RPCHeader) == 24 && alignof(RPCHeader) == 1);
