@@ -1,6 +1,7 @@
 //! A memory experiment that two processes agree on by a few numbers, and its decoder as a function.
 
 use crate::matching::Matching;
+use crate::memory::Estimate;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use ringcall::Status;
@@ -46,6 +47,12 @@ pub(crate) struct Experiment {
 }
 
 impl Experiment {
+    /// What its decoder takes.
+    pub(crate) fn memory(&self) -> Estimate {
+        let rounds = self.rounds.unwrap_or(self.distance);
+        Estimate::process().experiment(self.distance, rounds)
+    }
+
     /// The memory experiment in the Z basis.
     pub(crate) fn problem(&self) -> Result<Problem> {
         let rounds = self.rounds.unwrap_or(self.distance);

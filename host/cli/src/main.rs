@@ -6,6 +6,7 @@ mod emulate;
 mod experiment;
 mod machine;
 mod matching;
+mod memory;
 mod network;
 mod output;
 mod pinning;

@@ -7,7 +7,7 @@ use crate::correlated::SecondPass;
 use crate::error::{BatchError, DecodeError};
 use crate::graph::MatchingGraph;
 use crate::input::Intake;
-use crate::metric::Metric;
+use crate::metric::{Metric, near};
 use crate::readout::{Answer, Place};
 use crate::small::PairTable;
 use crate::solution::{CertificateError, Solution};
@@ -31,6 +31,27 @@ pub struct DecoderConfig {
     ///
     /// The solution, its weight and its proof are then about the lowered weights.
     pub correlations: bool,
+}
+
+impl DecoderConfig {
+    /// The most near nodes that a detector has in its list, in a graph of so many detectors.
+    #[must_use]
+    pub fn most_near_entries(&self, detectors: usize) -> usize {
+        near::most_entries(detectors, self.near_entries)
+    }
+
+    /// Bytes of the near lists of so many detectors, each with `entries` nodes on average, before a decoder is made.
+    ///
+    /// ```
+    /// use ringcall_matching::DecoderConfig;
+    /// let config = DecoderConfig::default();
+    /// let entries = config.most_near_entries(100_000) as f64;
+    /// assert_eq!(config.near_list_bytes(100_000, entries), 256_000_000.0);
+    /// ```
+    #[must_use]
+    pub fn near_list_bytes(&self, detectors: usize, entries: f64) -> f64 {
+        near::list_bytes(detectors, entries.min(self.most_near_entries(detectors) as f64))
+    }
 }
 
 impl Default for DecoderConfig {

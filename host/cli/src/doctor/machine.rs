@@ -10,14 +10,14 @@ const LONGEST: u64 = 1 << 22;
 
 /// A machine to look at. Paths are those that the machine itself would use.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     root: PathBuf,
     environment: BTreeMap<String, String>,
 }
 
 impl Machine {
     /// The machine whose file system is at `root`, with the environment of this process.
-    pub(super) fn at(root: &Path) -> Self {
+    pub(crate) fn at(root: &Path) -> Self {
         Self::with_environment(
             root,
             std::env::vars_os()
@@ -37,7 +37,7 @@ impl Machine {
     }
 
     /// What the file says, without white space around it; none for an empty or unreadable one.
-    pub(super) fn text(&self, path: &str) -> Option<String> {
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         std::fs::File::open(self.real(path)).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes).trim().to_owned();
@@ -45,14 +45,14 @@ impl Machine {
     }
 
     /// What follows `name` and a colon in a file of such lines.
-    pub(super) fn field(&self, path: &str, name: &str) -> Option<String> {
+    pub(crate) fn field(&self, path: &str, name: &str) -> Option<String> {
         self.text(path)?.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
             (key.trim() == name).then(|| value.trim().to_owned())
         })
     }
 
-    pub(super) fn number(&self, path: &str) -> Option<u64> {
+    pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
 
@@ -167,11 +167,11 @@ fn unique(paths: impl IntoIterator<Item = String>) -> Vec<String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A machine of these files; one that ends in `/` is a folder.
-    pub(in crate::doctor) fn made_up(
+    pub(crate) fn made_up(
         files: &[(&str, &str)],
         environment: &[(&str, &str)],
     ) -> (tempfile::TempDir, Machine) {

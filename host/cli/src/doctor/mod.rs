@@ -47,7 +47,7 @@ mod cuda;
 mod finding;
 mod gpu;
 mod kernel;
-mod machine;
+pub(crate) mod machine;
 mod memory;
 mod network;
 mod table;

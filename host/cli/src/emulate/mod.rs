@@ -7,6 +7,7 @@ mod target;
 mod work;
 
 use crate::experiment::Experiment;
+use crate::memory::MemoryLimit;
 use crate::output;
 use crate::serve::TransportArg;
 use crate::signals::Signals;
@@ -78,6 +79,8 @@ pub(crate) struct Args {
     /// RoCE: our own queue pair, to which answers are addressed
     #[arg(long, default_value_t = EMULATOR_QP)]
     qp: u32,
+    #[command(flatten)]
+    memory: MemoryLimit,
     /// Write the report as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -114,7 +117,10 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         FunctionArg::Increment => {
             given.refuse(&["distance", "rounds", "p", "matching"], "--function increment")?;
         }
-        FunctionArg::Decode => given.refuse(&["payload"], "--function decode")?,
+        FunctionArg::Decode => {
+            given.refuse(&["payload"], "--function decode")?;
+            args.memory.admit(&args.experiment.memory())?;
+        }
     }
     let mut experiment = args.experiment.clone();
     experiment.matching = target.matching(experiment.matching)?;

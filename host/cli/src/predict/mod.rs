@@ -11,6 +11,7 @@
 
 mod pipeline;
 
+use crate::memory::{Estimate, MemoryLimit};
 use crate::output::Target;
 use anyhow::{Context, Result, anyhow};
 use pipeline::Failure;
@@ -53,14 +54,18 @@ pub(crate) struct Args {
     /// Threads that decode (default: the cores this process may use)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    #[command(flatten)]
+    memory: MemoryLimit,
 }
 
 /// Decodes every shot of the input.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let model = read_model(&args.dem)?;
+    let model = read_model(&args.dem, args.memory.of_model())?;
     let threads = args.threads.map_or_else(available_threads, usize::from);
     let engine =
         if args.enable_correlations { MatchingEngine::CorrelatedBlossom } else { MatchingEngine::default() };
+    let estimate = Estimate::process().model(&model, args.enable_correlations);
+    args.memory.admit(&estimate.workers(u32::try_from(threads).unwrap_or(u32::MAX)))?;
     let decoders = decoders(&model, engine, threads).with_context(|| args.dem.display().to_string())?;
 
     let input_name = args.input.as_deref().map_or_else(|| "standard input".to_owned(), show);
@@ -102,9 +107,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-fn read_model(path: &Path) -> Result<DetectorErrorModel> {
+fn read_model(path: &Path, limits: Limits) -> Result<DetectorErrorModel> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    text::read(BufReader::new(file), Limits::default()).with_context(|| path.display().to_string())
+    text::read(BufReader::new(file), limits).with_context(|| path.display().to_string())
 }
 
 /// One decoder for each thread.

@@ -1,26 +1,48 @@
 //! Model, engine and shots, from options or files.
 
 use super::options::{Args, DispatcherArg, EngineArg};
+use crate::matching::MatchingArg;
+use crate::memory::Estimate;
 use crate::network::{Bound, Network, NetworkFile, OnGpu};
 use anyhow::{Context, Result};
 use ringcall_infer::{ElementType, Passthrough, TensorSpec};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
-use ringcall_qec::dem::text::{Limits, read};
+use ringcall_qec::dem::text::read;
 use ringcall_service::{Inference, Problem, Service, ServiceConfig, ShotSource};
 use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
 
 pub(super) fn problem(args: &Args) -> Result<Problem> {
+    let matching = if args.engine.network().is_some() { args.matching.or_plain() } else { args.matching };
     let model = match &args.dem {
         Some(path) => {
             let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-            read(BufReader::new(file), Limits::default()).with_context(|| path.display().to_string())?
+            let model = read(BufReader::new(file), args.memory.of_model())
+                .with_context(|| path.display().to_string())?;
+            let correlated = matching.kind != Some(MatchingArg::Plain);
+            args.memory.admit(&around(args, Estimate::process().model(&model, correlated)))?;
+            model
         }
-        None => experiment(args).detector_error_model()?,
+        None => {
+            args.memory.admit(&around(args, Estimate::process().experiment(args.distance, args.rounds())))?;
+            experiment(args).detector_error_model()?
+        }
     };
-    let matching = if args.engine.network().is_some() { args.matching.or_plain() } else { args.matching };
     matching.problem(model)
+}
+
+/// What the pipeline takes beside the decoder's tables.
+fn around(args: &Args, decoding: Estimate) -> Estimate {
+    // A request is a bit for each detector, an answer no longer; the rest is what the pipeline notes of a request.
+    let slot_bytes = 150 + decoding.detectors() / 8;
+    let pipeline = decoding.workers(args.workers()).ring(args.slots, slot_bytes);
+    match args.engine {
+        EngineArg::Cpu | EngineArg::Onnxruntime => {
+            pipeline.network(args.workers(), args.distance, args.rounds())
+        }
+        _ => pipeline,
+    }
 }
 
 fn experiment(args: &Args) -> MemoryExperiment {

@@ -2,6 +2,7 @@
 
 use crate::experiment::BasisArg;
 use crate::matching::Matching;
+use crate::memory::MemoryLimit;
 use crate::network::NetworkArg;
 use crate::pinning::{self, CoreList};
 use anyhow::{Result, bail};
@@ -195,6 +196,8 @@ pub(crate) struct Args {
     /// Write the report as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) memory: MemoryLimit,
     /// Write the report as one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,

@@ -11,6 +11,7 @@ mod server;
 mod service;
 
 use crate::experiment::Experiment;
+use crate::memory::{Estimate, MemoryLimit};
 use crate::output;
 use crate::signals::Signals;
 use crate::usage::Given;
@@ -126,6 +127,8 @@ pub(crate) struct Args {
     /// Serve the counters for Prometheus at http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    memory: MemoryLimit,
     /// Write the final counters as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -137,8 +140,23 @@ pub(crate) struct Args {
 /// Signals are looked for so often.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// What the service takes.
+fn estimate(args: &Args) -> Estimate {
+    let decoding = args.experiment.memory();
+    match &args.transport {
+        // The plug-in has its own ring.
+        Over::Plugin(_) => decoding,
+        Over::Own(TransportArg::Udp) => decoding.ring(args.slots, args.slot_bytes),
+        Over::Own(_) => {
+            let peers = u32::try_from(service::peers(args)).unwrap_or(u32::MAX);
+            decoding.ring(args.slots, args.slot_bytes).windows(peers, args.slots, args.slot_bytes)
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     check::check(args, given)?;
+    args.memory.admit(&estimate(args))?;
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }

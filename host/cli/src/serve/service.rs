@@ -270,7 +270,7 @@ fn roce_wire(args: &Args, ring: &Ring) -> Result<roce::Roce> {
 }
 
 /// The most peers of a queue pair at a time.
-fn peers(args: &Args) -> usize {
+pub(super) fn peers(args: &Args) -> usize {
     args.peers.map_or(roce::DEFAULT_PEERS, usize::from)
 }
 

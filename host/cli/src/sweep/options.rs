@@ -1,6 +1,7 @@
 //! The options of `ringcall sweep`.
 
 use crate::experiment::BasisArg;
+use crate::memory::{Estimate, MemoryLimit};
 use crate::network::{Network, NetworkArg, NetworkFile};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -83,6 +84,8 @@ pub(crate) struct Args {
     /// Confidence of the intervals
     #[arg(long, default_value_t = 0.95)]
     pub(super) confidence: f64,
+    #[command(flatten)]
+    memory: MemoryLimit,
     /// Write the results as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -95,6 +98,12 @@ impl Args {
     /// The grid: distances in the order given, and within each the noises.
     pub(super) fn points(&self) -> Result<Vec<Point>> {
         let basis = self.basis.into();
+        // Points are studied one after another.
+        let largest =
+            self.distances.iter().map(|&distance| self.estimate(distance)).max_by_key(Estimate::bytes);
+        if let Some(largest) = largest {
+            self.memory.admit(&largest)?;
+        }
         let mut points = Vec::new();
         for &distance in &self.distances {
             for &p in &self.noises {
@@ -119,6 +128,17 @@ impl Args {
             bail!("--confidence must be between 0 and 1, not {}", self.confidence);
         }
         Ok(points)
+    }
+
+    /// What a point of this distance takes.
+    fn estimate(&self, distance: u32) -> Estimate {
+        let rounds = self.rounds.unwrap_or(distance);
+        let threads = u32::try_from(self.threads()).unwrap_or(u32::MAX);
+        let decoding = Estimate::process().experiment(distance, rounds).workers(threads);
+        match self.engine() {
+            Some(NetworkArg::Cpu | NetworkArg::Onnxruntime) => decoding.network(threads, distance, rounds),
+            _ => decoding,
+        }
     }
 
     pub(super) fn matching(&self) -> Matching {

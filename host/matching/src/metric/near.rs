@@ -45,6 +45,19 @@ const MAX_CHUNKS: usize = 1 << 20;
 /// As many as that a node gets; further ones as long as all are no more than half of those.
 const USUAL: usize = 16;
 
+/// Bytes for each chunk: itself, and what is known of its lanes.
+const CHUNK_BYTES: usize = 256;
+
+/// Entries that each of `n` nodes may have where `wanted` are asked for.
+pub(crate) fn most_entries(n: usize, wanted: usize) -> usize {
+    wanted.min(MAX_ENTRIES).min(affordable(n)) / LANES * LANES
+}
+
+/// Bytes of the lists of `n` nodes that all have this many entries; a node without any has a chunk, too.
+pub(crate) fn list_bytes(n: usize, entries: f64) -> f64 {
+    n as f64 * CHUNK_BYTES as f64 * (entries / LANES as f64).max(1.0)
+}
+
 /// Entries that each of `n` nodes may have.
 fn affordable(n: usize) -> usize {
     let each = |chunks: usize| chunks / n.max(1);
@@ -92,7 +105,7 @@ impl NearLists {
         masks: &mut Option<MaskTable>,
     ) -> (Self, Vec<Extent>) {
         let n = graph.num_detectors();
-        let entries = entries.min(MAX_ENTRIES).min(affordable(n)) / LANES * LANES;
+        let entries = most_entries(n, entries);
         let blank = Chunk { nodes: [n as u32; LANES], dists: [0; LANES] };
         let no_detail = Detail { before: [FIRST; LANES], edges: [NONE; LANES] };
         let mut lists = Self {

@@ -17,6 +17,12 @@ pub enum ParseErrorKind {
     /// The bytes are no text.
     #[error("the line is not UTF-8 text")]
     NotUtf8,
+    /// More bytes than a line may have.
+    #[error("the line has more than {limit} bytes")]
+    LongLine {
+        /// The limit.
+        limit: usize,
+    },
     /// Something stands where something else should.
     #[error("expected {expected}, found {found}")]
     Expected {

@@ -1,8 +1,8 @@
 //! Carries out statements: unrolls blocks, applies shifts, collects the model.
 
-use super::Limits;
 use super::error::{ParseError, ParseErrorKind};
 use super::statement::{Line, Statement, Target};
+use super::{Limits, MAX_LINE_BYTES};
 use crate::dem::{Component, DetectorErrorModel, Mechanism, cancel_pairs};
 
 /// Blocks nested deeper than this are refused: a block is carried out by recursion.
@@ -46,6 +46,9 @@ impl Expander {
         self.line += 1;
         let number = self.line;
         let fail = |kind| ParseError { line: number, kind };
+        if line.strip_suffix(b"\n").unwrap_or(line).len() > MAX_LINE_BYTES {
+            return Err(fail(ParseErrorKind::LongLine { limit: MAX_LINE_BYTES }));
+        }
         let text = std::str::from_utf8(line).map_err(|_| fail(ParseErrorKind::NotUtf8))?;
         let mut rest = Line::new(text);
         while let Some(statement) = rest.next().map_err(fail)? {

@@ -35,7 +35,7 @@ mod expand;
 mod statement;
 mod write;
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 pub use error::{ParseError, ParseErrorKind, ReadError};
 
@@ -61,6 +61,9 @@ impl Default for Limits {
         Self { detectors: MAX_DETECTORS, observables: 1 << 16, instructions: 1 << 24, targets: 1 << 26 }
     }
 }
+
+/// The most bytes of a line.
+pub const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// Reads a model from a string, with the default [`Limits`].
 ///
@@ -97,7 +100,7 @@ pub fn parse_with_limits(bytes: &[u8], limits: Limits) -> Result<DetectorErrorMo
 pub fn read(mut reader: impl BufRead, limits: Limits) -> Result<DetectorErrorModel, ReadError> {
     let mut expander = Expander::new(limits);
     let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line)? > 0 {
+    while reader.by_ref().take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line)? > 0 {
         expander.line(&line)?;
         line.clear();
     }

@@ -1,0 +1,132 @@
+//! What configurations take, in bytes, by formulas that were fitted to peaks of resident memory (docs/performance/memory.md).
+
+use ringcall_matching::DecoderConfig;
+use ringcall_qec::dem::DetectorErrorModel;
+
+/// The program itself.
+const PROCESS: f64 = 14.0 * 1024.0 * 1024.0;
+/// The engine of a network on the CPU.
+const NETWORK: f64 = 22.0 * 1024.0 * 1024.0;
+/// Per detector: the circuit's analysis, the error model and the decoder's graph of a generated experiment.
+const EXPERIMENT_DETECTOR: f64 = 10_500.0;
+/// Of an error of a model.
+pub(super) const MECHANISM: u64 = 170;
+/// Lists grow by doubling, and are cut to size at the end.
+const LISTS: f64 = 1.2;
+
+/// A part of what is taken.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    /// What for, and which options say how much.
+    what: &'static str,
+    bytes: f64,
+}
+
+/// What a configuration takes.
+#[derive(Debug, Clone)]
+pub(crate) struct Estimate {
+    parts: Vec<Part>,
+    detectors: f64,
+    /// Bytes of the decoder's near lists.
+    lists: f64,
+}
+
+/// What takes memory where a decoder does.
+const EXPERIMENT: &str = "decoding (--distance, --rounds)";
+const MODEL: &str = "decoding the error model";
+
+impl Estimate {
+    /// The program with nothing to do.
+    pub(crate) fn process() -> Self {
+        let process = Part { what: "the program", bytes: PROCESS };
+        Self { parts: vec![process], detectors: 0.0, lists: 0.0 }
+    }
+
+    fn and(mut self, what: &'static str, bytes: f64) -> Self {
+        self.parts.push(Part { what, bytes });
+        self
+    }
+
+    /// A generated memory experiment and its decoder.
+    pub(crate) fn experiment(mut self, distance: u32, rounds: u32) -> Self {
+        let (d, rounds) = (f64::from(distance), f64::from(rounds));
+        // Each round has a detector for each check.
+        self.detectors = rounds * (d * d - 1.0).max(0.0);
+        let config = DecoderConfig::default();
+        let most = config.most_near_entries(self.detectors as usize) as f64;
+        // A list reaches as far as pairs are closer to each other than to the boundary: the further the larger the code is, and
+        // the less the fewer rounds there are. It ends at `most`.
+        let elongation = self.detectors / d.powi(3).max(1.0);
+        let reach = 0.48 * d.powf(2.72) * elongation / (elongation + 0.65);
+        let entries = (reach.powi(-2) + most.powi(-2)).powf(-0.5);
+        self.lists = config.near_list_bytes(self.detectors as usize, entries);
+        let bytes = EXPERIMENT_DETECTOR * self.detectors + LISTS * self.lists;
+        self.and(EXPERIMENT, bytes)
+    }
+
+    /// A decoder of an error model. Its near lists are counted as long as they may be.
+    pub(crate) fn model(mut self, model: &DetectorErrorModel, correlated: bool) -> Self {
+        let detectors = model.num_detectors as usize;
+        let (mut parts, mut flipping, mut several, mut edges) = (0.0, 0.0, 0.0, 0.0_f64);
+        for mechanism in &model.mechanisms {
+            parts += mechanism.components.len().saturating_sub(1) as f64;
+            flipping += f64::from(u8::from(!mechanism.observables.is_empty()));
+            several += f64::from(u8::from(mechanism.components.len() > 1));
+            edges += mechanism.components.len().max(1) as f64;
+        }
+        self.detectors = detectors as f64;
+        let config = DecoderConfig::default();
+        // A detector without an edge has no list, and one with edges no more entries than there are such detectors.
+        let linked = self.detectors.min(2.0 * edges);
+        let most = (config.most_near_entries(detectors) as f64).min(linked);
+        self.lists = config.near_list_bytes(detectors, most * linked / self.detectors.max(1.0));
+        let bytes = 520.0 * self.detectors
+            + MECHANISM as f64 * model.mechanisms.len() as f64
+            + 150.0 * parts
+            + 100.0 * flipping
+            + 200.0 * edges.min(10.0 * self.detectors)
+            + LISTS * self.lists
+            + if correlated { 600.0 * several } else { 0.0 };
+        self.and(MODEL, bytes)
+    }
+
+    /// Decoders on the same tables, one for each thread; the first is counted.
+    pub(crate) fn workers(self, workers: u32) -> Self {
+        let bytes = 200.0 * self.detectors * f64::from(workers.saturating_sub(1));
+        self.and("decoders of threads (--workers, --threads)", bytes)
+    }
+
+    /// A network on the CPU for each worker.
+    pub(crate) fn network(self, workers: u32, distance: u32, rounds: u32) -> Self {
+        let volume = (f64::from(rounds) + 1.0) * f64::from(distance).powi(2);
+        let bytes = NETWORK + f64::from(workers) * volume * 4_096.0;
+        self.and("the network (--workers, --distance, --rounds)", bytes)
+    }
+
+    /// A ring with slots for requests and for responses.
+    pub(crate) fn ring(self, slots: u32, slot_bytes: u32) -> Self {
+        let bytes = f64::from(slots) * (230.0 + 2.0 * f64::from(slot_bytes));
+        self.and("the ring (--slots, --slot-bytes)", bytes)
+    }
+
+    /// Detectors of what is decoded.
+    pub(crate) fn detectors(&self) -> u32 {
+        self.detectors as u32
+    }
+
+    /// Windows of RoCE peers on the same ring, as if every peer had written to all of its window.
+    pub(crate) fn windows(self, peers: u32, slots: u32, slot_bytes: u32) -> Self {
+        let bytes = f64::from(peers) * f64::from(slots) * (290.0 + f64::from(slot_bytes));
+        self.and("windows of peers (--peers, --slots, --slot-bytes)", bytes)
+    }
+
+    /// All together; as much as can be said where it is more.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum::<f64>() as u64
+    }
+
+    /// What most of it is for.
+    pub(super) fn largest(&self) -> &'static str {
+        self.parts.iter().max_by(|a, b| a.bytes.total_cmp(&b.bytes)).map_or("nothing", |part| part.what)
+    }
+}

@@ -1,0 +1,104 @@
+//! How much memory a command takes: estimated before anything large is allocated, and refused past a limit.
+
+mod estimate;
+mod limit;
+
+use crate::doctor::machine::Machine;
+use crate::usage::Misuse;
+use anyhow::{Result, bail};
+use bytesize::ByteSize;
+pub(crate) use estimate::Estimate;
+use ringcall_qec::dem::text::Limits;
+use std::path::Path;
+
+/// From how many bytes on an estimate is worth a line.
+const WORTH_A_LINE: u64 = 1 << 30;
+
+/// The option that bounds a command's memory.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct MemoryLimit {
+    /// The most memory that the configuration may take, as estimated before it starts: 4GiB, 512M; more is refused [default:
+    /// 80% of what is free, by the machine and by its control group]
+    #[arg(long, value_name = "SIZE")]
+    max_memory: Option<ByteSize>,
+}
+
+impl MemoryLimit {
+    /// Bytes, where there is a limit.
+    fn allowed(self) -> Option<u64> {
+        match self.max_memory {
+            Some(size) => Some(size.as_u64()),
+            None => limit::free(&Machine::at(Path::new("/"))).map(|free| free / 5 * 4),
+        }
+    }
+
+    /// Limits for an error model's file, so that the model alone does not take more than it may: what is read takes memory
+    /// before there is something to estimate.
+    pub(crate) fn of_model(self) -> Limits {
+        let limits = Limits::default();
+        let Some(allowed) = self.allowed() else { return limits };
+        Limits {
+            instructions: limits.instructions.min(allowed / estimate::MECHANISM),
+            targets: limits.targets.min(allowed / size_of::<u32>() as u64),
+            ..limits
+        }
+    }
+
+    /// Refuses a configuration that takes more than it may. Says what it takes where that is much, or where the limit was given.
+    ///
+    /// # Errors
+    /// [`Misuse`] with one line: what is needed and for what most of it, what is allowed, and which options help.
+    pub(crate) fn admit(self, estimate: &Estimate) -> Result<()> {
+        let needed = estimate.bytes();
+        if let Some(allowed) = self.allowed()
+            && needed > allowed
+        {
+            let whose = match self.max_memory {
+                Some(_) => "--max-memory".to_owned(),
+                None => "80% of what is free; --max-memory SIZE sets another limit".to_owned(),
+            };
+            bail!(Misuse(format!(
+                "this takes about {} of memory, most of it for {}, and may take {} ({whose})",
+                shown(needed),
+                estimate.largest(),
+                shown(allowed),
+            )));
+        }
+        if self.max_memory.is_some() || needed >= WORTH_A_LINE {
+            eprintln!("ringcall: takes about {} of memory", shown(needed));
+        }
+        Ok(())
+    }
+}
+
+fn shown(bytes: u64) -> String {
+    ByteSize(bytes).display().iec().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(text: &str) -> MemoryLimit {
+        MemoryLimit { max_memory: Some(text.parse().expect("a size")) }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_by_name() {
+        let ring = Estimate::process().ring(65_536, 65_536);
+        let error = limit("4GiB").admit(&ring).expect_err("8 GiB");
+        assert!(error.is::<Misuse>());
+        let line = error.to_string();
+        assert!(
+            line.contains("8.0 GiB") && line.contains("--slot-bytes") && line.contains("4.0 GiB"),
+            "{line}"
+        );
+        limit("9GiB").admit(&ring).expect("it fits");
+    }
+
+    #[test]
+    fn an_experiment_that_overflows_every_size_is_refused_too() {
+        let huge = Estimate::process().experiment(u32::MAX, u32::MAX);
+        assert!(limit("1TiB").admit(&huge).is_err());
+    }
+}
