@@ -27,7 +27,7 @@
 //! | `RINGCALL_DEVICE_ARCHS` | architectures instead of those of the build script: `sm_90,sm_100` |
 //! | `RINGCALL_DEVICE_TARGET_DIR` | where to build; programs of one workspace that share it build `core` once |
 //!
-//! Outside of build scripts, [`compile`] does one crate for one architecture.
+//! ExternalExecutor of build scripts, [`compile`] does one crate for one architecture.
 
 #![forbid(unsafe_code)]
 

@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering;
 
 /// What a transport did wrong, counted on the loop's thread and read on any.
 #[derive(Debug, Clone)]
-pub(crate) struct Mishaps(Arc<[DeviceU64; 2]>);
+pub(crate) struct TransportFaults(Arc<[DeviceU64; 2]>);
 
-impl Mishaps {
+impl TransportFaults {
     fn new() -> Self {
         Self(Arc::new([DeviceU64::new(0), DeviceU64::new(0)]))
     }
@@ -63,7 +63,7 @@ pub(crate) struct Dataplane {
     theirs: Option<Words>,
     /// Slots whose requests are under way.
     under_way: Vec<u32>,
-    mishaps: Mishaps,
+    faults: TransportFaults,
 }
 
 // SAFETY: the context is the transport's, which expects one thread, and gets one: the loop's.
@@ -98,8 +98,8 @@ impl Dataplane {
         let (rx_stride, tx_stride) = (ring.rx_stride_sz as u32, ring.tx_stride_sz as u32);
         let ring = SharedRing::new(slots, rx_stride, tx_stride, windows, None)?;
         let under_way = Vec::with_capacity(words);
-        let mishaps = Mishaps::new();
-        Ok(Self { ctx: plane.ctx, rx_poll, tx_publish, ring, rx_flags, tx_flags, theirs, under_way, mishaps })
+        let faults = TransportFaults::new();
+        Ok(Self { ctx: plane.ctx, rx_poll, tx_publish, ring, rx_flags, tx_flags, theirs, under_way, faults })
     }
 
     pub(crate) fn ring(&self) -> &SharedRing {
@@ -111,8 +111,8 @@ impl Dataplane {
         !self.under_way.is_empty()
     }
 
-    pub(crate) fn mishaps(&self) -> &Mishaps {
-        &self.mishaps
+    pub(crate) fn faults(&self) -> &TransportFaults {
+        &self.faults
     }
 
     /// Takes a request from the transport, and says in which slot it is; whether there was one.
@@ -129,7 +129,7 @@ impl Dataplane {
             free(&self.rx_flags) && free(&self.tx_flags)
         };
         let Some(index) = self.ring.geometry().slot(slot).filter(free) else {
-            self.mishaps.count(0);
+            self.faults.count(0);
             return true;
         };
         self.under_way.push(slot);
@@ -144,7 +144,7 @@ impl Dataplane {
     #[inline]
     pub(crate) fn send(&mut self) -> bool {
         let before = self.under_way.len();
-        let Self { ctx, tx_publish, tx_flags, rx_flags, theirs, under_way, mishaps, .. } = self;
+        let Self { ctx, tx_publish, tx_flags, rx_flags, theirs, under_way, faults, .. } = self;
         under_way.retain(|&slot| {
             let place = slot as usize;
             // Acquire: pairs with `RingMemory::publish_tx`.
@@ -156,7 +156,7 @@ impl Dataplane {
                     // SAFETY: the promise of `new`. A failed slot holds a response that says so.
                     let sent = unsafe { tx_publish(*ctx, slot) };
                     if sent != CudaqStatus::Ok.raw() as c_int {
-                        mishaps.count(1);
+                        faults.count(1);
                     }
                     tx_flags.store(place, flag::FREE, Ordering::Release);
                     false

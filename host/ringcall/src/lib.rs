@@ -35,7 +35,7 @@
 //! | [`table`] | which function is run how, with its schema; collisions and schemas that cannot fit are refused |
 //! | [`dispatcher`] | the host dispatcher: inline calls, worker pools, per-function queues, stop with a report |
 //! | [`worker`] | the worker's side of a pool: jobs, ready flags, answers, deferred completions |
-//! | [`outside`] | functions answered in the slot by somebody else (a graph that the host launches); customs of other libraries |
+//! | [`external`] | functions answered in the slot by somebody else (a graph that the host launches); compat of other libraries |
 //! | [`completion_log`] | completions on rings whose responses a transport takes |
 //! | [`client`] | a producer and consumer in one thread, for tests and benchmarks without a NIC |
 //! | [`wait`], [`pin`] | how threads poll, and on which core |
@@ -45,7 +45,7 @@
 pub mod client;
 pub mod completion_log;
 pub mod dispatcher;
-pub mod outside;
+pub mod external;
 pub mod pin;
 pub mod ring;
 mod shared;

@@ -145,8 +145,8 @@ pub struct Function {
     pub(crate) mode: DispatchMode,
     arg_bytes: Option<u32>,
     pub(crate) index: usize,
-    /// Answered in the slot, by what [`Outside`](crate::outside::Outside) starts.
-    pub(crate) outside: bool,
+    /// Answered in the slot, by what [`ExternalExecutor`](crate::external::ExternalExecutor) starts.
+    pub(crate) executor: bool,
 }
 
 impl Callable for Function {
@@ -240,7 +240,7 @@ impl FunctionTable {
 struct Draft {
     name: String,
     id: FunctionId,
-    outside: bool,
+    executor: bool,
     schema: HandlerSchema,
     mode: DispatchMode,
     handler: Option<Box<dyn HostHandler>>,
@@ -260,7 +260,7 @@ impl TableBuilder {
         handler: Option<Box<dyn HostHandler>>,
     ) -> Self {
         let id = FunctionId::of(name);
-        self.functions.push(Draft { name: name.to_owned(), id, outside: false, schema, mode, handler });
+        self.functions.push(Draft { name: name.to_owned(), id, executor: false, schema, mode, handler });
         self
     }
 
@@ -274,12 +274,12 @@ impl TableBuilder {
         self
     }
 
-    /// A function that is started by the dispatcher's [`Outside`](crate::outside::Outside) and answered in the slot.
+    /// A function that is started by the dispatcher's [`ExternalExecutor`](crate::external::ExternalExecutor) and answered in the slot.
     #[must_use]
     pub fn outside_call(self, name: &str, schema: HandlerSchema) -> Self {
         let mut builder = self.push(name, schema, DispatchMode::GraphLaunch, None);
         if let Some(last) = builder.functions.last_mut() {
-            last.outside = true;
+            last.executor = true;
         }
         builder
     }
@@ -330,7 +330,7 @@ impl TableBuilder {
     pub fn build_for(self, request_bytes: u32, result_bytes: u32) -> Result<FunctionTable, TableError> {
         let mut entries = Vec::with_capacity(self.functions.len());
         let mut handlers = Vec::with_capacity(self.functions.len());
-        for (index, Draft { name, id, outside, schema, mode, handler }) in
+        for (index, Draft { name, id, executor, schema, mode, handler }) in
             self.functions.into_iter().enumerate()
         {
             let malformed =
@@ -346,7 +346,7 @@ impl TableBuilder {
                 }
             }
             let arg_bytes = schema.arg_len().map_err(|e| malformed(&e))?;
-            entries.push(Function { id, name, schema, mode, arg_bytes, index, outside });
+            entries.push(Function { id, name, schema, mode, arg_bytes, index, executor });
             handlers.push(handler);
         }
         let mut size = IdIndex::cells_for(entries.len());

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use ringcall::client::Reply;
 use ringcall::dispatcher::Step;
-use ringcall::outside::Customs;
+use ringcall::external::RingCompat;
 use ringcall::wire::counter::Counter;
 use ringcall::wire::flag;
 use ringcall::wire::header::RequestHeader;
@@ -290,7 +290,7 @@ fn an_expected_slot_is_served_by_the_next_step() {
     };
     for number in [40_000, 3, SLOTS - 1, 0, 40_000] {
         let slot = send(number);
-        dispatcher.expect(slot);
+        dispatcher.hint_next(slot);
         assert_eq!(dispatcher.step(), Step::Busy);
         let response = Response::probe(shared, slot).expect("answered at once");
         assert_eq!(response.header().request_id, number);
@@ -298,7 +298,7 @@ fn an_expected_slot_is_served_by_the_next_step() {
     }
     // What nobody told of is found all the same, in as many steps as there are lines of flags.
     let slot = send(20_000);
-    dispatcher.expect(shared.geometry().slot(9).expect("a slot"));
+    dispatcher.hint_next(shared.geometry().slot(9).expect("a slot"));
     let steps = (1..=SLOTS / 8).find(|_| dispatcher.step() == Step::Busy);
     assert!(steps.is_some_and(|steps| steps > 1), "{steps:?}");
     assert!(Response::probe(shared, slot).is_some());
@@ -332,8 +332,8 @@ fn a_request_that_another_dispatcher_has_answered_is_not_taken_for_the_next() {
         })
         .build(&ring)
         .expect("a table");
-    let customs = Customs { shared_ring: true, ..Customs::default() };
-    let wired = HostDispatcher::builder(&ring, table).customs(customs).build().expect("wired");
+    let compat = RingCompat { shared_ring: true, ..RingCompat::default() };
+    let wired = HostDispatcher::builder(&ring, table).compat(compat).build().expect("wired");
     let mut dispatcher = wired.into_stepper();
     send(first, "plays");
     send(second, "somebody elses");

@@ -1,7 +1,7 @@
-//! Functions that somebody else answers in the slot, and rings of other customs.
+//! Functions that somebody else answers in the slot, and rings of other compat.
 
 use ringcall::dispatcher::{HostDispatcher, Step, Stepped};
-use ringcall::outside::{BadRequests, Claim, Customs, LaunchError, Marks, Outside};
+use ringcall::external::{BadRequests, Claim, ExternalExecutor, LaunchError, Marks, RingCompat};
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{HandlerSchema, RequestHeader, ResponseHeader, flag};
 use ringcall::{Client, FunctionId, FunctionTable, Ring, RingConfig, Status};
@@ -32,7 +32,7 @@ struct OneWorker {
     marks: bool,
 }
 
-impl Outside for OneWorker {
+impl ExternalExecutor for OneWorker {
     fn service(&mut self, ended: &mut dyn FnMut(Status)) {
         let mut bench = self.bench.lock().expect("nobody panics");
         if let (Some(slot), true) = (bench.under_way, bench.finish) {
@@ -83,7 +83,7 @@ impl Outside for OneWorker {
     }
 }
 
-fn dispatcher(marks: bool, customs: Customs) -> (Ring, HostDispatcher<Stepped>, Arc<Mutex<Bench>>) {
+fn dispatcher(marks: bool, compat: RingCompat) -> (Ring, HostDispatcher<Stepped>, Arc<Mutex<Bench>>) {
     let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 64 }).expect("a ring");
     let table = FunctionTable::builder()
         .outside_call("graph", HandlerSchema::new())
@@ -93,8 +93,8 @@ fn dispatcher(marks: bool, customs: Customs) -> (Ring, HostDispatcher<Stepped>, 
     let bench = Arc::new(Mutex::new(Bench::default()));
     let worker = OneWorker { ring: ring.shared().clone(), bench: Arc::clone(&bench), marks };
     let dispatcher = HostDispatcher::builder(&ring, table)
-        .customs(customs)
-        .outside(Box::new(worker))
+        .compat(compat)
+        .executor(Box::new(worker))
         .build()
         .expect("wired");
     (ring, dispatcher.into_stepper(), bench)
@@ -108,7 +108,7 @@ fn settle(dispatcher: &mut HostDispatcher<Stepped>) {
 
 #[test]
 fn a_busy_worker_holds_up_its_own_requests_alone() {
-    let (ring, mut dispatcher, bench) = dispatcher(true, Customs::default());
+    let (ring, mut dispatcher, bench) = dispatcher(true, RingCompat::default());
     let mut client = Client::new(&ring);
     let graph = FunctionId::of("graph");
     let first = client.send(graph, 1, 0, &7_u64.to_le_bytes()).expect("sent");
@@ -135,7 +135,7 @@ fn a_busy_worker_holds_up_its_own_requests_alone() {
 #[test]
 fn what_nobody_is_for_is_refused_at_once() {
     for marks in [true, false] {
-        let (ring, mut dispatcher, bench) = dispatcher(marks, Customs::default());
+        let (ring, mut dispatcher, bench) = dispatcher(marks, RingCompat::default());
         let mut client = Client::new(&ring);
         let graph = FunctionId::of("graph");
         // Also while the worker is busy.
@@ -156,7 +156,7 @@ fn what_nobody_is_for_is_refused_at_once() {
 
 #[test]
 fn without_marks_the_slot_never_looks_free() {
-    let (ring, mut dispatcher, bench) = dispatcher(false, Customs::default());
+    let (ring, mut dispatcher, bench) = dispatcher(false, RingCompat::default());
     let mut client = Client::new(&ring);
     let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
     settle(&mut dispatcher);
@@ -171,7 +171,7 @@ fn without_marks_the_slot_never_looks_free() {
 
 #[test]
 fn a_start_that_fails_leaves_the_error_mark() {
-    let (ring, mut dispatcher, bench) = dispatcher(true, Customs::default());
+    let (ring, mut dispatcher, bench) = dispatcher(true, RingCompat::default());
     bench.lock().expect("nobody panics").fail_with = Some(700);
     let mut client = Client::new(&ring);
     let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
@@ -182,7 +182,7 @@ fn a_start_that_fails_leaves_the_error_mark() {
 
 #[test]
 fn a_stop_waits_for_what_is_outside() {
-    let (ring, mut dispatcher, bench) = dispatcher(true, Customs::default());
+    let (ring, mut dispatcher, bench) = dispatcher(true, RingCompat::default());
     let mut client = Client::new(&ring);
     let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
     settle(&mut dispatcher);
@@ -195,7 +195,7 @@ fn a_stop_waits_for_what_is_outside() {
 #[test]
 fn a_halt_leaves_alone_what_is_outside() {
     for marks in [true, false] {
-        let (ring, mut dispatcher, bench) = dispatcher(marks, Customs::default());
+        let (ring, mut dispatcher, bench) = dispatcher(marks, RingCompat::default());
         let mut client = Client::new(&ring);
         let graph = FunctionId::of("graph");
         let first = client.send(graph, 1, 0, &[]).expect("sent");
@@ -219,7 +219,7 @@ fn a_halt_leaves_alone_what_is_outside() {
 
 #[test]
 fn a_drained_dispatcher_takes_what_comes_later() {
-    let (ring, mut dispatcher, _) = dispatcher(true, Customs::default());
+    let (ring, mut dispatcher, _) = dispatcher(true, RingCompat::default());
     let mut client = Client::new(&ring);
     dispatcher.drain();
     assert_eq!(dispatcher.step(), Step::Ended);
@@ -231,7 +231,7 @@ fn a_drained_dispatcher_takes_what_comes_later() {
 
 #[test]
 fn other_customs() {
-    let all = Customs { any_flag: true, shared_ring: false, bad_requests: BadRequests::DropUnknown };
+    let all = RingCompat { any_flag: true, shared_ring: false, bad_requests: BadRequests::DropUnknown };
     let (ring, mut dispatcher, _) = dispatcher(true, all);
     let shared = ring.shared();
     let slot = |index| shared.geometry().slot(index).expect("a slot");
@@ -242,7 +242,7 @@ fn other_customs() {
     assert_eq!(Client::new(&ring).wait(slot(0), LIMIT).expect("answered").status, Status::OK);
     assert_eq!((shared.rx(slot(1)), shared.tx(slot(1))), (flag::FREE, flag::FREE));
 
-    let drop = Customs { any_flag: true, shared_ring: false, bad_requests: BadRequests::Drop };
+    let drop = RingCompat { any_flag: true, shared_ring: false, bad_requests: BadRequests::Drop };
     let (ring, mut dispatcher, _) = self::dispatcher(true, drop);
     let shared = ring.shared();
     let mut bad = request("inline");
@@ -259,7 +259,7 @@ fn other_customs() {
     assert_eq!(dispatcher.counters().get(Counter::BadMagic), 1);
 
     let (ring, mut dispatcher, _) =
-        self::dispatcher(true, Customs { shared_ring: true, ..Customs::default() });
+        self::dispatcher(true, RingCompat { shared_ring: true, ..RingCompat::default() });
     let mut client = Client::new(&ring);
     let slot = client.send(FunctionId::of("nobody"), 1, 0, &[]).expect("sent");
     settle(&mut dispatcher);
@@ -273,7 +273,7 @@ fn other_customs() {
 
 #[test]
 fn a_slot_whose_end_was_not_noticed_is_left_whatever_is_in_it() {
-    let (ring, mut dispatcher, bench) = dispatcher(true, Customs::default());
+    let (ring, mut dispatcher, bench) = dispatcher(true, RingCompat::default());
     let mut client = Client::new(&ring);
     let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
     settle(&mut dispatcher);

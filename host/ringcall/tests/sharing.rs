@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ringcall::dispatcher::{HostDispatcher, Running, Step, Wired};
-use ringcall::outside::{BadRequests, Claim, Customs, LaunchError, Marks, Outside};
+use ringcall::external::{BadRequests, Claim, ExternalExecutor, LaunchError, Marks, RingCompat};
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{RequestHeader, flag};
 use ringcall::{FunctionId, FunctionTable, HostOptions, Ring, RingConfig, Status, Wait};
@@ -28,10 +28,10 @@ fn wired(ring: &Ring, name: &str, any_flag: bool) -> HostDispatcher<Wired> {
         result[..request.len()].copy_from_slice(request);
         Ok(request.len())
     });
-    let customs = Customs { shared_ring: true, any_flag, bad_requests: BadRequests::Answer };
+    let compat = RingCompat { shared_ring: true, any_flag, bad_requests: BadRequests::Answer };
     // Of its own: as a C program's dispatchers have it.
     let ring = Ring::external(ring.shared().clone());
-    let builder = HostDispatcher::builder(&ring, table.build(&ring).expect("a table")).customs(customs);
+    let builder = HostDispatcher::builder(&ring, table.build(&ring).expect("a table")).compat(compat);
     let options = HostOptions { wait: Wait::Yield { spins: 64 }, ..HostOptions::default() };
     builder.options(options).build().expect("wired")
 }
@@ -177,7 +177,7 @@ fn a_halt_answers_what_is_its_own_and_leaves_the_rest() {
 /// Nobody, who counts how often it is asked.
 struct Idle(Arc<DeviceU64>);
 
-impl Outside for Idle {
+impl ExternalExecutor for Idle {
     fn service(&mut self, _: &mut dyn FnMut(Status)) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -207,11 +207,12 @@ impl Outside for Idle {
 fn a_halt_does_not_wait_for_another_dispatchers_marks() {
     for (shared_ring, waits) in [(true, false), (false, true)] {
         let ring = Ring::allocate(RingConfig { slots: 2, slot_bytes: 64 }).expect("a ring");
-        let (asked, customs) = (Arc::new(DeviceU64::new(0)), Customs { shared_ring, ..Customs::default() });
+        let (asked, compat) =
+            (Arc::new(DeviceU64::new(0)), RingCompat { shared_ring, ..RingCompat::default() });
         let table = FunctionTable::builder().host_call("one", |_: &[u8], _: &mut [u8]| Ok(0));
-        let builder = HostDispatcher::builder(&ring, table.build(&ring).expect("a table")).customs(customs);
-        let outside = Box::new(Idle(Arc::clone(&asked)));
-        let mut dispatcher = builder.outside(outside).build().expect("wired").into_stepper();
+        let builder = HostDispatcher::builder(&ring, table.build(&ring).expect("a table")).compat(compat);
+        let executor = Box::new(Idle(Arc::clone(&asked)));
+        let mut dispatcher = builder.executor(executor).build().expect("wired").into_stepper();
         let slot = ring.geometry().slot(1).expect("a slot");
         ring.shared().publish_tx(slot, flag::IN_FLIGHT);
         dispatcher.halt(Duration::from_millis(50));

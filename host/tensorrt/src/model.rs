@@ -14,7 +14,7 @@ use std::sync::Arc;
 ///
 /// Build, load and instantiate before a persistent kernel starts on the device: TensorRT allocates and loads code, which
 /// can wait for running kernels. What is dropped while one runs is kept until a
-/// [`FreeHold`](ringcall_cuda::driver::FreeHold) ends.
+/// [`DeferFrees`](ringcall_cuda::driver::DeferFrees) ends.
 #[derive(Debug)]
 pub struct TensorRtModel {
     shared: Arc<Shared>,

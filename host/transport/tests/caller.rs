@@ -2,7 +2,7 @@
 
 mod support;
 
-use ringcall::outside::{BadRequests, Customs};
+use ringcall::external::{BadRequests, RingCompat};
 use ringcall::wire::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
 use ringcall_transport::conformance::{Faults, Passed, Subject};
@@ -312,8 +312,8 @@ fn peers_that_are_not_allowed_are_counted_and_not_answered() {
 fn bad_requests_are_dropped_where_that_is_asked_for() {
     let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 64 }).unwrap();
     let table = FunctionTable::builder().host_call("empty", |_: &[u8], _: &mut [u8]| Ok(0));
-    let customs = Customs { bad_requests: BadRequests::Drop, ..Customs::default() };
-    let dispatcher = HostDispatcher::builder(&ring, table.build(&ring).unwrap()).customs(customs);
+    let compat = RingCompat { bad_requests: BadRequests::Drop, ..RingCompat::default() };
+    let dispatcher = HostDispatcher::builder(&ring, table.build(&ring).unwrap()).compat(compat);
     let mut dispatcher = dispatcher.build().unwrap().into_stepper();
     let options = udp::Options::default();
     let mut link = Link::attach(udp::Udp::bind(&options).unwrap(), &ring).unwrap().drop_bad_requests(true);

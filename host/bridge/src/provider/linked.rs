@@ -3,7 +3,7 @@
 use super::hooks::Hooks;
 use super::{Args, Transport};
 use crate::Refused;
-use ringcall::outside::BadRequests;
+use ringcall::external::BadRequests;
 use ringcall::{Ring, RingConfig};
 use ringcall_dispatch::ring::RingWindows;
 use ringcall_dispatch::{RingMemory, SharedRing};

@@ -16,7 +16,7 @@ use crate::raw_ring::{View, aligned, check};
 use crate::served::{RingId, Served};
 use crate::status::Fault;
 use core::ffi::{c_int, c_void};
-use ringcall::outside::BadRequests;
+use ringcall::external::BadRequests;
 use ringcall_cuda::dispatcher::{
     DeviceError, KernelKind, LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing, Options,
 };

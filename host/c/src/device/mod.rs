@@ -17,7 +17,7 @@ use crate::status::{Fault, attempt};
 pub(crate) use code::Code;
 use core::ffi::{c_int, c_void};
 use linked::{Asked, Linked, Which};
-use ringcall::outside::BadRequests;
+use ringcall::external::BadRequests;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::dispatcher::LinkedGraphs;
 use ringcall_cuda::driver::{Context, Driver, Stream, StreamState};

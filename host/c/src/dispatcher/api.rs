@@ -12,7 +12,7 @@ use crate::manager::MANAGERS;
 use crate::raw_ring::{aligned, copied};
 use crate::status::{Fault, status};
 use core::ffi::{c_char, c_int, c_void};
-use ringcall::outside::BadRequests;
+use ringcall::external::BadRequests;
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::{DispatchMode, DispatchPath, KernelType};
 use std::sync::{Arc, Mutex};
@@ -243,13 +243,13 @@ pub unsafe extern "C" fn ringcall_dispatcher_get_transport_errors(
     out_failed_sends: *mut u64,
 ) -> c_int {
     status(|| {
-        let mishaps = DISPATCHERS.get(dispatcher)?.mishaps()?;
+        let faults = DISPATCHERS.get(dispatcher)?.faults()?;
         aligned(out_refused_slots.cast_const(), 8, "out_refused_slots")?;
         aligned(out_failed_sends.cast_const(), 8, "out_failed_sends")?;
         // SAFETY: not null, aligned, and the header's contract.
-        unsafe { out_refused_slots.write(mishaps.refused_slots()) };
+        unsafe { out_refused_slots.write(faults.refused_slots()) };
         // SAFETY: as above.
-        unsafe { out_failed_sends.write(mishaps.failed_sends()) };
+        unsafe { out_failed_sends.write(faults.failed_sends()) };
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ mod config;
 
 pub use api::*;
 
-use crate::cpu_loop::{Dataplane, Mishaps};
+use crate::cpu_loop::{Dataplane, TransportFaults};
 use crate::device::{Code, DeviceRun, Launch, Order};
 use crate::engine::Wanted;
 use crate::entries::{EntryLayout, Schemas, check_table, read_host};
@@ -19,7 +19,7 @@ use crate::raw_ring::{View, check};
 use crate::status::Fault;
 pub(crate) use config::Config;
 use core::ffi::{c_int, c_void};
-use ringcall::outside::{BadRequests, Customs};
+use ringcall::external::{BadRequests, RingCompat};
 use ringcall_wire::launch::MAX_SLOTS;
 use ringcall_wire::status::{DispatchPath, KernelType};
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ struct Dispatcher {
 #[derive(Debug)]
 enum Progress {
     None,
-    Host(Tally, Option<Mishaps>),
+    Host(Tally, Option<TransportFaults>),
     Device(Arc<DeviceRun>),
     /// A kernel that has ended: the caller's word is his again.
     Ended(u64),
@@ -189,7 +189,7 @@ impl Dispatcher {
             slot_bytes: config.slot_bytes,
             entries,
             engine,
-            customs: Customs {
+            compat: RingCompat {
                 any_flag: true,
                 shared_ring: shared,
                 bad_requests: bad_requests(state.bad_requests)?,
@@ -202,8 +202,8 @@ impl Dispatcher {
         let host_loop = unsafe { wiring.build() }?;
         tally.restart();
         let thread = HostThread::start(host_loop)?;
-        let mishaps = thread.mishaps().cloned();
-        Ok((Running::Host(thread), Progress::Host(tally, mishaps)))
+        let faults = thread.faults().cloned();
+        Ok((Running::Host(thread), Progress::Host(tally, faults)))
     }
 
     /// # Safety
@@ -292,9 +292,9 @@ impl Dispatcher {
         }
     }
 
-    fn mishaps(&self) -> Result<Mishaps, Fault> {
+    fn faults(&self) -> Result<TransportFaults, Fault> {
         match &*lock(&self.progress) {
-            Progress::Host(_, Some(mishaps)) => Ok(mishaps.clone()),
+            Progress::Host(_, Some(faults)) => Ok(faults.clone()),
             _ => Err(Fault::invalid("no transport is or was driven here")),
         }
     }

@@ -59,11 +59,11 @@ impl Hands {
         if self.settles(|holders| holders.calls == 0) {
             return Ok(());
         }
-        self.give_back();
+        self.release();
         Err(Fault::invalid("another thread is in the middle of a call on the engine"))
     }
 
-    fn give_back(&self) {
+    fn release(&self) {
         lock(&self.holders).driven = false;
         self.changed.notify_all();
     }
@@ -115,6 +115,6 @@ impl Deref for Driven {
 
 impl Drop for Driven {
     fn drop(&mut self) {
-        self.0.hands.give_back();
+        self.0.hands.release();
     }
 }

@@ -4,7 +4,7 @@ use crate::layout::{cudaGraphExec_t, cudaStream_t};
 use crate::status::{CUDA_UNKNOWN, Fault};
 use core::fmt::Debug;
 use ringcall_cuda::CudaError;
-use ringcall_cuda::dispatcher::roster::LaneState;
+use ringcall_cuda::dispatcher::worker_pool::WorkerStream;
 use ringcall_cuda::driver::{DeviceAddress, Stream};
 
 pub(super) trait Lane: Debug + Send + Sync {
@@ -24,7 +24,7 @@ pub(super) trait Lane: Debug + Send + Sync {
     unsafe fn write_after(&self, address: DeviceAddress, value: u64) -> Result<(), CudaError>;
 
     /// How all that was put on it stands: a call of the driver.
-    fn state(&self) -> LaneState;
+    fn state(&self) -> WorkerStream;
 }
 
 impl Lane for Stream {
@@ -42,7 +42,7 @@ impl Lane for Stream {
         unsafe { self.write_word_after(address, value) }
     }
 
-    fn state(&self) -> LaneState {
+    fn state(&self) -> WorkerStream {
         self.query().into()
     }
 }

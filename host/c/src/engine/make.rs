@@ -10,7 +10,7 @@ use crate::raw_ring::{View, aligned, check};
 use crate::status::Fault;
 use core::ffi::c_void;
 use core::mem::size_of;
-use ringcall_cuda::dispatcher::roster::{Answers, Roster};
+use ringcall_cuda::dispatcher::worker_pool::{Answers, WorkerPool};
 use ringcall_cuda::driver::{Driver, MappedRegion, Stream};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
@@ -128,12 +128,12 @@ impl Wanted<'_> {
         let in_place = self.ring.rx_data == self.ring.tx_data;
         let idle = Mask(Arc::new(DeviceU64::new(0)));
         let slots = (!in_place).then_some((responses, self.ring.tx_stride_sz / 8));
-        let mut roster = Roster::new(Answers::new(tx_flags.clone(), slots, !self.skip_marks), idle.clone());
+        let mut pool = WorkerPool::new(Answers::new(tx_flags.clone(), slots, !self.skip_marks), idle.clone());
         for worker in &workers {
-            roster.add(worker.id, worker.key);
+            pool.add(worker.id, worker.key);
         }
         if self.shared {
-            roster.share();
+            pool.share();
         }
         let tags: Box<[AtomicI32]> = (0..count).map(|_| AtomicI32::new(-1)).collect();
         let c_workers: Box<[cudaq_host_dispatch_worker_t]> = workers.iter().map(c_worker).collect();
@@ -175,7 +175,7 @@ impl Wanted<'_> {
             skip_marks: self.skip_marks,
             // Without marks an answer that was taken looks like none. In place the answer is the stream's write behind the graph.
             answer_ends: !self.skip_marks && (self.answer_last || in_place),
-            roster: Mutex::new(roster),
+            pool: Mutex::new(pool),
             hands: Hands::default(),
             memory,
         })

@@ -5,10 +5,10 @@
 //! happens, the end is the answer, and a launch is one call of the driver.
 
 pub(crate) mod api;
+mod executor;
 mod hands;
 mod lane;
 mod make;
-mod outside;
 #[cfg(test)]
 pub(crate) mod played;
 mod sweep;
@@ -23,7 +23,7 @@ use core::mem::size_of;
 use hands::Hands;
 use lane::Lane;
 use ringcall_cuda::CudaError;
-use ringcall_cuda::dispatcher::roster::{Found, IdleMask, NotTaken, Roster};
+use ringcall_cuda::dispatcher::worker_pool::{Found, IdleMask, NotTaken, WorkerPool};
 use ringcall_cuda::driver::{DeviceAddress, MappedRegion};
 use ringcall_dispatch::Geometry;
 use ringcall_dispatch::ring::RingWindows;
@@ -33,9 +33,9 @@ use ringcall_wire::flag;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
+pub(crate) use executor::{EngineExecutor, Publishing};
 pub(crate) use hands::Driven;
 pub(crate) use make::Wanted;
-pub(crate) use outside::{EngineOutside, Publishing};
 pub(crate) use sweep::Ended;
 
 /// Workers of one engine at most.
@@ -43,7 +43,7 @@ pub(crate) const MAX_WORKERS: usize = 64;
 /// Words from one worker's end flag to the next: a line each.
 const LINE: usize = 8;
 
-/// One worker: what C says of it. Who is idle and who serves what stands in the [`Roster`].
+/// One worker: what C says of it. Who is idle and who serves what stands in the [`WorkerPool`].
 #[derive(Debug)]
 struct Worker {
     exec: cudaGraphExec_t,
@@ -52,7 +52,7 @@ struct Worker {
     key: u64,
 }
 
-/// The idle mask, where C reads it: a bit for each worker. Written under the roster's lock alone.
+/// The idle mask, where C reads it: a bit for each worker. Written under the pool's lock alone.
 #[derive(Debug, Clone)]
 struct Mask(Arc<DeviceU64>);
 
@@ -83,7 +83,7 @@ pub(crate) struct Engine {
     pub(crate) skip_marks: bool,
     /// A worker has ended when its slot is answered: nothing is written behind its graph.
     answer_ends: bool,
-    roster: Mutex<Roster<Mask>>,
+    pool: Mutex<WorkerPool<Mask>>,
     hands: Hands,
     memory: Vec<MappedRegion>,
 }
@@ -115,12 +115,12 @@ impl Engine {
 
     /// Who takes requests of a function with a routing key: an idle worker, or one that is busy, or nobody.
     pub(crate) fn find(&self, function: Option<(u32, u64)>) -> Found {
-        lock(&self.roster).find(function)
+        lock(&self.pool).find(function)
     }
 
     /// Whether a worker serves `slot` now, or has answered it and not ended yet.
     pub(crate) fn serves(&self, slot: u32) -> bool {
-        !self.is_idle() && lock(&self.roster).serves(slot)
+        !self.is_idle() && lock(&self.pool).serves(slot)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -129,7 +129,7 @@ impl Engine {
 
     /// Other dispatchers take requests from the ring, too.
     pub(crate) fn share(&self) {
-        lock(&self.roster).share();
+        lock(&self.pool).share();
     }
 
     /// Launches an idle worker for a slot. With `mark`, the in-flight mark is set: before the launch where the graph answers by
@@ -155,18 +155,18 @@ impl Engine {
         // Without the lock: hooks may call the engine.
         // SAFETY: the caller's promise, and the hooks' contract.
         let launched = unsafe { self.enqueue(worker, &self.workers[worker], &context, launch, mark) };
-        let mut roster = lock(&self.roster);
+        let mut pool = lock(&self.pool);
         match launched {
-            Ok(whole) => roster.launched(worker, whole),
-            Err(_) => roster.refused(worker),
+            Ok(whole) => pool.launched(worker, whole),
+            Err(_) => pool.refused(worker),
         }
         launched.map(drop).map_err(Fault::from)
     }
 
     /// Makes an idle worker busy with a slot; which launch of it this is.
     fn take(&self, worker: usize, slot: u32) -> Result<u64, NotTaken> {
-        let mut roster = lock(&self.roster);
-        let launch = roster.take(worker, slot)?;
+        let mut pool = lock(&self.pool);
+        let launch = pool.take(worker, slot)?;
         self.tags[worker].store(slot as i32, Ordering::Relaxed);
         Ok(launch)
     }

@@ -7,7 +7,7 @@ use super::{GraphIOContext, LINE};
 use crate::layout::{cudaGraphExec_t, cudaStream_t, cudaq_ringbuffer_t};
 use core::mem::size_of;
 use ringcall_cuda::CudaError;
-use ringcall_cuda::dispatcher::roster::LaneState;
+use ringcall_cuda::dispatcher::worker_pool::WorkerStream;
 use ringcall_cuda::driver::DeviceAddress;
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_wire::entry::FunctionEntry;
@@ -134,12 +134,12 @@ impl Lane for Arc<Played> {
         Ok(())
     }
 
-    fn state(&self) -> LaneState {
+    fn state(&self) -> WorkerStream {
         let play = self.play();
         match play.failure {
-            Some(code) => LaneState::Failed(code),
-            None if play.running => LaneState::Busy,
-            None => LaneState::Done,
+            Some(code) => WorkerStream::Failed(code),
+            None if play.running => WorkerStream::Busy,
+            None => WorkerStream::Done,
         }
     }
 }

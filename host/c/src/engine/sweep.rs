@@ -6,7 +6,7 @@
 use super::{Engine, LINE};
 use crate::handles::lock;
 use crate::status::Fault;
-use ringcall_cuda::dispatcher::roster::{Answer, LaneState, Seen, Signs};
+use ringcall_cuda::dispatcher::worker_pool::{Answer, CompletionProbe, Seen, WorkerStream};
 use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag;
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
@@ -53,17 +53,17 @@ impl Engine {
                 let slot = self.tags[worker].load(Ordering::Relaxed) as u32;
                 ended(Ended { slot, failed: failed >> worker & 1 == 1 });
             }
-            lock(&self.roster).give_back(worker);
+            lock(&self.pool).release(worker);
         }
     }
 
     /// Finds the workers that have ended, and holds them, so that nobody else finds them; marks the slots of those that failed.
     fn settle(&self) -> Gone {
-        let mut roster = lock(&self.roster);
-        let look = roster.due();
+        let mut pool = lock(&self.pool);
+        let look = pool.due();
         let mut gone = Gone::default();
-        for worker in roster.workers() {
-            let Some(Seen { slot, answer, end: Some(_) }) = roster.look(worker, look, self) else { continue };
+        for worker in pool.workers() {
+            let Some(Seen { slot, answer, end: Some(_) }) = pool.poll(worker, look, self) else { continue };
             let bit = 1 << worker;
             gone.all |= bit;
             match answer {
@@ -74,7 +74,7 @@ impl Engine {
                 }
                 None => gone.stale |= bit,
             }
-            roster.leave(worker);
+            pool.leave(worker);
         }
         gone
     }
@@ -106,7 +106,7 @@ impl Engine {
     }
 }
 
-impl Signs for Engine {
+impl CompletionProbe for Engine {
     fn has_ended(&self, worker: usize, number: u64, answered: bool) -> bool {
         if self.answer_ends {
             // A slot is another worker's only after this one had answered.
@@ -116,7 +116,7 @@ impl Signs for Engine {
         self.ends.load(worker * LINE, Ordering::Acquire) == number
     }
 
-    fn state(&self, worker: usize) -> LaneState {
+    fn state(&self, worker: usize) -> WorkerStream {
         self.workers[worker].lane.state()
     }
 }

@@ -7,7 +7,7 @@ mod transport;
 
 use super::api::{cudaq_graph_launch_engine_destroy, cudaq_graph_launch_engine_launch, enter};
 use super::played::{Bench, FUNCTION, Manner, SLOT, SLOTS};
-use super::{Ended, EngineOutside, Publishing};
+use super::{Ended, EngineExecutor, Publishing};
 use crate::host_call::Tally;
 use crate::host_loop::{HostLoop, HostThread, Shutdown, Source, Wiring};
 use crate::layout::{WorkerHook, cudaStream_t, cudaq_ringbuffer_t};
@@ -15,9 +15,9 @@ use crate::raw_ring::host_ring;
 use crate::status::{CUDA_UNKNOWN, Fault};
 use core::ffi::{c_int, c_void};
 use ringcall::dispatcher::{Step, Stepped};
-use ringcall::outside::{BadRequests, Customs};
+use ringcall::external::{BadRequests, RingCompat};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring};
-use ringcall_cuda::dispatcher::roster::LOOK;
+use ringcall_cuda::dispatcher::worker_pool::LOOK;
 use ringcall_wire::flag::{self, TxState};
 use ringcall_wire::status::{CudaqStatus, Status};
 use std::sync::Arc;
@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 const UNKNOWN: u64 = flag::error(CUDA_UNKNOWN as u16);
-const CUSTOMS: Customs = Customs { any_flag: true, shared_ring: false, bad_requests: BadRequests::Answer };
+const COMPAT: RingCompat =
+    RingCompat { any_flag: true, shared_ring: false, bad_requests: BadRequests::Answer };
 
 fn tally() -> Tally {
     // SAFETY: nothing to promise of a null pointer.
@@ -34,18 +35,18 @@ fn tally() -> Tally {
 
 /// A dispatcher of the bench's ring that the test steps.
 fn dispatcher(bench: &Bench) -> HostDispatcher<Stepped> {
-    dispatcher_of(bench, CUSTOMS)
+    dispatcher_of(bench, COMPAT)
 }
 
-fn dispatcher_of(bench: &Bench, customs: Customs) -> HostDispatcher<Stepped> {
+fn dispatcher_of(bench: &Bench, compat: RingCompat) -> HostDispatcher<Stepped> {
     // SAFETY: the ring's memory is the bench's, whose windows keep it.
     let shared = unsafe { host_ring(&bench.ring, SLOTS) }.expect("a ring");
     let ring = Ring::external(shared);
     let table = FunctionTable::builder().outside_call("graph", <_ as zerocopy::FromZeros>::new_zeroed());
     let table = table.with_id(FunctionId(FUNCTION)).build(&ring).expect("a table");
     let publishing = Publishing::Ring(ring.shared().clone());
-    let outside = EngineOutside { engine: Arc::clone(&bench.engine), tally: tally(), publishing };
-    let builder = HostDispatcher::builder(&ring, table).customs(customs).outside(Box::new(outside));
+    let executor = EngineExecutor { engine: Arc::clone(&bench.engine), tally: tally(), publishing };
+    let builder = HostDispatcher::builder(&ring, table).compat(compat).executor(Box::new(executor));
     builder.build().expect("a dispatcher").into_stepper()
 }
 
@@ -420,7 +421,7 @@ fn an_engine_whose_graph_still_runs_leaves_its_memory() {
 
 /// A loop of the bench's ring, and the flag that ends it.
 fn host_loop(bench: &Bench) -> (HostLoop, Box<AtomicI32>) {
-    let (built, flag) = host_loop_over(bench, Source::Ring(bench.ring), CUSTOMS);
+    let (built, flag) = host_loop_over(bench, Source::Ring(bench.ring), COMPAT);
     (built.expect("a loop"), flag)
 }
 
@@ -428,7 +429,7 @@ fn host_loop(bench: &Bench) -> (HostLoop, Box<AtomicI32>) {
 fn host_loop_over(
     bench: &Bench,
     source: Source,
-    customs: Customs,
+    compat: RingCompat,
 ) -> (Result<HostLoop, Fault>, Box<AtomicI32>) {
     let flag = Box::new(AtomicI32::new(0));
     // SAFETY: an int that outlives the loop: the caller keeps it.
@@ -439,7 +440,7 @@ fn host_loop_over(
         slot_bytes: SLOT,
         entries: bench.entries.clone(),
         engine: Some(Arc::clone(&bench.engine)),
-        customs,
+        compat,
         shutdown,
         tally: tally(),
         stop: Duration::from_millis(500),
@@ -451,7 +452,7 @@ fn host_loop_over(
 #[test]
 fn an_engine_of_another_ring_is_refused() {
     let [one, other] = [0, 1].map(|_| Bench::new(1, false));
-    let over = |ring| host_loop_over(&one, Source::Ring(ring), CUSTOMS).0.map(drop);
+    let over = |ring| host_loop_over(&one, Source::Ring(ring), COMPAT).0.map(drop);
     assert!(over(one.ring).is_ok());
     let asked = cudaq_ringbuffer_t { rx_flags_host: other.ring.rx_flags_host, ..one.ring };
     let answered = cudaq_ringbuffer_t { tx_flags_host: other.ring.tx_flags_host, ..one.ring };

@@ -13,7 +13,7 @@ use crate::layout::{
 use crate::raw_ring::copied;
 use crate::status::{Fault, attempt, status};
 use core::ffi::{c_int, c_void};
-use ringcall::outside::Customs;
+use ringcall::external::RingCompat;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::launch::MAX_SLOTS;
 use ringcall_wire::status::DispatchMode;
@@ -80,7 +80,7 @@ impl Given {
     /// The environment does not say what becomes of bad requests.
     fn wiring(self, engine: Option<Arc<Engine>>) -> Result<Wiring, Fault> {
         let Self { config, ring, entries, shutdown, tally } = self;
-        let customs = Customs {
+        let compat = RingCompat {
             any_flag: true,
             shared_ring: config.shared_ring_mode != 0,
             bad_requests: bad_requests(None)?,
@@ -91,7 +91,7 @@ impl Given {
             slot_bytes: config.slot_size,
             entries,
             engine,
-            customs,
+            compat,
             shutdown,
             tally,
             stop: STOP,
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn ringcall_host_unified_loop(
             slot_bytes: 0,
             entries,
             engine,
-            customs: Customs { bad_requests: bad_requests(None)?, ..Customs::default() },
+            compat: RingCompat { bad_requests: bad_requests(None)?, ..RingCompat::default() },
             // SAFETY: the header's contract.
             shutdown: unsafe { Shutdown::new(shutdown_flag) }?,
             // SAFETY: the header's contract.
@@ -197,9 +197,9 @@ pub unsafe extern "C" fn ringcall_host_unified_loop(
         };
         // SAFETY: the header's contract.
         let host_loop = unsafe { wiring.build() }?;
-        let mishaps = host_loop.mishaps();
+        let faults = host_loop.faults();
         host_loop.run(Duration::ZERO)?;
-        mishaps.map_or(Ok(()), |mishaps| mishaps.none())
+        faults.map_or(Ok(()), |faults| faults.none())
     });
 }
 

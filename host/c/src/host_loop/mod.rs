@@ -3,8 +3,8 @@
 pub(crate) mod api;
 mod thread;
 
-use crate::cpu_loop::{Dataplane, Mishaps};
-use crate::engine::{Driven, Engine, EngineOutside, Publishing};
+use crate::cpu_loop::{Dataplane, TransportFaults};
+use crate::engine::{Driven, Engine, EngineExecutor, Publishing};
 use crate::host_call::{HostCall, Tally};
 use crate::layout::{HostRpcFn, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check, host_ring};
@@ -12,7 +12,7 @@ use crate::served::{RingId, Served};
 use crate::status::Fault;
 use core::ffi::c_int;
 use ringcall::dispatcher::{Step, Stepped};
-use ringcall::outside::{BadRequests, Customs};
+use ringcall::external::{BadRequests, RingCompat};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, Wait};
 use ringcall_dispatch::SharedRing;
 use ringcall_wire::entry::FunctionEntry;
@@ -82,7 +82,7 @@ pub(crate) struct Wiring {
     pub(crate) slot_bytes: u32,
     pub(crate) entries: Vec<FunctionEntry>,
     pub(crate) engine: Option<Arc<Engine>>,
-    pub(crate) customs: Customs,
+    pub(crate) compat: RingCompat,
     pub(crate) shutdown: Shutdown,
     pub(crate) tally: Tally,
     pub(crate) stop: Duration,
@@ -106,7 +106,7 @@ impl Wiring {
     /// # Safety
     /// The source's memory is there until the loop is gone; handlers and graphs keep their contracts.
     pub(crate) unsafe fn build(self) -> Result<HostLoop, Fault> {
-        let Self { source, slots, slot_bytes, entries, engine, customs, shutdown, tally, stop } = self;
+        let Self { source, slots, slot_bytes, entries, engine, compat, shutdown, tally, stop } = self;
         let (shared, transport, served) = match source {
             Source::Ring(ring) => {
                 check(&ring, View::Host, slots, slot_bytes)?;
@@ -145,7 +145,7 @@ impl Wiring {
         }
         let table = table.build(&ring).map_err(|error| Fault::invalid(error.to_string()))?;
         let options = HostOptions { wait: Wait::Spin, ..HostOptions::default() };
-        let mut builder = HostDispatcher::builder(&ring, table).options(options).customs(customs);
+        let mut builder = HostDispatcher::builder(&ring, table).options(options).compat(compat);
         if let Some(engine) = engine.clone() {
             if engine.slots() < slots {
                 return Err(Fault::invalid(format!(
@@ -158,7 +158,7 @@ impl Wiring {
             } else {
                 Publishing::Ring(shared.clone())
             };
-            builder = builder.outside(Box::new(EngineOutside { engine, tally, publishing }));
+            builder = builder.executor(Box::new(EngineExecutor { engine, tally, publishing }));
         }
         let dispatcher = builder.build().map_err(|error| Fault::invalid(error.to_string()))?.into_stepper();
         let engine = engine.map(Driven::new).transpose()?;
@@ -177,8 +177,8 @@ fn host_function(address: u64) -> Result<HostRpcFn, Fault> {
 
 impl HostLoop {
     /// What its transport did wrong, if it has one.
-    pub(crate) fn mishaps(&self) -> Option<Mishaps> {
-        self.transport.as_ref().map(|transport| transport.mishaps().clone())
+    pub(crate) fn faults(&self) -> Option<TransportFaults> {
+        self.transport.as_ref().map(|transport| transport.faults().clone())
     }
 
     /// Runs until the shutdown flag is set, then drains. Graphs that still run when the stop time is over are waited for as
@@ -235,7 +235,7 @@ fn phases(stop: Duration) -> (Duration, Duration) {
 /// as one may be, so that going around it takes long.
 #[inline]
 fn receive(transport: Option<&mut Dataplane>, dispatcher: &mut HostDispatcher<Stepped>) -> bool {
-    transport.is_some_and(|transport| transport.receive(|slot| dispatcher.expect(slot)))
+    transport.is_some_and(|transport| transport.receive(|slot| dispatcher.hint_next(slot)))
 }
 
 /// Serves what is in the ring, and what the transport has (not what it gets for ever); whether that was all within `limit`.

@@ -1,7 +1,7 @@
 //! A loop on a thread of its own.
 
 use super::{HostLoop, Shutdown};
-use crate::cpu_loop::Mishaps;
+use crate::cpu_loop::TransportFaults;
 use crate::engine::Engine;
 use crate::status::Fault;
 use std::sync::{Arc, mpsc};
@@ -16,7 +16,7 @@ pub(crate) struct HostThread {
     ended: mpsc::Receiver<()>,
     thread: Option<JoinHandle<Result<(), Fault>>>,
     engine: Option<Arc<Engine>>,
-    mishaps: Option<Mishaps>,
+    faults: Option<TransportFaults>,
     shutdown: Shutdown,
     stop: Duration,
 }
@@ -25,7 +25,7 @@ impl HostThread {
     pub(crate) fn start(host_loop: HostLoop) -> Result<Self, Fault> {
         let (end, ended) = mpsc::channel::<()>();
         let (shutdown, stop) = (host_loop.shutdown, host_loop.stop);
-        let (engine, mishaps) = (host_loop.engine.as_deref().cloned(), host_loop.mishaps());
+        let (engine, faults) = (host_loop.engine.as_deref().cloned(), host_loop.faults());
         let thread = std::thread::Builder::new()
             .name("ringcall-dispatch".to_owned())
             .spawn(move || {
@@ -34,7 +34,7 @@ impl HostThread {
                 host_loop.run(LINGER)
             })
             .map_err(|error| Fault::internal(format!("no thread for the dispatcher: {error}")))?;
-        Ok(Self { ended, thread: Some(thread), engine, mishaps, shutdown, stop })
+        Ok(Self { ended, thread: Some(thread), engine, faults, shutdown, stop })
     }
 
     /// The graphs that it launches.
@@ -43,8 +43,8 @@ impl HostThread {
     }
 
     /// What its transport did wrong, if it has one.
-    pub(crate) fn mishaps(&self) -> Option<&Mishaps> {
-        self.mishaps.as_ref()
+    pub(crate) fn faults(&self) -> Option<&TransportFaults> {
+        self.faults.as_ref()
     }
 
     /// Sets the shutdown flag and waits, within the stop time. May be called again after an error.

@@ -3,7 +3,7 @@
 use super::DeviceError;
 use super::launch::launch_floor;
 use super::modules::Modules;
-use crate::driver::{Context, FreeHold, MappedRegion, Stream};
+use crate::driver::{Context, DeferFrees, MappedRegion, Stream};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct FloorEcho {
     there: Words,
     back: Words,
     stream: Stream,
-    _hold: FreeHold,
+    _hold: DeferFrees,
 }
 
 impl FloorEcho {

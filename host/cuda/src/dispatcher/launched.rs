@@ -2,7 +2,7 @@
 
 use super::launch::Launcher;
 use crate::CudaError;
-use crate::driver::{FreeHold, Stream};
+use crate::driver::{DeferFrees, Stream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) struct Kept<R> {
     _launcher: Arc<Launcher>,
     stream: Arc<Stream>,
     /// Nothing of this context is freed while the kernel polls.
-    _hold: FreeHold,
+    _hold: DeferFrees,
 }
 
 impl<R: Halt> Halt for Kept<R> {
@@ -58,7 +58,7 @@ impl<R: Halt> Launched<Kept<R>> {
         resources: &Arc<R>,
         launcher: &Arc<Launcher>,
         stream: &Arc<Stream>,
-        hold: FreeHold,
+        hold: DeferFrees,
     ) -> Self {
         let (resources, launcher, stream) = (Arc::clone(resources), Arc::clone(launcher), Arc::clone(stream));
         Self(Some(Kept { resources, _launcher: launcher, stream, _hold: hold }))

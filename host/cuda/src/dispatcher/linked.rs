@@ -12,7 +12,7 @@ use super::modules::{Modules, addresses};
 use super::resources::{check_shape, option_bits, polling_blocks, shared_memory};
 use super::{DeviceError, Footprint, KernelKind, Launches, Options, Triggers};
 use crate::CudaError;
-use crate::driver::{Context, DeviceBuffer, FreeHold, Kernel, MappedRegion, Stream};
+use crate::driver::{Context, DeferFrees, DeviceBuffer, Kernel, MappedRegion, Stream};
 use core::sync::atomic::Ordering;
 use ringcall_dispatch::Geometry;
 use ringcall_dispatch::persistent::cooperative::GridChannel;
@@ -229,7 +229,7 @@ impl LinkedDispatcher {
     ///
     /// # Errors
     /// The driver refuses.
-    pub unsafe fn launch(&self, stream: &Stream) -> Result<FreeHold, DeviceError> {
+    pub unsafe fn launch(&self, stream: &Stream) -> Result<DeferFrees, DeviceError> {
         // It says that the last launch ends, and would say so to this one. In the stream's order: the last one has read it by then.
         // Before the first launch it is zero.
         if self.control.load(control::STATE, Ordering::Acquire) != control::STATE_NEW

@@ -48,10 +48,10 @@ mod modules;
 mod resources;
 mod ring;
 mod ring_graphs;
-pub mod roster;
 mod stop;
 mod unified;
 mod watch;
+pub mod worker_pool;
 
 pub use error::DeviceError;
 pub use floor::FloorEcho;

@@ -1,6 +1,6 @@
 //! Memory of the device's own.
 
-use super::frees::Garbage;
+use super::frees::DeferredFree;
 use super::{Context, DeviceAddress, Stream};
 use crate::CudaError;
 use std::sync::Arc;
@@ -112,6 +112,6 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        self.context.discard(Garbage::Device(self.address.0));
+        self.context.discard(DeferredFree::Device(self.address.0));
     }
 }

@@ -3,9 +3,9 @@
 use super::api::Api;
 use super::frees::Frees;
 use super::handle::Handle;
-use super::living::Living;
 use super::stream::RawStream;
-use super::{Device, FreeHold};
+use super::weak_cache::WeakCache;
+use super::{DeferFrees, Device};
 use crate::CudaError;
 use cudarc::driver::sys::CUctx_st;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Context {
 
 /// The contexts of this process, by their devices' numbers. A hold on frees has to reach every handle of its device: freeing waits
 /// for the device's kernels, whoever launched them.
-static CONTEXTS: Living<Context> = Living::new();
+static CONTEXTS: WeakCache<Context> = WeakCache::new();
 
 impl Context {
     /// The device's context: the one that somebody holds already, or a new one.
@@ -68,8 +68,8 @@ impl Context {
     ///
     /// Freeing memory or unloading code can wait for running kernels. Take a hold before a persistent kernel starts
     /// and drop it after that has ended, and nothing dropped in between can hang.
-    pub fn hold_frees(self: &Arc<Self>) -> FreeHold {
-        FreeHold::take(Arc::clone(self))
+    pub fn hold_frees(self: &Arc<Self>) -> DeferFrees {
+        DeferFrees::take(Arc::clone(self))
     }
 
     pub(super) fn api(&self) -> &'static Api {

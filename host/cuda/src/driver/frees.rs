@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Something to be given back to the driver, by its last owner.
 #[derive(Debug)]
-pub(super) enum Garbage {
+pub(super) enum DeferredFree {
     /// Of `cuMemAlloc`.
     Device(CUdeviceptr),
     /// Of `cuMemHostAlloc`.
@@ -23,7 +23,7 @@ pub(super) enum Garbage {
     Owned(Box<dyn Any + Send>),
 }
 
-impl Garbage {
+impl DeferredFree {
     /// Gives it back. The driver's answer does not matter any more: after a dead context nothing can be freed.
     fn free(self, api: &Api) {
         match self {
@@ -54,7 +54,7 @@ pub(super) struct Frees {
 #[derive(Debug, Default)]
 struct Postponed {
     holds: usize,
-    garbage: Vec<Garbage>,
+    garbage: Vec<DeferredFree>,
 }
 
 impl Frees {
@@ -64,7 +64,7 @@ impl Frees {
     }
 
     /// Ends a hold; what to free now, in the order it was dropped.
-    fn release(&self) -> Vec<Garbage> {
+    fn release(&self) -> Vec<DeferredFree> {
         self.locked(|postponed| {
             postponed.holds = postponed.holds.saturating_sub(1);
             if postponed.holds == 0 { std::mem::take(&mut postponed.garbage) } else { Vec::new() }
@@ -72,7 +72,7 @@ impl Frees {
     }
 
     /// Keeps `garbage` while there is a hold; otherwise returns it, to be freed now.
-    fn postpone(&self, garbage: Garbage) -> Option<Garbage> {
+    fn postpone(&self, garbage: DeferredFree) -> Option<DeferredFree> {
         self.locked(|postponed| {
             if postponed.holds == 0 {
                 return Some(garbage);
@@ -97,17 +97,17 @@ impl Context {
     /// Drops `what` now, with this context current, or when the last [hold](Self::hold_frees) ends: for handles of other
     /// libraries, whose dropping frees device memory or unloads code.
     pub fn discard_later<T: Send + 'static>(&self, what: T) {
-        self.discard(Garbage::Owned(Box::new(what)));
+        self.discard(DeferredFree::Owned(Box::new(what)));
     }
 
     /// Frees `garbage` now, or when the last hold ends.
-    pub(super) fn discard(&self, garbage: Garbage) {
+    pub(super) fn discard(&self, garbage: DeferredFree) {
         if let Some(now) = self.frees().postpone(garbage) {
             self.free_all(vec![now]);
         }
     }
 
-    fn free_all(&self, garbage: Vec<Garbage>) {
+    fn free_all(&self, garbage: Vec<DeferredFree>) {
         if !garbage.is_empty() && self.make_current().is_ok() {
             garbage.into_iter().for_each(|one| one.free(self.api()));
         }
@@ -117,18 +117,18 @@ impl Context {
 /// While one lives, nothing in its context is freed: see [`Context::hold_frees`].
 #[derive(Debug)]
 #[must_use = "frees are postponed only while the hold lives"]
-pub struct FreeHold {
+pub struct DeferFrees {
     context: Arc<Context>,
 }
 
-impl FreeHold {
+impl DeferFrees {
     pub(super) fn take(context: Arc<Context>) -> Self {
         context.frees().hold();
         Self { context }
     }
 }
 
-impl Drop for FreeHold {
+impl Drop for DeferFrees {
     fn drop(&mut self) {
         let garbage = self.context.frees().release();
         self.context.free_all(garbage);
@@ -139,14 +139,14 @@ impl Drop for FreeHold {
 mod tests {
     use super::*;
 
-    fn addresses(garbage: &[Garbage]) -> Vec<u64> {
-        garbage.iter().map(|one| if let Garbage::Device(address) = one { *address } else { 0 }).collect()
+    fn addresses(garbage: &[DeferredFree]) -> Vec<u64> {
+        garbage.iter().map(|one| if let DeferredFree::Device(address) = one { *address } else { 0 }).collect()
     }
 
     #[test]
     fn without_a_hold_everything_is_freed_at_once() {
         let frees = Frees::default();
-        assert!(matches!(frees.postpone(Garbage::Device(7)), Some(Garbage::Device(7))));
+        assert!(matches!(frees.postpone(DeferredFree::Device(7)), Some(DeferredFree::Device(7))));
         assert!(frees.release().is_empty());
     }
 
@@ -154,12 +154,12 @@ mod tests {
     fn with_holds_everything_waits_for_the_last_one_and_keeps_its_order() {
         let frees = Frees::default();
         frees.hold();
-        assert!(frees.postpone(Garbage::Device(1)).is_none());
+        assert!(frees.postpone(DeferredFree::Device(1)).is_none());
         frees.hold();
-        assert!(frees.postpone(Garbage::Device(2)).is_none());
+        assert!(frees.postpone(DeferredFree::Device(2)).is_none());
         assert!(frees.release().is_empty(), "one hold is left");
-        assert!(frees.postpone(Garbage::Device(3)).is_none());
+        assert!(frees.postpone(DeferredFree::Device(3)).is_none());
         assert_eq!(addresses(&frees.release()), [1, 2, 3]);
-        assert!(frees.postpone(Garbage::Device(4)).is_some(), "free again");
+        assert!(frees.postpone(DeferredFree::Device(4)).is_some(), "free again");
     }
 }

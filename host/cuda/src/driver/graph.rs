@@ -1,6 +1,6 @@
 //! Graphs of kernels, launched by the host or by the device.
 
-use super::frees::Garbage;
+use super::frees::DeferredFree;
 use super::handle::Handle;
 use super::{Context, Kernel, KernelArgs, Launch, Stream};
 use crate::CudaError;
@@ -256,6 +256,6 @@ impl GraphExec {
 
 impl Drop for GraphExec {
     fn drop(&mut self) {
-        self.context.discard(Garbage::GraphExec(self.raw));
+        self.context.discard(DeferredFree::GraphExec(self.raw));
     }
 }

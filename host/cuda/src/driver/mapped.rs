@@ -1,6 +1,6 @@
 //! Pinned host memory that the device reads and writes in place.
 
-use super::frees::Garbage;
+use super::frees::DeferredFree;
 use super::handle::Handle;
 use super::{Context, DeviceAddress};
 use crate::CudaError;
@@ -145,6 +145,6 @@ impl MappedRegion {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        self.context.discard(Garbage::Host(self.base));
+        self.context.discard(DeferredFree::Host(self.base));
     }
 }

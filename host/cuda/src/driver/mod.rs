@@ -6,7 +6,7 @@
 //!   for it, so for ever. Copies and memsets go through non-blocking streams.
 //! - **Allocate, link and load before a persistent kernel starts**: the driver may wait for running kernels to do it.
 //! - **Freeing can wait for running kernels** (`cuMemFree`, `cuMemFreeHost`, unloading). While a persistent kernel
-//!   runs, hold a [`FreeHold`]: what is dropped meanwhile is freed when the hold ends.
+//!   runs, hold a [`DeferFrees`]: what is dropped meanwhile is freed when the hold ends.
 //! - **Memory that the device may write is never behind `&` or `&mut`**: host windows are
 //!   [`Words`](ringcall_gpu::shared::Words) and [`Bytes`](ringcall_gpu::shared::Bytes). Staging memory is, while nothing
 //!   on the device reaches it: [`MappedRegion::exclusive`], whose caller promises that.
@@ -38,19 +38,19 @@ mod launch;
 mod link_input;
 mod link_log;
 mod linker;
-mod living;
 mod load;
 mod mapped;
 mod module;
 mod nodes;
 mod registered;
 mod stream;
+mod weak_cache;
 
 pub use address::DeviceAddress;
 pub use buffer::DeviceBuffer;
 pub use context::Context;
 pub use device::Device;
-pub use frees::FreeHold;
+pub use frees::DeferFrees;
 pub use graph::{Graph, GraphExec, NodeId};
 pub use kernel::{Kernel, KernelAttributes};
 pub use lane::{Lane, Launched};

@@ -1,7 +1,7 @@
 //! Loaded device code.
 
 use super::api::{Api, NOT_FOUND};
-use super::frees::Garbage;
+use super::frees::DeferredFree;
 use super::handle::Handle;
 use super::{Context, DeviceAddress, Image, Kernel};
 use crate::CudaError;
@@ -211,7 +211,7 @@ fn load_one(api: &Api, function: *mut CUfunc_st) -> Result<String, CudaError> {
 impl Drop for Loaded {
     fn drop(&mut self) {
         if !self.raw.0.is_null() {
-            self.context.discard(Garbage::Module(self.raw));
+            self.context.discard(DeferredFree::Module(self.raw));
         }
     }
 }

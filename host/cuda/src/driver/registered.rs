@@ -1,7 +1,7 @@
 //! Host memory of somebody else's, made reachable for the device.
 
 use super::api::Api;
-use super::frees::Garbage;
+use super::frees::DeferredFree;
 use super::handle::Handle;
 use super::{Context, DeviceAddress};
 use crate::CudaError;
@@ -32,7 +32,7 @@ impl HostRegistration {
     /// # Safety
     /// `base .. base + len` is mapped and writable in this process, and stays so until `owner` is dropped. (With an
     /// owner that owns nothing, such as `Arc::new(())`: until this registration and every
-    /// [`FreeHold`](super::FreeHold) of the context are gone.)
+    /// [`DeferFrees`](super::DeferFrees) of the context are gone.)
     ///
     /// # Errors
     /// A null pointer or no bytes, memory that cannot be pinned or is registered already, or a dead context.
@@ -92,6 +92,6 @@ fn device_address(api: &Api, base: *mut c_void) -> Result<DeviceAddress, CudaErr
 
 impl Drop for HostRegistration {
     fn drop(&mut self) {
-        self.context.discard(Garbage::Registration(self.base, Arc::clone(&self.owner)));
+        self.context.discard(DeferredFree::Registration(self.base, Arc::clone(&self.owner)));
     }
 }

@@ -44,7 +44,7 @@ fn wire(ring: &MappedRing, graphs: RingGraphs) -> HostDispatcher<Wired> {
         })
         .build(ring.ring())
         .expect("a table");
-    HostDispatcher::builder(ring.ring(), table).outside(graphs.outside()).build().expect("a dispatcher")
+    HostDispatcher::builder(ring.ring(), table).executor(graphs.executor()).build().expect("a dispatcher")
 }
 
 fn stop_clean(running: HostDispatcher<Running>) -> HostDispatcher<Wired> {

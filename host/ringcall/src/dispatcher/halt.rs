@@ -1,6 +1,6 @@
 //! The end of a dispatcher whose time is up: everything is answered, nothing is called.
 
-use super::broken::Taken;
+use super::malformed::MalformedGuard;
 use super::run::{Loop, answer, check, is_answered_in_place};
 use crate::shared::Shared;
 use ringcall_dispatch::slot::{Request, Seen};
@@ -22,14 +22,14 @@ impl Loop {
         // this ends as soon as it runs. Bounded all the same.
         let until = clock::now_ns() + patience_ns;
         loop {
-            let mut outside_idle = true;
-            if let Some(outside) = &mut self.outside {
-                outside.service(&mut |status| shared.bank.count(Counter::for_rejection(status)));
-                outside_idle = outside.is_idle();
+            let mut executor_idle = true;
+            if let Some(executor) = &mut self.executor {
+                executor.service(&mut |status| shared.bank.count(Counter::for_rejection(status)));
+                executor_idle = executor.is_idle();
             }
             // On a shared ring marks may be other dispatchers', whose graphs take as long as they do.
-            let settled = self.customs.shared_ring || !shared.any_in_flight();
-            if (outside_idle && settled) || clock::now_ns() >= until {
+            let settled = self.compat.shared_ring || !shared.any_in_flight();
+            if (executor_idle && settled) || clock::now_ns() >= until {
                 break;
             }
             std::thread::yield_now();
@@ -41,7 +41,7 @@ impl Loop {
 
     /// Answers that there will be no answer, if that is ours to say.
     fn refuse(&self, shared: &Shared, seen: Seen, until: u64) {
-        if self.outside.as_ref().is_some_and(|outside| outside.serves(seen.slot())) {
+        if self.executor.as_ref().is_some_and(|executor| executor.serves(seen.slot())) {
             return;
         }
         // An unread notice is not overwritten: without a reader the request stays where it is, for a restart.
@@ -51,38 +51,38 @@ impl Loop {
             }
             std::thread::yield_now();
         }
-        let claimed = if self.customs.shared_ring {
+        let claimed = if self.compat.shared_ring {
             self.claim_own(shared, seen)
         } else {
             seen.claim(&shared.ring).map(|request| (request, None))
         };
-        // The turn is let go of behind the answer.
-        if let Some((request, _turn)) = claimed {
+        // The lock is released after the answer.
+        if let Some((request, _guard)) = claimed {
             shared.bank.count(Counter::Received);
             answer(shared, request, Status::SHUTTING_DOWN, &[]);
         }
     }
 
-    /// A request of a ring that other dispatchers serve, too, if it is for a function of ours; or if nobody can read it and we have
-    /// the turn to answer such.
-    fn claim_own(&self, shared: &Shared, seen: Seen) -> Option<(Request, Option<Taken<'static>>)> {
+    /// A request of a ring that other dispatchers serve, too: if it is for a function of this dispatcher, or if it is malformed and
+    /// this dispatcher holds the lock for malformed requests.
+    fn claim_own(&self, shared: &Shared, seen: Seen) -> Option<(Request, Option<MalformedGuard<'static>>)> {
         let ring = &shared.ring;
-        // `None`: another's. Otherwise whether it is broken.
-        let is_broken =
-            |request: &Request| match check(shared, &self.table, &self.pool, self.customs, request) {
-                Err(status) if self.customs.leaves(status) => None,
-                Err(status) => Some(self.customs.is_anybodys(status)),
+        // `None`: another dispatcher's. Otherwise whether it is malformed.
+        let is_malformed =
+            |request: &Request| match check(shared, &self.table, &self.pool, self.compat, request) {
+                Err(status) if self.compat.leaves(status) => None,
+                Err(status) => Some(self.compat.is_malformed(status)),
                 Ok(_) => Some(false),
             };
         let request = seen.claim(ring)?;
-        let turn = if is_broken(&request)? { Some(self.broken?.take()?) } else { None };
+        let guard = if is_malformed(&request)? { Some(self.malformed?.take()?) } else { None };
         // What was seen may have been answered since: see `Request::again`.
         let value = ring.rx(request.slot());
         let request = (value != flag::FREE).then_some(request)?.again(ring, value)?;
-        let broken = is_broken(&request)?;
-        if broken && (turn.is_none() || is_answered_in_place(ring, &request)) {
+        let malformed = is_malformed(&request)?;
+        if malformed && (guard.is_none() || is_answered_in_place(ring, &request)) {
             return None;
         }
-        Some((request, turn.filter(|_| broken)))
+        Some((request, guard.filter(|_| malformed)))
     }
 }

@@ -17,21 +17,21 @@
 //! [`HostDispatcher<Stepped>`] instead: [`into_stepper`](HostDispatcher::into_stepper) →
 //! [`step`](HostDispatcher::step) → [`finish`](HostDispatcher::finish).
 
-mod broken;
 mod halt;
+mod malformed;
 mod pool;
 mod run;
 mod step;
 
 use crate::completion_log::CompletionLog;
-use crate::outside::{Customs, Outside};
+use crate::external::{ExternalExecutor, RingCompat};
 use crate::pin::PinReport;
 use crate::shared::{Control, Shared};
 pub use crate::shared::{SlotDump, SlotState, WorkerState};
 use crate::table::FunctionTable;
 use crate::worker::{WorkerPort, WorkerSpec};
 use crate::{Ring, Wait};
-use broken::Turn;
+use malformed::MalformedLock;
 pub use ringcall_dispatch::counters::Snapshot;
 use ringcall_wire::counter::Counter;
 use run::Loop;
@@ -71,8 +71,8 @@ pub enum DispatcherError {
         /// The function.
         name: String,
     },
-    /// Who starts the outside functions answers in another ring.
-    #[error("the outside functions are answered in another ring: make both of the same ring")]
+    /// The executor of the external functions answers in another ring.
+    #[error("the external functions are answered in another ring: make both of the same ring")]
     OtherRing,
     /// The operating system refused a thread.
     #[error("no thread for the dispatcher: {0}")]
@@ -120,8 +120,8 @@ pub struct HostDispatcherBuilder {
     workers: Vec<WorkerSpec>,
     options: HostOptions,
     completion_log: Option<CompletionLog>,
-    customs: Customs,
-    outside: Option<Box<dyn Outside>>,
+    compat: RingCompat,
+    executor: Option<Box<dyn ExternalExecutor>>,
 }
 
 impl std::fmt::Debug for HostDispatcherBuilder {
@@ -130,7 +130,7 @@ impl std::fmt::Debug for HostDispatcherBuilder {
             .field("table", &self.table)
             .field("workers", &self.workers)
             .field("options", &self.options)
-            .field("customs", &self.customs)
+            .field("compat", &self.compat)
             .finish_non_exhaustive()
     }
 }
@@ -158,39 +158,39 @@ impl HostDispatcherBuilder {
         self
     }
 
-    /// Reads the ring by other customs than Ringcall's own.
+    /// Reads the ring by other compat than Ringcall's own.
     #[must_use]
-    pub fn customs(mut self, customs: Customs) -> Self {
-        self.customs = customs;
+    pub fn compat(mut self, compat: RingCompat) -> Self {
+        self.compat = compat;
         self
     }
 
     /// Who starts the functions entered with [`outside_call`](crate::table::TableBuilder::outside_call). Without one their
     /// requests are answered `NO_WORKER`.
     #[must_use]
-    pub fn outside(mut self, outside: Box<dyn Outside>) -> Self {
-        self.outside = Some(outside);
+    pub fn executor(mut self, executor: Box<dyn ExternalExecutor>) -> Self {
+        self.executor = Some(executor);
         self
     }
 
     /// Checks the wiring.
     ///
     /// # Errors
-    /// A worker for a function that is not there, or not for workers; outside functions that are answered in another ring.
+    /// A worker for a function that is not there, or not for workers; external functions that are answered in another ring.
     pub fn build(self) -> Result<HostDispatcher<Wired>, DispatcherError> {
-        let Self { ring, table, workers, options, completion_log, customs, mut outside } = self;
-        if let Some(outside) = &mut outside {
-            if !outside.is_for(ring.geometry()) {
+        let Self { ring, table, workers, options, completion_log, compat, mut executor } = self;
+        if let Some(executor) = &mut executor {
+            if !executor.is_for(ring.geometry()) {
                 return Err(DispatcherError::OtherRing);
             }
-            if customs.shared_ring {
-                outside.share();
+            if compat.shared_ring {
+                executor.share();
             }
         }
         let shared = Arc::new(Shared::new(ring.shared().clone(), workers.len(), completion_log));
         let mut lp = Box::new(Loop::new(Arc::clone(&shared), table, workers, options)?);
-        lp.broken = customs.shared_ring.then(|| Turn::of(ring.shared()));
-        (lp.customs, lp.outside) = (customs, outside);
+        lp.malformed = compat.shared_ring.then(|| MalformedLock::of(ring.shared()));
+        (lp.compat, lp.executor) = (compat, executor);
         Ok(HostDispatcher { shared, state: Wired { lp } })
     }
 }
@@ -204,8 +204,8 @@ impl HostDispatcher<Wired> {
             workers: Vec::new(),
             options: HostOptions::default(),
             completion_log: None,
-            customs: Customs::default(),
-            outside: None,
+            compat: RingCompat::default(),
+            executor: None,
         }
     }
 

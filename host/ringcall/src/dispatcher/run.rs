@@ -1,10 +1,10 @@
 //! The dispatcher's loop.
 
-use super::broken::Turn;
 use super::halt::HALT_PATIENCE_NS;
+use super::malformed::MalformedLock;
 use super::pool::Pool;
 use super::{DispatcherError, HostOptions, Step};
-use crate::outside::{Claim, Customs, Marks, Outside};
+use crate::external::{Claim, ExternalExecutor, Marks, RingCompat};
 use crate::shared::{Control, Shared};
 use crate::table::{Function, FunctionTable, Slots};
 use crate::worker::WorkerSpec;
@@ -30,10 +30,10 @@ pub(super) struct Loop {
     /// What an inline call works on.
     slots: Slots,
     pub(super) options: HostOptions,
-    pub(super) customs: Customs,
-    pub(super) outside: Option<Box<dyn Outside>>,
+    pub(super) compat: RingCompat,
+    pub(super) executor: Option<Box<dyn ExternalExecutor>>,
     /// Of a ring that other dispatchers serve, too.
-    pub(super) broken: Option<&'static Turn>,
+    pub(super) malformed: Option<&'static MalformedLock>,
 }
 
 impl std::fmt::Debug for Loop {
@@ -63,9 +63,9 @@ impl Loop {
             scan: Scan::new(geometry.slots()),
             slots: Slots::new(&geometry),
             options,
-            customs: Customs::default(),
-            outside: None,
-            broken: None,
+            compat: RingCompat::default(),
+            executor: None,
+            malformed: None,
             shared,
         })
     }
@@ -115,8 +115,8 @@ impl Loop {
         self.scan.ends_round()
     }
 
-    /// The next turn looks at this slot.
-    pub(super) fn expect(&mut self, slot: SlotIndex) {
+    /// The next turn polls this slot first.
+    pub(super) fn hint_next(&mut self, slot: SlotIndex) {
         self.scan.aim(slot);
     }
 
@@ -125,68 +125,68 @@ impl Loop {
     fn turn(&mut self, shared: &Shared) -> u32 {
         let Self { scan, pool, .. } = self;
         let mut done = pool.refill(shared);
-        let mut desk = Desk {
+        let mut context = PollContext {
             shared,
             table: &mut self.table,
             pool,
             slots: &mut self.slots,
-            customs: self.customs,
-            outside: &mut self.outside,
-            broken: self.broken,
+            compat: self.compat,
+            executor: &mut self.executor,
+            malformed: self.malformed,
             turned_away: false,
         };
-        done += desk.service();
-        scan.turn(&shared.ring, |seen| done += desk.serve(seen));
+        done += context.service();
+        scan.turn(&shared.ring, |seen| done += context.serve(seen));
         done
     }
 
     /// Nothing in flight, and a look at every slot finds nothing to take.
     fn is_drained(&mut self, shared: &Shared) -> bool {
         let Self { scan, .. } = self;
-        let mut desk = Desk {
+        let mut context = PollContext {
             shared,
             table: &mut self.table,
             pool: &mut self.pool,
             slots: &mut self.slots,
-            customs: self.customs,
-            outside: &mut self.outside,
-            broken: self.broken,
+            compat: self.compat,
+            executor: &mut self.executor,
+            malformed: self.malformed,
             turned_away: false,
         };
-        let mut done = desk.service();
+        let mut done = context.service();
         scan.full(&shared.ring, |seen| {
             // Its turn comes as soon as the notice before it was read.
             done += u32::from(shared.completion_unread(seen.slot()));
-            done += desk.serve(seen);
+            done += context.serve(seen);
         });
-        let turned_away = desk.turned_away;
-        let outside_idle = self.outside.as_ref().is_none_or(|outside| outside.is_idle());
-        let mine_done = shared.ledger().unsettled().next().is_none() && outside_idle;
+        let turned_away = context.turned_away;
+        let executor_idle = self.executor.as_ref().is_none_or(|executor| executor.is_idle());
+        let mine_done = shared.ledger().unsettled().next().is_none() && executor_idle;
         // On a shared ring the marks of the other dispatcher are none of ours.
-        done == 0 && !turned_away && mine_done && (self.customs.shared_ring || !shared.any_in_flight())
+        done == 0 && !turned_away && mine_done && (self.compat.shared_ring || !shared.any_in_flight())
     }
 }
 
-/// What one turn works with.
-struct Desk<'a> {
+/// What one turn of the dispatcher's loop works with.
+struct PollContext<'a> {
     shared: &'a Shared,
     table: &'a mut FunctionTable,
     pool: &'a mut Pool,
     slots: &'a mut Slots,
-    customs: Customs,
-    outside: &'a mut Option<Box<dyn Outside>>,
-    broken: Option<&'a Turn>,
-    /// A broken request was left since another dispatcher had the turn, perhaps for another slot: there is to be another look.
+    compat: RingCompat,
+    executor: &'a mut Option<Box<dyn ExternalExecutor>>,
+    malformed: Option<&'a MalformedLock>,
+    /// A malformed request was left because another dispatcher held the lock, perhaps for another slot: it is polled again.
     turned_away: bool,
 }
 
-impl Desk<'_> {
-    /// Takes note of what has ended outside; how much.
+impl PollContext<'_> {
+    /// Collects what the external executor has ended, and returns how much that is.
     #[inline(always)]
     fn service(&mut self) -> u32 {
-        let Some(outside) = &mut self.outside else { return 0 };
+        let Some(executor) = &mut self.executor else { return 0 };
         let mut ended = 0;
-        outside.service(&mut |status| {
+        executor.service(&mut |status| {
             self.shared.bank.count(Counter::for_rejection(status));
             ended += 1;
         });
@@ -196,25 +196,25 @@ impl Desk<'_> {
     /// Takes one request, if its slot's previous response was taken: 1 if it did.
     #[inline(always)]
     fn serve(&mut self, seen: Seen) -> u32 {
-        let Self { shared, table, pool, customs, outside, broken, .. } = self;
-        let (shared, customs, broken) = (*shared, *customs, *broken);
+        let Self { shared, table, pool, compat, executor, malformed, .. } = self;
+        let (shared, compat, malformed) = (*shared, *compat, *malformed);
         let ring = &shared.ring;
         // The previous response is still there, or still to be reported: the slot is looked at again next turn.
         if shared.completion_unread(seen.slot()) {
             return 0;
         }
-        // Its last answer came from outside and was taken, perhaps since the look at who has ended: that end, noticed next turn,
+        // Its last answer came from the external executor and was taken, perhaps since the poll for ended work: that end, noticed next turn,
         // must not be taken for this request's, whoever is to serve it.
-        if outside.as_ref().is_some_and(|outside| outside.serves(seen.slot())) {
+        if executor.as_ref().is_some_and(|executor| executor.serves(seen.slot())) {
             return 0;
         }
         let Some(mut request) = seen.claim(ring) else { return 0 };
-        let mut checked = check(shared, table, pool, customs, &request);
-        let mut turn = None;
-        if customs.shared_ring && !checked.is_err_and(|status| customs.leaves(status)) {
-            if checked.is_err_and(|status| customs.is_anybodys(status)) {
-                turn = broken.and_then(Turn::take);
-                if turn.is_none() {
+        let mut checked = check(shared, table, pool, compat, &request);
+        let mut guard = None;
+        if compat.shared_ring && !checked.is_err_and(|status| compat.leaves(status)) {
+            if checked.is_err_and(|status| compat.is_malformed(status)) {
+                guard = malformed.and_then(MalformedLock::take);
+                if guard.is_none() {
                     self.turned_away = true;
                     request.leave();
                     return 0;
@@ -228,27 +228,27 @@ impl Desk<'_> {
             }
             let Some(whole) = request.again(ring, value) else { return 0 };
             request = whole;
-            checked = check(shared, table, pool, customs, &request);
+            checked = check(shared, table, pool, compat, &request);
         }
-        let anybodys = checked.is_err_and(|status| customs.is_anybodys(status));
-        let anothers = checked.is_err_and(|status| customs.leaves(status));
-        if anothers || anybodys && is_answered_in_place(ring, &request) {
+        let malformed_request = checked.is_err_and(|status| compat.is_malformed(status));
+        let anothers = checked.is_err_and(|status| compat.leaves(status));
+        if anothers || malformed_request && is_answered_in_place(ring, &request) {
             request.leave();
             return 0;
         }
-        if anybodys && turn.is_none() {
+        if malformed_request && guard.is_none() {
             self.turned_away = true;
             request.leave();
             return 0;
         }
         // Let go of behind the answer.
-        let _turn = turn.filter(|_| anybodys);
+        let _guard = guard.filter(|_| malformed_request);
         if matches!(checked, Ok((_, _, true))) {
             return self.send_outside(request);
         }
         shared.bank.count(Counter::Received);
         match checked {
-            Err(status) if customs.bad_requests.drops(status) => {
+            Err(status) if compat.bad_requests.drops(status) => {
                 shared.bank.count(Counter::for_rejection(status));
                 request.drop_unanswered(ring);
             }
@@ -269,13 +269,13 @@ impl Desk<'_> {
             answer(shared, request, Status::NO_WORKER, &[]);
             1
         };
-        let Some(outside) = &mut self.outside else { return refuse(request) };
+        let Some(executor) = &mut self.executor else { return refuse(request) };
         let mut key = [0; 8];
         if request.header().arg_len as usize >= key.len() {
             request.read_payload(ring, &mut key);
         }
         let slot = request.slot();
-        let worker = match outside.claim(slot, request.header(), u64::from_le_bytes(key)) {
+        let worker = match executor.claim(slot, request.header(), u64::from_le_bytes(key)) {
             Claim::Worker(worker) => worker,
             Claim::Later => {
                 request.leave();
@@ -285,11 +285,11 @@ impl Desk<'_> {
         };
         shared.bank.count(Counter::Received);
         shared.bank.count(Counter::Dispatched);
-        let marks = outside.marks();
+        let marks = executor.marks();
         if marks == Marks::BeforeStart {
             request.mark(ring);
         }
-        match outside.start(worker, slot) {
+        match executor.start(worker, slot) {
             Ok(()) if marks == Marks::Never => request.leave(),
             Ok(()) => request.hand_over(ring),
             Err(error) => {
@@ -301,31 +301,31 @@ impl Desk<'_> {
     }
 }
 
-/// The function that a request is for, if it is to be run: its place in the table, how it is run, and whether outside.
+/// The function that a request is for, if it is to be run: its index in the table, how it is run, and whether by the external executor.
 #[inline(always)]
 pub(super) fn check(
     shared: &Shared,
     table: &FunctionTable,
     pool: &Pool,
-    customs: Customs,
+    compat: RingCompat,
     request: &Request,
 ) -> Result<(usize, DispatchMode, bool), Status> {
     let ring = &shared.ring;
     let runs = |mode| matches!(mode, DispatchMode::HostCall | DispatchMode::GraphLaunch);
     // On a shared ring the header says whose a request is; its dispatcher then looks at the flag.
-    if customs.any_flag || customs.shared_ring {
+    if compat.any_flag || compat.shared_ring {
         validate::header(request.header(), ring.geometry().request_capacity())?;
     } else {
         request.check(ring)?;
     }
     let entry = validate::function(&table.functions, request.header(), runs)?;
-    if entry.mode == DispatchMode::GraphLaunch && !entry.outside && !pool.serves(entry.index) {
+    if entry.mode == DispatchMode::GraphLaunch && !entry.executor && !pool.serves(entry.index) {
         return Err(Status::NO_WORKER);
     }
-    if customs.shared_ring && !customs.any_flag {
+    if compat.shared_ring && !compat.any_flag {
         request.check(ring)?;
     }
-    Ok((entry.index, entry.mode, entry.outside))
+    Ok((entry.index, entry.mode, entry.executor))
 }
 
 /// Whether another dispatcher has answered what was seen, and is about to give its request flag back: where responses take

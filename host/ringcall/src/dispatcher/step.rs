@@ -78,8 +78,8 @@ impl HostDispatcher<Stepped> {
     /// The next step looks at this slot, where a request is known to be. Without it a request is found, too, but on a large ring
     /// after many steps.
     #[inline]
-    pub fn expect(&mut self, slot: SlotIndex) {
-        self.state.lp.expect(slot);
+    pub fn hint_next(&mut self, slot: SlotIndex) {
+        self.state.lp.hint_next(slot);
     }
 
     /// From now on a step that finds everything answered says [`Step::Ended`]. Requests that come are served all the same, so
@@ -88,9 +88,9 @@ impl HostDispatcher<Stepped> {
         self.shared.set_control(Control::Drain);
     }
 
-    /// Answers `SHUTTING_DOWN` to all that can still be answered here, and calls nothing. What is under way
-    /// [outside](crate::outside::Outside) is waited for (at most `patience`, and at most 200 ms), then left alone. May be
-    /// called again, to take note of what has ended there since.
+    /// Answers `SHUTTING_DOWN` to all that can still be answered here, and calls nothing. Waits for what the [external
+    /// executor](crate::external::ExternalExecutor) has under way, at most `patience` and at most 200 ms. May be called again, to
+    /// collect what the executor has ended since.
     pub fn halt(&mut self, patience: Duration) {
         let Self { shared, state: Stepped { lp, .. } } = self;
         let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);

@@ -66,7 +66,7 @@ fn the_ends_of_a_loops_requests_are_the_loops() {
 #[test]
 fn one_loop_at_a_time_drives_an_engine() {
     let bench = Bench::new(1, false);
-    let over = || host_loop_over(&bench, Source::Ring(bench.ring), CUSTOMS).0;
+    let over = || host_loop_over(&bench, Source::Ring(bench.ring), COMPAT).0;
     let first = over().expect("nobody's");
     let fault = over().map(drop).expect_err("the first one's");
     assert_eq!(fault.status, CudaqStatus::InvalidArg);

@@ -76,7 +76,7 @@ fn on_a_shared_ring_a_graph_that_does_not_answer_is_found_out() {
 #[test]
 fn a_loop_tells_its_engine_that_the_ring_is_shared() {
     let bench = Bench::new(1, false);
-    let _dispatcher = dispatcher_of(&bench, Customs { shared_ring: true, ..CUSTOMS });
+    let _dispatcher = dispatcher_of(&bench, RingCompat { shared_ring: true, ..COMPAT });
     launch(&bench, 0, 1, true).expect("idle");
     bench.answer(1);
     bench.take(1);
@@ -89,8 +89,8 @@ fn a_loop_tells_its_engine_that_the_ring_is_shared() {
 #[test]
 fn who_waits_for_a_worker_of_a_shared_ring_is_told_that_there_is_none() {
     let bench = Bench::of(1, Manner { shared: true, ..Manner::default() });
-    let customs = Customs { shared_ring: true, ..CUSTOMS };
-    let (host_loop, _flag) = host_loop_over(&bench, Source::Ring(bench.ring), customs);
+    let compat = RingCompat { shared_ring: true, ..COMPAT };
+    let (host_loop, _flag) = host_loop_over(&bench, Source::Ring(bench.ring), compat);
     let mut thread = HostThread::start(host_loop.expect("a loop")).expect("a thread");
     bench.ask(1, 5);
     until(|| bench.lanes[0].launches() == 1);

@@ -65,7 +65,7 @@ fn a_graph_that_fails_is_answered_over_a_transport() {
     for answer_last in [false, true] {
         let bench = Bench::of(1, Manner { answer_last, ..Manner::default() });
         let wire = Wire::new(&bench);
-        let (host_loop, _flag) = host_loop_over(&bench, wire.source(), CUSTOMS);
+        let (host_loop, _flag) = host_loop_over(&bench, wire.source(), COMPAT);
         let mut thread = HostThread::start(host_loop.expect("a loop")).expect("a thread");
         // One that answers.
         wire.ask(1, 5);

@@ -31,7 +31,7 @@ pub(in super::super) fn run(bench: &Bench, kernels: &[(&str, u32)]) -> Result<Ro
     let graph = GraphFunction::new(named(kernels), WORKERS);
     let graphs = RingGraphs::new(&ring).graph(FUNCTION, &module, &graph)?;
     let options = HostOptions { wait: Wait::Spin, core: Some(bench.cores.server()), request_timeout: None };
-    let builder = HostDispatcher::builder(ring.ring(), table).options(options).outside(graphs.outside());
+    let builder = HostDispatcher::builder(ring.ring(), table).options(options).executor(graphs.executor());
     let dispatcher = builder.build()?.start()?;
     crate::pinning::tell(dispatcher.pin());
     let short = bench.shorter(8);

@@ -1,6 +1,6 @@
 //! Graphs that the host dispatcher launches, and that answer in its ring.
 
-mod crew;
+mod graph_workers;
 #[cfg(test)]
 mod tests;
 
@@ -8,9 +8,9 @@ use super::graphs::add_row;
 use super::mailed::Mailed;
 use super::{DeviceError, GraphFunction, GraphNodes, MappedRing};
 use crate::driver::Module;
-use crew::Crew;
+use graph_workers::GraphWorkers;
 use ringcall::FunctionId;
-use ringcall::outside::Outside;
+use ringcall::external::ExternalExecutor;
 
 /// Graphs for the requests of a mapped ring: each executable is a worker with a mailbox and a stream of its own. The host
 /// dispatcher launches them on its own thread, and there is no other: a graph's kernels read the request in their mailbox,
@@ -25,7 +25,7 @@ use ringcall::outside::Outside;
 /// [`NO_WORKER`](ringcall::Status::NO_WORKER) when there is no worker for it (no graph of its function with its routing key, or
 /// all of these are broken), and [`LAUNCH_FAILED`](ringcall::Status::LAUNCH_FAILED), with the error mark, when the launch fails,
 /// and when the graph ends without an answer (CUDA's code 999), whether it freed its mailbox or not, or with an error. On a ring that other dispatchers serve too
-/// ([`Customs::shared_ring`](ringcall::outside::Customs::shared_ring)) a slot's in-flight mark may be theirs: there a graph that
+/// ([`RingCompat::shared_ring`](ringcall::external::RingCompat::shared_ring)) a slot's in-flight mark may be theirs: there a graph that
 /// wrote into its response slot counts as one that has answered. What a graph that never ends was launched for stays under way, and a stop says so.
 ///
 /// ```no_run
@@ -45,7 +45,7 @@ use ringcall::outside::Outside;
 /// let graphs = RingGraphs::new(&ring).graph("graph_increment", &module, &eight)?;
 ///
 /// let table = FunctionTable::builder().outside_call("graph_increment", HandlerSchema::new()).build(ring.ring())?;
-/// let dispatcher = HostDispatcher::builder(ring.ring(), table).outside(graphs.outside()).build()?.start()?;
+/// let dispatcher = HostDispatcher::builder(ring.ring(), table).executor(graphs.executor()).build()?.start()?;
 /// let reply = Client::new(ring.ring()).call("graph_increment", &[1, 2, 3], Duration::from_secs(1))?;
 /// assert_eq!(reply.result, [2, 3, 4]);
 /// assert!(!dispatcher.stop(Duration::from_millis(50)).report.stuck);
@@ -54,7 +54,7 @@ use ringcall::outside::Outside;
 #[derive(Debug)]
 pub struct RingGraphs {
     ring: MappedRing,
-    crew: Crew,
+    workers: GraphWorkers,
 }
 
 impl RingGraphs {
@@ -62,8 +62,8 @@ impl RingGraphs {
     #[must_use]
     pub fn new(ring: &MappedRing) -> Self {
         let addresses = ring.addresses();
-        let crew = Crew::new(ring.ring().shared().clone(), addresses.tx_data, addresses.tx_flags);
-        Self { ring: ring.clone(), crew }
+        let workers = GraphWorkers::new(ring.ring().shared().clone(), addresses.tx_data, addresses.tx_flags);
+        Self { ring: ring.clone(), workers }
     }
 
     /// Adds a graph of kernels of `module`, as many workers as it has executables, for requests of the function `name` that have
@@ -76,7 +76,7 @@ impl RingGraphs {
     pub fn graph(mut self, name: &str, module: &Module, graph: &GraphFunction) -> Result<Self, DeviceError> {
         graph.check()?;
         let context = self.ring.context();
-        let capacity = self.crew.capacity();
+        let capacity = self.workers.capacity();
         for index in 0..graph.execs {
             let nodes = graph.composed.as_ref().map(|composed| composed.0.clone());
             if let Some(nodes) = &nodes {
@@ -92,7 +92,7 @@ impl RingGraphs {
                 graph.credits.get(index as usize).copied().unwrap_or(0),
             );
             let function = FunctionId::of(name).0;
-            self.crew.add(function, graph.routing_key, Box::new(mailed), mailbox);
+            self.workers.add(function, graph.routing_key, Box::new(mailed), mailbox);
         }
         Ok(self)
     }
@@ -103,8 +103,8 @@ impl RingGraphs {
     /// Dropped while a graph still runs, which is waited for a moment, it leaves all that the graph uses where it is, for ever,
     /// and nothing is freed in its context any more.
     #[must_use]
-    pub fn outside(self) -> Box<dyn Outside> {
-        Box::new(self.crew)
+    pub fn executor(self) -> Box<dyn ExternalExecutor> {
+        Box::new(self.workers)
     }
 }
 

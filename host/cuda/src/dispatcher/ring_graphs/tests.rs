@@ -3,14 +3,14 @@
 mod shared;
 
 use super::super::mailed::Mailbox;
-use super::super::roster::{LOOK, LaneState, UNKNOWN};
+use super::super::worker_pool::{LOOK, UNKNOWN, WorkerStream};
 use super::super::{DeviceError, GraphNodes};
 use super::check_nodes;
-use super::crew::{Crew, INVALID, Lane};
+use super::graph_workers::{GraphWorkers, INVALID, Lane};
 use crate::driver::{DeviceAddress, Graph};
 use core::sync::atomic::Ordering;
 use ringcall::dispatcher::{DispatcherError, Step, Stepped, Stopped};
-use ringcall::outside::{Claim, LaunchError, Marks, Outside};
+use ringcall::external::{Claim, ExternalExecutor, LaunchError, Marks};
 use ringcall::worker::{WorkerPort, WorkerSpec};
 use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
 use ringcall_dispatch::persistent::child::{Child, ResponsePlace, mailbox_bytes};
@@ -41,7 +41,7 @@ const TX_FLAGS: u64 = 0x6000_0000;
 struct Play {
     launches: u32,
     refuses: Option<u16>,
-    state: LaneState,
+    state: WorkerStream,
     abandoned: u32,
 }
 
@@ -58,7 +58,7 @@ impl Lane for Arc<Played> {
         Ok(())
     }
 
-    fn state(&self) -> LaneState {
+    fn state(&self) -> WorkerStream {
         self.0.lock().expect("a play").state
     }
 
@@ -67,47 +67,47 @@ impl Lane for Arc<Played> {
     }
 }
 
-/// A crew, and whether its looks are over for this turn: what happens then happens between a look and the scan.
+/// Graph workers, and whether their polls are over for this turn: what happens then happens between a look and the scan.
 struct Looked {
-    crew: Crew,
+    workers: GraphWorkers,
     over: Arc<AtomicBool>,
     shared: Arc<AtomicBool>,
 }
 
-impl Outside for Looked {
+impl ExternalExecutor for Looked {
     fn is_for(&self, ring: &Geometry) -> bool {
-        self.crew.is_for(ring)
+        self.workers.is_for(ring)
     }
 
     fn share(&mut self) {
         self.shared.store(true, Ordering::Relaxed);
-        self.crew.share();
+        self.workers.share();
     }
 
     fn service(&mut self, ended: &mut dyn FnMut(Status)) {
         if !self.over.load(Ordering::Relaxed) {
-            self.crew.service(ended);
+            self.workers.service(ended);
         }
     }
 
     fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim {
-        self.crew.claim(slot, header, key)
+        self.workers.claim(slot, header, key)
     }
 
     fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
-        self.crew.start(worker, slot)
+        self.workers.start(worker, slot)
     }
 
     fn marks(&self) -> Marks {
-        self.crew.marks()
+        self.workers.marks()
     }
 
     fn serves(&self, slot: SlotIndex) -> bool {
-        self.crew.serves(slot)
+        self.workers.serves(slot)
     }
 
     fn is_idle(&self) -> bool {
-        self.crew.is_idle()
+        self.workers.is_idle()
     }
 }
 
@@ -121,21 +121,21 @@ struct Bench {
 }
 
 /// A worker for each key, over mailboxes and lanes of the test's.
-fn crew(ring: &Ring, keys: &[u64]) -> (Crew, Vec<Words>, Vec<Arc<Played>>) {
-    let mut crew = Crew::new(ring.shared().clone(), TX_DATA, TX_FLAGS);
+fn workers(ring: &Ring, keys: &[u64]) -> (GraphWorkers, Vec<Words>, Vec<Arc<Played>>) {
+    let mut workers = GraphWorkers::new(ring.shared().clone(), TX_DATA, TX_FLAGS);
     let (mut mailboxes, mut lanes) = (Vec::new(), Vec::new());
     for &key in keys {
-        let bytes = mailbox_bytes(crew.capacity()) as usize;
+        let bytes = mailbox_bytes(workers.capacity()) as usize;
         let region = Region::zeroed(bytes).expect("memory");
         let payload = region.bytes(io::PAYLOAD, PAYLOAD as usize).expect("inside");
         let head = region.words(0, io::PAYLOAD / 8).expect("inside");
         let lane: Arc<Played> = Arc::default();
         let mailbox = Mailbox::over(head, payload);
-        crew.add(FunctionId::of(NAME).0, key, Box::new(Arc::clone(&lane)), mailbox);
+        workers.add(FunctionId::of(NAME).0, key, Box::new(Arc::clone(&lane)), mailbox);
         mailboxes.push(region.words(0, bytes / 8).expect("all of it"));
         lanes.push(lane);
     }
-    (crew, mailboxes, lanes)
+    (workers, mailboxes, lanes)
 }
 
 fn ring() -> Ring {
@@ -145,7 +145,7 @@ fn ring() -> Ring {
 impl Bench {
     fn new(keys: &[u64]) -> Self {
         let ring = ring();
-        let (crew, mailboxes, lanes) = crew(&ring, keys);
+        let (workers, mailboxes, lanes) = workers(&ring, keys);
         let table = FunctionTable::builder()
             .outside_call(NAME, HandlerSchema::new())
             .outside_call("other", HandlerSchema::new())
@@ -155,7 +155,7 @@ impl Bench {
         let looked: Arc<AtomicBool> = Arc::default();
         let dispatcher = HostDispatcher::builder(&ring, table)
             .worker(WorkerSpec::mailbox(FunctionId::of(POOLED)))
-            .outside(Box::new(Looked { crew, over: Arc::clone(&looked), shared: Arc::default() }))
+            .executor(Box::new(Looked { workers, over: Arc::clone(&looked), shared: Arc::default() }))
             .build()
             .expect("a dispatcher");
         let port = dispatcher.ports().pop().expect("a worker");
@@ -169,7 +169,7 @@ impl Bench {
         }
     }
 
-    fn set_state(&self, worker: usize, state: LaneState) {
+    fn set_state(&self, worker: usize, state: WorkerStream) {
         self.lanes[worker].0.lock().expect("a play").state = state;
     }
 
@@ -301,24 +301,24 @@ fn a_slot_filled_again_is_not_taken_for_answered() {
 #[test]
 fn a_slot_is_not_claimed_before_its_last_answer_was_noticed() {
     let ring = ring();
-    let (mut crew, mailboxes, _lanes) = crew(&ring, &[0, 0]);
+    let (mut workers, mailboxes, _lanes) = workers(&ring, &[0, 0]);
     let slot = ring.geometry().slot(4).expect("a slot");
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
-    assert_eq!(crew.claim(slot, &header, 0), Claim::Worker(0));
+    assert_eq!(workers.claim(slot, &header, 0), Claim::Worker(0));
     // As the dispatcher does.
     ring.shared().publish_tx(slot, flag::IN_FLIGHT);
-    crew.start(0, slot).expect("launched");
-    assert!(crew.serves(slot) && !crew.is_idle());
+    workers.start(0, slot).expect("launched");
+    assert!(workers.serves(slot) && !workers.is_idle());
     // Answered, and filled again, since the last look.
     ring.shared().publish_tx(slot, flag::FREE);
-    assert_eq!(crew.claim(slot, &header, 0), Claim::Later);
+    assert_eq!(workers.claim(slot, &header, 0), Claim::Later);
     let mut ended = 0;
-    crew.service(&mut |_| ended += 1);
-    assert_eq!((ended, crew.serves(slot), crew.is_idle()), (1, false, false));
-    assert_eq!(crew.claim(slot, &header, 0), Claim::Worker(1), "the first has not freed its mailbox");
+    workers.service(&mut |_| ended += 1);
+    assert_eq!((ended, workers.serves(slot), workers.is_idle()), (1, false, false));
+    assert_eq!(workers.claim(slot, &header, 0), Claim::Worker(1), "the first has not freed its mailbox");
     Child::new(&mailboxes[0]).finish(&DeviceU64::new(0));
-    crew.service(&mut |_| ended += 1);
-    assert_eq!((ended, crew.is_idle()), (1, true));
+    workers.service(&mut |_| ended += 1);
+    assert_eq!((ended, workers.is_idle()), (1, true));
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn what_goes_wrong_is_answered() {
     send(&bench, 3, NAME, 4, &[1]);
     bench.turn();
     assert_eq!(bench.launches(), [2]);
-    bench.set_state(0, LaneState::Failed(700));
+    bench.set_state(0, WorkerStream::Failed(700));
     bench.look();
     assert_eq!(taken(&bench, 3), (Status::LAUNCH_FAILED, Some(700), vec![]));
     send(&bench, 4, NAME, 5, &[1]);
@@ -439,14 +439,14 @@ fn a_graph_that_never_frees_its_mailbox_is_noticed() {
         send(&bench, 1, NAME, 2, &[3]);
         bench.look();
         assert_eq!(bench.launches(), [1], "it may still run");
-        bench.set_state(0, LaneState::Done);
+        bench.set_state(0, WorkerStream::Done);
         bench.look();
         // Its worker takes the next one.
         assert_eq!((bench.launches(), bench.slot(0)), (vec![2], 1));
         if !answers {
             assert_eq!(taken(&bench, 0), (Status::LAUNCH_FAILED, Some(UNKNOWN), vec![]));
         }
-        bench.set_state(0, LaneState::Busy);
+        bench.set_state(0, WorkerStream::Busy);
         bench.answer(0, Status::OK);
         bench.end(0);
         bench.turn();
@@ -468,7 +468,7 @@ fn a_stream_that_fails_after_the_answer_is_noticed() {
     send(&bench, 1, NAME, 2, &[1]);
     bench.turn();
     assert_eq!(bench.launches(), [1]);
-    bench.set_state(0, LaneState::Failed(700));
+    bench.set_state(0, WorkerStream::Failed(700));
     bench.look();
     bench.turn();
     assert_eq!(taken(&bench, 1), (Status::NO_WORKER, None, vec![]), "it would wait for ever");
@@ -488,17 +488,18 @@ fn slots_of_another_ring_are_refused() {
     let other = ring();
     for ring in [&large, &other] {
         let table = FunctionTable::builder().outside_call(NAME, HandlerSchema::new()).build(ring);
-        let (crew, ..) = crew(&small, &[0]);
-        let built = HostDispatcher::builder(ring, table.expect("a table")).outside(Box::new(crew)).build();
+        let (workers, ..) = workers(&small, &[0]);
+        let built =
+            HostDispatcher::builder(ring, table.expect("a table")).executor(Box::new(workers)).build();
         assert_eq!(built.err(), Some(DispatcherError::OtherRing));
     }
     // Asked directly, it starts nothing for a slot that its ring does not have.
-    let (mut crew, _mailboxes, lanes) = crew(&small, &[0]);
+    let (mut workers, _mailboxes, lanes) = workers(&small, &[0]);
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
     let behind = large.geometry().slot(SLOTS).expect("a slot");
-    assert_eq!(crew.claim(behind, &header, 0), Claim::Worker(0));
-    assert_eq!(crew.start(0, behind).err().map(|error| error.code), Some(INVALID));
-    assert!(crew.is_idle());
+    assert_eq!(workers.claim(behind, &header, 0), Claim::Worker(0));
+    assert_eq!(workers.start(0, behind).err().map(|error| error.code), Some(INVALID));
+    assert!(workers.is_idle());
     assert_eq!(lanes[0].0.lock().expect("a play").launches, 0);
 }
 

@@ -1,20 +1,20 @@
 //! A ring that another dispatcher serves, too: its marks are not taken for one's own.
 
 use super::*;
-use ringcall::outside::Customs;
+use ringcall::external::RingCompat;
 use ringcall_wire::header::ResponseHeader;
 
-/// A crew of one on a shared ring that was launched for slot 4, as the dispatcher does it.
-fn launched_on_a_shared_ring() -> (Ring, Crew, Words, SlotIndex) {
+/// One graph worker on a shared ring that was launched for slot 4, as the dispatcher does it.
+fn launched_on_a_shared_ring() -> (Ring, GraphWorkers, Words, SlotIndex) {
     let ring = ring();
-    let (mut crew, mut mailboxes, _lanes) = crew(&ring, &[0]);
-    crew.share();
+    let (mut workers, mut mailboxes, _lanes) = workers(&ring, &[0]);
+    workers.share();
     let slot = ring.geometry().slot(4).expect("a slot");
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
-    assert_eq!(crew.claim(slot, &header, 0), Claim::Worker(0));
+    assert_eq!(workers.claim(slot, &header, 0), Claim::Worker(0));
     ring.shared().publish_tx(slot, flag::IN_FLIGHT);
-    crew.start(0, slot).expect("launched");
-    (ring, crew, mailboxes.remove(0), slot)
+    workers.start(0, slot).expect("launched");
+    (ring, workers, mailboxes.remove(0), slot)
 }
 
 #[test]
@@ -31,12 +31,12 @@ fn another_dispatchers_mark_is_left_alone() {
     alone.service(&mut |status| ended.push(status));
     assert_eq!((ended, alone.is_idle()), (vec![Status(5)], true));
     assert_eq!(shared.tx(slot), flag::IN_FLIGHT, "the other's");
-    // The other is a crew, too: its launch is not taken for one's own.
+    // The other has graph workers, too: its launch is not taken for one of its own.
     let (ring, mut one, mailbox, slot) = launched_on_a_shared_ring();
     let shared = ring.shared();
     shared.write_response(slot, ResponseHeader::reply(&own, 0, 0).to_words(), &[]);
     shared.publish_tx(slot, flag::FREE);
-    let (mut two, ..) = crew(&ring, &[0, 0]);
+    let (mut two, ..) = workers(&ring, &[0, 0]);
     shared.publish_tx(slot, flag::IN_FLIGHT);
     two.start(0, slot).expect("launched");
     Child::new(&mailbox).finish(&DeviceU64::new(0));
@@ -48,11 +48,11 @@ fn another_dispatchers_mark_is_left_alone() {
 
 #[test]
 fn on_a_shared_ring_a_graph_that_does_not_answer_is_found_out() {
-    let (ring, mut crew, mailbox, slot) = launched_on_a_shared_ring();
+    let (ring, mut workers, mailbox, slot) = launched_on_a_shared_ring();
     Child::new(&mailbox).finish(&DeviceU64::new(0));
     let mut ended = Vec::new();
-    crew.service(&mut |status| ended.push(status));
-    assert_eq!((ended, crew.is_idle()), (vec![Status::LAUNCH_FAILED], true));
+    workers.service(&mut |status| ended.push(status));
+    assert_eq!((ended, workers.is_idle()), (vec![Status::LAUNCH_FAILED], true));
     assert_eq!(ring.shared().tx(slot), flag::error(UNKNOWN));
 }
 
@@ -60,13 +60,13 @@ fn on_a_shared_ring_a_graph_that_does_not_answer_is_found_out() {
 fn a_dispatcher_tells_its_graphs_that_the_ring_is_shared() {
     for shared_ring in [false, true] {
         let ring = ring();
-        let (crew, ..) = crew(&ring, &[0]);
+        let (workers, ..) = workers(&ring, &[0]);
         let told: Arc<AtomicBool> = Arc::default();
         let table = FunctionTable::builder().outside_call(NAME, HandlerSchema::new()).build(&ring);
-        let customs = Customs { shared_ring, ..Customs::default() };
-        let outside = Looked { crew, over: Arc::default(), shared: Arc::clone(&told) };
-        let builder = HostDispatcher::builder(&ring, table.expect("a table")).customs(customs);
-        let _dispatcher = builder.outside(Box::new(outside)).build().expect("a dispatcher");
+        let compat = RingCompat { shared_ring, ..RingCompat::default() };
+        let executor = Looked { workers, over: Arc::default(), shared: Arc::clone(&told) };
+        let builder = HostDispatcher::builder(&ring, table.expect("a table")).compat(compat);
+        let _dispatcher = builder.executor(Box::new(executor)).build().expect("a dispatcher");
         assert_eq!(told.load(Ordering::Relaxed), shared_ring);
     }
 }

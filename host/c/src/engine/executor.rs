@@ -1,11 +1,11 @@
-//! An engine as the host dispatcher's [`Outside`].
+//! An engine as the host dispatcher's [`ExternalExecutor`].
 
 use super::sweep::write_failure;
 use super::{Ended, Engine};
 use crate::host_call::Tally;
 use crate::status::{CUDA_UNKNOWN, Fault};
-use ringcall::outside::{Claim, LaunchError, Marks, Outside};
-use ringcall_cuda::dispatcher::roster::Found;
+use ringcall::external::{Claim, ExternalExecutor, LaunchError, Marks};
+use ringcall_cuda::dispatcher::worker_pool::Found;
 use ringcall_dispatch::{Geometry, RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag;
 use ringcall_wire::header::RequestHeader;
@@ -23,13 +23,13 @@ pub(crate) enum Publishing {
 }
 
 #[derive(Debug)]
-pub(crate) struct EngineOutside {
+pub(crate) struct EngineExecutor {
     pub(crate) engine: Arc<Engine>,
     pub(crate) tally: Tally,
     pub(crate) publishing: Publishing,
 }
 
-impl EngineOutside {
+impl EngineExecutor {
     fn publish(&self, ended: Ended) {
         let (Publishing::Ring(ring) | Publishing::Loop(ring)) = &self.publishing;
         let Some(slot) = ring.geometry().slot(ended.slot) else { return };
@@ -51,7 +51,7 @@ impl EngineOutside {
     }
 }
 
-impl Outside for EngineOutside {
+impl ExternalExecutor for EngineExecutor {
     fn is_for(&self, ring: &Geometry) -> bool {
         // A loop over a transport has flags of its own.
         let has_flags = match &self.publishing {

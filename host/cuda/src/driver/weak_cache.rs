@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// At most one live `T` under each number. Nobody is kept alive by this.
 #[derive(Debug)]
-pub(super) struct Living<T> {
+pub(super) struct WeakCache<T> {
     known: Mutex<BTreeMap<u32, Weak<T>>>,
 }
 
-impl<T> Living<T> {
+impl<T> WeakCache<T> {
     pub(super) const fn new() -> Self {
         Self { known: Mutex::new(BTreeMap::new()) }
     }
@@ -23,8 +23,8 @@ impl<T> Living<T> {
     ) -> Result<Arc<T>, E> {
         // Kept while it is made, so that two threads do not make two. What is in there after a panic is good.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(living) = known.get(&number).and_then(Weak::upgrade) {
-            return Ok(living);
+        if let Some(cache) = known.get(&number).and_then(Weak::upgrade) {
+            return Ok(cache);
         }
         let new = Arc::new(make()?);
         known.insert(number, Arc::downgrade(&new));
@@ -40,35 +40,35 @@ mod tests {
     use std::sync::Barrier;
     use std::sync::atomic::Ordering;
 
-    fn get(living: &Living<u64>, number: u32, new: u64) -> Arc<u64> {
-        let Ok(one) = living.get_or_make(number, || Ok::<_, Infallible>(new));
+    fn get(cache: &WeakCache<u64>, number: u32, new: u64) -> Arc<u64> {
+        let Ok(one) = cache.get_or_make(number, || Ok::<_, Infallible>(new));
         one
     }
 
     #[test]
     fn handles_share_what_lives_and_nothing_more() {
-        let living = Living::new();
-        let one = get(&living, 0, 1);
-        assert!(Arc::ptr_eq(&one, &get(&living, 0, 2)));
-        assert_eq!(*get(&living, 7, 3), 3, "under another number");
+        let cache = WeakCache::new();
+        let one = get(&cache, 0, 1);
+        assert!(Arc::ptr_eq(&one, &get(&cache, 0, 2)));
+        assert_eq!(*get(&cache, 7, 3), 3, "under another number");
         assert_eq!(Arc::strong_count(&one), 1, "nobody else keeps it");
         drop(one);
-        assert_eq!(*get(&living, 0, 4), 4);
-        assert_eq!(*get(&living, 0, 5), 5, "the one before was dropped at once");
+        assert_eq!(*get(&cache, 0, 4), 4);
+        assert_eq!(*get(&cache, 0, 5), 5, "the one before was dropped at once");
     }
 
     #[test]
     fn what_could_not_be_made_is_made_by_the_next() {
-        let living = Living::new();
-        assert_eq!(living.get_or_make(0, || Err("no device")).err(), Some("no device"));
-        assert_eq!(*get(&living, 0, 1), 1);
+        let cache = WeakCache::new();
+        assert_eq!(cache.get_or_make(0, || Err("no device")).err(), Some("no device"));
+        assert_eq!(*get(&cache, 0, 1), 1);
     }
 
     #[test]
     fn of_threads_that_ask_at_once_one_makes_it() {
         const THREADS: usize = 4;
         for _ in 0..100 {
-            let (living, made, all) = (Living::new(), DeviceU64::new(0), Barrier::new(THREADS));
+            let (cache, made, all) = (WeakCache::new(), DeviceU64::new(0), Barrier::new(THREADS));
             std::thread::scope(|scope| {
                 for _ in 0..THREADS {
                     scope.spawn(|| {
@@ -77,7 +77,7 @@ mod tests {
                             Ok::<_, Infallible>(made.fetch_add(1, Ordering::Relaxed))
                         };
                         all.wait();
-                        let Ok(one) = living.get_or_make(0, make);
+                        let Ok(one) = cache.get_or_make(0, make);
                         // Held by all of them until each has one.
                         all.wait();
                         assert_eq!(*one, 0);

@@ -1,12 +1,12 @@
 //! Workers of the host dispatcher: a graph, its mailbox, and what is answered for it.
 
 use super::super::mailed::{Mailbox, Mailed};
-use super::super::roster::{
-    Answer, Answers, Found, LaneState, NotTaken, Roster, Seen, Signs, UNKNOWN, code_of,
+use super::super::worker_pool::{
+    Answer, Answers, CompletionProbe, Found, NotTaken, Seen, UNKNOWN, WorkerPool, WorkerStream, code_of,
 };
 use crate::dispatcher::DeviceError;
 use core::fmt::Debug;
-use ringcall::outside::{Claim, LaunchError, Marks, Outside};
+use ringcall::external::{Claim, ExternalExecutor, LaunchError, Marks};
 use ringcall_dispatch::ring::SlotIndex;
 use ringcall_dispatch::{Geometry, RingMemory, SharedRing};
 use ringcall_gpu::shared::Bytes;
@@ -28,7 +28,7 @@ pub(super) trait Lane: Debug + Send {
     /// Starts the graph, and returns.
     fn launch(&self) -> Result<(), u16>;
     /// How its stream stands: a call of the driver.
-    fn state(&self) -> LaneState;
+    fn state(&self) -> WorkerStream;
     /// Its graph is left to itself, and may never end.
     fn abandon(&self);
 }
@@ -45,7 +45,7 @@ impl Lane for Mailed {
         Mailed::launch(self).map_err(|error| code(&error))
     }
 
-    fn state(&self) -> LaneState {
+    fn state(&self) -> WorkerStream {
         Mailed::state(self).into()
     }
 
@@ -54,7 +54,7 @@ impl Lane for Mailed {
     }
 }
 
-/// An executable graph and its mailbox. Who is idle stands in the [`Roster`].
+/// An executable graph and its mailbox. Who is idle stands in the [`WorkerPool`].
 #[derive(Debug)]
 pub(super) struct Worker {
     lane: Box<dyn Lane>,
@@ -65,40 +65,40 @@ pub(super) struct Worker {
 
 /// The workers of a ring.
 #[derive(Debug)]
-pub(super) struct Crew {
+pub(super) struct GraphWorkers {
     ring: SharedRing,
     /// Device addresses of the response slots and flags.
     tx_data: u64,
     tx_flags: u64,
     responses: Bytes,
     workers: Vec<Worker>,
-    roster: Roster,
+    pool: WorkerPool,
     staged: Vec<u8>,
 }
 
 /// A graph has ended when it has freed its mailbox. It has answered before.
 struct Mailboxes<'a>(&'a [Worker]);
 
-impl Signs for Mailboxes<'_> {
+impl CompletionProbe for Mailboxes<'_> {
     #[inline]
     fn has_ended(&self, worker: usize, _: u64, _: bool) -> bool {
         self.0[worker].mailbox.is_free()
     }
 
-    fn state(&self, worker: usize) -> LaneState {
+    fn state(&self, worker: usize) -> WorkerStream {
         self.0[worker].lane.state()
     }
 }
 
-impl Crew {
+impl GraphWorkers {
     pub(super) fn new(ring: SharedRing, tx_data: u64, tx_flags: u64) -> Self {
         let windows = ring.windows();
         let responses = windows.tx_data;
         let stride = ring.geometry().tx_stride() as usize / 8;
         let answers = Answers::new(windows.tx_flags, Some((responses.words().clone(), stride)), true);
         let staged = vec![0; ring.geometry().request_capacity() as usize];
-        let roster = Roster::new(answers, ());
-        Self { ring, tx_data, tx_flags, responses, workers: Vec::new(), roster, staged }
+        let pool = WorkerPool::new(answers, ());
+        Self { ring, tx_data, tx_flags, responses, workers: Vec::new(), pool, staged }
     }
 
     /// Bytes of a mailbox's payload, and of a result.
@@ -108,7 +108,7 @@ impl Crew {
 
     /// Adds a worker for requests of a function with a routing key, or with any where that is 0.
     pub(super) fn add(&mut self, function: u32, key: u64, lane: Box<dyn Lane>, mailbox: Mailbox) {
-        self.roster.add(function, key);
+        self.pool.add(function, key);
         self.workers.push(Worker { lane, mailbox, header: RequestHeader::new(function, 0, 0, 0) });
     }
 
@@ -120,7 +120,7 @@ impl Crew {
             return Status::OK;
         };
         let own = response.magic == RESPONSE_MAGIC && response.request_id == request.request_id;
-        if own || !self.roster.is_shared() { Status(response.status) } else { Status::OK }
+        if own || !self.pool.is_shared() { Status(response.status) } else { Status::OK }
     }
 
     /// Answers for a graph that has ended without.
@@ -135,8 +135,8 @@ impl Crew {
 
     /// Takes note of what has ended; with `look` also of graphs that ended without freeing their mailbox, or failed.
     fn settle(&mut self, look: bool, ended: &mut dyn FnMut(Status)) {
-        for index in self.roster.workers() {
-            let Some(Seen { slot, answer, end }) = self.roster.look(index, look, &Mailboxes(&self.workers))
+        for index in self.pool.workers() {
+            let Some(Seen { slot, answer, end }) = self.pool.poll(index, look, &Mailboxes(&self.workers))
             else {
                 continue;
             };
@@ -146,44 +146,44 @@ impl Crew {
                     Answer::Given => self.status_of(slot, &worker.header),
                     Answer::Never(code) => self.fail(slot, &worker.header, code),
                 };
-                self.roster.settle(index);
+                self.pool.settle(index);
                 ended(status);
             }
             match end {
                 None => (),
                 // It may still write to its mailbox.
-                Some(LaneState::Failed(_)) => self.roster.retire(index),
+                Some(WorkerStream::Failed(_)) => self.pool.retire(index),
                 Some(_) => {
                     worker.mailbox.take_back();
-                    self.roster.give_back(index);
+                    self.pool.release(index);
                 }
             }
         }
     }
 }
 
-impl Outside for Crew {
+impl ExternalExecutor for GraphWorkers {
     fn is_for(&self, ring: &Geometry) -> bool {
         // With the addresses of its memory.
         self.ring.geometry() == ring
     }
 
     fn share(&mut self) {
-        self.roster.share();
+        self.pool.share();
     }
 
     #[inline]
     fn service(&mut self, ended: &mut dyn FnMut(Status)) {
-        if self.roster.is_idle() {
+        if self.pool.is_idle() {
             return;
         }
-        let look = self.roster.due();
+        let look = self.pool.due();
         self.settle(look, ended);
     }
 
     #[inline]
     fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim {
-        match self.roster.find(Some((header.function_id, key))) {
+        match self.pool.find(Some((header.function_id, key))) {
             Found::Nobody => Claim::Never,
             Found::Busy => Claim::Later,
             // Its answer was taken and the slot filled again before a look at it: that must not be taken for the new one's end.
@@ -205,7 +205,7 @@ impl Outside for Crew {
         let Some(slot) = self.ring.geometry().slot(slot.get()) else {
             return Err(LaunchError { code: INVALID });
         };
-        self.roster.take(index, slot.get()).map_err(|why: NotTaken| match why {
+        self.pool.take(index, slot.get()).map_err(|why: NotTaken| match why {
             NotTaken::NoWorker => LaunchError { code: NOT_FOUND },
             NotTaken::NoSlot | NotTaken::Busy | NotTaken::Served => LaunchError { code: INVALID },
         })?;
@@ -226,12 +226,12 @@ impl Outside for Crew {
         debug_assert!(posted);
         match worker.lane.launch() {
             Ok(()) => {
-                self.roster.launched(index, true);
+                self.pool.launched(index, true);
                 Ok(())
             }
             Err(code) => {
                 worker.mailbox.take_back();
-                self.roster.refused(index);
+                self.pool.refused(index);
                 Err(LaunchError { code })
             }
         }
@@ -242,15 +242,15 @@ impl Outside for Crew {
     }
 
     fn serves(&self, slot: SlotIndex) -> bool {
-        self.roster.serves(slot.get())
+        self.pool.serves(slot.get())
     }
 
     fn is_idle(&self) -> bool {
-        self.roster.is_idle()
+        self.pool.is_idle()
     }
 }
 
-impl Drop for Crew {
+impl Drop for GraphWorkers {
     fn drop(&mut self) {
         let begin = Instant::now();
         while !self.is_idle() {
@@ -258,7 +258,7 @@ impl Drop for Crew {
             if begin.elapsed() >= MOMENT {
                 // A graph still reads its mailbox and will write into the ring; freeing anything else would wait for it.
                 for (index, worker) in self.workers.iter().enumerate() {
-                    if self.roster.is_busy(index) {
+                    if self.pool.is_busy(index) {
                         worker.lane.abandon();
                     }
                 }

@@ -1,6 +1,6 @@
 //! The response side of a ring, whose slots graphs answer by themselves.
 //!
-//! An in-flight mark does not say whose it is. What a roster launched it therefore tells by a word of its own, which it leaves
+//! An in-flight mark does not say whose it is. What a pool launched it therefore tells by a word of its own, which it leaves
 //! where the response begins: as long as that stands, the graph has not answered.
 
 use core::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ impl Answers {
         Self { flags, slots, marks, shared: false }
     }
 
-    /// What launch number `launch` of a roster leaves behind.
+    /// What launch number `launch` of a pool leaves behind.
     pub(super) const fn token(launch: u32) -> u64 {
         (launch as u64) << 32 | TOKEN as u64
     }

@@ -1,47 +1,47 @@
-//! Who of several workers is idle, who serves which slot, and what became of that.
+//! The pool of graph workers: which worker is idle, which slot a worker serves, and how its launch ended.
 //!
-//! A worker is an executable graph with a stream of its own: the host launches it for one request at a time, and it answers in
-//! the ring by itself. Whoever launches such graphs keeps this book: [`RingGraphs`](super::RingGraphs), and the engines of C
-//! programs (`ringcall-c`). What is launched and how its end shows is theirs ([`Signs`]), and so is what they do about a graph
-//! that never answered.
+//! A worker is an executable graph with a stream of its own: the host launches it for one request at a time, and the graph writes
+//! its answer into the ring. Two executors use the pool: [`RingGraphs`](super::RingGraphs), and the engines of C programs
+//! (`ringcall-c`). The executor decides what is launched, how the end of a launch shows ([`CompletionProbe`]), and what is done
+//! about a graph that never answered.
 //!
-//! A worker goes from idle over launching ([`take`](Roster::take)) to running ([`launched`](Roster::launched)), and back when its
-//! end was seen ([`look`](Roster::look), [`give_back`](Roster::give_back)). Its slot may be another's before that: when it has
-//! answered and the answer was taken. From then on its end says nothing of the slot.
+//! A worker goes from idle over launching ([`take`](WorkerPool::take)) to running ([`launched`](WorkerPool::launched)), and back when its
+//! end was seen ([`poll`](WorkerPool::poll), [`release`](WorkerPool::release)). Its slot may hold another request before that: when
+//! the worker has answered and the answer was taken. From then on the end of the launch says nothing about the slot.
 //!
 //! ```
-//! use ringcall_cuda::dispatcher::roster::{Answer, Answers, Found, LaneState, Roster, Signs};
+//! use ringcall_cuda::dispatcher::worker_pool::{Answer, Answers, Found, WorkerStream, WorkerPool, CompletionProbe};
 //! use ringcall_gpu::shared::Region;
 //! use ringcall_wire::flag;
 //! use std::sync::atomic::Ordering;
 //!
 //! /// Graphs that have all ended.
 //! struct Over;
-//! impl Signs for Over {
+//! impl CompletionProbe for Over {
 //!     fn has_ended(&self, _worker: usize, _number: u64, _answered: bool) -> bool {
 //!         true
 //!     }
-//!     fn state(&self, _worker: usize) -> LaneState {
-//!         LaneState::Done
+//!     fn state(&self, _worker: usize) -> WorkerStream {
+//!         WorkerStream::Done
 //!     }
 //! }
 //!
 //! let flags = Region::zeroed(4 * 8)?.words(0, 4)?;
 //! let slots = Region::zeroed(4 * 64)?.words(0, 4 * 8)?;
 //! let answers = Answers::new(flags.clone(), Some((slots, 8)), true);
-//! let mut roster = Roster::new(answers, ());
-//! roster.add(0x77, 0);
+//! let mut pool = WorkerPool::new(answers, ());
+//! pool.add(0x77, 0);
 //!
-//! assert_eq!(roster.find(Some((0x77, 5))), Found::Worker(0));
-//! roster.take(0, 3)?;
+//! assert_eq!(pool.find(Some((0x77, 5))), Found::Worker(0));
+//! pool.take(0, 3)?;
 //! flags.store(3, flag::IN_FLIGHT, Ordering::Release);
 //! // ... here the graph is launched, which fails to answer.
-//! roster.launched(0, true);
-//! assert!(roster.serves(3) && roster.find(None) == Found::Busy);
-//! let seen = roster.look(0, false, &Over).expect("it runs");
+//! pool.launched(0, true);
+//! assert!(pool.serves(3) && pool.find(None) == Found::Busy);
+//! let seen = pool.poll(0, false, &Over).expect("it runs");
 //! assert_eq!((seen.slot, seen.answer), (3, Some(Answer::Never(999))));
-//! roster.give_back(0);
-//! assert!(roster.is_idle());
+//! pool.release(0);
+//! assert!(pool.is_idle());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -61,9 +61,9 @@ pub const LOOK: u32 = 1 << 14;
 /// `CUDA_ERROR_UNKNOWN`: a graph ended without an answer.
 pub const UNKNOWN: u16 = 999;
 
-/// How a worker's stream stands.
+/// The state of a worker's stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LaneState {
+pub enum WorkerStream {
     /// Something still runs.
     #[default]
     Busy,
@@ -73,7 +73,7 @@ pub enum LaneState {
     Failed(u16),
 }
 
-impl From<StreamState> for LaneState {
+impl From<StreamState> for WorkerStream {
     fn from(state: StreamState) -> Self {
         match state {
             StreamState::Busy => Self::Busy,
@@ -88,28 +88,28 @@ pub(super) fn code_of(error: &CudaError) -> u16 {
     error.code().and_then(|code| u16::try_from(code.code).ok()).unwrap_or(UNKNOWN)
 }
 
-/// How the ends of graphs show.
-pub trait Signs {
+/// How the end of a graph shows.
+pub trait CompletionProbe {
     /// Whether the graph of launch `number` (1 for a worker's first) has ended, as memory says it. `answered`: its slot is
     /// answered, or another's by now.
     fn has_ended(&self, worker: usize, number: u64, answered: bool) -> bool;
 
-    /// How the worker's stream stands: a call of the driver.
-    fn state(&self, worker: usize) -> LaneState;
+    /// The state of the worker's stream: a call of the driver.
+    fn state(&self, worker: usize) -> WorkerStream;
 }
 
-/// Where others read who is idle. Written by the roster's owner alone.
+/// Where other threads read which workers are idle. The pool's owner alone writes it.
 pub trait IdleMask: Debug {
     /// The worker is idle from now on, or busy.
     fn set(&self, worker: usize, idle: bool);
 }
 
-/// Nobody reads it.
+/// No other thread reads it.
 impl IdleMask for () {
     fn set(&self, _: usize, _: bool) {}
 }
 
-/// Who can take a request.
+/// Which worker can take a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// This worker, now.
@@ -154,7 +154,7 @@ pub struct Seen {
     /// What became of the answer that it owes; `None` where that is not known yet, or it owes none any more.
     pub answer: Option<Answer>,
     /// Its graph has ended; `Failed` where its stream has failed.
-    pub end: Option<LaneState>,
+    pub end: Option<WorkerStream>,
 }
 
 /// Where a worker is in its round.
@@ -204,18 +204,18 @@ impl Member {
 
 /// The workers of a ring. Slots are named by their numbers. For one thread at a time; nothing here calls the driver.
 #[derive(Debug)]
-pub struct Roster<M = ()> {
+pub struct WorkerPool<M = ()> {
     members: Vec<Member>,
     answers: Answers,
     mask: M,
     busy: usize,
     owing: usize,
     sweeps: u32,
-    /// Tells the launches of this roster from each other and from those of others on the same ring.
+    /// Tells the launches of this pool from each other and from those of others on the same ring.
     launches: u32,
 }
 
-impl<M: IdleMask> Roster<M> {
+impl<M: IdleMask> WorkerPool<M> {
     /// Of no workers yet. Who is idle is written to `mask`, too.
     #[must_use]
     pub fn new(answers: Answers, mask: M) -> Self {
@@ -330,7 +330,7 @@ impl<M: IdleMask> Roster<M> {
 
     /// Nothing was launched: the worker is idle as before, and its slot the caller's.
     pub fn refused(&mut self, worker: usize) {
-        self.give_back(worker);
+        self.release(worker);
     }
 
     /// Counts a sweep; whether it is one that asks streams how they stand.
@@ -343,22 +343,22 @@ impl<M: IdleMask> Roster<M> {
     /// What is to be seen of a worker that runs; with `ask` its stream is asked where memory does not say its end. Changes
     /// nothing: the caller says what it has made of it.
     #[inline]
-    pub fn look(&self, worker: usize, ask: bool, signs: &impl Signs) -> Option<Seen> {
+    pub fn poll(&self, worker: usize, ask: bool, probe: &impl CompletionProbe) -> Option<Seen> {
         let Member { launch, .. } = self.members.get(worker).filter(|member| member.turn == Turn::Runs)?;
         let &Launch { slot, number, token, owes, whole } = launch;
         // In this order: a graph that has ended answers no more, so that what is missing then never comes.
         let answered = !owes || self.answers.is_answered(slot);
-        let state = if signs.has_ended(worker, number, answered) {
-            LaneState::Done
+        let state = if probe.has_ended(worker, number, answered) {
+            WorkerStream::Done
         } else if ask {
-            signs.state(worker)
+            probe.state(worker)
         } else {
-            LaneState::Busy
+            WorkerStream::Busy
         };
         let (over, failure) = match state {
-            LaneState::Busy => (false, None),
-            LaneState::Done => (true, None),
-            LaneState::Failed(code) => (true, Some(code)),
+            WorkerStream::Busy => (false, None),
+            WorkerStream::Done => (true, None),
+            WorkerStream::Failed(code) => (true, Some(code)),
         };
         let answer = if answered {
             Some(Answer::Given)
@@ -385,7 +385,7 @@ impl<M: IdleMask> Roster<M> {
     }
 
     /// The worker is idle.
-    pub fn give_back(&mut self, worker: usize) {
+    pub fn release(&mut self, worker: usize) {
         self.settle(worker);
         self.turn(worker, Turn::Idle);
     }

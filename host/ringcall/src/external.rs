@@ -1,7 +1,8 @@
-//! Functions that are started here and answered in the slot itself, by somebody else.
+//! External executors: functions that the dispatcher starts, and whose answers an agent outside of the process's code writes into
+//! the slot.
 //!
 //! A CUDA graph that a host launches reads its request from the ring, writes the response and sets the response flag on
-//! its own. The dispatcher checks the request, finds somebody who can take it, and hears when it has ended.
+//! its own. The dispatcher checks the request, claims a worker of the executor for it, and is told when the worker has ended.
 
 use ringcall_dispatch::ring::{Geometry, SlotIndex};
 use ringcall_wire::header::RequestHeader;
@@ -9,14 +10,14 @@ use ringcall_wire::status::Status;
 
 pub use crate::worker::LaunchError;
 
-/// Who takes a request.
+/// What an executor answers to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// This worker, now.
     Worker(u32),
-    /// Somebody who is busy: the request stays in its slot and is offered again; later slots are served meanwhile.
+    /// A worker that is busy: the request stays in its slot and is offered again; later slots are served meanwhile.
     Later,
-    /// Nobody, now or later: none is for its function and routing key, or none of these can go on. The request is answered
+    /// No worker, now or later: none has the request's function and routing key, or all that have are broken. The request is answered
     /// [`NO_WORKER`](Status::NO_WORKER).
     Never,
 }
@@ -25,31 +26,32 @@ pub enum Claim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marks {
     /// Never. The request flag stands until the answer is there, so that the slot never looks free;
-    /// [`claim`](Outside::claim) then gets it offered again and must know it.
+    /// [`claim`](ExternalExecutor::claim) then gets it offered again and must know it.
     Never,
-    /// Before [`start`](Outside::start), by the dispatcher: the answer may be there as soon as the request has begun.
+    /// Before [`start`](ExternalExecutor::start), by the dispatcher: the answer may be there as soon as the request has begun.
     BeforeStart,
-    /// In [`start`](Outside::start), by the executor, after the work was submitted and before its answer can be there: a client that
+    /// In [`start`](ExternalExecutor::start), by the executor, after the work was submitted and before its answer can be there: a client that
     /// sees the mark knows that the work was submitted, and may wait for that instead of for a flag.
     InStart,
 }
 
-/// Starts requests that are answered outside of this process's code. On the dispatcher's thread: nothing here may block.
-pub trait Outside: Send {
+/// An executor of requests whose answers are written into the slot by an agent outside of this process's code (a CUDA graph). It
+/// is called on the dispatcher's thread: no method may block.
+pub trait ExternalExecutor: Send {
     /// Whether it answers in the ring of this shape, at these addresses: a dispatcher of another one is not built.
     fn is_for(&self, ring: &Geometry) -> bool {
         let _ = ring;
         true
     }
 
-    /// Other dispatchers take requests from the ring, too ([`Customs::shared_ring`]): a slot's in-flight mark may be theirs. Called
+    /// Other dispatchers take requests from the ring, too ([`RingCompat::shared_ring`]): a slot's in-flight mark may be theirs. Called
     /// once, if at all, before anything else but [`is_for`](Self::is_for).
     fn share(&mut self) {}
 
-    /// Called each turn: takes note of what has ended, and reports the status of each answer.
+    /// Called each turn of the dispatcher: collects the requests that have ended, and reports the status of each answer.
     fn service(&mut self, ended: &mut dyn FnMut(Status));
 
-    /// Who can take this request. `key` is its routing key: the payload's first eight bytes, 0 if there are fewer.
+    /// Claims a worker for this request. `key` is its routing key: the payload's first eight bytes, 0 if there are fewer.
     fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim;
 
     /// Starts the request of `slot`, which is checked; `worker` is the [`Claim::Worker`] of [`claim`](Self::claim). Marks the
@@ -71,7 +73,7 @@ pub trait Outside: Send {
 
 /// How a ring is read that other libraries share or fill.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Customs {
+pub struct RingCompat {
     /// Any value but 0 in a request flag says that the request is there. Otherwise it must be its slot's address. It is
     /// never followed either way.
     pub any_flag: bool,
@@ -131,14 +133,14 @@ impl BadRequests {
     }
 }
 
-impl Customs {
+impl RingCompat {
     /// Whether a request refused so is somebody else's.
     pub(crate) const fn leaves(self, status: Status) -> bool {
         self.shared_ring && matches!(status, Status::UNKNOWN_FUNCTION | Status::WRONG_MODE)
     }
 
     /// Whether a request refused so is any of the ring's dispatchers' to answer, since nothing says whose it is.
-    pub(crate) const fn is_anybodys(self, status: Status) -> bool {
+    pub(crate) const fn is_malformed(self, status: Status) -> bool {
         self.shared_ring && matches!(status, Status::BAD_MAGIC | Status::ARG_TOO_LONG)
     }
 }
