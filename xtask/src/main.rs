@@ -11,6 +11,7 @@ mod dist_compat;
 mod dist_device;
 mod files;
 mod metadata;
+mod mutants;
 mod ptx;
 mod rooms;
 mod shell;
@@ -54,6 +55,8 @@ enum Task {
     Deny,
     /// The model-checked protocols.
     Loom,
+    /// Mutants of the shipped sources, each of which the model-checked protocols have to notice: about a quarter of an hour.
+    Mutants(mutants::Options),
     /// AddressSanitizer and ThreadSanitizer on the crates under the rings. Needs a nightly toolchain.
     Sanitize,
     /// Every fuzz target for a bounded time. Needs a nightly toolchain.
@@ -93,6 +96,7 @@ fn run(task: Task) -> Result<()> {
         Task::Docs => steps::docs(&shell).map(drop),
         Task::Deny => steps::deny(&shell).map(drop),
         Task::Loom => steps::loom(&shell).map(drop),
+        Task::Mutants(options) => mutants::run(&shell, &options),
         Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
         Task::Fuzz { seconds } => steps::fuzz(&shell, seconds).and_then(asked_for),
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),

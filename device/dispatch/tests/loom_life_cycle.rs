@@ -144,6 +144,31 @@ fn answered_by_a_worker() {
     });
 }
 
+/// A producer that looks at the request flag alone sends while the last response is still to be taken: its request waits in the
+/// slot, and the response stays what it is.
+#[test]
+fn a_response_is_written_after_the_last_one_was_taken() {
+    model(|| {
+        let ring = ring(1);
+        let taken = Arc::new(DeviceU64::new(0));
+        let serve = |ring: &SharedRing| look(ring).map(|request| at_once(ring, request)).is_some();
+        assert!(produce(&ring, &taken, probe, 0) && serve(&ring));
+        let consumer = {
+            let (ring, taken) = (ring.clone(), Arc::clone(&taken));
+            thread::spawn(move || consume(&ring, &taken))
+        };
+        let second = RequestHeader::new(FUNCTION, 8, 1, 101).to_bytes();
+        let raw = [&second[..], &2_u64.to_le_bytes()].concat();
+        ring.forge_request(first(&ring), &raw, ring.geometry().request_address(first(&ring)));
+        let served = serve(&ring);
+        let consumed = consumer.join().expect("consumer");
+        assert!(consumed || !served, "answered over a response that was not taken");
+        assert!(consumed || consume(&ring, &taken));
+        assert!(served || serve(&ring));
+        assert!(consume(&ring, &taken));
+    });
+}
+
 /// tx read before rx: tx = 0 from before the answer, rx = 0 from after it.
 #[test]
 fn mutant_probe_reads_tx_before_rx() {
