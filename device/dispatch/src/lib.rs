@@ -28,7 +28,7 @@
 //! | [`mailbox`] | hand-off of one job to one worker |
 //! | [`handoff`] | from a graph's inference to a CPU: a queue of so many records in mapped memory |
 //! | [`fifo`] | queues of slots, one per function, without allocation |
-//! | [`book`] | the full 64-bit request id of each slot |
+//! | [`request_ids`] | the full 64-bit request id of each slot |
 //! | [`persistent`] | the dispatcher of a device: warps that poll, serve and hand out |
 //! | [`hooks`] | the same by one thread, over a transport that is linked in |
 //! | [`counters`] | live counters, one writer per bank |
@@ -36,7 +36,6 @@
 #![cfg_attr(not(any(loom, test)), no_std)]
 #![forbid(unsafe_code)]
 
-pub mod book;
 pub mod counters;
 pub mod fifo;
 pub mod handoff;
@@ -46,6 +45,7 @@ pub mod ledger;
 pub mod mailbox;
 pub mod persistent;
 pub mod ready;
+pub mod request_ids;
 pub mod ring;
 pub mod scan;
 pub mod slot;

@@ -1,7 +1,7 @@
 //! The library, loaded as a service would, and asked over TCP.
 
 use ringcall::{FunctionId, FunctionTable, HostDispatcher};
-use ringcall_bridge::{Filled, Provider};
+use ringcall_bridge::{Provider, RingProvider};
 use ringcall_transport::RingFilling;
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ fn it_is_loaded_and_answers() {
     });
     let dispatcher = HostDispatcher::builder(&ring, table.build(&ring).unwrap()).build().unwrap();
     let dispatcher = dispatcher.start().unwrap();
-    let service = Filled::launch(provider, &ring).unwrap();
+    let service = RingProvider::launch(provider, &ring).unwrap();
     assert!(service.endpoint().to_string().starts_with("transport=example-tcp port="));
 
     let connect = || {

@@ -3,7 +3,7 @@
 //! | you want | take |
 //! |---|---|
 //! | a transport that somebody else wrote, by its library's name | [`Provider`] |
-//! | to serve its ring, or the ring of your own, with it | [`Filled`], [`Driven`] |
+//! | to serve its ring, or the ring of your own, with it | [`RingProvider`], [`PolledProvider`] |
 //! | a library of a transport of yours, in Rust | [`provider`], and the package `examples/provider` to copy |
 //! | the same in C | the header in `include/`, and `examples/c-provider` to copy |
 //! | our UDP transport as such a library | package `ringcall-bridge-udp`; RoCE v2: `ringcall-bridge-roce` |
@@ -11,10 +11,10 @@
 //!
 //! # Two ways of moving requests
 //! - **Ring buffer**: the provider fills a ring of its own, by threads of its own or by hardware; a dispatcher serves that
-//!   ring ([`Filled`]).
+//!   ring ([`RingProvider`]).
 //! - **Data plane** (interface version 2): the provider has two hooks, and one thread of its user's polls, serves and
-//!   publishes. [`Plugged`] makes a [`Wire`](ringcall_transport::Wire) of them, so that everything that works over a wire
-//!   works over a provider: any ring, and transport and dispatcher on one thread ([`Driven`]).
+//!   publishes. [`WireProvider`] makes a [`Wire`](ringcall_transport::Wire) of them, so that everything that works over a wire
+//!   works over a provider: any ring, and transport and dispatcher on one thread ([`PolledProvider`]).
 //!
 //! # What is checked
 //! A library is code in this process, and is trusted as such; what it hands out is not taken on faith. Version, members,
@@ -29,21 +29,21 @@
 pub mod c_api;
 
 mod border;
-mod driven;
 mod endpoint;
 mod error;
 pub mod extension;
-mod filled;
 mod handles;
 pub mod layout;
 pub mod loader;
-mod plugged;
+mod polled_provider;
 pub mod provider;
+mod ring_provider;
 pub mod transceiver;
+mod wire_provider;
 
-pub use driven::{AttachError, Driven};
 pub use endpoint::parse as parse_endpoint;
 pub use error::{BridgeError, Refused};
-pub use filled::Filled;
 pub use loader::Provider;
-pub use plugged::Plugged;
+pub use polled_provider::{AttachError, PolledProvider};
+pub use ring_provider::RingProvider;
+pub use wire_provider::WireProvider;

@@ -5,7 +5,7 @@ mod support;
 use ringcall::dispatcher::Wired;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_bridge::loader::{Plane, Polled};
-use ringcall_bridge::{Driven, Filled, Provider};
+use ringcall_bridge::{PolledProvider, Provider, RingProvider};
 use ringcall_dispatch::RingMemory;
 use ringcall_dispatch::scan::Scan;
 use ringcall_transport::{OneThread, RingFilling, ThreadOptions};
@@ -77,9 +77,9 @@ fn it_fills_its_ring_for_a_dispatcher() {
     assert!(provider.plane().is_err(), "a thread fills the ring");
     let ring = provider.ring().unwrap();
     let dispatcher = incrementer(&ring).start().unwrap();
-    let filled = Filled::launch(provider.clone(), &ring).unwrap();
+    let filling = RingProvider::launch(provider.clone(), &ring).unwrap();
     ask(&shop, &path);
-    assert!(!Box::new(filled).stop(GRACE).stuck);
+    assert!(!Box::new(filling).stop(GRACE).stuck);
     assert_eq!(dispatcher.stop(GRACE).report.dropped, 0);
     // The name is free when the last handle is gone: not before.
     drop((provider, ring));
@@ -96,8 +96,8 @@ fn one_thread_drives_it_and_serves() {
     // A ring of another shape than the provider's.
     let ring = Ring::allocate(RingConfig { slots: 16, slot_bytes: 128 }).unwrap();
     let dispatcher = incrementer(&ring);
-    let driven = Driven::attach(provider, &ring).unwrap();
-    let service = OneThread::start(driven, dispatcher, &ThreadOptions::default()).unwrap();
+    let polled = PolledProvider::attach(provider, &ring).unwrap();
+    let service = OneThread::start(polled, dispatcher, &ThreadOptions::default()).unwrap();
     assert_eq!(service.endpoint().transport, "unix");
     ask(&shop, &path);
     let (report, stopped) = service.stop(GRACE);
@@ -157,9 +157,9 @@ fn answers_wait_for_a_client_that_reads_late() {
     let provider = Provider::load(&library, &args).unwrap();
     let ring = provider.ring().unwrap();
     let dispatcher = incrementer(&ring).start().unwrap();
-    let filled = Filled::launch(provider, &ring).unwrap();
+    let filling = RingProvider::launch(provider, &ring).unwrap();
     read_late(&shop, &path);
-    assert!(!Box::new(filled).stop(GRACE).stuck);
+    assert!(!Box::new(filling).stop(GRACE).stuck);
     assert_eq!(dispatcher.stop(GRACE).report.dropped, 0);
 
     let shop = Shop::new();
@@ -167,8 +167,8 @@ fn answers_wait_for_a_client_that_reads_late() {
     let args = [format!("--path={path}"), "--unified".to_owned(), "--send-ms=60000".to_owned()];
     let ring = Ring::allocate(RingConfig { slots: 16, slot_bytes: 128 }).unwrap();
     let dispatcher = incrementer(&ring);
-    let driven = Driven::attach(Provider::load(&library, &args).unwrap(), &ring).unwrap();
-    let service = OneThread::start(driven, dispatcher, &ThreadOptions::default()).unwrap();
+    let polled = PolledProvider::attach(Provider::load(&library, &args).unwrap(), &ring).unwrap();
+    let service = OneThread::start(polled, dispatcher, &ThreadOptions::default()).unwrap();
     read_late(&shop, &path);
     let (report, _) = service.stop(GRACE);
     assert_eq!((report.statistics.unsent, report.statistics.balance()), (0, (0, 0)));
@@ -182,13 +182,13 @@ fn a_client_that_never_reads_stalls_no_other() {
     let provider = Provider::load(&library(&shop), &args).unwrap();
     let ring = provider.ring().unwrap();
     let dispatcher = incrementer(&ring).start().unwrap();
-    let filled = Filled::launch(provider, &ring).unwrap();
+    let filling = RingProvider::launch(provider, &ring).unwrap();
     let silent = client(&shop, "silent");
     for id in 0..100 {
         silent.send_to(&request(id), &path).unwrap();
     }
     ask(&shop, &path);
-    assert!(!Box::new(filled).stop(GRACE).stuck);
+    assert!(!Box::new(filling).stop(GRACE).stuck);
     assert_eq!(dispatcher.stop(GRACE).report.dropped, 0);
 }
 
@@ -200,7 +200,7 @@ fn what_a_ring_holds_in_place_of_an_answer_is_told() {
     let args = [format!("--path={path}"), "--num-slots=6".to_owned(), "--slot-size=128".to_owned()];
     let provider = Provider::load(&library(&shop), &args).unwrap();
     let ring = provider.ring().unwrap();
-    let filled = Filled::launch(provider.clone(), &ring).unwrap();
+    let filling = RingProvider::launch(provider.clone(), &ring).unwrap();
     let client = client(&shop, "client");
     for id in 0..=LAST {
         client.send_to(&request(id), &path).unwrap();
@@ -240,7 +240,7 @@ fn what_a_ring_holds_in_place_of_an_answer_is_told() {
             (4, Status::RESULT_TOO_LONG.0, 104),
         ]
     );
-    assert!(!Box::new(filled).stop(Duration::ZERO).stuck);
+    assert!(!Box::new(filling).stop(Duration::ZERO).stuck);
     drop((provider, ring));
     assert_eq!(receive(&client), (LAST, Status::SHUTTING_DOWN.0, 0));
 }

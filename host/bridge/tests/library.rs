@@ -4,7 +4,7 @@ mod support;
 
 use ringcall::{Ring, RingConfig};
 use ringcall_bridge::loader::Library;
-use ringcall_bridge::{BridgeError, Driven, Filled, Provider};
+use ringcall_bridge::{BridgeError, PolledProvider, Provider, RingProvider};
 use ringcall_transport::{RingFilling, Unified};
 use ringcall_wire::CudaqStatus;
 use std::time::Duration;
@@ -73,16 +73,16 @@ fn who_cannot_connect_need_not() {
     let ring = provider.ring().unwrap();
     // Twice: after a disconnection there is nothing to connect either.
     for _ in 0..2 {
-        let filled = Filled::launch(provider.clone(), &ring).unwrap();
+        let filled = RingProvider::launch(provider.clone(), &ring).unwrap();
         assert!(!Box::new(filled).stop(Duration::ZERO).stuck);
     }
-    drop(Driven::attach(provider.clone(), &ring).unwrap());
+    drop(PolledProvider::attach(provider.clone(), &ring).unwrap());
     drop((provider, ring));
     assert_eq!(calls(&log), "clxlxlxd");
     // One that can, and fails, is not launched.
     let provider = Provider::load(&shop.odd(&[]), &["--odd=no-peer"]).unwrap();
     let ring = provider.ring().unwrap();
-    assert!(matches!(Filled::launch(provider, &ring), Err(BridgeError::Refused { status: 2, .. })));
+    assert!(matches!(RingProvider::launch(provider, &ring), Err(BridgeError::Refused { status: 2, .. })));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_table_of_version_1_ends_early() {
     assert!(matches!(provider.ring_geometry(), Err(BridgeError::Unsupported { .. })));
     let ring = provider.ring_of(4).unwrap();
     assert_eq!((ring.geometry().slots(), ring.geometry().rx_stride()), (4, 64));
-    let filled = Filled::launch(provider, &ring).unwrap();
+    let filled = RingProvider::launch(provider, &ring).unwrap();
     assert_eq!(filled.endpoint().transport, "plugin");
     assert!(!Box::new(filled).stop(Duration::ZERO).stuck);
 }
@@ -228,7 +228,7 @@ fn a_provider_that_breaks_its_word_while_it_runs_is_counted_and_stalls_nobody() 
     let ring = Ring::allocate(RingConfig { slots: 8, slot_bytes: 64 }).unwrap();
     let run = |odd: &str| {
         let provider = Provider::load(&library, &[format!("--odd={odd}")]).unwrap();
-        let mut driven = Driven::attach(provider, &ring).unwrap();
+        let mut driven = PolledProvider::attach(provider, &ring).unwrap();
         for _ in 0..3 {
             driven.poll();
             driven.publish();

@@ -140,7 +140,7 @@ impl Dataplane {
         true
     }
 
-    /// Hands finished responses to the transport; whether there were any.
+    /// LeaseLock finished responses to the transport; whether there were any.
     #[inline]
     pub(crate) fn send(&mut self) -> bool {
         let before = self.under_way.len();

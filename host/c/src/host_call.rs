@@ -14,16 +14,16 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Requests dispatched: for `cudaq_dispatcher_get_processed`, and in the caller's word. One thread adds.
 #[derive(Debug, Clone)]
-pub(crate) struct Tally {
+pub(crate) struct CallCounter {
     count: Arc<DeviceU64>,
     stats: Option<Words>,
 }
 
-impl Tally {
+impl CallCounter {
     /// Counts on from what is in `stats`, if there is one, unless [`restart`](Self::restart) is called.
     ///
     /// # Safety
-    /// `stats` is null, or a word of host memory that stays until the tally is gone.
+    /// `stats` is null, or a word of host memory that stays until the counter is gone.
     pub(crate) unsafe fn new(stats: *mut u64) -> Result<Self, Fault> {
         let stats = if stats.is_null() {
             None
@@ -63,14 +63,14 @@ impl Tally {
 /// One C function.
 pub(crate) struct HostCall {
     function: HostRpcFn,
-    tally: Tally,
+    counter: CallCounter,
 }
 
 impl HostCall {
     /// # Safety
     /// `function` keeps the contract of `cudaq_host_rpc_fn_t` for slots of the ring that it is called for.
-    pub(crate) unsafe fn new(function: HostRpcFn, tally: Tally) -> Self {
-        Self { function, tally }
+    pub(crate) unsafe fn new(function: HostRpcFn, counter: CallCounter) -> Self {
+        Self { function, counter }
     }
 }
 
@@ -85,7 +85,7 @@ impl HostHandler for HostCall {
         let Slots { request, response } = slots;
         // What is read below; a slot has room for its header.
         response[..2].fill(0);
-        self.tally.add();
+        self.counter.add();
         let slot_bytes = request.len().min(response.len()) * size_of::<u64>();
         let (from, to) = (request.as_ptr(), response.as_mut_ptr());
         // SAFETY: the promise of `new`; both slots are private, apart and alive.

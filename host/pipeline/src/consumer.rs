@@ -71,11 +71,11 @@ impl Consumer {
                 let times = state.times.take(slot);
                 // Take the request id first, then free the slot: in the other order a fast producer could record its
                 // next request in between, and this thread would take the id of that request.
-                let booked = state.book().take(slot);
+                let entry = state.request_ids().take(slot);
                 response.release(ring);
                 found += 1;
-                let request_id = booked.map_or(u64::from(header.request_id), |b| b.request_id);
-                let submitted = booked.map_or(0, |b| b.submitted_ns);
+                let request_id = entry.map_or(u64::from(header.request_id), |b| b.request_id);
+                let submitted = entry.map_or(0, |b| b.submitted_ns);
                 let times = StageTimes { submitted, harvested: clock::now_ns(), ..times };
                 self.complete(
                     &Done { request_id, slot: slot.get(), status: Status(header.status), error, times },

@@ -3,7 +3,7 @@
 use crate::state::State;
 use ringcall::{FunctionId, Wait};
 use ringcall_dispatch::RingMemory;
-use ringcall_dispatch::book::Booked;
+use ringcall_dispatch::request_ids::Submitted;
 use ringcall_dispatch::ring::SlotIndex;
 use ringcall_dispatch::slot::TooLong;
 use ringcall_gpu::clock;
@@ -171,9 +171,9 @@ impl Injector {
         };
         // Count and record the request before its flag is set, so that a thread that sees the flag sees both.
         self.state.counters.submitted.fetch_add(1, Ordering::Relaxed);
-        self.state.book().enter(slot, Booked { request_id, submitted_ns: clock::now_ns() });
+        self.state.request_ids().insert(slot, Submitted { request_id, submitted_ns: clock::now_ns() });
         self.state.announce(slot);
-        // The header's id is the low half; the full one is in the book.
+        // The header's id is the low half; the full one is in the request ids.
         vacant.submit(ring, function.0, request_id as u32, 0, payload).map_err(SubmitError::TooLong)?;
         self.next = turn;
         Ok(slot)

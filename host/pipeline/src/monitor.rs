@@ -50,10 +50,10 @@ impl Monitor {
 /// The injector's requests in flight.
 pub(crate) fn requests_of(state: &State) -> Vec<StuckRequest> {
     let now = ringcall_gpu::clock::now_ns();
-    let booked = |slot: SlotIndex| {
-        let booked = state.book().look(slot)?;
-        let age_us = now.saturating_sub(booked.submitted_ns) / 1000;
-        Some(StuckRequest { slot: slot.get(), request_id: booked.request_id, age_us })
+    let entry = |slot: SlotIndex| {
+        let entry = state.request_ids().get(slot)?;
+        let age_us = now.saturating_sub(entry.submitted_ns) / 1000;
+        Some(StuckRequest { slot: slot.get(), request_id: entry.request_id, age_us })
     };
-    state.ring.geometry().iter().filter_map(booked).collect()
+    state.ring.geometry().iter().filter_map(entry).collect()
 }

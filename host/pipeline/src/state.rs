@@ -5,7 +5,7 @@ use crate::stats::Counters;
 use crate::times::TimeTable;
 use ringcall::Ring;
 use ringcall_dispatch::SlotIndex;
-use ringcall_dispatch::book::{Page, SlotBook};
+use ringcall_dispatch::request_ids::{RequestIdCell, RequestIds};
 use ringcall_dispatch::slot::Vacant;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::pad::CachePadded;
@@ -28,7 +28,7 @@ pub(crate) struct State {
     pub(crate) ring: Ring,
     /// Requests in flight at a remote dispatcher, and its ring.
     pub(crate) remote: Option<InFlightTable>,
-    pages: Box<[Page]>,
+    cells: Box<[RequestIdCell]>,
     pub(crate) times: TimeTable,
     pub(crate) counters: Counters,
     phase: CachePadded<DeviceU64>,
@@ -42,7 +42,7 @@ impl State {
     pub(crate) fn new(ring: Ring, remote: Option<InFlightTable>) -> Self {
         let slots = ring.geometry().slots();
         Self {
-            pages: (0..slots).map(|_| Page::default()).collect(),
+            cells: (0..slots).map(|_| RequestIdCell::default()).collect(),
             times: TimeTable::new(slots),
             counters: Counters::default(),
             phase: CachePadded(DeviceU64::new(Phase::Stopped as u64)),
@@ -76,8 +76,8 @@ impl State {
         }
     }
 
-    pub(crate) fn book(&self) -> SlotBook<'_> {
-        SlotBook::new(&self.pages)
+    pub(crate) fn request_ids(&self) -> RequestIds<'_> {
+        RequestIds::new(&self.cells)
     }
 
     /// Begins a submission. Returns false, and begins nothing, if the pipeline is not running.

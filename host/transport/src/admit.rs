@@ -37,7 +37,7 @@ impl Reason {
 
 /// What becomes of a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict<'a> {
+pub(crate) enum Admission<'a> {
     /// Header and exactly the payload that it speaks of: padding is left behind.
     Request(RequestHeader, &'a [u8]),
     /// Its sender is told.
@@ -48,22 +48,22 @@ pub(crate) enum Verdict<'a> {
     Stray,
 }
 
-/// Judges a frame of `len` bytes, of which `bytes` are here (all, unless it is longer than a slot).
+/// Says what becomes of a frame of `len` bytes, of which `bytes` are here (all, unless it is longer than a slot).
 #[inline]
-pub(crate) fn judge(bytes: &[u8], len: usize, slot_bytes: usize) -> Verdict<'_> {
-    let Ok(header) = RequestHeader::from_bytes(bytes) else { return Verdict::Runt };
+pub(crate) fn admission(bytes: &[u8], len: usize, slot_bytes: usize) -> Admission<'_> {
+    let Ok(header) = RequestHeader::from_bytes(bytes) else { return Admission::Runt };
     if header.magic == RESPONSE_MAGIC {
-        return Verdict::Stray;
+        return Admission::Stray;
     }
     if !header.has_magic() {
-        return Verdict::Refuse(header, Reason::BadMagic);
+        return Admission::Refuse(header, Reason::BadMagic);
     }
     if len > slot_bytes {
-        return Verdict::Refuse(header, Reason::Oversize);
+        return Admission::Refuse(header, Reason::Oversize);
     }
     match bytes[HEADER_BYTES..].get(..header.arg_len as usize) {
-        Some(payload) => Verdict::Request(header, payload),
-        None => Verdict::Refuse(header, Reason::Truncated),
+        Some(payload) => Admission::Request(header, payload),
+        None => Admission::Refuse(header, Reason::Truncated),
     }
 }
 
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_name() {
-        let refused = |frame: &[u8]| match judge(frame, frame.len(), 64) {
-            Verdict::Refuse(_, reason) => reason,
+        let refused = |frame: &[u8]| match admission(frame, frame.len(), 64) {
+            Admission::Refuse(_, reason) => reason,
             other => panic!("{other:?}"),
         };
         assert_eq!(refused(&frame(8, 72)), Reason::Oversize);
@@ -90,11 +90,11 @@ mod tests {
         assert_eq!(refused(&frame(u32::MAX, 64)), Reason::Truncated);
         assert_eq!(refused(&[7; 24]), Reason::BadMagic);
         assert_eq!(refused(&[7; 100]), Reason::BadMagic);
-        assert_eq!(judge(&frame(0, 24)[..23], 23, 64), Verdict::Runt);
+        assert_eq!(admission(&frame(0, 24)[..23], 23, 64), Admission::Runt);
         let response = ResponseHeader::reply(&RequestHeader::new(1, 0, 0, 0), 0, 0).to_bytes();
-        assert_eq!(judge(&response, 24, 64), Verdict::Stray);
+        assert_eq!(admission(&response, 24, 64), Admission::Stray);
         // Cut by the wire at the slot's length: the true length decides.
-        assert!(matches!(judge(&frame(40, 64), 65, 64), Verdict::Refuse(_, Reason::Oversize)));
+        assert!(matches!(admission(&frame(40, 64), 65, 64), Admission::Refuse(_, Reason::Oversize)));
     }
 
     proptest! {
@@ -103,8 +103,8 @@ mod tests {
             let frame = frame(arg_len, 24 + len);
             let seen = &frame[..frame.len().min(slot)];
             let fits = frame.len() <= slot && arg_len as usize <= len;
-            match judge(seen, frame.len(), slot) {
-                Verdict::Request(header, payload) => {
+            match admission(seen, frame.len(), slot) {
+                Admission::Request(header, payload) => {
                     prop_assert!(fits);
                     prop_assert_eq!(header.request_id, 2);
                     prop_assert_eq!(payload, &frame[24..24 + arg_len as usize]);
@@ -115,7 +115,7 @@ mod tests {
 
         #[test]
         fn nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80), more in 0_usize..10) {
-            let _ = judge(&bytes, bytes.len() + more, 40);
+            let _ = admission(&bytes, bytes.len() + more, 40);
         }
     }
 }

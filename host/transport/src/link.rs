@@ -1,9 +1,9 @@
 //! A service's end of any wire: frames become requests in slots, answers become frames.
 
-use crate::admit::{Reason, Verdict, judge};
+use crate::admit::{Admission, Reason, admission};
 use crate::outbox::Tag;
 use crate::slots::{Asked, Slots};
-use crate::stats::Tally;
+use crate::stats::LiveCounters;
 use crate::wire::{Arrival, BATCH, Frame};
 use crate::{Endpoint, Outbox, TransportError, Unified, Watch, Wire};
 use ringcall::Ring;
@@ -51,7 +51,7 @@ pub struct Link<W: Wire> {
     endpoint: Endpoint,
     slots: Slots<W::Peer>,
     outbox: Outbox<W::Peer>,
-    tally: Arc<Tally>,
+    counters: Arc<LiveCounters>,
     request_bytes: usize,
     drops_bad_requests: bool,
     closed: bool,
@@ -87,7 +87,7 @@ impl<W: Wire> Link<W> {
             endpoint,
             slots: Slots::new(ring.shared().clone()),
             outbox: Outbox::new(OUTBOX, response as usize),
-            tally: Arc::default(),
+            counters: Arc::default(),
             request_bytes: request as usize,
             drops_bad_requests: false,
             closed: false,
@@ -111,21 +111,21 @@ impl<W: Wire> Link<W> {
             let sent = self.wire.send(&self.outbox);
             for _ in 0..sent.frames {
                 if self.outbox.pop() == Some(Tag::Answer) {
-                    self.tally.answered.one();
+                    self.counters.answered.one();
                 }
             }
             match sent.error {
                 None if sent.frames == 0 => return false,
                 None => (),
                 Some(error) if later(&error) => {
-                    self.tally.blocked.one();
+                    self.counters.blocked.one();
                     return false;
                 }
                 // Of the first one left: its peer cannot be reached, say. The others may.
                 Some(_) => {
-                    self.tally.errors.one();
+                    self.counters.errors.one();
                     if self.outbox.pop() == Some(Tag::Answer) {
-                        self.tally.unsent.one();
+                        self.counters.unsent.one();
                     }
                 }
             }
@@ -136,7 +136,7 @@ impl<W: Wire> Link<W> {
     fn settle_counts(&self) {
         // Answers in the outbox are still under way: their slots are free, but nothing was sent.
         let waiting = self.outbox.answers() as u64;
-        self.tally.under_way.set(u64::from(self.slots.under_way()) + waiting);
+        self.counters.under_way.set(u64::from(self.slots.under_way()) + waiting);
     }
 }
 
@@ -154,8 +154,8 @@ impl<W: Wire> Unified for Link<W> {
     }
 
     fn poll(&mut self) -> usize {
-        let Self { wire, slots, outbox, tally, request_bytes, drops_bad_requests, closed, .. } = self;
-        let admission = Admission {
+        let Self { wire, slots, outbox, counters, request_bytes, drops_bad_requests, closed, .. } = self;
+        let rules = AdmissionRules {
             request_bytes: *request_bytes,
             drops_bad_requests: *drops_bad_requests,
             closed: *closed,
@@ -163,13 +163,13 @@ impl<W: Wire> Unified for Link<W> {
         // Any frame may have to be refused.
         let mut limit = outbox.room().min(BATCH);
         if !W::NAMES_SLOTS && !*closed {
-            let mut vacant = slots.restock(tally);
+            let mut vacant = slots.restock(counters);
             if vacant == 0 && *drops_bad_requests {
-                slots.reclaim(tally);
-                vacant = slots.restock(tally);
+                slots.reclaim(counters);
+                vacant = slots.restock(counters);
             }
             if vacant == 0 {
-                tally.full.one();
+                counters.full.one();
             }
             limit = limit.min(vacant);
         }
@@ -180,30 +180,30 @@ impl<W: Wire> Unified for Link<W> {
         let outcome = wire.receive(limit, &mut |arrival| match arrival {
             Arrival::Frame(frame) => {
                 frames += 1;
-                tally.received.one();
-                admit::<W>(&frame, slots, outbox, tally, &admission);
+                counters.received.one();
+                admit::<W>(&frame, slots, outbox, counters, &rules);
             }
             Arrival::Malformed => {
                 frames += 1;
-                tally.received.one();
-                tally.malformed.one();
+                counters.received.one();
+                counters.malformed.one();
             }
             Arrival::Forbidden => {
                 frames += 1;
-                tally.received.one();
-                tally.forbidden.one();
+                counters.received.one();
+                counters.forbidden.one();
             }
             Arrival::Repeated => {
                 frames += 1;
-                tally.received.one();
-                tally.repeated.one();
+                counters.received.one();
+                counters.repeated.one();
             }
-            Arrival::Lost(n) => tally.lost.add(n),
-            Arrival::Incomplete(n) => tally.incomplete.add(n),
-            Arrival::Evicted(n) => tally.evicted.add(n),
+            Arrival::Lost(n) => counters.lost.add(n),
+            Arrival::Incomplete(n) => counters.incomplete.add(n),
+            Arrival::Evicted(n) => counters.evicted.add(n),
         });
         if outcome.is_err() {
-            tally.errors.one();
+            counters.errors.one();
         }
         if frames > 0 {
             self.settle_counts();
@@ -216,16 +216,16 @@ impl<W: Wire> Unified for Link<W> {
             return 0;
         }
         if self.closed && self.drops_bad_requests {
-            self.slots.reclaim(&self.tally);
+            self.slots.reclaim(&self.counters);
         }
-        let before = self.tally.answered.get();
+        let before = self.counters.answered.get();
         loop {
-            let Self { slots, outbox, tally, .. } = self;
+            let Self { slots, outbox, counters, .. } = self;
             let mut left = false;
             slots.harvest(|response, asked, ring| {
                 left = outbox.room() == 0;
                 if !left {
-                    take(response, asked, ring, outbox, tally);
+                    take(response, asked, ring, outbox, counters);
                 }
                 !left
             });
@@ -234,7 +234,7 @@ impl<W: Wire> Unified for Link<W> {
             }
         }
         self.settle_counts();
-        (self.tally.answered.get() - before) as usize
+        (self.counters.answered.get() - before) as usize
     }
 
     fn under_way(&self) -> u32 {
@@ -243,14 +243,14 @@ impl<W: Wire> Unified for Link<W> {
 
     fn doze(&mut self, at_most: Duration) -> bool {
         if self.drops_bad_requests && self.slots.under_way() > 0 {
-            self.slots.reclaim(&self.tally);
+            self.slots.reclaim(&self.counters);
             self.settle_counts();
         }
         if self.slots.under_way() > 0 || !self.outbox.is_empty() {
             return false;
         }
         if self.wire.wait(at_most).is_err() {
-            self.tally.errors.one();
+            self.counters.errors.one();
         }
         true
     }
@@ -262,7 +262,7 @@ impl<W: Wire> Unified for Link<W> {
     fn give_up(&mut self) {
         self.close();
         for (slot, asked) in self.slots.give_up() {
-            self.tally.dropped.one();
+            self.counters.dropped.one();
             // Their room: a last attempt to send comes first.
             if self.outbox.room() > 0 || self.flush() {
                 let header = ResponseHeader::reply(&asked.header, Status::SHUTTING_DOWN.0, 0);
@@ -283,19 +283,19 @@ impl<W: Wire> Unified for Link<W> {
         }
         while let Some(tag) = self.outbox.pop() {
             if tag == Tag::Answer {
-                self.tally.unsent.one();
+                self.counters.unsent.one();
             }
         }
         self.settle_counts();
     }
 
     fn watch(&self) -> Watch {
-        Watch::new(Arc::clone(&self.tally), self.wire.kernel_drops())
+        Watch::new(Arc::clone(&self.counters), self.wire.kernel_drops())
     }
 }
 
 /// Which frames get a slot.
-struct Admission {
+struct AdmissionRules {
     request_bytes: usize,
     drops_bad_requests: bool,
     closed: bool,
@@ -307,23 +307,23 @@ fn admit<W: Wire>(
     frame: &Frame<'_, W::Peer>,
     slots: &mut Slots<W::Peer>,
     outbox: &mut Outbox<W::Peer>,
-    tally: &Tally,
-    admission: &Admission,
+    counters: &LiveCounters,
+    rules: &AdmissionRules,
 ) {
-    let refused = match judge(frame.bytes, frame.len, admission.request_bytes) {
-        Verdict::Runt => return tally.runts.one(),
-        Verdict::Stray => return tally.strays.one(),
-        Verdict::Refuse(header, reason) => (header, reason),
-        Verdict::Request(header, _) if admission.closed => (header, Reason::Stopping),
-        Verdict::Request(header, payload) => {
+    let refused = match admission(frame.bytes, frame.len, rules.request_bytes) {
+        Admission::Runt => return counters.runts.one(),
+        Admission::Stray => return counters.strays.one(),
+        Admission::Refuse(header, reason) => (header, reason),
+        Admission::Request(header, _) if rules.closed => (header, Reason::Stopping),
+        Admission::Request(header, payload) => {
             let vacant = match frame.slot {
-                Some(index) if W::NAMES_SLOTS => slots.named(index, tally),
+                Some(index) if W::NAMES_SLOTS => slots.named(index, counters),
                 _ => slots.any().ok_or(Reason::SlotTaken),
             };
             match vacant {
                 Ok(vacant) => {
                     if slots.submit(vacant, frame.from, &header, payload) {
-                        return tally.requests.one();
+                        return counters.requests.one();
                     }
                     (header, Reason::Oversize)
                 }
@@ -333,15 +333,15 @@ fn admit<W: Wire>(
     };
     let (header, reason) = refused;
     match reason {
-        Reason::Oversize => &tally.oversize,
-        Reason::Truncated => &tally.truncated,
-        Reason::BadMagic => &tally.bad_magic,
-        Reason::BadSlot => &tally.bad_slot,
-        Reason::SlotTaken => &tally.slot_taken,
-        Reason::Stopping => &tally.stopping,
+        Reason::Oversize => &counters.oversize,
+        Reason::Truncated => &counters.truncated,
+        Reason::BadMagic => &counters.bad_magic,
+        Reason::BadSlot => &counters.bad_slot,
+        Reason::SlotTaken => &counters.slot_taken,
+        Reason::Stopping => &counters.stopping,
     }
     .one();
-    if admission.drops_bad_requests && reason.is_bad_frame() {
+    if rules.drops_bad_requests && reason.is_bad_frame() {
         return;
     }
     let reply = ResponseHeader::reply(&header, reason.status().0, 0);
@@ -355,10 +355,10 @@ fn take<P: Copy>(
     asked: &Asked<P>,
     ring: &SharedRing,
     outbox: &mut Outbox<P>,
-    tally: &Tally,
+    counters: &LiveCounters,
 ) {
     let slot = response.slot().get();
-    let (header, len) = answer(response, &asked.header, ring.geometry().result_capacity(), tally);
+    let (header, len) = answer(response, &asked.header, ring.geometry().result_capacity(), counters);
     outbox.push(asked.from, slot, Tag::Answer, |out| {
         let begin = write_header(out, &header);
         begin + response.read(ring, &mut out[begin..begin + len as usize])
@@ -367,18 +367,23 @@ fn take<P: Copy>(
 
 /// The header to send and how many result bytes go with it. A slot's response is an allegation like any other: a foreign
 /// dispatcher may leave what was there before.
-fn answer(response: &Response, asked: &RequestHeader, capacity: u32, tally: &Tally) -> (ResponseHeader, u32) {
+fn answer(
+    response: &Response,
+    asked: &RequestHeader,
+    capacity: u32,
+    counters: &LiveCounters,
+) -> (ResponseHeader, u32) {
     let mut header = *response.header();
     let ours = header.has_magic() && header.request_id == asked.request_id;
     if response.error().is_some() {
-        tally.error_marks.one();
+        counters.error_marks.one();
         // With the mark our dispatchers leave a header that says what failed.
         let says = ours && header.status < 0;
         let status = if says { header.status } else { Status::LAUNCH_FAILED.0 };
         return (ResponseHeader::reply(asked, status, 0), 0);
     }
     if !ours {
-        tally.bad_answers.one();
+        counters.bad_answers.one();
         return (ResponseHeader::reply(asked, Status::ABANDONED.0, 0), 0);
     }
     if header.result_len > capacity {

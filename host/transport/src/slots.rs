@@ -5,7 +5,7 @@
 //! request that is never answered costs its own slot and stalls nobody.
 
 use crate::admit::Reason;
-use crate::stats::Tally;
+use crate::stats::LiveCounters;
 use crate::wire::BATCH;
 use ringcall_dispatch::scan::GROUP;
 use ringcall_dispatch::slot::{Response, Vacant};
@@ -65,7 +65,7 @@ impl<P: Copy> Slots<P> {
 
     /// Looks for vacant slots until a batch is in stock; how many there are.
     #[inline]
-    pub(crate) fn restock(&mut self, tally: &Tally) -> usize {
+    pub(crate) fn restock(&mut self, counters: &LiveCounters) -> usize {
         let slots = self.ring.geometry().slots();
         let mut untried = slots - self.count - self.stock.len() as u32;
         while untried > 0 && self.stock.len() < BATCH {
@@ -80,7 +80,7 @@ impl<P: Copy> Slots<P> {
             }
             untried -= 1;
             if let Some(slot) = self.ring.geometry().slot(index)
-                && let Some(vacant) = self.probe(slot, tally)
+                && let Some(vacant) = self.probe(slot, counters)
             {
                 self.reserved[group] |= bit;
                 self.stock.push_back(vacant);
@@ -91,7 +91,7 @@ impl<P: Copy> Slots<P> {
 
     /// Gives up requests that a dispatcher took out of their slots without an answer: with both flags free there will be none.
     #[cold]
-    pub(crate) fn reclaim(&mut self, tally: &Tally) {
+    pub(crate) fn reclaim(&mut self, counters: &LiveCounters) {
         for index in 0..self.ring.geometry().slots() {
             let (group, bit) = place(index);
             if self.under_way[group] & bit == 0 {
@@ -100,7 +100,7 @@ impl<P: Copy> Slots<P> {
             if let Some(slot) = self.ring.geometry().slot(index)
                 && Vacant::probe(&self.ring, slot).is_some()
             {
-                tally.unanswered.one();
+                counters.unanswered.one();
                 self.forget(slot);
             }
         }
@@ -115,24 +115,24 @@ impl<P: Copy> Slots<P> {
     }
 
     /// The slot that a peer names.
-    pub(crate) fn named(&self, index: u32, tally: &Tally) -> Result<Vacant, Reason> {
+    pub(crate) fn named(&self, index: u32, counters: &LiveCounters) -> Result<Vacant, Reason> {
         let slot = self.ring.geometry().slot(index).ok_or(Reason::BadSlot)?;
         let (group, bit) = place(index);
         if self.under_way[group] & bit != 0 {
             return Err(Reason::SlotTaken);
         }
-        self.probe(slot, tally).ok_or(Reason::SlotTaken)
+        self.probe(slot, counters).ok_or(Reason::SlotTaken)
     }
 
     /// The slot, if it is vacant. An answer in it that nobody here asked for (its transport has stopped, or the dispatcher
     /// answered twice) is thrown away.
-    fn probe(&self, slot: SlotIndex, tally: &Tally) -> Option<Vacant> {
+    fn probe(&self, slot: SlotIndex, counters: &LiveCounters) -> Option<Vacant> {
         if let Some(vacant) = Vacant::probe(&self.ring, slot) {
             return Some(vacant);
         }
         let response = Response::probe(&self.ring, slot)?;
         response.release(&self.ring);
-        tally.unasked.one();
+        counters.unasked.one();
         Vacant::probe(&self.ring, slot)
     }
 
@@ -214,18 +214,18 @@ mod tests {
 
     struct Rig {
         slots: Slots<u32>,
-        tally: Tally,
+        counters: LiveCounters,
         scan: Scan,
     }
 
     impl Rig {
         fn new(slots: u32) -> Self {
             let ring = Ring::allocate(RingConfig { slots, slot_bytes: 64 }).unwrap().shared().clone();
-            Self { slots: Slots::new(ring), tally: Tally::default(), scan: Scan::new(slots) }
+            Self { slots: Slots::new(ring), counters: LiveCounters::default(), scan: Scan::new(slots) }
         }
 
         fn submit(&mut self, id: u32) -> Option<u32> {
-            self.slots.restock(&self.tally);
+            self.slots.restock(&self.counters);
             let vacant = self.slots.any()?;
             let slot = vacant.slot().get();
             assert!(self.slots.submit(vacant, id, &RequestHeader::new(1, 2, id, 0), &[1, 2]));
@@ -306,19 +306,19 @@ mod tests {
         rig.dispatch(|_| true);
         assert!(rig.harvest().is_empty());
         assert!(rig.submit(10).is_some());
-        assert_eq!(rig.tally.unasked.get(), 4);
+        assert_eq!(rig.counters.unasked.get(), 4);
     }
 
     #[test]
     fn a_named_slot_is_there_and_vacant_or_refused() {
         let mut rig = Rig::new(4);
-        assert_eq!(rig.slots.named(4, &rig.tally).err(), Some(Reason::BadSlot));
-        let vacant = rig.slots.named(3, &rig.tally).unwrap();
+        assert_eq!(rig.slots.named(4, &rig.counters).err(), Some(Reason::BadSlot));
+        let vacant = rig.slots.named(3, &rig.counters).unwrap();
         assert!(rig.slots.submit(vacant, 7, &RequestHeader::new(1, 0, 7, 0), &[]));
-        assert_eq!(rig.slots.named(3, &rig.tally).err(), Some(Reason::SlotTaken));
+        assert_eq!(rig.slots.named(3, &rig.counters).err(), Some(Reason::SlotTaken));
         rig.dispatch(|_| true);
-        assert_eq!(rig.slots.named(3, &rig.tally).err(), Some(Reason::SlotTaken), "its answer is ours");
+        assert_eq!(rig.slots.named(3, &rig.counters).err(), Some(Reason::SlotTaken), "its answer is ours");
         assert_eq!(rig.harvest(), [7]);
-        assert!(rig.slots.named(3, &rig.tally).is_ok());
+        assert!(rig.slots.named(3, &rig.counters).is_ok());
     }
 }

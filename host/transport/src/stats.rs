@@ -98,7 +98,7 @@ counters! {
     /// What the service's end of a transport has done.
     ///
     /// Nothing is lost from the books: [`balance`](Self::balance) is zero at any quiet moment, and always after a stop.
-    Statistics, Tally {
+    Statistics, LiveCounters {
         received: "frames taken from the wire, whatever became of them";
         requests: "frames put into slots";
         answered: "answers handed to the wire";
@@ -160,7 +160,7 @@ impl Statistics {
 
 counters! {
     /// What a caller has done. Each request ends in one of `answered`, `refused`, `lost` and `unsent`, or is waiting.
-    CallerStatistics, CallerTally {
+    CallerStatistics, LiveCallerCounters {
         sent: "requests that were given an id, waiting ones included";
         answered: "requests answered by their handler (status 0 or positive)";
         refused: "requests answered with a protocol status (negative)";
@@ -203,11 +203,11 @@ mod tests {
 
     #[test]
     fn counts_that_are_not_zero_are_shown() {
-        let tally = Tally::default();
-        assert_eq!(tally.counts().to_string(), "nothing yet");
-        tally.received.add(3);
-        tally.requests.one();
-        assert_eq!(tally.counts().to_string(), "received 3, requests 1");
-        assert_eq!(tally.counts().balance(), (2, 1));
+        let counters = LiveCounters::default();
+        assert_eq!(counters.counts().to_string(), "nothing yet");
+        counters.received.add(3);
+        counters.requests.one();
+        assert_eq!(counters.counts().to_string(), "received 3, requests 1");
+        assert_eq!(counters.counts().balance(), (2, 1));
     }
 }

@@ -1,6 +1,6 @@
 //! The two ways to run a transport, as traits.
 
-use crate::stats::Tally;
+use crate::stats::LiveCounters;
 use crate::wire::KernelDrops;
 use crate::{Endpoint, Statistics};
 use std::fmt;
@@ -91,13 +91,13 @@ pub struct Watch(Source);
 
 #[derive(Clone)]
 enum Source {
-    Own { tally: Arc<Tally>, drops: Option<KernelDrops> },
+    Own { counters: Arc<LiveCounters>, drops: Option<KernelDrops> },
     Other(Arc<dyn Fn() -> Statistics + Send + Sync>),
 }
 
 impl Watch {
-    pub(crate) fn new(tally: Arc<Tally>, drops: Option<KernelDrops>) -> Self {
-        Self(Source::Own { tally, drops })
+    pub(crate) fn new(counters: Arc<LiveCounters>, drops: Option<KernelDrops>) -> Self {
+        Self(Source::Own { counters, drops })
     }
 
     /// For a transport that counts by itself: `read` says how far, at any time and from any thread.
@@ -109,12 +109,12 @@ impl Watch {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         match &self.0 {
-            Source::Own { tally, drops } => {
+            Source::Own { counters, drops } => {
                 if let Some(drops) = drops {
                     // Gone with the socket: what was read last stays.
-                    tally.kernel_drops.set(drops.read().max(tally.kernel_drops.get()));
+                    counters.kernel_drops.set(drops.read().max(counters.kernel_drops.get()));
                 }
-                tally.counts()
+                counters.counts()
             }
             Source::Other(read) => read(),
         }

@@ -104,7 +104,7 @@ enum State<W: Wire> {
     Bound(Box<Link<W>>),
     Running(Box<Threaded>),
     /// With `--unified`, launched or not.
-    Driven {
+    Polled {
         hooks: Box<Hooks<W>>,
         launched: bool,
     },
@@ -114,8 +114,8 @@ enum State<W: Wire> {
 impl<W: Wire> State<W> {
     fn name(&self) -> &'static str {
         match self {
-            Self::Bound(_) | Self::Driven { launched: false, .. } => "not launched",
-            Self::Running(_) | Self::Driven { .. } => "launched",
+            Self::Bound(_) | Self::Polled { launched: false, .. } => "not launched",
+            Self::Running(_) | Self::Polled { .. } => "launched",
             Self::Stopped => "disconnected",
         }
     }
@@ -126,7 +126,7 @@ impl<W: Wire> State<W> {
             return Self::Bound(Box::new(link));
         }
         let hooks = Hooks::new(link, inner.shared().clone(), outer.clone());
-        Self::Driven { hooks: Box::new(hooks), launched: false }
+        Self::Polled { hooks: Box::new(hooks), launched: false }
     }
 
     fn refuse<T>(&self, call: &str) -> Result<T, Refused> {
@@ -182,7 +182,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
     fn connect(&self) -> Result<(), Refused> {
         let mut state = lock(&self.state);
         match &*state {
-            State::Bound(_) | State::Driven { launched: false, .. } => Ok(()),
+            State::Bound(_) | State::Polled { launched: false, .. } => Ok(()),
             State::Stopped => {
                 let mut known = lock(&self.known);
                 let link = attach::<P>(&self.args, self.shape.ring, &self.inner, Some(&known.0))?;
@@ -197,8 +197,8 @@ impl<P: LinkedWire> Transport for Linked<P> {
     fn launch(&self) -> Result<(), Refused> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Stopped) {
-            State::Driven { hooks, launched: false } => {
-                *state = State::Driven { hooks, launched: true };
+            State::Polled { hooks, launched: false } => {
+                *state = State::Polled { hooks, launched: true };
                 Ok(())
             }
             State::Bound(link) => {
@@ -230,7 +230,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
                 let report = threaded.stop(deadline);
                 if report.stuck { Err(Refused::internal("the thread does not end")) } else { Ok(()) }
             }
-            State::Driven { hooks, .. } => {
+            State::Polled { hooks, .. } => {
                 hooks.end();
                 Ok(())
             }
@@ -255,14 +255,14 @@ impl<P: LinkedWire> Transport for Linked<P> {
 
     fn rx_poll(&self) -> Option<u32> {
         match &mut *lock(&self.state) {
-            State::Driven { hooks, .. } => hooks.poll(),
+            State::Polled { hooks, .. } => hooks.poll(),
             _ => None,
         }
     }
 
     fn tx_publish(&self, slot: u32) -> Result<(), Refused> {
         match &mut *lock(&self.state) {
-            State::Driven { hooks, .. } => hooks.publish(slot),
+            State::Polled { hooks, .. } => hooks.publish(slot),
             other => other.refuse("tx_publish"),
         }
     }
@@ -274,7 +274,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
 
     fn close(&self) -> Result<(), Refused> {
         match &mut *lock(&self.state) {
-            State::Driven { hooks, .. } => hooks.link.close(),
+            State::Polled { hooks, .. } => hooks.link.close(),
             other => return other.refuse("close"),
         }
         Ok(())
@@ -282,7 +282,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
 
     fn wait(&self, at_most: Duration) -> bool {
         match &mut *lock(&self.state) {
-            State::Driven { hooks, .. } => hooks.link.doze(at_most),
+            State::Polled { hooks, .. } => hooks.link.doze(at_most),
             _ => false,
         }
     }

@@ -2,7 +2,7 @@
 
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring};
-use ringcall_bridge::{Driven, Filled, Provider};
+use ringcall_bridge::{PolledProvider, Provider, RingProvider};
 use ringcall_transport::conformance::{Client, Subject, alone, beside, check, datagrams};
 use ringcall_transport::{Endpoint, OneThread, RingFilling, ThreadOptions, Threaded, TransportError};
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ impl Subject for OwnRing {
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         // At the same address, if it ran before: it keeps that.
         let provider = self.0.lock().unwrap()[&ring.bases().rx_host].clone();
-        beside(Filled::launch(provider, ring).map_err(refused)?, dispatcher)
+        beside(RingProvider::launch(provider, ring).map_err(refused)?, dispatcher)
     }
 
     fn client(&self, service: &Endpoint) -> Box<dyn Client> {
@@ -77,7 +77,7 @@ impl Subject for Hooks {
         // What does not fit is the library's to refuse, so its slots are as long as the ring's.
         let geometry = ring.geometry();
         let provider = load(port, geometry.slots(), geometry.rx_stride(), &["--unified"]);
-        let driven = Driven::attach(provider, ring).map_err(refused)?;
+        let driven = PolledProvider::attach(provider, ring).map_err(refused)?;
         match dispatcher {
             Some(dispatcher) if self.one_thread => {
                 Ok(alone(OneThread::start(driven, dispatcher, &ThreadOptions::default())?))

@@ -10,7 +10,7 @@ use crate::device::{Code, DeviceRun, Launch, Order};
 use crate::engine::Wanted;
 use crate::entries::{EntryLayout, Schemas, check_table, read_host};
 use crate::handles::{Registry, lock};
-use crate::host_call::Tally;
+use crate::host_call::CallCounter;
 use crate::host_loop::api::STOP;
 use crate::host_loop::{HostThread, Shutdown, Source, Wiring, bad_requests};
 use crate::layout::{cudaq_cpu_dataplane_t, cudaq_function_table_t, cudaq_ringbuffer_t};
@@ -42,7 +42,7 @@ struct Dispatcher {
 #[derive(Debug)]
 enum Progress {
     None,
-    Host(Tally, Option<TransportFaults>),
+    Host(CallCounter, Option<TransportFaults>),
     Device(Arc<DeviceRun>),
     /// A kernel that has ended: the caller's word is his again.
     Ended(u64),
@@ -153,7 +153,7 @@ impl Dispatcher {
         // SAFETY: the caller's promise.
         let entries = unsafe { read_host(&table, state.entries, state.schemas) }?;
         // SAFETY: the caller's promise.
-        let tally = unsafe { Tally::new(stats) }?;
+        let counter = unsafe { CallCounter::new(stats) }?;
         let unified = config.kernel == KernelType::Unified;
         let slots = if unified && config.slots == 0 { MAX_SLOTS } else { config.slots };
         let (ring, plane) = if unified {
@@ -195,15 +195,15 @@ impl Dispatcher {
                 bad_requests: bad_requests(state.bad_requests)?,
             },
             shutdown,
-            tally: tally.clone(),
+            counter: counter.clone(),
             stop: state.stop,
         };
         // SAFETY: the caller's promise.
         let host_loop = unsafe { wiring.build() }?;
-        tally.restart();
+        counter.restart();
         let thread = HostThread::start(host_loop)?;
         let faults = thread.faults().cloned();
-        Ok((Running::Host(thread), Progress::Host(tally, faults)))
+        Ok((Running::Host(thread), Progress::Host(counter, faults)))
     }
 
     /// # Safety
@@ -286,7 +286,7 @@ impl Dispatcher {
         // Read under the lock: a stop gives the caller's word back.
         match &*lock(&self.progress) {
             Progress::None => Ok(0),
-            Progress::Host(tally, _) => Ok(tally.get()),
+            Progress::Host(counter, _) => Ok(counter.get()),
             Progress::Device(run) => run.processed(),
             Progress::Ended(count) => Ok(*count),
         }

@@ -168,7 +168,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_destroy(engine: *mut cudaq_gr
     let _ = attempt(|| {
         let engine = live(engine)?;
         // One that fails is there still: a later call may succeed.
-        engine.hands.wait_for_loop()?;
+        engine.lease.wait_for_loop()?;
         engine.drain()?;
         lock(&LIVE).remove(&engine.public().addr());
         Ok(())
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_launch(
         let (Ok(worker), Ok(slot)) = (usize::try_from(worker_id), u32::try_from(current_slot)) else {
             return Err(Fault::invalid(format!("worker {worker_id} for slot {current_slot}")));
         };
-        let _call = engine.hands.call()?;
+        let _call = engine.lease.call()?;
         // SAFETY: C's view lives as long as the engine.
         let ring = unsafe { (*engine.public()).ringbuffer };
         let offset = current_slot.saturating_mul(ring.rx_stride_sz);
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_launch(
 pub unsafe extern "C" fn cudaq_graph_launch_engine_sweep(engine: *const cudaq_graph_launch_engine_t) {
     let _ = attempt(|| {
         let engine = live(engine)?;
-        let _call = engine.hands.call()?;
+        let _call = engine.lease.call()?;
         engine.sweep(|_| ());
         Ok(())
     });
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_publish_ready(
     let _ = attempt(|| {
         let engine = live(engine)?;
         let publish = publish.ok_or_else(|| Fault::invalid("publish is null"))?;
-        let _call = engine.hands.call()?;
+        let _call = engine.lease.call()?;
         // SAFETY: C's view lives as long as the engine.
         let ring = unsafe { (*engine.public()).ringbuffer };
         // SAFETY: checked when the engine was made, which keeps the header's contract.

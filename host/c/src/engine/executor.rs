@@ -2,7 +2,7 @@
 
 use super::sweep::write_failure;
 use super::{Ended, Engine};
-use crate::host_call::Tally;
+use crate::host_call::CallCounter;
 use crate::status::{CUDA_UNKNOWN, Fault};
 use ringcall::external::{Claim, ExternalExecutor, LaunchError, Marks};
 use ringcall_cuda::dispatcher::worker_pool::Found;
@@ -25,7 +25,7 @@ pub(crate) enum Publishing {
 #[derive(Debug)]
 pub(crate) struct EngineExecutor {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) tally: Tally,
+    pub(crate) counter: CallCounter,
     pub(crate) publishing: Publishing,
 }
 
@@ -87,7 +87,7 @@ impl ExternalExecutor for EngineExecutor {
     }
 
     fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
-        self.tally.add();
+        self.counter.add();
         let mark = match self.publishing {
             Publishing::Ring(_) => self.marks() == Marks::InStart,
             // The loop's own flags are not those that the graph sets.

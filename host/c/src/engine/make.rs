@@ -1,7 +1,7 @@
 //! Making an engine: what it is made of is checked before CUDA is asked for anything.
 
-use super::hands::Hands;
 use super::lane::Lane;
+use super::lease::LeaseLock;
 use super::{Engine, LINE, MAX_WORKERS, Mask, Worker};
 use crate::layout::{
     GraphIOContext, cudaq_graph_launch_engine_t, cudaq_host_dispatch_worker_t, cudaq_ringbuffer_t,
@@ -176,7 +176,7 @@ impl Wanted<'_> {
             // Without marks an answer that was taken looks like none. In place the answer is the stream's write behind the graph.
             answer_ends: !self.skip_marks && (self.answer_last || in_place),
             pool: Mutex::new(pool),
-            hands: Hands::default(),
+            lease: LeaseLock::default(),
             memory,
         })
     }

@@ -6,8 +6,8 @@
 
 pub(crate) mod api;
 mod executor;
-mod hands;
 mod lane;
+mod lease;
 mod make;
 #[cfg(test)]
 pub(crate) mod played;
@@ -20,8 +20,8 @@ use crate::layout::{GraphIOContext, cudaGraphExec_t, cudaq_graph_launch_engine_t
 use crate::status::Fault;
 use core::ffi::c_void;
 use core::mem::size_of;
-use hands::Hands;
 use lane::Lane;
+use lease::LeaseLock;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::dispatcher::worker_pool::{Found, IdleMask, NotTaken, WorkerPool};
 use ringcall_cuda::driver::{DeviceAddress, MappedRegion};
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use executor::{EngineExecutor, Publishing};
-pub(crate) use hands::Driven;
+pub(crate) use lease::Lease;
 pub(crate) use make::Wanted;
 pub(crate) use sweep::Ended;
 
@@ -84,7 +84,7 @@ pub(crate) struct Engine {
     /// A worker has ended when its slot is answered: nothing is written behind its graph.
     answer_ends: bool,
     pool: Mutex<WorkerPool<Mask>>,
-    hands: Hands,
+    lease: LeaseLock,
     memory: Vec<MappedRegion>,
 }
 

@@ -86,7 +86,7 @@ impl Engine {
     pub(crate) fn drain(&self) -> Result<(), Fault> {
         let begin = Instant::now();
         while !self.is_idle() && begin.elapsed() < PATIENCE {
-            if let Ok(_call) = self.hands.call() {
+            if let Ok(_call) = self.lease.call() {
                 self.sweep(|_| ());
             }
             std::thread::yield_now();

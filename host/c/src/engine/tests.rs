@@ -1,6 +1,6 @@
 //! Engines over streams that the test plays: ends that come late, or not at all; calls from hooks; stops.
 
-mod hands;
+mod lease;
 mod routing;
 mod shared;
 mod transport;
@@ -8,7 +8,7 @@ mod transport;
 use super::api::{cudaq_graph_launch_engine_destroy, cudaq_graph_launch_engine_launch, enter};
 use super::played::{Bench, FUNCTION, Manner, SLOT, SLOTS};
 use super::{Ended, EngineExecutor, Publishing};
-use crate::host_call::Tally;
+use crate::host_call::CallCounter;
 use crate::host_loop::{HostLoop, HostThread, Shutdown, Source, Wiring};
 use crate::layout::{WorkerHook, cudaStream_t, cudaq_ringbuffer_t};
 use crate::raw_ring::host_ring;
@@ -28,9 +28,9 @@ const UNKNOWN: u64 = flag::error(CUDA_UNKNOWN as u16);
 const COMPAT: RingCompat =
     RingCompat { any_flag: true, shared_ring: false, bad_requests: BadRequests::Answer };
 
-fn tally() -> Tally {
+fn counter() -> CallCounter {
     // SAFETY: nothing to promise of a null pointer.
-    unsafe { Tally::new(core::ptr::null_mut()) }.expect("no word")
+    unsafe { CallCounter::new(core::ptr::null_mut()) }.expect("no word")
 }
 
 /// A dispatcher of the bench's ring that the test steps.
@@ -45,7 +45,7 @@ fn dispatcher_of(bench: &Bench, compat: RingCompat) -> HostDispatcher<Stepped> {
     let table = FunctionTable::builder().outside_call("graph", <_ as zerocopy::FromZeros>::new_zeroed());
     let table = table.with_id(FunctionId(FUNCTION)).build(&ring).expect("a table");
     let publishing = Publishing::Ring(ring.shared().clone());
-    let executor = EngineExecutor { engine: Arc::clone(&bench.engine), tally: tally(), publishing };
+    let executor = EngineExecutor { engine: Arc::clone(&bench.engine), counter: counter(), publishing };
     let builder = HostDispatcher::builder(&ring, table).compat(compat).executor(Box::new(executor));
     builder.build().expect("a dispatcher").into_stepper()
 }
@@ -442,7 +442,7 @@ fn host_loop_over(
         engine: Some(Arc::clone(&bench.engine)),
         compat,
         shutdown,
-        tally: tally(),
+        counter: counter(),
         stop: Duration::from_millis(500),
     };
     // SAFETY: the bench's ring; its lanes touch nothing.

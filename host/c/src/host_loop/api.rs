@@ -5,7 +5,7 @@ use crate::cpu_loop::Dataplane;
 use crate::engine::{Engine, Wanted};
 use crate::entries::{EntryLayout, Schemas, read_host};
 use crate::handles::{Registry, lock};
-use crate::host_call::Tally;
+use crate::host_call::CallCounter;
 use crate::layout::{
     cudaq_cpu_dataplane_t, cudaq_dispatcher_config_t, cudaq_function_table_t, cudaq_graph_launch_engine_t,
     cudaq_ringbuffer_t,
@@ -49,7 +49,7 @@ struct Given {
     ring: cudaq_ringbuffer_t,
     entries: Vec<FunctionEntry>,
     shutdown: Shutdown,
-    tally: Tally,
+    counter: CallCounter,
 }
 
 impl Given {
@@ -72,14 +72,14 @@ impl Given {
         // SAFETY: the caller's promise.
         let shutdown = unsafe { Shutdown::new(shutdown) }?;
         // SAFETY: the caller's promise.
-        let tally = unsafe { Tally::new(stats) }?;
-        Ok(Self { config, ring, entries, shutdown, tally })
+        let counter = unsafe { CallCounter::new(stats) }?;
+        Ok(Self { config, ring, entries, shutdown, counter })
     }
 
     /// # Errors
     /// The environment does not say what becomes of bad requests.
     fn wiring(self, engine: Option<Arc<Engine>>) -> Result<Wiring, Fault> {
-        let Self { config, ring, entries, shutdown, tally } = self;
+        let Self { config, ring, entries, shutdown, counter } = self;
         let compat = RingCompat {
             any_flag: true,
             shared_ring: config.shared_ring_mode != 0,
@@ -93,7 +93,7 @@ impl Given {
             engine,
             compat,
             shutdown,
-            tally,
+            counter,
             stop: STOP,
         })
     }
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn ringcall_host_unified_loop(
             // SAFETY: the header's contract.
             shutdown: unsafe { Shutdown::new(shutdown_flag) }?,
             // SAFETY: the header's contract.
-            tally: unsafe { Tally::new(stats) }?,
+            counter: unsafe { CallCounter::new(stats) }?,
             stop: STOP,
         };
         // SAFETY: the header's contract.

@@ -4,8 +4,8 @@ pub(crate) mod api;
 mod thread;
 
 use crate::cpu_loop::{Dataplane, TransportFaults};
-use crate::engine::{Driven, Engine, EngineExecutor, Publishing};
-use crate::host_call::{HostCall, Tally};
+use crate::engine::{Engine, EngineExecutor, Lease, Publishing};
+use crate::host_call::{CallCounter, HostCall};
 use crate::layout::{HostRpcFn, cudaq_ringbuffer_t};
 use crate::raw_ring::{View, aligned, check, host_ring};
 use crate::served::{RingId, Served};
@@ -84,7 +84,7 @@ pub(crate) struct Wiring {
     pub(crate) engine: Option<Arc<Engine>>,
     pub(crate) compat: RingCompat,
     pub(crate) shutdown: Shutdown,
-    pub(crate) tally: Tally,
+    pub(crate) counter: CallCounter,
     pub(crate) stop: Duration,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Wiring {
 pub(crate) struct HostLoop {
     dispatcher: HostDispatcher<Stepped>,
     transport: Option<Dataplane>,
-    engine: Option<Driven>,
+    engine: Option<Lease>,
     ring: SharedRing,
     _served: Option<Arc<Served>>,
     shutdown: Shutdown,
@@ -106,7 +106,7 @@ impl Wiring {
     /// # Safety
     /// The source's memory is there until the loop is gone; handlers and graphs keep their contracts.
     pub(crate) unsafe fn build(self) -> Result<HostLoop, Fault> {
-        let Self { source, slots, slot_bytes, entries, engine, compat, shutdown, tally, stop } = self;
+        let Self { source, slots, slot_bytes, entries, engine, compat, shutdown, counter, stop } = self;
         let (shared, transport, served) = match source {
             Source::Ring(ring) => {
                 check(&ring, View::Host, slots, slot_bytes)?;
@@ -133,7 +133,7 @@ impl Wiring {
                 DispatchMode::HostCall => {
                     let function = host_function(entry.handler)?;
                     // SAFETY: the header's contract of `cudaq_host_rpc_fn_t`.
-                    let handler = unsafe { HostCall::new(function, tally.clone()) };
+                    let handler = unsafe { HostCall::new(function, counter.clone()) };
                     table.host_call_with_schema(&name, entry.schema, handler)
                 }
                 // The engine knows which of several entries of one function takes a request.
@@ -158,10 +158,10 @@ impl Wiring {
             } else {
                 Publishing::Ring(shared.clone())
             };
-            builder = builder.executor(Box::new(EngineExecutor { engine, tally, publishing }));
+            builder = builder.executor(Box::new(EngineExecutor { engine, counter, publishing }));
         }
         let dispatcher = builder.build().map_err(|error| Fault::invalid(error.to_string()))?.into_stepper();
-        let engine = engine.map(Driven::new).transpose()?;
+        let engine = engine.map(Lease::new).transpose()?;
         Ok(HostLoop { dispatcher, transport, engine, ring: shared, _served: served, shutdown, stop })
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring, RingConfig};
-use ringcall_bridge::{BridgeError, Driven, Filled, Provider};
+use ringcall_bridge::{BridgeError, PolledProvider, Provider, RingProvider};
 use ringcall_wire::CudaqStatus;
 use std::str::FromStr;
 
@@ -79,10 +79,10 @@ impl Plugin {
             Err(error) => return Err(error.into()),
         }
         if self.driven {
-            return driven(Driven::attach(self.provider, ring)?, dispatcher, threads);
+            return driven(PolledProvider::attach(self.provider, ring)?, dispatcher, threads);
         }
         let dispatcher = dispatcher.start()?;
-        Ok(Kind::Own(Box::new(Filled::launch(self.provider, ring)?), dispatcher))
+        Ok(Kind::Own(Box::new(RingProvider::launch(self.provider, ring)?), dispatcher))
     }
 }
 

@@ -84,8 +84,8 @@ impl Worker {
         ring.read_payload(slot, &mut self.payload[..payload]);
         response.release(ring);
 
-        let booked = self.state.book().look(slot);
-        let request_id = booked.map_or(0, |booked| booked.request_id as u32);
+        let entry = self.state.request_ids().get(slot);
+        let request_id = entry.map_or(0, |entry| entry.request_id as u32);
         let valid = header.has_magic()
             && header.request_id == request_id
             && request.request_id == request_id
@@ -116,7 +116,7 @@ impl Worker {
             }
             (None, status) => Reply::Answer(status, &[]),
         };
-        let submitted = booked.map_or(0, |booked| booked.submitted_ns);
+        let submitted = entry.map_or(0, |entry| entry.submitted_ns);
         // The time at which the device accepted the request is not known here.
         let times = StageTimes {
             accepted: submitted,

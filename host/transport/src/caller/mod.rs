@@ -3,7 +3,7 @@
 mod table;
 
 use crate::outbox::Tag;
-use crate::stats::CallerTally;
+use crate::stats::LiveCallerCounters;
 use crate::wire::{Arrival, BATCH};
 use crate::{CallerStatistics, Endpoint, Outbox, TransportError, Wire};
 use ringcall::FunctionId;
@@ -141,7 +141,7 @@ pub struct Caller<W: Wire> {
     options: CallerOptions,
     outbox: Outbox<W::Peer>,
     table: Table,
-    tally: CallerTally,
+    counters: LiveCallerCounters,
     next_look_ns: u64,
 }
 
@@ -164,7 +164,7 @@ impl<W: Wire> Caller<W> {
             options: CallerOptions { frame_bytes, ..*options },
             outbox: Outbox::new(BATCH, frame_bytes),
             table: Table::new(options.window, options.first_id),
-            tally: CallerTally::default(),
+            counters: LiveCallerCounters::default(),
             next_look_ns: 0,
         })
     }
@@ -190,7 +190,7 @@ impl<W: Wire> Caller<W> {
     /// The counts so far.
     #[must_use]
     pub fn statistics(&self) -> CallerStatistics {
-        CallerStatistics { waiting: self.table.waiting() as u64, ..self.tally.counts() }
+        CallerStatistics { waiting: self.table.waiting() as u64, ..self.counters.counts() }
     }
 
     /// Puts a request into the batch that the next [`flush`](Self::flush) or [`poll`](Self::poll) sends; its id. A full
@@ -217,7 +217,7 @@ impl<W: Wire> Caller<W> {
             return Err(full);
         }
         let (id, place) = self.table.open(clock::now_ns()).ok_or(full)?;
-        self.tally.sent.one();
+        self.counters.sent.one();
         // No longer than the frame, whose length is a u32.
         let header = RequestHeader::new(function.0, payload.len() as u32, id, ptp_timestamp);
         let pad_to = self.options.pad_to.unwrap_or(0);
@@ -240,8 +240,8 @@ impl<W: Wire> Caller<W> {
     /// The window is full.
     pub fn withhold(&mut self) -> Result<u32, CallError> {
         let (id, _) = self.table.open(clock::now_ns()).ok_or(CallError::Full(self.table.waiting()))?;
-        self.tally.sent.one();
-        self.tally.withheld.one();
+        self.counters.sent.one();
+        self.counters.withheld.one();
         Ok(id)
     }
 
@@ -257,13 +257,13 @@ impl<W: Wire> Caller<W> {
                 None if sent.frames == 0 => return,
                 None => (),
                 Some(error) if crate::link::later(&error) => {
-                    self.tally.blocked.one();
+                    self.counters.blocked.one();
                     return;
                 }
                 // Word of an earlier datagram that nobody took: this one was not sent, and is offered again.
                 Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.failed(&error),
                 Some(_) => {
-                    self.tally.errors.one();
+                    self.counters.errors.one();
                     if let Some(Tag::Request(id)) = self.outbox.pop() {
                         self.table.unsent(id);
                     }
@@ -277,27 +277,27 @@ impl<W: Wire> Caller<W> {
     #[inline]
     pub fn poll(&mut self, mut each: impl FnMut(Ended<'_>)) -> usize {
         self.flush();
-        let Self { wire, table, tally, .. } = self;
+        let Self { wire, table, counters, .. } = self;
         let mut ended = 0;
         // The clock is read once a batch, and only for a batch that has something in it.
         let mut now = 0;
         let outcome = wire.receive(BATCH, &mut |arrival| {
-            let Arrival::Frame(frame) = arrival else { return tally.malformed.one() };
-            let Some((header, result)) = parse(frame.bytes) else { return tally.malformed.one() };
+            let Arrival::Frame(frame) = arrival else { return counters.malformed.one() };
+            let Some((header, result)) = parse(frame.bytes) else { return counters.malformed.one() };
             match table.answer(header.request_id) {
                 Answer::First { sent_ns } => {
                     if now == 0 {
                         now = clock::now_ns();
                     }
                     let negative = header.status().is_protocol_error();
-                    if negative { &tally.refused } else { &tally.answered }.one();
+                    if negative { &counters.refused } else { &counters.answered }.one();
                     ended += 1;
                     let took = Duration::from_nanos(now.saturating_sub(sent_ns));
                     each(Ended { id: header.request_id, took, outcome: Outcome::Answered(header, result) });
                 }
-                Answer::Again => tally.duplicates.one(),
-                Answer::Late => tally.late.one(),
-                Answer::Unknown => tally.strays.one(),
+                Answer::Again => counters.duplicates.one(),
+                Answer::Late => counters.late.one(),
+                Answer::Unknown => counters.strays.one(),
             }
         });
         if let Err(error) = outcome {
@@ -308,9 +308,9 @@ impl<W: Wire> Caller<W> {
 
     #[cold]
     fn failed(&self, error: &io::Error) {
-        self.tally.errors.one();
+        self.counters.errors.one();
         if error.kind() == io::ErrorKind::ConnectionRefused {
-            self.tally.closed.one();
+            self.counters.closed.one();
         }
     }
 
@@ -323,7 +323,7 @@ impl<W: Wire> Caller<W> {
             return 0;
         }
         for (id, _) in unsent {
-            self.tally.unsent.one();
+            self.counters.unsent.one();
             ended += 1;
             each(Ended { id, took: Duration::ZERO, outcome: Outcome::Unsent });
         }
@@ -333,9 +333,9 @@ impl<W: Wire> Caller<W> {
         }
         let allowed = u64::try_from(self.options.deadline.as_nanos()).unwrap_or(u64::MAX);
         self.next_look_ns = now.saturating_add((allowed / 8).max(1000));
-        let Self { table, tally, .. } = self;
+        let Self { table, counters, .. } = self;
         table.expire(now, allowed, |id, sent_ns| {
-            tally.lost.one();
+            counters.lost.one();
             ended += 1;
             each(Ended {
                 id,

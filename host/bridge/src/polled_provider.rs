@@ -1,6 +1,6 @@
-//! A provider's data plane on a ring: one thread polls, serves and publishes.
+//! A loaded provider's polled functions on a ring: one thread polls, serves and publishes.
 
-use crate::{BridgeError, Plugged, Provider};
+use crate::{BridgeError, Provider, WireProvider};
 use ringcall::Ring;
 use ringcall_transport::{Endpoint, Link, Statistics, TransportError, Unified, Watch};
 use std::time::Duration;
@@ -10,20 +10,20 @@ use std::time::Duration;
 ///
 /// ```no_run
 /// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-/// use ringcall_bridge::{Driven, Provider};
+/// use ringcall_bridge::{PolledProvider, Provider};
 /// use ringcall_transport::{OneThread, ThreadOptions};
 ///
 /// let provider = Provider::load("./libtransport.so", &["--unified", "--slot-size=256"])?;
 /// let ring = Ring::allocate(RingConfig { slots: 64, slot_bytes: 256 })?;
 /// let table = FunctionTable::builder().host_call("nothing", |_: &[u8], _: &mut [u8]| Ok(0)).build(&ring)?;
 /// let dispatcher = HostDispatcher::builder(&ring, table).build()?;
-/// let service = OneThread::start(Driven::attach(provider, &ring)?, dispatcher, &ThreadOptions::default())?;
+/// let service = OneThread::start(PolledProvider::attach(provider, &ring)?, dispatcher, &ThreadOptions::default())?;
 /// println!("{}", service.endpoint());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Driven {
-    link: Link<Plugged>,
+pub struct PolledProvider {
+    link: Link<WireProvider>,
     provider: Provider,
 }
 
@@ -38,13 +38,13 @@ pub enum AttachError {
     Transport(#[from] TransportError),
 }
 
-impl Driven {
+impl PolledProvider {
     /// Connects and launches the provider, which was created to be driven, and attaches it to `ring`.
     ///
     /// # Errors
     /// It has no data plane or refuses, or its slots are shorter than the ring's.
     pub fn attach(provider: Provider, ring: &Ring) -> Result<Self, AttachError> {
-        let plugged = Plugged::launch(provider.clone())?;
+        let plugged = WireProvider::launch(provider.clone())?;
         Ok(Self { link: Link::attach(plugged, ring)?, provider })
     }
 }
@@ -75,7 +75,7 @@ fn together(outer: Statistics, inner: &Statistics) -> Statistics {
     both
 }
 
-impl Unified for Driven {
+impl Unified for PolledProvider {
     fn endpoint(&self) -> &Endpoint {
         self.link.endpoint()
     }

@@ -1,7 +1,7 @@
 //! Calls on an engine that a loop drives: the ends are the loop's.
 
 use super::*;
-use crate::engine::Driven;
+use crate::engine::Lease;
 use crate::engine::api::{
     cudaq_graph_launch_engine_drain, cudaq_graph_launch_engine_publish_ready, cudaq_graph_launch_engine_sweep,
 };
@@ -77,37 +77,37 @@ fn one_loop_at_a_time_drives_an_engine() {
 #[test]
 fn a_loop_begins_behind_the_calls_under_way() {
     let bench = Bench::new(1, false);
-    let call = bench.engine.hands.call().expect("nobody drives it");
+    let call = bench.engine.lease.call().expect("nobody drives it");
     let (begun, has_begun) = channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let driven = Driven::new(Arc::clone(&bench.engine)).expect("the call ends");
+            let lease = Lease::new(Arc::clone(&bench.engine)).expect("the call ends");
             begun.send(()).expect("the test waits");
-            drop(driven);
+            drop(lease);
         });
         // It has said what it wants: no other call begins, and it waits for this one.
-        until(|| bench.engine.hands.call().is_err());
+        until(|| bench.engine.lease.call().is_err());
         assert!(has_begun.try_recv().is_err());
         drop(call);
         has_begun.recv().expect("begun");
     });
-    drop(bench.engine.hands.call().expect("its end gives it back"));
-    let _call = bench.engine.hands.call().expect("nobody drives it");
-    let fault = Driven::new(Arc::clone(&bench.engine)).map(drop).expect_err("a call that goes on");
+    drop(bench.engine.lease.call().expect("its end gives it back"));
+    let _call = bench.engine.lease.call().expect("nobody drives it");
+    let fault = Lease::new(Arc::clone(&bench.engine)).map(drop).expect_err("a call that goes on");
     assert!(fault.why.contains("in the middle"), "{}", fault.why);
-    assert!(bench.engine.hands.call().is_ok(), "as it was");
+    assert!(bench.engine.lease.call().is_ok(), "as it was");
 }
 
 #[test]
 fn an_engine_that_is_driven_is_not_destroyed() {
     let bench = Bench::new(1, false);
     let public = enter(Arc::clone(&bench.engine));
-    let driven = Driven::new(Arc::clone(&bench.engine)).expect("nobody's");
+    let lease = Lease::new(Arc::clone(&bench.engine)).expect("nobody's");
     // SAFETY: an engine that is there.
     unsafe { cudaq_graph_launch_engine_destroy(public) };
     assert!(why().contains("a loop drives the engine"), "{}", why());
     assert_eq!(Arc::strong_count(&bench.engine), 3, "there still");
-    drop(driven);
+    drop(lease);
     // SAFETY: as above.
     unsafe { cudaq_graph_launch_engine_destroy(public) };
     assert_eq!(Arc::strong_count(&bench.engine), 1);

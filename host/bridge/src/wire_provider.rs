@@ -1,4 +1,4 @@
-//! A provider's data plane as a wire.
+//! A loaded provider's polled functions as a [`Wire`](ringcall_transport::Wire).
 
 use crate::loader::{Plane, Polled};
 use crate::{BridgeError, Provider};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// A slot is the peer that its answer goes to, and is the provider's again when the answer was published. What its
 /// provider cannot know (the length of what arrived) is what the request's header says.
 #[derive(Debug)]
-pub struct Plugged {
+pub struct WireProvider {
     provider: Provider,
     plane: Plane,
     endpoint: Endpoint,
@@ -24,7 +24,7 @@ pub struct Plugged {
 /// How long a wait for a provider that cannot block takes: an idle thread looks again after that.
 const NAP: Duration = Duration::from_micros(50);
 
-impl Plugged {
+impl WireProvider {
     /// Connects and launches a provider that was created to be driven.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Plugged {
     }
 }
 
-impl Wire for Plugged {
+impl Wire for WireProvider {
     type Peer = u32;
     const NAMES_SLOTS: bool = false;
 

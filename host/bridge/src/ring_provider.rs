@@ -1,4 +1,4 @@
-//! A provider that fills a ring by itself.
+//! A loaded provider that moves datagrams between its network and a ring on threads of its own.
 
 use crate::{BridgeError, Provider};
 use ringcall::Ring;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 ///
 /// ```no_run
 /// use ringcall::{FunctionTable, HostDispatcher};
-/// use ringcall_bridge::{Filled, Provider};
+/// use ringcall_bridge::{RingProvider, Provider};
 /// use ringcall_transport::RingFilling;
 /// use std::time::Duration;
 ///
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// let ring = provider.ring()?;
 /// let table = FunctionTable::builder().host_call("nothing", |_: &[u8], _: &mut [u8]| Ok(0)).build(&ring)?;
 /// let dispatcher = HostDispatcher::builder(&ring, table).build()?.start()?;
-/// let transport = Filled::launch(provider, &ring)?;
+/// let transport = RingProvider::launch(provider, &ring)?;
 /// println!("{}", transport.endpoint());
 ///
 /// let report = Box::new(transport).stop(Duration::from_secs(1));
@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Filled {
+pub struct RingProvider {
     provider: Provider,
     endpoint: Endpoint,
     ring: SharedRing,
 }
 
-impl Filled {
+impl RingProvider {
     /// Connects (which may block) and launches. `ring` is the provider's ([`Provider::ring`]).
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Filled {
     }
 }
 
-impl RingFilling for Filled {
+impl RingFilling for RingProvider {
     fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
