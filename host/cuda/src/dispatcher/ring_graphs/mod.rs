@@ -97,7 +97,7 @@ impl RingGraphs {
         Ok(self)
     }
 
-    /// For [`HostDispatcherBuilder::outside`](ringcall::dispatcher::HostDispatcherBuilder::outside), whose table has these
+    /// For [`HostDispatcherBuilder::executor`](ringcall::dispatcher::HostDispatcherBuilder::executor), whose table has these
     /// functions as [`outside_call`](ringcall::table::TableBuilder::outside_call).
     ///
     /// Dropped while a graph still runs, which is waited for a moment, it leaves all that the graph uses where it is, for ever,
