@@ -18,7 +18,9 @@ const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-ai-service", &["service_gpu"]),
 ];
 /// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
-const C_PROGRAMS: [&str; 3] = ["device_call", "graph_launch", "load_module"];
+const C_PROGRAMS: [&str; 4] = ["device_call", "graph_launch", "load_module", "udp_device"];
+/// The provider that the last of them loads.
+const PROVIDER: &str = "libcudaq-realtime-bridge-udp.so";
 const C_MODULES: [&str; 3] = ["handlers.ptx", "handlers.cubin", "handlers.fatbin"];
 /// What the benchmark in CUDA C++ is compiled for: that, and whatever takes its PTX.
 const GRAPH_ARCH: &str = "-arch=sm_90";
@@ -97,7 +99,9 @@ fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
     for module in C_MODULES {
         copy(&work.join(module), &folder.join(module))?;
     }
-    copy(&tree.join("lib").join(SONAME), &folder.join(SONAME))?;
+    for library in [SONAME, PROVIDER] {
+        copy(&tree.join("lib").join(library), &folder.join(library))?;
+    }
     let benches = shell.root().join("host/c/benches");
     let [include, lib] =
         [("-I", "include"), ("-L", "lib")].map(|(flag, part)| format!("{flag}{}", tree.join(part).display()));

@@ -118,7 +118,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         "ringcall-bridge",
         &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-transport"],
     ),
-    ("ringcall-bridge-udp", &["ringcall", "ringcall-transport", "ringcall-bridge"]),
+    // CUDA for rings that a kernel polls.
+    ("ringcall-bridge-udp", &["ringcall", "ringcall-transport", "ringcall-bridge", "ringcall-cuda"]),
     ("ringcall-bridge-roce", &["ringcall", "ringcall-roce", "ringcall-transport", "ringcall-bridge"]),
     // The C interface: checks and handles around the dispatchers.
     (

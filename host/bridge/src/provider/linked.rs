@@ -26,6 +26,19 @@ pub trait LinkedWire: 'static {
     /// The ring, unless arguments say otherwise. Default: 8 slots of 256 bytes, as the reference's providers.
     const SHAPE: RingConfig = RingConfig { slots: 8, slot_bytes: 256 };
 
+    /// Memory for the ring. By default ordinary host memory, and `--pinned-rings` is refused.
+    ///
+    /// # Errors
+    /// A shape that is no ring, no memory, or a kind of memory that this provider does not have.
+    fn memory(args: &Args, config: RingConfig) -> Result<Ring, Refused> {
+        if args.flag("--pinned-rings") {
+            return Err(Refused::unsupported(
+                "--pinned-rings: this provider's rings are ordinary host memory",
+            ));
+        }
+        Ring::allocate(config).map_err(|error| Refused::invalid(error.to_string()))
+    }
+
     /// Makes the wire: at the same place as `before`, if that is given.
     ///
     /// # Errors
@@ -60,11 +73,6 @@ impl Shape {
     /// # Errors
     /// A number that is none.
     pub fn read(args: &Args, default: RingConfig) -> Result<Self, Refused> {
-        if args.flag("--pinned-rings") {
-            return Err(Refused::unsupported(
-                "--pinned-rings: this provider's rings are ordinary host memory",
-            ));
-        }
         let core = args.value("--core").map(|_| args.number("--core", 0)).transpose()?;
         Ok(Self {
             ring: RingConfig {
@@ -154,7 +162,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
 
     fn create(args: &Args) -> Result<Self, Refused> {
         let shape = Shape::read(args, P::SHAPE)?;
-        let inner = Ring::allocate(shape.ring).map_err(|e| Refused::invalid(e.to_string()))?;
+        let inner = P::memory(args, shape.ring)?;
         let outer =
             if shape.unified { with_flags_of_its_own(inner.shared())? } else { inner.shared().clone() };
         let link = attach::<P>(args, shape.ring, &inner, None)?;

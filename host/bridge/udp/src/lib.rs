@@ -5,15 +5,19 @@
 //! |---|---|---|
 //! | `--port=N` | local UDP port; 0 takes a free one | 0 |
 //! | `--bind=IP` | local address, IPv4 or IPv6 | 127.0.0.1 |
+//! | `--pinned-rings` | the ring in pinned host memory, at the same addresses for the current CUDA device | ordinary host memory |
 //! | those of every provider of ours | [`Shape`](ringcall_bridge::provider::Shape) | 8 slots of 256 bytes |
 //!
-//! Others are ignored, but for `--pinned-rings`, which is refused.
+//! Others are ignored.
 
 #![forbid(unsafe_code)]
 
-use ringcall::RingConfig;
+use ringcall::{Ring, RingConfig};
 use ringcall_bridge::Refused;
 use ringcall_bridge::provider::{Args, Linked, LinkedWire};
+use ringcall_cuda::CudaError;
+use ringcall_cuda::dispatcher::MappedRing;
+use ringcall_cuda::driver::Driver;
 use ringcall_transport::{Endpoint, udp};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -25,6 +29,13 @@ impl LinkedWire for Udp {
     const NAME: &'static str = "bridge-udp";
     type Wire = udp::Udp;
 
+    fn memory(args: &Args, config: RingConfig) -> Result<Ring, Refused> {
+        if args.flag("--pinned-rings") {
+            return pinned(config);
+        }
+        Ring::allocate(config).map_err(|error| Refused::invalid(error.to_string()))
+    }
+
     fn bind(args: &Args, _: RingConfig, before: Option<&Endpoint>) -> Result<udp::Udp, Refused> {
         let ip = args.number("--bind", IpAddr::V4(Ipv4Addr::LOCALHOST))?;
         let asked = SocketAddr::new(ip, args.number("--port", 0)?);
@@ -33,4 +44,36 @@ impl LinkedWire for Udp {
     }
 }
 
+/// A ring that a kernel can poll. CUDA's driver is loaded for such a ring and for nothing else.
+fn pinned(config: RingConfig) -> Result<Ring, Refused> {
+    let context = || -> Result<_, CudaError> {
+        let driver = Driver::load()?;
+        driver.device(driver.current_device()?)?.context()
+    };
+    let refused = |error: &dyn std::fmt::Display| Refused::unsupported(format!("--pinned-rings: {error}"));
+    let context = context().map_err(|error| refused(&error))?;
+    let ring = MappedRing::allocate(&context, config).map_err(|error| refused(&error))?;
+    Ok(ring.ring().clone())
+}
+
 ringcall_bridge::export_provider!(Linked<Udp>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With a device the ring is there; without one the refusal says what was asked for.
+    #[test]
+    fn pinned_rings_need_a_device() {
+        let config = RingConfig { slots: 8, slot_bytes: 256 };
+        match Udp::memory(&Args::new(["--pinned-rings"]), config) {
+            Ok(ring) => assert_eq!(ring.geometry().slots(), 8),
+            Err(refused) => {
+                let status = Refused::unsupported("").status;
+                assert_eq!(refused.status, status);
+                assert!(refused.why.starts_with("--pinned-rings: "), "{refused:?}");
+            }
+        }
+        assert!(Udp::memory(&Args::new(["--port=0"]), config).is_ok());
+    }
+}
