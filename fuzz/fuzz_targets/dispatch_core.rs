@@ -4,8 +4,8 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use ringcall_dispatch::book::{Booked, Page, SlotBook};
 use ringcall_dispatch::ledger::{Ledger, Phase, Record, Ticket};
+use ringcall_dispatch::request_ids::{RequestIdCell, RequestIds, Submitted};
 use ringcall_dispatch::ring::RingWindows;
 use ringcall_dispatch::scan::Scan;
 use ringcall_dispatch::slot::{Response, Vacant};
@@ -51,8 +51,8 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
     let ring = SharedRing::new(slots, STRIDE, STRIDE, windows, None).unwrap();
     let geometry = *ring.geometry();
     let records: Vec<CachePadded<Record>> = (0..n).map(|_| CachePadded::default()).collect();
-    let pages: Vec<Page> = (0..n).map(|_| Page::default()).collect();
-    let (ledger, book) = (Ledger::new(&records), SlotBook::new(&pages));
+    let cells: Vec<RequestIdCell> = (0..n).map(|_| RequestIdCell::default()).collect();
+    let (ledger, ids) = (Ledger::new(&records), RequestIds::new(&cells));
     let mut scan = Scan::new(slots);
     let mut model = vec![State::Idle; n];
     let mut payloads = vec![Vec::new(); n];
@@ -69,7 +69,7 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
                 let fits = payload.len() <= CAPACITY;
                 assert_eq!(vacant.submit(&ring, function, next_id, 7, &payload).is_ok(), fits);
                 if fits {
-                    book.enter(slot, Booked { request_id: u64::from(next_id) << 32, submitted_ns: 1 });
+                    ids.insert(slot, Submitted { request_id: u64::from(next_id) << 32, submitted_ns: 1 });
                     model[index] =
                         State::Written(RequestHeader::new(function, payload.len() as u32, next_id, 7));
                     payloads[index] = payload;
@@ -191,10 +191,10 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
                         let mut out = [0; 64];
                         let len = response.read(&ring, &mut out);
                         assert_eq!(out[..len], result);
-                        let _ = book.take(slot);
+                        let _ = ids.take(slot);
                         response.release(&ring);
                         model[index] = State::Idle;
-                        assert!(book.look(slot).is_none());
+                        assert!(ids.get(slot).is_none());
                     }
                     (None, State::Answered { .. }) => panic!("the answer of slot {index} is not there"),
                     (Some(_), state) => panic!("slot {index} has an answer in state {state:?}"),
