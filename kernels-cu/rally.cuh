@@ -1,5 +1,5 @@
 // How blocks are called that run a grid's handlers for a block that serves: the other side of `Rally` in
-// device/dispatch/src/persistent/cooperative.rs, for a function in which they wait for calls, one after the other, to the end.
+// device/dispatcher/src/ring/grid.rs, for a function in which they wait for calls, one after the other, to the end.
 //
 // Such a function has a handler's signature, `int f(const void* rally, void* input, unsigned stage_bytes, unsigned, unsigned*)`,
 // and is entered by all threads of all blocks of the grid. In each block one thread waits for the next call and tells the block;

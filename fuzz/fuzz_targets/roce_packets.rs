@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringcall_roce::control::{Reply, Request};
+use ringcall_sim::fpga::control::{Reply, Request};
 use ringcall_roce::{
     Busy, Envelope, Event, Immediate, Incomplete, Memory, Packet, Psn, QueuePair, Responder, Reth,
 };

@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 
 /// Tests that need a device, by package.
 const TESTS: &[(&str, &[&str])] = &[
-    ("ringcall-cuda", &["driver_gpu", "dispatch_gpu", "litmus_gpu", "unified_gpu"]),
-    ("ringcall-infer-gpu", &["engine_gpu", "grid_gpu"]),
-    ("ringcall-service-gpu", &["pipeline_gpu", "decisions_gpu", "shapes_gpu", "handoff_gpu"]),
+    ("ringcall-cuda", &["driver_gpu"]),
+    ("ringcall-launch", &["ring_gpu", "litmus_gpu", "queue_pair_gpu"]),
+    ("ringcall-predecoder", &["engine_gpu", "grid_gpu"]),
+    ("ringcall-decoder-service", &["pipeline_gpu", "decisions_gpu", "shapes_gpu", "handoff_gpu"]),
     // They find TensorRT where the machine has it; the libraries are not ours to carry.
     ("ringcall-tensorrt", &["tensorrt_gpu", "lean"]),
-    ("ringcall-ai-service", &["service_gpu"]),
+    ("ringcall-inference-service", &["service_gpu"]),
 ];
 /// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
 const C_PROGRAMS: [&str; 4] = ["device_call", "graph_launch", "load_module", "udp_device"];

@@ -72,7 +72,7 @@ judge() {
     rm -f "$one"
 }
 
-all='driver_gpu dispatch_gpu litmus_gpu unified_gpu engine_gpu grid_gpu pipeline_gpu decisions_gpu shapes_gpu handoff_gpu tensorrt_gpu lean service_gpu'
+all='driver_gpu ring_gpu litmus_gpu queue_pair_gpu engine_gpu grid_gpu pipeline_gpu decisions_gpu shapes_gpu handoff_gpu tensorrt_gpu lean service_gpu'
 for tests in ${RINGCALL_TESTS:-$all}; do
     log=$out/$tests.log
     : >"$log"

@@ -4,8 +4,8 @@
 
 use crate::machine::{Caller, GridPoller, Warps, run_grid};
 use crate::setup::{Setup, refuse, tickets, told};
-use ringcall_dispatch::persistent::cooperative::{GridCall, GridChannel, Participant};
-use ringcall_dispatch::persistent::{Block, Ended, Layout, Machine, Returned};
+use ringcall_dispatcher::ring::grid::{GridCall, GridChannel, Participant};
+use ringcall_dispatcher::ring::{Block, Ended, Layout, Machine, Returned};
 use ringcall_gpu::ptx;
 use ringcall_gpu::team::{self, Warp};
 use ringcall_wire::header::HEADER_BYTES;

@@ -7,12 +7,12 @@ use crate::window::words;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
-use ringcall_dispatch::hooks::{Hooked, Hooks, Polled};
-use ringcall_dispatch::persistent::DeviceTable;
-use ringcall_dispatch::table::{Cell, IdIndex};
+use ringcall_dispatcher::linked::{Hooked, Hooks, Polled};
+use ringcall_dispatcher::ring::DeviceTable;
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::Bytes;
 use ringcall_gpu::stage::Stage;
+use ringcall_protocol::table::{Cell, IdIndex};
 use ringcall_wire::launch::DeviceEntry;
 use ringcall_wire::unified::{RX_READY, RX_SHUTDOWN, SESSION_ALIGN, SESSION_BYTES, UnifiedParams, control};
 

@@ -1,7 +1,7 @@
-//! The dispatch kernels: entry points, and nothing else.
+//! The kernels of Ringcall: entry points of the dispatchers, the two ends of inference graphs, and sample handlers.
 //!
-//! Each kernel is a feature of this crate, and a build has exactly one of them: the committed PTX of a kernel holds that
-//! kernel and what it calls, and nothing else.
+//! Each row is a feature of this crate, and a build for a device has exactly one of them: the committed PTX of a kernel
+//! holds that kernel and the functions that it calls.
 //!
 //! | feature | kernel | launched as | serves |
 //! |---|---|---|---|
@@ -15,19 +15,27 @@
 //! | `hooks` | `ringcall_unified_hooks` | one thread, on a transport that is linked in | thread handlers |
 //! | `floor` | `ringcall_floor` | one thread | a bare flag, sent back: what every figure is compared with |
 //! | `transport` | none: `cudaq_dev_*` | | a transport over the queues of a NIC, to be linked with `hooks` |
+//! | [`inference`] | `ringcall_gateway_*`, `ringcall_predecoder_*` | the first and the last node of a graph | a request into tensors, tensors into an answer |
+//! | [`samples`] | `ringcall_sample_*`, `rpc_*` | nodes of a graph, handlers | requests of tests, benchmarks and examples |
 //!
-//! What they do stands in `ringcall_dispatch::persistent`, which runs on a CPU too. Here raw parameters become windows,
-//! and addresses become calls. Built for a device this crate is PTX; built for a host it is empty.
+//! The dispatchers themselves are in `ringcall-dispatcher`, which runs on a CPU too. Here raw parameters become windows,
+//! and addresses become calls. Built for a host this crate has [`inference`] and [`samples`] alone.
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(all(target_arch = "nvptx64", not(feature = "transport")), feature(abi_ptx))]
 #![cfg_attr(
-    all(target_arch = "nvptx64", not(any(feature = "transport", feature = "floor"))),
+    all(
+        target_arch = "nvptx64",
+        not(any(feature = "transport", feature = "floor", feature = "inference", feature = "samples"))
+    ),
     feature(asm_experimental_arch, linkage)
 )]
 #![allow(unsafe_code)] // named for it: see ARCHITECTURE.md, "Where unsafe lives"
 
-#[cfg(all(target_arch = "nvptx64", not(any(feature = "transport", feature = "floor"))))]
+#[cfg(all(
+    target_arch = "nvptx64",
+    not(any(feature = "transport", feature = "floor", feature = "inference", feature = "samples"))
+))]
 pub mod barrier;
 #[cfg(all(
     target_arch = "nvptx64",
@@ -38,7 +46,12 @@ pub mod entry;
 pub mod floor;
 #[cfg(all(target_arch = "nvptx64", feature = "hooks"))]
 pub mod hooks;
-#[cfg(all(target_arch = "nvptx64", not(any(feature = "transport", feature = "floor"))))]
+#[cfg(any(not(target_arch = "nvptx64"), feature = "inference"))]
+pub mod inference;
+#[cfg(all(
+    target_arch = "nvptx64",
+    not(any(feature = "transport", feature = "floor", feature = "inference", feature = "samples"))
+))]
 #[allow(dead_code)] // each kernel takes its part of it
 mod machine;
 #[cfg(all(
@@ -46,7 +59,12 @@ mod machine;
     any(feature = "unified", feature = "unified-grid", feature = "unified-graph", feature = "transport")
 ))]
 mod queues;
-#[cfg(all(target_arch = "nvptx64", not(any(feature = "transport", feature = "floor"))))]
+#[cfg(any(not(target_arch = "nvptx64"), feature = "samples"))]
+pub mod samples;
+#[cfg(all(
+    target_arch = "nvptx64",
+    not(any(feature = "transport", feature = "floor", feature = "inference", feature = "samples"))
+))]
 #[allow(dead_code)] // each kernel takes its part of it
 mod setup;
 #[cfg(all(target_arch = "nvptx64", feature = "transport"))]
@@ -56,7 +74,7 @@ pub mod transport;
     any(feature = "unified", feature = "unified-grid", feature = "unified-graph")
 ))]
 pub mod unified;
-#[cfg(all(target_arch = "nvptx64", not(feature = "floor")))]
+#[cfg(all(target_arch = "nvptx64", not(any(feature = "floor", feature = "inference", feature = "samples"))))]
 mod window;
 
 /// Nothing can unwind here; a broken invariant ends the grid, and the host says so.

@@ -1,7 +1,7 @@
 //! What the dispatch core asks of the machine: jumps, launches, sleep.
 
-use ringcall_dispatch::persistent::cooperative::{CallTickets, GridCall, GridPort};
-use ringcall_dispatch::persistent::{Call, Machine, Returned};
+use ringcall_dispatcher::ring::grid::{CallTickets, GridCall, GridPort};
+use ringcall_dispatcher::ring::{Call, Machine, Returned};
 use ringcall_gpu::ptx;
 #[cfg(any(feature = "graph", feature = "unified-graph"))]
 use ringcall_gpu::shared::Words;

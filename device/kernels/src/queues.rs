@@ -1,13 +1,13 @@
 //! The queues of a NIC, from raw parameters.
 
 use crate::window::words;
+use ringcall_dispatcher::queue_pair::single::Extent;
 use ringcall_gpu::shared::Bytes;
-use ringcall_verbs::endpoint::{Config, Reply, Windows};
-use ringcall_verbs::layout::wqe::Remote;
-use ringcall_verbs::layout::{RECEIVE_WQE_WORDS, cqe, wqe};
-use ringcall_verbs::rq::Buffers;
-use ringcall_verbs::sq::RecordMode;
-use ringcall_verbs::unified::Extent;
+use ringcall_mlx5::endpoint::{Config, Reply, Windows};
+use ringcall_mlx5::layout::wqe::Remote;
+use ringcall_mlx5::layout::{RECEIVE_WQE_WORDS, cqe, wqe};
+use ringcall_mlx5::rq::Buffers;
+use ringcall_mlx5::sq::RecordMode;
 use ringcall_wire::unified::{UnifiedParams, control, options};
 
 /// How long requests are.

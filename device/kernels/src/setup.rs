@@ -2,16 +2,16 @@
 
 use crate::window::words;
 use core::sync::atomic::Ordering;
-use ringcall_dispatch::SharedRing;
-use ringcall_dispatch::persistent::cooperative::{CachedCall, CallTickets};
-use ringcall_dispatch::persistent::layout::Needs;
-use ringcall_dispatch::persistent::{BlockState, DeviceTable, Layout, Options, Partition};
-use ringcall_dispatch::ring::RingWindows;
-use ringcall_dispatch::table::{Cell, IdIndex};
+use ringcall_dispatcher::ring::grid::{CachedCall, CallTickets};
+use ringcall_dispatcher::ring::layout::Needs;
+use ringcall_dispatcher::ring::{BlockState, DeviceTable, Layout, Options, Partition};
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::{Bytes, Words};
 use ringcall_gpu::stage::Stage;
+use ringcall_protocol::SharedRing;
+use ringcall_protocol::ring::RingWindows;
+use ringcall_protocol::table::{Cell, IdIndex};
 use ringcall_wire::launch::{DeviceEntry, DispatchParams, control, options, saved};
 
 core::arch::global_asm!(".extern .shared .align 128 .b8 ringcall_shared[];");

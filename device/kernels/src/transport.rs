@@ -9,11 +9,11 @@ use crate::window::words;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
-use ringcall_dispatch::hooks::Polled;
+use ringcall_dispatcher::linked::Polled;
+use ringcall_dispatcher::linked::queue_pair::Transport;
 use ringcall_gpu::shared::Words;
-use ringcall_verbs::Register;
-use ringcall_verbs::hooks::Transport;
-use ringcall_verbs::layout::BLUE_FLAME_BYTES;
+use ringcall_mlx5::Register;
+use ringcall_mlx5::layout::BLUE_FLAME_BYTES;
 use ringcall_wire::unified::{
     RX_READY, RX_SHUTDOWN, SESSION_ALIGN, SESSION_BYTES, TRANSPORT_STATE_BYTES, UnifiedParams, control,
 };

@@ -6,16 +6,16 @@ use crate::setup::told;
 use crate::setup::{clear, copy, shared_base};
 use crate::window::words;
 use core::sync::atomic::Ordering;
-use ringcall_dispatch::persistent::cooperative::CachedCall;
-use ringcall_dispatch::persistent::{DeviceTable, Machine};
-use ringcall_dispatch::table::{Cell, IdIndex};
+use ringcall_dispatcher::queue_pair::{Bell, BlockState, Copying, Graphs, QueuePairDispatcher, layout};
+use ringcall_dispatcher::ring::grid::CachedCall;
+use ringcall_dispatcher::ring::{DeviceTable, Machine};
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::WARP_LANES;
-use ringcall_verbs::endpoint::Windows;
-use ringcall_verbs::layout::BLUE_FLAME_BYTES;
-use ringcall_verbs::queue_pair::{Bell, BlockState, Copying, Graphs, QueuePairDispatcher, layout};
+use ringcall_mlx5::endpoint::Windows;
+use ringcall_mlx5::layout::BLUE_FLAME_BYTES;
+use ringcall_protocol::table::{Cell, IdIndex};
 use ringcall_wire::launch::DeviceEntry;
 use ringcall_wire::unified::{UnifiedParams, control, options};
 
@@ -166,7 +166,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified(params: UnifiedParams) {
 #[cfg(feature = "unified-graph")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_unified_graph(params: UnifiedParams) {
-    use ringcall_verbs::queue_pair::{PendingTable, Plan};
+    use ringcall_dispatcher::queue_pair::{PendingTable, Plan};
     use ringcall_wire::launch::saved;
     /// Between two tries of a launch.
     const NAP_NS: u32 = 40;
@@ -199,7 +199,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_graph(params: UnifiedParams) 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_unified_grid(params: UnifiedParams) {
     use crate::machine::{GridPoller, run_grid};
-    use ringcall_dispatch::persistent::cooperative::{GridChannel, Participant};
+    use ringcall_dispatcher::ring::grid::{GridChannel, Participant};
     use ringcall_gpu::team::{Block, Warp};
     use ringcall_wire::header::HEADER_BYTES;
     let params = &params;

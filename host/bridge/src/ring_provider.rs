@@ -2,7 +2,7 @@
 
 use crate::{BridgeError, Provider};
 use ringcall::Ring;
-use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_transport::{Endpoint, RingFilling, Statistics, StopReport, Watch};
 use ringcall_wire::flag::FREE;
 use std::time::{Duration, Instant};

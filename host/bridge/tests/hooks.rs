@@ -7,7 +7,7 @@ use ringcall::RingConfig;
 use ringcall_bridge::layout::{CONTEXT_UNIFIED, CpuDataplane, Handle, Interface, UnifiedContext};
 use ringcall_bridge::provider::{Args, Linked, LinkedWire, Transport, interface};
 use ringcall_bridge::{Refused, parse_endpoint};
-use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
+use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use ringcall_transport::{Endpoint, udp};
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;

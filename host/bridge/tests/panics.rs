@@ -6,7 +6,7 @@ use ringcall::{Ring, RingConfig};
 use ringcall_bridge::Refused;
 use ringcall_bridge::layout::{CpuDataplane, Handle, Interface, RX_EMPTY, RingBuffer};
 use ringcall_bridge::provider::{Args, Transport, extension, interface};
-use ringcall_dispatch::SharedRing;
+use ringcall_protocol::SharedRing;
 use std::ffi::CStr;
 
 struct Panics {

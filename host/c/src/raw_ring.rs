@@ -2,9 +2,9 @@
 
 use crate::layout::cudaq_ringbuffer_t;
 use crate::status::Fault;
-use ringcall_dispatch::SharedRing;
-use ringcall_dispatch::ring::{GeometryError, RingWindows};
 use ringcall_gpu::shared::{Bytes, SharedError, Words};
+use ringcall_protocol::SharedRing;
+use ringcall_protocol::ring::{GeometryError, RingWindows};
 use ringcall_wire::header::HEADER_BYTES;
 
 impl From<SharedError> for Fault {

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use ringcall_decoder_service::Problem;
 use ringcall_qec::decode::MatchingEngine;
 use ringcall_qec::dem::DetectorErrorModel;
-use ringcall_service::Problem;
 
 /// A kind of matching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

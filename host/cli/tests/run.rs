@@ -63,8 +63,8 @@ fn the_stages_are_documented_for_both_dispatchers() {
         let table = table("The report of `ringcall run`", column);
         table.iter().flat_map(|row| row.keys.iter().copied()).collect::<Vec<_>>()
     };
-    assert_eq!(stages("stage"), ringcall_service::STAGES);
-    assert_eq!(stages("stage with `--dispatcher device`"), ringcall_service::REMOTE_STAGES);
+    assert_eq!(stages("stage"), ringcall_decoder_service::STAGES);
+    assert_eq!(stages("stage with `--dispatcher device`"), ringcall_decoder_service::REMOTE_STAGES);
 }
 
 #[test]
@@ -190,8 +190,11 @@ fn an_engine_on_a_gpu_runs_or_says_what_is_missing() {
             assert_eq!((&report["completed"], &report["lost"]), (&200.into(), &0.into()));
             assert_eq!(report["settings"]["engine"], "gpu (predecoder_3x128_int8, built in)");
             let device = dispatcher == "device";
-            let documented =
-                if device { &ringcall_service::REMOTE_STAGES[..] } else { &ringcall_service::STAGES };
+            let documented = if device {
+                &ringcall_decoder_service::REMOTE_STAGES[..]
+            } else {
+                &ringcall_decoder_service::STAGES
+            };
             assert_eq!(keys(&report["stages_us"]), documented.iter().copied().collect());
             assert_eq!(report["settings"]["kernels"], if device { "1".into() } else { Value::Null });
             eprintln!("ran: --engine gpu --dispatcher {dispatcher}");

@@ -1,4 +1,4 @@
-//! CUDA for persistent kernels, over the driver API: what a dispatcher on the device needs from the host.
+//! CUDA for persistent kernels, over the driver API: contexts, memory, streams, linking at load time, graphs.
 //!
 //! The crate builds and starts on any machine. The driver is looked for when [`Driver::load`](driver::Driver::load) is
 //! called; without a driver, a device, `libcudadevrt.a`, or with too old a device, the answer is one [`CudaError`]
@@ -17,10 +17,8 @@
 
 #![deny(unsafe_code)]
 
-pub mod dispatcher;
 #[allow(unsafe_code)] // named for it: every call of the driver's C interface is one
 pub mod driver;
 mod error;
-pub mod unified;
 
 pub use error::{CudaError, DriverCode};

@@ -46,6 +46,8 @@ mod error;
 pub mod onnx;
 #[cfg(feature = "onnx-file")]
 pub mod onnx_file;
+#[cfg(feature = "onnxruntime")]
+pub mod onnxruntime;
 mod options;
 mod passthrough;
 pub mod pin;

@@ -2,11 +2,11 @@
 
 use crate::state::State;
 use ringcall::{FunctionId, Wait};
-use ringcall_dispatch::RingMemory;
-use ringcall_dispatch::request_ids::Submitted;
-use ringcall_dispatch::ring::SlotIndex;
-use ringcall_dispatch::slot::TooLong;
 use ringcall_gpu::clock;
+use ringcall_protocol::RingMemory;
+use ringcall_protocol::request_ids::Submitted;
+use ringcall_protocol::ring::SlotIndex;
+use ringcall_protocol::slot::TooLong;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;

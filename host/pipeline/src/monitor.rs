@@ -4,7 +4,7 @@ use crate::report::{Dump, StuckRequest};
 use crate::state::State;
 use crate::stats::Stats;
 use ringcall::dispatcher::{SlotDump, Watch};
-use ringcall_dispatch::SlotIndex;
+use ringcall_protocol::SlotIndex;
 use std::sync::Arc;
 
 /// Reads a running pipeline's counts and slots from any thread.

@@ -4,11 +4,11 @@ use crate::remote::InFlightTable;
 use crate::stats::Counters;
 use crate::times::TimeTable;
 use ringcall::Ring;
-use ringcall_dispatch::SlotIndex;
-use ringcall_dispatch::request_ids::{RequestIdCell, RequestIds};
-use ringcall_dispatch::slot::Vacant;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::pad::CachePadded;
+use ringcall_protocol::SlotIndex;
+use ringcall_protocol::request_ids::{RequestIdCell, RequestIds};
+use ringcall_protocol::slot::Vacant;
 use std::sync::atomic::Ordering;
 
 /// Life cycle of a pipeline.
@@ -85,7 +85,7 @@ impl State {
     /// A submission sets `submitting`, then reads the phase. A stop sets the phase, then reads `submitting`. Both access
     /// `submitting` by a read-modify-write, so the second of the two sees everything before the first: either the
     /// submission sees the stop, or the stop sees the submission and lets it finish before the ring is drained
-    /// (`tests/loom_stop_handshake.rs` of ringcall-dispatch).
+    /// (`tests/loom_stop_handshake.rs` of ringcall-protocol).
     #[inline]
     pub(crate) fn begin_submission(&self) -> bool {
         let _ = self.submitting.swap(1, Ordering::SeqCst);

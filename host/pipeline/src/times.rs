@@ -1,9 +1,9 @@
 //! Time stamps of the request in each slot: written by its worker, read by the consumer.
 
 use crate::stage::StageTimes;
-use ringcall_dispatch::SlotIndex;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::pad::CachePadded;
+use ringcall_protocol::SlotIndex;
 use std::sync::atomic::Ordering;
 
 #[derive(Debug, Default)]

@@ -13,11 +13,11 @@ use ringcall::wire::header::RequestHeader;
 use ringcall::wire::payload::TypeDesc;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::{FunctionId, Ring, RingConfig, Status};
-use ringcall_dispatch::Vacant;
 use ringcall_pipeline::{
     Completion, CpuStage, Deferral, Pipeline, PipelineBuilder, RequestView, StageConfig, StageContext,
     StageError, StageOutcome, Stats, WorkerResources,
 };
+use ringcall_protocol::Vacant;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};

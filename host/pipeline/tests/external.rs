@@ -5,8 +5,8 @@ mod support;
 use ringcall::client::{CallError, Client};
 use ringcall::wire::header::RequestHeader;
 use ringcall::{Ring, RingConfig, Status};
-use ringcall_dispatch::RingMemory;
 use ringcall_pipeline::{ExternalIds, StageConfig};
+use ringcall_protocol::RingMemory;
 use std::time::{Duration, Instant};
 use support::*;
 

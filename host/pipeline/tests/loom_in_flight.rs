@@ -5,7 +5,7 @@
 #[path = "../src/remote/in_flight.rs"]
 #[allow(dead_code, unreachable_pub)] // the shipping source: models use its part
 mod in_flight;
-#[path = "../../../device/dispatch/tests/loom_support/mod.rs"]
+#[path = "../../../device/protocol/tests/loom_support/mod.rs"]
 mod loom_support;
 
 use in_flight::{Claim, InFlightTable, Reply, UNDER_WAY};
@@ -14,8 +14,8 @@ use loom::thread;
 use loom_support::{answer_of, broken, first, look, model, ring, submit};
 use ringcall::wire::flag;
 use ringcall::{Ring, Status};
-use ringcall_dispatch::slot::Response;
-use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_protocol::slot::Response;
+use ringcall_protocol::{RingMemory, SharedRing};
 
 struct World {
     in_flight: InFlightTable,

@@ -1,10 +1,10 @@
 //! A producer and consumer in one thread: for tests, benchmarks, and programs without a NIC.
 
 use crate::{FunctionId, Ring};
-use ringcall_dispatch::ring::SlotIndex;
-use ringcall_dispatch::slot::{Response, TooLong, Vacant};
-use ringcall_dispatch::{RingMemory, SharedRing};
 use ringcall_gpu::hint;
+use ringcall_protocol::ring::SlotIndex;
+use ringcall_protocol::slot::{Response, TooLong, Vacant};
+use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_wire::flag::{FREE, IN_FLIGHT};
 use ringcall_wire::status::Status;
 use std::cell::Cell;

@@ -4,8 +4,8 @@
 //! consumer, learns of each response from a completion log: one event per slot, recorded before the response is published.
 //! The dispatcher takes no new request from a slot whose event is unread, so no event is overwritten.
 
-use ringcall_dispatch::{Geometry, SlotIndex};
 use ringcall_gpu::atomic::DeviceU64;
+use ringcall_protocol::{Geometry, SlotIndex};
 use ringcall_wire::status::Status;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -4,7 +4,7 @@
 //! A CUDA graph that a host launches reads its request from the ring, writes the response and sets the response flag on
 //! its own. The dispatcher checks the request, claims a worker of the executor for it, and is told when the worker has ended.
 
-use ringcall_dispatch::ring::{Geometry, SlotIndex};
+use ringcall_protocol::ring::{Geometry, SlotIndex};
 use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::Status;
 

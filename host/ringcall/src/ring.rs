@@ -1,8 +1,8 @@
 //! Rings that this process owns, and rings that somebody else mapped.
 
-use ringcall_dispatch::ring::{GeometryError, RingWindows};
-use ringcall_dispatch::{Geometry, RingMemory, SharedRing};
 use ringcall_gpu::shared::{Region, SharedError};
+use ringcall_protocol::ring::{GeometryError, RingWindows};
+use ringcall_protocol::{Geometry, RingMemory, SharedRing};
 
 /// The shape of a ring to allocate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,15 @@
 //! What a dispatcher, its workers and its watchers share.
 
 use crate::completion_log::{CompletionEvent, CompletionLog};
-use ringcall_dispatch::counters::{Bank, CommonBank, Snapshot};
-use ringcall_dispatch::idle::IdleMask;
-use ringcall_dispatch::ledger::{Ledger, Record, Ticket};
-use ringcall_dispatch::mailbox::Mailbox;
-use ringcall_dispatch::ready::ReadyFlag;
-use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_gpu::atomic::{DeviceU64, SystemU64};
 use ringcall_gpu::clock;
 use ringcall_gpu::pad::CachePadded;
+use ringcall_protocol::counters::{Bank, CommonBank, Snapshot};
+use ringcall_protocol::idle::IdleMask;
+use ringcall_protocol::ledger::{Ledger, Record, Ticket};
+use ringcall_protocol::mailbox::Mailbox;
+use ringcall_protocol::ready::ReadyFlag;
+use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::Status;
@@ -191,7 +191,7 @@ impl Shared {
             .filter_map(|slot| {
                 let (rx, tx) = (self.ring.rx(slot), self.ring.tx(slot));
                 let entry = ledger.look(slot)?;
-                let settled = entry.phase == ringcall_dispatch::ledger::Phase::Settled;
+                let settled = entry.phase == ringcall_protocol::ledger::Phase::Settled;
                 (rx != 0 || tx != 0 || !settled).then(|| SlotState {
                     slot: slot.get(),
                     rx,

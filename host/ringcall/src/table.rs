@@ -1,8 +1,8 @@
 //! Which function is run how.
 
 use crate::Ring;
-use ringcall_dispatch::ring::Geometry;
-use ringcall_dispatch::table::{Callable, Cell, EMPTY, IdIndex, IndexError, Table};
+use ringcall_protocol::ring::Geometry;
+use ringcall_protocol::table::{Callable, Cell, EMPTY, IdIndex, IndexError, Table};
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader};
 use ringcall_wire::schema::HandlerSchema;

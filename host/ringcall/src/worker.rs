@@ -7,9 +7,9 @@
 
 pub use crate::shared::Late;
 use crate::shared::Shared;
-use ringcall_dispatch::ledger::{Phase, Ticket};
-pub use ringcall_dispatch::mailbox::Job;
-use ringcall_dispatch::{Geometry, RingMemory, SharedRing};
+use ringcall_protocol::ledger::{Phase, Ticket};
+pub use ringcall_protocol::mailbox::Job;
+use ringcall_protocol::{Geometry, RingMemory, SharedRing};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::status::Status;

@@ -11,7 +11,7 @@ use ringcall::wire::payload::TypeDesc;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status, Wait};
 use ringcall::{HostOptions, dispatcher::Running};
-use ringcall_dispatch::{Response, RingMemory, Vacant};
+use ringcall_protocol::{Response, RingMemory, Vacant};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(20);

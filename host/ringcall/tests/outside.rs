@@ -5,8 +5,8 @@ use ringcall::external::{BadRequests, Claim, ExternalExecutor, LaunchError, Mark
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{HandlerSchema, RequestHeader, ResponseHeader, flag};
 use ringcall::{Client, FunctionId, FunctionTable, Ring, RingConfig, Status};
-use ringcall_dispatch::slot::Response;
-use ringcall_dispatch::{RingMemory, SharedRing, ring::SlotIndex};
+use ringcall_protocol::slot::Response;
+use ringcall_protocol::{RingMemory, SharedRing, ring::SlotIndex};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -6,9 +6,9 @@ use ringcall::external::{BadRequests, Claim, ExternalExecutor, LaunchError, Mark
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{RequestHeader, flag};
 use ringcall::{FunctionId, FunctionTable, HostOptions, Ring, RingConfig, Status, Wait};
-use ringcall_dispatch::slot::{Response, Vacant};
-use ringcall_dispatch::{RingMemory, SlotIndex};
 use ringcall_gpu::atomic::DeviceU64;
+use ringcall_protocol::slot::{Response, Vacant};
+use ringcall_protocol::{RingMemory, SlotIndex};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
-//! RoCE v2 and the Holoscan Sensor Bridge control plane over UDP sockets.
+//! RoCE v2 over UDP sockets.
 //!
-//! A sensor bridge writes requests into a host's memory by RDMA WRITE and takes answers by SEND; its registers are read
-//! and written over UDP. This crate speaks both without an RDMA adapter: an ordinary UDP socket and checks in software.
-//! It knows packets, queue pairs, windows of memory and registers, and nothing of rings or RPC.
+//! A sensor bridge writes requests into a host's memory by RDMA WRITE and takes answers by SEND. This crate does the
+//! host's part without an RDMA adapter: an ordinary UDP socket and checks in software. It knows packets, queue pairs
+//! and windows of memory, and nothing of rings or RPC.
 //!
 //! | module | |
 //! |---|---|
@@ -12,21 +12,17 @@
 //! | [`peers`] | the peers of a queue pair, a window for each |
 //! | [`drops`] | datagrams that the operating system dropped for a socket |
 //! | [`socket`] | packets with right iCRCs from a UDP socket, in batches |
-//! | [`metadata`] | the block at the end of a frame |
 //! | [`rendezvous`] | two queue pairs that introduce themselves over TCP |
-//! | [`control`] | registers: codec, client, server, register file |
 //!
 //! Unreliable connected (UC) queue pairs alone are served; packets of reliable ones are parsed and refused.
 
 #![forbid(unsafe_code)]
 
-pub mod control;
 pub mod drops;
 pub mod error;
 mod frame;
 pub mod icrc;
 pub mod immediate;
-pub mod metadata;
 pub mod opcode;
 pub mod packet;
 pub mod peers;

@@ -7,9 +7,9 @@
 use crate::admit::Reason;
 use crate::stats::LiveCounters;
 use crate::wire::BATCH;
-use ringcall_dispatch::scan::GROUP;
-use ringcall_dispatch::slot::{Response, Vacant};
-use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
+use ringcall_protocol::scan::GROUP;
+use ringcall_protocol::slot::{Response, Vacant};
+use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag::{FREE, IN_FLIGHT};
 use ringcall_wire::header::RequestHeader;
 use std::collections::VecDeque;
@@ -209,7 +209,7 @@ impl<P: Copy> Slots<P> {
 mod tests {
     use super::*;
     use ringcall::{Ring, RingConfig};
-    use ringcall_dispatch::scan::Scan;
+    use ringcall_protocol::scan::Scan;
     use ringcall_wire::status::Status;
 
     struct Rig {

@@ -32,7 +32,7 @@ const LINKED: [(&str, &str); 2] =
 /// One shape of the kernel: shares of output channels, shares of input channels, positions of a tile.
 pub(super) struct Shape([u32; 3]);
 
-/// Those that `host/infer-gpu/src/plan.rs` lists.
+/// Those that `host/predecoder/src/plan.rs` lists.
 pub(super) const SHAPES: &[Shape] = &[
     Shape([2, 2, 24]),
     Shape([2, 2, 48]),
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_shapes_are_those_of_the_host() {
-        let plan = include_str!("../../../host/infer-gpu/src/plan.rs");
+        let plan = include_str!("../../../host/predecoder/src/plan.rs");
         for Shape([a, b, c]) in SHAPES {
             assert!(plan.contains(&format!("shape!({a}, {b}, {c})")), "{a} {b} {c}");
         }

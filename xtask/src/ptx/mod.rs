@@ -51,20 +51,8 @@ const PROGRAMS: &[Program] = &[
     kernel("hooks", &["hooks"]),
     Program { archs: OLDEST, ..kernel("floor", &["floor"]) },
     kernel("transport", &["transport"]),
-    Program {
-        package: "ringcall-samples",
-        folder: "device/samples",
-        features: &[],
-        name: "samples",
-        archs: OLDEST,
-    },
-    Program {
-        package: "ringcall-service-kernels",
-        folder: "device/service",
-        features: &[],
-        name: "service",
-        archs: OLDEST,
-    },
+    Program { archs: OLDEST, ..kernel("samples", &["samples"]) },
+    Program { archs: OLDEST, ..kernel("inference", &["inference"]) },
     // One exported function for each primitive; a test reads what became of them.
     Program {
         package: "ringcall-gpu-probes",
@@ -252,8 +240,8 @@ mod tests {
             all.filter(|(program, arch)| options.wants(program, *arch)).count()
         };
         assert_eq!(count(&[], &[]), PROGRAMS.iter().map(|program| program.archs.len()).sum::<usize>());
-        assert_eq!(count(&["ringcall-samples"], &[]), 1);
-        assert_eq!(count(&["ringcall-samples"], &["sm_90"]), 0);
+        assert_eq!(count(&["ringcall-kernels"], &[]), 1);
+        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 0);
         assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 9);
     }
 

@@ -22,104 +22,117 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ringcall-wire", &[]),
     // Memory and machine, no protocol.
     ("ringcall-gpu", &[]),
-    ("ringcall-dispatch", &["ringcall-wire", "ringcall-gpu"]),
-    // The queues of a NIC, and the NIC played on a host.
-    ("ringcall-verbs", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch"]),
-    ("ringcall-nic", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall-verbs"]),
+    ("ringcall-protocol", &["ringcall-wire", "ringcall-gpu"]),
+    // The queues of a NIC, no RPC.
+    ("ringcall-mlx5", &["ringcall-wire", "ringcall-gpu"]),
+    ("ringcall-dispatcher", DEVICE),
     // How handlers are written; what runs on a device.
     ("ringcall-handler-macros", &[]),
     ("ringcall-handler", &["ringcall-wire", "ringcall-gpu", "ringcall-handler-macros"]),
-    ("ringcall-kernels", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall-verbs"]),
-    ("ringcall-samples", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall-handler"]),
-    ("ringcall-service-kernels", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch"]),
-    ("ringcall-gpu-probes", &["ringcall-gpu"]),
-    ("ringcall", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch"]),
-    // Compiles any crate for devices, and knows none.
-    ("ringcall-build", &[]),
     (
-        "ringcall-cuda",
+        "ringcall-kernels",
         &[
             "ringcall-wire",
             "ringcall-gpu",
-            "ringcall-dispatch",
+            "ringcall-protocol",
+            "ringcall-mlx5",
+            "ringcall-dispatcher",
             "ringcall-handler",
-            "ringcall-samples",
-            "ringcall-verbs",
-            "ringcall-nic",
-            "ringcall",
         ],
     ),
-    // Packets, queue pairs and registers; no rings, no RPC.
+    ("ringcall-gpu-probes", &["ringcall-gpu"]),
+    ("ringcall", &["ringcall-wire", "ringcall-gpu", "ringcall-protocol"]),
+    // Compiles any crate for devices, and knows none.
+    ("ringcall-build", &[]),
+    // The CUDA driver, no protocol.
+    ("ringcall-cuda", &["ringcall-gpu"]),
+    // Packets, queue pairs and windows; no rings, no RPC.
     ("ringcall-roce", &[]),
-    // The other side of the wire: it knows requests, and no ring or dispatcher.
-    ("ringcall-emulator", &["ringcall-wire", "ringcall-gpu", "ringcall-roce"]),
-    // The NIC on a socket, and the unified loop over it.
+    // Hardware in software: an adapter, an adapter on a socket with a service, a sensor bridge.
     (
-        "ringcall-softnic",
+        "ringcall-sim",
         &[
             "ringcall-wire",
             "ringcall-gpu",
-            "ringcall-dispatch",
-            "ringcall-verbs",
-            "ringcall-nic",
+            "ringcall-protocol",
+            "ringcall-mlx5",
+            "ringcall-dispatcher",
             "ringcall",
             "ringcall-roce",
-            "ringcall-emulator",
+        ],
+    ),
+    (
+        "ringcall-launch",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-protocol",
+            "ringcall-mlx5",
+            "ringcall-dispatcher",
+            "ringcall-handler",
+            "ringcall-kernels",
+            "ringcall",
+            "ringcall-cuda",
+            // The other side in its tests.
+            "ringcall-sim",
         ],
     ),
     // What an adapter and a kernel are given.
-    ("ringcall-hsb", &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall-verbs"]),
+    ("ringcall-rdma", &["ringcall-mlx5"]),
     // Codes, matching and inference know nothing of rings.
     ("ringcall-matching", &[]),
     ("ringcall-infer", &[]),
-    // Engines on a device: it knows the driver, and no code or ring.
+    // Engines on a device: they know the driver, and no code.
     (
-        "ringcall-infer-gpu",
+        "ringcall-predecoder",
         &[
-            "ringcall-gpu",
-            "ringcall-infer",
-            "ringcall-cuda",
             "ringcall-wire",
-            "ringcall-dispatch",
+            "ringcall-gpu",
+            "ringcall-protocol",
             "ringcall",
+            "ringcall-cuda",
+            "ringcall-launch",
+            "ringcall-infer",
         ],
     ),
     ("ringcall-tensorrt", &["ringcall-infer", "ringcall-cuda"]),
     // Services of captured networks: any engine on a device, any CPU stage, and no code.
     (
-        "ringcall-ai-service",
+        "ringcall-inference-service",
         &[
             "ringcall-wire",
             "ringcall-gpu",
-            "ringcall-dispatch",
-            "ringcall-service-kernels",
+            "ringcall-protocol",
+            "ringcall-kernels",
             "ringcall",
             "ringcall-cuda",
+            "ringcall-launch",
             "ringcall-infer",
-            "ringcall-infer-gpu",
+            "ringcall-predecoder",
             "ringcall-tensorrt",
         ],
     ),
-    // ONNX Runtime, whose library is loaded at run time.
-    ("ringcall-infer-onnxruntime", &["ringcall-infer"]),
     ("ringcall-qec", &["ringcall-matching"]),
     // Any decoder: it knows engines, and no code or matching.
     (
         "ringcall-pipeline",
-        &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-infer"],
+        &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall", "ringcall-infer"],
     ),
     // What fills rings from a network: any dispatcher, any decoder.
     (
         "ringcall-transport",
-        &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-roce"],
+        &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall", "ringcall-roce"],
     ),
     // Transports in shared libraries: from both sides, and ours as such.
     (
         "ringcall-bridge",
-        &["ringcall-wire", "ringcall-gpu", "ringcall-dispatch", "ringcall", "ringcall-transport"],
+        &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall", "ringcall-transport"],
     ),
     // CUDA for rings that a kernel polls.
-    ("ringcall-bridge-udp", &["ringcall", "ringcall-transport", "ringcall-bridge", "ringcall-cuda"]),
+    (
+        "ringcall-bridge-udp",
+        &["ringcall", "ringcall-transport", "ringcall-bridge", "ringcall-cuda", "ringcall-launch"],
+    ),
     ("ringcall-bridge-roce", &["ringcall", "ringcall-roce", "ringcall-transport", "ringcall-bridge"]),
     // The C interface: checks and handles around the dispatchers.
     (
@@ -127,41 +140,32 @@ const ROOMS: &[(&str, &[&str])] = &[
         &[
             "ringcall-wire",
             "ringcall-gpu",
-            "ringcall-dispatch",
+            "ringcall-protocol",
             "ringcall",
             "ringcall-cuda",
+            "ringcall-launch",
             "ringcall-bridge",
             "ringcall-bridge-udp",
             "ringcall-matching",
             "ringcall-qec",
         ],
     ),
+    // A problem, an engine and matching, wired together on a CPU or with a GPU.
     (
-        "ringcall-service",
+        "ringcall-decoder-service",
         &[
             "ringcall-wire",
             "ringcall-gpu",
-            "ringcall-dispatch",
+            "ringcall-protocol",
             "ringcall",
             "ringcall-matching",
             "ringcall-infer",
             "ringcall-qec",
             "ringcall-pipeline",
-        ],
-    ),
-    // The service and the device, wired together.
-    (
-        "ringcall-service-gpu",
-        &[
-            "ringcall-dispatch",
-            "ringcall",
             "ringcall-cuda",
-            "ringcall-infer",
-            "ringcall-infer-gpu",
-            "ringcall-ai-service",
-            "ringcall-qec",
-            "ringcall-pipeline",
-            "ringcall-service",
+            "ringcall-launch",
+            "ringcall-predecoder",
+            "ringcall-inference-service",
         ],
     ),
     (
@@ -169,22 +173,20 @@ const ROOMS: &[(&str, &[&str])] = &[
         &[
             "ringcall-wire",
             "ringcall-gpu",
-            "ringcall-dispatch",
+            "ringcall-protocol",
+            "ringcall-mlx5",
+            "ringcall-dispatcher",
             "ringcall-handler",
             "ringcall-kernels",
-            "ringcall-samples",
             "ringcall",
             "ringcall-build",
             "ringcall-cuda",
-            "ringcall-verbs",
-            "ringcall-nic",
+            "ringcall-launch",
             "ringcall-roce",
-            "ringcall-emulator",
-            "ringcall-softnic",
+            "ringcall-sim",
             "ringcall-matching",
             "ringcall-infer",
-            "ringcall-infer-gpu",
-            "ringcall-infer-onnxruntime",
+            "ringcall-predecoder",
             "ringcall-tensorrt",
             "ringcall-qec",
             "ringcall-pipeline",
@@ -193,20 +195,29 @@ const ROOMS: &[(&str, &[&str])] = &[
             // Loaded by its tests.
             "ringcall-bridge-udp",
             "ringcall-bridge-roce",
-            "ringcall-service",
-            "ringcall-service-gpu",
+            "ringcall-decoder-service",
         ],
     ),
     // What a user copies: handlers, and the program that runs them.
     ("example-handlers", &["ringcall-handler"]),
     (
         "example-host",
-        &["ringcall-handler", "ringcall", "ringcall-build", "ringcall-cuda", "example-handlers"],
+        &[
+            "ringcall-handler",
+            "ringcall",
+            "ringcall-build",
+            "ringcall-cuda",
+            "ringcall-launch",
+            "example-handlers",
+        ],
     ),
     // What a user copies: a transport as a shared library.
     ("example-provider", &["ringcall-wire", "ringcall", "ringcall-transport", "ringcall-bridge"]),
     ("xtask", &["ringcall-build"]),
 ];
+
+/// What a dispatcher of a device is made of.
+const DEVICE: &[&str] = &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall-mlx5"];
 
 fn check(tree: &Tree) -> Vec<String> {
     let ours = |name: &str| name == "xtask" || name == "ringcall" || name.starts_with("ringcall-");
@@ -240,16 +251,17 @@ mod tests {
 
     #[test]
     fn only_downwards() {
-        assert_eq!(breaches("ringcall-dispatch", "ringcall-wire"), 0);
+        assert_eq!(breaches("ringcall-protocol", "ringcall-wire"), 0);
         assert_eq!(breaches("ringcall-qec", "ringcall-matching"), 0);
         assert_eq!(breaches("ringcall-infer", "ringcall-infer"), 0);
+        assert_eq!(breaches("ringcall-cuda", "ringcall-protocol"), 1);
         assert_eq!(breaches("ringcall-wire", "ringcall-gpu"), 1);
         assert_eq!(breaches("ringcall-gpu", "ringcall-wire"), 1);
         assert_eq!(breaches("ringcall-matching", "ringcall-qec"), 1);
         assert_eq!(breaches("ringcall-pipeline", "ringcall-qec"), 1);
         assert_eq!(breaches("ringcall-build", "ringcall-wire"), 1);
-        assert_eq!(breaches("ringcall-kernels", "ringcall-samples"), 1);
-        assert_eq!(breaches("ringcall-cuda", "ringcall-kernels"), 1);
+        assert_eq!(breaches("ringcall-mlx5", "ringcall-protocol"), 1);
+        assert_eq!(breaches("ringcall-kernels", "ringcall-launch"), 1);
         assert_eq!(breaches("ringcall-new", "serde"), 1);
     }
 

@@ -5,14 +5,15 @@ use super::{Rule, Tree, planted};
 
 pub(super) const RULE: Rule = Rule {
     name: "device-code",
-    says: "the dispatch core, the NIC's queues and the wire format allocate nothing, format nothing and panic nowhere: the same source \
+    says: "the protocol, the NIC's queues, the dispatchers and the wire format allocate nothing, format nothing and panic nowhere: the same source \
            runs in a kernel, where a panic ends every request (tests, constants and debug assertions excepted)",
     check,
-    planted: || planted("device/dispatch/src/lib.rs", "fn f(x: Option<u8>) -> u8 {\n x.unwrap()\n}"),
+    planted: || planted("device/protocol/src/lib.rs", "fn f(x: Option<u8>) -> u8 {\n x.unwrap()\n}"),
 };
 
 /// Where the rule holds.
-const PLACES: &[&str] = &["device/dispatch/src/", "device/verbs/src/", "device/wire/src/"];
+const PLACES: &[&str] =
+    &["device/protocol/src/", "device/mlx5/src/", "device/dispatcher/src/", "device/wire/src/"];
 /// Crates and types that allocate.
 const ALLOCATING: &[&str] = &["std", "alloc", "Vec", "String", "Box", "Rc", "Arc", "HashMap", "BTreeMap"];
 /// Macros that allocate or print. (`write!` into a caller's formatter is for the host's `Display` alone.)

@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn only_the_room_for_it() {
         assert!(check(&Tree::of("device/gpu/src/barrier.rs", "fn f() { fence(o) }")).is_empty());
-        assert!(check(&Tree::of("device/dispatch/tests/loom_x.rs", "fn f() { fence(o) }")).is_empty());
+        assert!(check(&Tree::of("device/protocol/tests/loom_x.rs", "fn f() { fence(o) }")).is_empty());
         assert_eq!(check(&Tree::of("host/x/src/a.rs", "fn f() { p.read_volatile() }")).len(), 1);
     }
 }

@@ -14,12 +14,24 @@ pub(super) const RULE: Rule = Rule {
 const PLACES: &[(&str, &str)] = &[
     ("device/gpu/", "shared memory: atomics over raw words, so that nothing above needs unsafe"),
     ("device/kernels/", "entry points of kernels: addresses that the host hands over, exported names"),
-    ("device/samples/src/graph.rs", "entry points of the kernels that graphs are made of"),
-    ("device/service/src/entry.rs", "entry points of the kernels at both ends of a service's graph"),
     ("device/handler-macros/src/", "writes the exported entry of a handler, which reads words of a slot"),
     ("device/handler/tests/refused/", "programs that must not compile"),
     ("host/cuda/", "the CUDA driver's functions"),
-    ("host/hsb/src/devx/", "rdma-core's functions, from libraries that are loaded at run time"),
+    ("host/launch/src/ring/launch.rs", "launches: signs the contract of the dispatch kernels"),
+    (
+        "host/launch/src/ring/linked.rs",
+        "launches of kernels that a program linked: the caller signs their contract",
+    ),
+    (
+        "host/launch/src/ring/graphs.rs",
+        "credit words by address: the caller says that they outlive the graphs",
+    ),
+    (
+        "host/launch/src/queue_pair/",
+        "queue pairs and transport contexts by address: the caller says that they are live",
+    ),
+    ("host/launch/tests/", "calls of those functions"),
+    ("host/rdma/src/devx/", "rdma-core's functions, from libraries that are loaded at run time"),
     (
         "host/bridge/src/",
         "the bridge interface: C functions, tables and memory of shared libraries, either way",
@@ -28,7 +40,7 @@ const PLACES: &[(&str, &str)] = &[
     ("fuzz/fuzz_targets/bridge_inputs.rs", "the same, with any input"),
     ("host/c/", "the C interface: pointers of the caller's, exported names"),
     ("fuzz/fuzz_targets/c_ring_helpers.rs", "calls of the C interface"),
-    ("host/infer-gpu/src/launch.rs", "launches: signs the contract of the network's kernels"),
+    ("host/predecoder/src/launch.rs", "launches: signs the contract of the network's kernels"),
     ("host/tensorrt/src/ffi/", "TensorRT's libraries, and the shim over them"),
     ("host/tensorrt/src/replay.rs", "launches and copies: signs the contract of TensorRT's kernels"),
     ("host/tensorrt/tests/tensorrt_gpu.rs", "launches of what was recorded, as its users launch it"),

@@ -4,11 +4,11 @@ use anyhow::{Context as _, Result};
 use ringcall::dispatcher::Running as OnHost;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::dispatcher::{
-    DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options, Running as OnDevice,
-};
 use ringcall_cuda::driver::{Context, Driver};
 use ringcall_handler::Handler;
+use ringcall_launch::ring::{
+    DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options, Running as OnDevice,
+};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,9 +4,9 @@
 use super::maps::Maps;
 use crate::layout::RingBuffer;
 use ringcall::Ring;
-use ringcall_dispatch::SharedRing;
-use ringcall_dispatch::ring::{Geometry, RingWindows};
 use ringcall_gpu::shared::{Bytes, Words};
+use ringcall_protocol::SharedRing;
+use ringcall_protocol::ring::{Geometry, RingWindows};
 use std::any::Any;
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use crate::layout::{
 };
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
-use ringcall_dispatch::{RingMemory, SharedRing};
+use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_wire::CudaqStatus;
 use std::any::Any;
 use std::marker::PhantomData;

@@ -4,8 +4,8 @@
 //! dispatcher would. The slots themselves are the ones that were handed out.
 
 use crate::Refused;
-use ringcall_dispatch::scan::Scan;
-use ringcall_dispatch::{InFlight, RingMemory, SharedRing, SlotIndex};
+use ringcall_protocol::scan::Scan;
+use ringcall_protocol::{InFlight, RingMemory, SharedRing, SlotIndex};
 use ringcall_transport::{Link, Unified, Wire};
 use ringcall_wire::flag::{self, TxState};
 use ringcall_wire::status::Status;

@@ -5,9 +5,9 @@ use super::{Args, Transport};
 use crate::Refused;
 use ringcall::external::BadRequests;
 use ringcall::{Ring, RingConfig};
-use ringcall_dispatch::ring::RingWindows;
-use ringcall_dispatch::{RingMemory, SharedRing};
 use ringcall_gpu::shared::Region;
+use ringcall_protocol::ring::RingWindows;
+use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_transport::{
     Endpoint, Link, RingFilling, Statistics, ThreadOptions, Threaded, Unified, Watch, Wire,
 };

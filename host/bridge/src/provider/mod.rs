@@ -44,7 +44,7 @@ pub use entries::{extension, interface};
 pub use linked::{Linked, LinkedWire, Shape};
 
 use crate::Refused;
-use ringcall_dispatch::SharedRing;
+use ringcall_protocol::SharedRing;
 use ringcall_transport::Statistics;
 use std::time::Duration;
 

@@ -2,10 +2,10 @@
 
 use super::rest::{NAP, Rest};
 use crate::Refused;
-use ringcall_dispatch::ring::RingWindows;
-use ringcall_dispatch::scan::GROUP;
-use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_gpu::atomic::DeviceU64;
+use ringcall_protocol::ring::RingWindows;
+use ringcall_protocol::scan::GROUP;
+use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag::{FREE, IN_FLIGHT};
 use ringcall_wire::header::{HEADER_BYTES, REQUEST_MAGIC, RequestHeader};
 use ringcall_wire::header::{RESPONSE_MAGIC, ResponseHeader};

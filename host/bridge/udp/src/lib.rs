@@ -16,8 +16,8 @@ use ringcall::{Ring, RingConfig};
 use ringcall_bridge::Refused;
 use ringcall_bridge::provider::{Args, Linked, LinkedWire};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::dispatcher::MappedRing;
 use ringcall_cuda::driver::Driver;
+use ringcall_launch::ring::MappedRing;
 use ringcall_transport::{Endpoint, udp};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -7,8 +7,8 @@ use crate::layout::{cudaError_t, cudaGraphExec_t, cudaStream_t, cudaq_ringbuffer
 use crate::raw_ring::aligned;
 use crate::status::{Fault, attempt, cuda_error};
 use core::ffi::{c_int, c_ulonglong, c_void};
-use ringcall_cuda::dispatcher::LinkedGraphs;
 use ringcall_cuda::driver::Driver;
+use ringcall_launch::ring::LinkedGraphs;
 use ringcall_wire::entry::FunctionEntry;
 use std::sync::Arc;
 

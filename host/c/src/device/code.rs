@@ -3,8 +3,8 @@
 
 use crate::status::Fault;
 use core::ffi::{CStr, c_char, c_int, c_void};
-use ringcall_cuda::dispatcher::Modules;
 use ringcall_cuda::driver::Linker;
+use ringcall_launch::ring::Modules;
 use ringcall_wire::FunctionId;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::schema::HandlerSchema;

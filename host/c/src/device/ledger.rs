@@ -5,7 +5,7 @@
 use crate::handles::{Registry, lock};
 use crate::status::Fault;
 use core::ffi::{c_int, c_void};
-use ringcall_cuda::dispatcher::Triggers;
+use ringcall_launch::ring::Triggers;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

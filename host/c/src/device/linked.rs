@@ -17,10 +17,10 @@ use crate::served::{RingId, Served};
 use crate::status::Fault;
 use core::ffi::{c_int, c_void};
 use ringcall::external::BadRequests;
-use ringcall_cuda::dispatcher::{
+use ringcall_cuda::driver::{Context, Driver, Kernel, Module, Stream};
+use ringcall_launch::ring::{
     DeviceError, KernelKind, LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing, Options,
 };
-use ringcall_cuda::driver::{Context, Driver, Kernel, Module, Stream};
 use ringcall_wire::Counter;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::launch::HandlerKind;

@@ -3,7 +3,7 @@
 use crate::layout::cudaq_dispatcher_config_t;
 use crate::raw_ring::stride;
 use crate::status::Fault;
-use ringcall_dispatch::Geometry;
+use ringcall_protocol::Geometry;
 use ringcall_wire::status::{DispatchMode, DispatchPath, KernelType};
 
 /// Threads of a block at most.

@@ -11,7 +11,7 @@ use crate::raw_ring::copied;
 use crate::status::{Fault, attempt, status};
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
-use ringcall_dispatch::RingMemory;
+use ringcall_protocol::RingMemory;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::launch::MAX_SLOTS;
 use ringcall_wire::status::{CudaqStatus, DispatchMode};

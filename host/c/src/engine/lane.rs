@@ -4,8 +4,8 @@ use crate::layout::{cudaGraphExec_t, cudaStream_t};
 use crate::status::{CUDA_UNKNOWN, Fault};
 use core::fmt::Debug;
 use ringcall_cuda::CudaError;
-use ringcall_cuda::dispatcher::worker_pool::WorkerStream;
 use ringcall_cuda::driver::{DeviceAddress, Stream};
+use ringcall_launch::ring::worker_pool::WorkerStream;
 
 pub(super) trait Lane: Debug + Send + Sync {
     /// `cudaStream_t`, for hooks.

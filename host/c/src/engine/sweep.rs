@@ -6,8 +6,8 @@
 use super::{Engine, LINE};
 use crate::handles::lock;
 use crate::status::Fault;
-use ringcall_cuda::dispatcher::worker_pool::{Answer, CompletionProbe, Seen, WorkerStream};
-use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
+use ringcall_launch::ring::worker_pool::{Answer, CompletionProbe, Seen, WorkerStream};
+use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag;
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;

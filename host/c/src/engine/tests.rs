@@ -17,7 +17,7 @@ use core::ffi::{c_int, c_void};
 use ringcall::dispatcher::{Step, Stepped};
 use ringcall::external::{BadRequests, RingCompat};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring};
-use ringcall_cuda::dispatcher::worker_pool::LOOK;
+use ringcall_launch::ring::worker_pool::LOOK;
 use ringcall_wire::flag::{self, TxState};
 use ringcall_wire::status::{CudaqStatus, Status};
 use std::sync::Arc;

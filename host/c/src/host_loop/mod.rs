@@ -14,7 +14,7 @@ use core::ffi::c_int;
 use ringcall::dispatcher::{Step, Stepped};
 use ringcall::external::{BadRequests, RingCompat};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, Wait};
-use ringcall_dispatch::SharedRing;
+use ringcall_protocol::SharedRing;
 use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::status::DispatchMode;
 use std::collections::HashSet;

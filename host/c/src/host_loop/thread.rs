@@ -27,7 +27,7 @@ impl HostThread {
         let (shutdown, stop) = (host_loop.shutdown, host_loop.stop);
         let (engine, faults) = (host_loop.engine.as_deref().cloned(), host_loop.faults());
         let thread = std::thread::Builder::new()
-            .name("ringcall-dispatch".to_owned())
+            .name("ringcall-protocol".to_owned())
             .spawn(move || {
                 // Dropped at the end, also by a panic: that is what the receiver hears.
                 let _end = end;

@@ -4,9 +4,9 @@ use super::measure::{Bench, Row, histogram};
 use crate::pinning;
 use anyhow::{Result, anyhow, bail};
 use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Wait};
-use ringcall_dispatch::SharedRing;
-use ringcall_dispatch::slot::Response;
 use ringcall_gpu::{clock, hint};
+use ringcall_protocol::SharedRing;
+use ringcall_protocol::slot::Response;
 use std::time::Duration;
 
 /// Slots in flight in the throughput measurement.

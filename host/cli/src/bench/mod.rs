@@ -13,8 +13,8 @@ mod whole;
 use crate::pinning::CoreList;
 use anyhow::{Context, Result, bail};
 use measure::{Bench, Cores, Row};
-use ringcall_samples::graph;
-use ringcall_samples::handlers::{
+use ringcall_kernels::samples::graph;
+use ringcall_kernels::samples::handlers::{
     rpc_increment, rpc_increment_bytes, rpc_increment_grid, rpc_increment_warp,
 };
 use serde::Serialize;

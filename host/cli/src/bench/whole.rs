@@ -3,10 +3,10 @@
 
 use crate::network::{NetworkFile, OnGpu};
 use anyhow::{Context, Result};
+use ringcall_decoder_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::MatchingEngine;
-use ringcall_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use ringcall_emulator::{FaultCounts, Faults, Latency, Report, TimeFormat};
+use ringcall_sim::fpga::{FaultCounts, Faults, Latency, Report, TimeFormat};
 use ringcall_transport::{CallError, Caller, CallerOptions, Outcome, udp};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,6 +1,6 @@
 //! A UDP socket that doubles requests and changes their order on purpose.
 
-use ringcall_emulator::{FaultCounts, Faults, Injector};
+use ringcall_sim::fpga::{FaultCounts, Faults, Injector};
 use ringcall_transport::wire::{Arrival, Sent};
 use ringcall_transport::{Endpoint, Outbox, Wire, udp};
 use std::convert::Infallible;

@@ -2,7 +2,7 @@
 
 use super::work::FunctionArg;
 use crate::serve::TransportArg;
-use ringcall_emulator::{FaultCounts, Latency, Report};
+use ringcall_sim::fpga::{FaultCounts, Latency, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

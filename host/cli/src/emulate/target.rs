@@ -4,7 +4,7 @@ use crate::matching::{Matching, MatchingArg};
 use crate::serve::{TransportArg, USUAL};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
-use ringcall_emulator::PlayerTarget;
+use ringcall_sim::fpga::PlayerTarget;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The pairs of a service's line, and what stands for those that are missing.

@@ -3,9 +3,9 @@
 use super::NetworkFile;
 use anyhow::{Context, Result};
 use ringcall_cuda::driver as cuda;
-use ringcall_infer_gpu::Network;
+use ringcall_decoder_service::gpu::{GpuPredecoder, GpuPredecoderError};
+use ringcall_predecoder::Network;
 use ringcall_qec::circuit::MemoryExperiment;
-use ringcall_service_gpu::{GpuPredecoder, GpuPredecoderError};
 use std::sync::Arc;
 
 /// A network that the kernel is made for, and the device that it is for.

@@ -4,8 +4,8 @@ use super::NetworkFile;
 use anyhow::Result;
 use ringcall_cuda::driver as cuda;
 use ringcall_infer::onnx::OnnxModel;
+use ringcall_infer::onnxruntime::{OrtModel, Provider, Runtime};
 use ringcall_infer::{InferError, Model, OnnxOptions};
-use ringcall_infer_onnxruntime::{OrtModel, Provider, Runtime};
 use ringcall_tensorrt::{BuildOptions, Cache, Library, TensorRtError, TensorRtModel};
 use std::sync::Arc;
 

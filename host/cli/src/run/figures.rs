@@ -5,7 +5,7 @@ use super::options::{Args, DispatcherArg, EngineArg};
 use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
 use anyhow::Result;
 use hdrhistogram::Histogram;
-use ringcall_service::{Problem, ServiceConfig, Summary};
+use ringcall_decoder_service::{Problem, ServiceConfig, Summary};
 
 const CONFIDENCE: f64 = 0.95;
 
@@ -154,7 +154,7 @@ fn timeline(summary: &Summary) -> Vec<TimelinePoint> {
         .timeline
         .chunks(join)
         .filter_map(|points| {
-            let worst = |of: fn(&ringcall_service::TimelinePoint) -> u64| {
+            let worst = |of: fn(&ringcall_decoder_service::TimelinePoint) -> u64| {
                 points.iter().map(of).max().unwrap_or(0) as f64 / 1e3
             };
             Some(TimelinePoint {

@@ -9,7 +9,7 @@ use crate::{output, report};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
-use ringcall_service::{Progress, Summary};
+use ringcall_decoder_service::{Progress, Summary};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;

@@ -2,10 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use ringcall::RingConfig;
-use ringcall_cuda::dispatcher::{
-    DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options, Running,
-};
 use ringcall_cuda::driver::Driver;
+use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options, Running};
 use ringcall_wire::function::names;
 
 /// A ring that a device maps.
@@ -21,7 +19,7 @@ pub(super) fn ring(config: RingConfig) -> Result<MappedRing> {
 
 /// The kernel, with `rpc_increment` from the committed PTX. Decoders run on the host.
 pub(super) fn start(ring: &MappedRing) -> Result<DeviceDispatcher<Running>> {
-    let handlers: Vec<_> = ringcall_samples::handlers::all()
+    let handlers: Vec<_> = ringcall_kernels::samples::handlers::all()
         .into_iter()
         .filter(|handler| handler.name == names::RPC_INCREMENT)
         .collect();
@@ -29,7 +27,7 @@ pub(super) fn start(ring: &MappedRing) -> Result<DeviceDispatcher<Running>> {
         bail!("the device handlers have no {}", names::RPC_INCREMENT);
     }
     let functions = Functions::new().handlers(&handlers);
-    let modules = Modules::new().ptx_for("samples", ringcall_samples::PTX, ring.context())?;
+    let modules = Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, ring.context())?;
     let options = Options::new(KernelKind::regular());
     Ok(DeviceDispatcher::wire(ring, functions, modules, options)?.start()?)
 }

@@ -1,6 +1,6 @@
 //! What a running service counts, in one form for every transport and dispatcher.
 
-use ringcall_dispatch::counters::Snapshot;
+use ringcall_protocol::counters::Snapshot;
 use ringcall_transport::Statistics;
 use ringcall_wire::counter::Counter;
 

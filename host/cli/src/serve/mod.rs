@@ -44,7 +44,7 @@ impl TransportArg {
         match self {
             Self::Udp => udp::NAME,
             Self::Roce => roce::NAME,
-            Self::Nic => ringcall_softnic::NAME,
+            Self::Nic => ringcall_sim::socket_nic::NAME,
         }
     }
 }

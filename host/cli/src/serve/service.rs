@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use ringcall::dispatcher::{Running, Wired};
 use ringcall::table::TableBuilder;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_cuda::dispatcher::{DeviceDispatcher, Running as OnDevice};
-use ringcall_dispatch::counters::Snapshot;
+use ringcall_launch::ring::{DeviceDispatcher, Running as OnDevice};
+use ringcall_protocol::counters::Snapshot;
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
 use ringcall_transport::{
     Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Unified, Wire, roce, udp,
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     /// A transport's thread, and a kernel.
     Device(Box<Threaded>, DeviceDispatcher<OnDevice>),
     /// A NIC in software and the unified loop.
-    Nic(ringcall_softnic::Service),
+    Nic(ringcall_sim::socket_nic::Service),
 }
 
 pub(super) struct Service {
@@ -139,7 +139,7 @@ impl Service {
     }
 
     fn nic(args: &Args) -> Result<Self> {
-        use ringcall_softnic::{Options, Service, Threads};
+        use ringcall_sim::socket_nic::{Options, Service, Threads};
         let port = port(args, args.slot_bytes)?;
         let threads = match args.threads {
             ThreadsArg::One => Threads::One,
@@ -169,7 +169,7 @@ impl Service {
             Kind::Nic(service) => {
                 // What a peer speaks to it is RoCE.
                 let mut details = service.options().port.details();
-                details.push(("device", ringcall_softnic::NAME.to_owned()));
+                details.push(("device", ringcall_sim::socket_nic::NAME.to_owned()));
                 let address = SocketAddr::V4(service.address());
                 of(&Endpoint { transport: roce::NAME, address, details })
             }
@@ -338,7 +338,7 @@ impl Outcome {
         }
     }
 
-    fn of_nic(report: &ringcall_softnic::Report) -> Self {
+    fn of_nic(report: &ringcall_sim::socket_nic::Report) -> Self {
         let (messages, requests, answers) = report.balance();
         let balance @ (frames, slots) = (messages, requests.abs() + answers.abs());
         let broken: u64 = report.broken().map(|(_, n)| n).sum();

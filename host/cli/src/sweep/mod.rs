@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
 use results::{PointResult, Results, Settings};
-use ringcall_service::study::{Arm, Point, Progress, State, StateError, Study, StudyError};
+use ringcall_decoder_service::study::{Arm, Point, Progress, State, StateError, Study, StudyError};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use crate::memory::{Estimate, MemoryLimit};
 use crate::network::{Network, NetworkArg, NetworkFile};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use ringcall_service::study::{Matching, Point, Stop};
+use ringcall_decoder_service::study::{Matching, Point, Stop};
 use std::path::PathBuf;
 
 /// How syndromes are matched.

@@ -5,7 +5,7 @@ use super::results::Results;
 use super::table::{COLUMNS, rows};
 use crate::report::page;
 use maud::html;
-use ringcall_service::study::Matching;
+use ringcall_decoder_service::study::Matching;
 
 /// The page.
 pub(super) fn to_html(results: &Results) -> String {

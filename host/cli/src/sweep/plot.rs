@@ -3,7 +3,7 @@
 use super::results::{ArmResult, ComparedResult, PointResult};
 use crate::report::charts::{AMBER, Axis, BLUE, Chart, Failure, GREEN, RED, Svg, extent, framed};
 use plotters::prelude::*;
-use ringcall_service::study::Matching;
+use ringcall_decoder_service::study::Matching;
 
 /// One a distance, over again after the last.
 const COLOURS: [RGBColor; 7] =

@@ -1,7 +1,7 @@
 //! What a sweep found, as plain values: what JSON, table and page show.
 
+use ringcall_decoder_service::study::{ArmCounts, Matching, Outcome, Point};
 use ringcall_qec::stats::{Interval, LogicalErrorRate, PairedErrors, StatsError};
-use ringcall_service::study::{ArmCounts, Matching, Outcome, Point};
 use serde::Serialize;
 
 /// Everything that is reported.

@@ -1,7 +1,7 @@
 //! The file of a sweep's state: locked by one process at a time, whole lines only, synchronised to disk every second.
 
 use anyhow::{Context, Result, anyhow, bail};
-use ringcall_service::study::{Setup, State};
+use ringcall_decoder_service::study::{Setup, State};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;

@@ -63,7 +63,10 @@ impl DeviceBuffer {
     }
 
     /// Sets every byte to `value` in the order of `stream`, behind what is on it and before what follows. Does not wait.
-    pub(crate) fn fill_in_order(&self, value: u8, stream: &Stream) -> Result<(), CudaError> {
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn fill_in_order(&self, value: u8, stream: &Stream) -> Result<(), CudaError> {
         let api = self.context.enter()?;
         // SAFETY: the whole allocation; freeing it waits for what was begun before.
         let code = unsafe { (api.cuMemsetD8Async)(self.address.0, value, self.len, stream.raw()) };

@@ -1,8 +1,7 @@
-//! A device for a test, and the samples' graph, for every test binary that needs either.
+//! A device for a test.
 #![allow(dead_code)] // each uses its part
 
 use ringcall_cuda::CudaError;
-use ringcall_cuda::dispatcher::{GraphFunction, GraphKernel};
 use ringcall_cuda::driver::{Context, Driver, devrt};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,21 +29,5 @@ pub(crate) fn on_device_with_runtime(name: &str, test: impl FnOnce(&Arc<Context>
     match devrt::find() {
         Ok(_) => on_device(name, test),
         Err(why) => eprintln!("skipped: {name}: {}", why.to_string().lines().next().unwrap_or_default()),
-    }
-}
-
-/// The samples' graph.
-pub(crate) fn graph(execs: u32) -> GraphFunction {
-    let kernel = |(name, threads): (&str, u32)| GraphKernel { name: name.to_owned(), blocks: 1, threads };
-    GraphFunction::new(ringcall_samples::graph::KERNELS.map(kernel).to_vec(), execs)
-}
-
-/// A graph of `execs` executables, all of which wait for the word at `address`, which the test keeps.
-pub(crate) fn waiting(execs: u32, address: u64) -> GraphFunction {
-    let words = vec![address; execs as usize];
-    // SAFETY: a word of mapped memory, whose owner is dropped after the dispatchers with this graph.
-    #[allow(unsafe_code)]
-    unsafe {
-        graph(execs).credits(&words)
     }
 }

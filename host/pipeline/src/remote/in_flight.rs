@@ -19,11 +19,11 @@ use ringcall::wire::counter::{COUNT, Counter};
 use ringcall::wire::flag;
 use ringcall::wire::header::{RESPONSE_MAGIC, ResponseHeader};
 use ringcall::{Ring, Status};
-use ringcall_dispatch::slot::{Response, Vacant};
-use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_gpu::pad::CachePadded;
+use ringcall_protocol::slot::{Response, Vacant};
+use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use std::sync::atomic::Ordering;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use super::malformed::MalformedGuard;
 use super::run::{Loop, answer, check, is_answered_in_place};
 use crate::shared::Shared;
-use ringcall_dispatch::slot::{Request, Seen};
 use ringcall_gpu::clock;
+use ringcall_protocol::slot::{Request, Seen};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::flag;
 use ringcall_wire::status::Status;

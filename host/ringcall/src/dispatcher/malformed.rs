@@ -5,9 +5,9 @@
 //! only then releases the lock. So the next holder finds the flag cleared, or set for a request that has no answer yet.
 //! `tests/loom_shared_ring.rs` of the dispatch core models this protocol, and shows what goes wrong without the lock.
 
-use ringcall_dispatch::SharedRing;
-use ringcall_dispatch::idle::IdleMask;
 use ringcall_gpu::atomic::DeviceU64;
+use ringcall_protocol::SharedRing;
+use ringcall_protocol::idle::IdleMask;
 
 /// The locks: a ring uses the lock that the address of its request flags hashes to. Rings that share a lock answer their malformed
 /// requests one after the other, which costs them nothing but a later poll.
@@ -56,7 +56,7 @@ mod tests {
     use crate::dispatcher::{HostDispatcher, Step, Stepped};
     use crate::external::{BadRequests, RingCompat};
     use crate::{Client, FunctionTable, Ring, RingConfig};
-    use ringcall_dispatch::RingMemory;
+    use ringcall_protocol::RingMemory;
     use ringcall_wire::counter::Counter;
     use ringcall_wire::flag;
     use ringcall_wire::status::Status;

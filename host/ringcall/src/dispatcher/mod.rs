@@ -32,7 +32,7 @@ use crate::table::FunctionTable;
 use crate::worker::{WorkerPort, WorkerSpec};
 use crate::{Ring, Wait};
 use malformed::MalformedLock;
-pub use ringcall_dispatch::counters::Snapshot;
+pub use ringcall_protocol::counters::Snapshot;
 use ringcall_wire::counter::Counter;
 use run::Loop;
 use std::sync::Arc;
@@ -225,7 +225,7 @@ impl HostDispatcher<Wired> {
         let (hand_back, done) = mpsc::channel();
         let (pinned, pin) = mpsc::channel();
         let thread = std::thread::Builder::new()
-            .name("ringcall-dispatch".to_owned())
+            .name("ringcall-protocol".to_owned())
             .spawn(move || {
                 let _ = pinned.send(crate::pin::pin_current("dispatcher", lp.options.core));
                 lp.run();

@@ -4,7 +4,7 @@ use super::halt::HALT_PATIENCE_NS;
 use super::run::{Loop, Pace};
 use super::{Ending, HostDispatcher, Stopped, Wired};
 use crate::shared::Control;
-use ringcall_dispatch::SlotIndex;
+use ringcall_protocol::SlotIndex;
 use std::time::{Duration, Instant};
 
 /// What one step did.

@@ -1,7 +1,7 @@
 """Checks the iCRC of every RoCE packet in a capture with scapy's own computation.
 
     tshark -i lo -f udp -w run.pcap &
-    cargo run --release -p ringcall-emulator --example loopback -- 200
+    cargo run --release -p ringcall-sim --example loopback -- 200
     python3 check_icrc.py run.pcap
 
 Without a capture it prints the packet over IPv6 that tests/golden.rs compares with.

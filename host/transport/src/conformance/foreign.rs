@@ -2,8 +2,8 @@
 
 use super::{Outcome, until};
 use ringcall::Ring;
-use ringcall_dispatch::scan::Scan;
-use ringcall_dispatch::{InFlight, RingMemory, SharedRing};
+use ringcall_protocol::scan::Scan;
+use ringcall_protocol::{InFlight, RingMemory, SharedRing};
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::{Status, flag};
 

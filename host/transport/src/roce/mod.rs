@@ -77,7 +77,7 @@ impl Options {
     }
 }
 
-/// A queue pair in software, bound to a UDP socket. A service's end: callers are played by `ringcall-emulator`, or by an
+/// A queue pair in software, bound to a UDP socket. A service's end: callers are played by `ringcall-sim`, or by an
 /// FPGA.
 ///
 /// ```

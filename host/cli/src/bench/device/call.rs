@@ -5,8 +5,8 @@ use super::context;
 use super::ring::{Flood, Work, all_outstanding, one_outstanding};
 use anyhow::{Result, bail};
 use ringcall::RingConfig;
-use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options};
 use ringcall_handler::Handler;
+use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options};
 use std::time::Duration;
 
 /// Slots in flight in the throughput measurement.
@@ -54,7 +54,7 @@ fn with_dispatcher<T>(
     let slot_bytes = (24 + payload_bytes).next_multiple_of(64) as u32;
     let ring = MappedRing::allocate(&context, RingConfig { slots: SLOTS, slot_bytes })?;
     let functions = Functions::new().handlers(&[handler]);
-    let modules = Modules::new().ptx_for("samples", ringcall_samples::PTX, &context)?;
+    let modules = Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, &context)?;
     let dispatcher = DeviceDispatcher::wire(&ring, functions, modules, Options::new(kernel))?.start()?;
     let measured = measure(&ring, Work { function: handler.id(), payload_bytes });
     let stopped = dispatcher.stop(Duration::from_secs(5));

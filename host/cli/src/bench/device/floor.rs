@@ -4,8 +4,8 @@ use super::super::measure::{Bench, Row, histogram};
 use super::{PATIENCE_NS, context};
 use crate::pinning;
 use anyhow::{Result, bail};
-use ringcall_cuda::dispatcher::FloorEcho;
 use ringcall_gpu::clock;
+use ringcall_launch::ring::FloorEcho;
 
 pub(in super::super) fn run(bench: &Bench) -> Result<Row> {
     let echo = FloorEcho::start(&context()?)?;

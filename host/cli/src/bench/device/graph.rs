@@ -6,7 +6,7 @@ use super::context;
 use super::ring::{Work, all_outstanding, one_outstanding};
 use anyhow::{Result, bail};
 use ringcall::{FunctionId, RingConfig};
-use ringcall_cuda::dispatcher::{
+use ringcall_launch::ring::{
     DeviceDispatcher, Functions, GraphFunction, GraphKernel, KernelKind, MappedRing, Modules, Options,
 };
 use ringcall_wire::schema::HandlerSchema;
@@ -25,12 +25,13 @@ pub(super) fn named(kernels: &[(&str, u32)]) -> Vec<GraphKernel> {
 fn with_dispatcher<T>(slots: u32, measure: impl FnOnce(&MappedRing, Work) -> Result<T>) -> Result<T> {
     let context = context()?;
     let ring = MappedRing::allocate(&context, RingConfig { slots, slot_bytes: 64 })?;
-    let functions = Functions::new().handlers(&[ringcall_samples::handlers::rpc_increment::HANDLER]).graph(
-        FUNCTION,
-        HandlerSchema::new(),
-        GraphFunction::new(named(&ringcall_samples::graph::KERNELS), slots),
-    );
-    let modules = Modules::new().ptx_for("samples", ringcall_samples::PTX, &context)?;
+    let functions =
+        Functions::new().handlers(&[ringcall_kernels::samples::handlers::rpc_increment::HANDLER]).graph(
+            FUNCTION,
+            HandlerSchema::new(),
+            GraphFunction::new(named(&ringcall_kernels::samples::graph::KERNELS), slots),
+        );
+    let modules = Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, &context)?;
     let options = Options::new(KernelKind::Graph { warps: 8 });
     let dispatcher = DeviceDispatcher::wire(&ring, functions, modules, options)?.start()?;
     let measured = measure(&ring, Work { function: FunctionId::of(FUNCTION), payload_bytes: PAYLOAD });

@@ -15,7 +15,7 @@ use super::ring::{Work, all_outstanding, one_outstanding};
 use anyhow::{Result, bail};
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, RingConfig, Wait};
-use ringcall_cuda::dispatcher::{GraphFunction, MappedRing, Modules, RingGraphs};
+use ringcall_launch::ring::{GraphFunction, MappedRing, Modules, RingGraphs};
 use std::time::Duration;
 
 const FUNCTION: &str = "graph_increment";
@@ -27,7 +27,8 @@ pub(in super::super) fn run(bench: &Bench, kernels: &[(&str, u32)]) -> Result<Ro
     let context = context()?;
     let ring = MappedRing::allocate(&context, RingConfig { slots: 64, slot_bytes: 64 })?;
     let table = FunctionTable::builder().outside_call(FUNCTION, HandlerSchema::new()).build(ring.ring())?;
-    let module = Modules::new().ptx_for("samples", ringcall_samples::PTX, &context)?.load_alone(&context)?;
+    let module =
+        Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, &context)?.load_alone(&context)?;
     let graph = GraphFunction::new(named(kernels), WORKERS);
     let graphs = RingGraphs::new(&ring).graph(FUNCTION, &module, &graph)?;
     let options = HostOptions { wait: Wait::Spin, core: Some(bench.cores.server()), request_timeout: None };

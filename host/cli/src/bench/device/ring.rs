@@ -5,9 +5,9 @@ use super::PATIENCE_NS;
 use crate::pinning;
 use anyhow::{Result, anyhow};
 use ringcall::{FunctionId, Ring};
-use ringcall_dispatch::slot::{Response, Vacant};
-use ringcall_dispatch::{RingMemory, SharedRing, SlotIndex};
 use ringcall_gpu::{clock, hint};
+use ringcall_protocol::slot::{Response, Vacant};
+use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 
 /// What is sent: every byte of the answer must be one more.
 #[derive(Debug, Clone, Copy)]

@@ -10,15 +10,15 @@ use crate::pinning;
 use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
 use ringcall::FunctionId;
-use ringcall_cuda::dispatcher::{Functions, Modules};
-use ringcall_cuda::unified::{MappedQueues, Shape, UnifiedDispatcher, UnifiedOptions};
+use ringcall_dispatcher::queue_pair::Copying;
 use ringcall_gpu::clock;
 use ringcall_handler::Handler;
-use ringcall_nic::{Config as NicConfig, Memory, Message, Nic, Port, Region};
-use ringcall_verbs::endpoint::{Config, Reply, SLOT_BITS};
-use ringcall_verbs::queue_pair::Copying;
-use ringcall_verbs::rq::Buffers;
-use ringcall_verbs::sq::RecordMode;
+use ringcall_launch::queue_pair::{MappedQueues, Shape, UnifiedDispatcher, UnifiedOptions};
+use ringcall_launch::ring::{Functions, Modules};
+use ringcall_mlx5::endpoint::{Config, Reply, SLOT_BITS};
+use ringcall_mlx5::rq::Buffers;
+use ringcall_mlx5::sq::RecordMode;
+use ringcall_sim::nic::{Config as NicConfig, Memory, Message, Nic, Port, Region};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ fn exchange(
     let nic_config = NicConfig { qpn: QPN, record: RecordMode::Written, burst: WINDOW as usize };
     let mut nic = Nic::new(nic_config, queues.windows(), queues.uar().clone(), memory, peer)?;
     let functions = Functions::new().handlers(&[handler]);
-    let modules = Modules::new().ptx_for("samples", ringcall_samples::PTX, &context)?;
+    let modules = Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, &context)?;
     let options = UnifiedOptions::default();
     let dispatcher = UnifiedDispatcher::wire(queues.pair(), functions, modules, options)?.start()?;
 

@@ -5,11 +5,11 @@ use super::super::measure::{Bench, Row, histogram};
 use super::{Case, NAME, ONNX, arithmetic_floor_ns, experiment};
 use anyhow::{Result, bail};
 use ringcall::{FunctionId, RingConfig};
-use ringcall_cuda::dispatcher::{DeviceDispatcher, Functions, MappedRing, Modules};
+use ringcall_decoder_service::gpu::wiring;
 use ringcall_gpu::clock;
 use ringcall_infer::Model;
-use ringcall_infer_gpu::{GpuModel, GridHandler, Network, Wiring};
-use ringcall_service_gpu::wiring;
+use ringcall_launch::ring::{DeviceDispatcher, Functions, MappedRing, Modules};
+use ringcall_predecoder::{GpuModel, GridHandler, Network, Wiring};
 use std::time::Duration;
 
 const FUNCTION: &str = "predecode";

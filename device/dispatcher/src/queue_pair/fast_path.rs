@@ -1,0 +1,225 @@
+//! The fast path, straight: one request alone, in a slot of one wave, for a function that is called.
+//!
+//! What lies between a completion and its answer is executed by one warp, once, some five cycles an instruction; so the way
+//! that nearly every request takes is written out here in as few as it takes, in a function of its own, with registers of its
+//! own. Whatever is different (several requests at once, a stop, a completion that is no request, a refusal, a graph) is left
+//! to `poller`, which can do everything and begins with what was seen: until a handler is called, nothing has changed.
+
+use super::block_state::{CounterBits, Job};
+use super::completion::number_of;
+use super::poller::{ALONE, IMMEDIATE_WORD, Poll, PollerState};
+use super::send::Done;
+use super::serve::outcome;
+use super::{Machine, QueuePairDispatcher, Sizes};
+use crate::queue_pair::single::Extent;
+use ringcall_gpu::barrier;
+use ringcall_gpu::shared::{Pair, Rows};
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::Warp;
+use ringcall_mlx5::cq::Polled;
+use ringcall_mlx5::layout::cqe::{self, Cqe};
+use ringcall_mlx5::layout::wqe;
+use ringcall_protocol::validate;
+use ringcall_wire::counter::Counter;
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
+use ringcall_wire::status::DispatchMode;
+use ringcall_wire::unified::control;
+
+/// A dispatcher whose fast path is this one, and its queues as rows.
+pub(super) struct FastPath<'a, M> {
+    dispatcher: QueuePairDispatcher<'a, M>,
+    rows: QueueRows,
+}
+
+/// Queues and slots as rows; a request slot has fewer pairs than two for each lane.
+#[derive(Debug, Clone)]
+struct QueueRows {
+    completions: Rows,
+    requests: Rows,
+    sends: Rows,
+    responses: Rows,
+}
+
+/// Where the next request is expected, and its answer goes: worked out before it is looked for, not in its way.
+#[derive(Debug, Clone, Copy)]
+struct Next<'a> {
+    /// The slot.
+    guess: u32,
+    /// Number of the send request.
+    number: u64,
+    /// This lane's part of what is fetched when its completion is there. The rest of the completion comes with the slot, to the
+    /// last lane, which has no second pair of a slot.
+    wave: [Pair<'a>; 2],
+}
+
+impl QueueRows {
+    #[inline(always)]
+    fn next(&self, warp: Warp<'_>, poller: &PollerState) -> Next<'_> {
+        let (lane, lanes, guess) = (warp.lane(), warp.lanes(), poller.guess);
+        let second = if lane == lanes - 1 {
+            self.completions.pair((poller.entry(0) / cqe::WORDS) as u32, IMMEDIATE_WORD as u32 / 2)
+        } else {
+            self.requests.pair(guess, lanes + lane)
+        };
+        Next { guess, number: poller.posted, wave: [self.requests.pair(guess, lane), second] }
+    }
+}
+
+impl<'a, M: Machine> QueuePairDispatcher<'a, M> {
+    /// This dispatcher, if it has a fast path: no graphs, and slots of one wave that leaves the last lane's second load free.
+    #[inline(always)]
+    pub(super) fn fast_path(self, warp: Warp<'_>, sizes: Sizes) -> Option<FastPath<'a, M>> {
+        let (windows, config) = (self.windows, &self.config);
+        let entry = |words| (words * 8) as u32;
+        let rows = QueueRows {
+            completions: Rows::of(&windows.rx_completions, sizes.completions, entry(cqe::WORDS))?,
+            requests: Rows::of(windows.rx_data.words(), config.slots, config.rx_stride)?,
+            sends: Rows::of(&windows.send, sizes.send, entry(wqe::WORDS))?,
+            responses: Rows::of(windows.tx_data.words(), sizes.send, config.tx_stride)?,
+        };
+        // A header takes two lanes.
+        let one_wave = warp.lanes() >= 2 && rows.requests.pairs() < 2 * warp.lanes();
+        (one_wave && !M::GRAPHS).then_some(FastPath { dispatcher: self, rows })
+    }
+}
+
+impl<M: Machine> FastPath<'_, M> {
+    /// Polls, and serves requests that it handles, until there is something else, or the queue pair is dead (`None`).
+    #[inline(never)]
+    pub(super) fn serve_requests(
+        &self,
+        warp: Warp<'_>,
+        poller: &mut PollerState,
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) -> Option<Poll> {
+        // Copies, which stay in registers.
+        let bell = self.dispatcher.bell.clone();
+        let dispatcher = QueuePairDispatcher { bell: &bell, ..self.dispatcher };
+        let rows = self.rows.clone();
+        let mut unfinished = None;
+        loop {
+            let begun = dispatcher.poll_begin(warp, poller);
+            // While it is under way, what nobody waits for.
+            if let Some(after) = unfinished.take() {
+                dispatcher.finish(warp, poller, after);
+            }
+            let (next, free) = (rows.next(warp, poller), poller.free);
+            let poll = dispatcher.poll_finish(warp, poller, begun);
+            if poller.dead.is_some() {
+                return None;
+            }
+            if poll.ready == 0 && poll.stop == control::STOP_NO {
+                dispatcher.rest(warp, poller);
+                continue;
+            }
+            if poll.ready != 1 || poll.stop != control::STOP_NO || free == 0 {
+                return Some(poll);
+            }
+            unfinished = dispatcher.serve_fast(&rows, warp, poller, next, poll.owner, input, output);
+            if unfinished.is_none() {
+                return Some(poll);
+            }
+        }
+    }
+}
+
+/// What is left to be done when a request was answered.
+#[derive(Debug, Clone, Copy)]
+struct After {
+    /// What is to be counted.
+    counted: CounterBits,
+    /// The number of its message.
+    number: Option<u32>,
+}
+
+impl<M: Machine> QueuePairDispatcher<'_, M> {
+    /// Serves the request of the next completion, of whose owner word `owner` is lane 0's. `None`, and nothing is done, if it
+    /// is not one for the fast path.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // one call
+    fn serve_fast(
+        &self,
+        rows: &QueueRows,
+        warp: Warp<'_>,
+        poller: &mut PollerState,
+        next: Next<'_>,
+        owner: u64,
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) -> Option<After> {
+        // The payload, and the rest of the entry, are visible from here on.
+        barrier::observe_from_peer();
+        let (lane, lanes) = (warp.lane(), warp.lanes());
+        let last = lanes - 1;
+        let Next { guess, number, wave } = next;
+        let [mut first, mut second] = Pair::load_two(wave[0], wave[1]);
+        // What is looked at stands in the upper halves of the words.
+        let upper = |word: u64, from| u64::from(warp.shuffle((word >> 32) as u32, from)) << 32;
+        let mut entry = Cqe::default();
+        (entry.0[IMMEDIATE_WORD], entry.0[IMMEDIATE_WORD + 1]) =
+            (upper(second[0], last), upper(second[1], last));
+        entry.0[cqe::OWNER_WORD] = upper(owner, 0);
+        let Polled::Received { arrival, immediate, bytes, wqe_counter } = Polled::of(&entry) else {
+            return None;
+        };
+        let Ok(slot) = self.slot_of(poller, arrival, immediate, wqe_counter, bytes) else { return None };
+        let extent = match self.extent {
+            Extent::Received => bytes,
+            Extent::Slot => self.config.rx_stride,
+        };
+        let room = extent.checked_sub(HEADER_BYTES as u32)?;
+        if slot != guess {
+            let pair = |pair| rows.requests.pair(slot, pair);
+            [first, second] = Pair::load_two(pair(lane), pair(lanes + lane));
+        }
+        let word = |word, from| warp.shuffle_u64(word, from);
+        let header = RequestHeader::from_words([word(first[0], 0), word(first[1], 0), word(first[0], 1)]);
+        let checked = validate::header(&header, room)
+            .and_then(|()| validate::function(&self.table, &header, |mode| mode == DispatchMode::DeviceCall));
+        let Ok(function) = checked else { return None };
+        for (pair, value) in [(lane, first), (lanes + lane, second)] {
+            if pair < rows.requests.pairs() {
+                input.set_pair(pair as usize, value);
+            }
+        }
+        warp.sync();
+        let (status, len) = self.call(warp, 0, slot, function, header.arg_len, input, output);
+        let reply = ResponseHeader::reply(&header, status.0, len).to_words();
+        let job = Job { slot, bytes, index: number };
+        // Both stages are free again, and the result visible to all lanes.
+        warp.sync();
+        let written = self.respond_to(
+            warp,
+            job,
+            reply,
+            len,
+            output,
+            poller.sizes.send,
+            |place, at, pair| rows.responses.store_pair(place, at as u32, pair),
+            |place, at, pair| rows.sends.store_pair(place, at as u32, pair),
+        );
+        let copy = self.bell.copies(lanes).then_some(written.own);
+        self.commit(warp, poller, Done::ALONE, copy);
+        // For the next poll, at once.
+        poller.idle = 0;
+        poller.adapt(1);
+        poller.guess = self.slot_after(slot);
+        let counted = ALONE.and(written.counted).and(outcome(status)).counter(Counter::Dispatched);
+        Some(After { counted, number: number_of(arrival, immediate) })
+    }
+
+    /// What is left to be done when a request was answered: nobody waits for it.
+    #[inline(always)]
+    fn finish(&self, warp: Warp<'_>, poller: &mut PollerState, after: After) {
+        if self.config.sequence {
+            self.follow(warp, poller, 1, after.number);
+        }
+        self.block_state.count_bits_alone(warp, after.counted);
+        self.publish_soon(warp, poller);
+        poller.free -= 1;
+        if 2 * poller.free < poller.sizes.send {
+            self.reclaim_soon(warp, poller);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The warps of one block that work one queue pair together.
+//!
+//! Written in terms of [`Warp`], so that a kernel and a CPU test run the same code.
+//!
+//! # Who does what
+//! Warp 0 polls: it polls the receive side's completions, as many at once as came the last time, one a lane. A request that
+//! came alone it serves itself, with no hand-over in its way: the rest of the completion and the slot that is expected next
+//! are fetched in one round trip, and what nobody waits for (counts, the second fence) comes behind the answer, while the next
+//! poll is under way. Several go into the [`BlockState`], and all warps serve their share. The others wait at the block's barrier
+//! meanwhile, which costs the poller nothing.
+//!
+//! # One fence for many
+//! Whoever serves a request writes its response and its send request, in the place that the request's turn gives it; nothing
+//! is visible to the NIC yet. Then the poller makes one release fence for all of them, writes the doorbell record (the send
+//! counter and the receive credit stand in one word), fences, and rings. A request that came alone can be copied to the
+//! BlueFlame buffer right behind the first fence ([`Bell`]); then the second one is in nobody's way.
+//!
+//! So responses leave in the order of their requests, and one slow function holds up what came with it and after it: the
+//! send queue has an order. Requests that must not wait for each other have queue pairs of their own.
+//!
+//! # Graphs and grids
+//! Where the [machine](Machine) launches graphs, a request for one is deferred on the [`PendingTable`], launched between two polls, and
+//! its response is a send request of its own, written when the answer is there: it holds up nothing. In a grid's kernel one
+//! warp is the dispatcher ([`QueuePairDispatcher::run_alone`]), and the grid's other threads wait for its
+//! [calls](crate::ring::grid).
+//!
+//! | module | what |
+//! |---|---|
+//! | [`doorbell_lanes`] | the doorbell register, by lanes |
+//! | [`block_state`] | what the warps share |
+//! | [`pending`] | requests that wait for a graph, answers that graphs have outstanding |
+//! | `graphs` | launching, collecting, relaunching |
+//! | `completion` | what completions say |
+//! | `poller` | polling, taking, the end |
+//! | `serve` | one request, by one warp |
+//! | `fast_path` | polling and serving in the fast path, straight |
+//! | [`single`] | a queue pair served by one thread |
+//! | `send` | response and send request; the fences, the record, the bell |
+
+pub mod block_state;
+mod completion;
+pub mod doorbell_lanes;
+mod fast_path;
+mod graphs;
+pub mod pending;
+mod poller;
+mod send;
+mod serve;
+pub mod single;
+
+pub use block_state::BlockState;
+pub use doorbell_lanes::{Bell, Copying};
+pub use graphs::Graphs;
+pub use pending::{PendingTable, Plan};
+
+use crate::queue_pair::single::Extent;
+use crate::ring::{DeviceTable, Machine};
+use ringcall_gpu::shared::Words;
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::{Block, WARP_LANES, Warp};
+use ringcall_mlx5::QueueError;
+use ringcall_mlx5::endpoint::{Config, Reply, Windows};
+use ringcall_mlx5::layout::cqe;
+use ringcall_mlx5::rq::Buffers;
+
+/// Requests taken at once, at most.
+pub const MOST_JOBS: u32 = WARP_LANES;
+
+/// One queue pair's dispatcher, as every warp of the block has it.
+///
+/// Strides are multiples of 16 and so are the addresses of slots and queues: a lane moves 16 bytes at a time.
+#[derive(Debug, Clone, Copy)]
+pub struct QueuePairDispatcher<'a, M> {
+    /// The queue pair.
+    pub config: Config,
+    /// How long requests are.
+    pub extent: Extent,
+    /// Its memory. The counters and the stop word are those of `control`; the windows' own are not used.
+    pub windows: &'a Windows,
+    /// Its doorbell register.
+    pub bell: &'a Bell,
+    /// The functions.
+    pub table: DeviceTable<'a>,
+    /// What the warps share.
+    pub block_state: &'a BlockState,
+    /// The control block ([`ringcall_wire::unified::control`]), in mapped memory.
+    pub control: &'a Words,
+    /// What graphs need, where the machine launches them.
+    pub graphs: Option<&'a Graphs>,
+    /// The machine.
+    pub machine: &'a M,
+    /// Warps of the dispatcher.
+    pub warps: u32,
+}
+
+/// How a dispatcher's work ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// It was stopped, or the queue pair is dead; the control block says which.
+    Ended,
+    /// The queues cannot be worked.
+    Refused(QueueError),
+}
+
+impl<M: Machine> QueuePairDispatcher<'_, M> {
+    /// Works until the end, by all threads of the block. `input` and `output` are the calling warp's own stages, each as long
+    /// as a slot.
+    #[inline(always)]
+    pub fn run(&self, block: Block<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
+        let warp = block.warp();
+        let me = block.thread() / WARP_LANES;
+        if me == 0 {
+            return self.run_poller(&|| block.sync(), warp, input, output);
+        }
+        loop {
+            // The block state is the poller's before this barrier, and nobody's to write until the next.
+            block.sync();
+            let jobs = self.block_state.jobs();
+            if jobs == block_state::EXIT {
+                return Over::Ended;
+            }
+            self.share(warp, me, jobs, input, output);
+            block.sync();
+        }
+    }
+
+    /// Works until the end, by one warp that is the whole dispatcher (`warps` is 1): of a cooperative grid, whose other threads wait
+    /// for calls.
+    #[inline(always)]
+    pub fn run_alone(&self, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
+        // Nobody else has a share of a round.
+        self.run_poller(&|| warp.sync(), warp, input, output)
+    }
+
+    /// This warp's share of the jobs in the block state.
+    #[inline(always)]
+    fn share(&self, warp: Warp<'_>, me: u32, jobs: u64, input: Stage<'_>, output: Stage<'_>) {
+        let mut place = me;
+        while u64::from(place) < jobs {
+            let job = self.block_state.job(place);
+            if let Some(written) = self.serve(warp, me, job, None, input, output) {
+                self.block_state.count_bits(warp, written.counted);
+            }
+            place += self.warps;
+        }
+    }
+
+    /// Whether the queues can be worked, and how many places the receive and send queues and the completions have.
+    #[inline(always)]
+    fn check(&self) -> Result<Sizes, QueueError> {
+        let config = &self.config;
+        for stride in [config.rx_stride, config.tx_stride] {
+            if stride == 0 || !stride.is_multiple_of(16) || stride >= 1 << 31 {
+                return Err(QueueError::Stride(stride));
+            }
+        }
+        if config.slots == 0 || config.slots > ringcall_mlx5::endpoint::MAX_SLOTS {
+            return Err(QueueError::Slots(config.slots));
+        }
+        let sizes = Sizes {
+            completions: ringcall_mlx5::entries(&self.windows.rx_completions, cqe::WORDS)?,
+            receive: ringcall_mlx5::entries(&self.windows.receive, ringcall_mlx5::layout::RECEIVE_WQE_WORDS)?,
+            send: ringcall_mlx5::entries(&self.windows.send, ringcall_mlx5::layout::wqe::WORDS)?,
+        };
+        if config.depth == 0 || config.depth > sizes.receive {
+            return Err(QueueError::Depth { depth: config.depth, entries: sizes.receive });
+        }
+        if matches!(config.buffers, Buffers::Slots { .. }) && sizes.receive > config.slots {
+            return Err(QueueError::Slots(config.slots));
+        }
+        if sizes.completions < config.depth {
+            let completions = sizes.completions;
+            return Err(QueueError::Completions { requests: config.depth, completions });
+        }
+        Ok(sizes)
+    }
+
+    /// Room for a result.
+    #[inline(always)]
+    fn capacity(&self) -> u32 {
+        let room = match self.config.reply {
+            Reply::Send => self.config.tx_stride,
+            Reply::WriteImm { stride, .. } => self.config.tx_stride.min(stride),
+        };
+        room.saturating_sub(ringcall_wire::header::HEADER_BYTES as u32)
+    }
+}
+
+/// Places of the queues.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    completions: u32,
+    receive: u32,
+    send: u32,
+}
+
+/// Where things lie in a block's shared memory. The host sizes the launch with it, the kernel cuts windows by it.
+pub mod layout {
+    use super::BlockState;
+    use crate::ring::grid::CachedCall;
+    use ringcall_wire::launch::{DeviceEntry, TableCell};
+
+    /// Offsets in bytes from the start of shared memory, where the block state is; all multiples of 16.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Layout {
+        /// The id index, copied from device memory; 0 where it stays there.
+        pub cells: u32,
+        /// The entries, copied from device memory; 0 where they stay there.
+        pub entries: u32,
+        /// Two stages a warp; 0 where they are in device memory.
+        pub stages: u32,
+        /// All of it.
+        pub bytes: u32,
+    }
+
+    /// Tables up to this size are copied to shared memory, where a lookup takes 30 ns instead of 300.
+    const TABLE_LIMIT: u32 = 16 * 1024;
+
+    /// Where a block of a grid has what it was told, whatever else it needs.
+    pub const CACHED_CALL: u32 = (size_of::<BlockState>() as u32).next_multiple_of(16);
+
+    /// The layout for so many cells, entries and warps, with stages of so many bytes in shared memory or elsewhere.
+    #[must_use]
+    pub const fn of(cells: u32, entries: u32, warps: u32, stage_bytes: u32, shared_stages: bool) -> Layout {
+        let mut end = CACHED_CALL + CachedCall::BYTES;
+        let cell_bytes = cells.saturating_mul(size_of::<TableCell>() as u32).next_multiple_of(16);
+        let entry_bytes = entries.saturating_mul(size_of::<DeviceEntry>() as u32).next_multiple_of(16);
+        let mut layout = Layout { cells: 0, entries: 0, stages: 0, bytes: 0 };
+        if cell_bytes.saturating_add(entry_bytes) <= TABLE_LIMIT {
+            layout.cells = end;
+            layout.entries = end + cell_bytes;
+            end = layout.entries + entry_bytes;
+        }
+        if shared_stages {
+            layout.stages = end.next_multiple_of(128);
+            end = layout.stages.saturating_add(warps.saturating_mul(2).saturating_mul(stage_bytes));
+        }
+        layout.bytes = end;
+        layout
+    }
+}

@@ -1,0 +1,278 @@
+//! The fast path, straight: one request alone in a ring of one window, for a handler that is called.
+//!
+//! What lies between a flag and its answer is executed by one warp, once, some five cycles an instruction; so the way that
+//! nearly every request takes is written out here in as few as it takes. Whatever is different (several requests at once, a
+//! stop, a flag that lies, a refusal, a graph) is left to `poller` and `serve`, which can do everything.
+
+use super::backoff::wait_ticks_since;
+use super::block_state::WarpCommand;
+use super::poller::{Job, SERVED, TURNS_A_ROUND, WRITTEN, spread};
+use super::staged::Wave;
+use super::{Block, Call, Machine};
+use core::sync::atomic::Ordering;
+use ringcall_gpu::shared::Rows;
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::Warp;
+use ringcall_gpu::{barrier, clock, hint};
+use ringcall_protocol::validate;
+use ringcall_protocol::{RingMemory, SlotIndex};
+use ringcall_wire::counter::Counter;
+use ringcall_wire::flag;
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
+use ringcall_wire::launch::HandlerKind;
+use ringcall_wire::status::{DispatchMode, Status};
+
+/// How long the next poller lets the request before it be answered, in ticks: 1.5 us on a device of 2 GHz, and about as long as the
+/// rest of the way takes.
+const ANSWER_WAIT_TICKS: u64 = 3_000;
+
+/// How long the next poller that has let a request be answered goes on waiting, in ticks. A client that waited for the answer cannot
+/// have asked again yet: the answer has to cross the bus, and the next request to come back. A poll that just misses that costs
+/// another poll. Measured: see the record of this dispatcher's design.
+const POST_RESPONSE_BACKOFF_TICKS: u64 = 300;
+/// The same for a poller that is its own next poller, from when the response flag left: it has more to do until then.
+const OWN_RESPONSE_BACKOFF_TICKS: u64 = 517;
+
+/// A block whose fast path is this one, and its slots as rows.
+pub(super) struct FastPath<'a, M> {
+    block: Block<'a, M>,
+    rows: SlotRows,
+}
+
+/// The slots of a ring as rows, each of no more than one wave.
+#[derive(Debug, Clone)]
+struct SlotRows {
+    requests: Rows,
+    responses: Rows,
+}
+
+/// This lane's marks and flags of a window, the marks read first.
+pub(super) type WindowWords = [[u64; 2]; 2];
+
+/// How a watch ended.
+pub(super) enum FastPathExit {
+    /// Polling was handed off, and a request served.
+    Served,
+    /// Polling was handed off; this request is to be served, and the fast path does not handle it.
+    Serve(Job),
+    /// The poller, which does the maintenance, is to do so.
+    Maintain,
+    /// The poller has seen something that the fast path does not handle, and keeps polling.
+    Fallback(Option<WindowWords>),
+}
+
+impl<'a, M: Machine> Block<'a, M> {
+    /// This block, if it has a fast path: one window, slots of one wave.
+    #[inline(always)]
+    pub(super) fn fast_path(self, warp: Warp<'_>) -> Option<FastPath<'a, M>> {
+        let [requests, responses] = self.ring.rows()?;
+        let window = 2 * warp.lanes();
+        let one_wave = self.partition.count <= window && requests.pairs() <= window && warp.lanes() >= 2;
+        let plain = !M::GRAPHS && !self.options.is_shared();
+        (one_wave && plain).then_some(FastPath { block: self, rows: SlotRows { requests, responses } })
+    }
+}
+
+impl<M: Machine> FastPath<'_, M> {
+    /// Polls until a request is there, and serves it, if it is alone or this warp is; or until there is something else.
+    ///
+    /// A function of its own, with registers of its own.
+    #[inline(never)]
+    pub(super) fn poll(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> FastPathExit {
+        // Copies again, which stay in registers.
+        let ring = self.block.ring.clone();
+        let block = Block { ring: &ring, ..self.block };
+        block.poll(&self.rows.clone(), warp, me, [input, output])
+    }
+}
+
+impl<M: Machine> Block<'_, M> {
+    #[inline(always)]
+    fn poll(&self, rows: &SlotRows, warp: Warp<'_>, me: u32, stages: [Stage<'_>; 2]) -> FastPathExit {
+        self.back_off(warp);
+        let first = self.first_of(warp, 0);
+        // Read here, before the first vote: until every lane has read it, no lane changes it.
+        let turn =
+            if self.is_alone() { self.block_state.place.load(Ordering::Relaxed) as u32 % 64 } else { 0 };
+        loop {
+            if self.poller_maintains && self.block_state.count_turn(warp).is_multiple_of(TURNS_A_ROUND) {
+                return FastPathExit::Maintain;
+            }
+            if warp.any(self.block_state.interrupts()) {
+                return FastPathExit::Fallback(None);
+            }
+            let mut odd = false;
+            // Marks before flags: see `poll_windows`.
+            let [marks, flags] = [self.marks(warp, 0), self.flags(warp, 0, true)];
+            if self.is_alone() {
+                self.clear_seen(warp, marks);
+            }
+            let mut set = [false; 2];
+            for i in 0..2 {
+                set[i] = flags[i] != flag::FREE && marks[i] == 0;
+                let left_alone = marks[i] != 0 && marks[i] < WRITTEN;
+                odd |= left_alone || set[i] && !self.ring.is_address_of(first + i as u32, flags[i]);
+            }
+            let [even, other] = set.map(|set| warp.ballot(set));
+            let several = even.count_ones() + other.count_ones() > 1;
+            // One warp serves them one by one in any case.
+            if warp.any(odd) || several && !self.is_alone() {
+                return FastPathExit::Fallback(Some([marks, flags]));
+            }
+            if even | other == 0 {
+                continue;
+            }
+            // The payload is visible from here on; to all lanes, whichever saw the flag.
+            barrier::observe_from_peer();
+            warp.sync();
+            let bit = if several {
+                // Around the window from where the last one was, so that no slot waits for ever for those before it.
+                let seen = spread(even) | spread(other) << 1;
+                (seen.rotate_right(turn).trailing_zeros() + turn) % 64
+            } else {
+                2 * (even | other).trailing_zeros() + u32::from(other != 0)
+            };
+            let slot = self.partition.first + bit;
+            let Some(index) = self.ring.geometry().slot(slot) else {
+                return FastPathExit::Fallback(Some([marks, flags])); // no flag lies behind the last slot
+            };
+            // Its loads are under way while the rest is seen to.
+            let wave = Wave::of_row(warp, self.ring, &rows.requests, slot);
+            let free = self.free_warps(warp, me);
+            if free == 0 && self.workers > 1 {
+                return FastPathExit::Fallback(Some([marks, flags]));
+            }
+            if warp.lane() == 0 {
+                self.mark(slot, SERVED);
+                self.block_state.answering.store(1, Ordering::Relaxed);
+                self.block_state.set_own_command(me, WarpCommand::Serve { slot, valid_flag: true });
+                self.block_state.place.store(u64::from(bit + 1), Ordering::Relaxed);
+            }
+            let job = Job { slot, valid_flag: true, alone: true, wave };
+            if let Some(job) = self.serve_fast(rows, warp, me, job, index, free, stages) {
+                return FastPathExit::Serve(job);
+            }
+            if several && warp.lane() == 0 {
+                self.block_state.answered.store(0, Ordering::Relaxed); // the next one is there already
+            }
+            return FastPathExit::Served;
+        }
+    }
+
+    /// Waits until the request that came before has its answer, for a while: reads of flags beside it make its fence, and its
+    /// own reads, take longer. Then until the next request can be there.
+    #[inline(always)]
+    fn back_off(&self, warp: Warp<'_>) {
+        if self.workers == 1 {
+            // The answer was this warp's.
+            wait_ticks_since(
+                warp,
+                self.block_state.answered.load(Ordering::Relaxed),
+                OWN_RESPONSE_BACKOFF_TICKS,
+            );
+            return;
+        }
+        let begin = clock::ticks();
+        let waits = || {
+            let answering = self.block_state.answering.load(Ordering::Relaxed) != 0;
+            answering && clock::ticks().wrapping_sub(begin) < ANSWER_WAIT_TICKS
+        };
+        let mut waited = false;
+        while warp.any(waits()) {
+            waited = true;
+            hint::spin();
+        }
+        if waited {
+            wait_ticks_since(warp, clock::ticks(), POST_RESPONSE_BACKOFF_TICKS);
+        }
+    }
+
+    /// Hands polling off to one of the `free` warps, if there are any, and serves a request that came alone; or gives it
+    /// back, if it is not for a handler that is called, or is to be refused.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // one call
+    fn serve_fast(
+        &self,
+        rows: &SlotRows,
+        warp: Warp<'_>,
+        me: u32,
+        job: Job,
+        index: SlotIndex,
+        free: u32,
+        [input, output]: [Stage<'_>; 2],
+    ) -> Option<Job> {
+        let Job { slot, wave, .. } = job;
+        wave.put(warp, input, rows.requests.pairs());
+        let header = wave.header(warp);
+        let held = wave.is_held(warp);
+        // The stage is whole, and the mark set, before anything below.
+        warp.sync();
+        if warp.lane() == 0 && free != 0 {
+            self.block_state.set_command(free.trailing_zeros(), WarpCommand::Poll);
+        }
+        let geometry = self.ring.geometry();
+        let checked = validate::header(&header, geometry.request_capacity())
+            .and_then(|()| validate::function(&self.table, &header, |mode| mode == DispatchMode::DeviceCall));
+        let (entry, kind) = match checked.map(|entry| (entry, HandlerKind::from_raw(entry.kind))) {
+            Ok((entry, Some(kind @ (HandlerKind::Thread | HandlerKind::Warp | HandlerKind::Grid))))
+                if !held =>
+            {
+                (entry, kind)
+            }
+            _ => {
+                if warp.lane() == 0 {
+                    self.block_state.answering.store(0, Ordering::Relaxed);
+                }
+                return Some(job);
+            }
+        };
+        if warp.lane() == 0 && kind != HandlerKind::Grid {
+            self.begin(me, entry.id, slot);
+        }
+        let capacity = geometry.result_capacity();
+        let call = Call { address: entry.address, input, output, arg_len: header.arg_len, capacity };
+        let returned = self.call_handler(warp, kind, &call, || self.begin(me, entry.id, slot));
+        let (status, len) = if returned.len > capacity {
+            (Status::RESULT_TOO_LONG, capacity)
+        } else if i64::from(returned.status) == flag::GRAPH_TRIGGER as i64 {
+            (Status::LAUNCH_FAILED, returned.len) // no graphs here
+        } else {
+            (Status(returned.status), returned.len)
+        };
+        // Lanes 0 and 1 have the words of the request's header that they echo.
+        let [a, b] = wave.first_pair();
+        let own = RequestHeader::from_words([a, b, a]);
+        let [first, second, third] = ResponseHeader::reply(&own, status.0, len).to_words();
+        for pair in warp.stride((HEADER_BYTES + len as usize).div_ceil(16)) {
+            let [a, b] = output.pair(pair);
+            let value = match pair {
+                0 => [first, second],
+                1 => [third, b],
+                _ => [a, b],
+            };
+            rows.responses.store_pair(slot, pair as u32, value);
+        }
+        // What the other lanes wrote is before the barrier, and so before lane 0's release.
+        warp.sync();
+        if warp.lane() == 0 {
+            self.ring.publish_tx(index, geometry.response_address(index));
+            self.block_state.answering.store(0, Ordering::Relaxed);
+            if self.workers == 1 {
+                self.block_state.answered.store(clock::ticks(), Ordering::Relaxed);
+            }
+            // Nobody waits for these; they are counted before the warp is free, which an end waits for.
+            if let Some(bank) = self.block_state.bank(me) {
+                bank.count(Counter::Received);
+                bank.count(Counter::Dispatched);
+                bank.count(if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) });
+            }
+            if self.poller_maintains && !self.is_alone() {
+                self.ring.clear_rx(index);
+                self.answered(slot, true);
+            } else {
+                self.retire_later(slot);
+            }
+        }
+        None
+    }
+}

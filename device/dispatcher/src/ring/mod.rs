@@ -1,0 +1,282 @@
+//! The persistent dispatcher: warps of one block that take turns at polling a ring.
+//!
+//! Written in terms of [`Warp`], so that a kernel and a CPU test run the same code: on a device 32
+//! lanes in lock step, on a CPU threads that play them.
+//!
+//! # Who does what
+//! One warp is the *poller*: it polls the request flags, two a lane, with one wide read. When it sees requests it hands polling to a
+//! free warp, all but one of the requests to other free warps, and serves the last itself. So the one request of
+//! an idle ring is served by the warp that saw it, with no hand-off in its way; the ring is polled again at once; and no
+//! slot waits for another, as long as a warp is free. What no warp is free for waits in the block state, and the next free one takes
+//! it. The last warp does the maintenance: it publishes the answers to requests that came together, with one fence for all of them,
+//! clears request flags, reads the stop word, and copies counters and busy records to mapped memory.
+//!
+//! The fast path, one request alone, is written out apart (`fast_path`), in as few instructions as it takes: the poller that sees it
+//! serves it, and the next poller lets it be answered before it polls. A warp that does everything stays with it when several come.
+//!
+//! # Serving
+//! The request is fetched with one wave of wide loads into the warp's [`Stage`], together with
+//! the response flag, checked there ([`validate`](ringcall_protocol::validate)), handed to its function, and the response leaves with
+//! wide stores. The warp of a request that came alone publishes it itself; the request flag is always cleared behind a fence
+//! of its own, after the response flag. The life cycle is that of [`slot`](ringcall_protocol::slot), over
+//! a memory that is the staged slot.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`block_state`] | what the warps of a block share: mailboxes, cursor, counters |
+//! | [`table`] | functions as a device finds them |
+//! | [`layout`] | where all this lies in shared memory |
+//! | [`staged`] | one slot, fetched into a stage, as a memory |
+//! | `poller`, `serve`, `graphs`, `maintenance` | the roles |
+//! | `fast_path` | polling and serving one request alone |
+//! | [`launcher`] | launching graphs: budget, executables, mailboxes |
+//! | `program_graphs` | launching a program's own graphs, which know of no mailbox |
+//! | `backoff` | how long after an answer is not polled: `wait_ticks_since` |
+//! | [`graph_end`] | the other end of a graph launch |
+//! | [`grid`] | the same for a grid whose threads all take part in a call |
+
+mod backoff;
+pub mod block_state;
+mod fast_path;
+pub mod graph_end;
+mod graphs;
+pub mod grid;
+pub mod launcher;
+pub mod layout;
+mod maintenance;
+mod poller;
+mod program_graphs;
+mod serve;
+pub mod staged;
+pub mod table;
+pub mod triggers;
+
+pub use block_state::BlockState;
+use block_state::WarpCommand;
+pub use layout::Layout;
+pub use serve::stage_bytes;
+pub use table::DeviceTable;
+
+use ringcall_gpu::atomic::BlockU64;
+use ringcall_gpu::shared::Words;
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::Warp;
+use ringcall_protocol::{RingMemory, SharedRing};
+
+/// What a handler came back with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Returned {
+    /// 0, or the status to answer with.
+    pub status: i32,
+    /// Bytes of the result it says it wrote.
+    pub len: u32,
+}
+
+/// One call of a handler.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// The handler's address, as the table has it.
+    pub address: u64,
+    /// Where the request lies, header first.
+    pub input: Stage<'a>,
+    /// Where the result goes, after room for a header.
+    pub output: Stage<'a>,
+    /// Payload bytes: no more than the slot takes.
+    pub arg_len: u32,
+    /// Room for the result.
+    pub capacity: u32,
+}
+
+/// What the code of this module cannot do by itself: jump to an address, launch, sleep.
+pub trait Machine {
+    /// Whether graphs can be launched.
+    const GRAPHS: bool = false;
+
+    /// Calls a thread's handler. By one lane.
+    fn call_thread(&self, call: &Call<'_>) -> Returned;
+
+    /// Calls a warp's handler. By all lanes, converged.
+    fn call_warp(&self, warp: Warp<'_>, call: &Call<'_>) -> Returned;
+
+    /// Calls a grid's handler with all threads of the grid. By all lanes of the polling warp, whose lane 0 does `meanwhile` when
+    /// the others have been called, before its own part. `None`, and nothing is done, where there is no grid.
+    fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
+        let _ = (warp, call, meanwhile);
+        None
+    }
+
+    /// Launches a graph. By one lane.
+    ///
+    /// # Errors
+    /// The CUDA error code.
+    fn launch(&self, exec: u64) -> Result<(), i32> {
+        let _ = exec;
+        Err(i32::MAX)
+    }
+
+    /// A graph's mailbox of `words` words at `address`, which the host put into the table.
+    fn mailbox(&self, address: u64, words: usize) -> Option<Words> {
+        let _ = (address, words);
+        None
+    }
+
+    /// Launches the dispatcher itself again, for when it has ended. By one lane.
+    ///
+    /// # Errors
+    /// The CUDA error code.
+    fn relaunch(&self) -> Result<(), i32> {
+        Err(i32::MAX)
+    }
+
+    /// A warp with nothing to do waits a moment.
+    fn nap(&self);
+    /// The maintenance warp waits until its next round.
+    fn rest(&self);
+}
+
+/// The slots that one block polls: `first .. first + count`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Partition {
+    /// First slot.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+impl Partition {
+    /// The partition of block `index` of `blocks`, in whole sectors of 4 flags: reads of host memory
+    /// queue for each sector, and only there.
+    #[must_use]
+    pub const fn of(slots: u32, index: u32, blocks: u32) -> Self {
+        let blocks = if blocks == 0 { 1 } else { blocks };
+        let each = slots.div_ceil(blocks).next_multiple_of(4);
+        let first = each.saturating_mul(index);
+        let first = if first < slots { first } else { slots };
+        let count = if slots - first < each { slots - first } else { each };
+        Self { first, count }
+    }
+}
+
+/// How a dispatcher behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Other dispatchers serve this ring too: requests for functions that are not in the table are left to them.
+    pub shared_ring: bool,
+    /// Other dispatchers serve some functions of the table
+    /// ([`HandlerKind::Elsewhere`](ringcall_wire::launch::HandlerKind::Elsewhere)), and what is broken or for nobody is answered
+    /// here. For every table with such entries.
+    pub beside_others: bool,
+    /// No in-flight mark for graph launches.
+    pub skip_marks: bool,
+    /// Bad requests ([`Status::is_bad_request`](ringcall_wire::status::Status::is_bad_request)) are counted and taken out of
+    /// their slots without an answer.
+    pub drop_bad_requests: bool,
+}
+
+impl Options {
+    /// Whether a request that was seen may be taken away by another dispatcher.
+    #[inline(always)]
+    const fn is_shared(self) -> bool {
+        self.shared_ring || self.beside_others
+    }
+}
+
+/// One block's dispatcher, as every warp of the block has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a, M> {
+    /// The ring.
+    pub ring: &'a SharedRing,
+    /// The slots that this block serves.
+    pub partition: Partition,
+    /// The functions.
+    pub table: DeviceTable<'a>,
+    /// What the warps share.
+    pub block_state: &'a BlockState,
+    /// One word for each slot of the partition: 0, or what keeps it from being handed out.
+    pub serving: &'a [BlockU64],
+    /// The control block, in mapped memory.
+    pub control: &'a Words,
+    /// What outlives a relaunch, in device memory.
+    pub saved: &'a Words,
+    /// Warps that serve. The maintenance warp, if there is one, comes after them.
+    pub workers: u32,
+    /// Whether the poller does the maintenance itself, for want of a warp that does.
+    pub poller_maintains: bool,
+    /// Options.
+    pub options: Options,
+    /// The machine.
+    pub machine: &'a M,
+}
+
+/// How a warp's life ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Another warp polls.
+    Dismissed,
+    /// This warp polled to the end: everything handed out was answered.
+    AsPoller,
+}
+
+impl<M: Machine> Block<'_, M> {
+    /// The life of a serving warp. Warp 0 begins as the poller.
+    ///
+    /// `input` and `output` are the warp's own stages, each as long as a slot.
+    #[inline(always)]
+    pub fn run(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> Ended {
+        if me == 0 && warp.lane() == 0 {
+            self.block_state.set_command(me, WarpCommand::Poll);
+        }
+        warp.sync();
+        // Copies, whose addresses the watch may have: what they are copies of stays in registers.
+        let ring = self.ring.clone();
+        let fast_path = Block { ring: &ring, ..*self }.fast_path(warp);
+        loop {
+            let mut job = match self.block_state.command_together(warp, me) {
+                WarpCommand::Free => {
+                    self.machine.nap();
+                    continue;
+                }
+                WarpCommand::Exit => return Ended::Dismissed,
+                WarpCommand::Poll => match self.run_poller(warp, me, fast_path.as_ref(), input, output) {
+                    poller::After::Serve(job) => Some(job),
+                    poller::After::Served => None,
+                    poller::After::End => return Ended::AsPoller,
+                },
+                WarpCommand::Serve { slot, valid_flag } => {
+                    let Some(index) = self.ring.geometry().slot(slot) else { continue };
+                    let wave = staged::Wave::of(warp, self.ring, index);
+                    Some(poller::Job { slot, valid_flag, alone: self.poller_maintains, wave })
+                }
+            };
+            loop {
+                if let Some(job) = job {
+                    self.serve(warp, me, job, input, output);
+                }
+                warp.sync();
+                job = self.pop_backlog(warp);
+                let Some(job) = job else { break };
+                if warp.lane() == 0 {
+                    self.block_state.set_own_command(
+                        me,
+                        WarpCommand::Serve { slot: job.slot, valid_flag: job.valid_flag },
+                    );
+                }
+            }
+            if warp.lane() == 0 {
+                // With one warp there is no other warp to poll.
+                self.block_state
+                    .set_command(me, if self.workers == 1 { WarpCommand::Poll } else { WarpCommand::Free });
+            }
+            warp.sync();
+        }
+    }
+}
+
+/// One lane's value for all lanes: what others may change is read once, so that the lanes cannot disagree.
+#[inline(always)]
+fn together(warp: Warp<'_>, read: impl FnOnce() -> u64) -> u64 {
+    let value = if warp.lane() == 0 { read() } else { 0 };
+    let value = warp.shuffle_u64(value, 0);
+    warp.sync(); // and what its acquire ordered is ordered for all of them
+    value
+}

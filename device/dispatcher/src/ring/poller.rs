@@ -1,0 +1,619 @@
+//! The poller: polls, hands out, hands polling off.
+
+use super::block_state::WarpCommand;
+use super::fast_path::{FastPath, FastPathExit, WindowWords};
+use super::launcher::RELAUNCH_FROM;
+use super::staged::Wave;
+use super::{Block, Machine, together};
+use core::sync::atomic::Ordering;
+use ringcall_gpu::barrier;
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::Warp;
+use ringcall_protocol::ring::RingMemory;
+use ringcall_wire::flag;
+use ringcall_wire::launch::{LAUNCHES_PER_EXECUTION, control};
+
+/// What the poller does next.
+pub(super) enum After {
+    /// It handed polling off and serves this slot.
+    Serve(Job),
+    /// It handed polling off and has served a request.
+    Served,
+    /// The dispatcher has ended.
+    End,
+}
+
+/// A request to serve.
+#[derive(Clone, Copy)]
+pub(super) struct Job {
+    /// Its slot.
+    pub(super) slot: u32,
+    /// Whether the flag was the slot's address.
+    pub(super) valid_flag: bool,
+    /// Whether it was the only one: then its warp publishes the answer itself, which is fastest. Answers to several are
+    /// published together by the maintenance warp.
+    pub(super) alone: bool,
+    /// What was fetched of it already.
+    pub(super) wave: Wave,
+}
+
+/// Turns for which a slot is left alone whose request is another dispatcher's: then it is looked at again, since the next
+/// request in it may be ours.
+const LEFT_ALONE: u64 = 8;
+/// Mark of a slot that a warp serves.
+pub(super) const SERVED: u64 = u64::MAX;
+/// Mark of a slot whose answer is out and whose request flag is still to be cleared.
+pub(super) const ANSWERED: u64 = u64::MAX - 1;
+/// Mark of a slot whose answer is written and whose response flag is still to be set.
+pub(super) const WRITTEN: u64 = u64::MAX - 2;
+/// Times that a drain looks at every window, and at each slot that is left alone for a while.
+const DRAIN_SWEEPS: u32 = 128;
+/// Turns as poller after a burst until the fast path is tried again.
+const BURST_COOLDOWN: u64 = 4;
+/// Turns between rounds of maintenance where no warp does only that.
+pub(super) const TURNS_A_ROUND: u64 = 64;
+
+/// Requests seen in one window.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// Slots of the window whose flag is set and that nobody serves.
+    ready: u64,
+    /// Those of them whose flag was not their address.
+    invalid_flags: u64,
+}
+
+impl Seen {
+    const NOTHING: Self = Self { ready: 0, invalid_flags: 0 };
+}
+
+impl<M: Machine> Block<'_, M> {
+    /// Polls until there is something to serve, or until the end.
+    #[inline(always)]
+    pub(super) fn run_poller(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        fast_path: Option<&FastPath<'_, M>>,
+        input: Stage<'_>,
+        output: Stage<'_>,
+    ) -> After {
+        let mut held = None;
+        if let Some(fast_path) = fast_path
+            && self.is_burst_over(warp)
+        {
+            held = loop {
+                match fast_path.poll(warp, me, input, output) {
+                    FastPathExit::Served if self.workers == 1 => self.keep_polling(warp, me),
+                    FastPathExit::Served => return After::Served,
+                    FastPathExit::Serve(job) => return After::Serve(job),
+                    FastPathExit::Maintain => self.maintain(warp),
+                    FastPathExit::Fallback(polled) => {
+                        self.clear_answered(warp);
+                        break polled;
+                    }
+                }
+            };
+        }
+        let window = 2 * warp.lanes();
+        let windows = self.partition.count.div_ceil(window).max(1);
+        let mut hot = (self.block_state.cursor.load(Ordering::Relaxed) as u32).min(windows - 1);
+        let mut sweep = (self.block_state.sweep.load(Ordering::Relaxed) as u32).min(windows - 1);
+        // Read here, before the first vote: until every lane has read it, no lane changes it.
+        let turn = self.block_state.place.load(Ordering::Relaxed) as u32 % 64;
+        let mut quiet = 0;
+        loop {
+            let free = self.free_warps(warp, me);
+            let stop = self.stop_now(warp, windows, free);
+            if stop == control::STOP_NOW {
+                self.drop_backlog(warp);
+            } else if free != 0
+                && let Some(job) = self.pop_backlog(warp)
+            {
+                // Its warp found nothing waiting, and became free, just before this was put there.
+                self.pass_on(warp, me, job, free);
+                return After::Serve(job);
+            }
+            if windows > 1 {
+                sweep = if sweep + 1 < windows { sweep + 1 } else { 0 };
+            }
+            let [first, second] = self.poll_windows(warp, [hot, sweep], windows > 1, held.take());
+            if self.poller_maintains && self.block_state.count_turn(warp).is_multiple_of(TURNS_A_ROUND) {
+                self.maintain(warp);
+            }
+            let everybody_free = free.count_ones() + 1 >= self.workers;
+            if stop == control::STOP_NOW {
+                if everybody_free && self.may_end(warp) {
+                    return self.end(warp, me);
+                }
+                continue;
+            }
+            // The swept window first: it comes by once in a while, the hot one every time.
+            let (base, seen) = if second.ready != 0 { (sweep, second) } else { (hot, first) };
+            if seen.ready == 0 {
+                // Draining: a whole sweep in which nothing was ready and nobody was at work, graphs among them.
+                quiet = if everybody_free { quiet + 1 } else { 0 };
+                if stop == control::STOP_DRAIN && quiet > windows * quiet_sweeps::<M>() {
+                    if self.may_end(warp) {
+                        return self.end(warp, me);
+                    }
+                    quiet = 0;
+                }
+                if M::GRAPHS && everybody_free && self.should_relaunch(warp) {
+                    return self.relaunch(warp, me);
+                }
+                continue;
+            }
+            quiet = 0;
+            if M::GRAPHS && self.launches_used(warp) >= LAUNCHES_PER_EXECUTION {
+                // Out of launches: whatever is in the ring waits for the next execution.
+                if everybody_free {
+                    return self.relaunch(warp, me);
+                }
+                continue;
+            }
+            // One fence for everything seen: the payloads are visible from here on.
+            barrier::observe_from_peer();
+            warp.sync(); // to all lanes, whichever saw a flag
+            hot = base;
+            let seen = if seen.ready.is_power_of_two() { seen } else { self.taken(warp, base, seen) };
+            if seen.ready == 0 {
+                continue;
+            }
+            if free != 0 || self.workers == 1 {
+                if windows > 1 && warp.lane() == 0 {
+                    self.block_state.sweep.store(u64::from(sweep), Ordering::Relaxed);
+                }
+                return After::Serve(self.hand_out(warp, me, base, seen, free, windows, turn));
+            }
+            // Every warp is at work: the next one that is free takes these.
+            self.push_backlog(warp, base, seen);
+            self.machine.nap();
+        }
+    }
+
+    /// The only worker has served a request on the fast path, and polls again: nobody else reads its mailbox or leaves it a backlog, and it
+    /// stays on the fast path.
+    #[inline(always)]
+    fn keep_polling(&self, warp: Warp<'_>, me: u32) {
+        if warp.lane() == 0 {
+            self.block_state.set_own_command(me, WarpCommand::Poll);
+        }
+        warp.sync();
+        if self.partition.count <= 2 {
+            self.clear_answered(warp); // its producer waits for that
+        }
+    }
+
+    /// Clears the request flags of those slots of the first window that were answered when their marks were read. A producer that
+    /// waits for an answer has no need of it, so the poll that follows one does not wait for the fence: that is made while the
+    /// poll is under way. No handler runs while a slot that was answered looks taken.
+    #[inline(always)]
+    pub(super) fn clear_seen(&self, warp: Warp<'_>, marks: [u64; 2]) {
+        if !warp.any(marks.contains(&ANSWERED)) {
+            return;
+        }
+        // Response flags before request flags are seen cleared.
+        barrier::publish_to_peer();
+        for (slot, mark) in (self.first_of(warp, 0)..).zip(marks) {
+            if mark == ANSWERED {
+                self.ring.clear_rx_relaxed(slot);
+                self.remark(slot, 0);
+            }
+        }
+    }
+
+    /// The same for whatever was answered, where nobody else does it.
+    #[inline(always)]
+    fn clear_answered(&self, warp: Warp<'_>) {
+        if self.is_alone() {
+            self.publish(warp);
+        }
+    }
+
+    /// Whether one warp does everything.
+    #[inline(always)]
+    pub(super) fn is_alone(&self) -> bool {
+        self.poller_maintains && self.workers == 1
+    }
+
+    /// Whether requests have come one at a time of late. By the poller, once.
+    #[inline(always)]
+    fn is_burst_over(&self, warp: Warp<'_>) -> bool {
+        let left = together(warp, || {
+            let left = self.block_state.burst_cooldown.load(Ordering::Relaxed);
+            self.block_state.burst_cooldown.store(left.saturating_sub(1), Ordering::Relaxed);
+            left
+        });
+        left == 0
+    }
+
+    /// The stop word. A drain looks at every window several times and then ends: what was in the ring when it began was seen
+    /// by then, and a producer that goes on sending cannot keep it up.
+    ///
+    /// A look counts if what is in the ring could be taken, or if anything has moved since the last one; then as much as all the
+    /// looks until a slot that was left alone is tried again. It does not while all that could be said is that warps and graphs
+    /// are still at work: the end waits for them in any case, and what is in the ring is served when they are free. If they take
+    /// too long the host ends this at once.
+    fn stop_now(&self, warp: Warp<'_>, windows: u32, free: u32) -> u64 {
+        let stop = together(warp, || self.block_state.stop.load(Ordering::Relaxed));
+        if stop != control::STOP_DRAIN {
+            return stop;
+        }
+        let polls = together(warp, || {
+            let for_launches = M::GRAPHS && self.waits_for_launches();
+            // What waits for a launch is taken and left again and again.
+            let moves = self.block_state.moves(!for_launches);
+            let still = moves == self.block_state.moved.load(Ordering::Relaxed);
+            let waits = for_launches || free == 0 && self.workers > 1;
+            let counts = if still { u32::from(!waits) } else { quiet_sweeps::<M>() };
+            let polls = self.block_state.drained.load(Ordering::Relaxed) + u64::from(counts);
+            self.block_state.moved.store(moves, Ordering::Relaxed);
+            self.block_state.drained.store(polls, Ordering::Relaxed);
+            polls
+        });
+        let most = DRAIN_SWEEPS * (windows + 1) * quiet_sweeps::<M>();
+        if polls > u64::from(most) { control::STOP_NOW } else { stop }
+    }
+
+    /// Whether the end waits for nothing any more: no graph is under way, or the host wants the end at once. A drain that
+    /// has looked often enough takes no requests, but waits for graphs: they answer.
+    fn may_end(&self, warp: Warp<'_>) -> bool {
+        let at_once = || self.block_state.stop.load(Ordering::Relaxed) == control::STOP_NOW;
+        !M::GRAPHS || together(warp, || u64::from(at_once() || self.children_running() == 0)) != 0
+    }
+
+    /// Lets go of requests that wait for a warp: they are still in the ring.
+    fn drop_backlog(&self, warp: Warp<'_>) {
+        if warp.lane() == 0 {
+            while let Some((window, bit, _)) = self.block_state.pop_backlog() {
+                self.mark(self.slot_at(warp, window, bit), 0);
+            }
+        }
+        warp.sync();
+    }
+
+    /// The warps with nothing to do, the poller itself apart.
+    #[inline(always)]
+    pub(super) fn free_warps(&self, warp: Warp<'_>, me: u32) -> u32 {
+        let mut free = 0;
+        let mut base = 0;
+        while base < self.workers {
+            let index = base + warp.lane();
+            let is_free = index < self.workers && index != me && self.block_state.is_free(index);
+            free |= warp.ballot(is_free) << base;
+            base += warp.lanes();
+        }
+        free
+    }
+
+    /// Looks at two windows with loads that are under way together; at the first only if nobody has (`held`).
+    #[inline(always)]
+    fn poll_windows(&self, warp: Warp<'_>, at: [u32; 2], both: bool, held: Option<WindowWords>) -> [Seen; 2] {
+        // A slot's mark is read before its flag: the warp that served it cleared the flag before it cleared the mark, so
+        // a mark seen clear means that a flag seen set is a new request. The other order would serve a request twice.
+        let marks = at.map(|window| self.marks(warp, window));
+        let first = self.flags(warp, at[0], held.is_none());
+        let second = self.flags(warp, at[1], both);
+        let [marks_of_first, first] = held.unwrap_or([marks[0], first]);
+        let first = self.classify(warp, at[0], marks_of_first, first);
+        [first, if both { self.classify(warp, at[1], marks[1], second) } else { Seen::NOTHING }]
+    }
+
+    /// This lane's request flags of a window; 0 where the partition has no such slots, which are not read: reads of one sector
+    /// queue behind each other, and another block polls those.
+    #[inline(always)]
+    pub(super) fn flags(&self, warp: Warp<'_>, window: u32, wanted: bool) -> [u64; 2] {
+        let first = self.first_of(warp, window);
+        if wanted && first < self.partition.first + self.partition.count {
+            self.ring.rx_pair(first)
+        } else {
+            [0; 2]
+        }
+    }
+
+    /// Of several requests, those whose slot's previous response was taken: one wave of loads for all of them. (A single
+    /// one fetches that flag with its payload.) A response that nobody takes holds its slot back, and no other.
+    #[inline(always)]
+    fn taken(&self, warp: Warp<'_>, window: u32, seen: Seen) -> Seen {
+        let first = self.first_of(warp, window);
+        let inside = first < self.partition.first + self.partition.count;
+        let answers = if inside { self.ring.tx_pair(first) } else { [0; 2] };
+        let free = answers.map(|answer| warp.ballot(answer == flag::FREE));
+        Seen {
+            ready: seen.ready & (spread(free[0]) | spread(free[1]) << 1),
+            invalid_flags: seen.invalid_flags,
+        }
+    }
+
+    /// This lane's first slot of a window, as a slot of the ring.
+    #[inline(always)]
+    pub(super) fn first_of(&self, warp: Warp<'_>, window: u32) -> u32 {
+        self.partition.first + (window * warp.lanes() + warp.lane()) * 2
+    }
+
+    #[inline(always)]
+    fn slot_at(&self, warp: Warp<'_>, window: u32, bit: u32) -> u32 {
+        self.partition.first + window * warp.lanes() * 2 + bit
+    }
+
+    #[inline(always)]
+    pub(super) fn marks(&self, warp: Warp<'_>, window: u32) -> [u64; 2] {
+        let first = (self.first_of(warp, window) - self.partition.first) as usize;
+        // Acquire: pairs with the release in `unmark`.
+        core::array::from_fn(|i| {
+            self.serving.get(first + i).map_or(SERVED, |word| word.load(Ordering::Acquire))
+        })
+    }
+
+    /// Votes on what was read.
+    #[inline(always)]
+    fn classify(&self, warp: Warp<'_>, window: u32, marks: [u64; 2], flags: [u64; 2]) -> Seen {
+        let first = self.first_of(warp, window);
+        let mut ready = [false; 2];
+        let mut valid_flag = [false; 2];
+        for i in 0..2 {
+            let slot = first + i as u32;
+            let set = flags[i] != flag::FREE && slot < self.partition.first + self.partition.count;
+            if marks[i] != 0 && marks[i] < WRITTEN {
+                // Somebody else's request: a turn less to leave it alone, and none if it is gone.
+                self.mark(slot, if set { marks[i] - 1 } else { 0 });
+            }
+            ready[i] = set && marks[i] == 0;
+            valid_flag[i] = self.ring.is_address_of(slot, flags[i]);
+        }
+        let votes = |bits: [bool; 2]| spread(warp.ballot(bits[0])) | spread(warp.ballot(bits[1])) << 1;
+        if warp.ballot(ready[0] || ready[1]) == 0 {
+            return Seen::NOTHING;
+        }
+        Seen {
+            ready: votes(ready),
+            invalid_flags: votes([ready[0] && !valid_flag[0], ready[1] && !valid_flag[1]]),
+        }
+    }
+
+    /// Hands out as many of the requests as there are warps for, lets the others wait for the next warp that is free, and
+    /// hands polling off; the first request is this warp's own.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // one call
+    fn hand_out(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        window: u32,
+        seen: Seen,
+        free: u32,
+        windows: u32,
+        turn: u32,
+    ) -> Job {
+        // Around the window from where the last one was, so that no slot waits for ever for those before it. Also where a
+        // producer that goes around the ring writes next.
+        let order = seen.ready.rotate_right(turn);
+        let at = |place: u32| (place + turn) % 64;
+        let own = at(order.trailing_zeros());
+        let valid_flag = |bit: u32| seen.invalid_flags >> bit & 1 == 0;
+        let slot = self.slot_at(warp, window, own);
+        let alone = self.poller_maintains || seen.ready.is_power_of_two();
+        // Its loads are under way while the rest is handed out.
+        let job = Job { slot, valid_flag: valid_flag(own), alone, wave: self.fetch_own(warp, slot) };
+        let mut last = own;
+        if !seen.ready.is_power_of_two() && warp.lane() == 0 {
+            self.block_state.burst_cooldown.store(BURST_COOLDOWN, Ordering::Relaxed);
+        }
+        if !seen.ready.is_power_of_two() && free != 0 {
+            // The first free warp gets to poll, the others a request each.
+            let helpers = free & (free - 1);
+            let mut base = 0;
+            while base < self.workers {
+                let index = base + warp.lane();
+                let rank = (helpers & ((1 << (index & 31)) - 1)).count_ones() + 1;
+                if index < self.workers
+                    && helpers >> index & 1 == 1
+                    && let Some(place) = nth(order, rank)
+                {
+                    let bit = at(place);
+                    let slot = self.slot_at(warp, window, bit);
+                    self.mark(slot, SERVED);
+                    self.block_state
+                        .set_command(index, WarpCommand::Serve { slot, valid_flag: valid_flag(bit) });
+                }
+                base += warp.lanes();
+            }
+            let taken = free.count_ones().min(order.count_ones());
+            last = nth(order, taken - 1).map_or(own, at);
+            let rest = without(order, taken).rotate_left(turn);
+            if rest != 0 {
+                self.push_backlog(warp, window, Seen { ready: rest, invalid_flags: seen.invalid_flags });
+            }
+        }
+        if warp.lane() == 0 {
+            self.block_state.place.store(u64::from(last + 1), Ordering::Relaxed);
+            let next = (self.slot_at(warp, window, last) - self.partition.first + 1) / (2 * warp.lanes());
+            self.block_state
+                .cursor
+                .store(u64::from(if next < windows { next } else { 0 }), Ordering::Relaxed);
+        }
+        self.pass_on(warp, me, job, free);
+        job
+    }
+
+    /// Marks the poller's own request and gives polling to a free warp.
+    #[inline(always)]
+    fn pass_on(&self, warp: Warp<'_>, me: u32, job: Job, free: u32) {
+        if warp.lane() == 0 {
+            self.mark(job.slot, SERVED);
+            self.block_state
+                .set_own_command(me, WarpCommand::Serve { slot: job.slot, valid_flag: job.valid_flag });
+        }
+        // All marks are set before the next poller looks: the barrier, then the release in `set_command`.
+        warp.sync();
+        if warp.lane() == 0 && free != 0 {
+            self.block_state.set_command(free.trailing_zeros(), WarpCommand::Poll);
+        }
+    }
+
+    /// Lets requests wait for the next free warp, unless some wait already: then these stay in the ring for a later turn.
+    #[inline(always)]
+    fn push_backlog(&self, warp: Warp<'_>, window: u32, seen: Seen) {
+        if together(warp, || u64::from(self.block_state.has_backlog())) != 0 {
+            return;
+        }
+        for i in 0..2 {
+            let bit = warp.lane() * 2 + i;
+            if seen.ready >> bit & 1 == 1 {
+                self.mark(self.slot_at(warp, window, bit), SERVED);
+            }
+        }
+        // All marks are set before anybody takes one: the barrier, then the release in `push_backlog`.
+        warp.sync();
+        if warp.lane() == 0 {
+            self.block_state.push_backlog(window, seen.ready, seen.invalid_flags);
+        }
+    }
+
+    /// Takes a request that waits for a warp.
+    #[inline(always)]
+    pub(super) fn pop_backlog(&self, warp: Warp<'_>) -> Option<Job> {
+        const SOME: u64 = 1 << 63;
+        let word = together(warp, || {
+            if self.block_state.stop.load(Ordering::Relaxed) == control::STOP_NOW {
+                return 0;
+            }
+            self.block_state.pop_backlog().map_or(0, |(window, bit, valid_flag)| {
+                SOME | u64::from(valid_flag) << 32 | u64::from(self.slot_at(warp, window, bit))
+            })
+        });
+        if word == 0 {
+            return None;
+        }
+        let slot = word as u32;
+        let index = self.ring.geometry().slot(slot)?;
+        // With its response flag: nobody has looked at that yet.
+        let wave = Wave::with_flag(warp, self.ring, index);
+        Some(Job { slot, valid_flag: word >> 32 & 1 == 1, alone: self.poller_maintains, wave })
+    }
+
+    /// Begins to fetch a slot and its response flag.
+    #[inline(always)]
+    fn fetch_own(&self, warp: Warp<'_>, slot: u32) -> Wave {
+        self.ring.geometry().slot(slot).map(|slot| Wave::with_flag(warp, self.ring, slot)).unwrap_or_default()
+    }
+
+    /// Sets a slot's mark. Relaxed: `hand_out` orders it before the next poller's look.
+    #[inline(always)]
+    pub(super) fn mark(&self, slot: u32, value: u64) {
+        if let Some(word) = self.serving.get((slot - self.partition.first) as usize) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets a slot's mark when its warp is done with it. Release: what it did with the slot was before.
+    #[inline(always)]
+    fn remark(&self, slot: u32, value: u64) {
+        if let Some(word) = self.serving.get((slot - self.partition.first) as usize) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    /// The slot is answered, as far as its warp does that. By one lane.
+    ///
+    /// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue behind each other, so
+    /// the maintenance warp makes one for many: to set response flags, and then to clear request flags.
+    #[inline(always)]
+    pub(super) fn answered(&self, slot: u32, alone: bool) {
+        let mark = match (self.poller_maintains, alone) {
+            (true, _) => 0,
+            (false, true) => ANSWERED,
+            (false, false) => WRITTEN,
+        };
+        self.remark(slot, mark);
+    }
+
+    /// The slot is answered, and its request flag to be cleared later, by whom ever. By one lane.
+    #[inline(always)]
+    pub(super) fn retire_later(&self, slot: u32) {
+        self.remark(slot, ANSWERED);
+    }
+
+    /// Somebody else answers the slot: only its request flag is still to be cleared. By one lane.
+    #[inline(always)]
+    pub(super) fn handed_over(&self, slot: u32) {
+        self.answered(slot, true);
+    }
+
+    /// Leaves a slot to whoever serves its function, or until later. By one lane.
+    #[inline(always)]
+    pub(super) fn leave_alone(&self, slot: u32) {
+        self.remark(slot, LEFT_ALONE);
+    }
+
+    /// Publishes: sets the response flags of slots whose answers are written, and clears the request flags of slots whose
+    /// response flags were set a pass ago. One fence for all of them; whether there were any. By the maintenance warp, or the
+    /// only one.
+    pub(super) fn publish(&self, warp: Warp<'_>) -> bool {
+        let mut some = false;
+        let mut base = 0;
+        while base < self.partition.count {
+            let place = base + warp.lane();
+            base += warp.lanes();
+            // Acquire: pairs with `answered`, so that what was written is before the fence.
+            let mark = self.serving.get(place as usize).map_or(0, |mark| mark.load(Ordering::Acquire));
+            if !warp.any(mark == WRITTEN || mark == ANSWERED) {
+                continue;
+            }
+            some = true;
+            // Responses are visible before their flags, and response flags before request flags are seen cleared.
+            barrier::publish_to_peer();
+            let slot = self.partition.first + place;
+            if mark == WRITTEN {
+                self.ring.publish_tx_relaxed(slot);
+                self.remark(slot, ANSWERED);
+            } else if mark == ANSWERED {
+                self.ring.clear_rx_relaxed(slot);
+                self.remark(slot, 0);
+            }
+        }
+        some
+    }
+
+    /// Graph launches of this execution.
+    fn launches_used(&self, warp: Warp<'_>) -> u64 {
+        together(warp, || self.block_state.launches.used())
+    }
+
+    /// Whether this is a good moment for a fresh budget of launches: half of it is used and no child runs.
+    fn should_relaunch(&self, warp: Warp<'_>) -> bool {
+        self.launches_used(warp) >= RELAUNCH_FROM && together(warp, || self.children_running()) == 0
+    }
+}
+
+/// Sweeps after which a drain believes that nothing is left. What waits for an executable is left alone for some turns.
+const fn quiet_sweeps<M: Machine>() -> u32 {
+    if M::GRAPHS { LEFT_ALONE as u32 + 1 } else { 1 }
+}
+
+/// Bit `i` moves to bit `2 i`.
+#[inline(always)]
+pub(super) const fn spread(bits: u32) -> u64 {
+    let mut x = bits as u64;
+    x = (x | x << 16) & 0x0000_FFFF_0000_FFFF;
+    x = (x | x << 8) & 0x00FF_00FF_00FF_00FF;
+    x = (x | x << 4) & 0x0F0F_0F0F_0F0F_0F0F;
+    x = (x | x << 2) & 0x3333_3333_3333_3333;
+    (x | x << 1) & 0x5555_5555_5555_5555
+}
+
+/// The `n`th set bit, from 0.
+#[inline(always)]
+fn nth(bits: u64, n: u32) -> Option<u32> {
+    let left = without(bits, n);
+    (left != 0).then(|| left.trailing_zeros())
+}
+
+/// All but the lowest `n` set bits.
+#[inline(always)]
+fn without(mut bits: u64, n: u32) -> u64 {
+    for _ in 0..n {
+        bits &= bits.wrapping_sub(1);
+    }
+    bits
+}

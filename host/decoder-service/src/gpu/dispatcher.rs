@@ -1,0 +1,210 @@
+//! Cooperative dispatchers with the network in them, as the pipeline knows a dispatcher that is elsewhere.
+
+use crate::gpu::GpuPredecoderError;
+use ringcall::wire::names::DECODE_SYNDROME;
+use ringcall::{Ring, RingConfig};
+use ringcall_cuda::driver::Context;
+use ringcall_launch::ring::{DeviceDispatcher, Functions, MappedRing, Modules, Running, Watch, Wired};
+use ringcall_pipeline::BoxError;
+use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
+use ringcall_predecoder::{GridHandler, Network, Shape, Wiring};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The kernel beats at least once a millisecond, but for the request that it serves, whose waits take no longer than this.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a kernel has to end, whatever the ones before it took: one without any would be taken for stuck, and kept for ever.
+const LEAST: Duration = Duration::from_millis(50);
+
+/// Kernels that poll a ring in mapped memory, each a part of it on a part of the device, and answer each `decode_syndrome` with
+/// what the network leaves of it.
+#[derive(Debug)]
+pub struct GpuDispatcher {
+    ring: MappedRing,
+    kernels: Vec<Kernel>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Kernel {
+    /// Taken out only where a kernel may still run on it.
+    handler: Option<GridHandler>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Wired(DeviceDispatcher<Wired>),
+    Running(DeviceDispatcher<Running>),
+    /// It failed, or never came back.
+    Gone,
+}
+
+impl GpuDispatcher {
+    pub(crate) fn new(
+        network: &Network,
+        wiring: &Wiring,
+        context: &Arc<Context>,
+        slots: u32,
+        kernels: u32,
+    ) -> Result<Self, GpuPredecoderError> {
+        let handlers = GridHandler::several(network, context, wiring, kernels)?;
+        let slot_bytes = handlers.first().map_or(0, GridHandler::slot_bytes);
+        let ring = MappedRing::allocate(context, RingConfig { slots, slot_bytes })?;
+        let parts = ring.parts(kernels)?;
+        let wire = |(handler, part): (GridHandler, MappedRing)| {
+            let functions = handler.function(Functions::new(), DECODE_SYNDROME);
+            let modules = handler.modules(Modules::new());
+            let wired = DeviceDispatcher::wire(&part, functions, modules, handler.options())?;
+            Ok(Kernel { handler: Some(handler), state: State::Wired(wired) })
+        };
+        let kernels = handlers.into_iter().zip(parts).map(wire).collect::<Result<_, GpuPredecoderError>>()?;
+        Ok(Self { ring, kernels })
+    }
+
+    /// How the network is spread over the device, or over each kernel's part of it.
+    #[must_use]
+    pub fn shape(&self) -> Option<Shape> {
+        self.kernels.first()?.handler.as_ref().map(GridHandler::shape)
+    }
+}
+
+impl Kernel {
+    fn start(&mut self) -> Result<(), BoxError> {
+        match std::mem::replace(&mut self.state, State::Gone) {
+            State::Wired(wired) => {
+                self.state = State::Running(wired.start()?);
+                Ok(())
+            }
+            State::Running(running) => {
+                self.state = State::Running(running);
+                Err("the device's dispatcher runs already".into())
+            }
+            State::Gone => Err("the device's dispatcher has failed before".into()),
+        }
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        match &self.state {
+            State::Wired(dispatcher) => Some(dispatcher.watch()),
+            State::Running(dispatcher) => Some(dispatcher.watch()),
+            State::Gone => None,
+        }
+    }
+
+    fn stop(&mut self, deadline: Duration) -> RemoteStop {
+        let running = match std::mem::replace(&mut self.state, State::Gone) {
+            State::Running(running) => running,
+            other => {
+                self.state = other;
+                return RemoteStop { ended: true, failure: None };
+            }
+        };
+        let stopped = running.stop(deadline);
+        let ended = stopped.report.stuck.is_empty();
+        if !ended {
+            // The kernel may still run on its memory: kept for ever.
+            std::mem::forget(self.handler.take());
+            return RemoteStop { ended, failure: Some("the device's kernel does not end".to_owned()) };
+        }
+        let ran_out = self.handler.as_ref().and_then(|handler| handler.failed().ok().flatten());
+        let failure = match (stopped.report.failed, ran_out) {
+            (Some(error), _) => Some(error.to_string()),
+            (None, Some(which)) => Some(format!("wait {which} of the network's kernel ran out")),
+            (None, None) => None,
+        };
+        // After a wait that ran out, what the network's blocks have in common is not what a start expects.
+        if let Some(wired) = stopped.dispatcher
+            && failure.is_none()
+        {
+            self.state = State::Wired(wired);
+        }
+        RemoteStop { ended, failure }
+    }
+}
+
+impl RemoteDispatcher for GpuDispatcher {
+    fn ring(&self) -> &Ring {
+        self.ring.ring()
+    }
+
+    fn parts(&self) -> u32 {
+        self.kernels.len() as u32
+    }
+
+    fn start(&mut self) -> Result<(), BoxError> {
+        for started in 0..self.kernels.len() {
+            if let Err(error) = self.kernels[started].start() {
+                // All or none.
+                for kernel in &mut self.kernels[..started] {
+                    let _ = kernel.stop(PATIENCE);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn health(&self) -> Health {
+        let watches: Option<Vec<_>> = self.kernels.iter().map(Kernel::watch).collect();
+        let Some(watches) = watches else {
+            return Box::new(|| Err("the device's dispatcher has failed".to_owned()));
+        };
+        Box::new(move || match watches.iter().position(|watch| !watch.is_alive(PATIENCE)) {
+            None => Ok(()),
+            Some(which) => Err(format!(
+                "kernel {which} of {} on the device has not moved for {} ms",
+                watches.len(),
+                PATIENCE.as_millis()
+            )),
+        })
+    }
+
+    fn stop(&mut self, deadline: Duration) -> RemoteStop {
+        one_after_the_other(&mut self.kernels, deadline, Kernel::stop)
+    }
+}
+
+/// Stops each: those that wait for their turn go on answering.
+fn one_after_the_other<K>(
+    kernels: &mut [K],
+    deadline: Duration,
+    mut stop: impl FnMut(&mut K, Duration) -> RemoteStop,
+) -> RemoteStop {
+    let begin = Instant::now();
+    let mut all = RemoteStop { ended: true, failure: None };
+    for kernel in kernels {
+        let stopped = stop(kernel, deadline.saturating_sub(begin.elapsed()).max(LEAST));
+        all.ended &= stopped.ended;
+        all.failure = all.failure.or(stopped.failure);
+    }
+    all
+}
+
+impl Drop for GpuDispatcher {
+    fn drop(&mut self) {
+        // The handler's memory goes after the kernel that works on it.
+        let _ = self.stop(PATIENCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kernel_has_time_to_end_and_each_failure_counts() {
+        let mut kernels = [(Duration::ZERO, "first"), (Duration::ZERO, "second"), (Duration::ZERO, "third")];
+        let all =
+            one_after_the_other(&mut kernels, Duration::from_millis(60), |(granted, name), deadline| {
+                *granted = deadline;
+                // As one that uses up all that it was given.
+                std::thread::sleep(deadline);
+                let failure = (*name != "first").then(|| (*name).to_owned());
+                RemoteStop { ended: *name != "third", failure }
+            });
+        assert_eq!(all, RemoteStop { ended: false, failure: Some("second".to_owned()) });
+        assert!(kernels.iter().all(|(granted, _)| *granted >= LEAST), "{kernels:?}");
+    }
+}

@@ -1,0 +1,198 @@
+//! A network bound to an experiment, on a device.
+
+use crate::gpu::GpuDispatcher;
+use crate::{Inference, Predecoder, PredecoderError};
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{Context, Driver};
+use ringcall_inference_service::PredecoderEngine;
+use ringcall_launch::ring::DeviceError;
+use ringcall_predecoder::{GpuError, GpuModel, Network, NetworkError, Wiring, WiringError};
+use ringcall_qec::QecError;
+use ringcall_qec::circuit::MemoryExperiment;
+use ringcall_qec::predecoder::PredecoderVolume;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Why there is no predecoder on a GPU.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuPredecoderError {
+    /// No driver, no device, or one that the driver cannot use.
+    #[error("no GPU: {0}")]
+    NoGpu(CudaError),
+    /// The file cannot be read.
+    #[error("cannot read {path}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The network is another than the kernels are made for.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The experiment does not exist.
+    #[error(transparent)]
+    Experiment(#[from] QecError),
+    /// There is no threshold.
+    #[error(transparent)]
+    Predecoder(#[from] PredecoderError),
+    /// Detectors and cells do not go together.
+    #[error(transparent)]
+    Wiring(#[from] WiringError),
+    /// The device refuses the network.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// The device's dispatcher cannot be made.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The network cannot be an engine of services.
+    #[error(transparent)]
+    Service(#[from] ringcall_inference_service::ServiceError),
+}
+
+/// Which detector the network sees in which cell, and which detectors, and the logical frame, each decision flips.
+///
+/// # Errors
+/// An experiment out of range, or a threshold that is not finite.
+///
+/// ```
+/// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+/// use ringcall_qec::code::Basis;
+/// let noise = CircuitNoise::uniform(0.003);
+/// let experiment = MemoryExperiment { distance: 13, rounds: 13, basis: Basis::Z, noise };
+/// let wiring = ringcall_decoder_service::gpu::wiring(&experiment, 0.5)?;
+/// assert_eq!((wiring.bits(), wiring.request_bytes(), wiring.answer_bytes()), (2184, 273, 274));
+/// # Ok::<(), ringcall_decoder_service::gpu::GpuPredecoderError>(())
+/// ```
+pub fn wiring(experiment: &MemoryExperiment, threshold: f32) -> Result<Wiring, GpuPredecoderError> {
+    let MemoryExperiment { distance, rounds, basis, .. } = *experiment;
+    let volume = PredecoderVolume::new(distance, rounds, basis)?;
+    let flipped_by = |detector: usize| volume.residual_cells(detector);
+    let wiring = Wiring::new(
+        distance,
+        rounds + 1,
+        volume.maps(),
+        volume.places(),
+        flipped_by,
+        volume.frame_cells(),
+        threshold,
+    )?;
+    Ok(wiring)
+}
+
+/// A network for one memory experiment, on a device: for the host's dispatcher or for the device's own.
+///
+/// ```no_run
+/// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+/// use ringcall_qec::code::Basis;
+/// use ringcall_decoder_service::{Pace, Problem, Service, ServiceConfig, ShotSource};
+/// use ringcall_decoder_service::gpu::GpuPredecoder;
+/// use std::time::Duration;
+///
+/// let noise = CircuitNoise::uniform(0.003);
+/// let experiment = MemoryExperiment { distance: 13, rounds: 13, basis: Basis::Z, noise };
+/// let predecoder = GpuPredecoder::load("training/models/predecoder_3x128_int8.onnx", &experiment, None)?;
+/// let problem = Problem::new(experiment.detector_error_model()?)?;
+/// let config = ServiceConfig { workers: 4, ..ServiceConfig::default() };
+/// let service = Service::start_remote(&problem, predecoder.dispatcher(config.slots)?, config)?;
+/// let pace = Pace { requests: Some(10_000), duration: None, interval: Duration::from_micros(30) };
+/// let summary = service.drive(ShotSource::sampled(&problem, 1)?, pace, &mut |_| true)?;
+/// assert_eq!(summary.lost(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct GpuPredecoder {
+    name: String,
+    network: Network,
+    wiring: Wiring,
+    threshold: f32,
+    context: Arc<Context>,
+}
+
+impl GpuPredecoder {
+    /// The network of an ONNX file, on the first device.
+    ///
+    /// # Errors
+    /// No device, and as [`new`](Self::new).
+    pub fn load(
+        path: impl AsRef<Path>,
+        experiment: &MemoryExperiment,
+        threshold: Option<f32>,
+    ) -> Result<Self, GpuPredecoderError> {
+        let path = path.as_ref();
+        let named = |source| GpuPredecoderError::File { path: path.display().to_string(), source };
+        let network = Network::from_onnx(&std::fs::read(path).map_err(named)?)?;
+        let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let context = Driver::load()
+            .and_then(|driver| driver.device(0)?.context())
+            .map_err(GpuPredecoderError::NoGpu)?;
+        Self::new(&name, network, experiment, threshold, &context)
+    }
+
+    /// Binds a network to an experiment. Without a threshold of the caller's, that of the nearest noise and distance in the
+    /// network's metadata is taken.
+    ///
+    /// # Errors
+    /// The experiment is out of range, or there is no threshold.
+    pub fn new(
+        name: &str,
+        network: Network,
+        experiment: &MemoryExperiment,
+        threshold: Option<f32>,
+        context: &Arc<Context>,
+    ) -> Result<Self, GpuPredecoderError> {
+        let threshold = Predecoder::threshold_of(name, network.metadata(), experiment, threshold)?;
+        let wiring = wiring(experiment, threshold)?;
+        Ok(Self { name: name.to_owned(), network, wiring, threshold, context: Arc::clone(context) })
+    }
+
+    /// The threshold in use.
+    #[must_use]
+    pub fn threshold(&self) -> f32 {
+        self.threshold
+    }
+
+    /// The device that it is for.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// An engine for [services](ringcall_inference_service), of so many instances at once: bit-packed detectors in, residual and logical
+    /// frame bit-packed out, for [`MatchingStage`](crate::gpu::MatchingStage). Each instance has an equal part of the device.
+    ///
+    /// # Errors
+    /// A part of the device cannot run the network: see [`GpuModel::new`].
+    pub fn engine(&self, instances: u32) -> Result<PredecoderEngine, GpuPredecoderError> {
+        Ok(PredecoderEngine::wired(&self.name, &self.network, &self.context, &self.wiring, instances)?)
+    }
+
+    /// Inference for the host's dispatcher: a captured graph for each worker, which take turns on the device.
+    ///
+    /// # Errors
+    /// The device cannot run the network: see [`GpuModel::new`].
+    pub fn inference(&self) -> Result<Inference, GpuPredecoderError> {
+        let model = GpuModel::wired(&self.name, &self.network, &self.context, &self.wiring)?;
+        Ok(Inference::Packed(Arc::new(model)))
+    }
+
+    /// The device's own dispatcher, over a ring of so many slots. It has the whole device while it runs.
+    ///
+    /// # Errors
+    /// The device cannot run the network (see [`GpuModel::new`]), or there is no memory that it maps.
+    pub fn dispatcher(&self, slots: u32) -> Result<GpuDispatcher, GpuPredecoderError> {
+        self.dispatchers(slots, 1)
+    }
+
+    /// The same in `kernels` kernels, each on an equal part of the device and for an equal part of the slots, requests going to
+    /// each in turn: more requests a second, each of which takes longer. At small distances one kernel leaves most of the
+    /// device idle.
+    ///
+    /// # Errors
+    /// As for [`dispatcher`](Self::dispatcher), of a part of the device; a number of slots that does not divide into whole
+    /// sectors of four flags.
+    pub fn dispatchers(&self, slots: u32, kernels: u32) -> Result<GpuDispatcher, GpuPredecoderError> {
+        GpuDispatcher::new(&self.network, &self.wiring, &self.context, slots, kernels)
+    }
+}

@@ -1,0 +1,50 @@
+//! The decoding service: the real-time pipeline wired with a model, an inference engine and a matcher, and a driver
+//! that feeds it syndromes at a pace and checks every answer.
+//!
+//! ```text
+//! ShotSource ─► injector ─► ring ─► dispatcher ─► InferStage ─► DecodeStage ─► response ─► Driver: right or wrong?
+//! ```
+//! A request is the bit-packed detectors of one shot, a response what [`ringcall::wire::qec`] says of
+//! `decode_syndrome`: predicted observables, corrections, convergence.
+//!
+//! [`study`] counts logical errors over a grid of distances and noises, without the pipeline and its clock.
+//!
+//! ```
+//! use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+//! use ringcall_qec::code::Basis;
+//! use ringcall_decoder_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource};
+//! use std::time::Duration;
+//!
+//! let noise = CircuitNoise::uniform(0.003);
+//! let experiment = MemoryExperiment { distance: 3, rounds: 3, basis: Basis::Z, noise };
+//! let problem = Problem::new(experiment.detector_error_model()?)?;
+//! let source = ShotSource::sampled(&problem, 1)?;
+//! let service = Service::start(&problem, &Inference::None, ServiceConfig { workers: 1, ..ServiceConfig::default() })?;
+//! let pace = Pace { requests: Some(500), duration: None, interval: Duration::ZERO };
+//! let summary = service.drive(source, pace, &mut |_| true)?;
+//! assert_eq!((summary.stats.submitted, summary.stats.succeeded, summary.lost()), (500, 500, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod driver;
+#[cfg(feature = "gpu")]
+pub mod gpu;
+mod predecoder;
+mod problem;
+mod residual;
+mod service;
+mod source;
+mod stages;
+pub mod study;
+mod summary;
+
+pub use driver::{DriveError, Pace, Progress};
+pub use predecoder::{Predecoder, PredecoderError};
+pub use problem::{Problem, ProblemError};
+pub use residual::{ResidualDecoder, pack_elements};
+pub use service::{Service, ServiceConfig, ServiceError};
+pub use source::{ShotSource, SourceError};
+pub use stages::{Inference, InferenceError};
+pub use summary::{REMOTE_STAGES, STAGES, Stages, Summary, TimelinePoint};

@@ -1,0 +1,166 @@
+//! What is decoded: a detector error model, and decoders for it.
+
+use ringcall::wire::bits::packed_len;
+use ringcall::wire::qec::decode_syndrome_schema;
+use ringcall::wire::schema::HandlerSchema;
+use ringcall_qec::decode::{
+    DecodeError, Decoder, DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges,
+};
+use ringcall_qec::dem::DetectorErrorModel;
+use std::sync::Arc;
+
+/// Why a model cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ProblemError {
+    /// It has no detectors: there is nothing to decode.
+    #[error("the detector error model has no detectors")]
+    NoDetectors,
+    /// It has more observables than a response carries.
+    #[error("the detector error model has {0} observables; at most 64 are served")]
+    TooManyObservables(u32),
+    /// Correlated matching was asked for, and is the same as plain matching on this model.
+    #[error(
+        "the detector error model has no correlations to use (errors of several parts, `^` in Stim's format, one of \
+         which makes another likelier): decode it by plain matching"
+    )]
+    NoCorrelations,
+    /// It cannot be decoded.
+    #[error("{0}")]
+    Decode(#[from] DecodeError),
+}
+
+/// A detector error model that can be served.
+#[derive(Clone)]
+pub struct Problem {
+    model: Arc<DetectorErrorModel>,
+    decoders: Arc<MatchingFactory>,
+}
+
+impl std::fmt::Debug for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Problem")
+            .field("detectors", &self.detectors())
+            .field("observables", &self.observables())
+            .field("matching", &self.matching())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Problem {
+    /// A problem decoded by minimum-weight perfect matching on the whole model, in one pass.
+    ///
+    /// # Errors
+    /// A model without detectors, with too many observables, or that is no matching problem.
+    pub fn new(model: DetectorErrorModel) -> Result<Self, ProblemError> {
+        Self::with_matching(model, Some(MatchingEngine::SparseBlossom))
+    }
+
+    /// A problem decoded by this kind of matching; without one, by correlated matching where the model has correlations to
+    /// use, else in one pass. [`matching`](Self::matching) says which.
+    ///
+    /// ```
+    /// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+    /// use ringcall_qec::code::Basis;
+    /// use ringcall_qec::decode::MatchingEngine;
+    /// use ringcall_decoder_service::Problem;
+    ///
+    /// let noise = CircuitNoise::uniform(0.003);
+    /// let experiment = MemoryExperiment { distance: 3, rounds: 3, basis: Basis::Z, noise };
+    /// let problem = Problem::with_matching(experiment.detector_error_model()?, None)?;
+    /// assert_eq!(problem.matching(), MatchingEngine::CorrelatedBlossom);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`ProblemError::NoCorrelations`], and [`DecodeError::Likely`] for an error above 0.5, where
+    /// correlated matching is asked for.
+    pub fn with_matching(
+        model: DetectorErrorModel,
+        matching: Option<MatchingEngine>,
+    ) -> Result<Self, ProblemError> {
+        if model.num_detectors == 0 {
+            return Err(ProblemError::NoDetectors);
+        }
+        if model.num_observables > 64 {
+            return Err(ProblemError::TooManyObservables(model.num_observables));
+        }
+        let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+        let decoders = Arc::new(match matching {
+            None => MatchingFactory::best(&graph)?,
+            Some(kind) => MatchingFactory::new(&graph, kind)?,
+        });
+        if matching.is_some_and(|kind| kind != decoders.kind()) {
+            return Err(ProblemError::NoCorrelations);
+        }
+        Ok(Self { model: Arc::new(model), decoders })
+    }
+
+    /// The same problem, decoded in one pass by decoders that share the tables of these.
+    #[must_use]
+    pub fn single_pass(&self) -> Self {
+        Self { model: Arc::clone(&self.model), decoders: Arc::new(self.decoders.single_pass()) }
+    }
+
+    /// What it is decoded by.
+    #[must_use]
+    pub fn matching(&self) -> MatchingEngine {
+        self.decoders.kind()
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &DetectorErrorModel {
+        &self.model
+    }
+
+    /// Detectors in a request.
+    #[must_use]
+    pub fn detectors(&self) -> u32 {
+        self.model.num_detectors
+    }
+
+    /// Observables in a response.
+    #[must_use]
+    pub fn observables(&self) -> u32 {
+        self.model.num_observables
+    }
+
+    /// A decoder of its own for a worker.
+    ///
+    /// # Errors
+    /// The decoder cannot be made.
+    pub fn decoder(&self) -> Result<Box<dyn Decoder>, DecodeError> {
+        self.decoders.build()
+    }
+
+    /// The schema of `decode_syndrome` for this model.
+    #[must_use]
+    pub fn schema(&self) -> HandlerSchema {
+        decode_syndrome_schema(self.detectors(), self.observables())
+    }
+
+    /// Bytes of a request's payload.
+    #[must_use]
+    pub fn request_bytes(&self) -> usize {
+        packed_len(self.detectors() as usize)
+    }
+
+    /// Bytes of a slot that takes both request and response: a multiple of a cache line.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        let bytes = self.request_bytes().max(self.result_bytes());
+        (ringcall::wire::header::HEADER_BYTES + bytes).next_multiple_of(64)
+    }
+
+    /// Bytes of a response's result.
+    #[must_use]
+    pub fn result_bytes(&self) -> usize {
+        packed_len(self.observables() as usize) + ringcall::wire::qec::DecodeResponse::BYTES
+    }
+
+    /// Bytes that inference leaves of a request: residual detectors, then the logical frame, both bit-packed.
+    #[must_use]
+    pub fn inferred_bytes(&self) -> usize {
+        self.request_bytes() + packed_len(self.observables() as usize)
+    }
+}

@@ -1,0 +1,151 @@
+//! What follows inference: matching on the detectors that it leaves.
+
+use crate::Problem;
+use ringcall::Status;
+use ringcall::wire::bits::{BitView, packed_len};
+use ringcall::wire::qec::{DecodeResponse, write_decode_result};
+use ringcall::wire::schema::HandlerSchema;
+use ringcall_infer::ElementType;
+use ringcall_qec::decode::{DecodeError, Decoder, Matched};
+
+/// From what inference leaves of a request to its answer: `frame XOR matching(residual)`, where there is nothing left to match
+/// without matching. One for each worker; wherever inference ran, this is what answers are made by.
+///
+/// ```
+/// use ringcall::wire::qec::read_decode_result;
+/// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+/// use ringcall_qec::code::Basis;
+/// use ringcall_decoder_service::{Problem, ResidualDecoder};
+///
+/// let noise = CircuitNoise::uniform(0.003);
+/// let experiment = MemoryExperiment { distance: 3, rounds: 3, basis: Basis::Z, noise };
+/// let problem = Problem::new(experiment.detector_error_model()?)?;
+/// let mut decoder = ResidualDecoder::new(&problem)?;
+/// // Nothing left, and the frame flipped.
+/// let mut left = vec![0; problem.inferred_bytes()];
+/// *left.last_mut().expect("the frame") = 1;
+/// let mut answer = vec![0; problem.result_bytes()];
+/// let len = decoder.decode(&left, &mut answer).expect("an answer");
+/// let schema = problem.schema();
+/// let (predicted, _) = read_decode_result(&schema, &answer[..len])?;
+/// assert!(predicted.ones().eq([0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ResidualDecoder {
+    decoder: Box<dyn Decoder>,
+    defects: Vec<u32>,
+    predicted: Vec<u8>,
+    detectors: usize,
+    observables: usize,
+    schema: HandlerSchema,
+}
+
+impl std::fmt::Debug for ResidualDecoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResidualDecoder")
+            .field("detectors", &self.detectors)
+            .field("observables", &self.observables)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ResidualDecoder {
+    /// With a decoder of its own.
+    ///
+    /// # Errors
+    /// The decoder cannot be made.
+    pub fn new(problem: &Problem) -> Result<Self, DecodeError> {
+        Ok(Self {
+            decoder: problem.decoder()?,
+            defects: Vec::with_capacity(problem.detectors() as usize),
+            predicted: vec![0; packed_len(problem.observables() as usize)],
+            detectors: problem.detectors() as usize,
+            observables: problem.observables() as usize,
+            schema: problem.schema(),
+        })
+    }
+
+    /// From [`Problem::inferred_bytes`] bytes, residual detectors and logical frame bit-packed one behind the other, to a
+    /// result of `decode_syndrome`; its length. Nothing is allocated.
+    ///
+    /// # Errors
+    /// [`Status::ENGINE_FAILED`] for another length, for bits set in padding, and for a syndrome that matching refuses;
+    /// [`Status::RESULT_TOO_LONG`] where `out` is too short.
+    pub fn decode(&mut self, inferred: &[u8], out: &mut [u8]) -> Result<usize, Status> {
+        // Not trusted: inference may have run elsewhere.
+        let (residual, frame) =
+            inferred.split_at_checked(packed_len(self.detectors)).ok_or(Status::ENGINE_FAILED)?;
+        let residual = BitView::new(residual, self.detectors).map_err(|_| Status::ENGINE_FAILED)?;
+        let frame = BitView::new(frame, self.observables).map_err(|_| Status::ENGINE_FAILED)?.as_bytes();
+        self.defects.clear();
+        // An index below the number of detectors, which is a u32.
+        self.defects.extend(residual.ones().map(|index| index as u32));
+        let matched = if self.defects.is_empty() {
+            self.predicted.fill(0);
+            Matched { weight: 0.0, corrections: 0, converged: true }
+        } else {
+            self.decoder.decode(&self.defects, &mut self.predicted).map_err(|_| Status::ENGINE_FAILED)?
+        };
+        for (bits, frame) in self.predicted.iter_mut().zip(frame) {
+            *bits ^= frame;
+        }
+        let outcome = DecodeResponse {
+            total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
+            converged: i32::from(matched.converged),
+        };
+        write_decode_result(&self.schema, out, &self.predicted, outcome).map_err(|_| Status::RESULT_TOO_LONG)
+    }
+
+    /// Detectors that the last request had left.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.defects.len()
+    }
+}
+
+/// Packs a tensor of one element a bit: set where an integer is not 0, or a float is above one half. Of the first `count`
+/// elements, into bytes that are 0. [`check_finite`](ringcall_infer::check_finite) comes first: a float that is no number is
+/// not set.
+pub fn pack_elements(tensor: &[u8], element: ElementType, count: usize, packed: &mut [u8]) {
+    let is_set = |bytes: &[u8]| match element {
+        ElementType::F32 => bytes.try_into().is_ok_and(|bytes| f32::from_le_bytes(bytes) > 0.5),
+        // Positive half-precision numbers are ordered like their bits; 0x3800 is one half, above 0x7C00 is NaN.
+        ElementType::F16 => {
+            bytes.try_into().is_ok_and(|bytes| (0x3801..=0x7C00).contains(&u16::from_le_bytes(bytes)))
+        }
+        ElementType::I32 | ElementType::I64 | ElementType::U8 | ElementType::Bool => {
+            bytes.iter().any(|&byte| byte != 0)
+        }
+    };
+    for (index, bytes) in tensor.chunks_exact(element.size_bytes()).take(count).enumerate() {
+        if is_set(bytes)
+            && let Some(byte) = packed.get_mut(index / 8)
+        {
+            *byte |= 1 << (index % 8);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_count_above_one_half_and_nan_never() {
+        let mut packed = [0];
+        let tensor: Vec<u8> = [0.4_f32, 0.5, 0.51, -3.0, f32::NAN, f32::INFINITY]
+            .iter()
+            .flat_map(|f| f.to_le_bytes())
+            .collect();
+        pack_elements(&tensor, ElementType::F32, 6, &mut packed);
+        assert_eq!(packed, [0b10_0100]);
+        let mut packed = [0];
+        let halves: Vec<u8> =
+            [0x3800_u16, 0x3801, 0xBC00, 0x7E00, 0x7C00].iter().flat_map(|h| h.to_le_bytes()).collect();
+        pack_elements(&halves, ElementType::F16, 5, &mut packed);
+        assert_eq!(packed, [0b1_0010]);
+        // More than there is room for is not written.
+        pack_elements(&[1; 20], ElementType::U8, 20, &mut packed);
+        assert_eq!(packed, [0xFF]);
+    }
+}

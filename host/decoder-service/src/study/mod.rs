@@ -1,0 +1,273 @@
+//! A study of logical error rates: a grid of memory experiments, each decoded by matching alone and, if there is one, by a
+//! predecoder and matching, on the same shots; by plain matching, by correlated matching, or by both.
+//!
+//! Shots come in batches. A batch's shots follow from the seed, the point and the batch's number ([`Point::seed`]), so
+//! that counts depend neither on threads nor on interruptions. Each finished batch is a line in the caller's log; a
+//! [`State`] read back from it goes on where it ended. Of the batches that threads have finished, those count that come
+//! first, up to the one at which the point has enough ([`State::outcome`]).
+//!
+//! Matching's times are processor time of the thread that decodes, whatever else runs on its core. Those of inference are by the
+//! clock, since a network may run elsewhere: with more threads than cores they are too long.
+//!
+//! ```
+//! use ringcall_qec::code::Basis;
+//! use ringcall_decoder_service::study::{Matching, Point, State, Stop, Study};
+//!
+//! let point = |distance, p| Point { distance, rounds: distance, basis: Basis::Z, p };
+//! let study = Study {
+//!     program: String::new(),
+//!     seed: 1,
+//!     batch_shots: 500,
+//!     matching: Matching::Correlated,
+//!     predecoder: None,
+//!     points: vec![point(3, 0.01), point(5, 0.01)],
+//!     stop: Stop { shots: 2000, errors: Some(50) },
+//!     threads: 2,
+//! };
+//! let (mut state, mut log) = (State::new(study.setup()), Vec::new());
+//! study.run(&mut state, &mut log, &mut |_| true)?;
+//! for point in &study.points {
+//!     let found = state.outcome(point, &study.stop);
+//!     assert!(found.complete);
+//!     println!("{point}: {:?}", found.tally.alone().clopper_pearson(0.95)?);
+//! }
+//! // What the log has is what was found.
+//! let (again, whole) = State::read(&mut &log[..], study.setup())?;
+//! assert_eq!(again.outcome(&point(5, 0.01), &study.stop), state.outcome(&point(5, 0.01), &study.stop));
+//! assert_eq!(whole, log.len() as u64);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod plain;
+mod point;
+mod state;
+mod tally;
+mod worker;
+
+pub use plain::{PlainPredecoderTally, PlainTally};
+pub use point::Point;
+pub use state::{Outcome, Setup, State, StateError};
+pub use tally::{ArmCounts, PredecoderTally, Stop, Tally};
+
+use crate::Inference;
+use ringcall_gpu::atomic::DeviceU64;
+use ringcall_qec::decode::MatchingEngine;
+use serde::{Deserialize, Serialize};
+use state::Counted;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use worker::{Prepared, Worker};
+
+/// Whatever a point met.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// How the arms of a study match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Matching {
+    /// In one pass.
+    Plain,
+    /// In two passes, the second on weights that the first one's solution has lowered, at each point whose model has
+    /// correlations to use; [`Tally::correlated`] says whether it has.
+    Correlated,
+    /// In both ways, on the same shots: each arm is there twice.
+    Both,
+}
+
+impl Matching {
+    /// As [`Problem::with_matching`](crate::Problem::with_matching) has it.
+    fn engine(self) -> Option<MatchingEngine> {
+        match self {
+            Self::Plain => Some(MatchingEngine::SparseBlossom),
+            Self::Correlated | Self::Both => None,
+        }
+    }
+
+    /// As options and reports name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => MatchingEngine::SparseBlossom.name(),
+            Self::Correlated => MatchingEngine::CorrelatedBlossom.name(),
+            Self::Both => "both",
+        }
+    }
+}
+
+/// Makes a predecoder for a point: detectors in, residual and frame out. Each thread gets an engine of it.
+pub type Bind<'a> = dyn Fn(&Point) -> Result<Inference, Cause> + 'a;
+
+/// The arm with a predecoder.
+pub struct Arm<'a> {
+    /// What tells it from others: [`Setup::predecoder`].
+    pub label: String,
+    /// Makes it.
+    pub bind: &'a Bind<'a>,
+}
+
+impl std::fmt::Debug for Arm<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arm").field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
+/// What to study. See the [module](self).
+#[derive(Debug)]
+pub struct Study<'a> {
+    /// The program that counts, by version and digest: states that another one has begun are refused. May be empty.
+    pub program: String,
+    /// Of all shots.
+    pub seed: u64,
+    /// Shots of a batch, at least 1: as much work as an interruption may cost each thread.
+    pub batch_shots: u32,
+    /// How both arms match.
+    pub matching: Matching,
+    /// The second arm.
+    pub predecoder: Option<Arm<'a>>,
+    /// The grid, in the order in which it is worked through.
+    pub points: Vec<Point>,
+    /// When a point has enough.
+    pub stop: Stop,
+    /// Threads, at least 1.
+    pub threads: usize,
+}
+
+/// How far a study is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// The point that is being worked on.
+    pub point: Point,
+    /// Which it is, from 0.
+    pub index: usize,
+    /// What is known of it.
+    pub outcome: Outcome,
+}
+
+/// Why a study ended before its time.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StudyError {
+    /// A point that cannot be prepared or decoded.
+    #[error("{point}: {source}")]
+    Point {
+        /// Where.
+        point: Point,
+        /// Why.
+        source: Cause,
+    },
+    /// The log cannot be written.
+    #[error("the study's state: {0}")]
+    State(#[from] StateError),
+    /// The state is of another setup.
+    #[error("a state of {0}, which is not this study's")]
+    OtherState(Box<Setup>),
+}
+
+/// How long a caller's progress waits for news.
+const PROGRESS: Duration = Duration::from_millis(100);
+
+impl Study<'_> {
+    /// What its states are of.
+    #[must_use]
+    pub fn setup(&self) -> Setup {
+        let predecoder = self.predecoder.as_ref().map(|arm| arm.label.clone());
+        let &Self { seed, batch_shots, matching, .. } = self;
+        Setup { program: self.program.clone(), seed, batch_shots, matching, predecoder }
+    }
+
+    /// Works until every point has enough, or `progress` says `false`: it is asked about ten times a second, and after each
+    /// batch. Finished batches go to `log`, one line each, and into `state`. Returns whether every point has enough.
+    ///
+    /// # Errors
+    /// A point that does not exist or cannot be decoded, and a log that cannot be written; what was finished before is in
+    /// the log.
+    pub fn run(
+        &self,
+        state: &mut State,
+        log: &mut dyn Write,
+        progress: &mut dyn FnMut(&Progress) -> bool,
+    ) -> Result<bool, StudyError> {
+        if *state.setup() != self.setup() {
+            return Err(StudyError::OtherState(Box::new(state.setup().clone())));
+        }
+        for (index, &point) in self.points.iter().enumerate() {
+            let mut counted = Counted::new(state.setup());
+            state.count(&point, &self.stop, &mut counted);
+            let mut go_on =
+                |counted: &Counted| progress(&Progress { point, index, outcome: counted.outcome });
+            if !go_on(&counted) {
+                return Ok(false);
+            }
+            if !counted.outcome.complete {
+                self.point(&point, state, &mut counted, log, &mut go_on)?;
+                if !counted.outcome.complete {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// One point, on all threads.
+    fn point(
+        &self,
+        point: &Point,
+        state: &mut State,
+        counted: &mut Counted,
+        log: &mut dyn Write,
+        go_on: &mut dyn FnMut(&Counted) -> bool,
+    ) -> Result<(), StudyError> {
+        let prepared = Prepared::new(*point, self.matching, self.predecoder.as_ref())?;
+        let (batches, done) = (self.stop.batches(self.batch_shots), state.finished(point));
+        let left = usize::try_from(batches - (done.len() as u64).min(batches)).unwrap_or(usize::MAX);
+        let threads = self.threads.clamp(1, left.max(1));
+        let missing = Mutex::new((0..batches).filter(|batch| !done.contains(batch)));
+        let quit = DeviceU64::new(0);
+        let (sender, finished) = mpsc::channel();
+        let (seed, shots) = (self.seed, self.batch_shots);
+        let work = |sender: mpsc::Sender<Result<(u64, Tally), StudyError>>| -> Result<(), StudyError> {
+            let mut worker = Worker::new(&prepared)?;
+            while quit.load(Ordering::Relaxed) == 0 {
+                let next = missing.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(batch) = next else { break };
+                let Some(tally) = worker.batch(point.seed(seed, batch), shots, &quit)? else { break };
+                // Whoever listens has seen enough.
+                let _ = sender.send(Ok((batch, tally)));
+            }
+            Ok(())
+        };
+        let mut failed = None;
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                let (work, sender) = (&work, sender.clone());
+                scope.spawn(move || {
+                    if let Err(error) = work(sender.clone()) {
+                        let _ = sender.send(Err(error));
+                    }
+                });
+            }
+            drop(sender);
+            loop {
+                let recorded = match finished.recv_timeout(PROGRESS) {
+                    // After an error the log may end within a line.
+                    Ok(Ok(_)) if failed.is_some() => Ok(()),
+                    Ok(Ok((batch, tally))) => state.record(point, batch, tally, log).map_err(Into::into),
+                    Ok(Err(error)) => Err(error),
+                    Err(RecvTimeoutError::Timeout) => Ok(()),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                };
+                if let Err(error) = recorded {
+                    failed.get_or_insert(error);
+                }
+                state.count(point, &self.stop, counted);
+                if failed.is_some() || counted.outcome.complete || !go_on(counted) {
+                    quit.store(1, Ordering::Relaxed);
+                }
+            }
+        });
+        failed.map_or(Ok(()), Err)
+    }
+}

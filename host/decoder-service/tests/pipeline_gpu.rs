@@ -1,0 +1,168 @@
+//! The whole pipeline with the predecoder on a device, behind both dispatchers: nothing is lost, and every answer is what the
+//! CPU's engine and matching predict.
+//! Skipped, with a line, without a device. `RINGCALL_PIPELINE_REQUESTS` says how many requests a run.
+
+mod common;
+
+use common::{Bound, MODEL, Predicted, experiment, from_env, on_device, round_and_round};
+use ringcall_decoder_service::gpu::GpuPredecoder;
+use ringcall_decoder_service::study::{Arm, Bind, Matching, Point, State, Stop, Study, Tally};
+use ringcall_decoder_service::{
+    Inference, Pace, Predecoder, Problem, REMOTE_STAGES, Service, ServiceConfig, ShotSource, Summary,
+};
+use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
+use ringcall_pipeline::remote::RemoteDispatcher;
+use ringcall_predecoder::Network;
+use ringcall_qec::code::Basis;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn drive(source: ShotSource, service: Service, requests: u64, interval: Duration) -> Summary {
+    let pace = Pace { requests: Some(requests), duration: None, interval };
+    let summary = service.drive(source, pace, &mut |_| true).expect("a run");
+    let stats = &summary.stats;
+    assert_eq!((stats.succeeded, summary.lost(), summary.unexpected), (requests, 0, 0), "{stats:?}");
+    assert_eq!((summary.rate.shots, &summary.failure), (requests, &None));
+    summary
+}
+
+/// The shots come with what the CPU predicts instead of the truth, so that every answer is compared.
+#[test]
+fn both_dispatchers_lose_nothing_and_predict_what_the_cpu_does() {
+    on_device("both_dispatchers_lose_nothing_and_predict_what_the_cpu_does", |context| {
+        let n = from_env("RINGCALL_PIPELINE_REQUESTS", 2000);
+        // Few shots where the CPU takes long: some 50 ms for each at d = 13, 200 at 21, 700 at 31.
+        for (distance, requests, shots) in [
+            (3, n, n),
+            (7, n, n),
+            (13, n, n / 5),
+            (21, 100.max(n / 10), 20.max(n / 40)),
+            (31, 300.max(n / 25), 20.max(n / 100)),
+        ] {
+            let bound = Bound::new(distance, 0.006);
+            let problem = Problem::new(bound.model.clone()).expect("a problem");
+            let Predicted { shots, errors } = bound.predicted(bound.shots(shots, 11));
+            let network = bound.network.clone();
+            let predecoder =
+                GpuPredecoder::new("3x128_int8", network, &experiment(distance, 0.006), None, context);
+            let predecoder = predecoder.expect("bound");
+            let config = ServiceConfig { workers: 3, ..ServiceConfig::default() };
+            let run = |service: Service, interval: Duration| {
+                drive(round_and_round(&problem, &shots, requests), service, requests, interval)
+            };
+
+            let inference = predecoder.inference().expect("graphs");
+            let host = run(Service::start(&problem, &inference, config).expect("started"), Duration::ZERO);
+            let mut device = Vec::new();
+            // The network of d = 31 takes a whole device.
+            let several = match distance {
+                ..=13 => 4,
+                21 => 2,
+                _ => 1,
+            };
+            for (kernels, interval) in
+                [(1, Duration::ZERO), (1, Duration::from_micros(30)), (several, Duration::ZERO)]
+            {
+                let dispatcher = predecoder.dispatchers(config.slots, kernels).expect("a dispatcher");
+                let service = Service::start_remote(&problem, dispatcher, config).expect("started");
+                device.push(run(service, interval));
+            }
+            for (way, run) in [&host].into_iter().chain(&device).enumerate() {
+                assert_eq!(
+                    run.rate.errors, 0,
+                    "d = {distance}, way {way}: answers are not what the CPU predicts"
+                );
+                assert_eq!(run.matching_skipped, host.matching_skipped);
+                assert_eq!(run.density_out.to_bits(), host.density_out.to_bits());
+            }
+            for run in &device {
+                assert!(run.stages.iter().map(|(name, _)| name).eq(REMOTE_STAGES));
+            }
+            let alone = Service::start(&problem, &Inference::None, config).expect("started");
+            let alone = run(alone, Duration::ZERO);
+            assert!(host.density_out < alone.density_out, "the network takes something away");
+            eprintln!(
+                "d = {distance}: {requests} requests of {} shots, each with the CPU's prediction ({errors} of them are wrong), {} skipped, p50 {} ns with a graph, {} ns in the \
+                 device's dispatcher at full speed, {} ns every 30 us, {} ns in {several} of them at full speed ({:.0} instead \
+                 of {:.0} a second)",
+                shots.len(),
+                host.matching_skipped,
+                host.latency.value_at_quantile(0.5),
+                device[0].latency.value_at_quantile(0.5),
+                device[1].latency.value_at_quantile(0.5),
+                device[2].latency.value_at_quantile(0.5),
+                device[2].throughput_per_s(),
+                device[0].throughput_per_s(),
+            );
+        }
+    });
+}
+
+/// A study whose threads take turns on the device counts what one on the CPU does.
+#[test]
+fn a_study_counts_the_same_on_the_device() {
+    on_device("a_study_counts_the_same_on_the_device", |context| {
+        let on_gpu = |point: &Point| -> Result<Inference, Failure> {
+            let network = Network::from_onnx(MODEL)?;
+            Ok(GpuPredecoder::new("3x128_int8", network, &point.experiment(), None, context)?.inference()?)
+        };
+        let on_cpu = |point: &Point| -> Result<Inference, Failure> {
+            let options = Predecoder::sizes(&point.experiment())
+                .into_iter()
+                .fold(OnnxOptions::new(), |all, (name, size)| all.with_symbol(name, size));
+            let network = Arc::new(OnnxModel::from_bytes("3x128_int8", MODEL, &options)?);
+            Ok(Inference::Model(Arc::new(Predecoder::new(network, &point.experiment(), None)?)))
+        };
+        let point = |distance| Point { distance, rounds: distance, basis: Basis::X, p: 0.006 };
+        let tallies = |bind: &Bind<'_>| -> Vec<Tally> {
+            let study = Study {
+                program: String::new(),
+                seed: 3,
+                batch_shots: 100,
+                matching: Matching::Correlated,
+                predecoder: Some(Arm { label: "3x128_int8".to_owned(), bind }),
+                points: vec![point(3), point(7)],
+                stop: Stop { shots: 400, errors: None },
+                threads: 4,
+            };
+            let mut state = State::new(study.setup());
+            assert!(study.run(&mut state, &mut Vec::new(), &mut |_| true).expect("a study"));
+            study.points.iter().map(|point| state.outcome(point, &study.stop).tally).collect()
+        };
+        for (gpu, cpu) in tallies(&on_gpu).iter().zip(&tallies(&on_cpu)) {
+            assert_eq!((gpu.shots, gpu.errors, gpu.fired), (400, cpu.errors, cpu.fired));
+            let [gpu, cpu] = [gpu, cpu].map(|tally| tally.predecoder.expect("an arm"));
+            assert_eq!((gpu.errors, gpu.fired), (cpu.errors, cpu.fired));
+            assert!(gpu.fired > 0, "{gpu:?}");
+        }
+    });
+}
+
+/// Started, stopped and started again on one ring; what nobody waits for any more is no harm.
+#[test]
+fn the_devices_dispatcher_restarts() {
+    on_device("the_devices_dispatcher_restarts", |context| {
+        let experiment = experiment(5, 0.006);
+        let network = Network::from_onnx(MODEL).expect("the committed model");
+        let predecoder =
+            GpuPredecoder::new("3x128_int8", network, &experiment, Some(0.0), context).expect("bound");
+        for (slots, kernels) in [(4, 1), (8, 2), (16, 4)] {
+            let mut dispatcher = predecoder.dispatchers(slots, kernels).expect("a dispatcher");
+            for _ in 0..3 {
+                dispatcher.start().expect("started");
+                assert!(dispatcher.start().is_err(), "it runs already");
+                assert_eq!(dispatcher.health()(), Ok(()));
+                let stopped = dispatcher.stop(Duration::from_secs(5));
+                assert_eq!((stopped.ended, stopped.failure), (true, None));
+                // Nothing polls: a stop of nothing ends at once.
+                assert!(dispatcher.stop(Duration::ZERO).ended);
+            }
+            let _ = dispatcher.start();
+            drop(dispatcher); // ends the kernel, then frees what it worked on
+        }
+        assert!(predecoder.dispatchers(6, 2).is_err(), "parts of three flags");
+        predecoder.dispatcher(4).expect("the device is free again");
+    });
+}

@@ -1,0 +1,272 @@
+//! The unified dispatcher: a kernel that works the queues of a NIC itself, with no ring and no host in between.
+//!
+//! The life cycle is that of the [device dispatcher](crate::ring): wired, running, stopped with a report, and
+//! wired again. The queues come from any provider ([`QueuePair`]); [`MappedQueues`] are in pinned host memory, for an
+//! emulated NIC (`ringcall-sim`).
+//!
+//! ```no_run
+//! use ringcall_launch::ring::{Functions, Modules};
+//! use ringcall_launch::queue_pair::{MappedQueues, Shape, UnifiedDispatcher, UnifiedOptions};
+//! # use ringcall_cuda::driver::Context;
+//! # fn serve(context: &std::sync::Arc<Context>, shape: Shape) -> Result<(), Box<dyn std::error::Error>> {
+//! # let (handlers, ptx) = ([] as [ringcall_handler::Handler; 0], "");
+//! let queues = MappedQueues::allocate(context, shape)?;
+//! // A NIC is given `queues.windows()` and `queues.uar()`.
+//! let functions = Functions::new().handlers(&handlers);
+//! let modules = Modules::new().ptx("my handlers", ptx);
+//! let options = UnifiedOptions::default();
+//! let dispatcher = UnifiedDispatcher::wire(queues.pair(), functions, modules, options)?.start()?;
+//! let stopped = dispatcher.stop(std::time::Duration::from_millis(50));
+//! assert!(stopped.report.is_clean());
+//! # Ok(())
+//! # }
+//! ```
+
+mod claim;
+mod hooks;
+mod queues;
+mod stop;
+mod wire;
+
+pub use hooks::{HookTransport, QueueContext};
+pub use queues::{MappedQueues, QueuePair, Shape};
+pub use stop::{Stuck, UnifiedReport, UnifiedStopped};
+use wire::{Parts, queue_params};
+
+use crate::ring::{
+    DeviceError, Functions, Halt, Kept, KernelKind, Launchable, Launched, Launches, Modules, UnifiedKernel,
+    UnifiedLauncher, check_shape,
+};
+use core::sync::atomic::Ordering;
+use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
+use ringcall_dispatcher::queue_pair::layout;
+use ringcall_dispatcher::queue_pair::single::Extent;
+use ringcall_gpu::shared::Words;
+use ringcall_mlx5::Event;
+use ringcall_protocol::Geometry;
+use ringcall_protocol::counters::Snapshot;
+use ringcall_wire::Counter;
+use ringcall_wire::unified::control;
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a kernel may take from its launch to its first poll.
+const BEGINS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Choices of a unified dispatcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnifiedOptions {
+    /// Kernel and size. `Regular`: one block of 1 to 32 warps, one of which leads, and all of which serve what comes together.
+    /// `Graph`: the same, and graphs. `Cooperative`: one warp serves, all threads of the grid take part in grid handlers'
+    /// calls.
+    pub kernel: KernelKind,
+    /// How long requests are.
+    pub extent: Extent,
+}
+
+impl Default for UnifiedOptions {
+    fn default() -> Self {
+        Self { kernel: KernelKind::regular(), extent: Extent::Received }
+    }
+}
+
+/// What a kernel uses while it runs, and what the host reads of it.
+#[derive(Debug)]
+struct Resources {
+    context: Arc<Context>,
+    control: Words,
+    names: Vec<(u32, String)>,
+    warps: u32,
+    channel: Option<DeviceBuffer>,
+    // Kept alive for the kernel.
+    _transport: Arc<dyn Any + Send + Sync>,
+    _control: MappedRegion,
+    _tables: [DeviceBuffer; 2],
+    _memory: [Option<DeviceBuffer>; 3],
+    _graphs: Vec<Launchable>,
+    _module: Module,
+}
+
+impl Halt for Resources {
+    fn halt(&self) {
+        self.stop(control::STOP_NOW);
+    }
+}
+
+impl Resources {
+    fn read(&self, word: usize) -> u64 {
+        self.control.load(word, Ordering::Acquire)
+    }
+
+    fn stop(&self, how: u64) {
+        self.control.store(control::STOP, how, Ordering::Release);
+    }
+
+    /// Waits until the kernel polls.
+    fn await_running(&self, stream: &Stream) -> Result<(), DeviceError> {
+        let begin = Instant::now();
+        loop {
+            match self.read(control::STATE) {
+                control::STATE_NEW => (),
+                control::STATE_FAILED => {
+                    return Err(DeviceError::Shape(
+                        "the kernel refused the queues: entries are powers of two below 65536, completions hold what \
+                         requests complete with, no more receive requests are posted than fit"
+                            .to_owned(),
+                    ));
+                }
+                _ => return Ok(()),
+            }
+            if let StreamState::Failed(error) = stream.query() {
+                return Err(error.into());
+            }
+            if begin.elapsed() > BEGINS_WITHIN {
+                return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn counters(&self) -> Snapshot {
+        Snapshot::from_counts(std::array::from_fn::<_, { Counter::COUNT }, _>(|place| {
+            self.read(control::COUNTERS + place)
+        }))
+    }
+}
+
+/// Not running.
+#[derive(Debug)]
+pub struct Wired(());
+
+/// Running.
+#[derive(Debug)]
+pub struct Running {
+    launched: Launched<Kept<Resources>>,
+}
+
+/// A dispatcher on the queues of a NIC, before or after its kernel runs.
+///
+/// A running one that is dropped without a [`stop`](UnifiedDispatcher::stop) is told to end, and waited for for at most a tenth
+/// of a second. If its kernel still runs then, all that it uses is kept for ever.
+#[derive(Debug)]
+#[must_use]
+pub struct UnifiedDispatcher<State = Wired> {
+    resources: Arc<Resources>,
+    launcher: Arc<UnifiedLauncher>,
+    stream: Arc<Stream>,
+    state: State,
+}
+
+impl UnifiedDispatcher<Wired> {
+    /// Links, loads and allocates all that a dispatcher of these queues needs.
+    ///
+    /// # Errors
+    /// A queue pair that was wired before. A table that cannot be built, a function of a kind that the kernel does not run, a shape that no kernel has, strides
+    /// that are no multiples of 16, modules that do not link, a kernel that does not fit the device, no memory.
+    #[allow(clippy::needless_pass_by_value)] // builders end here
+    pub fn wire(
+        pair: &QueuePair,
+        functions: Functions,
+        modules: Modules,
+        chosen: UnifiedOptions,
+    ) -> Result<Self, DeviceError> {
+        let claimed = pair.claim()?;
+        let (context, config) = (&pair.context, &pair.config);
+        let kind = chosen.kernel;
+        check_shape(kind, config.slots)?;
+        if let KernelKind::Regular { blocks: blocks @ 2.., .. } = kind {
+            return Err(DeviceError::Shape(format!(
+                "a unified dispatcher is one block, since one warp takes the completions of a queue pair, not {blocks}: make \
+                 a queue pair and a dispatcher for each"
+            )));
+        }
+        let warps = match kind {
+            KernelKind::Regular { warps, .. } | KernelKind::Graph { warps } => warps,
+            KernelKind::Cooperative { .. } => 1,
+            KernelKind::Ahead { .. } => {
+                let why = "a unified dispatcher serves in the first block of its grid, not in one of its own";
+                return Err(DeviceError::Shape(why.to_owned()));
+            }
+        };
+        for stride in [config.rx_stride, config.tx_stride] {
+            if !stride.is_multiple_of(16) {
+                return Err(DeviceError::Shape(format!(
+                    "slots of a unified dispatcher are multiples of 16 bytes, not {stride}"
+                )));
+            }
+        }
+        let geometry = Geometry::new(config.slots, config.rx_stride, config.tx_stride, 0, 0, 0)?;
+        let parts = Parts {
+            context,
+            geometry,
+            kind,
+            kernel: UnifiedKernel::of(kind),
+            warps,
+            threads: kind.threads(),
+            transport: Arc::new(pair.clone()),
+            layout: |cells, entries, stage, in_shared| {
+                layout::of(cells, entries, warps, stage, in_shared).bytes
+            },
+        };
+        let wired = parts.wire(queue_params(pair, chosen.extent), &functions, &modules)?;
+        claimed.for_ever();
+        Ok(wired)
+    }
+
+    /// Launches the kernel, and waits until it polls. The first start posts the receive requests.
+    ///
+    /// # Errors
+    /// The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a second: then it
+    /// ends as soon as it begins, and all that it uses is kept for ever.
+    pub fn start(self) -> Result<UnifiedDispatcher<Running>, DeviceError> {
+        let Self { resources, launcher, stream, state: Wired(()) } = self;
+        if resources.read(control::DEAD) != 0 {
+            return Err(DeviceError::Shape(
+                "the queue pair is in the error state: make a new one, and a dispatcher for it".to_owned(),
+            ));
+        }
+        // Before the first start it is zero, and on a device that other kernels fill a fill would wait for them.
+        if resources.read(control::STATE) != control::STATE_NEW
+            && let Some(channel) = &resources.channel
+        {
+            channel.fill(0)?;
+        }
+        resources.control.store(control::STATE, control::STATE_NEW, Ordering::Relaxed);
+        resources.stop(control::STOP_NO);
+        let hold = resources.context.hold_frees();
+        launcher.launch(&stream)?;
+        // From here on it is dropped as a running one is.
+        let launched = Launched::new(&resources, &launcher, &stream, hold);
+        resources.await_running(&stream)?;
+        Ok(UnifiedDispatcher { resources, launcher, stream, state: Running { launched } })
+    }
+}
+
+impl<State> UnifiedDispatcher<State> {
+    /// All counters of requests, as of the last round. Never blocks, never touches a stream.
+    #[must_use]
+    pub fn counters(&self) -> Snapshot {
+        self.resources.counters()
+    }
+
+    /// How often something happened on the queues, as of the last round.
+    #[must_use]
+    pub fn event(&self, event: Event) -> u64 {
+        self.resources.read(control::EVENTS + event as usize)
+    }
+
+    /// What the kernel launched by itself, so far.
+    #[must_use]
+    pub fn launches(&self) -> Launches {
+        Launches::of(|word| self.resources.read(word))
+    }
+
+    /// What the kernel takes of the device: registers of a thread, bytes of shared memory.
+    #[must_use]
+    pub fn footprint(&self) -> crate::ring::Footprint {
+        self.launcher.footprint()
+    }
+}
+
+const _: () = assert!(Event::COUNT <= control::MOST_EVENTS);

@@ -1,0 +1,191 @@
+//! Where the queues of a NIC are: addresses from whoever made them, or queues in mapped memory.
+
+use super::claim::{Claim, Claimed};
+use crate::ring::DeviceError;
+use ringcall_cuda::driver::{Context, MappedRegion};
+use ringcall_dispatcher::queue_pair::Copying;
+use ringcall_gpu::shared::Words;
+use ringcall_mlx5::CompletionQueue;
+use ringcall_mlx5::endpoint::{Config, Windows};
+use ringcall_mlx5::layout::{BLUE_FLAME_BYTES, RECEIVE_WQE_BYTES, cqe, wqe};
+use ringcall_wire::unified::UnifiedParams;
+use std::any::Any;
+use std::sync::Arc;
+
+/// A queue pair, as a device reaches it. Cheap to clone.
+///
+/// One dispatcher, or [transport](super::QueueContext), works it, whatever handle it was made with: where it is in the queues
+/// it alone knows, from one start to the next and for ever.
+#[derive(Clone)]
+pub struct QueuePair {
+    pub(super) context: Arc<Context>,
+    pub(super) config: Config,
+    pub(super) copying: Copying,
+    /// Addresses and entries alone.
+    pub(super) addresses: UnifiedParams,
+    pub(super) claim: Claim,
+    pub(super) _owner: Arc<dyn Any + Send + Sync>,
+}
+
+impl std::fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueuePair").field("config", &self.config).field("copying", &self.copying).finish()
+    }
+}
+
+impl QueuePair {
+    /// Takes it for a dispatcher or a transport.
+    pub(super) fn claim(&self) -> Result<Claimed, DeviceError> {
+        self.claim.take("the queue pair has a dispatcher already, or had one")
+    }
+
+    /// A queue pair that somebody else made (through DevX, say). Of `addresses` the fields that say where the queues, the
+    /// record, the register and the slots are, and how many entries each has, are used, with `rx_base`; the rest is
+    /// `config`'s.
+    ///
+    /// # Safety
+    /// 1. Everything that `addresses` names is memory (or a register) that the context's device may read and write, of the
+    ///    size that its entries, the slots and the strides say, until `owner` is dropped.
+    /// 2. The receive side's completion queue has been prepared, and nobody else works these queues.
+    #[allow(unsafe_code)] // the contract is the caller's to sign
+    pub unsafe fn from_raw(
+        context: &Arc<Context>,
+        config: Config,
+        copying: Copying,
+        addresses: UnifiedParams,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        let claim = Claim::default();
+        Self { context: Arc::clone(context), config, copying, addresses, claim, _owner: owner }
+    }
+}
+
+/// How large queues in mapped memory are.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// The queue pair. Strides are multiples of 16.
+    pub config: Config,
+    /// Places of the receive queue, a power of two.
+    pub receive: u32,
+    /// Places of the send queue, a power of two.
+    pub send: u32,
+    /// Entries of each completion queue, a power of two.
+    pub completions: u32,
+    /// Whether the NIC is told which completions were read.
+    pub told: bool,
+    /// How requests are copied to the BlueFlame buffer.
+    pub copying: Copying,
+}
+
+/// A queue pair in pinned host memory that the device works in place: what an emulated NIC is given.
+#[derive(Debug, Clone)]
+pub struct MappedQueues {
+    pair: QueuePair,
+    windows: Windows,
+    uar: Words,
+}
+
+/// Pinned memory cut into pages, one for each thing.
+struct Cutter<'a> {
+    context: &'a Arc<Context>,
+    regions: Vec<MappedRegion>,
+}
+
+impl Cutter<'_> {
+    fn region(&mut self, bytes: usize) -> Result<(u64, MappedRegion), DeviceError> {
+        let region = MappedRegion::zeroed(self.context, bytes)?;
+        self.regions.push(region.clone());
+        Ok((region.device_address(0)?.0, region))
+    }
+
+    fn words(&mut self, bytes: usize) -> Result<(u64, Words), DeviceError> {
+        let (address, region) = self.region(bytes)?;
+        Ok((address, region.words(0, bytes / 8)?))
+    }
+}
+
+impl MappedQueues {
+    /// Allocates all of it, and prepares the completion queues.
+    ///
+    /// # Errors
+    /// No memory to pin, or a device that cannot map host memory.
+    pub fn allocate(context: &Arc<Context>, shape: Shape) -> Result<Self, DeviceError> {
+        let Shape { config, receive, send, completions, told, copying } = shape;
+        let mut cut = Cutter { context, regions: Vec::new() };
+        let cq = completions as usize * cqe::BYTES;
+        let (rx_cq, rx_completions) = cut.words(cq)?;
+        let (tx_cq, tx_completions) = cut.words(cq)?;
+        let (rq, receives) = cut.words(receive as usize * RECEIVE_WQE_BYTES)?;
+        let (sq, sends) = cut.words(send as usize * wqe::BYTES)?;
+        let (record_at, record) = cut.words(8)?;
+        let (uar_at, uar) = cut.words(BLUE_FLAME_BYTES)?;
+        let mut record_of = || -> Result<(u64, Option<Words>), DeviceError> {
+            if !told {
+                return Ok((0, None));
+            }
+            let (at, words) = cut.words(8)?;
+            Ok((at, Some(words)))
+        };
+        let (rx_record_at, rx_record) = record_of()?;
+        let (tx_record_at, tx_record) = record_of()?;
+        let rx_bytes = config.slots as usize * config.rx_stride as usize;
+        let tx_bytes = send as usize * config.tx_stride as usize;
+        let (rx_at, rx_region) = cut.region(rx_bytes)?;
+        let (tx_at, tx_region) = cut.region(tx_bytes)?;
+        let (_, counters) = cut.words(8)?;
+        let windows = Windows {
+            rx_completions,
+            rx_completions_record: rx_record,
+            receive: receives,
+            tx_completions,
+            tx_completions_record: tx_record,
+            send: sends,
+            record,
+            rx_data: rx_region.bytes(0, rx_bytes)?,
+            tx_data: tx_region.bytes(0, tx_bytes)?,
+            shutdown: counters.clone(),
+            counters,
+        };
+        CompletionQueue::prepare(&windows.rx_completions);
+        CompletionQueue::prepare(&windows.tx_completions);
+        let addresses = UnifiedParams {
+            rx_completions: rx_cq,
+            rx_completions_record: rx_record_at,
+            receive: rq,
+            tx_completions: tx_cq,
+            tx_completions_record: tx_record_at,
+            send: sq,
+            record: record_at,
+            uar: uar_at,
+            rx_data: rx_at,
+            tx_data: tx_at,
+            rx_completion_entries: completions,
+            receive_entries: receive,
+            tx_completion_entries: completions,
+            send_entries: send,
+            ..UnifiedParams::default()
+        };
+        let owner = Arc::new(cut.regions);
+        let (context, claim) = (Arc::clone(context), Claim::default());
+        let pair = QueuePair { context, config, copying, addresses, claim, _owner: owner };
+        Ok(Self { pair, windows, uar })
+    }
+
+    /// The queue pair, for a dispatcher.
+    #[must_use]
+    pub fn pair(&self) -> &QueuePair {
+        &self.pair
+    }
+
+    /// The queues as the host sees them, for a NIC. Their counters and stop word are not used.
+    #[must_use]
+    pub fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
+    /// The doorbell register as the host sees it.
+    #[must_use]
+    pub fn uar(&self) -> &Words {
+        &self.uar
+    }
+}

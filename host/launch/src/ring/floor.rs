@@ -1,0 +1,59 @@
+//! The floor: what a bare flag costs from the host to the device and back.
+
+use super::DeviceError;
+use super::launch::launch_floor;
+use super::modules::Modules;
+use core::sync::atomic::Ordering;
+use ringcall_cuda::driver::{Context, DeferFrees, MappedRegion, Stream};
+use ringcall_gpu::shared::Words;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The value that ends the echo.
+const STOP: u64 = u64::MAX;
+
+/// One thread of the device that sends a flag back whenever it changes. No dispatcher can answer faster, so every figure
+/// is compared with it.
+#[derive(Debug)]
+pub struct FloorEcho {
+    there: Words,
+    back: Words,
+    stream: Stream,
+    _hold: DeferFrees,
+}
+
+impl FloorEcho {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// As for [`DeviceDispatcher::start`](super::DeviceDispatcher::start).
+    pub fn start(context: &Arc<Context>) -> Result<Self, DeviceError> {
+        let module = Modules::new().load_floor(context)?;
+        let (there, back) = (MappedRegion::zeroed(context, 8)?, MappedRegion::zeroed(context, 8)?);
+        let stream = Stream::new(context)?;
+        let hold = context.hold_frees();
+        launch_floor(&module, &stream, there.device_address(0)?, back.device_address(0)?)?;
+        Ok(Self { there: there.words(0, 1)?, back: back.words(0, 1)?, stream, _hold: hold })
+    }
+
+    /// Sends a value; neither 0 nor the last one, and not `u64::MAX`.
+    #[inline]
+    pub fn send(&self, value: u64) {
+        self.there.store(0, value, Ordering::Release);
+    }
+
+    /// The value that came back last.
+    #[inline]
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.back.load(0, Ordering::Acquire)
+    }
+}
+
+impl Drop for FloorEcho {
+    fn drop(&mut self) {
+        self.send(STOP);
+        // One poll and it ends; if the device is gone there is nothing to wait for.
+        let _ = self.stream.wait(Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,240 @@
+//! Functions that a graph answers: executables, and a mailbox for each.
+
+use super::DeviceError;
+use super::functions::{Functions, Run, Table};
+use super::modules::addresses;
+use ringcall_cuda::driver::{
+    Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, KernelArgs, Launch, Module, Stream,
+};
+use ringcall_dispatcher::ring::graph_end::mailbox_bytes;
+use ringcall_wire::launch::{io, saved};
+use std::sync::Arc;
+
+/// One kernel of a graph. Its only parameter is the address of the launch's mailbox
+/// ([`ringcall_dispatcher::ring::graph_end`] is what it does with it).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphKernel {
+    /// Its name in the linked modules.
+    pub name: String,
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+}
+
+/// Adds kernels of `module`, one after the other, for launches through the mailbox at `mailbox`.
+pub(super) fn add_row(
+    graph: &mut Graph,
+    module: &Module,
+    kernels: &[GraphKernel],
+    mailbox: DeviceAddress,
+) -> Result<(), DeviceError> {
+    let mut before = Vec::new();
+    for kernel in kernels {
+        let launch = Launch::linear(kernel.blocks, kernel.threads);
+        let args = KernelArgs::new().address(mailbox);
+        before = vec![graph.add_kernel(&module.kernel(&kernel.name)?, &launch, &args, &before)?];
+    }
+    Ok(())
+}
+
+/// A graph that is more than kernels in a row: who knows its nodes adds them.
+///
+/// The nodes of every executable end with one that answers, or hands the answer's owner on, and frees the mailbox
+/// ([`Child::finish`](ringcall_dispatcher::ring::graph_end::Child::finish)). What they refer to lives as long as this.
+pub trait GraphNodes: core::fmt::Debug + Send + Sync {
+    /// Adds the nodes of executable `index`, for launches through the mailbox at `mailbox`, whose payload has room for
+    /// `capacity` bytes.
+    ///
+    /// # Errors
+    /// What cannot be added, or a payload that does not fit.
+    fn add(
+        &self,
+        graph: &mut Graph,
+        index: u32,
+        mailbox: DeviceAddress,
+        capacity: u32,
+    ) -> Result<(), DeviceError>;
+
+    /// Device address of the word that keeps requests of executable `index` in the ring while it is not 0
+    /// ([`GATE`](io::GATE)); 0 for none.
+    ///
+    /// # Errors
+    /// The device cannot be asked.
+    fn gate(&self, index: u32) -> Result<u64, DeviceError> {
+        let _ = index;
+        Ok(0)
+    }
+
+    /// Whether every executable answers by itself, whatever happens, and hands nothing on: what
+    /// [`RingGraphs`](super::RingGraphs) needs. Not unless the nodes say so.
+    fn answers(&self) -> bool {
+        false
+    }
+}
+
+/// Nodes, the same if they are the same object.
+#[derive(Debug, Clone)]
+pub(super) struct Composed(pub(super) Arc<dyn GraphNodes>);
+
+impl PartialEq for Composed {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Composed {}
+
+/// A graph of kernels that run one after the other: the first reads the request, the last answers and frees the mailbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphFunction {
+    pub(super) kernels: Vec<GraphKernel>,
+    pub(super) execs: u32,
+    pub(super) routing_key: u64,
+    pub(super) credits: Vec<u64>,
+    pub(super) composed: Option<Composed>,
+}
+
+impl GraphFunction {
+    /// A graph of these kernels, with `execs` executables: as many requests can run at once. More wait in the ring.
+    #[must_use]
+    pub fn new(kernels: Vec<GraphKernel>, execs: u32) -> Self {
+        Self { kernels, execs, routing_key: 0, credits: Vec::new(), composed: None }
+    }
+
+    /// A graph of these nodes, with `execs` executables.
+    #[must_use]
+    pub fn composed(nodes: Arc<dyn GraphNodes>, execs: u32) -> Self {
+        Self { composed: Some(Composed(nodes)), ..Self::new(Vec::new(), execs) }
+    }
+
+    /// # Errors
+    /// There is nothing to launch.
+    pub(super) fn check(&self) -> Result<(), DeviceError> {
+        if self.execs == 0 || (self.kernels.is_empty() && self.composed.is_none()) {
+            return Err(DeviceError::Shape(
+                "a graph needs at least one kernel and one executable".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The graph for requests whose first eight bytes are `key`, of several under one name.
+    #[must_use]
+    pub fn routing_key(mut self, key: u64) -> Self {
+        self.routing_key = key;
+        self
+    }
+
+    /// Device addresses of the words that each executable's first kernel waits for until they are 0: the consumer of its
+    /// last output has taken it. It waits a bounded time, then answers `BACKPRESSURE`. 0 stands for none.
+    ///
+    /// # Safety
+    /// Each is the address of an aligned word that the device may read for as long as a dispatcher with this function, or a
+    /// graph that it launched, exists.
+    #[must_use]
+    #[allow(unsafe_code)] // the contract is the caller's to sign
+    pub unsafe fn credits(mut self, words: &[u64]) -> Self {
+        words.clone_into(&mut self.credits);
+        self
+    }
+}
+
+/// A graph's mailboxes and executables.
+#[derive(Debug)]
+pub(crate) struct Launchable {
+    mailboxes: DeviceBuffer,
+    execs: Vec<GraphExec>,
+    /// What composed graphs refer to.
+    _composed: Option<Composed>,
+    stride: u32,
+}
+
+impl Launchable {
+    /// `first_answer` is the number of the first executable among those of all graphs.
+    pub(super) fn new(
+        context: &Arc<Context>,
+        module: &Module,
+        function: &GraphFunction,
+        [capacity, first_answer]: [u32; 2],
+        saved_address: u64,
+        stream: &Stream,
+    ) -> Result<Self, DeviceError> {
+        function.check()?;
+        let stride = mailbox_bytes(capacity);
+        let mailboxes = DeviceBuffer::zeroed(context, stride as usize * function.execs as usize)?;
+        let mut execs = Vec::with_capacity(function.execs as usize);
+        for index in 0..function.execs {
+            let at = u64::from(index) * u64::from(stride);
+            let mailbox = mailboxes.address().offset(at);
+            let mut graph = Graph::new(context)?;
+            if let Some(nodes) = &function.composed {
+                nodes.0.add(&mut graph, index, mailbox, capacity)?;
+            }
+            add_row(&mut graph, module, &function.kernels, mailbox)?;
+            let exec = graph.instantiate_for_device_launch()?;
+            exec.upload(stream)?;
+            let gate = function.composed.as_ref().map_or(Ok(0), |nodes| nodes.0.gate(index))?;
+            let credit = function.credits.get(index as usize).copied().unwrap_or(0);
+            for (word, value) in [
+                (io::EXEC, exec.device_handle()),
+                (io::FINISHED, saved_address + saved::FINISHED as u64 * 8),
+                (io::COUNTERS, saved_address + saved::CHILDREN as u64 * 8),
+                (io::CREDIT, credit),
+                (io::ANSWER, u64::from(first_answer + index)),
+                (io::GATE, gate),
+            ] {
+                mailboxes.write_from(at as usize + word * 8, &value.to_le_bytes())?;
+            }
+            execs.push(exec);
+        }
+        stream.synchronize()?;
+        Ok(Self { mailboxes, execs, _composed: function.composed.clone(), stride })
+    }
+
+    /// Its executables.
+    pub(super) fn execs(&self) -> u32 {
+        self.execs.len() as u32
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.mailboxes.address().0
+    }
+
+    pub(super) fn stride(&self) -> u32 {
+        self.stride
+    }
+}
+
+/// Puts the addresses of device functions and mailboxes into the table. Graphs count in the words at `saved`.
+pub(super) fn fill_addresses(
+    table: &mut Table,
+    functions: &Functions,
+    module: &Module,
+    geometry: &ringcall_protocol::Geometry,
+    saved: u64,
+    stream: &Stream,
+) -> Result<Vec<Launchable>, DeviceError> {
+    let symbols = functions.symbols();
+    let addresses = addresses(module, &symbols)?;
+    let address_of = |symbol: &str| {
+        let place = symbols.iter().position(|other| *other == symbol)?;
+        addresses.get(place).copied()
+    };
+    let mut graphs: Vec<Launchable> = Vec::new();
+    for (entry, function) in table.entries.iter_mut().zip(&functions.all) {
+        match &function.run {
+            Run::Elsewhere => (),
+            Run::Call { symbol, .. } => entry.address = address_of(symbol).unwrap_or(0),
+            Run::Graph(graph) => {
+                let first_answer = graphs.iter().map(Launchable::execs).sum();
+                let sizes = [geometry.request_capacity(), first_answer];
+                let launchable = Launchable::new(stream.context(), module, graph, sizes, saved, stream)?;
+                entry.address = launchable.address();
+                entry.io_stride = launchable.stride();
+                graphs.push(launchable);
+            }
+        }
+    }
+    Ok(graphs)
+}

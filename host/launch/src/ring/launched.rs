@@ -1,0 +1,149 @@
+//! What a launched kernel uses, until it is known to have ended.
+
+use super::launch::Launcher;
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{DeferFrees, Stream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the end of a kernel is waited for that nobody has stopped.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// The host's side of a dispatcher's memory.
+pub(crate) trait Halt {
+    /// Tells the kernel to end at once.
+    fn halt(&self);
+}
+
+/// A kernel under way, and all that it uses.
+pub(crate) trait UnderWay: Halt {
+    /// Waits at most so long until nothing of it runs or waits to run; whether that is so.
+    fn ends_within(&self, limit: Duration) -> bool;
+}
+
+/// Memory, code, stream, and the hold on frees.
+#[derive(Debug)]
+pub(crate) struct Kept<R> {
+    resources: Arc<R>,
+    _launcher: Arc<Launcher>,
+    stream: Arc<Stream>,
+    /// Nothing of this context is freed while the kernel polls.
+    _hold: DeferFrees,
+}
+
+impl<R: Halt> Halt for Kept<R> {
+    fn halt(&self) {
+        self.resources.halt();
+    }
+}
+
+impl<R: Halt> UnderWay for Kept<R> {
+    fn ends_within(&self, limit: Duration) -> bool {
+        // What failed has ended too.
+        !matches!(self.stream.wait(limit), Err(CudaError::TimedOut(_)))
+    }
+}
+
+/// A kernel that was launched.
+///
+/// Dropped without a word, it is told to end, and its end is waited for a moment. If it has not ended by then, all that it
+/// uses is kept for ever: to free or to unload anything is to wait for a kernel that may never end, or to pull away what
+/// it still reads.
+#[derive(Debug)]
+pub(crate) struct Launched<K: UnderWay>(Option<K>);
+
+impl<R: Halt> Launched<Kept<R>> {
+    /// The kernel that was launched last.
+    pub(crate) fn new(
+        resources: &Arc<R>,
+        launcher: &Arc<Launcher>,
+        stream: &Arc<Stream>,
+        hold: DeferFrees,
+    ) -> Self {
+        let (resources, launcher, stream) = (Arc::clone(resources), Arc::clone(launcher), Arc::clone(stream));
+        Self(Some(Kept { resources, _launcher: launcher, stream, _hold: hold }))
+    }
+}
+
+impl<K: UnderWay> Launched<K> {
+    /// The kernel has ended: what it used is its owners' again.
+    pub(crate) fn ended(mut self) {
+        self.0 = None;
+    }
+
+    /// The kernel was told to end and has not: all that it uses is kept for ever.
+    pub(crate) fn abandon(mut self) {
+        std::mem::forget(self.0.take());
+    }
+}
+
+impl<K: UnderWay> Drop for Launched<K> {
+    fn drop(&mut self) {
+        if let Some(kernel) = self.0.take() {
+            kernel.halt();
+            if !kernel.ends_within(MOMENT) {
+                std::mem::forget(kernel);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Notes what is done with it.
+    struct Noted {
+        ends: bool,
+        notes: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl Noted {
+        fn note(&self, what: &'static str) {
+            self.notes.lock().expect("a list").push(what);
+        }
+    }
+
+    impl Halt for Noted {
+        fn halt(&self) {
+            self.note("halt");
+        }
+    }
+
+    impl UnderWay for Noted {
+        fn ends_within(&self, _: Duration) -> bool {
+            self.note("wait");
+            self.ends
+        }
+    }
+
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            self.note("free");
+        }
+    }
+
+    fn notes_of(ends: bool, act: impl FnOnce(Launched<Noted>)) -> Vec<&'static str> {
+        let notes = Arc::default();
+        act(Launched(Some(Noted { ends, notes: Arc::clone(&notes) })));
+        let notes = notes.lock().expect("a list");
+        notes.clone()
+    }
+
+    #[test]
+    fn nothing_is_freed_before_the_kernel_was_told_to_end_and_has() {
+        assert_eq!(notes_of(true, drop), ["halt", "wait", "free"]);
+    }
+
+    #[test]
+    fn nothing_is_freed_under_a_kernel_that_goes_on() {
+        assert_eq!(notes_of(false, drop), ["halt", "wait"]);
+        assert!(notes_of(false, Launched::abandon).is_empty());
+    }
+
+    #[test]
+    fn everything_is_freed_after_an_orderly_end() {
+        assert_eq!(notes_of(false, Launched::ended), ["free"]);
+    }
+}

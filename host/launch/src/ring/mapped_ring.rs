@@ -1,0 +1,125 @@
+//! Rings in pinned host memory that the device polls in place.
+
+use super::DeviceError;
+use ringcall::{Ring, RingConfig};
+use ringcall_cuda::driver::{Context, MappedRegion};
+use ringcall_protocol::ring::RingWindows;
+use ringcall_protocol::{Geometry, SharedRing};
+use std::sync::Arc;
+
+/// Flags of one sector.
+const SECTOR: u32 = 4;
+
+/// A ring in mapped memory: the NIC-free transport. Producer and consumer are threads of the host
+/// ([`Client`](ringcall::Client)), the dispatcher is a kernel.
+#[derive(Debug, Clone)]
+pub struct MappedRing {
+    context: Arc<Context>,
+    ring: Ring,
+    addresses: Addresses,
+    memory: Arc<Memory>,
+    /// The first of its slots in that memory.
+    first: u32,
+}
+
+/// A ring's memory, which its parts share.
+#[derive(Debug)]
+struct Memory {
+    rx_flags: MappedRegion,
+    tx_flags: MappedRegion,
+    rx_data: MappedRegion,
+    tx_data: MappedRegion,
+}
+
+/// The ring as the device sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Addresses {
+    pub(super) rx_flags: u64,
+    pub(super) tx_flags: u64,
+    pub(super) rx_data: u64,
+    pub(super) tx_data: u64,
+}
+
+impl MappedRing {
+    /// Allocates a ring: requests and responses in slots of their own, flags on pages of their own.
+    ///
+    /// # Errors
+    /// An impossible shape, no memory to pin, or a device that cannot map host memory.
+    pub fn allocate(context: &Arc<Context>, config: RingConfig) -> Result<Self, DeviceError> {
+        let RingConfig { slots, slot_bytes } = config;
+        Geometry::new(slots, slot_bytes, slot_bytes, 0, 0, 0)?;
+        let (flags, data) = (slots as usize * 8, slots as usize * slot_bytes as usize);
+        let region = |bytes| MappedRegion::zeroed(context, bytes);
+        let memory = Memory {
+            rx_flags: region(flags)?,
+            tx_flags: region(flags)?,
+            rx_data: region(data)?,
+            tx_data: region(data)?,
+        };
+        Self::over(context, Arc::new(memory), 0, slots, slot_bytes)
+    }
+
+    /// A ring over slots of that memory, which has so many.
+    fn over(
+        context: &Arc<Context>,
+        memory: Arc<Memory>,
+        first: u32,
+        slots: u32,
+        slot_bytes: u32,
+    ) -> Result<Self, DeviceError> {
+        let count = slots as usize;
+        let (flags, data) = (first as usize * 8, first as usize * slot_bytes as usize);
+        let addresses = Addresses {
+            rx_flags: memory.rx_flags.device_address(flags)?.0,
+            tx_flags: memory.tx_flags.device_address(flags)?.0,
+            rx_data: memory.rx_data.device_address(data)?.0,
+            tx_data: memory.tx_data.device_address(data)?.0,
+        };
+        let windows = RingWindows {
+            rx_flags: memory.rx_flags.words(flags, count)?,
+            tx_flags: memory.tx_flags.words(flags, count)?,
+            rx_data: memory.rx_data.bytes(data, count * slot_bytes as usize)?,
+            tx_data: memory.tx_data.bytes(data, count * slot_bytes as usize)?,
+        };
+        let shared = SharedRing::new(slots, slot_bytes, slot_bytes, windows, Some(addresses.rx_data))?;
+        Ok(Self { context: Arc::clone(context), ring: Ring::external(shared), addresses, memory, first })
+    }
+
+    /// The ring's slots in `parts` rings of their own, in order and of equal length, over the same memory: slot `i` of part `k`
+    /// is slot `k * (slots / parts) + i` here. So several dispatchers can each serve a part of what its producer and consumer
+    /// see as one ring.
+    ///
+    /// # Errors
+    /// [`DeviceError::Shape`] for no parts, or parts that are not whole sectors of four flags (of which the reads of several
+    /// dispatchers would queue).
+    pub fn parts(&self, parts: u32) -> Result<Vec<Self>, DeviceError> {
+        let geometry = self.ring.geometry();
+        let (slots, each) = (geometry.slots(), geometry.slots().checked_div(parts).unwrap_or(0));
+        if each == 0 || each * parts != slots || (parts > 1 && !each.is_multiple_of(SECTOR)) {
+            return Err(DeviceError::Shape(format!(
+                "{slots} slots do not make {parts} equal parts of whole sectors of {SECTOR} flags"
+            )));
+        }
+        let part = |k| {
+            let memory = Arc::clone(&self.memory);
+            Self::over(&self.context, memory, self.first + k * each, each, geometry.rx_stride())
+        };
+        (0..parts).map(part).collect()
+    }
+
+    /// The ring as the host sees it.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// The context whose device maps it.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(super) fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+}

@@ -1,0 +1,344 @@
+//! Dispatchers on the device: rings in mapped memory, functions linked at load time, kernels that poll.
+//!
+//! ```no_run
+//! use ringcall::{Client, RingConfig};
+//! use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options};
+//! use ringcall_cuda::driver::Driver;
+//! use std::time::Duration;
+//!
+//! let context = Driver::load()?.device(0)?.context()?;
+//! let ring = MappedRing::allocate(&context, RingConfig { slots: 64, slot_bytes: 64 })?;
+//! // `handlers` as `ringcall_handler::handlers!` makes it, `ptx` as `ringcall_build` does.
+//! # let (handlers, ptx) = ([] as [ringcall_handler::Handler; 0], "");
+//! let functions = Functions::new().handlers(&handlers);
+//! let modules = Modules::new().ptx("my handlers", ptx);
+//! let dispatcher =
+//!     DeviceDispatcher::wire(&ring, functions, modules, Options::new(KernelKind::regular()))?.start()?;
+//!
+//! let reply = Client::new(ring.ring()).call("rpc_increment", &[1, 2, 3], Duration::from_secs(1))?;
+//! assert_eq!(reply.result, [2, 3, 4]);
+//! let stopped = dispatcher.stop(Duration::from_millis(50));
+//! assert_eq!(stopped.report.unanswered, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Life cycle
+//! [`DeviceDispatcher<Wired>`] → [`start`](DeviceDispatcher::start) → [`DeviceDispatcher<Running>`] →
+//! [`stop`](DeviceDispatcher::stop) (drains, bounded) → [`Stopped`], which gives the wired dispatcher back. Linking,
+//! loading, occupancy and every allocation are done by [`wire`](DeviceDispatcher::wire), so that nothing is loaded or
+//! freed while kernels of this context poll.
+//!
+//! # What can be known while it runs
+//! [`counters`](DeviceDispatcher::counters) and [`busy`](DeviceDispatcher::busy) read mapped memory that the dispatcher's
+//! maintenance warp writes between its other work, some 10 µs apart when idle and 100 under load; they never touch a stream, so they never wait for a kernel.
+
+mod error;
+mod floor;
+mod functions;
+mod graphs;
+mod host_graph;
+mod index;
+mod launch;
+mod launched;
+mod launches;
+mod linked;
+mod mailed;
+mod manager;
+mod mapped_ring;
+mod modules;
+mod resources;
+mod ring_graphs;
+mod stop;
+mod unified;
+mod watch;
+pub mod worker_pool;
+
+pub use error::DeviceError;
+pub use floor::FloorEcho;
+pub use functions::Functions;
+pub(crate) use graphs::Launchable;
+pub use graphs::{GraphFunction, GraphKernel, GraphNodes};
+pub use host_graph::HostGraph;
+pub(crate) use launched::{Halt, Kept, Launched};
+pub(crate) use launches::failure;
+pub use launches::{Launches, Triggers};
+pub use linked::{LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing};
+pub use manager::{Manager, NotStarted};
+pub use mapped_ring::MappedRing;
+pub use modules::Modules;
+pub use resources::AHEAD_SHARED;
+pub(crate) use resources::check_shape;
+pub use ring_graphs::RingGraphs;
+pub use ringcall_protocol::counters::Snapshot;
+pub use stop::{StopReport, Stopped};
+pub(crate) use unified::{UnifiedKernel, UnifiedLauncher, link_unified};
+pub use watch::{Busy, Hung, Watch};
+
+use launch::Launcher;
+use resources::Resources;
+use ringcall_cuda::driver::Stream;
+use ringcall_dispatcher::ring::Layout;
+use std::sync::Arc;
+
+/// Which kernel, and how large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelKind {
+    /// Blocks that share the ring, each of `warps` warps: thread and warp handlers.
+    Regular {
+        /// Blocks: each polls a part of the ring.
+        blocks: u32,
+        /// Warps of a block, 1 to 32; all but one serve.
+        warps: u32,
+    },
+    /// A cooperative grid, all of whose threads take part in grid handlers' calls; thread and warp handlers are served by
+    /// the polling warp alone, one at a time.
+    Cooperative {
+        /// Blocks; all must be resident at once.
+        blocks: u32,
+        /// Threads of a block: a multiple of 32.
+        threads: u32,
+    },
+    /// The same, with one block more (or cluster, where there are clusters) that serves and takes no part in grid handlers' calls:
+    /// while one runs, that block polls for the next request, fetches and checks it, and answers the last one. For grid
+    /// handlers that know how many blocks they are: the grid that they are launched in is larger.
+    Ahead {
+        /// Blocks of grid handlers, a multiple of a cluster's; with the one that serves all must be resident at once.
+        blocks: u32,
+        /// Threads of a block: a multiple of 32.
+        threads: u32,
+    },
+    /// One block that can launch graphs: thread and warp handlers, and graphs.
+    Graph {
+        /// Warps, 1 to 32; all but one serve.
+        warps: u32,
+    },
+}
+
+impl KernelKind {
+    /// One block of 8 warps: the shortest latency.
+    #[must_use]
+    pub const fn regular() -> Self {
+        Self::Regular { blocks: 1, warps: 8 }
+    }
+
+    /// Eight blocks of 8 warps: the most requests a second.
+    #[must_use]
+    pub const fn broad() -> Self {
+        Self::Regular { blocks: 8, warps: 8 }
+    }
+
+    /// One block of 8 warps that can launch graphs.
+    #[must_use]
+    pub const fn graph() -> Self {
+        Self::Graph { warps: 8 }
+    }
+
+    /// Threads of a block.
+    #[must_use]
+    pub const fn threads(self) -> u32 {
+        match self {
+            Self::Regular { warps, .. } | Self::Graph { warps } => warps.saturating_mul(32),
+            Self::Cooperative { threads, .. } | Self::Ahead { threads, .. } => threads,
+        }
+    }
+
+    /// Blocks; of [`Ahead`](Self::Ahead) those of grid handlers.
+    #[must_use]
+    pub const fn blocks(self) -> u32 {
+        match self {
+            Self::Regular { blocks, .. } | Self::Cooperative { blocks, .. } | Self::Ahead { blocks, .. } => {
+                blocks
+            }
+            Self::Graph { .. } => 1,
+        }
+    }
+
+    /// Whether it is a cooperative grid, which grid handlers run in.
+    const fn is_grid(self) -> bool {
+        matches!(self, Self::Cooperative { .. } | Self::Ahead { .. })
+    }
+
+    /// Warps of a block that serve.
+    const fn workers(self) -> u32 {
+        match self {
+            Self::Regular { warps, .. } | Self::Graph { warps } => Layout::workers(warps),
+            Self::Ahead { threads, .. } => Layout::callers(threads / 32),
+            Self::Cooperative { .. } => 1,
+        }
+    }
+
+    const fn entry(self) -> &'static str {
+        match self {
+            Self::Regular { .. } => "ringcall_dispatch",
+            Self::Cooperative { .. } => "ringcall_dispatch_grid",
+            Self::Ahead { .. } => "ringcall_dispatch_ahead",
+            Self::Graph { .. } => "ringcall_dispatch_graph",
+        }
+    }
+}
+
+/// Choices of a device dispatcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Kernel and size.
+    pub kernel: KernelKind,
+    /// Other dispatchers serve this ring too: whatever is not a whole request for a function of this one is left to them.
+    /// Of the dispatchers of a ring one should not have this set, so that somebody answers what is broken or for nobody;
+    /// that one is told the others' functions ([`Functions::elsewhere`]). No two serve the same function.
+    pub shared_ring: bool,
+    /// No in-flight mark for graph launches, for peers that do not know it.
+    pub skip_marks: bool,
+    /// Bad requests ([`Status::is_bad_request`](ringcall::Status::is_bad_request)) are counted and taken out of their slots
+    /// without an answer, as CUDA-Q Realtime does.
+    pub drop_bad_requests: bool,
+    /// How long an idle warp sleeps between looks at its mailbox, ns.
+    pub nap_ns: u32,
+    /// Bytes of shared memory that each block has for handlers, at the end of its dynamic shared memory. It is theirs
+    /// while the kernel runs, between calls too.
+    pub handler_shared: u32,
+    /// Blocks of a cluster; 1 for none.
+    pub cluster: u32,
+}
+
+impl Options {
+    /// Blocks that are launched.
+    const fn launched_blocks(&self) -> u32 {
+        match self.kernel {
+            KernelKind::Ahead { blocks, .. } => blocks.saturating_add(self.cluster),
+            other => other.blocks(),
+        }
+    }
+}
+
+impl Options {
+    /// The defaults for a kernel.
+    #[must_use]
+    pub const fn new(kernel: KernelKind) -> Self {
+        Self {
+            kernel,
+            shared_ring: false,
+            skip_marks: false,
+            drop_bad_requests: false,
+            nap_ns: 40,
+            handler_shared: 0,
+            cluster: 1,
+        }
+    }
+
+    /// The same, with so many bytes of shared memory a block for handlers.
+    #[must_use]
+    pub const fn handler_shared(mut self, bytes: u32) -> Self {
+        self.handler_shared = bytes;
+        self
+    }
+
+    /// The same, in clusters of so many blocks.
+    #[must_use]
+    pub const fn cluster(mut self, blocks: u32) -> Self {
+        self.cluster = blocks;
+        self
+    }
+
+    /// The same, on a ring that others serve too.
+    #[must_use]
+    pub const fn shared_ring(mut self) -> Self {
+        self.shared_ring = true;
+        self
+    }
+}
+
+/// Not running.
+#[derive(Debug)]
+pub struct Wired(());
+
+/// Running.
+#[derive(Debug)]
+pub struct Running {
+    launched: Launched<Kept<Resources>>,
+}
+
+/// A dispatcher on the device, before or after its kernel runs.
+///
+/// A running one that is dropped without a [`stop`](DeviceDispatcher::stop) is told to end, and waited for for at most a tenth
+/// of a second. If its kernel still runs then, all that it uses is kept for ever.
+#[derive(Debug)]
+#[must_use]
+pub struct DeviceDispatcher<State = Wired> {
+    resources: Arc<Resources>,
+    launcher: Arc<Launcher>,
+    stream: Arc<Stream>,
+    state: State,
+}
+
+impl DeviceDispatcher<Wired> {
+    /// Links, loads and allocates all that a dispatcher of `ring` needs.
+    ///
+    /// # Errors
+    /// A table that cannot be built (two names with one id, a schema that cannot fit a slot), modules that do not link, a
+    /// kernel that does not fit the device, no memory.
+    #[allow(clippy::needless_pass_by_value)] // builders end here
+    pub fn wire(
+        ring: &MappedRing,
+        functions: Functions,
+        modules: Modules,
+        options: Options,
+    ) -> Result<Self, DeviceError> {
+        let context = ring.context();
+        let stream = Arc::new(Stream::new(context)?);
+        let (resources, launcher) = resources::wire(ring, &functions, &modules, options, &stream)?;
+        Ok(Self { resources: Arc::new(resources), launcher: Arc::new(launcher), stream, state: Wired(()) })
+    }
+
+    /// Launches the kernel, and waits until it polls.
+    ///
+    /// # Errors
+    /// The launch fails, or the kernel does not begin within a second (another persistent kernel has the whole device): then
+    /// it ends as soon as it begins, and all that it uses is kept for ever.
+    pub fn start(self) -> Result<DeviceDispatcher<Running>, DeviceError> {
+        let Self { resources, launcher, stream, state: Wired(()) } = self;
+        resources.reset()?;
+        let hold = resources.context().hold_frees();
+        launcher.launch(&stream)?;
+        // From here on it is dropped as a running one is.
+        let launched = Launched::new(&resources, &launcher, &stream, hold);
+        resources.await_running(&stream)?;
+        Ok(DeviceDispatcher { resources, launcher, stream, state: Running { launched } })
+    }
+}
+
+impl<State> DeviceDispatcher<State> {
+    /// All counters, now. Never blocks, never touches a stream.
+    #[must_use]
+    pub fn counters(&self) -> Snapshot {
+        self.watch().counters()
+    }
+
+    /// What every warp is doing, now. Never blocks, never touches a stream.
+    #[must_use]
+    pub fn busy(&self) -> Vec<Busy> {
+        self.watch().busy()
+    }
+
+    /// A handle for watching from elsewhere.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch::new(&self.resources)
+    }
+
+    /// What the kernel takes of the device.
+    #[must_use]
+    pub fn footprint(&self) -> Footprint {
+        self.launcher.footprint()
+    }
+}
+
+/// What a kernel takes of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footprint {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of shared memory of a block.
+    pub shared_bytes: u32,
+    /// Blocks of this kernel that fit one multiprocessor at once.
+    pub blocks_per_multiprocessor: u32,
+}

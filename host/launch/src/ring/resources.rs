@@ -1,0 +1,395 @@
+//! Everything a dispatch kernel works on, and its parameters.
+
+use super::functions::Functions;
+use super::graphs::{Launchable, fill_addresses};
+use super::launch::Launcher;
+use super::modules::Modules;
+use super::modules::address_in;
+use super::{DeviceError, Halt, KernelKind, MappedRing, Options, failure};
+use core::sync::atomic::Ordering;
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
+use ringcall_dispatcher::ring::grid::GridChannel;
+use ringcall_dispatcher::ring::layout::Needs;
+use ringcall_dispatcher::ring::{Layout, Partition, stage_bytes};
+use ringcall_gpu::shared::Words;
+use ringcall_wire::Counter;
+use ringcall_wire::launch::{DeviceEntry, DispatchParams, HandlerKind, MAX_SLOTS, control, options, saved};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+/// How long a kernel may take from its launch to its first poll.
+const BEGINS_WITHIN: Duration = Duration::from_secs(1);
+
+/// What a kernel uses while it runs, and what the host reads of it.
+#[derive(Debug)]
+pub(super) struct Resources {
+    ring: MappedRing,
+    names: Vec<(u32, String)>,
+    shares_ring: bool,
+    kernel: KernelKind,
+    clock_khz: u32,
+    control: Words,
+    saved: DeviceBuffer,
+    // Kept alive for the kernel.
+    _control: MappedRegion,
+    _tables: [DeviceBuffer; 2],
+    _scratch: Option<DeviceBuffer>,
+    channel: Option<DeviceBuffer>,
+    _graphs: Vec<Launchable>,
+    _module: Module,
+}
+
+/// Makes all of it.
+pub(super) fn wire(
+    ring: &MappedRing,
+    functions: &Functions,
+    modules: &Modules,
+    chosen: Options,
+    stream: &Stream,
+) -> Result<(Resources, Launcher), DeviceError> {
+    let context = ring.context();
+    let geometry = *ring.ring().geometry();
+    let kind = chosen.kernel;
+    check_shape(kind, geometry.slots())?;
+    let mut table = functions.lay_out(&geometry, kind)?;
+    let symbols = functions.symbols();
+    let module = modules.load(context, kind, &symbols)?;
+
+    let blocks = kind.blocks() as usize;
+    let saved = DeviceBuffer::zeroed(context, blocks * saved::WORDS * 8)?;
+    let graphs = fill_addresses(&mut table, functions, &module, &geometry, saved.address().0, stream)?;
+
+    let follower = match functions.follower_of(kind)? {
+        Some(symbol) => address_in(&module, &symbols, symbol)?,
+        None => 0,
+    };
+
+    let stage = stage_bytes(geometry.rx_stride().max(geometry.tx_stride()));
+    let needs = |shared_stages| Needs {
+        slots: Partition::of(geometry.slots(), 0, polling_blocks(kind)).count,
+        cells: table.cells.len() as u32,
+        entries: table.entries.len() as u32,
+        workers: kind.workers(),
+        stage_bytes: stage,
+        shared_stages,
+    };
+    let (in_shared, shared) = shared_memory(&chosen, context.device().max_shared_per_block()?, needs);
+    let scratch = if in_shared {
+        None
+    } else {
+        let bytes = polling_blocks(kind) as usize * kind.workers() as usize * 2 * stage as usize;
+        Some(DeviceBuffer::zeroed(context, bytes)?)
+    };
+    let channel =
+        if kind.is_grid() { Some(DeviceBuffer::zeroed(context, GridChannel::BYTES)?) } else { None };
+    let control_region = MappedRegion::zeroed(context, blocks * control::WORDS * 8)?;
+    let upload = |bytes: &[u8]| -> Result<DeviceBuffer, DeviceError> {
+        let buffer = DeviceBuffer::zeroed(context, bytes.len().max(16))?;
+        buffer.write_from(0, bytes)?;
+        Ok(buffer)
+    };
+    let (entries, cells) = (upload(table.entries.as_bytes())?, upload(table.cells.as_bytes())?);
+    let (multiplier, shift) = table.index.parts();
+    let addresses = ring.addresses();
+    let params = DispatchParams {
+        rx_flags: addresses.rx_flags,
+        tx_flags: addresses.tx_flags,
+        rx_data: addresses.rx_data,
+        tx_data: addresses.tx_data,
+        rx_peer: ring.ring().bases().rx_host,
+        entries: entries.address().0,
+        cells: cells.address().0,
+        control: control_region.device_address(0)?.0,
+        saved: saved.address().0,
+        scratch: scratch.as_ref().map_or(0, |buffer| buffer.address().0),
+        grid: channel.as_ref().map_or(0, |buffer| buffer.address().0),
+        slots: geometry.slots(),
+        rx_stride: geometry.rx_stride(),
+        tx_stride: geometry.tx_stride(),
+        entry_count: table.entries.len() as u32,
+        cell_count: table.cells.len() as u32,
+        multiplier,
+        shift,
+        options: option_bits(&chosen, &table.entries),
+        stage_bytes: stage,
+        nap_ns: chosen.nap_ns,
+        handler_blocks: if matches!(kind, KernelKind::Ahead { .. }) { kind.blocks() } else { 0 },
+        reserved: 0,
+        follower,
+    };
+    let launcher = Launcher::new(context, &module, &chosen, shared, &params, stream)?;
+    let names =
+        table.entries.iter().zip(&functions.all).map(|(entry, f)| (entry.id, f.name.clone())).collect();
+    let resources = Resources {
+        ring: ring.clone(),
+        names,
+        shares_ring: chosen.shared_ring || functions.shares(),
+        kernel: kind,
+        clock_khz: context.device().clock_khz()?.max(1),
+        control: control_region.words(0, blocks * control::WORDS)?,
+        saved,
+        _control: control_region,
+        _tables: [entries, cells],
+        _scratch: scratch,
+        channel,
+        _graphs: graphs,
+        _module: module,
+    };
+    Ok((resources, launcher))
+}
+
+/// Bytes of shared memory that a block of [`KernelKind::Ahead`] has beside what handlers have.
+pub const AHEAD_SHARED: u32 = Layout::FOLLOWER;
+
+/// The option bits of a kernel with these entries: what was chosen, and what the table brings with it.
+pub(super) fn option_bits(chosen: &Options, entries: &[DeviceEntry]) -> u32 {
+    let beside_others = entries.iter().any(|entry| entry.kind == HandlerKind::Elsewhere as u32);
+    [
+        (chosen.shared_ring, options::SHARED_RING),
+        (chosen.skip_marks, options::SKIP_MARKS),
+        (chosen.drop_bad_requests, options::DROP_BAD_REQUESTS),
+        (beside_others, options::BESIDE_OTHERS),
+    ]
+    .into_iter()
+    .filter_map(|(set, bit)| set.then_some(bit))
+    .sum()
+}
+
+/// Blocks that poll: of a cooperative grid only the poller's.
+pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
+    if kind.is_grid() { 1 } else { kind.blocks() }
+}
+
+/// Whether the stages lie in shared memory, of which a block has at most `most` bytes; and how much a block has in all, with
+/// what handlers have at its end.
+pub(super) fn shared_memory(chosen: &Options, most: u32, needs: impl Fn(bool) -> Needs) -> (bool, u32) {
+    let bytes = |in_shared| {
+        let own = Layout::of(needs(in_shared)).bytes;
+        match chosen.kernel {
+            // Blocks that serve and blocks that run handlers are not the same.
+            KernelKind::Ahead { .. } => own.max(AHEAD_SHARED.saturating_add(chosen.handler_shared)),
+            _ => own.saturating_add(chosen.handler_shared),
+        }
+    };
+    // Every block of a grid reaches the stages.
+    let in_shared = !chosen.kernel.is_grid() && bytes(true) <= most;
+    (in_shared, bytes(in_shared))
+}
+
+/// The counters of an ended kernel: its own, and those of the graphs that it launched.
+fn all_counts(words: &[u64; saved::WORDS]) -> [u64; Counter::COUNT] {
+    let word = |at: usize| words.get(at).copied().unwrap_or(0);
+    std::array::from_fn(|place| word(saved::COUNTERS + place).wrapping_add(word(saved::CHILDREN + place)))
+}
+
+pub(crate) fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceError> {
+    if slots > MAX_SLOTS {
+        return Err(DeviceError::TooManySlots { slots });
+    }
+    let threads = kind.threads();
+    if threads == 0 || threads > 1024 || !threads.is_multiple_of(32) || kind.blocks() == 0 {
+        let why = format!(
+            "a dispatcher has at least one block of 1 to 32 whole warps, not {} of {threads} threads",
+            kind.blocks()
+        );
+        return Err(DeviceError::Shape(why));
+    }
+    Ok(())
+}
+
+impl Halt for Resources {
+    fn halt(&self) {
+        self.stop(control::STOP_NOW);
+    }
+}
+
+impl Resources {
+    pub(super) fn context(&self) -> &Arc<Context> {
+        self.ring.context()
+    }
+
+    pub(super) fn ring(&self) -> &MappedRing {
+        &self.ring
+    }
+
+    /// Whether other dispatchers serve the ring too.
+    pub(super) fn shares_ring(&self) -> bool {
+        self.shares_ring
+    }
+
+    /// The name of a function by its id.
+    pub(super) fn name_of(&self, id: u32) -> Option<&str> {
+        self.names.iter().find(|(known, _)| *known == id).map(|(_, name)| name.as_str())
+    }
+
+    /// Ticks of the device's clock as time, at its highest rate.
+    pub(super) fn ticks(&self, ticks: u64) -> Duration {
+        Duration::from_nanos((u128::from(ticks) * 1_000_000 / u128::from(self.clock_khz)) as u64)
+    }
+
+    /// Blocks that have a control block in use.
+    pub(super) fn blocks(&self) -> usize {
+        polling_blocks(self.kernel) as usize
+    }
+
+    /// Word `word` of block `block`'s control block.
+    pub(super) fn read(&self, block: usize, word: usize) -> u64 {
+        self.control.load(block * control::WORDS + word, Ordering::Acquire)
+    }
+
+    /// Tells every block to stop so.
+    pub(super) fn stop(&self, how: u64) {
+        for block in 0..self.blocks() {
+            self.control.store(block * control::WORDS + control::STOP, how, Ordering::Release);
+        }
+    }
+
+    /// Whether every block has ended.
+    pub(super) fn ended(&self) -> bool {
+        (0..self.blocks()).all(|block| {
+            matches!(self.read(block, control::STATE), control::STATE_ENDED | control::STATE_FAILED)
+        })
+    }
+
+    /// Why the kernel ended by itself, if it did.
+    pub(super) fn failure(&self) -> Option<DeviceError> {
+        (0..self.blocks()).find_map(|block| failure(|word| self.read(block, word)))
+    }
+
+    /// Adds what graphs counted after the kernel's last figures. Everything has ended.
+    pub(super) fn count_late(&self) -> Result<(), CudaError> {
+        if !matches!(self.kernel, KernelKind::Graph { .. }) {
+            return Ok(());
+        }
+        for block in 0..self.blocks() {
+            let mut words = [0_u64; saved::WORDS];
+            self.saved.read_into(block * saved::WORDS * 8, words.as_mut_bytes())?;
+            for (place, count) in all_counts(&words).into_iter().enumerate() {
+                self.control.store(
+                    block * control::WORDS + control::COUNTERS + place,
+                    count,
+                    Ordering::Relaxed,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares for a launch: counters go on from where they were. Before the first there is nothing to do, and on a device
+    /// that other kernels fill nothing can be done: fills and copies wait for them.
+    pub(super) fn reset(&self) -> Result<(), DeviceError> {
+        if (0..self.blocks()).all(|block| self.read(block, control::STATE) == control::STATE_NEW) {
+            return Ok(());
+        }
+        self.saved.fill(0)?;
+        for block in 0..self.blocks() {
+            let base = block * control::WORDS;
+            for place in 0..Counter::COUNT {
+                let count = self.read(block, control::COUNTERS + place);
+                let at = (block * saved::WORDS + saved::COUNTERS + place) * 8;
+                self.saved.write_from(at, &count.to_le_bytes())?;
+            }
+            for word in control::BUSY..control::WORDS {
+                self.control.store(base + word, 0, Ordering::Relaxed);
+            }
+            self.control.store(base + control::STATE, control::STATE_NEW, Ordering::Relaxed);
+            self.control.store(base + control::STOP, control::STOP_NO, Ordering::Release);
+        }
+        if let Some(channel) = &self.channel {
+            channel.fill(0)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every block polls.
+    pub(super) fn await_running(&self, stream: &Stream) -> Result<(), DeviceError> {
+        let begin = Instant::now();
+        loop {
+            let states: Vec<u64> = (0..self.blocks()).map(|block| self.read(block, control::STATE)).collect();
+            if states.contains(&control::STATE_FAILED) {
+                return Err(DeviceError::Refused);
+            }
+            if states.iter().all(|&state| state != control::STATE_NEW) {
+                return Ok(());
+            }
+            if let StreamState::Failed(error) = stream.query() {
+                return Err(error.into());
+            }
+            if begin.elapsed() > BEGINS_WITHIN {
+                return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_shared_memory_comes_behind_what_the_kernel_needs() {
+        let needs = |shared_stages| Needs {
+            slots: 16,
+            cells: 4,
+            entries: 2,
+            workers: 7,
+            stage_bytes: 4096,
+            shared_stages,
+        };
+        let [without, with] = [false, true].map(|in_shared| Layout::of(needs(in_shared)).bytes);
+        assert!(without < with);
+        let regular = Options::new(KernelKind::regular());
+        assert_eq!(shared_memory(&regular, with, needs), (true, with));
+        assert_eq!(shared_memory(&regular, with - 1, needs), (false, without));
+        let more = regular.handler_shared(1000);
+        assert_eq!(shared_memory(&more, with + 1000, needs), (true, with + 1000));
+        assert_eq!(shared_memory(&more, with + 999, needs), (false, without + 1000));
+        let grid = Options::new(KernelKind::Cooperative { blocks: 2, threads: 64 }).handler_shared(1000);
+        assert_eq!(shared_memory(&grid, u32::MAX, needs), (false, without + 1000));
+        let ahead = Options::new(KernelKind::Ahead { blocks: 2, threads: 64 });
+        assert_eq!(shared_memory(&ahead, u32::MAX, needs), (false, without.max(AHEAD_SHARED)));
+        let more = ahead.handler_shared(without);
+        assert_eq!(shared_memory(&more, u32::MAX, needs), (false, AHEAD_SHARED + without));
+        // What no block has is refused with the launcher's error, not wrapped around.
+        assert_eq!(shared_memory(&regular.handler_shared(u32::MAX), with, needs), (false, u32::MAX));
+    }
+
+    #[test]
+    fn others_functions_set_their_option() {
+        let functions = crate::ring::Functions::new().symbol(
+            "ours",
+            "ours",
+            HandlerKind::Thread,
+            ringcall_wire::schema::HandlerSchema::new(),
+        );
+        let geometry = ringcall_protocol::Geometry::new(4, 64, 64, 64, 64, 4096).expect("a ring");
+        let kind = KernelKind::regular();
+        let bits = |functions: &Functions, chosen: &Options| {
+            option_bits(chosen, &functions.lay_out(&geometry, kind).expect("a table").entries)
+        };
+        let alone = Options::new(kind);
+        assert_eq!(bits(&functions, &alone), 0);
+        assert_eq!(bits(&functions, &Options { skip_marks: true, ..alone }), options::SKIP_MARKS);
+        assert_eq!(
+            bits(&functions, &Options { drop_bad_requests: true, ..alone }),
+            options::DROP_BAD_REQUESTS
+        );
+        assert_eq!(bits(&functions, &alone.shared_ring()), options::SHARED_RING);
+        let told = functions.elsewhere("theirs");
+        assert_eq!(bits(&told, &alone), options::BESIDE_OTHERS);
+        assert_eq!(bits(&told, &alone.shared_ring()), options::SHARED_RING | options::BESIDE_OTHERS);
+    }
+
+    #[test]
+    fn counts_are_the_kernels_and_its_graphs() {
+        let mut words = [u64::MAX; saved::WORDS];
+        for place in 0..Counter::COUNT {
+            words[saved::COUNTERS + place] = place as u64;
+            words[saved::CHILDREN + place] = 100 * place as u64;
+        }
+        assert_eq!(all_counts(&words), std::array::from_fn(|place| 101 * place as u64));
+    }
+}

@@ -1,0 +1,133 @@
+//! The end of a dispatcher: drained, bounded, and accounted for.
+
+use super::resources::Resources;
+use super::watch::{Busy, Watch};
+use super::{DeviceDispatcher, DeviceError, Running, Wired};
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::StreamState;
+use ringcall_protocol::RingMemory;
+use ringcall_protocol::scan::Scan;
+use ringcall_wire::launch::control;
+use ringcall_wire::status::Status;
+use std::time::{Duration, Instant};
+
+/// What a stop did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StopReport {
+    /// Requests answered between the call and the end.
+    pub drained: u64,
+    /// Requests still in the ring when the kernel had ended, which were answered `SHUTTING_DOWN`.
+    pub refused: u64,
+    /// Requests that could not be answered, since nobody took the previous response of their slot: they are still there.
+    pub unanswered: u64,
+    /// Handlers that did not return: the kernel still runs.
+    pub stuck: Vec<Busy>,
+    /// The kernel, or a graph that it launched, did not end; or it failed (a handler panicked, or touched what is not its own, or the dispatcher could not launch itself
+    /// again): every request under way is lost.
+    pub failed: Option<DeviceError>,
+    /// How long the stop took.
+    pub took: Duration,
+}
+
+impl StopReport {
+    /// Whether everything ended well: nothing refused, unanswered, stuck or failed.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.refused == 0 && self.unanswered == 0 && self.stuck.is_empty() && self.failed.is_none()
+    }
+}
+
+/// A stopped dispatcher.
+#[derive(Debug)]
+pub struct Stopped {
+    /// What the stop did.
+    pub report: StopReport,
+    /// The dispatcher, ready to be started again; `None` if it has failed, or its kernel or a graph still runs: then all that
+    /// these use is kept for ever.
+    pub dispatcher: Option<DeviceDispatcher<Wired>>,
+}
+
+/// How much of the deadline is left to a kernel that was told to stop at once.
+const LAST_PART: u32 = 5;
+
+/// What the stream has at least, from the kernel's last word to its end.
+const MOMENT: Duration = Duration::from_millis(10);
+
+impl DeviceDispatcher<Running> {
+    /// Answers what is in the ring, waits for the graphs that were launched, and ends the kernel; at most `deadline` from
+    /// now, and a moment more for its last words.
+    ///
+    /// The kernel drains for four fifths of the time, and is then told to end at once. What is left in the ring is
+    /// answered `SHUTTING_DOWN` from here. A handler that does not return cannot be ended: the report says which. Nor can a
+    /// graph.
+    #[must_use]
+    pub fn stop(self, deadline: Duration) -> Stopped {
+        let Self { resources, launcher, stream, state: Running { launched } } = self;
+        let begin = Instant::now();
+        let watch = Watch::new(&resources);
+        let before = watch.counters().answered();
+        resources.stop(control::STOP_DRAIN);
+        let mut hurried = false;
+        let outcome = loop {
+            let elapsed = begin.elapsed();
+            if resources.ended() {
+                break stream.wait(deadline.saturating_sub(elapsed).max(MOMENT));
+            }
+            if let StreamState::Failed(error) = stream.query() {
+                break Err(error);
+            }
+            if !hurried && elapsed > deadline - deadline / LAST_PART {
+                resources.stop(control::STOP_NOW);
+                hurried = true;
+            }
+            if elapsed > deadline {
+                break Err(CudaError::TimedOut(deadline));
+            }
+            std::thread::yield_now();
+        };
+        if matches!(outcome, Err(CudaError::TimedOut(_))) {
+            let report = StopReport {
+                drained: watch.counters().answered().saturating_sub(before),
+                refused: 0,
+                unanswered: 0,
+                stuck: watch.busy(),
+                failed: Some(DeviceError::NotEnded(deadline)),
+                took: begin.elapsed(),
+            };
+            // The kernel, or a graph, may still write: its memory, its code and the hold on frees are kept for ever.
+            launched.abandon();
+            return Stopped { report, dispatcher: None };
+        }
+        let late = outcome.and_then(|()| resources.count_late());
+        let failed = late.err().map(DeviceError::from).or_else(|| resources.failure());
+        let drained = watch.counters().answered().saturating_sub(before);
+        // What is left on a shared ring is another dispatcher's.
+        let (refused, unanswered) = if resources.shares_ring() { (0, 0) } else { refuse_rest(&resources) };
+        let report = StopReport {
+            drained,
+            refused,
+            unanswered,
+            stuck: Vec::new(),
+            failed: failed.clone(),
+            took: begin.elapsed(),
+        };
+        launched.ended();
+        let dispatcher =
+            failed.is_none().then(|| DeviceDispatcher { resources, launcher, stream, state: Wired(()) });
+        Stopped { report, dispatcher }
+    }
+}
+
+/// Answers what the kernel left in the ring.
+fn refuse_rest(resources: &Resources) -> (u64, u64) {
+    let ring = resources.ring().ring().shared();
+    let (mut refused, mut unanswered) = (0, 0);
+    Scan::new(ring.geometry().slots()).full(ring, |seen| match seen.claim(ring) {
+        Some(request) => {
+            let _ = request.answer(ring, Status::SHUTTING_DOWN, &[]);
+            refused += 1;
+        }
+        None => unanswered += 1,
+    });
+    (refused, unanswered)
+}

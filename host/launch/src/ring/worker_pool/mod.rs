@@ -1,0 +1,406 @@
+//! The pool of graph workers: which worker is idle, which slot a worker serves, and how its launch ended.
+//!
+//! A worker is an executable graph with a stream of its own: the host launches it for one request at a time, and the graph writes
+//! its answer into the ring. Two executors use the pool: [`RingGraphs`](super::RingGraphs), and the engines of C programs
+//! (`ringcall-c`). The executor decides what is launched, how the end of a launch shows ([`CompletionProbe`]), and what is done
+//! about a graph that never answered.
+//!
+//! A worker goes from idle over launching ([`take`](WorkerPool::take)) to running ([`launched`](WorkerPool::launched)), and back when its
+//! end was seen ([`poll`](WorkerPool::poll), [`release`](WorkerPool::release)). Its slot may hold another request before that: when
+//! the worker has answered and the answer was taken. From then on the end of the launch says nothing about the slot.
+//!
+//! ```
+//! use ringcall_launch::ring::worker_pool::{Answer, Answers, Found, WorkerStream, WorkerPool, CompletionProbe};
+//! use ringcall_gpu::shared::Region;
+//! use ringcall_wire::flag;
+//! use std::sync::atomic::Ordering;
+//!
+//! /// Graphs that have all ended.
+//! struct Over;
+//! impl CompletionProbe for Over {
+//!     fn has_ended(&self, _worker: usize, _number: u64, _answered: bool) -> bool {
+//!         true
+//!     }
+//!     fn state(&self, _worker: usize) -> WorkerStream {
+//!         WorkerStream::Done
+//!     }
+//! }
+//!
+//! let flags = Region::zeroed(4 * 8)?.words(0, 4)?;
+//! let slots = Region::zeroed(4 * 64)?.words(0, 4 * 8)?;
+//! let answers = Answers::new(flags.clone(), Some((slots, 8)), true);
+//! let mut pool = WorkerPool::new(answers, ());
+//! pool.add(0x77, 0);
+//!
+//! assert_eq!(pool.find(Some((0x77, 5))), Found::Worker(0));
+//! pool.take(0, 3)?;
+//! flags.store(3, flag::IN_FLIGHT, Ordering::Release);
+//! // ... here the graph is launched, which fails to answer.
+//! pool.launched(0, true);
+//! assert!(pool.serves(3) && pool.find(None) == Found::Busy);
+//! let seen = pool.poll(0, false, &Over).expect("it runs");
+//! assert_eq!((seen.slot, seen.answer), (3, Some(Answer::Never(999))));
+//! pool.release(0);
+//! assert!(pool.is_idle());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod answers;
+#[cfg(test)]
+mod tests;
+
+pub use answers::Answers;
+use core::fmt::Debug;
+use core::ops::Range;
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::StreamState;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// Between two questions how streams stand, in sweeps that find workers busy: each question is a call of the driver.
+pub const LOOK: u32 = 1 << 14;
+/// `CUDA_ERROR_UNKNOWN`: a graph ended without an answer.
+pub const UNKNOWN: u16 = 999;
+
+/// The state of a worker's stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WorkerStream {
+    /// Something still runs.
+    #[default]
+    Busy,
+    /// All has ended, and what it wrote is there.
+    Done,
+    /// CUDA's number of what went wrong.
+    Failed(u16),
+}
+
+impl From<StreamState> for WorkerStream {
+    fn from(state: StreamState) -> Self {
+        match state {
+            StreamState::Busy => Self::Busy,
+            StreamState::Ready => Self::Done,
+            StreamState::Failed(error) => Self::Failed(code_of(&error)),
+        }
+    }
+}
+
+/// CUDA's number of what went wrong, as an error mark holds it.
+pub(super) fn code_of(error: &CudaError) -> u16 {
+    error.code().and_then(|code| u16::try_from(code.code).ok()).unwrap_or(UNKNOWN)
+}
+
+/// How the end of a graph shows.
+pub trait CompletionProbe {
+    /// Whether the graph of launch `number` (1 for a worker's first) has ended, as memory says it. `answered`: its slot is
+    /// answered, or another's by now.
+    fn has_ended(&self, worker: usize, number: u64, answered: bool) -> bool;
+
+    /// The state of the worker's stream: a call of the driver.
+    fn state(&self, worker: usize) -> WorkerStream;
+}
+
+/// Where other threads read which workers are idle. The pool's owner alone writes it.
+pub trait IdleMask: Debug {
+    /// The worker is idle from now on, or busy.
+    fn set(&self, worker: usize, idle: bool);
+}
+
+/// No other thread reads it.
+impl IdleMask for () {
+    fn set(&self, _: usize, _: bool) {}
+}
+
+/// Which worker can take a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// This worker, now.
+    Worker(usize),
+    /// Workers that are busy.
+    Busy,
+    /// No worker, now or later.
+    Nobody,
+}
+
+/// Why a worker cannot be launched for a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    /// There are fewer workers.
+    #[error("there is no such worker")]
+    NoWorker,
+    /// There are fewer slots.
+    #[error("the ring has no such slot")]
+    NoSlot,
+    /// It is launched, runs, or is broken.
+    #[error("the worker is busy")]
+    Busy,
+    /// The request of the slot is under way.
+    #[error("another worker serves it")]
+    Served,
+}
+
+/// What became of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It is in its slot, or was taken.
+    Given,
+    /// It never comes: CUDA's code. The slot carries the worker's own mark.
+    Never(u16),
+}
+
+/// What is seen of a worker that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// What it was launched for.
+    pub slot: u32,
+    /// What became of the answer that it owes; `None` where that is not known yet, or it owes none any more.
+    pub answer: Option<Answer>,
+    /// Its graph has ended; `Failed` where its stream has failed.
+    pub end: Option<WorkerStream>,
+}
+
+/// Where a worker is in its round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Idle,
+    /// Taken, and not known to run yet.
+    Launching,
+    Runs,
+    /// Its end was seen, and is being told.
+    Leaving,
+    /// Nothing runs on its stream any more, or ever will.
+    Broken,
+}
+
+/// The last launch of a worker.
+#[derive(Debug, Clone, Copy, Default)]
+struct Launch {
+    slot: u32,
+    number: u64,
+    /// What was left where its response begins.
+    token: u64,
+    /// The slot is still its own.
+    owes: bool,
+    /// Whatever was to follow the graph was put behind it.
+    whole: bool,
+}
+
+#[derive(Debug)]
+struct Member {
+    function: u32,
+    key: u64,
+    turn: Turn,
+    launch: Launch,
+}
+
+impl Member {
+    fn is_for(&self, wanted: Option<(u32, u64)>) -> bool {
+        let matches = |(function, key)| self.function == function && (self.key == 0 || self.key == key);
+        self.turn != Turn::Broken && wanted.is_none_or(matches)
+    }
+
+    fn is_busy(&self) -> bool {
+        matches!(self.turn, Turn::Launching | Turn::Runs | Turn::Leaving)
+    }
+}
+
+/// The workers of a ring. Slots are named by their numbers. For one thread at a time; nothing here calls the driver.
+#[derive(Debug)]
+pub struct WorkerPool<M = ()> {
+    members: Vec<Member>,
+    answers: Answers,
+    mask: M,
+    busy: usize,
+    owing: usize,
+    sweeps: u32,
+    /// Tells the launches of this pool from each other and from those of others on the same ring.
+    launches: u32,
+}
+
+impl<M: IdleMask> WorkerPool<M> {
+    /// Of no workers yet. Who is idle is written to `mask`, too.
+    #[must_use]
+    pub fn new(answers: Answers, mask: M) -> Self {
+        // Somewhere of its own, so that rosters of two processes differ as well.
+        let launches = RandomState::new().build_hasher().finish() as u32;
+        Self { members: Vec::new(), answers, mask, busy: 0, owing: 0, sweeps: 0, launches }
+    }
+
+    /// Adds an idle worker for requests of a function: those whose routing key is `key`, or any where that is 0.
+    pub fn add(&mut self, function: u32, key: u64) {
+        self.mask.set(self.members.len(), true);
+        self.members.push(Member { function, key, turn: Turn::Idle, launch: Launch::default() });
+    }
+
+    /// Other dispatchers take requests from this ring, too: a mark on a slot may be theirs.
+    pub fn share(&mut self) {
+        self.answers.shared = true;
+    }
+
+    /// Whether other dispatchers may take requests from this ring.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.answers.shared
+    }
+
+    /// All workers.
+    #[must_use]
+    pub fn workers(&self) -> Range<usize> {
+        0..self.members.len()
+    }
+
+    /// The first idle worker for requests of a function with a routing key, or for any.
+    #[must_use]
+    #[inline]
+    pub fn find(&self, wanted: Option<(u32, u64)>) -> Found {
+        let mut found = Found::Nobody;
+        for (worker, member) in self.members.iter().enumerate().filter(|(_, member)| member.is_for(wanted)) {
+            if member.turn == Turn::Idle {
+                return Found::Worker(worker);
+            }
+            found = Found::Busy;
+        }
+        found
+    }
+
+    /// Whether a worker owes this slot's answer, or its answer was not noticed yet.
+    #[must_use]
+    #[inline]
+    pub fn serves(&self, slot: u32) -> bool {
+        self.owing > 0 && self.owner(slot).is_some()
+    }
+
+    fn owner(&self, slot: u32) -> Option<usize> {
+        self.members.iter().position(|member| member.launch.owes && member.launch.slot == slot)
+    }
+
+    /// Whether the worker is launched, runs, or its end is being told.
+    #[must_use]
+    pub fn is_busy(&self, worker: usize) -> bool {
+        self.members.get(worker).is_some_and(Member::is_busy)
+    }
+
+    /// Whether no worker is busy.
+    #[must_use]
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.busy == 0
+    }
+
+    /// Makes an idle worker busy with a slot, and prepares that for the answer; which launch of the worker this is. The caller
+    /// launches it, and says what came of it: [`launched`](Self::launched) or [`refused`](Self::refused).
+    ///
+    /// # Errors
+    /// What was asked for is not there, or not to be had now; nothing has changed.
+    pub fn take(&mut self, worker: usize, slot: u32) -> Result<u64, NotTaken> {
+        let member = self.members.get(worker).ok_or(NotTaken::NoWorker)?;
+        if !self.answers.has(slot) {
+            return Err(NotTaken::NoSlot);
+        }
+        if member.turn != Turn::Idle {
+            return Err(NotTaken::Busy);
+        }
+        if let Some(before) = self.owner(slot) {
+            let Member { turn, launch, .. } = &self.members[before];
+            // Its graph has answered and the answer was taken; otherwise the request is under way.
+            let answered = match turn {
+                Turn::Runs => !self.answers.is_owed(slot, launch.token, false),
+                turn => *turn == Turn::Leaving,
+            };
+            if !(answered && self.answers.is_free(slot)) {
+                return Err(NotTaken::Served);
+            }
+            self.settle(before);
+        }
+        self.launches = self.launches.wrapping_add(1);
+        let token = Answers::token(self.launches);
+        self.answers.prepare(slot, token);
+        let number = self.members[worker].launch.number + 1;
+        self.members[worker].launch = Launch { slot, number, token, owes: true, whole: false };
+        self.owing += 1;
+        self.turn(worker, Turn::Launching);
+        Ok(number)
+    }
+
+    /// The worker's graph was launched. `whole`: so was all that is to follow it on its stream.
+    pub fn launched(&mut self, worker: usize, whole: bool) {
+        if let Some(member) = self.members.get_mut(worker) {
+            member.launch.whole = whole;
+        }
+        self.turn(worker, Turn::Runs);
+    }
+
+    /// Nothing was launched: the worker is idle as before, and its slot the caller's.
+    pub fn refused(&mut self, worker: usize) {
+        self.release(worker);
+    }
+
+    /// Counts a sweep; whether it is one that asks streams how they stand.
+    #[inline]
+    pub fn due(&mut self) -> bool {
+        self.sweeps = self.sweeps.wrapping_add(1);
+        self.sweeps.is_multiple_of(LOOK)
+    }
+
+    /// What is to be seen of a worker that runs; with `ask` its stream is asked where memory does not say its end. Changes
+    /// nothing: the caller says what it has made of it.
+    #[inline]
+    pub fn poll(&self, worker: usize, ask: bool, probe: &impl CompletionProbe) -> Option<Seen> {
+        let Member { launch, .. } = self.members.get(worker).filter(|member| member.turn == Turn::Runs)?;
+        let &Launch { slot, number, token, owes, whole } = launch;
+        // In this order: a graph that has ended answers no more, so that what is missing then never comes.
+        let answered = !owes || self.answers.is_answered(slot);
+        let state = if probe.has_ended(worker, number, answered) {
+            WorkerStream::Done
+        } else if ask {
+            probe.state(worker)
+        } else {
+            WorkerStream::Busy
+        };
+        let (over, failure) = match state {
+            WorkerStream::Busy => (false, None),
+            WorkerStream::Done => (true, None),
+            WorkerStream::Failed(code) => (true, Some(code)),
+        };
+        let answer = if answered {
+            Some(Answer::Given)
+        } else if !over {
+            None
+        } else if self.answers.is_owed(slot, token, failure.is_some() || !whole) {
+            Some(Answer::Never(failure.unwrap_or(UNKNOWN)))
+        } else {
+            Some(Answer::Given)
+        };
+        Some(Seen { slot, answer: answer.filter(|_| owes), end: over.then_some(state) })
+    }
+
+    /// The worker owes its slot nothing any more: whoever fills it is served by others.
+    pub fn settle(&mut self, worker: usize) {
+        if let Some(member) = self.members.get_mut(worker) {
+            self.owing -= usize::from(core::mem::take(&mut member.launch.owes));
+        }
+    }
+
+    /// The worker's end was seen, and is about to be told: nobody else sees it.
+    pub fn leave(&mut self, worker: usize) {
+        self.turn(worker, Turn::Leaving);
+    }
+
+    /// The worker is idle.
+    pub fn release(&mut self, worker: usize) {
+        self.settle(worker);
+        self.turn(worker, Turn::Idle);
+    }
+
+    /// The worker's stream is broken: it takes no more requests.
+    pub fn retire(&mut self, worker: usize) {
+        self.settle(worker);
+        self.turn(worker, Turn::Broken);
+    }
+
+    fn turn(&mut self, worker: usize, turn: Turn) {
+        let Some(member) = self.members.get_mut(worker) else { return };
+        self.busy -= usize::from(member.is_busy());
+        member.turn = turn;
+        self.busy += usize::from(member.is_busy());
+        self.mask.set(worker, turn == Turn::Idle);
+    }
+}

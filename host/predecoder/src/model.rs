@@ -1,0 +1,347 @@
+//! A network on a device, and its engines.
+
+use crate::buffers::Buffers;
+use crate::launch::{BY_KERNELS, Replay};
+use crate::network::NetworkError;
+use crate::pack::Packed;
+use crate::plan::{Offer, Params, Plan, SHAPES};
+use crate::{INPUTS, Network, OUTPUTS, Shape, Share, Wiring};
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{Context, DeviceBuffer, Lane, Linker, Module};
+use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// Why a model cannot be put on a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// The driver refuses.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The network is another than the kernels are made for.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The kernels use instructions that only one architecture has.
+    #[error("the network's kernels are for compute capability 9.0 (H100, H200), the device has {}.{}", .0.0, .0.1)]
+    OtherDevice((u32, u32)),
+    /// No shape of the kernel has room for the volume.
+    #[error(
+        "no shape of the kernel fits {layers} layers of {d} x {d} cells on {multiprocessors} multiprocessors"
+    )]
+    TooLarge {
+        /// Distance.
+        d: u32,
+        /// Layers.
+        layers: u32,
+        /// What the device has.
+        multiprocessors: u32,
+    },
+    /// The volume cannot be described.
+    #[error(transparent)]
+    Spec(#[from] InferError),
+}
+
+/// A network's weights on a device, and how its work is spread.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) plan: Plan,
+    /// With the addresses of the weights.
+    pub(crate) params: Params,
+    weights: Arc<DeviceBuffer>,
+    cells: Arc<DeviceBuffer>,
+    flips: Arc<DeviceBuffer>,
+    pub(crate) wired: Option<Wired>,
+}
+
+/// Lengths that a wiring gives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wired {
+    pub(crate) request_bytes: usize,
+    pub(crate) answer_bytes: usize,
+}
+
+/// The first shape that fits.
+fn fits(offer: Offer, [d, layers]: [u32; 2]) -> Option<Plan> {
+    Plan::choose(SHAPES, d, layers, offer)
+}
+
+impl Loaded {
+    /// For `layers` layers of `d` by `d` cells, which a wiring must be for, too; planned for a share of the device.
+    pub(crate) fn planned(
+        network: &Network,
+        context: &Arc<Context>,
+        [d, layers]: [u32; 2],
+        wiring: Option<&Wiring>,
+        share: Share,
+        plan: impl FnOnce(Offer, [u32; 2]) -> Option<Plan>,
+    ) -> Result<Self, GpuError> {
+        let device = context.device();
+        if device.capability() != (9, 0) {
+            return Err(GpuError::OtherDevice(device.capability()));
+        }
+        let shared = device.max_shared_per_block()?;
+        let multiprocessors = share.multiprocessors(device.multiprocessors()?);
+        let plan = plan(Offer { multiprocessors, shared }, [d, layers]).ok_or(GpuError::TooLarge {
+            d,
+            layers,
+            multiprocessors,
+        })?;
+        let upload = |bytes: &[u8]| {
+            let buffer = DeviceBuffer::zeroed(context, bytes.len().max(8))?;
+            buffer.write_from(0, bytes)?;
+            Ok::<_, GpuError>(Arc::new(buffer))
+        };
+        let packed = Packed::new(network);
+        let weights = upload(&packed.bytes)?;
+        let cells = upload(&plan.cells_table(wiring))?;
+        let flips = upload(wiring.map_or(&[][..], Wiring::flips).as_bytes())?;
+        let at = |offset: usize| weights.address().0 + offset as u64;
+        let params = Params {
+            cells: cells.address().0,
+            flips: flips.address().0,
+            bit_count: wiring.map_or(0, Wiring::bits),
+            threshold: wiring.map_or(0.0, |wiring| wiring.threshold),
+            first: at(packed.first),
+            middle: at(packed.middle),
+            last: at(packed.last),
+            scales: packed.scales.map(at),
+            ..plan.params()
+        };
+        let wired = wiring.map(|wiring| Wired {
+            request_bytes: wiring.request_bytes(),
+            answer_bytes: wiring.answer_bytes(),
+        });
+        Ok(Self { plan, params, weights, cells, flips, wired })
+    }
+
+    /// What one run after another works on.
+    pub(crate) fn buffers(&self, context: &Arc<Context>) -> Result<Buffers, CudaError> {
+        Buffers::new(context, &self.plan)
+    }
+
+    /// What the kernel's parameters point to, to be kept as long as they are used.
+    pub(crate) fn tables(&self) -> [Arc<DeviceBuffer>; 3] {
+        [&self.weights, &self.cells, &self.flips].map(Arc::clone)
+    }
+}
+
+/// The network on a device, for one volume.
+///
+/// Of [`new`](Self::new): input `volume`, `f32[1, 4, layers, d, d]`, of values 0, 0.5 and 1; output `logits`, of the same shape,
+/// to the bit what every other engine makes of the network. Values in between are rounded to 16 bits, and what becomes of
+/// them is nobody else's.
+/// Of [`wired`](Self::wired): input `bits`, the bytes of a request, output `left`, those of an answer, as [`Wiring`] has them.
+///
+/// Runs of all its engines go one after the other, in the order in which they were started: one run fills the device. Each
+/// engine has memory of its own, and its thread waits for its own run alone. A run is one launch of a graph: the input goes
+/// from pinned host memory to the device, the network works in device memory, the output comes back.
+///
+/// ```no_run
+/// use ringcall_cuda::driver::Driver;
+/// use ringcall_infer::Model;
+/// use ringcall_predecoder::{GpuModel, Network};
+///
+/// let network = Network::from_onnx(&std::fs::read("predecoder_3x128_int8.onnx")?)?;
+/// let context = Driver::load()?.device(0)?.context()?;
+/// let model = GpuModel::new("predecoder", &network, &context, 13, 13)?;
+/// let mut engine = model.instantiate()?;
+/// let volume = vec![0; model.inputs()[0].size_bytes()];
+/// let mut logits = vec![0; model.outputs()[0].size_bytes()];
+/// engine.run(&[&volume], &mut [&mut logits])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct GpuModel {
+    shared: Arc<Shared>,
+    metadata: Vec<(String, String)>,
+    by_kernels: usize,
+}
+
+/// What the engines of a model share.
+#[derive(Debug)]
+struct Shared {
+    name: String,
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+    context: Arc<Context>,
+    module: Module,
+    loaded: Loaded,
+    lane: Arc<Lane>,
+}
+
+impl GpuModel {
+    /// Puts `network` on the device of `context`, for `layers` layers of `d` by `d` cells.
+    ///
+    /// # Errors
+    /// Another device than the kernels are for, a volume that no shape of the kernel has room for, or the driver refuses.
+    pub fn new(
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        d: u32,
+        layers: u32,
+    ) -> Result<Self, GpuError> {
+        Self::on(Share::WHOLE, name, network, context, d, layers)
+    }
+
+    /// The same on a share of the device.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new), of the share.
+    pub fn on(
+        share: Share,
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        d: u32,
+        layers: u32,
+    ) -> Result<Self, GpuError> {
+        let loaded = Loaded::planned(network, context, [d, layers], None, share, fits)?;
+        let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
+        let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
+        let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
+        Self::around(name, network, context, loaded, inputs, outputs)
+    }
+
+    /// The same between bits: as few bytes as possible cross the bus, and decisions are applied on the device.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn wired(
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        wiring: &Wiring,
+    ) -> Result<Self, GpuError> {
+        Self::wired_on(Share::WHOLE, name, network, context, wiring)
+    }
+
+    /// The same on a share of the device.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new), of the share.
+    pub fn wired_on(
+        share: Share,
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        wiring: &Wiring,
+    ) -> Result<Self, GpuError> {
+        let volume = [wiring.d, wiring.layers];
+        let loaded = Loaded::planned(network, context, volume, Some(wiring), share, fits)?;
+        let bytes = |name, n| TensorSpec::new(name, ElementType::U8, [1, n]);
+        let inputs = vec![bytes("bits", wiring.request_bytes())?];
+        let outputs = vec![bytes("left", wiring.answer_bytes())?];
+        Self::around(name, network, context, loaded, inputs, outputs)
+    }
+
+    fn around(
+        name: &str,
+        network: &Network,
+        context: &Arc<Context>,
+        loaded: Loaded,
+        inputs: Vec<TensorSpec>,
+        outputs: Vec<TensorSpec>,
+    ) -> Result<Self, GpuError> {
+        let image = Linker::new(context.device().capability())
+            .ptx("the predecoder's kernel", loaded.plan.shape.ptx)?
+            .link(context)?;
+        let module = Module::load(context, &image)?;
+        let shared = Shared {
+            name: name.to_owned(),
+            inputs,
+            outputs,
+            context: Arc::clone(context),
+            module,
+            loaded,
+            lane: Arc::new(Lane::new(context)?),
+        };
+        Ok(Self { shared: Arc::new(shared), metadata: network.metadata().to_vec(), by_kernels: BY_KERNELS })
+    }
+
+    /// The same, for engines whose tensors cross the bus by a kernel of the graph where they have up to `bytes` bytes, and by
+    /// the device's copy engines where they have more: `0` and `usize::MAX` are always one of them. Which is faster is the
+    /// machine's; what comes out is the same. Without this the bound is 4096.
+    #[must_use]
+    pub fn carried_by_kernels(mut self, bytes: usize) -> Self {
+        self.by_kernels = bytes;
+        self
+    }
+
+    /// The device that it is on.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.shared.context
+    }
+
+    pub(crate) fn parts(&self) -> (&Arc<Context>, &Module, &Loaded) {
+        (&self.shared.context, &self.shared.module, &self.shared.loaded)
+    }
+
+    /// How the work is spread over the device.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shared.loaded.plan.shape
+    }
+}
+
+impl Model for GpuModel {
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.shared.inputs
+    }
+
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.shared.outputs
+    }
+
+    fn metadata(&self) -> &[(String, String)] {
+        &self.metadata
+    }
+
+    fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
+        let shared = Arc::clone(&self.shared);
+        let replay =
+            Replay::new(&shared.context, &shared.module, &shared.loaded, &shared.lane, self.by_kernels)
+                .map_err(|why| shared.failed("making an engine", why.to_string()))?;
+        Ok(Box::new(GpuEngine { shared, replay }))
+    }
+}
+
+impl Shared {
+    fn failed(&self, stage: &'static str, reason: String) -> InferError {
+        InferError::Backend { model: self.name.clone(), stage, reason }
+    }
+}
+
+/// One worker's graph and memory.
+#[derive(Debug)]
+struct GpuEngine {
+    shared: Arc<Shared>,
+    replay: Replay,
+}
+
+impl Engine for GpuEngine {
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.shared.inputs
+    }
+
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.shared.outputs
+    }
+
+    fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), InferError> {
+        let shared = &*self.shared;
+        check_buffers(&shared.inputs, &shared.outputs, inputs, outputs)?;
+        let ([input], [output]) = (inputs, outputs) else { return Ok(()) }; // checked
+        match self.replay.run(input, output) {
+            Ok(None) => Ok(()),
+            Ok(Some(which)) => Err(shared.failed("running", format!("wait {which} of the kernel ran out"))),
+            Err(why) => Err(shared.failed("running", why.to_string())),
+        }
+    }
+}

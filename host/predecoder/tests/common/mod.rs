@@ -1,0 +1,228 @@
+//! What both tests need. Each uses its part.
+#![allow(dead_code)]
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{Context, Driver};
+use ringcall_infer::{Engine, Model};
+use ringcall_predecoder::{GpuError, GpuModel, Layer, Network, Wiring};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Runs `test` on the first device, or says why not.
+pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
+    // In turn: where one's kernel runs, nobody loads code, and what another drops is not freed.
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    match Driver::load().and_then(|driver| driver.device(0)?.context()) {
+        Err(why @ (CudaError::NoDriver | CudaError::NoDevice | CudaError::DriverUnusable(_))) => {
+            eprintln!("skipped: {name}: {why}");
+        }
+        Err(why) => panic!("{name}: {why}"),
+        Ok(context) if context.device().capability() != (9, 0) => {
+            let why = GpuModel::new("any", &network(1), &context, 3, 3).expect_err("another architecture");
+            assert!(matches!(why, GpuError::OtherDevice(_)), "{why}");
+            eprintln!("skipped: {name}: {why}");
+        }
+        Ok(context) => {
+            let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            test(&context);
+            eprintln!("ran: {name}");
+        }
+    }
+}
+
+/// Made-up weights that spread activations over 0..255, with some that are cut off at both ends, and sums that stay exact.
+pub(crate) fn network(seed: u64) -> Network {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    // A high power of a number from -1 to 1 is small most of the time: the sums of large weights have to be, too.
+    let mut layer = |inputs: usize, outputs: usize, largest: f64, power: i32, input: f64, spread: f64| {
+        let mut number = || rng.random::<f64>() * 2.0 - 1.0;
+        let weights =
+            (0..inputs * outputs * 27).map(|_| (number().powi(power) * largest).round() as i16).collect();
+        let mean_square = largest * largest / f64::from(2 * power + 1);
+        let usual = spread / (input * (inputs as f64 * 27.0 * mean_square).sqrt());
+        let (mut factors, mut offsets) = (Vec::new(), Vec::new());
+        for channel in 0..outputs {
+            let (factor, offset) = (usual * (1.0 + 0.5 * number()), spread * 0.5 * number());
+            // In some channels a power of two and a half more: there what is rounded is a tie now and then.
+            let tied = channel % 4 == 1;
+            factors.push(if tied { factor.log2().round().exp2() } else { factor } as f32);
+            offsets.push(if tied { offset.round() + 0.5 } else { offset } as f32);
+        }
+        Layer { weights, factors, offsets }
+    };
+    let first = layer(4, 128, 511.0, 1, 1.0, 100.0);
+    let middle = [layer(128, 128, 127.0, 3, 100.0, 100.0), layer(128, 128, 127.0, 3, 100.0, 100.0)];
+    let last = layer(128, 4, 511.0, 19, 100.0, 4.0);
+    let [second, third] = middle;
+    Network::new([first, second, third, last]).expect("a network")
+}
+
+/// What a network makes of a volume, one sum after the other, in integers: every engine has to leave these bits.
+pub(crate) fn reference(network: &Network, volume: &[f32], layers: usize, d: usize) -> Vec<f32> {
+    let cells = layers * d * d;
+    let mut values: Vec<i64> = volume.iter().map(|value| (value * 2.0) as i64).collect();
+    for (place, Layer { weights, factors, offsets }) in network.layers().iter().enumerate() {
+        let inputs = values.len() / cells;
+        let mut scaled = Vec::with_capacity(factors.len() * cells);
+        for (output, (factor, offset)) in factors.iter().zip(offsets).enumerate() {
+            let mut sums = vec![0; cells];
+            for input in 0..inputs {
+                let plane = &values[input * cells..][..cells];
+                for tap in 0..27 {
+                    match i64::from(weights[(output * inputs + input) * 27 + tap]) {
+                        0 => (),
+                        weight => add_shifted(&mut sums, plane, weight, tap, layers, d),
+                    }
+                }
+            }
+            scaled.extend(sums.into_iter().map(|sum| sum as f32 * factor + offset));
+        }
+        if place == 3 {
+            return scaled;
+        }
+        values = scaled.into_iter().map(|value| value.round_ties_even().clamp(0.0, 255.0) as i64).collect();
+    }
+    Vec::new()
+}
+
+/// Adds what one tap of a convolution contributes.
+fn add_shifted(sums: &mut [i64], plane: &[i64], weight: i64, tap: usize, layers: usize, d: usize) {
+    let reach = |at: usize, shift: usize, end: usize| (at + shift).checked_sub(1).filter(|&v| v < end);
+    for t in 0..layers {
+        let Some(from_t) = reach(t, tap / 9, layers) else { continue };
+        for y in 0..d {
+            let Some(from_y) = reach(y, tap / 3 % 3, d) else { continue };
+            for x in 0..d {
+                let Some(from_x) = reach(x, tap % 3, d) else { continue };
+                sums[(t * d + y) * d + x] += weight * plane[(from_t * d + from_y) * d + from_x];
+            }
+        }
+    }
+}
+
+pub(crate) fn volume(seed: u64, cells: usize) -> Vec<f32> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut values: Vec<f32> =
+        (0..2 * cells).map(|_| f32::from(u8::from(rng.random::<f32>() < 0.1))).collect();
+    values.extend((0..2 * cells).map(|i| [0.0, 0.5, 1.0][i % 3]));
+    values
+}
+
+pub(crate) fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// One run.
+pub(crate) fn run(engine: &mut dyn Engine, input: &[u8]) -> Vec<u8> {
+    let mut output = vec![0xFF; engine.outputs()[0].size_bytes()];
+    engine.run(&[input], &mut [&mut output]).expect("a run");
+    output
+}
+
+/// What a run takes on this machine, for people.
+pub(crate) fn times(engine: &mut dyn Engine, inputs: &[Vec<u8>]) -> String {
+    let mut output = vec![0; engine.outputs()[0].size_bytes()];
+    let mut times = [Duration::ZERO; 500];
+    for (time, input) in times.iter_mut().zip(inputs.iter().cycle()) {
+        let begin = Instant::now();
+        engine.run(&[input], &mut [&mut output]).expect("a run");
+        *time = begin.elapsed();
+    }
+    times.sort_unstable();
+    format!("p50 {:?}, p99 {:?}", times[250], times[495])
+}
+
+/// An engine for each input, each on a thread of its own, again and again at the same time: no answer is another's, and each
+/// is what an engine by itself makes of it.
+pub(crate) fn engines_of_many_threads_agree(model: &GpuModel, inputs: &[Vec<u8>], runs: usize) {
+    let engine = || model.instantiate().expect("an engine");
+    let mut alone = engine();
+    let cases: Vec<_> = inputs.iter().map(|input| (input, run(&mut *alone, input), engine())).collect();
+    for (i, (_, answer, _)) in cases.iter().enumerate() {
+        assert!(
+            cases[..i].iter().all(|(_, other, _)| other != answer),
+            "inputs with the same answer prove nothing"
+        );
+    }
+    std::thread::scope(|scope| {
+        for (thread, (input, expected, mut engine)) in cases.into_iter().enumerate() {
+            scope.spawn(move || {
+                for number in 0..runs {
+                    assert!(run(&mut *engine, input) == expected, "thread {thread}, run {number}");
+                }
+            });
+        }
+    });
+}
+
+/// A made-up wiring: a bit for every other element of the first two channels; each decision flips the bits of its cell's
+/// neighbours, as far as there are such, and some flip the frame.
+pub(crate) struct Lines {
+    d: u32,
+    layers: u32,
+    input: Vec<f32>,
+    places: Vec<u32>,
+    flipped_by: Vec<Vec<u32>>,
+    frame: Vec<u32>,
+}
+
+impl Lines {
+    pub(crate) fn new(d: u32, layers: u32) -> Self {
+        let cells = d * d * layers;
+        let input = (0..4 * cells).map(|i| [0.0, 0.5, 1.0][i as usize % 3]).collect();
+        let places: Vec<u32> = (0..2 * cells).filter(|place| place % 2 == 0 || place % 7 == 3).collect();
+        // A decision two elements before a bit's place, and one in the upper channels: no decision more than twice.
+        let by = |&place: &u32| [place.checked_sub(2), Some((place + 2 * cells) % (4 * cells))];
+        let flipped_by = places.iter().map(|place| by(place).into_iter().flatten().collect()).collect();
+        let frame = (0..4 * cells).filter(|decision| decision % 11 == 0).collect();
+        Self { d, layers, input, places, flipped_by, frame }
+    }
+
+    pub(crate) fn wiring(&self, threshold: f32) -> Wiring {
+        let Self { d, layers, input, places, flipped_by, frame } = self;
+        Wiring::new(*d, *layers, input, places, |bit| &flipped_by[bit], frame, threshold).expect("fits")
+    }
+
+    pub(crate) fn request(&self, seed: u64) -> Vec<u8> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut request = vec![0; self.places.len().div_ceil(8)];
+        for bit in 0..self.places.len() {
+            request[bit / 8] |= u8::from(rng.random::<f32>() < 0.1) << (bit % 8);
+        }
+        request
+    }
+
+    /// The network's input for a request.
+    pub(crate) fn volume(&self, request: &[u8]) -> Vec<f32> {
+        let half = self.input.len() / 2;
+        let mut volume: Vec<f32> =
+            self.input.iter().enumerate().map(|(i, &v)| if i < half { 0.0 } else { v }).collect();
+        for (bit, &place) in self.places.iter().enumerate() {
+            volume[place as usize] = f32::from(request[bit / 8] >> (bit % 8) & 1);
+        }
+        volume
+    }
+
+    /// What the answer has to be.
+    pub(crate) fn answer(&self, request: &[u8], logits: &[u8], threshold: f32) -> Vec<u8> {
+        let logits: Vec<f32> = logits.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        let mut answer = request.to_vec();
+        answer.push(0);
+        let mut flip = |at: usize, decision: u32| {
+            answer[at / 8] ^= u8::from(logits[decision as usize] > threshold) << (at % 8);
+        };
+        for (bit, decisions) in self.flipped_by.iter().enumerate() {
+            decisions.iter().for_each(|&decision| flip(bit, decision));
+        }
+        self.frame.iter().for_each(|&decision| flip(8 * request.len(), decision));
+        answer
+    }
+}
+
+/// The place of the first byte that is another.
+pub(crate) fn first_wrong(owed: &[u8], answer: &[u8]) -> Option<usize> {
+    assert_eq!(answer.len(), owed.len());
+    (0..answer.len()).find(|&i| answer[i] != owed[i])
+}

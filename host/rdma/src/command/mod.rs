@@ -1,0 +1,383 @@
+//! The commands that make a queue pair and take it through its states, as bytes: no adapter is needed to build them.
+//!
+//! An mlx5 adapter takes commands of named bit fields; rdma-core passes them on unread (`mlx5dv_devx_obj_create`,
+//! `mlx5dv_devx_obj_modify`). The places of the fields are those of the public mlx5_ifc.h.
+//!
+//! | command | makes |
+//! |---|---|
+//! | [`create_cq`] | a completion queue over registered memory |
+//! | [`create_qp`] | a queue pair, receive requests first, over registered memory |
+//! | [`to_init`] | reset → initialised: port, partition, what the peer may do |
+//! | [`to_receive`] | initialised → ready to receive: the peer's address and number |
+//! | [`to_send`] | ready to receive → ready to send |
+//!
+//! ```
+//! use ringcall_rdma::command::{self, Completions, Queue};
+//!
+//! let queue = Queue { umem: 7, offset: 0, record_umem: 8, record_offset: 64 };
+//! let cq = Completions { log_entries: 6, uar_page: 3, event_queue: 1, queue, ignore_overrun: true, collapsed: false };
+//! let bytes = command::create_cq(&cq)?;
+//! assert_eq!((bytes.len(), &bytes[..2]), (272, &[0x04, 0x00][..]));
+//! # Ok::<(), command::CommandError>(())
+//! ```
+
+mod bits;
+mod place;
+
+pub use bits::Field;
+
+use place::*;
+use std::net::Ipv4Addr;
+
+/// A command's bytes.
+pub type Command = [u8; COMMAND_BYTES];
+/// An answer's bytes.
+pub type Answer = [u8; ANSWER_BYTES];
+
+/// Numbers of commands.
+pub mod opcode {
+    /// Makes a completion queue.
+    pub const CREATE_CQ: u16 = 0x400;
+    /// Makes a queue pair.
+    pub const CREATE_QP: u16 = 0x500;
+    /// Reset to initialised.
+    pub const RST2INIT_QP: u16 = 0x502;
+    /// Initialised to ready to receive.
+    pub const INIT2RTR_QP: u16 = 0x503;
+    /// Ready to receive to ready to send.
+    pub const RTR2RTS_QP: u16 = 0x504;
+}
+
+/// A value that its field does not hold, or an adapter's refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// Too large.
+    #[error("{what} is {value:#x}, and has {bits} bits")]
+    Field {
+        /// Of what.
+        what: &'static str,
+        /// The value.
+        value: u64,
+        /// Bits of its field.
+        bits: usize,
+    },
+    /// The adapter refused.
+    #[error("the adapter refused the command: status {status:#x}, syndrome {syndrome:#x}")]
+    Refused {
+        /// Its status.
+        status: u8,
+        /// Its reason, in numbers of the vendor's.
+        syndrome: u32,
+    },
+}
+
+/// Memory of a queue and of its doorbell record, registered with the adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queue {
+    /// Number of the queue's memory.
+    pub umem: u32,
+    /// Where in it the queue begins.
+    pub offset: u64,
+    /// Number of the record's memory.
+    pub record_umem: u32,
+    /// Where in it the record is.
+    pub record_offset: u64,
+}
+
+/// A completion queue of 64-byte entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completions {
+    /// Entries, as a power of two.
+    pub log_entries: u8,
+    /// The doorbell page.
+    pub uar_page: u32,
+    /// The event queue; nothing is reported there unless it is armed.
+    pub event_queue: u32,
+    /// Its memory.
+    pub queue: Queue,
+    /// Whether an entry may be written over that was not read: then no consumer index need be told. Safe where the queue
+    /// has as many entries as its work queue, and credit is given back only for what was read.
+    pub ignore_overrun: bool,
+    /// Whether there is one entry, written over for ever.
+    pub collapsed: bool,
+}
+
+/// A connection's service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// Reliable: acknowledged, repeated.
+    Reliable,
+    /// Unreliable: what a sensor bridge speaks.
+    Unreliable,
+}
+
+/// A queue pair of 64-byte send requests and 16-byte receive requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// Its service.
+    pub service: Service,
+    /// The protection domain.
+    pub protection_domain: u32,
+    /// The doorbell page.
+    pub uar_page: u32,
+    /// Completions of send requests.
+    pub send_cq: u32,
+    /// Completions of receive requests.
+    pub receive_cq: u32,
+    /// Send requests, as a power of two.
+    pub log_send: u8,
+    /// Receive requests, as a power of two.
+    pub log_receive: u8,
+    /// Memory: receive requests first, then send requests.
+    pub queue: Queue,
+    /// How the adapter learns the send counter: 0, from the doorbell record. Other modes are the hardware's own.
+    pub send_record_mode: u8,
+}
+
+/// Path MTU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mtu {
+    /// 256 bytes.
+    B256 = 1,
+    /// 512 bytes.
+    B512 = 2,
+    /// 1024 bytes.
+    B1024 = 3,
+    /// 2048 bytes.
+    B2048 = 4,
+    /// 4096 bytes: the interface's MTU is at least 4200 then, or packets vanish.
+    B4096 = 5,
+}
+
+/// The way to a peer, and the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Path {
+    /// The adapter's port, from 1.
+    pub port: u8,
+    /// Of the port's own addresses, which to send from.
+    pub gid_index: u8,
+    /// Path MTU.
+    pub mtu: Mtu,
+    /// Routers that a packet may pass.
+    pub hop_limit: u8,
+    /// Traffic class; its upper six bits are the packets' DSCP.
+    pub traffic_class: u8,
+    /// UDP source port.
+    pub udp_port: u16,
+    /// The peer's address.
+    pub gid: [u8; 16],
+    /// The next hop's MAC address.
+    pub mac: [u8; 6],
+    /// The peer's queue pair.
+    pub qp: u32,
+    /// The peer's first sequence number.
+    pub psn: u32,
+}
+
+/// The address of an IPv4 host as RoCE v2 has it: `::ffff:a.b.c.d`.
+#[must_use]
+pub fn gid_of(ip: Ipv4Addr) -> [u8; 16] {
+    ip.to_ipv6_mapped().octets()
+}
+
+/// Fields of one command.
+struct Writer {
+    bytes: Command,
+    error: Option<CommandError>,
+}
+
+impl Writer {
+    fn new(opcode: u16) -> Self {
+        let mut bytes = [0; COMMAND_BYTES];
+        OPCODE.put(&mut bytes, opcode.into());
+        Self { bytes, error: None }
+    }
+
+    fn put(&mut self, what: &'static str, field: Field, value: impl Into<u64>) -> &mut Self {
+        let value = value.into();
+        if value > field.max() {
+            self.error.get_or_insert(CommandError::Field { what, value, bits: field.bits });
+        }
+        field.put(&mut self.bytes, value);
+        self
+    }
+
+    fn cq(&mut self, what: &'static str, field: Field, value: impl Into<u64>) -> &mut Self {
+        self.put(what, field.within(CQ_CONTEXT), value)
+    }
+
+    fn qp(&mut self, what: &'static str, field: Field, value: impl Into<u64>) -> &mut Self {
+        self.put(what, field.within(QP_CONTEXT), value)
+    }
+
+    fn path(&mut self, what: &'static str, field: Field, value: impl Into<u64>) -> &mut Self {
+        self.qp(what, field.within(PRIMARY_PATH), value)
+    }
+
+    fn done(&self) -> Result<Command, CommandError> {
+        self.error.map_or(Ok(self.bytes), Err)
+    }
+}
+
+/// Makes a completion queue.
+///
+/// # Errors
+/// A value that its field does not hold.
+pub fn create_cq(cq: &Completions) -> Result<Command, CommandError> {
+    let Queue { umem, offset, record_umem, record_offset } = cq.queue;
+    Writer::new(opcode::CREATE_CQ)
+        .put("the queue's offset", CQ_UMEM_OFFSET, offset)
+        .put("the queue's memory", CQ_UMEM_ID, umem)
+        .put("the queue's memory", CQ_UMEM_VALID, true)
+        .cq("the record's memory", CQC_RECORD_UMEM_VALID, true)
+        .cq("the record's memory", CQC_RECORD_UMEM_ID, record_umem)
+        .cq("the record's offset", CQC_RECORD_ADDRESS, record_offset)
+        // 64 bytes.
+        .cq("the entries' size", CQC_ENTRY_SIZE, 0_u8)
+        .cq("collapsed", CQC_COLLAPSED, cq.collapsed)
+        .cq("overrun", CQC_OVERRUN_IGNORE, cq.ignore_overrun)
+        .cq("the number of entries, as a power of two", CQC_LOG_SIZE, cq.log_entries)
+        .cq("the doorbell page", CQC_UAR_PAGE, cq.uar_page)
+        .cq("the event queue", CQC_EVENT_QUEUE, cq.event_queue)
+        // Pages of 4 KiB.
+        .cq("the page size", CQC_LOG_PAGE_SIZE, 0_u8)
+        .done()
+}
+
+const fn service_number(service: Service) -> u8 {
+    match service {
+        Service::Reliable => 0,
+        Service::Unreliable => 1,
+    }
+}
+
+/// Both ends of every change of state say it.
+const MIGRATED: u8 = 3;
+
+/// Makes a queue pair.
+///
+/// # Errors
+/// A value that its field does not hold.
+pub fn create_qp(pair: &Pair) -> Result<Command, CommandError> {
+    let Queue { umem, offset, record_umem, record_offset } = pair.queue;
+    Writer::new(opcode::CREATE_QP)
+        .put("the queues' offset", WQ_UMEM_OFFSET, offset)
+        .put("the queues' memory", WQ_UMEM_ID, umem)
+        .put("the queues' memory", WQ_UMEM_VALID, true)
+        .qp("the service", SERVICE, service_number(pair.service))
+        .qp("the path's state", PATH_STATE, MIGRATED)
+        .qp("the protection domain", PROTECTION_DOMAIN, pair.protection_domain)
+        .qp("the number of send requests, as a power of two", LOG_SQ_SIZE, pair.log_send)
+        .qp("the number of receive requests, as a power of two", LOG_RQ_SIZE, pair.log_receive)
+        // 16 bytes.
+        .qp("the receive requests' size", LOG_RQ_STRIDE, 0_u8)
+        .qp("the receive queue's kind", RQ_TYPE, 0_u8)
+        .qp("the doorbell page", UAR_PAGE, pair.uar_page)
+        .qp("the send record's mode", SEND_RECORD_MODE, pair.send_record_mode)
+        // None: completions name the queue pair.
+        .qp("the user's index", USER_INDEX, USER_INDEX.max())
+        .qp("the page size", LOG_PAGE_SIZE, 0_u8)
+        .qp("the completion queue of sends", SEND_CQN, pair.send_cq)
+        .qp("the completion queue of receives", RECEIVE_CQN, pair.receive_cq)
+        .qp("the record's memory", RECORD_UMEM_VALID, true)
+        .qp("the record's memory", RECORD_UMEM_ID, record_umem)
+        .qp("the record's offset", RECORD_ADDRESS, record_offset)
+        .done()
+}
+
+fn modify(opcode: u16, qp: u32, service: Service) -> Writer {
+    let mut writer = Writer::new(opcode);
+    writer.put("the queue pair", MODIFY_QPN, qp).qp("the service", SERVICE, service_number(service)).qp(
+        "the path's state",
+        PATH_STATE,
+        MIGRATED,
+    );
+    writer
+}
+
+/// From reset to initialised: the peer may write.
+///
+/// # Errors
+/// A value that its field does not hold.
+pub fn to_init(qp: u32, service: Service, port: u8, pkey_index: u16) -> Result<Command, CommandError> {
+    modify(opcode::RST2INIT_QP, qp, service)
+        .qp("remote writes", REMOTE_WRITE, true)
+        .path("the partition key", PATH_PKEY_INDEX, pkey_index)
+        .path("the port", PATH_PORT, port)
+        .done()
+}
+
+/// The longest message, as a power of two: a GiB.
+const LOG_MESSAGE: u8 = 30;
+
+/// From initialised to ready to receive from the peer at the path's end.
+///
+/// # Errors
+/// A value that its field does not hold.
+pub fn to_receive(qp: u32, service: Service, path: &Path) -> Result<Command, CommandError> {
+    let [m0, m1, m2, m3, m4, m5] = path.mac;
+    let mut writer = modify(opcode::INIT2RTR_QP, qp, service);
+    writer
+        .qp("remote writes", REMOTE_WRITE, true)
+        .qp("the MTU", MTU, path.mtu as u8)
+        .qp("the longest message", LOG_MESSAGE_MAX, LOG_MESSAGE)
+        .qp("the peer's queue pair", REMOTE_QPN, path.qp)
+        .qp("the peer's sequence number", NEXT_RECEIVE_PSN, path.psn)
+        .path("the own address's index", PATH_GID_INDEX, path.gid_index)
+        .path("the hop limit", PATH_HOP_LIMIT, path.hop_limit)
+        .path("the traffic class", PATH_TRAFFIC_CLASS, path.traffic_class)
+        .path("the UDP port", PATH_UDP_PORT, path.udp_port)
+        .path("the port", PATH_PORT, path.port)
+        .path("the MAC address", PATH_MAC_HIGH, u16::from_be_bytes([m0, m1]))
+        .path("the MAC address", PATH_MAC_LOW, u32::from_be_bytes([m2, m3, m4, m5]));
+    for (index, byte) in path.gid.into_iter().enumerate() {
+        writer.path("the peer's address", Field::new(PATH_GID + 8 * index, 8), byte);
+    }
+    if service == Service::Reliable {
+        writer.qp("the wait for credit", MIN_NO_CREDIT_TIMER, 12_u8).qp("reads", LOG_READS_IN, 0_u8);
+    }
+    writer.done()
+}
+
+/// From ready to receive to ready to send, beginning with this sequence number.
+///
+/// # Errors
+/// A value that its field does not hold.
+pub fn to_send(qp: u32, service: Service, psn: u32) -> Result<Command, CommandError> {
+    let mut writer = modify(opcode::RTR2RTS_QP, qp, service);
+    writer.qp("the sequence number", NEXT_SEND_PSN, psn);
+    if service == Service::Reliable {
+        writer
+            .qp("acknowledgements", LOG_ACK_FREQUENCY, 8_u8)
+            .qp("reads", LOG_READS_OUT, 0_u8)
+            .qp("repeats", RETRY_COUNT, 7_u8)
+            .qp("repeats without credit", NO_CREDIT_RETRY, 7_u8)
+            .path("the acknowledgement's timeout", PATH_ACK_TIMEOUT, 14_u8);
+    }
+    writer.done()
+}
+
+/// The number of what a command has made.
+///
+/// # Errors
+/// The adapter's refusal.
+pub fn made(answer: &Answer) -> Result<u32, CommandError> {
+    match ANSWER_STATUS.get(answer) {
+        // 24 bits.
+        0 => Ok(ANSWER_NUMBER.get(answer) as u32),
+        // 8 and 32 bits.
+        status => {
+            Err(CommandError::Refused { status: status as u8, syndrome: ANSWER_SYNDROME.get(answer) as u32 })
+        }
+    }
+}
+
+/// No answer yet.
+#[must_use]
+pub const fn answer() -> Answer {
+    [0; ANSWER_BYTES]
+}
+
+#[cfg(test)]
+mod tests;

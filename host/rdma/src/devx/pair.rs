@@ -1,0 +1,388 @@
+//! A queue pair with its completion queues, over one piece of memory.
+
+use super::api::{Mr, Uar, Umem};
+use super::{Device, DevxError, Domain, Object, some};
+use crate::command::{self, Completions, Pair, Path, Queue, Service};
+use ringcall_mlx5::layout::{RECEIVE_WQE_BYTES, RECORD_BYTES, cqe, wqe};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Where everything lies in a queue pair's memory, in bytes from its start.
+///
+/// ```
+/// use ringcall_rdma::devx::Layout;
+///
+/// let layout = Layout::of(6, 6)?;
+/// assert_eq!((layout.receive_completions, layout.send_completions), (0, 4096));
+/// // Receive requests first, then send requests: one queue to the adapter.
+/// assert_eq!((layout.receive, layout.send), (8192, 8192 + 64 * 16));
+/// assert_eq!(layout.bytes % 4096, 0);
+/// # Ok::<(), ringcall_rdma::devx::DevxError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Send requests, as a power of two.
+    pub log_send: u8,
+    /// Receive requests, as a power of two.
+    pub log_receive: u8,
+    /// Completions of receive requests: as many.
+    pub receive_completions: usize,
+    /// Completions of send requests: as many.
+    pub send_completions: usize,
+    /// Receive requests.
+    pub receive: usize,
+    /// Send requests.
+    pub send: usize,
+    /// The queue pair's doorbell record.
+    pub record: usize,
+    /// The doorbell record of the receive completions, then that of the send completions.
+    pub completion_records: [usize; 2],
+    /// Bytes of it all: whole pages.
+    pub bytes: usize,
+}
+
+const PAGE: usize = 4096;
+/// The fewest receive requests that fill a send request's place.
+const LEAST_LOG_RECEIVE: u8 = (wqe::BYTES / RECEIVE_WQE_BYTES).ilog2() as u8;
+/// A record has a cache line of its own: its writers are different agents.
+const LINE: usize = 64;
+
+impl Layout {
+    /// Of a queue pair with so many requests, each as a power of two: from 0 to 15 to send, from 2 to 15 to receive.
+    ///
+    /// # Errors
+    /// More than a 16-bit counter tells apart; or fewer receive requests than fill the 64 bytes of a send request: the adapter
+    /// takes the send requests to begin where the receive requests end, and each lies at a multiple of its size.
+    pub fn of(log_send: u8, log_receive: u8) -> Result<Self, DevxError> {
+        for (log, least) in [(log_send, 0), (log_receive, LEAST_LOG_RECEIVE)] {
+            if !(least..=15).contains(&log) {
+                return Err(DevxError::Size(log));
+            }
+        }
+        let (sends, receives) = (1_usize << log_send, 1_usize << log_receive);
+        let mut end = 0;
+        let mut place = |bytes: usize, align: usize| {
+            let at = usize::next_multiple_of(end, align);
+            end = at + bytes;
+            at
+        };
+        let receive_completions = place(receives * cqe::BYTES, PAGE);
+        let send_completions = place(sends * cqe::BYTES, PAGE);
+        let receive = place(receives * RECEIVE_WQE_BYTES, PAGE);
+        // Right behind: that many receive requests end at a multiple of a send request's size.
+        let send = place(sends * wqe::BYTES, 1);
+        let record = place(RECORD_BYTES, PAGE);
+        let completion_records = [place(RECORD_BYTES, LINE), place(RECORD_BYTES, LINE)];
+        let bytes = usize::next_multiple_of(end, PAGE);
+        Ok(Self {
+            log_send,
+            log_receive,
+            receive_completions,
+            send_completions,
+            receive,
+            send,
+            record,
+            completion_records,
+            bytes,
+        })
+    }
+
+    /// The commands that make the two completion queues in memory `umem`: of receives, of sends.
+    #[must_use]
+    pub fn completions(&self, umem: u32, uar_page: u32, event_queue: u32) -> [Completions; 2] {
+        let cq = |log_entries, at, record| Completions {
+            log_entries,
+            uar_page,
+            event_queue,
+            queue: Queue { umem, offset: at as u64, record_umem: umem, record_offset: record as u64 },
+            ignore_overrun: true,
+            collapsed: false,
+        };
+        let [of_receives, of_sends] = self.completion_records;
+        [
+            cq(self.log_receive, self.receive_completions, of_receives),
+            cq(self.log_send, self.send_completions, of_sends),
+        ]
+    }
+
+    /// The command that makes the queue pair, with the numbers of its completion queues.
+    #[must_use]
+    pub fn pair(
+        &self,
+        service: Service,
+        umem: u32,
+        uar_page: u32,
+        protection_domain: u32,
+        [receive_cq, send_cq]: [u32; 2],
+    ) -> Pair {
+        Pair {
+            service,
+            protection_domain,
+            uar_page,
+            send_cq,
+            receive_cq,
+            log_send: self.log_send,
+            log_receive: self.log_receive,
+            queue: Queue {
+                umem,
+                offset: self.receive as u64,
+                record_umem: umem,
+                record_offset: self.record as u64,
+            },
+            send_record_mode: 0,
+        }
+    }
+}
+
+/// Registered slots.
+#[derive(Debug)]
+pub struct Slots {
+    /// What they are registered in stands as long as they do, also when the queue pair is gone.
+    domain: Arc<Domain>,
+    region: NonNull<Mr>,
+}
+
+impl Slots {
+    /// The key by which this side's requests name them.
+    #[must_use]
+    pub fn lkey(&self) -> u32 {
+        // SAFETY: registered until this is dropped.
+        unsafe { self.region.as_ref() }.lkey
+    }
+
+    /// The key by which the peer's do.
+    #[must_use]
+    pub fn rkey(&self) -> u32 {
+        // SAFETY: registered until this is dropped.
+        unsafe { self.region.as_ref() }.rkey
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // SAFETY: registered, and not used any more.
+        unsafe { (self.domain.device.api().dereg_mr)(self.region.as_ptr()) };
+    }
+}
+
+/// Memory of queues, registered.
+#[derive(Debug)]
+struct Registered {
+    device: Arc<Device>,
+    umem: NonNull<Umem>,
+    id: u32,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // SAFETY: the queues in it are gone.
+        unsafe { (self.device.api().umem_dereg)(self.umem.as_ptr()) };
+    }
+}
+
+/// A doorbell page.
+#[derive(Debug)]
+struct Page {
+    device: Arc<Device>,
+    uar: NonNull<Uar>,
+    id: u32,
+    register: NonNull<u8>,
+}
+
+impl Page {
+    fn new(device: &Arc<Device>) -> Result<Self, DevxError> {
+        let alloc = |kind| {
+            // SAFETY: an open context.
+            unsafe { (device.api().alloc_uar)(device.context.as_ptr(), kind) }
+        };
+        // With BlueFlame, or without where the adapter has none left.
+        let uar = [UAR_BLUE_FLAME, UAR_PLAIN].into_iter().map(alloc).find(|uar| !uar.is_null());
+        let uar = some("mlx5dv_devx_alloc_uar", uar.unwrap_or(std::ptr::null_mut()))?;
+        // SAFETY: allocated, and of this layout.
+        let Uar { reg_addr, page_id, .. } = unsafe { uar.read() };
+        let made = |register| Self { device: Arc::clone(device), uar, id: page_id, register };
+        some("mlx5dv_devx_alloc_uar", reg_addr.cast()).map(made)
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: no queue rings it any more.
+        unsafe { (self.device.api().free_uar)(self.uar.as_ptr()) };
+    }
+}
+
+const UAR_BLUE_FLAME: u32 = 0;
+const UAR_PLAIN: u32 = 1;
+/// Of memory: the adapter writes.
+const ACCESS_LOCAL_WRITE: u32 = 1;
+/// Of memory: the peer writes.
+const ACCESS_REMOTE_WRITE: u32 = 2;
+/// A change of state that waits for the peer's address may time out.
+const TRIES: u32 = 5;
+const BETWEEN_TRIES: Duration = Duration::from_millis(200);
+const TIMED_OUT: i32 = 110;
+
+/// A queue pair. What it is made of is dropped in the order in which it stands here: queues before their memory.
+#[derive(Debug)]
+pub struct QueuePair {
+    pair: Object,
+    _completions: [Object; 2],
+    _memory: Registered,
+    page: Page,
+    domain: Arc<Domain>,
+    service: Service,
+}
+
+impl QueuePair {
+    /// Makes a queue pair with its completion queues, in the reset state. The completion queues' memory must have been
+    /// [prepared](ringcall_mlx5::CompletionQueue::prepare).
+    ///
+    /// # Safety
+    /// `memory` is mapped for [`Layout::bytes`], and stays so until the queue pair is dropped: the adapter writes there. It
+    /// is reached through atomic words alone.
+    ///
+    /// # Errors
+    /// What rdma-core or the adapter says.
+    pub unsafe fn create(
+        device: &Arc<Device>,
+        service: Service,
+        layout: Layout,
+        memory: *mut u8,
+    ) -> Result<Self, DevxError> {
+        if memory.is_null() || !memory.addr().is_multiple_of(PAGE) {
+            return Err(DevxError::Misaligned(memory.addr()));
+        }
+        let domain = Arc::new(Domain::new(device)?);
+        let page = Page::new(device)?;
+        let events = device.event_queue()?;
+        // SAFETY: the caller's promise.
+        let umem = unsafe {
+            (device.api().umem_reg)(device.context.as_ptr(), memory.cast(), layout.bytes, ACCESS_LOCAL_WRITE)
+        };
+        let umem = some("mlx5dv_devx_umem_reg", umem)?;
+        // SAFETY: registered, and of this layout.
+        let Umem { umem_id } = unsafe { umem.read() };
+        let registered = Registered { device: Arc::clone(device), umem, id: umem_id };
+        let [of_receives, of_sends] = layout.completions(registered.id, page.id, events);
+        let receives = device.create(&command::create_cq(&of_receives)?)?;
+        let sends = device.create(&command::create_cq(&of_sends)?)?;
+        let numbers = [receives.number, sends.number];
+        let pair = layout.pair(service, registered.id, page.id, domain.number, numbers);
+        let pair = device.create(&command::create_qp(&pair)?)?;
+        Ok(Self { pair, _completions: [receives, sends], _memory: registered, page, domain, service })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.pair.number
+    }
+
+    /// The doorbell register: 8 bytes, or a BlueFlame buffer of 64. It is I/O memory.
+    #[must_use]
+    pub fn register(&self) -> NonNull<u8> {
+        self.page.register
+    }
+
+    /// Registers slots that the peer may write and responses are sent from, with addresses from 0.
+    ///
+    /// # Safety
+    /// `slots` is mapped for `bytes`, and stays so until what this returns is dropped: the adapter reads and writes there.
+    ///
+    /// # Errors
+    /// What rdma-core says.
+    pub unsafe fn register_slots(&self, slots: *mut u8, bytes: usize) -> Result<Slots, DevxError> {
+        let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE;
+        // SAFETY: the caller's promise.
+        let region = unsafe {
+            (self.domain.device.api().reg_mr_iova2)(
+                self.domain.domain.as_ptr(),
+                slots.cast(),
+                bytes,
+                0,
+                access,
+            )
+        };
+        Ok(Slots { domain: Arc::clone(&self.domain), region: some("ibv_reg_mr_iova2", region)? })
+    }
+
+    /// Takes it to ready to send: from the peer at the path's end it receives, and there it sends, beginning with `psn`.
+    ///
+    /// # Errors
+    /// What the adapter says. A change of state that times out is tried again, for a second at most.
+    pub fn connect(&self, path: &Path, psn: u32) -> Result<(), DevxError> {
+        let (number, service) = (self.number(), self.service);
+        self.pair.modify(&command::to_init(number, service, path.port, 0)?)?;
+        let receive = command::to_receive(number, service, path)?;
+        for left in (0..TRIES).rev() {
+            match self.pair.modify(&receive) {
+                Err(DevxError::Call { source, .. }) if left > 0 && timed_out(&source) => sleep(BETWEEN_TRIES),
+                other => {
+                    other?;
+                    break;
+                }
+            }
+        }
+        self.pair.modify(&command::to_send(number, service, psn)?)
+    }
+}
+
+fn timed_out(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(TIMED_OUT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overlaps_and_everything_is_aligned() {
+        for log_send in 0..16 {
+            for log_receive in 2..16 {
+                let layout = Layout::of(log_send, log_receive).expect("a size");
+                let (sends, receives) = (1 << log_send, 1 << log_receive);
+                let parts = [
+                    (layout.receive_completions, receives * 64),
+                    (layout.send_completions, sends * 64),
+                    (layout.receive, receives * 16),
+                    (layout.send, sends * 64),
+                    (layout.record, 8),
+                    (layout.completion_records[0], 8),
+                    (layout.completion_records[1], 8),
+                ];
+                for pair in parts.windows(2) {
+                    assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{layout:?}");
+                }
+                assert!(parts[6].0 + 8 <= layout.bytes && layout.bytes.is_multiple_of(4096));
+                assert!(layout.send.is_multiple_of(64) && layout.receive.is_multiple_of(4096));
+                // The adapter is told where the receive requests begin, and nothing else.
+                assert_eq!(layout.send, layout.receive + receives * 16, "{layout:?}");
+            }
+        }
+        for (log_send, log_receive, wrong) in [(16, 6, 16), (6, 16, 16), (6, 1, 1), (6, 0, 0)] {
+            let layout = Layout::of(log_send, log_receive);
+            assert!(matches!(layout, Err(DevxError::Size(log)) if log == wrong), "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn commands_name_the_layout_s_places() {
+        let layout = Layout::of(5, 7).expect("a size");
+        let [receives, sends] = layout.completions(9, 3, 1);
+        assert_eq!((receives.log_entries, sends.log_entries), (7, 5));
+        assert_eq!((receives.queue.offset, sends.queue.offset), (0, 8192));
+        assert_ne!(receives.queue.record_offset, sends.queue.record_offset);
+        let pair = layout.pair(Service::Unreliable, 9, 3, 4, [10, 11]);
+        assert_eq!((pair.receive_cq, pair.send_cq, pair.queue.umem), (10, 11, 9));
+        assert_eq!(
+            (pair.queue.offset, pair.queue.record_offset),
+            (layout.receive as u64, layout.record as u64)
+        );
+        command::create_qp(&pair).expect("it fits");
+        assert!(timed_out(&io::Error::from_raw_os_error(110)));
+    }
+}

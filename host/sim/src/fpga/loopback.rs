@@ -1,0 +1,187 @@
+//! A service to test against: a queue pair over plain memory, and answers from a thread of its own.
+
+use crate::fpga::config::{EMULATOR_QP, PlayerTarget};
+use crate::fpga::error::EmulatorError;
+use crate::fpga::player::{flush, push};
+use ringcall_roce::{
+    Event, Inbox, Incomplete, MAX_OVERHEAD_BYTES, Outbox, Packet, Psn, QueuePair, Responder, ResponderStats,
+    RoceSocket,
+};
+use ringcall_wire::{FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, Status, names};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Makes an answer of a request: the whole slot's content in, header and result out. Returns the answer's bytes.
+pub type Handler = fn(&[u8], &mut [u8]) -> usize;
+
+/// What a loopback service answers to, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopbackConfig {
+    /// Its queue pair and window.
+    pub queue_pair: QueuePair,
+    /// The queue pair that answers are addressed to.
+    pub remote_qp: u32,
+    /// Makes the answers.
+    pub handler: Handler,
+}
+
+impl Default for LoopbackConfig {
+    fn default() -> Self {
+        Self {
+            queue_pair: QueuePair {
+                number: 0x12,
+                key: 0xBEEF,
+                base: 0,
+                slot_bytes: 4096,
+                slots: 64,
+                incomplete: Incomplete::Discard,
+            },
+            remote_qp: EMULATOR_QP,
+            handler: increment,
+        }
+    }
+}
+
+/// What a loopback service counts.
+pub type LoopbackStats = ResponderStats;
+
+/// The handler of `rpc_increment`: adds one to each byte of the payload.
+#[must_use]
+pub fn increment(request: &[u8], answer: &mut [u8]) -> usize {
+    let Ok(header) = RequestHeader::from_bytes(request) else { return 0 };
+    let arguments = request.get(HEADER_BYTES..).and_then(|rest| rest.get(..header.arg_len as usize));
+    let status = match arguments {
+        _ if !header.has_magic() => Status::BAD_MAGIC,
+        _ if header.function_id != FunctionId::of(names::RPC_INCREMENT).0 => Status::UNKNOWN_FUNCTION,
+        None => Status::ARG_TOO_LONG,
+        Some(_) => Status::OK,
+    };
+    let arguments = arguments.filter(|_| status.is_ok()).unwrap_or_default();
+    let length = HEADER_BYTES + arguments.len();
+    let Some(answer) = answer.get_mut(..length) else { return 0 };
+    // It came in 32 bits.
+    let response = ResponseHeader::reply(&header, status.0, arguments.len() as u32);
+    answer[..HEADER_BYTES].copy_from_slice(&response.to_bytes());
+    for (place, byte) in answer[HEADER_BYTES..].iter_mut().zip(arguments) {
+        *place = byte.wrapping_add(1);
+    }
+    length
+}
+
+/// A service on a thread of its own, until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Loopback {
+    address: SocketAddrV4,
+    queue_pair: QueuePair,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<LoopbackStats, EmulatorError>>>,
+}
+
+const LOOK: Duration = Duration::from_millis(5);
+/// Empty looks at the socket before it sleeps.
+const POLLS: u32 = 200;
+
+impl Loopback {
+    /// Starts one on this address.
+    ///
+    /// # Errors
+    /// A socket or thread that cannot be made, or numbers that make no queue pair.
+    pub fn start(address: SocketAddrV4, config: LoopbackConfig) -> Result<Self, EmulatorError> {
+        let socket = RoceSocket::bind(address)?;
+        let responder = Responder::new(config.queue_pair)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (local, seen) = (socket.local_addr(), Arc::clone(&stop));
+        let thread = std::thread::Builder::new()
+            .name("ringcall-loopback".to_owned())
+            .spawn(move || serve(&socket, responder, &config, &seen))
+            .map_err(EmulatorError::io("the loopback service's thread"))?;
+        Ok(Self { address: local, queue_pair: config.queue_pair, stop, thread: Some(thread) })
+    }
+
+    /// Where its window is.
+    #[must_use]
+    pub const fn target(&self) -> PlayerTarget {
+        let QueuePair { number, key, base, slot_bytes, slots, .. } = self.queue_pair;
+        PlayerTarget { peer: self.address, qp: number, key, base, page_bytes: slot_bytes, pages: slots }
+    }
+
+    /// Stops it. Returns what it counted.
+    ///
+    /// # Errors
+    /// What ended it before.
+    pub fn stop(mut self) -> Result<LoopbackStats, EmulatorError> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<LoopbackStats, EmulatorError> {
+        self.stop.store(true, Ordering::Relaxed);
+        let panicked = || std::io::Error::other("it panicked");
+        self.thread.take().map_or_else(
+            || Ok(LoopbackStats::default()),
+            |thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(EmulatorError::io("the loopback service's thread")(panicked())))
+            },
+        )
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        // Nobody is left to tell.
+        let _ = self.join();
+    }
+}
+
+fn serve(
+    socket: &RoceSocket,
+    mut responder: Responder,
+    config: &LoopbackConfig,
+    stop: &AtomicBool,
+) -> Result<LoopbackStats, EmulatorError> {
+    let QueuePair { slot_bytes, slots, .. } = config.queue_pair;
+    let slot_bytes = slot_bytes as usize;
+    let mut memory = vec![0; slot_bytes * slots as usize];
+    let mut answer = vec![0; slot_bytes];
+    let packet_bytes = slot_bytes + MAX_OVERHEAD_BYTES;
+    let (mut inbox, mut outbox) = (Inbox::new(packet_bytes), Outbox::new(packet_bytes));
+    let mut datagram = vec![0; packet_bytes];
+    let mut psn = Psn::new(0);
+    let mut peer = None;
+    let mut idle = 0;
+    while !stop.load(Ordering::Relaxed) {
+        if socket.receive(&mut inbox).map_err(EmulatorError::io("receiving requests"))? == 0 {
+            idle += 1;
+            if idle < POLLS {
+                std::thread::yield_now();
+            } else {
+                socket.wait(LOOK).map_err(EmulatorError::io("waiting for requests"))?;
+            }
+            continue;
+        }
+        idle = 0;
+        for (from, bytes) in inbox.iter() {
+            if peer.replace(from).is_some_and(|before| before != from) {
+                responder.restart();
+            }
+            let envelope = socket.envelope_from(from);
+            let event = responder.receive_datagram(bytes, Some(&envelope), &mut memory[..]);
+            let Ok(Event::Arrived(arrived)) = event else { continue };
+            let slot = &memory[arrived.slot as usize * slot_bytes..][..arrived.bytes as usize];
+            let length = (config.handler)(slot, &mut answer);
+            if length == 0 {
+                continue;
+            }
+            let packet = Packet::send(config.remote_qp, psn, &answer[..length]);
+            let written = packet.write(&socket.envelope_to(from), &mut datagram)?;
+            push(&mut outbox, socket, from, &datagram[..written])?;
+            psn = psn.next();
+        }
+        flush(&mut outbox, socket)?;
+    }
+    Ok(*responder.stats())
+}

@@ -1,0 +1,363 @@
+//! The data plane: sends requests, takes answers.
+
+use crate::fpga::config::{PlayerConfig, RequestIds, TimeFormat};
+use crate::fpga::error::EmulatorError;
+use crate::fpga::faults::Injector;
+use crate::fpga::metadata::{FrameMetadata, METADATA_BYTES, PtpTime};
+use crate::fpga::report::Report;
+use crate::fpga::request_log::RequestLog;
+use crate::fpga::windows::{Judge, Windows};
+use ringcall_gpu::clock;
+use ringcall_roce::{
+    BATCH, Envelope, Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet,
+    PacketError, Psn, PushError, QueuePair, Reason, Responder, Reth, RoceSocket,
+};
+use ringcall_wire::{HEADER_BYTES, RequestHeader};
+use std::io::ErrorKind;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// Room for an answer, from the BTH to the iCRC: a packet of the largest path MTU.
+const ANSWER_BYTES: usize = 4096 + MAX_OVERHEAD_BYTES;
+/// How long the kernel may take nothing.
+const STUCK_NS: u64 = 1_000_000_000;
+/// How long the player polls without an event before it sleeps until the next.
+const POLL_NS: u64 = 200_000;
+/// The longest sleep: how fast a stop is noticed.
+const SLEEP: Duration = Duration::from_millis(2);
+
+/// Plays requests to one host's window, many in flight, and checks the answers. One thread drives it; nothing waits
+/// longer than [`PlayerConfig::timeout`].
+#[derive(Debug)]
+pub struct Player {
+    socket: RoceSocket,
+    config: PlayerConfig,
+    envelope: Envelope,
+    book: RequestLog,
+    injector: Injector,
+    outbox: Outbox,
+    inbox: Inbox,
+    answers: Responder,
+    psn: Psn,
+    next_id: u32,
+    /// Windows played since the first.
+    played: u64,
+    began_ns: Option<u64>,
+    datagram: Vec<u8>,
+    window: Vec<u8>,
+}
+
+/// Whether the window at hand could be played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Played,
+    NotDue,
+    NoPage,
+}
+
+impl Player {
+    /// A player on a socket of its own, which sends requests and takes answers.
+    ///
+    /// # Errors
+    /// Settings that do not work.
+    pub fn new(socket: RoceSocket, config: PlayerConfig) -> Result<Self, EmulatorError> {
+        config.check()?;
+        let answers = Responder::new(QueuePair {
+            number: config.qp,
+            key: 0,
+            base: 0,
+            slot_bytes: 0,
+            slots: 0,
+            incomplete: Incomplete::Discard,
+        })?;
+        let first_psn = config.first_psn.map_or_else(Psn::first, Psn::new);
+        let datagram = vec![0; config.packet_bytes as usize + MAX_OVERHEAD_BYTES];
+        Ok(Self {
+            envelope: socket.envelope_to(config.target.peer),
+            book: RequestLog::new(&config),
+            injector: Injector::new(config.faults),
+            outbox: Outbox::new(datagram.len()),
+            inbox: Inbox::new(ANSWER_BYTES),
+            answers,
+            psn: first_psn,
+            next_id: 0,
+            played: 0,
+            began_ns: None,
+            datagram,
+            window: Vec::new(),
+            socket,
+            config,
+        })
+    }
+
+    /// Where answers are expected.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddrV4 {
+        self.socket.local_addr()
+    }
+
+    /// Hands the socket back.
+    #[must_use]
+    pub fn into_socket(self) -> RoceSocket {
+        self.socket
+    }
+
+    /// Plays until there are no more windows or `stop` says so, then waits until every request is answered or given up. A
+    /// socket that [tells closed ports](RoceSocket::tell_closed_ports) ends the run when the host's is
+    /// ([`Report::closed`]).
+    ///
+    /// # Errors
+    /// A window that is no request, or a socket that fails: a route's MTU below the packets' size, for one.
+    pub fn run<W: Windows + ?Sized, J: Judge + ?Sized>(
+        &mut self,
+        windows: &mut W,
+        judge: &mut J,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Report, EmulatorError> {
+        match self.play(windows, judge, stop) {
+            Err(EmulatorError::Io { source, .. }) if source.kind() == ErrorKind::ConnectionRefused => {
+                self.book.give_up();
+                self.book.report.closed = true;
+            }
+            outcome => outcome?,
+        }
+        Ok(self.report())
+    }
+
+    fn play<W: Windows + ?Sized, J: Judge + ?Sized>(
+        &mut self,
+        windows: &mut W,
+        judge: &mut J,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), EmulatorError> {
+        let began = *self.began_ns.get_or_insert_with(clock::now_ns);
+        let mut more = true;
+        let mut waiting = false;
+        let mut stalled = false;
+        let mut busy_ns = began;
+        loop {
+            let mut active = self.receive(judge)? > 0;
+            self.book.expire(clock::now_ns());
+            for _ in 0..BATCH {
+                if more && !waiting {
+                    more = !stop() && windows.next(&mut self.window);
+                    waiting = more;
+                    stalled = false;
+                }
+                if !waiting {
+                    break;
+                }
+                match self.turn(began)? {
+                    Turn::Played => {
+                        waiting = false;
+                        active = true;
+                    }
+                    Turn::NotDue => break,
+                    Turn::NoPage => {
+                        self.book.report.stalls += u64::from(!stalled);
+                        stalled = true;
+                        break;
+                    }
+                }
+            }
+            if !active && self.injector.is_holding() {
+                // Nothing follows for now that the held packets could come after.
+                let Self { injector, outbox, socket, config, .. } = self;
+                injector.release(true, |bytes| push(outbox, socket, config.target.peer, bytes))?;
+            }
+            flush(&mut self.outbox, &self.socket)?;
+            if waiting && stop() {
+                waiting = false;
+                more = false;
+            }
+            if !more && !waiting && self.book.is_settled() {
+                return Ok(());
+            }
+            let now = clock::now_ns();
+            if active {
+                busy_ns = now;
+            } else if now.saturating_sub(busy_ns) < POLL_NS {
+                std::thread::yield_now();
+            } else {
+                self.sleep(now, waiting && self.book.has_room(), began)?;
+            }
+        }
+    }
+
+    /// What is known so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let elapsed_ns = self.began_ns.map_or(0, |began| clock::now_ns().saturating_sub(began));
+        Report {
+            faults: *self.injector.counts(),
+            answers: *self.answers.stats(),
+            ..self.book.summary(elapsed_ns)
+        }
+    }
+
+    fn due_ns(&self, began: u64) -> u64 {
+        let interval = u64::try_from(self.config.interval.as_nanos()).unwrap_or(u64::MAX);
+        began.saturating_add(self.played.saturating_mul(interval))
+    }
+
+    /// Sleeps until the next event, but for the time that polling takes.
+    fn sleep(&self, now: u64, may_send: bool, began: u64) -> Result<(), EmulatorError> {
+        let due = if may_send { self.due_ns(began) } else { u64::MAX };
+        let next = due.min(self.book.next_deadline().unwrap_or(u64::MAX));
+        let free = Duration::from_nanos(next.saturating_sub(now).saturating_sub(POLL_NS)).min(SLEEP);
+        if free.is_zero() {
+            std::thread::yield_now();
+            return Ok(());
+        }
+        self.socket.wait(free).map(drop).map_err(EmulatorError::io("waiting for answers"))
+    }
+
+    /// Plays the window at hand, if it is time and there is a page for it.
+    fn turn(&mut self, began: u64) -> Result<Turn, EmulatorError> {
+        let bytes = if self.config.metadata {
+            FrameMetadata::place(self.window.len()) + METADATA_BYTES
+        } else {
+            self.window.len()
+        };
+        let (least, most) = (HEADER_BYTES, self.config.target.page_bytes);
+        let wrong = || EmulatorError::Window { index: self.played, bytes, least, most };
+        if bytes > most as usize {
+            return Err(wrong());
+        }
+        let mut header = RequestHeader::from_bytes(&self.window).map_err(|_| wrong())?;
+        if clock::now_ns() < self.due_ns(began) {
+            return Ok(Turn::NotDue);
+        }
+        match self.config.ids {
+            RequestIds::Counted => header.request_id = self.next_id,
+            RequestIds::AsWritten if self.book.is_open(header.request_id) => return Ok(Turn::NoPage),
+            RequestIds::AsWritten => {}
+        }
+        header.ptp_timestamp = self.config.time.now();
+        let Some(page) = self.book.enter(header, &self.window[HEADER_BYTES..], clock::now_ns()) else {
+            return Ok(Turn::NoPage);
+        };
+        self.window[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        self.next_id = self.next_id.wrapping_add(1);
+        self.played += 1;
+        if self.config.metadata {
+            self.append_metadata();
+        }
+        self.send(page, header.request_id)?;
+        Ok(Turn::Played)
+    }
+
+    /// Ends the window at hand with its block.
+    fn append_metadata(&mut self) {
+        let time = TimeFormat::SecondsNanoseconds.now();
+        let time = PtpTime { seconds: time >> 32, nanoseconds: time as u32 };
+        let data_bytes = self.window.len();
+        let place = FrameMetadata::place(data_bytes);
+        // The last packet's number: the block's own.
+        let packets = (place + METADATA_BYTES).div_ceil(self.config.packet_bytes as usize);
+        let block = FrameMetadata {
+            flags: 0,
+            psn: self.psn.plus(packets as u32 - 1).get(),
+            crc: FrameMetadata::crc_of(&self.window),
+            time,
+            bytes_written: data_bytes as u64,
+            frame_number: self.played.wrapping_sub(1) as u16,
+            metadata_time: time,
+        };
+        self.window.resize(place, 0);
+        self.window.extend_from_slice(&block.to_bytes());
+    }
+
+    /// Sends the window at hand into a page: all packets but the last as plain WRITEs, the last with the immediate.
+    fn send(&mut self, page: u32, id: u32) -> Result<(), EmulatorError> {
+        let Self { socket, config, envelope, book, injector, outbox, psn, datagram, window, .. } = self;
+        let target = &config.target;
+        let mut address = target.base + u64::from(page) * u64::from(target.page_bytes);
+        let mut parts = window.chunks(config.packet_bytes as usize).peekable();
+        while let Some(part) = parts.next() {
+            // No part is longer than a packet.
+            let reth = Reth { address, key: target.key, length: part.len() as u32 };
+            let packet = if parts.peek().is_some() {
+                Packet::write_only(target.qp, *psn, reth, part)
+            } else {
+                Packet::write_immediate(target.qp, *psn, reth, Immediate::new(page, *psn), part)
+            };
+            let length = packet.write(envelope, datagram)?;
+            let arrives =
+                injector.pass(&mut datagram[..length], |bytes| push(outbox, socket, target.peer, bytes))?;
+            if !arrives {
+                book.harm(id);
+            }
+            book.report.packets += 1;
+            book.report.payload_bytes += part.len() as u64;
+            *psn = psn.next();
+            address += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Takes what has come. Returns how many packets.
+    fn receive<J: Judge + ?Sized>(&mut self, judge: &mut J) -> Result<usize, EmulatorError> {
+        let count = self.socket.receive(&mut self.inbox).map_err(EmulatorError::io("receiving answers"))?;
+        if count == 0 {
+            return Ok(0);
+        }
+        let now = clock::now_ns();
+        for (peer, datagram) in self.inbox.iter() {
+            // An adapter's source port is any.
+            if peer.ip() != self.config.target.peer.ip() {
+                self.answers.count_refusal(Reason::WrongPeer);
+                continue;
+            }
+            let envelope = self.config.verify_icrc.then(|| self.socket.envelope_from(peer));
+            let event = self.answers.receive_datagram(datagram, envelope.as_ref(), &mut NoMemory);
+            let Ok(Event::Message(answer)) = event else { continue };
+            let read = RequestLog::read(answer);
+            if self.injector.drops_answer() {
+                if let Some((response, _)) = read {
+                    self.book.harm(response.request_id);
+                }
+                continue;
+            }
+            judge.capture(answer, self.config.time.now());
+            match read {
+                Some((response, result)) => self.book.settle(response, result, now, judge),
+                None => self.book.report.malformed += 1,
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// Puts a datagram into the outbox, which is sent first if it is full.
+pub(crate) fn push(
+    outbox: &mut Outbox,
+    socket: &RoceSocket,
+    peer: SocketAddrV4,
+    datagram: &[u8],
+) -> Result<(), EmulatorError> {
+    if outbox.is_full() {
+        flush(outbox, socket)?;
+    }
+    outbox.push_bytes(peer, datagram).map_err(|error| match error {
+        PushError::Packet(error) => error.into(),
+        PushError::Full => PacketError::TooLong { bytes: datagram.len() }.into(),
+    })
+}
+
+/// Sends all that is in the outbox.
+pub(crate) fn flush(outbox: &mut Outbox, socket: &RoceSocket) -> Result<(), EmulatorError> {
+    let mut stuck_ns = None;
+    while !outbox.is_empty() {
+        if socket.send(outbox).map_err(EmulatorError::io("sending"))? > 0 {
+            stuck_ns = None;
+            continue;
+        }
+        let now = clock::now_ns();
+        if now.saturating_sub(*stuck_ns.get_or_insert(now)) > STUCK_NS {
+            return Err(EmulatorError::Stuck);
+        }
+        std::thread::yield_now();
+    }
+    Ok(())
+}

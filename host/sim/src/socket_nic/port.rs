@@ -1,0 +1,439 @@
+//! A NIC's port on a UDP socket: RoCE v2 packets become messages, messages become packets.
+
+use crate::nic::{Message, Port};
+use crate::socket_nic::counts::{Count, Counts};
+use ringcall_roce::opcode::Part;
+use ringcall_roce::{
+    Busy, Event, Immediate, Inbox, MAX_OVERHEAD_BYTES, Memory, Opcode, Outbox, Packet, Peers, PortOptions,
+    Psn, PushError, QueuePairError, Reason, Responder, Reth, RoceSocket, SocketError,
+};
+use ringcall_wire::HEADER_BYTES;
+use ringcall_wire::header::{RequestHeader, ResponseHeader};
+use ringcall_wire::status::Status;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+/// The largest path MTU: no message is sent that is longer, as none is cut into several packets.
+pub const MAX_MESSAGE_BYTES: u32 = 4096;
+
+/// When a request's bytes are written to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Delivery {
+    /// When every packet of it has come: it is put together here and given to the NIC as one write with immediate, whose
+    /// completion tells the length of all. A request that lost a packet never reaches memory.
+    #[default]
+    Frames,
+    /// As packets come, as an adapter does: the completion tells the length of the last message alone, so requests of
+    /// several messages are as long as their slot.
+    Packets,
+}
+
+/// Why there is no port.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// Numbers that make no queue pair.
+    #[error(transparent)]
+    QueuePair(#[from] QueuePairError),
+    /// No socket.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+/// A request that the NIC has, and whose answer is to be sent.
+#[derive(Debug, Clone, Copy)]
+struct InFlight {
+    page: u32,
+    request_id: u32,
+    from: SocketAddrV4,
+}
+
+/// Requests in flight: the oldest first, one a page at most.
+#[derive(Debug)]
+struct Requests(Vec<InFlight>);
+
+impl Requests {
+    /// Records a request before it is delivered; false if its page has another in flight.
+    fn begin(&mut self, page: u32, bytes: &[u8], from: SocketAddrV4) -> bool {
+        // However old the other is: its handler may still run.
+        if self.0.iter().any(|request| request.page == page) {
+            return false;
+        }
+        // The id that the answer will echo: zero, as its, if there is no header.
+        let header =
+            bytes.first_chunk::<HEADER_BYTES>().and_then(|bytes| RequestHeader::from_bytes(bytes).ok());
+        let request_id = header.map_or(0, |header| header.request_id);
+        self.0.push(InFlight { page, request_id, from });
+        true
+    }
+
+    /// The peer whose request a message answers. Answers come in the order of their requests, so the oldest with the
+    /// answer's id is the one.
+    fn end(&mut self, message: &[u8]) -> Option<SocketAddrV4> {
+        let header =
+            message.first_chunk::<HEADER_BYTES>().and_then(|bytes| ResponseHeader::from_bytes(bytes).ok());
+        let request_id = header.map_or(0, |header| header.request_id);
+        let index = self.0.iter().position(|request| request.request_id == request_id)?;
+        // Answers come in order, so requests before this one will have none: their pages become free.
+        self.0.drain(..=index).next_back().map(|request| request.from)
+    }
+}
+
+/// The header of a request; zeros, as the one that is answered to, if there is none.
+fn header_of(bytes: &[u8]) -> RequestHeader {
+    let header = bytes.first_chunk::<HEADER_BYTES>().and_then(|bytes| RequestHeader::from_bytes(bytes).ok());
+    header.unwrap_or_else(|| RequestHeader::from_words([0; 3]))
+}
+
+/// The receiving end of the queue pair, by [`Delivery`].
+#[derive(Debug)]
+enum Receiver {
+    /// A window for each peer, frame by frame. The requests in flight say whose answer a message is; `None` where answers
+    /// leave by another queue pair.
+    Frames { peers: Box<Peers>, requests: Option<Requests> },
+    /// One peer, the last that brought the key; packet by packet.
+    Packets { responder: Box<Responder>, last: LastPacket },
+}
+
+/// The last packet's address and bytes, and the message that it continues.
+#[derive(Debug, Default)]
+struct LastPacket {
+    window_bytes: u64,
+    offset: Option<u64>,
+    bytes: Vec<u8>,
+    begun: u64,
+    message: Vec<u8>,
+}
+
+impl Memory for LastPacket {
+    fn bytes(&self) -> u64 {
+        self.window_bytes
+    }
+
+    fn write(&mut self, at: u64, payload: &[u8]) -> Result<(), Busy> {
+        self.offset = Some(at);
+        self.bytes.clear();
+        self.bytes.extend_from_slice(payload);
+        Ok(())
+    }
+}
+
+impl LastPacket {
+    /// The message that an accepted packet ends, if it ends one.
+    fn message(
+        &mut self,
+        options: &PortOptions,
+        packet: &Packet<'_>,
+        event: Event<'_>,
+        payload: &mut Vec<u8>,
+    ) -> Option<Message> {
+        let PortOptions { key: rkey, base, .. } = *options;
+        let at = self.offset.take()?;
+        let part = packet.bth.opcode.part();
+        if matches!(part, Part::First | Part::Only) {
+            self.begun = at;
+            self.message.clear();
+        }
+        self.message.extend_from_slice(&self.bytes);
+        if matches!(part, Part::First | Part::Middle) {
+            return None;
+        }
+        payload.extend_from_slice(&self.message);
+        let address = base + self.begun;
+        Some(match event {
+            Event::Arrived(arrived) => Message::WriteImm { address, rkey, immediate: arrived.immediate.0 },
+            Event::Written | Event::Message(_) => Message::Write { address, rkey },
+        })
+    }
+}
+
+/// A queue pair's port: sequence numbers both ways, every check of the unreliable connected service.
+///
+/// Duplicates are dropped by their sequence numbers, frames that lost a packet are not completed. (An adapter looks at
+/// neither for messages of one packet, and would deliver both.) With [`Delivery::Frames`] several peers may write at once:
+/// each has a window of its own, and gets the answers to its own requests. A request for a page whose request is in flight
+/// is answered `BACKPRESSURE` and counted.
+#[derive(Debug)]
+pub struct RocePort {
+    socket: RoceSocket,
+    options: PortOptions,
+    receiver: Receiver,
+    /// The peer that wrote last; the one peer, if there is one.
+    peer: Option<SocketAddrV4>,
+    /// Of the next packet to a peer that has no numbers of its own.
+    psn: Psn,
+    inbox: Inbox,
+    seen: usize,
+    here: usize,
+    outbox: Outbox,
+    counts: Arc<Counts>,
+    closed: bool,
+}
+
+impl RocePort {
+    /// Binds. `peers` may write at a time with [`Delivery::Frames`], one with [`Delivery::Packets`].
+    ///
+    /// # Errors
+    /// Options that make no queue pair, or an address that is taken or not ours.
+    pub fn bind(options: PortOptions, delivery: Delivery, peers: usize) -> Result<Self, PortError> {
+        let receiver = match delivery {
+            Delivery::Frames => {
+                let mut peers = Box::new(Peers::new(options.queue_pair(), peers.max(1))?);
+                peers.allocate();
+                let requests = Requests(Vec::with_capacity(options.pages as usize));
+                Receiver::Frames { peers, requests: Some(requests) }
+            }
+            Delivery::Packets => Receiver::Packets {
+                responder: Box::new(Responder::new(options.queue_pair())?),
+                last: LastPacket {
+                    window_bytes: u64::from(options.pages) * u64::from(options.page_bytes),
+                    ..LastPacket::default()
+                },
+            },
+        };
+        let packet_bytes = options.page_bytes.max(MAX_MESSAGE_BYTES) as usize + MAX_OVERHEAD_BYTES;
+        Ok(Self {
+            socket: RoceSocket::bind(options.address)?,
+            options,
+            receiver,
+            peer: options.peer,
+            psn: Psn::first(),
+            inbox: Inbox::new(packet_bytes),
+            seen: 0,
+            here: 0,
+            outbox: Outbox::new(MAX_MESSAGE_BYTES as usize + MAX_OVERHEAD_BYTES),
+            counts: Arc::default(),
+            closed: false,
+        })
+    }
+
+    /// For a queue pair whose answers leave by another queue pair, or in another order than their requests came: requests
+    /// in flight are not recorded. A message goes to the peer that wrote last, and a page may be written while its request
+    /// is in flight.
+    #[must_use]
+    pub fn without_requests(mut self) -> Self {
+        if let Receiver::Frames { requests, .. } = &mut self.receiver {
+            *requests = None;
+        }
+        self
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddrV4 {
+        self.socket.local_addr()
+    }
+
+    /// What it counts, live.
+    #[must_use]
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// The socket: to wait on it, from the port's own thread.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn socket(&self) -> std::io::Result<RoceSocket> {
+        self.socket.try_clone()
+    }
+
+    /// Takes nothing more from the socket; what was taken is still delivered.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Hands the socket what waits, as far as it takes it; whether nothing waits any more.
+    pub fn flush(&mut self) -> bool {
+        if self.outbox.is_empty() {
+            return true;
+        }
+        let before = self.outbox.len();
+        let failed = self.socket.send(&mut self.outbox).is_err();
+        let gone = (before - self.outbox.len()) as u64;
+        // The packet that failed has left the outbox too.
+        self.counts.add(Count::Sent, gone - u64::from(failed));
+        self.counts.add(Count::Unsent, failed.into());
+        self.counts.add(Count::Errors, failed.into());
+        self.outbox.is_empty()
+    }
+
+    /// Takes a batch from the socket; false if nothing was there.
+    fn refill(&mut self) -> bool {
+        if self.closed {
+            return false;
+        }
+        (self.seen, self.here) = (0, 0);
+        let before = self.inbox.too_long();
+        let Ok(taken) = self.socket.receive(&mut self.inbox) else {
+            self.counts.add(Count::Errors, 1);
+            return false;
+        };
+        let too_long = self.inbox.too_long() - before;
+        self.counts.add(Count::Packets, taken as u64);
+        self.counts.add(Count::Refused, too_long);
+        self.here = taken - too_long as usize;
+        taken > 0
+    }
+
+    /// Takes one packet in. Returns the message that it completes.
+    fn take(&mut self, index: usize, payload: &mut Vec<u8>) -> Option<Message> {
+        let Self { socket, options, receiver, peer: writer, psn, inbox, counts, .. } = self;
+        let (source, datagram) = inbox.iter().nth(index)?;
+        let refuse = |count| {
+            counts.add(count, 1);
+            None
+        };
+        let Some(packet) = options.accept(socket, source, datagram) else { return refuse(Count::Refused) };
+        let from = options.peer.unwrap_or(source);
+        let why = |reason| if reason == Reason::Duplicate { Count::Repeated } else { Count::Refused };
+        payload.clear();
+        let message = match receiver {
+            Receiver::Frames { peers, requests } => {
+                let Some(peer) = peers.hear(from, &packet) else { return refuse(Count::Refused) };
+                *writer = Some(from);
+                let outcome = peer.receive(&packet);
+                counts.add(Count::Lost, peer.newly_lost());
+                counts.add(Count::Incomplete, peer.newly_incomplete());
+                let message = match outcome {
+                    Err(reason) => return refuse(why(reason)),
+                    Ok(Event::Written) => None,
+                    Ok(Event::Message(bytes)) => {
+                        payload.extend_from_slice(bytes);
+                        Some(send_of(&packet))
+                    }
+                    Ok(Event::Arrived(arrived)) => {
+                        let bytes = &peer.page(arrived.slot)[..arrived.bytes as usize];
+                        if requests.as_mut().is_some_and(|all| !all.begin(arrived.slot, bytes, from)) {
+                            let header = header_of(bytes);
+                            let reply = ResponseHeader::reply(&header, Status::BACKPRESSURE.0, 0).to_bytes();
+                            counts.add(Count::Busy, 1);
+                            self.transmit(Some(from), Message::Send, &reply);
+                            return None;
+                        }
+                        payload.extend_from_slice(bytes);
+                        let address = options.base + u64::from(arrived.slot) * u64::from(options.page_bytes);
+                        Some(Message::WriteImm { address, rkey: options.key, immediate: arrived.immediate.0 })
+                    }
+                };
+                counts.add(Count::Evicted, peers.newly_evicted());
+                message
+            }
+            Receiver::Packets { responder, last } => {
+                if *writer != Some(from) {
+                    if !responder.queue_pair().is_opened_by(&packet) {
+                        return refuse(Count::Refused);
+                    }
+                    *writer = Some(from);
+                    *psn = Psn::first();
+                    responder.restart();
+                }
+                let outcome = responder.receive(&packet, last);
+                counts.set(Count::Lost, responder.stats().lost_packets());
+                counts.set(Count::Incomplete, responder.stats().incomplete);
+                match outcome {
+                    Err(reason) => return refuse(why(reason)),
+                    Ok(Event::Message(bytes)) => {
+                        payload.extend_from_slice(bytes);
+                        Some(send_of(&packet))
+                    }
+                    Ok(event) => last.message(options, &packet, event, payload),
+                }
+            }
+        };
+        counts.add(Count::Accepted, 1);
+        counts.add(Count::Delivered, message.is_some().into());
+        message
+    }
+
+    /// The sequence number of the next packet to a peer; `None` if it lost its place meanwhile and cannot be told.
+    fn number(&mut self, to: SocketAddrV4) -> Option<&mut Psn> {
+        match &mut self.receiver {
+            Receiver::Frames { peers, .. } if self.options.peer != Some(to) => peers.number(to),
+            _ => Some(&mut self.psn),
+        }
+    }
+
+    /// Sends a message to a peer as one packet; false, and counted, if that cannot be.
+    fn transmit(&mut self, to: Option<SocketAddrV4>, message: Message, payload: &[u8]) -> bool {
+        let lost = |port: &Self| {
+            port.counts.add(Count::Unsent, 1);
+            false
+        };
+        // No more than a packet's, or refused.
+        let length = u32::try_from(payload.len()).ok().filter(|&n| n <= MAX_MESSAGE_BYTES);
+        let (Some(length), Some(to)) = (length, to) else { return lost(self) };
+        let Some(&mut psn) = self.number(to) else { return lost(self) };
+        let qp = self.options.remote_qp;
+        let packet = match message {
+            Message::Send => Packet::send(qp, psn, payload),
+            Message::SendImm { immediate } => {
+                let mut packet = Packet::send(qp, psn, payload);
+                packet.bth.opcode = Opcode::UcSendOnlyImmediate;
+                packet.immediate = Some(immediate);
+                packet
+            }
+            Message::Write { address, rkey: key } => {
+                Packet::write_only(qp, psn, Reth { address, key, length }, payload)
+            }
+            Message::WriteImm { address, rkey: key, immediate } => {
+                let reth = Reth { address, key, length };
+                Packet::write_immediate(qp, psn, reth, Immediate(immediate), payload)
+            }
+        };
+        let mut pushed = self.outbox.push(&self.socket, to, &packet);
+        if matches!(pushed, Err(PushError::Full)) && self.flush() {
+            pushed = self.outbox.push(&self.socket, to, &packet);
+        }
+        if pushed.is_err() {
+            return lost(self);
+        }
+        if let Some(number) = self.number(to) {
+            *number = psn.next();
+        }
+        true
+    }
+}
+
+/// The message that a SEND of one packet is.
+fn send_of(packet: &Packet<'_>) -> Message {
+    packet.immediate.map_or(Message::Send, |immediate| Message::SendImm { immediate })
+}
+
+impl Port for RocePort {
+    fn receive(&mut self, payload: &mut Vec<u8>) -> Option<Message> {
+        self.flush();
+        // One batch a call at most, so that it ends.
+        if self.seen == self.here && !self.refill() {
+            return None;
+        }
+        while self.seen < self.here {
+            let index = self.seen;
+            self.seen += 1;
+            if let Some(message) = self.take(index, payload) {
+                return Some(message);
+            }
+        }
+        None
+    }
+
+    fn send(&mut self, message: Message, payload: &[u8]) -> bool {
+        let to = match &mut self.receiver {
+            Receiver::Frames { requests: Some(requests), .. } => requests.end(payload),
+            _ => self.peer,
+        };
+        self.transmit(to, message, payload)
+    }
+
+    fn undelivered(&mut self) {
+        if let Receiver::Frames { requests: Some(requests), .. } = &mut self.receiver {
+            // The request that was given to the NIC last is the newest.
+            requests.0.pop();
+        }
+    }
+}

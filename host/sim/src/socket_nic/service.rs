@@ -1,0 +1,411 @@
+//! A service: a NIC in software, and the unified loop over its queues.
+
+use crate::nic::{Config, Nic, NicError};
+use crate::socket_nic::driver::{Driver, Signals};
+use crate::socket_nic::port::{Delivery, MAX_MESSAGE_BYTES, PortError, RocePort};
+use crate::socket_nic::queues::{Queues, Shape};
+use crate::socket_nic::report::{Report, Watch};
+use ringcall::FunctionTable;
+use ringcall::table::Function;
+use ringcall_dispatcher::queue_pair::single::{Extent, Returned, Scratch, Unified};
+use ringcall_gpu::shared::{SharedError, Words};
+use ringcall_mlx5::endpoint::Endpoint;
+use ringcall_mlx5::sq::RecordMode;
+use ringcall_mlx5::{BlueFlame, Bound, Ended, QueueError};
+use ringcall_protocol::counters::Bank;
+use ringcall_roce::{PortOptions, RoceSocket, SocketDrops};
+use ringcall_wire::HEADER_BYTES;
+use ringcall_wire::header::RequestHeader;
+use ringcall_wire::status::DispatchMode;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Which threads a service has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Threads {
+    /// NIC and loop take turns on one: the shortest way on a machine with few cores.
+    #[default]
+    One,
+    /// One each, as hardware and a device's kernel are.
+    Two,
+}
+
+/// Choices of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// The wire. Default: 64 pages of 1024 bytes.
+    pub port: PortOptions,
+    /// The most peers known at a time, each with a window of its own; one with [`Delivery::Packets`], the last one that
+    /// brought the window's key. Default: 64.
+    pub peers: usize,
+    /// When requests' bytes are written. Default: whole frames.
+    pub delivery: Delivery,
+    /// Places of each work queue, a power of two below 65536. Fewer than pages: requests are dropped when more are under
+    /// way. Default: 64.
+    pub depth: u32,
+    /// Threads. Default: one.
+    pub threads: Threads,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            port: PortOptions::new(64, 1024),
+            peers: 64,
+            delivery: Delivery::Frames,
+            depth: 64,
+            threads: Threads::One,
+        }
+    }
+}
+
+/// Why there is no service.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// No port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A shape that no queue has.
+    #[error("the queue pair: {0}")]
+    Queue(#[from] QueueError),
+    /// A shape that no NIC takes.
+    #[error("the NIC: {0}")]
+    Nic(#[from] NicError),
+    /// No memory.
+    #[error("the queues' memory: {0}")]
+    Memory(#[from] SharedError),
+    /// A page that holds no request, or whose answer would not fit a packet.
+    #[error("a page of {0} bytes: give a multiple of 8, from 32 to {MAX_MESSAGE_BYTES}")]
+    Page(u32),
+    /// A number of places that no queue has.
+    #[error("{0} places in a queue: give a power of two, below 65536")]
+    Depth(u32),
+    /// The operating system refuses.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+/// What a loop's thread hands back: how it ended.
+type Served = (u64, Ended);
+
+/// A service that runs. Dropped, it stops as soon as it can.
+#[derive(Debug)]
+pub struct Service {
+    address: SocketAddrV4,
+    options: Options,
+    signals: Arc<Signals>,
+    watch: Watch,
+    shutdown: Words,
+    nic: Option<JoinHandle<Driver>>,
+    serve: Option<JoinHandle<(Served, Option<Driver>)>>,
+}
+
+impl Service {
+    /// Payload bytes of a request, and of an answer, in pages of so many bytes: what a function table is
+    /// [built for](ringcall::table::TableBuilder::build_for).
+    #[must_use]
+    pub const fn capacity(page_bytes: u32) -> u32 {
+        page_bytes.saturating_sub(HEADER_BYTES as u32)
+    }
+
+    /// Binds, makes queues, and serves `table` until it is stopped.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub fn start(options: Options, table: FunctionTable) -> Result<Self, ServiceError> {
+        let Parts { address, signals, watch, shutdown, driver, socket, lane } = Parts::new(options, table)?;
+        let spawn = |name: &str| Builder::new().name(name.to_owned());
+        let (nic, serve) = match options.threads {
+            Threads::One => {
+                let (halt, watch) = (shutdown.clone(), watch.clone());
+                let serve =
+                    spawn("ringcall-sim").spawn(move || lane.run_with(driver, &socket, &watch, &halt));
+                (None, serve.map_err(failed("the service's thread"))?)
+            }
+            Threads::Two => {
+                let nic = spawn("ringcall-sim").spawn(move || driver.run());
+                let nic = nic.map_err(failed("the NIC's thread"))?;
+                let serve = spawn("ringcall-unified").spawn(move || (lane.run(std::thread::yield_now), None));
+                (Some(nic), serve.map_err(failed("the loop's thread"))?)
+            }
+        };
+        Ok(Self { address, options, signals, watch, shutdown, nic, serve: Some(serve) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    /// What a peer must know.
+    #[must_use]
+    pub const fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Live counts.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        self.watch.clone()
+    }
+
+    /// Takes what lies in the socket and nothing more, answers what was taken, and ends; at the deadline it ends as it is. Bounded: a handler that
+    /// never returns is left behind, and the report says so.
+    #[must_use]
+    pub fn stop(mut self, deadline: Duration) -> Report {
+        let begin = Instant::now();
+        self.signals.close();
+        // The loop has read every completion when the NIC writes no more and every credit is back.
+        while begin.elapsed() < deadline && !self.is_over() && !self.is_drained() {
+            std::thread::sleep(LOOK);
+        }
+        self.shutdown.store(0, 1, Ordering::Relaxed);
+        let late = Instant::now();
+        while !self.is_over() && late.elapsed() < GRACE {
+            std::thread::sleep(LOOK);
+        }
+        let over = self.is_over();
+        let joined = self.serve.take().filter(|_| over).and_then(|thread| thread.join().ok());
+        self.signals.halt();
+        let nic = self.nic.take().and_then(|thread| thread.join().ok());
+        let (served, driver) = match joined {
+            Some((served, driver)) => (Some(served), driver.or(nic)),
+            None => (None, nic),
+        };
+        Report::new(&self.watch, driver.as_ref(), served, begin.elapsed())
+    }
+
+    fn is_over(&self) -> bool {
+        self.serve.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.signals.completed().is_some_and(|completed| self.watch.has_consumed(completed))
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.signals.close();
+        self.signals.halt();
+        self.shutdown.store(0, 1, Ordering::Relaxed);
+    }
+}
+
+const LOOK: Duration = Duration::from_millis(1);
+/// How long a loop that was told to end may take: a handler's time.
+const GRACE: Duration = Duration::from_secs(2);
+
+fn failed(what: &'static str) -> impl FnOnce(std::io::Error) -> ServiceError {
+    move |source| ServiceError::Io { what, source }
+}
+
+/// What a service is made of, before its threads.
+struct Parts {
+    address: SocketAddrV4,
+    signals: Arc<Signals>,
+    watch: Watch,
+    shutdown: Words,
+    driver: Driver,
+    /// The port's, to wait on.
+    socket: RoceSocket,
+    lane: Lane,
+}
+
+impl Parts {
+    fn new(options: Options, table: FunctionTable) -> Result<Self, ServiceError> {
+        let PortOptions { qp, key, base, pages, page_bytes, .. } = options.port;
+        if !(32..=MAX_MESSAGE_BYTES).contains(&page_bytes) || !page_bytes.is_multiple_of(8) {
+            return Err(ServiceError::Page(page_bytes));
+        }
+        if !options.depth.is_power_of_two() || options.depth >= 1 << 16 {
+            return Err(ServiceError::Depth(options.depth));
+        }
+        let port = RocePort::bind(options.port, options.delivery, options.peers)?;
+        let (address, counts) = (port.local_addr(), port.counts());
+        let shape = Shape {
+            qp,
+            rx_key: key,
+            base,
+            slots: pages,
+            rx_stride: page_bytes,
+            tx_stride: page_bytes,
+            depth: options.depth,
+            // Numbers of packets: what is missing is the port's to count.
+            sequence: false,
+        };
+        let queues = Queues::new(&shape)?;
+        let endpoint = queues.endpoint(&shape)?;
+        let config = Config { qpn: qp, record: RecordMode::Written, burst: 32 };
+        let socket = port.socket().map_err(failed("another handle to the socket"))?;
+        let nic = Nic::new(config, &queues.windows, queues.uar.clone(), queues.memory(&shape), port)?;
+        let (bank, signals) = (Arc::new(Bank::default()), Arc::new(Signals::default()));
+        let driver = Driver::new(nic, Arc::clone(&signals));
+        let drops = SocketDrops::of(&socket, SocketAddr::V4(address));
+        let watch = Watch::new(counts, queues.windows.counters.clone(), Arc::clone(&bank), drops);
+        let shutdown = queues.windows.shutdown.clone();
+        let extent = match options.delivery {
+            Delivery::Frames => Extent::Received,
+            Delivery::Packets => Extent::Slot,
+        };
+        let lane = Lane { endpoint, table, bank, extent, page_bytes: page_bytes as usize };
+        Ok(Self { address, signals, watch, shutdown, driver, socket, lane })
+    }
+}
+
+/// The loop's own: an endpoint and what it serves.
+struct Lane {
+    endpoint: Endpoint<BlueFlame>,
+    table: FunctionTable,
+    bank: Arc<Bank>,
+    extent: Extent,
+    page_bytes: usize,
+}
+
+impl Lane {
+    /// Serves, and lets the NIC work between two looks.
+    fn run_with(
+        self,
+        mut driver: Driver,
+        socket: &RoceSocket,
+        watch: &Watch,
+        halt: &Words,
+    ) -> (Served, Option<Driver>) {
+        let served = self.run(|| {
+            // That the look before this one found no request does not mean that it found nothing: it may have dropped a
+            // message, with requests behind it.
+            if !driver.turn(Some(socket))
+                && driver.completed().is_some_and(|completed| watch.has_consumed(completed))
+            {
+                halt.store(0, 1, Ordering::Relaxed);
+            }
+        });
+        driver.finish();
+        (served, Some(driver))
+    }
+
+    /// Serves until the endpoint is stopped; `relax` runs after every look that found nothing.
+    fn run(self, relax: impl FnMut()) -> Served {
+        let Self { mut endpoint, table, bank, extent, page_bytes } = self;
+        let (functions, mut handlers) = table.into_parts();
+        let mut unified = Unified {
+            table: &functions,
+            bank: &bank,
+            extent,
+            runs: |mode| mode == DispatchMode::HostCall,
+            call: |function: &Function, _: &RequestHeader, input: &[u8], output: &mut [u8]| {
+                match handlers.call(function, input, output) {
+                    // More than there is room for is refused by the loop.
+                    Ok(len) => Returned { status: 0, len: u32::try_from(len).unwrap_or(u32::MAX) },
+                    Err(status) => Returned { status: status.0, len: 0 },
+                }
+            },
+        };
+        let (mut request, mut response) = (vec![0; page_bytes], vec![0; page_bytes]);
+        let mut scratch = Scratch { request: &mut request, response: &mut response };
+        unified.run(&mut endpoint, &mut scratch, Bound { between: 1, turns: u64::MAX }, relax)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringcall_roce::{Immediate, Outbox, Packet, Psn, Reth};
+    use ringcall_wire::counter::Counter;
+    use ringcall_wire::{FunctionId, names};
+
+    /// A service without its threads, and a peer.
+    fn parts() -> (Options, Parts, RoceSocket) {
+        let options = Options::default();
+        let capacity = Service::capacity(options.port.page_bytes);
+        let table = FunctionTable::builder()
+            .host_call(names::RPC_INCREMENT, |request: &[u8], _: &mut [u8]| Ok(request.len()))
+            .build_for(capacity, capacity)
+            .expect("a table");
+        let parts = Parts::new(options, table).expect("queues and a socket");
+        let peer = RoceSocket::bind(SocketAddrV4::new(*parts.address.ip(), 0)).expect("a socket");
+        (options, parts, peer)
+    }
+
+    fn push(peer: &RoceSocket, to: SocketAddrV4, packet: &Packet<'_>) {
+        let mut outbox = Outbox::new(1024);
+        outbox.push(peer, to, packet).expect("room");
+        assert_eq!(peer.send(&mut outbox).expect("sent"), 1);
+    }
+
+    /// A request into a page of its number's.
+    fn request(port: &PortOptions, psn: Psn) -> ([u8; HEADER_BYTES], Reth, Immediate) {
+        let header = RequestHeader::new(FunctionId::of(names::RPC_INCREMENT).0, 0, psn.get(), 0).to_bytes();
+        let page = psn.get() % port.pages;
+        let address = port.base + u64::from(page) * u64::from(port.page_bytes);
+        let reth = Reth { address, key: port.key, length: HEADER_BYTES as u32 };
+        (header, reth, Immediate::new(page, psn))
+    }
+
+    #[test]
+    fn a_peer_that_never_pauses_does_not_keep_the_port_open() {
+        let (options, parts, peer) = parts();
+        let Parts { address, signals, mut driver, .. } = parts;
+        let mut psn = Psn::new(7);
+        let mut turn = |driver: &mut Driver| {
+            let (header, reth, immediate) = request(&options.port, psn);
+            let qp = options.port.qp;
+            // The first one brings the key; messages without a page are never refused as busy.
+            let packet = if psn == Psn::new(7) {
+                Packet::write_immediate(qp, psn, reth, immediate, &header)
+            } else {
+                Packet::send(qp, psn, &header)
+            };
+            push(&peer, address, &packet);
+            psn = psn.next();
+            driver.turn(None)
+        };
+        // There is something to do in every turn.
+        assert!((0..100).all(|_| turn(&mut driver)));
+        assert_eq!(driver.nic.stats().rx_messages, 100);
+        signals.close();
+        let turns = (0..1000).take_while(|_| turn(&mut driver)).count();
+        assert!(turns < 1000, "it was never closed");
+        let stats = driver.nic.stats();
+        assert_eq!(driver.completed(), Some(stats.rx_delivered + stats.rx_errors));
+    }
+
+    #[test]
+    fn a_stop_on_one_thread_reads_what_lies_behind_dropped_messages() {
+        let (options, parts, peer) = parts();
+        let Parts { address, signals, watch, shutdown, mut driver, socket, lane } = parts;
+        let qp = options.port.qp;
+        let mut psn = Psn::new(7);
+        // Sends find receive requests of no bytes: completions with errors, which the loop drops.
+        for send in [false, true, true, true, true, true, false] {
+            let (header, reth, immediate) = request(&options.port, psn);
+            let packet = if send {
+                Packet::send(qp, psn, &header)
+            } else {
+                Packet::write_immediate(qp, psn, reth, immediate, &header)
+            };
+            push(&peer, address, &packet);
+            psn = psn.next();
+        }
+        for _ in 0..100 {
+            driver.turn(None);
+        }
+        assert_eq!((driver.nic.stats().rx_delivered, driver.nic.stats().rx_errors), (2, 5));
+        // Everything is in memory, and the loop has seen nothing of it.
+        signals.close();
+        let ((served, ended), driver) = lane.run_with(driver, &socket, &watch, &shutdown);
+        assert_eq!((served, ended), (2, Ended::Stopped));
+        assert_eq!(watch.counters().get(Counter::Completed), 2);
+        let report = Report::new(&watch, driver.as_ref(), Some((served, ended)), Duration::ZERO);
+        assert!(report.is_clean(), "{report}, {:?}", report.balance());
+    }
+}
