@@ -1,6 +1,7 @@
 //! What a machine with a GPU and nothing else needs: the tests of the device, the command line, a script that runs them.
 
-use crate::dist::{self, SONAME};
+use crate::dist;
+use crate::dist_names::SONAME;
 use crate::files::{copy, emptied, entries, text, write};
 use crate::ptx::Cuda;
 use crate::shell::{Shell, read, run};
@@ -34,7 +35,7 @@ const MOST_BYTES: u64 = 60 << 20;
 /// The programs and what they read, which the script unpacks beside itself.
 const PACKED: &str = "programs.tar.xz";
 /// The script: it knows no more than what lies beside it, and what is packed there.
-const SCRIPT: &str = include_str!("bundle.sh");
+const SCRIPT: &str = include_str!("../../tests/gpu.sh");
 
 /// What to put in.
 #[derive(clap::Args)]

@@ -4,20 +4,13 @@
 //! leaves no room for a version script. What it exports is the committed listing, no more and no less.
 
 use crate::dist_compat;
+use crate::dist_names::{HEADERS, LISTING, SONAME, symlink};
 use crate::files::{copy, copy_tree, emptied, folder, text, write};
 use crate::shell::{Shell, read, run};
 use crate::steps::Outcome;
-#[cfg(not(unix))]
-use anyhow::bail;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 
-/// The headers, which are one tree when they are installed.
-pub(crate) const HEADERS: [&str; 2] = ["host/c/include", "host/bridge/include"];
-/// What the shared library exports, one name a line.
-pub(crate) const LISTING: &str = "host/c/abi/exports.txt";
-/// The interface's generation: the soname's number and the symbols' version.
-pub(crate) const SONAME: &str = "libringcall.so.0";
 const SYMBOL_VERSION: &str = "RINGCALL_0";
 /// Transports as shared libraries: the package, what cargo calls its library, and the name that loaders know: the
 /// reference's where the arguments are the reference's.
@@ -259,16 +252,6 @@ fn cmake_version(version: &str) -> String {
          STREQUAL \"{minor}\")\n  set(PACKAGE_VERSION_COMPATIBLE TRUE)\nelse()\n  \
          set(PACKAGE_VERSION_COMPATIBLE FALSE)\nendif()\n"
     )
-}
-
-#[cfg(unix)]
-pub(crate) fn symlink(to: &str, at: &Path) -> Result<()> {
-    std::os::unix::fs::symlink(to, at).with_context(|| format!("cannot link {}", at.display()))
-}
-
-#[cfg(not(unix))]
-pub(crate) fn symlink(_: &str, at: &Path) -> Result<()> {
-    bail!("no links here: {}", at.display())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! that a program has one copy of its state; the archive of that name is there for build files that name it. The archive of the
 //! UDP transport is whole: nothing else needs to be linked with it.
 
-use crate::dist::{LISTING, SONAME, symlink};
+use crate::dist_names::{LISTING, SONAME, symlink};
 use crate::files::{emptied, folder, read, text, write};
 use crate::ptx::Cuda;
 use crate::shell::{Shell, run};
@@ -92,7 +92,7 @@ pub(crate) fn check_device(shell: &Shell, out: &Path, work: &Path) -> Result<()>
     let (compat, cuda) = (out.join("compat"), Cuda::find(shell)?);
     let mut compile = cuda.tool(shell, "nvcc");
     compile.args(["-std=c++17", "-rdc=true", "-arch=sm_90", "-Werror", "all-warnings", "-I"]);
-    compile.arg(compat.join("include")).arg(shell.root().join("host/c/tests/programs/kernel_terms.cu"));
+    compile.arg(compat.join("include")).arg(shell.root().join("tests/c_programs/kernel_terms.cu"));
     for library in ["dispatch.a", "host-dispatch.a", "udp-transport.a"] {
         compile.arg(compat.join(format!("lib/libcudaq-realtime-{library}")));
     }

@@ -50,7 +50,9 @@ pub(crate) fn make(shell: &Shell, out: &Path) -> Result<()> {
     let mut entry = cuda.tool(shell, "nvcc");
     entry.current_dir(&work).args(["-rdc=true", "-O2", "-Wno-deprecated-gpu-targets"]).args(&codes);
     entry.args(
-        crate::dist::HEADERS.iter().map(|headers| format!("-I{}", shell.root().join(headers).display())),
+        crate::dist_names::HEADERS
+            .iter()
+            .map(|headers| format!("-I{}", shell.root().join(headers).display())),
     );
     run(entry.arg("-c").arg(source.join("entry.cu")).args(["-o", "entry.o"]))?;
     let archive = out.join("lib/libringcall_device.a");

@@ -9,6 +9,7 @@ mod ci;
 mod dist;
 mod dist_compat;
 mod dist_device;
+mod dist_names;
 mod files;
 mod metadata;
 mod mutants;

@@ -10,7 +10,35 @@ mod sealed {
     /// On a device a scope brings its instructions along.
     #[cfg(target_arch = "nvptx64")]
     #[allow(private_bounds)] // the instructions are nobody else's business
-    pub trait Sealed: crate::ptx::atomic::Access {}
+    pub trait Sealed: super::Access {}
+}
+
+/// The operations of one scope. Implemented for the three scopes by a macro, because the scope is part of the mnemonic.
+#[cfg(target_arch = "nvptx64")]
+pub(crate) trait Access {
+    /// # Safety
+    /// `at` is aligned and readable.
+    unsafe fn load(at: *const u64, order: core::sync::atomic::Ordering) -> u64;
+    /// # Safety
+    /// `at` is aligned and writable.
+    unsafe fn store(at: *mut u64, value: u64, order: core::sync::atomic::Ordering);
+    /// # Safety
+    /// `at` is aligned and writable.
+    unsafe fn add(at: *mut u64, value: u64, order: core::sync::atomic::Ordering) -> u64;
+    /// # Safety
+    /// `at` is aligned and writable.
+    unsafe fn or(at: *mut u64, value: u64, order: core::sync::atomic::Ordering) -> u64;
+    /// # Safety
+    /// `at` is aligned and writable.
+    unsafe fn and(at: *mut u64, value: u64, order: core::sync::atomic::Ordering) -> u64;
+    /// # Safety
+    /// `at` is aligned and writable.
+    unsafe fn swap(at: *mut u64, value: u64, order: core::sync::atomic::Ordering) -> u64;
+    /// The value found: `current` if the exchange happened.
+    ///
+    /// # Safety
+    /// `at` is aligned and writable.
+    unsafe fn exchange(at: *mut u64, current: u64, new: u64, order: core::sync::atomic::Ordering) -> u64;
 }
 
 /// A set of agents between which an atomic synchronises.

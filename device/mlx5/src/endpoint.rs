@@ -17,13 +17,12 @@ use crate::layout::Segment;
 use crate::layout::cqe::Syndrome;
 use crate::layout::wqe::{Completion, Operation, Payload, Remote};
 use crate::rq::{Buffers, ReceiveQueue};
+pub use crate::sequence::SLOT_BITS;
 use crate::sequence::{Found, Sequence};
 use crate::sq::{PostError, RecordMode, SendQueue};
 use crate::wait::{Bound, Ended, Shutdown, wait};
 use ringcall_gpu::shared::{Bytes, Words};
 
-/// Bits of the immediate that name the slot.
-pub const SLOT_BITS: u32 = 12;
 /// The most slots that an immediate can name.
 pub const MAX_SLOTS: u32 = 1 << SLOT_BITS;
 /// The bits of an immediate that name the slot.

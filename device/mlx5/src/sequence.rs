@@ -1,6 +1,7 @@
 //! Message numbers in the upper bits of the immediate: what is missing, and what is late.
 
-use crate::endpoint::SLOT_BITS;
+/// Bits of the immediate that name the slot.
+pub const SLOT_BITS: u32 = 12;
 
 /// Sequence numbers in the immediate's bits above the slot.
 const MASK: u32 = u32::MAX >> SLOT_BITS;

@@ -5,8 +5,6 @@
 
 use core::fmt;
 
-use crate::status::Status;
-
 /// A fault in the wire format, found on either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -120,23 +118,6 @@ pub enum WireError {
     },
 }
 
-impl WireError {
-    /// The status a dispatcher or handler answers with when a request fails this way.
-    #[must_use]
-    pub const fn status(&self) -> Status {
-        match self {
-            Self::BadMagic { .. } => Status::BAD_MAGIC,
-            Self::SlotTooSmall { .. } => Status::ARG_TOO_LONG,
-            Self::NonZeroPadding { .. }
-            | Self::ValueOutOfRange { .. }
-            | Self::NotFinite { .. }
-            | Self::UnknownValue { .. } => Status::BAD_PAYLOAD,
-            Self::NullHandler { .. } => Status::UNKNOWN_FUNCTION,
-            _ => Status::SCHEMA_MISMATCH,
-        }
-    }
-}
-
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -156,10 +137,10 @@ impl fmt::Display for WireError {
                  build descriptors with the constructors of TypeDesc"
             ),
             Self::TooManyArgs(n) => {
-                write!(f, "{n} arguments, at most {} are possible", crate::schema::MAX_ARGS)
+                write!(f, "{n} arguments, at most {} are possible", crate::limits::MAX_ARGS)
             }
             Self::TooManyResults(n) => {
-                write!(f, "{n} results, at most {} are possible", crate::schema::MAX_RESULTS)
+                write!(f, "{n} results, at most {} are possible", crate::limits::MAX_RESULTS)
             }
             Self::SizeOverflow => f.write_str("the sizes of the schema do not add up within 32 bits"),
             Self::SlotTooSmall { needed, slot } => write!(

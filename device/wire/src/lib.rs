@@ -66,6 +66,7 @@ pub mod function;
 pub mod handoff;
 pub mod header;
 pub mod launch;
+mod limits;
 mod named;
 pub mod payload;
 pub mod qec;

@@ -17,14 +17,11 @@ use core::mem::{align_of, offset_of, size_of};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub use crate::limits::{MAX_ARGS, MAX_RESULTS};
+
 use crate::error::{WireError, check_len};
 use crate::header::HEADER_BYTES;
 use crate::payload::TypeDesc;
-
-/// Most arguments a handler may have.
-pub const MAX_ARGS: usize = 8;
-/// Most results a handler may have.
-pub const MAX_RESULTS: usize = 4;
 
 /// Descriptors of a handler's arguments and results.
 ///

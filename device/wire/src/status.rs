@@ -26,6 +26,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::error::WireError;
+
 pub use crate::abi::{CudaqStatus, DispatchMode, DispatchPath, KernelType};
 
 /// Status of a response.
@@ -125,5 +127,22 @@ impl Status {
 impl core::fmt::Display for Status {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{} ({}): {}", self.0, self.name(), self.meaning())
+    }
+}
+
+impl WireError {
+    /// The status a dispatcher or handler answers with when a request fails this way.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        match self {
+            Self::BadMagic { .. } => Status::BAD_MAGIC,
+            Self::SlotTooSmall { .. } => Status::ARG_TOO_LONG,
+            Self::NonZeroPadding { .. }
+            | Self::ValueOutOfRange { .. }
+            | Self::NotFinite { .. }
+            | Self::UnknownValue { .. } => Status::BAD_PAYLOAD,
+            Self::NullHandler { .. } => Status::UNKNOWN_FUNCTION,
+            _ => Status::SCHEMA_MISMATCH,
+        }
     }
 }

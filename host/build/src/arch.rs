@@ -1,6 +1,5 @@
 //! GPU architectures, by compute capability.
 
-use crate::BuildError;
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,7 +14,7 @@ use std::str::FromStr;
 /// assert_eq!(arch.capability(), 90);
 /// assert_eq!(arch.to_string(), "sm_90");
 /// assert!("sm_35".parse::<Arch>().is_err());
-/// # Ok::<(), ringcall_build::BuildError>(())
+/// # Ok::<(), ringcall_build::UnknownArch>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Arch {
@@ -38,6 +37,14 @@ const KNOWN: &[(u32, u32)] = &[
     (120, 87),
     (121, 88),
 ];
+
+/// An architecture that is not in the table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is no architecture known here; known are {known}")]
+pub struct UnknownArch {
+    given: String,
+    known: String,
+}
 
 impl Arch {
     /// A100 and what came with it; the oldest that is supported.
@@ -70,14 +77,14 @@ impl fmt::Display for Arch {
 }
 
 impl FromStr for Arch {
-    type Err = BuildError;
+    type Err = UnknownArch;
 
-    fn from_str(text: &str) -> Result<Self, BuildError> {
+    fn from_str(text: &str) -> Result<Self, UnknownArch> {
         text.strip_prefix("sm_")
             .and_then(|digits| digits.parse::<u32>().ok())
             .and_then(|capability| KNOWN.iter().find(|(known, _)| *known == capability))
             .map(|&(capability, ptx)| Self { capability, ptx })
-            .ok_or_else(|| BuildError::UnknownArch {
+            .ok_or_else(|| UnknownArch {
                 given: text.to_owned(),
                 known: KNOWN.iter().map(|(c, _)| format!("sm_{c}")).collect::<Vec<_>>().join(", "),
             })

@@ -25,13 +25,8 @@ pub enum BuildError {
         why: String,
     },
     /// An architecture that is not in the table.
-    #[error("`{given}` is no architecture known here; known are {known}")]
-    UnknownArch {
-        /// As given.
-        given: String,
-        /// All there are.
-        known: String,
-    },
+    #[error(transparent)]
+    UnknownArch(#[from] crate::arch::UnknownArch),
     /// The folder holds no package with a library.
     #[error("{}: {why}", manifest_dir.display())]
     Package {

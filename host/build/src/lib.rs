@@ -39,7 +39,7 @@ mod ptx;
 mod script;
 mod toolchain;
 
-pub use arch::Arch;
+pub use arch::{Arch, UnknownArch};
 pub use compile::{Compiled, DeviceCrate, compile, compiler_of};
 pub use error::BuildError;
 pub use script::Handlers;

@@ -1,5 +1,5 @@
 //! Structs of the C interface, as a 64-bit machine lays them out. The same offsets are asserted in C and C++
-//! (`tests/programs/layout.c`, `layout.cpp`). Function entries, schemas and headers are `ringcall-wire`'s; what transports
+//! (`tests/c_programs/layout.c`, `layout.cpp`). Function entries, schemas and headers are `ringcall-wire`'s; what transports
 //! hand out is `ringcall-bridge`'s.
 
 #![allow(non_camel_case_types)] // C's names

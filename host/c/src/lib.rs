@@ -24,6 +24,7 @@
 #![allow(unsafe_code)] // named for it: the boundary to C
 #![allow(clippy::missing_safety_doc)] // the contract of each function is in the header
 
+mod config;
 mod cpu_loop;
 mod decoder;
 mod device;

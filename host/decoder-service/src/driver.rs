@@ -2,11 +2,11 @@
 
 use crate::problem::Problem;
 use crate::source::{ShotSource, SourceError};
-use crate::summary::{Account, Summary};
+use crate::summary::{Account, Outcome, Progress, Summary};
 use ringcall::FunctionId;
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall_gpu::{clock, hint};
-use ringcall_pipeline::{Injector, StageTimes, SubmitError};
+use ringcall_pipeline::{Injector, SubmitError};
 use ringcall_qec::shots::Shot;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -21,21 +21,6 @@ pub struct Pace {
     /// From one request's due time to the next; zero: as fast as slots come free. A request that is late is sent at
     /// once, and later ones keep their own times: lateness is measured, not hidden.
     pub interval: Duration,
-}
-
-/// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
-    /// Requests submitted.
-    pub submitted: u64,
-    /// Requests whose answer came.
-    pub completed: u64,
-    /// Wrong answers.
-    pub logical_errors: u64,
-    /// Since the run began.
-    pub elapsed: Duration,
-    /// The latest latency seen, µs.
-    pub latest_us: f64,
 }
 
 /// Why a run ended before its time.
@@ -53,15 +38,6 @@ pub enum DriveError {
     /// Somebody else has the injector.
     #[error("the pipeline's injector is taken")]
     NoInjector,
-}
-
-/// What the completion handler tells the driver.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Outcome {
-    pub(crate) request_id: u64,
-    /// The predicted observables, if the request succeeded.
-    pub(crate) predicted: Option<u64>,
-    pub(crate) times: StageTimes,
 }
 
 /// The next request, made while there is time.

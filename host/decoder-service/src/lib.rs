@@ -40,11 +40,11 @@ mod stages;
 pub mod study;
 mod summary;
 
-pub use driver::{DriveError, Pace, Progress};
+pub use driver::{DriveError, Pace};
 pub use predecoder::{Predecoder, PredecoderError};
 pub use problem::{Problem, ProblemError};
 pub use residual::{ResidualDecoder, pack_elements};
 pub use service::{Service, ServiceConfig, ServiceError};
 pub use source::{ShotSource, SourceError};
 pub use stages::{Inference, InferenceError};
-pub use summary::{REMOTE_STAGES, STAGES, Stages, Summary, TimelinePoint};
+pub use summary::{Progress, REMOTE_STAGES, STAGES, Stages, Summary, TimelinePoint};

@@ -1,10 +1,10 @@
 //! The pipeline, wired for one problem.
 
-use crate::driver::{DriveError, Outcome, Pace, Progress, drive};
+use crate::driver::{DriveError, Pace, drive};
 use crate::problem::Problem;
 use crate::source::ShotSource;
 use crate::stages::{DecodeStage, Density, Inference, InferenceError};
-use crate::summary::Summary;
+use crate::summary::{Outcome, Progress, Summary};
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::wire::qec::read_decode_result;
 use ringcall::{RingConfig, Wait};

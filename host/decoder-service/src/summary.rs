@@ -1,6 +1,5 @@
 //! Every answer accounted for, and the figures of a run.
 
-use crate::driver::{Outcome, Progress};
 use crate::stages::Density;
 use hdrhistogram::Histogram;
 use ringcall_gpu::clock;
@@ -48,6 +47,30 @@ impl Stages {
             }
         }
     }
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Requests submitted.
+    pub submitted: u64,
+    /// Requests whose answer came.
+    pub completed: u64,
+    /// Wrong answers.
+    pub logical_errors: u64,
+    /// Since the run began.
+    pub elapsed: Duration,
+    /// The latest latency seen, µs.
+    pub latest_us: f64,
+}
+
+/// What the completion handler tells the driver.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome {
+    pub(crate) request_id: u64,
+    /// The predicted observables, if the request succeeded.
+    pub(crate) predicted: Option<u64>,
+    pub(crate) times: StageTimes,
 }
 
 /// What happened in one interval of the run.

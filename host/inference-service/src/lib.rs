@@ -40,6 +40,7 @@ pub mod engine;
 pub mod error;
 pub mod host_worker;
 mod nodes;
+pub mod options;
 pub mod passthrough;
 #[cfg(feature = "predecoder")]
 mod predecoder;
@@ -54,9 +55,10 @@ pub use counts::{QueueCounts, WorkerCounts};
 pub use engine::{Capturable, Captured};
 pub use error::ServiceError;
 pub use host_worker::HostWorker;
+pub use options::{Options, Transfer};
 pub use passthrough::PassThrough;
 #[cfg(feature = "predecoder")]
 pub use predecoder::PredecoderEngine;
 pub use queue::Queue;
-pub use service::{AiDecoderService, AiPredecoderService, Options, Service, Transfer};
+pub use service::{AiDecoderService, AiPredecoderService, Service};
 pub use workers::{Job, Stage, StopReport, WorkerOptions, Workers};

@@ -1,7 +1,7 @@
 //! The graphs of a service: what the kernels of each instance know, and the nodes around the network.
 
 use crate::engine::{Capturable, Captured};
-use crate::service::{Options, Transfer};
+use crate::options::{Options, Transfer};
 use crate::{Bindings, Queue, ServiceError};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{

@@ -5,11 +5,9 @@ use std::collections::HashMap;
 use crate::bits::cancel_pairs;
 use crate::correlated::joint::Joint;
 use crate::error::{BuildError, EdgeName};
-use crate::graph::{Edge, MatchingGraph};
+use crate::graph::{Edge, MAX_DETECTORS, MatchingGraph};
 use crate::weights::{MAX_WEIGHT, merge_independent};
 
-/// One past the largest detector index. It leaves room for blossoms and marks in 32-bit indices.
-pub const MAX_DETECTORS: u32 = 1 << 28;
 /// One past the largest observable index.
 pub const MAX_OBSERVABLES: u32 = 1 << 24;
 

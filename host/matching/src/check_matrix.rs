@@ -1,7 +1,8 @@
 //! Building a matching graph from a parity check matrix.
 
-use crate::builder::{GraphBuilder, MAX_DETECTORS, MergeStrategy};
+use crate::builder::{GraphBuilder, MergeStrategy};
 use crate::error::BuildError;
+use crate::graph::MAX_DETECTORS;
 use crate::graph::MatchingGraph;
 
 /// A binary check matrix with what each of its columns costs and flips, all as sparse rows.

@@ -8,7 +8,8 @@ use crate::error::{BatchError, DecodeError};
 use crate::graph::MatchingGraph;
 use crate::input::Intake;
 use crate::metric::{Metric, near};
-use crate::readout::{Answer, Place};
+use crate::pair_path::PairPath;
+use crate::readout::Answer;
 use crate::small::PairTable;
 use crate::solution::{CertificateError, Solution};
 
@@ -239,7 +240,7 @@ impl Decoder {
                     if i == j {
                         out.boundary(a);
                     } else {
-                        let place = Place { owner: a, position: table.position(a, b) };
+                        let place = PairPath { owner: a, position: table.position(a, b) };
                         out.pair(a, b, table.dist(a, b).into(), place);
                     }
                 }

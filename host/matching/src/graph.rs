@@ -5,6 +5,9 @@ use crate::correlated::rules::{Rule, Rules};
 use crate::error::{BuildError, EdgeName};
 use crate::weights::{discretise, scale};
 
+/// One past the largest detector index. It leaves room for blossoms and marks in 32-bit indices.
+pub const MAX_DETECTORS: u32 = 1 << 28;
+
 /// "No node", "no edge", "not there": indices stay below [`crate::MAX_DETECTORS`].
 pub(crate) const NONE: u32 = u32::MAX;
 

@@ -6,20 +6,14 @@ use crate::correlated::SecondPass;
 use crate::graph::MatchingGraph;
 use crate::metric::Metric;
 use crate::metric::search::{Flow, Search};
+use crate::pair_path::PairPath;
 use crate::solution::{CertificateError, MatchedPair, Solution};
-
-/// Where the path of a matched pair is to be found.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) owner: u32,
-    pub(crate) position: u64,
-}
 
 /// A solution, and where the paths of its pairs lie.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) solution: Solution,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<PairPath>,
     pub(crate) correction: Vec<u32>,
     search: Search,
     solved: bool,
@@ -115,7 +109,7 @@ pub(crate) struct ReadOut<'a> {
     graph: &'a MatchingGraph,
     metric: &'a Metric,
     solution: &'a mut Solution,
-    places: &'a mut Vec<Place>,
+    places: &'a mut Vec<PairPath>,
     search: &'a mut Search,
 }
 
@@ -128,7 +122,7 @@ impl ReadOut<'_> {
                 return self.boundary(a);
             }
             let (owner, position) = blossom.position(pair);
-            self.pair(a, blossom.node(to), blossom.dist(pair), Place { owner, position });
+            self.pair(a, blossom.node(to), blossom.dist(pair), PairPath { owner, position });
         });
     }
 
@@ -136,17 +130,17 @@ impl ReadOut<'_> {
     pub(crate) fn boundary(&mut self, a: u32) {
         let info = &self.metric.nodes[a as usize];
         let pair = MatchedPair { a, b: None };
-        self.add(pair, info.boundary, Place { owner: a, position: 0 }, Some(info.mask));
+        self.add(pair, info.boundary, PairPath { owner: a, position: 0 }, Some(info.mask));
     }
 
     #[inline]
-    pub(crate) fn pair(&mut self, a: u32, b: u32, dist: i64, place: Place) {
+    pub(crate) fn pair(&mut self, a: u32, b: u32, dist: i64, place: PairPath) {
         let mask = (place.position != SEARCHED).then(|| self.metric.near.mask(place.position));
         self.add(MatchedPair { a, b: Some(b) }, dist, place, mask);
     }
 
     #[inline]
-    fn add(&mut self, pair: MatchedPair, dist: i64, place: Place, mask: Option<u32>) {
+    fn add(&mut self, pair: MatchedPair, dist: i64, place: PairPath, mask: Option<u32>) {
         let Self { graph, metric, solution, places, search } = self;
         solution.pairs.push(pair);
         solution.grid_weight += dist;
@@ -166,7 +160,7 @@ fn walk(
     metric: &Metric,
     search: &mut Search,
     pair: MatchedPair,
-    place: Place,
+    place: PairPath,
     mut edge: impl FnMut(u32),
 ) {
     let Some(b) = pair.b else {

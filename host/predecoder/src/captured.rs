@@ -2,7 +2,8 @@
 
 use crate::buffers::Buffers;
 use crate::launch::LIMIT_CYCLES;
-use crate::model::{GpuError, GpuModel};
+use crate::loaded::GpuError;
+use crate::model::GpuModel;
 use crate::{INPUTS, OUTPUTS};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{DeviceBuffer, Graph, KernelArgs, Launch, Module, NodeId};

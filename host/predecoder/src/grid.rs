@@ -3,7 +3,7 @@
 
 use crate::buffers::Buffers;
 use crate::launch::LIMIT_CYCLES;
-use crate::model::{GpuError, Loaded};
+use crate::loaded::{GpuError, Loaded};
 use crate::plan::{Offer, Params, Plan, SHAPES};
 use crate::{Network, Shape, Share, Wiring};
 use ringcall_cuda::driver::{Context, DeviceBuffer};

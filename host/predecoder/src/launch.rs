@@ -4,7 +4,7 @@
 
 use crate::buffers::Buffers;
 use crate::halves;
-use crate::model::Loaded;
+use crate::loaded::Loaded;
 use crate::{INPUTS, OUTPUTS};
 use half::f16;
 use ringcall_cuda::CudaError;

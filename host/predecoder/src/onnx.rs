@@ -1,7 +1,6 @@
 //! The layers of a network in integers, from an ONNX file; `training/predecoder/onnx_forms.py` writes them.
 
-use crate::network::{DOUBLED, TOP};
-use crate::{Layer, NetworkError};
+use crate::layer::{DOUBLED, Layer, NetworkError, TOP};
 use half::f16;
 use ringcall_infer::onnx_file::{Graph, Node, OnnxFile, Tensor};
 

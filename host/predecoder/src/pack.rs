@@ -2,7 +2,8 @@
 //! `kernels-cu/predecoder`.
 
 use crate::Network;
-use crate::network::{DOUBLED, INPUTS, OUTPUTS, TAPS, WIDTH};
+use crate::layer::DOUBLED;
+use crate::network::{INPUTS, OUTPUTS, TAPS, WIDTH};
 use half::f16;
 use zerocopy::IntoBytes;
 

@@ -7,7 +7,7 @@ use crate::dem::text::ParseError;
 #[non_exhaustive]
 pub enum QecError {
     /// The rotated surface code is defined here for odd distances only.
-    #[error("distance {distance} is not an odd number between 3 and {max}", max = crate::code::MAX_DISTANCE)]
+    #[error("distance {distance} is not an odd number between 3 and {max}", max = crate::limits::MAX_DISTANCE)]
     Distance {
         /// The distance asked for.
         distance: u32,

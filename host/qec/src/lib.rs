@@ -13,6 +13,7 @@ pub mod code;
 pub mod decode;
 pub mod dem;
 mod error;
+mod limits;
 pub mod predecoder;
 pub mod sample;
 pub mod shots;

@@ -8,8 +8,8 @@
 //! So a sender that leaves the IP header to its kernel must know what the kernel will write: see
 //! [`RoceSocket`](crate::RoceSocket).
 
+use crate::bytes::{BTH_BYTES, ICRC_BYTES, get, put};
 use crate::error::PacketError;
-use crate::packet::{BTH_BYTES, ICRC_BYTES, get, put};
 use crc32fast::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 

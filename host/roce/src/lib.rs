@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod drops;
 pub mod error;
 mod frame;

@@ -11,15 +11,13 @@
 //!
 //! (InfiniBand architecture specification, volume 1, chapters 5.2 and 9.)
 
+pub use crate::bytes::{BTH_BYTES, ICRC_BYTES};
+use crate::bytes::{get, put};
 use crate::error::PacketError;
 use crate::icrc::Envelope;
 use crate::opcode::{Opcode, Part};
 use crate::psn::Psn;
 
-/// Bytes of the base transport header.
-pub const BTH_BYTES: usize = 12;
-/// Bytes of the iCRC.
-pub const ICRC_BYTES: usize = 4;
 /// The most bytes around the payload, from the BTH to the iCRC: those of a WRITE with immediate and padding.
 pub const MAX_OVERHEAD_BYTES: usize = BTH_BYTES + 16 + 4 + 3 + ICRC_BYTES;
 /// The default partition.
@@ -97,20 +95,6 @@ pub struct Packet<'a> {
     pub aeth: Option<Aeth>,
     /// Without padding.
     pub payload: &'a [u8],
-}
-
-/// `N` bytes at `at`.
-pub(crate) fn get<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], PacketError> {
-    bytes
-        .get(at..)
-        .and_then(<[u8]>::first_chunk)
-        .copied()
-        .ok_or(PacketError::Truncated { needed: at + N, available: bytes.len() })
-}
-
-/// Writes at `at`, which the caller has checked.
-pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
-    bytes[at..at + N].copy_from_slice(&value);
 }
 
 fn fits(field: &'static str, value: u32) -> Result<u32, PacketError> {

@@ -240,8 +240,8 @@ mod tests {
             all.filter(|(program, arch)| options.wants(program, *arch)).count()
         };
         assert_eq!(count(&[], &[]), PROGRAMS.iter().map(|program| program.archs.len()).sum::<usize>());
-        assert_eq!(count(&["ringcall-kernels"], &[]), 1);
-        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 0);
+        assert_eq!(count(&["ringcall-gpu-probes"], &[]), 3);
+        assert_eq!(count(&["ringcall-gpu-probes"], &["sm_90"]), 1);
         assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 9);
     }
 

@@ -4,6 +4,7 @@
 //! Each rule carries a small tree that breaks it. Every run checks first that the rule finds the planted breach: a rule
 //! that has gone blind fails the check as loudly as a breach would.
 
+mod circles;
 mod dependencies;
 mod device;
 mod fences;
@@ -44,7 +45,13 @@ impl Package {
         let of = |package: crate::metadata::Package| Self {
             name: package.name,
             dependencies: package.dependencies.into_iter().map(|dependency| dependency.name).collect(),
-            targets: package.targets.iter().map(|target| below(shell.root(), &target.src_path)).collect(),
+            targets: package
+                .targets
+                .iter()
+                // The path of a target outside of its package has `..` in it.
+                .map(|target| target.src_path.canonicalize().unwrap_or_else(|_| target.src_path.clone()))
+                .map(|path| below(shell.root(), &path))
+                .collect(),
         };
         Ok(packages.into_iter().map(of).collect())
     }
@@ -63,6 +70,7 @@ struct Rule {
 }
 
 const RULES: &[Rule] = &[
+    circles::RULE,
     dependencies::RULE,
     unsafety::RULE,
     device::RULE,

@@ -1,7 +1,7 @@
 //! What completions say: requests, and what is counted and dropped.
 
 use super::block_state::Job;
-use super::poller::PollerState;
+use super::state::PollerState;
 use super::{Machine, QueuePairDispatcher};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;

@@ -7,9 +7,8 @@
 
 use super::block_state::{CounterBits, Job};
 use super::completion::number_of;
-use super::poller::{ALONE, IMMEDIATE_WORD, Poll, PollerState};
-use super::send::Done;
 use super::serve::outcome;
+use super::state::{ALONE, Done, IMMEDIATE_WORD, Poll, PollerState};
 use super::{Machine, QueuePairDispatcher, Sizes};
 use crate::queue_pair::single::Extent;
 use ringcall_gpu::barrier;

@@ -6,8 +6,7 @@
 
 use super::block_state::{GROUPS, Job};
 use super::pending::{GROUP, PendingTable};
-use super::poller::PollerState;
-use super::send::Done;
+use super::state::{Done, PollerState, Tending};
 use super::{Machine, QueuePairDispatcher};
 use crate::ring::launcher::{GraphRequest, Launcher, RELAUNCH_FROM, Unprepared};
 use core::sync::atomic::Ordering;
@@ -37,27 +36,6 @@ pub struct Graphs {
     pub pending: PendingTable,
     /// The words of [`saved`] of which launches, relaunches and finished children are used.
     pub saved: Words,
-}
-
-/// What the poller knows of graphs. The same on all lanes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Tending {
-    /// Requests that wait.
-    waiting: u64,
-    /// Answers that are outstanding.
-    outstanding: u64,
-    /// Launches of earlier executions.
-    before: u64,
-    /// The place that is tried next.
-    next: u32,
-    turns: u32,
-}
-
-impl Tending {
-    /// Requests that are neither answered nor refused yet.
-    pub(super) fn held(&self) -> u64 {
-        self.waiting + self.outstanding
-    }
 }
 
 impl<M: Machine> QueuePairDispatcher<'_, M> {

@@ -47,6 +47,7 @@ mod poller;
 mod send;
 mod serve;
 pub mod single;
+mod state;
 
 pub use block_state::BlockState;
 pub use doorbell_lanes::{Bell, Copying};

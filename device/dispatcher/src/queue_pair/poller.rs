@@ -3,9 +3,8 @@
 use super::block_state::{CounterBits, EXIT, Job};
 use super::completion::Completion;
 use super::fast_path::FastPath;
-use super::graphs::Tending;
-use super::send::Done;
-use super::{MOST_JOBS, Machine, Over, QueuePairDispatcher, Sizes};
+use super::state::{ALONE, Done, IMMEDIATE_WORD, PendingPoll, Poll, PollerState, Tending};
+use super::{Machine, Over, QueuePairDispatcher};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::stage::Stage;
@@ -28,70 +27,9 @@ const POLLS_PER_STOP_CHECK: u32 = 16;
 const POLLS_PER_HEARTBEAT: u32 = 1024;
 /// Polls for the last send completions after the end was ordered at once.
 const LAST_POLLS: u32 = 4096;
-/// What a request that came alone counts as, when it arrives.
-pub(super) const ALONE: CounterBits = CounterBits::NONE
-    .event(Event::RxCompletions, true)
-    .event(Event::RxRequests, true)
-    .event(Event::RxReposted, true);
+
 /// How long counts wait to be shown to the host while requests come one behind the other, in ticks: some 10 us.
 const SHOW_TICKS: u64 = 20_000;
-/// The word of an entry that the immediate stands in; the byte count stands in the next.
-pub(super) const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
-
-/// What the polling warp knows of the queues. The same on all lanes, but for what lane 0 alone works.
-#[derive(Debug)]
-pub(super) struct PollerState {
-    pub(super) sizes: Sizes,
-    /// Completions read.
-    pub(super) consumed: u64,
-    /// Receive requests posted.
-    pub(super) receives: u64,
-    /// Send requests posted.
-    pub(super) posted: u64,
-    /// The slot that the next request is expected in.
-    pub(super) guess: u32,
-    /// Completions looked at in one turn.
-    pub(super) width: u32,
-    /// Turns without anything.
-    pub(super) idle: u32,
-    /// Send requests that there is room for, as last seen.
-    pub(super) free: u32,
-    /// Whether there are counts that the host has not been shown, and when it was shown the last, in ticks.
-    pub(super) unshown: bool,
-    shown: u64,
-    pub(super) sequence: Sequence,
-    /// Whether the queue pair is in the error state.
-    pub(super) dead: Option<Syndrome>,
-    beat: u64,
-    /// Of use where graphs are launched.
-    pub(super) graphs: Tending,
-    /// Lane 0's.
-    pub(super) send: SendQueue,
-    /// Lane 0's.
-    pub(super) record: DoorbellRecord,
-}
-
-/// A poll that was begun.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PendingPoll {
-    /// This lane's owner word, and the number of its completion; and lane 0's stop word.
-    owner: u64,
-    index: Option<u64>,
-    stop: u64,
-    /// Whether the stop word was looked at.
-    stops: bool,
-}
-
-/// What one poll found.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Poll {
-    /// Completions, in a row.
-    pub(super) ready: u32,
-    /// This lane's owner word.
-    pub(super) owner: u64,
-    /// The stop word, if it was looked at and set; else 0.
-    pub(super) stop: u64,
-}
 
 /// Why the rounds ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -561,20 +499,5 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             }
             hint::spin();
         }
-    }
-}
-
-impl PollerState {
-    /// Polls at more completions in the next turn if all that were looked at in this one were there, else at fewer.
-    #[inline(always)]
-    pub(super) fn adapt(&mut self, ready: u32) {
-        self.width = if ready == self.width { (2 * ready).min(MOST_JOBS) } else { self.width / 2 }.max(1);
-    }
-
-    /// First word of the completion entry `ahead` of the next.
-    #[inline(always)]
-    pub(super) fn entry(&self, ahead: u32) -> usize {
-        let index = self.consumed + u64::from(ahead);
-        (index & u64::from(self.sizes.completions - 1)) as usize * cqe::WORDS
     }
 }

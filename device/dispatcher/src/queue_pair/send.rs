@@ -1,8 +1,8 @@
 //! Responses: the slot, the send request; then the fences, the record and the bell.
 
 use super::block_state::{CounterBits, Job};
-use super::poller::PollerState;
 use super::serve::Written;
+use super::state::{Done, PollerState};
 use super::{Machine, QueuePairDispatcher};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::barrier;
@@ -188,20 +188,4 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         let mut bell = self.bell;
         bell.ring(value);
     }
-}
-
-/// What a round did.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Done {
-    /// Completions read.
-    pub(super) completions: u64,
-    /// Receive requests that were used up.
-    pub(super) receives: u64,
-    /// Send requests written.
-    pub(super) sent: u64,
-}
-
-impl Done {
-    /// For a request that came alone.
-    pub(super) const ALONE: Self = Self { completions: 1, receives: 1, sent: 1 };
 }

@@ -6,7 +6,8 @@
 
 use super::backoff::wait_ticks_since;
 use super::block_state::WarpCommand;
-use super::poller::{Job, SERVED, TURNS_A_ROUND, WRITTEN, spread};
+use super::poll::{TURNS_A_ROUND, WindowWords, spread};
+use super::slot_state::{Job, SERVED, WRITTEN};
 use super::staged::Wave;
 use super::{Block, Call, Machine};
 use core::sync::atomic::Ordering;
@@ -45,9 +46,6 @@ struct SlotRows {
     requests: Rows,
     responses: Rows,
 }
-
-/// This lane's marks and flags of a window, the marks read first.
-pub(super) type WindowWords = [[u64; 2]; 2];
 
 /// How a watch ended.
 pub(super) enum FastPathExit {

@@ -1,12 +1,11 @@
 //! Maintenance: the only traffic across the bus that is not a request's.
 
 use super::block_state::WarpCommand;
-use super::poller::After;
-use super::{Block, Machine, together};
+use super::slot_state::{ANSWERED, WRITTEN};
+use super::{Block, Machine};
 use core::sync::atomic::Ordering;
-use ringcall_gpu::atomic::BlockU64;
-use ringcall_gpu::clock;
 use ringcall_gpu::team::Warp;
+use ringcall_gpu::{barrier, clock};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::launch::{control, saved};
 
@@ -110,7 +109,7 @@ impl<M: Machine> Block<'_, M> {
     }
 
     /// This lane's share of the counters: place and count over all executions.
-    fn totals<'w>(&'w self, warp: Warp<'_>) -> impl Iterator<Item = (usize, u64)> + use<'w, M> {
+    pub(super) fn totals<'w>(&'w self, warp: Warp<'_>) -> impl Iterator<Item = (usize, u64)> + use<'w, M> {
         warp.stride(Counter::COUNT).filter_map(move |place| {
             let counter = *Counter::ALL.get(place)?;
             let before = self.saved.load(saved::COUNTERS + place, Ordering::Relaxed);
@@ -118,12 +117,12 @@ impl<M: Machine> Block<'_, M> {
         })
     }
 
-    fn launches_so_far(&self) -> u64 {
+    pub(super) fn launches_so_far(&self) -> u64 {
         self.block_state.launched_before.load(Ordering::Relaxed) + self.block_state.launches.made()
     }
 
     /// Launches so far whose end no child counts.
-    fn uncounted_so_far(&self) -> u64 {
+    pub(super) fn uncounted_so_far(&self) -> u64 {
         self.saved.load(saved::UNCOUNTED, Ordering::Relaxed) + self.block_state.launches.uncounted()
     }
 
@@ -135,105 +134,32 @@ impl<M: Machine> Block<'_, M> {
         counted + u64::from(self.waits_for_context())
     }
 
-    /// Ends the other warps, all of which are free, and waits until the maintenance warp has ended.
-    fn dismiss(&self, warp: Warp<'_>, me: u32) {
-        for index in warp.stride(self.workers as usize) {
-            if index as u32 != me {
-                self.block_state.set_command(index as u32, WarpCommand::Exit);
+    /// Publishes: sets the response flags of slots whose answers are written, and clears the request flags of slots whose
+    /// response flags were set a pass ago. One fence for all of them; whether there were any. By the maintenance warp, or the
+    /// only one.
+    pub(super) fn publish(&self, warp: Warp<'_>) -> bool {
+        let mut some = false;
+        let mut base = 0;
+        while base < self.partition.count {
+            let place = base + warp.lane();
+            base += warp.lanes();
+            // Acquire: pairs with `answered`, so that what was written is before the fence.
+            let mark = self.serving.get(place as usize).map_or(0, |mark| mark.load(Ordering::Acquire));
+            if !warp.any(mark == WRITTEN || mark == ANSWERED) {
+                continue;
+            }
+            some = true;
+            // Responses are visible before their flags, and response flags before request flags are seen cleared.
+            barrier::publish_to_peer();
+            let slot = self.partition.first + place;
+            if mark == WRITTEN {
+                self.ring.publish_tx_relaxed(slot);
+                self.remark(slot, ANSWERED);
+            } else if mark == ANSWERED {
+                self.ring.clear_rx_relaxed(slot);
+                self.remark(slot, 0);
             }
         }
-        if !self.poller_maintains {
-            if warp.lane() == 0 {
-                self.block_state.set_command(self.workers, WarpCommand::Exit);
-                while self.block_state.read(self.workers) != WarpCommand::Free {
-                    self.machine.nap();
-                }
-            }
-            warp.sync();
-        }
-    }
-
-    /// The end, unless a graph has not answered: then the next execution begins when that has ended, and answers for it.
-    #[inline(always)]
-    pub(super) fn end(&self, warp: Warp<'_>, me: u32) -> After {
-        let again = M::GRAPHS && together(warp, || u64::from(self.owes_an_answer())) != 0;
-        self.finish(warp, me, again)
-    }
-
-    /// Launches the dispatcher again, or says why it ended.
-    #[inline(always)]
-    pub(super) fn relaunch(&self, warp: Warp<'_>, me: u32) -> After {
-        self.finish(warp, me, true)
-    }
-
-    /// Last figures, what outlives this execution, and then the next one, or the word that says that there is none. Inline: a
-    /// block whose address goes elsewhere would live in memory.
-    #[inline(always)]
-    fn finish(&self, warp: Warp<'_>, me: u32, mut again: bool) -> After {
-        self.dismiss(warp, me);
-        self.maintain(warp);
-        let mut state = control::STATE_ENDED;
-        if M::GRAPHS {
-            self.save_totals(warp);
-            if warp.lane() == 0 {
-                self.save_launches(again);
-            }
-            // What the other lanes saved is before the launch, which is the next execution's beginning.
-            warp.sync();
-            if again {
-                let mut failed = false;
-                if warp.lane() == 0
-                    && let Err(code) = self.machine.relaunch()
-                {
-                    failed = true;
-                    self.saved.store(saved::DRAINED, 0, Ordering::Relaxed);
-                    self.control.store(control::RELAUNCH_ERROR, code as u32 as u64, Ordering::Relaxed);
-                }
-                again = !warp.any(failed);
-                state = control::STATE_FAILED;
-            }
-        }
-        if !again {
-            self.close(warp, state);
-        }
-        After::End
-    }
-
-    /// Saves the counters, those of children apart: they go on counting there until they end.
-    fn save_totals(&self, warp: Warp<'_>) {
-        for (place, total) in self.totals(warp) {
-            self.saved.store(saved::COUNTERS + place, total, Ordering::Relaxed);
-        }
-    }
-
-    /// Saves counts of launches, and where the next execution goes on if there is one. By one lane.
-    #[inline(always)]
-    fn save_launches(&self, again: bool) {
-        let store = |word, value| self.saved.store(word, value, Ordering::Relaxed);
-        store(saved::LAUNCHES, self.launches_so_far());
-        store(saved::UNCOUNTED, self.uncounted_so_far());
-        let mut drained = 0;
-        if again {
-            drained = self.block_state.drained.load(Ordering::Relaxed);
-            let relaunches = self.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
-            store(saved::RELAUNCHES, relaunches);
-            let load = |word: &BlockU64| word.load(Ordering::Relaxed) & 0xFFFF;
-            let [cursor, place, sweep] =
-                [&self.block_state.cursor, &self.block_state.place, &self.block_state.sweep].map(load);
-            store(saved::CURSOR, cursor | place << 16 | sweep << 32);
-            self.control.store(control::RELAUNCHES, relaunches, Ordering::Relaxed);
-        }
-        store(saved::DRAINED, drained);
-        if !again {
-            store(saved::NEXT, 0);
-        }
-    }
-
-    fn close(&self, warp: Warp<'_>, state: u64) {
-        // Release, after the barrier: whoever sees the state sees the last figures.
-        warp.sync();
-        if warp.lane() == 0 {
-            self.control.store(control::STATE, state, Ordering::Release);
-        }
+        some
     }
 }

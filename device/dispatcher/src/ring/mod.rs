@@ -44,9 +44,11 @@ pub mod grid;
 pub mod launcher;
 pub mod layout;
 mod maintenance;
+mod poll;
 mod poller;
 mod program_graphs;
 mod serve;
+mod slot_state;
 pub mod staged;
 pub mod table;
 pub mod triggers;
@@ -245,7 +247,7 @@ impl<M: Machine> Block<'_, M> {
                 WarpCommand::Serve { slot, valid_flag } => {
                     let Some(index) = self.ring.geometry().slot(slot) else { continue };
                     let wave = staged::Wave::of(warp, self.ring, index);
-                    Some(poller::Job { slot, valid_flag, alone: self.poller_maintains, wave })
+                    Some(slot_state::Job { slot, valid_flag, alone: self.poller_maintains, wave })
                 }
             };
             loop {

@@ -1,17 +1,20 @@
 //! The poller: polls, hands out, hands polling off.
 
 use super::block_state::WarpCommand;
-use super::fast_path::{FastPath, FastPathExit, WindowWords};
+use super::fast_path::{FastPath, FastPathExit};
 use super::launcher::RELAUNCH_FROM;
+use super::poll::{TURNS_A_ROUND, WindowWords, nth, spread, without};
+use super::slot_state::{Job, LEFT_ALONE, SERVED, WRITTEN};
 use super::staged::Wave;
 use super::{Block, Machine, together};
 use core::sync::atomic::Ordering;
+use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::barrier;
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::ring::RingMemory;
 use ringcall_wire::flag;
-use ringcall_wire::launch::{LAUNCHES_PER_EXECUTION, control};
+use ringcall_wire::launch::{LAUNCHES_PER_EXECUTION, control, saved};
 
 /// What the poller does next.
 pub(super) enum After {
@@ -23,35 +26,10 @@ pub(super) enum After {
     End,
 }
 
-/// A request to serve.
-#[derive(Clone, Copy)]
-pub(super) struct Job {
-    /// Its slot.
-    pub(super) slot: u32,
-    /// Whether the flag was the slot's address.
-    pub(super) valid_flag: bool,
-    /// Whether it was the only one: then its warp publishes the answer itself, which is fastest. Answers to several are
-    /// published together by the maintenance warp.
-    pub(super) alone: bool,
-    /// What was fetched of it already.
-    pub(super) wave: Wave,
-}
-
-/// Turns for which a slot is left alone whose request is another dispatcher's: then it is looked at again, since the next
-/// request in it may be ours.
-const LEFT_ALONE: u64 = 8;
-/// Mark of a slot that a warp serves.
-pub(super) const SERVED: u64 = u64::MAX;
-/// Mark of a slot whose answer is out and whose request flag is still to be cleared.
-pub(super) const ANSWERED: u64 = u64::MAX - 1;
-/// Mark of a slot whose answer is written and whose response flag is still to be set.
-pub(super) const WRITTEN: u64 = u64::MAX - 2;
 /// Times that a drain looks at every window, and at each slot that is left alone for a while.
 const DRAIN_SWEEPS: u32 = 128;
 /// Turns as poller after a burst until the fast path is tried again.
 const BURST_COOLDOWN: u64 = 4;
-/// Turns between rounds of maintenance where no warp does only that.
-pub(super) const TURNS_A_ROUND: u64 = 64;
 
 /// Requests seen in one window.
 #[derive(Clone, Copy)]
@@ -184,32 +162,6 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Clears the request flags of those slots of the first window that were answered when their marks were read. A producer that
-    /// waits for an answer has no need of it, so the poll that follows one does not wait for the fence: that is made while the
-    /// poll is under way. No handler runs while a slot that was answered looks taken.
-    #[inline(always)]
-    pub(super) fn clear_seen(&self, warp: Warp<'_>, marks: [u64; 2]) {
-        if !warp.any(marks.contains(&ANSWERED)) {
-            return;
-        }
-        // Response flags before request flags are seen cleared.
-        barrier::publish_to_peer();
-        for (slot, mark) in (self.first_of(warp, 0)..).zip(marks) {
-            if mark == ANSWERED {
-                self.ring.clear_rx_relaxed(slot);
-                self.remark(slot, 0);
-            }
-        }
-    }
-
-    /// The same for whatever was answered, where nobody else does it.
-    #[inline(always)]
-    fn clear_answered(&self, warp: Warp<'_>) {
-        if self.is_alone() {
-            self.publish(warp);
-        }
-    }
-
     /// Whether one warp does everything.
     #[inline(always)]
     pub(super) fn is_alone(&self) -> bool {
@@ -272,20 +224,6 @@ impl<M: Machine> Block<'_, M> {
         warp.sync();
     }
 
-    /// The warps with nothing to do, the poller itself apart.
-    #[inline(always)]
-    pub(super) fn free_warps(&self, warp: Warp<'_>, me: u32) -> u32 {
-        let mut free = 0;
-        let mut base = 0;
-        while base < self.workers {
-            let index = base + warp.lane();
-            let is_free = index < self.workers && index != me && self.block_state.is_free(index);
-            free |= warp.ballot(is_free) << base;
-            base += warp.lanes();
-        }
-        free
-    }
-
     /// Looks at two windows with loads that are under way together; at the first only if nobody has (`held`).
     #[inline(always)]
     fn poll_windows(&self, warp: Warp<'_>, at: [u32; 2], both: bool, held: Option<WindowWords>) -> [Seen; 2] {
@@ -297,18 +235,6 @@ impl<M: Machine> Block<'_, M> {
         let [marks_of_first, first] = held.unwrap_or([marks[0], first]);
         let first = self.classify(warp, at[0], marks_of_first, first);
         [first, if both { self.classify(warp, at[1], marks[1], second) } else { Seen::NOTHING }]
-    }
-
-    /// This lane's request flags of a window; 0 where the partition has no such slots, which are not read: reads of one sector
-    /// queue behind each other, and another block polls those.
-    #[inline(always)]
-    pub(super) fn flags(&self, warp: Warp<'_>, window: u32, wanted: bool) -> [u64; 2] {
-        let first = self.first_of(warp, window);
-        if wanted && first < self.partition.first + self.partition.count {
-            self.ring.rx_pair(first)
-        } else {
-            [0; 2]
-        }
     }
 
     /// Of several requests, those whose slot's previous response was taken: one wave of loads for all of them. (A single
@@ -323,26 +249,6 @@ impl<M: Machine> Block<'_, M> {
             ready: seen.ready & (spread(free[0]) | spread(free[1]) << 1),
             invalid_flags: seen.invalid_flags,
         }
-    }
-
-    /// This lane's first slot of a window, as a slot of the ring.
-    #[inline(always)]
-    pub(super) fn first_of(&self, warp: Warp<'_>, window: u32) -> u32 {
-        self.partition.first + (window * warp.lanes() + warp.lane()) * 2
-    }
-
-    #[inline(always)]
-    fn slot_at(&self, warp: Warp<'_>, window: u32, bit: u32) -> u32 {
-        self.partition.first + window * warp.lanes() * 2 + bit
-    }
-
-    #[inline(always)]
-    pub(super) fn marks(&self, warp: Warp<'_>, window: u32) -> [u64; 2] {
-        let first = (self.first_of(warp, window) - self.partition.first) as usize;
-        // Acquire: pairs with the release in `unmark`.
-        core::array::from_fn(|i| {
-            self.serving.get(first + i).map_or(SERVED, |word| word.load(Ordering::Acquire))
-        })
     }
 
     /// Votes on what was read.
@@ -498,83 +404,6 @@ impl<M: Machine> Block<'_, M> {
         self.ring.geometry().slot(slot).map(|slot| Wave::with_flag(warp, self.ring, slot)).unwrap_or_default()
     }
 
-    /// Sets a slot's mark. Relaxed: `hand_out` orders it before the next poller's look.
-    #[inline(always)]
-    pub(super) fn mark(&self, slot: u32, value: u64) {
-        if let Some(word) = self.serving.get((slot - self.partition.first) as usize) {
-            word.store(value, Ordering::Relaxed);
-        }
-    }
-
-    /// Sets a slot's mark when its warp is done with it. Release: what it did with the slot was before.
-    #[inline(always)]
-    fn remark(&self, slot: u32, value: u64) {
-        if let Some(word) = self.serving.get((slot - self.partition.first) as usize) {
-            word.store(value, Ordering::Release);
-        }
-    }
-
-    /// The slot is answered, as far as its warp does that. By one lane.
-    ///
-    /// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue behind each other, so
-    /// the maintenance warp makes one for many: to set response flags, and then to clear request flags.
-    #[inline(always)]
-    pub(super) fn answered(&self, slot: u32, alone: bool) {
-        let mark = match (self.poller_maintains, alone) {
-            (true, _) => 0,
-            (false, true) => ANSWERED,
-            (false, false) => WRITTEN,
-        };
-        self.remark(slot, mark);
-    }
-
-    /// The slot is answered, and its request flag to be cleared later, by whom ever. By one lane.
-    #[inline(always)]
-    pub(super) fn retire_later(&self, slot: u32) {
-        self.remark(slot, ANSWERED);
-    }
-
-    /// Somebody else answers the slot: only its request flag is still to be cleared. By one lane.
-    #[inline(always)]
-    pub(super) fn handed_over(&self, slot: u32) {
-        self.answered(slot, true);
-    }
-
-    /// Leaves a slot to whoever serves its function, or until later. By one lane.
-    #[inline(always)]
-    pub(super) fn leave_alone(&self, slot: u32) {
-        self.remark(slot, LEFT_ALONE);
-    }
-
-    /// Publishes: sets the response flags of slots whose answers are written, and clears the request flags of slots whose
-    /// response flags were set a pass ago. One fence for all of them; whether there were any. By the maintenance warp, or the
-    /// only one.
-    pub(super) fn publish(&self, warp: Warp<'_>) -> bool {
-        let mut some = false;
-        let mut base = 0;
-        while base < self.partition.count {
-            let place = base + warp.lane();
-            base += warp.lanes();
-            // Acquire: pairs with `answered`, so that what was written is before the fence.
-            let mark = self.serving.get(place as usize).map_or(0, |mark| mark.load(Ordering::Acquire));
-            if !warp.any(mark == WRITTEN || mark == ANSWERED) {
-                continue;
-            }
-            some = true;
-            // Responses are visible before their flags, and response flags before request flags are seen cleared.
-            barrier::publish_to_peer();
-            let slot = self.partition.first + place;
-            if mark == WRITTEN {
-                self.ring.publish_tx_relaxed(slot);
-                self.remark(slot, ANSWERED);
-            } else if mark == ANSWERED {
-                self.ring.clear_rx_relaxed(slot);
-                self.remark(slot, 0);
-            }
-        }
-        some
-    }
-
     /// Graph launches of this execution.
     fn launches_used(&self, warp: Warp<'_>) -> u64 {
         together(warp, || self.block_state.launches.used())
@@ -584,36 +413,111 @@ impl<M: Machine> Block<'_, M> {
     fn should_relaunch(&self, warp: Warp<'_>) -> bool {
         self.launches_used(warp) >= RELAUNCH_FROM && together(warp, || self.children_running()) == 0
     }
+
+    /// Ends the other warps, all of which are free, and waits until the maintenance warp has ended.
+    fn dismiss(&self, warp: Warp<'_>, me: u32) {
+        for index in warp.stride(self.workers as usize) {
+            if index as u32 != me {
+                self.block_state.set_command(index as u32, WarpCommand::Exit);
+            }
+        }
+        if !self.poller_maintains {
+            if warp.lane() == 0 {
+                self.block_state.set_command(self.workers, WarpCommand::Exit);
+                while self.block_state.read(self.workers) != WarpCommand::Free {
+                    self.machine.nap();
+                }
+            }
+            warp.sync();
+        }
+    }
+
+    /// The end, unless a graph has not answered: then the next execution begins when that has ended, and answers for it.
+    #[inline(always)]
+    pub(super) fn end(&self, warp: Warp<'_>, me: u32) -> After {
+        let again = M::GRAPHS && together(warp, || u64::from(self.owes_an_answer())) != 0;
+        self.finish(warp, me, again)
+    }
+
+    /// Launches the dispatcher again, or says why it ended.
+    #[inline(always)]
+    pub(super) fn relaunch(&self, warp: Warp<'_>, me: u32) -> After {
+        self.finish(warp, me, true)
+    }
+
+    /// Last figures, what outlives this execution, and then the next one, or the word that says that there is none. Inline: a
+    /// block whose address goes elsewhere would live in memory.
+    #[inline(always)]
+    fn finish(&self, warp: Warp<'_>, me: u32, mut again: bool) -> After {
+        self.dismiss(warp, me);
+        self.maintain(warp);
+        let mut state = control::STATE_ENDED;
+        if M::GRAPHS {
+            self.save_totals(warp);
+            if warp.lane() == 0 {
+                self.save_launches(again);
+            }
+            // What the other lanes saved is before the launch, which is the next execution's beginning.
+            warp.sync();
+            if again {
+                let mut failed = false;
+                if warp.lane() == 0
+                    && let Err(code) = self.machine.relaunch()
+                {
+                    failed = true;
+                    self.saved.store(saved::DRAINED, 0, Ordering::Relaxed);
+                    self.control.store(control::RELAUNCH_ERROR, code as u32 as u64, Ordering::Relaxed);
+                }
+                again = !warp.any(failed);
+                state = control::STATE_FAILED;
+            }
+        }
+        if !again {
+            self.close(warp, state);
+        }
+        After::End
+    }
+
+    fn close(&self, warp: Warp<'_>, state: u64) {
+        // Release, after the barrier: whoever sees the state sees the last figures.
+        warp.sync();
+        if warp.lane() == 0 {
+            self.control.store(control::STATE, state, Ordering::Release);
+        }
+    }
+
+    /// Saves counts of launches, and where the next execution goes on if there is one. By one lane.
+    #[inline(always)]
+    fn save_launches(&self, again: bool) {
+        let store = |word, value| self.saved.store(word, value, Ordering::Relaxed);
+        store(saved::LAUNCHES, self.launches_so_far());
+        store(saved::UNCOUNTED, self.uncounted_so_far());
+        let mut drained = 0;
+        if again {
+            drained = self.block_state.drained.load(Ordering::Relaxed);
+            let relaunches = self.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
+            store(saved::RELAUNCHES, relaunches);
+            let load = |word: &BlockU64| word.load(Ordering::Relaxed) & 0xFFFF;
+            let [cursor, place, sweep] =
+                [&self.block_state.cursor, &self.block_state.place, &self.block_state.sweep].map(load);
+            store(saved::CURSOR, cursor | place << 16 | sweep << 32);
+            self.control.store(control::RELAUNCHES, relaunches, Ordering::Relaxed);
+        }
+        store(saved::DRAINED, drained);
+        if !again {
+            store(saved::NEXT, 0);
+        }
+    }
+
+    /// Saves the counters, those of children apart: they go on counting there until they end.
+    fn save_totals(&self, warp: Warp<'_>) {
+        for (place, total) in self.totals(warp) {
+            self.saved.store(saved::COUNTERS + place, total, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Sweeps after which a drain believes that nothing is left. What waits for an executable is left alone for some turns.
 const fn quiet_sweeps<M: Machine>() -> u32 {
     if M::GRAPHS { LEFT_ALONE as u32 + 1 } else { 1 }
-}
-
-/// Bit `i` moves to bit `2 i`.
-#[inline(always)]
-pub(super) const fn spread(bits: u32) -> u64 {
-    let mut x = bits as u64;
-    x = (x | x << 16) & 0x0000_FFFF_0000_FFFF;
-    x = (x | x << 8) & 0x00FF_00FF_00FF_00FF;
-    x = (x | x << 4) & 0x0F0F_0F0F_0F0F_0F0F;
-    x = (x | x << 2) & 0x3333_3333_3333_3333;
-    (x | x << 1) & 0x5555_5555_5555_5555
-}
-
-/// The `n`th set bit, from 0.
-#[inline(always)]
-fn nth(bits: u64, n: u32) -> Option<u32> {
-    let left = without(bits, n);
-    (left != 0).then(|| left.trailing_zeros())
-}
-
-/// All but the lowest `n` set bits.
-#[inline(always)]
-fn without(mut bits: u64, n: u32) -> u64 {
-    for _ in 0..n {
-        bits &= bits.wrapping_sub(1);
-    }
-    bits
 }

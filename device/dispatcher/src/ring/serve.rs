@@ -1,6 +1,6 @@
 //! Serving one slot.
 
-use super::poller::Job;
+use super::slot_state::Job;
 use super::staged::{InStage, Staged, Wave};
 use super::{Block, Call, Machine, Returned, together};
 use ringcall_gpu::stage::Stage;

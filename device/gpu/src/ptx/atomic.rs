@@ -2,35 +2,9 @@
 //!
 //! Sequential consistency is the order's fence before the access, as the PTX memory model's mapping of C++ has it.
 
+use crate::scope::Access;
 use core::arch::asm;
 use core::sync::atomic::Ordering;
-
-/// The operations of one scope. Implemented for the three scopes by a macro, because the scope is part of the mnemonic.
-pub(crate) trait Access {
-    /// # Safety
-    /// `at` is aligned and readable.
-    unsafe fn load(at: *const u64, order: Ordering) -> u64;
-    /// # Safety
-    /// `at` is aligned and writable.
-    unsafe fn store(at: *mut u64, value: u64, order: Ordering);
-    /// # Safety
-    /// `at` is aligned and writable.
-    unsafe fn add(at: *mut u64, value: u64, order: Ordering) -> u64;
-    /// # Safety
-    /// `at` is aligned and writable.
-    unsafe fn or(at: *mut u64, value: u64, order: Ordering) -> u64;
-    /// # Safety
-    /// `at` is aligned and writable.
-    unsafe fn and(at: *mut u64, value: u64, order: Ordering) -> u64;
-    /// # Safety
-    /// `at` is aligned and writable.
-    unsafe fn swap(at: *mut u64, value: u64, order: Ordering) -> u64;
-    /// The value found: `current` if the exchange happened.
-    ///
-    /// # Safety
-    /// `at` is aligned and writable.
-    unsafe fn exchange(at: *mut u64, current: u64, new: u64, order: Ordering) -> u64;
-}
 
 macro_rules! load {
     ($order:literal, $scope:literal, $at:expr) => {{

@@ -1,6 +1,6 @@
 //! The storage of a scoped atomic on the device.
 
-use super::atomic::Access;
+use crate::scope::Access;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;

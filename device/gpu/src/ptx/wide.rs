@@ -3,6 +3,7 @@
 //! Each 8-byte half is a relaxed access of its own; the halves have no order between them.
 
 use core::arch::asm;
+use core::sync::atomic::AtomicU8;
 
 /// Loads 16 bytes that another agent may write: two relaxed system-scope loads in one instruction.
 ///
@@ -151,4 +152,36 @@ pub unsafe fn store_register(address: u64, value: u64) {
     unsafe {
         asm!("st.relaxed.sys.global.u64 [{}], {};", in(reg64) address, in(reg64) value, options(nostack));
     }
+}
+
+/// Stores 4 or 8 bytes at once where they are aligned; false where nothing was stored.
+///
+/// The address is a generic one: results may lie in shared or in global memory.
+#[inline(always)]
+pub(crate) fn store_word<const N: usize>(place: &[AtomicU8; N], value: [u8; N]) -> bool {
+    let address = place.as_ptr();
+    if !address.addr().is_multiple_of(N) {
+        return false;
+    }
+    if N == 4
+        && let Some(&value) = value.first_chunk::<4>()
+    {
+        // SAFETY: does what four relaxed atomic stores to the bytes of `place` would do; the address is aligned.
+        unsafe {
+            asm!("st.relaxed.sys.b32 [{address}], {value};", address = in(reg64) address,
+                value = in(reg32) u32::from_le_bytes(value), options(nostack, preserves_flags));
+        }
+        return true;
+    }
+    if N == 8
+        && let Some(&value) = value.first_chunk::<8>()
+    {
+        // SAFETY: does what eight relaxed atomic stores to the bytes of `place` would do; the address is aligned.
+        unsafe {
+            asm!("st.relaxed.sys.b64 [{address}], {value};", address = in(reg64) address,
+                value = in(reg64) u64::from_le_bytes(value), options(nostack, preserves_flags));
+        }
+        return true;
+    }
+    false
 }

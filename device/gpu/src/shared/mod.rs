@@ -11,6 +11,8 @@ mod bytes;
 #[cfg(not(target_arch = "nvptx64"))]
 mod region;
 mod rows;
+#[cfg(not(target_arch = "nvptx64"))]
+mod storage;
 mod words;
 
 pub use bytes::Bytes;

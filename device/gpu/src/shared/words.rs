@@ -1,7 +1,7 @@
 //! A window of 64-bit words.
 
 #[cfg(not(target_arch = "nvptx64"))]
-use super::region::Storage;
+use super::storage::Storage;
 use crate::atomic::SystemU64;
 use core::sync::atomic::Ordering;
 #[cfg(not(target_arch = "nvptx64"))]

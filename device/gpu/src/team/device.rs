@@ -2,10 +2,8 @@
 
 use super::{OutBytes, WARP_LANES};
 use crate::ptx;
-use core::arch::asm;
 use core::ffi::c_void;
 use core::marker::PhantomData;
-use core::sync::atomic::AtomicU8;
 
 /// Stays with its thread: what it says is read from the thread's registers.
 type Token<'a> = PhantomData<(&'a (), *const ())>;
@@ -162,36 +160,4 @@ pub unsafe fn result_out<'a>(output: *mut c_void, len: u32) -> OutBytes<'a> {
     unsafe { core::hint::assert_unchecked(output.addr().is_multiple_of(8)) };
     // SAFETY: the caller's promise.
     unsafe { OutBytes::from_raw(output.cast(), len as usize) }
-}
-
-/// Stores 4 or 8 bytes at once where they are aligned; false where nothing was stored.
-///
-/// The address is a generic one: results may lie in shared or in global memory.
-#[inline(always)]
-pub(super) fn store_word<const N: usize>(place: &[AtomicU8; N], value: [u8; N]) -> bool {
-    let address = place.as_ptr();
-    if !address.addr().is_multiple_of(N) {
-        return false;
-    }
-    if N == 4
-        && let Some(&value) = value.first_chunk::<4>()
-    {
-        // SAFETY: does what four relaxed atomic stores to the bytes of `place` would do; the address is aligned.
-        unsafe {
-            asm!("st.relaxed.sys.b32 [{address}], {value};", address = in(reg64) address,
-                value = in(reg32) u32::from_le_bytes(value), options(nostack, preserves_flags));
-        }
-        return true;
-    }
-    if N == 8
-        && let Some(&value) = value.first_chunk::<8>()
-    {
-        // SAFETY: does what eight relaxed atomic stores to the bytes of `place` would do; the address is aligned.
-        unsafe {
-            asm!("st.relaxed.sys.b64 [{address}], {value};", address = in(reg64) address,
-                value = in(reg64) u64::from_le_bytes(value), options(nostack, preserves_flags));
-        }
-        return true;
-    }
-    false
 }

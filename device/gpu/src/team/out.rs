@@ -81,7 +81,7 @@ impl<'a> OutBytes<'a> {
             return false;
         };
         #[cfg(target_arch = "nvptx64")]
-        if super::device::store_word(place, value) {
+        if crate::ptx::wide::store_word(place, value) {
             return true;
         }
         for (place, byte) in place.iter().zip(value) {

@@ -7,7 +7,7 @@ mod lifecycle;
 mod linked;
 mod watcher;
 
-use crate::dispatcher::Config;
+use crate::config::Config;
 use crate::entries::{EntryLayout, Schemas};
 use crate::handles::lock;
 use crate::layout::{

@@ -1,10 +1,10 @@
 //! Dispatchers: wiring, start, stop.
 
 mod api;
-mod config;
 
 pub use api::*;
 
+use crate::config::Config;
 use crate::cpu_loop::{Dataplane, TransportFaults};
 use crate::device::{Code, DeviceRun, Launch, Order};
 use crate::engine::Wanted;
@@ -17,7 +17,6 @@ use crate::layout::{cudaq_cpu_dataplane_t, cudaq_function_table_t, cudaq_ringbuf
 use crate::manager::Manager;
 use crate::raw_ring::{View, check};
 use crate::status::Fault;
-pub(crate) use config::Config;
 use core::ffi::{c_int, c_void};
 use ringcall::external::{BadRequests, RingCompat};
 use ringcall_wire::launch::MAX_SLOTS;

@@ -7,6 +7,7 @@ mod http;
 mod metrics;
 mod plugin;
 mod rendezvous;
+mod served;
 mod server;
 mod service;
 
@@ -20,8 +21,9 @@ use clap::{Args as ClapArgs, ValueEnum};
 use plugin::Over;
 use ringcall_roce::PortOptions;
 use ringcall_transport::{roce, udp};
+use served::Outcome;
 use server::Server;
-use service::{Outcome, Service};
+use service::Service;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;

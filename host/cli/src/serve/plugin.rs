@@ -1,6 +1,6 @@
 //! A transport out of a shared library.
 
-use super::service::{Kind, driven};
+use super::served::{OnOwnThreads, Served, driven};
 use super::{ThreadsArg, TransportArg};
 use anyhow::Result;
 use clap::ValueEnum;
@@ -71,7 +71,7 @@ impl Plugin {
         ring: &Ring,
         dispatcher: HostDispatcher<Wired>,
         threads: ThreadsArg,
-    ) -> Result<Kind> {
+    ) -> Result<Box<dyn Served>> {
         // Before a peer is waited for: whoever plays it must know where.
         match self.provider.endpoint_info() {
             Ok(line) => eprintln!("{line}"),
@@ -82,7 +82,8 @@ impl Plugin {
             return driven(PolledProvider::attach(self.provider, ring)?, dispatcher, threads);
         }
         let dispatcher = dispatcher.start()?;
-        Ok(Kind::Own(Box::new(RingProvider::launch(self.provider, ring)?), dispatcher))
+        let transport = Box::new(RingProvider::launch(self.provider, ring)?);
+        Ok(Box::new(OnOwnThreads { transport, dispatcher }))
     }
 }
 

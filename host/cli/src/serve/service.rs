@@ -1,56 +1,26 @@
 //! Transport and dispatcher, running: every way to have both.
 
 use super::check::one_peer;
-use super::figures::{self, Figures};
+use super::figures::Figures;
 use super::plugin::{Over, Plugin};
+use super::served::{OnDeviceToo, Outcome, Served, driven};
 use super::{Args, DispatcherArg, ThreadsArg, TransportArg, device};
 use crate::experiment::{self, Syndromes};
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
-use ringcall::dispatcher::{Running, Wired};
+use ringcall::dispatcher::Wired;
 use ringcall::table::TableBuilder;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_launch::ring::{DeviceDispatcher, Running as OnDevice};
-use ringcall_protocol::counters::Snapshot;
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
-use ringcall_transport::{
-    Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Unified, Wire, roce, udp,
-};
+use ringcall_transport::{Link, ThreadOptions, Threaded, Wire, roce, udp};
 use ringcall_wire::function::names;
-use serde_json::{Map, Value, json};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-/// A service, by what serves it.
-pub(super) enum Kind {
-    /// Transport and host dispatcher on one thread.
-    One(OneThread),
-    /// On threads of their own.
-    Own(Box<dyn RingFilling>, HostDispatcher<Running>),
-    /// A transport's thread, and a kernel.
-    Device(Box<Threaded>, DeviceDispatcher<OnDevice>),
-    /// A NIC in software and the unified loop.
-    Nic(ringcall_sim::socket_nic::Service),
-}
-
 pub(super) struct Service {
-    kind: Kind,
-    /// Of a host dispatcher.
-    host: Option<ringcall::dispatcher::Watch>,
+    served: Box<dyn Served>,
     /// What `decode_syndrome` decodes, where it is served.
     decodes: Option<Decodes>,
-}
-
-/// How a service ended.
-pub(super) struct Outcome {
-    /// For people.
-    pub(super) text: String,
-    /// For programs.
-    pub(super) json: Value,
-    /// A thread or kernel did not come back.
-    pub(super) stuck: bool,
-    /// Frames and requests unaccounted for.
-    pub(super) balance: (i128, i128),
 }
 
 /// What `decode_syndrome` decodes.
@@ -99,14 +69,13 @@ impl Service {
                 let (table, decodes) = functions(args)?;
                 let table = table.build(&ring).context(TOO_SMALL)?;
                 let dispatcher = HostDispatcher::builder(&ring, table).build()?;
-                let host = Some(dispatcher.watch());
-                let kind = match transport {
+                let served = match transport {
                     TransportArg::Udp => on_host(udp_wire(args)?, &ring, dispatcher, args.threads)?,
                     TransportArg::Roce | TransportArg::Nic => {
                         on_host(roce_wire(args, &ring)?, &ring, dispatcher, args.threads)?
                     }
                 };
-                Ok(Self { kind, host, decodes })
+                Ok(Self { served, decodes })
             }
             Some(DispatcherArg::Device) => {
                 let mapped = device::ring(config)?;
@@ -119,8 +88,8 @@ impl Service {
                         Threaded::start(Link::attach(roce_wire(args, ring)?, ring)?, &options)?
                     }
                 };
-                let kind = Kind::Device(Box::new(transport), device::start(&mapped)?);
-                Ok(Self { kind, host: None, decodes: None })
+                let dispatcher = device::start(&mapped)?;
+                Ok(Self { served: Box::new(OnDeviceToo { transport, dispatcher }), decodes: None })
             }
         }
     }
@@ -134,8 +103,7 @@ impl Service {
         let (table, decodes) = functions(args)?;
         let table = table.build(&ring).context(TOO_SMALL)?;
         let dispatcher = HostDispatcher::builder(&ring, table).build()?;
-        let host = Some(dispatcher.watch());
-        Ok(Self { kind: plugin.start(&ring, dispatcher, args.threads)?, host, decodes })
+        Ok(Self { served: plugin.start(&ring, dispatcher, args.threads)?, decodes })
     }
 
     fn nic(args: &Args) -> Result<Self> {
@@ -153,7 +121,7 @@ impl Service {
             Options { port, peers: peers(args), depth, threads, ..Options::default() },
             table,
         )?;
-        Ok(Self { kind: Kind::Nic(service), host: None, decodes })
+        Ok(Self { served: Box::new(service), decodes })
     }
 
     /// The line for whoever started this.
@@ -161,30 +129,13 @@ impl Service {
         let decodes = self.decodes.as_ref().map_or_else(String::new, |Decodes { experiment, matching }| {
             format!(" experiment={experiment} matching={matching}")
         });
-        let of = |endpoint: &Endpoint| format!("{endpoint} ip={}{decodes}", endpoint.address.ip());
-        match &self.kind {
-            Kind::One(service) => of(service.endpoint()),
-            Kind::Own(transport, _) => of(transport.endpoint()),
-            Kind::Device(transport, _) => of(transport.endpoint()),
-            Kind::Nic(service) => {
-                // What a peer speaks to it is RoCE.
-                let mut details = service.options().port.details();
-                details.push(("device", ringcall_sim::socket_nic::NAME.to_owned()));
-                let address = SocketAddr::V4(service.address());
-                of(&Endpoint { transport: roce::NAME, address, details })
-            }
-        }
+        let endpoint = self.served.endpoint();
+        format!("{endpoint} ip={}{decodes}", endpoint.address.ip())
     }
 
     /// Queue pair, key and address of a service that has them: what a rendezvous tells.
     pub(super) fn side(&self, args: &Args) -> Option<ringcall_roce::rendezvous::Side> {
-        let address = match &self.kind {
-            Kind::One(service) => service.endpoint().address,
-            Kind::Own(transport, _) => transport.endpoint().address,
-            Kind::Device(transport, _) => transport.endpoint().address,
-            Kind::Nic(service) => SocketAddr::V4(service.address()),
-        };
-        match address {
+        match self.served.endpoint().address {
             SocketAddr::V4(address)
                 if matches!(args.transport, Over::Own(TransportArg::Roce | TransportArg::Nic)) =>
             {
@@ -195,64 +146,16 @@ impl Service {
         }
     }
 
-    /// Every count, for whoever asks.
+    /// What reads every count while the service runs.
     pub(super) fn figures(&self) -> Figures {
-        let host = self.host.clone();
-        let of_host = move || host.as_ref().map(ringcall::dispatcher::Watch::counters).unwrap_or_default();
-        match &self.kind {
-            Kind::One(service) => {
-                let watch = service.watch();
-                Box::new(move || both(&watch.statistics(), &of_host()))
-            }
-            Kind::Own(transport, _) => {
-                let watch = transport.watch();
-                Box::new(move || both(&watch.statistics(), &of_host()))
-            }
-            Kind::Device(transport, dispatcher) => {
-                let (watch, device) = (transport.watch(), dispatcher.watch());
-                Box::new(move || both(&watch.statistics(), &device.counters()))
-            }
-            Kind::Nic(service) => {
-                let watch = service.watch();
-                Box::new(move || {
-                    let counters = figures::dispatcher(&watch.counters());
-                    figures::queue_pair(watch.named()).chain(counters).collect()
-                })
-            }
-        }
+        self.served.figures()
     }
 
-    /// The transport first, so that what is under way is still answered.
     pub(super) fn stop(self, deadline: Duration) -> Outcome {
-        let Self { kind, host, decodes } = self;
-        let counters = move || host.as_ref().map(ringcall::dispatcher::Watch::counters).unwrap_or_default();
-        let mut outcome = match kind {
-            Kind::One(service) => {
-                let (report, stopped) = service.stop(deadline);
-                let stuck = stopped.is_none_or(|stopped| stopped.report.stuck);
-                Outcome::of_ring(&report, stuck, &counters())
-            }
-            Kind::Own(transport, dispatcher) => {
-                let report = transport.stop(deadline);
-                let stuck = dispatcher.stop(deadline).report.stuck;
-                Outcome::of_ring(&report, stuck, &counters())
-            }
-            Kind::Device(transport, dispatcher) => {
-                let report = transport.stop(deadline);
-                let watch = dispatcher.watch();
-                let stopped = dispatcher.stop(deadline.max(Duration::from_millis(50))).report;
-                let failed = !stopped.stuck.is_empty() || stopped.failed.is_some();
-                Outcome::of_ring(&report, failed, &watch.counters())
-            }
-            Kind::Nic(service) => Outcome::of_nic(&service.stop(deadline)),
-        };
-        outcome.json["matching"] = decodes.map(|decodes| decodes.matching).into();
+        let mut outcome = self.served.stop(deadline);
+        outcome.json["matching"] = self.decodes.map(|decodes| decodes.matching).into();
         outcome
     }
-}
-
-fn both(transport: &ringcall_transport::Statistics, counters: &Snapshot) -> Vec<figures::Figure> {
-    figures::transport(transport).chain(figures::dispatcher(counters)).collect()
 }
 
 fn udp_wire(args: &Args) -> Result<udp::Udp> {
@@ -287,71 +190,6 @@ fn on_host<W: Wire + 'static>(
     ring: &Ring,
     dispatcher: HostDispatcher<Wired>,
     threads: ThreadsArg,
-) -> Result<Kind> {
+) -> Result<Box<dyn Served>> {
     driven(Link::attach(wire, ring)?, dispatcher, threads)
-}
-
-/// A transport that a thread of ours drives.
-pub(super) fn driven(
-    link: impl Unified + 'static,
-    dispatcher: HostDispatcher<Wired>,
-    threads: ThreadsArg,
-) -> Result<Kind> {
-    let options = ThreadOptions::default();
-    Ok(match threads {
-        ThreadsArg::One => Kind::One(OneThread::start(link, dispatcher, &options)?),
-        ThreadsArg::Own => {
-            let dispatcher = dispatcher.start()?;
-            Kind::Own(Box::new(Threaded::start(link, &options)?), dispatcher)
-        }
-    })
-}
-
-fn counts(named: impl Iterator<Item = (&'static str, u64)>) -> Value {
-    Value::Object(named.map(|(name, n)| (name.to_owned(), n.into())).collect::<Map<_, _>>())
-}
-
-fn line(counters: &Snapshot) -> String {
-    let mut line = String::new();
-    for (name, n) in counters.named() {
-        line += if line.is_empty() { "" } else { ", " };
-        line += &format!("{name} {n}");
-    }
-    line
-}
-
-impl Outcome {
-    fn of_ring(report: &StopReport, stuck: bool, counters: &Snapshot) -> Self {
-        let balance @ (frames, slots) = report.statistics.balance();
-        Self {
-            text: format!("{report}\ndispatcher: {}", line(counters)),
-            json: json!({
-                "drained": report.drained,
-                "dropped": report.dropped,
-                "refused": report.refused,
-                "unaccounted": { "frames": frames as i64, "requests": slots as i64 },
-                "transport": counts(report.statistics.named()),
-                "dispatcher": counts(counters.named()),
-            }),
-            stuck: stuck || report.stuck,
-            balance,
-        }
-    }
-
-    fn of_nic(report: &ringcall_sim::socket_nic::Report) -> Self {
-        let (messages, requests, answers) = report.balance();
-        let balance @ (frames, slots) = (messages, requests.abs() + answers.abs());
-        let broken: u64 = report.broken().map(|(_, n)| n).sum();
-        Self {
-            text: format!("{report}\ndispatcher: {}", line(&report.dispatcher)),
-            json: json!({
-                "unaccounted": { "frames": frames as i64, "requests": slots as i64 },
-                "broken_rules": broken,
-                "transport": counts(report.named.iter().copied()),
-                "dispatcher": counts(report.dispatcher.named()),
-            }),
-            stuck: report.ended.is_none(),
-            balance,
-        }
-    }
 }

@@ -1,11 +1,11 @@
 //! A device's primary context.
 
+use super::Device;
 use super::api::Api;
 use super::frees::Frees;
 use super::handle::Handle;
-use super::stream::RawStream;
+use super::raw_stream::RawStream;
 use super::weak_cache::WeakCache;
-use super::{DeferFrees, Device};
 use crate::CudaError;
 use cudarc::driver::sys::CUctx_st;
 use std::sync::Arc;
@@ -64,14 +64,6 @@ impl Context {
         enter(self.api(), self.raw.0)
     }
 
-    /// Postpones every freeing in this context while the returned hold lives, through whichever handle of the process.
-    ///
-    /// Freeing memory or unloading code can wait for running kernels. Take a hold before a persistent kernel starts
-    /// and drop it after that has ended, and nothing dropped in between can hang.
-    pub fn hold_frees(self: &Arc<Self>) -> DeferFrees {
-        DeferFrees::take(Arc::clone(self))
-    }
-
     pub(super) fn api(&self) -> &'static Api {
         self.device.driver().api()
     }
@@ -88,6 +80,18 @@ impl Context {
 
     pub(super) fn frees(&self) -> &Frees {
         &self.frees
+    }
+}
+
+impl Device {
+    /// Its context: memory, streams and modules live in it. Each process has one for each device (the primary context),
+    /// shared with other users of CUDA in the process; it ends with its last user. While somebody holds it, every call returns
+    /// that same handle, so that a [hold on frees](Context::hold_frees) reaches everybody.
+    ///
+    /// # Errors
+    /// The driver refuses: the device is in exclusive use, or out of memory.
+    pub fn context(&self) -> Result<Arc<Context>, CudaError> {
+        Context::of(*self)
     }
 }
 

@@ -1,12 +1,11 @@
 //! One GPU and what it can do.
 
+use super::Driver;
 use super::api::Api;
-use super::{Context, Driver};
 use crate::CudaError;
 use core::ffi::{c_char, c_int};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
 use std::ffi::CStr;
-use std::sync::Arc;
 
 /// A GPU. A cheap handle; nothing is allocated on it before [`context`](Self::context).
 #[derive(Debug, Clone, Copy)]
@@ -127,16 +126,6 @@ impl Device {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)
     }
 
-    /// Its context: memory, streams and modules live in it. Each process has one for each device (the primary context),
-    /// shared with other users of CUDA in the process; it ends with its last user. While somebody holds it, every call returns
-    /// that same handle, so that a [hold on frees](Context::hold_frees) reaches everybody.
-    ///
-    /// # Errors
-    /// The driver refuses: the device is in exclusive use, or out of memory.
-    pub fn context(&self) -> Result<Arc<Context>, CudaError> {
-        Context::of(*self)
-    }
-
     pub(super) fn driver(&self) -> Driver {
         self.driver
     }
@@ -166,5 +155,27 @@ impl Device {
         api.check(code, format_args!("asking device {} for its {what}", self.ordinal))?;
         let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
         Ok(text.to_string_lossy().into_owned())
+    }
+}
+
+impl Driver {
+    /// Every device, in the driver's order (which `CUDA_VISIBLE_DEVICES` changes).
+    ///
+    /// # Errors
+    /// The driver cannot list them.
+    pub fn devices(self) -> Result<Vec<Device>, CudaError> {
+        (0..self.device_count()?).map(|ordinal| Device::open(self, ordinal)).collect()
+    }
+
+    /// The device number `ordinal`, counted from 0.
+    ///
+    /// # Errors
+    /// There is none of that number.
+    pub fn device(self, ordinal: u32) -> Result<Device, CudaError> {
+        let count = self.device_count()?;
+        if ordinal >= count {
+            return Err(CudaError::NoSuchDevice { ordinal, count });
+        }
+        Device::open(self, ordinal)
     }
 }

@@ -1,6 +1,5 @@
 //! Freeing, now or when no persistent kernel runs.
 
-use super::Context;
 use super::api::{Api, SUCCESS};
 use super::handle::Handle;
 use core::ffi::c_void;
@@ -25,7 +24,7 @@ pub(super) enum DeferredFree {
 
 impl DeferredFree {
     /// Gives it back. The driver's answer does not matter any more: after a dead context nothing can be freed.
-    fn free(self, api: &Api) {
+    pub(super) fn free(self, api: &Api) {
         match self {
             // SAFETY: allocated by the driver, handed here once by its last owner, in whose context we are.
             Self::Device(address) => unsafe { (api.cuMemFree_v2)(address) },
@@ -59,12 +58,12 @@ struct Postponed {
 
 impl Frees {
     /// Adds a hold.
-    fn hold(&self) {
+    pub(super) fn hold(&self) {
         self.locked(|postponed| postponed.holds += 1);
     }
 
     /// Ends a hold; what to free now, in the order it was dropped.
-    fn release(&self) -> Vec<DeferredFree> {
+    pub(super) fn release(&self) -> Vec<DeferredFree> {
         self.locked(|postponed| {
             postponed.holds = postponed.holds.saturating_sub(1);
             if postponed.holds == 0 { std::mem::take(&mut postponed.garbage) } else { Vec::new() }
@@ -72,7 +71,7 @@ impl Frees {
     }
 
     /// Keeps `garbage` while there is a hold; otherwise returns it, to be freed now.
-    fn postpone(&self, garbage: DeferredFree) -> Option<DeferredFree> {
+    pub(super) fn postpone(&self, garbage: DeferredFree) -> Option<DeferredFree> {
         self.locked(|postponed| {
             if postponed.holds == 0 {
                 return Some(garbage);
@@ -90,48 +89,6 @@ impl Frees {
     fn locked<R>(&self, change: impl FnOnce(&mut Postponed) -> R) -> R {
         // Nothing in here panics; a poisoned list is still a list.
         change(&mut self.postponed.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Context {
-    /// Drops `what` now, with this context current, or when the last [hold](Self::hold_frees) ends: for handles of other
-    /// libraries, whose dropping frees device memory or unloads code.
-    pub fn discard_later<T: Send + 'static>(&self, what: T) {
-        self.discard(DeferredFree::Owned(Box::new(what)));
-    }
-
-    /// Frees `garbage` now, or when the last hold ends.
-    pub(super) fn discard(&self, garbage: DeferredFree) {
-        if let Some(now) = self.frees().postpone(garbage) {
-            self.free_all(vec![now]);
-        }
-    }
-
-    fn free_all(&self, garbage: Vec<DeferredFree>) {
-        if !garbage.is_empty() && self.make_current().is_ok() {
-            garbage.into_iter().for_each(|one| one.free(self.api()));
-        }
-    }
-}
-
-/// While one lives, nothing in its context is freed: see [`Context::hold_frees`].
-#[derive(Debug)]
-#[must_use = "frees are postponed only while the hold lives"]
-pub struct DeferFrees {
-    context: Arc<Context>,
-}
-
-impl DeferFrees {
-    pub(super) fn take(context: Arc<Context>) -> Self {
-        context.frees().hold();
-        Self { context }
-    }
-}
-
-impl Drop for DeferFrees {
-    fn drop(&mut self) {
-        let garbage = self.context.frees().release();
-        self.context.free_all(garbage);
     }
 }
 

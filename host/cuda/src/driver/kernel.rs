@@ -1,15 +1,16 @@
 //! One kernel of a module: what it needs, and its launch.
 
-use super::api::{Api, INVALID_VALUE};
+use super::api::{Api, INVALID_VALUE, NOT_FOUND};
 use super::handle::Handle;
 use super::{Context, KernelArgs, Launch, Module, Stream};
 use crate::CudaError;
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use cudarc::driver::sys::{
     CUfunc_st, CUfunction, CUfunction_attribute as Attribute, CUlaunchAttribute, CUlaunchAttributeID,
     CUlaunchAttributeValue, CUlaunchConfig,
 };
+use std::ffi::CString;
 use std::sync::Arc;
 
 /// What one thread or block of a kernel takes.
@@ -276,5 +277,41 @@ fn parameters(api: &Api, function: CUfunction, name: &str) -> Result<Vec<usize>,
         }
         api.check(code, format_args!("asking for the parameters of kernel `{name}`"))?;
         sizes.push(size);
+    }
+}
+
+impl Module {
+    /// The kernel called `name`.
+    ///
+    /// # Errors
+    /// There is none; the error lists those there are.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, CudaError> {
+        let missing =
+            || CudaError::NoSymbol { kind: "kernel", name: name.to_owned(), has: self.kernels().to_vec() };
+        let c_name = CString::new(name).map_err(|_| missing())?;
+        let api = self.context().enter()?;
+        let mut raw = core::ptr::null_mut();
+        // SAFETY: the driver writes one handle; the module is loaded, the name terminated.
+        let code = unsafe { (api.cuModuleGetFunction)(&raw mut raw, self.raw(), c_name.as_ptr()) };
+        if code == NOT_FOUND {
+            return Err(missing());
+        }
+        api.check(code, format_args!("looking for kernel `{name}`"))?;
+        Kernel::new(self.clone(), Handle(raw), name)
+    }
+
+    /// A kernel that somebody else has loaded (`cudaFunction_t`, from `cudaGetFuncBySymbol`).
+    ///
+    /// # Safety
+    /// `function` is a kernel of `context`'s device that stays loaded while the kernel or a clone of it lives.
+    ///
+    /// # Errors
+    /// The driver does not know it, or the context is dead.
+    pub unsafe fn foreign_kernel(
+        context: &Arc<Context>,
+        function: *mut c_void,
+        name: &str,
+    ) -> Result<Kernel, CudaError> {
+        Kernel::new(Self::foreign(context, name), Handle(function.cast()), name)
     }
 }

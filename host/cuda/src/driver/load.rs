@@ -1,6 +1,5 @@
 //! The driver, loaded once a process.
 
-use super::Device;
 use super::api::{Api, NO_DEVICE, SUCCESS};
 use crate::CudaError;
 use core::ffi::c_int;
@@ -52,26 +51,6 @@ impl Driver {
         Ok((version / 1000, version % 1000 / 10))
     }
 
-    /// Every device, in the driver's order (which `CUDA_VISIBLE_DEVICES` changes).
-    ///
-    /// # Errors
-    /// The driver cannot list them.
-    pub fn devices(self) -> Result<Vec<Device>, CudaError> {
-        (0..self.device_count()?).map(|ordinal| Device::open(self, ordinal)).collect()
-    }
-
-    /// The device number `ordinal`, counted from 0.
-    ///
-    /// # Errors
-    /// There is none of that number.
-    pub fn device(self, ordinal: u32) -> Result<Device, CudaError> {
-        let count = self.device_count()?;
-        if ordinal >= count {
-            return Err(CudaError::NoSuchDevice { ordinal, count });
-        }
-        Device::open(self, ordinal)
-    }
-
     /// Number of the calling thread's current device, as CUDA's runtime has it: that of the thread's current context, 0 where it
     /// has none. Waits for nothing that runs on a device.
     ///
@@ -102,7 +81,7 @@ impl Driver {
         Err(CudaError::NoSuchDevice { ordinal: count, count })
     }
 
-    fn device_count(self) -> Result<u32, CudaError> {
+    pub(super) fn device_count(self) -> Result<u32, CudaError> {
         let mut count = 0;
         // SAFETY: the driver writes one int.
         let code = unsafe { (self.api.cuDeviceGetCount)(&raw mut count) };

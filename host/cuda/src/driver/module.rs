@@ -3,9 +3,8 @@
 use super::api::{Api, NOT_FOUND};
 use super::frees::DeferredFree;
 use super::handle::Handle;
-use super::{Context, DeviceAddress, Image, Kernel};
+use super::{Context, DeviceAddress, Image};
 use crate::CudaError;
-use core::ffi::c_void;
 use cudarc::driver::sys::{CUfunc_st, CUmod_st};
 use std::any::Any;
 use std::ffi::{CStr, CString};
@@ -74,41 +73,16 @@ impl Module {
         &self.loaded.kernels
     }
 
-    /// The kernel called `name`.
-    ///
-    /// # Errors
-    /// There is none; the error lists those there are.
-    pub fn kernel(&self, name: &str) -> Result<Kernel, CudaError> {
-        let missing =
-            || CudaError::NoSymbol { kind: "kernel", name: name.to_owned(), has: self.kernels().to_vec() };
-        let c_name = CString::new(name).map_err(|_| missing())?;
-        let api = self.context().enter()?;
-        let mut raw = core::ptr::null_mut();
-        // SAFETY: the driver writes one handle; the module is loaded, the name terminated.
-        let code = unsafe { (api.cuModuleGetFunction)(&raw mut raw, self.loaded.raw.0, c_name.as_ptr()) };
-        if code == NOT_FOUND {
-            return Err(missing());
-        }
-        api.check(code, format_args!("looking for kernel `{name}`"))?;
-        Kernel::new(self.clone(), Handle(raw), name)
+    /// No module of the driver's: what stands for the code of a kernel that somebody else has loaded.
+    pub(super) fn foreign(context: &Arc<Context>, kernel: &str) -> Self {
+        let raw = Handle(core::ptr::null_mut());
+        let kernels = vec![kernel.to_owned()];
+        let loaded = Loaded { context: Arc::clone(context), raw, kernels, _kept: Vec::new() };
+        Self { loaded: Arc::new(loaded) }
     }
 
-    /// A kernel that somebody else has loaded (`cudaFunction_t`, from `cudaGetFuncBySymbol`).
-    ///
-    /// # Safety
-    /// `function` is a kernel of `context`'s device that stays loaded while the kernel or a clone of it lives.
-    ///
-    /// # Errors
-    /// The driver does not know it, or the context is dead.
-    pub unsafe fn foreign_kernel(
-        context: &Arc<Context>,
-        function: *mut c_void,
-        name: &str,
-    ) -> Result<Kernel, CudaError> {
-        let nobodys = Handle(core::ptr::null_mut());
-        let kernels = vec![name.to_owned()];
-        let loaded = Loaded { context: Arc::clone(context), raw: nobodys, kernels, _kept: Vec::new() };
-        Kernel::new(Self { loaded: Arc::new(loaded) }, Handle(function.cast()), name)
+    pub(super) fn raw(&self) -> *mut CUmod_st {
+        self.loaded.raw.0
     }
 
     /// Where the global variable `name` lies in device memory, and how many bytes it has. Valid while the module is

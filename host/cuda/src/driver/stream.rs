@@ -1,11 +1,12 @@
 //! Streams: order among pieces of device work.
 
 use super::Context;
-use super::api::{Api, NOT_READY, SUCCESS};
+use super::api::{NOT_READY, SUCCESS};
 use super::handle::Handle;
+use super::raw_stream::RawStream;
 use crate::CudaError;
-use core::ffi::{c_int, c_void};
-use cudarc::driver::sys::{CUstream, CUstream_flags_enum, CUstream_st};
+use core::ffi::c_void;
+use cudarc::driver::sys::CUstream;
 use ringcall_gpu::hint;
 use ringcall_gpu::shared::Words;
 use std::sync::Arc;
@@ -177,37 +178,5 @@ impl Drop for Stream {
         {
             self.raw.destroy(api);
         }
-    }
-}
-
-/// A stream whose owner sees to it that it ends in its context.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RawStream(Handle<CUstream_st>);
-
-impl RawStream {
-    /// A non-blocking stream in the current context.
-    pub(super) fn create(api: &Api, priority: c_int) -> Result<Self, CudaError> {
-        let flags = CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
-        let mut raw = core::ptr::null_mut();
-        // SAFETY: the driver writes one handle; priorities out of range are clamped.
-        let code = unsafe { (api.cuStreamCreateWithPriority)(&raw mut raw, flags, priority) };
-        api.check(code, "making a stream")?;
-        Ok(Self(Handle(raw)))
-    }
-
-    pub(super) fn raw(self) -> CUstream {
-        self.0.0
-    }
-
-    pub(super) fn synchronize(self, api: &Api) -> Result<(), CudaError> {
-        // SAFETY: the owner keeps the stream alive, and made its context current.
-        let code = unsafe { (api.cuStreamSynchronize)(self.raw()) };
-        api.check(code, "waiting for a stream")
-    }
-
-    /// Ends it; the owner does not use it again.
-    pub(super) fn destroy(self, api: &Api) {
-        // SAFETY: called once, by the owner's drop; pending work ends by itself.
-        unsafe { (api.cuStreamDestroy_v2)(self.raw()) };
     }
 }

@@ -22,9 +22,11 @@
 //! | the table between detectors and the network's cells | [`wiring`] |
 
 mod dispatcher;
+mod error;
 mod handoff;
 mod predecoder;
 
 pub use dispatcher::GpuDispatcher;
+pub use error::GpuPredecoderError;
 pub use handoff::{HandoffError, MatchingStage};
-pub use predecoder::{GpuPredecoder, GpuPredecoderError, wiring};
+pub use predecoder::{GpuPredecoder, wiring};

@@ -1,6 +1,5 @@
 //! What is counted of plain matching where it is compared with correlated matching.
 
-use super::tally::{PredecoderTally, Tally, common};
 use serde::{Deserialize, Serialize};
 
 /// Counts of plain matching, on the shots that correlated matching decoded as well.
@@ -56,17 +55,28 @@ impl PlainTally {
         Self { matching_ns: 0, predecoder, ..self }
     }
 
-    /// Could these be the counts beside those of correlated matching?
-    pub(super) fn check(&self, correlated: &Tally) -> Result<(), String> {
-        let shots = correlated.shots;
-        common(self.both, self.errors, correlated.errors, shots)?;
-        match (self.predecoder, correlated.predecoder) {
+    /// Could these be the counts beside those of correlated matching: so many errors alone, so many after the predecoder?
+    pub(super) fn check(&self, shots: u64, correlated: u64, after: Option<u64>) -> Result<(), String> {
+        common(self.both, self.errors, correlated, shots)?;
+        match (self.predecoder, after) {
             (None, None) => Ok(()),
-            (Some(plain), Some(PredecoderTally { errors, .. })) => {
+            (Some(plain), Some(after)) => {
                 common(plain.both, self.errors, plain.errors, shots)?;
-                common(plain.correlated_both, self.errors, errors, shots)
+                common(plain.correlated_both, self.errors, after, shots)
             }
             _ => Err("counts of a predecoder by one kind of matching alone".to_owned()),
         }
     }
+}
+
+/// Could two decoders have so many errors in common?
+pub(super) fn common(both: u64, first: u64, second: u64, shots: u64) -> Result<(), String> {
+    let either = first.checked_add(second).and_then(|sum| sum.checked_sub(both));
+    if first.max(second) > shots {
+        return Err(format!("{} errors in {shots} shots", first.max(second)));
+    }
+    if both > first.min(second) || either.is_none_or(|n| n > shots) {
+        return Err(format!("{both} errors in common of {first} and {second}"));
+    }
+    Ok(())
 }

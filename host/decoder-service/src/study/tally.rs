@@ -1,5 +1,6 @@
 //! What is counted, and when it is enough.
 
+use super::plain::common;
 use super::{Matching, PlainTally};
 use ringcall_qec::stats::{LogicalErrorRate, PairedErrors, SyndromeDensity};
 use serde::{Deserialize, Serialize};
@@ -58,18 +59,6 @@ pub struct ArmCounts {
     pub both: u64,
     /// Processor time of matching, ns.
     pub matching_ns: u64,
-}
-
-/// Could two decoders have so many errors in common?
-pub(super) fn common(both: u64, first: u64, second: u64, shots: u64) -> Result<(), String> {
-    let either = first.checked_add(second).and_then(|sum| sum.checked_sub(both));
-    if first.max(second) > shots {
-        return Err(format!("{} errors in {shots} shots", first.max(second)));
-    }
-    if both > first.min(second) || either.is_none_or(|n| n > shots) {
-        return Err(format!("{both} errors in common of {first} and {second}"));
-    }
-    Ok(())
 }
 
 impl Tally {
@@ -133,7 +122,8 @@ impl Tally {
             fired(arm.fired)?;
             common(arm.both, self.errors, arm.errors, self.shots)?;
         }
-        self.plain.map_or(Ok(()), |plain| plain.check(self))
+        let after = self.predecoder.map(|arm| arm.errors);
+        self.plain.map_or(Ok(()), |plain| plain.check(self.shots, self.errors, after))
     }
 
     /// Every arm; the first is the one that the others are compared with: matching alone, plain where that ran.

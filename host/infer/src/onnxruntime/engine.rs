@@ -1,6 +1,6 @@
 //! One worker's session.
 
-use crate::onnxruntime::model::Loaded;
+use crate::onnxruntime::file::Loaded;
 use crate::onnxruntime::tensor::{self, read, write};
 use crate::{Engine, InferError, TensorSpec, check_buffers};
 use ort::session::{Session, SessionInputValue};

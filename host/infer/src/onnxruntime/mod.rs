@@ -23,9 +23,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 mod engine;
+mod file;
 mod model;
 mod runtime;
 mod tensor;
 
-pub use model::{OrtModel, Provider};
+pub use file::Provider;
+pub use model::OrtModel;
 pub use runtime::{LIBRARY_VARIABLE, OLDEST_MINOR, Runtime, RuntimeError};

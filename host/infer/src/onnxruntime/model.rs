@@ -2,6 +2,7 @@
 
 use crate::onnxruntime::Runtime;
 use crate::onnxruntime::engine::OrtEngine;
+use crate::onnxruntime::file::{Loaded, Provider};
 use crate::onnxruntime::tensor::element_type;
 use crate::pin::{self, Declared, Dimension};
 use crate::{Engine, InferError, Model, OnnxOptions, TensorSpec};
@@ -12,39 +13,10 @@ use ort::value::{Outlet, ValueType};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Provider {
-    /// The CPU, with so many threads a session, the caller's among them; 0 for as many as there are cores.
-    Cpu {
-        /// Threads.
-        threads: usize,
-    },
-    /// CUDA, on this device. It takes a build of ONNX Runtime with it and the CUDA and cuDNN libraries that it is for;
-    /// without them loading a model fails, and nothing falls back to the CPU. 32-bit arithmetic stays that (no TF32).
-    Cuda {
-        /// The device's number.
-        device: i32,
-    },
-}
-
 /// A network from an ONNX file, in ONNX Runtime.
 #[derive(Debug, Clone)]
 pub struct OrtModel {
     loaded: Arc<Loaded>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    name: String,
-    bytes: Vec<u8>,
-    provider: Provider,
-    /// Sizes by symbol, for the session to know.
-    symbols: Vec<(String, i64)>,
-    pub(crate) inputs: Vec<TensorSpec>,
-    pub(crate) outputs: Vec<TensorSpec>,
-    metadata: Vec<(String, String)>,
 }
 
 impl OrtModel {

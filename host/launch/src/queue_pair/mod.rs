@@ -34,7 +34,7 @@ pub use stop::{Stuck, UnifiedReport, UnifiedStopped};
 use wire::{Parts, queue_params};
 
 use crate::ring::{
-    DeviceError, Functions, Halt, Kept, KernelKind, Launchable, Launched, Launches, Modules, UnifiedKernel,
+    DeviceError, Functions, Halt, Kept, KernelKind, Launched, Launches, LoadedGraph, Modules, UnifiedKernel,
     UnifiedLauncher, check_shape,
 };
 use core::sync::atomic::Ordering;
@@ -84,7 +84,7 @@ struct Resources {
     _control: MappedRegion,
     _tables: [DeviceBuffer; 2],
     _memory: [Option<DeviceBuffer>; 3],
-    _graphs: Vec<Launchable>,
+    _graphs: Vec<LoadedGraph>,
     _module: Module,
 }
 

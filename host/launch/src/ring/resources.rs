@@ -1,8 +1,8 @@
 //! Everything a dispatch kernel works on, and its parameters.
 
 use super::functions::Functions;
-use super::graphs::{Launchable, fill_addresses};
 use super::launch::Launcher;
+use super::loaded_graph::{LoadedGraph, fill_addresses};
 use super::modules::Modules;
 use super::modules::address_in;
 use super::{DeviceError, Halt, KernelKind, MappedRing, Options, failure};
@@ -37,7 +37,7 @@ pub(super) struct Resources {
     _tables: [DeviceBuffer; 2],
     _scratch: Option<DeviceBuffer>,
     channel: Option<DeviceBuffer>,
-    _graphs: Vec<Launchable>,
+    _graphs: Vec<LoadedGraph>,
     _module: Module,
 }
 

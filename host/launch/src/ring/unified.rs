@@ -1,8 +1,9 @@
 //! What the unified dispatcher takes from this one: tables, linking, launching.
 
 use super::functions::Functions;
-use super::graphs::{Launchable, fill_addresses};
+use super::loaded_graph::{LoadedGraph, fill_addresses};
 use super::modules::Modules;
+use super::unified_kernel::UnifiedKernel;
 use super::{DeviceError, KernelKind};
 use ringcall_cuda::driver::{Context, Module, Stream};
 use ringcall_protocol::Geometry;
@@ -19,43 +20,9 @@ pub(crate) struct UnifiedTable {
     pub(crate) index: IdIndex,
     pub(crate) names: Vec<(u32, String)>,
     /// Mailboxes and executables, to be kept while the kernel runs.
-    pub(crate) graphs: Vec<Launchable>,
+    pub(crate) graphs: Vec<LoadedGraph>,
     /// Executables of all graphs.
     pub(crate) execs: u32,
-}
-
-/// Which unified kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UnifiedKernel {
-    /// Warps on the queues of a NIC.
-    Queues,
-    /// A cooperative grid there.
-    Grid,
-    /// Warps there that launch graphs.
-    Graph,
-    /// One thread on a transport that is linked in.
-    Hooks,
-}
-
-impl UnifiedKernel {
-    /// The one of a kind, on the queues of a NIC.
-    pub(crate) const fn of(kind: KernelKind) -> Self {
-        match kind {
-            KernelKind::Regular { .. } => Self::Queues,
-            KernelKind::Cooperative { .. } | KernelKind::Ahead { .. } => Self::Grid,
-            KernelKind::Graph { .. } => Self::Graph,
-        }
-    }
-
-    /// Its entry point.
-    pub(crate) const fn entry(self) -> &'static str {
-        match self {
-            Self::Queues => "ringcall_unified",
-            Self::Grid => "ringcall_unified_grid",
-            Self::Graph => "ringcall_unified_graph",
-            Self::Hooks => "ringcall_unified_hooks",
-        }
-    }
 }
 
 /// Links functions with a unified kernel, and loads them. Graphs count in the words at `saved`.
@@ -87,7 +54,7 @@ pub(crate) fn link_unified(
     }
     let module = modules.load_unified(context, kind, kernel, &functions.symbols())?;
     let graphs = fill_addresses(&mut table, functions, &module, geometry, saved, stream)?;
-    let execs = graphs.iter().map(Launchable::execs).sum();
+    let execs = graphs.iter().map(LoadedGraph::execs).sum();
     let names =
         table.entries.iter().zip(&functions.all).map(|(entry, f)| (entry.id, f.name.clone())).collect();
     let table =

@@ -18,7 +18,7 @@ pub(crate) mod rules;
 use crate::blossom::{Blossom, Link, Tables};
 use crate::graph::MatchingGraph;
 use crate::metric::Metric;
-use crate::readout::Place;
+use crate::pair_path::PairPath;
 use crate::solution::{CertificateError, MatchedPair, Solution};
 
 /// The state of second passes on one graph.
@@ -51,7 +51,7 @@ impl SecondPass {
         crossed: &[u32],
         defects: &[u32],
         solution: &mut Solution,
-        places: &mut Vec<Place>,
+        places: &mut Vec<PairPath>,
     ) {
         self.crossed.clear();
         self.crossed.extend_from_slice(crossed);
@@ -75,7 +75,7 @@ impl SecondPass {
                 .walk_way(tables, (owner, position), |edge| graph.edges()[edge as usize].flip(observables));
             weight += dist;
             pairs.push(MatchedPair { a, b });
-            places.push(Place { owner, position });
+            places.push(PairPath { owner, position });
         });
         solution.grid_weight = weight;
         solution.weight = weight as f64 / 2.0 / graph.scale();
@@ -83,7 +83,7 @@ impl SecondPass {
     }
 
     /// Calls `edge` with every edge on the way of a matched pair.
-    pub(crate) fn walk(&self, tables: Tables<'_>, place: Place, edge: impl FnMut(u32)) {
+    pub(crate) fn walk(&self, tables: Tables<'_>, place: PairPath, edge: impl FnMut(u32)) {
         self.blossom.walk_way(tables, (place.owner, place.position), edge);
     }
 

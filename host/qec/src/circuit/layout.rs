@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::memory::{by_column, by_row};
+use super::check_order::{by_column, by_row};
 use crate::code::{Basis, SurfaceCode};
 
 /// What one detector compares.

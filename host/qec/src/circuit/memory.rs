@@ -1,5 +1,6 @@
 //! The memory experiment of the rotated surface code: its noise, its circuit, its detector error model.
 
+use super::check_order::{by_column, by_row};
 use super::instruction::{Circuit, Gate, Instruction};
 use super::layout::DetectorLayout;
 use super::{analyzer, check_rounds};
@@ -115,21 +116,6 @@ impl MemoryExperiment {
         check_rounds(self.distance, self.rounds)?;
         Ok(code)
     }
-}
-
-/// The checks of one basis by column (`x`, then `y`): the order of the first and the last layer of detectors.
-pub(super) fn by_column(code: &SurfaceCode, basis: Basis) -> Vec<(u32, &Stabilizer)> {
-    let mut checks: Vec<_> = (0..).zip(code.stabilizers(basis)).collect();
-    checks.sort_by_key(|(_, check)| check.position);
-    checks
-}
-
-/// Every check row by row: the order in which they are measured, and that of all other layers of detectors.
-pub(super) fn by_row(code: &SurfaceCode) -> Vec<(u32, &Stabilizer)> {
-    let mut checks: Vec<_> =
-        Basis::BOTH.into_iter().flat_map(|basis| (0..).zip(code.stabilizers(basis))).collect();
-    checks.sort_by_key(|(_, check)| (check.position.1, check.position.0));
-    checks
 }
 
 struct Builder<'a> {

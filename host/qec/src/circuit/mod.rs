@@ -12,6 +12,7 @@
 
 mod analyzer;
 mod channel;
+mod check_order;
 mod instruction;
 mod layout;
 mod memory;

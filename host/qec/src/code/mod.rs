@@ -6,8 +6,9 @@
 mod configuration;
 mod surface;
 
+pub use crate::limits::MAX_DISTANCE;
 pub use configuration::{CONFIGURATIONS, Configuration};
-pub use surface::{MAX_DISTANCE, Stabilizer, SurfaceCode};
+pub use surface::{Stabilizer, SurfaceCode};
 
 /// A Pauli basis: of a check, of a logical operator or of a memory experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,9 +7,7 @@
 
 use super::Basis;
 use crate::QecError;
-
-/// The largest distance that [`SurfaceCode::new`] builds.
-pub const MAX_DISTANCE: u32 = 255;
+use crate::limits::MAX_DISTANCE;
 
 /// Where a check finds its data qubit in each of the four layers of two-qubit gates. The two orders differ so that
 /// an error of the check's own qubit half way through (a hook) lies across the logical operator, not along it.

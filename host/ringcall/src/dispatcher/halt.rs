@@ -1,17 +1,14 @@
 //! The end of a dispatcher whose time is up: everything is answered, nothing is called.
 
+use super::answer::{answer, check, is_answered_in_place};
 use super::malformed::MalformedGuard;
-use super::run::{Loop, answer, check, is_answered_in_place};
+use super::run::Loop;
 use crate::shared::Shared;
 use ringcall_gpu::clock;
 use ringcall_protocol::slot::{Request, Seen};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::flag;
 use ringcall_wire::status::Status;
-
-/// What a halt grants to workers in the middle of an answer, and to a reader of notices: well within the time that a
-/// stop grants to a halt. In time, not in turns: on a busy machine a yield may take as long as a time slice.
-pub(super) const HALT_PATIENCE_NS: u64 = 200_000_000;
 
 impl Loop {
     /// The deadline has passed: everything is answered, nothing is called. What is still under way outside after

@@ -17,6 +17,7 @@
 //! [`HostDispatcher<Stepped>`] instead: [`into_stepper`](HostDispatcher::into_stepper) →
 //! [`step`](HostDispatcher::step) → [`finish`](HostDispatcher::finish).
 
+mod answer;
 mod halt;
 mod malformed;
 mod pool;
@@ -35,10 +36,11 @@ use malformed::MalformedLock;
 pub use ringcall_protocol::counters::Snapshot;
 use ringcall_wire::counter::Counter;
 use run::Loop;
+pub use run::Step;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-pub use step::{Step, Stepped};
+pub use step::Stepped;
 
 /// Choices of a host dispatcher.
 #[derive(Debug, Clone, Default)]

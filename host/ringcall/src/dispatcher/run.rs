@@ -1,25 +1,40 @@
 //! The dispatcher's loop.
 
-use super::halt::HALT_PATIENCE_NS;
+use super::answer::{answer, check, is_answered_in_place};
 use super::malformed::MalformedLock;
 use super::pool::Pool;
-use super::{DispatcherError, HostOptions, Step};
+use super::{DispatcherError, HostOptions};
 use crate::external::{Claim, ExternalExecutor, Marks, RingCompat};
 use crate::shared::{Control, Shared};
 use crate::table::{Function, FunctionTable, Slots};
 use crate::worker::WorkerSpec;
 use ringcall_gpu::clock;
 use ringcall_protocol::scan::Scan;
-use ringcall_protocol::slot::{Answered, Request, Seen};
-use ringcall_protocol::{RingMemory, SharedRing, SlotIndex, validate};
+use ringcall_protocol::slot::{Request, Seen};
+use ringcall_protocol::{RingMemory, SlotIndex};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::flag;
-use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RESPONSE_MAGIC, RequestHeader};
+use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader};
 use ringcall_wire::status::{DispatchMode, Status};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
+
+/// What a halt grants to workers in the middle of an answer, and to a reader of notices: well within the time that a
+/// stop grants to a halt. In time, not in turns: on a busy machine a yield may take as long as a time slice.
+pub(super) const HALT_PATIENCE_NS: u64 = 200_000_000;
+
+/// What one step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// There was something to do: step again at once.
+    Busy,
+    /// There was nothing to do.
+    Idle,
+    /// Drained or halted: there is nothing left to do.
+    Ended,
+}
 
 /// Everything the dispatcher thread owns. Handed back by a stop, so that a restart keeps cursors and handlers.
 pub(super) struct Loop {
@@ -299,49 +314,6 @@ impl PollContext<'_> {
         }
         1
     }
-}
-
-/// The function that a request is for, if it is to be run: its index in the table, how it is run, and whether by the external executor.
-#[inline(always)]
-pub(super) fn check(
-    shared: &Shared,
-    table: &FunctionTable,
-    pool: &Pool,
-    compat: RingCompat,
-    request: &Request,
-) -> Result<(usize, DispatchMode, bool), Status> {
-    let ring = &shared.ring;
-    let runs = |mode| matches!(mode, DispatchMode::HostCall | DispatchMode::GraphLaunch);
-    // On a shared ring the header says whose a request is; its dispatcher then looks at the flag.
-    if compat.any_flag || compat.shared_ring {
-        validate::header(request.header(), ring.geometry().request_capacity())?;
-    } else {
-        request.check(ring)?;
-    }
-    let entry = validate::function(&table.functions, request.header(), runs)?;
-    if entry.mode == DispatchMode::GraphLaunch && !entry.executor && !pool.serves(entry.index) {
-        return Err(Status::NO_WORKER);
-    }
-    if compat.shared_ring && !compat.any_flag {
-        request.check(ring)?;
-    }
-    Ok((entry.index, entry.mode, entry.executor))
-}
-
-/// Whether another dispatcher has answered what was seen, and is about to give its request flag back: where responses take
-/// their requests' places, that is how it looks.
-pub(super) fn is_answered_in_place(ring: &SharedRing, request: &Request) -> bool {
-    let (geometry, slot) = (ring.geometry(), request.slot());
-    geometry.request_address(slot) == geometry.response_address(slot)
-        && request.header().magic == RESPONSE_MAGIC
-}
-
-#[inline(always)]
-pub(super) fn answer(shared: &Shared, request: Request, status: Status, result: &[u8]) {
-    // A result longer than the slot was clamped by the caller, so the status is the one that will be sent.
-    shared.bank.count(Counter::for_rejection(status));
-    shared.log_completion(request.slot(), request.header(), status, None);
-    let Answered { .. } = request.answer(&shared.ring, status, result);
 }
 
 /// Runs an inline call on private copies.

@@ -1,22 +1,10 @@
 //! A dispatcher driven by its caller's thread.
 
-use super::halt::HALT_PATIENCE_NS;
-use super::run::{Loop, Pace};
+use super::run::{HALT_PATIENCE_NS, Loop, Pace, Step};
 use super::{Ending, HostDispatcher, Stopped, Wired};
 use crate::shared::Control;
 use ringcall_protocol::SlotIndex;
 use std::time::{Duration, Instant};
-
-/// What one step did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// There was something to do: step again at once.
-    Busy,
-    /// There was nothing to do.
-    Idle,
-    /// Drained or halted: there is nothing left to do.
-    Ended,
-}
 
 /// Driven by the caller's thread.
 #[derive(Debug)]

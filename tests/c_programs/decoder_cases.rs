@@ -12,12 +12,12 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 #[allow(dead_code)] // of the tests that it is of
-#[path = "../../../matching/tests/common/correlated.rs"]
+#[path = "../../host/matching/tests/common/correlated.rs"]
 mod correlated;
-#[path = "../../../qec/tests/cases/mod.rs"]
+#[path = "../../host/qec/tests/cases/mod.rs"]
 mod memory;
 #[allow(dead_code)]
-#[path = "../../../matching/tests/common/mod.rs"]
+#[path = "../../host/matching/tests/common/mod.rs"]
 mod plain;
 
 /// The arguments of the program.
@@ -79,7 +79,7 @@ pub(crate) fn memory_experiment(folder: &Path) -> Case {
 
 /// Circuits as check matrices with priors.
 pub(crate) fn matrices(folder: &Path) -> Vec<Case> {
-    let lines = include_str!("../../../matching/tests/data/circuits.txt").lines().enumerate();
+    let lines = include_str!("../../host/matching/tests/data/circuits.txt").lines().enumerate();
     lines
         .map(|(number, text)| {
             let folder = folder.join(number.to_string());
@@ -114,7 +114,7 @@ pub(crate) fn matrices(folder: &Path) -> Vec<Case> {
 
 /// A circuit of distance 5 whose errors have several parts.
 pub(crate) fn correlated_circuit(folder: &Path) -> Case {
-    let text = include_str!("../../../matching/tests/data/correlated_circuits.txt");
+    let text = include_str!("../../host/matching/tests/data/correlated_circuits.txt");
     let (model, shots) = correlated::parse(text.lines().nth(1).expect("a second circuit"));
     let mut dem = String::new();
     for (p, parts) in &model.errors {

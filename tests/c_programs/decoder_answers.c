@@ -1,4 +1,4 @@
-/* Shots whose answers are known: decoder_answers plain|correlated|matrix MODEL ANSWERS [stream]. tests/decoder_cases
+/* Shots whose answers are known: decoder_answers plain|correlated|matrix MODEL ANSWERS [stream]. tests/c_programs/decoder_cases.rs
  * writes the files and says what is in them. Each shot is decoded in every form that there is; all have the same
  * answer, to the bit. */
 #include "program.h"

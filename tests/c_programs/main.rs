@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 mod decoder_cases;
 
-const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/c_programs");
 /// What an installed tree has in one folder.
 const INCLUDE: [&str; 2] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/include"),

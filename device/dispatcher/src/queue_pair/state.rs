@@ -1,0 +1,125 @@
+//! What the polling warp knows: its queues, the poll under way, and what a send left to do.
+
+use super::block_state::CounterBits;
+use super::{MOST_JOBS, Sizes};
+use ringcall_mlx5::counters::Event;
+use ringcall_mlx5::doorbell::DoorbellRecord;
+use ringcall_mlx5::layout::cqe::{self, Syndrome};
+use ringcall_mlx5::sequence::Sequence;
+use ringcall_mlx5::sq::SendQueue;
+
+/// What a request that came alone counts as, when it arrives.
+pub(super) const ALONE: CounterBits = CounterBits::NONE
+    .event(Event::RxCompletions, true)
+    .event(Event::RxRequests, true)
+    .event(Event::RxReposted, true);
+
+/// The word of an entry that the immediate stands in; the byte count stands in the next.
+pub(super) const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
+
+/// What the polling warp knows of the queues. The same on all lanes, but for what lane 0 alone works.
+#[derive(Debug)]
+pub(super) struct PollerState {
+    pub(super) sizes: Sizes,
+    /// Completions read.
+    pub(super) consumed: u64,
+    /// Receive requests posted.
+    pub(super) receives: u64,
+    /// Send requests posted.
+    pub(super) posted: u64,
+    /// The slot that the next request is expected in.
+    pub(super) guess: u32,
+    /// Completions looked at in one turn.
+    pub(super) width: u32,
+    /// Turns without anything.
+    pub(super) idle: u32,
+    /// Send requests that there is room for, as last seen.
+    pub(super) free: u32,
+    /// Whether there are counts that the host has not been shown, and when it was shown the last, in ticks.
+    pub(super) unshown: bool,
+    pub(super) shown: u64,
+    pub(super) sequence: Sequence,
+    /// Whether the queue pair is in the error state.
+    pub(super) dead: Option<Syndrome>,
+    pub(super) beat: u64,
+    /// Of use where graphs are launched.
+    pub(super) graphs: Tending,
+    /// Lane 0's.
+    pub(super) send: SendQueue,
+    /// Lane 0's.
+    pub(super) record: DoorbellRecord,
+}
+
+/// A poll that was begun.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PendingPoll {
+    /// This lane's owner word, and the number of its completion; and lane 0's stop word.
+    pub(super) owner: u64,
+    pub(super) index: Option<u64>,
+    pub(super) stop: u64,
+    /// Whether the stop word was looked at.
+    pub(super) stops: bool,
+}
+
+/// What one poll found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Poll {
+    /// Completions, in a row.
+    pub(super) ready: u32,
+    /// This lane's owner word.
+    pub(super) owner: u64,
+    /// The stop word, if it was looked at and set; else 0.
+    pub(super) stop: u64,
+}
+
+impl PollerState {
+    /// Polls at more completions in the next turn if all that were looked at in this one were there, else at fewer.
+    #[inline(always)]
+    pub(super) fn adapt(&mut self, ready: u32) {
+        self.width = if ready == self.width { (2 * ready).min(MOST_JOBS) } else { self.width / 2 }.max(1);
+    }
+
+    /// First word of the completion entry `ahead` of the next.
+    #[inline(always)]
+    pub(super) fn entry(&self, ahead: u32) -> usize {
+        let index = self.consumed + u64::from(ahead);
+        (index & u64::from(self.sizes.completions - 1)) as usize * cqe::WORDS
+    }
+}
+
+/// What the poller knows of graphs. The same on all lanes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tending {
+    /// Requests that wait.
+    pub(super) waiting: u64,
+    /// Answers that are outstanding.
+    pub(super) outstanding: u64,
+    /// Launches of earlier executions.
+    pub(super) before: u64,
+    /// The place that is tried next.
+    pub(super) next: u32,
+    pub(super) turns: u32,
+}
+
+impl Tending {
+    /// Requests that are neither answered nor refused yet.
+    pub(super) fn held(&self) -> u64 {
+        self.waiting + self.outstanding
+    }
+}
+
+/// What a round did.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Done {
+    /// Completions read.
+    pub(super) completions: u64,
+    /// Receive requests that were used up.
+    pub(super) receives: u64,
+    /// Send requests written.
+    pub(super) sent: u64,
+}
+
+impl Done {
+    /// For a request that came alone.
+    pub(super) const ALONE: Self = Self { completions: 1, receives: 1, sent: 1 };
+}

@@ -1,0 +1,104 @@
+//! Loads, votes and masks that polling is made of.
+
+use super::slot_state::ANSWERED;
+use super::{Block, Machine};
+use ringcall_gpu::barrier;
+use ringcall_gpu::team::Warp;
+
+/// Turns between rounds of maintenance where no warp does only that.
+pub(super) const TURNS_A_ROUND: u64 = 64;
+
+/// This lane's marks and flags of a window, the marks read first.
+pub(super) type WindowWords = [[u64; 2]; 2];
+
+impl<M: Machine> Block<'_, M> {
+    /// This lane's request flags of a window; 0 where the partition has no such slots, which are not read: reads of one sector
+    /// queue behind each other, and another block polls those.
+    #[inline(always)]
+    pub(super) fn flags(&self, warp: Warp<'_>, window: u32, wanted: bool) -> [u64; 2] {
+        let first = self.first_of(warp, window);
+        if wanted && first < self.partition.first + self.partition.count {
+            self.ring.rx_pair(first)
+        } else {
+            [0; 2]
+        }
+    }
+
+    /// This lane's first slot of a window, as a slot of the ring.
+    #[inline(always)]
+    pub(super) fn first_of(&self, warp: Warp<'_>, window: u32) -> u32 {
+        self.partition.first + (window * warp.lanes() + warp.lane()) * 2
+    }
+
+    #[inline(always)]
+    pub(super) fn slot_at(&self, warp: Warp<'_>, window: u32, bit: u32) -> u32 {
+        self.partition.first + window * warp.lanes() * 2 + bit
+    }
+
+    /// Clears the request flags of those slots of the first window that were answered when their marks were read. A producer that
+    /// waits for an answer has no need of it, so the poll that follows one does not wait for the fence: that is made while the
+    /// poll is under way. No handler runs while a slot that was answered looks taken.
+    #[inline(always)]
+    pub(super) fn clear_seen(&self, warp: Warp<'_>, marks: [u64; 2]) {
+        if !warp.any(marks.contains(&ANSWERED)) {
+            return;
+        }
+        // Response flags before request flags are seen cleared.
+        barrier::publish_to_peer();
+        for (slot, mark) in (self.first_of(warp, 0)..).zip(marks) {
+            if mark == ANSWERED {
+                self.ring.clear_rx_relaxed(slot);
+                self.remark(slot, 0);
+            }
+        }
+    }
+
+    /// The same for whatever was answered, where nobody else does it.
+    #[inline(always)]
+    pub(super) fn clear_answered(&self, warp: Warp<'_>) {
+        if self.is_alone() {
+            self.publish(warp);
+        }
+    }
+
+    /// The warps with nothing to do, the poller itself apart.
+    #[inline(always)]
+    pub(super) fn free_warps(&self, warp: Warp<'_>, me: u32) -> u32 {
+        let mut free = 0;
+        let mut base = 0;
+        while base < self.workers {
+            let index = base + warp.lane();
+            let is_free = index < self.workers && index != me && self.block_state.is_free(index);
+            free |= warp.ballot(is_free) << base;
+            base += warp.lanes();
+        }
+        free
+    }
+}
+
+/// Bit `i` moves to bit `2 i`.
+#[inline(always)]
+pub(super) const fn spread(bits: u32) -> u64 {
+    let mut x = bits as u64;
+    x = (x | x << 16) & 0x0000_FFFF_0000_FFFF;
+    x = (x | x << 8) & 0x00FF_00FF_00FF_00FF;
+    x = (x | x << 4) & 0x0F0F_0F0F_0F0F_0F0F;
+    x = (x | x << 2) & 0x3333_3333_3333_3333;
+    (x | x << 1) & 0x5555_5555_5555_5555
+}
+
+/// The `n`th set bit, from 0.
+#[inline(always)]
+pub(super) fn nth(bits: u64, n: u32) -> Option<u32> {
+    let left = without(bits, n);
+    (left != 0).then(|| left.trailing_zeros())
+}
+
+/// All but the lowest `n` set bits.
+#[inline(always)]
+pub(super) fn without(mut bits: u64, n: u32) -> u64 {
+    for _ in 0..n {
+        bits &= bits.wrapping_sub(1);
+    }
+    bits
+}

@@ -1,0 +1,89 @@
+//! What a block knows of each slot of its partition: free, being served, answered, or left alone for a while.
+
+use super::staged::Wave;
+use super::{Block, Machine};
+use core::sync::atomic::Ordering;
+use ringcall_gpu::team::Warp;
+
+/// Mark of a slot that a warp serves.
+pub(super) const SERVED: u64 = u64::MAX;
+/// Mark of a slot whose answer is out and whose request flag is still to be cleared.
+pub(super) const ANSWERED: u64 = u64::MAX - 1;
+/// Mark of a slot whose answer is written and whose response flag is still to be set.
+pub(super) const WRITTEN: u64 = u64::MAX - 2;
+/// Turns for which a slot is left alone whose request is another dispatcher's: then it is looked at again, since the next
+/// request in it may be ours.
+pub(super) const LEFT_ALONE: u64 = 8;
+
+/// A request to serve.
+#[derive(Clone, Copy)]
+pub(super) struct Job {
+    /// Its slot.
+    pub(super) slot: u32,
+    /// Whether the flag was the slot's address.
+    pub(super) valid_flag: bool,
+    /// Whether it was the only one: then its warp publishes the answer itself, which is fastest. Answers to several are
+    /// published together by the maintenance warp.
+    pub(super) alone: bool,
+    /// What was fetched of it already.
+    pub(super) wave: Wave,
+}
+
+impl<M: Machine> Block<'_, M> {
+    /// Sets a slot's mark. Relaxed: `hand_out` orders it before the next poller's look.
+    #[inline(always)]
+    pub(super) fn mark(&self, slot: u32, value: u64) {
+        if let Some(word) = self.serving.get((slot - self.partition.first) as usize) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets a slot's mark when its warp is done with it. Release: what it did with the slot was before.
+    #[inline(always)]
+    pub(super) fn remark(&self, slot: u32, value: u64) {
+        if let Some(word) = self.serving.get((slot - self.partition.first) as usize) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    /// The slot is answered, as far as its warp does that. By one lane.
+    ///
+    /// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue behind each other, so
+    /// the maintenance warp makes one for many: to set response flags, and then to clear request flags.
+    #[inline(always)]
+    pub(super) fn answered(&self, slot: u32, alone: bool) {
+        let mark = match (self.poller_maintains, alone) {
+            (true, _) => 0,
+            (false, true) => ANSWERED,
+            (false, false) => WRITTEN,
+        };
+        self.remark(slot, mark);
+    }
+
+    /// The slot is answered, and its request flag to be cleared later, by whom ever. By one lane.
+    #[inline(always)]
+    pub(super) fn retire_later(&self, slot: u32) {
+        self.remark(slot, ANSWERED);
+    }
+
+    /// Somebody else answers the slot: only its request flag is still to be cleared. By one lane.
+    #[inline(always)]
+    pub(super) fn handed_over(&self, slot: u32) {
+        self.answered(slot, true);
+    }
+
+    /// Leaves a slot to whoever serves its function, or until later. By one lane.
+    #[inline(always)]
+    pub(super) fn leave_alone(&self, slot: u32) {
+        self.remark(slot, LEFT_ALONE);
+    }
+
+    #[inline(always)]
+    pub(super) fn marks(&self, warp: Warp<'_>, window: u32) -> [u64; 2] {
+        let first = (self.first_of(warp, window) - self.partition.first) as usize;
+        // Acquire: pairs with the release in `unmark`.
+        core::array::from_fn(|i| {
+            self.serving.get(first + i).map_or(SERVED, |word| word.load(Ordering::Acquire))
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! What serves: a transport and a dispatcher, wherever each runs.
+
+use super::ThreadsArg;
+use super::figures::{self, Figures};
+use anyhow::Result;
+use ringcall::HostDispatcher;
+use ringcall::dispatcher::{Running, Watch, Wired};
+use ringcall_launch::ring::{DeviceDispatcher, Running as OnDevice};
+use ringcall_protocol::counters::Snapshot;
+use ringcall_sim::socket_nic;
+use ringcall_transport::{
+    Endpoint, OneThread, RingFilling, Statistics, StopReport, ThreadOptions, Threaded, Unified, roce,
+};
+use serde_json::{Map, Value, json};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A running service, of whichever kind.
+pub(super) trait Served {
+    /// Where peers find it.
+    fn endpoint(&self) -> Endpoint;
+    /// What reads every count while it runs.
+    fn figures(&self) -> Figures;
+    /// Stops the transport first, so that what is under way is still answered.
+    fn stop(self: Box<Self>, deadline: Duration) -> Outcome;
+}
+
+/// How a service ended.
+pub(super) struct Outcome {
+    /// For people.
+    pub(super) text: String,
+    /// For programs.
+    pub(super) json: Value,
+    /// A thread or kernel did not come back.
+    pub(super) stuck: bool,
+    /// Frames and requests unaccounted for.
+    pub(super) balance: (i128, i128),
+}
+
+/// Transport and host dispatcher on one thread.
+struct OnOneThread {
+    service: OneThread,
+    dispatcher: Watch,
+}
+
+impl Served for OnOneThread {
+    fn endpoint(&self) -> Endpoint {
+        self.service.endpoint().clone()
+    }
+
+    fn figures(&self) -> Figures {
+        let (transport, dispatcher) = (self.service.watch(), self.dispatcher.clone());
+        Box::new(move || both(&transport.statistics(), &dispatcher.counters()))
+    }
+
+    fn stop(self: Box<Self>, deadline: Duration) -> Outcome {
+        let (report, stopped) = self.service.stop(deadline);
+        let stuck = stopped.is_none_or(|stopped| stopped.report.stuck);
+        Outcome::of_ring(&report, stuck, &self.dispatcher.counters())
+    }
+}
+
+/// Transport and host dispatcher on a thread each.
+pub(super) struct OnOwnThreads {
+    pub(super) transport: Box<dyn RingFilling>,
+    pub(super) dispatcher: HostDispatcher<Running>,
+}
+
+impl Served for OnOwnThreads {
+    fn endpoint(&self) -> Endpoint {
+        self.transport.endpoint().clone()
+    }
+
+    fn figures(&self) -> Figures {
+        let (transport, dispatcher) = (self.transport.watch(), self.dispatcher.watch());
+        Box::new(move || both(&transport.statistics(), &dispatcher.counters()))
+    }
+
+    fn stop(self: Box<Self>, deadline: Duration) -> Outcome {
+        let report = self.transport.stop(deadline);
+        let dispatcher = self.dispatcher.watch();
+        let stuck = self.dispatcher.stop(deadline).report.stuck;
+        Outcome::of_ring(&report, stuck, &dispatcher.counters())
+    }
+}
+
+/// A transport's thread, and a kernel.
+pub(super) struct OnDeviceToo {
+    pub(super) transport: Threaded,
+    pub(super) dispatcher: DeviceDispatcher<OnDevice>,
+}
+
+impl Served for OnDeviceToo {
+    fn endpoint(&self) -> Endpoint {
+        self.transport.endpoint().clone()
+    }
+
+    fn figures(&self) -> Figures {
+        let (transport, dispatcher) = (self.transport.watch(), self.dispatcher.watch());
+        Box::new(move || both(&transport.statistics(), &dispatcher.counters()))
+    }
+
+    fn stop(self: Box<Self>, deadline: Duration) -> Outcome {
+        let report = Box::new(self.transport).stop(deadline);
+        let dispatcher = self.dispatcher.watch();
+        let stopped = self.dispatcher.stop(deadline.max(Duration::from_millis(50))).report;
+        let failed = !stopped.stuck.is_empty() || stopped.failed.is_some();
+        Outcome::of_ring(&report, failed, &dispatcher.counters())
+    }
+}
+
+/// A NIC in software and the unified loop.
+impl Served for socket_nic::Service {
+    fn endpoint(&self) -> Endpoint {
+        // What a peer speaks to it is RoCE.
+        let mut details = self.options().port.details();
+        details.push(("device", socket_nic::NAME.to_owned()));
+        Endpoint { transport: roce::NAME, address: SocketAddr::V4(self.address()), details }
+    }
+
+    fn figures(&self) -> Figures {
+        let watch = self.watch();
+        Box::new(move || {
+            let counters = figures::dispatcher(&watch.counters());
+            figures::queue_pair(watch.named()).chain(counters).collect()
+        })
+    }
+
+    fn stop(self: Box<Self>, deadline: Duration) -> Outcome {
+        Outcome::of_nic(&socket_nic::Service::stop(*self, deadline))
+    }
+}
+
+/// A transport that a thread of this process drives, and the host's dispatcher on the same thread or its own.
+pub(super) fn driven(
+    link: impl Unified + 'static,
+    dispatcher: HostDispatcher<Wired>,
+    threads: ThreadsArg,
+) -> Result<Box<dyn Served>> {
+    let options = ThreadOptions::default();
+    Ok(match threads {
+        ThreadsArg::One => {
+            let watch = dispatcher.watch();
+            let service = OneThread::start(link, dispatcher, &options)?;
+            Box::new(OnOneThread { service, dispatcher: watch })
+        }
+        ThreadsArg::Own => {
+            let dispatcher = dispatcher.start()?;
+            Box::new(OnOwnThreads { transport: Box::new(Threaded::start(link, &options)?), dispatcher })
+        }
+    })
+}
+
+fn both(transport: &Statistics, counters: &Snapshot) -> Vec<figures::Figure> {
+    figures::transport(transport).chain(figures::dispatcher(counters)).collect()
+}
+
+fn counts(named: impl Iterator<Item = (&'static str, u64)>) -> Value {
+    Value::Object(named.map(|(name, n)| (name.to_owned(), n.into())).collect::<Map<_, _>>())
+}
+
+fn line(counters: &Snapshot) -> String {
+    let mut line = String::new();
+    for (name, n) in counters.named() {
+        line += if line.is_empty() { "" } else { ", " };
+        line += &format!("{name} {n}");
+    }
+    line
+}
+
+impl Outcome {
+    fn of_ring(report: &StopReport, stuck: bool, counters: &Snapshot) -> Self {
+        let balance @ (frames, slots) = report.statistics.balance();
+        Self {
+            text: format!("{report}\ndispatcher: {}", line(counters)),
+            json: json!({
+                "drained": report.drained,
+                "dropped": report.dropped,
+                "refused": report.refused,
+                "unaccounted": { "frames": frames as i64, "requests": slots as i64 },
+                "transport": counts(report.statistics.named()),
+                "dispatcher": counts(counters.named()),
+            }),
+            stuck: stuck || report.stuck,
+            balance,
+        }
+    }
+
+    fn of_nic(report: &socket_nic::Report) -> Self {
+        let (messages, requests, answers) = report.balance();
+        let balance @ (frames, slots) = (messages, requests.abs() + answers.abs());
+        let broken: u64 = report.broken().map(|(_, n)| n).sum();
+        Self {
+            text: format!("{report}\ndispatcher: {}", line(&report.dispatcher)),
+            json: json!({
+                "unaccounted": { "frames": frames as i64, "requests": slots as i64 },
+                "broken_rules": broken,
+                "transport": counts(report.named.iter().copied()),
+                "dispatcher": counts(report.dispatcher.named()),
+            }),
+            stuck: report.ended.is_none(),
+            balance,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Where the path between a matched pair's detectors is recorded.
+
+/// Where the path of a matched pair is to be found: the owner of a table, and a position in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PairPath {
+    pub(crate) owner: u32,
+    pub(crate) position: u64,
+}

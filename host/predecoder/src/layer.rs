@@ -1,0 +1,84 @@
+//! One layer of the network, and why a network is refused.
+
+/// What the volume's values are multiplied by, so that halves become integers.
+pub(crate) const DOUBLED: i16 = 2;
+
+/// The largest value of a hidden layer; the smallest is 0.
+pub(crate) const TOP: i16 = 255;
+
+/// Integers below are exact in single precision, whatever order they are added in.
+pub(crate) const EXACT: i64 = 1 << 24;
+
+/// Why a network cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NetworkError {
+    /// The file is not ONNX, or not a network in integers as its exporter writes it.
+    #[error("the network cannot be read: {0}")]
+    Unreadable(String),
+    /// A network of plain convolutions with ReLU between.
+    #[error(
+        "the network is in floating point, and the GPU's kernel computes networks in integers: `train.py --integers` makes \
+         one of it; the CPU's engine runs it as it is"
+    )]
+    InFloatingPoint,
+    /// Another network than the kernels are made for.
+    #[error(
+        "layer {layer}: {found}; the kernels are made for 3x3x3 convolutions of 4, 128, 128, 128 and 4 channels"
+    )]
+    OtherShape {
+        /// From 0.
+        layer: usize,
+        /// What it is.
+        found: String,
+    },
+    /// A weight of more bits than its layer has.
+    #[error("layer {layer}: weight {index} is {value}, where -{largest} to {largest} are possible")]
+    Weight {
+        /// From 0.
+        layer: usize,
+        /// Its place.
+        index: usize,
+        /// Its value.
+        value: i16,
+        /// The largest that it may be.
+        largest: i16,
+    },
+    /// A factor or an offset that is no finite number.
+    #[error("layer {layer}: the {what} of channel {channel} is {value}, which is no finite number")]
+    NotFinite {
+        /// From 0.
+        layer: usize,
+        /// `factor` or `offset`.
+        what: &'static str,
+        /// Which output.
+        channel: usize,
+        /// Its value, in words.
+        value: String,
+    },
+    /// Weights whose sum of products may not be exact in single precision.
+    #[error(
+        "layer {layer}: sums of channel {channel} reach {reached}, and single precision is exact below {EXACT}"
+    )]
+    Sum {
+        /// From 0.
+        layer: usize,
+        /// Which output.
+        channel: usize,
+        /// The largest magnitude that a part of the sum may have.
+        reached: i64,
+    },
+}
+
+/// One layer: weights, and what is made of each output's sum of products: `sum * factor + offset`, each rounded to single
+/// precision, and between layers rounded to an integer, ties to even, and held to 0..255.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    /// `[out][in][3][3][3]`, layers of time outermost: from -511 to 511 in the first layer and the last, from -127 to 127
+    /// in the others.
+    pub weights: Vec<i16>,
+    /// One for each output.
+    pub factors: Vec<f32>,
+    /// One for each output.
+    pub offsets: Vec<f32>,
+}
