@@ -95,7 +95,6 @@ pub struct Seen {
 impl Seen {
     /// For a poller that loaded the request flag itself and has made an acquire fence since ([`scan`](crate::scan), the
     /// warps of a device). A flag that lies is noticed by [`claim`](Self::claim).
-    #[must_use]
     #[inline(always)]
     pub fn new(slot: SlotIndex, value: u64) -> Self {
         Self { slot, value }
@@ -232,7 +231,6 @@ pub struct InFlight {
 impl InFlight {
     /// For an agent that kept the slot and the header of a request itself, where no type can ([`ledger`](crate::ledger),
     /// the blocks of a device). Its own state makes sure that a request is resumed once.
-    #[must_use]
     #[inline(always)]
     pub fn resume(slot: SlotIndex, header: RequestHeader) -> Self {
         Self { slot, header }
