@@ -1,4 +1,4 @@
 //! The largest experiments.
 
-/// The largest distance that [`SurfaceCode::new`] builds.
+/// The largest distance that [`SurfaceCode::new`](crate::code::SurfaceCode::new) builds.
 pub const MAX_DISTANCE: u32 = 255;

@@ -51,7 +51,7 @@ pub trait GraphNodes: core::fmt::Debug + Send + Sync {
     ) -> Result<(), DeviceError>;
 
     /// Device address of the word that keeps requests of executable `index` in the ring while it is not 0
-    /// ([`GATE`](io::GATE)); 0 for none.
+    /// ([`GATE`](ringcall_wire::launch::io::GATE)); 0 for none.
     ///
     /// # Errors
     /// The device cannot be asked.

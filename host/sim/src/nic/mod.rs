@@ -83,10 +83,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod adapter;
 mod completion;
 pub mod fault;
 pub mod memory;
-mod nic;
 pub mod port;
 mod receive;
 mod send;
@@ -94,8 +94,8 @@ pub mod stats;
 #[cfg(not(loom))]
 pub mod thread;
 
+pub use adapter::{Config, Nic, NicError};
 pub use fault::{Fault, Queue};
 pub use memory::{Memory, Region};
-pub use nic::{Config, Nic, NicError};
 pub use port::{Message, Port, Wire};
 pub use stats::{Stats, Violation};

@@ -1,7 +1,7 @@
 //! A NIC on a thread of its own.
 
+use crate::nic::adapter::Nic;
 use crate::nic::fault::Fault;
-use crate::nic::nic::Nic;
 use crate::nic::port::Port;
 use ringcall_gpu::atomic::DeviceU64;
 use std::sync::Arc;
