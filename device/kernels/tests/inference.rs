@@ -7,7 +7,7 @@ use ringcall_gpu::shared::{Region, Words};
 use ringcall_gpu::team;
 use ringcall_kernels::inference::output::Counts;
 use ringcall_kernels::inference::{Instance, Memory, input, output};
-use ringcall_protocol::handoff::{Claim, Desk, HostEnd, Polled, Shape};
+use ringcall_protocol::handoff::{Claim, ConsumerState, HostEnd, Polled, Shape};
 use ringcall_wire::handoff::{TENSOR_ALIGN, instance, queue, record, state};
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::io;
@@ -132,8 +132,8 @@ impl Rig {
 
     fn poll(&self) -> Option<Claim> {
         let queue = self.queue();
-        let desk = Desk { next: &self.next, claims: &self.claims };
-        match HostEnd::new(&queue, self.shape.expect("a queue"), desk).expect("it fits").poll() {
+        let consumer = ConsumerState { next: &self.next, claims: &self.claims };
+        match HostEnd::new(&queue, self.shape.expect("a queue"), consumer).expect("it fits").poll() {
             Polled::Job(claim) => Some(claim),
             Polled::Empty => None,
             other => panic!("{other:?}"),
@@ -142,8 +142,8 @@ impl Rig {
 
     fn release(&self, claim: &Claim) {
         let queue = self.queue();
-        let desk = Desk { next: &self.next, claims: &self.claims };
-        let host = HostEnd::new(&queue, self.shape.expect("a queue"), desk).expect("it fits");
+        let consumer = ConsumerState { next: &self.next, claims: &self.claims };
+        let host = HostEnd::new(&queue, self.shape.expect("a queue"), consumer).expect("it fits");
         host.release(claim.index(), claim.sequence()).expect("claimed");
     }
 

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_protocol::Geometry;
-use ringcall_protocol::handoff::{Claim, Desk, DeviceEnd, HostEnd, NotClaimed, Polled, Shape, Whose};
+use ringcall_protocol::handoff::{
+    Claim, ConsumerState, DeviceEnd, HostEnd, NotClaimed, Polled, Shape, Whose,
+};
 use ringcall_wire::handoff::{MAX_DEPTH, queue, record, state};
 use ringcall_wire::header::RequestHeader;
 use std::collections::VecDeque;
@@ -33,8 +35,8 @@ impl Queue {
     }
 
     fn host(&self) -> HostEnd<'_> {
-        let desk = Desk { next: &self.next, claims: &self.claims };
-        HostEnd::new(&self.words, self.shape, desk).expect("it fits")
+        let consumer = ConsumerState { next: &self.next, claims: &self.claims };
+        HostEnd::new(&self.words, self.shape, consumer).expect("it fits")
     }
 
     /// The device's part of job `sequence`, if there is room.
@@ -154,10 +156,10 @@ fn impossible_shapes_are_refused() {
     let short = queue.words.len() - 1;
     let region = Region::zeroed(short * 8).expect("memory");
     let words = region.words(0, short).expect("inside");
-    let desk = Desk { next: &queue.next, claims: &queue.claims };
-    assert!(HostEnd::new(&words, queue.shape, desk).is_none());
-    let desk = Desk { next: &queue.next, claims: &queue.claims[..1] };
-    assert!(HostEnd::new(&queue.words, queue.shape, desk).is_none());
+    let consumer = ConsumerState { next: &queue.next, claims: &queue.claims };
+    assert!(HostEnd::new(&words, queue.shape, consumer).is_none());
+    let consumer = ConsumerState { next: &queue.next, claims: &queue.claims[..1] };
+    assert!(HostEnd::new(&queue.words, queue.shape, consumer).is_none());
 }
 
 proptest! {

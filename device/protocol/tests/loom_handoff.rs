@@ -8,7 +8,7 @@ use loom::thread;
 use loom_support::*;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::{Region, Words};
-use ringcall_protocol::handoff::{Desk, DeviceEnd, HostEnd, Polled, Shape, Whose};
+use ringcall_protocol::handoff::{ConsumerState, DeviceEnd, HostEnd, Polled, Shape, Whose};
 use ringcall_wire::handoff::{record, state};
 use ringcall_wire::header::RequestHeader;
 use std::sync::atomic::Ordering::{self, Relaxed};
@@ -30,7 +30,7 @@ impl Queue {
     }
 
     fn host(&self) -> HostEnd<'_> {
-        HostEnd::new(&self.words, self.shape, Desk { next: &self.next, claims: &self.claims })
+        HostEnd::new(&self.words, self.shape, ConsumerState { next: &self.next, claims: &self.claims })
             .expect("it fits")
     }
 

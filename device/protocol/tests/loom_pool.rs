@@ -157,7 +157,7 @@ fn claims_stay_within_their_team() {
 }
 
 #[derive(Default)]
-struct Desk {
+struct ConsumerState {
     mailbox: Mailbox,
     idle: [DeviceU64; 1],
 }
@@ -170,38 +170,38 @@ fn job(geometry: &Geometry, i: u64) -> Job {
 }
 
 /// Two jobs for one worker, handed over whenever its bit is set; `work` takes one and sets the bit again.
-fn hand_over(work: fn(&Desk, &Geometry) -> Option<Job>) {
+fn hand_over(work: fn(&ConsumerState, &Geometry) -> Option<Job>) {
     let geometry = *ring(2).geometry();
-    let desk = Arc::new(Desk::default());
-    IdleMask::new(&desk.idle).release(0);
+    let consumer = Arc::new(ConsumerState::default());
+    IdleMask::new(&consumer.idle).release(0);
     let worker = {
-        let desk = Arc::clone(&desk);
-        thread::spawn(move || (0..3).filter_map(|_| work(&desk, &geometry)).collect::<Vec<_>>())
+        let consumer = Arc::clone(&consumer);
+        thread::spawn(move || (0..3).filter_map(|_| work(&consumer, &geometry)).collect::<Vec<_>>())
     };
     let mut posted = 0;
     for _ in 0..2 {
-        if IdleMask::new(&desk.idle).claim(&[1]).is_some() {
-            desk.mailbox.post(&job(&geometry, posted));
+        if IdleMask::new(&consumer.idle).claim(&[1]).is_some() {
+            consumer.mailbox.post(&job(&geometry, posted));
             posted += 1;
         }
     }
     let mut taken = worker.join().expect("worker");
     while (taken.len() as u64) < posted {
-        taken.push(work(&desk, &geometry).expect("a job was lost"));
+        taken.push(work(&consumer, &geometry).expect("a job was lost"));
     }
     for (i, taken) in taken.iter().enumerate() {
         assert_eq!(*taken, job(&geometry, i as u64), "not the job that was posted");
     }
-    assert!(work(&desk, &geometry).is_none(), "a job was taken twice");
-    assert_eq!(desk.mailbox.tag(&geometry), taken.last().copied(), "the origin tag is the last job");
+    assert!(work(&consumer, &geometry).is_none(), "a job was taken twice");
+    assert_eq!(consumer.mailbox.tag(&geometry), taken.last().copied(), "the origin tag is the last job");
 }
 
 #[test]
 fn jobs_are_handed_over_whole_in_order_and_once() {
     model(|| {
-        hand_over(|desk, geometry| {
-            let job = desk.mailbox.take(geometry)?;
-            IdleMask::new(&desk.idle).release(0);
+        hand_over(|consumer, geometry| {
+            let job = consumer.mailbox.take(geometry)?;
+            IdleMask::new(&consumer.idle).release(0);
             Some(job)
         });
     });
@@ -211,13 +211,13 @@ fn jobs_are_handed_over_whole_in_order_and_once() {
 #[test]
 fn mutant_worker_released_before_the_box_is_empty() {
     let found = broken(|| {
-        hand_over(|desk, geometry| {
+        hand_over(|consumer, geometry| {
             // A look that takes nothing out.
-            desk.mailbox.tag(geometry).filter(|job| job.ticket.generation != 0)?;
-            if !IdleMask::new(&desk.idle).is_idle(0) {
-                IdleMask::new(&desk.idle).release(0);
+            consumer.mailbox.tag(geometry).filter(|job| job.ticket.generation != 0)?;
+            if !IdleMask::new(&consumer.idle).is_idle(0) {
+                IdleMask::new(&consumer.idle).release(0);
             }
-            desk.mailbox.take(geometry)
+            consumer.mailbox.take(geometry)
         });
     });
     assert!(["lost", "not the job", "twice"].iter().any(|text| found.contains(text)), "{found}");
@@ -227,16 +227,16 @@ fn mutant_worker_released_before_the_box_is_empty() {
 #[test]
 fn release_and_claim_order_the_box() {
     model(|| {
-        let desk = Arc::new((Desk::default(), Private::default()));
+        let consumer = Arc::new((ConsumerState::default(), Private::default()));
         let worker = {
-            let desk = Arc::clone(&desk);
+            let consumer = Arc::clone(&consumer);
             thread::spawn(move || {
-                desk.1.read(); // the fields of the last job
-                desk.0.idle[0].fetch_or(1, Release);
+                consumer.1.read(); // the fields of the last job
+                consumer.0.idle[0].fetch_or(1, Release);
             })
         };
-        if IdleMask::new(&desk.0.idle).claim(&[1]).is_some() {
-            desk.1.write(); // those of the next
+        if IdleMask::new(&consumer.0.idle).claim(&[1]).is_some() {
+            consumer.1.write(); // those of the next
         }
         worker.join().expect("worker");
     });

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Bound, MODEL, Predicted, experiment, from_env, on_device, round_and_round};
 use ringcall_decoder_service::gpu::GpuPredecoder;
-use ringcall_decoder_service::study::{Arm, Bind, Matching, Point, State, Stop, Study, Tally};
+use ringcall_decoder_service::study::{Arm, Bind, Matching, Point, ShotCounts, State, Stop, Study};
 use ringcall_decoder_service::{
     Inference, Pace, Predecoder, Problem, REMOTE_STAGES, Service, ServiceConfig, ShotSource, Summary,
 };
@@ -116,7 +116,7 @@ fn a_study_counts_the_same_on_the_device() {
             Ok(Inference::Model(Arc::new(Predecoder::new(network, &point.experiment(), None)?)))
         };
         let point = |distance| Point { distance, rounds: distance, basis: Basis::X, p: 0.006 };
-        let tallies = |bind: &Bind<'_>| -> Vec<Tally> {
+        let tallies = |bind: &Bind<'_>| -> Vec<ShotCounts> {
             let study = Study {
                 program: String::new(),
                 seed: 3,

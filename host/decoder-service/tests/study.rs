@@ -2,7 +2,7 @@
 //! below 1 it claims an error wherever a detector fired, which is often wrong and sometimes right.
 
 use ringcall_decoder_service::study::{
-    Arm, Matching, Outcome, Point, State, StateError, Stop, Study, StudyError, Tally,
+    Arm, Matching, Outcome, Point, ShotCounts, State, StateError, Stop, Study, StudyError,
 };
 use ringcall_decoder_service::{Inference, Predecoder, Problem};
 use ringcall_infer::{ElementType, Engine, InferError, Model, Passthrough, TensorSpec, check_buffers};
@@ -107,7 +107,7 @@ fn study(threads: usize, errors: Option<u64>) -> Study<'static> {
 }
 
 /// Counts without times.
-fn counts(study: &Study<'_>, state: &State) -> Vec<(Tally, bool)> {
+fn counts(study: &Study<'_>, state: &State) -> Vec<(ShotCounts, bool)> {
     let counted = |point| {
         let Outcome { mut tally, complete } = state.outcome(point, &study.stop);
         tally.matching_ns = 0;

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::pad::CachePadded;
 use ringcall_gpu::shared::{Bytes, Region, Words};
-use ringcall_protocol::handoff::{Claim, Desk, DeviceEnd, HostEnd, NotClaimed, Polled, Shape};
+use ringcall_protocol::handoff::{Claim, ConsumerState, DeviceEnd, HostEnd, NotClaimed, Polled, Shape};
 use ringcall_wire::handoff::queue;
 
 /// A queue. Any number of threads poll it and release what they took.
@@ -79,7 +79,7 @@ impl Queue {
     }
 
     fn host(&self) -> Option<HostEnd<'_>> {
-        HostEnd::new(&self.words, self.shape, Desk { next: &self.next.0, claims: &self.claims })
+        HostEnd::new(&self.words, self.shape, ConsumerState { next: &self.next.0, claims: &self.claims })
     }
 
     /// Takes the next job, if there is one. No job is handed out twice.

@@ -9,8 +9,8 @@ use crate::{INPUTS, OUTPUTS};
 use half::f16;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{
-    Context, DeviceAddress, DeviceBuffer, Graph, Kernel, KernelArgs, Lane, Launch, Launched, MappedRegion,
-    Module, NodeId,
+    Context, DeviceAddress, DeviceBuffer, Graph, Kernel, KernelArgs, Launch, MappedRegion, Module, NodeId,
+    RepeatedGraph, SharedStream,
 };
 use ringcall_gpu::shared::Words;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) const BY_KERNELS: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Replay {
     // In this order: what is launched, then what it reaches.
-    launched: Launched,
+    launched: RepeatedGraph,
     mapped: MappedRegion,
     failed: Words,
     buffers: Buffers,
@@ -80,7 +80,7 @@ impl Replay {
         context: &Arc<Context>,
         module: &Module,
         loaded: &Loaded,
-        lane: &Arc<Lane>,
+        stream: &Arc<SharedStream>,
         by_kernels: usize,
     ) -> Result<Self, CudaError> {
         let (plan, mut params) = (&loaded.plan, loaded.params);
@@ -117,7 +117,7 @@ impl Replay {
             graph.add_kernel(&network, &launch, &KernelArgs::new().bytes(params.as_bytes()), &[there])?;
         carry.add(&mut graph, to, output.address(), places.output_bytes, &[run])?;
         Ok(Self {
-            launched: Launched::new(graph.instantiate_for_host()?, lane, PATIENCE)?,
+            launched: RepeatedGraph::new(graph.instantiate_for_host()?, stream, PATIENCE)?,
             failed: mapped.words(FAILED_AT, 1)?,
             mapped,
             buffers,

@@ -4,7 +4,7 @@ use crate::launch::{BY_KERNELS, Replay};
 use crate::loaded::{GpuError, Loaded};
 use crate::plan::{Offer, Plan, SHAPES};
 use crate::{INPUTS, Network, OUTPUTS, Shape, Share, Wiring};
-use ringcall_cuda::driver::{Context, Lane, Linker, Module};
+use ringcall_cuda::driver::{Context, Linker, Module, SharedStream};
 use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ struct Shared {
     context: Arc<Context>,
     module: Module,
     loaded: Loaded,
-    lane: Arc<Lane>,
+    stream: Arc<SharedStream>,
 }
 
 impl GpuModel {
@@ -142,7 +142,7 @@ impl GpuModel {
             context: Arc::clone(context),
             module,
             loaded,
-            lane: Arc::new(Lane::new(context)?),
+            stream: Arc::new(SharedStream::new(context)?),
         };
         Ok(Self { shared: Arc::new(shared), metadata: network.metadata().to_vec(), by_kernels: BY_KERNELS })
     }
@@ -193,7 +193,7 @@ impl Model for GpuModel {
     fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
         let shared = Arc::clone(&self.shared);
         let replay =
-            Replay::new(&shared.context, &shared.module, &shared.loaded, &shared.lane, self.by_kernels)
+            Replay::new(&shared.context, &shared.module, &shared.loaded, &shared.stream, self.by_kernels)
                 .map_err(|why| shared.failed("making an engine", why.to_string()))?;
         Ok(Box::new(GpuEngine { shared, replay }))
     }

@@ -52,10 +52,10 @@ fn fragments(blocks: usize, steps: usize, at: impl Fn(usize, usize) -> i16) -> V
     let mut bytes = Vec::with_capacity(blocks * steps * 512);
     for block in 0..blocks {
         for step in 0..steps {
-            for lane in 0..32 {
+            for stream in 0..32 {
                 for register in 0..4 {
-                    let row = block * 16 + lane / 4 + register % 2 * 8;
-                    let column = step * 16 + lane % 4 * 2 + register / 2 * 8;
+                    let row = block * 16 + stream / 4 + register % 2 * 8;
+                    let column = step * 16 + stream % 4 * 2 + register / 2 * 8;
                     bytes.extend(half(at(row, column)));
                     bytes.extend(half(at(row, column + 1)));
                 }
@@ -168,12 +168,12 @@ mod tests {
         assert_eq!(packed[at], 253);
         assert_eq!(packed.iter().filter(|&&byte| byte != 0).count(), 1);
 
-        // Row 5 of its 16, so lane 20 and the lanes after it; columns in pairs of halves, eight of them a register further.
-        for (dx, lane, register) in [(0, 21, 0), (1, 23, 0), (2, 21, 2)] {
+        // Row 5 of its 16, so stream 20 and the lanes after it; columns in pairs of halves, eight of them a register further.
+        for (dx, stream, register) in [(0, 21, 0), (1, 23, 0), (2, 21, 2)] {
             let mut weights = vec![0; WIDTH * INPUTS * TAPS];
             weights[(output * INPUTS + 3) * TAPS + dz * 9 + dy * 3 + dx] = -511;
             let packed = halves(&first(&weights));
-            let at = (4 * 9 + dz * 3 + dy) * 256 + lane * 8 + register * 2 + 1;
+            let at = (4 * 9 + dz * 3 + dy) * 256 + stream * 8 + register * 2 + 1;
             assert_eq!(packed[at], -1022, "{dx}");
             assert_eq!(packed.iter().filter(|&&half| half != 0).count(), 1);
         }

@@ -180,7 +180,7 @@ impl Plan {
             return None;
         }
         let pad = plane + width + 1;
-        // A warp asks for the tiles that a tile's taps reach in the layer before and its own, a lane for each.
+        // A warp asks for the tiles that a tile's taps reach in the layer before and its own, a stream for each.
         if !shape.fused() && (shape.tile() + pad).div_ceil(shape.tile()) + 1 > WARP {
             return None;
         }

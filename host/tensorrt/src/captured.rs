@@ -7,7 +7,7 @@ use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{DeviceBuffer, Graph, NodeId, Stream};
 use ringcall_infer::{Model, TensorSpec};
 
-/// One run between device tensors, to be put into a graph: of a service, say. Launched by the host or, where TensorRT's kernels
+/// One run between device tensors, to be put into a graph: of a service, say. RepeatedGraph by the host or, where TensorRT's kernels
 /// allow it, by the device.
 ///
 /// Tensors have the model's names, types and shapes, and memory of their own, which begins at a multiple of 256 bytes and stays

@@ -5,7 +5,9 @@
 use crate::ffi::RawContext;
 use crate::{Engine, TensorRtError};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{Context, DeviceAddress, DeviceBuffer, Lane, Launched, MappedRegion, Stream};
+use ringcall_cuda::driver::{
+    Context, DeviceAddress, DeviceBuffer, MappedRegion, RepeatedGraph, SharedStream, Stream,
+};
 use ringcall_infer::TensorSpec;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -193,7 +195,7 @@ impl Drop for Bound {
 #[derive(Debug)]
 pub(crate) struct Replay {
     // In this order: what is captured, then what it reaches.
-    launched: Launched,
+    launched: RepeatedGraph,
     _bound: Bound,
     mapped: MappedRegion,
 }
@@ -204,8 +206,8 @@ impl Replay {
         engine: &Engine,
         layout: &Layout,
     ) -> Result<Self, TensorRtError> {
-        let lane = Arc::new(Lane::new(context)?);
-        let stream = lane.stream();
+        let shared = Arc::new(SharedStream::new(context)?);
+        let stream = shared.stream();
         let mut bound = Bound::joined(context, engine, layout)?;
         bound.warm_up(stream)?;
         let mapped = MappedRegion::zeroed(context, layout.bytes)?;
@@ -220,7 +222,7 @@ impl Replay {
             Ok::<(), TensorRtError>(())
         })?;
         Ok(Self {
-            launched: Launched::new(graph.instantiate_for_host()?, &lane, PATIENCE)?,
+            launched: RepeatedGraph::new(graph.instantiate_for_host()?, &shared, PATIENCE)?,
             _bound: bound,
             mapped,
         })

@@ -14,7 +14,7 @@ const MENDING: u64 = 3;
 
 /// What the pollers of one queue settle among themselves, in memory of the host's own.
 #[derive(Debug, Clone, Copy)]
-pub struct Desk<'a> {
+pub struct ConsumerState<'a> {
     /// The next job to be polled: 0 to begin with.
     pub next: &'a DeviceU64,
     /// One word a record: 0, or the claim on it. All 0 to begin with.
@@ -26,7 +26,7 @@ pub struct Desk<'a> {
 pub struct HostEnd<'a> {
     queue: &'a Words,
     shape: Shape,
-    desk: Desk<'a>,
+    consumer: ConsumerState<'a>,
 }
 
 /// A job that was taken, and is nobody else's. It must be released, or its record is never free again.
@@ -124,18 +124,18 @@ impl Claim {
 }
 
 impl<'a> HostEnd<'a> {
-    /// The end of the queue in `queue`, at least [`Shape::bytes`] long, with a desk of `depth` claims; `None` where either
+    /// The end of the queue in `queue`, at least [`Shape::bytes`] long, with a consumer of `depth` claims; `None` where either
     /// is smaller.
     #[must_use]
-    pub fn new(queue: &'a Words, shape: Shape, desk: Desk<'a>) -> Option<Self> {
-        let fits = queue.len() * 8 >= shape.bytes() && desk.claims.len() == shape.depth() as usize;
-        fits.then_some(Self { queue, shape, desk })
+    pub fn new(queue: &'a Words, shape: Shape, consumer: ConsumerState<'a>) -> Option<Self> {
+        let fits = queue.len() * 8 >= shape.bytes() && consumer.claims.len() == shape.depth() as usize;
+        fits.then_some(Self { queue, shape, consumer })
     }
 
     /// Takes the next job, if there is one. Two polls never have the same job.
     #[must_use]
     pub fn poll(&self) -> Polled {
-        let at = self.desk.next.load(Ordering::Acquire);
+        let at = self.consumer.next.load(Ordering::Acquire);
         let index = self.shape.index(at);
         let word = self.shape.record(index) + record::STATE;
         // Acquire: pairs with `DeviceEnd::publish`.
@@ -152,7 +152,7 @@ impl<'a> HostEnd<'a> {
         if before.is_some_and(|before| found == state::ready(before) || found == state::claimed(before)) {
             return Polled::Empty;
         }
-        if self.desk.next.load(Ordering::Acquire) != at {
+        if self.consumer.next.load(Ordering::Acquire) != at {
             return Polled::Empty; // others were faster, and this is of a job to come
         }
         self.make_good(at, index, found)
@@ -161,9 +161,12 @@ impl<'a> HostEnd<'a> {
     /// Takes job `at`, if nobody was faster.
     fn claim(&self, at: u64, index: u32) -> Option<Claim> {
         // The state was seen with acquire; this settles only who goes on.
-        self.desk.next.compare_exchange(at, at.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        self.consumer
+            .next
+            .compare_exchange(at, at.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
         let claimed = state::claimed(at);
-        if let Some(claim) = self.desk.claims.get(index as usize) {
+        if let Some(claim) = self.consumer.claims.get(index as usize) {
             // Takes it from a mender too, who then leaves it.
             claim.swap(claimed, Ordering::AcqRel);
         }
@@ -198,7 +201,7 @@ impl<'a> HostEnd<'a> {
             return self.claim(at, index).map_or(Polled::Empty, Polled::Damaged);
         }
         // One mender at a time, and none while a worker has the record: its release makes the state good.
-        let Some(claim) = self.desk.claims.get(index as usize) else { return Polled::Empty };
+        let Some(claim) = self.consumer.claims.get(index as usize) else { return Polled::Empty };
         if claim.compare_exchange(0, MENDING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Polled::Empty;
         }
@@ -222,7 +225,7 @@ impl<'a> HostEnd<'a> {
     /// [`NotClaimed`]; nothing was changed.
     pub fn release(&self, index: u32, sequence: u64) -> Result<(), NotClaimed> {
         let wrong = NotClaimed { index, sequence };
-        let claim = self.desk.claims.get(index as usize).ok_or(wrong)?;
+        let claim = self.consumer.claims.get(index as usize).ok_or(wrong)?;
         claim
             .compare_exchange(state::claimed(sequence), 0, Ordering::AcqRel, Ordering::Relaxed)
             .map_err(|_| wrong)?;
@@ -234,7 +237,7 @@ impl<'a> HostEnd<'a> {
     /// Whether a record waits to be polled. A snapshot.
     #[must_use]
     pub fn has_job(&self) -> bool {
-        let at = self.desk.next.load(Ordering::Relaxed);
+        let at = self.consumer.next.load(Ordering::Relaxed);
         let word = self.shape.record(self.shape.index(at)) + record::STATE;
         self.queue.load(word, Ordering::Relaxed) == state::ready(at)
     }
@@ -252,7 +255,7 @@ impl<'a> HostEnd<'a> {
     /// Jobs that are claimed and not yet released. A snapshot.
     #[must_use]
     pub fn claimed(&self) -> u32 {
-        let taken = self.desk.claims.iter().filter(|claim| claim.load(Ordering::Relaxed) != 0);
+        let taken = self.consumer.claims.iter().filter(|claim| claim.load(Ordering::Relaxed) != 0);
         taken.count() as u32
     }
 }

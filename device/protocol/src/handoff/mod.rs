@@ -8,7 +8,7 @@
 //!   free  ───────────────────────────► ready ───────────────► claimed ─────────────────► free
 //! ```
 //! Each step has one writer, and the word is only loaded and stored, since it lies between two sides of a bus. Who of
-//! several pollers takes a job is settled in memory of the host's own ([`Desk`]), as is whether a release is allowed. Ready
+//! several pollers takes a job is settled in memory of the host's own ([`ConsumerState`]), as is whether a release is allowed. Ready
 //! and claimed words carry the job's number, so a poller that slept for a lap cannot take a record twice, and all `depth`
 //! records are of use: whether a queue is full or empty is in the record, not in a distance between two indices.
 //!
@@ -28,7 +28,7 @@ mod device;
 mod host;
 
 pub use device::{DeviceEnd, Grant, Whose};
-pub use host::{Claim, Desk, HostEnd, NotClaimed, Polled};
+pub use host::{Claim, ConsumerState, HostEnd, NotClaimed, Polled};
 
 use ringcall_wire::handoff::{MAX_DEPTH, queue, record};
 

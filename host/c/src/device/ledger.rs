@@ -107,9 +107,9 @@ mod tests {
 
     const HEADER: &str = include_str!("../../include/cudaq/realtime/daemon/dispatcher/cudaq_realtime.h");
 
-    struct Played(u32, SelfLaunched);
+    struct FakeLaunching(u32, SelfLaunched);
 
-    impl Launching for Played {
+    impl Launching for FakeLaunching {
         fn device(&self) -> u32 {
             self.0
         }
@@ -123,7 +123,7 @@ mod tests {
         SelfLaunched::new(relaunches, Triggers { launches, error, at_ns })
     }
 
-    fn figures(ledger: &Ledger<Played>, device: u32) -> (c_int, u64, u64) {
+    fn figures(ledger: &Ledger<FakeLaunching>, device: u32) -> (c_int, u64, u64) {
         let so_far = ledger.so_far(device);
         (so_far.trigger_rc(), so_far.fires(), so_far.relaunches())
     }
@@ -132,7 +132,7 @@ mod tests {
     fn nothing_was_ever_fired_before_the_first_launch() {
         let ledger = Ledger::new("graph");
         assert_eq!(figures(&ledger, 0), (NEVER_FIRED, 0, 0));
-        ledger.insert(Arc::new(Played(0, launched(3, 0, 0, 0))));
+        ledger.insert(Arc::new(FakeLaunching(0, launched(3, 0, 0, 0))));
         assert_eq!(figures(&ledger, 0), (NEVER_FIRED, 0, 3));
         assert!(HEADER.contains(&format!("#define RINGCALL_TRIGGER_NEVER_FIRED ({NEVER_FIRED})\n")));
     }
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn devices_are_told_apart() {
         let ledger = Ledger::new("graph");
-        let other = ledger.insert(Arc::new(Played(1, launched(2, 5, 719, 10))));
+        let other = ledger.insert(Arc::new(FakeLaunching(1, launched(2, 5, 719, 10))));
         assert_eq!(figures(&ledger, 0), (NEVER_FIRED, 0, 0));
         assert_eq!(figures(&ledger, 1), (719, 5, 2));
         ledger.remove(other).expect("there");
@@ -150,12 +150,12 @@ mod tests {
     #[test]
     fn the_last_code_is_that_of_the_last_launch() {
         let ledger = Ledger::new("graph");
-        let first = ledger.insert(Arc::new(Played(0, launched(0, 1, 719, 20))));
+        let first = ledger.insert(Arc::new(FakeLaunching(0, launched(0, 1, 719, 20))));
         assert_eq!(figures(&ledger, 0).0, 719);
-        ledger.insert(Arc::new(Played(0, launched(0, 0, 0, 0))));
-        ledger.insert(Arc::new(Played(0, launched(0, 4, 1, 10))));
+        ledger.insert(Arc::new(FakeLaunching(0, launched(0, 0, 0, 0))));
+        ledger.insert(Arc::new(FakeLaunching(0, launched(0, 4, 1, 10))));
         assert_eq!(figures(&ledger, 0), (719, 5, 0), "an earlier failure, and one that has launched nothing");
-        ledger.insert(Arc::new(Played(0, launched(0, 1, 0, 30))));
+        ledger.insert(Arc::new(FakeLaunching(0, launched(0, 1, 0, 30))));
         assert_eq!(figures(&ledger, 0), (0, 6, 0));
         ledger.remove(first).expect("there");
         assert_eq!(figures(&ledger, 0), (0, 6, 0));
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn one_is_removed_once() {
         let ledger = Ledger::new("graph");
-        let handle = ledger.insert(Arc::new(Played(0, launched(1, 1, 0, 1))));
+        let handle = ledger.insert(Arc::new(FakeLaunching(0, launched(1, 1, 0, 1))));
         assert!(ledger.get(handle).is_ok() && ledger.remove(handle).is_ok());
         assert!(ledger.get(handle).is_err() && ledger.remove(handle).is_err());
         assert_eq!(figures(&ledger, 0), (0, 1, 1), "counted once");
@@ -174,7 +174,7 @@ mod tests {
     fn figures_stand_still_while_graphs_go() {
         let ledger = Ledger::new("graph");
         let handles: Vec<usize> = (0..500)
-            .map(|i| ledger.insert(Arc::new(Played(0, launched(1, 2, i, i.into())))).addr())
+            .map(|i| ledger.insert(Arc::new(FakeLaunching(0, launched(1, 2, i, i.into())))).addr())
             .collect();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -201,8 +201,8 @@ mod tests {
             let ledger = Ledger::new("graph");
             let mut expected = [(NEVER_FIRED, 0, 0); 2];
             for (at, &(device, relaunches, launches, error, goes)) in all.iter().enumerate() {
-                let played = Played(device, launched(relaunches, launches, error, at as u64));
-                let handle = ledger.insert(Arc::new(played));
+                let fake = FakeLaunching(device, launched(relaunches, launches, error, at as u64));
+                let handle = ledger.insert(Arc::new(fake));
                 if goes {
                     ledger.remove(handle).map(drop).expect("there");
                 }

@@ -1,6 +1,6 @@
 //! Making an engine: what it is made of is checked before CUDA is asked for anything.
 
-use super::lane::Lane;
+use super::graph_stream::GraphStream;
 use super::lease::LeaseLock;
 use super::{Engine, LINE, MAX_WORKERS, Mask, Worker};
 use crate::layout::{
@@ -71,9 +71,9 @@ impl Wanted<'_> {
             aligned(self.mailbox.cast_const(), 8, "the mailbox")?;
         }
         let context = Driver::load()?.device(self.device)?.context()?;
-        let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
+        let mut streams: Vec<Box<dyn GraphStream>> = Vec::new();
         for _ in &graphs {
-            lanes.push(Box::new(Stream::new(&context)?));
+            streams.push(Box::new(Stream::new(&context)?));
         }
         let count = graphs.len();
         let region = |bytes| MappedRegion::zeroed(&context, bytes);
@@ -83,7 +83,7 @@ impl Wanted<'_> {
         let own_mailbox = own.as_ref().map(|region| region.words(0, count)).transpose()?;
         memory.extend(own);
         let parts = Parts {
-            lanes,
+            streams,
             contexts: contexts.words(0, count * size_of::<GraphIOContext>() / 8)?,
             contexts_device: contexts.device_address(0)?.0,
             ends: ends.words(0, count * LINE)?,
@@ -98,16 +98,16 @@ impl Wanted<'_> {
     /// Puts an engine of checked things together.
     ///
     /// # Safety
-    /// As for [`make`](Self::make), after its checks; there is a lane for each graph.
+    /// As for [`make`](Self::make), after its checks; there is a stream for each graph.
     pub(super) unsafe fn assemble(&self, graphs: &[FunctionEntry], parts: Parts) -> Result<Engine, Fault> {
-        let Parts { lanes, contexts, contexts_device, ends, ends_device, own_mailbox, memory } = parts;
-        let worker = |(entry, lane): (&FunctionEntry, Box<dyn Lane>)| Worker {
+        let Parts { streams, contexts, contexts_device, ends, ends_device, own_mailbox, memory } = parts;
+        let worker = |(entry, stream): (&FunctionEntry, Box<dyn GraphStream>)| Worker {
             exec: entry.handler as usize as *mut c_void,
-            lane,
+            stream,
             id: entry.function_id,
             key: entry.routing_key,
         };
-        let workers: Vec<Worker> = graphs.iter().zip(lanes).map(worker).collect();
+        let workers: Vec<Worker> = graphs.iter().zip(streams).map(worker).collect();
         let count = workers.len();
         let (mailbox, bank) = match own_mailbox {
             Some(words) => {
@@ -185,7 +185,7 @@ impl Wanted<'_> {
 /// What an engine is put together from, beside the ring.
 pub(super) struct Parts {
     /// One for each graph.
-    pub(super) lanes: Vec<Box<dyn Lane>>,
+    pub(super) streams: Vec<Box<dyn GraphStream>>,
     /// Their contexts, and where the device sees these.
     pub(super) contexts: Words,
     pub(super) contexts_device: u64,
@@ -201,7 +201,7 @@ pub(super) struct Parts {
 fn c_worker(worker: &Worker) -> cudaq_host_dispatch_worker_t {
     cudaq_host_dispatch_worker_t {
         graph_exec: worker.exec,
-        stream: worker.lane.raw(),
+        stream: worker.stream.raw(),
         function_id: worker.id,
         pre_launch_fn: None,
         pre_launch_data: core::ptr::null_mut(),

@@ -6,11 +6,11 @@
 
 pub(crate) mod api;
 mod executor;
-mod lane;
+#[cfg(test)]
+pub(crate) mod fake;
+mod graph_stream;
 mod lease;
 mod make;
-#[cfg(test)]
-pub(crate) mod played;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ use crate::layout::{GraphIOContext, cudaGraphExec_t, cudaq_graph_launch_engine_t
 use crate::status::Fault;
 use core::ffi::c_void;
 use core::mem::size_of;
-use lane::Lane;
+use graph_stream::GraphStream;
 use lease::LeaseLock;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{DeviceAddress, MappedRegion};
@@ -47,7 +47,7 @@ const LINE: usize = 8;
 #[derive(Debug)]
 struct Worker {
     exec: cudaGraphExec_t,
-    lane: Box<dyn Lane>,
+    stream: Box<dyn GraphStream>,
     id: u32,
     key: u64,
 }
@@ -191,10 +191,10 @@ impl Engine {
         let slot = context.rx_slot as usize as *mut c_void;
         if let Some(hook) = hooks.pre_launch_fn {
             // SAFETY: the hook's contract in the header.
-            unsafe { hook(hooks.pre_launch_data, slot, entry.lane.raw()) };
+            unsafe { hook(hooks.pre_launch_data, slot, entry.stream.raw()) };
         }
         // SAFETY: the caller's promise.
-        unsafe { entry.lane.launch(entry.exec) }?;
+        unsafe { entry.stream.launch(entry.exec) }?;
         if self.in_place {
             mark();
         }
@@ -202,17 +202,17 @@ impl Engine {
         let mut whole = true;
         if let Some(hook) = hooks.post_launch_fn {
             // SAFETY: the hook's contract in the header.
-            unsafe { hook(hooks.post_launch_data, slot, entry.lane.raw()) };
+            unsafe { hook(hooks.post_launch_data, slot, entry.stream.raw()) };
         }
         if self.in_place {
             let flag = DeviceAddress(context.tx_flag);
             // SAFETY: the response flag, which the ring's contract has mapped.
-            whole = unsafe { entry.lane.write_after(flag, context.tx_flag_value) }.is_ok();
+            whole = unsafe { entry.stream.write_after(flag, context.tx_flag_value) }.is_ok();
         }
         if !self.answer_ends {
             let end = DeviceAddress(self.ends_device + (worker * LINE * 8) as u64);
             // SAFETY: a word of the engine's own mapped memory.
-            let _ = unsafe { entry.lane.write_after(end, launch) };
+            let _ = unsafe { entry.stream.write_after(end, launch) };
         }
         Ok(whole)
     }

@@ -117,6 +117,6 @@ impl CompletionProbe for Engine {
     }
 
     fn state(&self, worker: usize) -> WorkerStream {
-        self.workers[worker].lane.state()
+        self.workers[worker].stream.state()
     }
 }

@@ -6,7 +6,7 @@ mod shared;
 mod transport;
 
 use super::api::{cudaq_graph_launch_engine_destroy, cudaq_graph_launch_engine_launch, enter};
-use super::played::{Bench, FUNCTION, Manner, SLOT, SLOTS};
+use super::fake::{Bench, FUNCTION, Manner, SLOT, SLOTS};
 use super::{Ended, EngineExecutor, Publishing};
 use crate::host_call::CallCounter;
 use crate::host_loop::{HostLoop, HostThread, Shutdown, Source, Wiring};
@@ -62,7 +62,7 @@ fn ends(bench: &Bench) -> Vec<Ended> {
 }
 
 fn launch(bench: &Bench, worker: usize, slot: u32, mark: bool) -> Result<(), CudaqStatus> {
-    // SAFETY: what the lanes launch touches nothing.
+    // SAFETY: what the streams launch touches nothing.
     unsafe { bench.engine.launch(worker, slot, mark) }.map_err(|fault| fault.status)
 }
 
@@ -73,7 +73,7 @@ fn a_late_end_is_not_taken_for_the_next_requests() {
         let mut dispatcher = dispatcher(&bench);
         bench.ask(1, 1);
         let _ = dispatcher.step();
-        assert_eq!(bench.lanes[0].launches(), 1);
+        assert_eq!(bench.streams[0].launches(), 1);
         // The graph has answered, the answer was taken, and the slot is filled again, all before its stream says the end.
         bench.answer(1);
         bench.take(1);
@@ -81,8 +81,8 @@ fn a_late_end_is_not_taken_for_the_next_requests() {
         for _ in 0..10 {
             let _ = dispatcher.step();
         }
-        assert_eq!(bench.lanes[1].launches(), 0, "the slot's worker has not ended");
-        bench.lanes[0].end();
+        assert_eq!(bench.streams[1].launches(), 0, "the slot's worker has not ended");
+        bench.streams[0].end();
         if skip_marks {
             // The request flag stands until then, so that nobody fills the slot: it was the first one's.
             let _ = dispatcher.step();
@@ -92,11 +92,11 @@ fn a_late_end_is_not_taken_for_the_next_requests() {
         for _ in 0..10 {
             let _ = dispatcher.step();
         }
-        assert_eq!(bench.lanes[0].launches() + bench.lanes[1].launches(), 2);
+        assert_eq!(bench.streams[0].launches() + bench.streams[1].launches(), 2);
         assert!(!matches!(TxState::decode(bench.tx(1)), TxState::Error(_)));
         bench.answer(1);
-        let again = bench.lanes[0].launches() - 1;
-        bench.lanes[1 - again as usize].end();
+        let again = bench.streams[0].launches() - 1;
+        bench.streams[1 - again as usize].end();
         while dispatcher.step() != Step::Idle {}
         assert_eq!(bench.response(1).request_id, 2);
         assert!(matches!(TxState::decode(bench.tx(1)), TxState::Ready(_)));
@@ -115,11 +115,11 @@ fn a_slot_launched_again_is_its_new_workers() {
     bench.answer(3);
     bench.take(3);
     launch(&bench, 1, 3, true).expect("the answer was taken");
-    bench.lanes[0].end();
+    bench.streams[0].end();
     assert_eq!(ends(&bench), [], "the slot is not its own any more");
     assert_eq!(bench.tx(3), flag::IN_FLIGHT);
     assert_eq!(bench.engine.acquire(None), Some(0));
-    bench.lanes[1].end();
+    bench.streams[1].end();
     assert_eq!(ends(&bench), [Ended { slot: 3, failed: true }], "it did not answer");
     assert_eq!(bench.tx(3), UNKNOWN);
     assert!(bench.engine.is_idle());
@@ -131,7 +131,7 @@ fn without_marks_an_answer_that_never_came_is_told() {
     let run = |work: &dyn Fn()| {
         launch(&bench, 0, 2, false).expect("idle");
         work();
-        bench.lanes[0].end();
+        bench.streams[0].end();
         ends(&bench)
     };
     let ended = |failed| [Ended { slot: 2, failed }];
@@ -155,7 +155,7 @@ fn without_marks_an_answer_that_never_came_is_told() {
 fn a_failed_stream_marks_its_slot() {
     let bench = Bench::new(2, false);
     launch(&bench, 0, 0, true).expect("idle");
-    bench.lanes[0].fail(700);
+    bench.streams[0].fail(700);
     let mut told = Vec::new();
     while told.is_empty() {
         told = ends(&bench);
@@ -167,7 +167,7 @@ fn a_failed_stream_marks_its_slot() {
 #[test]
 fn a_launch_that_fails_is_answered_once() {
     let bench = Bench::new(1, false);
-    bench.lanes[0].refuse();
+    bench.streams[0].refuse();
     assert_eq!(launch(&bench, 0, 1, false), Err(CudaqStatus::Cuda));
     assert_eq!(bench.tx(1), flag::FREE, "the caller answers");
     assert!(bench.engine.is_idle());
@@ -213,7 +213,7 @@ const LAST: Manner =
 fn an_answer_that_comes_last_is_the_end() {
     let bench = Bench::of(2, LAST);
     launch(&bench, 0, 3, true).expect("idle");
-    assert_eq!(bench.lanes[0].behind(), 0, "a launch and nothing else");
+    assert_eq!(bench.streams[0].behind(), 0, "a launch and nothing else");
     assert_eq!(looks(&bench), [], "it runs");
     assert_eq!(launch(&bench, 1, 3, true), Err(CudaqStatus::InvalidArg), "under way");
     bench.answer(3);
@@ -237,8 +237,8 @@ fn an_answer_that_comes_last_is_the_end() {
     // One that ends without an answer, one whose stream fails.
     launch(&bench, 0, 0, true).expect("idle");
     launch(&bench, 1, 1, true).expect("the last answer is overwritten, as the caller wants");
-    bench.lanes[0].end();
-    bench.lanes[1].fail(700);
+    bench.streams[0].end();
+    bench.streams[1].fail(700);
     assert_eq!(looks(&bench), [0, 1].map(|slot| Ended { slot, failed: true }));
     assert_eq!((bench.tx(0), bench.tx(1)), (UNKNOWN, flag::error(700)));
     assert!(bench.engine.is_idle());
@@ -249,9 +249,9 @@ fn in_place_the_answer_is_the_only_write_behind_a_graph() {
     for (skip_marks, behind) in [(false, 1), (true, 2)] {
         let bench = Bench::of(1, Manner { skip_marks, in_place: true, ..Manner::default() });
         launch(&bench, 0, 2, !skip_marks).expect("idle");
-        assert_eq!(bench.lanes[0].behind(), behind);
+        assert_eq!(bench.streams[0].behind(), behind);
         assert_eq!(looks(&bench), []);
-        bench.lanes[0].end();
+        bench.streams[0].end();
         assert!(matches!(TxState::decode(bench.tx(2)), TxState::Ready(_)));
         assert_eq!(ends(&bench), [Ended { slot: 2, failed: false }]);
         assert!(bench.engine.is_idle());
@@ -270,20 +270,20 @@ fn who_sees_an_in_place_slot_in_flight_finds_its_graph_launched() {
         let free = [flag::FREE; SLOTS as usize];
         // A graph that answers by the flag may do so at once; in place the stream writes it.
         assert_eq!(
-            bench.lanes[0].at_launches(),
+            bench.streams[0].at_launches(),
             [if in_place { free } else { marked(2) }],
             "in place: {in_place}"
         );
-        assert_eq!(bench.lanes[0].at_writes(), [marked(2)], "before the answer");
+        assert_eq!(bench.streams[0].at_writes(), [marked(2)], "before the answer");
         assert_eq!((bench.rx(2), bench.tx(2)), (flag::FREE, flag::IN_FLIGHT));
     }
     // The C call likewise; what is refused leaves no mark.
     let bench = Bench::of(1, Manner { in_place: true, ..Manner::default() });
     launch(&bench, 0, 1, true).expect("idle");
-    assert_eq!(bench.lanes[0].at_launches(), [[flag::FREE; SLOTS as usize]]);
-    assert_eq!(bench.lanes[0].at_writes(), [marked(1)]);
+    assert_eq!(bench.streams[0].at_launches(), [[flag::FREE; SLOTS as usize]]);
+    assert_eq!(bench.streams[0].at_writes(), [marked(1)]);
     let bench = Bench::of(1, Manner { in_place: true, ..Manner::default() });
-    bench.lanes[0].refuse();
+    bench.streams[0].refuse();
     assert_eq!(launch(&bench, 0, 1, true), Err(CudaqStatus::Cuda));
     assert_eq!(bench.tx(1), flag::FREE);
 }
@@ -292,10 +292,10 @@ fn who_sees_an_in_place_slot_in_flight_finds_its_graph_launched() {
 fn without_marks_the_end_is_written_whatever_comes_last() {
     let bench = Bench::of(1, Manner { skip_marks: true, ..LAST });
     launch(&bench, 0, 2, false).expect("idle");
-    assert_eq!(bench.lanes[0].behind(), 1);
+    assert_eq!(bench.streams[0].behind(), 1);
     bench.answer(2);
     assert_eq!(looks(&bench), [], "it has not ended");
-    bench.lanes[0].end();
+    bench.streams[0].end();
     assert_eq!(ends(&bench), [Ended { slot: 2, failed: false }]);
 }
 
@@ -306,7 +306,7 @@ fn a_loop_whose_graphs_answer_last_serves_them() {
     for round in 0..20 {
         bench.ask(round % SLOTS, round);
         while dispatcher.step() != Step::Idle {}
-        assert_eq!(bench.lanes.iter().map(|lane| lane.launches()).sum::<u32>(), round + 1);
+        assert_eq!(bench.streams.iter().map(|stream| stream.launches()).sum::<u32>(), round + 1);
         bench.answer(round % SLOTS);
         // Taken before the dispatcher has noticed, or after.
         if round % 2 == 0 {
@@ -317,7 +317,7 @@ fn a_loop_whose_graphs_answer_last_serves_them() {
     }
     while dispatcher.step() != Step::Idle {}
     assert!(bench.engine.is_idle());
-    assert_eq!(bench.lanes.iter().map(|lane| lane.behind()).sum::<usize>(), 0);
+    assert_eq!(bench.streams.iter().map(|stream| stream.behind()).sum::<usize>(), 0);
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn an_answer_outlives_the_failure_of_its_stream() {
     let bench = Bench::new(1, false);
     launch(&bench, 0, 1, true).expect("idle");
     bench.answer(1);
-    bench.lanes[0].fail(700);
+    bench.streams[0].fail(700);
     assert_eq!(looks(&bench), [Ended { slot: 1, failed: false }]);
     assert!(matches!(TxState::decode(bench.tx(1)), TxState::Ready(_)));
 }
@@ -350,10 +350,10 @@ fn hooks_and_callbacks_may_call_the_engine() {
     let data = core::ptr::from_ref(&bench).cast_mut().cast();
     (worker.pre_launch_data, worker.post_launch_data) = (data, data);
     // Even if a sweep would find that its stream had failed.
-    bench.lanes[0].fail(700);
+    bench.streams[0].fail(700);
     launch(&bench, 0, 0, true).expect("idle");
     bench.answer(0);
-    bench.lanes[0].end();
+    bench.streams[0].end();
     let mut told = 0;
     bench.engine.sweep(|_| {
         told += 1;
@@ -385,7 +385,7 @@ fn launches_and_sweeps_of_different_threads_agree() {
             launch(&bench, 0, round % SLOTS, true).expect("idle");
             bench.answer(round % SLOTS);
             bench.take(round % SLOTS);
-            bench.lanes[0].end();
+            bench.streams[0].end();
             while !bench.engine.is_idle() {
                 std::thread::yield_now();
             }
@@ -398,25 +398,25 @@ fn launches_and_sweeps_of_different_threads_agree() {
 #[test]
 fn an_engine_whose_graph_still_runs_leaves_its_memory() {
     let bench = Bench::new(1, false);
-    let lane = Arc::clone(&bench.lanes[0]);
+    let stream = Arc::clone(&bench.streams[0]);
     launch(&bench, 0, 0, true).expect("idle");
     assert!(bench.engine.ended().is_err());
     drop(bench);
-    assert_eq!(Arc::strong_count(&lane), 2, "the engine's stays for ever");
+    assert_eq!(Arc::strong_count(&stream), 2, "the engine's stays for ever");
 
     let bench = Bench::new(1, false);
-    let lane = Arc::clone(&bench.lanes[0]);
+    let stream = Arc::clone(&bench.streams[0]);
     launch(&bench, 0, 0, true).expect("idle");
     let public = enter(Arc::clone(&bench.engine));
     // SAFETY: an engine that is there.
     unsafe { cudaq_graph_launch_engine_destroy(public) };
     assert_eq!(Arc::strong_count(&bench.engine), 2, "still there: the graph runs");
-    bench.lanes[0].end();
+    bench.streams[0].end();
     // SAFETY: as above.
     unsafe { cudaq_graph_launch_engine_destroy(public) };
     assert_eq!(Arc::strong_count(&bench.engine), 1);
     drop(bench);
-    assert_eq!(Arc::strong_count(&lane), 1);
+    assert_eq!(Arc::strong_count(&stream), 1);
 }
 
 /// A loop of the bench's ring, and the flag that ends it.
@@ -445,7 +445,7 @@ fn host_loop_over(
         counter: counter(),
         stop: Duration::from_millis(500),
     };
-    // SAFETY: the bench's ring; its lanes touch nothing.
+    // SAFETY: the bench's ring; its streams touch nothing.
     (unsafe { wiring.build() }, flag)
 }
 
@@ -480,7 +480,7 @@ fn a_stop_says_so_while_a_graph_runs() {
         let (host_loop, _flag) = host_loop(&bench);
         let mut thread = HostThread::start(host_loop).expect("a thread");
         bench.ask(1, 5);
-        until(|| bench.lanes[0].launches() == 1);
+        until(|| bench.streams[0].launches() == 1);
         bench.ask(2, 6);
         let fault = thread.stop().expect_err("the graph runs");
         assert_eq!(fault.status, CudaqStatus::Internal);
@@ -491,12 +491,12 @@ fn a_stop_says_so_while_a_graph_runs() {
         until(|| matches!(TxState::decode(bench.tx(2)), TxState::Ready(_)));
         assert_eq!(bench.response(2).status(), Status::SHUTTING_DOWN);
         bench.answer(1);
-        bench.lanes[0].end();
+        bench.streams[0].end();
         thread.stop().expect("now");
         thread.stop().expect("and again");
         assert_eq!(bench.response(1).request_id, 5);
         assert!(bench.response(1).status().is_ok());
-        assert_eq!((bench.rx(1), bench.lanes[0].launches()), (flag::FREE, 1));
+        assert_eq!((bench.rx(1), bench.streams[0].launches()), (flag::FREE, 1));
     }
 }
 
@@ -507,6 +507,6 @@ fn a_loop_on_the_callers_thread_says_so_too() {
     bench.ask(0, 1);
     shutdown.store(1, Ordering::Release);
     let fault = host_loop.run(Duration::ZERO).expect_err("the graph runs");
-    assert_eq!((fault.status, bench.lanes[0].launches()), (CudaqStatus::Internal, 1));
+    assert_eq!((fault.status, bench.streams[0].launches()), (CudaqStatus::Internal, 1));
     assert_eq!(bench.tx(0), flag::FREE, "nobody answers for it");
 }

@@ -1,8 +1,8 @@
 //! `ringcall bench`: figures for one machine, in one run.
 
+mod baseline;
 mod chart;
 mod device;
-mod floor;
 mod host_call;
 mod matching;
 mod measure;
@@ -69,7 +69,7 @@ type Measure = fn(&Bench) -> Result<Row>;
 
 /// What a figure is compared with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Floor {
+enum Baseline {
     /// A flag between two threads of the host.
     Host,
     /// A flag from the host to the device and back.
@@ -80,7 +80,7 @@ enum Floor {
     Arithmetic,
 }
 
-impl Floor {
+impl Baseline {
     /// The benchmark that has it.
     const fn name(self) -> Option<&'static str> {
         match self {
@@ -102,40 +102,42 @@ impl Floor {
 }
 
 /// Everything that can be measured, in order.
-const BENCHES: &[(&str, Floor, Measure)] = &[
-    ("floor-host", Floor::Host, floor::run),
-    ("host-call/32", Floor::Host, |bench| host_call::run(bench, 32)),
-    ("host-call/512", Floor::Host, |bench| host_call::run(bench, 512)),
-    ("pipeline-overhead", Floor::Host, pipeline::run),
-    ("floor", Floor::Device, device::floor),
-    ("device-call/32", Floor::Device, |bench| device::device_call(bench, rpc_increment::HANDLER, 32)),
-    ("unified/32", Floor::Device, |bench| device::unified(bench, rpc_increment::HANDLER, 32)),
-    ("device-call/512", Floor::Device, |bench| device::device_call(bench, rpc_increment_warp::HANDLER, 512)),
-    ("device-call-bytes/512", Floor::Device, |bench| {
+const BENCHES: &[(&str, Baseline, Measure)] = &[
+    ("floor-host", Baseline::Host, baseline::run),
+    ("host-call/32", Baseline::Host, |bench| host_call::run(bench, 32)),
+    ("host-call/512", Baseline::Host, |bench| host_call::run(bench, 512)),
+    ("pipeline-overhead", Baseline::Host, pipeline::run),
+    ("floor", Baseline::Device, device::baseline),
+    ("device-call/32", Baseline::Device, |bench| device::device_call(bench, rpc_increment::HANDLER, 32)),
+    ("unified/32", Baseline::Device, |bench| device::unified(bench, rpc_increment::HANDLER, 32)),
+    ("device-call/512", Baseline::Device, |bench| {
+        device::device_call(bench, rpc_increment_warp::HANDLER, 512)
+    }),
+    ("device-call-bytes/512", Baseline::Device, |bench| {
         device::device_call(bench, rpc_increment_bytes::HANDLER, 512)
     }),
-    ("cooperative/8x128/512", Floor::Device, |bench| {
+    ("cooperative/8x128/512", Baseline::Device, |bench| {
         device::cooperative(bench, rpc_increment_grid::HANDLER, [8, 128], 512)
     }),
-    ("cooperative/132x256/512", Floor::Device, |bench| {
+    ("cooperative/132x256/512", Baseline::Device, |bench| {
         device::cooperative(bench, rpc_increment_grid::HANDLER, [132, 256], 512)
     }),
-    ("graph-launch/32", Floor::Device, device::launches),
-    ("graph-launch-burst/16", Floor::Device, device::burst),
-    ("host-graph/32", Floor::Device, |bench| device::host_graph(bench, &graph::SINGLE)),
-    ("host-graph-3/32", Floor::Device, |bench| device::host_graph(bench, &graph::KERNELS)),
-    ("predecoder/d7/cpu", Floor::None, |bench| predecoder::cpu(bench, 7)),
-    ("predecoder/d7/graph", Floor::Arithmetic, |bench| predecoder::graph(bench, 7)),
-    ("predecoder/d7/grid", Floor::Arithmetic, |bench| predecoder::grid(bench, 7)),
-    ("predecoder/d13/cpu", Floor::None, |bench| predecoder::cpu(bench, 13)),
-    ("predecoder/d13/graph", Floor::Arithmetic, |bench| predecoder::graph(bench, 13)),
-    ("predecoder/d13/grid", Floor::Arithmetic, |bench| predecoder::grid(bench, 13)),
-    ("predecoder/d21/cpu", Floor::None, |bench| predecoder::cpu(bench, 21)),
-    ("predecoder/d21/graph", Floor::Arithmetic, |bench| predecoder::graph(bench, 21)),
-    ("predecoder/d21/grid", Floor::Arithmetic, |bench| predecoder::grid(bench, 21)),
-    ("predecoder/d31/cpu", Floor::None, |bench| predecoder::cpu(bench, 31)),
-    ("predecoder/d31/graph", Floor::Arithmetic, |bench| predecoder::graph(bench, 31)),
-    ("predecoder/d31/grid", Floor::Arithmetic, |bench| predecoder::grid(bench, 31)),
+    ("graph-launch/32", Baseline::Device, device::launches),
+    ("graph-launch-burst/16", Baseline::Device, device::burst),
+    ("host-graph/32", Baseline::Device, |bench| device::host_graph(bench, &graph::SINGLE)),
+    ("host-graph-3/32", Baseline::Device, |bench| device::host_graph(bench, &graph::KERNELS)),
+    ("predecoder/d7/cpu", Baseline::None, |bench| predecoder::cpu(bench, 7)),
+    ("predecoder/d7/graph", Baseline::Arithmetic, |bench| predecoder::graph(bench, 7)),
+    ("predecoder/d7/grid", Baseline::Arithmetic, |bench| predecoder::grid(bench, 7)),
+    ("predecoder/d13/cpu", Baseline::None, |bench| predecoder::cpu(bench, 13)),
+    ("predecoder/d13/graph", Baseline::Arithmetic, |bench| predecoder::graph(bench, 13)),
+    ("predecoder/d13/grid", Baseline::Arithmetic, |bench| predecoder::grid(bench, 13)),
+    ("predecoder/d21/cpu", Baseline::None, |bench| predecoder::cpu(bench, 21)),
+    ("predecoder/d21/graph", Baseline::Arithmetic, |bench| predecoder::graph(bench, 21)),
+    ("predecoder/d21/grid", Baseline::Arithmetic, |bench| predecoder::grid(bench, 21)),
+    ("predecoder/d31/cpu", Baseline::None, |bench| predecoder::cpu(bench, 31)),
+    ("predecoder/d31/graph", Baseline::Arithmetic, |bench| predecoder::graph(bench, 31)),
+    ("predecoder/d31/grid", Baseline::Arithmetic, |bench| predecoder::grid(bench, 31)),
 ];
 
 /// A benchmark that this machine cannot run.
@@ -212,7 +214,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if !quiet {
             writeln!(out, "{}", whole::Row::HEADING)?;
         }
-        let no_device = Floor::Arithmetic.absent();
+        let no_device = Baseline::Arithmetic.absent();
         let options = whole::Options {
             seconds: args.pipeline_seconds,
             model: args.model.as_deref(),

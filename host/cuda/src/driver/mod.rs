@@ -19,7 +19,7 @@
 //! | memory | [`MappedRegion`], [`HostRegistration`], [`DeviceBuffer`], [`DeviceAddress`] |
 //! | order | [`Stream`] |
 //! | code | [`Linker`], [`Image`], [`Module`], [`Kernel`], [`devrt`] |
-//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`]; one that is run again and again, [`Launched`]; what another library does, by [`Stream::capture`] |
+//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`]; one that is run again and again, [`RepeatedGraph`]; what another library does, by [`Stream::capture`] |
 
 mod address;
 mod api;
@@ -34,7 +34,6 @@ mod frees;
 mod graph;
 mod handle;
 mod kernel;
-mod lane;
 mod launch;
 mod link_input;
 mod link_log;
@@ -45,6 +44,7 @@ mod module;
 mod nodes;
 mod raw_stream;
 mod registered;
+mod repeated_graph;
 mod stream;
 mod weak_cache;
 
@@ -55,11 +55,11 @@ pub use defer_frees::DeferFrees;
 pub use device::Device;
 pub use graph::{Graph, GraphExec, NodeId};
 pub use kernel::{Kernel, KernelAttributes};
-pub use lane::{Lane, Launched};
 pub use launch::{KernelArgs, Launch};
 pub use linker::{Image, Linker, Optimisation};
 pub use load::Driver;
 pub use mapped::MappedRegion;
 pub use module::Module;
 pub use registered::HostRegistration;
+pub use repeated_graph::{RepeatedGraph, SharedStream};
 pub use stream::{Priority, Stream, StreamState};

@@ -38,16 +38,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod counts;
 mod plain;
 mod point;
 mod state;
-mod tally;
 mod worker;
 
-pub use plain::{PlainPredecoderTally, PlainTally};
+pub use counts::{ArmCounts, PredecoderCounts, ShotCounts, Stop};
+pub use plain::{PlainCounts, PlainPredecoderCounts};
 pub use point::Point;
 pub use state::{Outcome, Setup, State, StateError};
-pub use tally::{ArmCounts, PredecoderTally, Stop, Tally};
 
 use crate::Inference;
 use ringcall_gpu::atomic::DeviceU64;
@@ -71,7 +71,7 @@ pub enum Matching {
     /// In one pass.
     Plain,
     /// In two passes, the second on weights that the first one's solution has lowered, at each point whose model has
-    /// correlations to use; [`Tally::correlated`] says whether it has.
+    /// correlations to use; [`ShotCounts::correlated`] says whether it has.
     Correlated,
     /// In both ways, on the same shots: each arm is there twice.
     Both,
@@ -228,7 +228,7 @@ impl Study<'_> {
         let quit = DeviceU64::new(0);
         let (sender, finished) = mpsc::channel();
         let (seed, shots) = (self.seed, self.batch_shots);
-        let work = |sender: mpsc::Sender<Result<(u64, Tally), StudyError>>| -> Result<(), StudyError> {
+        let work = |sender: mpsc::Sender<Result<(u64, ShotCounts), StudyError>>| -> Result<(), StudyError> {
             let mut worker = Worker::new(&prepared)?;
             while quit.load(Ordering::Relaxed) == 0 {
                 let next = missing.lock().unwrap_or_else(PoisonError::into_inner).next();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Counts of plain matching, on the shots that correlated matching decoded as well.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PlainTally {
+pub struct PlainCounts {
     /// Shots that plain matching alone got wrong.
     pub errors: u64,
     /// Of these, the ones that correlated matching alone got wrong as well.
@@ -14,13 +14,13 @@ pub struct PlainTally {
     pub matching_ns: u64,
     /// The same after the predecoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predecoder: Option<PlainPredecoderTally>,
+    pub predecoder: Option<PlainPredecoderCounts>,
 }
 
 /// Counts of plain matching after a predecoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PlainPredecoderTally {
+pub struct PlainPredecoderCounts {
     /// Shots that the predecoder and plain matching got wrong.
     pub errors: u64,
     /// Of these, the ones that plain matching alone got wrong as well.
@@ -31,9 +31,9 @@ pub struct PlainPredecoderTally {
     pub matching_ns: u64,
 }
 
-impl PlainTally {
+impl PlainCounts {
     pub(super) fn new(predecoder: bool) -> Self {
-        Self { predecoder: predecoder.then(PlainPredecoderTally::default), ..Self::default() }
+        Self { predecoder: predecoder.then(PlainPredecoderCounts::default), ..Self::default() }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -51,7 +51,7 @@ impl PlainTally {
     }
 
     pub(super) fn untimed(self) -> Self {
-        let predecoder = self.predecoder.map(|arm| PlainPredecoderTally { matching_ns: 0, ..arm });
+        let predecoder = self.predecoder.map(|arm| PlainPredecoderCounts { matching_ns: 0, ..arm });
         Self { matching_ns: 0, predecoder, ..self }
     }
 

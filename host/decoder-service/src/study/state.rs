@@ -4,7 +4,7 @@
 //! taken from another study is refused. Lines are only added, each by one write, so a killed process leaves whole lines and
 //! at most a part of the last one.
 
-use super::{Matching, Point, Stop, Tally};
+use super::{Matching, Point, ShotCounts, Stop};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -75,14 +75,14 @@ struct AnyHead {
 struct Record {
     point: String,
     batch: u64,
-    tally: Tally,
+    tally: ShotCounts,
 }
 
 /// A point's counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// Of the batches that count.
-    pub tally: Tally,
+    pub tally: ShotCounts,
     /// Whether they are enough.
     pub complete: bool,
 }
@@ -96,7 +96,7 @@ pub(super) struct Counted {
 
 impl Counted {
     pub(super) fn new(setup: &Setup) -> Self {
-        let tally = Tally::new(setup.predecoder.is_some());
+        let tally = ShotCounts::new(setup.predecoder.is_some());
         Self { next: 0, outcome: Outcome { tally, complete: false } }
     }
 }
@@ -107,7 +107,7 @@ pub struct State {
     setup: Setup,
     /// The first line's checksum, once the line is written: those of the other lines go on from it.
     head_sum: Option<u32>,
-    batches: BTreeMap<String, BTreeMap<u64, Tally>>,
+    batches: BTreeMap<String, BTreeMap<u64, ShotCounts>>,
 }
 
 impl State {
@@ -206,7 +206,7 @@ impl State {
         &mut self,
         point: &Point,
         batch: u64,
-        tally: Tally,
+        tally: ShotCounts,
         log: &mut dyn Write,
     ) -> Result<(), StateError> {
         let (mut text, head_sum) = match self.head_sum {

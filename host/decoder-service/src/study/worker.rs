@@ -1,6 +1,6 @@
 //! One thread's part: batches of shots, decoded by both arms.
 
-use super::{Arm, Cause, Matching, PlainTally, Point, StudyError, Tally};
+use super::{Arm, Cause, Matching, PlainCounts, Point, ShotCounts, StudyError};
 use crate::{Inference, Problem};
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::header::RequestHeader;
@@ -133,11 +133,11 @@ impl<'a> Worker<'a> {
         seed: u64,
         shots: u32,
         quit: &DeviceU64,
-    ) -> Result<Option<Tally>, StudyError> {
+    ) -> Result<Option<ShotCounts>, StudyError> {
         let mut sampler = self.prepared.sampler.reseeded(seed);
-        let mut tally = Tally::new(self.stage.is_some());
+        let mut tally = ShotCounts::new(self.stage.is_some());
         tally.correlated = self.prepared.problem.matching() == MatchingEngine::CorrelatedBlossom;
-        tally.plain = self.plain.as_ref().map(|_| PlainTally::new(self.stage.is_some()));
+        tally.plain = self.plain.as_ref().map(|_| PlainCounts::new(self.stage.is_some()));
         let mut left = shots as usize;
         while left > 0 {
             let count = left.min(CHUNK);
@@ -157,7 +157,7 @@ impl<'a> Worker<'a> {
         &mut self,
         count: usize,
         sampler: &mut Sampler,
-        tally: &mut Tally,
+        tally: &mut ShotCounts,
         quit: &DeviceU64,
     ) -> Result<bool, Cause> {
         let Self { prepared, stage, matching, plain, shot, payloads, outputs, truth } = self;

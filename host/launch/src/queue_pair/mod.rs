@@ -34,8 +34,8 @@ pub use stop::{Stuck, UnifiedReport, UnifiedStopped};
 use wire::{Parts, queue_params};
 
 use crate::ring::{
-    DeviceError, Functions, Halt, Kept, KernelKind, Launched, Launches, LoadedGraph, Modules, UnifiedKernel,
-    UnifiedLauncher, check_shape,
+    ActiveLaunch, DeviceError, Functions, Halt, Kept, KernelKind, LaunchStats, LoadedGraph, Modules,
+    UnifiedKernel, UnifiedLauncher, check_shape,
 };
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
@@ -142,7 +142,7 @@ pub struct Wired(());
 /// Running.
 #[derive(Debug)]
 pub struct Running {
-    launched: Launched<Kept<Resources>>,
+    launched: ActiveLaunch<Kept<Resources>>,
 }
 
 /// A dispatcher on the queues of a NIC, before or after its kernel runs.
@@ -237,7 +237,7 @@ impl UnifiedDispatcher<Wired> {
         let hold = resources.context.hold_frees();
         launcher.launch(&stream)?;
         // From here on it is dropped as a running one is.
-        let launched = Launched::new(&resources, &launcher, &stream, hold);
+        let launched = ActiveLaunch::new(&resources, &launcher, &stream, hold);
         resources.await_running(&stream)?;
         Ok(UnifiedDispatcher { resources, launcher, stream, state: Running { launched } })
     }
@@ -258,8 +258,8 @@ impl<State> UnifiedDispatcher<State> {
 
     /// What the kernel launched by itself, so far.
     #[must_use]
-    pub fn launches(&self) -> Launches {
-        Launches::of(|word| self.resources.read(word))
+    pub fn launches(&self) -> LaunchStats {
+        LaunchStats::of(|word| self.resources.read(word))
     }
 
     /// What the kernel takes of the device: registers of a thread, bytes of shared memory.

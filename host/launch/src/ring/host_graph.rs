@@ -1,7 +1,7 @@
 //! A graph that the host launches for one request at a time: a worker of the host dispatcher with a GPU behind it.
 
 use super::graphs::add_row;
-use super::mailed::{Mailbox, Mailed};
+use super::mailbox_graph::{Mailbox, MailboxGraph};
 use super::{DeviceError, GraphKernel, GraphNodes};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{Context, DeviceAddress, Graph, MappedRegion, Module};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// hand-overs less.
 #[derive(Debug)]
 pub struct HostGraph {
-    graph: Mailed,
+    graph: MailboxGraph,
     mailbox: Mailbox,
     answer: Bytes,
     flag: Words,
@@ -62,7 +62,7 @@ impl HostGraph {
         let slot = HEADER_BYTES + capacity as usize;
         let memory = [MappedRegion::zeroed(context, slot)?, MappedRegion::zeroed(context, 8)?];
         let [answer, flag] = &memory;
-        let (graph, mailbox) = Mailed::new(context, capacity, nodes, add)?;
+        let (graph, mailbox) = MailboxGraph::new(context, capacity, nodes, add)?;
         mailbox.set(io::TX_SLOT, answer.device_address(0)?.0);
         mailbox.set(io::TX_FLAG, flag.device_address(0)?.0);
         mailbox.set(io::TX_VALUE, 1);

@@ -144,7 +144,7 @@ impl Launcher {
 }
 
 /// Launches the echo of the floor.
-pub(super) fn launch_floor(
+pub(super) fn launch_baseline(
     module: &Module,
     stream: &Stream,
     there: DeviceAddress,
@@ -152,7 +152,7 @@ pub(super) fn launch_floor(
 ) -> Result<(), DeviceError> {
     let kernel = module.kernel("ringcall_floor")?;
     let args = KernelArgs::new().address(there).address(back);
-    // SAFETY: two words of mapped memory, which `FloorEcho` keeps until the kernel has ended, and one thread.
+    // SAFETY: two words of mapped memory, which `BaselineEcho` keeps until the kernel has ended, and one thread.
     unsafe { kernel.launch(stream, &Launch::linear(1, 1), &args) }?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::index::{Clash, chain, index};
 use super::launch::Launcher;
 use super::modules::{Modules, addresses};
 use super::resources::{check_shape, option_bits, polling_blocks, shared_memory};
-use super::{DeviceError, Footprint, KernelKind, Launches, Options, Triggers};
+use super::{DeviceError, Footprint, KernelKind, LaunchStats, Options, Triggers};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeferFrees, DeviceBuffer, Kernel, MappedRegion, Stream};
@@ -279,8 +279,8 @@ impl LinkedDispatcher {
     /// What the kernel launched by itself so far, over all its launches: mapped memory, also while it runs or hangs. All zero for
     /// a kernel that launches no graphs.
     #[must_use]
-    pub fn launches(&self) -> Launches {
-        Launches::of(|word| self.control.load(word, Ordering::Acquire))
+    pub fn launches(&self) -> LaunchStats {
+        LaunchStats::of(|word| self.control.load(word, Ordering::Acquire))
     }
 
     /// What became of its trigger graph so far, likewise: up to date at the latest when a request that asked for it is answered.

@@ -32,18 +32,18 @@
 //! [`counters`](DeviceDispatcher::counters) and [`busy`](DeviceDispatcher::busy) read mapped memory that the dispatcher's
 //! maintenance warp writes between its other work, some 10 µs apart when idle and 100 under load; they never touch a stream, so they never wait for a kernel.
 
+mod active_launch;
+mod baseline;
 mod error;
-mod floor;
 mod functions;
 mod graphs;
 mod host_graph;
 mod index;
 mod launch;
-mod launched;
-mod launches;
+mod launch_stats;
 mod linked;
 mod loaded_graph;
-mod mailed;
+mod mailbox_graph;
 mod manager;
 mod mapped_ring;
 mod modules;
@@ -55,14 +55,14 @@ mod unified_kernel;
 mod watch;
 pub mod worker_pool;
 
+pub(crate) use active_launch::{ActiveLaunch, Halt, Kept};
+pub use baseline::BaselineEcho;
 pub use error::DeviceError;
-pub use floor::FloorEcho;
 pub use functions::Functions;
 pub use graphs::{GraphFunction, GraphKernel, GraphNodes};
 pub use host_graph::HostGraph;
-pub(crate) use launched::{Halt, Kept, Launched};
-pub(crate) use launches::failure;
-pub use launches::{Launches, Triggers};
+pub(crate) use launch_stats::failure;
+pub use launch_stats::{LaunchStats, Triggers};
 pub use linked::{LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing};
 pub(crate) use loaded_graph::LoadedGraph;
 pub use manager::{Manager, NotStarted};
@@ -257,7 +257,7 @@ pub struct Wired(());
 /// Running.
 #[derive(Debug)]
 pub struct Running {
-    launched: Launched<Kept<Resources>>,
+    launched: ActiveLaunch<Kept<Resources>>,
 }
 
 /// A dispatcher on the device, before or after its kernel runs.
@@ -303,7 +303,7 @@ impl DeviceDispatcher<Wired> {
         let hold = resources.context().hold_frees();
         launcher.launch(&stream)?;
         // From here on it is dropped as a running one is.
-        let launched = Launched::new(&resources, &launcher, &stream, hold);
+        let launched = ActiveLaunch::new(&resources, &launcher, &stream, hold);
         resources.await_running(&stream)?;
         Ok(DeviceDispatcher { resources, launcher, stream, state: Running { launched } })
     }

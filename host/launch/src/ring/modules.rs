@@ -165,7 +165,7 @@ impl Modules {
     }
 
     /// Links these modules with the kernel that echoes a bare flag, and loads them.
-    pub(super) fn load_floor(&self, context: &Arc<Context>) -> Result<Module, DeviceError> {
+    pub(super) fn load_baseline(&self, context: &Arc<Context>) -> Result<Module, DeviceError> {
         self.load_with(&FLOOR, context, KernelKind::regular(), &[])
     }
 

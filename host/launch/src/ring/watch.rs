@@ -1,6 +1,6 @@
 //! What a running dispatcher is doing, without disturbing it.
 
-use super::Launches;
+use super::LaunchStats;
 use super::resources::Resources;
 use ringcall_protocol::counters::Snapshot;
 use ringcall_wire::Counter;
@@ -54,8 +54,8 @@ impl Watch {
 
     /// What the kernel launched by itself, so far.
     #[must_use]
-    pub fn launches(&self) -> Launches {
-        Launches::of(|word| self.resources.read(0, word))
+    pub fn launches(&self) -> LaunchStats {
+        LaunchStats::of(|word| self.resources.read(0, word))
     }
 
     /// What every warp that is at work is doing.

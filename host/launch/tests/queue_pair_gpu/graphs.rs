@@ -5,7 +5,7 @@ use crate::rig::{PATIENCE, Pair, Peer, Rig, calls, queues, setting, stop_clean, 
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{Context, MappedRegion};
 use ringcall_launch::queue_pair::{Running, UnifiedDispatcher};
-use ringcall_launch::ring::{DeviceError, Functions, KernelKind, Launches};
+use ringcall_launch::ring::{DeviceError, Functions, KernelKind, LaunchStats};
 use ringcall_mlx5::Event;
 use ringcall_wire::Counter;
 use ringcall_wire::launch::LAUNCHES_PER_EXECUTION;
@@ -46,7 +46,7 @@ fn two_graphs_beside_handlers() {
             rig.peer.mix(2 * n, u64::from(depth / 2), len, mixed);
             eprintln!("{:.0} launches a second", n as f64 / begin.elapsed().as_secs_f64());
             let wired = stop_clean(running);
-            let Launches { graphs, relaunches, graph_error, relaunch_error } = wired.launches();
+            let LaunchStats { graphs, relaunches, graph_error, relaunch_error } = wired.launches();
             assert_eq!((graphs, graph_error, relaunch_error), (n, 0, 0));
             assert!(relaunches >= (n - 1) / LAUNCHES_PER_EXECUTION, "{relaunches} relaunches");
             for counter in [Counter::Received, Counter::Dispatched, Counter::Completed] {

@@ -28,7 +28,7 @@ fn the_ends_of_a_loops_requests_are_the_loops() {
     // It has begun when it is built: between that and its first turn nobody may come, either.
     launch(&bench, 0, 1, false).expect("as the loop would");
     bench.answer(1);
-    bench.lanes[0].end();
+    bench.streams[0].end();
     let nothing = core::ptr::null_mut();
     let refused = || why().contains("a loop drives the engine");
     // SAFETY: an engine that is there.
@@ -41,7 +41,7 @@ fn the_ends_of_a_loops_requests_are_the_loops() {
     unsafe { cudaq_graph_launch_engine_launch(public, 1, nothing, 2) };
     assert!(refused(), "{}", why());
     assert!(!bench.engine.is_idle(), "its end was not found");
-    assert_eq!((bench.tx(2), bench.lanes[1].launches()), (flag::FREE, 0));
+    assert_eq!((bench.tx(2), bench.streams[1].launches()), (flag::FREE, 0));
     // A drain is over when the loop has found the end; without marks that gives the request flag back.
     let thread = std::thread::spawn(move || host_loop.run(Duration::ZERO));
     // SAFETY: an engine that is there.
@@ -52,9 +52,9 @@ fn the_ends_of_a_loops_requests_are_the_loops() {
     // It has returned: the engine is its user's again.
     // SAFETY: as above.
     unsafe { cudaq_graph_launch_engine_launch(public, 1, nothing, 2) };
-    assert_eq!(bench.lanes[1].launches(), 1);
+    assert_eq!(bench.streams[1].launches(), 1);
     bench.answer(2);
-    bench.lanes[1].end();
+    bench.streams[1].end();
     // SAFETY: as above.
     unsafe { cudaq_graph_launch_engine_sweep(public) };
     assert!(bench.engine.is_idle());

@@ -10,7 +10,7 @@ fn a_key_that_no_worker_has_is_refused_at_once() {
         let (host_loop, _flag) = host_loop(&bench);
         let mut thread = HostThread::start(host_loop).expect("a thread");
         bench.ask_for(0, 1, Some(6));
-        until(|| bench.lanes[1].launches() == 1);
+        until(|| bench.streams[1].launches() == 1);
         let refused = |slot, key| {
             bench.ask_for(slot, 2, key);
             until(|| matches!(TxState::decode(bench.tx(slot)), TxState::Ready(_)));
@@ -22,14 +22,14 @@ fn a_key_that_no_worker_has_is_refused_at_once() {
         // While a worker is idle, and while none is; with no key at all.
         refused(1, Some(7));
         bench.ask_for(3, 3, Some(5));
-        until(|| bench.lanes[0].launches() == 1);
+        until(|| bench.streams[0].launches() == 1);
         refused(2, None);
         for (slot, worker) in [(0, 1), (3, 0)] {
             bench.answer(slot);
-            bench.lanes[worker].end();
+            bench.streams[worker].end();
         }
         thread.stop().expect("nothing waits");
-        assert_eq!([0, 1].map(|worker| bench.lanes[worker].launches()), [1, 1]);
+        assert_eq!([0, 1].map(|worker| bench.streams[worker].launches()), [1, 1]);
         assert_eq!(bench.rx(1), flag::FREE);
     }
 }
@@ -47,11 +47,11 @@ fn what_is_refused_is_counted_and_what_is_busy_waits() {
     let count = |counter| dispatcher.counters().get(counter);
     assert_eq!([Counter::Received, Counter::Dispatched, Counter::NoWorker].map(count), [3, 1, 2]);
     bench.answer(0);
-    bench.lanes[0].end();
+    bench.streams[0].end();
     while dispatcher.step() != Step::Idle {}
-    assert_eq!((bench.tx(1), bench.lanes[0].launches()), (flag::IN_FLIGHT, 2));
+    assert_eq!((bench.tx(1), bench.streams[0].launches()), (flag::IN_FLIGHT, 2));
     bench.answer(1);
-    bench.lanes[0].end();
+    bench.streams[0].end();
     while dispatcher.step() != Step::Idle {}
     assert!(bench.engine.is_idle());
 }

@@ -15,7 +15,7 @@ fn another_dispatchers_mark_is_left_alone() {
         if !in_place {
             bench.answer(3);
         }
-        bench.lanes[0].end();
+        bench.streams[0].end();
         bench.take(3);
         // The slot is filled again, and another dispatcher takes the request, all before a sweep.
         bench.ask(3, 2);
@@ -43,12 +43,12 @@ fn another_engines_launch_is_told_from_ones_own() {
     one.take(3);
     launch(&two, 0, 3, true).expect("idle");
     same(&two);
-    one.lanes[0].end();
+    one.streams[0].end();
     assert_eq!(ends(&one), [Ended { slot: 3, failed: false }]);
     assert_eq!(one.tx(3), flag::IN_FLIGHT);
     // Its own it knows.
     launch(&one, 0, 3, true).expect("idle");
-    one.lanes[0].end();
+    one.streams[0].end();
     assert_eq!(ends(&one), [Ended { slot: 3, failed: true }]);
     assert_eq!(one.tx(3), UNKNOWN);
 }
@@ -60,14 +60,14 @@ fn on_a_shared_ring_a_graph_that_does_not_answer_is_found_out() {
         let failed = [Ended { slot: 2, failed: true }];
         let bench = Bench::of(1, manner);
         launch(&bench, 0, 2, true).expect("idle");
-        bench.lanes[0].fail(700);
+        bench.streams[0].fail(700);
         assert_eq!(looks(&bench), failed, "{answer_last} {in_place}");
         assert_eq!(bench.tx(2), flag::error(700));
         let bench = Bench::of(1, manner);
         // In place a graph cannot but answer, if its stream takes the flag.
-        bench.lanes[0].lose_writes();
+        bench.streams[0].lose_writes();
         launch(&bench, 0, 2, true).expect("idle");
-        bench.lanes[0].end();
+        bench.streams[0].end();
         assert_eq!(looks(&bench), failed, "{answer_last} {in_place}");
         assert_eq!(bench.tx(2), UNKNOWN);
     }
@@ -81,7 +81,7 @@ fn a_loop_tells_its_engine_that_the_ring_is_shared() {
     bench.answer(1);
     bench.take(1);
     bench.tx_flags.store(1, flag::IN_FLIGHT, Ordering::Release);
-    bench.lanes[0].end();
+    bench.streams[0].end();
     assert_eq!(ends(&bench), [Ended { slot: 1, failed: false }]);
     assert_eq!(bench.tx(1), flag::IN_FLIGHT);
 }
@@ -93,7 +93,7 @@ fn who_waits_for_a_worker_of_a_shared_ring_is_told_that_there_is_none() {
     let (host_loop, _flag) = host_loop_over(&bench, Source::Ring(bench.ring), compat);
     let mut thread = HostThread::start(host_loop.expect("a loop")).expect("a thread");
     bench.ask(1, 5);
-    until(|| bench.lanes[0].launches() == 1);
+    until(|| bench.streams[0].launches() == 1);
     bench.ask(2, 6);
     // Another dispatcher's function, in the last slot.
     let header = RequestHeader::new(FUNCTION + 1, 0, 7, 0).to_words();
@@ -108,6 +108,6 @@ fn who_waits_for_a_worker_of_a_shared_ring_is_told_that_there_is_none() {
     assert_eq!(bench.tx(1), flag::IN_FLIGHT, "its graph answers");
     assert!(bench.rx(3) != flag::FREE && bench.tx(3) == flag::FREE, "the other's");
     bench.answer(1);
-    bench.lanes[0].end();
+    bench.streams[0].end();
     thread.stop().expect("now");
 }

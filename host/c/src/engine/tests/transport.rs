@@ -69,20 +69,20 @@ fn a_graph_that_fails_is_answered_over_a_transport() {
         let mut thread = HostThread::start(host_loop.expect("a loop")).expect("a thread");
         // One that answers.
         wire.ask(1, 5);
-        until(|| bench.lanes[0].launches() == 1);
+        until(|| bench.streams[0].launches() == 1);
         bench.answer(1);
-        bench.lanes[0].end();
+        bench.streams[0].end();
         until(|| wire.sent() == [(1, Status::OK, 5)]);
         // One that ends and has not answered.
         wire.ask(2, 6);
-        until(|| bench.lanes[0].launches() == 2);
-        bench.lanes[0].end();
+        until(|| bench.streams[0].launches() == 2);
+        bench.streams[0].end();
         until(|| wire.sent().len() == 2);
         assert_eq!(wire.sent()[1], (2, Status::LAUNCH_FAILED, 6));
         // One whose stream fails under it, in a slot that had another answer.
         wire.ask(1, 7);
-        until(|| bench.lanes[0].launches() == 3);
-        bench.lanes[0].fail(700);
+        until(|| bench.streams[0].launches() == 3);
+        bench.streams[0].fail(700);
         until(|| wire.sent().len() == 3);
         assert_eq!(wire.sent()[2], (1, Status::LAUNCH_FAILED, 7));
         assert!(bench.engine.is_idle());

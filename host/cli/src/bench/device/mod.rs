@@ -1,14 +1,14 @@
 //! Benchmarks of the device dispatcher. On a machine without a GPU they are skipped, and say why.
 
+mod baseline;
 mod call;
-mod floor;
 mod graph;
 mod host_graph;
 mod ring;
 mod unified;
 
+pub(super) use baseline::run as baseline;
 pub(super) use call::{cooperative, device_call};
-pub(super) use floor::run as floor;
 pub(super) use graph::{burst, launches};
 pub(super) use host_graph::run as host_graph;
 pub(super) use ring::round_trips;

@@ -53,7 +53,7 @@ pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
         }
         Ok(Row { wrong, ..Row::new(&times) })
     })?;
-    Ok(with_floor(row, d))
+    Ok(with_baseline(row, d))
 }
 
 /// The cooperative dispatcher's handler, called over a ring.
@@ -84,10 +84,10 @@ pub(in super::super) fn grid(bench: &Bench, d: u32) -> Result<Row> {
     if let Some(which) = handler.failed()? {
         bail!("wait {which} of the network's kernel ran out");
     }
-    Ok(with_floor(measured?, case.d))
+    Ok(with_baseline(measured?, case.d))
 }
 
-fn with_floor(row: Row, d: u32) -> Row {
+fn with_baseline(row: Row, d: u32) -> Row {
     let floor = arithmetic_floor_ns(d);
     Row { ratio_to_floor: row.p50_ns as f64 / floor, arithmetic_floor_ns: Some(floor), ..row }
 }

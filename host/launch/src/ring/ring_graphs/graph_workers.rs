@@ -1,6 +1,6 @@
 //! Workers of the host dispatcher: a graph, its mailbox, and what is answered for it.
 
-use super::super::mailed::{Mailbox, Mailed};
+use super::super::mailbox_graph::{Mailbox, MailboxGraph};
 use super::super::worker_pool::{
     Answer, Answers, CompletionProbe, Found, NotTaken, Seen, UNKNOWN, WorkerPool, WorkerStream, code_of,
 };
@@ -24,7 +24,7 @@ const NOT_FOUND: u16 = 500;
 const MOMENT: Duration = Duration::from_millis(100);
 
 /// What a worker's graph runs on. Tests play one.
-pub(super) trait Lane: Debug + Send {
+pub(super) trait GraphStream: Debug + Send {
     /// Starts the graph, and returns.
     fn launch(&self) -> Result<(), u16>;
     /// How its stream stands: a call of the driver.
@@ -40,24 +40,24 @@ fn code(error: &DeviceError) -> u16 {
     }
 }
 
-impl Lane for Mailed {
+impl GraphStream for MailboxGraph {
     fn launch(&self) -> Result<(), u16> {
-        Mailed::launch(self).map_err(|error| code(&error))
+        MailboxGraph::launch(self).map_err(|error| code(&error))
     }
 
     fn state(&self) -> WorkerStream {
-        Mailed::state(self).into()
+        MailboxGraph::state(self).into()
     }
 
     fn abandon(&self) {
-        Mailed::abandon(self);
+        MailboxGraph::abandon(self);
     }
 }
 
 /// An executable graph and its mailbox. Who is idle stands in the [`WorkerPool`].
 #[derive(Debug)]
 pub(super) struct Worker {
-    lane: Box<dyn Lane>,
+    stream: Box<dyn GraphStream>,
     mailbox: Mailbox,
     /// Of the request that it was claimed for last.
     header: RequestHeader,
@@ -86,7 +86,7 @@ impl CompletionProbe for Mailboxes<'_> {
     }
 
     fn state(&self, worker: usize) -> WorkerStream {
-        self.0[worker].lane.state()
+        self.0[worker].stream.state()
     }
 }
 
@@ -107,9 +107,9 @@ impl GraphWorkers {
     }
 
     /// Adds a worker for requests of a function with a routing key, or with any where that is 0.
-    pub(super) fn add(&mut self, function: u32, key: u64, lane: Box<dyn Lane>, mailbox: Mailbox) {
+    pub(super) fn add(&mut self, function: u32, key: u64, stream: Box<dyn GraphStream>, mailbox: Mailbox) {
         self.pool.add(function, key);
-        self.workers.push(Worker { lane, mailbox, header: RequestHeader::new(function, 0, 0, 0) });
+        self.workers.push(Worker { stream, mailbox, header: RequestHeader::new(function, 0, 0, 0) });
     }
 
     /// How a request was answered. The response stays where it is until the slot is launched again, taken or not; on a shared
@@ -224,7 +224,7 @@ impl ExternalExecutor for GraphWorkers {
         // It fits: mailboxes are as large as the ring's payloads.
         let posted = worker.mailbox.post(&worker.header, payload);
         debug_assert!(posted);
-        match worker.lane.launch() {
+        match worker.stream.launch() {
             Ok(()) => {
                 self.pool.launched(index, true);
                 Ok(())
@@ -259,7 +259,7 @@ impl Drop for GraphWorkers {
                 // A graph still reads its mailbox and will write into the ring; freeing anything else would wait for it.
                 for (index, worker) in self.workers.iter().enumerate() {
                     if self.pool.is_busy(index) {
-                        worker.lane.abandon();
+                        worker.stream.abandon();
                     }
                 }
                 core::mem::forget((core::mem::take(&mut self.workers), self.ring.clone()));

@@ -5,7 +5,7 @@ mod graph_workers;
 mod tests;
 
 use super::graphs::add_row;
-use super::mailed::Mailed;
+use super::mailbox_graph::MailboxGraph;
 use super::{DeviceError, GraphFunction, GraphNodes, MappedRing};
 use graph_workers::GraphWorkers;
 use ringcall::FunctionId;
@@ -83,7 +83,7 @@ impl RingGraphs {
                 check_nodes(name, &**nodes, index)?;
             }
             let (mailed, mailbox) =
-                Mailed::new(context, capacity, nodes.clone(), |to, mailbox| match &nodes {
+                MailboxGraph::new(context, capacity, nodes.clone(), |to, mailbox| match &nodes {
                     Some(nodes) => nodes.add(to, index, mailbox, capacity),
                     None => add_row(to, module, &graph.kernels, mailbox),
                 })?;

@@ -2,11 +2,11 @@
 
 mod shared;
 
-use super::super::mailed::Mailbox;
+use super::super::mailbox_graph::Mailbox;
 use super::super::worker_pool::{LOOK, UNKNOWN, WorkerStream};
 use super::super::{DeviceError, GraphNodes};
 use super::check_nodes;
-use super::graph_workers::{GraphWorkers, INVALID, Lane};
+use super::graph_workers::{GraphStream, GraphWorkers, INVALID};
 use core::sync::atomic::Ordering;
 use ringcall::dispatcher::{DispatcherError, Step, Stepped, Stopped};
 use ringcall::external::{Claim, ExternalExecutor, LaunchError, Marks};
@@ -46,9 +46,9 @@ struct Play {
 }
 
 #[derive(Debug, Default)]
-struct Played(Mutex<Play>);
+struct FakeStream(Mutex<Play>);
 
-impl Lane for Arc<Played> {
+impl GraphStream for Arc<FakeStream> {
     fn launch(&self) -> Result<(), u16> {
         let mut play = self.0.lock().expect("a play");
         if let Some(code) = play.refuses {
@@ -114,28 +114,28 @@ impl ExternalExecutor for Looked {
 struct Bench {
     ring: Ring,
     mailboxes: Vec<Words>,
-    lanes: Vec<Arc<Played>>,
+    streams: Vec<Arc<FakeStream>>,
     looked: Arc<AtomicBool>,
     port: WorkerPort,
     dispatcher: HostDispatcher<Stepped>,
 }
 
-/// A worker for each key, over mailboxes and lanes of the test's.
-fn workers(ring: &Ring, keys: &[u64]) -> (GraphWorkers, Vec<Words>, Vec<Arc<Played>>) {
+/// A worker for each key, over mailboxes and streams of the test's.
+fn workers(ring: &Ring, keys: &[u64]) -> (GraphWorkers, Vec<Words>, Vec<Arc<FakeStream>>) {
     let mut workers = GraphWorkers::new(ring.shared().clone(), TX_DATA, TX_FLAGS);
-    let (mut mailboxes, mut lanes) = (Vec::new(), Vec::new());
+    let (mut mailboxes, mut streams) = (Vec::new(), Vec::new());
     for &key in keys {
         let bytes = mailbox_bytes(workers.capacity()) as usize;
         let region = Region::zeroed(bytes).expect("memory");
         let payload = region.bytes(io::PAYLOAD, PAYLOAD as usize).expect("inside");
         let head = region.words(0, io::PAYLOAD / 8).expect("inside");
-        let lane: Arc<Played> = Arc::default();
+        let stream: Arc<FakeStream> = Arc::default();
         let mailbox = Mailbox::over(head, payload);
-        workers.add(FunctionId::of(NAME).0, key, Box::new(Arc::clone(&lane)), mailbox);
+        workers.add(FunctionId::of(NAME).0, key, Box::new(Arc::clone(&stream)), mailbox);
         mailboxes.push(region.words(0, bytes / 8).expect("all of it"));
-        lanes.push(lane);
+        streams.push(stream);
     }
-    (workers, mailboxes, lanes)
+    (workers, mailboxes, streams)
 }
 
 fn ring() -> Ring {
@@ -145,7 +145,7 @@ fn ring() -> Ring {
 impl Bench {
     fn new(keys: &[u64]) -> Self {
         let ring = ring();
-        let (workers, mailboxes, lanes) = workers(&ring, keys);
+        let (workers, mailboxes, streams) = workers(&ring, keys);
         let table = FunctionTable::builder()
             .outside_call(NAME, HandlerSchema::new())
             .outside_call("other", HandlerSchema::new())
@@ -159,7 +159,7 @@ impl Bench {
             .build()
             .expect("a dispatcher");
         let port = dispatcher.ports().pop().expect("a worker");
-        Self { ring, mailboxes, lanes, looked, port, dispatcher: dispatcher.into_stepper() }
+        Self { ring, mailboxes, streams, looked, port, dispatcher: dispatcher.into_stepper() }
     }
 
     /// Long enough for a look at the streams.
@@ -170,7 +170,7 @@ impl Bench {
     }
 
     fn set_state(&self, worker: usize, state: WorkerStream) {
-        self.lanes[worker].0.lock().expect("a play").state = state;
+        self.streams[worker].0.lock().expect("a play").state = state;
     }
 
     fn turn(&mut self) {
@@ -180,7 +180,7 @@ impl Bench {
     }
 
     fn launches(&self) -> Vec<u32> {
-        self.lanes.iter().map(|lane| lane.0.lock().expect("a play").launches).collect()
+        self.streams.iter().map(|stream| stream.0.lock().expect("a play").launches).collect()
     }
 
     /// The slot that a worker was launched for, as its mailbox says, which must agree with the addresses there.
@@ -331,11 +331,11 @@ fn what_goes_wrong_is_answered() {
     bench.turn();
     assert_eq!(taken(&bench, 0), (Status::LAUNCH_FAILED, Some(UNKNOWN), vec![]));
     // A launch that is refused leaves the worker idle.
-    bench.lanes[0].0.lock().expect("a play").refuses = Some(701);
+    bench.streams[0].0.lock().expect("a play").refuses = Some(701);
     send(&bench, 1, NAME, 2, &[1]);
     bench.turn();
     assert_eq!(taken(&bench, 1), (Status::LAUNCH_FAILED, Some(701), vec![]));
-    bench.lanes[0].0.lock().expect("a play").refuses = None;
+    bench.streams[0].0.lock().expect("a play").refuses = None;
     // A function that no graph is of.
     send(&bench, 2, "other", 3, &[1]);
     bench.turn();
@@ -386,16 +386,16 @@ fn a_stop_leaves_a_graph_that_runs_its_slot() {
     send(&bench, 0, NAME, 1, &[1]);
     send(&bench, 1, NAME, 2, &[1]);
     bench.turn();
-    let (ring, lane) = (bench.ring.clone(), Arc::clone(&bench.lanes[0]));
-    let Bench { dispatcher, lanes, .. } = bench;
+    let (ring, stream) = (bench.ring.clone(), Arc::clone(&bench.streams[0]));
+    let Bench { dispatcher, streams, .. } = bench;
     let Stopped { report, dispatcher } = dispatcher.finish(Duration::from_millis(50));
     assert_eq!(report.dropped, 1, "who waited is told: {report:?}");
     let tx = |slot| ring.shared().tx(ring.geometry().slot(slot).expect("a slot"));
     assert_eq!(tx(0), flag::IN_FLIGHT);
     assert_ne!(tx(1), flag::IN_FLIGHT);
-    drop((dispatcher, lanes));
-    assert_eq!(Arc::strong_count(&lane), 2, "the graph's stays for ever");
-    assert_eq!(lane.0.lock().expect("a play").abandoned, 1);
+    drop((dispatcher, streams));
+    assert_eq!(Arc::strong_count(&stream), 2, "the graph's stays for ever");
+    assert_eq!(stream.0.lock().expect("a play").abandoned, 1);
 }
 
 #[test]
@@ -473,12 +473,12 @@ fn a_stream_that_fails_after_the_answer_is_noticed() {
     bench.turn();
     assert_eq!(taken(&bench, 1), (Status::NO_WORKER, None, vec![]), "it would wait for ever");
     assert_eq!((bench.launches(), bench.count(Counter::Completed)), (vec![1], 1));
-    let lane = Arc::clone(&bench.lanes[0]);
-    let Bench { dispatcher, lanes, .. } = bench;
+    let stream = Arc::clone(&bench.streams[0]);
+    let Bench { dispatcher, streams, .. } = bench;
     let Stopped { report, dispatcher } = dispatcher.finish(Duration::from_secs(1));
     assert!(report.unfinished.is_none() && report.dropped == 0, "{report:?}");
-    drop((dispatcher, lanes));
-    assert_eq!((Arc::strong_count(&lane), lane.0.lock().expect("a play").abandoned), (1, 0));
+    drop((dispatcher, streams));
+    assert_eq!((Arc::strong_count(&stream), stream.0.lock().expect("a play").abandoned), (1, 0));
 }
 
 #[test]
@@ -494,13 +494,13 @@ fn slots_of_another_ring_are_refused() {
         assert_eq!(built.err(), Some(DispatcherError::OtherRing));
     }
     // Asked directly, it starts nothing for a slot that its ring does not have.
-    let (mut workers, _mailboxes, lanes) = workers(&small, &[0]);
+    let (mut workers, _mailboxes, streams) = workers(&small, &[0]);
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
     let behind = large.geometry().slot(SLOTS).expect("a slot");
     assert_eq!(workers.claim(behind, &header, 0), Claim::Worker(0));
     assert_eq!(workers.start(0, behind).err().map(|error| error.code), Some(INVALID));
     assert!(workers.is_idle());
-    assert_eq!(lanes[0].0.lock().expect("a play").launches, 0);
+    assert_eq!(streams[0].0.lock().expect("a play").launches, 0);
 }
 
 /// Nodes of which only this much matters.
@@ -537,11 +537,11 @@ fn nodes_that_may_hand_their_answer_on_are_refused() {
 #[test]
 fn clients_are_served_by_threads() {
     const ROUNDS: u32 = 300;
-    let Bench { ring, mailboxes, lanes, dispatcher, .. } = Bench::new(&[0, 0, 0]);
+    let Bench { ring, mailboxes, streams, dispatcher, .. } = Bench::new(&[0, 0, 0]);
     let over = DeviceU64::new(0);
     std::thread::scope(|scope| {
         let (over, ring) = (&over, &ring);
-        let (mailboxes, lanes) = (&mailboxes, &lanes);
+        let (mailboxes, streams) = (&mailboxes, &streams);
         scope.spawn(move || {
             // The graphs: whichever mailbox was launched is answered and freed.
             while over.load(Ordering::Acquire) == 0 {
@@ -574,7 +574,7 @@ fn clients_are_served_by_threads() {
                     std::thread::yield_now();
                 }
             }
-            let launches: u32 = lanes.iter().map(|lane| lane.0.lock().expect("a play").launches).sum();
+            let launches: u32 = streams.iter().map(|stream| stream.0.lock().expect("a play").launches).sum();
             assert_eq!(launches, ROUNDS);
         });
         let mut client = Client::new(ring);

@@ -159,7 +159,7 @@ pub struct Seen {
 
 /// Where a worker is in its round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum WorkerState {
     Idle,
     /// Taken, and not known to run yet.
     Launching,
@@ -187,18 +187,18 @@ struct Launch {
 struct Member {
     function: u32,
     key: u64,
-    turn: Turn,
+    state: WorkerState,
     launch: Launch,
 }
 
 impl Member {
     fn is_for(&self, wanted: Option<(u32, u64)>) -> bool {
         let matches = |(function, key)| self.function == function && (self.key == 0 || self.key == key);
-        self.turn != Turn::Broken && wanted.is_none_or(matches)
+        self.state != WorkerState::Broken && wanted.is_none_or(matches)
     }
 
     fn is_busy(&self) -> bool {
-        matches!(self.turn, Turn::Launching | Turn::Runs | Turn::Leaving)
+        matches!(self.state, WorkerState::Launching | WorkerState::Runs | WorkerState::Leaving)
     }
 }
 
@@ -227,7 +227,7 @@ impl<M: IdleMask> WorkerPool<M> {
     /// Adds an idle worker for requests of a function: those whose routing key is `key`, or any where that is 0.
     pub fn add(&mut self, function: u32, key: u64) {
         self.mask.set(self.members.len(), true);
-        self.members.push(Member { function, key, turn: Turn::Idle, launch: Launch::default() });
+        self.members.push(Member { function, key, state: WorkerState::Idle, launch: Launch::default() });
     }
 
     /// Other dispatchers take requests from this ring, too: a mark on a slot may be theirs.
@@ -253,7 +253,7 @@ impl<M: IdleMask> WorkerPool<M> {
     pub fn find(&self, wanted: Option<(u32, u64)>) -> Found {
         let mut found = Found::Nobody;
         for (worker, member) in self.members.iter().enumerate().filter(|(_, member)| member.is_for(wanted)) {
-            if member.turn == Turn::Idle {
+            if member.state == WorkerState::Idle {
                 return Found::Worker(worker);
             }
             found = Found::Busy;
@@ -295,15 +295,15 @@ impl<M: IdleMask> WorkerPool<M> {
         if !self.answers.has(slot) {
             return Err(NotTaken::NoSlot);
         }
-        if member.turn != Turn::Idle {
+        if member.state != WorkerState::Idle {
             return Err(NotTaken::Busy);
         }
         if let Some(before) = self.owner(slot) {
-            let Member { turn, launch, .. } = &self.members[before];
+            let Member { state, launch, .. } = &self.members[before];
             // Its graph has answered and the answer was taken; otherwise the request is under way.
-            let answered = match turn {
-                Turn::Runs => !self.answers.is_owed(slot, launch.token, false),
-                turn => *turn == Turn::Leaving,
+            let answered = match state {
+                WorkerState::Runs => !self.answers.is_owed(slot, launch.token, false),
+                state => *state == WorkerState::Leaving,
             };
             if !(answered && self.answers.is_free(slot)) {
                 return Err(NotTaken::Served);
@@ -316,7 +316,7 @@ impl<M: IdleMask> WorkerPool<M> {
         let number = self.members[worker].launch.number + 1;
         self.members[worker].launch = Launch { slot, number, token, owes: true, whole: false };
         self.owing += 1;
-        self.turn(worker, Turn::Launching);
+        self.set_state(worker, WorkerState::Launching);
         Ok(number)
     }
 
@@ -325,7 +325,7 @@ impl<M: IdleMask> WorkerPool<M> {
         if let Some(member) = self.members.get_mut(worker) {
             member.launch.whole = whole;
         }
-        self.turn(worker, Turn::Runs);
+        self.set_state(worker, WorkerState::Runs);
     }
 
     /// Nothing was launched: the worker is idle as before, and its slot the caller's.
@@ -344,7 +344,8 @@ impl<M: IdleMask> WorkerPool<M> {
     /// nothing: the caller says what it has made of it.
     #[inline]
     pub fn poll(&self, worker: usize, ask: bool, probe: &impl CompletionProbe) -> Option<Seen> {
-        let Member { launch, .. } = self.members.get(worker).filter(|member| member.turn == Turn::Runs)?;
+        let Member { launch, .. } =
+            self.members.get(worker).filter(|member| member.state == WorkerState::Runs)?;
         let &Launch { slot, number, token, owes, whole } = launch;
         // In this order: a graph that has ended answers no more, so that what is missing then never comes.
         let answered = !owes || self.answers.is_answered(slot);
@@ -381,26 +382,26 @@ impl<M: IdleMask> WorkerPool<M> {
 
     /// The worker's end was seen, and is about to be told: nobody else sees it.
     pub fn leave(&mut self, worker: usize) {
-        self.turn(worker, Turn::Leaving);
+        self.set_state(worker, WorkerState::Leaving);
     }
 
     /// The worker is idle.
     pub fn release(&mut self, worker: usize) {
         self.settle(worker);
-        self.turn(worker, Turn::Idle);
+        self.set_state(worker, WorkerState::Idle);
     }
 
     /// The worker's stream is broken: it takes no more requests.
     pub fn retire(&mut self, worker: usize) {
         self.settle(worker);
-        self.turn(worker, Turn::Broken);
+        self.set_state(worker, WorkerState::Broken);
     }
 
-    fn turn(&mut self, worker: usize, turn: Turn) {
+    fn set_state(&mut self, worker: usize, state: WorkerState) {
         let Some(member) = self.members.get_mut(worker) else { return };
         self.busy -= usize::from(member.is_busy());
-        member.turn = turn;
+        member.state = state;
         self.busy += usize::from(member.is_busy());
-        self.mask.set(worker, turn == Turn::Idle);
+        self.mask.set(worker, state == WorkerState::Idle);
     }
 }

@@ -1,7 +1,7 @@
 //! The floor: what a bare flag costs from the host to the device and back.
 
 use super::DeviceError;
-use super::launch::launch_floor;
+use super::launch::launch_baseline;
 use super::modules::Modules;
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{Context, DeferFrees, MappedRegion, Stream};
@@ -15,24 +15,24 @@ const STOP: u64 = u64::MAX;
 /// One thread of the device that sends a flag back whenever it changes. No dispatcher can answer faster, so every figure
 /// is compared with it.
 #[derive(Debug)]
-pub struct FloorEcho {
+pub struct BaselineEcho {
     there: Words,
     back: Words,
     stream: Stream,
     _hold: DeferFrees,
 }
 
-impl FloorEcho {
+impl BaselineEcho {
     /// Starts it.
     ///
     /// # Errors
     /// As for [`DeviceDispatcher::start`](super::DeviceDispatcher::start).
     pub fn start(context: &Arc<Context>) -> Result<Self, DeviceError> {
-        let module = Modules::new().load_floor(context)?;
+        let module = Modules::new().load_baseline(context)?;
         let (there, back) = (MappedRegion::zeroed(context, 8)?, MappedRegion::zeroed(context, 8)?);
         let stream = Stream::new(context)?;
         let hold = context.hold_frees();
-        launch_floor(&module, &stream, there.device_address(0)?, back.device_address(0)?)?;
+        launch_baseline(&module, &stream, there.device_address(0)?, back.device_address(0)?)?;
         Ok(Self { there: there.words(0, 1)?, back: back.words(0, 1)?, stream, _hold: hold })
     }
 
@@ -50,7 +50,7 @@ impl FloorEcho {
     }
 }
 
-impl Drop for FloorEcho {
+impl Drop for BaselineEcho {
     fn drop(&mut self) {
         self.send(STOP);
         // One poll and it ends; if the device is gone there is nothing to wait for.

@@ -6,7 +6,7 @@ use ringcall_wire::launch::control;
 
 /// Launches that a dispatcher's kernel made so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Launches {
+pub struct LaunchStats {
     /// Graphs.
     pub graphs: u64,
     /// The dispatcher itself, again.
@@ -17,7 +17,7 @@ pub struct Launches {
     pub relaunch_error: u32,
 }
 
-impl Launches {
+impl LaunchStats {
     /// What the words of a control block say.
     pub(crate) fn of(read: impl Fn(usize) -> u64) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Triggers {
 
 /// Why the kernel of a control block ended by itself, if it did.
 pub(crate) fn failure(read: impl Fn(usize) -> u64) -> Option<DeviceError> {
-    (read(control::STATE) == control::STATE_FAILED).then(|| match Launches::of(read).relaunch_error {
+    (read(control::STATE) == control::STATE_FAILED).then(|| match LaunchStats::of(read).relaunch_error {
         0 => DeviceError::EndedFailed,
         code => DeviceError::NotRelaunched(code),
     })
@@ -79,8 +79,9 @@ mod tests {
     #[test]
     fn every_word_is_where_the_kernel_writes_it() {
         let words = [control::LAUNCHES, control::RELAUNCHES, control::LAUNCH_ERROR, control::RELAUNCH_ERROR];
-        let all = Launches::of(|word| words.iter().position(|&known| known == word).expect("known") as u64);
-        assert_eq!(all, Launches { graphs: 0, relaunches: 1, graph_error: 2, relaunch_error: 3 });
+        let all =
+            LaunchStats::of(|word| words.iter().position(|&known| known == word).expect("known") as u64);
+        assert_eq!(all, LaunchStats { graphs: 0, relaunches: 1, graph_error: 2, relaunch_error: 3 });
         let words = [control::TRIGGERS, control::TRIGGER_ERROR, control::TRIGGERED_AT];
         let all = Triggers::of(|word| match word {
             control::TRIGGER_BEGUN => 0,

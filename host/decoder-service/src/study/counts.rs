@@ -1,7 +1,7 @@
 //! What is counted, and when it is enough.
 
 use super::plain::common;
-use super::{Matching, PlainTally};
+use super::{Matching, PlainCounts};
 use ringcall_qec::stats::{LogicalErrorRate, PairedErrors, SyndromeDensity};
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// matching are compared, these counts are of correlated matching but for [`plain`](Self::plain).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tally {
+pub struct ShotCounts {
     /// Whether correlated matching was used: not where the model has no correlations, nor where there was no shot yet.
     pub correlated: bool,
     /// Shots.
@@ -24,16 +24,16 @@ pub struct Tally {
     pub matching_ns: u64,
     /// The other arm, on the same shots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predecoder: Option<PredecoderTally>,
+    pub predecoder: Option<PredecoderCounts>,
     /// Both arms again, by plain matching, where it is compared with correlated matching.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plain: Option<PlainTally>,
+    pub plain: Option<PlainCounts>,
 }
 
 /// Counts of the arm with a predecoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PredecoderTally {
+pub struct PredecoderCounts {
     /// Detectors that it left for matching.
     pub fired: u64,
     /// Shots that it and matching got wrong.
@@ -61,10 +61,10 @@ pub struct ArmCounts {
     pub matching_ns: u64,
 }
 
-impl Tally {
+impl ShotCounts {
     /// No shots yet.
     pub(super) fn new(predecoder: bool) -> Self {
-        Self { predecoder: predecoder.then(PredecoderTally::default), ..Self::default() }
+        Self { predecoder: predecoder.then(PredecoderCounts::default), ..Self::default() }
     }
 
     /// Adds another batch, of the same arms.
@@ -92,8 +92,8 @@ impl Tally {
     /// The same counts, times apart?
     pub(super) fn same_counts(&self, other: &Self) -> bool {
         let counts = |tally: &Self| {
-            let untimed = |p: PredecoderTally| PredecoderTally { inference_ns: 0, matching_ns: 0, ..p };
-            let (predecoder, plain) = (tally.predecoder.map(untimed), tally.plain.map(PlainTally::untimed));
+            let untimed = |p: PredecoderCounts| PredecoderCounts { inference_ns: 0, matching_ns: 0, ..p };
+            let (predecoder, plain) = (tally.predecoder.map(untimed), tally.plain.map(PlainCounts::untimed));
             Self { matching_ns: 0, predecoder, plain, ..*tally }
         };
         counts(self) == counts(other)
@@ -188,7 +188,7 @@ impl Tally {
     /// Share of detectors that a predecoder left. `None` without one.
     #[must_use]
     pub fn density_out(&self) -> Option<SyndromeDensity> {
-        let density = |arm: PredecoderTally| SyndromeDensity { fired: arm.fired, detectors: self.detectors };
+        let density = |arm: PredecoderCounts| SyndromeDensity { fired: arm.fired, detectors: self.detectors };
         self.predecoder.map(density)
     }
 
@@ -212,7 +212,7 @@ pub struct Stop {
 impl Stop {
     /// Is this enough?
     #[must_use]
-    pub fn met(&self, tally: &Tally) -> bool {
+    pub fn met(&self, tally: &ShotCounts) -> bool {
         let errors = tally.arms().iter().map(|arm| arm.errors).min().unwrap_or(0);
         tally.shots >= self.shots || self.errors.is_some_and(|enough| errors >= enough)
     }

@@ -50,9 +50,9 @@ impl<R: Halt> UnderWay for Kept<R> {
 /// uses is kept for ever: to free or to unload anything is to wait for a kernel that may never end, or to pull away what
 /// it still reads.
 #[derive(Debug)]
-pub(crate) struct Launched<K: UnderWay>(Option<K>);
+pub(crate) struct ActiveLaunch<K: UnderWay>(Option<K>);
 
-impl<R: Halt> Launched<Kept<R>> {
+impl<R: Halt> ActiveLaunch<Kept<R>> {
     /// The kernel that was launched last.
     pub(crate) fn new(
         resources: &Arc<R>,
@@ -65,7 +65,7 @@ impl<R: Halt> Launched<Kept<R>> {
     }
 }
 
-impl<K: UnderWay> Launched<K> {
+impl<K: UnderWay> ActiveLaunch<K> {
     /// The kernel has ended: what it used is its owners' again.
     pub(crate) fn ended(mut self) {
         self.0 = None;
@@ -77,7 +77,7 @@ impl<K: UnderWay> Launched<K> {
     }
 }
 
-impl<K: UnderWay> Drop for Launched<K> {
+impl<K: UnderWay> Drop for ActiveLaunch<K> {
     fn drop(&mut self) {
         if let Some(kernel) = self.0.take() {
             kernel.halt();
@@ -124,9 +124,9 @@ mod tests {
         }
     }
 
-    fn notes_of(ends: bool, act: impl FnOnce(Launched<Noted>)) -> Vec<&'static str> {
+    fn notes_of(ends: bool, act: impl FnOnce(ActiveLaunch<Noted>)) -> Vec<&'static str> {
         let notes = Arc::default();
-        act(Launched(Some(Noted { ends, notes: Arc::clone(&notes) })));
+        act(ActiveLaunch(Some(Noted { ends, notes: Arc::clone(&notes) })));
         let notes = notes.lock().expect("a list");
         notes.clone()
     }
@@ -139,11 +139,11 @@ mod tests {
     #[test]
     fn nothing_is_freed_under_a_kernel_that_goes_on() {
         assert_eq!(notes_of(false, drop), ["halt", "wait"]);
-        assert!(notes_of(false, Launched::abandon).is_empty());
+        assert!(notes_of(false, ActiveLaunch::abandon).is_empty());
     }
 
     #[test]
     fn everything_is_freed_after_an_orderly_end() {
-        assert_eq!(notes_of(false, Launched::ended), ["free"]);
+        assert_eq!(notes_of(false, ActiveLaunch::ended), ["free"]);
     }
 }

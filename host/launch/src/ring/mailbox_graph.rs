@@ -67,7 +67,7 @@ impl Mailbox {
 
 /// The graph.
 #[derive(Debug)]
-pub(super) struct Mailed {
+pub(super) struct MailboxGraph {
     exec: GraphExec,
     stream: Stream,
     _memory: MappedRegion,
@@ -75,7 +75,7 @@ pub(super) struct Mailed {
     _nodes: Option<Arc<dyn GraphNodes>>,
 }
 
-impl Mailed {
+impl MailboxGraph {
     /// A graph of what `add` adds, for a mailbox of `capacity` payload bytes (a multiple of 8), whose words it gets the address
     /// of.
     pub(super) fn new(

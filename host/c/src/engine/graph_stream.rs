@@ -7,7 +7,7 @@ use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{DeviceAddress, Stream};
 use ringcall_launch::ring::worker_pool::WorkerStream;
 
-pub(super) trait Lane: Debug + Send + Sync {
+pub(super) trait GraphStream: Debug + Send + Sync {
     /// `cudaStream_t`, for hooks.
     fn raw(&self) -> cudaStream_t;
 
@@ -27,7 +27,7 @@ pub(super) trait Lane: Debug + Send + Sync {
     fn state(&self) -> WorkerStream;
 }
 
-impl Lane for Stream {
+impl GraphStream for Stream {
     fn raw(&self) -> cudaStream_t {
         self.as_raw()
     }

@@ -5,10 +5,10 @@ use super::{PATIENCE_NS, context};
 use crate::pinning;
 use anyhow::{Result, bail};
 use ringcall_gpu::clock;
-use ringcall_launch::ring::FloorEcho;
+use ringcall_launch::ring::BaselineEcho;
 
 pub(in super::super) fn run(bench: &Bench) -> Result<Row> {
-    let echo = FloorEcho::start(&context()?)?;
+    let echo = BaselineEcho::start(&context()?)?;
     let mut times = histogram()?;
     std::thread::scope(|scope| {
         let client = scope.spawn(|| -> Result<()> {

@@ -12,13 +12,13 @@ use std::time::Duration;
 ///
 /// The order is the device's: nobody on the host waits for another's run, and the next one begins when the last has ended.
 #[derive(Debug)]
-pub struct Lane {
+pub struct SharedStream {
     stream: Stream,
     /// Held while a run and its mark are put on the stream, so that no other run comes between them.
     turn: Mutex<()>,
 }
 
-impl Lane {
+impl SharedStream {
     /// Without runs.
     ///
     /// # Errors
@@ -48,37 +48,37 @@ enum Last {
 /// A graph that one thread runs again and again.
 ///
 /// Each run has a mark behind it, a word that the device writes, which is waited for: by looking at memory, never longer than
-/// it is patient, and whatever others do with the lane. A run that does not end in time is waited for once more before the
+/// it is patient, and whatever others do with the stream. A run that does not end in time is waited for once more before the
 /// next one, or before this is dropped; if it has no end, nothing in its context is freed any more, since freeing would wait
 /// for it, and what it reaches stays. So whoever owns what the graph reaches declares it after this.
 #[derive(Debug)]
-pub struct Launched {
+pub struct RepeatedGraph {
     last: Last,
     // In this order: what is launched, then what it reaches.
     exec: GraphExec,
-    lane: Arc<Lane>,
+    stream: Arc<SharedStream>,
     done: Words,
     done_at: DeviceAddress,
     _mark: MappedRegion,
     patience: Duration,
 }
 
-impl Launched {
-    /// Uploads the graph, to be run on `lane`; no wait takes longer than `patience`.
+impl RepeatedGraph {
+    /// Uploads the graph, to be run on `stream`; no wait takes longer than `patience`.
     ///
     /// # Errors
     /// No memory, or the driver refuses.
-    pub fn new(exec: GraphExec, lane: &Arc<Lane>, patience: Duration) -> Result<Self, CudaError> {
-        let context = lane.stream.context();
+    pub fn new(exec: GraphExec, stream: &Arc<SharedStream>, patience: Duration) -> Result<Self, CudaError> {
+        let context = stream.stream.context();
         let mark = MappedRegion::zeroed(context, size_of::<u64>())?;
-        // Not on the lane: others' runs may be there.
-        let stream = Stream::new(context)?;
-        exec.upload(&stream)?;
-        stream.wait(patience)?;
+        // Not on the shared stream: others' runs may be there.
+        let own = Stream::new(context)?;
+        exec.upload(&own)?;
+        own.wait(patience)?;
         Ok(Self {
             last: Last::Over,
             exec,
-            lane: Arc::clone(lane),
+            stream: Arc::clone(stream),
             done: mark.words(0, 1)?,
             done_at: mark.device_address(0)?,
             _mark: mark,
@@ -99,11 +99,11 @@ impl Launched {
         self.done.store(0, 0, Ordering::Release);
         self.last = Last::Started;
         {
-            let _turn = self.lane.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let _turn = self.stream.turn.lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the caller's promise.
-            unsafe { self.exec.launch(&self.lane.stream) }?;
+            unsafe { self.exec.launch(&self.stream.stream) }?;
             // SAFETY: an aligned word of mapped memory, which lives as long as `self` and is reached by `done` alone.
-            unsafe { self.lane.stream.write_word_after(self.done_at, 1) }?;
+            unsafe { self.stream.stream.write_word_after(self.done_at, 1) }?;
         }
         self.last = Last::Marked;
         self.settle()
@@ -114,11 +114,11 @@ impl Launched {
     /// # Errors
     /// As for [`run`](Self::run).
     pub fn settle(&mut self) -> Result<(), CudaError> {
-        let Lane { stream, .. } = &*self.lane;
+        let SharedStream { stream, .. } = &*self.stream;
         match self.last {
             Last::Over => return Ok(()),
             Last::Started => stream.wait(self.patience)?,
-            // Others may keep the lane busy for ever.
+            // Others may keep the stream busy for ever.
             Last::Marked => stream.wait_for_word(&self.done, 0, self.patience)?,
         }
         self.last = Last::Over;
@@ -126,10 +126,10 @@ impl Launched {
     }
 }
 
-impl Drop for Launched {
+impl Drop for RepeatedGraph {
     fn drop(&mut self) {
         if self.settle().is_err() {
-            std::mem::forget(self.lane.stream.context().hold_frees());
+            std::mem::forget(self.stream.stream.context().hold_frees());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Engines without CUDA: a test says when a graph answers, and when its stream gets to what is behind it.
 
 use super::Engine;
-use super::lane::Lane;
+use super::graph_stream::GraphStream;
 use super::make::{Parts, Wanted};
 use super::{GraphIOContext, LINE};
 use crate::layout::{cudaGraphExec_t, cudaStream_t, cudaq_ringbuffer_t};
@@ -40,7 +40,7 @@ struct Play {
 }
 
 impl Play {
-    /// The response flags now, for a lane that has them.
+    /// The response flags now, for a stream that has them.
     fn seen(&self) -> Option<[u64; SLOTS as usize]> {
         let flags = self.tx_flags.as_ref()?;
         Some(core::array::from_fn(|slot| flags.load(slot, Ordering::Acquire)))
@@ -49,9 +49,9 @@ impl Play {
 
 /// A stream and the graphs on it.
 #[derive(Debug, Default)]
-pub(crate) struct Played(Mutex<Play>);
+pub(crate) struct FakeStream(Mutex<Play>);
 
-impl Played {
+impl FakeStream {
     fn play(&self) -> std::sync::MutexGuard<'_, Play> {
         crate::handles::lock(&self.0)
     }
@@ -83,7 +83,7 @@ impl Played {
             std::mem::take(&mut play.behind)
         };
         for (address, value) in behind {
-            // SAFETY: words of the bench's memory, which is there as long as its lanes.
+            // SAFETY: words of the bench's memory, which is there as long as its streams.
             let word = unsafe { Words::from_raw(address as usize as *mut u64, 1) }.expect("aligned");
             word.store(0, value, Ordering::Release);
         }
@@ -106,7 +106,7 @@ impl Played {
     }
 }
 
-impl Lane for Arc<Played> {
+impl GraphStream for Arc<FakeStream> {
     fn raw(&self) -> cudaStream_t {
         core::ptr::null_mut()
     }
@@ -148,7 +148,7 @@ impl Lane for Arc<Played> {
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) lanes: Vec<Arc<Played>>,
+    pub(crate) streams: Vec<Arc<FakeStream>>,
     pub(crate) ring: cudaq_ringbuffer_t,
     pub(crate) entries: Vec<FunctionEntry>,
     pub(crate) rx_flags: Words,
@@ -207,13 +207,16 @@ impl Bench {
             entry
         };
         let entries: Vec<FunctionEntry> = (0..workers).map(entry).collect();
-        let lanes: Vec<Arc<Played>> = (0..workers).map(|_| Arc::default()).collect();
-        for lane in &lanes {
-            lane.play().tx_flags = Some(tx_flags.clone());
+        let streams: Vec<Arc<FakeStream>> = (0..workers).map(|_| Arc::default()).collect();
+        for stream in &streams {
+            stream.play().tx_flags = Some(tx_flags.clone());
         }
         let (contexts, ends) = (words(workers * size_of::<GraphIOContext>() / 8), words(workers * LINE));
         let parts = Parts {
-            lanes: lanes.iter().map(|lane| Box::new(Arc::clone(lane)) as Box<dyn Lane>).collect(),
+            streams: streams
+                .iter()
+                .map(|stream| Box::new(Arc::clone(stream)) as Box<dyn GraphStream>)
+                .collect(),
             contexts_device: contexts.address(),
             contexts,
             ends_device: ends.address(),
@@ -234,7 +237,7 @@ impl Bench {
         };
         // SAFETY: the ring is the bench's own, and so is the rest.
         let engine = unsafe { wanted.assemble(&entries, parts) }.expect("an engine");
-        Self { engine: Arc::new(engine), lanes, ring, entries, rx_flags, tx_flags, rx_data, tx_data }
+        Self { engine: Arc::new(engine), streams, ring, entries, rx_flags, tx_flags, rx_data, tx_data }
     }
 
     /// A producer's request.
