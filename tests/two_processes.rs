@@ -9,9 +9,9 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Against hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 fn ringcall() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ringcall"))
@@ -567,11 +567,11 @@ fn a_closed_port_is_noticed() {
                 if let Some(status) = child.try_wait().expect("ours") {
                     break status;
                 }
-                if begin.elapsed() > PATIENCE {
+                if begin.elapsed() > TIMEOUT {
                     child.kill().expect("it runs");
                     panic!("{transport} {faults:?}: it waits for a port that is closed");
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             };
             let text = std::fs::read_to_string(err).expect("text");
             assert_eq!((status.code(), text.lines().count()), (Some(1), 1), "{text}");
@@ -604,7 +604,7 @@ fn a_rendezvous_waits_for_nobody() {
                 break;
             }
         }
-        trickle.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        trickle.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let mut answer = Vec::new();
         let _ = trickle.read_to_end(&mut answer);
         answer

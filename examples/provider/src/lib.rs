@@ -29,7 +29,7 @@ const CONNECTIONS: usize = 64;
 /// What may wait for a peer that does not read; then it is given up.
 const PENDING_BYTES: usize = 1 << 20;
 /// How long an idle thread sleeps.
-const NAP: Duration = Duration::from_micros(50);
+const SLEEP: Duration = Duration::from_micros(50);
 
 ringcall_bridge::export_provider!(Linked<Tcp>);
 
@@ -215,7 +215,7 @@ impl Wire for Tcp {
     }
 
     fn wait(&self, timeout: Duration) -> io::Result<()> {
-        std::thread::sleep(NAP.min(timeout));
+        std::thread::sleep(SLEEP.min(timeout));
         Ok(())
     }
 }

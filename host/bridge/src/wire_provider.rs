@@ -22,7 +22,7 @@ pub struct WireProvider {
 }
 
 /// How long a wait for a provider that cannot block takes: an idle thread looks again after that.
-const NAP: Duration = Duration::from_micros(50);
+const SLEEP: Duration = Duration::from_micros(50);
 
 impl WireProvider {
     /// Connects and launches a provider that was created to be driven.
@@ -109,7 +109,7 @@ impl Wire for WireProvider {
 
     fn wait(&self, timeout: Duration) -> io::Result<()> {
         if !self.provider.wait(timeout) {
-            std::thread::sleep(NAP.min(timeout));
+            std::thread::sleep(SLEEP.min(timeout));
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Every kernel of these tests, linked from two modules.
 fn module(context: &Arc<Context>) -> Module {
@@ -82,7 +82,7 @@ fn mapped_memory_is_seen_by_both_sides() {
         // SAFETY: the kernel reads word 0 and writes word 1 of mapped memory that outlives it.
         unsafe { kernel.launch(&stream, &Launch::linear(1, 1), &args) }.expect("launched");
         drop(region); // the window keeps the memory
-        stream.wait(PATIENCE).expect("done");
+        stream.wait(TIMEOUT).expect("done");
         assert_eq!(words.load(1, Ordering::Acquire), 42);
     });
 }
@@ -102,7 +102,7 @@ fn registered_memory_is_seen_by_both_sides() {
         let kernel = module(context).kernel("successor").expect("there");
         // SAFETY: as for mapped memory.
         unsafe { kernel.launch(&stream, &Launch::linear(1, 1), &args) }.expect("launched");
-        stream.wait(PATIENCE).expect("done");
+        stream.wait(TIMEOUT).expect("done");
         assert_eq!(words.load(1, Ordering::Acquire), 7);
     });
 }
@@ -156,7 +156,7 @@ fn a_function_of_another_module_is_linked_and_called() {
         let launch = Launch::linear(3, 128).cooperative();
         // SAFETY: as above.
         unsafe { kernel.launch(&stream, &launch, &args) }.expect("launched");
-        stream.wait(PATIENCE).expect("done");
+        stream.wait(TIMEOUT).expect("done");
         assert_eq!(contents(&buffer, 300), expected);
     });
 }
@@ -258,7 +258,7 @@ fn graphs_run_their_kernels_in_order() {
             buffer.fill(0).expect("filled");
             // SAFETY: the kernels reach the four words of the buffer, which outlives them.
             unsafe { exec.launch(&stream) }.expect("launched");
-            stream.wait(PATIENCE).expect("done");
+            stream.wait(TIMEOUT).expect("done");
             assert_eq!(contents(&buffer, 4), [5, 6, 7, 11]);
         }
     });
@@ -281,7 +281,7 @@ fn words_are_waited_for() {
             unsafe { stream.copy(host, buffer.address(), 4096) }.expect("put there");
             // SAFETY: a word of the region, which outlives the write.
             unsafe { stream.write_word_after(word, round.into()) }.expect("put there");
-            stream.wait_for_word(&words, 0, PATIENCE).expect("written");
+            stream.wait_for_word(&words, 0, TIMEOUT).expect("written");
             assert_eq!(words.load(0, Ordering::Acquire), round.into());
             // SAFETY: the copy, the last to reach these bytes, has ended.
             let copied = unsafe { pinned.exclusive(0, 4096) }.expect("inside");
@@ -319,7 +319,7 @@ fn staging_is_read_as_a_slice_and_word_by_word() {
                     0 => {
                         // SAFETY: both ends have the bytes and outlive the copy, which is waited for at once.
                         unsafe { stream.copy(host, buffer.address(), BYTES) }.expect("put there");
-                        stream.wait(PATIENCE).expect("done");
+                        stream.wait(TIMEOUT).expect("done");
                     }
                     // SAFETY: the copy has ended, and the window is not used meanwhile.
                     1 => slice.copy_from_slice(unsafe { pinned.exclusive(0, BYTES) }.expect("inside")),
@@ -372,7 +372,7 @@ fn graphs_hold_copies_and_what_was_captured() {
             words.store(1, 7, Ordering::Release);
             // SAFETY: the nodes reach the buffers above, which outlive them.
             unsafe { exec.launch(&stream) }.expect("launched");
-            stream.wait(PATIENCE).expect("done");
+            stream.wait(TIMEOUT).expect("done");
             assert_eq!([0, 1].map(|word| words.load(word, Ordering::Acquire)), [41, 42]);
         }
     });
@@ -409,7 +409,7 @@ fn what_is_put_on_a_stream_is_captured_and_runs_again() {
             words.store(0, value, Ordering::Release);
             // SAFETY: what was recorded reaches memory that is still there.
             unsafe { exec.launch(&stream) }.expect("launched");
-            stream.wait(PATIENCE).expect("done");
+            stream.wait(TIMEOUT).expect("done");
             assert_eq!([2, 3].map(|word| words.load(word, Ordering::Acquire)), [value, value + 1]);
         }
 
@@ -417,7 +417,7 @@ fn what_is_put_on_a_stream_is_captured_and_runs_again() {
         let failed: Result<_, CudaError> = stream.capture(|| Err(CudaError::Graph("enough".to_owned())));
         assert_eq!(failed.err(), Some(CudaError::Graph("enough".to_owned())));
         assert!(stream.capture(|| stream.synchronize()).is_err(), "a stream that records is not waited for");
-        stream.wait(PATIENCE).expect("usable");
+        stream.wait(TIMEOUT).expect("usable");
     });
 }
 
@@ -498,13 +498,13 @@ fn everything_works_beside_a_persistent_kernel() {
         let args = KernelArgs::new().address(buffer.address());
         // SAFETY: the kernel reaches two words of the buffer, which outlives it.
         unsafe { successor.launch(&beside, &Launch::linear(1, 1), &args) }.expect("launched");
-        beside.wait(PATIENCE).expect("done");
+        beside.wait(TIMEOUT).expect("done");
         assert_eq!(contents(&buffer, 2), [5, 6]);
         drop((victim, pinned)); // postponed: freeing now could wait for the kernel
         assert_eq!(persistent.query(), StreamState::Busy, "it runs until it is told");
 
         words.store(0, 1, Ordering::Release);
-        persistent.wait(PATIENCE).expect("done");
+        persistent.wait(TIMEOUT).expect("done");
         assert_eq!(
             words.load(1, Ordering::Acquire),
             1,

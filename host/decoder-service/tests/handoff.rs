@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Bound, PATIENCE, answer, drive, experiment, logits};
+use common::{Bound, TIMEOUT, answer, drive, experiment, logits};
 use ringcall::wire::header::RequestHeader;
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::wire::qec::read_decode_result;
@@ -31,7 +31,7 @@ fn play(ring: &SharedRing, queues: &[Arc<Queue>], requests: &[Vec<u8>], outputs:
     let mut scan = Scan::new(ring.geometry().slots());
     let (mut tails, mut served, begin) = (vec![0; queues.len()], 0, Instant::now());
     let mut payload = vec![0; ring.geometry().request_capacity() as usize];
-    while served < requests.len() && begin.elapsed() < 6 * PATIENCE {
+    while served < requests.len() && begin.elapsed() < 6 * TIMEOUT {
         let mut seen: Vec<Seen> = Vec::new();
         scan.turn(ring, |one| seen.push(one));
         for one in seen {
@@ -82,7 +82,7 @@ fn hand_over(
             answers[number] = result.to_vec();
         });
     });
-    let report = workers.stop(PATIENCE);
+    let report = workers.stop(TIMEOUT);
     assert!(report.is_clean(), "{report:?}");
     assert_eq!((report.workers.answered, report.workers.failed), (n, 0), "{report:?}");
     assert!(report.queues.iter().all(|queue| queue.published > 0), "both queues are used: {report:?}");

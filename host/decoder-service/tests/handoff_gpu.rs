@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Bound, PATIENCE, bytes_of, drive, experiment, from_env, on_device};
+use common::{Bound, TIMEOUT, bytes_of, drive, experiment, from_env, on_device};
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::{RingConfig, Wait};
 use ringcall_cuda::driver::devrt;
@@ -67,8 +67,8 @@ fn every_answer_is_the_networks_and_matchings() {
 
             let is_owed = |place: usize, answer: &[u8]| assert_eq!(answer, owed[place], "shot {place}");
             let per_s = drive(ring.ring(), DECODE_SYNDROME, &payloads, requests, is_owed);
-            assert!(running.stop(PATIENCE).report.is_clean());
-            let report = workers.stop(PATIENCE);
+            assert!(running.stop(TIMEOUT).report.is_clean());
+            let report = workers.stop(TIMEOUT);
             assert!(report.is_clean(), "{report:?}");
             assert_eq!((report.workers.answered, report.workers.failed), (requests, 0), "{report:?}");
             let published: Vec<u64> = report.queues.iter().map(|queue| queue.published).collect();

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Bound, PATIENCE, answer, bytes_of, drive, floats, from_env, input, on_device};
+use common::{Bound, TIMEOUT, answer, bytes_of, drive, floats, from_env, input, on_device};
 use ringcall::{FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait};
 use ringcall_cuda::driver::devrt;
 use ringcall_infer::Model;
@@ -46,7 +46,7 @@ fn every_shape_gives_the_cpus_answers() {
         let host = HostDispatcher::builder(&ring, table).options(options).build().expect("a dispatcher");
         let host = host.start().expect("started");
         let by_host = drive(&ring, FUNCTION, &bits, requests, is_owed);
-        assert_eq!(host.stop(PATIENCE).report.dropped, 0);
+        assert_eq!(host.stop(TIMEOUT).report.dropped, 0);
 
         // A graph that the device's dispatcher launches: floats in, logits out.
         let by_device = match devrt::find() {
@@ -70,7 +70,7 @@ fn every_shape_gives_the_cpus_answers() {
                 let per_s = drive(ring.ring(), FUNCTION, &volumes, requests, |place, logits| {
                     is_owed(place, &answer(volume, &floats(logits), *threshold, &bits[place]));
                 });
-                assert!(device.stop(PATIENCE).report.is_clean());
+                assert!(device.stop(TIMEOUT).report.is_clean());
                 Some(per_s)
             }
         };
@@ -84,7 +84,7 @@ fn every_shape_gives_the_cpus_answers() {
         let device = DeviceDispatcher::wire(&ring, functions, modules, handler.options()).expect("wired");
         let device = device.start().expect("started");
         let by_grid = drive(ring.ring(), FUNCTION, &bits, requests, is_owed);
-        assert!(device.stop(PATIENCE).report.is_clean());
+        assert!(device.stop(TIMEOUT).report.is_clean());
 
         let by_device = by_device.map_or("no libcudadevrt.a".to_owned(), |per_s| format!("{per_s:.0}"));
         eprintln!(

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const OUTPUT: usize = 24;
 const WAIT: Wait = Wait::Yield { spins: 4 };
 
@@ -152,7 +152,7 @@ fn drive(ring: &Ring, queues: &[Arc<Queue>], n: usize, patient: bool) -> (Vec<St
                     sent += 1;
                 }
             }
-            assert!(begin.elapsed() < PATIENCE, "{} of {n} answered", statuses.len());
+            assert!(begin.elapsed() < TIMEOUT, "{} of {n} answered", statuses.len());
             std::thread::yield_now();
         }
         drop(ends);
@@ -171,7 +171,7 @@ fn every_request_is_answered_once() {
             let (statuses, refused) = drive(&ring, &queues, 400, true);
             assert!(statuses.iter().all(|&status| status == Status::OK));
             assert_eq!(refused, 0);
-            let report = workers.stop(PATIENCE);
+            let report = workers.stop(TIMEOUT);
             assert!(report.is_clean(), "{report:?}");
             assert_eq!((report.workers.jobs, report.workers.answered), (400, 400));
             assert_eq!(report.queues.iter().map(|queue| queue.published).sum::<u64>(), 400);
@@ -194,7 +194,7 @@ fn slow_workers_make_refusals_that_are_answered_and_counted() {
         let count = |wanted| statuses.iter().filter(|&&status| status == wanted).count() as u64;
         assert_eq!(count(Status::OK) + count(Status::BACKPRESSURE), 300);
         assert_eq!(count(Status::BACKPRESSURE), refused);
-        let report = workers.stop(PATIENCE);
+        let report = workers.stop(TIMEOUT);
         assert!(report.is_clean(), "{report:?}");
         assert_eq!(report.queues[0].refused, refused);
         assert_eq!(report.workers.jobs, 300 - refused);
@@ -215,7 +215,7 @@ fn stages_that_fail_panic_or_lie_are_answered() {
     std::panic::set_hook(Box::new(|_| ()));
     let workers = Workers::start(&queues, ring.shared(), vec![Box::new(stage)], &options()).expect("started");
     let (statuses, _) = drive(&ring, &queues, 40, true);
-    let report = workers.stop(PATIENCE);
+    let report = workers.stop(TIMEOUT);
     std::panic::set_hook(quiet);
     for status in [Status::OK, Status(7), Status::RESULT_TOO_LONG, Status::HANDLER_PANIC] {
         assert_eq!(statuses.iter().filter(|&&other| other == status).count(), 10, "{status}");
@@ -233,7 +233,7 @@ fn publish(queue: &Queue, sequence: u64, slot: u64, answers: bool) {
 fn wait(what: &str, until: impl Fn() -> bool) {
     let begin = Instant::now();
     while !until() {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
+        assert!(begin.elapsed() < TIMEOUT, "{what}");
         std::thread::yield_now();
     }
 }
@@ -247,7 +247,7 @@ fn jobs_without_a_place_for_their_answer_are_counted() {
     publish(&queues[0], 3, 2, true); // a slot that is not in flight
     let workers = Workers::start(&queues, ring.shared(), stages(1), &options()).expect("started");
     wait("four jobs", || workers.counts().jobs == 4);
-    let report = workers.stop(PATIENCE);
+    let report = workers.stop(TIMEOUT);
     assert!(report.is_clean(), "{report:?}");
     let counts = report.workers;
     assert_eq!((counts.dropped, counts.unowed, counts.late, counts.answered), (2, 1, 1, 0));
@@ -273,7 +273,7 @@ fn an_overwritten_record_is_answered_as_such() {
     // A record without a job is made free.
     words.store(shape.record(1) + record::STATE, 77, Relaxed);
     wait("the garbage", || workers.counts().garbage == 1);
-    let report = workers.stop(PATIENCE);
+    let report = workers.stop(TIMEOUT);
     assert!(report.is_clean(), "{report:?}");
     assert_eq!((report.workers.damaged, report.workers.failed, report.workers.garbage), (1, 1, 1));
 }

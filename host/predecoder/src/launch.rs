@@ -22,7 +22,7 @@ use zerocopy::IntoBytes;
 pub(crate) const NETWORK: &str = "ringcall_predecoder";
 const STAGE: &str = "ringcall_predecoder_stage";
 /// A run takes microseconds; the kernel itself gives up earlier.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// What a wait in the kernel may take, in clock cycles: a good half of a second.
 pub(crate) const LIMIT_CYCLES: u64 = 1_000_000_000;
 /// Tensors of up to so many bytes cross the bus by a kernel's threads, all at once, larger ones by the copy engines.
@@ -117,7 +117,7 @@ impl Replay {
             graph.add_kernel(&network, &launch, &KernelArgs::new().bytes(params.as_bytes()), &[there])?;
         carry.add(&mut graph, to, output.address(), places.output_bytes, &[run])?;
         Ok(Self {
-            launched: RepeatedGraph::new(graph.instantiate_for_host()?, stream, PATIENCE)?,
+            launched: RepeatedGraph::new(graph.instantiate_for_host()?, stream, TIMEOUT)?,
             failed: mapped.words(FAILED_AT, 1)?,
             mapped,
             buffers,

@@ -15,7 +15,7 @@ use ringcall_wire::function::FunctionId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 const NAME: &str = "predecode";
 
 /// One call through the ring's first slot.
@@ -27,7 +27,7 @@ fn call(ring: &MappedRing, payload: &[u8]) -> (Status, Vec<u8>) {
         if let Some(vacant) = Vacant::probe(ring.shared(), slot) {
             break vacant;
         }
-        assert!(begin.elapsed() < PATIENCE, "the slot does not become free");
+        assert!(begin.elapsed() < TIMEOUT, "the slot does not become free");
     };
     vacant.submit(ring.shared(), FunctionId::of(NAME).0, 7, 7, payload).expect("it fits");
     loop {
@@ -38,7 +38,7 @@ fn call(ring: &MappedRing, payload: &[u8]) -> (Status, Vec<u8>) {
             response.release(ring.shared());
             return (status, result);
         }
-        assert!(begin.elapsed() < PATIENCE, "no answer");
+        assert!(begin.elapsed() < TIMEOUT, "no answer");
     }
 }
 
@@ -85,7 +85,7 @@ fn wire(ring: &MappedRing, handler: &GridHandler) -> DeviceDispatcher {
 }
 
 fn stop(running: DeviceDispatcher<Running>) {
-    let stopped = running.stop(PATIENCE);
+    let stopped = running.stop(TIMEOUT);
     assert!(stopped.report.is_clean(), "{:?}", stopped.report);
 }
 

@@ -2,6 +2,9 @@
 
 use ringcall_gpu::{clock, hint};
 
+/// Turns of a polling loop between two checks of the clock and of whether to stop: each costs as much as a turn.
+pub const TURNS_PER_CHECK: u32 = 64;
+
 /// What a polling thread does while there is nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wait {

@@ -78,7 +78,7 @@ pub struct Service {
 }
 
 /// How long a connection may take, from its beginning to its end.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections at a time; more wait until one is over.
 const MOST_CALLERS: usize = 256;
 
@@ -138,7 +138,7 @@ struct Caller {
 
 impl Caller {
     fn new(stream: TcpStream) -> Self {
-        Self { stream, said: [0; BYTES], heard: 0, told: 0, until: Instant::now() + PATIENCE }
+        Self { stream, said: [0; BYTES], heard: 0, told: 0, until: Instant::now() + TIMEOUT }
     }
 
     /// Does what can be done without waiting: its side, once it was answered.

@@ -16,7 +16,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// Against hanging alone.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn any() -> SocketAddrV4 {
     "127.0.0.1:0".parse().expect("an address")
@@ -40,7 +40,7 @@ fn table_with_held(page_bytes: u32) -> (FunctionTable, Sender<()>) {
     let (release, gate) = std::sync::mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let held = move |_: &[u8], _: &mut [u8]| {
-        let _ = gate.lock().expect("no panic").recv_timeout(PATIENCE);
+        let _ = gate.lock().expect("no panic").recv_timeout(TIMEOUT);
         Ok(0)
     };
     let table = FunctionTable::builder().host_call("held", held).build_for(capacity, capacity);
@@ -66,7 +66,7 @@ fn target(service: &Service) -> PlayerTarget {
 /// Plays calls of `rpc_increment`; every request's end is known.
 fn play(service: &Service, calls: u64, payload_bytes: u32, change: impl FnOnce(&mut PlayerConfig)) -> Played {
     let mut config = PlayerConfig::new(target(service));
-    config.timeout = PATIENCE;
+    config.timeout = TIMEOUT;
     change(&mut config);
     let mut player = Player::new(RoceSocket::bind(any()).expect("a socket"), config).expect("a player");
     let mut windows = Increment::new(calls, payload_bytes);
@@ -77,7 +77,7 @@ fn play(service: &Service, calls: u64, payload_bytes: u32, change: impl FnOnce(&
 
 fn stop(service: Service) -> (Report, Watch) {
     let watch = service.watch();
-    let report = service.stop(PATIENCE);
+    let report = service.stop(TIMEOUT);
     assert!(report.is_clean(), "{report}, {:?}", report.balance());
     (report, watch)
 }
@@ -225,7 +225,7 @@ impl Raw {
 fn until(what: &str, mut is: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is() {
-        assert!(begin.elapsed() < PATIENCE, "never: {what}");
+        assert!(begin.elapsed() < TIMEOUT, "never: {what}");
         std::thread::yield_now();
     }
 }
@@ -319,7 +319,7 @@ fn two_peers_at_once_get_their_own_answers() {
         let service = start(Options { threads, ..Options::default() });
         let target = target(&service);
         let play = |payload_bytes: u32| {
-            let config = PlayerConfig { timeout: PATIENCE, ..PlayerConfig::new(target) };
+            let config = PlayerConfig { timeout: TIMEOUT, ..PlayerConfig::new(target) };
             let mut player =
                 Player::new(RoceSocket::bind(any()).expect("a socket"), config).expect("a player");
             let mut refused = 0;

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// What TensorRT wants of a tensor's address.
 const ALIGNMENT: usize = 256;
 /// A run takes micro- or milliseconds; the first one may load code.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where each tensor lies in an engine's memory: all inputs, then all outputs, so that each way takes one copy.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl Bound {
     /// The first run loads code and sizes TensorRT's own memory, which a capture must not meet.
     pub(crate) fn warm_up(&mut self, stream: &Stream) -> Result<(), TensorRtError> {
         self.enqueue(stream)?;
-        Ok(stream.wait(PATIENCE)?)
+        Ok(stream.wait(TIMEOUT)?)
     }
 }
 
@@ -222,7 +222,7 @@ impl Replay {
             Ok::<(), TensorRtError>(())
         })?;
         Ok(Self {
-            launched: RepeatedGraph::new(graph.instantiate_for_host()?, &shared, PATIENCE)?,
+            launched: RepeatedGraph::new(graph.instantiate_for_host()?, &shared, TIMEOUT)?,
             _bound: bound,
             mapped,
         })

@@ -24,7 +24,7 @@ const FLAGS: [&str; 9] = [
     "-Wl,-z,now",
 ];
 /// It takes seconds.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A compiled shim's file; compiles it if it is not there yet. `afresh` compiles it even if it is.
 pub(crate) fn compiled(search: &Search, headers: &Path, afresh: bool) -> Result<PathBuf, TensorRtError> {
@@ -109,11 +109,11 @@ fn compile(compiler: &str, headers: &Path, folder: &Path, path: &Path) -> Result
     let status = loop {
         match child.try_wait().map_err(|why| failed(why.to_string()))? {
             Some(status) => break status,
-            None if begun.elapsed() > PATIENCE => {
+            None if begun.elapsed() > TIMEOUT => {
                 // It may have ended just now, and then there is nothing to kill.
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(failed(format!("no end within {} s", PATIENCE.as_secs())));
+                return Err(failed(format!("no end within {} s", TIMEOUT.as_secs())));
             }
             None => std::thread::sleep(Duration::from_millis(10)),
         }

@@ -2,6 +2,7 @@
 
 use crate::Unified;
 use ringcall::Wait;
+use ringcall::wait::TURNS_PER_CHECK;
 use ringcall::wait::Waiter;
 use std::time::{Duration, Instant};
 
@@ -24,10 +25,7 @@ impl Default for Idle {
 }
 
 /// The longest that a thread blocks without a look at whether it is to stop.
-const NAP: Duration = Duration::from_millis(5);
-
-/// Empty turns between looks at the clock.
-const LOOK: u32 = 64;
+const SLEEP: Duration = Duration::from_millis(5);
 
 /// The state of one idle thread.
 #[derive(Debug)]
@@ -54,10 +52,10 @@ impl Idler {
     pub(crate) fn idle(&mut self, link: &mut dyn Unified) {
         let turns = self.waiter.idle();
         let Some(block_after) = self.block_after else { return };
-        if turns.is_multiple_of(LOOK) || turns == u32::MAX {
+        if turns.is_multiple_of(TURNS_PER_CHECK) || turns == u32::MAX {
             let since = *self.since.get_or_insert_with(Instant::now);
             if since.elapsed() >= block_after {
-                let _ = link.doze(NAP);
+                let _ = link.doze(SLEEP);
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::{Endpoint, Idle, RingFilling, StopReport, TransportError, Unified, Wa
 use ringcall::HostDispatcher;
 use ringcall::dispatcher::{Step, Stepped, Stopped, Wired};
 use ringcall::pin::{PinReport, pin_current};
+use ringcall::wait::TURNS_PER_CHECK;
 use ringcall_gpu::atomic::DeviceU64;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -21,9 +22,6 @@ pub struct ThreadOptions {
 
 /// How long a thread may take to end after its deadline: bounded work, unless a handler on it never returns.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Busy turns between looks at whether to stop.
-const LOOK: u32 = 64;
 
 /// How a thread is told to stop: nanoseconds allowed, plus one; 0 while it runs. Written by the owner, once, with release;
 /// read by the thread with acquire.
@@ -119,7 +117,7 @@ fn turns(
         let sent = link.publish();
         turn = turn.wrapping_add(1);
         let busy = worked || received + sent > 0;
-        if (!busy || turn.is_multiple_of(LOOK))
+        if (!busy || turn.is_multiple_of(TURNS_PER_CHECK))
             && let Some(deadline) = signal.deadline()
         {
             return deadline;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::{Udp, V4};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn double() -> (Ring, HostDispatcher) {
     let ring = Ring::allocate(RingConfig { slots: 64, slot_bytes: 64 }).unwrap();
@@ -79,7 +79,7 @@ fn a_bad_network_both_ways() {
             caller.send(FunctionId::of("double"), 0, &[n as u8; 16]).unwrap();
         }
         let begin = Instant::now();
-        while ends.len() < total && begin.elapsed() < PATIENCE {
+        while ends.len() < total && begin.elapsed() < TIMEOUT {
             caller.poll(|end| {
                 let right = match end.outcome {
                     Outcome::Answered(_, result) => {
@@ -106,14 +106,14 @@ fn a_bad_network_both_ways() {
     let answers: u64 = arrived.values().map(|&n| u64::from(n)).sum();
     let seen = statistics.answered + statistics.duplicates + statistics.late;
     assert!(seen <= answers && statistics.duplicates > 0, "{statistics}; {answers} answers");
-    let counts = service.stop(PATIENCE).statistics;
+    let counts = service.stop(TIMEOUT).statistics;
     assert_eq!(counts.answered, through[0].values().map(|&n| u64::from(n)).sum::<u64>());
 }
 
 #[test]
 fn what_comes_unasked_is_counted_and_ignored() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let options = CallerOptions { deadline: Duration::from_millis(50), ..CallerOptions::default() };
     let mut caller = udp::Caller::connect(socket.local_addr().unwrap(), &options).unwrap();
     let mut buffer = [0; 64];
@@ -146,7 +146,7 @@ fn what_comes_unasked_is_counted_and_ignored() {
     socket.send_to(&[1; HEADER_BYTES], from).unwrap();
     send(ResponseHeader::reply(&second, 0, 5), b"four");
     let begin = Instant::now();
-    while caller.statistics().malformed < 3 && begin.elapsed() < PATIENCE {
+    while caller.statistics().malformed < 3 && begin.elapsed() < TIMEOUT {
         caller.poll(|_| ());
     }
     let counts = caller.statistics();
@@ -259,7 +259,7 @@ fn a_service_on_every_address_answers_from_the_one_that_was_asked() {
                 dispatcher.step();
                 link.publish();
                 caller.poll(|ended| answer.extend_from_slice(ended.result()));
-                assert!(begin.elapsed() < PATIENCE, "{any} {asked}: no answer");
+                assert!(begin.elapsed() < TIMEOUT, "{any} {asked}: no answer");
             }
             assert_eq!(answer, [id * 2; 3]);
         }
@@ -296,7 +296,7 @@ fn peers_that_are_not_allowed_are_counted_and_not_answered() {
             if let Ok(len) = guest.recv(&mut buffer) {
                 break len;
             }
-            assert!(begin.elapsed() < PATIENCE, "{bind}: no answer");
+            assert!(begin.elapsed() < TIMEOUT, "{bind}: no answer");
         };
         assert_eq!(buffer[HEADER_BYTES..len], [2, 4, 6]);
         // What the outsider sent came before.
@@ -338,12 +338,12 @@ fn bad_requests_are_dropped_where_that_is_asked_for() {
         link.publish();
         match client.recv(&mut buffer) {
             Ok(len) => break len,
-            Err(_) => assert!(begin.elapsed() < PATIENCE, "no answer: {}", link.watch().statistics()),
+            Err(_) => assert!(begin.elapsed() < TIMEOUT, "no answer: {}", link.watch().statistics()),
         }
     };
     let answer = ResponseHeader::from_bytes(&buffer[..len]).unwrap();
     assert_eq!((answer.request_id, answer.status()), (77, Status::OK));
-    let report = link.stop(PATIENCE, &mut || {
+    let report = link.stop(TIMEOUT, &mut || {
         dispatcher.step();
     });
     let counts = report.statistics;

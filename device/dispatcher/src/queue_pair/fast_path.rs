@@ -48,7 +48,7 @@ struct Next<'a> {
     number: u64,
     /// This lane's part of what is fetched when its completion is there. The rest of the completion comes with the slot, to the
     /// last lane, which has no second pair of a slot.
-    wave: [Pair<'a>; 2],
+    burst: [Pair<'a>; 2],
 }
 
 impl QueueRows {
@@ -60,7 +60,7 @@ impl QueueRows {
         } else {
             self.requests.pair(guess, lanes + lane)
         };
-        Next { guess, number: poller.posted, wave: [self.requests.pair(guess, lane), second] }
+        Next { guess, number: poller.posted, burst: [self.requests.pair(guess, lane), second] }
     }
 }
 
@@ -151,8 +151,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         barrier::observe_from_peer();
         let (lane, lanes) = (warp.lane(), warp.lanes());
         let last = lanes - 1;
-        let Next { guess, number, wave } = next;
-        let [mut first, mut second] = Pair::load_two(wave[0], wave[1]);
+        let Next { guess, number, burst } = next;
+        let [mut first, mut second] = Pair::load_two(burst[0], burst[1]);
         // What is looked at stands in the upper halves of the words.
         let upper = |word: u64, from| u64::from(warp.shuffle((word >> 32) as u32, from)) << 32;
         let mut entry = Cqe::default();

@@ -348,7 +348,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         let expected = ready == 1 && lane < self.config.rx_stride / 16;
         let slot = expected.then_some((data, self.slot_word(poller.guess) + 2 * lane as usize));
         let rest = (lane < ready).then_some((cq, poller.entry(lane) + IMMEDIATE_WORD));
-        let [wave, [immediate, count]] = Words::load_two(slot, rest);
+        let [burst, [immediate, count]] = Words::load_two(slot, rest);
 
         let mut entry = Cqe::default();
         (entry.0[IMMEDIATE_WORD], entry.0[IMMEDIATE_WORD + 1]) = (immediate, count);
@@ -380,9 +380,9 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         if alone {
             let job = Job::of(warp.shuffle_u64(completion.job, 0), poller.posted);
             // A header takes two lanes.
-            let wave = (job.slot == poller.guess && warp.lanes() > 1).then_some(wave);
+            let burst = (job.slot == poller.guess && warp.lanes() > 1).then_some(burst);
             poller.guess = self.slot_after(job.slot);
-            let written = self.serve(warp, 0, job, wave, input, output);
+            let written = self.serve(warp, 0, job, burst, input, output);
             counted = ALONE.and(written.map_or(CounterBits::NONE, |written| written.counted));
             copy = written.filter(|_| self.bell.copies(warp.lanes())).map(|written| written.own);
         } else if jobs > 0 {

@@ -28,14 +28,14 @@ pub(super) struct Written {
 impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Serves a request, and writes its response and its send request. `None`: a graph will answer it.
     ///
-    /// `wave` is this lane's first 16 bytes of the slot, where they were fetched already.
+    /// `burst` is this lane's first 16 bytes of the slot, where they were fetched already.
     #[inline(always)]
     pub(super) fn serve(
         &self,
         warp: Warp<'_>,
         me: u32,
         job: Job,
-        wave: Option<[u64; 2]>,
+        burst: Option<[u64; 2]>,
         input: Stage<'_>,
         output: Stage<'_>,
     ) -> Option<Written> {
@@ -45,7 +45,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         };
         // A message too short for a header has none: what lies behind it is another request's.
         let whole = extent >= HEADER_BYTES as u32;
-        let fetched = self.fetch(warp, job.slot, extent, wave, input);
+        let fetched = self.fetch(warp, job.slot, extent, burst, input);
         warp.sync();
         let header = if whole {
             RequestHeader::from_words(core::array::from_fn(|word| input.word(word)))
@@ -96,12 +96,19 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
 
     /// The first part of a slot, in one wave; how many pairs.
     #[inline(always)]
-    fn fetch(&self, warp: Warp<'_>, slot: u32, extent: u32, wave: Option<[u64; 2]>, input: Stage<'_>) -> u32 {
+    fn fetch(
+        &self,
+        warp: Warp<'_>,
+        slot: u32,
+        extent: u32,
+        burst: Option<[u64; 2]>,
+        input: Stage<'_>,
+    ) -> u32 {
         let (lane, lanes) = (warp.lane(), warp.lanes());
         let pairs = extent.div_ceil(16);
         let (words, first) = (self.windows.rx_data.words(), self.slot_word(slot));
         let at = |pair: u32| (pair < pairs).then_some((words, first + 2 * pair as usize));
-        match wave {
+        match burst {
             Some(pair) => {
                 input.set_pair(lane as usize, pair);
                 lanes

@@ -74,7 +74,7 @@ pub struct BlockState {
     /// Whether a warp serves a request that came alone, and the next poller lets it.
     pub(super) answering: BlockU64,
     /// When the last fast-path request's response flag left, in ticks, where the poller that set it polls again itself.
-    pub(super) answered: BlockU64,
+    pub(super) last_response: BlockU64,
     /// Turns as poller until requests are expected to come one at a time.
     pub(super) burst_cooldown: BlockU64,
     /// Polls since the drain began.

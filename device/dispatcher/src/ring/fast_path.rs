@@ -7,8 +7,8 @@
 use super::backoff::wait_ticks_since;
 use super::block_state::WarpCommand;
 use super::poll::{TURNS_A_ROUND, WindowWords, spread};
-use super::slot_state::{Job, SERVED, WRITTEN};
-use super::staged::Wave;
+use super::slot_state::{BUSY, Job, RESPONDED};
+use super::staged::BurstLoad;
 use super::{Block, Call, Machine};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Rows;
@@ -101,21 +101,21 @@ impl<M: Machine> Block<'_, M> {
             }
             let mut odd = false;
             // Marks before flags: see `poll_windows`.
-            let [marks, flags] = [self.marks(warp, 0), self.flags(warp, 0, true)];
+            let [states, flags] = [self.states(warp, 0), self.flags(warp, 0, true)];
             if self.is_alone() {
-                self.clear_seen(warp, marks);
+                self.clear_seen(warp, states);
             }
             let mut set = [false; 2];
             for i in 0..2 {
-                set[i] = flags[i] != flag::FREE && marks[i] == 0;
-                let left_alone = marks[i] != 0 && marks[i] < WRITTEN;
-                odd |= left_alone || set[i] && !self.ring.is_address_of(first + i as u32, flags[i]);
+                set[i] = flags[i] != flag::FREE && states[i] == 0;
+                let deferred = states[i] != 0 && states[i] < RESPONDED;
+                odd |= deferred || set[i] && !self.ring.is_address_of(first + i as u32, flags[i]);
             }
             let [even, other] = set.map(|set| warp.ballot(set));
             let several = even.count_ones() + other.count_ones() > 1;
             // One warp serves them one by one in any case.
             if warp.any(odd) || several && !self.is_alone() {
-                return FastPathExit::Fallback(Some([marks, flags]));
+                return FastPathExit::Fallback(Some([states, flags]));
             }
             if even | other == 0 {
                 continue;
@@ -132,26 +132,26 @@ impl<M: Machine> Block<'_, M> {
             };
             let slot = self.partition.first + bit;
             let Some(index) = self.ring.geometry().slot(slot) else {
-                return FastPathExit::Fallback(Some([marks, flags])); // no flag lies behind the last slot
+                return FastPathExit::Fallback(Some([states, flags])); // no flag lies behind the last slot
             };
             // Its loads are under way while the rest is seen to.
-            let wave = Wave::of_row(warp, self.ring, &rows.requests, slot);
+            let burst = BurstLoad::of_row(warp, self.ring, &rows.requests, slot);
             let free = self.free_warps(warp, me);
             if free == 0 && self.workers > 1 {
-                return FastPathExit::Fallback(Some([marks, flags]));
+                return FastPathExit::Fallback(Some([states, flags]));
             }
             if warp.lane() == 0 {
-                self.mark(slot, SERVED);
+                self.set_state(slot, BUSY);
                 self.block_state.answering.store(1, Ordering::Relaxed);
                 self.block_state.set_own_command(me, WarpCommand::Serve { slot, valid_flag: true });
                 self.block_state.place.store(u64::from(bit + 1), Ordering::Relaxed);
             }
-            let job = Job { slot, valid_flag: true, alone: true, wave };
+            let job = Job { slot, valid_flag: true, alone: true, burst };
             if let Some(job) = self.serve_fast(rows, warp, me, job, index, free, stages) {
                 return FastPathExit::Serve(job);
             }
             if several && warp.lane() == 0 {
-                self.block_state.answered.store(0, Ordering::Relaxed); // the next one is there already
+                self.block_state.last_response.store(0, Ordering::Relaxed); // the next one is there already
             }
             return FastPathExit::Served;
         }
@@ -165,7 +165,7 @@ impl<M: Machine> Block<'_, M> {
             // The answer was this warp's.
             wait_ticks_since(
                 warp,
-                self.block_state.answered.load(Ordering::Relaxed),
+                self.block_state.last_response.load(Ordering::Relaxed),
                 OWN_RESPONSE_BACKOFF_TICKS,
             );
             return;
@@ -199,10 +199,10 @@ impl<M: Machine> Block<'_, M> {
         free: u32,
         [input, output]: [Stage<'_>; 2],
     ) -> Option<Job> {
-        let Job { slot, wave, .. } = job;
-        wave.put(warp, input, rows.requests.pairs());
-        let header = wave.header(warp);
-        let held = wave.is_held(warp);
+        let Job { slot, burst, .. } = job;
+        burst.put(warp, input, rows.requests.pairs());
+        let header = burst.header(warp);
+        let held = burst.is_held(warp);
         // The stage is whole, and the mark set, before anything below.
         warp.sync();
         if warp.lane() == 0 && free != 0 {
@@ -238,7 +238,7 @@ impl<M: Machine> Block<'_, M> {
             (Status(returned.status), returned.len)
         };
         // Lanes 0 and 1 have the words of the request's header that they echo.
-        let [a, b] = wave.first_pair();
+        let [a, b] = burst.first_pair();
         let own = RequestHeader::from_words([a, b, a]);
         let [first, second, third] = ResponseHeader::reply(&own, status.0, len).to_words();
         for pair in warp.stride((HEADER_BYTES + len as usize).div_ceil(16)) {
@@ -256,7 +256,7 @@ impl<M: Machine> Block<'_, M> {
             self.ring.publish_tx(index, geometry.response_address(index));
             self.block_state.answering.store(0, Ordering::Relaxed);
             if self.workers == 1 {
-                self.block_state.answered.store(clock::ticks(), Ordering::Relaxed);
+                self.block_state.last_response.store(clock::ticks(), Ordering::Relaxed);
             }
             // Nobody waits for these; they are counted before the warp is free, which an end waits for.
             if let Some(bank) = self.block_state.bank(me) {
@@ -266,7 +266,7 @@ impl<M: Machine> Block<'_, M> {
             }
             if self.poller_maintains && !self.is_alone() {
                 self.ring.clear_rx(index);
-                self.answered(slot, true);
+                self.responded(slot, true);
             } else {
                 self.retire_later(slot);
             }

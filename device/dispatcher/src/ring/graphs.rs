@@ -4,7 +4,7 @@
 //! response and free the mailbox ([`child`](super::graph_end)).
 
 use super::launcher::{GraphRequest, Launcher, Unprepared};
-use super::staged::Staged;
+use super::staged::StagedSlot;
 use super::{Block, Machine};
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::ring::RingMemory;
@@ -25,7 +25,7 @@ impl<M: Machine> Block<'_, M> {
         me: u32,
         alone: bool,
         request: Request,
-        staged: &Staged<'_>,
+        staged: &StagedSlot<'_>,
         entry: &DeviceEntry,
     ) {
         if entry.is_foreign() {
@@ -65,7 +65,7 @@ impl<M: Machine> Block<'_, M> {
         request.leave();
         warp.sync();
         if warp.lane() == 0 {
-            self.leave_alone(slot);
+            self.defer(slot);
         }
     }
 
@@ -110,7 +110,7 @@ impl<M: Machine> Block<'_, M> {
         warp: Warp<'_>,
         graph: &DeviceEntry,
         request: &Request,
-        staged: &Staged<'_>,
+        staged: &StagedSlot<'_>,
     ) -> Status {
         if graph.is_foreign() {
             return self.trigger_foreign(warp, graph);

@@ -1,7 +1,7 @@
 //! Maintenance: the only traffic across the bus that is not a request's.
 
 use super::block_state::WarpCommand;
-use super::slot_state::{ANSWERED, WRITTEN};
+use super::slot_state::{PUBLISHED, RESPONDED};
 use super::{Block, Machine};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;
@@ -144,20 +144,20 @@ impl<M: Machine> Block<'_, M> {
             let place = base + warp.lane();
             base += warp.lanes();
             // Acquire: pairs with `answered`, so that what was written is before the fence.
-            let mark = self.serving.get(place as usize).map_or(0, |mark| mark.load(Ordering::Acquire));
-            if !warp.any(mark == WRITTEN || mark == ANSWERED) {
+            let state = self.serving.get(place as usize).map_or(0, |mark| mark.load(Ordering::Acquire));
+            if !warp.any(state == RESPONDED || state == PUBLISHED) {
                 continue;
             }
             some = true;
             // Responses are visible before their flags, and response flags before request flags are seen cleared.
             barrier::publish_to_peer();
             let slot = self.partition.first + place;
-            if mark == WRITTEN {
+            if state == RESPONDED {
                 self.ring.publish_tx_relaxed(slot);
-                self.remark(slot, ANSWERED);
-            } else if mark == ANSWERED {
+                self.change_state(slot, PUBLISHED);
+            } else if state == PUBLISHED {
                 self.ring.clear_rx_relaxed(slot);
-                self.remark(slot, 0);
+                self.change_state(slot, 0);
             }
         }
         some

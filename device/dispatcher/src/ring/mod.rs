@@ -246,8 +246,8 @@ impl<M: Machine> Block<'_, M> {
                 },
                 WarpCommand::Serve { slot, valid_flag } => {
                     let Some(index) = self.ring.geometry().slot(slot) else { continue };
-                    let wave = staged::Wave::of(warp, self.ring, index);
-                    Some(slot_state::Job { slot, valid_flag, alone: self.poller_maintains, wave })
+                    let burst = staged::BurstLoad::of(warp, self.ring, index);
+                    Some(slot_state::Job { slot, valid_flag, alone: self.poller_maintains, burst })
                 }
             };
             loop {

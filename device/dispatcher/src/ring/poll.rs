@@ -1,6 +1,6 @@
 //! Loads, votes and masks that polling is made of.
 
-use super::slot_state::ANSWERED;
+use super::slot_state::PUBLISHED;
 use super::{Block, Machine};
 use ringcall_gpu::barrier;
 use ringcall_gpu::team::Warp;
@@ -39,16 +39,16 @@ impl<M: Machine> Block<'_, M> {
     /// waits for an answer has no need of it, so the poll that follows one does not wait for the fence: that is made while the
     /// poll is under way. No handler runs while a slot that was answered looks taken.
     #[inline(always)]
-    pub(super) fn clear_seen(&self, warp: Warp<'_>, marks: [u64; 2]) {
-        if !warp.any(marks.contains(&ANSWERED)) {
+    pub(super) fn clear_seen(&self, warp: Warp<'_>, states: [u64; 2]) {
+        if !warp.any(states.contains(&PUBLISHED)) {
             return;
         }
         // Response flags before request flags are seen cleared.
         barrier::publish_to_peer();
-        for (slot, mark) in (self.first_of(warp, 0)..).zip(marks) {
-            if mark == ANSWERED {
+        for (slot, state) in (self.first_of(warp, 0)..).zip(states) {
+            if state == PUBLISHED {
                 self.ring.clear_rx_relaxed(slot);
-                self.remark(slot, 0);
+                self.change_state(slot, 0);
             }
         }
     }

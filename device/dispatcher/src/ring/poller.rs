@@ -4,8 +4,8 @@ use super::block_state::WarpCommand;
 use super::fast_path::{FastPath, FastPathExit};
 use super::launcher::RELAUNCH_FROM;
 use super::poll::{TURNS_A_ROUND, WindowWords, nth, spread, without};
-use super::slot_state::{Job, LEFT_ALONE, SERVED, WRITTEN};
-use super::staged::Wave;
+use super::slot_state::{BUSY, DEFERRED_TURNS, Job, RESPONDED};
+use super::staged::BurstLoad;
 use super::{Block, Machine, together};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
@@ -218,7 +218,7 @@ impl<M: Machine> Block<'_, M> {
     fn drop_backlog(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
             while let Some((window, bit, _)) = self.block_state.pop_backlog() {
-                self.mark(self.slot_at(warp, window, bit), 0);
+                self.set_state(self.slot_at(warp, window, bit), 0);
             }
         }
         warp.sync();
@@ -229,12 +229,12 @@ impl<M: Machine> Block<'_, M> {
     fn poll_windows(&self, warp: Warp<'_>, at: [u32; 2], both: bool, held: Option<WindowWords>) -> [Seen; 2] {
         // A slot's mark is read before its flag: the warp that served it cleared the flag before it cleared the mark, so
         // a mark seen clear means that a flag seen set is a new request. The other order would serve a request twice.
-        let marks = at.map(|window| self.marks(warp, window));
+        let states = at.map(|window| self.states(warp, window));
         let first = self.flags(warp, at[0], held.is_none());
         let second = self.flags(warp, at[1], both);
-        let [marks_of_first, first] = held.unwrap_or([marks[0], first]);
-        let first = self.classify(warp, at[0], marks_of_first, first);
-        [first, if both { self.classify(warp, at[1], marks[1], second) } else { Seen::NOTHING }]
+        let [states_of_first, first] = held.unwrap_or([states[0], first]);
+        let first = self.classify(warp, at[0], states_of_first, first);
+        [first, if both { self.classify(warp, at[1], states[1], second) } else { Seen::NOTHING }]
     }
 
     /// Of several requests, those whose slot's previous response was taken: one wave of loads for all of them. (A single
@@ -253,18 +253,18 @@ impl<M: Machine> Block<'_, M> {
 
     /// Votes on what was read.
     #[inline(always)]
-    fn classify(&self, warp: Warp<'_>, window: u32, marks: [u64; 2], flags: [u64; 2]) -> Seen {
+    fn classify(&self, warp: Warp<'_>, window: u32, states: [u64; 2], flags: [u64; 2]) -> Seen {
         let first = self.first_of(warp, window);
         let mut ready = [false; 2];
         let mut valid_flag = [false; 2];
         for i in 0..2 {
             let slot = first + i as u32;
             let set = flags[i] != flag::FREE && slot < self.partition.first + self.partition.count;
-            if marks[i] != 0 && marks[i] < WRITTEN {
+            if states[i] != 0 && states[i] < RESPONDED {
                 // Somebody else's request: a turn less to leave it alone, and none if it is gone.
-                self.mark(slot, if set { marks[i] - 1 } else { 0 });
+                self.set_state(slot, if set { states[i] - 1 } else { 0 });
             }
-            ready[i] = set && marks[i] == 0;
+            ready[i] = set && states[i] == 0;
             valid_flag[i] = self.ring.is_address_of(slot, flags[i]);
         }
         let votes = |bits: [bool; 2]| spread(warp.ballot(bits[0])) | spread(warp.ballot(bits[1])) << 1;
@@ -300,7 +300,7 @@ impl<M: Machine> Block<'_, M> {
         let slot = self.slot_at(warp, window, own);
         let alone = self.poller_maintains || seen.ready.is_power_of_two();
         // Its loads are under way while the rest is handed out.
-        let job = Job { slot, valid_flag: valid_flag(own), alone, wave: self.fetch_own(warp, slot) };
+        let job = Job { slot, valid_flag: valid_flag(own), alone, burst: self.fetch_own(warp, slot) };
         let mut last = own;
         if !seen.ready.is_power_of_two() && warp.lane() == 0 {
             self.block_state.burst_cooldown.store(BURST_COOLDOWN, Ordering::Relaxed);
@@ -318,7 +318,7 @@ impl<M: Machine> Block<'_, M> {
                 {
                     let bit = at(place);
                     let slot = self.slot_at(warp, window, bit);
-                    self.mark(slot, SERVED);
+                    self.set_state(slot, BUSY);
                     self.block_state
                         .set_command(index, WarpCommand::Serve { slot, valid_flag: valid_flag(bit) });
                 }
@@ -346,7 +346,7 @@ impl<M: Machine> Block<'_, M> {
     #[inline(always)]
     fn pass_on(&self, warp: Warp<'_>, me: u32, job: Job, free: u32) {
         if warp.lane() == 0 {
-            self.mark(job.slot, SERVED);
+            self.set_state(job.slot, BUSY);
             self.block_state
                 .set_own_command(me, WarpCommand::Serve { slot: job.slot, valid_flag: job.valid_flag });
         }
@@ -366,7 +366,7 @@ impl<M: Machine> Block<'_, M> {
         for i in 0..2 {
             let bit = warp.lane() * 2 + i;
             if seen.ready >> bit & 1 == 1 {
-                self.mark(self.slot_at(warp, window, bit), SERVED);
+                self.set_state(self.slot_at(warp, window, bit), BUSY);
             }
         }
         // All marks are set before anybody takes one: the barrier, then the release in `push_backlog`.
@@ -394,14 +394,18 @@ impl<M: Machine> Block<'_, M> {
         let slot = word as u32;
         let index = self.ring.geometry().slot(slot)?;
         // With its response flag: nobody has looked at that yet.
-        let wave = Wave::with_flag(warp, self.ring, index);
-        Some(Job { slot, valid_flag: word >> 32 & 1 == 1, alone: self.poller_maintains, wave })
+        let burst = BurstLoad::with_flag(warp, self.ring, index);
+        Some(Job { slot, valid_flag: word >> 32 & 1 == 1, alone: self.poller_maintains, burst })
     }
 
     /// Begins to fetch a slot and its response flag.
     #[inline(always)]
-    fn fetch_own(&self, warp: Warp<'_>, slot: u32) -> Wave {
-        self.ring.geometry().slot(slot).map(|slot| Wave::with_flag(warp, self.ring, slot)).unwrap_or_default()
+    fn fetch_own(&self, warp: Warp<'_>, slot: u32) -> BurstLoad {
+        self.ring
+            .geometry()
+            .slot(slot)
+            .map(|slot| BurstLoad::with_flag(warp, self.ring, slot))
+            .unwrap_or_default()
     }
 
     /// Graph launches of this execution.
@@ -519,5 +523,5 @@ impl<M: Machine> Block<'_, M> {
 
 /// Sweeps after which a drain believes that nothing is left. What waits for an executable is left alone for some turns.
 const fn quiet_sweeps<M: Machine>() -> u32 {
-    if M::GRAPHS { LEFT_ALONE as u32 + 1 } else { 1 }
+    if M::GRAPHS { DEFERRED_TURNS as u32 + 1 } else { 1 }
 }

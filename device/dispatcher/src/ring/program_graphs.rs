@@ -21,7 +21,7 @@
 //! [`saved::TAKEN`]. Tables have either graphs with mailboxes or graphs of a program: the counters that the first add to
 //! are this module's in the second.
 
-use super::staged::Staged;
+use super::staged::StagedSlot;
 use super::triggers::{self, Figures};
 use super::{Block, Machine, together};
 use core::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ impl<M: Machine> Block<'_, M> {
         me: u32,
         alone: bool,
         request: Request,
-        staged: &Staged<'_>,
+        staged: &StagedSlot<'_>,
         entry: &DeviceEntry,
     ) {
         let index = request.slot();

@@ -1,7 +1,7 @@
 //! Serving one slot.
 
 use super::slot_state::Job;
-use super::staged::{InStage, Staged, Wave};
+use super::staged::{BurstLoad, InStage, StagedSlot};
 use super::{Block, Call, Machine, Returned, together};
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
@@ -21,10 +21,10 @@ impl<M: Machine> Block<'_, M> {
     /// Fetches, checks, runs and answers the request in `slot`, then lets the slot be handed out again.
     #[inline(always)]
     pub(super) fn serve(&self, warp: Warp<'_>, me: u32, job: Job, input: Stage<'_>, output: Stage<'_>) {
-        let Job { slot, valid_flag, alone, wave } = job;
+        let Job { slot, valid_flag, alone, burst } = job;
         let Some(index) = self.ring.geometry().slot(slot) else { return };
         let mut staged =
-            Staged::new(warp, self.ring, index, wave, input, output, alone, self.poller_maintains);
+            StagedSlot::new(warp, self.ring, index, burst, input, output, alone, self.poller_maintains);
         if self.options.is_shared() {
             // What was fetched may be a request being written into a slot whose last one, somebody else's, was the one
             // seen. If the flag is set now, this one is complete: it is not another's, so nobody else takes it away.
@@ -33,8 +33,9 @@ impl<M: Machine> Block<'_, M> {
                 return;
             }
             barrier::observe_from_peer();
-            let wave = Wave::with_flag(warp, self.ring, index);
-            staged = Staged::new(warp, self.ring, index, wave, input, output, alone, self.poller_maintains);
+            let burst = BurstLoad::with_flag(warp, self.ring, index);
+            staged =
+                StagedSlot::new(warp, self.ring, index, burst, input, output, alone, self.poller_maintains);
             // The function is what it was, but a header of which half was the last one's may have looked whole.
             if self.options.shared_ring && !self.is_whole(&Self::header(&staged)) {
                 self.leave(warp, slot);
@@ -69,7 +70,7 @@ impl<M: Machine> Block<'_, M> {
 
     /// Whether a staged request is another dispatcher's to answer. Of all dispatchers of a ring just one says no.
     #[inline(always)]
-    fn is_others(&self, staged: &Staged<'_>) -> bool {
+    fn is_others(&self, staged: &StagedSlot<'_>) -> bool {
         let header = Self::header(staged);
         match self.table.lookup(FunctionId(header.function_id)) {
             Some(entry) if self.is_whole(&header) => entry.kind == HandlerKind::Elsewhere as u32,
@@ -79,7 +80,7 @@ impl<M: Machine> Block<'_, M> {
     }
 
     #[inline(always)]
-    fn header(staged: &Staged<'_>) -> RequestHeader {
+    fn header(staged: &StagedSlot<'_>) -> RequestHeader {
         RequestHeader::from_words(core::array::from_fn(|i| staged.word(i)))
     }
 
@@ -93,7 +94,7 @@ impl<M: Machine> Block<'_, M> {
     fn leave(&self, warp: Warp<'_>, slot: u32) {
         warp.sync();
         if warp.lane() == 0 {
-            self.leave_alone(slot);
+            self.defer(slot);
         }
     }
 
@@ -106,7 +107,7 @@ impl<M: Machine> Block<'_, M> {
         me: u32,
         alone: bool,
         request: Request,
-        staged: &Staged<'_>,
+        staged: &StagedSlot<'_>,
         entry: &DeviceEntry,
         kind: HandlerKind,
         input: Stage<'_>,
@@ -187,7 +188,7 @@ impl<M: Machine> Block<'_, M> {
         warp: Warp<'_>,
         follow_up: Option<&DeviceEntry>,
         request: &Request,
-        staged: &Staged<'_>,
+        staged: &StagedSlot<'_>,
         returned: Returned,
     ) -> Status {
         let asks = i64::from(returned.status) == flag::GRAPH_TRIGGER as i64;
@@ -210,7 +211,7 @@ impl<M: Machine> Block<'_, M> {
         me: u32,
         alone: bool,
         request: Request,
-        staged: &Staged<'_>,
+        staged: &StagedSlot<'_>,
         status: Status,
     ) {
         let slot = request.slot().get();
@@ -233,7 +234,7 @@ impl<M: Machine> Block<'_, M> {
         warp: Warp<'_>,
         me: u32,
         request: Request,
-        staged: &Staged<'_>,
+        staged: &StagedSlot<'_>,
         status: Status,
         len: u32,
     ) {
@@ -260,7 +261,7 @@ impl<M: Machine> Block<'_, M> {
     pub(super) fn settle(&self, warp: Warp<'_>, slot: u32, alone: bool) {
         warp.sync();
         if warp.lane() == 0 {
-            self.answered(slot, alone);
+            self.responded(slot, alone);
         }
     }
 }

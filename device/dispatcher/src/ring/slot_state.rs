@@ -1,19 +1,19 @@
 //! What a block knows of each slot of its partition: free, being served, answered, or left alone for a while.
 
-use super::staged::Wave;
+use super::staged::BurstLoad;
 use super::{Block, Machine};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;
 
 /// Mark of a slot that a warp serves.
-pub(super) const SERVED: u64 = u64::MAX;
+pub(super) const BUSY: u64 = u64::MAX;
 /// Mark of a slot whose answer is out and whose request flag is still to be cleared.
-pub(super) const ANSWERED: u64 = u64::MAX - 1;
+pub(super) const PUBLISHED: u64 = u64::MAX - 1;
 /// Mark of a slot whose answer is written and whose response flag is still to be set.
-pub(super) const WRITTEN: u64 = u64::MAX - 2;
+pub(super) const RESPONDED: u64 = u64::MAX - 2;
 /// Turns for which a slot is left alone whose request is another dispatcher's: then it is looked at again, since the next
 /// request in it may be ours.
-pub(super) const LEFT_ALONE: u64 = 8;
+pub(super) const DEFERRED_TURNS: u64 = 8;
 
 /// A request to serve.
 #[derive(Clone, Copy)]
@@ -26,13 +26,13 @@ pub(super) struct Job {
     /// published together by the maintenance warp.
     pub(super) alone: bool,
     /// What was fetched of it already.
-    pub(super) wave: Wave,
+    pub(super) burst: BurstLoad,
 }
 
 impl<M: Machine> Block<'_, M> {
     /// Sets a slot's mark. Relaxed: `hand_out` orders it before the next poller's look.
     #[inline(always)]
-    pub(super) fn mark(&self, slot: u32, value: u64) {
+    pub(super) fn set_state(&self, slot: u32, value: u64) {
         if let Some(word) = self.serving.get((slot - self.partition.first) as usize) {
             word.store(value, Ordering::Relaxed);
         }
@@ -40,7 +40,7 @@ impl<M: Machine> Block<'_, M> {
 
     /// Sets a slot's mark when its warp is done with it. Release: what it did with the slot was before.
     #[inline(always)]
-    pub(super) fn remark(&self, slot: u32, value: u64) {
+    pub(super) fn change_state(&self, slot: u32, value: u64) {
         if let Some(word) = self.serving.get((slot - self.partition.first) as usize) {
             word.store(value, Ordering::Release);
         }
@@ -51,39 +51,39 @@ impl<M: Machine> Block<'_, M> {
     /// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue behind each other, so
     /// the maintenance warp makes one for many: to set response flags, and then to clear request flags.
     #[inline(always)]
-    pub(super) fn answered(&self, slot: u32, alone: bool) {
-        let mark = match (self.poller_maintains, alone) {
+    pub(super) fn responded(&self, slot: u32, alone: bool) {
+        let state = match (self.poller_maintains, alone) {
             (true, _) => 0,
-            (false, true) => ANSWERED,
-            (false, false) => WRITTEN,
+            (false, true) => PUBLISHED,
+            (false, false) => RESPONDED,
         };
-        self.remark(slot, mark);
+        self.change_state(slot, state);
     }
 
     /// The slot is answered, and its request flag to be cleared later, by whom ever. By one lane.
     #[inline(always)]
     pub(super) fn retire_later(&self, slot: u32) {
-        self.remark(slot, ANSWERED);
+        self.change_state(slot, PUBLISHED);
     }
 
     /// Somebody else answers the slot: only its request flag is still to be cleared. By one lane.
     #[inline(always)]
     pub(super) fn handed_over(&self, slot: u32) {
-        self.answered(slot, true);
+        self.responded(slot, true);
     }
 
     /// Leaves a slot to whoever serves its function, or until later. By one lane.
     #[inline(always)]
-    pub(super) fn leave_alone(&self, slot: u32) {
-        self.remark(slot, LEFT_ALONE);
+    pub(super) fn defer(&self, slot: u32) {
+        self.change_state(slot, DEFERRED_TURNS);
     }
 
     #[inline(always)]
-    pub(super) fn marks(&self, warp: Warp<'_>, window: u32) -> [u64; 2] {
+    pub(super) fn states(&self, warp: Warp<'_>, window: u32) -> [u64; 2] {
         let first = (self.first_of(warp, window) - self.partition.first) as usize;
         // Acquire: pairs with the release in `unmark`.
         core::array::from_fn(|i| {
-            self.serving.get(first + i).map_or(SERVED, |word| word.load(Ordering::Acquire))
+            self.serving.get(first + i).map_or(BUSY, |word| word.load(Ordering::Acquire))
         })
     }
 }

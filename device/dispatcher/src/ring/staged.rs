@@ -11,12 +11,12 @@ const FIRST_WAVE: usize = 128;
 
 /// A slot's first kilobyte on its way, this lane's part; in lane 0 its response flag, where that was asked for.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wave {
+pub struct BurstLoad {
     pairs: [[u64; 2]; 2],
     flag: u64,
 }
 
-impl Wave {
+impl BurstLoad {
     /// Begins to fetch a slot whose response flag is known to be free.
     #[inline(always)]
     #[must_use]
@@ -86,7 +86,7 @@ fn first_pairs(ring: &SharedRing) -> u32 {
 
 /// A staged slot. All lanes of the warp have it and make every call together.
 #[derive(Debug)]
-pub struct Staged<'a> {
+pub struct StagedSlot<'a> {
     warp: Warp<'a>,
     ring: &'a SharedRing,
     slot: SlotIndex,
@@ -115,7 +115,7 @@ impl Body for InStage {
     }
 }
 
-impl<'a> Staged<'a> {
+impl<'a> StagedSlot<'a> {
     /// Puts what was fetched into the stage.
     ///
     /// `publishes` says whether an answer sets the response flag, `clears` whether it then clears the request flag; else
@@ -126,14 +126,14 @@ impl<'a> Staged<'a> {
         warp: Warp<'a>,
         ring: &'a SharedRing,
         slot: SlotIndex,
-        wave: Wave,
+        burst: BurstLoad,
         input: Stage<'a>,
         output: Stage<'a>,
         publishes: bool,
         clears: bool,
     ) -> Self {
         let pairs = first_pairs(ring);
-        wave.put(warp, input, pairs);
+        burst.put(warp, input, pairs);
         let done = (2 * warp.lanes()).min(pairs) as usize * 2;
         let all = (ring.geometry().rx_stride() as usize / 8).min(FIRST_WAVE);
         if done < all {
@@ -141,7 +141,7 @@ impl<'a> Staged<'a> {
             copy_in(warp, ring, slot, input, done, all);
         }
         warp.sync();
-        Self { warp, ring, slot, input, output, publishes, clears, taken: !wave.is_held(warp) }
+        Self { warp, ring, slot, input, output, publishes, clears, taken: !burst.is_held(warp) }
     }
 
     /// Fetches what the first wave left of a payload of `arg_len` bytes, which was checked against the slot.
@@ -183,7 +183,7 @@ fn copy_in(warp: Warp<'_>, ring: &SharedRing, slot: SlotIndex, input: Stage<'_>,
     }
 }
 
-impl RingMemory for Staged<'_> {
+impl RingMemory for StagedSlot<'_> {
     type Body<'b> = InStage;
 
     #[inline(always)]

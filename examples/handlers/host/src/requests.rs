@@ -7,7 +7,7 @@ use ringcall_handler::{Handler, Status};
 use std::time::Duration;
 
 /// An answer takes microseconds: later than this, nobody answers.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Answers to the requests for one handler.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) fn ask(client: &mut Client, handler: &Handler, requests: u32) -> Resu
     for number in 0..requests {
         random.fill(&mut payload);
         let reply = client
-            .call(handler.name, &payload, PATIENCE)
+            .call(handler.name, &payload, TIMEOUT)
             .with_context(|| format!("request {number} for `{}`", handler.name))?;
         if is_right(handler, &payload, &reply)? {
             tally.right += 1;

@@ -1,6 +1,6 @@
 //! What moves datagrams, on whatever thread.
 
-use super::rest::{NAP, Rest};
+use super::rest::{Rest, SLEEP};
 use crate::Refused;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::ring::RingWindows;
@@ -15,7 +15,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Tries to send while the socket's buffer is full, a [`NAP`] between.
+/// Tries to send while the socket's buffer is full, a [`SLEEP`] between.
 const TRIES: u32 = 2000;
 /// Datagrams between two looks at the responses.
 const BURST: u32 = 32;
@@ -87,8 +87,8 @@ impl Pump {
 
     /// Blocks until the socket is ready, or a response may be.
     fn doze(&self, flags: PollFlags) {
-        const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: NAP.subsec_nanos() as _ };
-        let _ = poll(&mut [PollFd::new(&self.socket, flags)], Some(&TIMEOUT));
+        const SLEEP_SPEC: Timespec = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos() as _ };
+        let _ = poll(&mut [PollFd::new(&self.socket, flags)], Some(&SLEEP_SPEC));
     }
 
     /// Whether a request that came from the socket is in the hands of the ring's user, who answers it through memory. At a

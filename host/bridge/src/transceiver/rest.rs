@@ -6,14 +6,14 @@ use ringcall_transport::Idle;
 use std::time::Duration;
 
 /// The longest that the thread blocks: responses come through memory, and nothing would wake it.
-pub(super) const NAP: Duration = Duration::from_micros(50);
+pub(super) const SLEEP: Duration = Duration::from_micros(50);
 
 /// Empty turns before the thread blocks where only a datagram is waited for.
 const TURNS: u32 = 64;
 /// Empty turns before it blocks while a response is due.
 const TURNS_WHILE_DUE: u32 = 20_000;
 /// A yield that takes longer went to a thread which polls without a pause: a nap gives the core back sooner.
-const LONG_YIELD_NS: u64 = 4 * NAP.as_nanos() as u64;
+const LONG_YIELD_NS: u64 = 4 * SLEEP.as_nanos() as u64;
 /// Naps before the next try of a yield after a long one.
 const NAPS: u32 = 1000;
 
@@ -39,7 +39,7 @@ impl Rest {
         self.turns = 0;
     }
 
-    /// There was nothing to do; whether to block now, for no longer than a [`NAP`].
+    /// There was nothing to do; whether to block now, for no longer than a [`SLEEP`].
     pub(super) fn blocks(&mut self, is_due: impl FnOnce() -> bool) -> bool {
         self.turns = self.turns.saturating_add(1);
         if self.naps == 0 {

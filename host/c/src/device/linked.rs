@@ -32,11 +32,11 @@ use std::time::{Duration, Instant};
 /// Threads of a block that the kernels' registers allow, whatever the handlers need.
 const MOST_THREADS: u32 = 256;
 /// Between two looks at the caller's flag.
-const LOOK: Duration = Duration::from_micros(500);
+const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// How long a watcher may take to notice an end: many looks, on a busy machine.
 const NOTICE: Duration = Duration::from_secs(1);
 /// How long a kernel that was told to end is waited for before its memory is given up for good.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Which of the archive's kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -307,7 +307,7 @@ impl Linked {
         let begin = Instant::now();
         loop {
             match Served::begin(self.ring, "a kernel", self.functions.iter().copied()) {
-                Err(_) if begin.elapsed() < NOTICE => std::thread::sleep(LOOK),
+                Err(_) if begin.elapsed() < NOTICE => std::thread::sleep(POLL_INTERVAL),
                 outcome => return outcome,
             }
         }
@@ -370,10 +370,10 @@ fn watch(context: &Context, dispatcher: &LinkedDispatcher, shutdown: u64, stats:
             dispatcher.drain();
             told = Some(Instant::now());
         }
-        if told.is_some_and(|told: Instant| told.elapsed() > PATIENCE) {
+        if told.is_some_and(|told: Instant| told.elapsed() > TIMEOUT) {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a drain waits.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a worker's graph ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Engine {
     /// A graph still runs.
     pub(crate) fn drain(&self) -> Result<(), Fault> {
         let begin = Instant::now();
-        while !self.is_idle() && begin.elapsed() < PATIENCE {
+        while !self.is_idle() && begin.elapsed() < TIMEOUT {
             if let Ok(_call) = self.lease.call() {
                 self.sweep(|_| ());
             }

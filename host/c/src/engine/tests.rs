@@ -17,7 +17,7 @@ use core::ffi::{c_int, c_void};
 use ringcall::dispatcher::{Step, Stepped};
 use ringcall::external::{BadRequests, RingCompat};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring};
-use ringcall_launch::ring::worker_pool::LOOK;
+use ringcall_launch::ring::worker_pool::SWEEPS_PER_QUERY;
 use ringcall_wire::flag::{self, TxState};
 use ringcall_wire::status::{CudaqStatus, Status};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn dispatcher_of(bench: &Bench, compat: RingCompat) -> HostDispatcher<Stepped> {
 
 /// Sweeps until a look at the streams is among them.
 fn looks(bench: &Bench) -> Vec<Ended> {
-    (0..LOOK).flat_map(|_| ends(bench)).collect()
+    (0..SWEEPS_PER_QUERY).flat_map(|_| ends(bench)).collect()
 }
 
 fn ends(bench: &Bench) -> Vec<Ended> {
@@ -333,7 +333,7 @@ fn an_answer_outlives_the_failure_of_its_stream() {
 unsafe extern "C" fn sweeping_hook(bench: *mut c_void, _: *mut c_void, _: cudaStream_t) {
     // SAFETY: the test's bench, which outlives the launch.
     let bench = unsafe { &*bench.cast::<Bench>() };
-    for _ in 0..=LOOK {
+    for _ in 0..=SWEEPS_PER_QUERY {
         assert_eq!(ends(bench), [], "who is being launched has not ended");
     }
 }

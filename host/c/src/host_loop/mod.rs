@@ -27,7 +27,7 @@ pub(crate) use thread::HostThread;
 /// Threads that are taken to poll a ring: dispatcher, transport in and out, consumer.
 const POLLERS: usize = 4;
 /// Between two looks at graphs that outlast a stop.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The caller's flag: not 0 ends a loop.
 #[derive(Debug, Clone, Copy)]
@@ -218,7 +218,7 @@ impl HostLoop {
             if ended.is_ok() || begin.elapsed() >= linger {
                 break ended;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
             dispatcher.halt(Duration::ZERO);
         };
         drop((ring, served));

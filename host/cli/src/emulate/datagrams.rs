@@ -25,7 +25,7 @@ pub(super) struct Options {
 }
 
 /// The longest sleep: how fast a signal is noticed.
-const NAP: Duration = Duration::from_millis(2);
+const SLEEP: Duration = Duration::from_millis(2);
 
 struct Open {
     payload: Vec<u8>,
@@ -116,8 +116,8 @@ pub(super) fn run(
         idle = if ended > 0 { 0 } else { idle.saturating_add(1) };
         if idle > 1000 {
             let next =
-                if more && caller.room() > 0 { due.saturating_duration_since(Instant::now()) } else { NAP };
-            caller.wait(next.min(NAP)).context("waiting for answers")?;
+                if more && caller.room() > 0 { due.saturating_duration_since(Instant::now()) } else { SLEEP };
+            caller.wait(next.min(SLEEP)).context("waiting for answers")?;
         } else if idle > 16 {
             std::thread::yield_now();
         }

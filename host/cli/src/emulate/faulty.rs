@@ -30,7 +30,7 @@ pub(super) struct Faulty {
 const MOST: usize = 16;
 const CAPACITY: usize = 64;
 /// After so many looks for answers in vain nothing follows for now that held requests could come after.
-const PATIENCE: u32 = 256;
+const MAX_EMPTY_POLLS: u32 = 256;
 
 impl Faulty {
     /// Faults of `faults` but loss, which is the caller's: only it knows which request is lost.
@@ -102,7 +102,7 @@ impl Wire for Faulty {
         let Self { injector, out, to, .. } = self;
         if let Some(injector) = injector {
             self.empty = if any { 0 } else { self.empty.saturating_add(1) };
-            if self.empty > PATIENCE && out.room() >= MOST {
+            if self.empty > MAX_EMPTY_POLLS && out.room() >= MOST {
                 let Ok(()) = injector.release(true, |bytes| {
                     out.add(*to, bytes);
                     Ok::<_, Infallible>(())

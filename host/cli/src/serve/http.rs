@@ -15,7 +15,7 @@ const MOST_HEAD: usize = 8 << 10;
 /// Connections at a time; more wait until one is over.
 const MOST_CLIENTS: usize = 256;
 /// How long a connection may take, from its beginning to its end.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What is served.
 pub(super) struct Page<F> {
@@ -60,7 +60,7 @@ struct Client {
 
 impl Client {
     fn new(stream: TcpStream) -> Self {
-        Self { stream, head: Vec::new(), answer: None, sent: 0, until: Instant::now() + PATIENCE }
+        Self { stream, head: Vec::new(), answer: None, sent: 0, until: Instant::now() + TIMEOUT }
     }
 
     /// Does what can be done without waiting; whether anything is left.
@@ -138,7 +138,7 @@ fn answer(status: &str, content_type: &str, text: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::server::LOOK;
+    use super::super::server::POLL_INTERVAL;
     use super::*;
     use std::sync::mpsc::channel;
 
@@ -196,7 +196,7 @@ mod tests {
         assert!(is_whole(&hear(say(&server, "GET /page?x=1 HTTP/1.0\n\n")), LARGE));
         let (first, rest) = GET.split_at(9);
         let mut parts = say(&server, first);
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         parts.write_all(rest.as_bytes()).expect("sent");
         assert!(is_whole(&hear(parts), LARGE));
         for (words, status) in [

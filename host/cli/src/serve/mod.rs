@@ -140,7 +140,7 @@ pub(crate) struct Args {
 }
 
 /// Signals are looked for so often.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What the service takes.
 fn estimate(args: &Args) -> Estimate {
@@ -183,7 +183,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     let begin = Instant::now();
     let limit = args.seconds.map(Duration::from_secs);
     while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     if let Some(rendezvous) = rendezvous {
         rendezvous.stop();

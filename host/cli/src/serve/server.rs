@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Between two looks for a connection, which is also how fast a stop is noticed.
-pub(super) const LOOK: Duration = Duration::from_millis(10);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Between two looks at connections that there are.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
@@ -29,7 +29,7 @@ impl Server {
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             while until.try_recv() != Err(TryRecvError::Disconnected) {
                 let connections = turn();
-                std::thread::sleep(if connections == 0 { LOOK } else { LOOK_AGAIN });
+                std::thread::sleep(if connections == 0 { POLL_INTERVAL } else { LOOK_AGAIN });
             }
         })?;
         Ok(Self { address, alive, thread })

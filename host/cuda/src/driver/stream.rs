@@ -120,7 +120,7 @@ impl Stream {
     pub fn wait(&self, limit: Duration) -> Result<(), CudaError> {
         /// Turns of spinning before the thread starts to sleep between looks.
         const SPINS: u32 = 256;
-        const NAP: Duration = Duration::from_micros(50);
+        const SLEEP: Duration = Duration::from_micros(50);
         let begin = Instant::now();
         let mut turns = 0_u32;
         loop {
@@ -129,7 +129,7 @@ impl Stream {
                 StreamState::Failed(error) => return Err(error),
                 StreamState::Busy if begin.elapsed() >= limit => return Err(CudaError::TimedOut(limit)),
                 StreamState::Busy if turns < SPINS => hint::spin(),
-                StreamState::Busy => std::thread::sleep(NAP),
+                StreamState::Busy => std::thread::sleep(SLEEP),
             }
             turns = turns.saturating_add(1);
         }

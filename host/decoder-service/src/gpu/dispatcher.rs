@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The kernel beats at least once a millisecond, but for the request that it serves, whose waits take no longer than this.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a kernel has to end, whatever the ones before it took: one without any would be taken for stuck, and kept for ever.
 const LEAST: Duration = Duration::from_millis(50);
@@ -138,7 +138,7 @@ impl RemoteDispatcher for GpuDispatcher {
             if let Err(error) = self.kernels[started].start() {
                 // All or none.
                 for kernel in &mut self.kernels[..started] {
-                    let _ = kernel.stop(PATIENCE);
+                    let _ = kernel.stop(TIMEOUT);
                 }
                 return Err(error);
             }
@@ -151,12 +151,12 @@ impl RemoteDispatcher for GpuDispatcher {
         let Some(watches) = watches else {
             return Box::new(|| Err("the device's dispatcher has failed".to_owned()));
         };
-        Box::new(move || match watches.iter().position(|watch| !watch.is_alive(PATIENCE)) {
+        Box::new(move || match watches.iter().position(|watch| !watch.is_alive(TIMEOUT)) {
             None => Ok(()),
             Some(which) => Err(format!(
                 "kernel {which} of {} on the device has not moved for {} ms",
                 watches.len(),
-                PATIENCE.as_millis()
+                TIMEOUT.as_millis()
             )),
         })
     }
@@ -185,7 +185,7 @@ fn one_after_the_other<K>(
 impl Drop for GpuDispatcher {
     fn drop(&mut self) {
         // The handler's memory goes after the kernel that works on it.
-        let _ = self.stop(PATIENCE);
+        let _ = self.stop(TIMEOUT);
     }
 }
 

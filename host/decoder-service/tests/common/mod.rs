@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The committed model, so that a test needs nothing but itself.
 pub(crate) const MODEL: &[u8] = include_bytes!("../../../../training/models/predecoder_3x128_int8.onnx");
@@ -155,7 +155,7 @@ pub(crate) fn drive(
         if got != before {
             last = Instant::now();
         }
-        assert!(last.elapsed() < PATIENCE, "{got} of {n} answered, then none for {PATIENCE:?}");
+        assert!(last.elapsed() < TIMEOUT, "{got} of {n} answered, then none for {TIMEOUT:?}");
     }
     n as f64 / begin.elapsed().as_secs_f64()
 }

@@ -5,7 +5,7 @@
 mod rig;
 mod tensorrt;
 
-use rig::{PATIENCE, Sent, counted, dispatcher, drive, on_device, payload, requests, ring, try_on_device};
+use rig::{Sent, TIMEOUT, counted, dispatcher, drive, on_device, payload, requests, ring, try_on_device};
 use ringcall::wire::Counter;
 use ringcall::worker::WorkerSpec;
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait};
@@ -69,7 +69,7 @@ fn an_autonomous_service_answers_from_the_device() {
                 let n = requests();
                 drive(ring.ring(), FUNCTION, n, |i| Sent::of(payload(len, i), <[u8]>::to_vec));
                 counted(&running, "answers", |c| c.get(Counter::Completed) == n);
-                let Stopped { report, .. } = running.stop(PATIENCE);
+                let Stopped { report, .. } = running.stop(TIMEOUT);
                 assert!(report.is_clean(), "{report:?}");
             }
         }
@@ -98,9 +98,9 @@ fn a_predecoder_service_hands_over_through_queues_of_any_depth() {
                 let n = requests();
                 let answer = |sent: &[u8]| sent.iter().rev().copied().collect();
                 drive(ring.ring(), FUNCTION, n, |i| Sent::of(payload(336, i), answer));
-                let Stopped { report, .. } = running.stop(PATIENCE);
+                let Stopped { report, .. } = running.stop(TIMEOUT);
                 assert!(report.is_clean(), "{report:?}");
-                let report = at_work.stop(PATIENCE);
+                let report = at_work.stop(TIMEOUT);
                 assert!(report.is_clean(), "{report:?}");
                 assert_eq!((report.workers.jobs, report.workers.answered), (n, n), "{report:?}");
                 assert_eq!(report.queues.iter().map(|queue| queue.published).sum::<u64>(), n);
@@ -136,9 +136,9 @@ fn slow_workers_hold_requests_back_or_have_them_refused() {
                 let ok =
                     drive(ring.ring(), FUNCTION, n, |i| Sent { allowed, ..Sent::of(payload(64, i), answer) });
                 let held_back = running.counters().get(Counter::Queued);
-                let Stopped { report, .. } = running.stop(PATIENCE);
+                let Stopped { report, .. } = running.stop(TIMEOUT);
                 assert!(report.is_clean(), "{report:?}");
-                let report = at_work.stop(PATIENCE);
+                let report = at_work.stop(TIMEOUT);
                 assert!(report.is_clean(), "{report:?}");
                 let refused = report.queues[0].refused;
                 assert_eq!((ok, report.workers.answered, refused), (n - refused, n - refused, n - ok));
@@ -163,7 +163,7 @@ fn another_length_is_refused() {
         });
         counted(&running, "refusals", |c| c.get(Counter::SchemaMismatch) == n);
         assert_eq!((service.counts()[0].bad_length, service.counts()[0].published), (n, 0));
-        assert!(running.stop(PATIENCE).report.is_clean());
+        assert!(running.stop(TIMEOUT).report.is_clean());
     });
 }
 
@@ -197,7 +197,7 @@ fn tensors_are_chosen_by_name() {
             ignored: &[33..48, 53..64],
             ..Sent::of(payload(21, i), answer)
         });
-        assert!(running.stop(PATIENCE).report.is_clean());
+        assert!(running.stop(TIMEOUT).report.is_clean());
     });
 }
 
@@ -225,7 +225,7 @@ fn what_cannot_be_is_refused() {
         let again = service.host_worker(0).expect_err("in use").to_string();
         assert!(again.contains("part of a graph already"), "{again}");
         assert!(service.host_worker(1).is_err(), "no such instance");
-        assert!(running.stop(PATIENCE).report.is_clean());
+        assert!(running.stop(TIMEOUT).report.is_clean());
     });
 }
 
@@ -255,7 +255,7 @@ fn by_host<'a>(
             let (mut worker, mut stage, quit) = (make(index as u32), stage(), &quit);
             scope.spawn(move || {
                 let stage = stage.as_mut().map(|stage| &mut **stage as &mut dyn Stage);
-                worker.serve(&port, stage, PATIENCE, quit);
+                worker.serve(&port, stage, TIMEOUT, quit);
                 let counts = worker.counts();
                 assert_eq!((counts.jobs, counts.failed, counts.late), (counts.answered, 0, 0), "{counts:?}");
             });
@@ -263,7 +263,7 @@ fn by_host<'a>(
         drive(&ring, FUNCTION, n, sent);
         quit.store(1, Release);
     });
-    let stopped = host.stop(PATIENCE);
+    let stopped = host.stop(TIMEOUT);
     assert!(!stopped.report.stuck && stopped.report.dropped == 0, "{:?}", stopped.report);
 }
 
@@ -327,7 +327,7 @@ fn the_predecoders_network_is_served() {
             let slots = ring(context, 16, service.slot_bytes());
             let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
             drive(slots.ring(), FUNCTION, n, sent);
-            assert!(running.stop(PATIENCE).report.is_clean());
+            assert!(running.stop(TIMEOUT).report.is_clean());
         };
         // How many requests each queue had.
         let handing_over = |engine: &PredecoderEngine, depth, options: &Options| -> Vec<u64> {
@@ -338,8 +338,8 @@ fn the_predecoders_network_is_served() {
             let at_work =
                 Workers::start(service.queues(), shared, stages(2, same), &workers()).expect("workers");
             drive(slots.ring(), FUNCTION, n, sent);
-            assert!(running.stop(PATIENCE).report.is_clean());
-            let report = at_work.stop(PATIENCE);
+            assert!(running.stop(TIMEOUT).report.is_clean());
+            let report = at_work.stop(TIMEOUT);
             assert!(report.is_clean() && report.workers.answered == n, "{report:?}");
             assert!(report.queues.iter().all(|queue| queue.engine_failed == 0), "{report:?}");
             report.queues.iter().map(|queue| queue.published).collect()

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs `test` on the first device, or says why not.
 pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
@@ -146,7 +146,7 @@ pub(crate) fn drive<'a>(ring: &Ring, function: &str, n: u64, make: impl Fn(u64) 
         if before != taken + sent {
             last = Instant::now();
         }
-        assert!(last.elapsed() < PATIENCE, "{taken} of {n} answered, then none for {PATIENCE:?}");
+        assert!(last.elapsed() < TIMEOUT, "{taken} of {n} answered, then none for {TIMEOUT:?}");
     }
     ok
 }

@@ -1,7 +1,7 @@
 //! TensorRT's models as services. Needs a GPU, and a TensorRT with a builder for it, found as a program would find it; skipped,
 //! with a line, without either.
 
-use crate::rig::{PATIENCE, Sent, dispatcher, drive, requests, ring, try_on_device};
+use crate::rig::{Sent, TIMEOUT, dispatcher, drive, requests, ring, try_on_device};
 use crate::{FUNCTION, by_host, same, stages, workers};
 use ringcall_cuda::driver::Context;
 use ringcall_infer::{Model, conformance};
@@ -111,7 +111,7 @@ fn models_of_tensorrt_are_served() {
             let slots = ring(context, 16, service.slot_bytes());
             let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
             drive(slots.ring(), FUNCTION, n, |i| asked.sent(i));
-            assert!(running.stop(PATIENCE).report.is_clean());
+            assert!(running.stop(TIMEOUT).report.is_clean());
 
             let service = AiPredecoderService::new(network, 4, &options).expect("a service");
             let slots = ring(context, 16, service.slot_bytes());
@@ -120,8 +120,8 @@ fn models_of_tensorrt_are_served() {
             let at_work =
                 Workers::start(service.queues(), shared, stages(2, same), &workers()).expect("workers");
             drive(slots.ring(), FUNCTION, n, |i| asked.sent(i));
-            assert!(running.stop(PATIENCE).report.is_clean());
-            let report = at_work.stop(PATIENCE);
+            assert!(running.stop(TIMEOUT).report.is_clean());
+            let report = at_work.stop(TIMEOUT);
             assert!(report.is_clean() && report.workers.answered == n, "{report:?}");
         }
         assert_eq!(network.most_instances(), None);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the end of a kernel is waited for that nobody has stopped.
-const MOMENT: Duration = Duration::from_millis(100);
+const GRACE_PERIOD: Duration = Duration::from_millis(100);
 
 /// The host's side of a dispatcher's memory.
 pub(crate) trait Halt {
@@ -81,7 +81,7 @@ impl<K: UnderWay> Drop for ActiveLaunch<K> {
     fn drop(&mut self) {
         if let Some(kernel) = self.0.take() {
             kernel.halt();
-            if !kernel.ends_within(MOMENT) {
+            if !kernel.ends_within(GRACE_PERIOD) {
                 std::mem::forget(kernel);
             }
         }

@@ -51,7 +51,7 @@ pub struct Stopped {
 const LAST_PART: u32 = 5;
 
 /// What the stream has at least, from the kernel's last word to its end.
-const MOMENT: Duration = Duration::from_millis(10);
+const GRACE_PERIOD: Duration = Duration::from_millis(10);
 
 impl DeviceDispatcher<Running> {
     /// Answers what is in the ring, waits for the graphs that were launched, and ends the kernel; at most `deadline` from
@@ -71,7 +71,7 @@ impl DeviceDispatcher<Running> {
         let outcome = loop {
             let elapsed = begin.elapsed();
             if resources.ended() {
-                break stream.wait(deadline.saturating_sub(elapsed).max(MOMENT));
+                break stream.wait(deadline.saturating_sub(elapsed).max(GRACE_PERIOD));
             }
             if let StreamState::Failed(error) = stream.query() {
                 break Err(error);

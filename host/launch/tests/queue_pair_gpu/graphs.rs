@@ -1,7 +1,7 @@
 //! The unified dispatcher that launches graphs. Needs `libcudadevrt.a` beside a device.
 
 use crate::device::{graph, on_device, on_device_with_runtime, waiting};
-use crate::rig::{PATIENCE, Pair, Peer, Rig, calls, queues, setting, stop_clean, try_wire, wire_with};
+use crate::rig::{Pair, Peer, Rig, TIMEOUT, calls, queues, setting, stop_clean, try_wire, wire_with};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{Context, MappedRegion};
 use ringcall_launch::queue_pair::{Running, UnifiedDispatcher};
@@ -192,7 +192,7 @@ fn what_a_hurried_stop_leaves_is_answered_later() {
             }
             let begin = Instant::now();
             while running.counters().get(Counter::Received) < (turn + 1) * 32 {
-                assert!(begin.elapsed() < PATIENCE, "they do not arrive");
+                assert!(begin.elapsed() < TIMEOUT, "they do not arrive");
             }
             let stopped = running.stop(Duration::from_millis(15));
             assert!(stopped.report.held > 0 && !stopped.report.is_clean(), "{:?}", stopped.report);

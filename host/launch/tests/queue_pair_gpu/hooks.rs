@@ -1,6 +1,6 @@
 //! The kernel of one thread over transports that are linked in: ours over the queues of a NIC, and one in CUDA C++.
 
-use crate::rig::{PATIENCE, Pair, Peer, on_device, queues, samples, stop_clean};
+use crate::rig::{Pair, Peer, TIMEOUT, on_device, queues, samples, stop_clean};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion};
 use ringcall_dispatcher::queue_pair::single::Extent;
@@ -130,7 +130,7 @@ impl Ring {
         self.flags[0].store(slot, 1, Release);
         let begin = Instant::now();
         while self.flags[1].load(slot, Acquire) == 0 {
-            assert!(begin.elapsed() < PATIENCE, "not answered");
+            assert!(begin.elapsed() < TIMEOUT, "not answered");
             std::hint::spin_loop();
         }
         let mut response = vec![0; STRIDE];
@@ -230,7 +230,7 @@ fn a_transport_that_breaks_its_interface_is_reported() {
         let running = stop_clean(wired.start().expect("started")).start().expect("started again");
         code.store(0, 7, Release);
         // Who sees the stop sees the code that was there before it.
-        let stopped = running.stop(PATIENCE);
+        let stopped = running.stop(TIMEOUT);
         assert_eq!(stopped.report.failed, Some(DeviceError::EndedFailed));
         assert!(!stopped.report.is_clean() && stopped.dispatcher.is_none());
     });

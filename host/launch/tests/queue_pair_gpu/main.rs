@@ -11,7 +11,7 @@ mod grid;
 mod hooks;
 mod rig;
 
-use rig::{PATIENCE, Pair, Peer, calls, on_device, queues, setting, stop_clean, try_wire, wire};
+use rig::{Pair, Peer, TIMEOUT, calls, on_device, queues, setting, stop_clean, try_wire, wire};
 use ringcall_dispatcher::queue_pair::Copying;
 use ringcall_launch::ring::{DeviceError, KernelKind};
 use ringcall_mlx5::Event;
@@ -111,7 +111,7 @@ fn queues_go_round_a_thousand_times() {
                     for i in 0..n {
                         let credit = Instant::now();
                         while running.event(Event::RxReposted) < i {
-                            assert!(credit.elapsed() < PATIENCE, "the credit does not come back");
+                            assert!(credit.elapsed() < TIMEOUT, "the credit does not come back");
                         }
                         rig.peer.flood(1, 1, 32, |_| ());
                     }
@@ -154,7 +154,7 @@ fn wrong_completions_in_between_change_nothing() {
         // The last ones come after the last answer.
         let begin = Instant::now();
         while running.event(Event::RxStray) < stray || running.event(Event::RxErrors) < failed {
-            assert!(begin.elapsed() < PATIENCE, "a completion is not counted");
+            assert!(begin.elapsed() < TIMEOUT, "a completion is not counted");
         }
         let wired = stop_clean(running);
         assert!(stray + failed >= 1000);
@@ -200,9 +200,9 @@ fn a_dead_queue_pair_is_reported() {
         assert!(rig.nic.plant(Fault::Break));
         let begin = Instant::now();
         while running.event(Event::RxFlushed) == 0 {
-            assert!(begin.elapsed() < PATIENCE, "nobody notices");
+            assert!(begin.elapsed() < TIMEOUT, "nobody notices");
         }
-        let stopped = running.stop(PATIENCE);
+        let stopped = running.stop(TIMEOUT);
         assert_eq!(stopped.report.dead, Some(Syndrome::FLUSHED));
         assert!(stopped.dispatcher.expect("it ended").start().is_err());
         rig.end();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 const QPN: u32 = 0x12_3456;
 const RX_KEY: u32 = 0x1234;
 const TX_KEY: u32 = 0x77;
@@ -115,7 +115,7 @@ impl Peer {
             if let Some((header, result)) = self.poll() {
                 return (header, result.to_vec());
             }
-            assert!(begin.elapsed() < PATIENCE, "request {} is not answered", self.sent);
+            assert!(begin.elapsed() < TIMEOUT, "request {} is not answered", self.sent);
             std::hint::spin_loop();
         }
     }
@@ -145,7 +145,7 @@ impl Peer {
                 idle = false;
             }
             if idle {
-                assert!(last.elapsed() < PATIENCE, "{under_way:?} are not answered for {PATIENCE:?}");
+                assert!(last.elapsed() < TIMEOUT, "{under_way:?} are not answered for {TIMEOUT:?}");
             } else {
                 last = Instant::now();
             }
@@ -181,7 +181,7 @@ impl Peer {
             if before != sent + taken {
                 last = Instant::now();
             } else {
-                assert!(last.elapsed() < PATIENCE, "{taken} of {n} answered, then none for {PATIENCE:?}");
+                assert!(last.elapsed() < TIMEOUT, "{taken} of {n} answered, then none for {TIMEOUT:?}");
             }
         }
     }
@@ -274,7 +274,7 @@ pub(crate) fn try_wire(
 
 /// Stops it, and checks that nothing was left over.
 pub(crate) fn stop_clean(running: UnifiedDispatcher<Running>) -> UnifiedDispatcher<Wired> {
-    let stopped = running.stop(PATIENCE);
+    let stopped = running.stop(TIMEOUT);
     assert!(stopped.report.is_clean(), "{:?}", stopped.report);
     stopped.dispatcher.expect("it is given back")
 }

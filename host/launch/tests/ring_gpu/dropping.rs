@@ -1,6 +1,6 @@
 //! Dispatchers that are dropped while they run, or wait to run.
 
-use crate::rig::{self, PATIENCE, await_answer, call, on_device, send, slot, take};
+use crate::rig::{self, TIMEOUT, await_answer, call, on_device, send, slot, take};
 use ringcall_cuda::driver::DeviceBuffer;
 use ringcall_launch::ring::{DeviceError, KernelKind, Options};
 use ringcall_wire::status::Status;
@@ -39,7 +39,7 @@ fn a_dropped_dispatcher_with_a_busy_handler_keeps_its_memory() {
         send(ring, at, "rpc_spin", 7, &1_000_000_000_i64.to_le_bytes());
         let begin = Instant::now();
         while running.busy().is_empty() {
-            assert!(begin.elapsed() < PATIENCE, "the handler does not begin");
+            assert!(begin.elapsed() < TIMEOUT, "the handler does not begin");
         }
         drop(buffer);
         drop(running);

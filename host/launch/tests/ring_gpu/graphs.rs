@@ -1,7 +1,7 @@
 //! The kernel that launches graphs. Needs `libcudadevrt.a` beside a device.
 
 use crate::device::{graph, on_device_with_runtime, waiting};
-use crate::rig::{self, PATIENCE, call, calls, counted, drive, flood, setting, slot, slots, stop_clean};
+use crate::rig::{self, TIMEOUT, call, calls, counted, drive, flood, setting, slot, slots, stop_clean};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{Context, MappedRegion, devrt};
 use ringcall_launch::ring::{
@@ -41,7 +41,7 @@ fn launched(running: &DeviceDispatcher<Running>, n: u64) {
     let begin = Instant::now();
     while running.watch().launches().graphs != n {
         let launches = running.watch().launches();
-        assert!(begin.elapsed() < PATIENCE, "{n} launches are not counted: {launches:?}");
+        assert!(begin.elapsed() < TIMEOUT, "{n} launches are not counted: {launches:?}");
     }
     assert_eq!(running.watch().launches().graph_error, 0, "a launch failed");
 }
@@ -244,7 +244,7 @@ fn a_stop_waits_for_graphs() {
                 rig::send(ring, slot(ring, at), GRAPH, at, &[1]);
             }
             launched(&running, 4);
-            let stopped = running.stop(PATIENCE);
+            let stopped = running.stop(TIMEOUT);
             assert!(stopped.report.is_clean(), "stop {turn}: {:?}", stopped.report);
             dispatcher = stopped.dispatcher.expect("it is given back");
             let counters = dispatcher.counters();

@@ -183,7 +183,7 @@ fn a_linked_kernel_is_launched_again() {
                     flood(ring.shared(), &slots(&ring), &[name], len, 200);
                 }
                 dispatcher.drain();
-                stream.wait(rig::PATIENCE).expect("the whole grid ends");
+                stream.wait(rig::TIMEOUT).expect("the whole grid ends");
                 assert!(dispatcher.has_ended());
                 // Each launch counts anew.
                 assert_eq!(dispatcher.count(Counter::Completed), 600, "{kind:?}");

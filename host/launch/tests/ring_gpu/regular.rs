@@ -1,6 +1,6 @@
 //! Regular kernels: every handler, payload, ring and slot size.
 
-use crate::rig::{self, PATIENCE, call, counted, drive, flood, on_device, pattern, slot, slots, stop_clean};
+use crate::rig::{self, TIMEOUT, call, counted, drive, flood, on_device, pattern, slot, slots, stop_clean};
 use ringcall_cuda::driver::Context;
 use ringcall_launch::ring::KernelKind;
 use ringcall_wire::Counter;
@@ -151,7 +151,7 @@ fn counters_are_read_while_it_runs() {
         });
         assert!(seen_between > 10, "the counters moved {seen_between} times while {CALLS} calls ran");
         counted(&running, "every call", |c| c.get(Counter::Completed) == CALLS);
-        assert!(running.watch().is_alive(PATIENCE), "the heart beats");
+        assert!(running.watch().is_alive(TIMEOUT), "the heart beats");
         stop_clean(running);
     });
 }

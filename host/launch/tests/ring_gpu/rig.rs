@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Against hanging; no test asserts that anything is fast.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The samples' PTX of record, by compute capability.
 pub(crate) const SAMPLES: &[(u32, &str)] =
@@ -70,7 +70,7 @@ pub(crate) fn start(
 
 /// Stops it, and checks that nothing was left over.
 pub(crate) fn stop_clean(running: DeviceDispatcher<Running>) {
-    let Stopped { report, dispatcher } = running.stop(PATIENCE);
+    let Stopped { report, dispatcher } = running.stop(TIMEOUT);
     assert!(report.is_clean() && dispatcher.is_some(), "{report:?}");
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn vacant(ring: &Ring, slot: SlotIndex) -> Vacant {
         if let Some(vacant) = Vacant::probe(ring.shared(), slot) {
             return vacant;
         }
-        assert!(begin.elapsed() < PATIENCE, "slot {} does not become free", slot.get());
+        assert!(begin.elapsed() < TIMEOUT, "slot {} does not become free", slot.get());
         std::hint::spin_loop();
     }
 }
@@ -155,7 +155,7 @@ pub(crate) fn take(ring: &Ring, slot: SlotIndex) -> Answer {
             response.release(ring.shared());
             return answer;
         }
-        assert!(begin.elapsed() < PATIENCE, "slot {} is not answered", slot.get());
+        assert!(begin.elapsed() < TIMEOUT, "slot {} is not answered", slot.get());
         std::hint::spin_loop();
     }
 }
@@ -164,7 +164,7 @@ pub(crate) fn take(ring: &Ring, slot: SlotIndex) -> Answer {
 pub(crate) fn await_answer(ring: &Ring, slot: SlotIndex) {
     let begin = Instant::now();
     while Response::probe(ring.shared(), slot).is_none() || ring.shared().rx(slot) != 0 {
-        assert!(begin.elapsed() < PATIENCE, "slot {} is not answered", slot.get());
+        assert!(begin.elapsed() < TIMEOUT, "slot {} is not answered", slot.get());
         std::hint::spin_loop();
     }
 }
@@ -210,9 +210,9 @@ pub(crate) fn drive(
         }
         if before != taken + sent {
             last = Instant::now();
-        } else if last.elapsed() > PATIENCE {
+        } else if last.elapsed() > TIMEOUT {
             let stuck: Vec<_> = slots.iter().zip(&open).filter(|(_, open)| open.is_some()).collect();
-            panic!("{taken} of {n} answered, then none for {PATIENCE:?}; waiting: {stuck:?}");
+            panic!("{taken} of {n} answered, then none for {TIMEOUT:?}; waiting: {stuck:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Graphs that the host dispatcher launches, and that answer in the ring.
 
-use crate::rig::{self, PATIENCE, call, flood, modules, on_device, send, slot, slots, take};
+use crate::rig::{self, TIMEOUT, call, flood, modules, on_device, send, slot, slots, take};
 use ringcall::dispatcher::{Running, Wired};
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::{FunctionTable, HostDispatcher};
@@ -48,7 +48,7 @@ fn wire(ring: &MappedRing, graphs: RingGraphs) -> HostDispatcher<Wired> {
 }
 
 fn stop_clean(running: HostDispatcher<Running>) -> HostDispatcher<Wired> {
-    let stopped = running.stop(PATIENCE);
+    let stopped = running.stop(TIMEOUT);
     let report = stopped.report;
     assert!(!report.stuck && report.dropped == 0 && report.unfinished.is_none(), "{report:?}");
     stopped.dispatcher.expect("it is given back")

@@ -1,6 +1,6 @@
 //! What requests, slots and dispatchers do not do to each other.
 
-use crate::rig::{self, PATIENCE, call, counted, flood, on_device, send, slot, slots, stop_clean, take};
+use crate::rig::{self, TIMEOUT, call, counted, flood, on_device, send, slot, slots, stop_clean, take};
 use ringcall_launch::ring::{Functions, KernelKind, Options, Watch};
 use ringcall_protocol::slot::Response;
 use ringcall_wire::Counter;
@@ -49,7 +49,7 @@ fn hung(watch: &Watch) -> ringcall_launch::ring::Hung {
         if let Some(hung) = watch.hung(Duration::from_millis(50)).pop() {
             return hung;
         }
-        assert!(begin.elapsed() < PATIENCE, "nobody hangs");
+        assert!(begin.elapsed() < TIMEOUT, "nobody hangs");
     }
 }
 
@@ -78,7 +78,7 @@ fn a_long_handler_is_named_and_holds_up_nobody() {
             assert_eq!((answer.status, answer.result.len()), (Status::OK, 8));
             let begin = Instant::now();
             while !watch.busy().is_empty() {
-                assert!(begin.elapsed() < PATIENCE, "still busy: {:?}", watch.busy());
+                assert!(begin.elapsed() < TIMEOUT, "still busy: {:?}", watch.busy());
             }
             stop_clean(running);
         }

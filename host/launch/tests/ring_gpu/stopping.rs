@@ -1,6 +1,6 @@
 //! Stops: bounded, and every request accounted for; and starts after them.
 
-use crate::rig::{self, PATIENCE, calls, counted, drive, on_device, send, slot, slots, take};
+use crate::rig::{self, TIMEOUT, calls, counted, drive, on_device, send, slot, slots, take};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_launch::ring::{DeviceDispatcher, KernelKind, Options, Stopped, Wired};
 use ringcall_wire::Counter;
@@ -65,7 +65,7 @@ fn idle_dispatchers_stop_and_start_again() {
                     c.get(Counter::Completed) == u64::from(turn / 10) + 1
                 });
             }
-            let Stopped { report, dispatcher: stopped } = running.stop(PATIENCE);
+            let Stopped { report, dispatcher: stopped } = running.stop(TIMEOUT);
             assert!(report.is_clean() && report.drained == 0, "{name}, stop {turn}: {report:?}");
             longest = longest.max(report.took);
             dispatcher = stopped.expect("it is given back");
@@ -86,12 +86,12 @@ fn a_stop_accounts_for_the_whole_ring() {
             send(ring, slot(ring, 0), "rpc_spin", 0, &10_000_000_i64.to_le_bytes());
             let begin = Instant::now();
             while running.busy().is_empty() {
-                assert!(begin.elapsed() < PATIENCE, "{name}: the handler does not begin");
+                assert!(begin.elapsed() < TIMEOUT, "{name}: the handler does not begin");
             }
             for (n, &at) in slots(ring).iter().enumerate().skip(1) {
                 send(ring, at, "rpc_increment", n as u32, &[n as u8]);
             }
-            let Stopped { report, dispatcher: stopped } = running.stop(PATIENCE);
+            let Stopped { report, dispatcher: stopped } = running.stop(TIMEOUT);
             assert!(report.stuck.is_empty() && report.failed.is_none(), "{name}, stop {turn}: {report:?}");
             let all = report.drained + report.refused + report.unanswered;
             assert_eq!(all, u64::from(SLOTS), "{name}, stop {turn}: {report:?}");
@@ -166,7 +166,7 @@ fn busy_dispatchers_stop_and_start_again() {
                 let running = dispatcher.start().unwrap_or_else(|why| panic!("{name}, start {turn}: {why}"));
                 let begin = Instant::now();
                 while good.load(Ordering::Relaxed) < before + 20 {
-                    assert!(begin.elapsed() < PATIENCE, "{name}, start {turn}: nothing is answered");
+                    assert!(begin.elapsed() < TIMEOUT, "{name}, start {turn}: nothing is answered");
                     std::thread::yield_now();
                 }
                 // A kernel that never finds the ring empty is told to end at once after four fifths of this.

@@ -7,6 +7,7 @@ use super::{DispatcherError, HostOptions};
 use crate::external::{Claim, ExternalExecutor, Marks, RingCompat};
 use crate::shared::{Control, Shared};
 use crate::table::{Function, FunctionTable, Slots};
+use crate::wait::TURNS_PER_CHECK;
 use crate::worker::WorkerSpec;
 use ringcall_gpu::clock;
 use ringcall_protocol::scan::Scan;
@@ -60,9 +61,6 @@ impl std::fmt::Debug for Loop {
     }
 }
 
-/// Turns between looks at the control word, and between looks at the clock, while there is work to do.
-const LOOK: u32 = 64;
-
 impl Loop {
     pub(super) fn new(
         shared: Arc<Shared>,
@@ -107,7 +105,7 @@ impl Loop {
     pub(super) fn step(&mut self, shared: &Shared, pace: &mut Pace) -> Step {
         let busy = self.turn(shared) > 0;
         pace.turn = pace.turn.wrapping_add(1);
-        if busy && !pace.turn.is_multiple_of(LOOK) {
+        if busy && !pace.turn.is_multiple_of(TURNS_PER_CHECK) {
             return Step::Busy;
         }
         if pace.timer.due(pace.turn) {
@@ -393,7 +391,7 @@ impl Timer {
     }
 
     fn due(&mut self, turn: u32) -> bool {
-        if self.timeout_ns == 0 || !turn.is_multiple_of(LOOK) {
+        if self.timeout_ns == 0 || !turn.is_multiple_of(TURNS_PER_CHECK) {
             return false;
         }
         self.now_ns = clock::now_ns();

@@ -94,7 +94,7 @@ pub struct Bridge {
     played: u64,
 }
 
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Passes answers to the logic analyser on their way.
 struct Captured<'a, J: ?Sized> {
@@ -171,7 +171,7 @@ impl Bridge {
                 _ => {}
             }
             drop(file);
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         };
         self.played = settings.starts;
         let config = self.player_config(&target, &settings)?;

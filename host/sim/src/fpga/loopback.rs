@@ -80,7 +80,7 @@ pub struct Loopback {
     thread: Option<JoinHandle<Result<LoopbackStats, EmulatorError>>>,
 }
 
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Empty looks at the socket before it sleeps.
 const POLLS: u32 = 200;
 
@@ -159,7 +159,7 @@ fn serve(
             if idle < POLLS {
                 std::thread::yield_now();
             } else {
-                socket.wait(LOOK).map_err(EmulatorError::io("waiting for requests"))?;
+                socket.wait(POLL_INTERVAL).map_err(EmulatorError::io("waiting for requests"))?;
             }
             continue;
         }

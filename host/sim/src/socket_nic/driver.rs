@@ -3,6 +3,7 @@
 use crate::nic::Nic;
 use crate::socket_nic::port::RocePort;
 use ringcall::Wait;
+use ringcall::wait::TURNS_PER_CHECK;
 use ringcall::wait::Waiter;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_roce::RoceSocket;
@@ -52,12 +53,10 @@ pub(crate) struct Driver {
     closing: u32,
 }
 
-/// Empty turns between looks at the clock.
-const LOOK: u32 = 64;
 /// How long a thread polls in vain before it blocks on the socket.
 const BLOCK_AFTER: Duration = Duration::from_millis(50);
 /// The longest that it blocks.
-const NAP: Duration = Duration::from_millis(5);
+const SLEEP: Duration = Duration::from_millis(5);
 /// The most turns that a port is still open when it was told to close: what lies in the socket is taken, but a peer that never
 /// pauses does not keep it open.
 const CLOSE_TURNS: u32 = 256;
@@ -94,11 +93,11 @@ impl Driver {
         }
         let turns = self.waiter.idle();
         if let Some(socket) = socket
-            && turns.is_multiple_of(LOOK)
+            && turns.is_multiple_of(TURNS_PER_CHECK)
             && self.since.get_or_insert_with(Instant::now).elapsed() >= BLOCK_AFTER
         {
             // An error of the socket is the next receive's to count.
-            let _ = socket.wait(NAP);
+            let _ = socket.wait(SLEEP);
         }
         false
     }

@@ -166,12 +166,12 @@ impl Service {
         self.signals.close();
         // The loop has read every completion when the NIC writes no more and every credit is back.
         while begin.elapsed() < deadline && !self.is_over() && !self.is_drained() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         self.shutdown.store(0, 1, Ordering::Relaxed);
         let late = Instant::now();
         while !self.is_over() && late.elapsed() < GRACE {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let over = self.is_over();
         let joined = self.serve.take().filter(|_| over).and_then(|thread| thread.join().ok());
@@ -201,7 +201,7 @@ impl Drop for Service {
     }
 }
 
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a loop that was told to end may take: a handler's time.
 const GRACE: Duration = Duration::from_secs(2);
 

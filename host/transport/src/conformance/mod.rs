@@ -101,7 +101,7 @@ pub fn check(subject: &dyn Subject) -> Outcome {
 }
 
 /// Against hanging alone: nothing is timed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the suite's service does: adds one to each byte.
 const FUNCTION: &str = "rpc_increment";
@@ -158,7 +158,7 @@ struct Reply {
 
 /// The next answer, which must be exactly as long as it says and echo its request's time.
 fn reply(client: &mut dyn Client) -> Result<Reply, String> {
-    let frame = client.receive(PATIENCE).ok_or("no answer came")?;
+    let frame = client.receive(TIMEOUT).ok_or("no answer came")?;
     let header = ResponseHeader::from_bytes(&frame).and_then(ResponseHeader::check_magic).map_err(text)?;
     ensure!(
         frame.len() == HEADER_BYTES + header.result_len as usize,
@@ -192,7 +192,7 @@ fn call(client: &mut dyn Client, id: u32, payload: &[u8]) -> Outcome {
 fn until(what: &str, mut is: impl FnMut() -> bool) -> Outcome {
     let begin = Instant::now();
     while !is() {
-        ensure!(begin.elapsed() < PATIENCE, "never: {what}");
+        ensure!(begin.elapsed() < TIMEOUT, "never: {what}");
         std::thread::yield_now();
     }
     Ok(())

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// Longer than any block of requests takes.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// Longer than any answer: a block's answers are far shorter.
 const LONGEST: usize = 1 << 24;
 /// The executable of `oracles`.
@@ -147,11 +147,11 @@ impl Reference {
 
     fn exchange(&mut self, frame: Vec<u8>) -> Result<Vec<u8>> {
         self.frames.send(frame).map_err(|_| anyhow!("nobody sends to it any more"))?;
-        match self.answers.recv_timeout(PATIENCE) {
+        match self.answers.recv_timeout(TIMEOUT) {
             Ok(Ok(answer)) => Ok(answer),
             // Its standard error, which is ours, says why.
             Ok(Err(_)) => bail!(Ended(self.end())),
-            Err(_) => bail!("no answer within {} s", PATIENCE.as_secs()),
+            Err(_) => bail!("no answer within {} s", TIMEOUT.as_secs()),
         }
     }
 

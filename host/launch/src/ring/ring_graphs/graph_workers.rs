@@ -21,7 +21,7 @@ pub(super) const INVALID: u16 = 1;
 /// `CUDA_ERROR_NOT_FOUND`: there is no such worker.
 const NOT_FOUND: u16 = 500;
 /// How long the last graphs' ends are waited for when all is dropped.
-const MOMENT: Duration = Duration::from_millis(100);
+const GRACE_PERIOD: Duration = Duration::from_millis(100);
 
 /// What a worker's graph runs on. Tests play one.
 pub(super) trait GraphStream: Debug + Send {
@@ -255,7 +255,7 @@ impl Drop for GraphWorkers {
         let begin = Instant::now();
         while !self.is_idle() {
             self.settle(true, &mut |_| ());
-            if begin.elapsed() >= MOMENT {
+            if begin.elapsed() >= GRACE_PERIOD {
                 // A graph still reads its mailbox and will write into the ring; freeing anything else would wait for it.
                 for (index, worker) in self.workers.iter().enumerate() {
                     if self.pool.is_busy(index) {

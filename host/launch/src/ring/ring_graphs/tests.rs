@@ -3,7 +3,7 @@
 mod shared;
 
 use super::super::mailbox_graph::Mailbox;
-use super::super::worker_pool::{LOOK, UNKNOWN, WorkerStream};
+use super::super::worker_pool::{SWEEPS_PER_QUERY, UNKNOWN, WorkerStream};
 use super::super::{DeviceError, GraphNodes};
 use super::check_nodes;
 use super::graph_workers::{GraphStream, GraphWorkers, INVALID};
@@ -164,7 +164,7 @@ impl Bench {
 
     /// Long enough for a look at the streams.
     fn look(&mut self) {
-        for _ in 0..=LOOK {
+        for _ in 0..=SWEEPS_PER_QUERY {
             let _ = self.dispatcher.step();
         }
     }

@@ -57,7 +57,7 @@ use ringcall_cuda::driver::StreamState;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Between two questions how streams stand, in sweeps that find workers busy: each question is a call of the driver.
-pub const LOOK: u32 = 1 << 14;
+pub const SWEEPS_PER_QUERY: u32 = 1 << 14;
 /// `CUDA_ERROR_UNKNOWN`: a graph ended without an answer.
 pub const UNKNOWN: u16 = 999;
 
@@ -337,7 +337,7 @@ impl<M: IdleMask> WorkerPool<M> {
     #[inline]
     pub fn due(&mut self) -> bool {
         self.sweeps = self.sweeps.wrapping_add(1);
-        self.sweeps.is_multiple_of(LOOK)
+        self.sweeps.is_multiple_of(SWEEPS_PER_QUERY)
     }
 
     /// What is to be seen of a worker that runs; with `ask` its stream is asked where memory does not say its end. Changes

@@ -231,7 +231,7 @@ fn workers_are_found_by_function_and_key() {
 #[test]
 fn streams_are_asked_now_and_then() {
     let (mut pool, ..) = pool(true, true);
-    assert_eq!((0..3 * LOOK).filter(|_| pool.due()).count(), 3);
+    assert_eq!((0..3 * SWEEPS_PER_QUERY).filter(|_| pool.due()).count(), 3);
 }
 
 #[test]

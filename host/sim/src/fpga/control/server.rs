@@ -48,7 +48,7 @@ pub struct ControlServer {
 }
 
 /// How long one look at the socket waits, and so how long a stop takes.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl ControlServer {
     /// A server on this socket.
@@ -56,7 +56,7 @@ impl ControlServer {
     /// # Errors
     /// What the kernel says of the socket.
     pub fn new(socket: UdpSocket, file: Arc<Mutex<RegisterFile>>, check: SequenceCheck) -> io::Result<Self> {
-        socket.set_read_timeout(Some(LOOK))?;
+        socket.set_read_timeout(Some(POLL_INTERVAL))?;
         Ok(Self { socket, file, check, stats: ServerStats::default(), last: None })
     }
 
