@@ -4,18 +4,19 @@
 //! ```text
 //! NIC ─ payload into the ring's slot, completion ─► Receiver ─ request flag ─► dispatcher ─ response flag ─► Sender ─► NIC
 //! ```
-//! The NIC's window *is* the ring's request slots, so a receiver moves no bytes: it checks what came and sets the flag. A
-//! sender copies a response to a send slot of its own and frees the ring's slot before it rings, so that a peer that has its
-//! answer finds the slot vacant: so an answer is sent only once the dispatcher has cleared the request's flag, too.
+//! The NIC's window *is* the ring's request slots, so a receiver moves no bytes: it checks what came and sets
+//! the flag. A sender copies a response to a private send slot and frees the ring's slot before it rings, so
+//! that a peer that has its answer finds the slot vacant: so an answer is sent only once the dispatcher has
+//! cleared the request's flag, too.
 //!
 //! # Depths
 //! A slot has one request under way. With as many receive requests as slots no message finds no credit, and with as many
 //! places in the send queue no response waits: both constructors demand it.
 //!
 //! # Records
-//! The two are different agents, and a doorbell record is one word with one writer. So they belong to two queue pairs (what
-//! is sent on an unreliable connection does not name its queue pair, and the peer cannot tell), or to one whose NIC keeps
-//! the send counter itself ([`RecordMode::NotWritten`]).
+//! The two are different agents, and a doorbell record is one word with one writer. So they belong to two
+//! queue pairs (a message on an unreliable connection does not name its queue pair, so the peer cannot tell),
+//! or to one whose NIC keeps the send counter itself ([`RecordMode::NotWritten`]).
 
 use crate::queue_pair::single::Extent;
 use core::sync::atomic::Ordering;
@@ -185,7 +186,7 @@ pub struct SenderWindows {
     pub completions_record: Option<Words>,
     /// The send queue.
     pub send: Words,
-    /// The doorbell record, whose receive half is 0 for ever: no receiver's.
+    /// The doorbell record, whose receive half is always 0: no receiver's.
     pub record: Words,
     /// Send slots.
     pub data: Bytes,
@@ -295,7 +296,7 @@ impl<D: Doorbell> Sender<D> {
         for (to, from) in frame.iter_mut().zip(header.to_bytes()) {
             *to = from;
         }
-        // What is no answer goes nowhere: an error mark without one.
+        // A response flag that is no answer is not sent: an error mark without one.
         if frame.is_empty() || !header.has_magic() {
             self.counters.count(Event::RxUnanswered);
             return false;

@@ -161,8 +161,8 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
     port.participate(participant, |call| run_staged(params, call));
 }
 
-/// The cooperative dispatcher with a block of its own: the blocks before `handler_blocks` take part in grid handlers' calls, the
-/// one behind them serves, and what is more of its cluster has nothing to do.
+/// The cooperative dispatcher with a separate serving block: the blocks before `handler_blocks` take part in
+/// grid handlers' calls, the block after them serves, and the other blocks of its cluster have nothing to do.
 ///
 /// # Safety
 /// As for [`ringcall_dispatch_grid`].
@@ -201,7 +201,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_ahead(params: DispatchParams
     // SAFETY: the caller's promise. The ring is this block's alone; stages are in device memory, a warp's own between its calls.
     let ended = unsafe { dispatch(params, [0, 1, workers], caller) };
     let first = ptx::thread_id() % LANES == 0;
-    // One warp polls to the end. Where there was no room nobody does.
+    // One warp polls to the end. Without room, no lane does.
     if first && (ended == Some(Ended::AsPoller) || ended.is_none() && ptx::thread_id() == 0) {
         port.end();
     }

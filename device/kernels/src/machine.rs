@@ -126,7 +126,8 @@ impl Machine for Caller<'_> {
 
     #[inline(always)]
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
-        // Whoever waits for its turn is at work: this goes no further than the block, where another warp does the maintenance.
+        // A warp that waits for its ticket counts as at work: this goes no further than the block, where
+        // another warp does the maintenance.
         if warp.lane() == 0 {
             meanwhile();
         }

@@ -180,7 +180,7 @@ unsafe fn ring(params: &DispatchParams) -> Option<SharedRing> {
 pub(crate) fn clear(base: u64, bytes: u32) {
     let mut word = ptx::thread_id();
     while word < bytes.div_ceil(8) {
-        // SAFETY: inside the block's shared memory, which nobody uses yet.
+        // SAFETY: inside the block's shared memory, which no thread uses yet.
         unsafe { ((base + u64::from(word) * 8) as usize as *mut u64).write(0) };
         word += ptx::block_threads();
     }
@@ -192,7 +192,7 @@ pub(crate) fn copy(to: u64, from: u64, bytes: u32) {
     while word < bytes.div_ceil(8) {
         // SAFETY: the host's table: whole words, not written while the kernel runs.
         let value = unsafe { ((from + u64::from(word) * 8) as usize as *const u64).read() };
-        // SAFETY: inside the block's shared memory, which nobody uses yet.
+        // SAFETY: inside the block's shared memory, which no thread uses yet.
         unsafe { ((to + u64::from(word) * 8) as usize as *mut u64).write(value) };
         word += ptx::block_threads();
     }

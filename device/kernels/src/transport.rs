@@ -1,8 +1,9 @@
 //! The three functions of a transport, over the queues of a NIC.
 //!
-//! Its context is a [`UnifiedParams`] in memory that the device reads: queues, slots, register, options; `control`, a control
-//! block of its own for events and cursors; `scratch`, [`TRANSPORT_STATE_BYTES`] of zeroed device memory, where the queues'
-//! state stays from one start to the next. The session is that state and the stop word.
+//! Its context is a [`UnifiedParams`] in memory that the device reads: queues, slots, register, options;
+//! `control`, a separate control block for events and cursors; `scratch`, [`TRANSPORT_STATE_BYTES`] of zeroed
+//! device memory, where the queues' state stays from one start to the next. The session is that state and the
+//! stop word.
 
 use crate::queues;
 use crate::window::words;
@@ -40,7 +41,7 @@ struct Session {
 const _: () = assert!(size_of::<State>() <= TRANSPORT_STATE_BYTES && align_of::<State>() == 16);
 const _: () = assert!(size_of::<Session>() <= SESSION_BYTES && align_of::<Session>() <= SESSION_ALIGN);
 
-/// Opens the queues, or goes on with them.
+/// Opens the queues, or continues with them.
 ///
 /// # Safety
 /// `storage` is [`SESSION_BYTES`] long and aligned to [`SESSION_ALIGN`]; `ctx` a context as the module says, that only one

@@ -1,4 +1,4 @@
-//! Live counters of an endpoint, readable while it runs by whoever maps them.
+//! Live counters of an endpoint, readable while it runs by every agent that maps them.
 
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;

@@ -8,8 +8,8 @@ use ringcall_gpu::shared::Words;
 
 /// A queue pair's doorbell record: the receive counter and the send counter, in one aligned word with one writer.
 ///
-/// Both counters are written by each store, so that nothing but aligned 64-bit stores is needed; the one that has not
-/// moved keeps its value.
+/// Both counters are written by each store, so that nothing but aligned 64-bit stores is needed; the counter
+/// that has not moved keeps its value.
 #[derive(Debug)]
 pub struct DoorbellRecord {
     window: Words,
@@ -76,7 +76,7 @@ impl DoorbellRecord {
     }
 }
 
-/// The doorbell register of a UAR page: mapped memory here; on a device with stores of its own kind.
+/// The doorbell register of a UAR page: mapped memory here; on a device with special stores.
 ///
 /// Both stores come after a release fence by the caller.
 pub trait Doorbell {
@@ -142,7 +142,7 @@ impl BlueFlame {
 impl Doorbell for BlueFlame {
     #[inline(always)]
     fn copy(&mut self, wqe: &[u64; wqe::WORDS]) {
-        // The last doorbell stands in the first word: the caller's fence is between it and what follows.
+        // The first word holds the last doorbell: the caller's fence is between it and what follows.
         for (index, &word) in wqe.iter().enumerate().skip(1) {
             self.0.store(index, word, Ordering::Relaxed);
         }

@@ -5,9 +5,9 @@
 //!   │                                                   │
 //!   └► bad slot, too long, error: counted, received again └► room: completions are read when there is none left
 //! ```
-//! A response goes into a send slot of its own, which is free: the NIC is known to be done with the request that had it
-//! before. The receive credit is given back after the response is rung, which keeps its cost out of the response's way; it
-//! is given back on every path, so it never shrinks.
+//! A response goes into a separate send slot, which is free: the NIC is known to be done with the request
+//! that had it before. The receive credit is given back after the response is rung, which keeps its cost out
+//! of the response's way; it is given back on every path, so it never shrinks.
 
 use crate::QueueError;
 use crate::counters::{Counters, Event};
@@ -121,7 +121,7 @@ impl Arrived {
     }
 }
 
-/// Room for a response: a send slot that nobody reads any more, and a place in the send queue.
+/// Room for a response: a send slot that the NIC no longer reads, and an index in the send queue.
 #[derive(Debug)]
 #[must_use = "room for a response is there to be used"]
 pub struct TxSlot {
@@ -333,7 +333,7 @@ impl<D: Doorbell> Endpoint<D> {
         let own_slot = matches!(self.config.buffers, Buffers::Slots { .. });
         let slot = match arrival {
             Arrival::WriteImm => immediate & SLOT_MASK,
-            // A send went to the slot of its receive request, whatever it says.
+            // A send went to the slot of its receive request, whatever its immediate says.
             Arrival::Send | Arrival::SendImm if own_slot => {
                 u32::from(wqe_counter) & (self.receive.entries() - 1)
             }
@@ -352,7 +352,7 @@ impl<D: Doorbell> Endpoint<D> {
         Poll::Arrived(Arrived { slot, bytes })
     }
 
-    /// Counts what is missing before message number `sequence`.
+    /// Counts the messages that are missing before message number `sequence`.
     #[inline(always)]
     fn follow(&mut self, sequence: u32) {
         match self.sequence.follow(sequence) {
@@ -375,7 +375,7 @@ impl<D: Doorbell> Endpoint<D> {
         self.counters.count(Event::RxReposted);
     }
 
-    /// Waits for a request. What is dropped meanwhile is counted.
+    /// Waits for a request. Messages that are dropped meanwhile are counted.
     ///
     /// # Errors
     /// Stopped, bound reached, or dead.
@@ -458,7 +458,7 @@ impl<D: Doorbell> Endpoint<D> {
         sent
     }
 
-    /// Whether a send slot is still the one that the next request takes.
+    /// Whether the next request still takes this send slot.
     #[inline(always)]
     fn is_ours(&self, place: u32) -> bool {
         self.send.has_room() && place == self.send.next_place()
@@ -530,7 +530,7 @@ impl<D: Doorbell> Endpoint<D> {
         self.give_back();
     }
 
-    /// Gives a request back that somebody else answers.
+    /// Gives a request back that another agent answers.
     #[inline(always)]
     pub fn hand_over(&mut self, arrived: Arrived) {
         let _given_back = arrived;
@@ -560,8 +560,8 @@ impl<D: Doorbell> Endpoint<D> {
 
     /// Waits until the NIC is done with every response: before the memory is given away.
     ///
-    /// The last responses may not be signalled; an empty request that is asks for them. The stop word is looked at too, so
-    /// a caller that drains because it was stopped gives `shutdown` a window of its own.
+    /// The last responses may not be signalled; an empty request that is asks for them. The stop word is
+    /// looked at too, so a caller that drains because it was stopped gives `shutdown` a separate window.
     ///
     /// # Errors
     /// Stopped, bound reached, or dead.

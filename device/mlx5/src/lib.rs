@@ -15,7 +15,7 @@
 //! | [`counters`] | live counters, those of the receive side apart from those of the send side |
 //! | [`wait`] | every wait: a bound and a stop word |
 //! | [`endpoint`] | a queue pair that serves requests: arrivals, responses, errors |
-//! | [`sequence`] | message numbers: what is lost, what is late |
+//! | [`sequence`] | message numbers: lost and late messages |
 //!
 //! # What orders what
 //! | writer | reader | how |

@@ -1,4 +1,4 @@
-//! Message numbers in the upper bits of the immediate: what is missing, and what is late.
+//! Message numbers in the upper bits of the immediate: which messages are missing, and which are late.
 
 /// Bits of the immediate that name the slot.
 pub const SLOT_BITS: u32 = 12;

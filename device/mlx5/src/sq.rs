@@ -253,7 +253,8 @@ impl SendQueue {
             self.window.store(at + index, word, Ordering::Relaxed);
         }
         self.producer += 1;
-        // The request, and the bytes it names, before the record and whatever else makes the NIC read it.
+        // The request, and the bytes it names, before the record and every other store that makes the NIC
+        // read it.
         barrier::publish_to_peer();
         doorbell.copy(&request.words);
         if self.mode == RecordMode::Written {

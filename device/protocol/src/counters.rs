@@ -102,7 +102,7 @@ impl Snapshot {
         }
     }
 
-    /// Requests that were answered, whatever the status: each answer is counted under its status, once.
+    /// Requests that were answered, with any status: each answer is counted under its status, once.
     #[must_use]
     pub fn answered(&self) -> u64 {
         let statuses = ringcall_wire::status::ALL.iter().map(|&(status, ..)| status);

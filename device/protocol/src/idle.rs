@@ -1,7 +1,8 @@
 //! The idle mask of a worker pool: a bit per worker, 1 = idle, in as many words as the pool needs.
 //!
-//! One dispatcher (or several) claims, workers release. The claim's acquire pairs with the release's release order, so
-//! whoever claims a worker sees everything that worker did with its buffers. Memory of this side alone.
+//! One dispatcher (or several) claims, workers release. The claim's acquire pairs with the release's release
+//! order, so the dispatcher that claims a worker sees everything that worker did with its buffers. Memory of
+//! this side alone.
 
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::DeviceU64;
@@ -47,7 +48,7 @@ impl<'a> IdleMask<'a> {
         None
     }
 
-    /// Gives a worker back to the pool. Called once for each claim, by whoever did the claimed work.
+    /// Gives a worker back to the pool. Called once for each claim, by the agent that did the claimed work.
     #[inline]
     pub fn release(&self, worker: u32) {
         if let Some(word) = self.words.get((worker / WORD) as usize) {

@@ -126,7 +126,7 @@ impl<'a> Ledger<'a> {
         self.exchange(record, ticket.generation, phase).is_some()
     }
 
-    /// Wins the right to answer, or learns that somebody else had it.
+    /// Wins the right to answer, or learns that another agent had it.
     ///
     /// Acquire-release: what the loser-to-be wrote before is seen, and the next [`open`](Self::open) sees this.
     #[inline]

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_wire::header::RequestHeader;
 
-/// One worker's mailbox. Keep each on cache lines of its own.
+/// One worker's mailbox. Keep each on separate cache lines.
 #[derive(Debug, Default)]
 pub struct Mailbox {
     /// 1 = a job is there.

@@ -29,10 +29,10 @@ impl<'a> ReadyFlag<'a> {
         self.0.store(READY, Ordering::Release);
     }
 
-    /// Takes the output, if it is there and nobody else did.
+    /// Takes the output, if it is there and no other thread took it.
     ///
-    /// The load first keeps a polling loop on a shared line: a compare-exchange that fails takes the line away from
-    /// whoever is about to signal.
+    /// The load first keeps a polling loop on a shared line: a compare-exchange that fails takes the cache
+    /// line away from the worker that is about to signal.
     #[inline(always)]
     #[must_use]
     pub fn claim(&self) -> bool {

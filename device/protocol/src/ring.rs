@@ -240,7 +240,7 @@ pub trait RingMemory {
     fn clear_rx(&self, slot: SlotIndex);
     /// The response flag (acquire).
     fn tx(&self, slot: SlotIndex) -> u64;
-    /// Sets the response flag; everything written before is visible to whoever sees it (release).
+    /// Sets the response flag; everything written before is visible to an agent that sees the flag (release).
     fn publish_tx(&self, slot: SlotIndex, value: u64);
     /// Sets the in-flight mark, relaxed: for a caller that orders it itself before anybody can answer.
     fn mark_tx(&self, slot: SlotIndex);
@@ -254,7 +254,7 @@ pub trait RingMemory {
     fn prefetch(&self, slot: SlotIndex);
 }
 
-/// A ring over shared memory, for threads of this process and whatever else maps the same bytes.
+/// A ring over shared memory, for threads of this process and every other agent that maps the same bytes.
 ///
 /// Cheap to clone: a handle, like the windows it is made of.
 #[derive(Debug, Clone)]

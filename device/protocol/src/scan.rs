@@ -90,7 +90,7 @@ impl Scan {
                 seen += 1;
             }
         }
-        // The producer goes on behind the last one: perhaps in the next line.
+        // The producer continues after the last slot: perhaps in the next line.
         if let Some(last) = last
             && group == self.hot
         {

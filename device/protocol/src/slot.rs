@@ -8,7 +8,7 @@
 //! | producer | [`Vacant`] | both flags were seen 0 | [`Vacant::submit`] |
 //! | dispatcher | [`Seen`] | its request flag was seen set | [`Seen::claim`] |
 //! | dispatcher | [`Request`] | header staged, response slot free | [`Request::answer`], [`Request::take`] |
-//! | worker | [`InFlight`] | marked; whoever holds this answers | [`InFlight::answer`], [`InFlight::fail`] |
+//! | worker | [`InFlight`] | marked; the holder answers | [`InFlight::answer`], [`InFlight::fail`] |
 //! | consumer | [`Response`] | the answer is there | [`Response::release`] |
 
 use crate::ring::{Body, RingMemory, SharedRing, SlotIndex};
@@ -169,8 +169,9 @@ impl Request {
         answered
     }
 
-    /// Sets the in-flight mark and keeps the request: for an answer that somebody else may give as soon as he is told,
-    /// before the request flag is given back. Orders nothing: what tells him, and [`hand_over`](Self::hand_over), do.
+    /// Sets the in-flight mark and keeps the request: for an answer that another agent may give as soon as it
+    /// has the request, before the request flag is cleared. Orders nothing: what tells him, and
+    /// [`hand_over`](Self::hand_over), do.
     #[inline]
     pub fn mark<M: RingMemory>(&self, memory: &M) {
         memory.mark_tx(self.slot);
@@ -220,7 +221,7 @@ pub struct Answered {
     pub len: u32,
 }
 
-/// Whoever holds this owes the slot an answer. Cannot be cloned: the [`ledger`](crate::ledger) hands out one.
+/// The holder owes the slot an answer. Cannot be cloned: the [`ledger`](crate::ledger) hands out one.
 #[derive(Debug)]
 #[must_use = "a request in flight must be answered or failed"]
 pub struct InFlight {

@@ -1,8 +1,8 @@
 //! From a function id to its entry, in constant time.
 //!
-//! Ids are hashes already, so a multiplicative hash into twice as many cells as there are functions is enough, with a
-//! multiplier searched when the table is built such that no two ids share a cell. A lookup is one multiplication, one
-//! load and one comparison, whatever the table's size.
+//! Ids are hashes already, so a multiplicative hash into twice as many cells as there are functions is
+//! enough, with a multiplier searched when the table is built such that no two ids share a cell. A lookup is
+//! one multiplication, one load and one comparison, independent of the table's size.
 
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::launch::{DeviceEntry, HandlerKind};

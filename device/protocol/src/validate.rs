@@ -1,4 +1,5 @@
-//! What is checked before a handler sees a byte. Each failure has a status of its own, which is the answer, and a counter.
+//! The checks before a handler sees a byte. Each failure has a separate status, which is the answer, and a
+//! counter.
 
 use crate::ring::{Geometry, SlotIndex};
 use crate::table::{Callable, Table};

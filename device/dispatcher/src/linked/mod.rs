@@ -1,8 +1,8 @@
 //! The unified loop over a transport that it knows only by three hooks: one thread receives, calls and answers.
 //!
-//! The transport is chosen when a kernel is linked: whoever defines [`attach`, `rx_poll` and `tx_publish`](Hooks) brings
-//! requests and takes responses away. The checks, the table and the statuses are those of every other dispatcher
-//! ([`validate`]).
+//! The transport is chosen when a kernel is linked: the module that defines [`attach`, `rx_poll` and
+//! `tx_publish`](Hooks) brings requests and takes responses away. The checks, the table and the statuses are
+//! those of every other dispatcher ([`validate`]).
 //!
 //! # What orders what
 //! A hook may do no more than load or store a flag: [`Hooked::run`] makes an acquire fence behind every request that it is
@@ -84,7 +84,7 @@ struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// Goes on where the last start ended.
+    /// Continues where the last start ended.
     fn resumed(control: &'a Words) -> Self {
         let count = |place| control.load(control::COUNTERS + place, Ordering::Relaxed);
         Self { counts: core::array::from_fn(count), control }
@@ -110,7 +110,7 @@ impl<M: Machine> Hooked<'_, M> {
         state(control::STATE_RUNNING);
         let over = self.rounds(hooks, input, output);
         self.control.store(control::BUSY, 0, Ordering::Relaxed);
-        // Release: whoever sees the state sees the last figures.
+        // Release: an agent that sees the state sees the last counters.
         state(if over == Over::Ended { control::STATE_ENDED } else { control::STATE_FAILED });
         over
     }

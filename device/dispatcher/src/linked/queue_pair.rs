@@ -1,4 +1,5 @@
-//! An endpoint as the transport behind hooks: what is called to receive and to send, and keeps the state in between.
+//! An endpoint as the transport behind hooks: the functions that receive and send, with the state between
+//! calls.
 
 use crate::linked::Polled;
 use crate::queue_pair::single::Extent;
@@ -50,8 +51,8 @@ impl<D: Doorbell> Transport<D> {
     /// with anything else requests that have arrived are served and responses are sent before the end, as long as the NIC takes
     /// any.
     ///
-    /// A message that is shorter than its header says is made to say so itself: whoever looks at the slot next knows only
-    /// how long a slot is.
+    /// A message that is shorter than its header says is made to say so itself: the next reader of the slot
+    /// knows only how long a slot is.
     pub fn poll(&mut self, stop: impl Fn() -> u64, mut relax: impl FnMut()) -> Polled {
         // A request that was never answered owes its receive request.
         if let Some((arrived, _)) = self.pending.take() {

@@ -37,8 +37,8 @@ impl Job {
 
 /// What one request adds to the counts: one to each counter and event whose bit is set.
 ///
-/// On a device the sum of 64 bits in shared memory is a loop, a tenth of a microsecond each; so what a request adds is gathered,
-/// and added by all lanes at once, when nobody waits for it.
+/// On a device the sum of 64 bits in shared memory is a loop, a tenth of a microsecond each; so what a
+/// request adds is gathered, and added by all lanes at once, when no request waits for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CounterBits {
     counters: u32,
@@ -231,7 +231,8 @@ impl BlockState {
         load_pair(&self.events, pair)
     }
 
-    /// Goes on from earlier counts, a lane each: they cross the bus in one wave. Seen by all behind their barrier.
+    /// Continues from earlier counts, one counter a lane: they cross the bus in one wave. Seen by all behind
+    /// their barrier.
     #[inline(always)]
     pub(super) fn resume(
         &self,

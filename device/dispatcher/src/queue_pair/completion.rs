@@ -1,4 +1,4 @@
-//! What completions say: requests, and what is counted and dropped.
+//! What completions say: requests, and completions that are counted and dropped.
 
 use super::block_state::Job;
 use super::state::PollerState;
@@ -67,7 +67,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     ) -> Result<u32, Event> {
         let slot = match arrival {
             Arrival::WriteImm => immediate & SLOT_MASK,
-            // A send went to the slot of its receive request, whatever it says.
+            // A send went to the slot of its receive request, whatever the immediate says.
             Arrival::Send | Arrival::SendImm if matches!(self.config.buffers, Buffers::Slots { .. }) => {
                 u32::from(wqe_counter) & (poller.sizes.receive - 1)
             }

@@ -14,8 +14,8 @@ pub enum Copying {
     Not,
     /// By one store of the whole warp: what a NIC's register combines into one transaction.
     Whole,
-    /// All but its first word early, the first word after the fence: for memory that somebody polls (the emulated NIC),
-    /// where nothing combines stores.
+    /// All but its first word early, the first word after the fence: for memory that software polls (the
+    /// emulated NIC), where nothing combines stores.
     Staged,
 }
 
@@ -54,7 +54,8 @@ impl Bell {
 
     /// Before the fence: this lane's part of the request, for what can be told early.
     ///
-    /// The last request's doorbell stands in the first word. It was stored, and polls of memory have come back since.
+    /// The first word is the last request's doorbell. It was stored, and polls of memory have come back
+    /// since.
     #[inline(always)]
     pub(super) fn stage(&self, lane: u32, pair: [u64; 2]) {
         if self.copying != Copying::Staged || lane >= LANES {

@@ -1,9 +1,10 @@
 //! The fast path, straight: one request alone, in a slot of one wave, for a function that is called.
 //!
-//! What lies between a completion and its answer is executed by one warp, once, some five cycles an instruction; so the way
-//! that nearly every request takes is written out here in as few as it takes, in a function of its own, with registers of its
-//! own. Whatever is different (several requests at once, a stop, a completion that is no request, a refusal, a graph) is left
-//! to `poller`, which can do everything and begins with what was seen: until a handler is called, nothing has changed.
+//! What lies between a completion and its answer is executed by one warp, once, some five cycles an
+//! instruction; so the fast path is written out here in as few instructions as it takes, in a separate
+//! function with separate registers. Every other case (several requests at once, a stop, a completion that is
+//! no request, a refusal, a graph) is left to `poller`, which handles all cases and begins with the
+//! completions already polled: until a handler is called, nothing has changed.
 
 use super::block_state::{CounterBits, Job};
 use super::completion::number_of;
@@ -46,8 +47,8 @@ struct Next<'a> {
     guess: u32,
     /// Number of the send request.
     number: u64,
-    /// This lane's part of what is fetched when its completion is there. The rest of the completion comes with the slot, to the
-    /// last lane, which has no second pair of a slot.
+    /// This lane's part of the request, fetched when its completion is there. The rest of the completion
+    /// comes with the slot, to the last lane, which has no second pair of a slot.
     burst: [Pair<'a>; 2],
 }
 
@@ -99,7 +100,7 @@ impl<M: Machine> FastPath<'_, M> {
         let mut unfinished = None;
         loop {
             let begun = dispatcher.poll_begin(warp, poller);
-            // While it is under way, what nobody waits for.
+            // Work that no peer waits for, while the poll is under way.
             if let Some(after) = unfinished.take() {
                 dispatcher.finish(warp, poller, after);
             }
@@ -123,10 +124,10 @@ impl<M: Machine> FastPath<'_, M> {
     }
 }
 
-/// What is left to be done when a request was answered.
+/// The work left after a request was answered.
 #[derive(Debug, Clone, Copy)]
 struct After {
-    /// What is to be counted.
+    /// The counters to add to.
     counted: CounterBits,
     /// The number of its message.
     number: Option<u32>,
@@ -153,7 +154,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         let last = lanes - 1;
         let Next { guess, number, burst } = next;
         let [mut first, mut second] = Pair::load_two(burst[0], burst[1]);
-        // What is looked at stands in the upper halves of the words.
+        // The fields that are checked are the upper halves of the words.
         let upper = |word: u64, from| u64::from(warp.shuffle((word >> 32) as u32, from)) << 32;
         let mut entry = Cqe::default();
         (entry.0[IMMEDIATE_WORD], entry.0[IMMEDIATE_WORD + 1]) =
@@ -208,7 +209,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         Some(After { counted, number: number_of(arrival, immediate) })
     }
 
-    /// What is left to be done when a request was answered: nobody waits for it.
+    /// The work left after a request was answered: nobody waits for it.
     #[inline(always)]
     fn finish(&self, warp: Warp<'_>, poller: &mut PollerState, after: After) {
         if self.config.sequence {

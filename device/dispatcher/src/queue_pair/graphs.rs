@@ -82,9 +82,10 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         (graph.kind == HandlerKind::Graph as u32).then_some((&self.graphs?.pending, graph))
     }
 
-    /// Takes the launch of a graph that a handler may ask for, before it is called: its request can wait on the pending table until it has
-    /// run, and not afterwards. `false`: there is none left now. (An executable is not taken: a handler that asks while all of
-    /// them run is told so by its status, since those that do not ask would wait for them, too.)
+    /// Takes the launch of a graph that a handler may ask for, before it is called: its request can wait on
+    /// the pending table until it has run, and not afterwards. `false`: there is none left now. (An
+    /// executable is not taken: the status tells a handler that asks while all executables run, since those
+    /// that do not ask would wait for them, too.)
     pub(super) fn reserve(&self, warp: Warp<'_>, entry: &DeviceEntry) -> bool {
         self.follow_up_of(entry).is_none() || self.block_state.launches.take(warp)
     }
@@ -194,7 +195,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
                 ready &= ready - 1;
                 let place = base + lane;
                 let index = poller.posted + u64::from(sent);
-                // An answer that nobody is outstanding is a graph's that writes where it was not told to.
+                // An answer to no outstanding request comes from a graph that writes to an address it was not
+                // given.
                 poller.graphs.outstanding -= u64::from(pending.outstanding(place) != 0);
                 match self.pass_on(warp, pending, place, index, abandoned >> lane & 1 == 1, output) {
                     Some(part) => (sent, own) = (sent + 1, part),
@@ -213,7 +215,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         (sent, own)
     }
 
-    /// Writes the response that a graph's answer is; `None` for an answer that nobody is outstanding.
+    /// Writes the response that a graph's answer is; `None` for an answer to no outstanding request.
     fn pass_on(
         &self,
         warp: Warp<'_>,
@@ -229,7 +231,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         }
         let mailbox = self.machine.mailbox(outstanding, MAILBOX_HEAD)?;
         let word = |at| mailbox.load(at, Ordering::Relaxed);
-        // The dispatcher's own words: nobody else writes a mailbox's head, and it is not launched again before it is settled.
+        // The dispatcher's own words: no other agent writes a mailbox's head, and its graph is not launched
+        // again before the answer is settled.
         let request = RequestHeader::from_words(core::array::from_fn(|at| word(io::HEADER + at)));
         let slot = word(io::SLOT) as u32;
         let (mut status, mut len) = (Status::LAUNCH_FAILED, 0);

@@ -3,26 +3,28 @@
 //! Written in terms of [`Warp`], so that a kernel and a CPU test run the same code.
 //!
 //! # Who does what
-//! Warp 0 polls: it polls the receive side's completions, as many at once as came the last time, one a lane. A request that
-//! came alone it serves itself, with no hand-over in its way: the rest of the completion and the slot that is expected next
-//! are fetched in one round trip, and what nobody waits for (counts, the second fence) comes behind the answer, while the next
-//! poll is under way. Several go into the [`BlockState`], and all warps serve their share. The others wait at the block's barrier
-//! meanwhile, which costs the poller nothing.
+//! Warp 0 polls: it polls the receive side's completions, as many at once as came the last time, one a lane.
+//! A request that came alone it serves itself, with no hand-over in its way: the rest of the completion and
+//! the slot that is expected next are fetched in one round trip, and work that no peer waits for (counters,
+//! the second fence) comes after the answer, while the next poll is under way. Several go into the
+//! [`BlockState`], and all warps serve their share. The others wait at the block's barrier meanwhile, which
+//! costs the poller nothing.
 //!
 //! # One fence for many
-//! Whoever serves a request writes its response and its send request, in the place that the request's turn gives it; nothing
-//! is visible to the NIC yet. Then the poller makes one release fence for all of them, writes the doorbell record (the send
-//! counter and the receive credit stand in one word), fences, and rings. A request that came alone can be copied to the
-//! BlueFlame buffer right behind the first fence ([`Bell`]); then the second one is in nobody's way.
+//! The warp that serves a request writes its response and its send request, at the index that the request's
+//! turn gives; nothing is visible to the NIC yet. Then the poller makes one release fence for all of them,
+//! writes the doorbell record (the send counter and the receive credit stand in one word), fences, and rings.
+//! A request that came alone can be copied to the BlueFlame buffer right behind the first fence ([`Bell`]);
+//! then the second fence delays no response.
 //!
 //! So responses leave in the order of their requests, and one slow function holds up what came with it and after it: the
 //! send queue has an order. Requests that must not wait for each other have queue pairs of their own.
 //!
 //! # Graphs and grids
-//! Where the [machine](Machine) launches graphs, a request for one is deferred on the [`PendingTable`], launched between two polls, and
-//! its response is a send request of its own, written when the answer is there: it holds up nothing. In a grid's kernel one
-//! warp is the dispatcher ([`QueuePairDispatcher::run_alone`]), and the grid's other threads wait for its
-//! [calls](crate::ring::grid).
+//! Where the [machine](Machine) launches graphs, a request for one is deferred on the [`PendingTable`],
+//! launched between two polls, and its response is a separate send request, written when the answer is there:
+//! it holds up nothing. In a grid's kernel one warp is the dispatcher ([`QueuePairDispatcher::run_alone`]),
+//! and the grid's other threads wait for its [calls](crate::ring::grid).
 //!
 //! | module | what |
 //! |---|---|
@@ -114,7 +116,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             return self.run_poller(&|| block.sync(), warp, input, output);
         }
         loop {
-            // The block state is the poller's before this barrier, and nobody's to write until the next.
+            // The block state is the poller's before this barrier, and no warp writes it until the next.
             block.sync();
             let jobs = self.block_state.jobs();
             if jobs == block_state::EXIT {
@@ -129,7 +131,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// for calls.
     #[inline(always)]
     pub fn run_alone(&self, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
-        // Nobody else has a share of a round.
+        // No other warp takes part in a round.
         self.run_poller(&|| warp.sync(), warp, input, output)
     }
 
@@ -217,7 +219,7 @@ pub mod layout {
     /// Tables up to this size are copied to shared memory, where a lookup takes 30 ns instead of 300.
     const TABLE_LIMIT: u32 = 16 * 1024;
 
-    /// Where a block of a grid has what it was told, whatever else it needs.
+    /// The offset of a grid block's cached call, whatever else the block needs.
     pub const CACHED_CALL: u32 = (size_of::<BlockState>() as u32).next_multiple_of(16);
 
     /// The layout for so many cells, entries and warps, with stages of so many bytes in shared memory or elsewhere.

@@ -1,9 +1,10 @@
 //! What outlasts a round where graphs answer: requests that wait for an executable, and answers that graphs have outstanding.
 //!
-//! It lies in device memory and outlives a relaunch of the kernel and a restart by the host, so that whatever was taken from
-//! the NIC is answered in the end. An *executable's place* holds its answer until the dispatcher has sent it: mailbox and answer are
-//! free at different times, and the executable is launched again when both are. A *request's place* holds a private copy, since
-//! its receive request is posted again at once: the credit never shrinks, and a held-back graph holds up nothing else.
+//! It lies in device memory and outlives a relaunch of the kernel and a restart by the host, so that every
+//! request taken from the NIC is answered in the end. An *executable's place* holds its answer until the
+//! dispatcher has sent it: mailbox and answer are free at different times, and the executable is launched
+//! again when both are. A *request's place* holds a private copy, since its receive request is posted again
+//! at once: the credit never shrinks, and a held-back graph holds up nothing else.
 //!
 //! # What orders what
 //! | writer | reader | how |
@@ -218,7 +219,7 @@ impl PendingTable {
         Some(place)
     }
 
-    /// Claims a free place: that of the slot's number, where it is free, or the next.
+    /// Claims a free place: the entry with the slot's number if that is free, or the next free entry.
     fn claim(&self, warp: Warp<'_>, slot: u32, word: u64) -> Option<u32> {
         let slots = self.plan.slots;
         let at = |base: u32, lane: u32| (slot + base + lane) % slots.max(1);
@@ -252,7 +253,7 @@ impl PendingTable {
         }
     }
 
-    /// Changes what is noted of a place: 0 frees it. By the poller's lane 0, between rounds.
+    /// Changes the note of an entry: 0 frees it. By the poller's lane 0, between rounds.
     pub(super) fn note(&self, place: u32, word: u64) {
         if place < self.plan.slots {
             self.memory.store(self.plan.waiting(place), word, Ordering::Relaxed);

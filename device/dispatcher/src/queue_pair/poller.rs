@@ -36,7 +36,7 @@ const SHOW_TICKS: u64 = 20_000;
 enum Left {
     /// Stopped, or dead.
     End,
-    /// The budget of launches is used: the next execution goes on.
+    /// The budget of launches is used: the next execution continues.
     Relaunch,
 }
 
@@ -183,7 +183,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         self.poll_finish(warp, poller, self.poll_begin(warp, poller))
     }
 
-    /// Begins a poll. On a device what is done between this and [`poll_finish`](Self::poll_finish) is done while the loads are under way.
+    /// Begins a poll. On a device, work between this and [`poll_finish`](Self::poll_finish) is done while the
+    /// loads are under way.
     #[inline(always)]
     pub(super) fn poll_begin(&self, warp: Warp<'_>, poller: &PollerState) -> PendingPoll {
         let lane = warp.lane();
@@ -468,7 +469,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
                 state = control::STATE_FAILED;
             }
         }
-        // Release, after the barrier: whoever sees the state sees the last figures.
+        // Release, after the barrier: an agent that sees the state sees the last counters.
         warp.sync();
         if warp.lane() == 0 {
             self.control.store(control::STATE, state, Ordering::Release);

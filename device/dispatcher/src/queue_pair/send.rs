@@ -146,8 +146,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         }
         warp.sync();
         if lane == 0 {
-            // Requests and responses before whatever makes the NIC read them; and what was received was read before it is
-            // received again.
+            // Requests and responses before the store that makes the NIC read them; and what was received was
+            // read before it is received again.
             barrier::publish_to_peer();
         }
         if let Some(pair) = copy {

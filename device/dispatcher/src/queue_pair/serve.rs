@@ -21,7 +21,7 @@ use ringcall_wire::unified::control;
 pub(super) struct Written {
     /// The calling lane's part of the send request, for a copy.
     pub(super) own: [u64; 2],
-    /// What is to be counted.
+    /// The counters to add to.
     pub(super) counted: CounterBits,
 }
 
@@ -88,7 +88,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         Some(Written { counted: written.counted.and(counted).and(outcome(status)), ..written })
     }
 
-    /// The job, answered after those that were done before it: what a graph will answer leaves no gap.
+    /// The job, answered after all jobs that were done before it: what a graph will answer leaves no gap.
     fn in_turn(&self, warp: Warp<'_>, job: Job) -> Job {
         let turn = if warp.lane() == 0 { self.block_state.take_turn() } else { 0 };
         Job { index: warp.shuffle_u64(turn, 0), ..job }

@@ -14,7 +14,7 @@ pub(super) const ALONE: CounterBits = CounterBits::NONE
     .event(Event::RxRequests, true)
     .event(Event::RxReposted, true);
 
-/// The word of an entry that the immediate stands in; the byte count stands in the next.
+/// The word of a completion entry that holds the immediate; the next word holds the byte count.
 pub(super) const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
 
 /// What the polling warp knows of the queues. The same on all lanes, but for what lane 0 alone works.

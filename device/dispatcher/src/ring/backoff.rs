@@ -1,7 +1,8 @@
 //! A pause between an answer and the next poll.
 //!
-//! A client that waited for the answer cannot have asked again yet: the answer has to cross the bus, and the next request to
-//! come back. Across PCIe a poll that just misses that costs a whole trip more, and a pause costs what is left of it.
+//! A client that waited for the answer cannot have asked again yet: the answer has to cross the bus, and the
+//! next request to come back. Across PCIe a poll that just misses that costs a whole trip more, and a pause
+//! costs the rest of the pause.
 
 use ringcall_gpu::team::Warp;
 use ringcall_gpu::{clock, hint};

@@ -8,7 +8,7 @@ use ringcall_protocol::counters::Bank;
 use ringcall_wire::Counter;
 use ringcall_wire::launch::MAX_WARPS;
 
-/// What stands in a warp's mailbox.
+/// The contents of a warp's mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarpCommand {
     /// Nothing to do.
@@ -200,8 +200,8 @@ impl BlockState {
         None
     }
 
-    /// Requests that were answered or launched so far, and with them, if `all`, those that were taken from the backlog, whatever
-    /// became of them. A function of its own: many loads, for a drain alone.
+    /// Progress for a drain: requests answered or launched so far, and, if `all`, requests claimed from the
+    /// backlog. A separate function: many loads, for a drain alone.
     #[inline(never)]
     pub(super) fn moves(&self, all: bool) -> u64 {
         let taken = if all { self.popped.load(Ordering::Relaxed) } else { 0 };

@@ -1,8 +1,9 @@
 //! The fast path, straight: one request alone in a ring of one window, for a handler that is called.
 //!
-//! What lies between a flag and its answer is executed by one warp, once, some five cycles an instruction; so the way that
-//! nearly every request takes is written out here in as few as it takes. Whatever is different (several requests at once, a
-//! stop, a flag that lies, a refusal, a graph) is left to `poller` and `serve`, which can do everything.
+//! What lies between a flag and its answer is executed by one warp, once, some five cycles an instruction; so
+//! the way that nearly every request takes is written out here in as few as it takes. Every other case
+//! (several requests at once, a stop, an invalid flag, a refusal, a graph) is left to `poller` and `serve`,
+//! which handle all cases.
 
 use super::backoff::wait_ticks_since;
 use super::block_state::WarpCommand;
@@ -27,9 +28,10 @@ use ringcall_wire::status::{DispatchMode, Status};
 /// rest of the way takes.
 const ANSWER_WAIT_TICKS: u64 = 3_000;
 
-/// How long the next poller that has let a request be answered goes on waiting, in ticks. A client that waited for the answer cannot
-/// have asked again yet: the answer has to cross the bus, and the next request to come back. A poll that just misses that costs
-/// another poll. Measured: see the record of this dispatcher's design.
+/// How long the next poller waits for the answer to a request before it polls, in ticks. A client that waited
+/// for the answer cannot have asked again yet: the answer has to cross the bus, and the next request to come
+/// back. A poll that just misses that costs another poll. Measured: see the record of this dispatcher's
+/// design.
 const POST_RESPONSE_BACKOFF_TICKS: u64 = 300;
 /// The same for a poller that is its own next poller, from when the response flag left: it has more to do until then.
 const OWN_RESPONSE_BACKOFF_TICKS: u64 = 517;
@@ -74,7 +76,7 @@ impl<'a, M: Machine> Block<'a, M> {
 impl<M: Machine> FastPath<'_, M> {
     /// Polls until a request is there, and serves it, if it is alone or this warp is; or until there is something else.
     ///
-    /// A function of its own, with registers of its own.
+    /// A separate function, with separate registers.
     #[inline(never)]
     pub(super) fn poll(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> FastPathExit {
         // Copies again, which stay in registers.
@@ -124,7 +126,8 @@ impl<M: Machine> Block<'_, M> {
             barrier::observe_from_peer();
             warp.sync();
             let bit = if several {
-                // Around the window from where the last one was, so that no slot waits for ever for those before it.
+                // Around the window from where the last one was, so that no slot waits indefinitely for the
+                // slots before it.
                 let seen = spread(even) | spread(other) << 1;
                 (seen.rotate_right(turn).trailing_zeros() + turn) % 64
             } else {

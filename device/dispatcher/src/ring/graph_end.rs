@@ -49,7 +49,8 @@ impl<'a> Child<'a> {
         self.word(io::ARG_LEN) as u32
     }
 
-    /// Eight bytes of the payload, from byte `8 * index`; what lies behind it reads as whatever was there.
+    /// Eight bytes of the payload, from byte `8 * index`; the words after the payload have their old
+    /// contents.
     #[must_use]
     pub fn payload_word(&self, index: usize) -> u64 {
         let at = io::PAYLOAD / 8 + index;
@@ -98,7 +99,7 @@ impl<'a> Child<'a> {
 
     /// The launch is over: the mailbox and the executable may be used again. By one thread, last.
     pub fn finish(&self, finished: &DeviceU64) {
-        // Release, both: whoever counts on it sees everything this graph did.
+        // Release, both: an agent that reads the counter sees everything this graph did.
         finished.fetch_add(1, Ordering::Release);
         self.mailbox.store(io::STATE, io::IDLE, Ordering::Release);
     }
@@ -111,7 +112,7 @@ pub fn count(counters: Option<&[DeviceU64]>, counter: Counter) {
     }
 }
 
-/// Bytes of a mailbox for payloads of up to `capacity` bytes, on cache lines of its own.
+/// Bytes of a mailbox for payloads of up to `capacity` bytes, on separate cache lines.
 #[must_use]
 pub const fn mailbox_bytes(capacity: u32) -> u32 {
     (io::PAYLOAD as u32 + capacity).next_multiple_of(128)

@@ -125,8 +125,8 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Whether a request may wait in the ring for what is at work now: for graphs that have not ended, a relaunch, or a handler
-    /// that may ask for the trigger graph. By one lane.
+    /// Whether a request may wait in the ring for the work now in progress: for graphs that have not ended, a
+    /// relaunch, or a handler that may ask for the trigger graph. By one lane.
     pub(super) fn waits_for_launches(&self) -> bool {
         let launches = &self.block_state.launches;
         launches.used() >= LAUNCHES_PER_EXECUTION

@@ -4,8 +4,9 @@
 //! alone, about calls and about the end, and tells the others through one word: no two threads can disagree about what
 //! happens next.
 //!
-//! Or a block of its own serves, several of whose warps call ([`GridPort::call`]), each in its [turn](CallTickets), with stages of its own:
-//! while the grid runs one call, the next request is polled for, fetched and checked, and the last one answered.
+//! Or a separate block serves, several of whose warps call ([`GridPort::call`]), each with a
+//! [ticket](CallTickets) and private staging buffers: while the grid runs one call, the next request is
+//! polled for, fetched and checked, and the last one answered.
 //!
 //! That word, in device memory, has all that changes from call to call, and one thread a block reads it. What it says that
 //! thread passes on in the block's shared memory ([`CachedCall`]), which costs the others a tenth of a look of their own.
@@ -35,8 +36,8 @@ const STAGES: usize = MAX_WARPS;
 
 /// Where a grid meets: device memory. All zero is a grid channel at which nothing happened yet.
 ///
-/// Calls take turns in two places. The poller's next call may be told before the last one is over everywhere, not the one behind
-/// it: a block that is through with its part goes on at once.
+/// Calls take turns in two places. The poller's next call may be told before the last one is over everywhere,
+/// not the one behind it: a block that has finished its part continues at once.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct GridChannel {
@@ -60,14 +61,14 @@ const _: () = {
     assert!(size_of::<Line>() == 128);
 };
 
-/// A word on a line of its own: many threads poll one, others add to the other.
+/// A word on a separate cache line: many threads poll one, others add to the other.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Line(DeviceU64);
 
-/// What a block was told, in its shared memory. One thread writes it (in the poller's block the poller's lane 0, or in turns those
-/// that call; in others thread 0), between a call's last barrier and the next call's first; all read it behind that. All zero:
-/// nothing yet, which it is at first in the poller's block.
+/// What a block was told, in its shared memory. One thread writes it (in the poller's block the poller's lane
+/// 0, or, in turns, the calling warps; in others thread 0), between a call's last barrier and the next call's
+/// first; all read it behind that. All zero: nothing yet, which it is at first in the poller's block.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
 pub struct CachedCall {
@@ -190,7 +191,7 @@ impl CachedCall {
         self.word.store(word, Ordering::Relaxed);
     }
 
-    /// What is called now, for a thread past the barrier behind [`tell`](Self::tell); `None` at the end.
+    /// The current call, for a thread past the barrier after [`tell`](Self::tell); `None` at the end.
     #[inline(always)]
     fn present(&self) -> Option<GridCall> {
         let word = self.word.load(Ordering::Relaxed);
@@ -352,8 +353,8 @@ impl GridPort<'_> {
     /// One call, by all lanes of a warp of a block that takes no part in it: the grid's `blocks` run it, and the results of all are
     /// visible when this returns. In turns with the block's other warps.
     ///
-    /// Where one call is under way the next one is told, so that a block that is through with its part goes on at once, as long as
-    /// it is for the same handler.
+    /// Where one call is under way the next one is told, so that a block that has finished its part continues
+    /// at once if both calls are for the same handler.
     #[inline(always)]
     pub fn call(&self, warp: team::Warp<'_>, tickets: &CallTickets, blocks: u64, call: GridCall) -> Returned {
         let Self { channel, told, .. } = *self;

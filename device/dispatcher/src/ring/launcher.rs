@@ -31,9 +31,10 @@ pub struct Launches {
     flags: BlockU64,
 }
 
-/// What is left of the budget is given up.
+/// The rest of the budget is given up.
 const SPENT: u64 = 1;
-/// A program's trigger graph is taken: by a handler that runs and may ask for it, or by the one that has.
+/// A program's trigger graph is taken: by a running handler that may ask for it, or by the handler that has
+/// asked.
 const TRIGGER: u64 = 2;
 
 impl Launches {
@@ -51,8 +52,8 @@ impl Launches {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Gives up what is left of the budget: this execution takes no further requests, and the next begins when all children
-    /// have ended. By one lane.
+    /// Gives up the rest of the budget: this execution takes no further requests, and the next begins when
+    /// all children have ended. By one lane.
     #[inline(always)]
     pub(super) fn spend(&self) {
         self.flags.fetch_or(SPENT, Ordering::Relaxed);
@@ -64,9 +65,9 @@ impl Launches {
         self.flags.load(Ordering::Relaxed) & SPENT != 0
     }
 
-    /// Takes the program's trigger graph, if nobody has.
+    /// Takes the program's trigger graph, if no warp holds it.
     pub(super) fn take_trigger(&self, warp: Warp<'_>) -> bool {
-        // Acquire: pairs with `give_trigger_back`; whoever has the graph counts its launches.
+        // Acquire: pairs with `give_trigger_back`; the holder of the graph counts its launches.
         warp.any(warp.lane() == 0 && self.flags.fetch_or(TRIGGER, Ordering::Acquire) & TRIGGER == 0)
     }
 
@@ -239,7 +240,7 @@ impl<M: Machine> Launcher<'_, M> {
         Ok(Prepared { mailbox, address, exec })
     }
 
-    /// Of the graphs under one id, the one that the request names.
+    /// The graph that the request names, of several graphs under one id.
     pub(super) fn route<'e>(
         &'e self,
         entry: &'e DeviceEntry,
@@ -319,11 +320,11 @@ impl<M: Machine> Launcher<'_, M> {
     /// itself closes its gate, so an open one stays open until the launch.
     fn is_open(&self, mailbox: &Words) -> bool {
         let gate = mailbox.load(io::GATE, Ordering::Relaxed);
-        // Acquire: pairs with the release of whoever opened it.
+        // Acquire: pairs with the release of the agent that opened the gate.
         gate == 0 || self.machine.mailbox(gate, 1).is_some_and(|word| word.load(0, Ordering::Acquire) == 0)
     }
 
-    /// Claims one of the graph's mailboxes that is idle and whose gate is open, the one that has been so longest first; and its address.
+    /// Claims an idle mailbox of this graph with an open gate, searching round-robin; and its address.
     fn claim(
         &self,
         warp: Warp<'_>,

@@ -40,7 +40,7 @@ pub struct Needs {
 }
 
 impl Layout {
-    /// Where a block of a grid has what it was told, whatever else it needs.
+    /// The offset of a grid block's cached call, whatever else the block needs.
     pub const CACHED_CALL: u32 = (size_of::<BlockState>() as u32).next_multiple_of(16);
     /// Bytes that a block needs which only runs a grid's calls, a multiple of 128.
     pub const FOLLOWER: u32 = (Self::CACHED_CALL + CachedCall::BYTES).next_multiple_of(128);
@@ -53,8 +53,8 @@ impl Layout {
         if warps > 1 { warps - 1 } else { 1 }
     }
 
-    /// The same in a block that calls a grid: two to prepare a request and publish an answer beside the call that runs, one
-    /// that polls, and one more. What is more than these has nothing to do.
+    /// The same in a block that calls a grid: two to prepare a request and publish an answer beside the call
+    /// that runs, one that polls, and one more. Further warps have nothing to do.
     #[must_use]
     pub const fn callers(warps: u32) -> u32 {
         let workers = Self::workers(warps);

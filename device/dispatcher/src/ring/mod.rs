@@ -15,11 +15,11 @@
 //! serves it, and the next poller lets it be answered before it polls. A warp that does everything stays with it when several come.
 //!
 //! # Serving
-//! The request is fetched with one wave of wide loads into the warp's [`Stage`], together with
-//! the response flag, checked there ([`validate`](ringcall_protocol::validate)), handed to its function, and the response leaves with
-//! wide stores. The warp of a request that came alone publishes it itself; the request flag is always cleared behind a fence
-//! of its own, after the response flag. The life cycle is that of [`slot`](ringcall_protocol::slot), over
-//! a memory that is the staged slot.
+//! The request is fetched with one wave of wide loads into the warp's [`Stage`], together with the response
+//! flag, checked there ([`validate`](ringcall_protocol::validate)), handed to its function, and the response
+//! leaves with wide stores. The warp of a request that came alone publishes it itself; the request flag is
+//! always cleared after a separate fence, after the response flag. The slot's life cycle is the types of
+//! [`slot`](ringcall_protocol::slot), over a memory that is the staged slot.
 //!
 //! | module | what |
 //! |---|---|
@@ -165,8 +165,8 @@ pub struct Options {
     /// Other dispatchers serve this ring too: requests for functions that are not in the table are left to them.
     pub shared_ring: bool,
     /// Other dispatchers serve some functions of the table
-    /// ([`HandlerKind::Elsewhere`](ringcall_wire::launch::HandlerKind::Elsewhere)), and what is broken or for nobody is answered
-    /// here. For every table with such entries.
+    /// ([`HandlerKind::Elsewhere`](ringcall_wire::launch::HandlerKind::Elsewhere)), and malformed and unknown
+    /// requests are answered here. For every table with such entries.
     pub beside_others: bool,
     /// No in-flight mark for graph launches.
     pub skip_marks: bool,

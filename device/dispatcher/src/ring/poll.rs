@@ -53,7 +53,7 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// The same for whatever was answered, where nobody else does it.
+    /// The same for every answered slot, where no maintenance warp does it.
     #[inline(always)]
     pub(super) fn clear_answered(&self, warp: Warp<'_>) {
         if self.is_alone() {

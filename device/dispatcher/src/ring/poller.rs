@@ -34,7 +34,7 @@ const BURST_COOLDOWN: u64 = 4;
 /// Requests seen in one window.
 #[derive(Clone, Copy)]
 struct Seen {
-    /// Slots of the window whose flag is set and that nobody serves.
+    /// Slots of the window whose flag is set and that no warp serves.
     ready: u64,
     /// Those of them whose flag was not their address.
     invalid_flags: u64,
@@ -108,7 +108,7 @@ impl<M: Machine> Block<'_, M> {
             // The swept window first: it comes by once in a while, the hot one every time.
             let (base, seen) = if second.ready != 0 { (sweep, second) } else { (hot, first) };
             if seen.ready == 0 {
-                // Draining: a whole sweep in which nothing was ready and nobody was at work, graphs among them.
+                // Draining: a whole sweep in which nothing was ready and no warp or graph was at work.
                 quiet = if everybody_free { quiet + 1 } else { 0 };
                 if stop == control::STOP_DRAIN && quiet > windows * quiet_sweeps::<M>() {
                     if self.may_end(warp) {
@@ -123,7 +123,7 @@ impl<M: Machine> Block<'_, M> {
             }
             quiet = 0;
             if M::GRAPHS && self.launches_used(warp) >= LAUNCHES_PER_EXECUTION {
-                // Out of launches: whatever is in the ring waits for the next execution.
+                // Out of launches: every request in the ring waits for the next execution.
                 if everybody_free {
                     return self.relaunch(warp, me);
                 }
@@ -149,8 +149,8 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// The only worker has served a request on the fast path, and polls again: nobody else reads its mailbox or leaves it a backlog, and it
-    /// stays on the fast path.
+    /// The only worker has served a request on the fast path, and polls again: no other warp reads its
+    /// mailbox or leaves it a backlog, and it stays on the fast path.
     #[inline(always)]
     fn keep_polling(&self, warp: Warp<'_>, me: u32) {
         if warp.lane() == 0 {
@@ -179,13 +179,14 @@ impl<M: Machine> Block<'_, M> {
         left == 0
     }
 
-    /// The stop word. A drain looks at every window several times and then ends: what was in the ring when it began was seen
-    /// by then, and a producer that goes on sending cannot keep it up.
+    /// The stop word. A drain looks at every window several times and then ends: every request in the ring
+    /// when the drain began was seen by then, and a producer that keeps sending cannot prolong the drain.
     ///
-    /// A look counts if what is in the ring could be taken, or if anything has moved since the last one; then as much as all the
-    /// looks until a slot that was left alone is tried again. It does not while all that could be said is that warps and graphs
-    /// are still at work: the end waits for them in any case, and what is in the ring is served when they are free. If they take
-    /// too long the host ends this at once.
+    /// A sweep counts if the ring's requests could be taken, or if anything has moved since the last sweep;
+    /// then as much as all the looks until a slot that was left alone is tried again. It does not while all
+    /// that could be said is that warps and graphs are still at work: the end waits for the warps in any
+    /// case, and the ring's requests are served when the warps are free. If they take too long the host ends
+    /// this at once.
     fn stop_now(&self, warp: Warp<'_>, windows: u32, free: u32) -> u64 {
         let stop = together(warp, || self.block_state.stop.load(Ordering::Relaxed));
         if stop != control::STOP_DRAIN {
@@ -224,7 +225,8 @@ impl<M: Machine> Block<'_, M> {
         warp.sync();
     }
 
-    /// Looks at two windows with loads that are under way together; at the first only if nobody has (`held`).
+    /// Looks at two windows with loads that are under way together; at the first only if the fast path has
+    /// not (`held`).
     #[inline(always)]
     fn poll_windows(&self, warp: Warp<'_>, at: [u32; 2], both: bool, held: Option<WindowWords>) -> [Seen; 2] {
         // A slot's mark is read before its flag: the warp that served it cleared the flag before it cleared the mark, so
@@ -237,8 +239,9 @@ impl<M: Machine> Block<'_, M> {
         [first, if both { self.classify(warp, at[1], states[1], second) } else { Seen::NOTHING }]
     }
 
-    /// Of several requests, those whose slot's previous response was taken: one wave of loads for all of them. (A single
-    /// one fetches that flag with its payload.) A response that nobody takes holds its slot back, and no other.
+    /// Of several requests, those whose slot's previous response was taken: one wave of loads for all of
+    /// them. (A single one fetches that flag with its payload.) A response that the consumer does not take
+    /// blocks its own slot and no other.
     #[inline(always)]
     fn taken(&self, warp: Warp<'_>, window: u32, seen: Seen) -> Seen {
         let first = self.first_of(warp, window);
@@ -291,8 +294,8 @@ impl<M: Machine> Block<'_, M> {
         windows: u32,
         turn: u32,
     ) -> Job {
-        // Around the window from where the last one was, so that no slot waits for ever for those before it. Also where a
-        // producer that goes around the ring writes next.
+        // Around the window from where the last one was, so that no slot waits indefinitely for the slots
+        // before it. Also where a producer that goes around the ring writes next.
         let order = seen.ready.rotate_right(turn);
         let at = |place: u32| (place + turn) % 64;
         let own = at(order.trailing_zeros());
@@ -393,7 +396,7 @@ impl<M: Machine> Block<'_, M> {
         }
         let slot = word as u32;
         let index = self.ring.geometry().slot(slot)?;
-        // With its response flag: nobody has looked at that yet.
+        // With its response flag: no warp has read that flag yet.
         let burst = BurstLoad::with_flag(warp, self.ring, index);
         Some(Job { slot, valid_flag: word >> 32 & 1 == 1, alone: self.poller_maintains, burst })
     }
@@ -483,14 +486,14 @@ impl<M: Machine> Block<'_, M> {
     }
 
     fn close(&self, warp: Warp<'_>, state: u64) {
-        // Release, after the barrier: whoever sees the state sees the last figures.
+        // Release, after the barrier: an agent that sees the state sees the last counters.
         warp.sync();
         if warp.lane() == 0 {
             self.control.store(control::STATE, state, Ordering::Release);
         }
     }
 
-    /// Saves counts of launches, and where the next execution goes on if there is one. By one lane.
+    /// Saves counts of launches, and where the next execution continues if there is one. By one lane.
     #[inline(always)]
     fn save_launches(&self, again: bool) {
         let store = |word, value| self.saved.store(word, value, Ordering::Relaxed);

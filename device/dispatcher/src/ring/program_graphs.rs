@@ -6,20 +6,21 @@
 //! answer is the graph's last use of the context. Other requests for such graphs stay in the ring meanwhile.
 //!
 //! # The end
-//! That such a graph has *ended* nobody says, and an executable cannot be launched before it has. One thing proves it: an
-//! execution that was launched as a tail begins when all children of the one before have ended. So the dispatcher relaunches
-//! itself, by giving up its budget of launches,
+//! Nothing reports that such a graph has *ended*, and its executable cannot be launched before the end. One
+//! thing proves it: an execution that was launched as a tail begins when all children of the one before have
+//! ended. So the dispatcher relaunches itself, by giving up its budget of launches,
 //!
 //! - when a graph has not answered for long ([`saved::LIMIT`]), or when all else has ended: if it still has not when the next
 //!   execution begins, it never will, and is answered `LAUNCH_FAILED`;
 //! - when a launch fails and others were made before, which may still run though they have answered: the request keeps its place
 //!   in the ring and is the next execution's first launch. If that fails, too, it is answered `LAUNCH_FAILED`;
-//! - behind every trigger graph, so that whoever has seen the answer to the call that triggered it finds its work done. Handlers
-//!   that may ask for it run one at a time: it has one executable, and is launched once an execution.
+//! - behind every trigger graph, so that a client that has seen the answer to the triggering call finds the
+//!   graph's work done. Handlers that may ask for it run one at a time: it has one executable, and is
+//!   launched once an execution.
 //!
-//! Words that more than one warp may write ([`saved::HOLDER`] and what it protects) belong to whoever has moved the holder to
-//! [`saved::TAKEN`]. Tables have either graphs with mailboxes or graphs of a program: the counters that the first add to
-//! are this module's in the second.
+//! Words that more than one warp may write ([`saved::HOLDER`] and what it protects) belong to the warp that
+//! has moved the holder to [`saved::TAKEN`]. Tables have either graphs with mailboxes or graphs of a program:
+//! the counters that the first add to are this module's in the second.
 
 use super::staged::StagedSlot;
 use super::triggers::{self, Figures};
@@ -35,7 +36,7 @@ use ringcall_wire::header::{HEADER_WORDS, RequestHeader};
 use ringcall_wire::launch::{DeviceEntry, context, control, saved};
 use ringcall_wire::status::Status;
 
-/// The holder's word while nobody has the context.
+/// The holder's word while the context is free.
 const NOBODY: u64 = 0;
 
 impl<M: Machine> Block<'_, M> {
@@ -90,7 +91,8 @@ impl<M: Machine> Block<'_, M> {
         request.mark(staged);
         if launcher.fire_foreign(warp, entry.address).is_ok() {
             if warp.lane() == 0 {
-                // Behind the mark, so that whoever sees this holder sees its mark, or what came after it.
+                // After the mark, so that a warp that sees this holder sees its mark, or a later state of the
+                // slot.
                 self.give_context_to(slot);
             }
             self.count(warp, me, Counter::Received);
@@ -140,8 +142,8 @@ impl<M: Machine> Block<'_, M> {
         Status::OK
     }
 
-    /// Tells the host of a launch of the trigger graph and of its CUDA code: at once, since the graph may never end. By one lane
-    /// of whoever has taken it.
+    /// Tells the host of a launch of the trigger graph and of its CUDA code: at once, since the graph may
+    /// never end. By one lane of the warp that has taken the context.
     fn tell_trigger(&self, code: u32) {
         let count = self.saved.load(saved::TRIGGERS, Ordering::Relaxed).wrapping_add(1);
         self.saved.store(saved::TRIGGERS, count, Ordering::Relaxed);

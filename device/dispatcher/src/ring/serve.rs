@@ -26,8 +26,9 @@ impl<M: Machine> Block<'_, M> {
         let mut staged =
             StagedSlot::new(warp, self.ring, index, burst, input, output, alone, self.poller_maintains);
         if self.options.is_shared() {
-            // What was fetched may be a request being written into a slot whose last one, somebody else's, was the one
-            // seen. If the flag is set now, this one is complete: it is not another's, so nobody else takes it away.
+            // On a shared ring another dispatcher may have answered the request that was seen, and the
+            // producer may be writing the next request into the slot. If the flag is set now, this one is
+            // complete: the request is for this dispatcher, so no other dispatcher takes it.
             if self.is_others(&staged) || together(warp, || self.ring.rx(index)) == flag::FREE {
                 self.leave(warp, slot);
                 return;
@@ -74,7 +75,7 @@ impl<M: Machine> Block<'_, M> {
         let header = Self::header(staged);
         match self.table.lookup(FunctionId(header.function_id)) {
             Some(entry) if self.is_whole(&header) => entry.kind == HandlerKind::Elsewhere as u32,
-            // Broken, or for nobody: whoever of the ring's dispatchers is not in shared mode answers that.
+            // Broken, or for nobody: the dispatcher of the ring that is not in shared mode answers that.
             _ => self.options.shared_ring,
         }
     }
@@ -170,8 +171,8 @@ impl<M: Machine> Block<'_, M> {
         }
     }
 
-    /// Notes what this warp is about to call, for the watchdog. Where the poller does the maintenance itself nobody else would tell. A
-    /// grid's handler is noted by [`call_handler`](Self::call_handler).
+    /// Notes what this warp is about to call, for the watchdog. Where the poller does the maintenance itself
+    /// no other warp would report it. A grid's handler is noted by [`call_handler`](Self::call_handler).
     #[inline(always)]
     pub(super) fn begin(&self, me: u32, function: u32, slot: u32) {
         let now = clock::ticks();

@@ -66,13 +66,13 @@ impl<M: Machine> Block<'_, M> {
         self.change_state(slot, PUBLISHED);
     }
 
-    /// Somebody else answers the slot: only its request flag is still to be cleared. By one lane.
+    /// Another agent answers the slot: only its request flag is still to be cleared. By one lane.
     #[inline(always)]
     pub(super) fn handed_over(&self, slot: u32) {
         self.responded(slot, true);
     }
 
-    /// Leaves a slot to whoever serves its function, or until later. By one lane.
+    /// Leaves a slot to the dispatcher that serves its function, or until later. By one lane.
     #[inline(always)]
     pub(super) fn defer(&self, slot: u32) {
         self.change_state(slot, DEFERRED_TURNS);

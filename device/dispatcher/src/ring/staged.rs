@@ -118,8 +118,8 @@ impl Body for InStage {
 impl<'a> StagedSlot<'a> {
     /// Puts what was fetched into the stage.
     ///
-    /// `publishes` says whether an answer sets the response flag, `clears` whether it then clears the request flag; else
-    /// somebody else does, later.
+    /// `publishes` says whether an answer sets the response flag, `clears` whether it then clears the request
+    /// flag; else the maintenance warp does, later.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // one call, of two lines
     pub fn new(

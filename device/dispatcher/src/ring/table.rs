@@ -4,7 +4,7 @@ use ringcall_protocol::table::{Cell, IdIndex, Table};
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::launch::DeviceEntry;
 
-/// A function table in device memory. Nobody writes it while a dispatcher runs.
+/// A function table in device memory. No agent writes the table while a dispatcher runs.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceTable<'a> {
     index: IdIndex,
@@ -26,8 +26,8 @@ impl<'a> DeviceTable<'a> {
         self.entries.get(index as usize)
     }
 
-    /// Of several graphs under one id, the one with this routing key. The chain is as long as there are entries, at
-    /// most, whatever it says.
+    /// Of several graphs under one id, the one with this routing key. The walk ends after as many steps as
+    /// there are entries, even in a damaged chain.
     #[must_use]
     pub fn route(&self, first: &'a DeviceEntry, key: u64) -> Option<&'a DeviceEntry> {
         let mut entry = first;

@@ -1,8 +1,9 @@
 //! What the host is told of launches of a program's trigger graph: three words of one launch, while there are others.
 //!
-//! The host may read them at any time, and beside it only loads and stores are seen. So the launch's number stands in two words,
-//! of which one is written before the rest and one behind it, and is read the other way round: if both say the same, what was
-//! read in between is that launch's. `tests/loom_triggers.rs` has the orders that matter.
+//! The host may read them at any time, and beside it only loads and stores are seen. So two words hold the
+//! launch's number: one is written before the rest and one after it, and a reader loads them in the opposite
+//! order: if both say the same, what was read in between is that launch's. `tests/loom_triggers.rs` has the
+//! orders that matter.
 
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
@@ -12,7 +13,7 @@ use ringcall_wire::launch::control;
 /// Tries of a [`read`]: launches are microseconds apart, and a try takes a fraction of one.
 const TRIES: u32 = 1024;
 
-/// What is told of the last launch.
+/// The record of the last launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
     /// Launches so far, this one too.
@@ -27,7 +28,7 @@ pub struct Figures {
 pub fn tell(control: &Words, figures: Figures) {
     let Figures { launches, code, at_ns } = figures;
     control.store(control::TRIGGER_BEGUN, launches, Ordering::Relaxed);
-    // Whoever sees one of the next two sees that they have begun.
+    // A reader that sees one of the next two stores sees that the record has begun to change.
     barrier::publish_to_peer();
     control.store(control::TRIGGER_ERROR, code, Ordering::Relaxed);
     control.store(control::TRIGGERED_AT, at_ns, Ordering::Relaxed);
@@ -105,7 +106,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many stores come between two loads, what is read is one launch's.
+        /// However many stores come between two loads, a reader gets the values of one launch.
         #[test]
         fn figures_are_of_one_launch(between in proptest::collection::vec(0..6_u64, 1..40)) {
             let (block, stores, loads) = (block(), Cell::new(0), Cell::new(0));

@@ -53,8 +53,8 @@ fn output(mailbox: u64, block: u64) {
 /// The first kernel of an autonomous graph: one block of whole warps.
 ///
 /// # Safety
-/// `mailbox` is that of the launch, with room for its payload up to a multiple of 16 bytes, and `block` that of the
-/// instance whose graph this is.
+/// `mailbox` is the launch's mailbox, with room for its payload up to a multiple of 16 bytes, and `block` is
+/// the block of the instance that owns this graph.
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_gateway_input(mailbox: u64, block: u64) {
     input(mailbox, block);

@@ -12,7 +12,7 @@ use ringcall_wire::status::Status;
 
 /// Checks the request, waits for a record where there is a queue, and fills the input tensors. By all threads of one block.
 ///
-/// What became of it stands in the mailbox's scratch word for [`output`](super::output::run): a status, and 0 to go on.
+/// The mailbox's scratch word holds the outcome for [`output`](super::output::run): a status, and 0 to go on.
 pub fn run<M: Memory>(block: Block<'_>, mailbox: &Words, instance: &Instance<'_>, memory: &M) {
     let fits = u64::from(Child::new(mailbox).arg_len()) == instance.word(instance::REQUEST_BYTES);
     if block.thread() == 0 {

@@ -13,9 +13,9 @@
 //! | `ringcall_predecoder_input` | graphs that hand over | the same as the gateway's, after a bounded wait for a free record |
 //! | `ringcall_predecoder_output` | graphs that hand over | copies the output tensors into the record and hands it over |
 //!
-//! Where copy nodes move the data, the flags of the instance say so, and what is left of a kernel is its checks or its
-//! signal: it wants one warp. A request that cannot be served (its length, no free record, a failed inference) is answered
-//! by the output kernel with its status and counted; nothing is dropped.
+//! Where copy nodes move the data, the flags of the instance say so, and a kernel is left with its checks or
+//! its signal: it wants one warp. A request that cannot be served (its length, no free record, a failed
+//! inference) is answered by the output kernel with its status and counted; nothing is dropped.
 //!
 //! What the kernels do is in [`input`] and [`output`], which run on a CPU too; the entry points turn addresses into windows.
 

@@ -1,8 +1,8 @@
 //! Graphs that answer a request: one of three kernels (fetch, compute, answer), one of a single kernel that does it all.
 //!
-//! Each executable of a graph has a mailbox of its own, whose address is each kernel's only parameter. The first of the three
-//! waits a bounded time for its credit, where it has one; without it the request is answered `BACKPRESSURE`, and the other
-//! kernels have nothing to do. The single kernel knows no credit.
+//! Each executable of a graph has a separate mailbox, whose address is each kernel's only parameter. The
+//! first of the three waits a bounded time for its credit, where it has one; without it the request is
+//! answered `BACKPRESSURE`, and the other kernels have nothing to do. The single kernel knows no credit.
 
 /// Names of the three kernels, in the order in which they depend on each other, with the threads each wants: one warp, since
 /// warps that read one sector of host memory wait for each other.
@@ -46,7 +46,8 @@ pub mod kernels {
     /// Waits for the credit and notes whether it came.
     ///
     /// # Safety
-    /// `address` is that of the mailbox with which this graph was launched; the launch has the threads that are listed.
+    /// `address` is the address of the mailbox with which this graph was launched; the launch has the threads
+    /// that are listed.
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn ringcall_sample_fetch(address: *mut u64) {
         let Some(mailbox) = mailbox(address, WAVE) else { return };
@@ -60,7 +61,7 @@ pub mod kernels {
             && let Some(credit) = word(credit)
         {
             let mut looks = 0;
-            // Acquire: pairs with the release of whoever took the last output.
+            // Acquire: pairs with the release of the agent that took the last output.
             while credit.load(0, Ordering::Acquire) != 0 && looks < PATIENCE {
                 looks += 1;
             }

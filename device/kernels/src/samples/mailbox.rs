@@ -52,7 +52,8 @@ impl<'a> Wave<'a> {
         self.word(io::ARG_LEN) as u32
     }
 
-    /// The payload word that this lane has, with its place in the payload; whatever was there behind the payload's end.
+    /// The payload word that this lane has, with its place in the payload; the old contents after the
+    /// payload's end.
     #[must_use]
     #[inline(always)]
     pub fn payload(&self) -> Option<(usize, u64)> {
@@ -131,7 +132,7 @@ mod tests {
         mailbox.store(io::ARG_LEN, len.into(), Ordering::Relaxed);
         mailbox.store(io::TX_CAPACITY, capacity.into(), Ordering::Relaxed);
         mailbox.store(io::TX_VALUE, 0x4000, Ordering::Relaxed);
-        // A word behind what the slot takes, which nobody may write.
+        // A word after the slot's capacity, which no kernel may write.
         let words = HEADER_WORDS + capacity as usize / 8;
         let out = Region::zeroed((words + 2) * 8).expect("memory");
         let (slot, flag) =

@@ -10,7 +10,7 @@
 //! | `rpc_grid_mirror` | grid | two steps with a barrier of the grid between them |
 //! | `rpc_mock_decode` | thread | a typed one: 128 detectors, a correction |
 //! | `rpc_spin` | thread | takes as many nanoseconds as it is told |
-//! | `rpc_refuse` | thread | answers with a status of its own |
+//! | `rpc_refuse` | thread | answers with a status of the handler's own choice |
 //! | `rpc_overclaim` | thread | claims a longer result than fits |
 //! | `rpc_trigger` | thread | asks for its follow-up graph |
 //!

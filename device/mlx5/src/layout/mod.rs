@@ -21,9 +21,9 @@ pub const RECEIVE_WQE_WORDS: usize = RECEIVE_WQE_BYTES / 8;
 
 /// Bytes of a queue pair's doorbell record.
 pub const RECORD_BYTES: usize = 8;
-/// Where the receive counter stands in the doorbell record.
+/// The receive counter's offset in the doorbell record.
 pub const RECORD_RECEIVE: usize = 0;
-/// Where the send counter stands in the doorbell record.
+/// The send counter's offset in the doorbell record.
 pub const RECORD_SEND: usize = 4;
 
 /// Where the doorbell register lies in a UAR page; the BlueFlame buffer begins at the same place.

@@ -182,7 +182,7 @@ pub const fn inline_head(len: u32, bytes: u64) -> u64 {
 /// A send request in private memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wqe {
-    /// As it stands in the queue; what lies behind its size is 0.
+    /// As the queue holds it; what lies behind its size is 0.
     pub words: [u64; WORDS],
     /// Segments.
     pub size: u32,
@@ -271,7 +271,7 @@ fn put_inline(words: &mut [u64], bytes: &[u8]) -> u32 {
 pub enum ParseError {
     /// An opcode that is not spoken here.
     Opcode(u8),
-    /// A size that is not that of its segments.
+    /// A size that differs from the sum of its segments.
     Size(u8),
     /// A completion mode that is not spoken here.
     Completion(u8),

@@ -66,7 +66,7 @@ impl<'a> DeviceEnd<'a> {
         Some(grant)
     }
 
-    /// The record that was granted to job `tail`, for the kernels after the one that asked.
+    /// The record that was granted to job `tail`, for the kernels after the kernel that asked.
     #[must_use]
     pub fn resume(&self, tail: u64) -> Grant {
         Grant { sequence: tail, index: self.shape.index(tail) }

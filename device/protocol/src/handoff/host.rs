@@ -9,7 +9,7 @@ use ringcall_gpu::shared::Words;
 use ringcall_wire::handoff::{queue, record, state};
 use ringcall_wire::header::RequestHeader;
 
-/// A claim of nobody's job: a state is being made good. No [`state::claimed`] is this.
+/// The claim word of a free record: a state is being made good. No [`state::claimed`] is this.
 const MENDING: u64 = 3;
 
 /// What the pollers of one queue settle among themselves, in memory of the host's own.
@@ -21,7 +21,7 @@ pub struct ConsumerState<'a> {
     pub claims: &'a [DeviceU64],
 }
 
-/// The host's end. Any number of threads poll and release at the same time, each with a view of its own.
+/// The host's end. Any number of threads poll and release at the same time, each with a separate view.
 #[derive(Debug, Clone, Copy)]
 pub struct HostEnd<'a> {
     queue: &'a Words,
@@ -29,7 +29,7 @@ pub struct HostEnd<'a> {
     consumer: ConsumerState<'a>,
 }
 
-/// A job that was taken, and is nobody else's. It must be released, or its record is never free again.
+/// A job that was taken by this poller alone. It must be released, or its record is never free again.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a claimed job must be released"]
 pub struct Claim {
@@ -48,11 +48,11 @@ pub enum Polled {
     Empty,
     /// A job.
     Job(Claim),
-    /// A job whose state was overwritten after it was handed over: whose it is stands beside it, but nobody can say what
-    /// else was overwritten. It is claimed, and wants an answer that says so. (A job that comes at the very moment in which
-    /// another poller makes its record good may be taken for one.)
+    /// A job whose state was overwritten after it was handed over: its owner is recorded beside it, but what
+    /// else was overwritten is unknown. It is claimed, and wants an answer that says so. (A job that comes at
+    /// the very moment in which another poller makes its record good may be taken for one.)
     Damaged(Claim),
-    /// A state that nobody writes, in a record without a job. It was made free.
+    /// A state that no agent writes, in a record without a job. It was made free.
     Garbage {
         /// The record.
         index: u32,
@@ -146,7 +146,7 @@ impl<'a> HostEnd<'a> {
         if found == state::FREE {
             return Polled::Empty;
         }
-        // The lap before: whoever took it has not yet said so, or works on it.
+        // The lap before: its taker has not yet recorded it, or works on it.
         let lap = u64::from(self.shape.depth());
         let before = at.checked_sub(lap);
         if before.is_some_and(|before| found == state::ready(before) || found == state::claimed(before)) {
@@ -158,9 +158,9 @@ impl<'a> HostEnd<'a> {
         self.make_good(at, index, found)
     }
 
-    /// Takes job `at`, if nobody was faster.
+    /// Takes job `at`, if no other poller was faster.
     fn claim(&self, at: u64, index: u32) -> Option<Claim> {
-        // The state was seen with acquire; this settles only who goes on.
+        // The state was seen with acquire; this settles only which poller continues.
         self.consumer
             .next
             .compare_exchange(at, at.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed)
@@ -186,7 +186,7 @@ impl<'a> HostEnd<'a> {
         })
     }
 
-    /// A state that nobody writes in the record of job `at`.
+    /// A state that no agent writes in the record of job `at`.
     fn make_good(&self, at: u64, index: u32, found: u64) -> Polled {
         let count = |word| self.queue.load(word, Ordering::Acquire);
         let ahead = count(queue::PUBLISHED).wrapping_sub(at);

@@ -1,4 +1,5 @@
-//! From a graph's inference to the CPU that goes on with it: a queue of so many records, one for each instance.
+//! The queue from a graph's inference to the CPU that continues the job: a queue of so many records, one for
+//! each instance.
 //!
 //! A record has a job's output and whose answer it is. The device fills records in a circle, the host takes them in the same
 //! order and gives them back in any:
