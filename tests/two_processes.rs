@@ -495,7 +495,7 @@ fn peers_that_are_not_listed_are_not_served() {
     assert_eq!(n(&counters["transport"]["forbidden"]), 0, "{text}");
 }
 
-/// What a service refuses by a status of its own is no wrong answer.
+/// What a service refuses by its own status is no wrong answer.
 #[test]
 fn refusals_are_told_from_wrong_answers() {
     for transport in ["udp", "roce"] {

@@ -192,7 +192,7 @@ fn our_udp_provider_is_served() {
     serve(&library, &["--port=0"]);
 }
 
-/// A case in a folder of its own, which lasts as long as the program.
+/// A case in its own folder, which lasts as long as the program.
 fn answers(cases: impl IntoIterator<Item = Case>) {
     for case in cases {
         let arguments: Vec<&str> = case.arguments.iter().map(String::as_str).collect();

@@ -1,8 +1,9 @@
 //! The device archive: the dispatch kernels as relocatable device code with host stubs, for programs that nvcc links.
 //!
-//! Our kernels are Rust's PTX; host stubs and registration are nvcc's business. So nvcc is asked what it would do for a file
-//! with an empty kernel (`-dryrun`), and does it, with the committed PTX in the place of what the empty kernel compiles to.
-//! Each kernel is an object of its own, so a program links the kernels that it names and no others.
+//! Our kernels are Rust's PTX; host stubs and registration are nvcc's business. So nvcc is asked what it
+//! would do for a file with an empty kernel (`-dryrun`), and does it, with the committed PTX in the place of
+//! what the empty kernel compiles to. Each kernel is its own object, so a program links the kernels that it
+//! names and no others.
 
 use crate::files::{emptied, write};
 use crate::ptx::Cuda;

@@ -53,7 +53,7 @@ enum End {
     Killed,
     Survived,
     DidNotBuild,
-    /// They did not end in time: a mutant that spins for ever is noticed, too.
+    /// They did not end in time: a mutant that spins indefinitely is noticed, too.
     Endless,
 }
 

@@ -28,7 +28,7 @@ impl Shell {
         &self.root
     }
 
-    /// A build folder of its own below the target folder, so that runs with other flags do not undo each other.
+    /// A separate build folder below the target folder, so that runs with other flags do not undo each other.
     pub(crate) fn target(&self, name: &str) -> PathBuf {
         self.target.join(name)
     }

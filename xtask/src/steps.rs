@@ -194,7 +194,8 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
         // The standard library was built without: the mismatch is known and harmless.
         ("thread", "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"),
     ] {
-        // `--target` keeps the flags away from build scripts and macros. No doctests: rustdoc has flags of its own.
+        // `--target` keeps the flags away from build scripts and macros. No doctests: rustdoc has its own
+        // flags.
         let mut command = shell.nightly_cargo(&["test", "--target", &host, "--lib", "--tests"]);
         for package in SHARED_MEMORY_CRATES {
             command.args(["-p", package]);

@@ -36,7 +36,7 @@ struct Model {
 type Caller = fn(&Model, &CachedCall, u64, GridCall) -> u64;
 
 impl Model {
-    /// The life of a participant in a block of its own: what it was called for, and the request that was there.
+    /// The life of a participant in its own block: what it was called for, and the request that was there.
     fn follow(&self) -> Vec<(GridCall, u64)> {
         let (told, mut seen) = (CachedCall::default(), Vec::new());
         self.channel.port(Block::single(), &told).participate(Participant::Reporter, |call| {
@@ -103,7 +103,7 @@ fn mutant_results_read_before_they_are_gathered() {
     assert!(broken(body).contains("results"));
 }
 
-/// Requests and results of a poller that tells a call before the last one is over: each has stages of its own.
+/// Requests and results of a poller that tells a call before the last one is over: each has its own stages.
 #[derive(Default)]
 struct Ahead {
     channel: GridChannel,
@@ -161,7 +161,7 @@ fn a_call_is_told_before_the_last_one_is_over() {
 
 #[test]
 fn mutant_told_two_calls_before() {
-    // The participant never sees the first one's word, and waits for ever: the model ends with that.
+    // The participant never sees the first one's word, and waits indefinitely: the model ends with that.
     assert!(!broken(|| three_calls(false)).is_empty());
 }
 

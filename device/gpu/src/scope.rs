@@ -9,7 +9,7 @@ mod sealed {
     pub trait Sealed {}
     /// On a device a scope brings its instructions along.
     #[cfg(target_arch = "nvptx64")]
-    #[allow(private_bounds)] // the instructions are nobody else's business
+    #[allow(private_bounds)] // the instructions are private to this crate
     pub trait Sealed: super::Access {}
 }
 

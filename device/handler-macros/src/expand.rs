@@ -205,9 +205,10 @@ fn export(name: &Ident, symbol: &Ident, krate: &TokenStream, kind: Kind) -> Toke
         #[cfg(target_arch = "nvptx64")]
         const _: () = {
             /// # Safety
-            /// `input` and `output` are 8-byte aligned addresses of `arg_len` readable and `max_result_len` writable
-            /// bytes that nobody else accesses during the call, the team's other threads apart. `result_len` is the
-            /// calling thread's own. All threads of the handler's kind make the call, converged.
+            /// `input` and `output` are 8-byte aligned addresses of `arg_len` readable and `max_result_len`
+            /// writable bytes that no other agent accesses during the call, the team's other threads apart.
+            /// `result_len` is the calling thread's own. All threads of the handler's kind make the call,
+            /// converged.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn #symbol(
                 input: *const ::core::ffi::c_void,

@@ -5,7 +5,7 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `options` | what stands in the attribute's parentheses |
+//! | `options` | what is in the attribute's parentheses |
 //! | `signature` | what the function's parameters and result are, and which functions are refused |
 //! | `expand` | the code that is generated |
 //!

@@ -32,7 +32,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Of a schema that is valid: an invalid one does not compile, by an assertion of its own.
+    /// Of a schema that is valid: an invalid one does not compile, by its own assertion.
     #[must_use]
     pub const fn of(schema: &HandlerSchema) -> Self {
         let (Ok(args), Ok(results)) = (schema.arg_len(), schema.results_bytes()) else {

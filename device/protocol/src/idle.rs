@@ -42,7 +42,7 @@ impl<'a> IdleMask<'a> {
                 if before & bit != 0 {
                     return Some(index as u32 * WORD + bit.trailing_zeros());
                 }
-                candidates &= !bit; // somebody else was faster
+                candidates &= !bit; // another agent was faster
             }
         }
         None

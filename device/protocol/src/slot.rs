@@ -177,7 +177,7 @@ impl Request {
         memory.mark_tx(self.slot);
     }
 
-    /// Gives the request flag back after [`mark`](Self::mark): somebody else answers.
+    /// Gives the request flag back after [`mark`](Self::mark): another agent answers.
     #[inline]
     pub fn hand_over<M: RingMemory>(self, memory: &M) {
         memory.clear_rx(self.slot);

@@ -320,7 +320,7 @@ fn threads_take_every_job_once() {
                                 last = Some(claim.sequence());
                                 let before = seen[claim.sequence() as usize].fetch_add(1, Relaxed);
                                 assert_eq!(before, 0, "job {} twice", claim.sequence());
-                                // Somebody else may release it.
+                                // Another agent may release it.
                                 shelf.put(&claim);
                             } else {
                                 std::thread::yield_now();

@@ -23,7 +23,7 @@ fn open(ring: &SharedRing, records: &Records, i: u32) -> Ticket {
     Ledger::new(records).open(request.take(ring), Phase::Running, u64::from(i) + 1)
 }
 
-/// Answers with `status`, if nobody else has.
+/// Answers with `status`, if no other agent has.
 fn settle(ring: &SharedRing, records: &Records, ticket: &Ticket, status: Status) -> bool {
     match Ledger::new(records).settle(ticket) {
         Some(in_flight) => {

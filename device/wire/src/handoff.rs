@@ -1,8 +1,9 @@
 //! What a host and the graphs of an AI service agree on: the hand-off queue, and what each instance's kernels know.
 //!
-//! An *instance* is one inference context with one graph. Where the CPU goes on with what it infers, it has a *queue*: so
-//! many records in mapped memory, each with the output of one inference and whose answer it is. Who may write what when is
-//! said in `ringcall_protocol::handoff`. All words are little-endian `u64`s; offsets are in words unless they say bytes.
+//! An *instance* is one inference context with one graph. Where the CPU continues with what it infers, it has
+//! a *queue*: so many records in mapped memory, each with the output of one inference and whose answer it is.
+//! Who may write what when is said in `ringcall_protocol::handoff`. All words are little-endian `u64`s;
+//! offsets are in words unless they say bytes.
 
 /// Most records of one queue.
 pub const MAX_DEPTH: u32 = 1024;

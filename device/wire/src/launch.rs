@@ -1,7 +1,7 @@
 //! What a host and its device dispatcher agree on: kernel parameters, tables, the control block, graph contexts.
 //!
-//! Everything here is memory that one side writes and the other reads, so it stands in one place for both. All words
-//! are little-endian `u64`s at 8-byte aligned addresses; addresses are the device's.
+//! Everything here is memory that one side writes and the other reads, so it is in one place for both. All
+//! words are little-endian `u64`s at 8-byte aligned addresses; addresses are the device's.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -222,8 +222,8 @@ pub mod control {
 pub mod saved {
     use crate::counter::Counter;
 
-    /// Where polling goes on, 16 bits each: the window that is looked at every turn, the place in it behind the last request, the
-    /// window that the sweep had come to.
+    /// Where polling continues, 16 bits each: the window that is looked at every turn, the place in it behind
+    /// the last request, the window that the sweep had come to.
     pub const CURSOR: usize = 0;
     /// Heartbeats so far.
     pub const HEARTBEAT: usize = 1;

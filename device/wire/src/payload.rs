@@ -231,7 +231,7 @@ impl TypeDesc {
 
     /// `n` 4-bit confidences, two to a byte: `ARRAY_UINT8` with `ceil(n / 2)` bytes.
     ///
-    /// The protocol gives this encoding no id of its own; up to one element it cannot be told from
+    /// The protocol gives this encoding no separate id; up to one element it cannot be told from
     /// [`Self::array_uint8`], so reading it is always the reader's explicit choice.
     #[must_use]
     pub const fn readout4(n: u32) -> Self {

@@ -50,7 +50,7 @@ fn the_protocols_own_examples_have_their_bytes() {
     let mut out = [0; 5];
     let len = Encoder::results(&schema, &mut out).unwrap().u8(3).unwrap().f32(1.0).unwrap().finish();
     assert_eq!((len, out), (Ok(5), [3, 0, 0, 0x80, 0x3F]));
-    // A bit string and its count, which has no type of its own and goes as INT32.
+    // A bit string and its count, which has no separate type and goes as INT32.
     let schema = HandlerSchema::new().arg(TypeDesc::bit_packed(128)).arg(TypeDesc::int32());
     assert_eq!(schema.args_bytes(), Ok(20));
     assert!(schema.arg_fields().map(|field| field.offset).eq([0, 16]));

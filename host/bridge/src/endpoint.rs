@@ -37,7 +37,8 @@ pub fn parse(line: &str) -> Endpoint {
     endpoint
 }
 
-/// Names in an [`Endpoint`] live for ever. Each is kept once; a process meets as many as its providers use.
+/// Names in an [`Endpoint`] live until the process ends. Each is kept once; a process meets as many as its
+/// providers use.
 fn intern(name: &str) -> &'static str {
     static NAMES: LazyLock<Mutex<BTreeSet<&'static str>>> = LazyLock::new(Mutex::default);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 //!
 //! | you want | take |
 //! |---|---|
-//! | a transport that somebody else wrote, by its library's name | [`Provider`] |
+//! | a transport that another agent wrote, by its library's name | [`Provider`] |
 //! | to serve its ring, or the ring of your own, with it | [`RingProvider`], [`PolledProvider`] |
 //! | a library of a transport of yours, in Rust | [`provider`], and the package `examples/provider` to copy |
 //! | the same in C | the header in `include/`, and `examples/c-provider` to copy |
@@ -10,8 +10,8 @@
 //! | the C functions `cudaq_bridge_*` and `cpu_udp_*` | feature `c-api`: module `c_api` |
 //!
 //! # Two ways of moving requests
-//! - **Ring buffer**: the provider fills a ring of its own, by threads of its own or by hardware; a dispatcher serves that
-//!   ring ([`RingProvider`]).
+//! - **Ring buffer**: the provider fills its own ring, by its own threads or by hardware; a dispatcher serves
+//!   that ring ([`RingProvider`]).
 //! - **Data plane** (interface version 2): the provider has two hooks, and one thread of its user's polls, serves and
 //!   publishes. [`WireProvider`] makes a [`Wire`](ringcall_transport::Wire) of them, so that everything that works over a wire
 //!   works over a provider: any ring, and transport and dispatcher on one thread ([`PolledProvider`]).

@@ -1,4 +1,4 @@
-//! A loaded provider that moves datagrams between its network and a ring on threads of its own.
+//! A loaded provider that moves datagrams between its network and a ring on its own threads.
 
 use crate::{BridgeError, Provider};
 use ringcall::Ring;

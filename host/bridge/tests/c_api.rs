@@ -81,7 +81,7 @@ fn two_instances_of_two_libraries_do_not_meet() {
     let [a, b, c] = bridges.map(|(_, handle)| handle);
     assert_eq!((cudaq_bridge_connect(a), cudaq_bridge_connect(c)), (OK, UNSUPPORTED));
     assert_eq!(cudaq_bridge_destroy(a), OK);
-    // Its sibling goes on, from its own beginning.
+    // Its sibling continues, from its own beginning.
     assert_eq!(
         (cudaq_bridge_disconnect(b), cudaq_bridge_connect(b), cudaq_bridge_launch(b)),
         (INVALID, OK, OK)

@@ -1,4 +1,4 @@
-//! The hooks of a provider made of a wire, used as a loop of anybody's may use them: with flags of its own.
+//! The hooks of a provider made of a wire, used as a loop of anybody's may use them: with its own flags.
 #![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)] // calls of C functions
 
 use core::ffi::CStr;
@@ -142,7 +142,7 @@ fn the_hooks_work_from_the_creation_on() {
 
 #[test]
 fn a_unified_provider_leaves_the_loop_to_its_caller() {
-    // SAFETY: a table that lives for ever.
+    // SAFETY: a table that lives indefinitely.
     let table: Interface = unsafe { *interface::<Linked<Local>>() };
     assert_eq!(table.v2.v1.version, 3);
     let create = |args: &[&CStr]| {

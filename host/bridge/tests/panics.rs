@@ -68,7 +68,7 @@ impl Drop for Panics {
 #[test]
 fn no_panic_crosses() {
     const INTERNAL: i32 = 2;
-    // SAFETY: a table that lives for ever.
+    // SAFETY: a table that lives indefinitely.
     let table: Interface = unsafe { *interface::<Panics>() };
     let mut handle: Handle = null_mut();
     let mut argv = [c"--panic".as_ptr().cast_mut(), null_mut()];

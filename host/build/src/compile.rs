@@ -134,8 +134,8 @@ pub fn compiler_of(ptx: &str) -> Option<&str> {
     line.rsplit_once(", by ").map(|(_, compiler)| compiler)
 }
 
-/// Where the code generator writes: a name of its own for everything that changes the text, so that what lies there
-/// belongs to the build that cargo may find fresh.
+/// Where the code generator writes: its own name for everything that changes the text, so that what lies
+/// there belongs to the build that cargo may find fresh.
 fn text_file(device_crate: &DeviceCrate, package: &Package, toolchain: &Toolchain) -> PathBuf {
     let mut hash = DefaultHasher::new();
     (&device_crate.manifest_dir, &device_crate.features, device_crate.arch).hash(&mut hash);

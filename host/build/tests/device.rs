@@ -23,7 +23,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The fixture, copied to a place of its own: cargo writes a lock file beside it.
+/// The fixture, copied to its own place: cargo writes a lock file beside it.
 fn fixture(place: &str) -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture");
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(place).join("fixture");

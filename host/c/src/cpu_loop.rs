@@ -59,7 +59,7 @@ pub(crate) struct Dataplane {
     ring: SharedRing,
     rx_flags: Words,
     tx_flags: Words,
-    /// The transport's own response flags: while one is set, it gives its slot to nobody else.
+    /// The transport's own response flags: while one is set, it gives its slot to no other agent.
     theirs: Option<Words>,
     /// Slots whose requests are under way.
     under_way: Vec<u32>,

@@ -1,9 +1,9 @@
 //! The C interface of Ringcall: the CUDA-Q Realtime host API, over the dispatchers of `ringcall` and `ringcall-cuda`, and matching
 //! decoders, over `ringcall-qec`.
 //!
-//! The contract stands in the headers (`include`); nothing here is for Rust callers, who have those crates. What is here:
-//! structs as C lays them out, checks of everything that comes in, handles that cannot dangle, and the threads that a C caller
-//! does not want to write.
+//! The contract is in the headers (`include`); nothing here is for Rust callers, who have those crates. What
+//! is here: structs as C lays them out, checks of everything that comes in, handles that cannot dangle, and
+//! the threads that a C caller does not want to write.
 //!
 //! | module | what |
 //! |---|---|

@@ -134,7 +134,7 @@ pub(crate) unsafe fn host_ring(ring: &cudaq_ringbuffer_t, slots: u32) -> Result<
     Ok(SharedRing::new(slots, ring.rx_stride_sz as u32, ring.tx_stride_sz as u32, windows, peer)?)
 }
 
-/// The windows of a ring whose flags are somebody else's.
+/// The windows of a ring whose flags are another owner's.
 ///
 /// # Safety
 /// As for [`host_ring`], for the data.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Listens for signals, on a thread of its own.
+/// Listens for signals, on its own thread.
 pub(crate) struct Signals {
     shared: Arc<Shared>,
 }

@@ -208,7 +208,8 @@ fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
     Ok(())
 }
 
-/// `--engine` alone runs the committed network; a state that was begun by its file goes on with it, and with no other engine.
+/// `--engine` alone runs the committed network; a state that was begun by its file continues with it, and
+/// with no other engine.
 #[test]
 fn an_engine_without_a_model_studies_the_committed_network() -> Outcome {
     let folder = tempfile::tempdir()?;

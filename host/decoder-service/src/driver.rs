@@ -35,7 +35,7 @@ pub enum DriveError {
     /// The dispatcher, which is elsewhere, answers no more.
     #[error("the dispatcher answers no more: {0}")]
     Lost(String),
-    /// Somebody else has the injector.
+    /// Another agent has the injector.
     #[error("the pipeline's injector is taken")]
     NoInjector,
 }

@@ -125,7 +125,7 @@ impl Problem {
         self.model.num_observables
     }
 
-    /// A decoder of its own for a worker.
+    /// A separate decoder for a worker.
     ///
     /// # Errors
     /// The decoder cannot be made.

@@ -50,7 +50,7 @@ impl std::fmt::Debug for ResidualDecoder {
 }
 
 impl ResidualDecoder {
-    /// With a decoder of its own.
+    /// With its own decoder.
     ///
     /// # Errors
     /// The decoder cannot be made.

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The shape of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceConfig {
-    /// Workers, each with an engine and a decoder of its own.
+    /// Workers, each with an engine and its own decoder.
     pub workers: u32,
     /// Slots of the ring.
     pub slots: u32,

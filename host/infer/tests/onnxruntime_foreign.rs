@@ -1,4 +1,4 @@
-//! Another library. A process of its own: the first attempt is the only one.
+//! Another library. A separate process: the first attempt is the only one.
 
 use ringcall_infer::onnxruntime::{Runtime, RuntimeError};
 use std::path::Path;

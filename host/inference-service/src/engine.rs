@@ -30,7 +30,7 @@ pub trait Capturable: Debug + Send + Sync {
         None
     }
 
-    /// One more instance, with tensors of its own.
+    /// One more instance, with its own tensors.
     ///
     /// # Errors
     /// No memory, or the engine's own.

@@ -14,10 +14,11 @@ use std::sync::Arc;
 /// | [`new`](Self::new), [`several`](Self::several) | `volume`, `f16[1, 4, layers, d, d]` | `logits`, `f32` of the same shape |
 /// | [`wired`](Self::wired) | `bits`, a request's as [`Wiring`] has them | `left`: what decisions leave of them, and the frame |
 ///
-/// Instances share the weights; each has tensors, activations and counters of its own. Blocks of a run wait for each other, so
-/// the blocks of all instances have to be on the device at once: each is planned for an equal part of the multiprocessors, next
-/// to one block of a dispatcher, and there are no more of them than parts. Several answer more requests, each of them later.
-/// All services of one engine that run at the same time share that number.
+/// Instances share the weights; each has tensors, activations and its own counters. Blocks of a run wait for
+/// each other, so the blocks of all instances have to be on the device at once: each is planned for an equal
+/// part of the multiprocessors, next to one block of a dispatcher, and there are no more of them than parts.
+/// Several answer more requests, each of them later. All services of one engine that run at the same time
+/// share that number.
 #[derive(Debug)]
 pub struct PredecoderEngine {
     model: GpuModel,

@@ -1,8 +1,8 @@
 //! Models of TensorRT as engines.
 //!
-//! A plan is read once and shared; an instance is an execution context with tensors of its own, one run of which is captured into
-//! the service's graph. Make the service before the dispatcher starts: TensorRT allocates and loads code, which can wait for
-//! kernels that run.
+//! A plan is read once and shared; an instance is an execution context with its own tensors, one run of which
+//! is captured into the service's graph. Make the service before the dispatcher starts: TensorRT allocates
+//! and loads code, which can wait for kernels that run.
 
 use crate::{Capturable, Captured, ServiceError};
 use ringcall_cuda::CudaError;

@@ -135,7 +135,7 @@ impl Decoder {
         Self::on(Arc::new(Shared { graph, metric, table }), twice)
     }
 
-    /// A decoder with memory of its own on these tables.
+    /// A decoder with its own memory on these tables.
     fn on(shared: Arc<Shared>, twice: bool) -> Self {
         let tables @ Tables { graph, .. } = shared.tables();
         Self {

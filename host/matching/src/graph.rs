@@ -58,7 +58,7 @@ pub struct MatchingGraph {
     scale: f64,
     rows: Vec<u32>,
     neighbours: Vec<Neighbour>,
-    /// Per node: grid weight and index of its own edge to the boundary.
+    /// Per node: grid weight and index of its edge to the boundary.
     boundary: Vec<Option<(u32, u32)>>,
     /// Which connected part each node is in; `parts[part]` says whether it has a boundary.
     part: Vec<u32>,

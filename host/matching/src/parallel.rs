@@ -20,7 +20,7 @@ use crate::solution::{CertificateError, Solution};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParallelConfig {
-    /// Slabs, and threads that solve them: the caller's and one less of its own. No more than rounds are used.
+    /// Slabs, and threads that solve them: the caller's and one thread less. No more than rounds are used.
     pub cores: NonZeroUsize,
     /// Syndromes with fewer defects than this are solved by the caller alone: to hand work over costs some microseconds.
     pub least_defects: usize,

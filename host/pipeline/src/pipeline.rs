@@ -256,7 +256,7 @@ pub struct Stopped {
 impl Pipeline<Running> {
     /// The injector. One exists at a time.
     ///
-    /// Returns `None` while another exists, and on an external ring, which has a producer of its own.
+    /// Returns `None` while another exists, and on an external ring, which has its own producer.
     #[must_use]
     pub fn injector(&self) -> Option<Injector> {
         if self.state.ring.is_external() {

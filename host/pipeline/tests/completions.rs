@@ -143,7 +143,7 @@ fn inference_alone() {
     assert!(pipeline.stop(LONG).report.is_clean());
 }
 
-/// Every stamp is of its own request, in order; what did not happen has none.
+/// Every stamp is its own request's, in order; what did not happen has none.
 #[test]
 fn time_stamps_are_in_order_and_of_their_own_request() {
     let log = Log::default();

@@ -167,7 +167,7 @@ fn a_launch_whose_end_never_comes_times_out_and_does_not_hold_up_the_stop() {
     let mut injector = running.injector().expect("the first");
     submit(&mut injector, &[NEVER_RAISED], 1);
     assert_eq!(log.wait(1)[0].status, Status::TIMED_OUT);
-    // The other worker goes on.
+    // The other worker continues.
     wait_for("a request in time", || {
         let n = log.len();
         submit(&mut injector, &[LAUNCH], 2);

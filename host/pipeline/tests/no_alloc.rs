@@ -1,6 +1,6 @@
 //! Between start and stop nothing allocates: injector, dispatcher, workers, consumer, all threads together.
 //!
-//! A file of its own, with one test: the counting allocator sees every thread of the process.
+//! A separate file, with one test: the counting allocator sees every thread of the process.
 #![allow(unsafe_code)] // a global allocator is an unsafe trait
 
 mod support;
@@ -140,7 +140,7 @@ fn a_running_pipeline_does_not_allocate() {
     elsewhere();
 }
 
-/// The same of a pipeline whose dispatcher is elsewhere, its watchdog included. Not a test of its own: see above.
+/// The same of a pipeline whose dispatcher is elsewhere, its watchdog included. Not its own test: see above.
 fn elsewhere() {
     const REQUESTS: u64 = 20_000;
     let running = RemotePipeline::builder(Hosted::new(32))

@@ -1,4 +1,4 @@
-//! A run of the network as nodes of somebody else's graph, from device memory to device memory.
+//! A run of the network as nodes of another owner's graph, from device memory to device memory.
 
 use crate::buffers::Buffers;
 use crate::launch::LIMIT_CYCLES;
@@ -36,7 +36,7 @@ pub struct GpuRun {
 }
 
 impl GpuModel {
-    /// A run with tensors of its own.
+    /// A run with its own tensors.
     ///
     /// # Errors
     /// No memory, or the driver refuses.

@@ -100,8 +100,8 @@ impl GridHandler {
         })
     }
 
-    /// The same so many times, each on an equal part of the device's multiprocessors, for a dispatcher of its own: together they
-    /// answer more requests, each of them later.
+    /// The same so many times, each on an equal part of the device's multiprocessors, for its own dispatcher:
+    /// together they answer more requests, each of them later.
     ///
     /// # Errors
     /// As for [`new`](Self::new), of a part.
@@ -176,7 +176,7 @@ impl GridHandler {
         functions.symbol(name, SYMBOL, HandlerKind::Grid, schema).follower(name, FOLLOWER)
     }
 
-    /// A dispatcher that the handler runs in: with a block of its own, where there is room for one.
+    /// A dispatcher that the handler runs in: with its own block, where there is room for one.
     #[must_use]
     pub fn options(&self) -> Options {
         let plan = &self.plan;

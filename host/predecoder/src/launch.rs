@@ -60,7 +60,7 @@ const PIECE: usize = 16;
 
 impl Places {
     fn new(input_bytes: usize, output_bytes: usize) -> Self {
-        // A page of its own: what the device writes shares no line with what it reads.
+        // A separate page: what the device writes shares no line with what it reads.
         let output_at = (INPUT_AT + input_bytes.next_multiple_of(PIECE)).next_multiple_of(4096);
         Self { input_bytes, output_at, output_bytes }
     }

@@ -15,14 +15,15 @@ fn fits(offer: Offer, [d, layers]: [u32; 2]) -> Option<Plan> {
 
 /// The network on a device, for one volume.
 ///
-/// Of [`new`](Self::new): input `volume`, `f32[1, 4, layers, d, d]`, of values 0, 0.5 and 1; output `logits`, of the same shape,
-/// to the bit what every other engine makes of the network. Values in between are rounded to 16 bits, and what becomes of
-/// them is nobody else's.
-/// Of [`wired`](Self::wired): input `bits`, the bytes of a request, output `left`, those of an answer, as [`Wiring`] has them.
+/// Of [`new`](Self::new): input `volume`, `f32[1, 4, layers, d, d]`, of values 0, 0.5 and 1; output `logits`,
+/// of the same shape, to the bit what every other engine makes of the network. Values in between are rounded
+/// to 16 bits, and what becomes of them is no other agent's. Of [`wired`](Self::wired): input `bits`, the
+/// bytes of a request, output `left`, those of an answer, as [`Wiring`] has them.
 ///
-/// Runs of all its engines go one after the other, in the order in which they were started: one run fills the device. Each
-/// engine has memory of its own, and its thread waits for its own run alone. A run is one launch of a graph: the input goes
-/// from pinned host memory to the device, the network works in device memory, the output comes back.
+/// Runs of all its engines go one after the other, in the order in which they were started: one run fills the
+/// device. Each engine has its own memory, and its thread waits for its own run alone. A run is one launch of
+/// a graph: the input goes from pinned host memory to the device, the network works in device memory, the
+/// output comes back.
 ///
 /// ```no_run
 /// use ringcall_cuda::driver::Driver;

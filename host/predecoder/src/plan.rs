@@ -204,7 +204,7 @@ impl Plan {
             off_received = aligned(off_slabs + (slabs * slab_bytes).max(input).max(last));
         }
         let off_ring = aligned(off_received + shape.received());
-        // 128 bytes are for alignment, where a handler's memory begins behind somebody else's.
+        // 128 bytes are for alignment, where a handler's memory begins behind another owner's.
         let room = offer.shared.checked_sub(off_ring + 128)?;
         let stages = (room / shape.stage()).min(MAX_STAGES);
         if stages < 2 {

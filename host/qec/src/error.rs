@@ -66,7 +66,7 @@ pub enum QecError {
         /// The qubit whose reset or measurement makes it random.
         qubit: u32,
     },
-    /// A mechanism that flips more than two detectors and does not split into parts of its own noise channel.
+    /// A mechanism that flips more than two detectors and does not split into parts of its noise channel.
     #[error(
         "an error that flips detectors {detectors:?} and observables {observables:?} does not decompose into \
          parts of the same noise channel that flip at most two detectors each"

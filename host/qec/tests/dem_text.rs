@@ -288,7 +288,7 @@ proptest! {
     }
 }
 
-/// A stream that goes on without a line's end is refused after a line's worth of it.
+/// A stream that continues without a line's end is refused after a line's worth of it.
 #[test]
 fn a_line_has_a_bound() {
     use ringcall_qec::dem::text::{MAX_LINE_BYTES, ParseError, parse, read};

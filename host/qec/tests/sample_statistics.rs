@@ -40,7 +40,8 @@ fn odd(probabilities: impl Iterator<Item = f64>) -> f64 {
 
 #[test]
 fn every_mechanism_fires_at_its_rate() {
-    // Each flips a detector of its own: many alike, some close to each other, some alone in their class, the extremes.
+    // Each flips its own detector: many alike, some close to each other, some alone in their class, the
+    // extremes.
     let mut rates = vec![0.003; 300];
     rates.extend((0..200).map(|index| 0.001 + 1e-5 * f64::from(index)));
     rates.extend([1.0, 0.999, 0.75, 0.5, 0.49999, 0.2, 0.01, 1e-4, 1e-6, 1e-12, 1e-300, 0.0]);

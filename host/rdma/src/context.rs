@@ -84,13 +84,13 @@ pub struct Context {
     pub rx_stride: u64,
     /// Request slots.
     pub slots: u32,
-    /// Key of the request slots as it stands in a work request: big-endian. 0: not known.
+    /// Key of the request slots as it is in a work request: big-endian. 0: not known.
     pub rx_mkey: u32,
     /// Response slot 0.
     pub tx_data: u64,
     /// Bytes from one response slot to the next.
     pub tx_stride: u64,
-    /// Key of the response slots as it stands in a work request: big-endian.
+    /// Key of the response slots as it is in a work request: big-endian.
     pub tx_mkey: u32,
     /// Whether requests are copied to the BlueFlame buffer: 0 or 1.
     pub blue_flame: u32,
@@ -206,7 +206,7 @@ impl Context {
         Ok(self)
     }
 
-    /// As it stands in memory.
+    /// As it is in memory.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 80] {
         let mut out = [0; 80];

@@ -134,7 +134,7 @@ impl BadRequests {
 }
 
 impl RingCompat {
-    /// Whether a request refused so is somebody else's.
+    /// Whether a request refused so is another owner's.
     pub(crate) const fn leaves(self, status: Status) -> bool {
         self.shared_ring && matches!(status, Status::UNKNOWN_FUNCTION | Status::WRONG_MODE)
     }

@@ -1,9 +1,9 @@
 //! Real-time RPC over polled ring buffers: the host side.
 //!
-//! A [`Ring`] holds slots; a producer writes requests into them and sets flags; a [`HostDispatcher`] polls the flags,
-//! checks every request, calls the function it names (inline, or on a pool of workers) and answers in the slot.
-//! Nothing is silently dropped: bad input is answered with a status of its own and counted, a result that comes too
-//! late is counted, and a stop says what it drained and what it gave up.
+//! A [`Ring`] holds slots; a producer writes requests into them and sets flags; a [`HostDispatcher`] polls
+//! the flags, checks every request, calls the function it names (inline, or on a pool of workers) and answers
+//! in the slot. Nothing is silently dropped: bad input is answered with its own status and counted, a result
+//! that comes too late is counted, and a stop says what it drained and what it gave up.
 //!
 //! ```
 //! use ringcall::{Client, FunctionTable, HostDispatcher, Ring, RingConfig};
@@ -31,11 +31,11 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`ring`] | rings this process owns, or that somebody else mapped |
+//! | [`ring`] | rings this process owns, or that another agent mapped |
 //! | [`table`] | which function is run how, with its schema; collisions and schemas that cannot fit are refused |
 //! | [`dispatcher`] | the host dispatcher: inline calls, worker pools, per-function queues, stop with a report |
 //! | [`worker`] | the worker's side of a pool: jobs, ready flags, answers, deferred completions |
-//! | [`external`] | functions answered in the slot by somebody else (a graph that the host launches); compat of other libraries |
+//! | [`external`] | functions answered in the slot by another agent (a graph that the host launches); compat of other libraries |
 //! | [`completion_log`] | completions on rings whose responses a transport takes |
 //! | [`client`] | a producer and consumer in one thread, for tests and benchmarks without a NIC |
 //! | [`wait`], [`pin`] | how threads poll, and on which core |

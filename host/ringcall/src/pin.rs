@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_pin_to_an_allowed_core_takes_and_one_to_none_reports() {
-        // On a thread of its own: the affinity sticks.
+        // On its own thread: the affinity sticks.
         std::thread::spawn(|| {
             let before = pin_current("t", None);
             assert!(before.took() && !before.got.is_empty());

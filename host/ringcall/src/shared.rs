@@ -109,7 +109,7 @@ impl Shared {
         sum
     }
 
-    /// Answers a request in flight, if nobody else has. Counted in `bank`, or in the common one.
+    /// Answers a request in flight, if no other agent has. Counted in `bank`, or in the common one.
     pub(crate) fn settle(
         &self,
         ticket: &Ticket,
@@ -223,8 +223,8 @@ impl Shared {
     }
 }
 
-/// The request was answered by somebody else before (its time was up, or the dispatcher stopped). The result was
-/// dropped, and counted in [`Counter::LateResults`].
+/// The request was answered by another agent before (its time was up, or the dispatcher stopped). The result
+/// was dropped, and counted in [`Counter::LateResults`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request was already answered: it timed out, or the dispatcher stopped")]
 pub struct Late;

@@ -10,9 +10,9 @@ pub const TURNS_PER_CHECK: u32 = 64;
 pub enum Wait {
     /// Polls without pause: lowest latency, one core a thread.
     Spin,
-    /// Polls, and lets another thread run after so many empty turns: for machines with fewer cores than threads. While nobody
-    /// else wants the core, it asks more and more rarely (down to every 50 us), so that this costs next to nothing on a core
-    /// of one's own.
+    /// Polls, and lets another thread run after so many empty turns: for machines with fewer cores than
+    /// threads. While no other agent wants the core, it asks more and more rarely (down to every 50 us), so
+    /// that this costs next to nothing on a core of one's own.
     Yield {
         /// Empty turns before the first yield.
         spins: u32,
@@ -50,7 +50,7 @@ impl Wait {
 /// About how long the empty turns between two yields take of a thread that has its core to itself. A yield takes less than a
 /// fiftieth of it.
 const GAP_NS: u64 = 50_000;
-/// A yield that returns sooner found nobody else to run: two switches between threads take longer.
+/// A yield that returns sooner found no other agent to run: two switches between threads take longer.
 const ALONE_NS: u64 = 1000;
 
 /// The state of one waiting thread.
@@ -107,7 +107,7 @@ impl Waiter {
     /// Draws its conclusions from how long a yield took, and the empty turns before it.
     fn yielded(&mut self, took_ns: u64, gap_ns: Option<u64>) {
         if took_ns >= ALONE_NS {
-            // Somebody else needs the core: he gets it after every turn, until there is something to do.
+            // Another agent needs the core: he gets it after every turn, until there is something to do.
             self.patience = self.spins;
             self.left = 0;
             return;

@@ -174,7 +174,7 @@ impl WorkerPort {
     /// Answers. The worker stays claimed until [`release`](Self::release).
     ///
     /// # Errors
-    /// [`Late`] if the request was answered by somebody else before.
+    /// [`Late`] if the request was answered by another agent before.
     #[inline]
     pub fn answer(&self, job: &Job, status: Status, result: &[u8]) -> Result<(), Late> {
         self.shared.settle(&job.ticket, Some(&self.cell().bank), status, result)
@@ -183,12 +183,12 @@ impl WorkerPort {
     /// Sets the error mark.
     ///
     /// # Errors
-    /// [`Late`] if the request was answered by somebody else before.
+    /// [`Late`] if the request was answered by another agent before.
     pub fn fail(&self, job: &Job, status: Status, code: u16) -> Result<(), Late> {
         self.shared.settle_error(&job.ticket, &self.cell().bank, status, code)
     }
 
-    /// Whether somebody else has answered this job meanwhile.
+    /// Whether another agent has answered this job meanwhile.
     #[must_use]
     pub fn is_settled(&self, job: &Job) -> bool {
         self.shared
@@ -236,7 +236,7 @@ impl ReadySignal {
 }
 
 /// The right to answer a request later, from any thread. Dropped without an answer it answers
-/// [`ABANDONED`](Status::ABANDONED): nobody waits for ever.
+/// [`ABANDONED`](Status::ABANDONED): nobody waits indefinitely.
 #[derive(Debug)]
 #[must_use = "a deferred request must be completed, or it is answered ABANDONED"]
 pub struct Deferral {
@@ -255,7 +255,7 @@ impl Deferral {
     /// Answers with `status` and `result`.
     ///
     /// # Errors
-    /// [`Late`] if the request was answered by somebody else before.
+    /// [`Late`] if the request was answered by another agent before.
     pub fn complete(mut self, status: Status, result: &[u8]) -> Result<(), Late> {
         self.open = false;
         self.shared.settle(&self.ticket, None, status, result)

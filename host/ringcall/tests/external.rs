@@ -1,4 +1,4 @@
-//! Functions that somebody else answers in the slot, and rings of other compat.
+//! Functions that another agent answers in the slot, and rings of other compat.
 
 use ringcall::dispatcher::{HostDispatcher, Step, Stepped};
 use ringcall::external::{BadRequests, Claim, ExternalExecutor, LaunchError, Marks, RingCompat};

@@ -167,7 +167,7 @@ fn a_halt_answers_what_is_its_own_and_leaves_the_rest() {
         while other.step() == Step::Busy {}
         let served = Response::probe(shared, slots[1]).expect("the other's");
         assert_eq!(Status(served.header().status), Status::OK);
-        // A third one's that never comes waits for ever, as it should.
+        // A third one's that never comes waits indefinitely, as it should.
         assert!(shared.rx(slots[2]) != flag::FREE && shared.tx(slots[2]) == flag::FREE);
         one.halt(Duration::ZERO);
         assert_eq!(one.counters().get(Counter::ShuttingDown), 4, "once");

@@ -1,5 +1,5 @@
-//! The host dispatcher under load: a client in a thread of its own, worker threads, every kind of answer at once, rings
-//! from one slot to thousands.
+//! The host dispatcher under load: a client in its own thread, worker threads, every kind of answer at once,
+//! rings from one slot to thousands.
 
 use ringcall::client::CallError;
 use ringcall::wire::counter::Counter;

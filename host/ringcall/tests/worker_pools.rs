@@ -265,7 +265,7 @@ fn deferred_answers_come_from_any_thread_and_dropped_ones_are_answered_too() {
     while deferred.len() < 3 {
         if let Some(job) = port.take_job() {
             deferred.push(port.defer(&job));
-            port.release(); // the one worker goes on while the answers are open
+            port.release(); // the one worker continues while the answers are open
         }
     }
     assert_eq!(dispatcher.dump().slots.iter().filter(|s| s.phase.as_deref() == Some("Deferred")).count(), 3);
@@ -338,8 +338,8 @@ fn workers_for_functions_that_are_not_there_are_refused() {
     assert!(builder.worker(WorkerSpec::mailbox(FunctionId::of("inline"))).build().is_err());
 }
 
-/// On the caller's thread: inline calls are answered, a worker that never answers is given up at the deadline, and the
-/// dispatcher goes on afterwards.
+/// On the caller's thread: inline calls are answered, a worker that never answers is given up at the
+/// deadline, and the dispatcher continues afterwards.
 #[test]
 fn a_stepped_dispatcher_drains_gives_up_and_goes_on() {
     use ringcall::dispatcher::Step;

@@ -15,7 +15,7 @@ fn any() -> SocketAddrV4 {
     "127.0.0.1:0".parse().expect("an address")
 }
 
-/// Plays calls of `rpc_increment` to a service of its own.
+/// Plays calls of `rpc_increment` to its own service.
 fn play(
     service: LoopbackConfig,
     calls: u64,
@@ -220,7 +220,7 @@ fn answers_for_another_queue_pair_are_refused() {
     assert_eq!((report.unanswered, report.answers.refused.of(Reason::WrongQp)), (10, 10));
 }
 
-/// A window with a number of its own.
+/// A window with its own number.
 fn written(id: u32) -> Vec<u8> {
     let header = RequestHeader::new(FunctionId::of(names::RPC_INCREMENT).0, 4, id, 0);
     // Padded, as a bridge's windows are.

@@ -343,7 +343,8 @@ fn two_peers_at_once_get_their_own_answers() {
     }
 }
 
-/// However few peers a port knows: a page stays the first request's until its answer, which goes to nobody else.
+/// However few peers a port knows: a page stays the first request's until its answer, which goes to no other
+/// agent.
 #[test]
 fn a_page_in_flight_takes_no_other_request() {
     for (peers, fixed) in [(1, false), (64, false), (64, true)] {

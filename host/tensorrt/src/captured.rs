@@ -1,4 +1,4 @@
-//! A run as part of somebody else's graph, from device memory to device memory.
+//! A run as part of another owner's graph, from device memory to device memory.
 
 use crate::TensorRtError;
 use crate::model::TensorRtModel;
@@ -10,9 +10,9 @@ use ringcall_infer::{Model, TensorSpec};
 /// One run between device tensors, to be put into a graph: of a service, say. RepeatedGraph by the host or, where TensorRT's kernels
 /// allow it, by the device.
 ///
-/// Tensors have the model's names, types and shapes, and memory of their own, which begins at a multiple of 256 bytes and stays
-/// where it is. The plan is the model's, which all its runs share; each has an execution context of its own, so different ones
-/// may overlap. A run never overlaps with itself.
+/// Tensors have the model's names, types and shapes, and memory of their own, which begins at a multiple of
+/// 256 bytes and stays where it is. The plan is the model's, which all its runs share; each has its own
+/// execution context, so different ones may overlap. A run never overlaps with itself.
 #[derive(Debug)]
 pub struct TensorRtRun {
     // In this order: what is captured, then what it reaches.
@@ -23,8 +23,8 @@ pub struct TensorRtRun {
 }
 
 impl TensorRtModel {
-    /// A run with a context and tensors of its own. It runs once, on zeros: TensorRT loads code then, which a capture must not
-    /// meet, and nor must a kernel that runs all the time.
+    /// A run with a context and its own tensors. It runs once, on zeros: TensorRT loads code then, which a
+    /// capture must not meet, and nor must a kernel that runs all the time.
     ///
     /// # Errors
     /// The driver or TensorRT refuses.

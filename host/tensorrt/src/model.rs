@@ -9,8 +9,8 @@ use ringcall_cuda::driver::Context;
 use ringcall_infer::{self as infer, InferError, Model, TensorSpec, check_buffers};
 use std::sync::Arc;
 
-/// A plan on a device, with every shape fixed. Its engines share the plan; each has an execution context, memory and a
-/// captured graph of its own.
+/// A plan on a device, with every shape fixed. Its engines share the plan; each has an execution context,
+/// memory and its own captured graph.
 ///
 /// Build, load and instantiate before a persistent kernel starts on the device: TensorRT allocates and loads code, which
 /// can wait for running kernels. What is dropped while one runs is kept until a
@@ -58,7 +58,7 @@ impl TensorRtModel {
         let metadata = onnx::metadata(name, onnx)?;
         let mut runtime = Runtime::new(library)?;
         if options.version_compatible {
-            // Built here, or kept in a folder that nobody else may write.
+            // Built here, or kept in a folder that no other agent may write.
             runtime = runtime.allowing_host_code();
         }
         let gpu = Gpu::of(context.device())?;

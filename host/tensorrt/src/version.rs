@@ -3,7 +3,7 @@
 use crate::ffi::sys;
 use std::fmt;
 
-/// NVIDIA's two lines of releases, each with versions of its own.
+/// NVIDIA's two lines of releases, each with its own versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Product {
     /// TensorRT: builds for the GPU that is there.

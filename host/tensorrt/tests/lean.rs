@@ -45,7 +45,7 @@ fn the_lean_runtime_refuses_what_is_no_plan_in_its_own_words() {
     });
 }
 
-/// A plan that TensorRT-RTX makes here, in the same process with a shim of its own; or made elsewhere.
+/// A plan that TensorRT-RTX makes here, in the same process with its own shim; or made elsewhere.
 fn foreign_plan() -> Option<Vec<u8>> {
     let kept = std::env::var_os("RINGCALL_TENSORRT_FOREIGN_PLAN");
     let Some(place) = common::named("RTX") else {

@@ -138,7 +138,7 @@ fn what_is_no_model_is_refused_in_the_parsers_words() {
             let why = parse(garbage).expect_err("garbage").to_string();
             assert!(why.contains("`broken` is no usable ONNX model"), "{why}");
         }
-        // And it goes on working.
+        // And it keeps working.
         parse(whole).expect("parsed").build().expect("built");
     });
 }
@@ -169,7 +169,7 @@ fn options_reach_the_builder() {
         let all = BuildOptions { workspace_bytes: Some(64 << 20), effort: Some(1), tf32: false, ..options() };
         build(all).expect("built");
         refused(build(BuildOptions { effort: Some(77), ..options() }));
-        // The lean runtime to put inside is a library of its own, which TensorRT-RTX does not come with.
+        // The lean runtime to put inside is its own library, which TensorRT-RTX does not come with.
         let compatible = BuildOptions { version_compatible: true, ..options() };
         let words = refused(build(compatible.clone()));
         assert!(words.contains("lean"), "{words}");

@@ -191,8 +191,8 @@ fn a_run_is_part_of_a_graph_for_the_host_and_for_the_device() {
                     for (index, tensor) in inputs.iter().enumerate() {
                         run.input(index).expect("it is there").write_from(0, tensor).expect("written");
                     }
-                    // SAFETY: the graph reaches the run's memory and nothing else, all of which lives on and is used by nobody
-                    // else until the launch has ended.
+                    // SAFETY: the graph reaches the run's memory and nothing else, all of which lives on and
+                    // is used by no other agent until the launch has ended.
                     #[allow(unsafe_code)]
                     unsafe { exec.launch(&stream) }.expect("launched");
                     stream.wait(Duration::from_secs(5)).expect("it ends");

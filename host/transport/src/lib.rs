@@ -4,21 +4,22 @@
 //! |---|---|
 //! | a service over UDP, transport and host dispatcher on one thread | [`OneThread`] over [`Link`] over [`udp::Udp`] |
 //! | a service for an FPGA that writes requests by RoCE v2, without an adapter | the same over [`roce::Roce`] |
-//! | a service whose ring somebody else serves: a dispatcher's thread, a device | [`Threaded`] |
+//! | a service whose ring another agent serves: a dispatcher's thread, a device | [`Threaded`] |
 //! | a loop of your own | [`Link`], by the methods of [`Unified`] |
 //! | a client | [`udp::Caller`] |
 //! | another network | implement [`Wire`]: the rest is here |
 //!
 //! # Who does what
-//! A [`Wire`] moves frames (a header and its payload) and knows nothing of rings. A [`Link`] attaches one to a ring: it
-//! checks each frame, chooses a slot, remembers who asked, and sends each answer there, in whatever order answers become
-//! ready. It runs on its caller's thread ([`Unified`]) or on one of its own ([`RingFilling`], [`Threaded`]). Every
-//! transport passes the same suite (module `conformance`, feature `testing`).
+//! A [`Wire`] moves frames (a header and its payload) and knows nothing of rings. A [`Link`] attaches one to
+//! a ring: it checks each frame, chooses a slot, remembers who asked, and sends each answer there, in
+//! whatever order answers become ready. It runs on its caller's thread ([`Unified`]) or on its own thread
+//! ([`RingFilling`], [`Threaded`]). Every transport passes the same suite (module `conformance`, feature
+//! `testing`).
 //!
 //! # What is promised
 //! - **A request that is never answered stalls no other**: it keeps its slot, and the others go on.
-//! - **Nothing is lost from the books**: what was received was put into a slot, refused with a status of its own, or
-//!   ignored; what was put into a slot was answered or dropped at a stop, whose report says so
+//! - **Nothing is lost from the books**: what was received was put into a slot, refused with its own status,
+//!   or ignored; what was put into a slot was answered or dropped at a stop, whose report says so
 //!   ([`Statistics::balance`]). Each has a counter.
 //! - **Back-pressure**: while no slot is vacant nothing is read.
 //! - **A stop is bounded**: it refuses what comes, waits for what is under way, and tells the senders of the rest

@@ -143,7 +143,7 @@ impl<W: Wire> Link<W> {
 /// Whether the wire is only full.
 pub(crate) fn later(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
-    // ENOBUFS has no kind of its own.
+    // ENOBUFS has no separate kind.
     matches!(error.kind(), WouldBlock | Interrupted | OutOfMemory)
         || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }
@@ -348,7 +348,7 @@ fn admit<W: Wire>(
     outbox.push(frame.from, frame.slot.unwrap_or(0), Tag::Refusal, |out| write_header(out, &reply));
 }
 
-/// Copies an answer out of its slot: as long as it says, and of its own request.
+/// Copies an answer out of its slot: as long as it says, and for its own request.
 #[inline]
 fn take<P: Copy>(
     response: &Response,

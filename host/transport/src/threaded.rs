@@ -130,7 +130,8 @@ fn turns(
     }
 }
 
-/// A transport on a thread of its own, beside whatever serves the ring: a dispatcher's thread, a kernel on a device.
+/// A transport on its own thread, beside whatever serves the ring: a dispatcher's thread, a kernel on a
+/// device.
 ///
 /// ```
 /// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};

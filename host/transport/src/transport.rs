@@ -67,7 +67,7 @@ pub trait Unified: Send {
     }
 }
 
-/// A transport with a thread of its own that fills the ring and sends its answers.
+/// A transport with its own thread that fills the ring and sends its answers.
 pub trait RingFilling: Send {
     /// Where it is reached.
     fn endpoint(&self) -> &Endpoint;

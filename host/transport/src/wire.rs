@@ -12,9 +12,9 @@ pub const BATCH: usize = 32;
 /// Moves frames between a network and this process. It knows nothing of rings: [`Link`](crate::Link) is a service's end
 /// over any wire, [`Caller`](crate::Caller) a client's.
 ///
-/// A *frame* is a request or a response: 24 bytes of header, then the payload. A wire whose packets carry pieces of frames
-/// puts them together in memory of its own, and hands over whole ones; nothing is written into a slot before a frame is
-/// complete and was found to be right. No method blocks but [`wait`](Self::wait).
+/// A *frame* is a request or a response: 24 bytes of header, then the payload. A wire whose packets carry
+/// pieces of frames puts them together in its own memory, and hands over whole ones; nothing is written into
+/// a slot before a frame is complete and was found to be right. No method blocks but [`wait`](Self::wait).
 pub trait Wire: Send {
     /// Where an answer goes.
     type Peer: Copy + Send + fmt::Debug;

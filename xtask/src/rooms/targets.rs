@@ -1,4 +1,4 @@
-//! What stands in `examples/` and `tests/` is built.
+//! What is in `examples/` and `tests/` is built.
 //!
 //! Cargo finds these folders inside a package by itself, but not at the workspace's root: a file there that no package
 //! names is never compiled, and rots. What is named is compiled by `cargo test --workspace`.

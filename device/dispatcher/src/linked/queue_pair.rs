@@ -47,9 +47,9 @@ impl<D: Doorbell> Transport<D> {
 
     /// Waits for a request and room for its response, until `stop` says so and nothing is there, or the queue pair is dead.
     ///
-    /// `stop` gives the stop word: [`STOP_NO`](control::STOP_NO) goes on; [`STOP_NOW`](control::STOP_NOW) waits for nothing;
-    /// with anything else requests that have arrived are served and responses are sent before the end, as long as the NIC takes
-    /// any.
+    /// `stop` gives the stop word: [`STOP_NO`](control::STOP_NO) continues; [`STOP_NOW`](control::STOP_NOW)
+    /// waits for nothing; with anything else requests that have arrived are served and responses are sent
+    /// before the end, as long as the NIC takes any.
     ///
     /// A message that is shorter than its header says is made to say so itself: the next reader of the slot
     /// knows only how long a slot is.

@@ -264,7 +264,7 @@ impl<M: Machine> Block<'_, M> {
             let slot = first + i as u32;
             let set = flags[i] != flag::FREE && slot < self.partition.first + self.partition.count;
             if states[i] != 0 && states[i] < RESPONDED {
-                // Somebody else's request: a turn less to leave it alone, and none if it is gone.
+                // Another owner's request: a turn less to leave it alone, and none if it is gone.
                 self.set_state(slot, if set { states[i] - 1 } else { 0 });
             }
             ready[i] = set && states[i] == 0;

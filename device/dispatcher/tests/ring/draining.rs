@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 fn drains_on(setup: &Setup, warps: Warps) -> bool {
     let (beat, state) = (|| setup.control.load(control::HEARTBEAT, Relaxed), || setup.state());
     let first = beat();
-    // A lone warp does the maintenance every 64 turns, one that does only that every 64 passes of its own.
+    // A lone warp does the maintenance every 64 turns, one that does only that every 64 of its passes.
     let rounds = if warps.maintenance_warp { 100 } else { 45 };
     setup.wait("some rounds", || state() != control::STATE_RUNNING || beat() >= first + rounds);
     state() == control::STATE_RUNNING

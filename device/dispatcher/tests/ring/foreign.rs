@@ -120,8 +120,8 @@ fn handlers_are_served_beside_a_graph() {
     }
 }
 
-/// A graph that goes on after its answer keeps its executable: the next request for it is launched all the same, when it has
-/// ended, and never refused.
+/// A graph that continues after its answer keeps its executable: the next request for it is launched all the
+/// same, when it has ended, and never refused.
 #[test]
 fn a_graph_may_go_on_after_its_answer() {
     const LINGERING: u64 = 5;
@@ -185,7 +185,7 @@ fn a_launch_that_fails_is_answered() {
     }
 }
 
-/// A graph that ends without an answer: the dispatcher answers for it, by itself, and goes on.
+/// A graph that ends without an answer: the dispatcher answers for it, by itself, and continues.
 #[test]
 fn a_graph_that_does_not_answer_is_answered_for() {
     for warps in TEAMS {
@@ -196,7 +196,7 @@ fn a_graph_that_does_not_answer_is_answered_for() {
         let running = dispatcher(&parts, &program, entries, Vec::new(), warps, A_MOMENT);
         let setup = Arc::clone(&running.setup);
         let mut client = Client::new(&setup);
-        // Nobody else asks: it is noticed all the same.
+        // No other agent asks: it is noticed all the same.
         client.send(3, &Ask::refused(GRAPH, words(4), Status::LAUNCH_FAILED));
         client.take(3);
         client.drive((0..12).map(|i| match i % 4 {
@@ -443,7 +443,7 @@ fn a_trigger_that_fails_is_told() {
     assert_eq!(report.executions, 2);
 }
 
-/// A producer that goes on triggering cannot keep a drain up.
+/// A producer that keeps triggering cannot keep a drain up.
 #[test]
 fn a_drain_ends_though_every_request_relaunches() {
     let parts = ring([4, 64, 64]);

@@ -292,8 +292,8 @@ pub(crate) struct Report {
     pub(crate) executions: u64,
 }
 
-/// Starts the warps, each on a thread of its own with one for each of its lanes, and again whenever the machine was
-/// asked to launch the dispatcher again.
+/// Starts the warps, each on its own thread with one for each of its lanes, and again whenever the machine
+/// was asked to launch the dispatcher again.
 pub(crate) fn start<const G: bool>(setup: Setup, device: &Arc<Device<G>>) -> Running {
     let setup = Arc::new(setup);
     let (tell, ended) = channel();

@@ -1,4 +1,4 @@
-//! Several dispatchers on one ring, each with functions of its own.
+//! Several dispatchers on one ring, each with its own functions.
 
 use crate::client::{Ask, Client, bytes, increments};
 use crate::device::{Device, Door, Handler, increment};
@@ -107,8 +107,8 @@ fn an_unknown_function_is_left_and_stop_now_ends() {
     unknown_is_left(200, Warps { workers: 2, lanes: 2, maintenance_warp: true }, control::STOP_NOW);
 }
 
-/// What is others' is not waited for: a drain ends although it stands in the ring. In a ring of one window, and in one of
-/// more windows than the turns for which a request is left alone.
+/// What is others' is not waited for: a drain ends although it is in the ring. In a ring of one window, and
+/// in one of more windows than the turns for which a request is left alone.
 #[test]
 fn a_drain_does_not_wait_for_others_requests() {
     unknown_is_left(2, Warps { workers: 2, lanes: 1, maintenance_warp: true }, control::STOP_DRAIN);

@@ -5,8 +5,8 @@ use super::warp::block_sync;
 use crate::atomic::DeviceU64;
 use core::sync::atomic::Ordering;
 
-/// Two words of device memory: arrivals and the turn. The kernels' module defines it, so a dispatcher that links its own
-/// module has a barrier of its own; handlers refer to it.
+/// Two words of device memory: arrivals and the turn. The kernels' module defines it, so a dispatcher that
+/// links its own module has its own barrier; handlers refer to it.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct GridBarrier {
@@ -33,8 +33,8 @@ unsafe extern "C" {
     static ringcall_grid_barrier: GridBarrier;
 }
 
-/// Waits until every thread of the grid is here; what they wrote before is visible to all of them after. The launch is
-/// cooperative (all blocks run at once), or this would wait for ever.
+/// Waits until every thread of the grid is here; what they wrote before is visible to all of them after. The
+/// launch is cooperative (all blocks run at once), or this would wait indefinitely.
 ///
 /// One thread a block arrives: with an acquire-release count, whose last arrival opens the next turn.
 #[inline]

@@ -1,6 +1,6 @@
 //! 16-byte accesses: one instruction a lane, 512 bytes a warp, and across PCIe one round trip for all of them.
 //!
-//! Each 8-byte half is a relaxed access of its own; the halves have no order between them.
+//! Each 8-byte half is its own relaxed access; the halves have no order between them.
 
 use core::arch::asm;
 use core::sync::atomic::AtomicU8;

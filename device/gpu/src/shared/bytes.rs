@@ -19,7 +19,7 @@ impl Bytes {
         Self { words }
     }
 
-    /// A window over `len` bytes of memory that somebody else owns.
+    /// A window over `len` bytes of memory that another agent owns.
     ///
     /// # Safety
     /// As for [`Words::from_raw`], with `len` bytes.

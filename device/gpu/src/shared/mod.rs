@@ -5,7 +5,8 @@
 //! make us read nonsense; it cannot make us read out of bounds or cause undefined behaviour.
 //!
 //! Both are cheap handles: clone them freely, they keep the [`Region`] alive. [`Words::from_raw`] and
-//! [`Bytes::from_raw`] lay them over memory that somebody else owns (mapped by CUDA, a NIC's pages, a C caller's ring).
+//! [`Bytes::from_raw`] lay them over memory that another agent owns (mapped by CUDA, a NIC's pages, a C
+//! caller's ring).
 
 mod bytes;
 #[cfg(not(target_arch = "nvptx64"))]

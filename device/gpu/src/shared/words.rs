@@ -236,7 +236,7 @@ mod real {
             Self { imp: Imp { base, _owner: self.imp._owner.clone() }, len }
         }
 
-        /// A window over `len` words of memory that somebody else owns.
+        /// A window over `len` words of memory that another agent owns.
         ///
         /// # Safety
         /// 1. `base .. base + len * 8` is readable and writable by this process, from any thread, for as long as this

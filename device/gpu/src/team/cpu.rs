@@ -236,8 +236,8 @@ impl Drop for Attendance<'_> {
 
 /// Runs `work` on `lanes` threads that play the lanes of one warp; the results in the order of the lanes.
 ///
-/// The threads are real ones: races between lanes show up as they would on a device, and under thread sanitizers. (Not
-/// inside a loom model, which has threads of its own: model [`SpinBarrier`] itself.)
+/// The threads are real ones: races between lanes show up as they would on a device, and under thread
+/// sanitizers. (Not inside a loom model, which has its own threads: model [`SpinBarrier`] itself.)
 ///
 /// # Panics
 /// With the panic of the first lane that panicked; when `lanes` is not 1 to 32; when no thread can be started.

@@ -10,8 +10,8 @@
 //! [`run_warp`] and [`run_grid`] start scoped threads that play the lanes, and [`Warp::single`], [`Block::single`] and
 //! [`Grid::single`] are teams of the calling thread alone, where every collective is trivial.
 //!
-//! Every thread of a team has to reach every collective (barrier, shuffle, vote, sum), in the same order. On a device a
-//! thread that does not leaves the others waiting for ever. On a CPU they panic, and say why.
+//! Every thread of a team has to reach every collective (barrier, shuffle, vote, sum), in the same order. On
+//! a device a thread that does not leaves the others waiting indefinitely. On a CPU they panic, and say why.
 //!
 //! [`OutBytes`] is the memory that a team writes its result to, many threads at once.
 //!

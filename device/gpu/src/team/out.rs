@@ -27,7 +27,7 @@ pub struct OutBytes<'a> {
 }
 
 impl<'a> OutBytes<'a> {
-    /// Over bytes that nobody else reaches while it lives.
+    /// Over bytes that no other agent reaches while it lives.
     #[must_use]
     #[inline(always)]
     pub fn new(bytes: &'a mut [u8]) -> Self {

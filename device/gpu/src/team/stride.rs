@@ -4,7 +4,7 @@ use core::iter::FusedIterator;
 
 /// The indices below a length that belong to one thread of a team: its rank, and every team's size after it.
 ///
-/// A type of its own, since `step_by` has a panic for a step of 0, which stays in device code.
+/// A separate type, since `step_by` has a panic for a step of 0, which stays in device code.
 #[derive(Clone, Debug)]
 pub struct Stride {
     next: usize,

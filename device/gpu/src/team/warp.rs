@@ -4,7 +4,7 @@ use super::{Stride, machine};
 
 /// One lane's view of its warp: up to 32 threads that exchange values without memory.
 ///
-/// A token: it holds no data of its own, copies freely, and stays with its thread.
+/// A token: it holds no separate data, copies freely, and stays with its thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Warp<'a> {
     pub(super) lane: machine::Lane<'a>,

@@ -1,7 +1,8 @@
 //! What the models share.
 //!
-//! No thread of a model polls for ever: a model of polling loops has no end. Each party looks a few times; what nobody
-//! got to is done after the threads have joined, in order, so that every interleaving ends with everything checked.
+//! No thread of a model polls indefinitely: a model of polling loops has no end. Each party looks a few
+//! times; what nobody got to is done after the threads have joined, in order, so that every interleaving ends
+//! with everything checked.
 #![allow(dead_code, unreachable_pub)] // each model uses its part
 
 use ringcall_gpu::shared::Region;

@@ -114,7 +114,7 @@ pub unsafe extern "C" fn cudaq_bridge_create(
 pub extern "C" fn cudaq_bridge_destroy(handle: Handle) -> c_int {
     enter(|| {
         let provider = BRIDGES.remove(handle).ok_or_else(unknown)?;
-        // Another thread may wait for its peer, for ever.
+        // Another thread may wait for its peer, indefinitely.
         provider.end_for_good();
         match Arc::into_inner(provider) {
             Some(provider) => Ok(provider.destroy()?),

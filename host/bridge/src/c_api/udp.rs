@@ -41,7 +41,7 @@ fn bytes_of(page_size: usize) -> Result<u32, Refused> {
     u32::try_from(page_size).map_err(|_| Refused::invalid(format!("page_size is {page_size}")))
 }
 
-/// With rings of its own.
+/// With its own rings.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_create_transceiver(page_size: usize, num_pages: c_uint) -> *mut c_void {
     make(|| Transceiver::new(num_pages, bytes_of(page_size)?))

@@ -13,9 +13,9 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// A library that is loaded, with what it provides: checked, and copied out of it.
 ///
-/// Each string is loaded once, and stays loaded until the process ends: a provider may have threads and handlers of its
-/// own that nobody could take back. Loading runs the library's initialisers; whoever names a library trusts it as he trusts
-/// a dependency. What it hands out is checked as far as that can be done.
+/// Each string is loaded once, and stays loaded until the process ends: a provider may have threads and its
+/// own handlers that nobody could take back. Loading runs the library's initialisers; whoever names a library
+/// trusts it as he trusts a dependency. What it hands out is checked as far as that can be done.
 #[derive(Clone)]
 pub struct Library(Arc<Loaded>);
 

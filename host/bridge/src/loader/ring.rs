@@ -1,5 +1,5 @@
 //! From the addresses that a provider hands out to windows over memory.
-#![allow(unsafe_code)] // named for it: memory of somebody else's
+#![allow(unsafe_code)] // named for it: memory of another owner
 
 use super::maps::Maps;
 use crate::layout::RingBuffer;

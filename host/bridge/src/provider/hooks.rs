@@ -1,7 +1,7 @@
 //! A link behind the two hooks of a data plane.
 //!
-//! The link fills a ring whose flags nobody else sees; the hooks take requests out of it and put answers in, as a
-//! dispatcher would. The slots themselves are the ones that were handed out.
+//! The link fills a ring whose flags no other agent sees; the hooks take requests out of it and put answers
+//! in, as a dispatcher would. The slots themselves are the ones that were handed out.
 
 use crate::Refused;
 use ringcall_protocol::scan::Scan;
@@ -124,7 +124,7 @@ impl<W: Wire> Hooks<W> {
         let at = at.ok_or_else(|| Refused::invalid(format!("slot {slot} was not given out")))?;
         let slot = self.held.swap_remove(at);
         self.taken[slot.as_usize()] = None;
-        // The response stands in the slot; an error mark says that it does not.
+        // The response is in the slot; an error mark says that it does not.
         let value = match TxState::decode(self.outer.tx(slot)) {
             TxState::Error(code) => flag::error(code),
             _ => self.inner.geometry().response_address(slot),

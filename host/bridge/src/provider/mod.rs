@@ -127,7 +127,7 @@ pub trait Transport: Send + Sync + Sized + 'static {
         None
     }
 
-    /// From now on refuses requests, and goes on to send answers.
+    /// From now on refuses requests, and continues to send answers.
     ///
     /// # Errors
     /// It cannot do the one without the other.
@@ -151,8 +151,8 @@ pub trait Transport: Send + Sync + Sized + 'static {
     }
 }
 
-/// Makes the library that this stands in (crate type `cdylib`) a provider of the [`Transport`] `$transport`: exports
-/// `cudaq_realtime_get_bridge_interface`, and `ringcall_bridge_get_extension`.
+/// Makes the library that this is in (crate type `cdylib`) a provider of the [`Transport`] `$transport`:
+/// exports `cudaq_realtime_get_bridge_interface`, and `ringcall_bridge_get_extension`.
 #[macro_export]
 macro_rules! export_provider {
     ($transport:ty) => {

@@ -59,7 +59,7 @@ fn os(what: &str, error: &dyn fmt::Display) -> Refused {
 }
 
 impl Transceiver {
-    /// With rings of its own: slots of `slot_bytes` bytes, a multiple of 8 and at least 24.
+    /// With its own rings: slots of `slot_bytes` bytes, a multiple of 8 and at least 24.
     ///
     /// # Errors
     /// An impossible shape, or no memory.

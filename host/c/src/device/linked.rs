@@ -296,7 +296,8 @@ impl Linked {
             if ended {
                 drop((hold, dispatcher, served));
             } else {
-                // The kernel may still write: its memory is kept for ever, and its functions are not served by another.
+                // The kernel may still write: its memory is kept until the process ends, and its functions
+                // are not served by another.
                 std::mem::forget((hold, dispatcher, served));
             }
         })

@@ -161,7 +161,7 @@ impl Dispatcher {
         } else {
             (State::wired(state.ring, "cudaq_dispatcher_set_ringbuffer")?, None)
         };
-        // Over a transport the request flags are the loop's own: nobody else could serve what it leaves.
+        // Over a transport the request flags are the loop's own: no other agent could serve what it leaves.
         let shared = config.shared && !unified;
         let wanted = Wanted {
             ring: &ring,

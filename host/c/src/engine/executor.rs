@@ -53,7 +53,7 @@ impl EngineExecutor {
 
 impl ExternalExecutor for EngineExecutor {
     fn is_for(&self, ring: &Geometry) -> bool {
-        // A loop over a transport has flags of its own.
+        // A loop over a transport has its own flags.
         let has_flags = match &self.publishing {
             Publishing::Ring(ring) => self.engine.has_flags(&ring.windows()),
             Publishing::Loop(_) => true,

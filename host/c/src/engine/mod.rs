@@ -43,7 +43,7 @@ pub(crate) const MAX_WORKERS: usize = 64;
 /// Words from one worker's end flag to the next: a line each.
 const LINE: usize = 8;
 
-/// One worker: what C says of it. Who is idle and who serves what stands in the [`WorkerPool`].
+/// One worker: what C says of it. Who is idle and who serves what is in the [`WorkerPool`].
 #[derive(Debug)]
 struct Worker {
     exec: cudaGraphExec_t,
@@ -274,7 +274,8 @@ impl Drop for Engine {
         if self.is_idle() {
             make::free_public(self.public);
         } else {
-            // A graph may still read its context, and its stream will write the end: all that they use stays for ever.
+            // A graph may still read its context, and its stream will write the end: all that they use stays
+            // indefinitely.
             core::mem::forget((core::mem::take(&mut self.workers), core::mem::take(&mut self.memory)));
         }
     }

@@ -57,7 +57,8 @@ impl Engine {
         }
     }
 
-    /// Finds the workers that have ended, and holds them, so that nobody else finds them; marks the slots of those that failed.
+    /// Finds the workers that have ended, and holds them, so that no other agent finds them; marks the slots
+    /// of those that failed.
     fn settle(&self) -> Gone {
         let mut pool = lock(&self.pool);
         let look = pool.due();

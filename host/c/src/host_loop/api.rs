@@ -203,7 +203,7 @@ pub unsafe extern "C" fn ringcall_host_unified_loop(
     });
 }
 
-/// Dispatches a ring on a thread of its own.
+/// Dispatches a ring on its own thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_host_dispatcher_start_thread(
     ringbuffer: *const cudaq_ringbuffer_t,

@@ -1,4 +1,5 @@
-//! The host path: a dispatcher that reads the caller's shutdown flag every turn, on a thread of its own or the caller's.
+//! The host path: a dispatcher that reads the caller's shutdown flag every turn, on its own thread or the
+//! caller's.
 
 pub(crate) mod api;
 mod thread;
@@ -238,7 +239,8 @@ fn receive(transport: Option<&mut Dataplane>, dispatcher: &mut HostDispatcher<St
     transport.is_some_and(|transport| transport.receive(|slot| dispatcher.hint_next(slot)))
 }
 
-/// Serves what is in the ring, and what the transport has (not what it gets for ever); whether that was all within `limit`.
+/// Serves what is in the ring, and what the transport has (not what it gets indefinitely); whether that was
+/// all within `limit`.
 fn drain(
     dispatcher: &mut HostDispatcher<Stepped>,
     mut transport: Option<&mut Dataplane>,

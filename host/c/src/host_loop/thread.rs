@@ -1,4 +1,4 @@
-//! A loop on a thread of its own.
+//! A loop on its own thread.
 
 use super::{HostLoop, Shutdown};
 use crate::cpu_loop::TransportFaults;

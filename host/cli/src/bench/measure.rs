@@ -36,7 +36,7 @@ impl Bench {
         Pause { most_ns: self.spread_ns, random: Xoshiro256PlusPlus::seed_from_u64(1) }
     }
 
-    /// Runs on a thread of its own, pinned to the client's core.
+    /// Runs on its own thread, pinned to the client's core.
     pub(super) fn on_client_core<T: Send>(&self, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         std::thread::scope(|scope| {
             scope
@@ -105,7 +105,7 @@ impl Cores {
         self.0[1]
     }
 
-    /// A core of its own for a third and a fourth thread, if there is one.
+    /// A separate core for a third and a fourth thread, if there is one.
     pub(super) fn extra(&self, index: usize) -> Option<usize> {
         self.0.get(2 + index).copied()
     }

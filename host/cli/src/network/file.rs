@@ -63,7 +63,7 @@ mod tests {
     fn the_network_that_is_built_in_is_the_committed_file() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128_int8.onnx");
         let [read, built_in] = [Some(Path::new(file)), None].map(|path| NetworkFile::read(path).unwrap());
-        // A study that was begun with one goes on with the other.
+        // A study that was begun with one continues with the other.
         assert_eq!(built_in.fingerprint(), read.fingerprint());
         assert_eq!((built_in.name(), built_in.bytes()), (read.name(), read.bytes()));
         assert_eq!(built_in.to_string(), "predecoder_3x128_int8, built in");

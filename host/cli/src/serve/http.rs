@@ -1,7 +1,8 @@
 //! One page over HTTP, for whoever asks: one request and one answer a connection.
 //!
-//! One thread has every connection and waits for none of them. Whoever is silent, stops in the middle or never ends keeps nobody
-//! else waiting, nor the end of the process. Bodies are nobody's concern: what a request says of its length is not read.
+//! One thread has every connection and waits for none of them. Whoever is silent, stops in the middle or
+//! never ends keeps no other agent waiting, nor the end of the process. Bodies are nobody's concern: what a
+//! request says of its length is not read.
 
 use super::server::Server;
 use anyhow::{Context, Result};
@@ -25,7 +26,7 @@ pub(super) struct Page<F> {
     pub(super) text: F,
 }
 
-/// Serves `page` at `address`, on a thread of its own.
+/// Serves `page` at `address`, on its own thread.
 pub(super) fn start<F>(name: &str, address: SocketAddr, page: Page<F>) -> Result<Server>
 where
     F: Fn() -> Result<String, fmt::Error> + Send + 'static,

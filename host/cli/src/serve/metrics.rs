@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 /// Of the OpenMetrics text format.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves them at `/metrics`, on a thread of its own.
+/// Serves them at `/metrics`, on its own thread.
 pub(super) fn start(address: SocketAddr, figures: Figures) -> Result<Server> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Counts(figures)));

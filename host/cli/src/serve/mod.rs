@@ -55,7 +55,7 @@ impl TransportArg {
 enum ThreadsArg {
     /// Transport and dispatcher on one thread
     One,
-    /// The transport on a thread of its own
+    /// The transport on its own thread
     Own,
 }
 
@@ -63,7 +63,7 @@ enum ThreadsArg {
 enum DispatcherArg {
     /// A thread of this process
     Host,
-    /// A persistent kernel on a GPU, which serves `rpc_increment`; the transport has a thread of its own
+    /// A persistent kernel on a GPU, which serves `rpc_increment`; the transport has its own thread
     Device,
     /// A loop over an adapter's queues, without a ring (`--transport nic`)
     Unified,
@@ -113,8 +113,8 @@ pub(crate) struct Args {
     /// [default: every peer]. RoCE: the one peer, which gets every answer [default: whoever brings the key]
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     peer: Vec<udp::AllowedPeer>,
-    /// RoCE: the most peers known at a time, each with a window of its own; a newcomer takes the place of the peer that was
-    /// silent longest, and its answers that are due are lost [default: 64]
+    /// RoCE: the most peers known at a time, each with its own window; a newcomer takes the place of the peer
+    /// that was silent longest, and its answers that are due are lost [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     peers: Option<u16>,
     /// RoCE: tell queue pair and key to whoever asks at this TCP address, as the reference's rendezvous does

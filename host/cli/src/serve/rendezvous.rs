@@ -1,4 +1,4 @@
-//! Answers whoever asks for queue pair and key, on a thread of its own.
+//! Answers whoever asks for queue pair and key, on its own thread.
 
 use super::server::Server;
 use anyhow::{Context, Result};

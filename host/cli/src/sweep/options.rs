@@ -23,8 +23,8 @@ pub(super) enum KindsArg {
 /// Measures logical error rates over code distances and noises, with and without a predecoder.
 ///
 /// All arms decode the same shots, which depend on the seed alone: neither on the number of threads nor on
-/// interruptions. With --state each finished batch is written down, and the same command later goes on from there, also
-/// after it was killed; points, --shots and --max-errors may have changed by then.
+/// interruptions. With --state each finished batch is written down, and the same command later continues from
+/// there, also after it was killed; points, --shots and --max-errors may have changed by then.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("predecoder").args(["model", "engine"]).multiple(true)))]
 pub(crate) struct Args {

@@ -166,7 +166,7 @@ impl Api {
 
 fn words(ask: ErrorWords, code: u32) -> Option<String> {
     let mut text = core::ptr::null();
-    // SAFETY: the driver writes one pointer, to a string of its own or null; unknown codes are refused.
+    // SAFETY: the driver writes one pointer, to its own string or null; unknown codes are refused.
     let answer = unsafe { ask(code, &raw mut text) };
     if answer != SUCCESS || text.is_null() {
         return None;

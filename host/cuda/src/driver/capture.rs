@@ -1,4 +1,4 @@
-//! Graphs recorded from a stream: what somebody else's library puts there.
+//! Graphs recorded from a stream: what another owner's library puts there.
 
 use super::handle::Handle;
 use super::{Context, DeviceAddress, Graph, Stream};
@@ -30,7 +30,7 @@ impl Capture<'_> {
         if let ((raw, _), Ok(api)) = (self.end(), self.stream.context().enter())
             && !raw.is_null()
         {
-            // SAFETY: handed out just now, and to nobody else.
+            // SAFETY: handed out just now, and to no other agent.
             unsafe { (api.cuGraphDestroy)(raw) };
         }
     }
@@ -45,8 +45,8 @@ impl Drop for Capture<'_> {
 }
 
 impl Stream {
-    /// Records what `record` puts on this stream, instead of running it. Streams that it joins by events are recorded with
-    /// it. Work of other threads goes on as usual.
+    /// Records what `record` puts on this stream, instead of running it. Streams that it joins by events are
+    /// recorded with it. Work of other threads continues as usual.
     ///
     /// The graph does not keep what was recorded alive: modules of kernels, memory that copies reach, and whatever else the
     /// work needs must outlive the executable graphs made of it.

@@ -12,7 +12,7 @@ impl Stream {
         self.raw().cast()
     }
 
-    /// Starts an executable graph of somebody else's on this stream, and returns without waiting for it.
+    /// Starts an executable graph of another owner on this stream, and returns without waiting for it.
     ///
     /// # Safety
     /// `exec` is a live `cudaGraphExec_t` of this stream's device, and whatever its kernels reach stays mapped until it has
@@ -46,7 +46,7 @@ impl Stream {
 }
 
 impl Context {
-    /// Whether an executable graph of somebody else's was instantiated for launches from the device.
+    /// Whether an executable graph of another owner was instantiated for launches from the device.
     ///
     /// # Safety
     /// `exec` is a live `cudaGraphExec_t`.

@@ -18,7 +18,7 @@ pub(super) enum DeferredFree {
     Registration(Handle<c_void>, Arc<dyn Any + Send + Sync>),
     Module(Handle<CUmod_st>),
     GraphExec(Handle<CUgraphExec_st>),
-    /// Somebody else's, whose dropping frees what lies in the context.
+    /// Another owner's, whose dropping frees what lies in the context.
     Owned(Box<dyn Any + Send>),
 }
 

@@ -42,7 +42,7 @@ impl Allocation {
         // From here on the allocation frees itself.
         let mut allocation =
             Self { context: Arc::clone(context), base: Handle(base), device: DeviceAddress(0) };
-        // SAFETY: `len` bytes were allocated, and nobody else knows of them yet.
+        // SAFETY: `len` bytes were allocated, and no other agent knows of them yet.
         unsafe { base.cast::<u8>().write_bytes(0, len) };
         // SAFETY: the driver writes one address, of memory it has just mapped.
         let code = unsafe { (api.cuMemHostGetDevicePointer_v2)(&raw mut allocation.device.0, base, 0) };

@@ -2,8 +2,8 @@
 //!
 //! It knows CUDA and no protocol. Rules that hold throughout:
 //!
-//! - **Nothing uses the legacy default stream.** A persistent kernel is running; an operation on that stream would wait
-//!   for it, so for ever. Copies and memsets go through non-blocking streams.
+//! - **Nothing uses the legacy default stream.** A persistent kernel is running; an operation on that stream
+//!   would wait for it, so indefinitely. Copies and memsets go through non-blocking streams.
 //! - **Allocate, link and load before a persistent kernel starts**: the driver may wait for running kernels to do it.
 //! - **Freeing can wait for running kernels** (`cuMemFree`, `cuMemFreeHost`, unloading). While a persistent kernel
 //!   runs, hold a [`DeferFrees`]: what is dropped meanwhile is freed when the hold ends.

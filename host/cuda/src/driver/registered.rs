@@ -1,4 +1,4 @@
-//! Host memory of somebody else's, made reachable for the device.
+//! Host memory of another owner, made reachable for the device.
 
 use super::api::Api;
 use super::frees::DeferredFree;

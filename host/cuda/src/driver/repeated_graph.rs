@@ -89,8 +89,9 @@ impl RepeatedGraph {
     /// One run, to its end; after one that was given up, waits for that first.
     ///
     /// # Safety
-    /// As for [`GraphExec::launch`]. What the graph reaches lives as long as `self` and, if dropping that postpones frees, until
-    /// then; and nobody else reaches it from here until this or [`settle`](Self::settle) returns `Ok`.
+    /// As for [`GraphExec::launch`]. What the graph reaches lives as long as `self` and, if dropping that
+    /// postpones frees, until then; and no other agent reaches it from here until this or
+    /// [`settle`](Self::settle) returns `Ok`.
     ///
     /// # Errors
     /// [`CudaError::TimedOut`]: it may still be under way. Or the driver refuses, or the run fails.
@@ -118,7 +119,7 @@ impl RepeatedGraph {
         match self.last {
             Last::Over => return Ok(()),
             Last::Started => stream.wait(self.patience)?,
-            // Others may keep the stream busy for ever.
+            // Others may keep the stream busy indefinitely.
             Last::Marked => stream.wait_for_word(&self.done, 0, self.patience)?,
         }
         self.last = Last::Over;

@@ -36,7 +36,7 @@ pub enum StreamState {
 
 /// A stream that never waits for the legacy default stream, nor makes it wait (non-blocking).
 ///
-/// Dropping it does not wait: work on it goes on to its end.
+/// Dropping it does not wait: work on it continues to its end.
 #[derive(Debug)]
 pub struct Stream {
     context: Arc<Context>,
@@ -71,7 +71,7 @@ impl Stream {
         Ok(Self { context: Arc::clone(context), raw: RawStream::create(api, number)?, owned: true })
     }
 
-    /// A stream of somebody else's (`cudaStream_t`), which is not ended with this.
+    /// A stream of another owner (`cudaStream_t`), which is not ended with this.
     ///
     /// # Safety
     /// `raw` is a stream of `context` that lives as long as this.

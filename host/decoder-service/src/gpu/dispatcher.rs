@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// The kernel beats at least once a millisecond, but for the request that it serves, whose waits take no longer than this.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a kernel has to end, whatever the ones before it took: one without any would be taken for stuck, and kept for ever.
+/// What a kernel has to end, whatever the ones before it took: one without any would be taken for stuck, and
+/// kept until the process ends.
 const LEAST: Duration = Duration::from_millis(50);
 
 /// Kernels that poll a ring in mapped memory, each a part of it on a part of the device, and answer each `decode_syndrome` with
@@ -104,7 +105,7 @@ impl Kernel {
         let stopped = running.stop(deadline);
         let ended = stopped.report.stuck.is_empty();
         if !ended {
-            // The kernel may still run on its memory: kept for ever.
+            // The kernel may still run on its memory: kept until the process ends.
             std::mem::forget(self.handler.take());
             return RemoteStop { ended, failure: Some("the device's kernel does not end".to_owned()) };
         }

@@ -1,10 +1,11 @@
 //! A study of logical error rates: a grid of memory experiments, each decoded by matching alone and, if there is one, by a
 //! predecoder and matching, on the same shots; by plain matching, by correlated matching, or by both.
 //!
-//! Shots come in batches. A batch's shots follow from the seed, the point and the batch's number ([`Point::seed`]), so
-//! that counts depend neither on threads nor on interruptions. Each finished batch is a line in the caller's log; a
-//! [`State`] read back from it goes on where it ended. Of the batches that threads have finished, those count that come
-//! first, up to the one at which the point has enough ([`State::outcome`]).
+//! Shots come in batches. A batch's shots follow from the seed, the point and the batch's number
+//! ([`Point::seed`]), so that counts depend neither on threads nor on interruptions. Each finished batch is a
+//! line in the caller's log; a [`State`] read back from it continues where it ended. Of the batches that
+//! threads have finished, those count that come first, up to the one at which the point has enough
+//! ([`State::outcome`]).
 //!
 //! Matching's times are processor time of the thread that decodes, whatever else runs on its core. Those of inference are by the
 //! clock, since a network may run elsewhere: with more threads than cores they are too long.

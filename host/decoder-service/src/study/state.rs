@@ -230,7 +230,7 @@ impl State {
         counted.outcome
     }
 
-    /// Goes on from what was counted of the same point before.
+    /// Continues from what was counted of the same point before.
     pub(super) fn count(&self, point: &Point, stop: &Stop, counted: &mut Counted) {
         let known = self.batches.get(&point.to_string());
         let Counted { next, outcome } = counted;
@@ -265,7 +265,7 @@ enum Refused {
 /// What every line begins with, before the eight digits of its checksum.
 const CHECKSUM: &str = "{\"crc32\":\"";
 
-/// A line with its checksum before its other keys, and the checksum, which goes on from `before`.
+/// A line with its checksum before its other keys, and the checksum, which continues from `before`.
 fn line(value: &impl Serialize, before: u32) -> Result<(String, u32), StateError> {
     let text = serde_json::to_string(value).map_err(std::io::Error::from)?;
     let sum = checksum(text.as_bytes(), before);

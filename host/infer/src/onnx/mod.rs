@@ -63,7 +63,7 @@ struct Loaded {
 }
 
 impl OnnxModel {
-    /// Loads a file; the model is named after it. Data in files of its own is looked for beside it.
+    /// Loads a file; the model is named after it. Data in its own files is looked for beside it.
     ///
     /// # Errors
     /// [`InferError::Io`], [`InferError::Malformed`], [`InferError::DynamicDimension`],
@@ -78,7 +78,7 @@ impl OnnxModel {
         Ok(Self { loaded: Arc::new(load::load(&name, &bytes, folder, options)?) })
     }
 
-    /// Loads a model from memory; one that keeps its data in files of its own cannot be.
+    /// Loads a model from memory; one that keeps its data in its own files cannot be.
     ///
     /// # Errors
     /// As [`load`](OnnxModel::load).

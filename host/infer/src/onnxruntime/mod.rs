@@ -6,8 +6,8 @@
 //! A process has one: a second path is refused.
 //!
 //! An [`OrtModel`] is a [`Model`](crate::Model) like any other, with the shapes pinned as those of
-//! [`OnnxOptions`](crate::OnnxOptions) say; a size of 0 in a file, which other engines take for an open one, is
-//! refused. Each engine has a session of its own. A run takes memory inside ONNX Runtime, for outputs.
+//! [`OnnxOptions`](crate::OnnxOptions) say; a size of 0 in a file, which other engines take for an open one,
+//! is refused. Each engine has its own session. A run takes memory inside ONNX Runtime, for outputs.
 //!
 //! ```no_run
 //! use ringcall_infer::{Model, OnnxOptions};

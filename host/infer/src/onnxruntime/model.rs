@@ -20,7 +20,7 @@ pub struct OrtModel {
 }
 
 impl OrtModel {
-    /// Loads a file; the model is named after it. Data in files of its own cannot be had.
+    /// Loads a file; the model is named after it. Data in its own files cannot be had.
     ///
     /// # Errors
     /// [`InferError::Io`]; [`InferError::DynamicDimension`], [`InferError::UnusedDimension`],

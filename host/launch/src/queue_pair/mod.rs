@@ -147,8 +147,9 @@ pub struct Running {
 
 /// A dispatcher on the queues of a NIC, before or after its kernel runs.
 ///
-/// A running one that is dropped without a [`stop`](UnifiedDispatcher::stop) is told to end, and waited for for at most a tenth
-/// of a second. If its kernel still runs then, all that it uses is kept for ever.
+/// A running one that is dropped without a [`stop`](UnifiedDispatcher::stop) is told to end, and waited for
+/// for at most a tenth of a second. If its kernel still runs then, all that it uses is kept until the process
+/// ends.
 #[derive(Debug)]
 #[must_use]
 pub struct UnifiedDispatcher<State = Wired> {
@@ -217,8 +218,8 @@ impl UnifiedDispatcher<Wired> {
     /// Launches the kernel, and waits until it polls. The first start posts the receive requests.
     ///
     /// # Errors
-    /// The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a second: then it
-    /// ends as soon as it begins, and all that it uses is kept for ever.
+    /// The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a
+    /// second: then it ends as soon as it begins, and all that it uses is kept until the process ends.
     pub fn start(self) -> Result<UnifiedDispatcher<Running>, DeviceError> {
         let Self { resources, launcher, stream, state: Wired(()) } = self;
         if resources.read(control::DEAD) != 0 {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 /// A queue pair, as a device reaches it. Cheap to clone.
 ///
-/// One dispatcher, or [transport](super::QueueContext), works it, whatever handle it was made with: where it is in the queues
-/// it alone knows, from one start to the next and for ever.
+/// One dispatcher, or [transport](super::QueueContext), works it, whatever handle it was made with: where it
+/// is in the queues it alone knows, from one start to the next and indefinitely.
 #[derive(Clone)]
 pub struct QueuePair {
     pub(super) context: Arc<Context>,
@@ -39,14 +39,14 @@ impl QueuePair {
         self.claim.take("the queue pair has a dispatcher already, or had one")
     }
 
-    /// A queue pair that somebody else made (through DevX, say). Of `addresses` the fields that say where the queues, the
-    /// record, the register and the slots are, and how many entries each has, are used, with `rx_base`; the rest is
-    /// `config`'s.
+    /// A queue pair that another agent made (through DevX, say). Of `addresses` the fields that say where the
+    /// queues, the record, the register and the slots are, and how many entries each has, are used, with
+    /// `rx_base`; the rest is `config`'s.
     ///
     /// # Safety
     /// 1. Everything that `addresses` names is memory (or a register) that the context's device may read and write, of the
     ///    size that its entries, the slots and the strides say, until `owner` is dropped.
-    /// 2. The receive side's completion queue has been prepared, and nobody else works these queues.
+    /// 2. The receive side's completion queue has been prepared, and no other agent works these queues.
     #[allow(unsafe_code)] // the contract is the caller's to sign
     pub unsafe fn from_raw(
         context: &Arc<Context>,

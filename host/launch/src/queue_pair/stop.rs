@@ -31,7 +31,7 @@ pub struct UnifiedReport {
     pub held: u64,
     /// Why the queue pair is in the error state, if it is.
     pub dead: Option<Syndrome>,
-    /// Handlers that did not return: the kernel still runs, and its memory is kept for ever.
+    /// Handlers that did not return: the kernel still runs, and its memory is kept until the process ends.
     pub stuck: Vec<Stuck>,
     /// The kernel did not end, or failed (a handler panicked, or touched what is not its own; a transport that is linked in
     /// broke its interface; the dispatcher could not launch itself again).
@@ -65,9 +65,10 @@ pub struct UnifiedStopped {
 const LAST_PART: u32 = 5;
 
 impl UnifiedDispatcher<Running> {
-    /// Answers what has arrived, waits until the NIC has sent the responses, and ends the kernel; at most `deadline` from
-    /// now, and as long again where a graph goes on. The kernel drains for four fifths of the time, and is then told to end
-    /// at once. What has arrived and was not taken stays in the completion queue for the next start.
+    /// Answers what has arrived, waits until the NIC has sent the responses, and ends the kernel; at most
+    /// `deadline` from now, and as long again where a graph continues. The kernel drains for four fifths of
+    /// the time, and is then told to end at once. What has arrived and was not taken stays in the completion
+    /// queue for the next start.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> UnifiedStopped {
         let Self { resources, launcher, stream, state: Running { launched } } = self;
@@ -97,7 +98,8 @@ impl UnifiedDispatcher<Running> {
                     failed: Some(DeviceError::NotEnded(deadline)),
                     took: elapsed,
                 };
-                // The kernel may still write: its memory, its code and the hold on frees are kept for ever.
+                // The kernel may still write: its memory, its code and the hold on frees are kept until the
+                // process ends.
                 launched.abandon();
                 return UnifiedStopped { report, dispatcher: None };
             }
@@ -115,7 +117,8 @@ impl UnifiedDispatcher<Running> {
             took: begin.elapsed(),
         };
         if matches!(outcome, Some(CudaError::TimedOut(_))) {
-            // The kernel has ended, and a graph that it launched has not: what that may write is kept for ever.
+            // The kernel has ended, and a graph that it launched has not: what that may write is kept until
+            // the process ends.
             launched.abandon();
             return UnifiedStopped { report, dispatcher: None };
         }

@@ -46,9 +46,9 @@ impl<R: Halt> UnderWay for Kept<R> {
 
 /// A kernel that was launched.
 ///
-/// Dropped without a word, it is told to end, and its end is waited for a moment. If it has not ended by then, all that it
-/// uses is kept for ever: to free or to unload anything is to wait for a kernel that may never end, or to pull away what
-/// it still reads.
+/// Dropped without a word, it is told to end, and its end is waited for a moment. If it has not ended by
+/// then, all that it uses is kept until the process ends: to free or to unload anything is to wait for a
+/// kernel that may never end, or to pull away what it still reads.
 #[derive(Debug)]
 pub(crate) struct ActiveLaunch<K: UnderWay>(Option<K>);
 
@@ -71,7 +71,7 @@ impl<K: UnderWay> ActiveLaunch<K> {
         self.0 = None;
     }
 
-    /// The kernel was told to end and has not: all that it uses is kept for ever.
+    /// The kernel was told to end and has not: all that it uses is kept until the process ends.
     pub(crate) fn abandon(mut self) {
         std::mem::forget(self.0.take());
     }

@@ -1,4 +1,4 @@
-//! An executable graph that the host launches: its mailbox in mapped memory, and a stream of its own.
+//! An executable graph that the host launches: its mailbox in mapped memory, and its own stream.
 
 use super::DeviceError;
 use super::graphs::GraphNodes;
@@ -111,7 +111,8 @@ impl MailboxGraph {
         self.stream.query()
     }
 
-    /// A graph that is still on its stream may never end: freeing, which waits for it, is put off for ever in its context.
+    /// A graph that is still on its stream may never end: freeing, which waits for it, is put off
+    /// indefinitely in its context.
     pub(super) fn abandon(&self) {
         core::mem::forget(self.stream.context().hold_frees());
     }

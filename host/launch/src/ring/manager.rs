@@ -13,8 +13,8 @@ pub struct NotStarted {
     pub error: Box<DeviceError>,
 }
 
-/// Owns dispatchers by name. Each has a stream, a linked module and a barrier of its own, so that they do not know of each
-/// other: rings, kernels and devices may all differ, and several may share one ring
+/// Owns dispatchers by name. Each has a stream, a linked module and its own barrier, so that they do not know
+/// of each other: rings, kernels and devices may all differ, and several may share one ring
 /// ([`Options::shared_ring`](super::Options::shared_ring)).
 #[derive(Debug, Default)]
 pub struct Manager {

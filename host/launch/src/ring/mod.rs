@@ -262,8 +262,9 @@ pub struct Running {
 
 /// A dispatcher on the device, before or after its kernel runs.
 ///
-/// A running one that is dropped without a [`stop`](DeviceDispatcher::stop) is told to end, and waited for for at most a tenth
-/// of a second. If its kernel still runs then, all that it uses is kept for ever.
+/// A running one that is dropped without a [`stop`](DeviceDispatcher::stop) is told to end, and waited for
+/// for at most a tenth of a second. If its kernel still runs then, all that it uses is kept until the process
+/// ends.
 #[derive(Debug)]
 #[must_use]
 pub struct DeviceDispatcher<State = Wired> {
@@ -295,8 +296,8 @@ impl DeviceDispatcher<Wired> {
     /// Launches the kernel, and waits until it polls.
     ///
     /// # Errors
-    /// The launch fails, or the kernel does not begin within a second (another persistent kernel has the whole device): then
-    /// it ends as soon as it begins, and all that it uses is kept for ever.
+    /// The launch fails, or the kernel does not begin within a second (another persistent kernel has the
+    /// whole device): then it ends as soon as it begins, and all that it uses is kept until the process ends.
     pub fn start(self) -> Result<DeviceDispatcher<Running>, DeviceError> {
         let Self { resources, launcher, stream, state: Wired(()) } = self;
         resources.reset()?;

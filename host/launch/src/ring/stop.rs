@@ -42,8 +42,8 @@ impl StopReport {
 pub struct Stopped {
     /// What the stop did.
     pub report: StopReport,
-    /// The dispatcher, ready to be started again; `None` if it has failed, or its kernel or a graph still runs: then all that
-    /// these use is kept for ever.
+    /// The dispatcher, ready to be started again; `None` if it has failed, or its kernel or a graph still
+    /// runs: then all that these use is kept until the process ends.
     pub dispatcher: Option<DeviceDispatcher<Wired>>,
 }
 
@@ -94,7 +94,8 @@ impl DeviceDispatcher<Running> {
                 failed: Some(DeviceError::NotEnded(deadline)),
                 took: begin.elapsed(),
             };
-            // The kernel, or a graph, may still write: its memory, its code and the hold on frees are kept for ever.
+            // The kernel, or a graph, may still write: its memory, its code and the hold on frees are kept
+            // until the process ends.
             launched.abandon();
             return Stopped { report, dispatcher: None };
         }

@@ -115,8 +115,8 @@ impl Watch {
         (0..self.resources.blocks()).map(|block| self.resources.read(block, control::HEARTBEAT)).sum()
     }
 
-    /// Whether the dispatcher's maintenance goes on: false once it has ended, or when a handler of its poller never
-    /// returns. Waits up to `patience`.
+    /// Whether the dispatcher's maintenance continues: false once it has ended, or when a handler of its
+    /// poller never returns. Waits up to `patience`.
     #[must_use]
     pub fn is_alive(&self, patience: Duration) -> bool {
         let beat = self.beat();

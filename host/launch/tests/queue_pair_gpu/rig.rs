@@ -1,4 +1,4 @@
-//! A device with a unified dispatcher, an emulated NIC on a thread of its own, and the peer's end of the wire.
+//! A device with a unified dispatcher, an emulated NIC on its own thread, and the peer's end of the wire.
 
 pub(crate) use crate::device::on_device;
 use ringcall_cuda::driver::Context;

@@ -59,7 +59,7 @@ fn a_grid_of_one_block_serves() {
     on_device("a_grid_of_one_block_serves", |context| serves(context, 1, 32));
 }
 
-/// A block of its own serves, and calls four others: one request at a time, and many.
+/// A separate block serves, and calls four others: one request at a time, and many.
 #[test]
 fn a_grid_that_is_served_ahead() {
     const HANDLER: &str = include_str!("../ptx/ahead.ptx");

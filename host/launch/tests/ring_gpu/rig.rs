@@ -57,7 +57,7 @@ pub(crate) fn wire(ring: &MappedRing, functions: Functions, options: Options) ->
         .unwrap_or_else(|why| panic!("{:?}: {why}", options.kernel))
 }
 
-/// A running dispatcher of thread and warp handlers on a ring of its own.
+/// A running dispatcher of thread and warp handlers on its own ring.
 pub(crate) fn start(
     context: &Arc<Context>,
     (slots, slot_bytes): (u32, u32),

@@ -49,7 +49,8 @@ impl Blossom {
         let position = d.chunk as u64 * LANES as u64 + lane as u64;
         let j = self.slots[chunk.nodes[lane] as usize];
         let dist = i64::from(chunk.dists[lane]);
-        // What the other defect has scanned past, it has linked to both; a list that is read again holds links of its own.
+        // What the other defect has scanned past, it has linked to both; a list that is read again holds its
+        // own links.
         let again = self.defects[i as usize].again;
         let horizon = self.defects[j as usize].horizon;
         if dist < horizon && !again || (dist <= horizon || again) && self.knows(i, j) {
@@ -110,7 +111,7 @@ impl Blossom {
         self.positions.push(position);
     }
 
-    /// Goes on where the list of `i` was cut off.
+    /// Continues where the list of `i` was cut off.
     #[cold]
     fn search_beyond(&mut self, tables: Tables<'_>, i: u32) {
         let Tables { graph, metric } = tables;

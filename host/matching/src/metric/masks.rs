@@ -9,8 +9,8 @@ use crate::graph::MatchingGraph;
 
 /// One past the largest id: ids are stored in 16 bits.
 const LIMIT: usize = 1 << 16;
-/// Most words spent on sets. With an observable per edge nearly every path has a set of its own, and walking the few
-/// paths that are used is cheaper than keeping them all.
+/// Most words spent on sets. With an observable per edge nearly every path has its own set, and walking the
+/// few paths that are used is cheaper than keeping them all.
 const LIMIT_WORDS: usize = 1 << 20;
 
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub(crate) struct MaskTable {
     words: usize,
     masks: Vec<u64>,
     ids: HashMap<Box<[u64]>, u32>,
-    /// Per edge, the id of its own set, or the fact that ids ran out before it.
+    /// Per edge, its own id set, or the fact that ids ran out before it.
     edges: Vec<Option<u32>>,
     /// Ids of symmetric differences found so far.
     sums: HashMap<(u32, u32), u32>,

@@ -172,7 +172,8 @@ impl NearLists {
             .filter(|entry| entry.0 != self.pad)
     }
 
-    /// The edges on the path from `u`, whose list goes on at chunk `rest`, to the entry at `position`; last one first.
+    /// The edges on the path from `u`, whose list continues at chunk `rest`, to the entry at `position`; last
+    /// one first.
     pub(crate) fn path(&self, u: u32, rest: u32, position: u64) -> impl Iterator<Item = u32> + '_ {
         let mut at = Some(position as usize);
         std::iter::from_fn(move || {

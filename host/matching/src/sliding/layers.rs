@@ -155,7 +155,7 @@ impl Layers {
     }
 }
 
-/// A piece of the run, as a graph of its own.
+/// A piece of the run, as its own graph.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) graph: MatchingGraph,

@@ -134,8 +134,8 @@ pub(crate) fn times(engine: &mut dyn Engine, inputs: &[Vec<u8>]) -> String {
     format!("p50 {:?}, p99 {:?}", times[250], times[495])
 }
 
-/// An engine for each input, each on a thread of its own, again and again at the same time: no answer is another's, and each
-/// is what an engine by itself makes of it.
+/// An engine for each input, each on its own thread, again and again at the same time: no answer is
+/// another's, and each is what an engine by itself makes of it.
 pub(crate) fn engines_of_many_threads_agree(model: &GpuModel, inputs: &[Vec<u8>], runs: usize) {
     let engine = || model.instantiate().expect("an engine");
     let mut alone = engine();

@@ -137,7 +137,7 @@ pub enum DecodeError {
         /// Its value.
         value: i32,
     },
-    /// The engine refused a syndrome for a reason of its own.
+    /// The engine refused a syndrome for its own reason.
     #[error(
         "the matching engine refused the syndrome ({reason}): please report this with graph and syndrome"
     )]

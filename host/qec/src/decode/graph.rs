@@ -247,8 +247,8 @@ impl MatchingGraph {
         self.observable_conflicts
     }
 
-    /// For each detector the part of the graph that it belongs to, and for each part whether it has an edge to the
-    /// boundary. A detector without edges is a part of its own.
+    /// For each detector the part of the graph that it belongs to, and for each part whether it has an edge
+    /// to the boundary. A detector without edges is its own part.
     pub fn components(&self) -> (Vec<u32>, Vec<bool>) {
         let mut parents: Vec<u32> = (0..self.num_detectors).collect();
         for edge in &self.edges {

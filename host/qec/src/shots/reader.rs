@@ -19,7 +19,7 @@ pub struct ShotReader<R> {
 }
 
 impl<R: Read> ShotReader<R> {
-    /// Reads shots of `layout` from `input`, which needs no buffer of its own.
+    /// Reads shots of `layout` from `input`, which needs no separate buffer.
     ///
     /// # Errors
     /// [`ShotError::ZeroWidth`] for `b8` and a layout without bits, [`ShotError::TooWide`] for one past `usize`.

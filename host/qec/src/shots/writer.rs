@@ -19,7 +19,7 @@ pub struct ShotWriter<W: Write> {
 }
 
 impl<W: Write> ShotWriter<W> {
-    /// Writes shots of `layout` to `output`, which needs no buffer of its own.
+    /// Writes shots of `layout` to `output`, which needs no separate buffer.
     ///
     /// # Errors
     /// [`ShotError::ZeroWidth`] for `b8` and a layout without bits, [`ShotError::TooWide`] for one past `usize`.

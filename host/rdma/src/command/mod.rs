@@ -98,7 +98,7 @@ pub struct Completions {
     /// Whether an entry may be written over that was not read: then no consumer index need be told. Safe where the queue
     /// has as many entries as its work queue, and credit is given back only for what was read.
     pub ignore_overrun: bool,
-    /// Whether there is one entry, written over for ever.
+    /// Whether there is one entry, written over indefinitely.
     pub collapsed: bool,
 }
 

@@ -47,7 +47,7 @@ pub struct Layout {
 const PAGE: usize = 4096;
 /// The fewest receive requests that fill a send request's place.
 const LEAST_LOG_RECEIVE: u8 = (wqe::BYTES / RECEIVE_WQE_BYTES).ilog2() as u8;
-/// A record has a cache line of its own: its writers are different agents.
+/// A record has its own cache line: its writers are different agents.
 const LINE: usize = 64;
 
 impl Layout {

@@ -3,8 +3,8 @@
 //! # What is promised
 //! - **Every request is answered or accounted for.** Rejections carry a status of their own; every answer is counted
 //!   under its status; what a stop could not finish is answered `SHUTTING_DOWN` and counted.
-//! - **A busy function stalls no other.** Requests of a function whose workers are all busy wait in that function's own
-//!   queue, in order, and the scan goes on.
+//! - **A busy function stalls no other.** Requests of a function whose workers are all busy wait in that
+//!   function's own queue, in order, and the scan continues.
 //! - **No allocation, no lock, no system call** on the dispatcher thread between start and stop (but for the yields of
 //!   [`Wait::Yield`](crate::Wait)).
 //! - **Recycling by flag**: a worker returns by setting its idle bit; no stream is ever queried.
@@ -13,9 +13,9 @@
 //! [`HostDispatcher<Wired>`] → [`start`](HostDispatcher::start) → [`HostDispatcher<Running>`] →
 //! [`stop`](HostDispatcher::stop) → [`Stopped`], which gives the wired dispatcher back to be started again.
 //!
-//! A program that has a loop of its own (one thread for transport and dispatch) takes
-//! [`HostDispatcher<Stepped>`] instead: [`into_stepper`](HostDispatcher::into_stepper) →
-//! [`step`](HostDispatcher::step) → [`finish`](HostDispatcher::finish).
+//! A program that has its own loop (one thread for transport and dispatch) takes [`HostDispatcher<Stepped>`]
+//! instead: [`into_stepper`](HostDispatcher::into_stepper) → [`step`](HostDispatcher::step) →
+//! [`finish`](HostDispatcher::finish).
 
 mod answer;
 mod halt;
@@ -49,8 +49,8 @@ pub struct HostOptions {
     pub wait: Wait,
     /// The core it is pinned to.
     pub core: Option<usize>,
-    /// How long a request may be in flight (queued or with a worker) before it is answered `TIMED_OUT` and its slot
-    /// freed; a result that comes later is dropped and counted. `None`: for ever.
+    /// How long a request may be in flight (queued or with a worker) before it is answered `TIMED_OUT` and
+    /// its slot freed; a result that comes later is dropped and counted. `None`: indefinitely.
     pub request_timeout: Option<Duration>,
 }
 

@@ -233,7 +233,7 @@ impl PollContext<'_> {
                     return 0;
                 }
             }
-            // Ours, if it is what it looks like: see `Request::again`. Nobody else takes it away then.
+            // Ours, if it is what it looks like: see `Request::again`. No other agent takes it away then.
             let value = ring.rx(request.slot());
             if value == flag::FREE {
                 request.leave();

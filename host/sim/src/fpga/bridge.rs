@@ -33,7 +33,7 @@ pub struct BridgeConfig {
     pub qp: u32,
     /// Where its relocatable registers are.
     pub map: RegisterMap,
-    /// How the window's address stands in the registers.
+    /// How the window's address is in the registers.
     pub address: AddressEncoding,
     /// Whether sequence numbers of the control plane are checked.
     pub sequence: SequenceCheck,

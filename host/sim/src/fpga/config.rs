@@ -25,7 +25,7 @@ pub struct PlayerTarget {
     pub pages: u32,
 }
 
-/// How a time of sending stands in a request's 64 bits.
+/// How a time of sending is in a request's 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeFormat {

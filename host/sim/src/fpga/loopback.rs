@@ -1,4 +1,4 @@
-//! A service to test against: a queue pair over plain memory, and answers from a thread of its own.
+//! A service to test against: a queue pair over plain memory, and answers from its own thread.
 
 use crate::fpga::config::{EMULATOR_QP, PlayerTarget};
 use crate::fpga::error::EmulatorError;
@@ -71,7 +71,7 @@ pub fn increment(request: &[u8], answer: &mut [u8]) -> usize {
     length
 }
 
-/// A service on a thread of its own, until it is stopped or dropped.
+/// A service on its own thread, until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Loopback {
     address: SocketAddrV4,

@@ -14,7 +14,7 @@
 //! | [`bridge`] | both planes: a [`Bridge`] whose registers a host writes, and which plays what is in its memory |
 //! | [`control`] | the registers of a sensor bridge: codec, client, server, register file |
 //! | [`metadata`] | the block at the end of a frame |
-//! | [`loopback`] | a service to test against: answers over a socket on a thread of its own |
+//! | [`loopback`] | a service to test against: answers over a socket on its own thread |
 //!
 //! ```
 //! use ringcall_sim::fpga::{Increment, Loopback, LoopbackConfig, Player, PlayerConfig};

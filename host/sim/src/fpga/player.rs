@@ -56,7 +56,7 @@ enum Turn {
 }
 
 impl Player {
-    /// A player on a socket of its own, which sends requests and takes answers.
+    /// A player on its own socket, which sends requests and takes answers.
     ///
     /// # Errors
     /// Settings that do not work.

@@ -11,15 +11,15 @@
 //! | [`memory`] | registered memory, by key |
 //! | [`stats`] | what was counted, and the rules that the other side broke |
 //! | [`fault`] | completions that should not be, on demand |
-//! | [`thread`] | a NIC on a thread of its own |
+//! | [`thread`] | a NIC on its own thread |
 //!
 //! [`Nic::step`] does a bounded piece of work and never blocks, so that a model checker can play it too.
 //!
 //! # How it takes the rules
 //! * A doorbell makes it read the doorbell record; requests up to there are fetched at once, and done later, a few a step.
 //!   A request that changes in between was overwritten while the NIC had it.
-//! * A BlueFlame copy is taken if it is the next request and was not torn; it must be what stands in the queue. Otherwise it
-//!   is no more than a doorbell.
+//! * A BlueFlame copy is taken if it is the next request and was not torn; it must be what is in the queue.
+//!   Otherwise it is no more than a doorbell.
 //! * A message that needs a receive request and finds none is dropped and counted, as on an unreliable connection.
 //! * Payload, then the completion entry, then the entry's owner byte.
 //! * After a failed send request the queue pair is in the error state: everything posted is flushed.

@@ -1,4 +1,4 @@
-//! A NIC on a thread of its own.
+//! A NIC on its own thread.
 
 use crate::nic::adapter::Nic;
 use crate::nic::fault::Fault;

@@ -148,10 +148,10 @@ impl LastPacket {
 
 /// A queue pair's port: sequence numbers both ways, every check of the unreliable connected service.
 ///
-/// Duplicates are dropped by their sequence numbers, frames that lost a packet are not completed. (An adapter looks at
-/// neither for messages of one packet, and would deliver both.) With [`Delivery::Frames`] several peers may write at once:
-/// each has a window of its own, and gets the answers to its own requests. A request for a page whose request is in flight
-/// is answered `BACKPRESSURE` and counted.
+/// Duplicates are dropped by their sequence numbers, frames that lost a packet are not completed. (An adapter
+/// looks at neither for messages of one packet, and would deliver both.) With [`Delivery::Frames`] several
+/// peers may write at once: each has its own window, and gets the answers to its own requests. A request for
+/// a page whose request is in flight is answered `BACKPRESSURE` and counted.
 #[derive(Debug)]
 pub struct RocePort {
     socket: RoceSocket,
@@ -159,7 +159,7 @@ pub struct RocePort {
     receiver: Receiver,
     /// The peer that wrote last; the one peer, if there is one.
     peer: Option<SocketAddrV4>,
-    /// Of the next packet to a peer that has no numbers of its own.
+    /// Of the next packet to a peer that has no separate numbers.
     psn: Psn,
     inbox: Inbox,
     seen: usize,

@@ -38,8 +38,8 @@ pub enum Threads {
 pub struct Options {
     /// The wire. Default: 64 pages of 1024 bytes.
     pub port: PortOptions,
-    /// The most peers known at a time, each with a window of its own; one with [`Delivery::Packets`], the last one that
-    /// brought the window's key. Default: 64.
+    /// The most peers known at a time, each with its own window; one with [`Delivery::Packets`], the last one
+    /// that brought the window's key. Default: 64.
     pub peers: usize,
     /// When requests' bytes are written. Default: whole frames.
     pub delivery: Delivery,

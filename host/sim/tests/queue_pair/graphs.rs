@@ -267,7 +267,7 @@ fn back_pressure_waits_and_is_bounded() {
             refused.ask(peer, &shape, 11, "graph", &[1; 8], Status::BACKPRESSURE);
             refused.ask(peer, &shape, 12, "increment", &[1; 4], Status::OK);
             refused.take_all(peer);
-            // The other graph waits too, and is not stopped by the first for ever.
+            // The other graph waits too, and is not stopped by the first indefinitely.
             park.open();
             outstanding.take_all(peer);
         });

@@ -305,7 +305,7 @@ pub fn receive(peer: &mut Wire) -> (ResponseHeader, Vec<u8>) {
     (header, payload.split_off(HEADER_BYTES))
 }
 
-/// Waits, not for ever.
+/// Waits, not indefinitely.
 pub fn until(done: impl Fn() -> bool) {
     let mut patience = Patience::default();
     while !done() {

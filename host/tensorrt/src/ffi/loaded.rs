@@ -83,7 +83,7 @@ unsafe impl Sync for Loaded {}
 impl Loaded {
     /// Joins them. What goes wrong is the shim file's fault, and said in words.
     pub(crate) fn join(library: RawLibrary, parser: Option<&Path>, shim: &Path) -> Result<Self, String> {
-        // SAFETY: a file that this crate compiled, in a folder that nobody else may write.
+        // SAFETY: a file that this crate compiled, in a folder that no other agent may write.
         let shim = unsafe { sys::Shim::new(shim) }.map_err(|why| why.to_string())?;
         // SAFETY: takes nothing.
         let abi = unsafe { shim.ringcall_trt_abi() };
@@ -122,7 +122,8 @@ impl Loaded {
         let user = std::ptr::from_ref(log).cast_mut().cast();
         let mut raw = std::ptr::null_mut();
         let opened = loaded.call("opening TensorRT", |why| {
-            // SAFETY: the pointers are to live locals, the log lives for ever, and the callback takes a log.
+            // SAFETY: the pointers are to live locals, the log lives indefinitely, and the callback takes a
+            // log.
             unsafe {
                 loaded.shim.ringcall_trt_library_open(
                     &raw const factories,
@@ -160,7 +161,7 @@ impl Loaded {
         words.dedup();
         words.truncate(MOST_LINES);
         if !said.is_empty() {
-            // What the parser complains of stands in the log as well, in many lines.
+            // What the parser complains of is in the log as well, in many lines.
             words.retain(|line| !line.starts_with("ModelImporter"));
             words.insert(0, said);
         }

@@ -78,8 +78,8 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).expect("hex")).collect()
 }
 
-/// Where shims are kept, so that they are compiled once for all tests; a program that was carried elsewhere has a folder
-/// of its own.
+/// Where shims are kept, so that they are compiled once for all tests; a program that was carried elsewhere
+/// has its own folder.
 pub(crate) fn shims(otherwise: &Path) -> PathBuf {
     let built_here = Path::new(env!("CARGO_TARGET_TMPDIR"));
     if built_here.is_dir() { built_here.join("shims") } else { otherwise.join("shims") }

@@ -36,10 +36,10 @@ pub trait Subject {
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError>;
 
-    /// A client of a service, with an address of its own.
+    /// A client of a service, with its own address.
     fn client(&self, service: &Endpoint) -> Box<dyn Client>;
 
-    /// The ring that it is to be started on: one of its own, if it cannot take any.
+    /// The ring that it is to be started on: a new ring, if it cannot take any.
     ///
     /// # Errors
     /// What the transport says.

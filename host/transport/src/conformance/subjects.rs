@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-/// Starts a link, with the dispatcher on its thread or on one of its own.
+/// Starts a link, with the dispatcher on its thread or on its own thread.
 ///
 /// # Errors
 /// What the transport says, or the dispatcher when it starts.

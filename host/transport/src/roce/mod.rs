@@ -1,10 +1,11 @@
 //! RoCE v2 without an adapter: requests come as RDMA WRITEs into pages, answers leave as SENDs.
 //!
 //! # On the wire
-//! What a sensor bridge speaks, and what [`ringcall_roce`] knows: a request is written to a page of a window by WRITE ONLY
-//! packets (or by the FIRST, MIDDLE and LAST ones of an adapter), the last of which has an immediate that names the page.
-//! A page is a slot of the ring. The answer is one UC SEND ONLY packet, with sequence numbers for each peer. What a peer
-//! must know stands in the endpoint: queue pair, key, first address, number and size of pages.
+//! What a sensor bridge speaks, and what [`ringcall_roce`] knows: a request is written to a page of a window
+//! by WRITE ONLY packets (or by the FIRST, MIDDLE and LAST ones of an adapter), the last of which has an
+//! immediate that names the page. A page is a slot of the ring. The answer is one UC SEND ONLY packet, with
+//! sequence numbers for each peer. What a peer must know is in the endpoint: queue pair, key, first address,
+//! number and size of pages.
 //!
 //! # Where requests are put together
 //! In pages of the wire's own, a window for each peer, so that no peer writes into another's request and none into a slot.
@@ -46,8 +47,8 @@ pub struct Options {
     /// The queue pair and its window: as many pages as the ring has slots, each a multiple of 128 bytes and no less than a slot.
     /// Default: 64 of 16 KiB, as rings have.
     pub port: PortOptions,
-    /// The most peers known at a time; each has a window of its own, which takes up memory once the peer writes to it.
-    /// Default: [`DEFAULT_PEERS`].
+    /// The most peers known at a time; each has its own window, which takes up memory once the peer writes to
+    /// it. Default: [`DEFAULT_PEERS`].
     pub peers: usize,
 }
 

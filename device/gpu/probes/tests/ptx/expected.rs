@@ -1,4 +1,5 @@
-//! Every probe, and the instructions that it has to be. In lists of its own, so that a probe that was forgotten is missed.
+//! Every probe, and the instructions that it has to be. In its own lists, so that a probe that was forgotten
+//! is missed.
 //!
 //! Operands are shown as in [`crate::text`]; `_` stands for any.
 
@@ -142,7 +143,7 @@ fn windows(table: &mut Table, arch: &str) {
         "return v0, v1, v2, v3",
     ];
     put(table, "wide_load_two", &two);
-    // A store that is neither combined nor repeated has an instruction of its own from Hopper on.
+    // A store that is neither combined nor repeated has its own instruction from Hopper on.
     let register =
         if arch == "sm_80" { "st.relaxed.sys.global.u64" } else { "st.mmio.relaxed.sys.global.u64" };
     put(table, "wide_store_register", &[&format!("{register} [arg0], arg1")]);

@@ -1,5 +1,5 @@
-//! Graphs launched by the host: eight workers of the host dispatcher, each an executable graph with a stream of its own, which
-//! reads its request in a mailbox of mapped memory and answers in the ring.
+//! Graphs launched by the host: eight workers of the host dispatcher, each an executable graph with its own
+//! stream, which reads its request in a mailbox of mapped memory and answers in the ring.
 //!
 //! The dispatcher's thread launches them all. What one outstanding request takes is the client's flag to that thread, one
 //! `cuGraphLaunch`, the start of the first kernel, one wave of loads from host memory per kernel, and the answer with its

@@ -1,5 +1,5 @@
-//! Calls through the unified kernel: over a NIC that is played on a thread of its own, with the peer at the other end of its
-//! port.
+//! Calls through the unified kernel: over a NIC that is played on its own thread, with the peer at the other
+//! end of its port.
 //!
 //! The peer lives on the NIC's thread: a message's time begins when the NIC is handed it, and ends when the NIC hands the
 //! response over. Queues, doorbells and payloads are in pinned memory, as a ring would be.

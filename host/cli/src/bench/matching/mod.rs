@@ -75,7 +75,7 @@ pub(super) struct Options<'a> {
     pub(super) cpu: usize,
 }
 
-/// Somebody else's times on the same requests.
+/// Another owner's times on the same requests.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Beside {
     what: String,

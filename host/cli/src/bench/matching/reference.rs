@@ -1,4 +1,4 @@
-//! Other decoders, each in a process of its own: see `oracles/src/core/main.rs` for what is said to them.
+//! Other decoders, each in its own process: see `oracles/src/core/main.rs` for what is said to them.
 
 use super::Problem;
 use anyhow::{Context, Result, anyhow, bail};
@@ -34,7 +34,7 @@ pub(super) enum Start {
     Absent(String),
 }
 
-/// A decoder in a process of its own, on one graph.
+/// A decoder in its own process, on one graph.
 pub(super) struct Reference {
     child: Child,
     name: String,

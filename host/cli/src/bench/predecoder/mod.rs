@@ -92,7 +92,8 @@ impl Case {
         Ok(logits)
     }
 
-    /// What these logits' decisions leave of the request, and the frame in a byte of its own: what every engine answers.
+    /// What these logits' decisions leave of the request, and the frame in its own byte: what every engine
+    /// answers.
     fn answer(&self, logits: &[u8]) -> Vec<u8> {
         let mut answer = self.request.clone();
         let frame = self.volume.apply(&floats(logits), self.threshold, &mut answer);

@@ -54,7 +54,7 @@ impl GraphStream for MailboxGraph {
     }
 }
 
-/// An executable graph and its mailbox. Who is idle stands in the [`WorkerPool`].
+/// An executable graph and its mailbox. Who is idle is in the [`WorkerPool`].
 #[derive(Debug)]
 pub(super) struct Worker {
     stream: Box<dyn GraphStream>,
@@ -112,8 +112,8 @@ impl GraphWorkers {
         self.workers.push(Worker { stream, mailbox, header: RequestHeader::new(function, 0, 0, 0) });
     }
 
-    /// How a request was answered. The response stays where it is until the slot is launched again, taken or not; on a shared
-    /// ring somebody else may have answered there since.
+    /// How a request was answered. The response stays where it is until the slot is launched again, taken or
+    /// not; on a shared ring another agent may have answered there since.
     fn status_of(&self, slot: u32, request: &RequestHeader) -> Status {
         let at = slot as usize * self.ring.geometry().tx_stride() as usize;
         let Some(response) = self.responses.read_words(at).map(ResponseHeader::from_words) else {

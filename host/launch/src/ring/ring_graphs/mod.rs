@@ -12,9 +12,10 @@ use ringcall::FunctionId;
 use ringcall::external::ExternalExecutor;
 use ringcall_cuda::driver::Module;
 
-/// Graphs for the requests of a mapped ring: each executable is a worker with a mailbox and a stream of its own. The host
-/// dispatcher launches them on its own thread, and there is no other: a graph's kernels read the request in their mailbox,
-/// and write response and response flag into the ring. One call of the driver per request, none to learn of its end.
+/// Graphs for the requests of a mapped ring: each executable is a worker with a mailbox and its own stream.
+/// The host dispatcher launches them on its own thread, and there is no other: a graph's kernels read the
+/// request in their mailbox, and write response and response flag into the ring. One call of the driver per
+/// request, none to learn of its end.
 ///
 /// The kernels are those of a device dispatcher's graphs
 /// ([`Child`](ringcall_dispatcher::ring::graph_end::Child)): the last one answers, then frees the mailbox, after which its
@@ -100,8 +101,8 @@ impl RingGraphs {
     /// For [`HostDispatcherBuilder::executor`](ringcall::dispatcher::HostDispatcherBuilder::executor), whose table has these
     /// functions as [`outside_call`](ringcall::table::TableBuilder::outside_call).
     ///
-    /// Dropped while a graph still runs, which is waited for a moment, it leaves all that the graph uses where it is, for ever,
-    /// and nothing is freed in its context any more.
+    /// Dropped while a graph still runs, which is waited for a moment, it leaves all that the graph uses
+    /// where it is, indefinitely, and nothing is freed in its context any more.
     #[must_use]
     pub fn executor(self) -> Box<dyn ExternalExecutor> {
         Box::new(self.workers)
@@ -109,7 +110,7 @@ impl RingGraphs {
 }
 
 /// # Errors
-/// What no worker here can run: nobody else answers, and nobody looks at gates.
+/// What no worker here can run: no other agent answers, and nobody looks at gates.
 fn check_nodes(name: &str, nodes: &dyn GraphNodes, index: u32) -> Result<(), DeviceError> {
     if !nodes.answers() {
         return Err(DeviceError::Shape(format!(

@@ -1,7 +1,7 @@
 //! The response side of a ring, whose slots graphs answer by themselves.
 //!
-//! An in-flight mark does not say whose it is. What a pool launched it therefore tells by a word of its own, which it leaves
-//! where the response begins: as long as that stands, the graph has not answered.
+//! An in-flight mark does not say whose it is. What a pool launched it therefore tells by its own word, which
+//! it leaves where the response begins: as long as that stands, the graph has not answered.
 
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
@@ -70,7 +70,8 @@ impl Answers {
     /// Whether a slot was left unanswered by the graph that was launched for it with `token`, and has ended. `silent`: where
     /// nothing tells its answer from none, it is taken for silent.
     ///
-    /// A graph that writes its response and never the flag is found out where the mark can be nobody else's.
+    /// A graph that writes its response and never the flag is found out where the mark can be no other
+    /// agent's.
     pub(super) fn is_owed(&self, slot: u32, token: u64, silent: bool) -> bool {
         let untouched = self
             .slots

@@ -1,9 +1,9 @@
 //! The pool of graph workers: which worker is idle, which slot a worker serves, and how its launch ended.
 //!
-//! A worker is an executable graph with a stream of its own: the host launches it for one request at a time, and the graph writes
-//! its answer into the ring. Two executors use the pool: [`RingGraphs`](super::RingGraphs), and the engines of C programs
-//! (`ringcall-c`). The executor decides what is launched, how the end of a launch shows ([`CompletionProbe`]), and what is done
-//! about a graph that never answered.
+//! A worker is an executable graph with its own stream: the host launches it for one request at a time, and
+//! the graph writes its answer into the ring. Two executors use the pool: [`RingGraphs`](super::RingGraphs),
+//! and the engines of C programs (`ringcall-c`). The executor decides what is launched, how the end of a
+//! launch shows ([`CompletionProbe`]), and what is done about a graph that never answered.
 //!
 //! A worker goes from idle over launching ([`take`](WorkerPool::take)) to running ([`launched`](WorkerPool::launched)), and back when its
 //! end was seen ([`poll`](WorkerPool::poll), [`release`](WorkerPool::release)). Its slot may hold another request before that: when
@@ -219,7 +219,7 @@ impl<M: IdleMask> WorkerPool<M> {
     /// Of no workers yet. Who is idle is written to `mask`, too.
     #[must_use]
     pub fn new(answers: Answers, mask: M) -> Self {
-        // Somewhere of its own, so that rosters of two processes differ as well.
+        // A separate start, so that rosters of two processes differ as well.
         let launches = RandomState::new().build_hasher().finish() as u32;
         Self { members: Vec::new(), answers, mask, busy: 0, owing: 0, sweeps: 0, launches }
     }
@@ -380,7 +380,7 @@ impl<M: IdleMask> WorkerPool<M> {
         }
     }
 
-    /// The worker's end was seen, and is about to be told: nobody else sees it.
+    /// The worker's end was seen, and is about to be told: no other agent sees it.
     pub fn leave(&mut self, worker: usize) {
         self.set_state(worker, WorkerState::Leaving);
     }

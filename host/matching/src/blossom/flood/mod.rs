@@ -1,12 +1,12 @@
 //! Finding the defects near a defect where no distance table can be trusted: weights that hold for one decode alone.
 //!
-//! Every defect grows a search of its own, no further than its reach: all nodes nearer than the reach are *settled*. Two
-//! defects meet when their reaches add up to their distance. Walk along a shortest path from `j` to `i`, to the first node
-//! that is not nearer to `j` than its reach: it is no further from `i` than `i`'s reach. So, when both have settled what
-//! they reach, the path has an edge with one end settled by `i` and the other by `j`, and whoever settled later has found
-//! the other there. (It does not matter if one of them has stopped short of nodes that it just reaches: the other one, which
-//! grows, settles those.) So the distance of a pair is known, and exact, when it meets; before that it may be unknown, or
-//! too large.
+//! Every defect grows its own search, no further than its reach: all nodes nearer than the reach are
+//! *settled*. Two defects meet when their reaches add up to their distance. Walk along a shortest path from
+//! `j` to `i`, to the first node that is not nearer to `j` than its reach: it is no further from `i` than
+//! `i`'s reach. So, when both have settled what they reach, the path has an edge with one end settled by `i`
+//! and the other by `j`, and whoever settled later has found the other there. (It does not matter if one of
+//! them has stopped short of nodes that it just reaches: the other one, which grows, settles those.) So the
+//! distance of a pair is known, and exact, when it meets; before that it may be unknown, or too large.
 //!
 //! The distances to the boundary of the unchanged graph are upper bounds here, since weights are only ever lowered. They
 //! prune as they do in the lists ([`crate::metric::near`]): past a node `v` with `d(u, v) >= b(u) + b(v)` nothing is of use.
@@ -123,7 +123,8 @@ impl Blossom {
         Event::Later(if first < FAR / 2 { self.time + first - reach } else { NEVER })
     }
 
-    /// The distance at which the search from `i` goes on, or [`NEVER`]. Edges that lead nowhere are passed over.
+    /// The distance at which the search from `i` continues, or [`NEVER`]. Edges that lead nowhere are passed
+    /// over.
     fn next_due(&mut self, tables: Tables<'_>, i: u32) -> i64 {
         let Some(flood) = &mut self.flood else { return NEVER };
         let Flood { weights, labels, .. } = &mut **flood;

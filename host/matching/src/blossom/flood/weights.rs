@@ -2,7 +2,7 @@
 
 use crate::graph::{MatchingGraph, NONE, Neighbour};
 
-/// Where an edge stands in the rows.
+/// Where an edge is in the rows.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     /// Its entries in the rows of its ends; for the boundary the node, and [`NONE`]; for a loop neither.

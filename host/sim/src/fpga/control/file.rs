@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How the window's address stands in its two registers. The two agree for address 0 alone.
+/// How the window's address is in its two registers. The two agree for address 0 alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressEncoding {
     /// The low word has the low 32 bits of the byte address: bridges from version 0x2602 on.

@@ -155,7 +155,7 @@ impl ControlServer {
         ResponseCode::SUCCESS
     }
 
-    /// Serves on a thread of its own until the handle is stopped or dropped.
+    /// Serves on its own thread until the handle is stopped or dropped.
     ///
     /// # Errors
     /// What the kernel says of the socket or the thread.
@@ -173,7 +173,7 @@ impl ControlServer {
     }
 }
 
-/// A server on a thread of its own.
+/// A server on its own thread.
 #[derive(Debug)]
 pub struct ServerHandle {
     address: SocketAddr,

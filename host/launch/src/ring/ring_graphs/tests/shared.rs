@@ -31,7 +31,7 @@ fn another_dispatchers_mark_is_left_alone() {
     alone.service(&mut |status| ended.push(status));
     assert_eq!((ended, alone.is_idle()), (vec![Status(5)], true));
     assert_eq!(shared.tx(slot), flag::IN_FLIGHT, "the other's");
-    // The other has graph workers, too: its launch is not taken for one of its own.
+    // The other has graph workers, too: its launch is not taken for its own.
     let (ring, mut one, mailbox, slot) = launched_on_a_shared_ring();
     let shared = ring.shared();
     shared.write_response(slot, ResponseHeader::reply(&own, 0, 0).to_words(), &[]);
