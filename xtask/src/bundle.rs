@@ -24,7 +24,7 @@ const C_PROGRAMS: [&str; 4] = ["device_call", "graph_launch", "load_module", "ud
 /// The provider that the last of them loads.
 const PROVIDER: &str = "libcudaq-realtime-bridge-udp.so";
 const C_MODULES: [&str; 3] = ["handlers.ptx", "handlers.cubin", "handlers.fatbin"];
-/// What the benchmark in CUDA C++ is compiled for: that, and whatever takes its PTX.
+/// What the benchmark in CUDA C++ is compiled for: that architecture, and every device that takes its PTX.
 const GRAPH_ARCH: &str = "-arch=sm_90";
 /// For the network's, whose instructions only this one has.
 const NETWORK_ARCH: &str = "-gencode=arch=compute_90a,code=sm_90a";
@@ -34,7 +34,7 @@ const MODEL: &str = "training/models/predecoder_3x128_int8.onnx";
 const MOST_BYTES: u64 = 60 << 20;
 /// The programs and what they read, which the script unpacks beside itself.
 const PACKED: &str = "programs.tar.xz";
-/// The script: it knows no more than what lies beside it, and what is packed there.
+/// The script: it knows only the files beside it, and the packed programs.
 const SCRIPT: &str = include_str!("../../tests/gpu.sh");
 
 /// What to put in.
@@ -90,7 +90,8 @@ pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The C library with programs against it, and the one that holds the network's kernel to plain convolutions.
+/// The C library with programs against it, and the program that compares the network's kernel with plain
+/// convolutions.
 fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
     let (tree, work) = (shell.target("gpu-bundle-tree"), shell.target("gpu-bundle-examples"));
     dist::tree(shell, &tree, true, dist::Profile::Release)?;

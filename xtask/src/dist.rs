@@ -23,12 +23,12 @@ const PROVIDER_EXPORTS: [&str; 2] = ["cudaq_realtime_get_bridge_interface", "rin
 /// What a Rust library needs of the system.
 const SYSTEM: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
-/// How cargo builds what is installed.
+/// How cargo builds the installed files.
 #[derive(Clone, Copy)]
 pub(crate) enum Profile {
     /// The profile of tests: a check finds its dependencies built.
     Dev,
-    /// The profile of what is given away.
+    /// The profile of released files.
     Release,
 }
 
@@ -171,7 +171,7 @@ fn differing(a: &[String], b: &[String]) -> Vec<String> {
     [only(a, b, '+'), only(b, a, '-')].concat()
 }
 
-/// Builds and runs the examples as somebody would who has installed the tree.
+/// Builds and runs the examples as a user would who has installed the tree.
 fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
     let work = shell.target("dist-check");
     make_examples(shell, out, &work, device, &["run"])?;

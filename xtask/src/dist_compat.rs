@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// What every function of the UDP transport's archive begins with.
 const UDP: &str = "cpu_udp_";
-/// From PyPI, where the machine has no `cmake` of its own.
+/// From PyPI, where the machine has no `cmake`.
 const CMAKE_PACKAGE: &str = "cmake==4.*";
 
 /// Makes `compat/` in the installed tree `out`; `archive` is the static library.
@@ -101,7 +101,7 @@ pub(crate) fn check_device(shell: &Shell, out: &Path, work: &Path) -> Result<()>
     run(compile.arg("-o").arg(work.join("kernel_terms")))
 }
 
-/// Configures, builds and runs `programs` of a CMake project against what is installed in `prefix`.
+/// Configures, builds and runs `programs` of a CMake project against the tree installed in `prefix`.
 pub(crate) fn check_cmake(shell: &Shell, project: &Path, prefix: &Path, programs: &[&str]) -> Result<bool> {
     let Some(cmake) = cmake(shell) else {
         println!("no cmake here, and none from PyPI: the CMake configuration is not checked");

@@ -11,8 +11,8 @@ use crate::shell::{Shell, run, shown};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 
-/// The architectures of the committed PTX, and those that machine code is made for from it: PTX is forward compatible, and
-/// programs for Blackwell get the machine code that the PTX for Hopper gives.
+/// The architectures of the committed PTX, and of the machine code made from it: PTX is forward compatible,
+/// and programs for Blackwell get the machine code that the PTX for Hopper gives.
 const ARCHITECTURES: [(u32, &[u32]); 2] = [(80, &[80]), (90, &[90, 100])];
 /// The kernels, each with the name of its committed PTX.
 const KERNELS: [(&str, &str); 3] = [

@@ -18,7 +18,7 @@ pub(crate) fn emptied(path: PathBuf) -> Result<PathBuf> {
     folder(path)
 }
 
-/// What is in a folder, in the order of the names.
+/// The contents of a folder, in the order of the names.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("{}", folder.display()))?;
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;

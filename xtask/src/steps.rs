@@ -82,8 +82,9 @@ pub(crate) fn ptx(shell: &Shell) -> Result<Outcome> {
 /// The Python package that has ONNX Runtime's library.
 const ONNXRUNTIME: &str = "onnxruntime==1.31.*";
 
-/// The engine over ONNX Runtime, with its library: the one that `ORT_DYLIB_PATH` names, or PyPI's, which is installed
-/// below the target folder. Then the tests of the networks' files, which run them in it from Python.
+/// The engine over ONNX Runtime, with its library: the library that `ORT_DYLIB_PATH` names, or PyPI's, which
+/// is installed below the target folder. Then the tests of the networks' files, which run them in it from
+/// Python.
 pub(crate) fn onnxruntime(shell: &Shell) -> Result<Outcome> {
     const VARIABLE: &str = "ORT_DYLIB_PATH";
     let library = match std::env::var_os(VARIABLE) {
@@ -240,7 +241,8 @@ pub(crate) fn fuzz(shell: &Shell, seconds: u32) -> Result<Outcome> {
     run(&mut tool(&["build"]))?;
     let time = format!("-max_total_time={seconds}");
     let fuzz_one = |target: &str| {
-        // The first folder grows as inputs are found and is nobody's; the second is committed and only read.
+        // The first folder grows as inputs are found and is no agent's; the second is committed and only
+        // read.
         let corpus = files::folder(shell.root().join("fuzz/corpus").join(target))?;
         let seeds = shell.root().join("fuzz/seeds").join(target);
         let mut command = tool(&["run", target]);

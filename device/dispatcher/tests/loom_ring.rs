@@ -311,7 +311,7 @@ fn in_order(model: &Model) {
     model.serving[0].store(0, Release);
 }
 
-/// A written answer is retired while the producer looks. Nobody takes it: at no time is the slot vacant.
+/// A written answer is retired while the producer looks. No agent takes it: at no time is the slot vacant.
 fn retirement(retire: Life) {
     let model = Arc::new(Model::new());
     assert!(model.produce());

@@ -20,7 +20,7 @@ pub fn observe_from_peer() {
     crate::ptx::fence::acquire_sys();
 }
 
-/// Before relaxed stores that publish: everything done before is visible to whoever observes them.
+/// Before relaxed stores that publish: everything done before is visible to the agent that observes them.
 #[inline(always)]
 pub fn publish_to_peer() {
     #[cfg(not(target_arch = "nvptx64"))]
@@ -29,7 +29,8 @@ pub fn publish_to_peer() {
     crate::ptx::fence::release_sys();
 }
 
-/// Before relaxed stores that other threads of the device observe: everything done before is visible to whoever does.
+/// Before relaxed stores that other threads of the device observe: everything done before is visible to the
+/// agent that does.
 #[inline(always)]
 pub fn publish_to_grid() {
     #[cfg(not(target_arch = "nvptx64"))]

@@ -15,7 +15,7 @@ pub(crate) fn prefetch_read(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch never faults, whatever the address, and changes no memory.
+        // SAFETY: a prefetch never faults, for any address, and changes no memory.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     let _ = address;
@@ -26,9 +26,9 @@ pub(crate) fn prefetch_read(address: *const u8) {
 pub(crate) fn prefetch_write(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
     {
-        // The intrinsic becomes a prefetch for reading, unless the compiler may assume this instruction. Every 64-bit processor
-        // executes it, old ones as a no-op.
-        // SAFETY: a prefetch never faults, whatever the address, and changes no memory.
+        // The intrinsic becomes a prefetch for reading, unless the compiler may assume this instruction.
+        // Every 64-bit processor executes it, old ones as a no-op. SAFETY: a prefetch never faults, for any
+        // address, and changes no memory.
         unsafe {
             core::arch::asm!("prefetchw byte ptr [{}]", in(reg) address.addr(), options(nomem, nostack, preserves_flags));
         }

@@ -1,8 +1,8 @@
 //! A warp's private buffer: where a request is brought before a handler sees it, and where its result is put together.
 //!
-//! Reads across PCIe take a microsecond each, however many bytes, so a warp fetches a slot once with wide loads and the
-//! handler works here. Nobody outside the warp knows the buffer (of a grid handler: outside the grid), and its lanes keep
-//! apart by the barriers of the code that uses it.
+//! Reads across PCIe take a microsecond each, however many bytes, so a warp fetches a slot once with wide
+//! loads and the handler works here. No thread outside the warp knows the buffer (of a grid handler: outside
+//! the grid), and its lanes keep apart by the barriers of the code that uses it.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::atomic::BlockU64;

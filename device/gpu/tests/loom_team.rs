@@ -1,4 +1,4 @@
-//! The barrier of a team, in every order: everybody passes, nobody passes early, and who left is noticed.
+//! The barrier of a team, in every order: everybody passes, no thread passes early, and who left is noticed.
 #![cfg(loom)]
 
 use loom::sync::Arc;

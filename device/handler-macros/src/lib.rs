@@ -5,13 +5,13 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `options` | what is in the attribute's parentheses |
+//! | `options` | the contents of the attribute's parentheses |
 //! | `signature` | what the function's parameters and result are, and which functions are refused |
 //! | `expand` | the code that is generated |
 //!
-//! Types are told apart by the traits of `ringcall-handler`, not by their names, so that aliases and constants work in
-//! signatures. By name go only those that the compiler cannot tell in time: `&mut`, `Output`, `BitsMut`, `Warp`, `Grid`,
-//! and slices.
+//! Types are told apart by the traits of `ringcall-handler`, not by their names, so that aliases and
+//! constants work in signatures. Only types that the compiler cannot tell in time go by name: `&mut`,
+//! `Output`, `BitsMut`, `Warp`, `Grid`, and slices.
 
 #![forbid(unsafe_code)]
 

@@ -84,7 +84,7 @@ impl Options {
         format_ident!("ringcall_handler_{name}", span = function.span())
     }
 
-    /// The path of `ringcall-handler` in the author's crate, whatever it is called there.
+    /// The path of `ringcall-handler` in the author's crate, under any name.
     pub(crate) fn path(&self) -> proc_macro2::TokenStream {
         if let Some(path) = &self.path {
             return quote! { #path };

@@ -47,7 +47,7 @@ impl Signature {
     }
 }
 
-/// Functions that nobody could call from a table.
+/// Functions that cannot be called from a table.
 fn refuse_special(function: &ItemFn) -> Result<()> {
     let sig = &function.sig;
     let refuse = |tokens: &dyn ToTokens, says: &str| Err(Error::new_spanned(TokensOf(tokens), says));

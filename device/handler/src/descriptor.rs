@@ -7,7 +7,8 @@ use crate::{FunctionId, HandlerSchema};
 /// Who runs a handler together. A handler is never [`HandlerKind::Graph`].
 pub use ringcall_wire::launch::HandlerKind;
 
-/// The threads that play a handler's team on a CPU. A thread handler is run by one thread whatever is asked.
+/// The threads that play a handler's team on a CPU. One thread runs a thread handler, even if more are asked
+/// for.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeTeam {
@@ -77,9 +78,9 @@ impl Handler {
     /// `request` is the payload, `result` the room for the answer. Returns how many bytes of it were written.
     ///
     /// # Errors
-    /// The status to answer with: [`Status::SCHEMA_MISMATCH`] for a payload of another length than the schema's,
-    /// [`Status::BAD_PAYLOAD`] for unused bits that are set, [`Status::RESULT_TOO_LONG`] for too little room, and
-    /// whatever the handler itself answers.
+    /// The status to answer with: [`Status::SCHEMA_MISMATCH`] for a payload of another length than the
+    /// schema's, [`Status::BAD_PAYLOAD`] for unused bits that are set, [`Status::RESULT_TOO_LONG`] for too
+    /// little room, and every status that the handler itself answers.
     pub fn call(&self, request: &[u8], result: &mut [u8]) -> Result<usize, Status> {
         (self.native)(NativeTeam::Inline, request, result)
     }

@@ -55,9 +55,9 @@
 //!
 //! - **Returned**: a scalar, `[u8; N]`, `[i32; N]`, `[f32; N]`, `[f64; N]`, a [`BitString<N>`](BitString), or a tuple of
 //!   these.
-//! - **Out-parameters** after the arguments, written in place: `&mut u8`, `&mut I32`, `&mut [u8; N]`, `&mut [F32; N]` and
-//!   so on, and [`BitsMut<'_, N>`](BitsMut). A handler writes every element: what it does not write keeps whatever was
-//!   in the response's slot before.
+//! - **Out-parameters** after the arguments, written in place: `&mut u8`, `&mut I32`, `&mut [u8; N]`, `&mut
+//!   [F32; N]` and so on, and [`BitsMut<'_, N>`](BitsMut). A handler writes every element: bytes that it does
+//!   not write keep their old contents in the response's slot before.
 //!
 //! # Bytes of any length
 //! `(&[u8], &mut [u8]) -> usize`, or `-> Result<usize, Status>`, is an *untyped* handler: it takes any payload, and

@@ -16,7 +16,7 @@ use ringcall_wire::bits::packed_len;
 /// | [`BitString<N>`](BitString) | `ceil(N / 8)` bytes of 8 bits each |
 /// | `[u8]`, in an untyped handler | as many bytes as the response has room for |
 ///
-/// What nobody sets keeps whatever was in the response's slot before.
+/// Elements that the handler does not set keep the response slot's old contents.
 pub struct Output<'a, T: ?Sized> {
     bytes: OutBytes<'a>,
     of: PhantomData<fn(&T)>,
@@ -29,7 +29,7 @@ pub struct Output<'a, T: ?Sized> {
     note = "outputs are of `u8`, `i32`, `i64`, `f32`, `f64`, `[u8; N]`, `[i32; N]`, `[f32; N]`, `[f64; N]` and `BitString<N>`; and of `[u8]` in an untyped handler"
 )]
 pub trait OutputValue {
-    /// What is set at once.
+    /// The bytes set at once.
     type Element: Copy;
     /// Bytes of one element.
     const ELEMENT_BYTES: usize;

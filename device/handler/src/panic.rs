@@ -1,6 +1,6 @@
 //! What a panic does on a device.
 
-/// There is nobody to unwind to and nowhere to print: the kernel ends, and its host sees a failed launch.
+/// There is no frame to unwind to and nowhere to print: the kernel ends, and its host sees a failed launch.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     ringcall_gpu::ptx::trap()

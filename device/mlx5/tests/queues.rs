@@ -233,7 +233,7 @@ fn a_doorbell_names_the_index_behind_the_last_request() {
         queue.post(Operation::Send, payload, &mut record, &mut doorbell).expect("room");
         assert_eq!(uar.load(0, Relaxed), layout::doorbell(0x77, (index as u16).wrapping_add(1)));
         assert_eq!(second(place.load(0, Relaxed)), u32::from((index as u16).wrapping_add(1)));
-        // The copy is what is in the queue, but for the word that the doorbell took.
+        // The copy equals the queue's entry, but for the word that the doorbell took.
         let at = (index % 4) as usize * wqe::WORDS;
         for word in 1..6 {
             assert_eq!(uar.load(word, Relaxed), requests.load(at + word, Relaxed));

@@ -287,7 +287,8 @@ impl Shelf {
     }
 }
 
-/// One device, pollers that release in whatever order they come to it: every job once, whole, and in order of polling.
+/// One device, pollers that release in any order they come to it: every job once, whole, and in order of
+/// polling.
 #[test]
 fn threads_take_every_job_once() {
     const JOBS: u64 = 6_000;

@@ -1,7 +1,8 @@
 //! The race between a consumer that takes a request out of the ids and a producer that enters the next one.
 //!
-//! The consumer of the reference's design notes (§7.2) freed the slot first: a producer that was fast enough entered
-//! its next request in between, the late removal wiped that out, and one request was waited for by nobody.
+//! The consumer of the reference's design notes (§7.2) freed the slot first: a producer that was fast enough
+//! entered its next request in between, the late removal wiped that out, and one request was waited for by no
+//! agent.
 #![cfg(loom)]
 
 mod loom_support;

@@ -1,9 +1,9 @@
 //! Writing and reading payloads against a schema, value by value, in order.
 //!
-//! Both sides check everything: the length of the payload on construction, type and count of each value as it is
-//! pushed or read, unused bits, and at the end that no value was left out. Nothing is allocated and nothing panics,
-//! whatever the bytes. Arrays lie unaligned in the payload; they are read in place as [`zerocopy::little_endian`]
-//! elements (alignment 1) or copied out.
+//! Both sides check everything: the length of the payload on construction, type and count of each value as it
+//! is pushed or read, unused bits, and at the end that no value was left out. Nothing is allocated and
+//! nothing panics, for any bytes. Arrays lie unaligned in the payload; they are read in place as
+//! [`zerocopy::little_endian`] elements (alignment 1) or copied out.
 //!
 //! An untyped schema describes no values: an encoder writes none, a decoder hands out [`Decoder::remaining`]. Of a
 //! schema that takes any length, [`Encoder::bytes`] writes and [`Decoder::bytes`] reads the whole payload.

@@ -7,8 +7,8 @@
 //! | [`IN_FLIGHT`] | - | accepted, response to come |
 //! | [`error`]`(code)` | - | launch or engine failed with that code, no response |
 //!
-//! A producer reuses a slot only when both flags are 0; the in-flight mark is stored before the RX flag is cleared. An
-//! address is trusted by nobody: a dispatcher compares it with the slot it polls.
+//! A producer reuses a slot only when both flags are 0; the in-flight mark is stored before the RX flag is
+//! cleared. An address is never trusted: a dispatcher compares it with the slot it polls.
 //!
 //! ```
 //! use ringcall_wire::{TxState, flag};

@@ -1,7 +1,8 @@
 //! Function ids: the 32-bit FNV-1a hash of a handler's name.
 //!
-//! FNV-1a: start at `0x811c9dc5`; for each byte, exclusive-or, then multiply by `0x01000193`. Thirty-two bits collide
-//! by chance among some tens of thousands of names; whoever builds a function table refuses a duplicate id.
+//! FNV-1a: start at `0x811c9dc5`; for each byte, exclusive-or, then multiply by `0x01000193`. Thirty-two bits
+//! collide by chance among some tens of thousands of names; the builder of a function table refuses a
+//! duplicate id.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -63,7 +63,7 @@ pub mod state {
         sequence << 2 | READY
     }
 
-    /// Somebody works on job `sequence`. Set by the host.
+    /// An agent works on job `sequence`. Set by the host.
     #[must_use]
     pub const fn claimed(sequence: u64) -> u64 {
         sequence << 2 | CLAIMED

@@ -95,12 +95,13 @@ impl DeviceEntry {
 
 /// Option bits of [`DispatchParams::options`].
 pub mod options {
-    /// Other dispatchers serve this ring too: leave whatever is not for a function of the table to them.
+    /// Other dispatchers serve this ring too: leave every request for another function to them.
     pub const SHARED_RING: u32 = 1;
     /// Do not set the in-flight mark for graph launches (for peers that do not know it).
     pub const SKIP_MARKS: u32 = 2;
-    /// The table has functions of other dispatchers ([`HandlerKind::Elsewhere`](super::HandlerKind::Elsewhere)): what is seen in
-    /// the ring may be taken away by these.
+    /// The table has functions of other dispatchers
+    /// ([`HandlerKind::Elsewhere`](super::HandlerKind::Elsewhere)): a request that was seen may be taken by
+    /// these.
     pub const BESIDE_OTHERS: u32 = 4;
     /// Take bad requests ([`Status::is_bad_request`](crate::status::Status::is_bad_request)) out of their slots without an
     /// answer.
@@ -170,7 +171,7 @@ pub mod control {
     pub const STOP: usize = 0;
     /// Go on.
     pub const STOP_NO: u64 = 0;
-    /// Serve what is in the ring, then end.
+    /// Serve the requests in the ring, then end.
     pub const STOP_DRAIN: u64 = 1;
     /// End once the handlers that run now have returned.
     pub const STOP_NOW: u64 = 2;
@@ -239,8 +240,8 @@ pub mod saved {
     pub const DRAINED: usize = 6;
     /// Address of the [`context`](super::context) of a program's own graphs; 0 where there is none. Written by the host, once.
     pub const CONTEXT: usize = 7;
-    /// Who has the context: 0 nobody, [`TAKEN`] a warp, else turn (high half) and slot + 1 (low half) of the request whose graph
-    /// was launched.
+    /// Who has the context: 0 none, [`TAKEN`] a warp, else turn (high half) and slot + 1 (low half) of the
+    /// request whose graph was launched.
     pub const HOLDER: usize = 8;
     /// Value of [`HOLDER`] while a warp fills the context, or looks what became of its request.
     pub const TAKEN: u64 = u64::MAX;
@@ -290,7 +291,7 @@ pub mod context {
 pub mod io {
     /// 0 idle, 1 launched. Set by the dispatcher, cleared by the child's last kernel.
     pub const STATE: usize = 0;
-    /// Nobody uses it.
+    /// No agent uses it.
     pub const IDLE: u64 = 0;
     /// Launched and not yet finished.
     pub const LAUNCHED: u64 = 1;

@@ -19,7 +19,8 @@ pub mod options {
     pub const SEQUENCE: u32 = 16;
     /// Responses are written into the peer's slots, with immediate; otherwise they are sent.
     pub const REPLY_WRITE: u32 = 32;
-    /// A request is as long as its slot, whatever was received: it was written by several messages.
+    /// A request is as long as its slot, however many bytes were received: it was written by several
+    /// messages.
     pub const WHOLE_SLOTS: u32 = 64;
 }
 

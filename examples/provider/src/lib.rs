@@ -99,7 +99,7 @@ impl Tcp {
 }
 
 impl Connection {
-    /// Reads what is there, one frame's worth at most; false if the peer is gone.
+    /// Reads the bytes that are there, one frame's worth at most; false if the peer is gone.
     fn fill(&mut self) -> bool {
         let mut buffer = [0; 4096];
         while self.received.len() < LENGTH_BYTES + MAX_FRAME_BYTES {
@@ -172,7 +172,7 @@ impl Wire for Tcp {
                     Ok(Some(len)) => len,
                     Ok(None) => break false,
                     Err(()) => {
-                        // Where the next frame would begin nobody knows.
+                        // The beginning of the next frame is unknown.
                         take(Arrival::Malformed);
                         alive = false;
                         break false;

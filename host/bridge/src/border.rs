@@ -25,7 +25,7 @@ pub(crate) fn enter(body: impl FnOnce() -> Result<(), Refused>) -> c_int {
         Ok(()) => (CudaqStatus::Ok, String::new()),
         Err(Refused { status, why }) => (status, why),
     };
-    // A thread that is ending has none any more, and nobody to read it.
+    // A thread that is ending has none any more, and no reader of it.
     let _ = LAST_ERROR.try_with(|last| {
         if !(why.is_empty() && last.borrow().is_empty()) {
             *last.borrow_mut() = CString::new(why.replace('\0', " ")).unwrap_or_default();

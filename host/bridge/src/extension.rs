@@ -1,5 +1,6 @@
-//! What our providers say beyond the interface: why a call failed, counters, a stop with a deadline, and a way to block.
-//! A second symbol of the library; whoever does not know it misses nothing of the interface.
+//! What our providers say beyond the interface: why a call failed, counters, a stop with a deadline, and a
+//! way to block. A second symbol of the library; a loader that does not know it misses nothing of the
+//! interface.
 
 use crate::layout::{GetText, Handle, OnHandle};
 use core::ffi::{c_char, c_int};

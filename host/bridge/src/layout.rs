@@ -129,15 +129,15 @@ pub type GetText = unsafe extern "C" fn(handle: Handle, out: *mut c_char, len: u
 /// `get_ring_geometry`.
 pub type GetGeometry = unsafe extern "C" fn(handle: Handle, slots: *mut u32, slot_bytes: *mut u32) -> c_int;
 
-/// `set_function_table`: the dispatcher's `cudaq_function_entry_t`s and how many they are. A registration: nobody calls them
-/// through the provider.
+/// `set_function_table`: the dispatcher's `cudaq_function_entry_t`s and how many they are. A registration: no
+/// agent calls them through the provider.
 pub type SetTable = unsafe extern "C" fn(handle: Handle, entries: *mut c_void, count: usize) -> c_int;
 
 /// `cudaq_function_table_t`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct FunctionTable {
-    /// `cudaq_function_entry_t`s, of whatever length the program was compiled with.
+    /// `cudaq_function_entry_t`s, of any length the program was compiled with.
     pub entries: *mut c_void,
     /// How many.
     pub count: u32,

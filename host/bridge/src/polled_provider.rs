@@ -102,7 +102,7 @@ impl Unified for PolledProvider {
 
     fn give_up(&mut self) {
         self.link.give_up();
-        // What is still there is the provider's to count, and to drop.
+        // The provider counts and drops remaining requests.
         let _ = self.provider.stop(Duration::ZERO);
     }
 

@@ -7,7 +7,8 @@ use ringcall_transport::{Endpoint, RingFilling, Statistics, StopReport, Watch};
 use ringcall_wire::flag::FREE;
 use std::time::{Duration, Instant};
 
-/// A provider that is launched and fills its ring, beside whatever serves that: a dispatcher's thread, a device.
+/// A provider that is launched and fills its ring, beside the ring's dispatcher: a dispatcher's thread, a
+/// device.
 ///
 /// ```no_run
 /// use ringcall::{FunctionTable, HostDispatcher};

@@ -53,8 +53,8 @@ impl Arch {
     pub const SM_90: Self = Self { capability: 90, ptx: 86 };
     /// B200.
     pub const SM_100: Self = Self { capability: 100, ptx: 86 };
-    /// What is built unless told otherwise: a later device takes the text of the newest architecture before its own, and
-    /// that of `sm_100` would be the one of `sm_90` but for register numbers.
+    /// The architectures that are built by default: a later device takes the text of the newest architecture
+    /// before its own, and the text of `sm_100` would equal the text of `sm_90` but for register numbers.
     pub const DEFAULT: [Self; 2] = [Self::SM_80, Self::SM_90];
 
     /// Compute capability times ten: 90 is 9.0.

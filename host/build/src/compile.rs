@@ -12,7 +12,8 @@ use std::process::{Command, Output};
 pub(crate) const INNER_VARIABLE: &str = "RINGCALL_DEVICE_BUILD";
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
-/// What `release` means for device code, whatever the workspace says: one merged module with no debug information.
+/// What `release` means for device code, even if the workspace says otherwise: one merged module with no
+/// debug information.
 const PROFILE: &[&str] = &[
     "opt-level=3",
     "lto='fat'",

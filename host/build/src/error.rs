@@ -21,7 +21,7 @@ pub enum BuildError {
     Unusable {
         /// As the variable has it.
         rustc: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// An architecture that is not in the table.

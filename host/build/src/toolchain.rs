@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 /// The variable that names the compiler to take, before any other.
 pub const RUSTC_VARIABLE: &str = "RINGCALL_DEVICE_RUSTC";
-/// Where Debian's packages put theirs, beside whatever rustup has.
+/// Where Debian's packages put theirs, beside rustup's toolchains.
 const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
 
 /// A rustc with the sources of its `core`, and a cargo to drive it.

@@ -27,7 +27,7 @@ impl TransportFaults {
         self.0[kind].store(count, Ordering::Relaxed);
     }
 
-    /// Requests named in slots that are not there, or are under way: nobody could be answered.
+    /// Requests named in slots that are not there, or are under way: no agent could be answered.
     pub(crate) fn refused_slots(&self) -> u64 {
         self.0[0].load(Ordering::Relaxed)
     }
@@ -123,7 +123,8 @@ impl Dataplane {
         if unsafe { (self.rx_poll)(self.ctx, &raw mut slot) } != RX_READY {
             return false;
         }
-        // A slot that is not there, or whose request is under way, is the transport's mistake: there is nobody to answer.
+        // A slot that is not there, or whose request is under way, is the transport's mistake: there is no
+        // agent to answer.
         let free = |index: &SlotIndex| {
             let free = |flags: &Words| flags.load(index.as_usize(), Ordering::Relaxed) == flag::FREE;
             free(&self.rx_flags) && free(&self.tx_flags)

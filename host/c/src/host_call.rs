@@ -20,7 +20,7 @@ pub(crate) struct CallCounter {
 }
 
 impl CallCounter {
-    /// Counts on from what is in `stats`, if there is one, unless [`restart`](Self::restart) is called.
+    /// Counts on from the counts in `stats`, if there is one, unless [`restart`](Self::restart) is called.
     ///
     /// # Safety
     /// `stats` is null, or a word of host memory that stays until the counter is gone.

@@ -39,7 +39,7 @@ pub(crate) struct Served {
 static SERVED: Mutex<Vec<Weak<Served>>> = Mutex::new(Vec::new());
 
 impl Served {
-    /// Notes that a dispatcher serves these functions, until what is returned is dropped.
+    /// Notes that a dispatcher serves these functions, until the returned guard is dropped.
     ///
     /// # Errors
     /// Another one serves one of them on the same ring.

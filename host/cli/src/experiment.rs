@@ -62,7 +62,8 @@ impl Experiment {
     }
 }
 
-/// A digest of what is decoded, by which two processes know that it is the same: CRC-32 of the error model's text.
+/// A digest of the experiment, by which two processes know that they decode the same: CRC-32 of the error
+/// model's text.
 pub(crate) fn digest(problem: &Problem) -> String {
     struct Digest(crc32fast::Hasher);
     impl fmt::Write for Digest {

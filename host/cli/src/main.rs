@@ -45,7 +45,7 @@ enum Command {
     Sweep(Box<sweep::Args>),
     /// Decodes a file of shots, with the options of `pymatching predict`
     Predict(predict::Args),
-    /// Says what this machine has, what it is for, and what to do about what is missing
+    /// Says what this machine has, what it is for, and what to do about missing parts
     Doctor(doctor::Args),
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn tell(pin: &PinReport) {
     }
 }
 
-/// What is to be said of a thread, and was not said before.
+/// The remark about a thread that was not made before.
 fn news(said: &mut BTreeSet<String>, pin: &PinReport) -> Option<String> {
     let line = pin.to_string();
     (!pin.took() && said.insert(line.clone())).then_some(line)
@@ -72,7 +72,8 @@ pub(crate) fn auto(workers: u32) -> Result<CorePinning> {
     }
 }
 
-/// Workers where nobody says how many: dispatcher, consumer and driver have a core each where there are enough.
+/// Workers where no option says how many: dispatcher, consumer and driver have a core each where there are
+/// enough.
 pub(crate) fn workers() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     cores.saturating_sub(3).clamp(1, 8) as u32

@@ -288,7 +288,7 @@ fn only_output_that_cannot_be_written_fails() {
         let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
         assert!(text.lines().count() == 1 && text.contains(path), "{text}");
     }
-    // Nobody reads on: quiet, as other filters are.
+    // The reader has gone: quiet, as other filters are.
     for extra in [&[][..], &["--json", "-"]] {
         let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
             .arg("doctor")

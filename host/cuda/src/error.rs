@@ -129,7 +129,7 @@ pub enum CudaError {
     LinkInput {
         /// The name given with it.
         name: String,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// A symbol that is called, and defined nowhere.

@@ -17,7 +17,7 @@ pub enum PredecoderError {
     Shape {
         /// The model.
         model: String,
-        /// What was expected and what is there.
+        /// What was expected and what was found.
         reason: String,
     },
     /// The model says no threshold, and none was given.

@@ -29,7 +29,7 @@ pub struct ServiceConfig {
     pub wait: Wait,
     /// After how long a request is answered `TIMED_OUT`.
     pub request_timeout: Option<Duration>,
-    /// How long the end of a run waits for what is under way.
+    /// How long the end of a run waits for requests under way.
     pub stop_deadline: Duration,
 }
 
@@ -73,7 +73,7 @@ fn reporter(problem: &Problem) -> (impl FnMut(&Completion<'_>) + Send + use<>, m
             let (bits, _) = read_decode_result(&schema, result).ok()?;
             Some(bits.ones().fold(0_u64, |word, index| word | 1 << (index % 64)))
         });
-        // The driver is gone only when the run is over: nobody counts any more.
+        // The driver is gone only when the run is over: nothing is counted any more.
         let _ = report.send(Outcome {
             request_id: completion.request_id,
             predicted: predicted.filter(|_| completion.is_success()),
@@ -268,7 +268,7 @@ impl Service {
         let injector = pipeline.injector().ok_or(DriveError::NoInjector)?;
         let remote = matches!(pipeline, Kind::Elsewhere(_));
         let run = drive(&problem, injector, &outcomes, source, pace, remote, progress);
-        // The driver's time line ends here; what is under way is answered while the pipeline stops.
+        // The driver's time line ends here; requests under way are answered while the pipeline stops.
         let (report, failure) = pipeline.stop(deadline);
         let mut summary = match run {
             Err(DriveError::Submit(SubmitError::Lost)) => {

@@ -49,7 +49,7 @@ pub enum InferenceError {
     Shape {
         /// The model.
         model: String,
-        /// What was expected and what is there.
+        /// What was expected and what was found.
         reason: String,
     },
     /// The engine's own error.

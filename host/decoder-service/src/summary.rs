@@ -102,7 +102,7 @@ const POINT_NS: u64 = 100_000_000;
 /// A day: beyond that the time line stands still and the figures go on.
 const MAX_POINTS: u64 = 864_000;
 
-/// What is under way, and what is known of what is over.
+/// Requests under way, and results of finished ones.
 #[derive(Debug)]
 pub(crate) struct Account {
     begin: u64,
@@ -220,7 +220,7 @@ pub struct Summary {
     pub stop: Option<StopReport>,
     /// From the first request to the last answer.
     pub elapsed: Duration,
-    /// Answers that nobody waited for.
+    /// Answers that no agent waited for.
     pub unexpected: u64,
     /// Requests of which inference left nothing: matching was skipped.
     pub matching_skipped: u64,

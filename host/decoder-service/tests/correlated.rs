@@ -53,7 +53,7 @@ fn network() -> Arc<dyn Model> {
     Arc::new(Predecoder::new(Arc::new(copies), &experiment(), Some(0.6)).unwrap())
 }
 
-/// What is left of a syndrome and the frame, after the network or without it.
+/// The residual of a syndrome and the frame, after the network or without it.
 type Left = (Vec<u8>, u8);
 
 fn left(syndromes: &[Vec<u8>], network: Option<&dyn Model>) -> Vec<Left> {

@@ -202,7 +202,7 @@ fn tensors_that_a_network_leaves_are_answered_as_by_the_pipeline() {
             let (mut left, mut flipped) = (vec![0; residual.bytes], vec![0; frame.bytes]);
             engine.run(&[request], &mut [&mut left, &mut flipped]).expect("a run");
             empty += u64::from(left.iter().all(|&byte| byte == 0));
-            // What lies between tensors is nobody's.
+            // The bytes between tensors belong to no tensor.
             left.resize(frame.offset, 0xAA);
             left.extend(flipped);
             left

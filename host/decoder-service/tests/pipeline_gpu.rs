@@ -140,7 +140,7 @@ fn a_study_counts_the_same_on_the_device() {
     });
 }
 
-/// Started, stopped and started again on one ring; what nobody waits for any more is no harm.
+/// Started, stopped and started again on one ring; an answer to an abandoned request does no harm.
 #[test]
 fn the_devices_dispatcher_restarts() {
     on_device("the_devices_dispatcher_restarts", |context| {

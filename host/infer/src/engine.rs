@@ -6,8 +6,8 @@ use crate::{Direction, ElementType, InferError, TensorSpec};
 
 /// A loaded model: shared between workers, makes one engine for each.
 ///
-/// Loading does what is slow (parsing, optimising, building kernels); [`instantiate`](Model::instantiate) only
-/// takes what one worker needs for itself.
+/// Loading does the slow work (parsing, optimising, building kernels); [`instantiate`](Model::instantiate)
+/// only takes what one worker needs for itself.
 pub trait Model: Any + Send + Sync {
     /// A name for messages and reports.
     fn name(&self) -> &str;

@@ -89,7 +89,7 @@ pub enum InferError {
     InvalidSpec {
         /// The tensor.
         name: String,
-        /// What is wrong with it.
+        /// The fault that was found.
         reason: String,
     },
     /// The file could not be read.
@@ -105,7 +105,7 @@ pub enum InferError {
     Malformed {
         /// The model.
         model: String,
-        /// What is wrong with it.
+        /// The fault that was found.
         reason: String,
     },
     /// A dimension other than the batch is not static.

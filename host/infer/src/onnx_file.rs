@@ -1,5 +1,5 @@
-//! What is in an ONNX file, for engines that look into one themselves: nodes, constants, metadata. Names and field numbers as
-//! in `onnx.proto3`; what nobody here reads is left out.
+//! The contents of an ONNX file, for engines that look into one themselves: nodes, constants, metadata. Names
+//! and field numbers as in `onnx.proto3`; fields that are not read here are left out.
 //!
 //! ```
 //! use ringcall_infer::onnx_file::{Graph, Node, OnnxFile};

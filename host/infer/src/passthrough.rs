@@ -9,8 +9,8 @@ use crate::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
 /// It stands where a network would stand when rings, dispatch and matching are to be measured alone. Its shapes
 /// can be those of a real model ([`shaped_like`](Passthrough::shaped_like)), so that the same bytes move.
 ///
-/// Output `i` takes the leading bytes of input `i`; what is left over, or has no input, or would turn bytes that
-/// are not booleans into booleans, is 0.
+/// Output `i` takes the leading bytes of input `i`; an output that is left over, or has no input, or would
+/// turn bytes that are not booleans into booleans, is 0.
 #[derive(Clone, Debug)]
 pub struct Passthrough {
     name: String,

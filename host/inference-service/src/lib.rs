@@ -11,9 +11,10 @@
 //! [host dispatcher](ringcall::HostDispatcher), whose workers launch them ([`HostWorker`]).
 //!
 //! # Tensors
-//! By name ([`Pick`]): a request fills the first input and an answer is the first output, unless others are chosen. What is
-//! not chosen is *auxiliary*: it has its memory, and the host may [fill](Service::write_input) it. A request is as long as its
-//! inputs, no more and no less; of several, each begins at a multiple of 16 bytes, and so do outputs.
+//! By name ([`Pick`]): a request fills the first input and an answer is the first output, unless others are
+//! chosen. A tensor that is not chosen is *auxiliary*: it has its memory, and the host may
+//! [fill](Service::write_input) it. A request is as long as its inputs, no more and no less; of several, each
+//! begins at a multiple of 16 bytes, and so do outputs.
 //!
 //! # Back-pressure
 //! Twice. While the record that an instance would fill next is not free the dispatcher does not launch it: the request stays

@@ -18,7 +18,7 @@ pub enum Transfer {
 pub struct Options {
     /// What a request fills.
     pub inputs: Pick,
-    /// What is handed over, or answered.
+    /// The tensors that are handed over, or answered.
     pub outputs: Pick,
     /// Instances: as many requests are inferred at once.
     pub instances: u32,

@@ -28,7 +28,7 @@ impl Service {
         &self.nodes.inputs
     }
 
-    /// What is handed over, or answered.
+    /// The tensors that are handed over, or answered.
     #[must_use]
     pub fn outputs(&self) -> &Bindings {
         &self.nodes.outputs

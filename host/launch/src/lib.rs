@@ -7,8 +7,8 @@
 //! | [`ring`] | the dispatchers of a ring in mapped memory, and graphs for its requests |
 //! | [`queue_pair`] | the unified dispatcher of a NIC's queue pair, and of linked transport functions |
 //!
-//! The crate builds and starts on any machine; without a GPU, the driver's functions return an error that says what is
-//! missing ([`ringcall_cuda`]).
+//! The crate builds and starts on any machine; without a GPU, the driver's functions return an error that
+//! names the missing part ([`ringcall_cuda`]).
 
 #![deny(unsafe_code)]
 

@@ -13,7 +13,7 @@ use crate::readout::Answer;
 use crate::small::PairTable;
 use crate::solution::{CertificateError, Solution};
 
-/// What to trade for speed. The answers are of minimum weight whatever is chosen.
+/// What to trade for speed. The answers are of minimum weight with every choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecoderConfig {

@@ -318,6 +318,6 @@ pub enum SlidingError {
 pub struct BatchError {
     /// Its number, from zero.
     pub shot: usize,
-    /// What is wrong with it.
+    /// The fault that was found.
     pub source: DecodeError,
 }

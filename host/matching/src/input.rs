@@ -1,4 +1,4 @@
-//! Checking what is to be decoded.
+//! Checking the syndrome to decode.
 
 use crate::error::DecodeError;
 use crate::graph::{MatchingGraph, NONE};
@@ -94,7 +94,7 @@ fn in_order<'a>(
     }
 }
 
-/// Of two sorted lists, what is in just one of them.
+/// Of two sorted lists, the elements of exactly one of them.
 fn symmetric_difference(a: &[u32], b: &[u32], out: &mut Vec<u32>) {
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {

@@ -36,7 +36,7 @@ mod deed {
 struct Played {
     ring: Ring,
     gate: Gate,
-    /// Answers slots that nobody asked for, now and then.
+    /// Answers slots that the source asked for no, now and then.
     noisy: bool,
     sick: Arc<AtomicBool>,
     quit: Arc<AtomicBool>,
@@ -181,7 +181,7 @@ fn every_request_is_completed_over_rings_of_any_size_and_restarts() {
                 let acts = [act::DONE, 77, act::FAIL, act::DONE, act::TOO_LONG, act::PANIC];
                 submit(&mut injector, &[acts[i as usize % 6], i as u8], (round << 40) + i);
             }
-            // Nobody waits: the stop comes in the middle of the burst, and drains it.
+            // No agent waits: the stop comes in the middle of the burst, and drains it.
             let stopped = running.stop(LONG);
             assert!(stopped.is_clean(), "{:?} {:?}", stopped.report, stopped.failure);
             let stats = stopped.report.stats;
@@ -424,7 +424,8 @@ fn a_dead_device_is_lost_and_everything_is_answered() {
     }
 }
 
-/// A stop while requests pour in: each is refused or completed, whatever the deadline; and a restart serves again.
+/// A stop while requests pour in: each is refused or completed, with any deadline; and a restart serves
+/// again.
 #[test]
 fn a_stop_in_the_middle_of_a_burst_loses_nothing() {
     for deadline in [LONG, Duration::ZERO] {

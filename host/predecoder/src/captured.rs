@@ -122,7 +122,8 @@ impl GpuRun {
         self.failed.fill(0)
     }
 
-    /// Adds the run to a graph, after the nodes `after`; it must outlive the graph and what is made of it.
+    /// Adds the run to a graph, after the nodes `after`; it must outlive the graph and every executable made
+    /// of it.
     ///
     /// # Errors
     /// A node of another graph, or the driver refuses.

@@ -15,7 +15,7 @@ use std::any::Any;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// The handler's symbol, that of the function in which blocks follow, and that of the parameters of both.
+/// Kernel symbols: the grid handler, its participant loop, and their parameter block.
 const SYMBOL: &str = "ringcall_predecoder_grid";
 const FOLLOWER: &str = "ringcall_predecoder_follow";
 const PARAMETERS: &str = "ringcall_predecoder_params";

@@ -31,7 +31,7 @@ pub(crate) const BY_KERNELS: usize = 4096;
 /// A captured run: from pinned host memory to pinned host memory, by way of the device's.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    // In this order: what is launched, then what it reaches.
+    // In this order: the launched graph, then the memory that it reaches.
     launched: RepeatedGraph,
     mapped: MappedRegion,
     failed: Words,

@@ -6,7 +6,7 @@ pub(crate) const DOUBLED: i16 = 2;
 /// The largest value of a hidden layer; the smallest is 0.
 pub(crate) const TOP: i16 = 255;
 
-/// Integers below are exact in single precision, whatever order they are added in.
+/// Integers below are exact in single precision, in every order of addition.
 pub(crate) const EXACT: i64 = 1 << 24;
 
 /// Why a network cannot be used.

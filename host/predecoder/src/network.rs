@@ -21,7 +21,8 @@ const LARGEST_INPUT: [i16; 4] = [DOUBLED, TOP, TOP, TOP];
 
 /// Four convolutions of 3x3x3 in integers, bytes between them: 4, 128, 128, 128, 4 channels.
 ///
-/// The volume's values are 0, 0.5 and 1, and come in doubled. Whatever computes such a network leaves the same bits.
+/// The volume's values are 0, 0.5 and 1, and come in doubled. Every engine computes the same bits of such a
+/// network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     layers: [Layer; 4],

@@ -445,7 +445,7 @@ mod tests {
     /// Each operator has its place, and each left out is missed.
     #[test]
     fn operators_come_in_one_order() {
-        // The operators apart from casts; what is left when one goes is made a chain again.
+        // The operators apart from casts; the remaining nodes are made a chain again.
         let missing = |at: usize| {
             refused(|graph| {
                 let gone = graph.node.remove(at);

@@ -192,14 +192,14 @@ impl Plan {
         if shape.fused() {
             // Windows of one piece, with the first layer's activations: a layer of time further is a slab further.
             (slabs, group_rows, slab_bytes) = (3, shape.first_positions(pad), plane * ROW);
-            // Beside them; what is finished lies over the input, which nobody needs by then.
+            // Beside them; finished positions lie over the input, which no agent needs by then.
             off_input = aligned(off_slabs + SLAB_GROUPS * group_rows * ROW);
             off_received = aligned(off_input + input.max(last));
         } else {
             slabs = if d <= 25 { 4 } else { 3 };
             group_rows = slab_rows;
             slab_bytes = aligned(SLAB_GROUPS * slab_rows * ROW);
-            // In turns at one place: the input, slabs, what is finished.
+            // In turns at one place: the input, slabs, finished positions.
             off_input = off_slabs;
             off_received = aligned(off_slabs + (slabs * slab_bytes).max(input).max(last));
         }
@@ -414,8 +414,8 @@ mod tests {
         assert!(Plan::choose(SHAPES, 3, 3, Offer { multiprocessors: 0, ..H200 }).is_none());
     }
 
-    /// Runs of all parts, and the block of the dispatcher that launches them. That block takes a place from one cluster at most,
-    /// and clusters of one size fill a part of the device in whatever order they come.
+    /// Runs of all parts, and the block of the dispatcher that launches them. That block takes a place from
+    /// one cluster at most, and clusters of one size fill a part of the device in any order they come.
     #[test]
     fn runs_on_shares_fit_at_once_beside_a_dispatcher() {
         let (mut found, mut most) = (0, 0);

@@ -49,8 +49,8 @@ pub enum WiringError {
 ///
 /// A request is a string of bits (bit `i` is bit `i % 8` of byte `i / 8`). Each of them is one element of the
 /// first two channels of the network's input; the other two are the same for all requests. A logit above the
-/// threshold is a decision, and flips up to two bits of the request, and the frame. The answer is what is
-/// left of the bits, and the frame in its own byte.
+/// threshold is a decision, and flips up to two bits of the request, and the frame. The answer is the
+/// remaining bits, and the frame in its own byte.
 ///
 /// ```
 /// use ringcall_predecoder::Wiring;

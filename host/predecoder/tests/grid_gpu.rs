@@ -182,7 +182,7 @@ fn a_dispatcher_outlives_its_handler() {
         let ring = ring_for(context, &handler);
         let wired = wire(&ring, &handler);
         drop(handler);
-        // Whoever allocates now would get the handler's memory, and writes to it.
+        // A thread that allocates now would get the handler's memory, and writes to it.
         let others = [1 << 12, 1 << 16, 1 << 20, 1 << 22].map(|bytes| {
             let buffer = DeviceBuffer::zeroed(context, bytes).expect("memory");
             buffer.fill(0xFF).expect("filled");

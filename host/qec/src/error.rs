@@ -45,13 +45,13 @@ pub enum QecError {
     Model {
         /// Its index in [`DetectorErrorModel::mechanisms`](crate::dem::DetectorErrorModel::mechanisms).
         mechanism: usize,
-        /// What is wrong with it.
+        /// The fault that was found.
         reason: String,
     },
     /// Coordinates of detectors that do not fit their model.
     #[error("coordinates: {reason}")]
     Coordinates {
-        /// What is wrong with them.
+        /// The fault that was found.
         reason: String,
     },
     /// A detector or observable that is random even without noise.

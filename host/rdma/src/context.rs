@@ -66,7 +66,7 @@ pub struct Context72 {
     pub reserved_68: u32,
 }
 
-/// Ours: first a magic and its own size, so that whoever is given one can tell.
+/// Ours: first a magic and its own size, so that its receiver can tell.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
@@ -117,7 +117,7 @@ const _: () = {
 /// The three forms as a C header.
 pub const C_HEADER: &str = include_str!("../include/ringcall_hsb.h");
 
-/// What is no context, or cannot be said in another form.
+/// Bytes that are no context, or a context that another form cannot hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
     /// Fewer bytes than the struct has.

@@ -64,7 +64,8 @@ pub trait ExternalExecutor: Send {
     /// When slots under way get the in-flight mark.
     fn marks(&self) -> Marks;
 
-    /// Whether this slot is under way, or its end was not noticed yet: whatever is in it, the dispatcher leaves it alone.
+    /// Whether this slot is under way, or its end was not noticed yet: the dispatcher leaves it alone with
+    /// any contents.
     fn serves(&self, slot: SlotIndex) -> bool;
 
     /// Nothing is under way.
@@ -77,10 +78,11 @@ pub struct RingCompat {
     /// Any value but 0 in a request flag says that the request is there. Otherwise it must be its slot's address. It is
     /// never followed either way.
     pub any_flag: bool,
-    /// Requests for functions that are not in the table, or are not run here, are left to another dispatcher of this ring. One
-    /// that cannot be read (its magic or its length is wrong) is nobody's: of the host dispatchers of this process that share the
-    /// ring, known by the address of its request flags, one answers it. (Where responses take their requests' places, one that has a
-    /// response's magic is left: it may be one that was answered a moment ago.)
+    /// Requests for functions that are not in the table, or are not run here, are left to another dispatcher
+    /// of this ring. One that cannot be read (its magic or its length is wrong) is no agent's: of the host
+    /// dispatchers of this process that share the ring, known by the address of its request flags, one
+    /// answers it. (Where responses take their requests' places, one that has a response's magic is left: it
+    /// may be one that was answered a moment ago.)
     pub shared_ring: bool,
     /// What becomes of requests that no function is for.
     pub bad_requests: BadRequests,

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 #[repr(u64)]
 pub(crate) enum Control {
     Run = 0,
-    /// Take and answer what is there, then leave.
+    /// Take and answer all requests that are there, then leave.
     Drain = 1,
     /// The deadline has passed: answer everything `SHUTTING_DOWN` and leave.
     Halt = 2,
@@ -34,7 +34,7 @@ pub(crate) struct Cell {
     pub(crate) bank: Bank,
 }
 
-/// Shared by the dispatcher thread, its workers, deferred completions and whoever reads counters.
+/// Shared by the dispatcher thread, its workers, deferred completions and readers of counters.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) ring: SharedRing,
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     control: CachePadded<DeviceU64>,
     /// The function id + 1 of an inline call under way and when it began, for watchers.
     pub(crate) inline_function: DeviceU64,
-    /// One a slot, where somebody wants to hear of answers without touching the response flags.
+    /// One a slot, where an agent wants to hear of answers without touching the response flags.
     completion_log: Option<CompletionLog>,
 }
 
@@ -123,7 +123,7 @@ impl Shared {
         };
         match self.ledger().settle(ticket) {
             Some(in_flight) => {
-                // Counted before it is published: whoever saw the answer sees it counted.
+                // Counted before it is published: an agent that saw the answer sees it counted.
                 let fits = result.len() <= self.ring.geometry().result_capacity() as usize;
                 let status = if fits { status } else { Status::RESULT_TOO_LONG };
                 count(Counter::for_rejection(status));
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Sets the error mark on a request in flight, if nobody has answered it.
+    /// Sets the error mark on a request in flight, if no agent has answered it.
     pub(crate) fn settle_error(
         &self,
         ticket: &Ticket,

@@ -23,8 +23,9 @@ pub trait HostHandler: Send {
     /// The status to answer with.
     fn call(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status>;
 
-    /// Runs the function on private copies of both slots, and may send a result with any status: the status and how many bytes
-    /// of the result there are. By default [`call`](Self::call) with what is behind the headers.
+    /// Runs the function on private copies of both slots, and may send a result with any status: the status
+    /// and how many bytes of the result there are. By default [`call`](Self::call) with the bytes after the
+    /// headers.
     ///
     /// # Errors
     /// The status to answer with, without a result.

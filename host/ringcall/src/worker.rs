@@ -146,7 +146,7 @@ impl WorkerPort {
         }
     }
 
-    /// Something that can raise this worker's ready flag from elsewhere (whoever plays the GPU).
+    /// Something that can raise this worker's ready flag from elsewhere (a GPU, or a thread that plays it).
     #[must_use]
     pub fn signal(&self) -> ReadySignal {
         ReadySignal { shared: Arc::clone(&self.shared), worker: self.worker }
@@ -197,7 +197,7 @@ impl WorkerPort {
             .is_none_or(|entry| entry.generation != job.ticket.generation || entry.phase == Phase::Settled)
     }
 
-    /// Hands the job's answer to whoever gets the [`Deferral`]; the worker can be released at once.
+    /// Hands the job's answer to the agent that gets the [`Deferral`]; the worker can be released at once.
     pub fn defer(&self, job: &Job) -> Deferral {
         let _ = self.shared.ledger().advance(&job.ticket, Phase::Deferred, None);
         Deferral { shared: Arc::clone(&self.shared), ticket: job.ticket, open: true }
@@ -236,7 +236,7 @@ impl ReadySignal {
 }
 
 /// The right to answer a request later, from any thread. Dropped without an answer it answers
-/// [`ABANDONED`](Status::ABANDONED): nobody waits indefinitely.
+/// [`ABANDONED`](Status::ABANDONED): no agent waits indefinitely.
 #[derive(Debug)]
 #[must_use = "a deferred request must be completed, or it is answered ABANDONED"]
 pub struct Deferral {

@@ -1,4 +1,4 @@
-//! Several host dispatchers on one ring: every request is answered once, also those that nobody can read.
+//! Several host dispatchers on one ring: every request is answered once, also those that no agent can read.
 
 use proptest::prelude::*;
 use ringcall::dispatcher::{HostDispatcher, Running, Step, Wired};

@@ -97,8 +97,8 @@ impl Envelope {
             }
     }
 
-    /// Takes a whole IP packet apart: its envelope, and what is in the UDP datagram. Neither the IP header's checksum nor
-    /// the datagram's is looked at.
+    /// Takes a whole IP packet apart: its envelope, and the contents of the UDP datagram. Neither the IP
+    /// header's checksum nor the datagram's is looked at.
     ///
     /// # Errors
     /// [`PacketError::NotUdp`] for another protocol, a fragment or options; [`PacketError::Truncated`] and
@@ -219,7 +219,7 @@ impl Envelope {
         let mut prefix = [0xFF; DUMMY + IPV6_BYTES + UDP_BYTES + BTH_BYTES];
         let headers = self.header_bytes();
         let ip_bytes = headers - UDP_BYTES;
-        // A datagram's length field has 16 bits; longer ones cannot be sent, whatever their CRC.
+        // A datagram's length field has 16 bits; longer ones cannot be sent, even with a right CRC.
         let udp_bytes = (transport.len() + UDP_BYTES + ICRC_BYTES) as u16;
         let length = match self.ip {
             Ip::V4 { .. } => udp_bytes.wrapping_add(IPV4_BYTES as u16),

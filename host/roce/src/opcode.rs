@@ -7,7 +7,7 @@
 /// What a packet does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Data for whatever buffer the receiver has ready.
+    /// Data for the next buffer of the receiver.
     Send,
     /// Data for an address of the receiver's memory.
     Write,

@@ -6,7 +6,8 @@ use crate::reason::Reason;
 use crate::responder::{Event, QueuePair, QueuePairError, Responder};
 use std::net::SocketAddrV4;
 
-/// One peer: its receiving end of the queue pair, its window, and the sequence numbers of what is sent to it.
+/// One peer: its receiving end of the queue pair, its window, and the sequence numbers of packets to the
+/// peer.
 #[derive(Debug)]
 pub struct Peer {
     responder: Responder,

@@ -61,7 +61,7 @@ impl Psn {
 /// What a sequence number says about the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The first packet of all: whatever its number, the count begins here.
+    /// The first packet of all: the count begins at its number.
     First,
     /// The one expected.
     Next,

@@ -38,7 +38,7 @@ impl Side {
     /// Reads one.
     ///
     /// # Errors
-    /// A queue pair number of more than 24 bits, as of somebody who speaks something else.
+    /// A queue pair number of more than 24 bits, as of a peer with another protocol.
     pub fn from_bytes(bytes: [u8; BYTES]) -> io::Result<Self> {
         let [q0, q1, q2, q3, k0, k1, k2, k3, ip @ ..] = bytes;
         let qp = u32::from_be_bytes([q0, q1, q2, q3]);
@@ -189,7 +189,7 @@ fn read(stream: &mut TcpStream) -> io::Result<Side> {
 /// Asks a service; its side.
 ///
 /// # Errors
-/// Nobody listens, or nobody answers in time, or with something else.
+/// No agent listens, or no agent answers in time, or with something else.
 pub fn call(service: SocketAddr, here: Side, timeout: Duration) -> io::Result<Side> {
     let timeout = timeout.max(Duration::from_millis(1));
     let mut stream = patient(TcpStream::connect_timeout(&service, timeout)?, timeout)?;

@@ -86,7 +86,7 @@ pub struct QueuePair {
 }
 
 impl QueuePair {
-    /// Whether a packet is for it and brings the window's key: whoever sends one may be its peer.
+    /// Whether a packet is for it and brings the window's key: its sender may be the peer.
     #[must_use]
     pub fn is_opened_by(&self, packet: &Packet<'_>) -> bool {
         packet.bth.destination_qp == self.number && packet.reth.is_some_and(|reth| reth.key == self.key)
@@ -346,7 +346,7 @@ impl Responder {
         let several =
             bth.opcode.verb() == Verb::Write && matches!(bth.opcode.part(), Part::Middle | Part::Last);
         if !several {
-            // Whatever begins ends what was under way: this service never repeats.
+            // A message that begins ends the message under way: this service never repeats.
             self.give_up_message();
         }
         match (bth.opcode, packet.reth.zip(located)) {

@@ -373,7 +373,7 @@ impl Inbox {
         Self { buffer, packet_bytes, entries: Vec::with_capacity(BATCH), too_long: 0 }
     }
 
-    /// Senders and datagrams of the last [`RoceSocket::receive`], without those that were too long.
+    /// Senders and datagrams of the last [`RoceSocket::receive`], without datagrams that were too long.
     pub fn iter(&self) -> impl Iterator<Item = (SocketAddrV4, &[u8])> {
         self.entries
             .iter()

@@ -192,7 +192,7 @@ fn a_frame_that_lost_a_packet_is_not_published() {
     assert_eq!(bench.receive(&whole(9, 1, b"dddd")).expect("taken").map(|a| a.bytes), Some(4));
     let stats = bench.responder.stats();
     assert_eq!((stats.incomplete, stats.arrived), (3, 1));
-    // Nobody knows of the first packet of all.
+    // No agent knows of the first packet of all.
     assert_eq!(stats.lost_packets(), 2);
 }
 
@@ -264,7 +264,7 @@ fn a_sender_that_begins_anew_is_taken_as_such() {
     assert!(bench.receive(&whole(0, 0, b"x")).expect("taken").is_some());
     let stats = *bench.responder.stats();
     assert_eq!((stats.restarts, stats.lost_packets(), stats.incomplete), (1, 0, 1));
-    // Too near to be told from duplicates: whoever knows that the peer is another says so.
+    // Too near to be told from duplicates: a caller that knows of a new peer says so.
     assert_eq!(bench.receive(&whole(0, 0, b"x")), Err(Reason::Duplicate));
     bench.responder.restart();
     assert!(bench.receive(&whole(0, 0, b"x")).expect("taken").is_some());

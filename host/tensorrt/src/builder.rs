@@ -9,8 +9,8 @@ use std::fmt;
 pub struct Plan(Vec<u8>);
 
 impl Plan {
-    /// A plan from elsewhere. TensorRT checks it when it is read, and only that far: a plan is code for the GPU, to be had
-    /// from somebody one trusts.
+    /// A plan from elsewhere. TensorRT checks it when it is read, and only that far: a plan is code for the
+    /// GPU, to be had from a source one trusts.
     #[must_use]
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)

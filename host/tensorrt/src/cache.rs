@@ -40,7 +40,7 @@ pub enum Found {
     Kept,
     /// It was built now, since none was kept.
     Built,
-    /// It was built now, since the one that was kept is damaged, or TensorRT refused it.
+    /// It was built now, since the kept plan is damaged, or TensorRT refused it.
     Rebuilt {
         /// What was wrong with it.
         why: String,
@@ -118,7 +118,7 @@ impl Cache {
         Ok(Cached { plan, found, not_kept })
     }
 
-    /// Forgets the plan for a model: TensorRT refuses what is kept, say.
+    /// Forgets the plan for a model: TensorRT refuses the kept plan, say.
     pub(crate) fn forget(&self, library: &Library, onnx: &[u8], options: &BuildOptions, gpu: Option<&Gpu>) {
         // One that is gone, or cannot be removed, is written over.
         let _ = fs::remove_file(self.path(&key(&library.version().to_string(), onnx, options, gpu)));
@@ -130,7 +130,7 @@ impl Cache {
         self.folder.join(format!("{}.plan", hash.finish()))
     }
 
-    /// The plan kept for a key; what is wrong with it, should it be damaged.
+    /// The plan kept for a key; its fault, should it be damaged.
     fn read(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
         let path = self.path(key);
         match fs::read(&path) {

@@ -15,7 +15,7 @@ use ringcall_infer::{Model, TensorSpec};
 /// execution context, so different ones may overlap. A run never overlaps with itself.
 #[derive(Debug)]
 pub struct TensorRtRun {
-    // In this order: what is captured, then what it reaches.
+    // In this order: the captured graph, then the memory that it reaches.
     graph: Graph,
     bound: Bound,
     inputs: Vec<TensorSpec>,
@@ -62,7 +62,8 @@ impl TensorRtRun {
         self.bound.memory()[self.inputs.len()..].get(index)
     }
 
-    /// Adds the run to a graph as one node, after the nodes `after`; it must outlive the graph and what is made of it.
+    /// Adds the run to a graph as one node, after the nodes `after`; it must outlive the graph and every
+    /// executable made of it.
     ///
     /// # Errors
     /// A node of another graph, or the driver refuses.

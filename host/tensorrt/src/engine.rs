@@ -29,8 +29,8 @@ impl Runtime {
         Ok(Self { raw, version: library.version(), host_code: false })
     }
 
-    /// The same for plans that bring code for the host along, as version-compatible ones with their lean runtime do. It is
-    /// run: only for plans from somebody one trusts.
+    /// The same for plans that bring code for the host along, as version-compatible ones with their lean
+    /// runtime do. It is run: only for plans from a source one trusts.
     #[must_use]
     pub fn allowing_host_code(self) -> Self {
         Self { host_code: true, ..self }

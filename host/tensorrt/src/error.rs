@@ -24,7 +24,7 @@ pub enum TensorRtError {
     LibraryUnusable {
         /// The library.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// No headers that fit the library.
@@ -63,7 +63,7 @@ pub enum TensorRtError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// TensorRT says no.

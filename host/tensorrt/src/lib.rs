@@ -1,9 +1,9 @@
 //! TensorRT as an inference engine: plans from ONNX files, a cache of them, engines over captured CUDA graphs.
 //!
-//! TensorRT's interface is C++, and its classes differ from release to release. So a small shim (`shim/`) is compiled on
-//! the machine that runs it, against the headers that the user has, when a library is opened for the first time; from then
-//! on it is kept. Nothing of NVIDIA's is needed to build this crate, nor handed out with it: library and headers are the
-//! user's own, and what is missing is said in one line.
+//! TensorRT's interface is C++, and its classes differ from release to release. So a small shim (`shim/`) is
+//! compiled on the machine that runs it, against the headers that the user has, when a library is opened for
+//! the first time; from then on it is kept. Nothing of NVIDIA's is needed to build this crate, nor handed out
+//! with it: library and headers are the user's own, and a missing part is said in one line.
 //!
 //! | what | type |
 //! |---|---|

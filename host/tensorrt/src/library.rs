@@ -5,13 +5,14 @@ use crate::{Message, Search, TensorRtError, Version, search, shim};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// TensorRT, loaded, with a shim that speaks its version. A cheap handle; what is loaded stays so until the process ends.
+/// TensorRT, loaded, with a shim that speaks its version. A cheap handle; a loaded library stays so until the
+/// process ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Library {
     loaded: &'static Loaded,
 }
 
-/// What is loaded, by library and shim.
+/// Loaded libraries, by library and shim.
 static OPEN: Mutex<Vec<((PathBuf, PathBuf), &'static Loaded)>> = Mutex::new(Vec::new());
 
 impl Library {

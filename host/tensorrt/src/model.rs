@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// A plan on a device, with every shape fixed. Its engines share the plan; each has an execution context,
 /// memory and its own captured graph.
 ///
-/// Build, load and instantiate before a persistent kernel starts on the device: TensorRT allocates and loads code, which
-/// can wait for running kernels. What is dropped while one runs is kept until a
+/// Build, load and instantiate before a persistent kernel starts on the device: TensorRT allocates and loads
+/// code, which can wait for running kernels. Objects dropped while one runs are kept until a
 /// [`DeferFrees`](ringcall_cuda::driver::DeferFrees) ends.
 #[derive(Debug)]
 pub struct TensorRtModel {
@@ -38,8 +38,8 @@ impl Drop for Shared {
 }
 
 impl TensorRtModel {
-    /// Builds a plan for the device of `context`, or takes the one that `cache` has, and reads it. Open dimensions have the
-    /// usual one of their sizes.
+    /// Builds a plan for the device of `context`, or takes the plan in `cache`, and reads it. Open dimensions
+    /// have the usual one of their sizes.
     ///
     /// A plan from the cache that TensorRT refuses is built again.
     ///

@@ -1,4 +1,4 @@
-//! What is read of an ONNX file before TensorRT sees it.
+//! The fields of an ONNX file that are read before TensorRT sees it.
 
 use ringcall_infer::InferError;
 use ringcall_infer::onnx_file::{OnnxFile, Tensor};

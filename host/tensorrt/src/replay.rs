@@ -58,7 +58,7 @@ impl Layout {
     }
 }
 
-/// What is asked of an execution context before its first run.
+/// The questions to an execution context before its first run.
 trait Bind {
     fn set_input_shape(&mut self, name: &str, dims: &[i64]) -> Result<(), TensorRtError>;
 
@@ -194,7 +194,7 @@ impl Drop for Bound {
 /// A captured run between mapped host memory at either end.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    // In this order: what is captured, then what it reaches.
+    // In this order: the captured graph, then the memory that it reaches.
     launched: RepeatedGraph,
     _bound: Bound,
     mapped: MappedRegion,

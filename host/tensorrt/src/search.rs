@@ -13,7 +13,7 @@ const HOMES: [&str; 4] = ["TENSORRT_HOME", "TENSORRT_ROOT", "TENSORRT_DIR", "TEN
 /// Where packages and archives are put.
 const HOME_PATTERNS: [&str; 5] =
     ["/usr/local/TensorRT*", "/opt/TensorRT*", "/opt/tensorrt*", "/usr/local/tensorrt*", "/usr/local/cuda"];
-/// Those that make plans first, the newest of each first; the lean runtime only runs plans.
+/// Libraries that make plans first, the newest of each first; the lean runtime only runs plans.
 const LIBRARIES: [&str; 8] = [
     "libnvinfer.so.11",
     "libnvinfer.so.10",
@@ -25,7 +25,7 @@ const LIBRARIES: [&str; 8] = [
     "libnvinfer_lean.so",
 ];
 
-/// Where to look. What is not given is looked for: in the environment (`RINGCALL_TENSORRT_LIB`,
+/// Where to look. A path that is not given is looked for: in the environment (`RINGCALL_TENSORRT_LIB`,
 /// `RINGCALL_TENSORRT_INCLUDE`, `TENSORRT_HOME` and its like), then where packages put things.
 ///
 /// ```no_run
@@ -173,7 +173,7 @@ fn globbed(pattern: &str) -> Vec<PathBuf> {
     glob::glob(pattern).into_iter().flatten().flatten().collect()
 }
 
-/// The version of the headers in a folder, or what is wrong with it.
+/// The version of the headers in a folder, or its fault.
 fn version_in(folder: &Path) -> Result<Version, String> {
     let at = folder.display();
     for name in ["NvInfer.h", "NvOnnxParser.h"] {

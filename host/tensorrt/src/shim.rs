@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const HEADER: &str = include_str!("../shim/shim.h");
 const SOURCE: &str = include_str!("../shim/shim.cpp");
-/// Stands in for CUDA's, without which TensorRT's headers cannot be read.
+/// A replacement for CUDA's header, without which TensorRT's headers cannot be read.
 const CUDA_HEADER: &str = include_str!("../shim/cuda/cuda_runtime_api.h");
 /// Hidden symbols, so that shims for several versions do not meet in one process.
 const FLAGS: [&str; 9] = [
@@ -86,7 +86,7 @@ fn compiler(search: &Search) -> Result<(String, String), TensorRtError> {
 fn compile(compiler: &str, headers: &Path, folder: &Path, path: &Path) -> Result<(), TensorRtError> {
     let unusable =
         |why: std::io::Error| TensorRtError::Folder { path: folder.to_owned(), why: why.to_string() };
-    // Everything beside its place, so that the rename is one step; the folder goes away whatever happens.
+    // Everything beside its place, so that the rename is one step; the folder goes away in every case.
     let work = tempfile::tempdir_in(folder).map_err(unusable)?;
     let at = |name: &str| work.path().join(name);
     fs::create_dir(at("cuda")).map_err(unusable)?;
@@ -126,7 +126,7 @@ fn compile(compiler: &str, headers: &Path, folder: &Path, path: &Path) -> Result
     fs::rename(at("shim.so"), path).map_err(unusable)
 }
 
-/// The line that says what is wrong: the rest of a compiler's pages follows from it.
+/// The line that names the fault: the rest of a compiler's pages follows from it.
 fn first_error(log: &str, status: &str) -> String {
     let line = log.lines().find(|line| line.contains("error")).or_else(|| log.lines().next());
     line.map_or_else(|| status.to_owned(), |line| line.trim().chars().take(400).collect())

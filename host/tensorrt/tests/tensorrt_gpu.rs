@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn on_device(name: &str, test: impl FnOnce(&Library, &Arc<Context>)) {
-    // In turn: where one's kernel runs, nobody loads code, and what another drops is not freed.
+    // In turn: where one's kernel runs, no test loads code, and what another drops is not freed.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let context = match Driver::load().and_then(|driver| driver.device(0)?.context()) {
         Err(why @ (CudaError::NoDriver | CudaError::NoDevice | CudaError::DriverUnusable(_))) => {

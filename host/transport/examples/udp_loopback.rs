@@ -274,7 +274,7 @@ fn run(to: SocketAddr, args: &CallArgs, name: &str, window: usize) -> Result<boo
     Ok(seen.wrong == 0 && unaccounted == 0 && caller.statistics().balance() == 0)
 }
 
-/// Whoever started this may have stopped listening.
+/// The reader of the output may be gone.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

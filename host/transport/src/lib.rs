@@ -11,8 +11,8 @@
 //!
 //! # Who does what
 //! A [`Wire`] moves frames (a header and its payload) and knows nothing of rings. A [`Link`] attaches one to
-//! a ring: it checks each frame, chooses a slot, remembers who asked, and sends each answer there, in
-//! whatever order answers become ready. It runs on its caller's thread ([`Unified`]) or on its own thread
+//! a ring: it checks each frame, chooses a slot, remembers who asked, and sends each answer there, in any
+//! order answers become ready. It runs on its caller's thread ([`Unified`]) or on its own thread
 //! ([`RingFilling`], [`Threaded`]). Every transport passes the same suite (module `conformance`, feature
 //! `testing`).
 //!
@@ -22,8 +22,8 @@
 //!   or ignored; what was put into a slot was answered or dropped at a stop, whose report says so
 //!   ([`Statistics::balance`]). Each has a counter.
 //! - **Back-pressure**: while no slot is vacant nothing is read.
-//! - **A stop is bounded**: it refuses what comes, waits for what is under way, and tells the senders of the rest
-//!   `SHUTTING_DOWN`.
+//! - **A stop is bounded**: it refuses what comes, waits for requests under way, and tells the senders of the
+//!   rest `SHUTTING_DOWN`.
 //! - **No allocation, lock or sleep between start and stop.** A thread that has found nothing for long blocks until a
 //!   datagram comes ([`Idle`]).
 

@@ -63,7 +63,7 @@ const OUTBOX: usize = 2 * BATCH;
 /// Batches that are refused after the deadline of a stop: a sender that never pauses does not keep it up.
 const LAST_BATCHES: usize = 256;
 
-/// Tries to send what is left at the end, with a yield between.
+/// Tries to send the rest at the end, with a yield between.
 const LAST_TRIES: usize = 1000;
 
 impl<W: Wire> Link<W> {

@@ -34,7 +34,7 @@ struct Entry<P> {
     len: usize,
 }
 
-/// What is counted when a frame leaves.
+/// The counters of a frame that leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tag {
     /// The answer of a slot.

@@ -1,8 +1,8 @@
 //! Which slot a request gets, and whose answer a slot holds.
 //!
-//! The transport is its ring's only producer and consumer, so what it saw vacant stays vacant: a few such slots are kept
-//! in stock, and a frame is received only into one of them. Slots are looked for around the ring, past those in use: a
-//! request that is never answered costs its own slot and stalls nobody.
+//! The transport is its ring's only producer and consumer, so what it saw vacant stays vacant: a few such
+//! slots are kept in stock, and a frame is received only into one of them. Slots are looked for around the
+//! ring, past those in use: a request that is never answered costs its own slot and stalls no other.
 
 use crate::admit::Reason;
 use crate::stats::LiveCounters;
@@ -124,8 +124,8 @@ impl<P: Copy> Slots<P> {
         self.probe(slot, counters).ok_or(Reason::SlotTaken)
     }
 
-    /// The slot, if it is vacant. An answer in it that nobody here asked for (its transport has stopped, or the dispatcher
-    /// answered twice) is thrown away.
+    /// The slot, if it is vacant. An answer in it to no request of this transport (its transport has stopped,
+    /// or the dispatcher answered twice) is thrown away.
     fn probe(&self, slot: SlotIndex, counters: &LiveCounters) -> Option<Vacant> {
         if let Some(vacant) = Vacant::probe(&self.ring, slot) {
             return Some(vacant);
@@ -187,7 +187,7 @@ impl<P: Copy> Slots<P> {
         }
     }
 
-    /// Gives up every request under way; who asked. Their slots are left to whoever answers them.
+    /// Gives up every request under way; who asked. Their slots are left to the agent that answers them.
     pub(crate) fn give_up(&mut self) -> Vec<(u32, Asked<P>)> {
         let given_up = (0..).zip(&self.asked).filter_map(|(slot, asked)| asked.map(|asked| (slot, asked)));
         let given_up = given_up.collect();

@@ -43,7 +43,7 @@ impl Signal {
     }
 }
 
-/// A thread that is told to stop when its handle is dropped. Nobody waits for it then.
+/// A thread that is told to stop when its handle is dropped. No agent waits for it then.
 #[derive(Debug)]
 struct Worker<T> {
     signal: Signal,
@@ -130,8 +130,7 @@ fn turns(
     }
 }
 
-/// A transport on its own thread, beside whatever serves the ring: a dispatcher's thread, a kernel on a
-/// device.
+/// A transport on its own thread, beside the ring's dispatcher: a dispatcher's thread, a kernel on a device.
 ///
 /// ```
 /// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
@@ -273,7 +272,7 @@ impl OneThread {
         &self.worker.pin
     }
 
-    /// Stops the transport, then the dispatcher: at the deadline the senders of what is not answered are told
+    /// Stops the transport, then the dispatcher: at the deadline the senders of unanswered requests are told
     /// `SHUTTING_DOWN`. The dispatcher's part is missing if a handler on the thread never returns.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> (StopReport, Option<Stopped>) {
@@ -285,7 +284,7 @@ impl OneThread {
     }
 }
 
-/// Serves what is in the ring, where answers are due; whether there was anything.
+/// Serves the requests in the ring, where answers are due; whether there was anything.
 #[inline]
 fn serve(dispatcher: &mut HostDispatcher<Stepped>, due: u32) -> bool {
     let mut worked = false;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// A transport on its caller's thread: the same thread may run the dispatcher.
 ///
-/// A turn is [`poll`](Self::poll), whatever else the thread does, then [`publish`](Self::publish). Neither blocks.
+/// A turn is [`poll`](Self::poll), other work of the thread, then [`publish`](Self::publish). Neither blocks.
 pub trait Unified: Send {
     /// Where it is reached.
     fn endpoint(&self) -> &Endpoint;
@@ -18,7 +18,8 @@ pub trait Unified: Send {
     /// nothing is taken, and what comes waits in the wire.
     fn poll(&mut self) -> usize;
 
-    /// Sends the answers that are there, in whatever order they became ready, each to whoever asked; how many.
+    /// Sends the answers that are there, in any order they became ready, each to the peer that asked; how
+    /// many.
     fn publish(&mut self) -> usize;
 
     /// Requests in slots, whose answers are still to come.

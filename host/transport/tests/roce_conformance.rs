@@ -67,7 +67,8 @@ fn detail(endpoint: &Endpoint, key: &str) -> u32 {
     }
 }
 
-/// A sensor bridge's data plane: pages in turn, whoever sends, so that none is taken whose answer is still to come.
+/// A sensor bridge's data plane: pages in turn, whichever client sends, so that none is taken whose answer is
+/// still to come.
 struct Bridge {
     socket: RoceSocket,
     peer: SocketAddrV4,

@@ -11,7 +11,8 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// What is linked with what at load time, by the names of the programs; and whether NVIDIA's device runtime is added.
+/// Which texts are linked together at load time, by the names of the programs; and whether NVIDIA's device
+/// runtime is added.
 const LINKS: &[(&[&str], bool)] = &[
     (&["dispatch", "samples"], false),
     (&["grid", "samples"], false),

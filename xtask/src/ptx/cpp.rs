@@ -19,7 +19,8 @@ const STATIC: (&str, usize) = ("_ZN44_INTERNAL_", 5 + 44);
 /// What stands there instead.
 const NAMESPACE: &str = "_ZN9predecoder";
 
-/// What the handler and the transport are compiled for: that, and whatever takes its PTX.
+/// What the handler and the transport are compiled for: that architecture, and every device that takes its
+/// PTX.
 const LINKED_ARCH: &str = "compute_80";
 /// What those two need, and no more.
 const LINKED_VERSION: &str = ".version 8.0";
@@ -94,7 +95,8 @@ fn compiler(text: &str) -> Option<&str> {
     text.lines().take(8).find(|line| line.contains("compilation tools"))
 }
 
-/// Builds the texts and writes them, or compares them with what is committed, as far as they are by the same compiler.
+/// Builds the texts and writes them, or compares them with the committed texts, as far as they are by the
+/// same compiler.
 ///
 /// # Errors
 /// No tools; CUDA C++ that does not compile; a text that is not the committed one.

@@ -144,7 +144,7 @@ fn packages() -> Vec<&'static str> {
 /// [`Arch::DEFAULT`], by name.
 const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
 
-/// Builds the texts of record and writes them, or compares them with what is committed.
+/// Builds the texts of record and writes them, or compares them with the committed texts.
 ///
 /// # Errors
 /// No toolchain for devices; device code that does not compile, or that compiles with warnings when it is to be

@@ -122,7 +122,7 @@ impl<'a> Module<'a> {
         })
     }
 
-    /// These symbols, and whatever they refer to, normalised.
+    /// These symbols, and the symbols they refer to, normalised.
     fn part(&self, names: &[&'a str]) -> Part<'a> {
         let mut part = Part { lines: Vec::new(), reached: names.to_vec() };
         let mut numbers: BTreeMap<&str, usize> =

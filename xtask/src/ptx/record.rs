@@ -1,4 +1,4 @@
-//! Texts that were built, beside those that are committed: written, or compared.
+//! Built texts, beside the committed ones: written, or compared.
 
 use super::{diff, normalise};
 use crate::files::write;
@@ -6,7 +6,7 @@ use crate::shell::Shell;
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
 
-/// What is done with a PTX file that was built.
+/// What happens to a built PTX file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// It is written.

@@ -28,7 +28,8 @@ pub(super) const RULE: Rule = Rule {
 /// A module of a crate, from its root: `[]`, `["a"]`, `["a", "b"]`.
 type Module = Vec<String>;
 
-/// The crate's folder and the module that a file is; `None` for what is no module of a library or a program.
+/// The crate's folder and the module that a file is; `None` for a file that is no module of a library or a
+/// program.
 fn module_of(path: &str) -> Option<(&str, Module)> {
     let (folder, rest) = path.split_once("/src/")?;
     let mut parts: Module = rest.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();

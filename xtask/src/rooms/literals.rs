@@ -40,7 +40,7 @@ fn check(tree: &Tree) -> Vec<String> {
     breaches
 }
 
-/// The value of an integer literal, whatever its base, separators and suffix.
+/// The value of an integer literal of any base, separators and suffix.
 fn integer(literal: &str) -> Option<u128> {
     let text = literal.replace('_', "").to_ascii_lowercase();
     let (radix, digits) = match text.get(..2) {

@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
 
 const LIMIT: usize = 900;
 
-/// Written by a tool, read by nobody.
+/// Written by a tool, read by no agent.
 const GENERATED: &[&str] = &["bindings/"];
 
 fn check(tree: &Tree) -> Vec<String> {

@@ -1,7 +1,7 @@
-//! What is in `examples/` and `tests/` is built.
+//! Every program in `examples/` and `tests/` is built.
 //!
-//! Cargo finds these folders inside a package by itself, but not at the workspace's root: a file there that no package
-//! names is never compiled, and rots. What is named is compiled by `cargo test --workspace`.
+//! Cargo finds these folders inside a package by itself, but not at the workspace's root: a file there that
+//! no package names is never compiled, and rots. `cargo test --workspace` compiles every named file.
 
 use super::{Package, Rule, Tree};
 use crate::files::{below, entries, has_ending};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const INCREMENT: u32 = 1;
 const FOUR_BYTES: u32 = 2;
 
-/// What is in a slot.
+/// The contents of a slot.
 #[derive(Debug, Clone)]
 struct Written {
     slot: u32,

@@ -53,7 +53,7 @@ probe!(["hint_spin"] () { hint::spin() });
 
 probe!(["trap"] () { ptx::trap() });
 probe!(["call"] (address: u64, input: u64, output: u64, arg_len: u32, capacity: u32, len: &mut u32) -> i32 {
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     let returned = unsafe { ptx::call::call(address, input, output, arg_len, capacity) };
     *len = returned.len;
     returned.status

@@ -1,4 +1,4 @@
-//! Windows over memory: what is more than one word at a time.
+//! Windows over memory: accesses of more than one word.
 //!
 //! Which access a window takes depends on where it lies and how long it is. The probes fix both, so that one path remains.
 
@@ -19,7 +19,7 @@ struct Returned<const N: usize>([u64; N]);
 #[inline(always)]
 fn words(base: *mut u64) -> Words {
     aligned(base.addr());
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     unsafe { Words::from_raw(base, WORDS) }.unwrap_or_else(|_| trap())
 }
 
@@ -27,29 +27,29 @@ fn words(base: *mut u64) -> Words {
 #[inline(always)]
 fn bytes(base: *mut u64) -> Bytes {
     aligned(base.addr());
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     unsafe { Bytes::from_raw(base.cast(), WORDS * 8) }.unwrap_or_else(|_| trap())
 }
 
 #[inline(always)]
 fn stage<'a>(base: u64) -> Stage<'a> {
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     unsafe { Stage::from_raw(base, WORDS) }
 }
 
 #[inline(always)]
 fn result<'a>(base: *mut u8) -> OutBytes<'a> {
     aligned(base.addr());
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     unsafe { team::result_out(base.cast(), 64) }
 }
 
 /// Lets the compiler know that the address is one of a window whose even words are pairs.
 #[inline(always)]
 fn aligned(address: usize) {
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     unsafe { core::hint::assert_unchecked(address != 0) };
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     unsafe { core::hint::assert_unchecked(address.is_multiple_of(16)) };
 }
 
@@ -83,33 +83,33 @@ probe!(["bytes_write_words"] (base: *mut u64, first: u64, second: u64) {
 });
 
 probe!(["wide_load_peer"] (address: u64) -> Returned<2> {
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     Returned(unsafe { wide::load_peer(address) })
 });
 probe!(["wide_store_peer"] (address: u64, first: u64, second: u64) {
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     unsafe { wide::store_peer(address, [first, second]) }
 });
 probe!(["wide_load_own"] (address: u64) -> Returned<2> {
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     Returned(unsafe { wide::load_own(address) })
 });
 probe!(["wide_store_own"] (address: u64, first: u64, second: u64) {
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     unsafe { wide::store_own(address, [first, second]) }
 });
 probe!(["wide_load_wave"] (address: u64, lane: u32, pairs: u32, word: u64) -> Returned<5> {
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     wave(unsafe { wide::load_wave(address, lane, pairs, word) })
 });
 
 probe!(["wide_load_two"] (first: u64, second: u64) -> Returned<4> {
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     let [[a, b], [c, d]] = unsafe { wide::load_two(first, second) };
     Returned([a, b, c, d])
 });
 probe!(["wide_store_register"] (address: u64, value: u64) {
-    // SAFETY: nobody calls a probe.
+    // SAFETY: a probe is never called.
     unsafe { wide::store_register(address, value) }
 });
 

@@ -18,7 +18,7 @@ pub struct Returned {
 /// Calls the handler at `address`.
 ///
 /// # Safety
-/// 1. `address` is that of a function with this signature in the module that the caller runs in.
+/// 1. `address` is the address of a function with this signature in the module that the caller runs in.
 /// 2. `input` and `output` are addresses (generic) of `arg_len` readable and `max_result_len` writable bytes, 8-byte
 ///    aligned, that nothing else accesses meanwhile, the other threads of a warp or grid handler apart.
 /// 3. All threads that the handler's kind asks for make this call converged.
@@ -43,7 +43,8 @@ pub unsafe fn call(address: u64, input: u64, output: u64, arg_len: u32, max_resu
 /// A handler's payload.
 ///
 /// # Safety
-/// `input` is 8-byte aligned, and `len` bytes from it are readable and written by nobody while the slice lives.
+/// `input` is 8-byte aligned, and `len` bytes from it are readable and written by no agent while the slice
+/// lives.
 #[must_use]
 #[inline(always)]
 pub unsafe fn payload<'a>(input: *const c_void, len: u32) -> &'a [u8] {

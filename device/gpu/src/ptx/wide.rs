@@ -62,9 +62,10 @@ pub unsafe fn store_own(address: u64, value: [u64; 2]) {
     }
 }
 
-/// Loads up to 1 KiB with one wave: pairs `lane` and `lane + 32` of it, and in lane 0 the word at `word`, unless that is 0:
-/// independent loads, all under way before the first is waited for, so that a warp pays for one round trip. One assembly
-/// block, because nothing else keeps the compiler from waiting in between. What is not loaded is 0.
+/// Loads up to 1 KiB with one wave: pairs `lane` and `lane + 32` of it, and in lane 0 the word at `word`,
+/// unless that is 0: independent loads, all under way before the first is waited for, so that a warp pays for
+/// one round trip. One assembly block, because nothing else keeps the compiler from waiting in between. A
+/// word that is not loaded is 0.
 ///
 /// # Safety
 /// `address` is 16-byte aligned, and `pairs * 16` bytes from it, and the word, are readable by the device.
@@ -105,8 +106,8 @@ pub unsafe fn load_wave(address: u64, lane: u32, pairs: u32, word: u64) -> ([[u6
     ([[a, b], [c, d]], w)
 }
 
-/// Loads 16 bytes from each of two places of this lane's own, one behind the other without a wait in between; an address of
-/// 0 is no place, and what is not loaded is 0. As [`load_peer`] otherwise.
+/// Loads 16 bytes from each of two places of this lane's own, one behind the other without a wait in between;
+/// an address of 0 is no place, and a word that is not loaded is 0. As [`load_peer`] otherwise.
 ///
 /// # Safety
 /// Each address is 0, or 16-byte aligned and readable by the device.

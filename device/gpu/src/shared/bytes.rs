@@ -113,7 +113,8 @@ impl Bytes {
             return false;
         }
         let mut index = offset / 8;
-        // Sixteen bytes are one store: whoever reads the copy at once, perhaps in vectors, is served from the store buffer.
+        // Sixteen bytes are one store: a reader that reads the copy at once, perhaps in vectors, is served
+        // from the store buffer.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         let out = {
             let (pairs, rest) = out.as_chunks_mut::<16>();

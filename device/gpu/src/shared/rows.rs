@@ -4,8 +4,8 @@ use super::Words;
 #[cfg(not(target_arch = "nvptx64"))]
 use core::sync::atomic::Ordering;
 
-/// Rows of equal length, one behind the other from a window's start: each a whole number of pairs of words, on a boundary of
-/// 16 bytes. What is checked once for all of them need not be checked for each access.
+/// Rows of equal length, one behind the other from a window's start: each a whole number of pairs of words,
+/// on a boundary of 16 bytes. A bound that is checked once for all rows is not checked again for each access.
 ///
 /// Accesses are relaxed, as those of [`Bytes`](super::Bytes).
 #[derive(Debug, Clone)]

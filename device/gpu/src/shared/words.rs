@@ -7,8 +7,8 @@ use core::sync::atomic::Ordering;
 #[cfg(not(target_arch = "nvptx64"))]
 use std::sync::Arc;
 
-/// A window of 64-bit words (flags) in shared memory. Cheap to clone; keeps its [`Region`](super::Region), or whatever
-/// else owns the memory, alive.
+/// A window of 64-bit words (flags) in shared memory. Cheap to clone; keeps its [`Region`](super::Region), or
+/// another owner of the memory, alive.
 #[derive(Clone, Debug)]
 pub struct Words {
     imp: Imp,

@@ -97,7 +97,7 @@ impl Lane<'_> {
         offer(self.index).store(value, Relaxed);
         wait(&team.barrier);
         let result = read(&|lane| offer(lane).load(Relaxed));
-        // Nobody offers again before everybody has read.
+        // No agent offers again before everybody has read.
         wait(&team.barrier);
         result
     }
@@ -278,7 +278,7 @@ pub fn run_grid<R: Send>(blocks: u32, threads: u32, work: impl Fn(Grid<'_>) -> R
             match start(rank) {
                 Ok(handle) => started.push(handle),
                 Err(error) => {
-                    // Those that wait for the missing ones are told by their absence.
+                    // Waiting threads are told by the absence of the missing ones.
                     (rank..size).for_each(|rank| drop(Attendance { team: &team, rank }));
                     panic!("cannot start thread {rank} of a team of {size}: {error}");
                 }

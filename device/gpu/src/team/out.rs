@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Bytes that the threads of a team write at the same time, at different places.
 ///
-/// Write-only, so that nothing depends on who was first, and shared, so that there is no `&mut` to it: every store is
-/// one of relaxed atomic bytes. When two threads write the same place, each of its bytes is one thread's or the other's.
-/// The team's barrier orders the stores before whoever reads the bytes afterwards.
+/// Write-only, so that nothing depends on who was first, and shared, so that there is no `&mut` to it: every
+/// store is one of relaxed atomic bytes. When two threads write the same place, each of its bytes is one
+/// thread's or the other's. The team's barrier orders the stores before the agent that reads the bytes
+/// afterwards.
 ///
 /// Each store says whether it lay inside; outside, it does nothing.
 ///
@@ -41,8 +42,8 @@ impl<'a> OutBytes<'a> {
     /// Over `len` bytes of memory that other threads reach in the same way: each thread of a device makes its own.
     ///
     /// # Safety
-    /// `base .. base + len` is readable and writable for `'a`, and nobody accesses it other than through an `OutBytes`
-    /// while one lives.
+    /// `base .. base + len` is readable and writable for `'a`, and no agent accesses it other than through an
+    /// `OutBytes` while one lives.
     #[must_use]
     #[inline(always)]
     pub unsafe fn from_raw(base: *mut u8, len: usize) -> Self {

@@ -66,8 +66,8 @@ impl SpinBarrier {
     /// # Errors
     /// One of them has [left](Self::leave) and will not come.
     pub fn wait(&self) -> Result<(), Broken> {
-        // Nobody opens this generation before the calling thread has arrived, so the value cannot be an old one: this
-        // thread acquired it when it left the barrier last.
+        // No agent opens this generation before the calling thread has arrived, so the value cannot be an old
+        // one: this thread acquired it when it left the barrier last.
         let generation = self.generation.load(Relaxed);
         if let Some(broken) = self.broken() {
             return Err(broken);
@@ -90,7 +90,8 @@ impl SpinBarrier {
         Ok(())
     }
 
-    /// The calling thread will wait here no more, because it `panicked` or is done. Whoever waits for it is told.
+    /// The calling thread will wait here no more, because it `panicked` or is done. Threads that wait for it
+    /// are told.
     pub fn leave(&self, panicked: bool) {
         // Pairs with the acquire in `broken`: the generation that this thread has seen open.
         self.fate.fetch_or(if panicked { PANICKED } else { LEFT }, Release);

@@ -54,7 +54,7 @@ mod tests {
 
     /// The answer of a warp of `lanes` threads: outcomes and margin.
     fn vote(lanes: u32, readout: &[u8; READOUT]) -> (Vec<bool>, i32) {
-        // What nobody sets would stay as it is.
+        // Elements that are not set would stay as they are.
         let mut result = [0xA5; RESULT];
         assert_eq!(vote_checks::HANDLER.call_with_lanes(lanes, readout, &mut result), Ok(RESULT));
         let (bits, margin) = result.split_last_chunk().expect("four bytes");

@@ -83,7 +83,7 @@ impl Dispatcher {
         &self.place
     }
 
-    /// Answers what is in the ring, and ends the dispatcher.
+    /// Answers the requests in the ring, and ends the dispatcher.
     pub(crate) fn stop(self) -> Stopped {
         match self.runs {
             Runs::Device(dispatcher) => {

@@ -6,7 +6,7 @@ use ringcall::client::Reply;
 use ringcall_handler::{Handler, Status};
 use std::time::Duration;
 
-/// An answer takes microseconds: later than this, nobody answers.
+/// An answer takes microseconds: later than this, the dispatcher is gone.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Answers to the requests for one handler.
@@ -18,7 +18,7 @@ pub(crate) struct Tally {
     pub(crate) wrong: u32,
 }
 
-/// Sends requests, one after the other, and compares each answer with that of the plain function.
+/// Sends requests, one after the other, and compares each answer with the plain function's.
 ///
 /// The payloads are random bytes, the same in every run: every byte string of the right length is a syndrome or a
 /// readout. Handlers that are more particular need payloads made for them.

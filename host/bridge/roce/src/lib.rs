@@ -6,7 +6,7 @@
 //! | `--local-ip=IP` | local address, IPv4 | 127.0.0.1 |
 //! | `--qp=N`, `--rkey=N` | queue pair number and key to the window, decimal | 18, 48879 |
 //! | `--remote-qp=N` | queue pair that answers are addressed to | 2 |
-//! | `--peer=IP:PORT` | the one peer, which gets every answer | whoever brings the key |
+//! | `--peer=IP:PORT` | the one peer, which gets every answer | the peer that brings the key |
 //! | `--frame-size=BYTES` | pages of the window, a multiple of 128 | the slot, rounded up |
 //! | those of every provider of ours | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
 //!

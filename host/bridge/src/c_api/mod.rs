@@ -1,4 +1,4 @@
-//! The C functions, under their C names: exported from whatever this crate is linked into with feature
+//! The C functions, under their C names: exported from every library that links this crate with feature
 //! `c-api`. What each does, and who owns what, is in the headers in `include/`.
 
 pub mod bridge;

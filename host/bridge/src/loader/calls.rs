@@ -181,8 +181,8 @@ impl Provider {
         self.0.answered("disconnect", status)
     }
 
-    /// Ends what was begun, so that a call that waits in another thread returns, and lets nothing begin any more: whoever
-    /// has the last handle destroys the instance.
+    /// Ends what was begun, so that a call that waits in another thread returns, and lets nothing begin any
+    /// more: the agent that has the last handle destroys the instance.
     #[cfg_attr(not(feature = "c-api"), allow(dead_code))] // C has handles that others use
     pub(crate) fn end_for_good(&self) {
         let before = {
@@ -283,7 +283,7 @@ impl Provider {
     /// The ring's addresses as they are: of arrays that a device or the host sees.
     ///
     /// # Errors
-    /// It has none, or an array that nobody sees, or strides that cannot be.
+    /// It has none, or an array that no agent sees, or strides that cannot be.
     pub fn ring_buffer(&self) -> Result<RingBuffer, BridgeError> {
         let mut out = RingBuffer::EMPTY;
         self.context(CONTEXT_RING_BUFFER, (&raw mut out).cast())?;
@@ -415,7 +415,7 @@ impl Instance {
         Ok(before)
     }
 
-    /// Ends it, unless somebody has disconnected meanwhile.
+    /// Ends it, unless an agent has disconnected meanwhile.
     fn leave(&self, during: Stage, after: Stage) {
         let mut stage = self.stage();
         if *stage == during {

@@ -14,8 +14,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 /// A library that is loaded, with what it provides: checked, and copied out of it.
 ///
 /// Each string is loaded once, and stays loaded until the process ends: a provider may have threads and its
-/// own handlers that nobody could take back. Loading runs the library's initialisers; whoever names a library
-/// trusts it as he trusts a dependency. What it hands out is checked as far as that can be done.
+/// own handlers that nothing could take back. Loading runs the library's initialisers; the user who names a
+/// library trusts it as a dependency. What it hands out is checked as far as that can be done.
 #[derive(Clone)]
 pub struct Library(Arc<Loaded>);
 
@@ -64,7 +64,7 @@ impl Library {
         let table = unsafe { get() };
         // SAFETY: what the library says is its table; mapped, which is checked first.
         let interface = unsafe { read_interface(table) }.map_err(none)?;
-        // SAFETY: the symbol has this type in whatever library has it.
+        // SAFETY: the symbol has this type in every library that has it.
         let extension = unsafe { library.get::<GetExtension>(GET_EXTENSION.as_bytes()) };
         let extension = match extension {
             Ok(get) => {

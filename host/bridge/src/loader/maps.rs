@@ -1,5 +1,5 @@
-//! Whether an address that somebody hands out is mapped at all, and how. It is no proof that the memory is what he says;
-//! it turns a crash at the first access into an error at the start.
+//! Whether an address from a library is mapped at all, and how. It is no proof that the memory is what he
+//! says; it turns a crash at the first access into an error at the start.
 
 use procfs::process::{MMPermissions, MemoryMap, Process};
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 type Owner = Arc<dyn Any + Send + Sync>;
 
-/// What is wrong with a ring that a C caller asked for, if anything: he may have a device for what a host does not see.
+/// The fault of a ring that a C caller asked for, if any: he may have a device for what a host does not see.
 pub(crate) fn check_either(ring: &RingBuffer) -> Result<(), String> {
     strides(ring)?;
     for (name, device, host) in [
@@ -157,7 +157,7 @@ fn words(base: *mut u64, slots: u32, owner: &Owner) -> Result<Words, String> {
 }
 
 fn bytes(base: *mut u8, slots: u32, stride: u32, owner: &Owner) -> Result<Bytes, String> {
-    // SAFETY: as above; whoever has the flag has the slot.
+    // SAFETY: as above; the agent that has the flag has the slot.
     unsafe { Bytes::from_raw_owned(base, slots as usize * stride as usize, Arc::clone(owner)) }
         .map_err(|e| e.to_string())
 }

@@ -4,8 +4,8 @@ use crate::Refused;
 use core::fmt::Display;
 use core::str::FromStr;
 
-/// The arguments that a provider is created with. It takes those that it knows and ignores the rest: callers hand their
-/// whole command line on.
+/// The arguments that a provider is created with. It takes the arguments that it knows and ignores the rest:
+/// callers hand their whole command line on.
 ///
 /// ```
 /// use ringcall_bridge::provider::Args;

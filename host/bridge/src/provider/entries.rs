@@ -242,7 +242,7 @@ impl<T: Transport> Entries<T> {
             // SAFETY: as for `rx_poll`.
             let instance = unsafe { ctx.cast::<Instance<T>>().as_ref() };
             let Some(instance) = instance else { return raw(CudaqStatus::InvalidArg) };
-            // A loop publishes what it was given: whatever else is refused is a fault.
+            // A loop publishes what it was given: every other refusal is a fault.
             raw(instance.transport.tx_publish(slot).map_or(CudaqStatus::Internal, |()| CudaqStatus::Ok))
         })
     }

@@ -97,7 +97,7 @@ impl<W: Wire> Hooks<W> {
 
     /// Tells everybody who waits that nothing comes, and leaves the ring as a new link wants it.
     pub(super) fn end(mut self) {
-        // Nobody but the user could answer what is under way, and he has ended it.
+        // Only the user could answer requests under way, and the user has ended the transport.
         self.link.give_up();
         for slot in self.inner.geometry().iter() {
             self.inner.clear_rx(slot);

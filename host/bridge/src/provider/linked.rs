@@ -90,10 +90,11 @@ impl Shape {
 ///
 /// - **Ring buffer** (without `--unified`): `launch` starts a thread that fills the ring and sends its answers.
 ///   `disconnect` stops it; `connect` then binds the same place again, on the same ring.
-/// - **Data plane** (with `--unified`): no thread. The hooks work from the creation on, whether `connect` and `launch` follow
-///   or not. Slots are given out in whatever order they come free, each with the address of whoever asked; a request that its
-///   user drops is answered `ABANDONED`. What is under way at `disconnect` is answered `SHUTTING_DOWN`, and `connect` then
-///   begins with every slot free and every response flag 0.
+/// - **Data plane** (with `--unified`): no thread. The hooks work from the creation on, whether `connect` and
+///   `launch` follow or not. Slots are given out in any order they come free, each with the address of the
+///   peer that asked; a request that its user drops is answered `ABANDONED`. Requests under way at
+///   `disconnect` is answered `SHUTTING_DOWN`, and `connect` then begins with every slot free and every
+///   response flag 0.
 ///
 /// Everything that [`Link`] promises holds: frames are checked before they get a slot, no request stalls another, and
 /// the books balance.

@@ -1,8 +1,8 @@
 //! The UDP transceiver that the C functions `cpu_udp_*` are: datagrams as they are, between a socket and two rings, at
 //! either end of a connection.
 //!
-//! What a datagram holds is nobody's business here; for requests there is [`ringcall_transport::udp`], which checks them.
-//! Rules of the rings (source: the CUDA-Q Realtime UDP transport):
+//! The contents of a datagram are not read here; for requests there is [`ringcall_transport::udp`], which
+//! checks them. Rules of the rings (source: the CUDA-Q Realtime UDP transport):
 //!
 //! - A datagram of up to a slot's bytes goes to the next request slot **in the order of the ring**, once both flags of
 //!   that slot are 0: until then nothing is read. The slot is zeroed first; its flag becomes its address. Longer datagrams
@@ -49,7 +49,8 @@ struct State {
 }
 
 struct Running {
-    /// 0 while the thread is to run. Written by whoever closes, with release; read by the thread with acquire.
+    /// 0 while the thread is to run. Written by the agent that closes, with release; read by the thread with
+    /// acquire.
     stop: Arc<DeviceU64>,
     thread: JoinHandle<()>,
 }
@@ -96,7 +97,8 @@ impl Transceiver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The service's end: binds; port 0 takes a free one. Answers go to whoever sent the request of the same slot.
+    /// The service's end: binds; port 0 takes a free one. Answers go to the sender of the same slot's
+    /// request.
     ///
     /// # Errors
     /// It has a socket, or the operating system refuses.
@@ -172,7 +174,7 @@ impl Transceiver {
         Ok(())
     }
 
-    /// Ends the thread, which sends what is ready before that, and closes the socket. Once is enough.
+    /// Ends the thread, which sends all ready answers before that, and closes the socket. Once is enough.
     pub fn close(&self) {
         let mut state = self.state();
         state.pump = None;
@@ -192,7 +194,7 @@ impl Transceiver {
     /// Sends a response slot; leaves its flag alone.
     ///
     /// # Errors
-    /// It is not started or not unified, there is no such slot, nobody to send to, or the operating system refuses.
+    /// It is not started or not unified, there is no such slot, no peer, or the operating system refuses.
     pub fn tx_publish(&self, slot: u32) -> Result<(), Refused> {
         let mut state = self.state();
         let pump = state.pump.as_mut().filter(|pump| pump.driven);

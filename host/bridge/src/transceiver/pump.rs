@@ -1,4 +1,4 @@
-//! What moves datagrams, on whatever thread.
+//! The pump that moves datagrams, on any thread.
 
 use super::rest::{Rest, SLEEP};
 use crate::Refused;
@@ -24,11 +24,11 @@ pub(super) struct Pump {
     socket: UdpSocket,
     /// The one peer.
     peer: Option<SocketAddr>,
-    /// Whoever sent the newest datagram: for responses to nobody's request.
+    /// The sender of the newest datagram: for responses to no request.
     newest: Option<SocketAddr>,
     ring: SharedRing,
     windows: RingWindows,
-    /// Who sent what is in each request slot.
+    /// The sender of each request slot's contents.
     from: Box<[Option<SocketAddr>]>,
     /// Where the next datagram goes.
     next: SlotIndex,
@@ -118,7 +118,7 @@ impl Pump {
                     self.oversize.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                // Nothing there; or word that nobody listened, which is no datagram.
+                // Nothing there; or an error that no socket listened, which is no datagram.
                 Err(_) => return None,
             }
         };
@@ -165,7 +165,7 @@ impl Pump {
     fn send_past_unanswered(&mut self) -> u32 {
         let Some(last) = self.last_ready() else { return 0 };
         let geometry = *self.ring.geometry();
-        // With acquire: whoever set this flag had set those before it.
+        // With acquire: the agent that set this flag had set those before it.
         let _ = self.ring.tx(last);
         let (mut slot, mut sent) = (self.first, 0);
         loop {
@@ -206,7 +206,7 @@ impl Pump {
         u32::from(sent)
     }
 
-    /// Sends what is in a response slot.
+    /// Sends the contents of a response slot.
     pub(super) fn publish(&mut self, slot: SlotIndex) -> Result<(), Refused> {
         let to = self.peer.or(self.from[slot.as_usize()]).or(self.newest);
         let to = to.ok_or_else(|| Refused::invalid("nobody to send to: no datagram has come yet"))?;
@@ -222,7 +222,8 @@ impl Pump {
             };
             match outcome {
                 Ok(_) => return Ok(()),
-                // The socket's buffer is full: the network takes datagrams out of it, whoever is at its end.
+                // The socket's buffer is full: the network takes datagrams out of it, whether or not a peer
+                // is at its end.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     self.doze(PollFlags::OUT);
                 }

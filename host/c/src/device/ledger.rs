@@ -1,4 +1,5 @@
-//! What dispatch graphs have launched by themselves, by device: of those that are there, and of those that are gone.
+//! What dispatch graphs have launched by themselves, by device: of live handles, and of handles that are
+//! gone.
 //!
 //! Read out of mapped memory, so that it can be asked for while a kernel hangs, which is when it is wanted.
 
@@ -58,7 +59,7 @@ pub(super) trait Launching {
     fn so_far(&self) -> SelfLaunched;
 }
 
-/// The live handles of one kind, and what those that are gone had launched.
+/// The live handles of one kind, and the launches of handles that are gone.
 pub(super) struct Ledger<T> {
     live: Registry<T>,
     /// By device. Held while one changes sides, and while both are added up.

@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Threads of a block that the kernels' registers allow, whatever the handlers need.
+/// Threads of a block that the kernels' registers allow, with any handlers.
 const MOST_THREADS: u32 = 256;
 /// Between two looks at the caller's flag.
 const POLL_INTERVAL: Duration = Duration::from_micros(500);
@@ -353,7 +353,7 @@ fn watch(context: &Context, dispatcher: &LinkedDispatcher, shutdown: u64, stats:
     let mut told = None;
     let mut before = 0;
     loop {
-        // Looked at first: what is counted after the end is all there is.
+        // Looked at first: counts after the end are final.
         let ended = dispatcher.has_ended();
         let count = dispatcher.count(Counter::Dispatched);
         if count != before {
@@ -392,7 +392,7 @@ unsafe fn functions(context: &Context, asked: &Asked, which: Which) -> Result<Ve
     table(layout.parse_all(&bytes)?, schemas, which, shared)
 }
 
-/// What a kernel makes of a table's entries; on a shared ring those that it does not serve are another dispatcher's.
+/// What a kernel makes of a table's entries; on a shared ring another dispatcher serves the other functions.
 fn table(
     mut entries: Vec<FunctionEntry>,
     schemas: Schemas,

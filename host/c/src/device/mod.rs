@@ -44,7 +44,7 @@ impl Launch {
     }
 }
 
-/// What is to be started.
+/// The dispatcher to start.
 pub(crate) struct Order<'a> {
     pub(crate) config: Config,
     pub(crate) ring: Option<cudaq_ringbuffer_t>,

@@ -90,7 +90,7 @@ impl ExternalExecutor for EngineExecutor {
         self.counter.add();
         let mark = match self.publishing {
             Publishing::Ring(_) => self.marks() == Marks::InStart,
-            // The loop's own flags are not those that the graph sets.
+            // The loop's own flags are not the graph's flags.
             Publishing::Loop(_) => true,
         };
         // SAFETY: the dispatcher's wiring was checked, and stays until it has stopped.

@@ -1,4 +1,4 @@
-//! Engines without CUDA: a test says when a graph answers, and when its stream gets to what is behind it.
+//! Engines without CUDA: a test says when a graph answers, and when its stream gets to the work behind it.
 
 use super::Engine;
 use super::graph_stream::GraphStream;
@@ -70,12 +70,12 @@ impl FakeStream {
         self.play().at_launches.clone()
     }
 
-    /// Those that each call found which put a write behind a graph.
+    /// The launches that each call found which put a write behind a graph.
     pub(crate) fn at_writes(&self) -> Vec<[u64; SLOTS as usize]> {
         self.play().at_writes.clone()
     }
 
-    /// The graph is over: what is behind it is written.
+    /// The graph is over: the work behind it is written.
     pub(crate) fn end(&self) {
         let behind = {
             let mut play = self.play();

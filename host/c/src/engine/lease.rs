@@ -98,7 +98,7 @@ pub(crate) struct Lease(Arc<Engine>);
 
 impl Lease {
     /// # Errors
-    /// Another loop drives it, or somebody is in the middle of a call that may find ends.
+    /// Another loop drives it, or a thread is in the middle of a call that may find ends.
     pub(crate) fn new(engine: Arc<Engine>) -> Result<Self, Fault> {
         engine.lease.take()?;
         Ok(Self(engine))

@@ -27,7 +27,7 @@ const _: () = assert!(size_of::<DeviceU64>() == 8 && size_of::<AtomicI32>() == 4
 pub(crate) struct Wanted<'a> {
     pub(crate) ring: &'a cudaq_ringbuffer_t,
     pub(crate) entries: &'a [FunctionEntry],
-    /// [`MAX_SLOTS`] where nobody says.
+    /// [`MAX_SLOTS`] where the program does not say.
     pub(crate) slots: u32,
     pub(crate) slot_bytes: u32,
     pub(crate) device: u32,
@@ -63,7 +63,7 @@ impl Wanted<'_> {
         if graphs.is_empty() {
             return Ok(None);
         }
-        // Where nobody says how many slots there are, only where they begin can be checked.
+        // Where the program does not say how many slots there are, only where they begin can be checked.
         let known = if self.slots == MAX_SLOTS { 1 } else { self.slots };
         check(self.ring, View::Host, known, self.slot_bytes)?;
         check(self.ring, View::Device, known, self.slot_bytes)?;
@@ -122,7 +122,7 @@ impl Wanted<'_> {
         let response_words = (self.slots as usize).saturating_mul(self.ring.tx_stride_sz) / 8;
         #[allow(clippy::cast_ptr_alignment)] // checked, and again by `from_raw`
         let responses = self.ring.tx_data_host.cast::<u64>();
-        // SAFETY: checked above, and the caller's promise: no slot is touched that nobody names.
+        // SAFETY: checked above, and the caller's promise: no slot is touched that no agent names.
         let responses = unsafe { Words::from_raw(responses, response_words) }?;
         let mask = u64::MAX >> (64 - count);
         let in_place = self.ring.rx_data == self.ring.tx_data;

@@ -1,8 +1,9 @@
 //! Graphs that the host launches: one worker for each entry, its stream, its context, its flag.
 //!
-//! A worker's end is a word that its stream writes behind the graph, so nobody asks a stream how it stands, but for a look
-//! now and then whether it has failed (a failed stream writes nothing more). Where the answer is known to be the last thing that
-//! happens, the end is the answer, and a launch is one call of the driver.
+//! A worker's end is a word that its stream writes behind the graph, so no thread asks a stream how it
+//! stands, but for a look now and then whether it has failed (a failed stream writes nothing more). Where the
+//! answer is known to be the last thing that happens, the end is the answer, and a launch is one call of the
+//! driver.
 
 pub(crate) mod api;
 mod executor;
@@ -43,7 +44,7 @@ pub(crate) const MAX_WORKERS: usize = 64;
 /// Words from one worker's end flag to the next: a line each.
 const LINE: usize = 8;
 
-/// One worker: what C says of it. Who is idle and who serves what is in the [`WorkerPool`].
+/// One worker: what C says of it. The [`WorkerPool`] says who is idle and who serves which slot.
 #[derive(Debug)]
 struct Worker {
     exec: cudaGraphExec_t,
@@ -59,7 +60,7 @@ struct Mask(Arc<DeviceU64>);
 impl IdleMask for Mask {
     fn set(&self, worker: usize, idle: bool) {
         let (bit, mask) = (1 << worker, self.0.load(Ordering::Relaxed));
-        // Release: pairs with the acquire of whoever reads it, without the lock.
+        // Release: pairs with the acquire of the agent that reads it, without the lock.
         self.0.store(if idle { mask | bit } else { mask & !bit }, Ordering::Release);
     }
 }
@@ -113,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Who takes requests of a function with a routing key: an idle worker, or one that is busy, or nobody.
+    /// Who takes requests of a function with a routing key: an idle worker, a busy worker, or none.
     pub(crate) fn find(&self, function: Option<(u32, u64)>) -> Found {
         lock(&self.pool).find(function)
     }
@@ -219,7 +220,7 @@ impl Engine {
 
     /// Where a slot's request and response are, as the device sees them.
     fn context_of(&self, slot: u32) -> GraphIOContext {
-        // SAFETY: C's view lives as long as the engine; its ring is the one that was checked.
+        // SAFETY: C's view lives as long as the engine; its ring was checked.
         let ring = unsafe { (*self.public).ringbuffer };
         let at = |base: *mut u8, stride: usize| base.addr() as u64 + u64::from(slot) * stride as u64;
         let tx_slot = at(ring.tx_data, ring.tx_stride_sz);
@@ -245,7 +246,7 @@ impl Engine {
 
     /// Whether its graphs read and answer in a ring of this shape, at these addresses.
     fn is_of(&self, ring: &Geometry) -> bool {
-        // SAFETY: C's view lives as long as the engine; its ring is the one that was checked.
+        // SAFETY: C's view lives as long as the engine; its ring was checked.
         let own = unsafe { (*self.public).ringbuffer };
         let strides = (ring.rx_stride() as usize, ring.tx_stride() as usize);
         let Some(first) = ring.slot(0) else { return false };

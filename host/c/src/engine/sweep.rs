@@ -1,7 +1,7 @@
 //! Workers whose graphs have ended.
 //!
-//! What became of their slots is settled under the lock. Whoever sweeps is told without it, so that he may call the engine, and
-//! a worker is idle only after that.
+//! What became of their slots is settled under the lock. The sweeper is told without the lock, so that it may
+//! call the engine, and a worker is idle only after that.
 
 use super::{Engine, LINE};
 use crate::handles::lock;
@@ -24,7 +24,7 @@ pub(crate) struct Ended {
     pub(crate) failed: bool,
 }
 
-/// Writes a response that says that the launch failed, where whoever is to send it finds no other.
+/// Writes a response that says that the launch failed, where the sender finds no other.
 pub(super) fn write_failure(ring: &SharedRing, slot: SlotIndex) {
     let request = RequestHeader::from_words(ring.request_header(slot));
     let answer = ResponseHeader::reply(&request, Status::LAUNCH_FAILED.0, 0);
@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// Finds the workers that have ended, and holds them, so that no other agent finds them; marks the slots
-    /// of those that failed.
+    /// of failed launches.
     fn settle(&self) -> Gone {
         let mut pool = lock(&self.pool);
         let look = pool.due();

@@ -84,7 +84,7 @@ fn a_late_end_is_not_taken_for_the_next_requests() {
         assert_eq!(bench.streams[1].launches(), 0, "the slot's worker has not ended");
         bench.streams[0].end();
         if skip_marks {
-            // The request flag stands until then, so that nobody fills the slot: it was the first one's.
+            // The request flag stands until then, so that no agent fills the slot: it was the first one's.
             let _ = dispatcher.step();
             assert_eq!(bench.rx(1), flag::FREE);
             bench.ask(1, 2);
@@ -277,7 +277,7 @@ fn who_sees_an_in_place_slot_in_flight_finds_its_graph_launched() {
         assert_eq!(bench.streams[0].at_writes(), [marked(2)], "before the answer");
         assert_eq!((bench.rx(2), bench.tx(2)), (flag::FREE, flag::IN_FLIGHT));
     }
-    // The C call likewise; what is refused leaves no mark.
+    // The C call likewise; a refused request leaves no mark.
     let bench = Bench::of(1, Manner { in_place: true, ..Manner::default() });
     launch(&bench, 0, 1, true).expect("idle");
     assert_eq!(bench.streams[0].at_launches(), [[flag::FREE; SLOTS as usize]]);

@@ -20,7 +20,7 @@ use ringcall_wire::status::DispatchMode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long a stop takes at most, unless somebody says otherwise.
+/// How long a stop takes at most, unless the program says otherwise.
 pub(crate) const STOP: Duration = Duration::from_secs(2);
 
 /// Threads that `cudaq_host_dispatcher_start_thread` gave out.

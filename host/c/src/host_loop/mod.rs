@@ -239,8 +239,8 @@ fn receive(transport: Option<&mut Dataplane>, dispatcher: &mut HostDispatcher<St
     transport.is_some_and(|transport| transport.receive(|slot| dispatcher.hint_next(slot)))
 }
 
-/// Serves what is in the ring, and what the transport has (not what it gets indefinitely); whether that was
-/// all within `limit`.
+/// Serves the requests in the ring, and what the transport has (not what it gets indefinitely); whether that
+/// was all within `limit`.
 fn drain(
     dispatcher: &mut HostDispatcher<Stepped>,
     mut transport: Option<&mut Dataplane>,

@@ -50,8 +50,8 @@ impl Bench {
     }
 }
 
-/// Random pauses: a client that asks again at once falls into step with whoever polls, and a little more or less work on
-/// either side then makes a whole poll's difference, or none.
+/// Random pauses: a client that asks again at once falls into step with the poller, and a little more or less
+/// work on either side then makes a whole poll's difference, or none.
 #[derive(Debug)]
 pub(super) struct Pause {
     most_ns: u64,
@@ -95,12 +95,12 @@ impl Cores {
         &self.0
     }
 
-    /// Dispatcher, or whoever answers.
+    /// The dispatcher, or the worker that answers.
     pub(super) fn server(&self) -> usize {
         self.0[0]
     }
 
-    /// Whoever asks.
+    /// The client that asks.
     pub(super) fn client(&self) -> usize {
         self.0[1]
     }

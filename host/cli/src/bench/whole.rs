@@ -79,7 +79,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 pub(super) struct Options<'a> {
     /// Each run.
     pub(super) seconds: f64,
-    /// The predecoder; the one that is built in where there is none.
+    /// The predecoder; the built-in network where no file is given.
     pub(super) model: Option<&'a Path>,
     /// Why no GPU runs it, if none does.
     pub(super) no_device: Option<&'a str>,
@@ -122,7 +122,7 @@ impl Row {
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let pace = if self.interval_us > 0.0 { format!("{} us", self.interval_us) } else { "-".to_owned() };
-        // What is not measured in this row's way has a dash.
+        // A column that this row does not measure has a dash.
         let stage =
             |name| self.stages_p50_us.get(name).map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"));
         write!(
@@ -150,7 +150,7 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// Measures what is asked for, paced and not; returns what cannot be measured here, and why.
+/// Measures the requested rows, paced and not; returns what cannot be measured here, and why.
 pub(super) fn run(
     options: &Options<'_>,
     asked: &dyn Fn(&str) -> bool,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// No file that is read here is longer.
 const LONGEST: u64 = 1 << 22;
 
-/// A machine to look at. Paths are those that the machine itself would use.
+/// A machine to look at. Paths are as the machine itself would use them.
 #[derive(Debug)]
 pub(crate) struct Machine {
     root: PathBuf,

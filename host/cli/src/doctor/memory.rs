@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Enough for rings and buffers of the largest codes; the default of most systems, 64 KiB to 8 MiB, is not.
 const ENOUGH: u64 = 64 << 20;
 
-/// A right that a process may hold whatever its limits; the number is the kernel's.
+/// A right that a process may hold independently of its limits; the number is the kernel's.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Capability {
     IpcLock = 14,

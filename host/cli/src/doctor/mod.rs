@@ -1,4 +1,5 @@
-//! `ringcall doctor`: what this machine has, what each thing lets Ringcall do, and what to do about what is missing.
+//! `ringcall doctor`: what this machine has, what each thing lets Ringcall do, and what to do about missing
+//! parts.
 //!
 //! Nothing is opened that could change the machine, and no library is loaded: everything comes from files under
 //! `/proc`, `/sys` and the usual folders, so that it can be run anywhere, by anybody, at any time.
@@ -125,7 +126,7 @@ fn by_key<S: Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S
 /// Looks, and says what it found. What a machine lacks is no error.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match examine(args) {
-        // Whoever reads the output has seen enough: end quietly, as filters do.
+        // The reader of the output has seen enough: end quietly, as filters do.
         Err(error) if broken_pipe(&error) => Ok(()),
         result => result,
     }

@@ -143,7 +143,7 @@ impl Wire for Faulty {
     }
 
     fn wait(&self, timeout: Duration) -> io::Result<()> {
-        // What is held back goes out after some more looks.
+        // A held-back request goes out after some more polls.
         if self.is_holding() { Ok(()) } else { self.udp.wait(timeout) }
     }
 }

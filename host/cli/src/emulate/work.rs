@@ -1,4 +1,4 @@
-//! What is asked, and what is a right answer.
+//! The requests that are sent, and which answers are right.
 
 use crate::experiment::{self, Experiment, Syndromes};
 use anyhow::{Result, bail};

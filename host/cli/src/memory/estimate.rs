@@ -14,7 +14,7 @@ pub(super) const MECHANISM: u64 = 170;
 /// Lists grow by doubling, and are cut to size at the end.
 const LISTS: f64 = 1.2;
 
-/// A part of what is taken.
+/// A part of the memory taken.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     /// What for, and which options say how much.
@@ -109,7 +109,7 @@ impl Estimate {
         self.and("the ring (--slots, --slot-bytes)", bytes)
     }
 
-    /// Detectors of what is decoded.
+    /// Detectors of the decoded model.
     pub(crate) fn detectors(&self) -> u32 {
         self.detectors as u32
     }

@@ -17,8 +17,8 @@ const WORTH_A_LINE: u64 = 1 << 30;
 /// The option that bounds a command's memory.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct MemoryLimit {
-    /// The most memory that the configuration may take, as estimated before it starts: 4GiB, 512M; more is refused [default:
-    /// 80% of what is free, by the machine and by its control group]
+    /// The most memory that the configuration may take, as estimated before it starts: 4GiB, 512M; more is
+    /// refused [default: 80% of the memory that the machine and its control group leave free]
     #[arg(long, value_name = "SIZE")]
     max_memory: Option<ByteSize>,
 }
@@ -32,8 +32,8 @@ impl MemoryLimit {
         }
     }
 
-    /// Limits for an error model's file, so that the model alone does not take more than it may: what is read takes memory
-    /// before there is something to estimate.
+    /// Limits for an error model's file, so that the model alone does not take more than it may: a file takes
+    /// memory before there is something to estimate.
     pub(crate) fn of_model(self) -> Limits {
         let limits = Limits::default();
         let Some(allowed) = self.allowed() else { return limits };
@@ -47,7 +47,8 @@ impl MemoryLimit {
     /// Refuses a configuration that takes more than it may. Says what it takes where that is much, or where the limit was given.
     ///
     /// # Errors
-    /// [`Misuse`] with one line: what is needed and for what most of it, what is allowed, and which options help.
+    /// [`Misuse`] with one line: how much is needed and for what most of it, how much is allowed, and which
+    /// options help.
     pub(crate) fn admit(self, estimate: &Estimate) -> Result<()> {
         let needed = estimate.bytes();
         if let Some(allowed) = self.allowed()

@@ -1,4 +1,4 @@
-//! Which network runs: a file of the user's, or the one that is built in.
+//! Which network runs: a file of the user's, or the built-in network.
 
 use anyhow::{Context, Result};
 use std::borrow::Cow;

@@ -49,7 +49,7 @@ impl NetworkArg {
 
 /// Who runs it.
 enum Engine {
-    /// Whatever takes any ONNX model.
+    /// The engines that take any ONNX model.
     Onnx(OnnxEngine),
     /// Our own kernel, which takes networks of one shape.
     Gpu(Box<OnGpu>),

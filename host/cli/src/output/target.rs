@@ -33,7 +33,7 @@ impl Target {
                 // A link stays one: what it points to is replaced.
                 let place = if there.is_ok() { path.canonicalize()? } else { path.to_owned() };
                 if there.is_ok() {
-                    // Replacing a file needs no right to write it, but whoever protected it meant it.
+                    // Replacing a file needs no right to write it, but its owner protected it on purpose.
                     File::options().write(true).open(&place)?;
                 }
                 let mut name = place.file_name().unwrap_or_default().to_owned();

@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
             Ok(())
         }
-        // Whoever reads the output has seen enough: end quietly, as filters do.
+        // The reader of the output has seen enough: end quietly, as filters do.
         Err(Failure::Output(ShotError::Io(error))) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(Failure::Output(ShotError::Io(error))) => Err(anyhow!("cannot write {output_name}: {error}")),
         Err(Failure::Output(error)) => Err(anyhow!(error).context(output_name)),

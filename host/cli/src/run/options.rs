@@ -295,7 +295,7 @@ impl Args {
             cores,
             wait: Wait::Auto,
             request_timeout: Some(timeout),
-            // What is under way when the run ends has its time, too.
+            // Requests under way when the run ends have their time, too.
             stop_deadline: ServiceConfig::default().stop_deadline.max(timeout),
         })
     }

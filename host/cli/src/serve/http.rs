@@ -1,8 +1,8 @@
-//! One page over HTTP, for whoever asks: one request and one answer a connection.
+//! One page over HTTP, for any client that asks: one request and one answer a connection.
 //!
-//! One thread has every connection and waits for none of them. Whoever is silent, stops in the middle or
-//! never ends keeps no other agent waiting, nor the end of the process. Bodies are nobody's concern: what a
-//! request says of its length is not read.
+//! One thread has every connection and waits for none of them. A client that is silent, stops in the middle
+//! or never ends delays no other client, nor the end of the process. Bodies are not read: what a request says
+//! of its length is not read.
 
 use super::server::Server;
 use anyhow::{Context, Result};
@@ -44,7 +44,7 @@ where
                 clients.push(Client::new(stream));
             }
         }
-        // A client that has gone away is nobody to tell.
+        // A client that has gone away needs no answer.
         clients.retain_mut(|client| client.turn(&page).unwrap_or(false));
         clients.len()
     })
@@ -53,7 +53,7 @@ where
 struct Client {
     stream: TcpStream,
     head: Vec<u8>,
-    /// What is sent, once the request is known.
+    /// The reply, once the request is known.
     answer: Option<Vec<u8>>,
     sent: usize,
     until: Instant,

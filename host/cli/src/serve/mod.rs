@@ -74,8 +74,8 @@ pub(crate) const USUAL: PortOptions = PortOptions::new(64, 1024);
 
 /// Serves `rpc_increment` and `decode_syndrome` on a network.
 ///
-/// Prints where it is reached as one line of `key=value` pairs, then serves until SIGINT, SIGTERM or --seconds; then
-/// answers what is under way, prints its counters and ends with 0 if they balance.
+/// Prints where it is reached as one line of `key=value` pairs, then serves until SIGINT, SIGTERM or
+/// --seconds; then answers requests under way, prints its counters and ends with 0 if they balance.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
     /// What requests come over: udp (a datagram a request), roce (RDMA WRITEs by RoCE v2, as an FPGA sends them,
@@ -109,21 +109,23 @@ pub(crate) struct Args {
     /// RoCE: the queue pair that answers are addressed to
     #[arg(long, default_value_t = USUAL.remote_qp)]
     remote_qp: u32,
-    /// UDP: who is served, as IP addresses with any port or one; may be repeated; others are counted and not answered
-    /// [default: every peer]. RoCE: the one peer, which gets every answer [default: whoever brings the key]
+    /// UDP: who is served, as IP addresses with any port or one; may be repeated; others are counted and not
+    /// answered [default: every peer]. RoCE: the one peer, which gets every answer [default: the agent that
+    /// brings the key]
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     peer: Vec<udp::AllowedPeer>,
     /// RoCE: the most peers known at a time, each with its own window; a newcomer takes the place of the peer
     /// that was silent longest, and its answers that are due are lost [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     peers: Option<u16>,
-    /// RoCE: tell queue pair and key to whoever asks at this TCP address, as the reference's rendezvous does
+    /// RoCE: tell queue pair and key to any client that asks at this TCP address, as the reference's
+    /// rendezvous does
     #[arg(long, value_name = "ADDRESS")]
     rendezvous: Option<SocketAddr>,
     /// End after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// How long a stop waits for what is under way
+    /// How long a stop waits for requests under way
     #[arg(long, default_value_t = 1000, value_name = "MS")]
     stop_ms: u64,
     /// Serve the counters for Prometheus at http://ADDRESS/metrics

@@ -72,7 +72,7 @@ impl Plugin {
         dispatcher: HostDispatcher<Wired>,
         threads: ThreadsArg,
     ) -> Result<Box<dyn Served>> {
-        // Before a peer is waited for: whoever plays it must know where.
+        // Before a peer is waited for: the peer must know the address.
         match self.provider.endpoint_info() {
             Ok(line) => eprintln!("{line}"),
             Err(BridgeError::Unsupported { .. }) => (),

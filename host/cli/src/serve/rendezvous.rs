@@ -1,4 +1,4 @@
-//! Answers whoever asks for queue pair and key, on its own thread.
+//! Answers any client that asks for queue pair and key, on its own thread.
 
 use super::server::Server;
 use anyhow::{Context, Result};

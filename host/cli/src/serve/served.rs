@@ -21,7 +21,7 @@ pub(super) trait Served {
     fn endpoint(&self) -> Endpoint;
     /// What reads every count while it runs.
     fn figures(&self) -> Figures;
-    /// Stops the transport first, so that what is under way is still answered.
+    /// Stops the transport first, so that requests under way are still answered.
     fn stop(self: Box<Self>, deadline: Duration) -> Outcome;
 }
 

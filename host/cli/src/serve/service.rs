@@ -30,7 +30,7 @@ struct Decodes {
     matching: &'static str,
 }
 
-/// The functions, and what is decoded.
+/// The functions, and the experiment that is decoded.
 fn functions(args: &Args) -> Result<(TableBuilder, Option<Decodes>)> {
     let problem = args.experiment.problem()?;
     let mut syndromes = Syndromes::new(&problem)?;
@@ -124,7 +124,7 @@ impl Service {
         Ok(Self { served: Box::new(service), decodes })
     }
 
-    /// The line for whoever started this.
+    /// The line for the user who started this.
     pub(super) fn line(&self) -> String {
         let decodes = self.decodes.as_ref().map_or_else(String::new, |Decodes { experiment, matching }| {
             format!(" experiment={experiment} matching={matching}")

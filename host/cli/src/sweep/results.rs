@@ -42,7 +42,7 @@ pub(super) struct PointResult {
     pub(super) density_in: f64,
     pub(super) alone: ArmResult,
     pub(super) predecoder: Option<PredecoderResult>,
-    /// Every arm; the first is the one that the others are compared with.
+    /// Every arm; the others are compared with the first.
     pub(super) arms: Vec<ComparedResult>,
 }
 

@@ -5,7 +5,8 @@ use super::{Context, DeviceAddress, Stream};
 use crate::CudaError;
 use std::sync::Arc;
 
-/// Zeroed device memory, freed on drop. Whoever gives its address to a kernel keeps it until that has ended.
+/// Zeroed device memory, freed on drop. The agent that gives its address to a kernel keeps it until that has
+/// ended.
 #[derive(Debug)]
 pub struct DeviceBuffer {
     context: Arc<Context>,
@@ -62,7 +63,8 @@ impl DeviceBuffer {
         stream.synchronize(api)
     }
 
-    /// Sets every byte to `value` in the order of `stream`, behind what is on it and before what follows. Does not wait.
+    /// Sets every byte to `value` in the order of `stream`, after the work that is on it and before later
+    /// work. Does not wait.
     ///
     /// # Errors
     /// What the driver says.

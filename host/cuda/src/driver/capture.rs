@@ -6,7 +6,7 @@ use crate::CudaError;
 use cudarc::driver::sys::{CUgraph, CUgraph_st, CUstreamCaptureMode_enum};
 use std::sync::Arc;
 
-/// Ends a capture, whatever happens, so that the stream can be used again.
+/// Ends a capture, in every case, so that the stream can be used again.
 struct Capture<'a> {
     stream: &'a Stream,
     open: bool,
@@ -48,8 +48,8 @@ impl Stream {
     /// Records what `record` puts on this stream, instead of running it. Streams that it joins by events are
     /// recorded with it. Work of other threads continues as usual.
     ///
-    /// The graph does not keep what was recorded alive: modules of kernels, memory that copies reach, and whatever else the
-    /// work needs must outlive the executable graphs made of it.
+    /// The graph does not keep what was recorded alive: modules of kernels, memory that copies reach, and
+    /// every other thing the work needs must outlive the executable graphs made of it.
     ///
     /// # Errors
     /// What `record` returns; or the driver refuses what it did, such as waiting for the stream.

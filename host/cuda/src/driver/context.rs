@@ -20,12 +20,12 @@ pub struct Context {
     frees: Frees,
 }
 
-/// The contexts of this process, by their devices' numbers. A hold on frees has to reach every handle of its device: freeing waits
-/// for the device's kernels, whoever launched them.
+/// The contexts of this process, by their devices' numbers. A hold on frees has to reach every handle of its
+/// device: freeing waits for the device's kernels, including other owners' kernels.
 static CONTEXTS: WeakCache<Context> = WeakCache::new();
 
 impl Context {
-    /// The device's context: the one that somebody holds already, or a new one.
+    /// The device's context: the context that this process holds already, or a new one.
     pub(super) fn of(device: Device) -> Result<Arc<Self>, CudaError> {
         // The driver counts who retains the primary context, so that a new one may be retained before the last handle to the one
         // before has given it back.
@@ -84,9 +84,10 @@ impl Context {
 }
 
 impl Device {
-    /// Its context: memory, streams and modules live in it. Each process has one for each device (the primary context),
-    /// shared with other users of CUDA in the process; it ends with its last user. While somebody holds it, every call returns
-    /// that same handle, so that a [hold on frees](Context::hold_frees) reaches everybody.
+    /// Its context: memory, streams and modules live in it. Each process has one for each device (the primary
+    /// context), shared with other users of CUDA in the process; it ends with its last user. While an agent
+    /// holds it, every call returns that same handle, so that a [hold on frees](Context::hold_frees) reaches
+    /// everybody.
     ///
     /// # Errors
     /// The driver refuses: the device is in exclusive use, or out of memory.

@@ -15,8 +15,8 @@ impl Stream {
     /// Starts an executable graph of another owner on this stream, and returns without waiting for it.
     ///
     /// # Safety
-    /// `exec` is a live `cudaGraphExec_t` of this stream's device, and whatever its kernels reach stays mapped until it has
-    /// ended. No other launch of it is under way on another stream.
+    /// `exec` is a live `cudaGraphExec_t` of this stream's device, and the memory its kernels reach stays
+    /// mapped until it has ended. No other launch of it is under way on another stream.
     ///
     /// # Errors
     /// The driver refuses, or the context is dead.
@@ -28,8 +28,8 @@ impl Stream {
         api.check(code, "launching a graph")
     }
 
-    /// Writes `value` to the word at `address` when all that was put on this stream before has ended; what that wrote is
-    /// visible to whoever sees the value.
+    /// Writes `value` to the word at `address` when all that was put on this stream before has ended; what
+    /// that wrote is visible to an agent that sees the value.
     ///
     /// # Safety
     /// `address` is 8-byte aligned memory that the device can write until then, which Rust code reaches through atomics
@@ -63,7 +63,7 @@ impl Context {
         Ok(flags & u64::from(device_launch) != 0)
     }
 
-    /// Copies `out.len()` bytes from `address`, on the host or the device, past whatever runs.
+    /// Copies `out.len()` bytes from `address`, on the host or the device, past running work.
     ///
     /// # Safety
     /// So many bytes are there, in memory that CUDA knows or that this process can read.
@@ -79,7 +79,7 @@ impl Context {
         self.copies().synchronize(api)
     }
 
-    /// Copies `data` to `address`, on the host or the device, past whatever runs.
+    /// Copies `data` to `address`, on the host or the device, past running work.
     ///
     /// # Safety
     /// So many bytes may be written there, and Rust code reaches them through atomics or copies alone.

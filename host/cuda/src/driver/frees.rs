@@ -44,7 +44,7 @@ impl DeferredFree {
     }
 }
 
-/// What is postponed, and by how many holds.
+/// Postponed frees, and how many holds postpone them.
 #[derive(Debug, Default)]
 pub(super) struct Frees {
     postponed: Mutex<Postponed>,

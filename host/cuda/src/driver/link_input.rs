@@ -1,4 +1,4 @@
-//! What is given to the linker, looked at before the driver sees it.
+//! Inputs of the linker, checked before the driver sees them.
 
 use crate::CudaError;
 use cudarc::driver::sys::CUjitInputType;

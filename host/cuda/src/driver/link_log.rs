@@ -29,7 +29,7 @@ pub(super) fn one_line(log: &str) -> String {
     if errors.is_empty() { lines.join("; ") } else { errors.join("; ") }
 }
 
-/// What is in the first pair of quotes; of an unclosed pair (a log cut short), the rest.
+/// The contents of the first pair of quotes; of an unclosed pair (a log cut short), the rest.
 fn quoted(text: &str) -> Option<&str> {
     let open = text.find(['\'', '`', '"'])?;
     let inner = &text[open + 1..];

@@ -106,7 +106,8 @@ impl Linker {
         self.binary(name, Kind::Fatbin, data)
     }
 
-    /// Adds a library of device code, such as [`libcudadevrt.a`](super::devrt::find): only what is called is linked.
+    /// Adds a library of device code, such as [`libcudadevrt.a`](super::devrt::find): only functions that are
+    /// called are linked.
     ///
     /// # Errors
     /// The file cannot be read, or is no archive.

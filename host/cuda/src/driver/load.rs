@@ -51,8 +51,8 @@ impl Driver {
         Ok((version / 1000, version % 1000 / 10))
     }
 
-    /// Number of the calling thread's current device, as CUDA's runtime has it: that of the thread's current context, 0 where it
-    /// has none. Waits for nothing that runs on a device.
+    /// Number of the calling thread's current device, as CUDA's runtime has it: the device of the thread's
+    /// current context, 0 where it has none. Waits for nothing that runs on a device.
     ///
     /// # Errors
     /// The driver does not say.

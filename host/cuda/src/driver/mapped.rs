@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// Whole pages, so that flags of different rings never share a line.
 const PAGE: usize = 4096;
 
-/// Zeroed, page-aligned, pinned host memory, mapped into the device. Cheap to clone; the windows cut from it keep it
-/// alive, and so must whoever gives its addresses to a kernel.
+/// Zeroed, page-aligned, pinned host memory, mapped into the device. Cheap to clone; the windows cut from it
+/// keep it alive, and so must the agent that gives its addresses to a kernel.
 #[derive(Debug, Clone)]
 pub struct MappedRegion {
     allocation: Arc<Allocation>,

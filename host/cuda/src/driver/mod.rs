@@ -5,8 +5,8 @@
 //! - **Nothing uses the legacy default stream.** A persistent kernel is running; an operation on that stream
 //!   would wait for it, so indefinitely. Copies and memsets go through non-blocking streams.
 //! - **Allocate, link and load before a persistent kernel starts**: the driver may wait for running kernels to do it.
-//! - **Freeing can wait for running kernels** (`cuMemFree`, `cuMemFreeHost`, unloading). While a persistent kernel
-//!   runs, hold a [`DeferFrees`]: what is dropped meanwhile is freed when the hold ends.
+//! - **Freeing can wait for running kernels** (`cuMemFree`, `cuMemFreeHost`, unloading). While a persistent
+//!   kernel runs, hold a [`DeferFrees`]: objects dropped meanwhile are freed when the hold ends.
 //! - **Memory that the device may write is never behind `&` or `&mut`**: host windows are
 //!   [`Words`](ringcall_gpu::shared::Words) and [`Bytes`](ringcall_gpu::shared::Bytes). Staging memory is, while nothing
 //!   on the device reaches it: [`MappedRegion::exclusive`], whose caller promises that.

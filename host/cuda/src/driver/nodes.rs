@@ -7,8 +7,9 @@ use cudarc::driver::sys::{CUDA_MEMCPY3D, CUcontext, CUmemorytype_enum};
 use std::sync::Arc;
 
 impl Graph {
-    /// Adds a copy of `bytes` bytes by the device's copy engines, to run after the nodes `after`. Both ends are device memory
-    /// or mapped host memory, by their device addresses, and must live as long as the graph and what is made of it.
+    /// Adds a copy of `bytes` bytes by the device's copy engines, to run after the nodes `after`. Both ends
+    /// are device memory or mapped host memory, by their device addresses, and must live as long as the graph
+    /// and every executable made of it.
     ///
     /// # Errors
     /// A node of another graph, nothing to copy, or addresses that the driver does not know.

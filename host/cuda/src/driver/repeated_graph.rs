@@ -10,7 +10,8 @@ use std::time::Duration;
 /// Where runs go, one after the other: of all engines of a model, if each run fills the device and two at once would wait for
 /// multiprocessors that the other holds; or of one engine.
 ///
-/// The order is the device's: nobody on the host waits for another's run, and the next one begins when the last has ended.
+/// The order is the device's: no host thread waits for another's run, and the next one begins when the last
+/// has ended.
 #[derive(Debug)]
 pub struct SharedStream {
     stream: Stream,
@@ -47,14 +48,15 @@ enum Last {
 
 /// A graph that one thread runs again and again.
 ///
-/// Each run has a mark behind it, a word that the device writes, which is waited for: by looking at memory, never longer than
-/// it is patient, and whatever others do with the stream. A run that does not end in time is waited for once more before the
-/// next one, or before this is dropped; if it has no end, nothing in its context is freed any more, since freeing would wait
-/// for it, and what it reaches stays. So whoever owns what the graph reaches declares it after this.
+/// Each run has a mark behind it, a word that the device writes, which is waited for: by looking at memory,
+/// never longer than its patience, and regardless of other runs on the stream. A run that does not end in
+/// time is waited for once more before the next one, or before this is dropped; if it has no end, nothing in
+/// its context is freed any more, since freeing would wait for it, and what it reaches stays. So the agent
+/// that owns what the graph reaches declares it after this.
 #[derive(Debug)]
 pub struct RepeatedGraph {
     last: Last,
-    // In this order: what is launched, then what it reaches.
+    // In this order: the launched graph, then the memory that it reaches.
     exec: GraphExec,
     stream: Arc<SharedStream>,
     done: Words,

@@ -1,9 +1,9 @@
-//! One of a kind for the whole process, for as long as somebody holds it.
+//! One of a kind for the whole process, for as long as there is an owner.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// At most one live `T` under each number. Nobody is kept alive by this.
+/// At most one live `T` under each number. This keeps no value alive.
 #[derive(Debug)]
 pub(super) struct WeakCache<T> {
     known: Mutex<BTreeMap<u32, Weak<T>>>,
@@ -14,14 +14,14 @@ impl<T> WeakCache<T> {
         Self { known: Mutex::new(BTreeMap::new()) }
     }
 
-    /// The one that lives, or a new one. One whose last handle is being dropped lives no more: the new one is made beside the
-    /// end of the old one.
+    /// The live value, or a new one. One whose last handle is being dropped lives no more: the new one is
+    /// made beside the end of the old one.
     pub(super) fn get_or_make<E>(
         &self,
         number: u32,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
-        // Kept while it is made, so that two threads do not make two. What is in there after a panic is good.
+        // Kept while it is made, so that two threads do not make two. The value inside after a panic is good.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cache) = known.get(&number).and_then(Weak::upgrade) {
             return Ok(cache);

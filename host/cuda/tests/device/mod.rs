@@ -5,7 +5,7 @@ use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver, devrt};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Tests take turns: where one's kernel runs, nobody loads code, and what another drops is not freed.
+/// Tests take turns: where one's kernel runs, no test loads code, and what another drops is not freed.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs `test` on the first device, or says why not.

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// The kernel beats at least once a millisecond, but for the request that it serves, whose waits take no longer than this.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a kernel has to end, whatever the ones before it took: one without any would be taken for stuck, and
-/// kept until the process ends.
+/// The time a kernel has to end, regardless of the time the kernels before it took: one without any would be
+/// taken for stuck, and kept until the process ends.
 const LEAST: Duration = Duration::from_millis(50);
 
 /// Kernels that poll a ring in mapped memory, each a part of it on a part of the device, and answer each `decode_syndrome` with

@@ -130,8 +130,8 @@ impl Stage for MatchingStage {
         match &mut self.layout {
             Layout::Packed => {
                 let (residual, frame) = job.output.split_at_checked(split).ok_or(Status::ENGINE_FAILED)?;
-                // No decision reaches the padding: what is set there came with the request, unless the device gave up, which
-                // the frame's padding says.
+                // No decision reaches the padding: bits that are set there came with the request, unless the
+                // device gave up, which the frame's padding says.
                 let sound = BitView::new(frame, self.observables).is_ok();
                 if sound && BitView::new(residual, self.detectors).is_err() {
                     return Err(Status::BAD_PAYLOAD);

@@ -5,12 +5,12 @@
 //! device dispatcher:  injector ─► mapped ring ─► kernel that stays: network ─► worker: matching ─► consumer
 //! hand-off:           anybody  ─► mapped ring ─► graph launched from the device: network ─► queue ─► worker: matching ─► ring
 //! ```
-//! In each way a request is the bit-packed detectors as they came, and what leaves the device are the bit-packed detectors
-//! that the network's decisions leave and the logical frame: matching is skipped where none are left. A graph is launched by
-//! the worker whose request it is, and the device runs one after the other; the kernel that stays serves one request after the
-//! other without a launch, and any worker that is free takes its answer. Hand-off is a
-//! [service](ringcall_inference_service::AiPredecoderService) whose graphs leave what is to be matched in queues; its workers answer in
-//! the ring, to whoever asked.
+//! In each way a request is the bit-packed detectors as they came, and what leaves the device are the
+//! bit-packed detectors that the network's decisions leave and the logical frame: matching is skipped where
+//! none are left. A graph is launched by the worker whose request it is, and the device runs one after the
+//! other; the kernel that stays serves one request after the other without a launch, and any worker that is
+//! free takes its answer. Hand-off is a [service](ringcall_inference_service::AiPredecoderService) whose
+//! graphs leave residuals for matching in queues; its workers answer in the ring, to the peer that asked.
 //!
 //! | what | where |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What is counted, and when it is enough.
+//! Counts of a point, and when they are enough.
 
 use super::plain::common;
 use super::{Matching, PlainCounts};
@@ -126,7 +126,7 @@ impl ShotCounts {
         self.plain.map_or(Ok(()), |plain| plain.check(self.shots, self.errors, after))
     }
 
-    /// Every arm; the first is the one that the others are compared with: matching alone, plain where that ran.
+    /// Every arm; the others are compared with the first: matching alone, plain where that ran.
     #[must_use]
     pub fn arms(&self) -> Vec<ArmCounts> {
         let kind = if self.correlated { Matching::Correlated } else { Matching::Plain };

@@ -7,8 +7,9 @@
 //! threads have finished, those count that come first, up to the one at which the point has enough
 //! ([`State::outcome`]).
 //!
-//! Matching's times are processor time of the thread that decodes, whatever else runs on its core. Those of inference are by the
-//! clock, since a network may run elsewhere: with more threads than cores they are too long.
+//! Matching's times are processor time of the thread that decodes, regardless of other work on its core.
+//! Those of inference are by the clock, since a network may run elsewhere: with more threads than cores they
+//! are too long.
 //!
 //! ```
 //! use ringcall_qec::code::Basis;
@@ -143,7 +144,7 @@ pub struct Progress {
     pub point: Point,
     /// Which it is, from 0.
     pub index: usize,
-    /// What is known of it.
+    /// Its results so far.
     pub outcome: Outcome,
 }
 
@@ -235,7 +236,7 @@ impl Study<'_> {
                 let next = missing.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(batch) = next else { break };
                 let Some(tally) = worker.batch(point.seed(seed, batch), shots, &quit)? else { break };
-                // Whoever listens has seen enough.
+                // The caller has seen enough.
                 let _ = sender.send(Ok((batch, tally)));
             }
             Ok(())

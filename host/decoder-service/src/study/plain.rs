@@ -1,4 +1,4 @@
-//! What is counted of plain matching where it is compared with correlated matching.
+//! Counts of plain matching where it is compared with correlated matching.
 
 use serde::{Deserialize, Serialize};
 

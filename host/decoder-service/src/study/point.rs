@@ -25,7 +25,8 @@ impl Point {
         MemoryExperiment { distance, rounds, basis, noise: CircuitNoise::uniform(p) }
     }
 
-    /// The seed of one batch: its shots are the first ones of `Sampler::new(&model, seed)`, whatever else a study does.
+    /// The seed of one batch: its shots are the first ones of `Sampler::new(&model, seed)`, regardless of the
+    /// study's other points.
     #[must_use]
     pub fn seed(&self, seed: u64, batch: u64) -> u64 {
         let basis = match self.basis {

@@ -44,7 +44,7 @@ pub enum StateError {
     Line {
         /// Counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault that was found.
         reason: String,
     },
     /// It is of another study.
@@ -221,8 +221,8 @@ impl State {
         Ok(())
     }
 
-    /// What is known of a point: its batches in order up to the first at which it has enough, so that the counts are the
-    /// same whoever finished first.
+    /// The results of a point: its batches in order up to the first at which it has enough, so that the
+    /// counts are the same in any order of finishing.
     #[must_use]
     pub fn outcome(&self, point: &Point, stop: &Stop) -> Outcome {
         let mut counted = Counted::new(&self.setup);

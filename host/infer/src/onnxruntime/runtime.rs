@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 pub const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
 /// The oldest release that will do is 1 point this.
 pub const OLDEST_MINOR: u32 = ort::MINOR_VERSION;
-/// What is asked of the system where nothing else is said.
+/// The library name that the system is asked for by default.
 const LIBRARY: &str = "libonnxruntime.so";
 
 /// Why ONNX Runtime is not there.

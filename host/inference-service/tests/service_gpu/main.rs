@@ -184,7 +184,7 @@ fn tensors_are_chosen_by_name() {
         assert!(service.write_input(&engine, "a", &auxiliary).is_err());
         let ring = ring(context, 8, service.slot_bytes());
         let running = dispatcher(&ring, service.function(Functions::new(), FUNCTION));
-        // What lies between tensors is nobody's: 33..48 and 53..64.
+        // The bytes between tensors belong to no tensor: 33..48 and 53..64.
         let answer = |sent: &[u8]| {
             let mut all = auxiliary.clone();
             all.resize(48, 0);

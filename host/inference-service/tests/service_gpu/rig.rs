@@ -27,7 +27,7 @@ pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
 
 /// The same with a test that may find there why it cannot run.
 pub(crate) fn try_on_device(name: &str, test: impl FnOnce(&Arc<Context>) -> Result<(), String>) {
-    // In turn: where one's kernel runs, nobody loads code, and what another drops is not freed.
+    // In turn: where one's kernel runs, no test loads code, and what another drops is not freed.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     if let Err(why) = devrt::find() {
         eprintln!("skipped: {name}: {}", why.to_string().lines().next().unwrap_or_default());

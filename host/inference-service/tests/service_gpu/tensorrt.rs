@@ -52,7 +52,7 @@ fn with_models(name: &str, test: impl Fn(&Arc<Context>, &TensorRtModel)) {
 struct Asked {
     requests: Vec<Vec<u8>>,
     answers: Vec<Vec<u8>>,
-    /// Bytes of an answer that are nobody's.
+    /// Bytes of an answer that belong to no tensor.
     gaps: Vec<std::ops::Range<usize>>,
 }
 

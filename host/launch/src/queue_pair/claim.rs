@@ -1,10 +1,10 @@
-//! Who works the queues: one dispatcher, whoever has how many handles of them.
+//! Who works the queues: one dispatcher, however many handles of the queues there are.
 
 use crate::ring::DeviceError;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// Whether somebody has claimed it. Clones are one and the same.
+/// Whether a dispatcher has claimed it. Clones are one and the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Claim(Arc<AtomicBool>);
 

@@ -60,7 +60,7 @@ pub trait GraphNodes: core::fmt::Debug + Send + Sync {
         Ok(0)
     }
 
-    /// Whether every executable answers by itself, whatever happens, and hands nothing on: what
+    /// Whether every executable answers by itself, in every case, and hands nothing on: what
     /// [`RingGraphs`](super::RingGraphs) needs. Not unless the nodes say so.
     fn answers(&self) -> bool {
         false

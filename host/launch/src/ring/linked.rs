@@ -247,7 +247,7 @@ impl LinkedDispatcher {
         Ok(hold)
     }
 
-    /// Tells the kernel to serve what is in the ring and end.
+    /// Tells the kernel to serve the requests in the ring and end.
     pub fn drain(&self) {
         for block in 0..self.blocks {
             self.control.store(

@@ -39,7 +39,7 @@ impl Manager {
     /// Starts all that do not run, in the order in which they were taken. When one fails, those before it run.
     ///
     /// # Errors
-    /// The one that failed, and why.
+    /// The dispatcher that failed, and why.
     pub fn start(&mut self) -> Result<(), NotStarted> {
         while !self.wired.is_empty() {
             let (name, dispatcher) = self.wired.remove(0);

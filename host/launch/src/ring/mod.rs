@@ -105,7 +105,8 @@ pub enum KernelKind {
     /// while one runs, that block polls for the next request, fetches and checks it, and answers the last one. For grid
     /// handlers that know how many blocks they are: the grid that they are launched in is larger.
     Ahead {
-        /// Blocks of grid handlers, a multiple of a cluster's; with the one that serves all must be resident at once.
+        /// Blocks of grid handlers, a multiple of a cluster's; with the serving block, all must be resident
+        /// at once.
         blocks: u32,
         /// Threads of a block: a multiple of 32.
         threads: u32,
@@ -185,8 +186,8 @@ impl KernelKind {
 pub struct Options {
     /// Kernel and size.
     pub kernel: KernelKind,
-    /// Other dispatchers serve this ring too: whatever is not a whole request for a function of this one is left to them.
-    /// Of the dispatchers of a ring one should not have this set, so that somebody answers what is broken or for nobody;
+    /// Other dispatchers serve this ring too: every other request is left to them. Of the dispatchers of a
+    /// ring one should not have this set, so that this dispatcher answers malformed and unknown requests;
     /// that one is told the others' functions ([`Functions::elsewhere`]). No two serve the same function.
     pub shared_ring: bool,
     /// No in-flight mark for graph launches, for peers that do not know it.

@@ -1,4 +1,4 @@
-//! What is linked into a dispatcher: the dispatch kernels, and the modules that define its functions.
+//! The modules linked into a dispatcher: the dispatch kernels, and the modules that define its functions.
 
 use super::{DeviceError, KernelKind, UnifiedKernel};
 use ringcall_cuda::driver::{Context, Linker, Module, devrt};
@@ -242,8 +242,8 @@ pub(super) fn address_in(module: &Module, symbols: &[&str], symbol: &str) -> Res
     Ok(place.and_then(|place| all.get(place)).copied().unwrap_or(0))
 }
 
-/// PTX that takes the address of every symbol: so any module that defines a function of the right signature can be linked,
-/// and what is missing is the linker's error, by name.
+/// PTX that takes the address of every symbol: so any module that defines a function of the right signature
+/// can be linked, and a missing part is the linker's error, by name.
 fn table_ptx(symbols: &[&str]) -> String {
     const SIGNATURE: &str =
         "(.param .b64 input, .param .b64 output, .param .b32 len, .param .b32 room, .param .b64 result_len)";

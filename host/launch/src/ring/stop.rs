@@ -18,7 +18,8 @@ pub struct StopReport {
     pub drained: u64,
     /// Requests still in the ring when the kernel had ended, which were answered `SHUTTING_DOWN`.
     pub refused: u64,
-    /// Requests that could not be answered, since nobody took the previous response of their slot: they are still there.
+    /// Requests that could not be answered, since no agent took the previous response of their slot: they are
+    /// still there.
     pub unanswered: u64,
     /// Handlers that did not return: the kernel still runs.
     pub stuck: Vec<Busy>,
@@ -54,12 +55,12 @@ const LAST_PART: u32 = 5;
 const GRACE_PERIOD: Duration = Duration::from_millis(10);
 
 impl DeviceDispatcher<Running> {
-    /// Answers what is in the ring, waits for the graphs that were launched, and ends the kernel; at most `deadline` from
-    /// now, and a moment more for its last words.
+    /// Answers the requests in the ring, waits for the graphs that were launched, and ends the kernel; at
+    /// most `deadline` from now, and a moment more for its last words.
     ///
-    /// The kernel drains for four fifths of the time, and is then told to end at once. What is left in the ring is
-    /// answered `SHUTTING_DOWN` from here. A handler that does not return cannot be ended: the report says which. Nor can a
-    /// graph.
+    /// The kernel drains for four fifths of the time, and is then told to end at once. Every request left in
+    /// the ring is answered `SHUTTING_DOWN` from here. A handler that does not return cannot be ended: the
+    /// report says which. Nor can a graph.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> Stopped {
         let Self { resources, launcher, stream, state: Running { launched } } = self;
@@ -102,7 +103,7 @@ impl DeviceDispatcher<Running> {
         let late = outcome.and_then(|()| resources.count_late());
         let failed = late.err().map(DeviceError::from).or_else(|| resources.failure());
         let drained = watch.counters().answered().saturating_sub(before);
-        // What is left on a shared ring is another dispatcher's.
+        // The other requests of a shared ring are another dispatcher's.
         let (refused, unanswered) = if resources.shares_ring() { (0, 0) } else { refuse_rest(&resources) };
         let report = StopReport {
             drained,

@@ -22,7 +22,7 @@ fn an_untaken_response_holds_its_slot_only() {
             send(ring, held, "rpc_increment", 1, &[10, 20, 30]);
             rig::await_answer(ring, held);
 
-            // A producer that breaks the rules: a second request behind the response that nobody took.
+            // A producer that breaks the rules: a second request behind the response that no agent took.
             let mut second =
                 RequestHeader::new(FunctionId::of("rpc_increment").0, 2, 2, 0).to_bytes().to_vec();
             second.extend([50, 60]);
@@ -110,7 +110,7 @@ fn two_dispatchers_share_a_ring() {
     });
 }
 
-/// The one that is told of the other's functions leaves these alone, and answers what nobody has.
+/// The one that is told of the other's functions leaves these alone, and answers what no agent has.
 #[test]
 fn of_two_dispatchers_one_answers_what_is_nobodys() {
     on_device("of_two_dispatchers_one_answers_what_is_nobodys", |context| {
@@ -183,7 +183,7 @@ fn of_two_dispatchers_one_stops() {
     });
 }
 
-/// The driver would wait for the kernel that runs, which nobody has told to end.
+/// The driver would wait for the kernel that runs, which has not been told to end.
 #[test]
 fn nothing_is_loaded_beside_a_running_dispatcher() {
     on_device("nothing_is_loaded_beside_a_running_dispatcher", |context| {

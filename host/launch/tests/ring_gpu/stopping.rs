@@ -206,7 +206,7 @@ fn what_cannot_be_answered_is_reported_and_stays() {
         let Stopped { report, dispatcher } = running.stop(Duration::from_millis(500));
         assert_eq!((report.refused, report.unanswered), (0, 1), "{name}: {report:?}");
         assert_eq!(take(ring, at).result, [2], "{name}");
-        // Whoever starts next answers it.
+        // The next start answers it.
         let running = dispatcher.expect("it is given back").start().expect("started");
         let second = take(ring, at);
         assert_eq!((second.request_id, second.result), (2, vec![6]), "{name}");

@@ -1,11 +1,12 @@
-//! Solving what is known so far, and going on when more is.
+//! Solving the part that is known, and continuing when more is known.
 //!
-//! Where part of the syndrome is not known yet, the *frontier* of a node is its distance to the nearest node of that part.
-//! A region stops there as it would at the boundary, and is matched with the frontier. Then the radii are feasible
-//! whatever the unknown part holds: a defect that turns up there starts with radius zero, and no reach is longer than its
-//! distance. So nothing that was solved has to be undone: when more is known, the frontiers move away, the regions that
-//! were matched with them grow on, and all others stay as they are until something meets them. (Fusing the solutions of
-//! parts of a graph in this way is due to Wu, Zhong and Liyanage, arXiv:2305.08307.)
+//! Where part of the syndrome is not known yet, the *frontier* of a node is its distance to the nearest node
+//! of that part. A region stops there as it would at the boundary, and is matched with the frontier. Then the
+//! radii are feasible for every unknown part: a defect that turns up there starts with radius zero, and no
+//! reach is longer than its distance. So nothing that was solved has to be undone: when more is known, the
+//! frontiers move away, the regions that were matched with them grow on, and all others stay as they are
+//! until something meets them. (Fusing the solutions of parts of a graph in this way is due to Wu, Zhong and
+//! Liyanage, arXiv:2305.08307.)
 //!
 //! Frontiers are distances on the grid, hence even, and so is the reach at which a region waits at one. All regions that
 //! start or go on together do so at even reaches, which keeps the times at which they meet whole.

@@ -1,10 +1,10 @@
 //! The easy majority, matched before the clock starts.
 //!
-//! Say that the defect nearest to `u` is `v`, at distance `D`, and the other way round, and that neither is nearer than
-//! `D / 2` to the boundary. Until time `D / 2` no region can touch theirs (any other defect is at least `D` away, and its reach
-//! is at most the time), so at `D / 2` they meet and are frozen. Whatever reaches them later does so after that time.
-//! So they can start out as they will then be. The same holds for a defect no nearer to any other than twice its
-//! distance to the boundary.
+//! Say that the defect nearest to `u` is `v`, at distance `D`, and the other way round, and that neither is
+//! nearer than `D / 2` to the boundary. Until time `D / 2` no region can touch theirs (any other defect is at
+//! least `D` away, and its reach is at most the time), so at `D / 2` they meet and are frozen. Every later
+//! arrival comes after that time. So they can start out as they will then be. The same holds for a defect no
+//! nearer to any other than twice its distance to the boundary.
 
 use super::region::{FROZEN, Link};
 use super::{Blossom, Tables};

@@ -109,7 +109,7 @@ impl Blossom {
         }
     }
 
-    /// Freezes all regions of a tree. Those that were shrinking are left in the wake list, for
+    /// Freezes all regions of a tree. Shrinking regions are left in the wake list, for
     /// [`wake_all`](Self::wake_all): only their rate went up.
     fn dissolve(&mut self, tree: u32) {
         let mut id = self.trees[tree as usize];

@@ -40,7 +40,7 @@ const FIRST: u16 = u16::MAX;
 /// Distances are stored in 32 bits; positions in 16, less a mark.
 const DIST_LIMIT: i64 = u32::MAX as i64;
 const MAX_ENTRIES: usize = u16::MAX as usize;
-/// Most chunks in all: 256 bytes each, with what is known of them.
+/// Most chunks in all: 256 bytes each, with their distances.
 const MAX_CHUNKS: usize = 1 << 20;
 /// As many as that a node gets; further ones as long as all are no more than half of those.
 const USUAL: usize = 16;

@@ -158,12 +158,13 @@ impl SlidingDecoder {
         (self.given, self.decided)
     }
 
-    /// The observables flipped by what is decided so far: bit `o % 64` of word `o / 64`.
+    /// The observables flipped by the decisions so far: bit `o % 64` of word `o / 64`.
     pub fn observables(&self) -> &[u64] {
         &self.observables
     }
 
-    /// The weight of what is decided so far; after [`finish`](Self::finish), that of the whole run, until the next begins.
+    /// The weight of the decisions so far; after [`finish`](Self::finish), the weight of the whole run, until
+    /// the next begins.
     pub fn weight(&self) -> f64 {
         self.weight
     }

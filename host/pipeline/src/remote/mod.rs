@@ -89,7 +89,8 @@ use crate::stage::{RequestView, StageError};
 use ringcall::Ring;
 use std::time::Duration;
 
-/// A function that reports a dispatcher's health; `Err` says what is wrong. The watchdog calls it when a request takes long.
+/// A function that reports a dispatcher's health; `Err` names the fault. The watchdog calls it when a request
+/// takes long.
 pub type Health = Box<dyn FnMut() -> Result<(), String> + Send>;
 
 /// A dispatcher outside this pipeline: it polls a ring's request flags, runs inference, and answers in the ring's response

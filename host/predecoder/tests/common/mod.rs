@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Runs `test` on the first device, or says why not.
 pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
-    // In turn: where one's kernel runs, nobody loads code, and what another drops is not freed.
+    // In turn: where one's kernel runs, no test loads code, and what another drops is not freed.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     match Driver::load().and_then(|driver| driver.device(0)?.context()) {
         Err(why @ (CudaError::NoDriver | CudaError::NoDevice | CudaError::DriverUnusable(_))) => {

@@ -95,7 +95,7 @@ impl DetectorLayout {
         if basis == self.basis { 0..self.rounds + 1 } else { 1..self.rounds }
     }
 
-    /// The detectors of one basis in one layer, entry `i` being that of check `i`; `None` when there are none.
+    /// The detectors of one basis in one layer, entry `i` is check `i`'s; `None` when there are none.
     pub fn layer(&self, basis: Basis, layer: u32) -> Option<&[u32]> {
         let layers = self.layers(basis);
         let slices = if basis == self.basis { &self.own } else { &self.dual };

@@ -74,7 +74,7 @@ pub struct MemoryExperiment {
 }
 
 impl MemoryExperiment {
-    /// The circuit, equal to that of `stim.Circuit.generated("surface_code:rotated_memory_x|z", ...)`.
+    /// The circuit, equal to Stim's `stim.Circuit.generated("surface_code:rotated_memory_x|z", ...)`.
     ///
     /// # Errors
     /// [`QecError::Distance`], [`QecError::Rounds`] or [`QecError::NoiseRate`] names the parameter out of range.

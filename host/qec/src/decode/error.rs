@@ -37,7 +37,7 @@ pub enum DecodeError {
         row: usize,
         /// The column.
         column: u32,
-        /// What is wrong with it.
+        /// The fault that was found.
         problem: &'static str,
     },
     /// A list that should have one entry per item has another length.

@@ -164,7 +164,7 @@ impl MatchingGraph {
         Ok(graph)
     }
 
-    /// Adds an edge from `node` to `other`, or to the boundary, or merges it with the one that is there.
+    /// Adds an edge from `node` to `other`, or to the boundary, or merges it with the existing edge.
     ///
     /// # Errors
     /// [`DecodeError::Detector`], [`DecodeError::Observable`], [`DecodeError::SelfLoop`] and

@@ -111,8 +111,8 @@ fn check_range(graph: &MatchingGraph) -> Result<(), DecodeError> {
         return Ok(());
     }
     let scale = MAX_WEIGHT / largest;
-    // No weight of a probability exceeds 745, and steps of 745 / 2^24 are fine for any of them. Beyond that, weights
-    // are somebody's own, and losing one is a wrong answer.
+    // No weight of a probability exceeds 745, and steps of 745 / 2^24 are fine for any of them. Beyond that,
+    // weights are a user's own, and losing one is a wrong answer.
     let smallest = magnitudes().filter(|&weight| weight > 0.0).fold(f64::INFINITY, f64::min);
     if !scale.is_normal() || (largest > 1000.0 && smallest * scale < 0.5) {
         return Err(DecodeError::WeightRange { smallest, largest });

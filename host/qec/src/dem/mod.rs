@@ -92,9 +92,9 @@ impl DetectorErrorModel {
     /// Checks what the field documentation promises.
     ///
     /// # Errors
-    /// [`QecError::Model`] names the first mechanism whose probability is not in `0..=1`, whose lists are unsorted,
-    /// repeat or leave the declared range, or whose components do not add up to it;
-    /// [`QecError::Coordinates`] says what is wrong with the coordinates.
+    /// [`QecError::Model`] names the first mechanism whose probability is not in `0..=1`, whose lists are
+    /// unsorted, repeat or leave the declared range, or whose components do not add up to it;
+    /// [`QecError::Coordinates`] names the fault of the coordinates.
     pub fn validate(&self) -> Result<(), QecError> {
         for (index, mechanism) in self.mechanisms.iter().enumerate() {
             let fail = |reason: String| Err(QecError::Model { mechanism: index, reason });

@@ -92,8 +92,8 @@ impl Sampler {
         Ok(Self { tables: Arc::new(Tables::new(model)), rng: origin.clone(), origin })
     }
 
-    /// A sampler of stream `index` of the same seed, at that stream's start; stream 0 is the one that
-    /// [`new`](Self::new) gives. The tables are shared, so one sampler per worker costs nothing.
+    /// A sampler of stream `index` of the same seed, at that stream's start; [`new`](Self::new) gives stream
+    /// 0. The tables are shared, so one sampler per worker costs nothing.
     pub fn stream(&self, index: u32) -> Self {
         let mut rng = self.origin.clone();
         for _ in 0..index {

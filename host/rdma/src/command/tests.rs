@@ -14,7 +14,7 @@ const PAIR: Pair = Pair {
     send_record_mode: 0,
 };
 
-/// What is not zero, by byte.
+/// Bytes that are not zero.
 fn set(command: &Command) -> Vec<(usize, u8)> {
     command.iter().copied().enumerate().filter(|(_, byte)| *byte != 0).collect()
 }

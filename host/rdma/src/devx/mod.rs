@@ -149,7 +149,7 @@ impl Library {
         Ok(found)
     }
 
-    /// Names of the RDMA devices, of whatever kind.
+    /// Names of the RDMA devices, of any kind.
     ///
     /// # Errors
     /// What the library says.
@@ -309,7 +309,8 @@ impl Drop for Domain {
 mod tests {
     use super::*;
 
-    /// On a machine without an adapter each step says what is missing; with one, a queue pair is for a person to try.
+    /// On a machine without an adapter each step names the missing part; with one, a queue pair is for a
+    /// person to try.
     #[test]
     fn without_an_adapter_it_says_so() {
         let library = match Library::load() {

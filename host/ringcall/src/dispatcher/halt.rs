@@ -11,8 +11,9 @@ use ringcall_wire::flag;
 use ringcall_wire::status::Status;
 
 impl Loop {
-    /// The deadline has passed: everything is answered, nothing is called. What is still under way outside after
-    /// `patience_ns` is left alone: it will be answered there. So is what other dispatchers of the ring answer.
+    /// The deadline has passed: everything is answered, nothing is called. An external request still under
+    /// way after `patience_ns` is left alone: it will be answered there. So is what other dispatchers of the
+    /// ring answer.
     pub(super) fn halt(&mut self, shared: &Shared, patience_ns: u64) {
         let _ = self.pool.give_up(shared, Status::SHUTTING_DOWN, 0);
         // A worker that won the right to answer a moment ago may not have published yet: it has only stores to do, so

@@ -96,8 +96,8 @@ pub struct Running {
     guard: HaltOnDrop,
 }
 
-/// A running dispatcher that is dropped without a stop halts: what is under way is answered `SHUTTING_DOWN`, and its
-/// thread ends. Nobody waits for it. After a stop this changes nothing.
+/// A running dispatcher that is dropped without a stop halts: requests under way are answered
+/// `SHUTTING_DOWN`, and its thread ends. No agent waits for it. After a stop this changes nothing.
 #[derive(Debug)]
 struct HaltOnDrop(Arc<Shared>);
 
@@ -304,8 +304,8 @@ pub struct Stopped {
     pub dispatcher: Option<HostDispatcher<Wired>>,
 }
 
-/// How long a halted dispatcher may take to answer what is left: bounded work, so this is only reached when a handler
-/// never returns.
+/// How long a halted dispatcher may take to answer the rest: bounded work, so this is only reached when a
+/// handler never returns.
 const HALT_GRACE: Duration = Duration::from_millis(500);
 
 impl HostDispatcher<Running> {
@@ -315,8 +315,8 @@ impl HostDispatcher<Running> {
         &self.state.pin
     }
 
-    /// Takes what is in the ring, waits until everything in flight is answered, and stops; at the deadline answers
-    /// what is left `SHUTTING_DOWN`. Returns at most half a second after the deadline.
+    /// Takes the requests in the ring, waits until everything in flight is answered, and stops; at the
+    /// deadline answers the rest `SHUTTING_DOWN`. Returns at most half a second after the deadline.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> Stopped {
         let Self { shared, state: Running { done, thread, guard: _guard, .. } } = self;

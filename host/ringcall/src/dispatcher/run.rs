@@ -216,8 +216,9 @@ impl PollContext<'_> {
         if shared.completion_unread(seen.slot()) {
             return 0;
         }
-        // Its last answer came from the external executor and was taken, perhaps since the poll for ended work: that end, noticed next turn,
-        // must not be taken for this request's, whoever is to serve it.
+        // Its last answer came from the external executor and was taken, perhaps since the poll for ended
+        // work: that end, noticed next turn, must not be taken for this request's, whichever worker serves
+        // it.
         if executor.as_ref().is_some_and(|executor| executor.serves(seen.slot())) {
             return 0;
         }
@@ -272,8 +273,8 @@ impl PollContext<'_> {
         1
     }
 
-    /// Hands a checked request to whoever answers it in its slot, if somebody can take it, or refuses it, if nobody ever can: 1
-    /// if it did either.
+    /// Hands a checked request to the agent that answers it in its slot, if an executor can take it, or
+    /// refuses it, if none ever can: 1 if it did either.
     fn send_outside(&mut self, request: Request) -> u32 {
         let shared = self.shared;
         let ring = &shared.ring;
@@ -316,9 +317,10 @@ impl PollContext<'_> {
 
 /// Runs an inline call on private copies.
 ///
-/// What is written here is read again at once, by the handler and behind it. A processor serves such a load from its store
-/// buffer where one store covers it; otherwise the load waits until the buffer has drained, and that holds the flags and the
-/// response of the request before, whose cache lines other cores have. So nothing here is read wider than it was written.
+/// Bytes written here are read again at once, by the handler and behind it. A processor serves such a load
+/// from its store buffer where one store covers it; otherwise the load waits until the buffer has drained,
+/// and that holds the flags and the response of the request before, whose cache lines other cores have. So
+/// nothing here is read wider than it was written.
 #[inline(always)]
 fn call(shared: &Shared, table: &mut FunctionTable, slots: &mut Slots, request: Request, index: usize) {
     let FunctionTable { functions, handlers } = table;

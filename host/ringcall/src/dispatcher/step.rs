@@ -85,8 +85,8 @@ impl HostDispatcher<Stepped> {
         lp.halt(shared, patience_ns.min(HALT_PATIENCE_NS));
     }
 
-    /// Takes what is in the ring, waits on this thread until everything in flight is answered, and ends; at the deadline
-    /// answers what is left `SHUTTING_DOWN`.
+    /// Takes the requests in the ring, waits on this thread until everything in flight is answered, and ends;
+    /// at the deadline answers the rest `SHUTTING_DOWN`.
     #[must_use]
     pub fn finish(self, deadline: Duration) -> Stopped {
         let Self { shared, state: Stepped { mut lp, mut pace } } = self;

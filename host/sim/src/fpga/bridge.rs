@@ -1,4 +1,4 @@
-//! Both planes: a bridge whose registers a host writes over UDP, and which plays what is in its memory.
+//! Both planes: a bridge whose registers a host writes over UDP, and which plays the contents of its memory.
 //!
 //! A host writes where its window is and under which queue pair and key, loads windows into the player's memory, sets
 //! size, number and interval, turns the logic analyser on if it wants to see the answers, and enables the player. The
@@ -37,9 +37,9 @@ pub struct BridgeConfig {
     pub address: AddressEncoding,
     /// Whether sequence numbers of the control plane are checked.
     pub sequence: SequenceCheck,
-    /// The host's address, whatever the registers say.
+    /// The host's address, instead of the registers'.
     pub host: Option<Ipv4Addr>,
-    /// The host's UDP port, whatever the registers say; [`ROCE_PORT`] if neither does.
+    /// The host's UDP port, instead of the registers'; [`ROCE_PORT`] if neither does.
     pub host_port: Option<u16>,
     /// The most requests without an answer; the host's pages if there are fewer.
     pub in_flight: u32,

@@ -164,7 +164,7 @@ impl Injector {
         Ok(arrives)
     }
 
-    /// Sends what is held back and due, or everything.
+    /// Sends held-back requests and due, or everything.
     ///
     /// # Errors
     /// What `send` says.

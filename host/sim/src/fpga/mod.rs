@@ -8,10 +8,10 @@
 //! | module | |
 //! |---|---|
 //! | [`player`] | the data plane: a [`Player`] sends [`Windows`] to a [`PlayerTarget`] |
-//! | [`windows`] | what to send, and what is a right answer |
+//! | [`windows`] | what to send, and which answers are right |
 //! | [`faults`] | what goes wrong on purpose |
 //! | [`report`] | what came of it |
-//! | [`bridge`] | both planes: a [`Bridge`] whose registers a host writes, and which plays what is in its memory |
+//! | [`bridge`] | both planes: a [`Bridge`] whose registers a host writes, and which plays the contents of its memory |
 //! | [`control`] | the registers of a sensor bridge: codec, client, server, register file |
 //! | [`metadata`] | the block at the end of a frame |
 //! | [`loopback`] | a service to test against: answers over a socket on its own thread |

@@ -184,7 +184,7 @@ impl Player {
         }
     }
 
-    /// What is known so far.
+    /// The results so far.
     #[must_use]
     pub fn report(&self) -> Report {
         let elapsed_ns = self.began_ns.map_or(0, |began| clock::now_ns().saturating_sub(began));

@@ -80,7 +80,7 @@ pub struct Report {
     pub duplicate_answers: u64,
     /// Answers to requests that cannot have arrived whole.
     pub answered_though_lost: u64,
-    /// Answers to requests that were never sent, or so long ago that nobody remembers.
+    /// Answers to requests that were never sent, or so long ago that no agent remembers.
     pub unexpected: u64,
     /// Messages that are no answer: too short, another magic, a longer result than came.
     pub malformed: u64,
@@ -109,7 +109,7 @@ impl Report {
         self.wrong_content + self.wrong_time
     }
 
-    /// Answered in time, whatever the answer.
+    /// Answered in time, rightly or not.
     #[must_use]
     pub const fn answered(&self) -> u64 {
         self.correct + self.wrong() + self.refused

@@ -30,7 +30,7 @@ const MEMORY: usize = 1 << 16;
 /// Numbers of unanswered requests that are kept.
 const KEPT_IDS: usize = 100;
 
-/// What is in flight, and what is known of what is over.
+/// Requests in flight, and results of finished requests.
 #[derive(Debug)]
 pub(crate) struct RequestLog {
     open: HashMap<u32, Open>,
@@ -108,7 +108,7 @@ impl RequestLog {
         self.free.push_back(open.page);
     }
 
-    /// Gives up what is due.
+    /// Gives up requests that are due.
     pub(crate) fn expire(&mut self, now: u64) {
         while let Some(&(deadline, id)) = self.deadlines.front() {
             let sent_ns = deadline.saturating_sub(self.timeout_ns);

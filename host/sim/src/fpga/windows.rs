@@ -1,4 +1,4 @@
-//! What a player sends, and what is a right answer.
+//! What a player sends, and which answers are right.
 
 use ringcall_wire::{FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, names};
 
@@ -28,7 +28,7 @@ pub struct Exchange<'a> {
     pub result: &'a [u8],
 }
 
-/// Says what is a right answer.
+/// Says which answers are right.
 pub trait Judge {
     /// Whether the answer is right, status and content.
     fn judge(&mut self, exchange: &Exchange<'_>) -> bool;

@@ -27,6 +27,6 @@ pub enum Fault {
     FailReceive(Syndrome),
     /// The next send request fails and is not sent. The queue pair lives on.
     FailSend(Syndrome),
-    /// The queue pair goes into the error state: what is posted is flushed.
+    /// The queue pair goes into the error state: posted requests are flushed.
     Break,
 }

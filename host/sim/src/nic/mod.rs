@@ -1,9 +1,9 @@
 //! A mlx5 NIC played on a host: the hardware's side of [`ringcall_mlx5`].
 //!
-//! It works on mapped memory alone, as a NIC does: it reads work requests, doorbell records and doorbells, and writes
-//! payload and completion entries. So whatever drives a NIC's queues, a kernel on a GPU or a thread in a test, runs against
-//! it unchanged, and every mistake that a NIC would punish with silence has a name and a count here
-//! ([`Violation`]).
+//! It works on mapped memory alone, as a NIC does: it reads work requests, doorbell records and doorbells,
+//! and writes payload and completion entries. So a driver of a NIC's queues, a kernel on a GPU or a thread in
+//! a test, runs against it unchanged, and every mistake that a NIC would punish with silence has a name and a
+//! count here ([`Violation`]).
 //!
 //! | module | what |
 //! |---|---|
@@ -18,8 +18,8 @@
 //! # How it takes the rules
 //! * A doorbell makes it read the doorbell record; requests up to there are fetched at once, and done later, a few a step.
 //!   A request that changes in between was overwritten while the NIC had it.
-//! * A BlueFlame copy is taken if it is the next request and was not torn; it must be what is in the queue.
-//!   Otherwise it is no more than a doorbell.
+//! * A BlueFlame copy is taken if it is the next request and was not torn; it must be the contents of the
+//!   queue. Otherwise it is no more than a doorbell.
 //! * A message that needs a receive request and finds none is dropped and counted, as on an unreliable connection.
 //! * Payload, then the completion entry, then the entry's owner byte.
 //! * After a failed send request the queue pair is in the error state: everything posted is flushed.

@@ -34,7 +34,7 @@ pub enum Message {
 
 /// A connection of one queue pair to its peer.
 pub trait Port {
-    /// The next message, if there is one: its payload replaces what is in `payload`. Never blocks.
+    /// The next message, if there is one: its payload replaces the contents of `payload`. Never blocks.
     fn receive(&mut self, payload: &mut Vec<u8>) -> Option<Message>;
 
     /// Sends a message; false if it was lost. Never blocks.

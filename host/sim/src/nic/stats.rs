@@ -56,7 +56,7 @@ pub enum Violation {
     RequestOverwritten,
     /// A request's bytes in memory changed between fetch and execution.
     PayloadOverwritten,
-    /// A BlueFlame copy is not what is in the queue.
+    /// A BlueFlame copy differs from the queue's entry.
     BlueFlameDiffers,
     /// More send requests than the queue has places for.
     SendOverrun,

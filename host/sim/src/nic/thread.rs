@@ -55,7 +55,7 @@ fn run<P: Port>(mut nic: Nic<P>, stop: &DeviceU64, planted: &Receiver<Fault>) ->
             nic.plant(fault);
         }
         if !nic.step() {
-            // A stop word and nothing to do: whatever comes now is for nobody.
+            // A stop word and nothing to do: later messages have no receiver.
             if stop.load(Ordering::Relaxed) != 0 {
                 return nic;
             }

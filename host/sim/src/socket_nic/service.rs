@@ -240,7 +240,7 @@ impl Parts {
             rx_stride: page_bytes,
             tx_stride: page_bytes,
             depth: options.depth,
-            // Numbers of packets: what is missing is the port's to count.
+            // Numbers of packets: a missing part is the port's to count.
             sequence: false,
         };
         let queues = Queues::new(&shape)?;

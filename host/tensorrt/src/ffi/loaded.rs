@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-/// The first errors say what is wrong; what follows, follows.
+/// The first errors name the fault; what follows, follows.
 const MOST_LINES: usize = 6;
 
 type Factory = unsafe extern "C" fn(*mut c_void, i32) -> *mut c_void;

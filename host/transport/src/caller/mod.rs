@@ -117,8 +117,9 @@ pub struct Reply {
     pub result: Vec<u8>,
 }
 
-/// A client over any wire. Answers are matched by their request's id, in whatever order they come; each request ends once:
-/// answered, lost at its deadline, or unsent. Everything else that comes is counted ([`CallerStatistics`]).
+/// A client over any wire. Answers are matched by their request's id, in any order they come; each request
+/// ends once: answered, lost at its deadline, or unsent. Everything else that comes is counted
+/// ([`CallerStatistics`]).
 ///
 /// ```no_run
 /// use ringcall::FunctionId;
@@ -260,7 +261,8 @@ impl<W: Wire> Caller<W> {
                     self.counters.blocked.one();
                     return;
                 }
-                // Word of an earlier datagram that nobody took: this one was not sent, and is offered again.
+                // Word of an earlier datagram that no agent took: this one was not sent, and is offered
+                // again.
                 Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.failed(&error),
                 Some(_) => {
                     self.counters.errors.one();
@@ -346,8 +348,8 @@ impl<W: Wire> Caller<W> {
         ended
     }
 
-    /// Sends one request and waits for its answer, on an otherwise idle caller: whatever else ends meanwhile is counted
-    /// and not seen.
+    /// Sends one request and waits for its answer, on an otherwise idle caller: other calls that end
+    /// meanwhile are counted and not seen.
     ///
     /// # Errors
     /// As [`send`](Self::send); no answer before the deadline.

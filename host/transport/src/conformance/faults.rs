@@ -52,7 +52,7 @@ impl Passed {
         out
     }
 
-    /// What is still held back.
+    /// Requests still held back.
     pub fn rest(&mut self) -> Option<Vec<u8>> {
         self.held.take()
     }
@@ -77,7 +77,7 @@ impl<'a> Faulty<'a> {
         passed
     }
 
-    /// Sends what is still held back.
+    /// Sends requests still held back.
     pub fn rest(&mut self) -> Vec<Vec<u8>> {
         let rest: Vec<_> = self.way.rest().into_iter().collect();
         rest.iter().for_each(|frame| self.client.send(frame));

@@ -35,7 +35,7 @@ impl Foreign {
         Self { ring, scan, held: Vec::new(), served: 0 }
     }
 
-    /// Serves what is in the ring.
+    /// Serves the requests in the ring.
     pub(super) fn turn(&mut self, mut act: impl FnMut(&RequestHeader, &[u8]) -> Act) {
         let Self { ring, scan, held, served } = self;
         scan.full(ring, |seen| {

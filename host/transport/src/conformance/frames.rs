@@ -128,7 +128,7 @@ pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> Outc
             }))
             .collect();
         client.send_raw(&bytes);
-        // Whatever it was told, if anything: the call comes after it.
+        // The reply, if any: the call comes after it.
         client.send(&request(1000, &[len as u8]));
         while reply(client)?.id != 1000 {}
     }

@@ -182,7 +182,7 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> O
     if got == expected { Ok(()) } else { Err(format!("{what}: {got:?}, expected {expected:?}")) }
 }
 
-/// A call from beginning to end: whatever was sent before it has been seen by then.
+/// A call from beginning to end: every frame sent before it has been seen by then.
 fn call(client: &mut dyn Client, id: u32, payload: &[u8]) -> Outcome {
     client.send(&request(id, payload));
     equal("answer", &reply(client)?, &incremented(id, payload))

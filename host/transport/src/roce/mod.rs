@@ -13,11 +13,11 @@
 //! A frame for a slot whose request is still being served is refused (`BACKPRESSURE`), as on every wire that names slots.
 //!
 //! # Whom answers go to
-//! Where the requests come from, or the address in [`PortOptions::peer`]: an adapter takes packets at port 4791 alone,
-//! whatever port it sends from. [`Options::peers`] of them are known at a time. A packet of an unknown peer must bring the
-//! window's key; the peer then takes the place of the one that was silent longest, which is counted as
-//! [`evicted`](crate::Statistics::evicted), and whose answers that are still due are counted as unsent. It finds zeros in its
-//! window.
+//! Where the requests come from, or the address in [`PortOptions::peer`]: an adapter takes packets at port
+//! 4791 alone, from any source port. [`Options::peers`] of them are known at a time. A packet of an unknown
+//! peer must bring the window's key; the peer then takes the place of the peer that was silent longest, which
+//! is counted as [`evicted`](crate::Statistics::evicted), and whose answers that are still due are counted as
+//! unsent. It finds zeros in its window.
 //!
 //! # What is counted
 //! [`lost`](crate::Statistics::lost) are packets that sequence numbers say are missing; one that comes late after all was
@@ -221,7 +221,7 @@ impl Wire for Roce {
         }
         let sent = match self.socket.send(&mut self.out) {
             Ok(sent) => sent,
-            // The one that failed is no longer in the outbox.
+            // The failed frame is no longer in the outbox.
             Err(why) => {
                 let sent = packed - self.out.len() - 1;
                 error = Some(why);

@@ -71,7 +71,7 @@ impl Default for Options {
 pub struct Peer {
     /// The peer's address.
     pub address: SocketAddr,
-    /// Of a socket that is bound to every address of this machine: the one that the datagram was sent to.
+    /// Of a socket that is bound to every address of this machine: the address that the datagram was sent to.
     pub local: Option<IpAddr>,
 }
 
@@ -114,13 +114,13 @@ impl Udp {
         Ok(Self { socket, address, batches: Batches::new(address.is_ipv4()), wildcard, allowed })
     }
 
-    /// Takes datagrams of `peer` alone, and hears from the operating system when nobody listens there.
+    /// Takes datagrams of `peer` alone, and hears from the operating system when no agent listens there.
     ///
     /// # Errors
     /// No route.
     pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
         self.socket.connect(peer)?;
-        // From here on there is one local address, that of the route.
+        // From here on there is one local address, the route's.
         if std::mem::take(&mut self.wildcard) {
             wildcard::enable(&self.socket, self.address.is_ipv4(), false)?;
         }

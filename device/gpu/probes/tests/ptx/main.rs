@@ -31,7 +31,8 @@ fn faults(ptx: &str, arch: &str, expected: &BTreeMap<String, Vec<String>>) -> Ve
     if !ptx.lines().any(|line| line == format!(".target {arch}")) {
         faults.push(format!("the text is not for {arch}"));
     }
-    // Volatile accesses are relaxed ones of system scope that nothing may be merged with: nobody asked for one.
+    // Volatile accesses are relaxed ones of system scope that nothing may be merged with: the source asked
+    // for no one.
     if ptx.contains(".volatile") {
         faults.push("a volatile access".to_owned());
     }

@@ -11,7 +11,7 @@ const COMPUTING: &[&str] = &[
     "shl", "shr", "sub",
 ];
 
-/// What is left of a function.
+/// The rest of a function.
 pub(crate) struct Body {
     /// The instructions in the order of the text, and last what is returned.
     pub(crate) lines: Vec<String>,
@@ -112,8 +112,8 @@ fn reduce(name: &str, text: &str) -> Body {
     let statements = statements(text);
     let mut values = Values::of(name, &statements);
     let (mut lines, mut memory, mut returned, mut passed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    // What follows a trap up to the next label does not run. A block that begins with one is what is left of a check, except
-    // where the whole function is that.
+    // What follows a trap up to the next label does not run. A block that begins with one is the rest of a
+    // check, except where the whole function is that.
     let (mut dead, mut begins, mut entry) = (false, false, true);
     for (at, statement) in statements.iter().enumerate() {
         let Statement::Instruction { guard, mnemonic, operands } = statement else {

@@ -52,7 +52,7 @@ pub(in super::super) fn launches(bench: &Bench) -> Result<Row> {
     })
 }
 
-/// Bursts of 16: all slots are written, then all answers awaited; the time is that of a whole burst.
+/// Bursts of 16: all slots are written, then all answers awaited; the time is the whole burst's.
 pub(in super::super) fn burst(bench: &Bench) -> Result<Row> {
     const BURST: u64 = 16;
     let measure = |ring: &MappedRing, work| {

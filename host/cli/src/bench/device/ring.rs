@@ -102,8 +102,8 @@ pub(super) struct Flood {
     pub(super) wrong: u64,
 }
 
-/// Keeps every slot in flight until `requests` were answered: each is written again as soon as it is free. Two clients share
-/// the slots where there are cores for them, so that what is measured is the other side.
+/// Keeps every slot in flight until `requests` were answered: each is written again as soon as it is free.
+/// Two clients share the slots where there are cores for them, so that the other side is measured.
 pub(super) fn all_outstanding(bench: &Bench, ring: &Ring, work: Work, requests: u64) -> Result<Flood> {
     let ring = ring.shared();
     let slots: Vec<SlotIndex> = ring.geometry().iter().collect();

@@ -31,7 +31,7 @@ impl Ours {
         Ok(Self::Cores(Box::new(decoder)))
     }
 
-    /// Decodes one request, as one call; a stream's time is that of its last round.
+    /// Decodes one request, as one call; a stream's time is its last round's.
     pub(super) fn decode(&mut self, problem: &Problem, request: usize) -> Result<Answer> {
         let (offsets, defects) = (problem.offsets(request), problem.all_defects());
         let whole = &defects[offsets[0]..*offsets.last().context("a request has a shot")?];

@@ -1,4 +1,4 @@
-//! Other decoders, each in its own process: see `oracles/src/core/main.rs` for what is said to them.
+//! Other decoders, each in its own process: see `oracles/src/core/main.rs` for the protocol.
 
 use super::Problem;
 use anyhow::{Context, Result, anyhow, bail};

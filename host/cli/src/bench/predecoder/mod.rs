@@ -1,8 +1,8 @@
 //! The predecoder's network alone: on the CPU, as a captured graph, as a handler of the cooperative dispatcher.
 //!
-//! Volumes are `d` layers of `d` by `d` cells, batch 1, of the committed network. Detectors are set about as often as in
-//! shots: the network's own time does not depend on what is in a volume, but what it decides is applied on the device, and where
-//! half of the decisions are errors that takes about 2 µs more.
+//! Volumes are `d` layers of `d` by `d` cells, batch 1, of the committed network. Detectors are set about as
+//! often as in shots: the network's own time does not depend on the contents of a volume, but what it decides
+//! is applied on the device, and where half of the decisions are errors that takes about 2 µs more.
 
 mod device;
 

@@ -1,4 +1,4 @@
-//! Workers of the host dispatcher: a graph, its mailbox, and what is answered for it.
+//! Workers of the host dispatcher: a graph, its mailbox, and its answers.
 
 use super::super::mailbox_graph::{Mailbox, MailboxGraph};
 use super::super::worker_pool::{

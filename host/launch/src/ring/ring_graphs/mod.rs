@@ -18,9 +18,9 @@ use ringcall_cuda::driver::Module;
 /// request, none to learn of its end.
 ///
 /// The kernels are those of a device dispatcher's graphs
-/// ([`Child`](ringcall_dispatcher::ring::graph_end::Child)): the last one answers, then frees the mailbox, after which its
-/// worker gets the next request. A mailbox is host memory here, where each load that depends on another takes a device about a
-/// microsecond: read what is needed of it in one wave.
+/// ([`Child`](ringcall_dispatcher::ring::graph_end::Child)): the last one answers, then frees the mailbox,
+/// after which its worker gets the next request. A mailbox is host memory here, where each load that depends
+/// on another takes a device about a microsecond: read the needed words in one burst.
 ///
 /// A request waits in its slot while all workers of its function are busy. It is answered
 /// [`NO_WORKER`](ringcall::Status::NO_WORKER) when there is no worker for it (no graph of its function with its routing key, or
@@ -110,7 +110,7 @@ impl RingGraphs {
 }
 
 /// # Errors
-/// What no worker here can run: no other agent answers, and nobody looks at gates.
+/// What no worker here can run: no other agent answers, and no agent looks at gates.
 fn check_nodes(name: &str, nodes: &dyn GraphNodes, index: u32) -> Result<(), DeviceError> {
     if !nodes.answers() {
         return Err(DeviceError::Shape(format!(

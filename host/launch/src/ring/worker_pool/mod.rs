@@ -3,7 +3,7 @@
 //! A worker is an executable graph with its own stream: the host launches it for one request at a time, and
 //! the graph writes its answer into the ring. Two executors use the pool: [`RingGraphs`](super::RingGraphs),
 //! and the engines of C programs (`ringcall-c`). The executor decides what is launched, how the end of a
-//! launch shows ([`CompletionProbe`]), and what is done about a graph that never answered.
+//! launch shows ([`CompletionProbe`]), and how a graph that never answered is handled.
 //!
 //! A worker goes from idle over launching ([`take`](WorkerPool::take)) to running ([`launched`](WorkerPool::launched)), and back when its
 //! end was seen ([`poll`](WorkerPool::poll), [`release`](WorkerPool::release)). Its slot may hold another request before that: when
@@ -146,7 +146,7 @@ pub enum Answer {
     Never(u16),
 }
 
-/// What is seen of a worker that runs.
+/// The observed state of a running worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// What it was launched for.
@@ -179,7 +179,7 @@ struct Launch {
     token: u64,
     /// The slot is still its own.
     owes: bool,
-    /// Whatever was to follow the graph was put behind it.
+    /// All work that follows the graph is on the stream.
     whole: bool,
 }
 
@@ -340,14 +340,14 @@ impl<M: IdleMask> WorkerPool<M> {
         self.sweeps.is_multiple_of(SWEEPS_PER_QUERY)
     }
 
-    /// What is to be seen of a worker that runs; with `ask` its stream is asked where memory does not say its end. Changes
-    /// nothing: the caller says what it has made of it.
+    /// The observable state of a running worker; with `ask` its stream is asked where memory does not say its
+    /// end. Changes nothing: the caller says what it has made of it.
     #[inline]
     pub fn poll(&self, worker: usize, ask: bool, probe: &impl CompletionProbe) -> Option<Seen> {
         let Member { launch, .. } =
             self.members.get(worker).filter(|member| member.state == WorkerState::Runs)?;
         let &Launch { slot, number, token, owes, whole } = launch;
-        // In this order: a graph that has ended answers no more, so that what is missing then never comes.
+        // In this order: a graph that has ended answers no more, so that a missing answer never comes.
         let answered = !owes || self.answers.is_answered(slot);
         let state = if probe.has_ended(worker, number, answered) {
             WorkerStream::Done
@@ -373,7 +373,7 @@ impl<M: IdleMask> WorkerPool<M> {
         Some(Seen { slot, answer: answer.filter(|_| owes), end: over.then_some(state) })
     }
 
-    /// The worker owes its slot nothing any more: whoever fills it is served by others.
+    /// The worker owes its slot nothing any more: the slot's next request is served by others.
     pub fn settle(&mut self, worker: usize) {
         if let Some(member) = self.members.get_mut(worker) {
             self.owing -= usize::from(core::mem::take(&mut member.launch.owes));

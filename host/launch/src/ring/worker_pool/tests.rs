@@ -155,7 +155,7 @@ fn every_launch_is_told_once_and_truly_and_no_others_mark_is_touched() {
             let Graph { slot: own, runs, answered, ended, .. } = world.graphs[worker];
             match (random.random_range(0..7), world.whose[slot as usize]) {
                 (0, Whose::Nobodys) => launch(&mut pool, &mut world, slot),
-                // Asked for what is under way.
+                // Asked for a run under way.
                 (0, Whose::Worker(_)) => launch(&mut pool, &mut world, slot),
                 (1, _) if runs && !answered && !ended => {
                     world.respond(own);

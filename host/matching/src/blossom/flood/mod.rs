@@ -4,9 +4,9 @@
 //! *settled*. Two defects meet when their reaches add up to their distance. Walk along a shortest path from
 //! `j` to `i`, to the first node that is not nearer to `j` than its reach: it is no further from `i` than
 //! `i`'s reach. So, when both have settled what they reach, the path has an edge with one end settled by `i`
-//! and the other by `j`, and whoever settled later has found the other there. (It does not matter if one of
-//! them has stopped short of nodes that it just reaches: the other one, which grows, settles those.) So the
-//! distance of a pair is known, and exact, when it meets; before that it may be unknown, or too large.
+//! and the other by `j`, and the thread that settled later has found the other there. (It does not matter if
+//! one of them has stopped short of nodes that it just reaches: the other one, which grows, settles those.)
+//! So the distance of a pair is known, and exact, when it meets; before that it may be unknown, or too large.
 //!
 //! The distances to the boundary of the unchanged graph are upper bounds here, since weights are only ever lowered. They
 //! prune as they do in the lists ([`crate::metric::near`]): past a node `v` with `d(u, v) >= b(u) + b(v)` nothing is of use.

@@ -10,7 +10,7 @@ pub struct ParseError {
     pub kind: ParseErrorKind,
 }
 
-/// What is wrong with a line.
+/// The fault of a line.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseErrorKind {

@@ -172,7 +172,7 @@ impl RegisterFile {
         match address {
             player::ENABLE if value & player::START != 0 => {
                 self.starts += 1;
-                // What is there belongs to an earlier loop.
+                // Data that is there belongs to an earlier loop.
                 self.set(loop_stats::MAGIC, 0);
                 self.set(loop_stats::STATE, 0);
             }

@@ -1,4 +1,4 @@
-//! Register addresses of a sensor bridge, and what is in the words.
+//! Register addresses of a sensor bridge, and the contents of the words.
 
 /// UDP port of a bridge's control plane.
 pub const CONTROL_PORT: u16 = 8192;

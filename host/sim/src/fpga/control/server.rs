@@ -208,7 +208,7 @@ impl ServerHandle {
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
-        // Nobody is left to tell.
+        // No agent is left to tell.
         let _ = self.join();
     }
 }
