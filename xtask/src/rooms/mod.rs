@@ -9,6 +9,7 @@ mod dependencies;
 mod device;
 mod fences;
 mod literals;
+mod prose;
 mod scan;
 mod size;
 mod targets;
@@ -76,6 +77,7 @@ const RULES: &[Rule] = &[
     device::RULE,
     fences::RULE,
     literals::RULE,
+    prose::RULE,
     size::RULE,
     targets::RULE,
 ];

@@ -31,6 +31,8 @@ pub(super) struct SourceFile {
     pub(super) lines: usize,
     /// Its words; none where it is not Rust.
     pub(super) words: Vec<Word>,
+    /// Its comments, each with its first line's number; none where it is not Rust, or is test code.
+    pub(super) comments: Vec<(usize, String)>,
 }
 
 /// One token of Rust.
@@ -67,13 +69,42 @@ impl SourceFile {
             let place = Place { in_test: is_test_path(path), in_const: false };
             flatten(stream, place, &mut words);
         }
-        Ok(Self { path: path.to_owned(), lines: text.lines().count(), words })
+        let prose = path.ends_with(".rs") && !is_test_path(path);
+        let comments = if prose { comments(text) } else { Vec::new() };
+        Ok(Self { path: path.to_owned(), lines: text.lines().count(), words, comments })
     }
 
     /// `path:line`.
     pub(super) fn at(&self, word: &Word) -> String {
         format!("{}:{}", self.path, word.line)
     }
+}
+
+/// The comments of a file: neighbouring comment lines are one. Code in fences is left out.
+fn comments(text: &str) -> Vec<(usize, String)> {
+    let mut comments: Vec<(usize, String)> = Vec::new();
+    let (mut open, mut fenced) = (false, false);
+    for (index, line) in text.lines().enumerate() {
+        let whole = line.trim_start().strip_prefix("//");
+        let Some(comment) = whole.or_else(|| line.split_once(" // ").map(|(_, comment)| comment)) else {
+            (open, fenced) = (false, false);
+            continue;
+        };
+        let comment = comment.trim_start_matches(['/', '!']).trim();
+        if comment.starts_with("```") {
+            fenced = !fenced;
+            continue;
+        }
+        if fenced {
+            continue;
+        }
+        match comments.last_mut().filter(|_| open) {
+            Some((_, so_far)) => *so_far += &format!(" {comment}"),
+            None => comments.push((index + 1, comment.to_owned())),
+        }
+        open = whole.is_some();
+    }
+    comments
 }
 
 /// Whether a whole file is test code: an integration test, a benchmark, or a module that its parent includes for tests.
