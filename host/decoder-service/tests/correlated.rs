@@ -178,7 +178,7 @@ fn it_makes_fewer_errors() {
         };
         let mut state = State::new(study.setup());
         study.run(&mut state, &mut std::io::sink(), &mut |_| true).unwrap();
-        state.outcome(&study.points[0], &study.stop).tally.errors
+        state.outcome(&study.points[0], &study.stop).counts.errors
     };
     let [plain, correlated] = [Matching::Plain, Matching::Correlated].map(errors);
     assert!(plain > 100 && correlated * 4 < plain * 3, "{correlated} errors, {plain} in one pass");

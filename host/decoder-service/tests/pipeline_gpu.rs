@@ -129,11 +129,11 @@ fn a_study_counts_the_same_on_the_device() {
             };
             let mut state = State::new(study.setup());
             assert!(study.run(&mut state, &mut Vec::new(), &mut |_| true).expect("a study"));
-            study.points.iter().map(|point| state.outcome(point, &study.stop).tally).collect()
+            study.points.iter().map(|point| state.outcome(point, &study.stop).counts).collect()
         };
         for (gpu, cpu) in tallies(&on_gpu).iter().zip(&tallies(&on_cpu)) {
             assert_eq!((gpu.shots, gpu.errors, gpu.fired), (400, cpu.errors, cpu.fired));
-            let [gpu, cpu] = [gpu, cpu].map(|tally| tally.predecoder.expect("an arm"));
+            let [gpu, cpu] = [gpu, cpu].map(|counts| counts.predecoder.expect("an arm"));
             assert_eq!((gpu.errors, gpu.fired), (cpu.errors, cpu.fired));
             assert!(gpu.fired > 0, "{gpu:?}");
         }

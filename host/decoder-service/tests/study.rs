@@ -109,16 +109,16 @@ fn study(threads: usize, errors: Option<u64>) -> Study<'static> {
 /// Counts without times.
 fn counts(study: &Study<'_>, state: &State) -> Vec<(ShotCounts, bool)> {
     let counted = |point| {
-        let Outcome { mut tally, complete } = state.outcome(point, &study.stop);
-        tally.matching_ns = 0;
-        if let Some(arm) = &mut tally.predecoder {
+        let Outcome { mut counts, complete } = state.outcome(point, &study.stop);
+        counts.matching_ns = 0;
+        if let Some(arm) = &mut counts.predecoder {
             (arm.inference_ns, arm.matching_ns) = (0, 0);
         }
-        if let Some(plain) = &mut tally.plain {
+        if let Some(plain) = &mut counts.plain {
             plain.matching_ns = 0;
             plain.predecoder.iter_mut().for_each(|arm| arm.matching_ns = 0);
         }
-        (tally, complete)
+        (counts, complete)
     };
     study.points.iter().map(counted).collect()
 }
@@ -139,7 +139,7 @@ fn counts_do_not_depend_on_threads() {
         let one = study(1, errors);
         let expected = counts(&one, &whole(&one).0);
         assert!(expected.iter().all(|(_, complete)| *complete));
-        let all_shots = expected.iter().all(|(tally, _)| tally.shots == 1000);
+        let all_shots = expected.iter().all(|(counts, _)| counts.shots == 1000);
         assert_eq!(all_shots, errors.is_none(), "{expected:?}");
         let four = study(4, errors);
         assert_eq!(counts(&four, &whole(&four).0), expected);
@@ -192,20 +192,20 @@ fn the_arms_decode_the_shots_of_a_plain_sampler() {
     let all = [(plain, false), (correlated, false), (plain, true), (correlated, true)];
     for (matching, arms) in [(plain, &[0, 2][..]), (correlated, &[1, 3]), (Matching::Both, &[0, 1, 2, 3])] {
         let study = Study { matching, points: vec![point], ..study(2, None) };
-        let tally = counts(&study, &whole(&study).0)[0].0;
-        assert_eq!((tally.shots, tally.detectors, tally.fired), (1000, 1000 * n as u64, fired));
-        assert_eq!(tally.correlated, matching != plain);
+        let counts = counts(&study, &whole(&study).0)[0].0;
+        assert_eq!((counts.shots, counts.detectors, counts.fired), (1000, 1000 * n as u64, fired));
+        assert_eq!(counts.correlated, matching != plain);
         let expected = |&arm: &usize| {
             let (kind, predecoder) = all[arm];
             (kind, predecoder, wrongs[arm][arm], wrongs[arms[0]][arm])
         };
         let found: Vec<_> =
-            tally.arms().iter().map(|arm| (arm.matching, arm.predecoder, arm.errors, arm.both)).collect();
+            counts.arms().iter().map(|arm| (arm.matching, arm.predecoder, arm.errors, arm.both)).collect();
         assert_eq!(found, arms.iter().map(expected).collect::<Vec<_>>());
-        let after = tally.predecoder.unwrap();
+        let after = counts.predecoder.unwrap();
         let own = usize::from(matching != plain);
         assert_eq!((after.fired, after.both), (left, wrongs[own][2 + own]));
-        assert_eq!(tally.paired().unwrap().second, wrongs[2 + own][2 + own]);
+        assert_eq!(counts.paired().unwrap().second, wrongs[2 + own][2 + own]);
     }
     let errors: std::collections::BTreeSet<_> = (0..4).map(|arm| wrongs[arm][arm]).collect();
     assert!(errors.len() == 4 && wrongs[0][3] > 0, "the arms differ: {wrongs:?}");
@@ -225,9 +225,9 @@ fn nothing_before_matching_is_matching_alone() {
     let nothing = |_: &Point| Ok::<_, Failure>(Inference::None);
     let study =
         Study { predecoder: Some(Arm { label: "none".to_owned(), bind: &nothing }), ..study(1, None) };
-    for (tally, _) in counts(&study, &whole(&study).0) {
-        let arm = tally.predecoder.expect("an arm");
-        assert_eq!((arm.errors, arm.both, arm.fired), (tally.errors, tally.errors, tally.fired));
+    for (counts, _) in counts(&study, &whole(&study).0) {
+        let arm = counts.predecoder.expect("an arm");
+        assert_eq!((arm.errors, arm.both, arm.fired), (counts.errors, counts.errors, counts.fired));
     }
 }
 
@@ -247,7 +247,7 @@ fn a_log_cut_anywhere_goes_on_to_the_same_end() {
         assert_eq!(counts(&study, &read(&study, &rest).unwrap().0), expected);
         let text = String::from_utf8(rest).unwrap();
         let mut batches: Vec<&str> =
-            text.lines().skip(1).map(|l| l.split(",\"tally").next().unwrap()).collect();
+            text.lines().skip(1).map(|l| l.split(",\"counts").next().unwrap()).collect();
         let all = batches.len();
         batches.sort_unstable();
         batches.dedup();

@@ -27,16 +27,16 @@ fn main() -> Result<()> {
     let mut client = Client::new(dispatcher.ring());
     let mut wrong = 0;
     for handler in &HANDLERS {
-        let tally = requests::ask(&mut client, handler, options.requests)?;
+        let counts = requests::ask(&mut client, handler, options.requests)?;
         println!(
             "{} ({:?}): {} of {} answers right, run by {}",
             handler.name,
             handler.kind,
-            tally.right,
+            counts.right,
             options.requests,
             dispatcher.place()
         );
-        wrong += tally.wrong;
+        wrong += counts.wrong;
     }
     let stopped = dispatcher.stop();
     println!("stopped: {}", stopped.text);

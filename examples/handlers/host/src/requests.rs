@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Answers to the requests for one handler.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct Answers {
     /// As the function itself answers.
     pub(crate) right: u32,
     /// Others.
@@ -22,22 +22,22 @@ pub(crate) struct Tally {
 ///
 /// The payloads are random bytes, the same in every run: every byte string of the right length is a syndrome or a
 /// readout. Handlers that are more particular need payloads made for them.
-pub(crate) fn ask(client: &mut Client, handler: &Handler, requests: u32) -> Result<Tally> {
+pub(crate) fn ask(client: &mut Client, handler: &Handler, requests: u32) -> Result<Answers> {
     let mut payload = vec![0; handler.schema.args_bytes()? as usize];
     let mut random = fastrand::Rng::with_seed(1);
-    let mut tally = Tally::default();
+    let mut counts = Answers::default();
     for number in 0..requests {
         random.fill(&mut payload);
         let reply = client
             .call(handler.name, &payload, TIMEOUT)
             .with_context(|| format!("request {number} for `{}`", handler.name))?;
         if is_right(handler, &payload, &reply)? {
-            tally.right += 1;
+            counts.right += 1;
         } else {
-            tally.wrong += 1;
+            counts.wrong += 1;
         }
     }
-    Ok(tally)
+    Ok(counts)
 }
 
 fn is_right(handler: &Handler, payload: &[u8], reply: &Reply) -> Result<bool> {
@@ -67,10 +67,10 @@ mod tests {
         };
         let dispatcher = Dispatcher::on_cpu(&[wrong, vote_checks::HANDLER], "a test").expect("started");
         let mut client = Client::new(dispatcher.ring());
-        let tally = ask(&mut client, &decode_repetition::HANDLER, 100).expect("answered");
-        assert!(tally.wrong > 0 && tally.right > 0, "{tally:?}");
-        let tally = ask(&mut client, &vote_checks::HANDLER, 100).expect("answered");
-        assert_eq!(tally, Tally { right: 100, wrong: 0 });
+        let counts = ask(&mut client, &decode_repetition::HANDLER, 100).expect("answered");
+        assert!(counts.wrong > 0 && counts.right > 0, "{counts:?}");
+        let counts = ask(&mut client, &vote_checks::HANDLER, 100).expect("answered");
+        assert_eq!(counts, Answers { right: 100, wrong: 0 });
         assert!(dispatcher.stop().clean);
     }
 
@@ -79,9 +79,9 @@ mod tests {
         let refuses = Handler { native: |_, _, _| Err(Status(7)), ..decode_repetition::HANDLER };
         let dispatcher = Dispatcher::on_cpu(&[refuses], "a test").expect("started");
         let mut client = Client::new(dispatcher.ring());
-        let tally = |handler, client: &mut Client| ask(client, handler, 10).expect("answered");
-        assert_eq!(tally(&decode_repetition::HANDLER, &mut client), Tally { right: 0, wrong: 10 });
-        assert_eq!(tally(&refuses, &mut client), Tally { right: 10, wrong: 0 });
+        let counts = |handler, client: &mut Client| ask(client, handler, 10).expect("answered");
+        assert_eq!(counts(&decode_repetition::HANDLER, &mut client), Answers { right: 0, wrong: 10 });
+        assert_eq!(counts(&refuses, &mut client), Answers { right: 10, wrong: 0 });
         assert!(dispatcher.stop().clean);
     }
 }

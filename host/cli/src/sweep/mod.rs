@@ -132,9 +132,9 @@ fn progress_bar(study: &Study<'_>) -> ProgressBar {
 
 fn show(bar: &ProgressBar, study: &Study<'_>, progress: &Progress) {
     let Progress { point, index, outcome } = progress;
-    let tally = &outcome.tally;
-    bar.set_position(*index as u64 * study.stop.shots + tally.shots.min(study.stop.shots));
+    let counts = &outcome.counts;
+    bar.set_position(*index as u64 * study.stop.shots + counts.shots.min(study.stop.shots));
     let with =
-        tally.predecoder.map_or_else(String::new, |arm| format!(", {} with the predecoder", arm.errors));
-    bar.set_message(format!("{point}: {} shots, {} errors{with}", tally.shots, tally.errors));
+        counts.predecoder.map_or_else(String::new, |arm| format!(", {} with the predecoder", arm.errors));
+    bar.set_message(format!("{point}: {} shots, {} errors{with}", counts.shots, counts.errors));
 }

@@ -106,7 +106,7 @@ fn ratio_ci(paired: &PairedErrors, confidence: f64) -> Result<[f64; 2], StatsErr
 
 impl PointResult {
     pub(super) fn new(point: &Point, outcome: &Outcome, confidence: f64) -> Result<Self, StatsError> {
-        let Outcome { tally, complete } = outcome;
+        let Outcome { counts, complete } = outcome;
         let arm = |rate: LogicalErrorRate, matching_ns| -> Result<ArmResult, StatsError> {
             Ok(ArmResult {
                 errors: rate.errors,
@@ -116,28 +116,28 @@ impl PointResult {
                     _ => ends(rate.clopper_pearson(confidence)?),
                 },
                 logical_error_rate_per_round: rate.rate_per_round(point.rounds),
-                matching_us: tally.mean_us(matching_ns),
+                matching_us: counts.mean_us(matching_ns),
             })
         };
-        let predecoder = match (tally.predecoder, tally.paired(), tally.density_out()) {
-            (Some(counts), Some(paired), Some(density)) => Some(PredecoderResult {
-                arm: arm(paired.second_rate(), counts.matching_ns)?,
-                errors_in_common: counts.both,
+        let predecoder = match (counts.predecoder, counts.paired(), counts.density_out()) {
+            (Some(after), Some(paired), Some(density)) => Some(PredecoderResult {
+                arm: arm(paired.second_rate(), after.matching_ns)?,
+                errors_in_common: after.both,
                 ratio: paired.ratio(),
                 ratio_ci: ratio_ci(&paired, confidence)?,
                 density_out: density.density(),
-                inference_us: tally.mean_us(counts.inference_ns),
+                inference_us: counts.mean_us(after.inference_ns),
             }),
             _ => None,
         };
-        let counted = tally.arms();
+        let counted = counts.arms();
         let mut arms = Vec::new();
-        for counts in &counted {
-            let &ArmCounts { matching, predecoder, errors, both, matching_ns } = counts;
+        for arm_counts in &counted {
+            let &ArmCounts { matching, predecoder, errors, both, matching_ns } = arm_counts;
             let first = counted.first().map_or(0, |first| first.errors);
-            let paired = PairedErrors { shots: tally.shots, first, second: errors, both };
+            let paired = PairedErrors { shots: counts.shots, first, second: errors, both };
             arms.push(ComparedResult {
-                matching: (tally.shots > 0).then_some(matching.name()),
+                matching: (counts.shots > 0).then_some(matching.name()),
                 predecoder,
                 arm: arm(paired.second_rate(), matching_ns)?,
                 errors_in_common: both,
@@ -151,10 +151,10 @@ impl PointResult {
             basis: if point.basis == ringcall_qec::code::Basis::X { 'X' } else { 'Z' },
             p: point.p,
             complete: *complete,
-            shots: tally.shots,
-            matching: tally.matching().map(Matching::name),
-            density_in: tally.density().density(),
-            alone: arm(tally.alone(), tally.matching_ns)?,
+            shots: counts.shots,
+            matching: counts.matching().map(Matching::name),
+            density_in: counts.density().density(),
+            alone: arm(counts.alone(), counts.matching_ns)?,
             predecoder,
             arms,
         })

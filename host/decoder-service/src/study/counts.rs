@@ -91,12 +91,13 @@ impl ShotCounts {
 
     /// The same counts, times apart?
     pub(super) fn same_counts(&self, other: &Self) -> bool {
-        let counts = |tally: &Self| {
+        let untimed_counts = |counts: &Self| {
             let untimed = |p: PredecoderCounts| PredecoderCounts { inference_ns: 0, matching_ns: 0, ..p };
-            let (predecoder, plain) = (tally.predecoder.map(untimed), tally.plain.map(PlainCounts::untimed));
-            Self { matching_ns: 0, predecoder, plain, ..*tally }
+            let (predecoder, plain) =
+                (counts.predecoder.map(untimed), counts.plain.map(PlainCounts::untimed));
+            Self { matching_ns: 0, predecoder, plain, ..*counts }
         };
-        counts(self) == counts(other)
+        untimed_counts(self) == untimed_counts(other)
     }
 
     /// Could these be the counts of a batch?
@@ -212,9 +213,9 @@ pub struct Stop {
 impl Stop {
     /// Is this enough?
     #[must_use]
-    pub fn met(&self, tally: &ShotCounts) -> bool {
-        let errors = tally.arms().iter().map(|arm| arm.errors).min().unwrap_or(0);
-        tally.shots >= self.shots || self.errors.is_some_and(|enough| errors >= enough)
+    pub fn met(&self, counts: &ShotCounts) -> bool {
+        let errors = counts.arms().iter().map(|arm| arm.errors).min().unwrap_or(0);
+        counts.shots >= self.shots || self.errors.is_some_and(|enough| errors >= enough)
     }
 
     /// The batches that there are at most.

@@ -31,7 +31,7 @@
 //! for point in &study.points {
 //!     let found = state.outcome(point, &study.stop);
 //!     assert!(found.complete);
-//!     println!("{point}: {:?}", found.tally.alone().clopper_pearson(0.95)?);
+//!     println!("{point}: {:?}", found.counts.alone().clopper_pearson(0.95)?);
 //! }
 //! // What the log has is what was found.
 //! let (again, whole) = State::read(&mut &log[..], study.setup())?;
@@ -235,9 +235,9 @@ impl Study<'_> {
             while quit.load(Ordering::Relaxed) == 0 {
                 let next = missing.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(batch) = next else { break };
-                let Some(tally) = worker.batch(point.seed(seed, batch), shots, &quit)? else { break };
+                let Some(counts) = worker.batch(point.seed(seed, batch), shots, &quit)? else { break };
                 // The caller has seen enough.
-                let _ = sender.send(Ok((batch, tally)));
+                let _ = sender.send(Ok((batch, counts)));
             }
             Ok(())
         };
@@ -256,7 +256,7 @@ impl Study<'_> {
                 let recorded = match finished.recv_timeout(PROGRESS) {
                     // After an error the log may end within a line.
                     Ok(Ok(_)) if failed.is_some() => Ok(()),
-                    Ok(Ok((batch, tally))) => state.record(point, batch, tally, log).map_err(Into::into),
+                    Ok(Ok((batch, counts))) => state.record(point, batch, counts, log).map_err(Into::into),
                     Ok(Err(error)) => Err(error),
                     Err(RecvTimeoutError::Timeout) => Ok(()),
                     Err(RecvTimeoutError::Disconnected) => break,

@@ -75,14 +75,15 @@ struct AnyHead {
 struct Record {
     point: String,
     batch: u64,
-    tally: ShotCounts,
+    #[serde(rename = "tally")]
+    counts: ShotCounts,
 }
 
 /// A point's counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// Of the batches that count.
-    pub tally: ShotCounts,
+    pub counts: ShotCounts,
     /// Whether they are enough.
     pub complete: bool,
 }
@@ -96,8 +97,8 @@ pub(super) struct Counted {
 
 impl Counted {
     pub(super) fn new(setup: &Setup) -> Self {
-        let tally = ShotCounts::new(setup.predecoder.is_some());
-        Self { next: 0, outcome: Outcome { tally, complete: false } }
+        let counts = ShotCounts::new(setup.predecoder.is_some());
+        Self { next: 0, outcome: Outcome { counts, complete: false } }
     }
 }
 
@@ -187,11 +188,11 @@ impl State {
         };
         let (line, _) = checked(line, head_sum).map_err(Refused::Line)?;
         let record: Record = serde_json::from_slice(&line).map_err(|e| Refused::Line(e.to_string()))?;
-        let Record { point, batch, tally } = record;
+        let Record { point, batch, counts } = record;
         let Setup { batch_shots, matching, predecoder, .. } = &self.setup;
-        tally.check(*batch_shots, *matching, predecoder.is_some()).map_err(Refused::Line)?;
-        let known = self.batches.entry(point.clone()).or_default().entry(batch).or_insert(tally);
-        if known.same_counts(&tally) {
+        counts.check(*batch_shots, *matching, predecoder.is_some()).map_err(Refused::Line)?;
+        let known = self.batches.entry(point.clone()).or_default().entry(batch).or_insert(counts);
+        if known.same_counts(&counts) {
             Ok(())
         } else {
             Err(Refused::Line(format!("batch {batch} of {point} is here twice, with different counts")))
@@ -206,18 +207,18 @@ impl State {
         &mut self,
         point: &Point,
         batch: u64,
-        tally: ShotCounts,
+        counts: ShotCounts,
         log: &mut dyn Write,
     ) -> Result<(), StateError> {
         let (mut text, head_sum) = match self.head_sum {
             Some(sum) => (String::new(), sum),
             None => self.head()?,
         };
-        text += &line(&Record { point: point.to_string(), batch, tally }, head_sum)?.0;
+        text += &line(&Record { point: point.to_string(), batch, counts }, head_sum)?.0;
         log.write_all(text.as_bytes())?;
         log.flush()?;
         self.head_sum = Some(head_sum);
-        self.batches.entry(point.to_string()).or_default().insert(batch, tally);
+        self.batches.entry(point.to_string()).or_default().insert(batch, counts);
         Ok(())
     }
 
@@ -235,12 +236,12 @@ impl State {
         let known = self.batches.get(&point.to_string());
         let Counted { next, outcome } = counted;
         loop {
-            outcome.complete = stop.met(&outcome.tally);
+            outcome.complete = stop.met(&outcome.counts);
             if outcome.complete {
                 return;
             }
-            let Some(tally) = known.and_then(|known| known.get(next)) else { return };
-            outcome.tally.add(tally);
+            let Some(counts) = known.and_then(|known| known.get(next)) else { return };
+            outcome.counts.add(counts);
             *next += 1;
         }
     }

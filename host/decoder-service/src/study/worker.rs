@@ -135,21 +135,21 @@ impl<'a> Worker<'a> {
         quit: &DeviceU64,
     ) -> Result<Option<ShotCounts>, StudyError> {
         let mut sampler = self.prepared.sampler.reseeded(seed);
-        let mut tally = ShotCounts::new(self.stage.is_some());
-        tally.correlated = self.prepared.problem.matching() == MatchingEngine::CorrelatedBlossom;
-        tally.plain = self.plain.as_ref().map(|_| PlainCounts::new(self.stage.is_some()));
+        let mut counts = ShotCounts::new(self.stage.is_some());
+        counts.correlated = self.prepared.problem.matching() == MatchingEngine::CorrelatedBlossom;
+        counts.plain = self.plain.as_ref().map(|_| PlainCounts::new(self.stage.is_some()));
         let mut left = shots as usize;
         while left > 0 {
             let count = left.min(CHUNK);
             let done = self
-                .chunk(count, &mut sampler, &mut tally, quit)
+                .chunk(count, &mut sampler, &mut counts, quit)
                 .map_err(|source| StudyError::Point { point: self.prepared.point, source })?;
             if !done {
                 return Ok(None);
             }
             left -= count;
         }
-        Ok(Some(tally))
+        Ok(Some(counts))
     }
 
     /// So many shots, by all arms; `false` if it was to quit before the end.
@@ -157,7 +157,7 @@ impl<'a> Worker<'a> {
         &mut self,
         count: usize,
         sampler: &mut Sampler,
-        tally: &mut ShotCounts,
+        counts: &mut ShotCounts,
         quit: &DeviceU64,
     ) -> Result<bool, Cause> {
         let Self { prepared, stage, matching, plain, shot, payloads, outputs, truth } = self;
@@ -175,13 +175,13 @@ impl<'a> Worker<'a> {
             return Ok(false);
         }
         let (wrong, ns) = matching.run(shots())?;
-        tally.shots += count as u64;
-        tally.detectors += (count * matching.detectors) as u64;
-        tally.fired += ones(payloads);
-        tally.errors += errors(wrong);
-        tally.matching_ns += ns;
+        counts.shots += count as u64;
+        counts.detectors += (count * matching.detectors) as u64;
+        counts.fired += ones(payloads);
+        counts.errors += errors(wrong);
+        counts.matching_ns += ns;
         let mut plain_wrong = 0;
-        if let (Some(matching), Some(plain)) = (&mut *plain, &mut tally.plain) {
+        if let (Some(matching), Some(plain)) = (&mut *plain, &mut counts.plain) {
             let (found, ns) = matching.run(shots())?;
             plain_wrong = found;
             plain.errors += errors(plain_wrong);
@@ -189,7 +189,7 @@ impl<'a> Worker<'a> {
             plain.matching_ns += ns;
         }
 
-        let (Some(stage), Some(arm)) = (stage, &mut tally.predecoder) else { return Ok(true) };
+        let (Some(stage), Some(arm)) = (stage, &mut counts.predecoder) else { return Ok(true) };
         let header = RequestHeader::new(0, request_bytes as u32, 0, 0);
         let outputs = &mut outputs[..count * inferred_bytes];
         for (output, (payload, _)) in outputs.chunks_exact_mut(inferred_bytes).zip(shots()) {
@@ -212,7 +212,7 @@ impl<'a> Worker<'a> {
         arm.errors += errors(after_wrong);
         arm.both += errors(wrong & after_wrong);
         arm.matching_ns += ns;
-        if let (Some(matching), Some(plain)) = (plain, &mut tally.plain) {
+        if let (Some(matching), Some(plain)) = (plain, &mut counts.plain) {
             let (found, ns) = matching.run(left())?;
             let after = plain.predecoder.get_or_insert_default();
             after.errors += errors(found);

@@ -81,7 +81,7 @@ fn produce(ring: &SharedRing, slots: &[SlotIndex], n: u64, seed: u64) -> BTreeMa
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     // The answer to request `i` comes through the slot that it went into.
     let open = std::cell::RefCell::new(BTreeMap::new());
-    let mut tally = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     let mut bytes = [0; SLOT_BYTES];
     drive(
         ring,
@@ -105,10 +105,10 @@ fn produce(ring: &SharedRing, slots: &[SlotIndex], n: u64, seed: u64) -> BTreeMa
             let len = response.read(ring, &mut bytes);
             let result = if request.status.is_ok() { result(&request) } else { Vec::new() };
             assert_eq!(&bytes[..len], result, "seed {seed}, request {i}: {:?}", request.header);
-            *tally.entry(request.status).or_default() += 1;
+            *counts.entry(request.status).or_default() += 1;
         },
     );
-    tally
+    counts
 }
 
 fn garbage(name: &str, kernel: KernelKind, share: u64) {
