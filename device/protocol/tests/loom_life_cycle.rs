@@ -105,29 +105,29 @@ fn answered_by_a_worker() {
     model(|| {
         let ring = ring(1);
         let taken = Arc::new(DeviceU64::new(0));
-        let worker = Arc::new((Mailbox::default(), [CachePadded::<Record>::default()]));
+        let hand_over = Arc::new((Mailbox::default(), [CachePadded::<Record>::default()]));
         assert!(produce(&ring, &taken, probe, 0));
-        let dispatch = |ring: &SharedRing, worker: &(Mailbox, [CachePadded<Record>; 1])| {
+        let dispatch = |ring: &SharedRing, hand_over: &(Mailbox, [CachePadded<Record>; 1])| {
             let Some(request) = look(ring) else { return false };
             request.check(ring).expect("what the producer wrote");
-            let ticket = Ledger::new(&worker.1).open(request.take(ring), Phase::Running, 5);
-            worker.0.post(&Job { ticket, accepted_ns: 5, posted_ns: 6 });
+            let ticket = Ledger::new(&hand_over.1).open(request.take(ring), Phase::Running, 5);
+            hand_over.0.post(&Job { ticket, accepted_ns: 5, posted_ns: 6 });
             true
         };
-        let work = |ring: &SharedRing, worker: &(Mailbox, [CachePadded<Record>; 1])| {
-            let Some(job) = worker.0.take(ring.geometry()) else { return false };
+        let work = |ring: &SharedRing, hand_over: &(Mailbox, [CachePadded<Record>; 1])| {
+            let Some(job) = hand_over.0.take(ring.geometry()) else { return false };
             let answer = answer_of(ring, job.ticket.slot);
-            let in_flight = Ledger::new(&worker.1).settle(&job.ticket).expect("the only one");
+            let in_flight = Ledger::new(&hand_over.1).settle(&job.ticket).expect("the only one");
             let _ = in_flight.answer(ring, Status::OK, &answer);
             true
         };
         let dispatcher = {
-            let (ring, worker) = (ring.clone(), Arc::clone(&worker));
-            thread::spawn(move || assert!(dispatch(&ring, &worker)))
+            let (ring, hand_over) = (ring.clone(), Arc::clone(&hand_over));
+            thread::spawn(move || assert!(dispatch(&ring, &hand_over)))
         };
         let worker = {
-            let (ring, worker) = (ring.clone(), Arc::clone(&worker));
-            thread::spawn(move || work(&ring, &worker))
+            let (ring, hand_over) = (ring.clone(), Arc::clone(&hand_over));
+            thread::spawn(move || work(&ring, &hand_over))
         };
         let consumer = {
             let (ring, taken) = (ring.clone(), Arc::clone(&taken));
@@ -137,10 +137,10 @@ fn answered_by_a_worker() {
         dispatcher.join().expect("dispatcher");
         let worked = worker.join().expect("worker");
         let consumed = consumer.join().expect("consumer");
-        assert!(worked || work(&ring, &worker));
+        assert!(worked || work(&ring, &hand_over));
         assert!(consumed || consume(&ring, &taken));
         assert!(produced || produce(&ring, &taken, probe, 1));
-        assert!(dispatch(&ring, &worker) && work(&ring, &worker) && consume(&ring, &taken));
+        assert!(dispatch(&ring, &hand_over) && work(&ring, &hand_over) && consume(&ring, &taken));
     });
 }
 

@@ -157,7 +157,7 @@ fn claims_stay_within_their_team() {
 }
 
 #[derive(Default)]
-struct ConsumerState {
+struct WorkerShared {
     mailbox: Mailbox,
     idle: [DeviceU64; 1],
 }
@@ -170,38 +170,38 @@ fn job(geometry: &Geometry, i: u64) -> Job {
 }
 
 /// Two jobs for one worker, handed over whenever its bit is set; `work` takes one and sets the bit again.
-fn hand_over(work: fn(&ConsumerState, &Geometry) -> Option<Job>) {
+fn hand_over(work: fn(&WorkerShared, &Geometry) -> Option<Job>) {
     let geometry = *ring(2).geometry();
-    let consumer = Arc::new(ConsumerState::default());
-    IdleMask::new(&consumer.idle).release(0);
+    let shared = Arc::new(WorkerShared::default());
+    IdleMask::new(&shared.idle).release(0);
     let worker = {
-        let consumer = Arc::clone(&consumer);
-        thread::spawn(move || (0..3).filter_map(|_| work(&consumer, &geometry)).collect::<Vec<_>>())
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || (0..3).filter_map(|_| work(&shared, &geometry)).collect::<Vec<_>>())
     };
     let mut posted = 0;
     for _ in 0..2 {
-        if IdleMask::new(&consumer.idle).claim(&[1]).is_some() {
-            consumer.mailbox.post(&job(&geometry, posted));
+        if IdleMask::new(&shared.idle).claim(&[1]).is_some() {
+            shared.mailbox.post(&job(&geometry, posted));
             posted += 1;
         }
     }
     let mut taken = worker.join().expect("worker");
     while (taken.len() as u64) < posted {
-        taken.push(work(&consumer, &geometry).expect("a job was lost"));
+        taken.push(work(&shared, &geometry).expect("a job was lost"));
     }
     for (i, taken) in taken.iter().enumerate() {
         assert_eq!(*taken, job(&geometry, i as u64), "not the job that was posted");
     }
-    assert!(work(&consumer, &geometry).is_none(), "a job was taken twice");
-    assert_eq!(consumer.mailbox.tag(&geometry), taken.last().copied(), "the origin tag is the last job");
+    assert!(work(&shared, &geometry).is_none(), "a job was taken twice");
+    assert_eq!(shared.mailbox.tag(&geometry), taken.last().copied(), "the origin tag is the last job");
 }
 
 #[test]
 fn jobs_are_handed_over_whole_in_order_and_once() {
     model(|| {
-        hand_over(|consumer, geometry| {
-            let job = consumer.mailbox.take(geometry)?;
-            IdleMask::new(&consumer.idle).release(0);
+        hand_over(|hand_over, geometry| {
+            let job = hand_over.mailbox.take(geometry)?;
+            IdleMask::new(&hand_over.idle).release(0);
             Some(job)
         });
     });
@@ -211,13 +211,13 @@ fn jobs_are_handed_over_whole_in_order_and_once() {
 #[test]
 fn mutant_worker_released_before_the_box_is_empty() {
     let found = broken(|| {
-        hand_over(|consumer, geometry| {
+        hand_over(|hand_over, geometry| {
             // A look that takes nothing out.
-            consumer.mailbox.tag(geometry).filter(|job| job.ticket.generation != 0)?;
-            if !IdleMask::new(&consumer.idle).is_idle(0) {
-                IdleMask::new(&consumer.idle).release(0);
+            hand_over.mailbox.tag(geometry).filter(|job| job.ticket.generation != 0)?;
+            if !IdleMask::new(&hand_over.idle).is_idle(0) {
+                IdleMask::new(&hand_over.idle).release(0);
             }
-            consumer.mailbox.take(geometry)
+            hand_over.mailbox.take(geometry)
         });
     });
     assert!(["lost", "not the job", "twice"].iter().any(|text| found.contains(text)), "{found}");
@@ -227,16 +227,16 @@ fn mutant_worker_released_before_the_box_is_empty() {
 #[test]
 fn release_and_claim_order_the_box() {
     model(|| {
-        let consumer = Arc::new((ConsumerState::default(), Private::default()));
+        let hand_over = Arc::new((WorkerShared::default(), Private::default()));
         let worker = {
-            let consumer = Arc::clone(&consumer);
+            let hand_over = Arc::clone(&hand_over);
             thread::spawn(move || {
-                consumer.1.read(); // the fields of the last job
-                consumer.0.idle[0].fetch_or(1, Release);
+                hand_over.1.read(); // the fields of the last job
+                hand_over.0.idle[0].fetch_or(1, Release);
             })
         };
-        if IdleMask::new(&consumer.0.idle).claim(&[1]).is_some() {
-            consumer.1.write(); // those of the next
+        if IdleMask::new(&hand_over.0.idle).claim(&[1]).is_some() {
+            hand_over.1.write(); // those of the next
         }
         worker.join().expect("worker");
     });
