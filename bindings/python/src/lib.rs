@@ -9,6 +9,7 @@ mod graph;
 mod load;
 mod matching;
 mod noise;
+mod sampler;
 mod solver;
 
 use pyo3::prelude::*;
@@ -51,6 +52,7 @@ fn rand_float(from_: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<f64> 
 fn _ringcall(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<matching::MatchingGraph>()?;
+    module.add_class::<sampler::ModelSampler>()?;
     module.add_function(wrap_pyfunction!(set_seed, module)?)?;
     module.add_function(wrap_pyfunction!(randomize, module)?)?;
     module.add_function(wrap_pyfunction!(rand_float, module)?)?;

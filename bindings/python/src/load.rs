@@ -1,14 +1,35 @@
 //! Graphs from detector error models and from check matrices.
 
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
 use ringcall_matching::MergeStrategy;
 use ringcall_qec::dem::DetectorErrorModel;
-use ringcall_qec::dem::text::Limits;
+use ringcall_qec::dem::text::{self, Limits};
 
 use crate::graph::{CorrelatedError, Correlations, Edge, Graph, GraphError};
 
 /// As wide as the decoder can take.
-pub(crate) fn limits() -> Limits {
+fn limits() -> Limits {
     Limits { observables: ringcall_matching::MAX_OBSERVABLES, ..Limits::default() }
+}
+
+/// The model that a text says.
+pub(crate) fn parse(text: &str) -> PyResult<DetectorErrorModel> {
+    text::parse_with_limits(text.as_bytes(), limits())
+        .map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// The model that a file says.
+pub(crate) fn read(path: &Path) -> PyResult<DetectorErrorModel> {
+    let failed = |error: std::io::Error| {
+        PyValueError::new_err(format!("opening '{}' failed: {error}", path.display()))
+    };
+    let file = BufReader::new(File::open(path).map_err(failed)?);
+    text::read(file, limits()).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// The graph of a model: an edge for each part of an error that flips one or two detectors.

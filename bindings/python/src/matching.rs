@@ -432,31 +432,15 @@ impl MatchingGraph {
 
     /// Loads the text of a detector error model.
     fn _load_model_text(&self, py: Python<'_>, text: &str, correlations: bool) -> PyResult<()> {
-        let graph = py.detach(|| {
-            guarded(|| {
-                let model = ringcall_qec::dem::text::parse_with_limits(text.as_bytes(), load::limits())
-                    .map_err(|error| PyValueError::new_err(error.to_string()))?;
-                load::from_model(&model, correlations).map_err(PyErr::from)
-            })
-        })?;
-        self.replace(graph);
+        let load = || Ok::<_, PyErr>(load::from_model(&load::parse(text)?, correlations)?);
+        self.replace(py.detach(|| guarded(load))?);
         Ok(())
     }
 
     /// Loads a file with a detector error model.
     fn _load_model_file(&self, py: Python<'_>, path: std::path::PathBuf, correlations: bool) -> PyResult<()> {
-        let graph = py.detach(|| {
-            guarded(|| {
-                let failed = |error: std::io::Error| {
-                    PyValueError::new_err(format!("opening '{}' failed: {error}", path.display()))
-                };
-                let file = std::io::BufReader::new(std::fs::File::open(&path).map_err(failed)?);
-                let model = ringcall_qec::dem::text::read(file, load::limits())
-                    .map_err(|error| PyValueError::new_err(error.to_string()))?;
-                load::from_model(&model, correlations).map_err(PyErr::from)
-            })
-        })?;
-        self.replace(graph);
+        let load = || Ok::<_, PyErr>(load::from_model(&load::read(&path)?, correlations)?);
+        self.replace(py.detach(|| guarded(load))?);
         Ok(())
     }
 

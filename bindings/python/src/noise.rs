@@ -16,8 +16,14 @@ fn with_generator<T>(draw: impl FnOnce(&mut Xoshiro256PlusPlus) -> T) -> T {
 }
 
 fn from_system() -> Xoshiro256PlusPlus {
-    // The keys of a hasher are the system's randomness, by way of the standard library.
-    Xoshiro256PlusPlus::seed_from_u64(RandomState::new().hash_one(0))
+    Xoshiro256PlusPlus::seed_from_u64(seed_from_system())
+}
+
+/// A seed that nobody knows.
+pub(crate) fn seed_from_system() -> u64 {
+    // The keys of a hasher are the system's randomness, by way of the standard library. A forked process has its
+    // parent's, so the process and the time are hashed with them.
+    RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now()))
 }
 
 fn uniform(generator: &mut Xoshiro256PlusPlus) -> f64 {

@@ -182,6 +182,12 @@ impl Worker {
         self.decode(solver)
     }
 
+    /// The same, of 64 nodes in a word.
+    pub(crate) fn decode_words(&mut self, solver: &Solver, row: &[u64]) -> Result<&Solution, SolveError> {
+        ringcall_matching::set_bits(row, &mut self.defects);
+        self.decode(solver)
+    }
+
     /// Decodes what was collected, which is in order, and begins a new collection.
     fn decode(&mut self, solver: &Solver) -> Result<&Solution, SolveError> {
         let Self { decoder, defects, .. } = self;

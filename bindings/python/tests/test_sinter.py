@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pymatching
+import pytest
 import ringcall
 import sinter
 from cases import memory
+from ringcall._ringcall import ModelSampler
 
 
 def test_pickle_and_compile():
@@ -19,6 +21,8 @@ def test_pickle_and_compile():
     model = circuit.detector_error_model(decompose_errors=True)
     shots = circuit.compile_detector_sampler(seed=3).sample(500, bit_packed=True)
     for name, decoder in ringcall.sinter_decoders().items():
+        if name.endswith("sampler"):
+            continue
         assert isinstance(decoder, sinter.Decoder)
         compiled = pickle.loads(pickle.dumps(decoder)).compile_decoder_for_dem(dem=model)
         predictions = compiled.decode_shots_bit_packed(bit_packed_detection_event_data=shots)
@@ -57,7 +61,7 @@ def test_collect(tmp_path):
     memory(3, 0.02).to_file(tmp_path / "d=3.stim")
     out = tmp_path / "stats.csv"
     command = [Path(sys.executable).parent / "sinter", "collect"]
-    command += ["--circuits", tmp_path / "d=3.stim", "--decoders", "ringcall", "ringcall_correlated"]
+    command += ["--circuits", tmp_path / "d=3.stim", "--decoders", *ringcall.sinter_decoders()]
     command += ["--custom_decoders_module_function", "ringcall:sinter_decoders"]
     command += ["--max_shots", "2000", "--processes", "2", "--quiet", "--save_resume_filepath", out]
     subprocess.run(list(map(str, command)), check=True, timeout=120)
@@ -66,3 +70,41 @@ def test_collect(tmp_path):
     for name in ringcall.sinter_decoders():
         shots, errors = (sum(int(row[key]) for row in rows if row["decoder"] == name) for key in ("shots", "errors"))
         assert shots == 2000 and 0 < errors < 1000
+
+
+@pytest.mark.parametrize("name", ["ringcall", "ringcall_correlated"])
+def test_samplers(name):
+    circuit = memory(5, 0.01)
+    model = circuit.detector_error_model(decompose_errors=True)
+    sampler = pickle.loads(pickle.dumps(ringcall.sinter_decoders()[name + "_sampler"]))
+    assert isinstance(sampler, sinter.Sampler)
+    task = sinter.Task(circuit=circuit, detector_error_model=model)
+    shots = 20_000
+    stats = sampler.compiled_sampler_for_task(task).sample(shots)
+    assert stats.shots == shots
+    detections, observables = circuit.compile_detector_sampler(seed=8).sample(shots, separate_observables=True)
+    correlations = name == "ringcall_correlated"
+    matching = pymatching.Matching(model, enable_correlations=correlations)
+    predictions = matching.decode_batch(detections, enable_correlations=correlations)
+    expected = int((predictions != observables).any(axis=1).sum())
+    # Two independent counts: five standard deviations of their difference.
+    assert abs(stats.errors - expected) < 5 * (2 * expected) ** 0.5
+
+
+def test_a_sampler_can_be_repeated():
+    text = str(memory(3, 0.02).detector_error_model(decompose_errors=True))
+    first, again, other = (ModelSampler(text, seed=seed).count_errors(5000) for seed in (1, 1, 2))
+    assert first == again != other
+    with pytest.raises(ValueError):
+        ModelSampler("erro(0.1) D0")
+    with pytest.raises(ValueError):
+        ModelSampler("error(0.5) D0 D1 D2", seed=1).count_errors(1000)
+
+
+def test_a_sampler_refuses_what_it_does_not_do():
+    circuit = memory(3, 0.01)
+    mask = np.ones(-(-circuit.num_detectors // 8), dtype=np.uint8)
+    with pytest.raises(ValueError):
+        ringcall.sinter_decoders()["ringcall_sampler"].compiled_sampler_for_task(
+            sinter.Task(circuit=circuit, postselection_mask=mask)
+        )

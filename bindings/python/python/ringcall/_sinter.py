@@ -1,12 +1,14 @@
-"""Decoders for sinter."""
+"""Decoders and samplers for sinter."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringcall._ringcall import ModelSampler
 from ringcall.matching import Matching
 
 if TYPE_CHECKING:
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
 
 try:
     from sinter import CompiledDecoder as _CompiledDecoder
+    from sinter import CompiledSampler as _CompiledSampler
     from sinter import Decoder as _Decoder
+    from sinter import Sampler as _Sampler
 except ImportError:  # sinter is not needed to decode
-    _CompiledDecoder = _Decoder = object
+    _CompiledDecoder = _CompiledSampler = _Decoder = _Sampler = object
 
 
 class _Compiled(_CompiledDecoder):  # type: ignore[misc]
@@ -65,11 +69,57 @@ class RingcallDecoder(_Decoder):  # type: ignore[misc]
         compiled.decode_shots_bit_packed(bit_packed_detection_event_data=shots).tofile(obs_predictions_b8_out_path)
 
 
-def sinter_decoders() -> dict[str, RingcallDecoder]:
-    """The decoders for sinter, by name: `ringcall`, and `ringcall_correlated`, which matches twice.
+class _CompiledModelSampler(_CompiledSampler):  # type: ignore[misc]
+    """Shots of one model, drawn, decoded and counted in Rust."""
+
+    def __init__(self, sampler: ModelSampler) -> None:
+        self.sampler = sampler
+
+    def handles_throttling(self) -> bool:
+        """Counting can be interrupted at any time, so that sinter need not begin with a few shots."""
+        return True
+
+    def sample(self, suggested_shots: int) -> sinter.AnonTaskStats:
+        import sinter
+
+        start = time.monotonic()
+        errors = self.sampler.count_errors(suggested_shots)
+        return sinter.AnonTaskStats(shots=suggested_shots, errors=errors, seconds=time.monotonic() - start)
+
+
+class RingcallSampler(_Sampler):  # type: ignore[misc]
+    """Draws shots from a task's detector error model and decodes them, all in Rust. It can be pickled."""
+
+    def __init__(self, enable_correlations: bool = False) -> None:
+        self.enable_correlations = enable_correlations
+
+    def compiled_sampler_for_task(self, task: sinter.Task) -> sinter.CompiledSampler:
+        options = task.collection_options
+        if task.postselection_mask is not None or task.postselected_observables_mask is not None:
+            raise ValueError("the sampler does not postselect: use the decoder `ringcall`")
+        if getattr(options, "count_observable_error_combos", False) or getattr(
+            options, "count_detection_events", False
+        ):
+            raise ValueError("the sampler counts nothing but errors: use the decoder `ringcall`")
+        model = task.detector_error_model
+        if model is None:
+            model = task.circuit.detector_error_model(decompose_errors=True, approximate_disjoint_errors=True)
+        return _CompiledModelSampler(ModelSampler(str(model), enable_correlations=self.enable_correlations))
+
+
+def sinter_decoders() -> dict[str, sinter.Decoder | sinter.Sampler]:
+    """Decoders and samplers for sinter, by name.
+
+    `ringcall` decodes what Stim samples. `ringcall_sampler` draws the shots, too, from the detector error model, with
+    no Python and no files in between. `ringcall_correlated` and `ringcall_correlated_sampler` match twice.
 
     >>> import ringcall
     >>> sorted(ringcall.sinter_decoders())
-    ['ringcall', 'ringcall_correlated']
+    ['ringcall', 'ringcall_correlated', 'ringcall_correlated_sampler', 'ringcall_sampler']
     """
-    return {"ringcall": RingcallDecoder(), "ringcall_correlated": RingcallDecoder(enable_correlations=True)}
+    return {
+        "ringcall": RingcallDecoder(),
+        "ringcall_correlated": RingcallDecoder(enable_correlations=True),
+        "ringcall_sampler": RingcallSampler(),
+        "ringcall_correlated_sampler": RingcallSampler(enable_correlations=True),
+    }

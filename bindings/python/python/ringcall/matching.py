@@ -261,7 +261,7 @@ class Matching(MatchingGraph):
         self._load_model_text(str(circuit.detector_error_model(decompose_errors=True)), enable_correlations)
 
     @staticmethod
-    def from_networkx(graph: nx.Graph, *, min_num_fault_ids: int | None = None) -> Matching:
+    def from_networkx(graph: nx.Graph[Any], *, min_num_fault_ids: int | None = None) -> Matching:
         """A graph from one of networkx, as `load_from_networkx` reads it.
 
         >>> import networkx, ringcall
@@ -272,7 +272,7 @@ class Matching(MatchingGraph):
         matching.load_from_networkx(graph, min_num_fault_ids=min_num_fault_ids)
         return matching
 
-    def load_from_networkx(self, graph: nx.Graph, *, min_num_fault_ids: int | None = None) -> None:
+    def load_from_networkx(self, graph: nx.Graph[Any], *, min_num_fault_ids: int | None = None) -> None:
         """Replaces the graph by one of networkx.
 
         Edges may have the attributes `fault_ids`, `weight` and `error_probability`, nodes `is_boundary`.
@@ -327,7 +327,7 @@ class Matching(MatchingGraph):
         warnings.warn("`load_from_retworkx` is now `load_from_rustworkx`", DeprecationWarning, stacklevel=2)
         self.load_from_rustworkx(graph, min_num_fault_ids=min_num_fault_ids)
 
-    def to_networkx(self) -> nx.Graph:
+    def to_networkx(self) -> nx.Graph[int]:
         """The graph as one of networkx. If there are edges to the virtual boundary, it becomes the last node.
 
         >>> import ringcall
@@ -340,8 +340,8 @@ class Matching(MatchingGraph):
         import networkx as nx
 
         boundary, edges, _ = self._with_boundary_node()
-        graph: Any = nx.Graph()
-        graph.add_edges_from(edges)
+        graph: nx.Graph[int] = nx.Graph()
+        graph.add_edges_from((u, v, dict(data)) for u, v, data in edges)
         for node, data in graph.nodes(data=True):
             data["is_boundary"] = node in boundary
         return graph
