@@ -145,3 +145,18 @@ def test_models(text, correlations):
         assert mine == other
     else:
         assert same_edges(mine[0], other[0]) and mine[1:] == other[1:]
+
+
+@pytest.mark.parametrize("left_out", [1e6 + 0.5, 1e6, 3.0])
+def test_edges_left_out_count_for_the_grid(left_out):
+    # All weights share one grid, and those between boundary nodes are never used.
+    weights = []
+    for kind in BOTH:
+        matching = kind()
+        matching.add_edge(0, 1, weight=0.1)
+        matching.add_edge(2, 3, weight=left_out)
+        matching.add_edge(0, 2, weight=left_out)
+        matching.add_edge(0, 3, weight=5)
+        matching.set_boundary_nodes({2, 3})
+        weights.append(matching.decode([1, 1, 0, 0], return_weight=True)[1])
+    assert weights[0] == pytest.approx(weights[1], rel=1e-12)
