@@ -44,7 +44,7 @@ const PLACES: &[(&str, &str)] = &[
     ("host/tensorrt/src/ffi/", "TensorRT's libraries, and the shim over them"),
     ("host/tensorrt/src/replay.rs", "launches and copies: signs the contract of TensorRT's kernels"),
     ("host/tensorrt/tests/tensorrt_gpu.rs", "launches of what was recorded, as its users launch it"),
-    ("bindings/", "C interfaces as bindgen writes them"),
+    ("bindings/tensorrt_shim.rs", "C interfaces as bindgen writes them"),
     ("host/build/tests/fixture/", "a device crate in a test: exported names"),
     ("oracles/src/core/ffi.rs", "PyMatching's C++ core, in a workspace that nobody else builds"),
     ("host/pipeline/tests/no_alloc.rs", "a counting global allocator over all threads, in one test"),

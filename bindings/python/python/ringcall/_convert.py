@@ -1,0 +1,47 @@
+"""Arrays as the Rust part takes them, made of whatever numpy can read. The Rust part calls this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def syndrome(z: Any, num_detectors: int, num_nodes: int) -> np.ndarray:
+    """A byte for each node, of a syndrome of one or two dimensions."""
+    try:
+        z = np.array(z, dtype=np.uint8)
+    except ValueError:
+        raise ValueError(f"a syndrome must be an array of numbers, or something to make one of, not {z!r}") from None
+    if z.ndim == 1 and num_detectors <= z.shape[0] <= num_nodes:
+        return np.ascontiguousarray(z)
+    if z.ndim == 2 and z.size == num_detectors:
+        # Checks in the first dimension, times in the second one: nodes are numbered time by time.
+        return np.array(z).ravel(order="F")
+    raise ValueError(
+        f"a syndrome of the shape {z.shape} does not fit the graph: it has {num_detectors} detectors, {num_nodes} nodes"
+    )
+
+
+def shots(shots: Any, num_detectors: int, num_nodes: int, bit_packed: bool) -> np.ndarray:
+    """Bytes in C order, of a batch of syndromes; the same array where it is that already."""
+    try:
+        array = shots if isinstance(shots, np.ndarray) else np.asarray(shots, dtype=np.uint8)
+        if array.dtype == np.bool_:
+            array = np.ascontiguousarray(array).view(np.uint8)
+        elif array.dtype != np.uint8:
+            array = array.astype(np.uint8)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise TypeError(f"`shots` must be an array of numbers: {error}") from None
+    if array.ndim != 2:
+        raise ValueError(f"`shots` must have two dimensions, not {array.ndim}")
+    least, most = num_detectors, num_nodes
+    if bit_packed:
+        least, most = -(-least // 8), -(-most // 8)
+    if not least <= array.shape[1] <= most:
+        packed = "bit-packed " if bit_packed else ""
+        raise ValueError(
+            f"{packed}`shots` must have {least} to {most} columns, for {num_detectors} detectors and "
+            f"{num_nodes} nodes, but they have {array.shape[1]}"
+        )
+    return np.ascontiguousarray(array)

@@ -1,0 +1,260 @@
+//! A graph made ready for decoding, and the decoders on it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use ringcall_matching::{
+    BuildError, DecodeError, Decoder, DecoderConfig, GraphBuilder, MergeStrategy, Solution,
+};
+
+use crate::graph::{Correlations, Ends, Graph, fits};
+
+/// Why a graph cannot be decoded on, or a syndrome not be decoded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SolveError {
+    #[error(
+        "the weight {weight} of edge {edge} exceeds the largest that can be decoded, 16777215 in magnitude"
+    )]
+    Weight { edge: Ends, weight: f64 },
+    #[error(
+        "the graph was loaded without correlations: pass `enable_correlations=True` where the circuit or detector \
+         error model is loaded, too"
+    )]
+    Uncorrelated,
+    #[error("detection event {0} is at no node of the graph, which has {1}")]
+    OutOfRange(usize, usize),
+    #[error("pairs of detection events cannot be had of a graph with negative weights")]
+    NegativeWeights,
+    #[error(
+        "no set of edges explains the syndrome: an odd number of detection events lies in a part of the graph that \
+         has no boundary"
+    )]
+    OddParity,
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
+    Decode(DecodeError),
+}
+
+impl From<DecodeError> for SolveError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::OddParity { .. } => Self::OddParity,
+            other => Self::Decode(other),
+        }
+    }
+}
+
+/// What decoding a graph takes. It is made once after the graph was last changed.
+#[derive(Debug)]
+pub(crate) struct Solver {
+    prototype: Decoder,
+    /// Those that nobody uses at the moment: of one pass, of two.
+    idle: Mutex<[Vec<Worker>; 2]>,
+    nodes: usize,
+    detectors: usize,
+    faults: usize,
+    /// Boundary nodes never fire. Empty where there are none.
+    is_boundary: Vec<bool>,
+    correlations_left: bool,
+    negative: bool,
+}
+
+impl Solver {
+    pub(crate) fn new(graph: &Graph) -> Result<Self, SolveError> {
+        let mut builder = GraphBuilder::new();
+        builder.ensure_detectors(graph.num_nodes()).ensure_observables(graph.num_faults());
+        let boundary = graph.boundary();
+        let mut places = Places::default();
+        let mut negative = false;
+        for edge in graph.edges() {
+            let weight = edge.weight;
+            if !fits(weight) {
+                return Err(SolveError::Weight { edge: Ends(edge.u, edge.v), weight });
+            }
+            let at_boundary = |node: u32| boundary.contains(&node);
+            let inner = edge.v.filter(|&v| !at_boundary(v));
+            let ends = match (at_boundary(edge.u), inner) {
+                (false, v) => Some((edge.u, v)),
+                (true, Some(v)) => Some((v, None)),
+                (true, None) => None,
+            };
+            places.add(&mut builder, ends, weight, &edge.faults)?;
+            negative |= ends.is_some() && weight < 0.0;
+        }
+        places.keep_scale(&mut builder, graph.num_nodes() as u32)?;
+        let mut config = DecoderConfig::default();
+        if let Correlations::Known(errors) = &graph.correlations {
+            config.correlations = true;
+            for error in errors {
+                let edges: Vec<u32> =
+                    error.edges.iter().filter_map(|&edge| places.of_edges[edge as usize]).collect();
+                builder.correlate(error.probability, &edges)?;
+            }
+        }
+        let is_boundary = if boundary.is_empty() {
+            Vec::new()
+        } else {
+            (0..graph.num_nodes() as u32).map(|node| boundary.contains(&node)).collect()
+        };
+        Ok(Self {
+            prototype: Decoder::with_config(builder.build()?, &config),
+            idle: Mutex::default(),
+            nodes: graph.num_nodes(),
+            detectors: graph.num_detectors(),
+            faults: graph.num_faults(),
+            is_boundary,
+            correlations_left: matches!(graph.correlations, Correlations::Left),
+            negative,
+        })
+    }
+
+    pub(crate) fn num_nodes(&self) -> usize {
+        self.nodes
+    }
+
+    pub(crate) fn num_detectors(&self) -> usize {
+        self.detectors
+    }
+
+    pub(crate) fn num_faults(&self) -> usize {
+        self.faults
+    }
+
+    /// A decoder for the caller alone. Who gives it back saves the next caller from making one.
+    pub(crate) fn worker(&self, correlations: bool) -> Result<Worker, SolveError> {
+        if correlations && self.correlations_left {
+            return Err(SolveError::Uncorrelated);
+        }
+        let twice = correlations && self.prototype.makes_second_pass();
+        let found = self.idle.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(twice)].pop();
+        let new = || if twice { self.prototype.clone() } else { self.prototype.single_pass() };
+        Ok(found.unwrap_or_else(|| Worker { decoder: new(), twice, defects: Vec::new() }))
+    }
+
+    pub(crate) fn give_back(&self, worker: Worker) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(worker.twice)].push(worker);
+    }
+
+    /// Pairs of detection events mean something only while no edge is used from the start.
+    pub(crate) fn check_pairs(&self) -> Result<(), SolveError> {
+        if self.negative { Err(SolveError::NegativeWeights) } else { Ok(()) }
+    }
+}
+
+/// A decoder and the detection events that it decodes.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    decoder: Decoder,
+    twice: bool,
+    defects: Vec<u32>,
+}
+
+impl Worker {
+    /// Decodes a syndrome of a byte for each node, 0 for one that did not fire.
+    pub(crate) fn decode_bytes(&mut self, solver: &Solver, row: &[u8]) -> Result<&Solution, SolveError> {
+        let Self { defects, .. } = self;
+        let mut fired = |bytes: &[u8], at: u32| {
+            defects.extend(bytes.iter().zip(at..).filter(|(byte, _)| **byte != 0).map(|(_, at)| at));
+        };
+        let (words, tail) = row.as_chunks::<8>();
+        for (word, at) in words.iter().zip((0u32..).step_by(8)) {
+            if u64::from_ne_bytes(*word) != 0 {
+                fired(word, at);
+            }
+        }
+        fired(tail, (row.len() - tail.len()) as u32);
+        self.decode(solver)
+    }
+
+    /// Decodes a syndrome of a bit for each node, the least significant of a byte first.
+    pub(crate) fn decode_bits(&mut self, solver: &Solver, row: &[u8]) -> Result<&Solution, SolveError> {
+        let (words, tail) = row.as_chunks::<8>();
+        let mut last = [0; 8];
+        last[..tail.len()].copy_from_slice(tail);
+        for (word, base) in words.iter().chain([&last]).zip((0u32..).step_by(64)) {
+            let mut rest = u64::from_le_bytes(*word);
+            while rest != 0 {
+                self.defects.push(base + rest.trailing_zeros());
+                rest &= rest - 1;
+            }
+        }
+        self.decode(solver)
+    }
+
+    /// The same, of 64 nodes in a word.
+    pub(crate) fn decode_words(&mut self, solver: &Solver, row: &[u64]) -> Result<&Solution, SolveError> {
+        ringcall_matching::set_bits(row, &mut self.defects);
+        self.decode(solver)
+    }
+
+    /// Decodes what was collected, which is in order, and begins a new collection.
+    fn decode(&mut self, solver: &Solver) -> Result<&Solution, SolveError> {
+        let Self { decoder, defects, .. } = self;
+        let last = defects.last().map(|&last| last as usize).filter(|&last| last >= solver.nodes);
+        if !solver.is_boundary.is_empty() && last.is_none() {
+            defects.retain(|&node| !solver.is_boundary[node as usize]);
+        }
+        let result = match last {
+            Some(last) => Err(SolveError::OutOfRange(last, solver.nodes)),
+            None => decoder.decode(defects).map_err(SolveError::from),
+        };
+        defects.clear();
+        result
+    }
+
+    /// The edges of the last solution, the boundary as -1. Loops lead nowhere and are left out.
+    pub(crate) fn edges(&mut self) -> Vec<i64> {
+        let used = self.decoder.correction().to_vec();
+        let edges = self.decoder.graph().edges();
+        let ends = used.into_iter().map(|edge| &edges[edge as usize]).filter(|edge| edge.v != Some(edge.u));
+        ends.flat_map(|edge| [edge.u.into(), edge.v.map_or(-1, i64::from)]).collect()
+    }
+}
+
+/// Where the edges of a graph went in the builder, in which all boundary nodes are one.
+#[derive(Default)]
+struct Places {
+    /// Of each edge; `None` for one between boundary nodes.
+    of_edges: Vec<Option<u32>>,
+    index: HashMap<(u32, Option<u32>), u32>,
+    left_out: bool,
+    largest: f64,
+    /// A weight that is not whole.
+    broken: Option<f64>,
+}
+
+impl Places {
+    fn add(
+        &mut self,
+        builder: &mut GraphBuilder,
+        ends: Option<(u32, Option<u32>)>,
+        weight: f64,
+        faults: &[u32],
+    ) -> Result<(), BuildError> {
+        self.largest = self.largest.max(weight.abs());
+        self.broken = self.broken.or(Some(weight.abs()).filter(|weight| weight.fract() != 0.0));
+        let next = self.index.len() as u32;
+        let at = match ends {
+            None => None,
+            Some((u, v)) => {
+                builder.merge_edge(u, v, weight, faults, None, MergeStrategy::SmallestWeight)?;
+                let key = v.map_or((u, None), |v| (u.min(v), Some(u.max(v))));
+                Some(*self.index.entry(key).or_insert(next))
+            }
+        };
+        self.left_out |= at != Some(next);
+        self.of_edges.push(at);
+        Ok(())
+    }
+
+    /// Weights are put on a grid that depends on all of them. Those left out act on it as loops, which are of no use to
+    /// any solution, at nodes of their own.
+    fn keep_scale(&self, builder: &mut GraphBuilder, node: u32) -> Result<(), BuildError> {
+        let loops = [Some(self.largest), self.broken];
+        for (weight, node) in loops.into_iter().flatten().zip(node..).filter(|_| self.left_out) {
+            builder.edge(node, node, weight, &[])?;
+        }
+        Ok(())
+    }
+}
