@@ -241,7 +241,7 @@ pub(crate) fn fuzz(shell: &Shell, seconds: u32) -> Result<Outcome> {
     run(&mut tool(&["build"]))?;
     let time = format!("-max_total_time={seconds}");
     let fuzz_one = |target: &str| {
-        // The first folder grows as inputs are found and is no agent's; the second is committed and only
+        // The first folder grows as inputs are found and is not committed; the second is committed and only
         // read.
         let corpus = files::folder(shell.root().join("fuzz/corpus").join(target))?;
         let seeds = shell.root().join("fuzz/seeds").join(target);

@@ -11,7 +11,7 @@ use crate::solver::{SolveError, Solver};
 
 /// Shots that a thread takes at a time.
 const CHUNK: usize = 256;
-/// No machine has use for more, and each has memory of its own.
+/// No machine has use for more, and each has separate memory.
 const MOST_THREADS: usize = 256;
 /// How often the caller is asked whether to go on. Users expect Ctrl-C to work at once.
 const ASK_EVERY: Duration = Duration::from_millis(50);

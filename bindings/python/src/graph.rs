@@ -138,7 +138,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Adds an edge or merges it with the one that is there; its index.
+    /// Adds an edge or merges it with the existing edge; its index.
     ///
     /// The magnitude of a weight is not looked at: decoding does.
     pub(crate) fn add(&mut self, edge: Edge, merge: MergeStrategy) -> Result<u32, GraphError> {

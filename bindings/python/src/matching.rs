@@ -220,7 +220,7 @@ impl MatchingGraph {
         PySet::new(py, nodes)
     }
 
-    /// How many nodes there are that can fire: those that are no boundary nodes.
+    /// How many nodes can fire: all but boundary nodes.
     ///
     /// >>> import ringcall
     /// >>> ringcall.Matching([[1, 1, 0], [0, 1, 1]]).num_detectors

@@ -19,7 +19,7 @@ fn from_system() -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(seed_from_system())
 }
 
-/// A seed that nobody knows.
+/// A seed from the system's randomness.
 pub(crate) fn seed_from_system() -> u64 {
     // The keys of a hasher are the system's randomness, by way of the standard library. A forked process has its
     // parent's, so the process and the time are hashed with them.

@@ -49,7 +49,7 @@ impl From<DecodeError> for SolveError {
 #[derive(Debug)]
 pub(crate) struct Solver {
     prototype: Decoder,
-    /// Those that nobody uses at the moment: of one pass, of two.
+    /// Idle decoders: of one pass, of two.
     idle: Mutex<[Vec<Worker>; 2]>,
     nodes: usize,
     detectors: usize,

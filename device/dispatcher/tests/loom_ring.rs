@@ -311,7 +311,8 @@ fn in_order(model: &Model) {
     model.serving[0].store(0, Release);
 }
 
-/// A written answer is retired while the producer looks. No agent takes it: at no time is the slot vacant.
+/// A written answer is retired while the producer looks. The consumer does not take it, so at no time is the
+/// slot vacant.
 fn retirement(retire: Life) {
     let model = Arc::new(Model::new());
     assert!(model.produce());

@@ -20,7 +20,7 @@ pub fn observe_from_peer() {
     crate::ptx::fence::acquire_sys();
 }
 
-/// Before relaxed stores that publish: everything done before is visible to the agent that observes them.
+/// Before relaxed stores that publish: everything done before is visible to a reader that observes them.
 #[inline(always)]
 pub fn publish_to_peer() {
     #[cfg(not(target_arch = "nvptx64"))]

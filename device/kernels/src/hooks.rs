@@ -101,7 +101,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_hooks(params: UnifiedParams) 
     if session.is_null() {
         return refuse();
     }
-    // SAFETY: the caller's promise; no agent writes them while the kernel runs.
+    // SAFETY: the caller's promise; they are not written while the kernel runs.
     let cells = unsafe {
         core::slice::from_raw_parts(params.cells as usize as *const Cell, params.cell_count as usize)
     };

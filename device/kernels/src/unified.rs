@@ -82,7 +82,7 @@ impl Setup {
         ptx::block_sync();
         // SAFETY: cleared above with what was told, which is a block state's initial state; shared memory outlives the threads that use it.
         let block_state = unsafe { &*(base as usize as *const BlockState) };
-        // SAFETY: the caller's promise, or the copy made above; no agent writes them while the kernel runs.
+        // SAFETY: the caller's promise, or the copy made above; they are not written while the kernel runs.
         let cells =
             unsafe { core::slice::from_raw_parts(cells as usize as *const Cell, params.cell_count as usize) };
         // SAFETY: as for the cells.

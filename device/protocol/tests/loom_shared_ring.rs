@@ -1,5 +1,5 @@
-//! Broken requests on a ring that several dispatchers serve: each is answered once, by the agent that has the
-//! turn.
+//! Broken requests on a ring that several dispatchers serve: each is answered once, by the dispatcher that
+//! has the turn.
 //!
 //! Two broken requests go through one slot. The first is in the ring when the model begins, the second is written as soon
 //! as the slot is vacant.

@@ -2,7 +2,7 @@
 //!
 //! | you want | take |
 //! |---|---|
-//! | a transport that another agent wrote, by its library's name | [`Provider`] |
+//! | a transport that others wrote, by its library's name | [`Provider`] |
 //! | to serve its ring, or the ring of your own, with it | [`RingProvider`], [`PolledProvider`] |
 //! | a library of a transport of yours, in Rust | [`provider`], and the package `examples/provider` to copy |
 //! | the same in C | the header in `include/`, and `examples/c-provider` to copy |

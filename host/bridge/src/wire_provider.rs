@@ -88,7 +88,7 @@ impl Wire for WireProvider {
             // The first bytes are the ones that were looked at: the provider may write again.
             self.buffer[..HEADER_BYTES].copy_from_slice(&header);
             if alleged.magic == RESPONSE_MAGIC {
-                // No agent answers it, so no agent would give its slot back.
+                // It is not answered, so its slot would not be given back.
                 self.plane.release(slot);
             }
             take(Arrival::Frame(Frame { from: slot, slot: None, bytes: &self.buffer[..seen], len }));

@@ -99,7 +99,7 @@ fn a_function_table_reaches_the_provider_that_takes_it() {
     let mut entries = [0_u64; 3 * 22];
     let table = |entries: *mut u64, count| FunctionTable { entries: entries.cast(), count };
     let set = |bridge, table: &FunctionTable| {
-        // SAFETY: a table, whose entries no agent looks at.
+        // SAFETY: a table, whose entries are not read.
         unsafe { cudaq_bridge_set_function_table(bridge, table) }
     };
     let good = table(entries.as_mut_ptr(), 3);
@@ -131,7 +131,7 @@ fn nulls_and_wild_handles_are_refused() {
         assert_eq!(cudaq_bridge_create_from_library(&raw mut handle, name.as_ptr(), 1, null_mut()), INVALID);
         assert_eq!(cudaq_bridge_create(&raw mut handle, 2, 0, null_mut()), INVALID);
         assert!(handle.is_null());
-        // No agent has set the variable, and no agent has the other library here.
+        // The variable is not set, and the other library is not here.
         assert_eq!(cudaq_bridge_create(&raw mut handle, 1, 0, null_mut()), INVALID);
         assert!(last_error().contains("CUDAQ_REALTIME_BRIDGE_LIB"));
         assert_eq!(cudaq_bridge_create(&raw mut handle, 0, 0, null_mut()), INTERNAL);

@@ -172,7 +172,7 @@ fn a_unified_provider_leaves_the_loop_to_its_caller() {
         // SAFETY: the hook with its context.
         unsafe { plane.tx_publish.unwrap()(plane.ctx, slot) }
     };
-    // No such slot; one that no agent has asked in.
+    // No such slot; a slot without a request.
     assert_eq!([publish(4), publish(0)], [CudaqStatus::Internal.raw() as i32; 2]);
     for handle in [driven, filled] {
         // SAFETY: a live handle.

@@ -101,7 +101,7 @@ fn a_response_that_never_comes_stalls_no_other() {
             socket
         })
         .collect();
-    // Each is answered where it came from, and no agent waits for the first.
+    // Each is answered where it came from, and none waits for the first.
     let windows = service.ring().windows();
     for slot in [2, 1] {
         until(|| windows.rx_flags.load(slot, Ordering::Acquire) != 0);

@@ -27,7 +27,7 @@ impl TransportFaults {
         self.0[kind].store(count, Ordering::Relaxed);
     }
 
-    /// Requests named in slots that are not there, or are under way: no agent could be answered.
+    /// Requests named in slots that are not there, or are under way: they could not be answered.
     pub(crate) fn refused_slots(&self) -> u64 {
         self.0[0].load(Ordering::Relaxed)
     }

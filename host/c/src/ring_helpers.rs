@@ -81,7 +81,7 @@ pub unsafe extern "C" fn cudaq_host_ringbuffer_write_rpc_request(
         let payload = if payload_len == 0 {
             &[]
         } else {
-            // SAFETY: the header's contract: so many bytes are there, and no agent writes them meanwhile.
+            // SAFETY: the header's contract: so many bytes are there, and they are not written meanwhile.
             unsafe { core::slice::from_raw_parts(payload.cast::<u8>(), payload_len as usize) }
         };
         // SAFETY: the header's contract: the slot is the ring's and the caller's to write; the window lives for this call.
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn cudaq_host_ringbuffer_clear_slot(rb: *const cudaq_ringb
         let ring = unsafe { copied(rb, "the ring") }?;
         // SAFETY: the header's contract.
         let flag = unsafe { word(ring.tx_flags_host, slot_idx, "tx_flags_host") }?;
-        // Release: pairs with the acquire of the agent that takes the slot for free.
+        // Release: pairs with the acquire of the producer that finds the slot vacant.
         flag.store(0, flag::FREE, Ordering::Release);
         Ok(())
     });

@@ -59,7 +59,7 @@ thread_local! {
 #[inline(never)]
 pub(crate) fn remember(why: &str) {
     let text = CString::new(why.replace('\0', " ")).unwrap_or_default();
-    // No agent holds the cell while a call is under way; a thread that is ending has no use for words.
+    // No borrow of the cell lasts while a call is under way; a thread that is ending has no use for words.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
 }
 

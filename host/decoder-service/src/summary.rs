@@ -220,7 +220,7 @@ pub struct Summary {
     pub stop: Option<StopReport>,
     /// From the first request to the last answer.
     pub elapsed: Duration,
-    /// Answers that no agent waited for.
+    /// Answers to no outstanding request.
     pub unexpected: u64,
     /// Requests of which inference left nothing: matching was skipped.
     pub matching_skipped: u64,

@@ -109,7 +109,7 @@ impl Queue {
     /// The same by record and job number, for those who keep no claims.
     ///
     /// # Errors
-    /// [`NotClaimed`] where no agent has this job; nothing was changed.
+    /// [`NotClaimed`] where no worker has this job; nothing was changed.
     pub fn release_record(&self, index: u32, sequence: u64) -> Result<(), NotClaimed> {
         self.host().ok_or(NotClaimed { index, sequence })?.release(index, sequence)
     }

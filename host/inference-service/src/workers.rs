@@ -114,7 +114,7 @@ pub struct StopReport {
     pub workers: WorkerCounts,
     /// What the queues say.
     pub queues: Vec<QueueCounts>,
-    /// Jobs that no agent took before the time was up.
+    /// Jobs that no worker took before the time was up.
     pub left: u64,
     /// Workers whose stage did not return in time; their threads were left behind.
     pub stuck: Vec<usize>,

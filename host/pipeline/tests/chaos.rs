@@ -230,8 +230,8 @@ fn shape(workers: u32, slots: u32) -> StageConfig {
     StageConfig { request_timeout: Some(Duration::from_millis(4)), ..config(workers, slots) }
 }
 
-/// A payload that begins with `id`, of any length that fits; its function, sometimes no agent's, sometimes
-/// not its own.
+/// A payload that begins with `id`, of any length that fits; its function, sometimes an unknown one,
+/// sometimes not its own.
 fn request<'a>(rng: &mut impl Rng, id: u64, buffer: &'a mut [u8; 40]) -> (FunctionId, &'a [u8]) {
     buffer[..8].copy_from_slice(&id.to_le_bytes());
     match rng.random_range(0..1000_u32) {

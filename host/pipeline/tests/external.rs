@@ -1,4 +1,4 @@
-//! A ring whose producer and consumer are another agent: here, a thread of the test.
+//! A ring whose producer and consumer are outside of the process: here, a thread of the test.
 
 mod support;
 

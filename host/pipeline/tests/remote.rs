@@ -181,7 +181,7 @@ fn every_request_is_completed_over_rings_of_any_size_and_restarts() {
                 let acts = [act::DONE, 77, act::FAIL, act::DONE, act::TOO_LONG, act::PANIC];
                 submit(&mut injector, &[acts[i as usize % 6], i as u8], (round << 40) + i);
             }
-            // No agent waits: the stop comes in the middle of the burst, and drains it.
+            // Nothing is awaited: the stop comes in the middle of the burst, and drains it.
             let stopped = running.stop(LONG);
             assert!(stopped.is_clean(), "{:?} {:?}", stopped.report, stopped.failure);
             let stats = stopped.report.stats;

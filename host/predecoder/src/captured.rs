@@ -1,4 +1,4 @@
-//! A run of the network as nodes of another owner's graph, from device memory to device memory.
+//! A run of the network as nodes of a caller's graph, from device memory to device memory.
 
 use crate::buffers::Buffers;
 use crate::launch::LIMIT_CYCLES;

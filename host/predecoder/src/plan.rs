@@ -192,7 +192,7 @@ impl Plan {
         if shape.fused() {
             // Windows of one piece, with the first layer's activations: a layer of time further is a slab further.
             (slabs, group_rows, slab_bytes) = (3, shape.first_positions(pad), plane * ROW);
-            // Beside them; finished positions lie over the input, which no agent needs by then.
+            // Beside them; finished positions lie over the input, which is not needed by then.
             off_input = aligned(off_slabs + SLAB_GROUPS * group_rows * ROW);
             off_received = aligned(off_input + input.max(last));
         } else {
@@ -204,7 +204,7 @@ impl Plan {
             off_received = aligned(off_slabs + (slabs * slab_bytes).max(input).max(last));
         }
         let off_ring = aligned(off_received + shape.received());
-        // 128 bytes are for alignment, where a handler's memory begins behind another owner's.
+        // 128 bytes are for alignment, where a handler's memory begins after other memory.
         let room = offer.shared.checked_sub(off_ring + 128)?;
         let stages = (room / shape.stage()).min(MAX_STAGES);
         if stages < 2 {

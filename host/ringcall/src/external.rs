@@ -79,10 +79,10 @@ pub struct RingCompat {
     /// never followed either way.
     pub any_flag: bool,
     /// Requests for functions that are not in the table, or are not run here, are left to another dispatcher
-    /// of this ring. One that cannot be read (its magic or its length is wrong) is no agent's: of the host
-    /// dispatchers of this process that share the ring, known by the address of its request flags, one
-    /// answers it. (Where responses take their requests' places, one that has a response's magic is left: it
-    /// may be one that was answered a moment ago.)
+    /// of this ring. One that cannot be read (its magic or its length is wrong) belongs to no dispatcher: of
+    /// the host dispatchers of this process that share the ring, known by the address of its request flags,
+    /// one answers it. (Where responses take their requests' places, one that has a response's magic is left:
+    /// it may be one that was answered a moment ago.)
     pub shared_ring: bool,
     /// What becomes of requests that no function is for.
     pub bad_requests: BadRequests,
@@ -136,7 +136,7 @@ impl BadRequests {
 }
 
 impl RingCompat {
-    /// Whether a request refused so is another owner's.
+    /// Whether a request refused so is another dispatcher's.
     pub(crate) const fn leaves(self, status: Status) -> bool {
         self.shared_ring && matches!(status, Status::UNKNOWN_FUNCTION | Status::WRONG_MODE)
     }

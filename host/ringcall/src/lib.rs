@@ -31,11 +31,11 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`ring`] | rings this process owns, or that another agent mapped |
+//! | [`ring`] | rings this process owns, or that a caller mapped |
 //! | [`table`] | which function is run how, with its schema; collisions and schemas that cannot fit are refused |
 //! | [`dispatcher`] | the host dispatcher: inline calls, worker pools, per-function queues, stop with a report |
 //! | [`worker`] | the worker's side of a pool: jobs, ready flags, answers, deferred completions |
-//! | [`external`] | functions answered in the slot by another agent (a graph that the host launches); compat of other libraries |
+//! | [`external`] | functions answered in the slot by an executor (a graph that the host launches); rules of other libraries |
 //! | [`completion_log`] | completions on rings whose responses a transport takes |
 //! | [`client`] | a producer and consumer in one thread, for tests and benchmarks without a NIC |
 //! | [`wait`], [`pin`] | how threads poll, and on which core |

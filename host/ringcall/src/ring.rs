@@ -1,4 +1,4 @@
-//! Rings that this process owns, and rings that another agent mapped.
+//! Rings that this process owns, and rings that a caller mapped.
 
 use ringcall_gpu::shared::{Region, SharedError};
 use ringcall_protocol::ring::{GeometryError, RingWindows};
@@ -69,7 +69,7 @@ impl Ring {
         Ok(Self { shared, external: false })
     }
 
-    /// A ring whose memory and producer are another owner's (a NIC, an FPGA emulator, a C caller).
+    /// A ring whose memory and producer are outside of this process (a NIC, an FPGA emulator, a C caller).
     ///
     /// The windows carry the promise that the memory stays valid: making them from raw pointers is the unsafe step
     /// ([`Words::from_raw`](ringcall_gpu::shared::Words::from_raw)).
@@ -78,7 +78,7 @@ impl Ring {
         Self { shared, external: true }
     }
 
-    /// Whether the producer side is another owner's.
+    /// Whether the producer is outside of this process.
     #[must_use]
     pub fn is_external(&self) -> bool {
         self.external

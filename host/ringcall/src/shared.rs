@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Sets the error mark on a request in flight, if no agent has answered it.
+    /// Sets the error mark on a request in flight, if it was not answered.
     pub(crate) fn settle_error(
         &self,
         ticket: &Ticket,
@@ -223,8 +223,8 @@ impl Shared {
     }
 }
 
-/// The request was answered by another agent before (its time was up, or the dispatcher stopped). The result
-/// was dropped, and counted in [`Counter::LateResults`].
+/// The request was answered before (its time was up, or the dispatcher stopped). The result was dropped, and
+/// counted in [`Counter::LateResults`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request was already answered: it timed out, or the dispatcher stopped")]
 pub struct Late;

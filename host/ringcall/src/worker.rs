@@ -174,7 +174,7 @@ impl WorkerPort {
     /// Answers. The worker stays claimed until [`release`](Self::release).
     ///
     /// # Errors
-    /// [`Late`] if the request was answered by another agent before.
+    /// [`Late`] if the request was answered before.
     #[inline]
     pub fn answer(&self, job: &Job, status: Status, result: &[u8]) -> Result<(), Late> {
         self.shared.settle(&job.ticket, Some(&self.cell().bank), status, result)
@@ -183,12 +183,12 @@ impl WorkerPort {
     /// Sets the error mark.
     ///
     /// # Errors
-    /// [`Late`] if the request was answered by another agent before.
+    /// [`Late`] if the request was answered before.
     pub fn fail(&self, job: &Job, status: Status, code: u16) -> Result<(), Late> {
         self.shared.settle_error(&job.ticket, &self.cell().bank, status, code)
     }
 
-    /// Whether another agent has answered this job meanwhile.
+    /// Whether this job was answered meanwhile.
     #[must_use]
     pub fn is_settled(&self, job: &Job) -> bool {
         self.shared
@@ -197,7 +197,7 @@ impl WorkerPort {
             .is_none_or(|entry| entry.generation != job.ticket.generation || entry.phase == Phase::Settled)
     }
 
-    /// Hands the job's answer to the agent that gets the [`Deferral`]; the worker can be released at once.
+    /// Hands the job's answer to the holder of the [`Deferral`]; the worker can be released at once.
     pub fn defer(&self, job: &Job) -> Deferral {
         let _ = self.shared.ledger().advance(&job.ticket, Phase::Deferred, None);
         Deferral { shared: Arc::clone(&self.shared), ticket: job.ticket, open: true }
@@ -236,7 +236,7 @@ impl ReadySignal {
 }
 
 /// The right to answer a request later, from any thread. Dropped without an answer it answers
-/// [`ABANDONED`](Status::ABANDONED): no agent waits indefinitely.
+/// [`ABANDONED`](Status::ABANDONED): the client does not wait indefinitely.
 #[derive(Debug)]
 #[must_use = "a deferred request must be completed, or it is answered ABANDONED"]
 pub struct Deferral {
@@ -255,7 +255,7 @@ impl Deferral {
     /// Answers with `status` and `result`.
     ///
     /// # Errors
-    /// [`Late`] if the request was answered by another agent before.
+    /// [`Late`] if the request was answered before.
     pub fn complete(mut self, status: Status, result: &[u8]) -> Result<(), Late> {
         self.open = false;
         self.shared.settle(&self.ticket, None, status, result)

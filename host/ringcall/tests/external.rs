@@ -1,4 +1,4 @@
-//! Functions that another agent answers in the slot, and rings of other compat.
+//! Functions that an external executor answers in the slot, and rings with the rules of other libraries.
 
 use ringcall::dispatcher::{HostDispatcher, Step, Stepped};
 use ringcall::external::{BadRequests, Claim, ExternalExecutor, LaunchError, Marks, RingCompat};

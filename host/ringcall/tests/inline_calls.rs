@@ -138,7 +138,7 @@ fn an_unread_response_is_never_overwritten_and_stalls_no_other_slot() {
     let mut client = Client::new(&ring);
     let first = client.send(FunctionId::of("increment"), 1, 0, &[10]).expect("room");
     let second = client.send(FunctionId::of("increment"), 2, 0, &[20]).expect("room");
-    // The second is answered although no agent takes the first.
+    // The second is answered although the consumer does not take the first.
     let reply = client.wait(second, LONG).expect("a reply");
     assert_eq!((reply.request_id, reply.result), (2, vec![21]));
     // A producer that breaks the rule and writes into the first slot again: the old response stays until it is taken.
@@ -270,7 +270,7 @@ proptest! {
     }
 }
 
-/// The agent that steps the dispatcher and knows where the next request is need not wait until the scan comes
+/// A caller that steps the dispatcher and knows where the next request is need not wait until the scan comes
 /// by.
 #[test]
 fn an_expected_slot_is_served_by_the_next_step() {

@@ -1,4 +1,5 @@
-//! Several host dispatchers on one ring: every request is answered once, also those that no agent can read.
+//! Several host dispatchers on one ring: every request is answered once, also requests that no dispatcher can
+//! read.
 
 use proptest::prelude::*;
 use ringcall::dispatcher::{HostDispatcher, Running, Step, Wired};

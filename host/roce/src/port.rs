@@ -32,7 +32,7 @@ pub struct PortOptions {
     /// The queue pair that messages are addressed to. Default: 2, a sensor bridge's.
     pub remote_qp: u32,
     /// The one peer: packets from other hosts are refused, and messages go to this address and port. `None`:
-    /// the agent that brings the window's key. Default: `None`.
+    /// the peer that brings the window's key. Default: `None`.
     pub peer: Option<SocketAddrV4>,
     /// Whether iCRCs are checked. That works for packets from a [`RoceSocket`]; an adapter has its own way with IP headers.
     /// Default: true.

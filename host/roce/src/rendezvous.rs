@@ -189,7 +189,7 @@ fn read(stream: &mut TcpStream) -> io::Result<Side> {
 /// Asks a service; its side.
 ///
 /// # Errors
-/// No agent listens, or no agent answers in time, or with something else.
+/// No peer listens, or none answers in time, or the answer is something else.
 pub fn call(service: SocketAddr, here: Side, timeout: Duration) -> io::Result<Side> {
     let timeout = timeout.max(Duration::from_millis(1));
     let mut stream = patient(TcpStream::connect_timeout(&service, timeout)?, timeout)?;

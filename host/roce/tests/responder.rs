@@ -192,7 +192,7 @@ fn a_frame_that_lost_a_packet_is_not_published() {
     assert_eq!(bench.receive(&whole(9, 1, b"dddd")).expect("taken").map(|a| a.bytes), Some(4));
     let stats = bench.responder.stats();
     assert_eq!((stats.incomplete, stats.arrived), (3, 1));
-    // No agent knows of the first packet of all.
+    // The sequence number of the first packet is unknown.
     assert_eq!(stats.lost_packets(), 2);
 }
 

@@ -93,7 +93,7 @@ fn a_repeat_is_answered_and_not_done_again() {
     let again = server.answer(peer(1), &packet).expect("an answer");
     assert_eq!((again.code, again.flags), (ResponseCode::SUCCESS, FLAG_ACKNOWLEDGE));
     assert_eq!(file.lock().expect("unharmed").player().starts, 1);
-    // From another agent it is another request.
+    // From another peer it is another request.
     server.answer(peer(2), &packet);
     assert_eq!(file.lock().expect("unharmed").player().starts, 2);
     assert_eq!((server.stats().done, server.stats().repeated), (2, 1));

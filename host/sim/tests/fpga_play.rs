@@ -178,7 +178,8 @@ fn late_answers_stay_unanswered() {
         config.timeout = Duration::from_millis(20);
         config.in_flight = 1;
     });
-    // The answer to one comes while the next is in flight; the last ones' may come when no agent waits.
+    // The answer to one comes while the next is in flight; the last ones' may come when the client no longer
+    // waits.
     assert_eq!((report.correct, report.unanswered), (0, 20), "{report:?}");
     assert!(report.late > 0 && report.duplicate_answers == 0, "{report:?}");
 }

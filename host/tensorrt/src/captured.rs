@@ -1,4 +1,4 @@
-//! A run as part of another owner's graph, from device memory to device memory.
+//! A run as part of a caller's graph, from device memory to device memory.
 
 use crate::TensorRtError;
 use crate::model::TensorRtModel;

@@ -26,7 +26,7 @@ pub(crate) fn user(kind: &str) -> Result<PathBuf, TensorRtError> {
     })
 }
 
-/// Makes the folder, if need be, for this user alone; refuses one that another agent may write.
+/// Makes the folder, if need be, for this user alone; refuses one that another user may write.
 pub(crate) fn prepare(path: &Path) -> Result<(), TensorRtError> {
     let unusable = |why: String| TensorRtError::Folder { path: path.to_owned(), why };
     fs::DirBuilder::new()

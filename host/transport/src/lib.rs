@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a service over UDP, transport and host dispatcher on one thread | [`OneThread`] over [`Link`] over [`udp::Udp`] |
 //! | a service for an FPGA that writes requests by RoCE v2, without an adapter | the same over [`roce::Roce`] |
-//! | a service whose ring another agent serves: a dispatcher's thread, a device | [`Threaded`] |
+//! | a service whose ring another dispatcher serves: a dispatcher's thread, a device | [`Threaded`] |
 //! | a loop of your own | [`Link`], by the methods of [`Unified`] |
 //! | a client | [`udp::Caller`] |
 //! | another network | implement [`Wire`]: the rest is here |

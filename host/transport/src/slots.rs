@@ -187,7 +187,7 @@ impl<P: Copy> Slots<P> {
         }
     }
 
-    /// Gives up every request under way; who asked. Their slots are left to the agent that answers them.
+    /// Gives up every request under way; who asked. Their slots are left to the dispatcher that answers them.
     pub(crate) fn give_up(&mut self) -> Vec<(u32, Asked<P>)> {
         let given_up = (0..).zip(&self.asked).filter_map(|(slot, asked)| asked.map(|asked| (slot, asked)));
         let given_up = given_up.collect();

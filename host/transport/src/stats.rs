@@ -137,7 +137,7 @@ impl Statistics {
         self.oversize + self.truncated + self.bad_magic + self.bad_slot + self.slot_taken + self.stopping
     }
 
-    /// Frames that were dropped because no agent can be told.
+    /// Frames that were dropped because no peer can be told.
     #[must_use]
     pub fn ignored(&self) -> u64 {
         self.runts + self.strays + self.malformed + self.forbidden + self.repeated

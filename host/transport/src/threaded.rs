@@ -43,7 +43,7 @@ impl Signal {
     }
 }
 
-/// A thread that is told to stop when its handle is dropped. No agent waits for it then.
+/// A thread that is told to stop when its handle is dropped. Its end is not awaited then.
 #[derive(Debug)]
 struct Worker<T> {
     signal: Signal,

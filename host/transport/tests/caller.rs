@@ -156,7 +156,7 @@ fn what_comes_unasked_is_counted_and_ignored() {
 
 #[test]
 fn limits_are_told() {
-    // No agent listens: lost at the deadline, and the system's word is counted.
+    // No socket listens: lost at the deadline, and the system's error is counted.
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let options = CallerOptions {
         window: 2,
@@ -218,8 +218,8 @@ fn nothing_is_allocated_on_the_way() {
 #[test]
 fn the_system_counts_what_it_drops() {
     let (ring, _) = double();
-    // The least buffer there is; no agent serves the ring, so 64 datagrams are taken and the rest waits or is
-    // dropped.
+    // The least buffer there is; no dispatcher serves the ring, so 64 datagrams are taken and the rest waits
+    // or is dropped.
     let wire = udp::Udp::bind(&udp::Options { receive_buffer_bytes: Some(1), ..Default::default() }).unwrap();
     let mut link = Link::attach(wire, &ring).unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -122,8 +122,8 @@ impl Client for Peer {
     fn send(&mut self, frame: &[u8]) {
         let places = self.net.0.lock().unwrap();
         let (service, slots) = &places.services[&self.port];
-        // Frames go around the ring, whichever peer sends them: no agent picks a slot whose answer is still
-        // to come.
+        // Frames go around the ring, whichever peer sends them: no peer picks a slot whose answer is still to
+        // come.
         let slot = NEXT.with(|next| next.replace((next.get() + 1) % slots)) % slots;
         let _ = service.send((self.name, slot, frame.to_vec()));
     }

@@ -209,7 +209,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         Some(After { counted, number: number_of(arrival, immediate) })
     }
 
-    /// The work left after a request was answered: no agent waits for it.
+    /// The work left after a request was answered: no request waits for it.
     #[inline(always)]
     fn finish(&self, warp: Warp<'_>, poller: &mut PollerState, after: After) {
         if self.config.sequence {

@@ -261,7 +261,8 @@ impl<M: Machine> Block<'_, M> {
             if self.workers == 1 {
                 self.block_state.last_response.store(clock::ticks(), Ordering::Relaxed);
             }
-            // No agent waits for these; they are counted before the warp is free, which an end waits for.
+            // No request waits for these counters; they are counted before the warp is free, which an end
+            // waits for.
             if let Some(bank) = self.block_state.bank(me) {
                 bank.count(Counter::Received);
                 bank.count(Counter::Dispatched);

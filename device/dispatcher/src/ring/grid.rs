@@ -93,7 +93,7 @@ pub struct GridCall {
     pub stage: u32,
 }
 
-/// The turns in which the warps of a block call: shared memory. All zero: no agent has called yet.
+/// The turns in which the warps of a block call: shared memory. All zero: no warp has called yet.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
 pub struct CallTickets {

@@ -320,7 +320,7 @@ impl<M: Machine> Launcher<'_, M> {
     /// itself closes its gate, so an open one stays open until the launch.
     fn is_open(&self, mailbox: &Words) -> bool {
         let gate = mailbox.load(io::GATE, Ordering::Relaxed);
-        // Acquire: pairs with the release of the agent that opened the gate.
+        // Acquire: pairs with the release of the consumer that opened the gate.
         gate == 0 || self.machine.mailbox(gate, 1).is_some_and(|word| word.load(0, Ordering::Acquire) == 0)
     }
 

@@ -75,7 +75,8 @@ impl<M: Machine> Block<'_, M> {
         let header = Self::header(staged);
         match self.table.lookup(FunctionId(header.function_id)) {
             Some(entry) if self.is_whole(&header) => entry.kind == HandlerKind::Elsewhere as u32,
-            // Broken, or for nobody: the dispatcher of the ring that is not in shared mode answers that.
+            // Malformed, or for an unknown function: the dispatcher of the ring that is not in shared mode
+            // answers.
             _ => self.options.shared_ring,
         }
     }

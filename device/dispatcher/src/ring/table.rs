@@ -4,7 +4,7 @@ use ringcall_protocol::table::{Cell, IdIndex, Table};
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::launch::DeviceEntry;
 
-/// A function table in device memory. No agent writes the table while a dispatcher runs.
+/// A function table in device memory. The table is not written while a dispatcher runs.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceTable<'a> {
     index: IdIndex,

@@ -310,7 +310,7 @@ fn the_routing_key_picks_the_graph() {
     }
 }
 
-/// A handler that asks for the trigger graph is answered at once; the agent that has seen that answer finds
+/// A handler that asks for the trigger graph is answered at once; a client that has seen that answer finds
 /// the graph's work done, however long it takes.
 #[test]
 fn later_calls_find_the_trigger_graph_finished() {
@@ -334,7 +334,7 @@ fn later_calls_find_the_trigger_graph_finished() {
             Returned { status: 0, len: 8 }
         };
         let program = Program::new(&parts, vec![graph]);
-        // The graph is no function of the table: no agent can ask for it.
+        // The graph is no function of the table, so a client cannot ask for it.
         let entries = vec![
             DeviceEntry { follow_up: 2, ..entry(TRIGGER, HandlerKind::Thread, 1) },
             entry(STATE, HandlerKind::Thread, 2),

@@ -187,7 +187,7 @@ fn a_closed_gate_keeps_requests_in_the_ring() {
         let park = Park::new(&parts, 2, 2, fine());
         park.door.open();
         let gated = park.entry(GRAPH, 0, 0);
-        // The word lies in a mailbox of the graph that no agent asks for.
+        // The word lies in the mailbox of a graph that no request asks for.
         let gate_at = park.entry(GRAPH, 1, 0).address + io::PAYLOAD as u64;
         let gate = park.mailbox(gate_at, 1).expect("inside");
         gate.store(0, 1, Release);
@@ -403,7 +403,7 @@ fn a_follow_up_waits_for_the_next_execution() {
         };
         let device = Arc::new(Device::<true>::new(vec![Box::new(asks)], Some(Arc::clone(&park))));
         let follow_up = DeviceEntry { follow_up: 1, ..entry(TRIGGER, HandlerKind::Thread, 0) };
-        // No agent tells it that children have ended: it relaunches itself when the budget is gone, and not
+        // It is not told that children have ended: it relaunches itself when the budget is gone, and not
         // before.
         let setup = Setup::new(&parts, vec![follow_up, park.entry(GRAPH, 0, 0)], warps, Options::default());
         let running = start(setup, &device);

@@ -41,7 +41,7 @@ fn drain_all<const N: usize>(all: [Running; N]) -> [Snapshot; N] {
     all.map(|running| running.drain().counters)
 }
 
-/// Each request goes to the agent that has its function, once.
+/// Each request goes once to the dispatcher that has its function.
 fn both_serve(slots: u32, warps: Warps, count: u64) {
     let parts = ring([slots, 64, 64]);
     let both = [OURS, THEIRS].map(|function| dispatcher(&parts, function, warps, true));
@@ -73,8 +73,8 @@ fn lone_warps_share_a_ring() {
     both_serve(3, Warps { workers: 1, lanes: 1, maintenance_warp: false }, 1000);
 }
 
-/// A request that no agent has a function for stays, and keeps nobody from anything: neither other requests
-/// nor the end.
+/// A request for a function that no dispatcher has stays, and delays nothing: neither other requests nor the
+/// end.
 fn unknown_is_left(slots: u32, warps: Warps, stop: u64) {
     let parts = ring([slots, 64, 64]);
     let both = [OURS, THEIRS].map(|function| dispatcher(&parts, function, warps, true));
@@ -210,7 +210,7 @@ fn half_of_the_next_is_not_served(options: Options, told: bool) {
     let mut client = Client::new(&setup);
     client.send(0, &Ask::increment(SLOW, bytes(1, 8)));
     setup.wait("the slow handler", || door.reached() == 1);
-    // The other warp polls; no agent is free.
+    // The other warp polls; no warp is free.
     let theirs = Ask { function: THEIRS, payload: bytes(2, 16), status: Status::OK, result: Vec::new() };
     client.send(1, &theirs);
     setup.wait("a request that waits for a warp", || setup.mark(1) == u64::MAX);
@@ -238,8 +238,8 @@ fn a_request_that_is_being_written_is_not_served() {
     half_of_the_next_is_not_served(Options { beside_others: true, ..Options::default() }, true);
 }
 
-/// A ring that is full of others' requests keeps nobody from the end of a drain, whichever dispatcher is at
-/// work on what.
+/// A ring that is full of others' requests does not delay the end of a drain, whichever dispatcher is at work
+/// on what.
 #[test]
 fn a_drain_ends_in_a_ring_full_of_others_requests() {
     for (slots, lanes) in [(8, 1), (40, 1), (8, 2)] {

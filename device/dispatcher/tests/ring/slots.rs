@@ -34,8 +34,8 @@ fn entries() -> Vec<ringcall_wire::launch::DeviceEntry> {
     vec![entry(INCREMENT, HandlerKind::Warp, 0), entry(SLOW, HandlerKind::Warp, 1)]
 }
 
-/// A response that no agent takes holds back its own slot, even where the producer does not mind, and no
-/// other.
+/// A response that the consumer does not take holds back its own slot, even where the producer does not mind,
+/// and no other.
 #[test]
 fn an_untaken_response_holds_back_its_slot_alone() {
     for warps in [

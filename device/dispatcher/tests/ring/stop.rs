@@ -124,7 +124,7 @@ fn a_drain_serves_what_waits_for_a_warp() {
         let (running, door, mut client, _) = all_at_work(warps);
         running.tell(control::STOP_DRAIN);
         if warps.maintenance_warp {
-            // More looks than a drain makes at a ring that no agent works on.
+            // More looks than a drain makes at a ring that no dispatcher works on.
             running.setup.wait_rounds(40);
         }
         door.open();

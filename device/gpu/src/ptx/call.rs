@@ -43,8 +43,7 @@ pub unsafe fn call(address: u64, input: u64, output: u64, arg_len: u32, max_resu
 /// A handler's payload.
 ///
 /// # Safety
-/// `input` is 8-byte aligned, and `len` bytes from it are readable and written by no agent while the slice
-/// lives.
+/// `input` is 8-byte aligned, and `len` bytes from it are readable and not written while the slice lives.
 #[must_use]
 #[inline(always)]
 pub unsafe fn payload<'a>(input: *const c_void, len: u32) -> &'a [u8] {

@@ -15,7 +15,7 @@ pub struct GridBarrier {
 }
 
 impl GridBarrier {
-    /// A barrier that no agent waits at.
+    /// A barrier that no block waits at.
     #[must_use]
     pub const fn new() -> Self {
         Self { arrived: DeviceU64::new(0), turn: DeviceU64::new(0) }

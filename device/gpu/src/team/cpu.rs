@@ -97,7 +97,7 @@ impl Lane<'_> {
         offer(self.index).store(value, Relaxed);
         wait(&team.barrier);
         let result = read(&|lane| offer(lane).load(Relaxed));
-        // No agent offers again before everybody has read.
+        // No thread offers again before all threads have read.
         wait(&team.barrier);
         result
     }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 ///
 /// Write-only, so that nothing depends on who was first, and shared, so that there is no `&mut` to it: every
 /// store is one of relaxed atomic bytes. When two threads write the same place, each of its bytes is one
-/// thread's or the other's. The team's barrier orders the stores before the agent that reads the bytes
+/// thread's or the other's. The team's barrier orders the stores before threads that read the bytes
 /// afterwards.
 ///
 /// Each store says whether it lay inside; outside, it does nothing.

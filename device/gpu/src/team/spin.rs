@@ -66,8 +66,8 @@ impl SpinBarrier {
     /// # Errors
     /// One of them has [left](Self::leave) and will not come.
     pub fn wait(&self) -> Result<(), Broken> {
-        // No agent opens this generation before the calling thread has arrived, so the value cannot be an old
-        // one: this thread acquired it when it left the barrier last.
+        // No thread opens this generation before the calling thread has arrived, so the value cannot be an
+        // old one: this thread acquired it when it left the barrier last.
         let generation = self.generation.load(Relaxed);
         if let Some(broken) = self.broken() {
             return Err(broken);

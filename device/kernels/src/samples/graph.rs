@@ -61,7 +61,7 @@ pub mod kernels {
             && let Some(credit) = word(credit)
         {
             let mut looks = 0;
-            // Acquire: pairs with the release of the agent that took the last output.
+            // Acquire: pairs with the release of the worker that took the last output.
             while credit.load(0, Ordering::Acquire) != 0 && looks < PATIENCE {
                 looks += 1;
             }

@@ -52,7 +52,7 @@ pub enum Polled {
     /// else was overwritten is unknown. It is claimed, and wants an answer that says so. (A job that comes at
     /// the very moment in which another poller makes its record good may be taken for one.)
     Damaged(Claim),
-    /// A state that no agent writes, in a record without a job. It was made free.
+    /// A state outside of the protocol, in a record without a job. It was made free.
     Garbage {
         /// The record.
         index: u32,
@@ -186,7 +186,7 @@ impl<'a> HostEnd<'a> {
         })
     }
 
-    /// A state that no agent writes in the record of job `at`.
+    /// A state outside of the protocol, in the record of job `at`.
     fn make_good(&self, at: u64, index: u32, found: u64) -> Polled {
         let count = |word| self.queue.load(word, Ordering::Acquire);
         let ahead = count(queue::PUBLISHED).wrapping_sub(at);

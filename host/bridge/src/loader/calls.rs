@@ -182,7 +182,7 @@ impl Provider {
     }
 
     /// Ends what was begun, so that a call that waits in another thread returns, and lets nothing begin any
-    /// more: the agent that has the last handle destroys the instance.
+    /// more: the holder of the last handle destroys the instance.
     #[cfg_attr(not(feature = "c-api"), allow(dead_code))] // C has handles that others use
     pub(crate) fn end_for_good(&self) {
         let before = {
@@ -283,7 +283,7 @@ impl Provider {
     /// The ring's addresses as they are: of arrays that a device or the host sees.
     ///
     /// # Errors
-    /// It has none, or an array that no agent sees, or strides that cannot be.
+    /// It has none, or an array that is not mapped, or strides that cannot be.
     pub fn ring_buffer(&self) -> Result<RingBuffer, BridgeError> {
         let mut out = RingBuffer::EMPTY;
         self.context(CONTEXT_RING_BUFFER, (&raw mut out).cast())?;

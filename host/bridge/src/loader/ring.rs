@@ -1,5 +1,5 @@
 //! From the addresses that a provider hands out to windows over memory.
-#![allow(unsafe_code)] // named for it: memory of another owner
+#![allow(unsafe_code)] // named for it: memory that this process does not own
 
 use super::maps::Maps;
 use crate::layout::RingBuffer;
@@ -157,7 +157,7 @@ fn words(base: *mut u64, slots: u32, owner: &Owner) -> Result<Words, String> {
 }
 
 fn bytes(base: *mut u8, slots: u32, stride: u32, owner: &Owner) -> Result<Bytes, String> {
-    // SAFETY: as above; the agent that has the flag has the slot.
+    // SAFETY: as above; the holder of the flag has the slot.
     unsafe { Bytes::from_raw_owned(base, slots as usize * stride as usize, Arc::clone(owner)) }
         .map_err(|e| e.to_string())
 }

@@ -117,7 +117,7 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// Sends the response in a slot. Called by the thread of [`rx_poll`](Self::rx_poll).
     ///
     /// # Errors
-    /// No agent waits for a response in this slot.
+    /// No request waits for a response in this slot.
     fn tx_publish(&self, slot: u32) -> Result<(), Refused> {
         Err(Refused::unsupported(format!("slot {slot}: no data plane for a loop of the caller's")))
     }

@@ -49,7 +49,7 @@ struct State {
 }
 
 struct Running {
-    /// 0 while the thread is to run. Written by the agent that closes, with release; read by the thread with
+    /// 0 while the thread is to run. Written by the closing thread, with release; read by the thread with
     /// acquire.
     stop: Arc<DeviceU64>,
     thread: JoinHandle<()>,

@@ -165,7 +165,7 @@ impl Pump {
     fn send_past_unanswered(&mut self) -> u32 {
         let Some(last) = self.last_ready() else { return 0 };
         let geometry = *self.ring.geometry();
-        // With acquire: the agent that set this flag had set those before it.
+        // With acquire: the dispatcher that set this flag had set the flags before it.
         let _ = self.ring.tx(last);
         let (mut slot, mut sent) = (self.first, 0);
         loop {

@@ -200,7 +200,7 @@ impl State {
 /// An array of the caller's.
 ///
 /// # Safety
-/// `at` is null, or `count` of them are there, which no agent writes while the slice is used.
+/// `at` is null, or `count` of them are there, which are not written while the slice is used.
 unsafe fn array<'a, T>(at: *const T, count: usize, what: &str) -> Result<&'a [T], Fault> {
     if count == 0 {
         return Ok(&[]);

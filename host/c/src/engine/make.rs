@@ -122,7 +122,7 @@ impl Wanted<'_> {
         let response_words = (self.slots as usize).saturating_mul(self.ring.tx_stride_sz) / 8;
         #[allow(clippy::cast_ptr_alignment)] // checked, and again by `from_raw`
         let responses = self.ring.tx_data_host.cast::<u64>();
-        // SAFETY: checked above, and the caller's promise: no slot is touched that no agent names.
+        // SAFETY: checked above, and the caller's promise: only slots that a caller names are touched.
         let responses = unsafe { Words::from_raw(responses, response_words) }?;
         let mask = u64::MAX >> (64 - count);
         let in_place = self.ring.rx_data == self.ring.tx_data;

@@ -60,7 +60,7 @@ struct Mask(Arc<DeviceU64>);
 impl IdleMask for Mask {
     fn set(&self, worker: usize, idle: bool) {
         let (bit, mask) = (1 << worker, self.0.load(Ordering::Relaxed));
-        // Release: pairs with the acquire of the agent that reads it, without the lock.
+        // Release: pairs with the acquire of a reader without the lock.
         self.0.store(if idle { mask | bit } else { mask & !bit }, Ordering::Release);
     }
 }

@@ -84,7 +84,8 @@ fn a_late_end_is_not_taken_for_the_next_requests() {
         assert_eq!(bench.streams[1].launches(), 0, "the slot's worker has not ended");
         bench.streams[0].end();
         if skip_marks {
-            // The request flag stands until then, so that no agent fills the slot: it was the first one's.
+            // The request flag stands until then, so that the producer does not fill the slot: it was the
+            // first one's.
             let _ = dispatcher.step();
             assert_eq!(bench.rx(1), flag::FREE);
             bench.ask(1, 2);

@@ -110,7 +110,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = USUAL.remote_qp)]
     remote_qp: u32,
     /// UDP: who is served, as IP addresses with any port or one; may be repeated; others are counted and not
-    /// answered [default: every peer]. RoCE: the one peer, which gets every answer [default: the agent that
+    /// answered [default: every peer]. RoCE: the one peer, which gets every answer [default: the peer that
     /// brings the key]
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     peer: Vec<udp::AllowedPeer>,

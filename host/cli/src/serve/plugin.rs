@@ -1,6 +1,6 @@
 //! A transport out of a shared library.
 
-use super::served::{OnOwnThreads, Served, driven};
+use super::served::{Served, TwoThreadService, driven};
 use super::{ThreadsArg, TransportArg};
 use anyhow::Result;
 use clap::ValueEnum;
@@ -83,7 +83,7 @@ impl Plugin {
         }
         let dispatcher = dispatcher.start()?;
         let transport = Box::new(RingProvider::launch(self.provider, ring)?);
-        Ok(Box::new(OnOwnThreads { transport, dispatcher }))
+        Ok(Box::new(TwoThreadService { transport, dispatcher }))
     }
 }
 

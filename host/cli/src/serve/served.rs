@@ -38,12 +38,12 @@ pub(super) struct Outcome {
 }
 
 /// Transport and host dispatcher on one thread.
-struct OnOneThread {
+struct OneThreadService {
     service: OneThread,
     dispatcher: Watch,
 }
 
-impl Served for OnOneThread {
+impl Served for OneThreadService {
     fn endpoint(&self) -> Endpoint {
         self.service.endpoint().clone()
     }
@@ -61,12 +61,12 @@ impl Served for OnOneThread {
 }
 
 /// Transport and host dispatcher on a thread each.
-pub(super) struct OnOwnThreads {
+pub(super) struct TwoThreadService {
     pub(super) transport: Box<dyn RingFilling>,
     pub(super) dispatcher: HostDispatcher<Running>,
 }
 
-impl Served for OnOwnThreads {
+impl Served for TwoThreadService {
     fn endpoint(&self) -> Endpoint {
         self.transport.endpoint().clone()
     }
@@ -85,12 +85,12 @@ impl Served for OnOwnThreads {
 }
 
 /// A transport's thread, and a kernel.
-pub(super) struct OnDeviceToo {
+pub(super) struct DeviceService {
     pub(super) transport: Threaded,
     pub(super) dispatcher: DeviceDispatcher<OnDevice>,
 }
 
-impl Served for OnDeviceToo {
+impl Served for DeviceService {
     fn endpoint(&self) -> Endpoint {
         self.transport.endpoint().clone()
     }
@@ -142,11 +142,11 @@ pub(super) fn driven(
         ThreadsArg::One => {
             let watch = dispatcher.watch();
             let service = OneThread::start(link, dispatcher, &options)?;
-            Box::new(OnOneThread { service, dispatcher: watch })
+            Box::new(OneThreadService { service, dispatcher: watch })
         }
         ThreadsArg::Own => {
             let dispatcher = dispatcher.start()?;
-            Box::new(OnOwnThreads { transport: Box::new(Threaded::start(link, &options)?), dispatcher })
+            Box::new(TwoThreadService { transport: Box::new(Threaded::start(link, &options)?), dispatcher })
         }
     })
 }

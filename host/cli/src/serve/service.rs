@@ -3,7 +3,7 @@
 use super::check::one_peer;
 use super::figures::Figures;
 use super::plugin::{Over, Plugin};
-use super::served::{OnDeviceToo, Outcome, Served, driven};
+use super::served::{DeviceService, Outcome, Served, driven};
 use super::{Args, DispatcherArg, ThreadsArg, TransportArg, device};
 use crate::experiment::{self, Syndromes};
 use crate::usage::Given;
@@ -89,7 +89,7 @@ impl Service {
                     }
                 };
                 let dispatcher = device::start(&mapped)?;
-                Ok(Self { served: Box::new(OnDeviceToo { transport, dispatcher }), decodes: None })
+                Ok(Self { served: Box::new(DeviceService { transport, dispatcher }), decodes: None })
             }
         }
     }

@@ -5,8 +5,8 @@ use super::{Context, DeviceAddress, Stream};
 use crate::CudaError;
 use std::sync::Arc;
 
-/// Zeroed device memory, freed on drop. The agent that gives its address to a kernel keeps it until that has
-/// ended.
+/// Zeroed device memory, freed on drop. The caller that gives its address to a kernel keeps it until the
+/// kernel has ended.
 #[derive(Debug)]
 pub struct DeviceBuffer {
     context: Arc<Context>,

@@ -1,4 +1,4 @@
-//! Graphs recorded from a stream: what another owner's library puts there.
+//! Graphs recorded from a stream: the work that another library puts there.
 
 use super::handle::Handle;
 use super::{Context, DeviceAddress, Graph, Stream};

@@ -12,7 +12,7 @@ impl Stream {
         self.raw().cast()
     }
 
-    /// Starts an executable graph of another owner on this stream, and returns without waiting for it.
+    /// Starts a caller's executable graph on this stream, and returns without waiting for it.
     ///
     /// # Safety
     /// `exec` is a live `cudaGraphExec_t` of this stream's device, and the memory its kernels reach stays
@@ -46,7 +46,7 @@ impl Stream {
 }
 
 impl Context {
-    /// Whether an executable graph of another owner was instantiated for launches from the device.
+    /// Whether a caller's executable graph was instantiated for launches from the device.
     ///
     /// # Safety
     /// `exec` is a live `cudaGraphExec_t`.

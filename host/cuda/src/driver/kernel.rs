@@ -300,7 +300,7 @@ impl Module {
         Kernel::new(self.clone(), Handle(raw), name)
     }
 
-    /// A kernel that another agent has loaded (`cudaFunction_t`, from `cudaGetFuncBySymbol`).
+    /// A kernel that the caller has loaded (`cudaFunction_t`, from `cudaGetFuncBySymbol`).
     ///
     /// # Safety
     /// `function` is a kernel of `context`'s device that stays loaded while the kernel or a clone of it lives.

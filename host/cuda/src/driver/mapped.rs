@@ -14,7 +14,7 @@ use std::sync::Arc;
 const PAGE: usize = 4096;
 
 /// Zeroed, page-aligned, pinned host memory, mapped into the device. Cheap to clone; the windows cut from it
-/// keep it alive, and so must the agent that gives its addresses to a kernel.
+/// keep it alive, and so must the caller that gives its addresses to a kernel.
 #[derive(Debug, Clone)]
 pub struct MappedRegion {
     allocation: Arc<Allocation>,

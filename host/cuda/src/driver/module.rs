@@ -73,7 +73,7 @@ impl Module {
         &self.loaded.kernels
     }
 
-    /// No module of the driver's: what stands for the code of a kernel that another agent has loaded.
+    /// No module of the driver's: a placeholder for the code of a kernel that the caller has loaded.
     pub(super) fn foreign(context: &Arc<Context>, kernel: &str) -> Self {
         let raw = Handle(core::ptr::null_mut());
         let kernels = vec![kernel.to_owned()];

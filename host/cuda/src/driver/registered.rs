@@ -1,4 +1,4 @@
-//! Host memory of another owner, made reachable for the device.
+//! Host memory that the caller owns, made reachable for the device.
 
 use super::api::Api;
 use super::frees::DeferredFree;

@@ -71,7 +71,7 @@ impl Stream {
         Ok(Self { context: Arc::clone(context), raw: RawStream::create(api, number)?, owned: true })
     }
 
-    /// A stream of another owner (`cudaStream_t`), which is not ended with this.
+    /// A caller's stream (`cudaStream_t`), which is not ended with this.
     ///
     /// # Safety
     /// `raw` is a stream of `context` that lives as long as this.

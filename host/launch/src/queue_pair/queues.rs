@@ -39,7 +39,7 @@ impl QueuePair {
         self.claim.take("the queue pair has a dispatcher already, or had one")
     }
 
-    /// A queue pair that another agent made (through DevX, say). Of `addresses` the fields that say where the
+    /// A queue pair that the caller made (through DevX, say). Of `addresses` the fields that say where the
     /// queues, the record, the register and the slots are, and how many entries each has, are used, with
     /// `rx_base`; the rest is `config`'s.
     ///

@@ -6,7 +6,7 @@ use ringcall_cuda::driver::{DeferFrees, Stream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the end of a kernel is waited for that no agent has stopped.
+/// How long to wait for the end of a kernel that was not stopped.
 const GRACE_PERIOD: Duration = Duration::from_millis(100);
 
 /// The host's side of a dispatcher's memory.

@@ -4,7 +4,7 @@
 //! The kernels are the same as everywhere; only the host's view of the ring is missing, so a stop cannot answer what the
 //! kernel left.
 
-#![allow(unsafe_code)] // named for it: addresses of another owner become parameters of a kernel
+#![allow(unsafe_code)] // named for it: a caller's addresses become parameters of a kernel
 
 use super::index::{Clash, chain, index};
 use super::launch::Launcher;
@@ -25,7 +25,7 @@ use ringcall_wire::launch::{DeviceEntry, DispatchParams, HandlerKind, control, s
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// A ring of another owner, as the device sees it.
+/// A caller's ring, as the device sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkedRing {
     /// Request flags.
@@ -46,7 +46,7 @@ pub struct LinkedRing {
     pub tx_stride: u32,
 }
 
-/// A function of another owner.
+/// A caller's function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkedFunction {
     /// Its id.
@@ -62,7 +62,7 @@ pub struct LinkedFunction {
     pub routing_key: u64,
 }
 
-/// What graphs of another owner need.
+/// The needs of a caller's graphs.
 ///
 /// Their executables were instantiated for device launch, and uploaded. One launch at a time has the context; a graph answers
 /// through it and then uses it no more. One that ends without an answer is answered `LAUNCH_FAILED`.

@@ -18,8 +18,8 @@ pub struct StopReport {
     pub drained: u64,
     /// Requests still in the ring when the kernel had ended, which were answered `SHUTTING_DOWN`.
     pub refused: u64,
-    /// Requests that could not be answered, since no agent took the previous response of their slot: they are
-    /// still there.
+    /// Requests that could not be answered, since the consumer did not take the previous response of their
+    /// slot: they are still there.
     pub unanswered: u64,
     /// Handlers that did not return: the kernel still runs.
     pub stuck: Vec<Busy>,

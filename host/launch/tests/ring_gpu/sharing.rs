@@ -22,7 +22,8 @@ fn an_untaken_response_holds_its_slot_only() {
             send(ring, held, "rpc_increment", 1, &[10, 20, 30]);
             rig::await_answer(ring, held);
 
-            // A producer that breaks the rules: a second request behind the response that no agent took.
+            // A producer that breaks the rules: a second request behind the response that the consumer did
+            // not take.
             let mut second =
                 RequestHeader::new(FunctionId::of("rpc_increment").0, 2, 2, 0).to_bytes().to_vec();
             second.extend([50, 60]);
@@ -110,7 +111,8 @@ fn two_dispatchers_share_a_ring() {
     });
 }
 
-/// The one that is told of the other's functions leaves these alone, and answers what no agent has.
+/// The one that is told of the other's functions leaves these alone, and answers requests for unknown
+/// functions.
 #[test]
 fn of_two_dispatchers_one_answers_what_is_nobodys() {
     on_device("of_two_dispatchers_one_answers_what_is_nobodys", |context| {

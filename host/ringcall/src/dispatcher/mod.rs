@@ -97,7 +97,7 @@ pub struct Running {
 }
 
 /// A running dispatcher that is dropped without a stop halts: requests under way are answered
-/// `SHUTTING_DOWN`, and its thread ends. No agent waits for it. After a stop this changes nothing.
+/// `SHUTTING_DOWN`, and its thread ends. Its end is not awaited. After a stop this changes nothing.
 #[derive(Debug)]
 struct HaltOnDrop(Arc<Shared>);
 

@@ -73,7 +73,7 @@ impl Pool {
         let now = clock::now_ns();
         let slot = in_flight.slot();
         let team = &mut self.teams[function];
-        // In order: no agent overtakes what waits.
+        // In order: no request overtakes a waiting one.
         let worker = if team.waiting.is_empty() { shared.idle().claim(&team.members) } else { None };
         let phase = if worker.is_some() { Phase::Running } else { Phase::Queued };
         let ticket = shared.ledger().open(in_flight, phase, now);

@@ -273,7 +273,7 @@ impl PollContext<'_> {
         1
     }
 
-    /// Hands a checked request to the agent that answers it in its slot, if an executor can take it, or
+    /// Hands a checked request to the executor that answers it in its slot, if an executor can take it, or
     /// refuses it, if none ever can: 1 if it did either.
     fn send_outside(&mut self, request: Request) -> u32 {
         let shared = self.shared;

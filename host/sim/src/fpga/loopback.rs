@@ -132,7 +132,7 @@ impl Loopback {
 
 impl Drop for Loopback {
     fn drop(&mut self) {
-        // No agent is left to tell.
+        // No peer is left to tell.
         let _ = self.join();
     }
 }

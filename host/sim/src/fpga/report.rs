@@ -80,7 +80,7 @@ pub struct Report {
     pub duplicate_answers: u64,
     /// Answers to requests that cannot have arrived whole.
     pub answered_though_lost: u64,
-    /// Answers to requests that were never sent, or so long ago that no agent remembers.
+    /// Answers to requests that were never sent, or so long ago that they are forgotten.
     pub unexpected: u64,
     /// Messages that are no answer: too short, another magic, a longer result than came.
     pub malformed: u64,

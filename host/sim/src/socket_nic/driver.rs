@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Word between a service's threads and the agent that stops them.
+/// Word between a service's threads and the thread that stops them.
 #[derive(Debug)]
 pub(crate) struct Signals {
     close: DeviceU64,

@@ -261,7 +261,7 @@ impl<W: Wire> Caller<W> {
                     self.counters.blocked.one();
                     return;
                 }
-                // Word of an earlier datagram that no agent took: this one was not sent, and is offered
+                // An error of an earlier datagram that no socket took: this one was not sent, and is offered
                 // again.
                 Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.failed(&error),
                 Some(_) => {

@@ -23,7 +23,7 @@ pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
         // Two of the four slots go on, two are stuck.
         if header.request_id < 2 { Act::Hold } else { Act::Answer(Vec::new()) }
     })?;
-    // What was answered is out: the stop finds the stuck ones, and perhaps new ones no agent has looked at.
+    // What was answered is out: the stop finds the stuck ones, and perhaps new ones not yet polled.
     let answered = (foreign.served - foreign.held.len()) as u64;
     until("answers are sent", || service.statistics().answered >= answered)?;
     let report = stop(service, Duration::ZERO)?;
@@ -78,7 +78,7 @@ pub(super) fn the_service_restarts(subject: &dyn Subject) -> Outcome {
     for _ in 0..2 {
         equal("status", &reply(&mut *client)?.status, &Status::SHUTTING_DOWN)?;
     }
-    // One answer comes while no agent listens, one after the next service has begun.
+    // One answer comes while no client listens, one after the next service has begun.
     let late = foreign.held.pop();
     foreign.answer_held();
     let service = subject.start(&ring, Some(&endpoint), Some(incrementer(&ring)?)).map_err(text)?;

@@ -114,7 +114,7 @@ impl Udp {
         Ok(Self { socket, address, batches: Batches::new(address.is_ipv4()), wildcard, allowed })
     }
 
-    /// Takes datagrams of `peer` alone, and hears from the operating system when no agent listens there.
+    /// Takes datagrams of `peer` alone, and hears from the operating system when no socket listens there.
     ///
     /// # Errors
     /// No route.

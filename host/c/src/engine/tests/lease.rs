@@ -25,7 +25,7 @@ fn the_ends_of_a_loops_requests_are_the_loops() {
     let public = enter(Arc::clone(&bench.engine));
     let (host_loop, shutdown) = host_loop(&bench);
     bench.ask(1, 5);
-    // It has begun when it is built: between that and its first turn no agent may come, either.
+    // It has begun when it is built: between that and its first turn no other dispatcher may come, either.
     launch(&bench, 0, 1, false).expect("as the loop would");
     bench.answer(1);
     bench.streams[0].end();

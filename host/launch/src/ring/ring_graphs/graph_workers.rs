@@ -113,7 +113,7 @@ impl GraphWorkers {
     }
 
     /// How a request was answered. The response stays where it is until the slot is launched again, taken or
-    /// not; on a shared ring another agent may have answered there since.
+    /// not; on a shared ring another dispatcher may have answered there since.
     fn status_of(&self, slot: u32, request: &RequestHeader) -> Status {
         let at = slot as usize * self.ring.geometry().tx_stride() as usize;
         let Some(response) = self.responses.read_words(at).map(ResponseHeader::from_words) else {

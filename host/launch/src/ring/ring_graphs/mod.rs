@@ -110,7 +110,7 @@ impl RingGraphs {
 }
 
 /// # Errors
-/// What no worker here can run: no other agent answers, and no agent looks at gates.
+/// What no worker here can run: no other executor answers, and gates are not read.
 fn check_nodes(name: &str, nodes: &dyn GraphNodes, index: u32) -> Result<(), DeviceError> {
     if !nodes.answers() {
         return Err(DeviceError::Shape(format!(

@@ -253,7 +253,7 @@ fn requests_go_to_idle_workers_and_wait_for_busy_ones() {
     bench.turn();
     assert_eq!((bench.launches(), bench.slot(0), bench.slot(1)), (vec![1, 1], 0, 1));
     assert_eq!(bench.tx(0), flag::IN_FLIGHT);
-    // The second answers first; its mailbox is not free yet, so no agent gets it.
+    // The second answers first; its mailbox is not free yet, so no request gets it.
     bench.answer(1, Status::OK);
     bench.turn();
     assert_eq!((bench.launches(), bench.count(Counter::Completed)), (vec![1, 1], 1));

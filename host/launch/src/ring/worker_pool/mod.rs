@@ -219,7 +219,7 @@ impl<M: IdleMask> WorkerPool<M> {
     /// Of no workers yet. Who is idle is written to `mask`, too.
     #[must_use]
     pub fn new(answers: Answers, mask: M) -> Self {
-        // A separate start, so that rosters of two processes differ as well.
+        // A random start, so that pools of two processes differ as well.
         let launches = RandomState::new().build_hasher().finish() as u32;
         Self { members: Vec::new(), answers, mask, busy: 0, owing: 0, sweeps: 0, launches }
     }

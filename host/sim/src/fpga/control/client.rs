@@ -166,7 +166,7 @@ impl ControlClient {
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Ok(None),
                     io::ErrorKind::Interrupted => {}
-                    // No agent listens yet: wait this attempt out.
+                    // No peer listens yet: wait this attempt out.
                     io::ErrorKind::ConnectionRefused => {
                         std::thread::sleep(left.min(Duration::from_millis(20)));
                     }

@@ -208,7 +208,7 @@ impl ServerHandle {
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
-        // No agent is left to tell.
+        // No peer is left to tell.
         let _ = self.join();
     }
 }
