@@ -65,6 +65,10 @@ impl<M: Machine> Block<'_, M> {
     pub(super) fn maintain(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
             let stop = self.control.load(control::STOP, Ordering::Relaxed);
+            if stop != control::STOP_NO {
+                // What the host sent before it stopped the dispatcher is seen by a poller that reads the stop.
+                barrier::observe_from_peer();
+            }
             self.block_state.stop.store(stop, Ordering::Relaxed);
             if M::GRAPHS {
                 self.look_after_context();

@@ -108,9 +108,10 @@ impl<M: Machine> Block<'_, M> {
             // The swept window first: it comes by once in a while, the hot one every time.
             let (base, seen) = if second.ready != 0 { (sweep, second) } else { (hot, first) };
             if seen.ready == 0 {
-                // Draining: a whole sweep in which nothing was ready and no warp or graph was at work.
-                quiet = if everybody_free { quiet + 1 } else { 0 };
-                if stop == control::STOP_DRAIN && quiet > windows * quiet_sweeps::<M>() {
+                // Draining: a whole sweep, begun after the stop was read, in which nothing was ready and no warp or graph was
+                // at work. A sweep begun before it may have passed a slot whose request was sent just before the stop.
+                quiet = if stop == control::STOP_DRAIN && everybody_free { quiet + 1 } else { 0 };
+                if quiet > windows * quiet_sweeps::<M>() {
                     if self.may_end(warp) {
                         return self.end(warp, me);
                     }
@@ -192,6 +193,8 @@ impl<M: Machine> Block<'_, M> {
         if stop != control::STOP_DRAIN {
             return stop;
         }
+        // Flags set before the stop are seen by the looks that follow. Pairs with the fence in `maintain`.
+        barrier::observe_from_peer();
         let polls = together(warp, || {
             let for_launches = M::GRAPHS && self.waits_for_launches();
             // What waits for a launch is taken and left again and again.

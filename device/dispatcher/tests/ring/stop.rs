@@ -70,6 +70,25 @@ fn a_drain_leaves_nothing_unanswered() {
     }
 }
 
+/// A drain serves a request that was sent to an idle dispatcher just before: the poller is somewhere in a ring of many windows.
+#[test]
+fn a_drain_serves_what_was_sent_just_before() {
+    let warps_of = |workers, maintenance_warp| Warps { workers, lanes: 1, maintenance_warp };
+    for warps in [warps_of(1, false), warps_of(2, true)] {
+        for slot in [0, 300, 777, 1023].repeat(2) {
+            let parts = ring([1024, 64, 64]);
+            let entries = vec![entry(INCREMENT, HandlerKind::Warp, 0)];
+            let running = start(Setup::new(&parts, entries, warps, Options::default()), &plain());
+            running.setup.wait_rounds(64);
+            let mut client = Client::of(&running.setup, slot..slot + 1);
+            client.send(slot, &Ask::increment(INCREMENT, bytes(1, 9)));
+            let report = running.stop(control::STOP_DRAIN);
+            assert_eq!(report.counters.get(Counter::Completed), 1, "slot {slot}, {warps:?}");
+            client.drive([]);
+        }
+    }
+}
+
 /// A drain in the middle of traffic: whatever was sent before it is answered.
 #[test]
 fn a_drain_of_a_busy_dispatcher() {
