@@ -56,6 +56,8 @@ pub struct GraphBuilder {
     detectors: usize,
     observables: usize,
     joint: Joint,
+    /// The grid of another graph, of which this one is a part.
+    scale: Option<f64>,
 }
 
 impl GraphBuilder {
@@ -73,6 +75,12 @@ impl GraphBuilder {
     /// Makes sure that observables `0..n` exist, flipped by an edge or not.
     pub fn ensure_observables(&mut self, n: usize) -> &mut Self {
         self.observables = self.observables.max(n);
+        self
+    }
+
+    /// Puts the weights on a given grid, whose largest weight is none of this graph's.
+    pub(crate) fn scale(&mut self, scale: f64) -> &mut Self {
+        self.scale = Some(scale);
         self
     }
 
@@ -234,7 +242,7 @@ impl GraphBuilder {
 
     /// The graph, with weights put on the integer grid.
     pub fn build(&self) -> Result<MatchingGraph, BuildError> {
-        MatchingGraph::assemble(self.edges.clone(), self.detectors, self.observables, &self.joint)
+        MatchingGraph::assemble(self.edges.clone(), self.detectors, self.observables, &self.joint, self.scale)
     }
 }
 

@@ -273,6 +273,14 @@ pub enum SlidingError {
         /// How many rounds apart the ends of an edge are, at most.
         reach: usize,
     },
+    /// A part of the window has no boundary, so that a defect there may have to wait for ever.
+    #[error(
+        "a part of the graph has no boundary within a window of {window} rounds: decode it with SlidingDecoder"
+    )]
+    NoBoundary {
+        /// Rounds looked at together.
+        window: usize,
+    },
     /// The graph has edges of negative weight.
     #[error("a sliding window cannot be had on a graph with edges of negative weight")]
     Negative,

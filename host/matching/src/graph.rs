@@ -86,6 +86,7 @@ impl MatchingGraph {
         detectors: usize,
         observables: usize,
         joint: &Joint,
+        given_scale: Option<f64>,
     ) -> Result<Self, BuildError> {
         const LIMIT: u64 = 1 << 30;
         if edges.len() as u64 > LIMIT {
@@ -98,7 +99,8 @@ impl MatchingGraph {
             });
         }
         let implied = joint.implied();
-        let scale = scale(edges.iter().map(|e| e.weight).chain(implied.iter().map(|i| i.2)));
+        let weights = edges.iter().map(|e| e.weight).chain(implied.iter().map(|i| i.2));
+        let scale = given_scale.unwrap_or_else(|| scale(weights));
         let grid: Vec<i64> = edges.iter().map(|e| discretise(e.weight, scale)).collect();
         let used = use_negative(&edges, &grid, detectors, observables);
         let rules = rules(&edges, &grid, &implied, scale)?;

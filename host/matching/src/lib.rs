@@ -27,8 +27,8 @@
 //! - [`Decoder`] decodes on it. It is `Send`; clones share the tables of the graph, so each thread can have its own.
 //! - [`DecoderConfig::correlations`] turns on a second pass, in which edges that share an error with those found in the
 //!   first are lighter; [`GraphBuilder::error`] takes such errors, as a detector error model lists them.
-//! - [`StreamingDecoder`] is given a syndrome round by round, [`ParallelDecoder`] shares one among cores, and [`SlidingDecoder`]
-//!   decodes runs without end.
+//! - [`StreamingDecoder`] is given a syndrome round by round, [`ParallelDecoder`] shares one among cores. [`EndlessDecoder`] decodes runs
+//!   of any length as they come in; [`SlidingDecoder`] does so by the overlapping recovery method.
 //! - [`Solution`] is what comes out; [`Decoder::correction`] adds the edges, [`Decoder::verify`] a proof of optimality.
 //!
 //! # Units and ranges
@@ -56,9 +56,11 @@ mod builder;
 mod check_matrix;
 mod correlated;
 mod decoder;
+mod endless;
 mod error;
 mod graph;
 mod input;
+mod layers;
 mod metric;
 mod pair_path;
 mod parallel;
@@ -75,6 +77,7 @@ pub use bits::set_bits;
 pub use builder::{ErrorPart, GraphBuilder, MAX_OBSERVABLES, MergeStrategy};
 pub use check_matrix::CheckMatrix;
 pub use decoder::{Decoder, DecoderConfig};
+pub use endless::{EndlessConfig, EndlessDecoder};
 pub use error::{BatchError, BuildError, DecodeError, EdgeName, RoundsError, SlidingError};
 pub use graph::{Edge, MAX_DETECTORS, MatchingGraph};
 pub use parallel::{ParallelConfig, ParallelDecoder};

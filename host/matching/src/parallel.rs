@@ -230,7 +230,7 @@ impl ParallelDecoder {
         own.clear();
         own.extend(in_slab(0));
         blossom.begin(tables);
-        blossom.resume(tables, own, |_| FAR, slabs.border());
+        blossom.resume(tables, own, 0, |_| FAR, slabs.border());
         let mut alive = true;
         for helper in &mut *helpers {
             helper.wait();
@@ -242,7 +242,7 @@ impl ParallelDecoder {
         if alive {
             between.clear();
             between.extend(in_slab(BETWEEN));
-            let matched = blossom.resume(tables, between, slabs.border(), |_| FAR);
+            let matched = blossom.resume(tables, between, 0, slabs.border(), |_| FAR);
             debug_assert!(matched, "the parities were checked");
         }
         blossom.forget_nodes();
@@ -303,7 +303,7 @@ fn help(
     while let Some(mut work) = next(inbox, spin) {
         let Work { defects, blossom } = &mut *work;
         blossom.begin(tables);
-        blossom.resume(tables, defects, |_| FAR, slabs.border());
+        blossom.resume(tables, defects, 0, |_| FAR, slabs.border());
         blossom.forget_nodes();
         if outbox.send(work).is_err() {
             return;

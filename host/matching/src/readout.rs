@@ -21,15 +21,19 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn new(graph: &MatchingGraph) -> Self {
-        let n = graph.num_detectors();
+        Self::with_room(graph.num_detectors(), graph.num_edges(), graph.observable_words())
+    }
+
+    /// Room for the answers on graphs of up to `n` nodes and so many edges.
+    pub(crate) fn with_room(n: usize, edges: usize, observable_words: usize) -> Self {
         Self {
             solution: Solution {
-                observables: vec![0; graph.observable_words()],
+                observables: vec![0; observable_words],
                 pairs: Vec::with_capacity(n),
                 ..Solution::default()
             },
             places: Vec::with_capacity(n),
-            correction: Vec::with_capacity(graph.num_edges()),
+            correction: Vec::with_capacity(edges),
             search: Search::new(n),
             solved: false,
         }
@@ -116,7 +120,12 @@ pub(crate) struct ReadOut<'a> {
 impl ReadOut<'_> {
     /// Adds every pair that the regions are matched in.
     pub(crate) fn regions(&mut self, blossom: &mut Blossom) {
-        blossom.matching(|blossom, Link { from, to, pair }| {
+        self.regions_of(blossom, |_| true);
+    }
+
+    /// Adds the pairs of those outermost regions that are `wanted`.
+    pub(crate) fn regions_of(&mut self, blossom: &mut Blossom, wanted: impl Fn(u32) -> bool) {
+        blossom.matching_of(wanted, |blossom, Link { from, to, pair }| {
             let a = blossom.node(from);
             if to == BOUNDARY {
                 return self.boundary(a);

@@ -114,7 +114,7 @@ impl StreamingDecoder {
         // Without a new defect, what was unknown has turned out to hold nothing.
         let before = next.checked_sub(1).filter(|_| !taken.is_empty());
         // Before the last round, defects may be left that only an odd parity can explain: the last round shows it.
-        let matched = blossom.resume(tables, taken, rounds.frontier(before), rounds.frontier(Some(*next)));
+        let matched = blossom.resume(tables, taken, 0, rounds.frontier(before), rounds.frontier(Some(*next)));
         if !last {
             *next += 1;
             return Ok(None);

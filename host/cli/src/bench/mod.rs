@@ -155,13 +155,14 @@ struct Report {
     results: Vec<Row>,
     pipeline: Vec<whole::Row>,
     matching: Vec<matching::Row>,
+    matching_endless: Vec<matching::endless::Row>,
     skipped: Vec<Skipped>,
 }
 
 /// Runs the named benches, each after the floor that it is compared with.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let known: Vec<&str> =
-        BENCHES.iter().map(|&(name, ..)| name).chain(whole::names()).chain(matching::names()).collect();
+    let known = BENCHES.iter().map(|&(name, ..)| name).chain(whole::names()).chain(matching::names());
+    let known: Vec<&str> = known.chain(matching::endless::names()).collect();
     // A name, or the beginning of several up to a `/`.
     let means = |asked: &str, name: &str| {
         name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -259,6 +260,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             skipped.push(Skipped { name, why });
         }
     }
+    let mut endless = Vec::new();
+    if matching::endless::names().any(asked) {
+        if !quiet {
+            writeln!(out, "{}", matching::endless::Row::HEADING)?;
+        }
+        matching::endless::run(args.shots, bench.cores.server(), &asked, |row| {
+            if !quiet {
+                writeln!(out, "{row}")?;
+            }
+            endless.push(row);
+            Ok(())
+        })?;
+    }
     let host = crate::machine::describe();
     let report = Report {
         device: device::name().map_or_else(|| host.clone(), |gpu| format!("{gpu}; {host}")),
@@ -267,6 +281,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         results,
         pipeline: pipelines,
         matching: matched,
+        matching_endless: endless,
         skipped,
     };
     if !quiet {

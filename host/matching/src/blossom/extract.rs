@@ -6,10 +6,18 @@ use crate::graph::NONE;
 
 impl Blossom {
     /// Calls `out` with every matched pair of defects once, blossoms unfolded.
-    pub(crate) fn matching(&mut self, mut out: impl FnMut(&Self, Link)) {
+    pub(crate) fn matching(&mut self, out: impl FnMut(&Self, Link)) {
+        self.matching_of(|_| true, out);
+    }
+
+    /// The same of the outermost regions that are `wanted`, and with them those that they are matched with.
+    pub(crate) fn matching_of(&mut self, wanted: impl Fn(u32) -> bool, mut out: impl FnMut(&Self, Link)) {
         let mut stack = std::mem::take(&mut self.stack);
         for i in 0..self.defects.len() as u32 {
             let top = self.top(i);
+            if !wanted(top) {
+                continue;
+            }
             let link = self.regions[top as usize].mate;
             if top == i {
                 // Most regions are single defects. Of two, the one with the lower number speaks for both; of a

@@ -28,7 +28,7 @@ impl Blossom {
         }
     }
 
-    fn new_blossom(&mut self) -> u32 {
+    pub(super) fn new_blossom(&mut self) -> u32 {
         // A freed blossom is not queued: its collapse was taken out of the queue to free it.
         self.free.pop().unwrap_or_else(|| {
             let id = self.nodes + self.used_blossoms;

@@ -18,6 +18,7 @@
 //!
 //! Names: a *link* is a pair of defects that meet, directed; a region's *mate* is the link through which it is matched.
 
+mod carry;
 mod extract;
 mod flood;
 mod form;
@@ -92,7 +93,11 @@ pub(crate) const SEARCHED: u64 = u64::MAX;
 
 impl Blossom {
     pub(crate) fn new(tables: Tables<'_>) -> Self {
-        let n = tables.graph.num_detectors();
+        Self::with_nodes(tables.graph.num_detectors())
+    }
+
+    /// The state for graphs of up to `n` nodes.
+    pub(crate) fn with_nodes(n: usize) -> Self {
         let regions = n + n / 2 + 1;
         // Planar codes need a few pairs per node even with a defect on every one of them. A graph that needs more
         // grows this once and keeps it.

@@ -14,6 +14,8 @@
 use super::region::{FROZEN, GROWING, Link};
 use super::{Blossom, FRONTIER, Tables};
 use crate::graph::NONE;
+use crate::metric::FAR;
+use std::ops::Range;
 
 impl Blossom {
     /// Begins without any defect.
@@ -23,11 +25,13 @@ impl Blossom {
 
     /// Adds the defects at `nodes`, moves the frontiers, and matches all there is; `false` if some region can never be
     /// matched. `before` and `after` give the distance from a node to the nearest one whose syndrome was unknown before
-    /// the defects were added, and is afterwards.
+    /// the defects were added, and is afterwards. It is [`FAR`] of all nodes whose defects come before `unsettled`: these see nothing
+    /// new.
     pub(crate) fn resume(
         &mut self,
         tables: Tables<'_>,
         nodes: &[u32],
+        unsettled: usize,
         before: impl Fn(u32) -> i64,
         after: impl Fn(u32) -> i64,
     ) -> bool {
@@ -37,28 +41,34 @@ impl Blossom {
             self.add(node, &tables.metric.nodes[node as usize]);
             self.bound(tables, self.defects.len() as u32 - 1, after(node));
         }
-        for i in 0..first {
+        let unsettled = unsettled as u32;
+        for i in unsettled..first {
             let node = self.node(i);
             if self.defects[i as usize].open {
                 self.bound(tables, i, after(node));
             }
-            self.look_again(tables, i, before(node));
+            let unknown = before(node);
+            if unknown < FAR {
+                self.look_again(tables, i, unknown);
+            }
         }
-        self.go_on(tables, first)
+        self.go_on(tables, unsettled..first)
     }
 
     /// Puts the end of defect `i`'s growth at the boundary, or at the frontier if that is nearer.
-    fn bound(&mut self, tables: Tables<'_>, i: u32, frontier: i64) {
+    pub(super) fn bound(&mut self, tables: Tables<'_>, i: u32, frontier: i64) {
         let d = &mut self.defects[i as usize];
         let boundary = tables.metric.nodes[d.node as usize].boundary;
         d.open = frontier < boundary;
         d.boundary = boundary.min(frontier);
     }
 
-    /// Lets the regions that wait at a frontier grow on, with the defects from `first` on that have just been added.
-    fn go_on(&mut self, tables: Tables<'_>, first: u32) -> bool {
+    /// Lets the regions that wait at a frontier grow on, of the defects `waiting`, with those behind them that have just been
+    /// added.
+    fn go_on(&mut self, tables: Tables<'_>, waiting: Range<u32>) -> bool {
         debug_assert!(self.wake.is_empty());
-        for i in 0..first {
+        let first = waiting.end;
+        for i in waiting {
             let top = self.top(i);
             let mate = self.regions[top as usize].mate;
             if mate.to != FRONTIER || mate.from != i {

@@ -91,15 +91,20 @@ impl Blossom {
     }
 
     fn knows(&self, i: u32, j: u32) -> bool {
+        self.pair_of(i, j).is_some()
+    }
+
+    /// The pair of two defects, if it is known.
+    pub(super) fn pair_of(&self, i: u32, j: u32) -> Option<u32> {
         let mut h = self.defects[i as usize].head;
         while h != NONE {
             let half = self.halves[h as usize];
             if half.other == j {
-                return true;
+                return Some(h / 2);
             }
             h = half.next;
         }
-        false
+        None
     }
 
     pub(super) fn link(&mut self, i: u32, j: u32, dist: i64, position: u64) {

@@ -56,7 +56,7 @@ impl Blossom {
         self.regions[region as usize].radius(self.time)
     }
 
-    fn reach(&self, defect: u32) -> i64 {
+    pub(crate) fn reach(&self, defect: u32) -> i64 {
         self.chain(defect).map(|r| self.radius(r)).sum()
     }
 

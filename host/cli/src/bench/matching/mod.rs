@@ -4,6 +4,7 @@
 //! They take turns block by block, so that what else the machine does falls on all of them alike. Streaming is given the
 //! syndrome round by round, and its time is that from the last round to the answer; the others decode the whole.
 
+pub(super) mod endless;
 mod ours;
 mod problem;
 mod reference;

@@ -1,14 +1,12 @@
 //! Runs without end: a window slides over the rounds, and what it leaves behind is decided.
 
-mod layers;
-
 use std::sync::Arc;
 
 use crate::bits::cancel_pairs;
 use crate::decoder::Decoder;
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
-use layers::{Layers, Window};
+use crate::layers::{End, Layers, Window, check};
 
 /// The shape of a sliding window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +109,7 @@ impl SlidingDecoder {
         let mut windows = Vec::new();
         let mut start = 0;
         loop {
-            windows.push(Pane::new(layers.window(start, window)?));
+            windows.push(Pane::new(layers.window(start, window, End::Boundary)?));
             if start >= layers.head() {
                 break;
             }
@@ -285,13 +283,5 @@ impl SlidingDecoder {
         open.sort_unstable();
         cancel_pairs(open);
         Ok(())
-    }
-}
-
-fn check(defects: &[u32], detectors: u32, round: usize) -> Result<(), SlidingError> {
-    let sorted = defects.is_sorted_by(|a, b| a < b);
-    match defects.last() {
-        Some(&last) if !sorted || last >= detectors => Err(SlidingError::Defect { round, detectors }),
-        _ => Ok(()),
     }
 }

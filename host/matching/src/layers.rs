@@ -4,6 +4,7 @@ use crate::builder::{GraphBuilder, MergeStrategy};
 use crate::error::{RoundsError, SlidingError};
 use crate::graph::MatchingGraph;
 use crate::rounds::MAX_ROUNDS;
+use crate::weights::discretise;
 
 /// An edge from a detector of one layer to the same or a later layer.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,17 +40,28 @@ impl Layer {
 
 /// A graph that can be made as long as is wished: a head, a layer that repeats, a tail.
 #[derive(Debug, Clone)]
-pub(super) struct Layers {
+pub(crate) struct Layers {
     head: Vec<Layer>,
     bulk: Layer,
     tail: Vec<Layer>,
     observables: usize,
     /// How many rounds apart the ends of an edge are, at most.
     reach: usize,
+    /// The grid of weights of the graph: that of every window.
+    scale: f64,
+}
+
+/// What the edges are that lead on from the last layer of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Edges to the boundary.
+    Boundary,
+    /// Left out: what is behind the end is a frontier.
+    Frontier,
 }
 
 impl Layers {
-    pub(super) fn new(graph: &MatchingGraph, rounds: &[u32]) -> Result<Self, SlidingError> {
+    pub(crate) fn new(graph: &MatchingGraph, rounds: &[u32]) -> Result<Self, SlidingError> {
         let n = graph.num_detectors();
         if rounds.len() != n {
             return Err(RoundsError::Length { found: rounds.len(), expected: n }.into());
@@ -110,63 +122,76 @@ impl Layers {
         let tail = layers.split_off(best.end);
         let bulk = layers[best.start].clone();
         layers.truncate(best.start);
-        Ok(Self { head: layers, bulk, tail, observables: graph.num_observables(), reach: reach as usize })
+        Ok(Self {
+            head: layers,
+            bulk,
+            tail,
+            observables: graph.num_observables(),
+            reach: reach as usize,
+            scale: graph.scale(),
+        })
     }
 
-    pub(super) fn reach(&self) -> usize {
+    pub(crate) fn reach(&self) -> usize {
         self.reach
     }
 
     /// The most detectors of a round.
-    pub(super) fn most_detectors(&self) -> usize {
+    pub(crate) fn most_detectors(&self) -> usize {
         let all = self.head.iter().chain([&self.bulk]).chain(&self.tail);
         all.map(|layer| layer.detectors as usize).max().unwrap_or(0)
     }
 
-    pub(super) fn head(&self) -> usize {
+    pub(crate) fn head(&self) -> usize {
         self.head.len()
     }
 
-    pub(super) fn tail(&self) -> usize {
+    pub(crate) fn tail(&self) -> usize {
         self.tail.len()
     }
 
     /// How many detectors round `t` of an endless run has.
-    pub(super) fn detectors(&self, t: usize) -> u32 {
+    pub(crate) fn detectors(&self, t: usize) -> u32 {
         self.head.get(t).unwrap_or(&self.bulk).detectors
     }
 
     /// How many detectors round `t` of the tail has.
-    pub(super) fn tail_detectors(&self, t: usize) -> u32 {
+    pub(crate) fn tail_detectors(&self, t: usize) -> u32 {
         self.tail[t].detectors
     }
 
-    /// The graph of `length` layers from layer `start` of an endless run. What leads on is an edge to the boundary; what
-    /// comes from before is left out.
-    pub(super) fn window(&self, start: usize, length: usize) -> Result<Window, SlidingError> {
+    /// The least weight, on the grid, that an edge has for each round that it leads on; `None` where none does.
+    pub(crate) fn step(&self) -> Option<i64> {
+        let steps = self.head.iter().chain([&self.bulk]).chain(&self.tail).flat_map(|layer| &layer.steps);
+        let leads_on = steps.filter_map(|step| step.to.filter(|to| to.0 > 0).map(|to| (step.weight, to.0)));
+        leads_on.map(|(weight, rounds)| discretise(weight, self.scale) / i64::from(rounds)).min()
+    }
+
+    /// The graph of `length` layers from layer `start` of an endless run. What comes from before is left out.
+    pub(crate) fn window(&self, start: usize, length: usize, end: End) -> Result<Window, SlidingError> {
         let layers = (start..start + length).map(|t| self.head.get(t).unwrap_or(&self.bulk));
-        Window::new(&layers.collect::<Vec<_>>(), self.observables)
+        Window::new(&layers.collect::<Vec<_>>(), self, end)
     }
 
     /// The graph of `length` repeating layers and the tail.
-    pub(super) fn last_window(&self, length: usize) -> Result<Window, SlidingError> {
+    pub(crate) fn last_window(&self, length: usize) -> Result<Window, SlidingError> {
         let layers = std::iter::repeat_n(&self.bulk, length).chain(&self.tail);
-        Window::new(&layers.collect::<Vec<_>>(), self.observables)
+        Window::new(&layers.collect::<Vec<_>>(), self, End::Boundary)
     }
 }
 
 /// A piece of the run, as its own graph.
 #[derive(Debug)]
-pub(super) struct Window {
-    pub(super) graph: MatchingGraph,
+pub(crate) struct Window {
+    pub(crate) graph: MatchingGraph,
     /// Where each layer's detectors begin; one more at the end.
-    pub(super) bases: Vec<u32>,
+    pub(crate) bases: Vec<u32>,
     /// The layer of each detector.
-    pub(super) layer_of: Vec<u32>,
+    pub(crate) layer_of: Vec<u32>,
 }
 
 impl Window {
-    fn new(layers: &[&Layer], observables: usize) -> Result<Self, SlidingError> {
+    fn new(layers: &[&Layer], run: &Layers, end: End) -> Result<Self, SlidingError> {
         let mut bases = vec![0];
         let mut layer_of = Vec::new();
         for (l, layer) in layers.iter().enumerate() {
@@ -174,9 +199,13 @@ impl Window {
             bases.push(layer_of.len() as u32);
         }
         let mut builder = GraphBuilder::new();
-        builder.ensure_detectors(layer_of.len()).ensure_observables(observables);
+        builder.ensure_detectors(layer_of.len()).ensure_observables(run.observables).scale(run.scale);
         for (l, layer) in layers.iter().enumerate() {
             for step in &layer.steps {
+                let leads_past = step.to.is_some_and(|(later, _)| l + later as usize >= layers.len());
+                if leads_past && end == End::Frontier {
+                    continue;
+                }
                 let inside = step.to.filter(|&(later, _)| l + (later as usize) < layers.len());
                 let to = inside.map(|(later, position)| bases[l + later as usize] + position);
                 builder.merge_edge(
@@ -190,5 +219,14 @@ impl Window {
             }
         }
         Ok(Self { graph: builder.build()?, bases, layer_of })
+    }
+}
+
+/// Refuses defects that are not strictly increasing positions among the detectors of a round.
+pub(crate) fn check(defects: &[u32], detectors: u32, round: usize) -> Result<(), SlidingError> {
+    let sorted = defects.is_sorted_by(|a, b| a < b);
+    match defects.last() {
+        Some(&last) if !sorted || last >= detectors => Err(SlidingError::Defect { round, detectors }),
+        _ => Ok(()),
     }
 }

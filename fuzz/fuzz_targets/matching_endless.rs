@@ -1,0 +1,71 @@
+//! Runs of rounds through a window that moves: the least weight of the whole run, or it is said that something was forced.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ringcall_matching::{Decoder, EndlessConfig, EndlessDecoder, GraphBuilder, MatchingGraph, MergeStrategy};
+
+const CHECKS: u32 = 4;
+const ROUNDS: u32 = 48;
+
+/// An edge that every round has: where it begins, to which check of which later round it leads, and what it weighs.
+#[derive(Clone, Copy)]
+struct Step {
+    from: u32,
+    later: u32,
+    to: u32,
+    weight: f64,
+}
+
+fn graph(rounds: u32, steps: &[Step]) -> Option<MatchingGraph> {
+    let mut builder = GraphBuilder::new();
+    builder.ensure_detectors((CHECKS * rounds) as usize);
+    for t in 0..rounds {
+        // Each check has a way to the boundary.
+        for c in 0..CHECKS {
+            let _ = builder.boundary_edge(t * CHECKS + c, 20.0 + f64::from(c), &[c]).ok()?;
+        }
+        for step in steps.iter().filter(|step| t + step.later < rounds) {
+            let (u, v) = (t * CHECKS + step.from, (t + step.later) * CHECKS + step.to);
+            builder
+                .merge_edge(u, (u != v).then_some(v), step.weight, &[], None, MergeStrategy::SmallestWeight)
+                .ok()?;
+        }
+    }
+    builder.build().ok()
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [margin, count, rest @ ..] = data else { return };
+    let (edges, bits) = rest.split_at(rest.len().min(usize::from(count % 16) * 2));
+    let steps: Vec<Step> = edges
+        .chunks_exact(2)
+        .map(|bytes| Step {
+            from: u32::from(bytes[0]) % CHECKS,
+            later: u32::from(bytes[0] >> 2) % 3,
+            to: u32::from(bytes[0] >> 4) % CHECKS,
+            weight: f64::from(bytes[1] % 32),
+        })
+        .collect();
+    let (Some(short), Some(whole)) = (graph(9, &steps), graph(ROUNDS, &steps)) else { return };
+    let of: Vec<u32> = (0..CHECKS * 9).map(|i| i / CHECKS).collect();
+    let mut config = EndlessConfig::default();
+    config.margin = usize::from(margin % 12);
+    let Ok(mut endless) = EndlessDecoder::new(&short, &of, &config) else { return };
+    if endless.least_rounds() > ROUNDS as usize {
+        return;
+    }
+    let fires = |i: u32| bits.get(i as usize / 8).is_some_and(|byte| byte >> (i % 8) & 1 == 1);
+    let rounds: Vec<Vec<u32>> =
+        (0..ROUNDS).map(|t| (0..CHECKS).filter(|c| fires(t * CHECKS + c)).collect()).collect();
+    let defects: Vec<u32> = (0..ROUNDS * CHECKS).filter(|&i| fires(i)).collect();
+    let expected = Decoder::new(whole).decode(&defects).expect("every check has a boundary").weight();
+    let (before, tail) = rounds.split_at(rounds.len() - endless.tail_rounds());
+    for round in before {
+        endless.push_round(round).expect("checks of the code");
+    }
+    let tail: Vec<&[u32]> = tail.iter().map(Vec::as_slice).collect();
+    endless.finish(&tail).expect("a run that is long enough");
+    let found = endless.weight();
+    assert!(found > expected - 1e-6, "{found} is less than the least weight {expected}");
+    assert!(found < expected + 1e-6 || endless.forced() > 0, "{found} instead of {expected}, and not said");
+});

@@ -1,0 +1,381 @@
+//! Endless runs: the time from the last round to the answer, at the end of a long run.
+
+use crate::bench::measure::histogram;
+use anyhow::{Context, Result, ensure};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use ringcall_matching::{EndlessConfig, EndlessDecoder};
+use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+use ringcall_qec::code::Basis;
+use ringcall_qec::decode::{MatchingGraph, ParallelEdges};
+use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// What a row decodes: runs of so many rounds, which come in as fast as they are decoded, or one in each microsecond.
+#[derive(Debug, Clone, Copy)]
+struct Endless {
+    distance: u32,
+    per_mille: u32,
+    rounds: u32,
+    paced: bool,
+}
+
+const fn memory(distance: u32, per_mille: u32, rounds: u32, paced: bool) -> Endless {
+    Endless { distance, per_mille, rounds, paced }
+}
+
+/// Name, what it is, and how many runs take a few seconds.
+const BENCHES: &[(&str, Endless, usize)] = &[
+    ("matching/endless/d5/p0.001", memory(5, 1, 10_000, false), 500),
+    ("matching/endless/d5/p0.001/paced", memory(5, 1, 10_000, true), 300),
+    ("matching/endless/d5/p0.003", memory(5, 3, 10_000, false), 300),
+    ("matching/endless/d7/p0.001", memory(7, 1, 10_000, false), 300),
+    ("matching/endless/d7/p0.001/paced", memory(7, 1, 10_000, true), 300),
+    ("matching/endless/d7/p0.003", memory(7, 3, 10_000, false), 200),
+    ("matching/endless/d13/p0.001", memory(13, 1, 10_000, false), 200),
+    ("matching/endless/d13/p0.001/paced", memory(13, 1, 10_000, true), 300),
+    ("matching/endless/d13/p0.001/million", memory(13, 1, 1_000_000, false), 3),
+    ("matching/endless/d13/p0.003", memory(13, 3, 10_000, false), 100),
+];
+
+/// How long a round takes in hardware.
+const ROUND: Duration = Duration::from_micros(1);
+/// Rounds of the experiment whose beginning, middle and end a longer run is made of; the layer from which on it repeats.
+const SHORT_ROUNDS: u32 = 7;
+const REPEATING_LAYER: u32 = 3;
+
+/// The names of all rows.
+pub(in crate::bench) fn names() -> impl Iterator<Item = &'static str> {
+    BENCHES.iter().map(|&(name, ..)| name)
+}
+
+/// One line of results. Times are nanoseconds.
+#[derive(Debug, Clone, Serialize)]
+pub(in crate::bench) struct Row {
+    pub(in crate::bench) name: &'static str,
+    runs: u64,
+    rounds: u32,
+    /// The mean number of defects in a round.
+    defects: f64,
+    /// From the last round's defects to the answer.
+    p50_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    /// What a round takes on average before that; in paced rows, with the wait for the next.
+    round_ns: f64,
+    /// The longest that a round was taken in after it was due; 0 where rounds are not paced.
+    latest_ns: u64,
+    /// Decisions that later rounds might have changed.
+    forced: u64,
+    /// Runs whose logical observable was predicted wrongly.
+    errors: u64,
+}
+
+impl Row {
+    pub(in crate::bench) const HEADING: &'static str = "µs from the last round to the answer    runs   rounds  defects/round      p50      p99    p99.9  µs a round  latest  forced  errors";
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let us = |ns: u64| ns as f64 / 1e3;
+        write!(
+            f,
+            "{:37} {:7} {:8} {:14.2} {:8.2} {:8.2} {:8.2} {:11.3} {:7.1} {:7} {:7}",
+            self.name,
+            self.runs,
+            self.rounds,
+            self.defects,
+            us(self.p50_ns),
+            us(self.p99_ns),
+            us(self.p999_ns),
+            self.round_ns / 1e3,
+            us(self.latest_ns),
+            self.forced,
+            self.errors
+        )
+    }
+}
+
+/// A run's defects, round by round, and whether its observable flipped.
+struct Run {
+    /// Where the defects of each round begin, and those of the last end.
+    offsets: Vec<u32>,
+    defects: Vec<u32>,
+    flipped: bool,
+}
+
+impl Run {
+    fn round(&self, t: usize) -> &[u32] {
+        &self.defects[self.offsets[t] as usize..self.offsets[t + 1] as usize]
+    }
+}
+
+/// Errors of a short experiment, from which runs of any length are drawn.
+struct Source {
+    model: DetectorErrorModel,
+    /// Per detector, its layer and its position there.
+    places: Vec<(u32, u32)>,
+    layers: u32,
+}
+
+impl Source {
+    fn new(experiment: &MemoryExperiment) -> Result<Self> {
+        let layout = experiment.detector_layout()?;
+        let mut sizes = Vec::new();
+        let mut places = Vec::new();
+        for detector in layout.detectors() {
+            let layer = detector.layer as usize;
+            sizes.resize(sizes.len().max(layer + 1), 0);
+            places.push((detector.layer, sizes[layer]));
+            sizes[layer] += 1;
+        }
+        Ok(Self { model: experiment.detector_error_model()?, places, layers: sizes.len() as u32 })
+    }
+
+    fn layer_of(&self, mechanism: &Mechanism) -> Option<u32> {
+        mechanism.detectors.iter().map(|&detector| self.places[detector as usize].0).min()
+    }
+
+    /// Draws a run of so many layers: each mechanism of the repeating layer in every layer that repeats it.
+    fn draw(&self, layers: u32, rng: &mut Xoshiro256PlusPlus) -> Run {
+        let longer = layers - self.layers;
+        let mut fired = Vec::new();
+        let mut flipped = false;
+        for mechanism in &self.model.mechanisms {
+            let Some(layer) = self.layer_of(mechanism) else { continue };
+            let times = match layer {
+                REPEATING_LAYER => 0..=longer,
+                layer if layer > REPEATING_LAYER => longer..=longer,
+                _ => 0..=0,
+            };
+            let mut at = u64::from(*times.start());
+            loop {
+                // As many times without it as come before the next one with it.
+                let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+                let without = uniform.ln() / (1.0 - mechanism.probability).ln();
+                at = at.saturating_add(without as u64);
+                if at > u64::from(*times.end()) {
+                    break;
+                }
+                fired.extend(mechanism.detectors.iter().map(|&detector| {
+                    let (layer, position) = self.places[detector as usize];
+                    (layer + at as u32, position)
+                }));
+                flipped ^= !mechanism.observables.is_empty();
+                at += 1;
+            }
+        }
+        fired.sort_unstable();
+        let mut run = Run { offsets: vec![0], defects: Vec::new(), flipped };
+        for same in fired.chunk_by(|a, b| a == b).filter(|same| same.len() % 2 == 1) {
+            let (layer, position) = same[0];
+            run.offsets.resize(layer as usize + 1, run.defects.len() as u32);
+            run.defects.push(position);
+        }
+        run.offsets.resize(layers as usize + 1, run.defects.len() as u32);
+        run
+    }
+}
+
+/// A decoder of this experiment for runs of any length.
+fn decoder(source: &Source) -> Result<EndlessDecoder> {
+    let edges = MatchingGraph::from_dem(&source.model, ParallelEdges::Independent)?;
+    let mut builder = ringcall_matching::GraphBuilder::new();
+    builder
+        .ensure_detectors(edges.num_detectors() as usize)
+        .ensure_observables(edges.num_observables() as usize);
+    for edge in edges.edges() {
+        match edge.other {
+            Some(other) => builder.edge(edge.node, other, edge.weight, &edge.observables)?,
+            None => builder.boundary_edge(edge.node, edge.weight, &edge.observables)?,
+        };
+    }
+    let rounds: Vec<u32> = source.places.iter().map(|&(layer, _)| layer).collect();
+    Ok(EndlessDecoder::new(&builder.build()?, &rounds, &EndlessConfig::default())?)
+}
+
+/// Measures the wanted rows and hands each to `each`.
+pub(in crate::bench) fn run(
+    shots: Option<usize>,
+    cpu: usize,
+    wanted: &dyn Fn(&str) -> bool,
+    mut each: impl FnMut(Row) -> Result<()>,
+) -> Result<()> {
+    for &(name, endless, usual) in BENCHES.iter().filter(|&&(name, ..)| wanted(name)) {
+        let runs = shots.unwrap_or(usual);
+        let row = std::thread::scope(|scope| {
+            let measuring = scope.spawn(|| {
+                crate::pinning::pin("matching", cpu);
+                measure(name, endless, runs)
+            });
+            measuring.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?
+        });
+        each(row.with_context(|| format!("benchmark {name}"))?)?;
+    }
+    Ok(())
+}
+
+fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
+    let Endless { distance, per_mille, rounds, paced } = endless;
+    let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
+    let experiment = MemoryExperiment { distance, rounds: SHORT_ROUNDS, basis: Basis::Z, noise };
+    let source = Source::new(&experiment)?;
+    let mut decoder = decoder(&source)?;
+    let layers = rounds + 1;
+    ensure!(layers as usize >= decoder.least_rounds(), "a run of {rounds} rounds is too short");
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(u64::from(1000 * distance + per_mille));
+    let mut times = histogram()?;
+    let mut row = Row {
+        name,
+        runs: runs as u64,
+        rounds,
+        defects: 0.0,
+        p50_ns: 0,
+        p99_ns: 0,
+        p999_ns: 0,
+        round_ns: 0.0,
+        latest_ns: 0,
+        forced: 0,
+        errors: 0,
+    };
+    let (mut defects, mut taken) = (0, Duration::ZERO);
+    // The first run warms the caches and is not counted.
+    for count in 0..=runs {
+        let run = source.draw(layers, &mut rng);
+        let before_tail = layers as usize - decoder.tail_rounds();
+        let tail: Vec<&[u32]> = (before_tail..layers as usize).map(|t| run.round(t)).collect();
+        let begin = Instant::now();
+        let mut latest = Duration::ZERO;
+        for t in 0..before_tail {
+            if paced {
+                latest = latest.max(wait_until(begin + ROUND * t as u32));
+            }
+            decoder.push_round(run.round(t))?;
+        }
+        if paced {
+            latest = latest.max(wait_until(begin + ROUND * before_tail as u32));
+        }
+        let last = Instant::now();
+        let flipped = decoder.finish(&tail)?[0] & 1 != 0;
+        let took = last.elapsed();
+        if count == 0 {
+            continue;
+        }
+        // Behind schedule, the answer is late by that, too: the last round was there before it was looked at.
+        let behind = if paced {
+            last.saturating_duration_since(begin + ROUND * before_tail as u32)
+        } else {
+            Duration::ZERO
+        };
+        times.record(((took + behind).as_nanos() as u64).max(1))?;
+        taken += last - begin;
+        defects += run.defects.len();
+        row.latest_ns = row.latest_ns.max(latest.as_nanos() as u64);
+        row.forced += decoder.forced();
+        row.errors += u64::from(flipped != run.flipped);
+    }
+    let all_rounds = runs as f64 * f64::from(rounds);
+    row.defects = defects as f64 / all_rounds;
+    row.round_ns = taken.as_nanos() as f64 / all_rounds;
+    [row.p50_ns, row.p99_ns, row.p999_ns] = [0.5, 0.99, 0.999].map(|q| times.value_at_quantile(q));
+    Ok(row)
+}
+
+/// Polls until this is the time; by how much it was over already.
+fn wait_until(due: Instant) -> Duration {
+    let now = Instant::now();
+    if now >= due {
+        return now - due;
+    }
+    while Instant::now() < due {
+        std::hint::spin_loop();
+    }
+    Duration::ZERO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringcall_qec::sample::Sampler;
+
+    fn experiment(rounds: u32) -> MemoryExperiment {
+        MemoryExperiment { distance: 3, rounds, basis: Basis::Z, noise: CircuitNoise::uniform(0.01) }
+    }
+
+    /// Runs that are drawn from a short experiment have as many defects, in every layer, as the long one's.
+    #[test]
+    fn drawn_runs_are_those_of_the_long_experiment() -> Result<()> {
+        const ROUNDS: u32 = 20;
+        const SHOTS: u32 = 4000;
+        let source = Source::new(&experiment(SHORT_ROUNDS))?;
+        let long = Source::new(&experiment(ROUNDS))?;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut sampler = Sampler::new(&long.model, 2)?;
+        let mut shot = sampler.new_shot();
+        let mut counts = vec![[0.0f64; 2]; long.layers as usize];
+        let mut fired = Vec::new();
+        for _ in 0..SHOTS {
+            let run = source.draw(long.layers, &mut rng);
+            for (t, count) in counts.iter_mut().enumerate() {
+                count[0] += run.round(t).len() as f64;
+            }
+            sampler.sample_into(&mut shot)?;
+            fired.clear();
+            shot.detectors.ones_into(&mut fired);
+            for &detector in &fired {
+                counts[long.places[detector as usize].0 as usize][1] += 1.0;
+            }
+        }
+        for (layer, [drawn, sampled]) in counts.into_iter().enumerate() {
+            // Five standard deviations, of defects that come in pairs.
+            let most = 5.0 * (2.0 * (drawn + sampled)).sqrt();
+            assert!((drawn - sampled).abs() < most, "layer {layer}: {drawn} against {sampled}");
+        }
+        Ok(())
+    }
+
+    /// A long run decodes to the weight that the whole has.
+    #[test]
+    fn the_answer_is_the_whole_runs() -> Result<()> {
+        const ROUNDS: u32 = 60;
+        let source = Source::new(&experiment(SHORT_ROUNDS))?;
+        let long = Source::new(&experiment(ROUNDS))?;
+        let edges = MatchingGraph::from_dem(&long.model, ParallelEdges::Independent)?;
+        let mut builder = ringcall_matching::GraphBuilder::new();
+        for edge in edges.edges() {
+            match edge.other {
+                Some(other) => builder.edge(edge.node, other, edge.weight, &edge.observables)?,
+                None => builder.boundary_edge(edge.node, edge.weight, &edge.observables)?,
+            };
+        }
+        builder.ensure_observables(1);
+        let mut whole = ringcall_matching::Decoder::new(builder.build()?);
+        let mut endless = decoder(&source)?;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+        // Where each layer's detectors are in the long model.
+        let mut ids = vec![Vec::new(); long.layers as usize];
+        for (id, &(layer, _)) in (0u32..).zip(&long.places) {
+            ids[layer as usize].push(id);
+        }
+        for _ in 0..300 {
+            let run = source.draw(long.layers, &mut rng);
+            let layers = 0..long.layers as usize;
+            let mut defects: Vec<u32> = layers
+                .flat_map(|t| run.round(t).iter().map(|&p| ids[t][p as usize]).collect::<Vec<_>>())
+                .collect();
+            defects.sort_unstable();
+            let solution = whole.decode(&defects)?;
+            let before_tail = long.layers as usize - endless.tail_rounds();
+            for t in 0..before_tail {
+                endless.push_round(run.round(t))?;
+            }
+            let tail: Vec<&[u32]> = (before_tail..long.layers as usize).map(|t| run.round(t)).collect();
+            endless.finish(&tail)?;
+            // The same rounds have sums of probabilities that differ in their last digits.
+            let close = (endless.weight() - solution.weight()).abs() < 1e-3;
+            assert!(close || endless.forced() > 0, "{} instead of {}", endless.weight(), solution.weight());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! Taking the regions of one window of a run over into the next.
+//!
+//! Everything is at rest between two rounds: each region is matched, with another, the boundary or the frontier. A window that
+//! moves on leaves behind the pairs that lie far enough in the past, and the others go on as they are, with their radii, in the
+//! graph of the next window. The next window has the same distances around them, so that nothing has to be solved again. It
+//! is checked all the same: what does not fit is not carried.
+
+use super::region::{Defect, FROZEN, Region};
+use super::{BOUNDARY, Blossom, FRONTIER, Link, Tables};
+use crate::graph::NONE;
+
+impl Blossom {
+    /// How many defects there are.
+    pub(crate) fn num_defects(&self) -> usize {
+        self.defects.len()
+    }
+
+    /// The outermost region around a defect.
+    pub(crate) fn outermost(&self, defect: u32) -> u32 {
+        self.top(defect)
+    }
+
+    /// Into `extents`, for each outermost region, the oldest and the newest layer among its defects and those of the region that
+    /// it is matched with. The newest one of what is matched with the frontier is `u32::MAX`.
+    pub(crate) fn extents(&self, layer: impl Fn(u32) -> u32, extents: &mut [[u32; 2]]) {
+        let join = |a: [u32; 2], b: [u32; 2]| [a[0].min(b[0]), a[1].max(b[1])];
+        for d in &self.defects {
+            extents[d.top as usize] = [u32::MAX, 0];
+        }
+        for d in &self.defects {
+            let at = layer(d.node);
+            extents[d.top as usize] = join(extents[d.top as usize], [at, at]);
+        }
+        for (i, d) in self.defects.iter().enumerate() {
+            let region = &self.regions[d.top as usize];
+            if region.head != i as u32 {
+                continue;
+            }
+            match region.mate.to {
+                FRONTIER => extents[d.top as usize][1] = u32::MAX,
+                BOUNDARY => {}
+                defect => {
+                    let other = self.top(defect) as usize;
+                    extents[other] = join(extents[other], extents[d.top as usize]);
+                    extents[d.top as usize] = extents[other];
+                }
+            }
+        }
+    }
+
+    /// Begins with those regions of `old` whose outermost region is `kept`, in the same order; `to` is the node of each of
+    /// their nodes here, and `frontier` as in [`resume`](Self::resume). `false` if they do not fit in here as they are: then
+    /// nothing can be said of the state, and one begins anew.
+    pub(crate) fn carry(
+        &mut self,
+        tables: Tables<'_>,
+        old: &Self,
+        names: &mut [u32],
+        kept: impl Fn(u32) -> bool,
+        to: impl Fn(u32) -> u32,
+        frontier: impl Fn(u32) -> i64,
+    ) -> bool {
+        self.begin(tables);
+        for d in old.defects.iter().filter(|d| kept(d.top)) {
+            let node = to(d.node);
+            let i = self.defects.len() as u32;
+            let info = &tables.metric.nodes[node as usize];
+            self.flags[node as usize] = 1;
+            self.slots[node as usize] = i;
+            // The near list is read anew, by which the pairs are found again.
+            self.defects.push(Defect {
+                base: d.base,
+                again: true,
+                ..Defect::new(i, node, info.boundary, info.end)
+            });
+            self.bound(tables, i, frontier(node));
+            self.trees[i as usize] = NONE;
+            self.queue.forget(i);
+        }
+        self.copy_regions(old, names, &kept, &to);
+        for i in 0..self.defects.len() as u32 {
+            let reach = self.reach(i);
+            while self.defects[i as usize].horizon <= 2 * reach {
+                self.advance(tables, i);
+            }
+        }
+        self.is_feasible() && self.find_pairs(tables, old)
+    }
+
+    /// Copies the regions around the defects, whose links still have the pairs of `old`.
+    fn copy_regions(
+        &mut self,
+        old: &Self,
+        names: &mut [u32],
+        kept: impl Fn(u32) -> bool,
+        to: impl Fn(u32) -> u32,
+    ) {
+        let nodes = old.nodes;
+        names[..old.used_blossoms as usize].fill(NONE);
+        for (i, _) in old.defects.iter().enumerate().filter(|(_, d)| kept(d.top)) {
+            let mut blossom = old.regions[i].parent;
+            while blossom != NONE && names[(blossom - nodes) as usize] == NONE {
+                names[(blossom - nodes) as usize] = self.new_blossom();
+                blossom = old.regions[blossom as usize].parent;
+            }
+        }
+        let slots = std::mem::take(&mut self.slots);
+        // Names from `FRONTIER` on are no defects: the frontier, the boundary, nothing.
+        let defect = |i: u32| {
+            if i >= FRONTIER { i } else { slots[to(old.defects[i as usize].node) as usize] }
+        };
+        let region =
+            |id: u32| if id != NONE && id >= nodes { names[(id - nodes) as usize] } else { defect(id) };
+        let link = |l: Link| Link { from: defect(l.from), to: defect(l.to), pair: l.pair };
+        let copied = |r: &Region| {
+            let child = r.parent != NONE;
+            Region {
+                mate: if child { Link::NONE } else { link(r.mate) },
+                ring: if child { link(r.ring) } else { Link::NONE },
+                ring_next: if child { region(r.ring_next) } else { NONE },
+                parent: region(r.parent),
+                head: defect(r.head),
+                tail: defect(r.tail),
+                child: region(r.child),
+                origin: r.radius(old.time),
+                rate: FROZEN,
+                tree: NONE,
+                ..Region::default()
+            }
+        };
+        for (i, d) in old.defects.iter().enumerate().filter(|(_, d)| kept(d.top)) {
+            debug_assert_eq!(old.regions[d.top as usize].rate, FROZEN, "a state at rest");
+            let new = defect(i as u32) as usize;
+            self.regions[new] = copied(&old.regions[i]);
+            self.defects[new].top = region(d.top);
+            self.defects[new].next = if d.next == NONE { NONE } else { defect(d.next) };
+        }
+        for (blossom, &name) in (nodes..).zip(names.iter()).take(old.used_blossoms as usize) {
+            if name != NONE {
+                self.regions[name as usize] = copied(&old.regions[blossom as usize]);
+            }
+        }
+        self.slots = slots;
+        self.unmatched = 0;
+    }
+
+    /// Whether no two regions overlap, and none reaches past the boundary or the frontier.
+    fn is_feasible(&self) -> bool {
+        let inside = |i: usize| self.reach(i as u32) <= self.defects[i].boundary;
+        let apart = |pair: &[super::Half]| {
+            let (i, j) = (pair[1].other, pair[0].other);
+            self.top(i) == self.top(j) || self.reach(i) + self.reach(j) <= pair[0].dist
+        };
+        (0..self.defects.len()).all(inside) && self.halves.chunks_exact(2).all(apart)
+    }
+
+    /// Gives every link its pair here; `false` if one has another length here.
+    fn find_pairs(&mut self, tables: Tables<'_>, old: &Self) -> bool {
+        let blossoms = self.nodes..self.nodes + self.used_blossoms;
+        for id in (0..self.defects.len() as u32).chain(blossoms) {
+            let region = self.regions[id as usize];
+            let child = region.parent != NONE;
+            let link = if child { region.ring } else { region.mate };
+            let pair = match link.to {
+                FRONTIER | BOUNDARY => {
+                    let d = &self.defects[link.from as usize];
+                    let own = tables.metric.nodes[d.node as usize].boundary;
+                    let end = if link.to == FRONTIER { d.boundary } else { own };
+                    if (link.to == FRONTIER) != d.open || end != self.reach(link.from) {
+                        return false;
+                    }
+                    NONE
+                }
+                to => {
+                    let dist = old.dist(link.pair);
+                    let Some(pair) = self.pair_of(link.from, to).filter(|&pair| self.dist(pair) == dist)
+                    else {
+                        return false;
+                    };
+                    pair
+                }
+            };
+            let region = &mut self.regions[id as usize];
+            if child { region.ring.pair = pair } else { region.mate.pair = pair }
+        }
+        true
+    }
+}

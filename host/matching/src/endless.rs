@@ -1,0 +1,475 @@
+//! Runs without end, round by round: exact, in memory that does not grow with the run.
+
+use std::sync::Arc;
+
+use crate::blossom::{Blossom, Tables};
+use crate::error::SlidingError;
+use crate::graph::MatchingGraph;
+use crate::layers::{End, Layers, Window, check};
+use crate::metric::{FAR, Metric};
+use crate::readout::Answer;
+use crate::rounds::Rounds;
+
+/// Most rounds that a region is expected to reach over: more only for weights that differ by orders of magnitude.
+const MOST_REACH: i64 = 64;
+
+/// The shape of a stream without end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndlessConfig {
+    /// Rounds after which a matched pair of defects is decided; 0 takes three times as many as the widest way to the boundary can
+    /// lead over. Fewer make windows that are smaller and decisions that are sometimes [`forced`](EndlessDecoder::forced).
+    pub margin: usize,
+    /// How many near nodes to list per detector, as [`DecoderConfig::near_entries`](crate::DecoderConfig::near_entries).
+    pub near_entries: usize,
+}
+
+impl Default for EndlessConfig {
+    fn default() -> Self {
+        Self { margin: 0, near_entries: 256 }
+    }
+}
+
+/// A decoder for runs of any length, which are decoded round by round as they come in: exact, and with little to do after the
+/// last round.
+///
+/// As [`StreamingDecoder`](crate::StreamingDecoder) it solves what is known and goes on when more is known, but in a window
+/// that moves with the run. Pairs of defects that lie further back than the margin are decided and leave the window; all
+/// others are taken along as they are. The answer is the least-weight correction of the whole run, unless
+/// [`forced`](Self::forced) has counted: each decision is checked against everything that comes later, by the dual variables of
+/// the matching, which prove the weight of the whole. Record 0022 has the argument.
+///
+/// The graph is that of a short run of the same experiment, from which the part that repeats is found: a few rounds more
+/// than its beginning and end need. Its weights are not negative, every part of it has a boundary, and it is decoded in one
+/// pass, whatever correlations it knows of. Nothing is allocated per round.
+///
+/// ```
+/// use ringcall_matching::{EndlessConfig, EndlessDecoder, GraphBuilder};
+///
+/// // A bit measured over and over: a detector compares two measurements. 6 rounds stand for any number of them.
+/// let mut b = GraphBuilder::new();
+/// for t in 0..6 {
+///     b.boundary_edge(t, 3.0, &[0])?;
+///     if t < 5 {
+///         b.edge(t, t + 1, 2.0, &[])?;
+///     }
+/// }
+/// let rounds: Vec<u32> = (0..6).collect();
+/// let mut decoder = EndlessDecoder::new(&b.build()?, &rounds, &EndlessConfig::default())?;
+/// for t in 0..1_000_000u32 {
+///     // Two wrong measurements, each seen by two detectors.
+///     let fired = [500, 501, 900_000, 900_001].contains(&t);
+///     decoder.push_round(if fired { &[0] } else { &[] })?;
+/// }
+/// let last: Vec<&[u32]> = vec![&[]; decoder.tail_rounds()];
+/// assert_eq!(decoder.finish(&last)?, [0]);
+/// assert_eq!((decoder.weight(), decoder.forced()), (4.0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct EndlessDecoder {
+    plan: Arc<Plan>,
+    blossom: Blossom,
+    /// The state that a window begins with, while it is made.
+    next: Blossom,
+    answer: Answer,
+    /// Rounds given, and the round that the window begins with.
+    given: usize,
+    start: usize,
+    /// How far back the decided regions reach into what is not decided: the largest time, in weight from the window's beginning,
+    /// that one of them covers.
+    front: i64,
+    /// Per defect of the window, the largest reach that overlaps nothing decided.
+    caps: Vec<i64>,
+    /// Defects before this one lie so far back that no later round is near.
+    unsettled: usize,
+    extents: Vec<[u32; 2]>,
+    names: Vec<u32>,
+    nodes: Vec<u32>,
+    observables: Vec<u64>,
+    last_answer: Vec<u64>,
+    grid_weight: i64,
+    forced: u64,
+    last_forced: u64,
+    last_weight: i64,
+}
+
+/// What decoders of one experiment share.
+#[derive(Debug)]
+struct Plan {
+    layers: Layers,
+    /// The window of the beginning, that of everything between, and that of the end.
+    first: Pane,
+    middle: Pane,
+    last: Pane,
+    /// Rounds of a window before and behind those that are looked at, so that distances are those of the whole run.
+    context: usize,
+    margin: usize,
+    /// Layers of a window in the middle that are filled before it moves on.
+    full: usize,
+    /// Least weight for each round that an edge leads on.
+    step: i64,
+    scale: f64,
+    observable_words: usize,
+}
+
+/// A window: its graph, tables and frontiers.
+#[derive(Debug)]
+struct Pane {
+    graph: MatchingGraph,
+    metric: Metric,
+    bases: Vec<u32>,
+    rounds: Rounds,
+}
+
+impl Pane {
+    fn new(window: Window, near_entries: usize) -> Result<Self, SlidingError> {
+        let Window { graph, bases, layer_of } = window;
+        if graph.parts().contains(&false) {
+            return Err(SlidingError::NoBoundary { window: bases.len() - 1 });
+        }
+        let metric = Metric::new(&graph, near_entries);
+        // Two defects that are further from each other than both are from the boundary have nothing to do with each other.
+        let out = |node: u32| metric.nodes[node as usize].boundary;
+        let widest = (0..graph.num_detectors() as u32).map(out).max().unwrap_or(0);
+        let rounds = Rounds::within(&graph, &layer_of, |node| out(node) + widest);
+        Ok(Self { graph, metric, bases, rounds })
+    }
+
+    fn tables(&self) -> Tables<'_> {
+        Tables { graph: &self.graph, metric: &self.metric }
+    }
+
+    fn layer(&self, node: u32) -> u32 {
+        self.rounds.of(node)
+    }
+
+    /// The node at the same place of a layer of another window, `shift` layers later there.
+    fn node_in(&self, other: &Self, node: u32, shift: i64) -> u32 {
+        let layer = self.layer(node);
+        let there = (i64::from(layer) + shift) as usize;
+        other.bases[there] + (node - self.bases[layer as usize])
+    }
+}
+
+impl Plan {
+    fn new(graph: &MatchingGraph, rounds: &[u32], config: &EndlessConfig) -> Result<Self, SlidingError> {
+        let layers = Layers::new(graph, rounds)?;
+        let metric = Metric::new(graph, 0);
+        let widest = metric.nodes.iter().map(|node| node.boundary).max().unwrap_or(0);
+        if widest >= FAR {
+            return Err(SlidingError::NoBoundary {
+                window: rounds.iter().max().map_or(0, |&r| r as usize + 1),
+            });
+        }
+        // Without an edge in time, every round is on its own.
+        let step = layers.step().unwrap_or(widest.max(1));
+        let reach = if step > 0 { (widest + step - 1) / step } else { MOST_REACH };
+        let context = (reach.clamp(1, MOST_REACH) as usize).max(layers.reach());
+        let margin = if config.margin == 0 { (3 * context).max(8) } else { config.margin };
+        let full = context.saturating_add(margin.saturating_mul(2));
+        let window = full.saturating_add(context);
+        let first = window.saturating_add(layers.head());
+        let longest = window.saturating_add(layers.head().max(layers.tail()));
+        if longest.saturating_mul(layers.most_detectors()) > crate::MAX_DETECTORS as usize {
+            return Err(SlidingError::Window { window, commit: margin });
+        }
+        let pane = |window| Pane::new(window, config.near_entries);
+        Ok(Self {
+            first: pane(layers.window(0, first, End::Frontier)?)?,
+            middle: pane(layers.window(layers.head(), window, End::Frontier)?)?,
+            last: pane(layers.last_window(window)?)?,
+            context,
+            margin,
+            full,
+            step,
+            scale: graph.scale(),
+            observable_words: graph.observable_words(),
+            layers,
+        })
+    }
+
+    fn panes(&self) -> [&Pane; 3] {
+        [&self.first, &self.middle, &self.last]
+    }
+
+    /// The window that begins with round `start`, and the layers of it that are filled before it moves on.
+    fn window_at(&self, start: usize) -> (&Pane, usize) {
+        if start == 0 { (&self.first, self.full + self.layers.head()) } else { (&self.middle, self.full) }
+    }
+}
+
+/// Clones share the tables, and begin a run of their own.
+impl Clone for EndlessDecoder {
+    fn clone(&self) -> Self {
+        Self::on(Arc::clone(&self.plan))
+    }
+}
+
+impl EndlessDecoder {
+    /// A decoder for runs of the experiment that `graph` is a short run of; its detector `i` belongs to round `rounds[i]`.
+    ///
+    /// # Errors
+    /// [`SlidingError`] if nothing repeats in the graph, the window is too large, or a part of it has no boundary.
+    pub fn new(graph: &MatchingGraph, rounds: &[u32], config: &EndlessConfig) -> Result<Self, SlidingError> {
+        Ok(Self::on(Arc::new(Plan::new(graph, rounds, config)?)))
+    }
+
+    fn on(plan: Arc<Plan>) -> Self {
+        let most = |of: fn(&Pane) -> usize| plan.panes().map(of).into_iter().max().unwrap_or(0);
+        let n = most(|pane| pane.graph.num_detectors());
+        let words = plan.observable_words;
+        let mut decoder = Self {
+            blossom: Blossom::with_nodes(n),
+            next: Blossom::with_nodes(n),
+            answer: Answer::with_room(n, most(|pane| pane.graph.num_edges()), words),
+            given: 0,
+            start: 0,
+            front: 0,
+            caps: Vec::with_capacity(n),
+            unsettled: 0,
+            extents: vec![[0; 2]; n + n / 2 + 1],
+            names: vec![0; n / 2 + 1],
+            nodes: Vec::with_capacity(n),
+            observables: vec![0; words],
+            last_answer: vec![0; words],
+            grid_weight: 0,
+            forced: 0,
+            last_forced: 0,
+            last_weight: 0,
+            plan,
+        };
+        decoder.restart();
+        decoder
+    }
+
+    /// The rounds at the end of a run that [`finish`](Self::finish) takes.
+    pub fn tail_rounds(&self) -> usize {
+        self.plan.layers.tail()
+    }
+
+    /// The fewest rounds that a run can have, those of the tail included; for shorter ones there is
+    /// [`StreamingDecoder`](crate::StreamingDecoder).
+    pub fn least_rounds(&self) -> usize {
+        let plan = &*self.plan;
+        plan.layers.head() + plan.context + plan.margin + plan.layers.tail()
+    }
+
+    /// How many detectors round `t` of a run has (not one of the tail).
+    pub fn detectors(&self, t: usize) -> u32 {
+        self.plan.layers.detectors(t)
+    }
+
+    /// The rounds given so far in this run, and those of them that have left the window.
+    pub fn progress(&self) -> (usize, usize) {
+        (self.given, self.start)
+    }
+
+    /// Rounds after which a pair of defects is decided.
+    pub fn margin(&self) -> usize {
+        self.plan.margin
+    }
+
+    /// The observables flipped by what was decided so far: bit `o % 64` of word `o / 64`.
+    pub fn observables(&self) -> &[u64] {
+        &self.observables
+    }
+
+    /// The weight of what was decided so far; after [`finish`](Self::finish), that of the whole run, until the next begins.
+    pub fn weight(&self) -> f64 {
+        let grid = if self.given == 0 { self.last_weight } else { self.grid_weight };
+        grid as f64 / 2.0 / self.plan.scale
+    }
+
+    /// How often in this run something was decided that later rounds might have changed; after [`finish`](Self::finish), in the
+    /// whole run, until the next begins. If never, the correction is one of least weight for the whole run.
+    pub fn forced(&self) -> u64 {
+        if self.given == 0 { self.last_forced } else { self.forced }
+    }
+
+    /// Takes in the defects of the next round, as positions among its detectors, strictly increasing; `true` if the window moved
+    /// on by it.
+    ///
+    /// # Errors
+    /// [`SlidingError::Defect`]; the round has not been taken in then.
+    pub fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
+        let plan = Arc::clone(&self.plan);
+        check(defects, plan.layers.detectors(self.given), self.given)?;
+        let (pane, full) = plan.window_at(self.start);
+        let layer = self.given - self.start;
+        let base = pane.bases[layer];
+        self.nodes.clear();
+        self.nodes.extend(defects.iter().map(|&position| base + position));
+        let cap = layer as i64 * plan.step - self.front;
+        self.caps.extend(defects.iter().map(|_| cap));
+        // Without a new defect, what was unknown has turned out to hold nothing.
+        let before = layer.checked_sub(1).filter(|_| !defects.is_empty());
+        let known = pane.rounds.frontier(Some(layer.saturating_sub(1)));
+        while self.unsettled < self.blossom.num_defects()
+            && known(self.blossom.node(self.unsettled as u32)) >= FAR
+        {
+            self.unsettled += 1;
+        }
+        let (before, after) = (pane.rounds.frontier(before), pane.rounds.frontier(Some(layer)));
+        self.blossom.resume(pane.tables(), &self.nodes, self.unsettled, before, after);
+        self.given += 1;
+        let moves = layer + 1 == full;
+        if moves {
+            let first = if self.start == 0 { plan.layers.head().max(1) } else { 1 };
+            let left = self.decide(pane, full - plan.margin, first + plan.context);
+            let shift = left - plan.context;
+            self.carry(pane, &plan.middle, full - plan.margin, full - shift, -(shift as i64));
+            self.start += shift;
+        }
+        Ok(moves)
+    }
+
+    /// Ends the run with the defects of its last rounds; the observables flipped by the correction of the whole run. The next
+    /// round is the first of another run.
+    ///
+    /// # Errors
+    /// [`SlidingError::Tail`] if these are not [`tail_rounds`](Self::tail_rounds), [`SlidingError::TooShort`] for a run of
+    /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`]. Nothing has been taken in then.
+    pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
+        let plan = Arc::clone(&self.plan);
+        let (expected, least) = (plan.layers.tail(), self.least_rounds());
+        if tail.len() != expected {
+            return Err(SlidingError::Tail { found: tail.len(), expected });
+        }
+        let rounds = self.given + expected;
+        if rounds < least {
+            return Err(SlidingError::TooShort { rounds, least });
+        }
+        for (t, defects) in tail.iter().enumerate() {
+            check(defects, plan.layers.tail_detectors(t), self.given + t)?;
+        }
+        let (pane, _) = plan.window_at(self.start);
+        let filled = self.given - self.start;
+        let first = if self.start == 0 { plan.layers.head() } else { 0 };
+        // The rounds that are still to come are few: less than the margin tells what they can change.
+        let newer = filled.saturating_sub(plan.margin.min(plan.context));
+        self.decide(pane, newer, first + plan.context);
+        let last = &plan.last;
+        let length = last.bases.len() - 1 - expected;
+        self.carry(pane, last, newer, length, length as i64 - filled as i64);
+        self.nodes.clear();
+        for (t, defects) in (length..).zip(tail) {
+            self.nodes.extend(defects.iter().map(|&position| last.bases[t] + position));
+            let cap = t as i64 * plan.step - self.front;
+            self.caps.extend(defects.iter().map(|_| cap));
+        }
+        let before = last.rounds.frontier(Some(length - 1));
+        let matched = self.blossom.resume(last.tables(), &self.nodes, 0, before, |_| FAR);
+        debug_assert!(matched, "every part has a boundary");
+        self.check_caps();
+        self.read(last, |_| true);
+        (self.last_forced, self.last_weight) = (self.forced, self.grid_weight);
+        self.last_answer.copy_from_slice(&self.observables);
+        self.restart();
+        Ok(&self.last_answer)
+    }
+
+    /// Forgets an unfinished run.
+    pub fn restart(&mut self) {
+        self.blossom.forget_nodes();
+        self.blossom.begin(self.plan.first.tables());
+        (self.given, self.start, self.grid_weight, self.forced) = (0, 0, 0, 0);
+        // Nothing is decided: what covers no time at all lies far in the past.
+        self.front = -FAR;
+        self.caps.clear();
+        self.unsettled = 0;
+        self.observables.fill(0);
+    }
+
+    /// Decides the pairs that lie further back than layer `margin`, the newer of their extent's two layers, too; the first layer
+    /// that the others need. They are no older than `oldest`, be it by force.
+    fn decide(&mut self, pane: &Pane, margin: usize, oldest: usize) -> usize {
+        let plan = Arc::clone(&self.plan);
+        let margin = margin as u32;
+        self.check_caps();
+        let mut left = self.first_left(pane, margin);
+        if left < oldest {
+            // What waits for the frontier is matched without it, and what is too old is decided with what it is matched with.
+            self.blossom.resume(pane.tables(), &[], 0, |_| FAR, |_| FAR);
+            self.first_left(pane, margin);
+            for i in 0..self.blossom.num_defects() as u32 {
+                let extent = &mut self.extents[self.blossom.outermost(i) as usize];
+                if (extent[0] as usize) < oldest {
+                    extent[1] = 0;
+                }
+            }
+            self.forced += 1;
+            left = oldest;
+        }
+        let Self { blossom, extents, caps, front, .. } = self;
+        let time = |i: u32| i64::from(pane.layer(blossom.node(i))) * plan.step;
+        let stays = |i: u32| extents[blossom.outermost(i) as usize][1] >= margin;
+        for i in (0..blossom.num_defects() as u32).filter(|&i| !stays(i)) {
+            *front = (*front).max(time(i) + blossom.reach(i));
+        }
+        // What stays overlaps nothing decided now: neither as long as it reaches no further, nor where the decided ends before it.
+        let mut kept = 0;
+        for i in (0..blossom.num_defects() as u32).filter(|&i| stays(i)) {
+            caps[kept] = caps[i as usize].min(blossom.reach(i).max(time(i) - *front));
+            kept += 1;
+        }
+        caps.truncate(kept);
+        let extents = std::mem::take(&mut self.extents);
+        self.read(pane, |top| extents[top as usize][1] < margin);
+        self.extents = extents;
+        left
+    }
+
+    /// Finds the extents, and the oldest layer of those that reach into the margin; the margin itself if that is older.
+    fn first_left(&mut self, pane: &Pane, margin: u32) -> usize {
+        self.blossom.extents(|node| pane.layer(node), &mut self.extents);
+        let tops = (0..self.blossom.num_defects() as u32).map(|i| self.blossom.outermost(i));
+        let staying = tops.map(|top| self.extents[top as usize]).filter(|extent| extent[1] >= margin);
+        staying.map(|extent| extent[0]).fold(margin, u32::min) as usize
+    }
+
+    /// Takes what [`decide`](Self::decide) left over from the window `from`, where its newer layer is at least `margin`, to the
+    /// window `to`, `shift` layers later there, where `filled` layers are known.
+    fn carry(&mut self, from: &Pane, to: &Pane, margin: usize, filled: usize, shift: i64) {
+        let Self { blossom, next, names, extents, nodes, .. } = self;
+        let kept = |top: u32| extents[top as usize][1] as usize >= margin;
+        let node_there = |node: u32| from.node_in(to, node, shift);
+        let frontier = || to.rounds.frontier(Some(filled - 1));
+        if !next.carry(to.tables(), blossom, names, kept, node_there, frontier()) {
+            // They are matched anew, which the caps look at as at everything that comes later.
+            nodes.clear();
+            let defects = 0..blossom.num_defects() as u32;
+            nodes
+                .extend(defects.filter(|&i| kept(blossom.outermost(i))).map(|i| node_there(blossom.node(i))));
+            next.forget_nodes();
+            next.begin(to.tables());
+            next.resume(to.tables(), nodes, 0, |_| FAR, frontier());
+        }
+        blossom.forget_nodes();
+        std::mem::swap(blossom, next);
+        self.front += shift * self.plan.step;
+        self.unsettled = 0;
+    }
+
+    /// Counts if a defect reaches further than it may: into what was decided.
+    fn check_caps(&mut self) {
+        let mut overlaps = false;
+        for (i, cap) in self.caps.iter_mut().enumerate() {
+            let reach = self.blossom.reach(i as u32);
+            overlaps |= reach > *cap;
+            *cap = reach.max(*cap);
+        }
+        self.forced += u64::from(overlaps);
+    }
+
+    /// Adds the correction of the outermost regions that are `decided` to the answer.
+    fn read(&mut self, pane: &Pane, decided: impl Fn(u32) -> bool) {
+        let Self { answer, blossom, observables, grid_weight, .. } = self;
+        answer.clear();
+        answer.compose(pane.tables(), |out| out.regions_of(blossom, decided));
+        *grid_weight += answer.solution.grid_weight();
+        for (word, flips) in observables.iter_mut().zip(answer.solution.observables()) {
+            *word ^= flips;
+        }
+    }
+}
