@@ -19,6 +19,7 @@ mod shell;
 mod steps;
 mod tensorrt;
 mod training;
+mod wheel;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -72,6 +73,8 @@ enum Task {
     Dist(dist::Options),
     /// The TensorRT engine's tests, with libraries and headers from package registries; needs no GPU.
     Tensorrt(tensorrt::Options),
+    /// The Python wheel's lints and tests, in a virtual environment: about four minutes. Needs python3 with venv, and PyPI.
+    Wheel,
     /// What a machine with a GPU needs to test and measure: programs and a script, in `target/gpu-bundle`.
     GpuBundle(bundle::Options),
 }
@@ -103,6 +106,7 @@ fn run(task: Task) -> Result<()> {
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),
         Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
+        Task::Wheel => wheel::test(&shell).and_then(asked_for),
         Task::GpuBundle(options) => bundle::make(&shell, &options),
     }
 }

@@ -381,8 +381,8 @@ impl EndlessDecoder {
         self.observables.fill(0);
     }
 
-    /// Decides the pairs that lie further back than layer `margin`, the newer of their extent's two layers, too; the first layer
-    /// that the others need. They are no older than `oldest`, be it by force.
+    /// Decides the matched regions whose defects, and those of their partners, are all older than layer `margin`. Returns the
+    /// oldest layer of the others, `oldest` at least: regions that are older than that are decided by force.
     fn decide(&mut self, pane: &Pane, margin: usize, oldest: usize) -> usize {
         let plan = Arc::clone(&self.plan);
         let margin = margin as u32;
@@ -420,7 +420,7 @@ impl EndlessDecoder {
         left
     }
 
-    /// Finds the extents, and the oldest layer of those that reach into the margin; the margin itself if that is older.
+    /// Finds the extents, and the oldest layer of those that reach into the margin; the margin's first layer if that is older.
     fn first_left(&mut self, pane: &Pane, margin: u32) -> usize {
         self.blossom.extents(|node| pane.layer(node), &mut self.extents);
         let tops = (0..self.blossom.num_defects() as u32).map(|i| self.blossom.outermost(i));
@@ -428,8 +428,8 @@ impl EndlessDecoder {
         staying.map(|extent| extent[0]).fold(margin, u32::min) as usize
     }
 
-    /// Takes what [`decide`](Self::decide) left over from the window `from`, where its newer layer is at least `margin`, to the
-    /// window `to`, `shift` layers later there, where `filled` layers are known.
+    /// Takes the regions that [`decide`](Self::decide) left (their newest layer is at least `margin`) from window `from` to window
+    /// `to`, where they lie `shift` layers later and `filled` layers are known.
     fn carry(&mut self, from: &Pane, to: &Pane, margin: usize, filled: usize, shift: i64) {
         let Self { blossom, next, names, extents, nodes, .. } = self;
         let kept = |top: u32| extents[top as usize][1] as usize >= margin;
@@ -447,7 +447,8 @@ impl EndlessDecoder {
         }
         blossom.forget_nodes();
         std::mem::swap(blossom, next);
-        self.front += shift * self.plan.step;
+        // Not for ever further back where nothing is decided for a very long time.
+        self.front = (self.front + shift * self.plan.step).max(-FAR);
         self.unsettled = 0;
     }
 

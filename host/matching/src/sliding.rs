@@ -1,4 +1,4 @@
-//! Runs without end: a window slides over the rounds, and what it leaves behind is decided.
+//! The overlapping recovery method for runs of any length: a window slides over the rounds, and what it leaves behind is decided.
 
 use std::sync::Arc;
 
