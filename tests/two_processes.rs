@@ -360,8 +360,25 @@ fn a_service_ends_by_itself() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
     assert!(text.starts_with("transport=roce port="), "{text}");
-    assert!(text.contains(" qp=0x12 rkey=0xbeef base=0x0 pages=64 page_size=1024 ip=127.0.0.1"), "{text}");
+    assert!(text.contains(" qp=0x12 rkey=0x"), "{text}");
+    assert!(text.contains(" base=0x0 pages=64 page_size=1024 ip=127.0.0.1"), "{text}");
     assert!(text.contains("nothing yet"), "{text}");
+}
+
+/// Who has seen one service's key does not know the next one's.
+#[test]
+fn each_start_has_a_key_of_its_own() {
+    let key = || {
+        let service = Service::start(&["--transport", "roce"]);
+        let key = service.get("rkey").to_owned();
+        service.stop();
+        key
+    };
+    assert_ne!(key(), key());
+    let args = ["emulate", "--connect", "transport=roce port=9", "--requests", "1"];
+    let output = ringcall().args(args).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("has no rkey="), "{stderr}");
 }
 
 #[test]

@@ -346,8 +346,8 @@ impl EndlessDecoder {
         let (pane, _) = plan.window_at(self.start);
         let filled = self.given - self.start;
         let first = if self.start == 0 { plan.layers.head() } else { 0 };
-        // The rounds that are still to come are few: less than the margin tells what they can change.
-        let newer = filled.saturating_sub(plan.margin.min(plan.context));
+        // The rounds that are still to come are few, and change less than those of a whole run.
+        let newer = filled.saturating_sub(plan.margin.min((2 * plan.context).max(8)));
         self.decide(pane, newer, first + plan.context);
         let last = &plan.last;
         let length = last.bases.len() - 1 - expected;

@@ -191,7 +191,7 @@ fn play(
     checker: &mut Checker,
     stop: &dyn Fn() -> bool,
 ) -> Result<(Report, SocketAddr)> {
-    let mut target = target.window()?;
+    let mut target = target.window(args.rendezvous.is_some())?;
     if let Some(service) = args.rendezvous {
         introduce(args, service, &mut target)?;
     }

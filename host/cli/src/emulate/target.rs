@@ -95,13 +95,17 @@ impl<'a> Target<'a> {
         self.get("experiment")
     }
 
-    /// The window of a RoCE service. What the line does not say is what `ringcall serve` has by default.
-    pub(super) fn window(&self) -> Result<PlayerTarget> {
+    /// The window of a RoCE service. What the line does not say is what `ringcall serve` has by default; the key, which has none, is
+    /// `told` by a rendezvous.
+    pub(super) fn window(&self, told: bool) -> Result<PlayerTarget> {
+        if !told && self.get("rkey").is_none() {
+            bail!("the endpoint has no rkey=: give the line that `ringcall serve` prints, or --rendezvous");
+        }
         let SocketAddr::V4(peer) = self.address()? else { bail!("RoCE is spoken over IPv4") };
         Ok(PlayerTarget {
             peer,
             qp: self.word("qp", USUAL.qp)?,
-            key: self.word("rkey", USUAL.key)?,
+            key: self.word("rkey", 0)?,
             base: self.number("base")?.unwrap_or(USUAL.base),
             page_bytes: self.word("page_size", USUAL.page_bytes)?,
             pages: self.word("pages", USUAL.pages)?,
@@ -118,7 +122,7 @@ mod tests {
         let line = "transport=roce port=4791 qp=0x12 rkey=0xbeef base=0x0 pages=64 page_size=256 ip=10.0.0.2";
         let target = Target::parse(line).expect("a line");
         assert_eq!(target.transport(None).expect("known"), TransportArg::Roce);
-        let window = target.window().expect("a window");
+        let window = target.window(false).expect("a window");
         assert_eq!((window.peer.to_string(), window.qp, window.key), ("10.0.0.2:4791".into(), 0x12, 0xBEEF));
         assert_eq!((window.base, window.pages, window.page_bytes), (0, 64, 256));
         let address = Target::parse("127.0.0.1:99").expect("an address");

@@ -24,6 +24,7 @@ use ringcall_transport::{roce, udp};
 use served::Outcome;
 use server::Server;
 use service::Service;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -72,6 +73,11 @@ enum DispatcherArg {
 /// What a RoCE service is like unless it is told otherwise.
 pub(crate) const USUAL: PortOptions = PortOptions::new(64, 1024);
 
+/// A key that nobody can know from an earlier start. The keys of a hash map's hasher come from the system's randomness.
+fn random_key() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
+}
+
 /// Serves `rpc_increment` and `decode_syndrome` on a network.
 ///
 /// Prints where it is reached as one line of `key=value` pairs, then serves until SIGINT, SIGTERM or
@@ -103,8 +109,8 @@ pub(crate) struct Args {
     /// RoCE: queue pair number
     #[arg(long, default_value_t = USUAL.qp)]
     qp: u32,
-    /// RoCE: key to the window
-    #[arg(long, default_value_t = USUAL.key)]
+    /// RoCE: key to the window [default: a random one, which the first line of output says]
+    #[arg(long, default_value_t = random_key(), hide_default_value = true)]
     rkey: u32,
     /// RoCE: the queue pair that answers are addressed to
     #[arg(long, default_value_t = USUAL.remote_qp)]
