@@ -518,7 +518,8 @@ fn refusals_are_told_from_wrong_answers() {
     for transport in ["udp", "roce"] {
         let service = Service::start(&["--transport", transport, "--distance", "3"]);
         // An address or a line without the experiment: nothing is known of it before it is asked.
-        let line = format!("transport={transport} port={}", service.get("port"));
+        let key = if transport == "roce" { format!(" rkey={}", service.get("rkey")) } else { String::new() };
+        let line = format!("transport={transport} port={}{key}", service.get("port"));
         let args =
             ["emulate", "--connect", &line, "--function", "decode", "--distance", "5", "--requests", "20"];
         let run = |more: &[&str]| ringcall().args(args).args(more).output().expect("ran");
@@ -567,7 +568,7 @@ fn a_closed_port_is_noticed() {
             // A port that was free a moment ago.
             let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
             let port = port.expect("a port").port();
-            let line = format!("transport={transport} port={port}");
+            let line = format!("transport={transport} port={port} rkey=1");
             let args = ["emulate", "--connect", &line, "--requests", "50", "--timeout-ms", "10000000"];
             let folder = tempfile::tempdir().expect("a folder");
             let (out, err) = (folder.path().join("out"), folder.path().join("err"));

@@ -137,7 +137,7 @@ mod tests {
         for text in ["transport=udp", "port=66000", "port=x", "port=1 ip=here"] {
             assert!(Target::parse(text).expect("pairs").address().is_err(), "{text}");
         }
-        assert!(Target::parse("port=1 qp=0x100000000").expect("pairs").window().is_err());
+        assert!(Target::parse("port=1 qp=0x100000000").expect("pairs").window(true).is_err());
         assert!(Target::parse("port=1 transport=ib").expect("pairs").transport(None).is_err());
         let udp = Target::parse("port=1 transport=udp").expect("pairs");
         assert!(udp.transport(Some(TransportArg::Roce)).is_err());
