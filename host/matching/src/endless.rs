@@ -33,15 +33,15 @@ impl Default for EndlessConfig {
 /// A decoder for runs of any length, which are decoded round by round as they come in: exact, and with little to do after the
 /// last round.
 ///
-/// As [`StreamingDecoder`](crate::StreamingDecoder) it solves what is known and goes on when more is known, but in a window
-/// that moves with the run. Pairs of defects that lie further back than the margin are decided and leave the window; all
+/// The decoder matches the defects of the rounds that are known and goes on with each further round, as a
+/// [`StreamingDecoder`](crate::StreamingDecoder) does, but in a window that moves with the run. Pairs of defects that lie further back than the margin are decided and leave the window; all
 /// others are taken along as they are. The answer is the least-weight correction of the whole run, unless
 /// [`forced`](Self::forced) has counted: each decision is checked against everything that comes later, by the dual variables of
 /// the matching, which prove the weight of the whole. Record 0022 has the argument.
 ///
-/// The graph is that of a short run of the same experiment, from which the part that repeats is found: a few rounds more
-/// than its beginning and end need. Its weights are not negative, every part of it has a boundary, and it is decoded in one
-/// pass, whatever correlations it knows of. Nothing is allocated per round.
+/// The graph describes a short run of the same experiment: a few rounds more than the run's beginning and end need, so that the
+/// repeating round can be found. The graph's weights are not negative, and every part of the graph has a boundary. The decoder
+/// makes one pass and uses no correlations. A round allocates nothing.
 ///
 /// ```
 /// use ringcall_matching::{EndlessConfig, EndlessDecoder, GraphBuilder};
@@ -98,11 +98,11 @@ pub struct EndlessDecoder {
 #[derive(Debug)]
 struct Plan {
     layers: Layers,
-    /// The window of the beginning, that of everything between, and that of the end.
+    /// The windows of a run's first rounds, of the rounds between, and of the last rounds.
     first: Pane,
     middle: Pane,
     last: Pane,
-    /// Rounds of a window before and behind those that are looked at, so that distances are those of the whole run.
+    /// Rounds before and behind the decoded rounds of a window, so that the window has the distances of the whole run.
     context: usize,
     margin: usize,
     /// Layers of a window in the middle that are filled before it moves on.
@@ -275,7 +275,7 @@ impl EndlessDecoder {
         &self.observables
     }
 
-    /// The weight of what was decided so far; after [`finish`](Self::finish), that of the whole run, until the next begins.
+    /// The weight of the decisions so far; after [`finish`](Self::finish), the weight of the whole run, until the next run begins.
     pub fn weight(&self) -> f64 {
         let grid = if self.given == 0 { self.last_weight } else { self.grid_weight };
         grid as f64 / 2.0 / self.plan.scale
@@ -332,17 +332,7 @@ impl EndlessDecoder {
     /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`]. Nothing has been taken in then.
     pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         let plan = Arc::clone(&self.plan);
-        let (expected, least) = (plan.layers.tail(), self.least_rounds());
-        if tail.len() != expected {
-            return Err(SlidingError::Tail { found: tail.len(), expected });
-        }
-        let rounds = self.given + expected;
-        if rounds < least {
-            return Err(SlidingError::TooShort { rounds, least });
-        }
-        for (t, defects) in tail.iter().enumerate() {
-            check(defects, plan.layers.tail_detectors(t), self.given + t)?;
-        }
+        plan.layers.check_tail(tail, self.given, self.least_rounds())?;
         let (pane, _) = plan.window_at(self.start);
         let filled = self.given - self.start;
         let first = if self.start == 0 { plan.layers.head() } else { 0 };
@@ -350,7 +340,7 @@ impl EndlessDecoder {
         let newer = filled.saturating_sub(plan.margin.min((2 * plan.context).max(8)));
         self.decide(pane, newer, first + plan.context);
         let last = &plan.last;
-        let length = last.bases.len() - 1 - expected;
+        let length = last.bases.len() - 1 - tail.len();
         self.carry(pane, last, newer, length, length as i64 - filled as i64);
         self.nodes.clear();
         for (t, defects) in (length..).zip(tail) {
@@ -420,7 +410,8 @@ impl EndlessDecoder {
         left
     }
 
-    /// Finds the extents, and the oldest layer of those that reach into the margin; the margin's first layer if that is older.
+    /// Finds the extents of all regions, and the oldest layer of the regions that reach into the margin, or the margin's first layer if
+    /// that layer is older.
     fn first_left(&mut self, pane: &Pane, margin: u32) -> usize {
         self.blossom.extents(|node| pane.layer(node), &mut self.extents);
         let tops = (0..self.blossom.num_defects() as u32).map(|i| self.blossom.outermost(i));
@@ -447,7 +438,7 @@ impl EndlessDecoder {
         }
         blossom.forget_nodes();
         std::mem::swap(blossom, next);
-        // Not for ever further back where nothing is decided for a very long time.
+        // The bound keeps a run without any decision from overflowing.
         self.front = (self.front + shift * self.plan.step).max(-FAR);
         self.unsettled = 0;
     }

@@ -155,9 +155,21 @@ impl Layers {
         self.head.get(t).unwrap_or(&self.bulk).detectors
     }
 
-    /// How many detectors round `t` of the tail has.
-    pub(crate) fn tail_detectors(&self, t: usize) -> u32 {
-        self.tail[t].detectors
+    /// Refuses the last rounds of a run of which `given` rounds came before, if they are not those of the tail or the run is shorter
+    /// than `least` rounds.
+    pub(crate) fn check_tail(&self, tail: &[&[u32]], given: usize, least: usize) -> Result<(), SlidingError> {
+        let expected = self.tail.len();
+        if tail.len() != expected {
+            return Err(SlidingError::Tail { found: tail.len(), expected });
+        }
+        let rounds = given + expected;
+        if rounds < least {
+            return Err(SlidingError::TooShort { rounds, least });
+        }
+        tail.iter()
+            .zip(&self.tail)
+            .enumerate()
+            .try_for_each(|(t, (defects, layer))| check(defects, layer.detectors, given + t))
     }
 
     /// The least weight, on the grid, that an edge has for each round that it leads on; `None` where none does.

@@ -204,17 +204,7 @@ impl SlidingDecoder {
     /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`], [`SlidingError::Decode`] for a window that
     /// no correction explains. Nothing has been taken in then.
     pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
-        let (expected, least) = (self.layers.tail(), self.least_rounds());
-        if tail.len() != expected {
-            return Err(SlidingError::Tail { found: tail.len(), expected });
-        }
-        let rounds = self.given + expected;
-        if rounds < least {
-            return Err(SlidingError::TooShort { rounds, least });
-        }
-        for (t, defects) in tail.iter().enumerate() {
-            check(defects, self.layers.tail_detectors(t), self.given + t)?;
-        }
+        self.layers.check_tail(tail, self.given, self.least_rounds())?;
         self.insert_tail(tail);
         // The last window begins as early as it must to end with the run; the rounds decided already have nothing open.
         let shift = (self.config.window - 1) - (self.given - self.decided);

@@ -19,13 +19,11 @@ fn sample(graph: &MatchingGraph, rng: &mut Rng) -> (Vec<u32>, u64) {
 
 /// The answer to a run, given round by round.
 fn slide(decoder: &mut SlidingDecoder, rounds: u32, defects: &[u32]) -> u64 {
-    let layer =
-        |t: u32| -> Vec<u32> { defects.iter().filter(|&&d| d / CHECKS == t).map(|d| d % CHECKS).collect() };
-    let tail = decoder.tail_rounds() as u32;
-    for t in 0..rounds - tail {
-        decoder.push_round(&layer(t)).unwrap();
+    let run = repetition::by_round(CHECKS, rounds, defects);
+    let (before, last) = run.split_at(run.len() - decoder.tail_rounds());
+    for round in before {
+        decoder.push_round(round).unwrap();
     }
-    let last: Vec<Vec<u32>> = (rounds - tail..rounds).map(layer).collect();
     let last: Vec<&[u32]> = last.iter().map(Vec::as_slice).collect();
     decoder.finish(&last).unwrap()[0]
 }

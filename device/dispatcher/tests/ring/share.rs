@@ -139,7 +139,7 @@ fn an_unsharing_dispatcher_answers_what_nobody_has() {
     assert_eq!((alone.get(Counter::Completed), alone.get(Counter::UnknownFunction)), (500, 500));
 }
 
-/// One that is told of the others' functions leaves these alone, and answers all else.
+/// A dispatcher that is told of the others' functions leaves their requests alone, and answers all other requests.
 #[test]
 fn a_keeper_answers_what_nobody_has_and_leaves_the_rest() {
     for warps in [

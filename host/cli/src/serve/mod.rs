@@ -73,7 +73,7 @@ enum DispatcherArg {
 /// What a RoCE service is like unless it is told otherwise.
 pub(crate) const USUAL: PortOptions = PortOptions::new(64, 1024);
 
-/// A key that nobody can know from an earlier start. The keys of a hash map's hasher come from the system's randomness.
+/// A random key, so that the key of an earlier start is worth nothing. The system's randomness seeds the hasher of a hash map.
 fn random_key() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }

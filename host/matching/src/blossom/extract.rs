@@ -10,7 +10,7 @@ impl Blossom {
         self.matching_of(|_| true, out);
     }
 
-    /// The same of the outermost regions that are `wanted`, and with them those that they are matched with.
+    /// Calls `out` with every matched pair of the outermost regions that are `wanted`. A region and its partner are both wanted or both not.
     pub(crate) fn matching_of(&mut self, wanted: impl Fn(u32) -> bool, mut out: impl FnMut(&Self, Link)) {
         let mut stack = std::mem::take(&mut self.stack);
         for i in 0..self.defects.len() as u32 {

@@ -39,3 +39,10 @@ pub(crate) fn sample(graph: &MatchingGraph, p: f64, rng: &mut Rng) -> (Vec<u32>,
     }
     ((0..odd.len() as u32).filter(|&i| odd[i as usize]).collect(), flips)
 }
+
+/// The defects of each round, as positions in it.
+#[allow(dead_code)] // streams are given detectors
+pub(crate) fn by_round(checks: u32, rounds: u32, defects: &[u32]) -> Vec<Vec<u32>> {
+    let round = |t: u32| defects.iter().filter(|&&d| d / checks == t).map(|d| d % checks).collect();
+    (0..rounds).map(round).collect()
+}

@@ -1,5 +1,6 @@
 //! Endless runs: the time from the last round to the answer, at the end of a long run.
 
+use super::problem::engine_graph;
 use crate::bench::measure::histogram;
 use anyhow::{Context, Result, ensure};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -181,18 +182,8 @@ impl Source {
 /// A decoder of this experiment for runs of any length.
 fn decoder(source: &Source) -> Result<EndlessDecoder> {
     let edges = MatchingGraph::from_dem(&source.model, ParallelEdges::Independent)?;
-    let mut builder = ringcall_matching::GraphBuilder::new();
-    builder
-        .ensure_detectors(edges.num_detectors() as usize)
-        .ensure_observables(edges.num_observables() as usize);
-    for edge in edges.edges() {
-        match edge.other {
-            Some(other) => builder.edge(edge.node, other, edge.weight, &edge.observables)?,
-            None => builder.boundary_edge(edge.node, edge.weight, &edge.observables)?,
-        };
-    }
     let rounds: Vec<u32> = source.places.iter().map(|&(layer, _)| layer).collect();
-    Ok(EndlessDecoder::new(&builder.build()?, &rounds, &EndlessConfig::default())?)
+    Ok(EndlessDecoder::new(&engine_graph(&edges)?, &rounds, &EndlessConfig::default())?)
 }
 
 /// Measures the wanted rows and hands each to `each`.
@@ -342,15 +333,7 @@ mod tests {
         let source = Source::new(&experiment(SHORT_ROUNDS))?;
         let long = Source::new(&experiment(ROUNDS))?;
         let edges = MatchingGraph::from_dem(&long.model, ParallelEdges::Independent)?;
-        let mut builder = ringcall_matching::GraphBuilder::new();
-        for edge in edges.edges() {
-            match edge.other {
-                Some(other) => builder.edge(edge.node, other, edge.weight, &edge.observables)?,
-                None => builder.boundary_edge(edge.node, edge.weight, &edge.observables)?,
-            };
-        }
-        builder.ensure_observables(1);
-        let mut whole = ringcall_matching::Decoder::new(builder.build()?);
+        let mut whole = ringcall_matching::Decoder::new(engine_graph(&edges)?);
         let mut endless = decoder(&source)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         // Where each layer's detectors are in the long model.

@@ -106,17 +106,7 @@ impl Problem {
 
     /// The graph, for our engine.
     pub(super) fn graph(&self) -> Result<ringcall_matching::MatchingGraph> {
-        let mut builder = ringcall_matching::GraphBuilder::new();
-        builder
-            .ensure_detectors(self.edges.num_detectors() as usize)
-            .ensure_observables(self.edges.num_observables() as usize);
-        for edge in self.edges.edges() {
-            match edge.other {
-                Some(other) => builder.edge(edge.node, other, edge.weight, &edge.observables)?,
-                None => builder.boundary_edge(edge.node, edge.weight, &edge.observables)?,
-            };
-        }
-        Ok(builder.build()?)
+        engine_graph(&self.edges)
     }
 
     /// The graph, for a reference.
@@ -147,6 +137,21 @@ impl Problem {
         }
         frame
     }
+}
+
+/// The graph, for our engine.
+pub(super) fn engine_graph(edges: &MatchingGraph) -> Result<ringcall_matching::MatchingGraph> {
+    let mut builder = ringcall_matching::GraphBuilder::new();
+    builder
+        .ensure_detectors(edges.num_detectors() as usize)
+        .ensure_observables(edges.num_observables() as usize);
+    for edge in edges.edges() {
+        match edge.other {
+            Some(other) => builder.edge(edge.node, other, edge.weight, &edge.observables)?,
+            None => builder.boundary_edge(edge.node, edge.weight, &edge.observables)?,
+        };
+    }
+    Ok(builder.build()?)
 }
 
 /// Cuts ascending detectors into those of each slice of `size`.
