@@ -4,7 +4,8 @@ use crate::counts::LiveCounts;
 use crate::{Queue, QueueCounts, ServiceError, WorkerCounts};
 use core::sync::atomic::Ordering;
 use ringcall::Wait;
-use ringcall::pin::{PinReport, pin_current};
+use ringcall::pin::PinReport;
+use ringcall::thread::{GRACE_PERIOD, Supervised, Unfinished};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::hint;
 use ringcall_protocol::handoff::{Claim, Polled};
@@ -14,8 +15,6 @@ use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::Status;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What a stage is given.
@@ -88,9 +87,7 @@ impl Default for WorkerOptions {
 #[derive(Debug)]
 pub struct Workers {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
-    ended: Receiver<usize>,
-    pins: Vec<PinReport>,
+    threads: Vec<Supervised<()>>,
 }
 
 #[derive(Debug)]
@@ -150,37 +147,22 @@ impl Workers {
             marks: options.marks,
         });
         let wait = options.wait.resolve(stages.len());
-        let (say_ended, ended) = sync_channel(stages.len());
-        let (say_pinned, pinned) = sync_channel(stages.len());
-        let mut workers = Self { shared, threads: Vec::new(), ended, pins: Vec::new() };
+        let mut workers = Self { shared, threads: Vec::new() };
         for (index, stage) in stages.into_iter().enumerate() {
             let (shared, core) = (Arc::clone(&workers.shared), options.cores.get(index).copied());
-            let (say_ended, say_pinned) = (say_ended.clone(), say_pinned.clone());
-            let body = move || {
-                let _ = say_pinned.send((index, pin_current(&format!("service worker {index}"), core)));
-                Worker::new(&shared, index, stage).run(wait);
-                let _ = say_ended.send(index);
-            };
-            let started = std::thread::Builder::new().name(format!("ringcall-ai-{index}")).spawn(body);
-            match started {
-                Ok(thread) => workers.threads.push(thread),
-                Err(reason) => {
-                    workers.shared.stop.store(NOW, Ordering::Release);
-                    return Err(ServiceError::Thread { worker: index, reason });
-                }
-            }
+            let body = move || Worker::new(&shared, index, stage).run(wait);
+            // Dropping `workers` stops the threads that were started before a failure.
+            let thread = Supervised::start(&format!("service worker {index}"), core, body)
+                .map_err(|reason| ServiceError::Thread { worker: index, reason })?;
+            workers.threads.push(thread);
         }
-        drop(say_pinned);
-        let mut pins: Vec<_> = pinned.iter().take(workers.threads.len()).collect();
-        pins.sort_by_key(|(index, _)| *index);
-        workers.pins = pins.into_iter().map(|(_, pin)| pin).collect();
         Ok(workers)
     }
 
     /// Where the workers run.
     #[must_use]
-    pub fn pins(&self) -> &[PinReport] {
-        &self.pins
+    pub fn pins(&self) -> Vec<PinReport> {
+        self.threads.iter().map(|thread| thread.pin().clone()).collect()
     }
 
     /// What they have done so far.
@@ -195,30 +177,22 @@ impl Workers {
     pub fn stop(mut self, deadline: Duration) -> StopReport {
         let until = Instant::now() + deadline;
         self.shared.stop.store(DRAIN, Ordering::Release);
-        let mut out: Vec<usize> = (0..self.threads.len()).collect();
-        while !out.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.ended.recv_timeout(left) {
-                Ok(index) => out.retain(|&other| other != index),
-                Err(_) => break,
-            }
-        }
+        let mut running: Vec<usize> = (0..self.threads.len()).collect();
+        let threads = &mut self.threads;
+        let mut wait = |until: Instant| {
+            running.retain(|&index| {
+                let left = until.saturating_duration_since(Instant::now());
+                threads[index].wait(left) == Err(Unfinished::Running)
+            });
+        };
+        wait(until);
         self.shared.stop.store(NOW, Ordering::Release);
-        if !out.is_empty() {
-            // Those that were only busy end after the job they have.
-            while let Ok(index) = self.ended.recv_timeout(GRACE) {
-                out.retain(|&other| other != index);
-            }
-        }
-        for (index, thread) in self.threads.drain(..).enumerate() {
-            if !out.contains(&index) {
-                let _ = thread.join();
-            }
-        }
+        // A worker that was only busy ends after the job that it has.
+        wait(Instant::now() + GRACE_PERIOD);
         let queues: Vec<_> = self.shared.queues.iter().map(|queue| queue.counts()).collect();
         let published: u64 = queues.iter().map(|queue| queue.published).sum();
         let workers = self.counts();
-        StopReport { left: published.saturating_sub(workers.jobs), workers, queues, stuck: out }
+        StopReport { left: published.saturating_sub(workers.jobs), workers, queues, stuck: running }
     }
 }
 
@@ -236,9 +210,6 @@ fn is_marked(ring: &SharedRing, slot: SlotIndex) -> bool {
     }
     false
 }
-
-/// For a worker that is busy when the time is up.
-const GRACE: Duration = Duration::from_millis(50);
 
 impl Drop for Workers {
     fn drop(&mut self) {

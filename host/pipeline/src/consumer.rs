@@ -4,9 +4,9 @@ use crate::config::ExternalIds;
 use crate::stage::{Completion, StageTimes};
 use crate::state::State;
 use ringcall::completion_log::CompletionLog;
+use ringcall::thread::StopFlag;
 use ringcall::wire::flag::{FREE, IN_FLIGHT};
 use ringcall::{Status, Wait};
-use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_protocol::RingMemory;
 use ringcall_protocol::scan::GROUP;
@@ -21,7 +21,7 @@ pub type CompletionHandler = Box<dyn FnMut(&Completion<'_>) + Send>;
 pub(crate) struct Consumer {
     pub(crate) state: Arc<State>,
     pub(crate) handler: CompletionHandler,
-    pub(crate) quit: Arc<DeviceU64>,
+    pub(crate) stop: StopFlag,
     pub(crate) wait: Wait,
     /// On an external ring: the log that the dispatcher reports completions in.
     pub(crate) log: Option<CompletionLog>,
@@ -31,19 +31,19 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// Runs until `quit` is set and nothing is left to harvest. Returns the handler for the next start.
+    /// Runs until `stop` is set and nothing is left to harvest. Returns the handler for the next start.
     pub(crate) fn run(mut self) -> (CompletionHandler, IdExtender) {
         let mut waiter = self.wait.waiter();
         loop {
-            // Read before the scan, so that the scan sees every response that was published before `quit` was set.
-            let quitting = self.quit.load(Ordering::Acquire) != 0;
+            // Read before the scan, so that the scan sees every response that was published before `stop` was set.
+            let stopping = self.stop.is_set();
             let found = match self.log.clone() {
                 None => self.harvest(),
                 Some(log) => self.read_log(&log),
             };
             if found > 0 {
                 waiter.reset();
-            } else if quitting {
+            } else if stopping {
                 return (self.handler, self.ids);
             } else {
                 waiter.idle();

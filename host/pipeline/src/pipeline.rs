@@ -186,13 +186,13 @@ impl Pipeline<Idle> {
             let cpu = cpu.as_mut().map(|factory| factory(worker)).transpose();
             let cpu = cpu.map_err(PipelineError::of_factory("CPU", worker))?;
             let state = Arc::clone(&state);
-            threads.worker(&config.cores, move |quit| {
+            threads.worker(&config.cores, move |stop| {
                 let worker = Worker {
                     port,
                     output,
                     cpu,
                     state,
-                    quit,
+                    stop,
                     wait,
                     payload: vec![0; geometry.request_capacity() as usize],
                     inferred: vec![0; output_bytes],

@@ -6,16 +6,10 @@ use crate::error::PipelineError;
 use crate::state::{Phase, State};
 use ringcall::Wait;
 use ringcall::completion_log::CompletionLog;
-use ringcall::pin::{PinReport, pin_current};
-use ringcall_gpu::atomic::DeviceU64;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
+use ringcall::pin::PinReport;
+use ringcall::thread::{GRACE_PERIOD, StopFlag, Supervised, Unfinished};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long after the deadline a stop waits for threads that have only to read a flag.
-pub(crate) const GRACE_PERIOD: Duration = Duration::from_millis(500);
 
 /// The consumer's state that a restart keeps.
 pub(crate) type ConsumerState = (CompletionHandler, IdExtender);
@@ -30,27 +24,25 @@ pub(crate) struct ThreadSet {
     pub(crate) wait: Wait,
     /// The core that each thread runs on.
     pub(crate) pins: Vec<PinReport>,
-    /// Not 0: the workers end.
-    worker_quit: Arc<DeviceU64>,
-    /// Not 0: the consumer ends.
-    pub(crate) consumer_quit: Arc<DeviceU64>,
-    /// Set to stop the consumer: `consumer_quit` itself, or the flag of the thread that sets `consumer_quit` as it ends.
-    last: Arc<DeviceU64>,
-    workers: Vec<JoinHandle<()>>,
-    consumer: Option<Receiver<ConsumerState>>,
+    stop_workers: StopFlag,
+    pub(crate) stop_consumer: StopFlag,
+    /// Set to stop the consumer: `stop_consumer` itself, or the flag of the thread that sets `stop_consumer` as it ends.
+    last: StopFlag,
+    workers: Vec<Supervised<()>>,
+    consumer: Option<Supervised<ConsumerState>>,
 }
 
 impl ThreadSet {
     /// No threads yet.
     pub(crate) fn new(state: &Arc<State>, wait: Wait) -> Self {
-        let consumer_quit = Arc::new(DeviceU64::new(0));
+        let stop_consumer = StopFlag::default();
         Self {
             state: Arc::clone(state),
             wait,
             pins: Vec::new(),
-            worker_quit: Arc::new(DeviceU64::new(0)),
-            last: Arc::clone(&consumer_quit),
-            consumer_quit,
+            stop_workers: StopFlag::default(),
+            last: stop_consumer.clone(),
+            stop_consumer,
             workers: Vec::new(),
             consumer: None,
         }
@@ -60,13 +52,13 @@ impl ThreadSet {
     pub(crate) fn worker(
         &mut self,
         cores: &CorePinning,
-        body: impl FnOnce(Arc<DeviceU64>) + Send + 'static,
+        body: impl FnOnce(StopFlag) + Send + 'static,
     ) -> Result<(), PipelineError> {
         let number = self.workers.len();
-        let quit = Arc::clone(&self.worker_quit);
+        let stop = self.stop_workers.clone();
         let core = cores.worker_base.map(|base| base + number);
-        let handle = self.pinned(format!("worker {number}"), core, move || body(quit))?;
-        self.workers.push(handle);
+        let worker = self.pinned(&format!("worker {number}"), core, move || body(stop))?;
+        self.workers.push(worker);
         Ok(())
     }
 
@@ -80,34 +72,30 @@ impl ThreadSet {
         let consumer = Consumer {
             state: Arc::clone(&self.state),
             handler,
-            quit: Arc::clone(&self.consumer_quit),
+            stop: self.stop_consumer.clone(),
             wait: self.wait,
             log,
             ids,
             result: vec![0; self.state.ring.geometry().result_capacity() as usize],
         };
-        let (give_back, back) = mpsc::channel();
-        self.pinned("consumer".to_owned(), cores.consumer, move || {
-            let _ = give_back.send(consumer.run());
-        })?;
-        self.consumer = Some(back);
+        self.consumer = Some(self.pinned("consumer", cores.consumer, move || consumer.run())?);
         Ok(())
     }
 
-    /// Lets another thread stop the consumer, which it does once `last` is not 0.
-    pub(crate) fn consumer_stopped_by(&mut self, last: Arc<DeviceU64>) {
+    /// Lets another thread stop the consumer, which that thread does once `last` is set.
+    pub(crate) fn consumer_stopped_by(&mut self, last: StopFlag) {
         self.last = last;
     }
 
-    fn pinned(
+    fn pinned<T: Send + 'static>(
         &mut self,
-        name: String,
+        name: &str,
         core: Option<usize>,
-        body: impl FnOnce() + Send + 'static,
-    ) -> Result<JoinHandle<()>, PipelineError> {
-        let (handle, pin) = spawn(name, core, body)?;
-        self.pins.push(pin);
-        Ok(handle)
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Supervised<T>, PipelineError> {
+        let thread = spawn(name, core, body)?;
+        self.pins.push(thread.pin().clone());
+        Ok(thread)
     }
 
     /// Refuses submissions and waits for the one that may be in progress, which has only stores left to do.
@@ -120,26 +108,31 @@ impl ThreadSet {
 
     /// Tells the workers to end. Returns the numbers of the workers that do not, because a stage never returns.
     pub(crate) fn stop_workers(&mut self, stop: Stop) -> Vec<u32> {
-        self.worker_quit.store(1, Ordering::Release);
-        join_until(std::mem::take(&mut self.workers), Instant::now() + GRACE_PERIOD.max(stop.left() / 2))
+        self.stop_workers.set();
+        let deadline = Instant::now() + GRACE_PERIOD.max(stop.left() / 2);
+        let is_stuck = |worker: &mut Supervised<()>| {
+            worker.wait(deadline.saturating_duration_since(Instant::now())) == Err(Unfinished::Running)
+        };
+        let mut workers = std::mem::take(&mut self.workers);
+        (0..).zip(&mut workers).filter_map(|(number, worker)| is_stuck(worker).then_some(number)).collect()
     }
 
     /// Tells the consumer, or the thread that stops it, to end.
     pub(crate) fn stop_consumer(&self) {
-        self.last.store(1, Ordering::Release);
+        self.last.set();
     }
 
     /// Waits for the consumer to end. Returns the state that it hands back.
-    pub(crate) fn join_consumer(&mut self, stop: Stop) -> Result<ConsumerState, RecvTimeoutError> {
-        let back = self.consumer.take().ok_or(RecvTimeoutError::Disconnected)?;
-        back.recv_timeout(GRACE_PERIOD.max(stop.left()))
+    pub(crate) fn join_consumer(&mut self, stop: Stop) -> Result<ConsumerState, Unfinished> {
+        let mut consumer = self.consumer.take().ok_or(Unfinished::Panicked)?;
+        consumer.wait(GRACE_PERIOD.max(stop.left()))
     }
 }
 
 impl Drop for ThreadSet {
     fn drop(&mut self) {
         self.state.set_phase(Phase::Stopped);
-        self.worker_quit.store(1, Ordering::Release);
+        self.stop_workers.set();
         self.stop_consumer();
     }
 }
@@ -163,36 +156,10 @@ impl Stop {
 }
 
 /// Starts a named thread, which is pinned before it runs `body`.
-pub(crate) fn spawn(
-    name: String,
+pub(crate) fn spawn<T: Send + 'static>(
+    name: &str,
     core: Option<usize>,
-    body: impl FnOnce() + Send + 'static,
-) -> Result<(JoinHandle<()>, PinReport), PipelineError> {
-    let (pinned, pin) = mpsc::channel();
-    let label = name.clone();
-    let handle = std::thread::Builder::new()
-        .name(format!("ringcall-{}", name.replace(' ', "-")))
-        .spawn(move || {
-            let _ = pinned.send(pin_current(&label, core));
-            body();
-        })
-        .map_err(|e| PipelineError::Thread(name.clone(), e))?;
-    let pin = pin.recv().map_err(|e| PipelineError::Thread(name, std::io::Error::other(e)))?;
-    Ok((handle, pin))
-}
-
-/// Joins threads that have only to read a flag. Returns the numbers of the threads that had not ended by the deadline. Those
-/// are abandoned: each owns its handles, and can answer no request.
-pub(crate) fn join_until(threads: Vec<JoinHandle<()>>, deadline: Instant) -> Vec<u32> {
-    let stuck = |(number, handle): (usize, JoinHandle<()>)| {
-        while !handle.is_finished() {
-            if Instant::now() > deadline {
-                return Some(number as u32);
-            }
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        let _ = handle.join();
-        None
-    };
-    threads.into_iter().enumerate().filter_map(stuck).collect()
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<Supervised<T>, PipelineError> {
+    Supervised::start(name, core, body).map_err(|e| PipelineError::Thread(name.to_owned(), e))
 }

@@ -2,9 +2,9 @@
 
 use crate::stage::{CpuStage, InferenceStage, RequestView, StageContext, StageOutcome, StageTimes};
 use crate::state::State;
+use ringcall::thread::StopFlag;
 use ringcall::worker::{Job, WorkerPort};
 use ringcall::{Status, Wait};
-use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_gpu::shared::Bytes;
 use std::cell::Cell;
@@ -25,7 +25,7 @@ pub(crate) struct Worker {
     pub(crate) output: Output,
     pub(crate) cpu: Option<Box<dyn CpuStage>>,
     pub(crate) state: Arc<State>,
-    pub(crate) quit: Arc<DeviceU64>,
+    pub(crate) stop: StopFlag,
     pub(crate) wait: Wait,
     /// Private copies, as long as the slots and the output.
     pub(crate) payload: Vec<u8>,
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Runs until `quit` is set.
+    /// Runs until `stop` is set.
     pub(crate) fn run(mut self) {
         let mut waiter = self.wait.waiter();
         let mut times = StageTimes::default();
@@ -86,7 +86,7 @@ impl Worker {
             }
             if busy {
                 waiter.reset();
-            } else if self.quit.load(Ordering::Relaxed) != 0 {
+            } else if self.stop.is_set() {
                 return;
             } else {
                 waiter.idle();

@@ -38,7 +38,7 @@
 //! | [`external`] | functions answered in the slot by an executor (a graph that the host launches); rules of other libraries |
 //! | [`completion_log`] | completions on rings whose responses a transport takes |
 //! | [`client`] | a producer and consumer in one thread, for tests and benchmarks without a NIC |
-//! | [`wait`], [`pin`] | how threads poll, and on which core |
+//! | [`thread`], [`wait`], [`pin`] | threads that are stopped by a deadline, how they poll, and on which core |
 
 #![forbid(unsafe_code)]
 
@@ -50,6 +50,7 @@ pub mod pin;
 pub mod ring;
 mod shared;
 pub mod table;
+pub mod thread;
 pub mod wait;
 pub mod worker;
 

@@ -2,6 +2,7 @@
 
 use crate::Unified;
 use ringcall::Wait;
+use ringcall::thread::STOP_CHECK_INTERVAL;
 use ringcall::wait::TURNS_PER_CHECK;
 use ringcall::wait::Waiter;
 use std::time::{Duration, Instant};
@@ -23,9 +24,6 @@ impl Default for Idle {
         Self { wait: Wait::Yield { spins: 16 }, block_after: Some(Duration::from_millis(50)) }
     }
 }
-
-/// The longest that a thread blocks without a look at whether it is to stop.
-const SLEEP: Duration = Duration::from_millis(5);
 
 /// The state of one idle thread.
 #[derive(Debug)]
@@ -55,7 +53,7 @@ impl Idler {
         if turns.is_multiple_of(TURNS_PER_CHECK) || turns == u32::MAX {
             let since = *self.since.get_or_insert_with(Instant::now);
             if since.elapsed() >= block_after {
-                let _ = link.doze(SLEEP);
+                let _ = link.doze(STOP_CHECK_INTERVAL);
             }
         }
     }

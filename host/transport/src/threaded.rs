@@ -4,11 +4,12 @@ use crate::idle::Idler;
 use crate::{Endpoint, Idle, RingFilling, StopReport, TransportError, Unified, Watch};
 use ringcall::HostDispatcher;
 use ringcall::dispatcher::{Step, Stepped, Stopped, Wired};
-use ringcall::pin::{PinReport, pin_current};
+use ringcall::pin::PinReport;
+use ringcall::thread::{GRACE_PERIOD, Supervised};
 use ringcall::wait::TURNS_PER_CHECK;
 use ringcall_gpu::atomic::DeviceU64;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Choices of a transport's thread.
@@ -19,9 +20,6 @@ pub struct ThreadOptions {
     /// The core it is pinned to.
     pub core: Option<usize>,
 }
-
-/// How long a thread may take to end after its deadline: bounded work, unless a handler on it never returns.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// How a thread is told to stop: nanoseconds allowed, plus one; 0 while it runs. Written by the owner, once, with release;
 /// read by the thread with acquire.
@@ -47,9 +45,7 @@ impl Signal {
 #[derive(Debug)]
 struct Worker<T> {
     signal: Signal,
-    done: mpsc::Receiver<T>,
-    thread: Option<std::thread::JoinHandle<()>>,
-    pin: PinReport,
+    thread: Supervised<T>,
     endpoint: Endpoint,
     watch: Watch,
 }
@@ -61,31 +57,16 @@ impl<T: Send + 'static> Worker<T> {
         run: impl FnOnce(&Signal) -> T + Send + 'static,
     ) -> Result<Self, TransportError> {
         let signal = Signal::new();
-        let (hand_back, done) = mpsc::channel();
-        let (pinned, pin) = mpsc::channel();
-        let refused = |e: &dyn std::fmt::Display| TransportError::Thread(e.to_string());
-        let thread = std::thread::Builder::new()
-            .name("ringcall-link".to_owned())
-            .spawn({
-                let signal = signal.clone();
-                move || {
-                    let _ = pinned.send(pin_current("transport", core));
-                    let _ = hand_back.send(run(&signal));
-                }
-            })
-            .map_err(|e| refused(&e))?;
-        let pin = pin.recv().map_err(|e| refused(&e))?;
-        Ok(Self { signal, done, thread: Some(thread), pin, endpoint, watch })
+        let seen = signal.clone();
+        let thread = Supervised::start("transport", core, move || run(&seen))
+            .map_err(|e| TransportError::Thread(e.to_string()))?;
+        Ok(Self { signal, thread, endpoint, watch })
     }
 
     /// What the thread brings back; `None` if it does not come.
     fn stop(mut self, deadline: Duration) -> Option<T> {
         self.signal.stop(deadline);
-        let back = self.done.recv_timeout(deadline.saturating_add(GRACE)).ok()?;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        Some(back)
+        self.thread.wait(deadline.saturating_add(GRACE_PERIOD)).ok()
     }
 }
 
@@ -179,7 +160,7 @@ impl Threaded {
     /// Where the thread runs.
     #[must_use]
     pub fn pin(&self) -> &PinReport {
-        &self.worker.pin
+        self.worker.thread.pin()
     }
 }
 
@@ -269,7 +250,7 @@ impl OneThread {
     /// Where the thread runs.
     #[must_use]
     pub fn pin(&self) -> &PinReport {
-        &self.worker.pin
+        self.worker.thread.pin()
     }
 
     /// Stops the transport, then the dispatcher: at the deadline the senders of unanswered requests are told

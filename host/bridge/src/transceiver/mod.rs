@@ -23,6 +23,7 @@ mod rest;
 
 use crate::Refused;
 use pump::Pump;
+use ringcall::thread::{StopFlag, Supervised};
 use ringcall::{Ring, RingConfig};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::{RingMemory, SharedRing};
@@ -30,7 +31,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A UDP socket between two rings.
 pub struct Transceiver {
@@ -49,10 +50,8 @@ struct State {
 }
 
 struct Running {
-    /// 0 while the thread is to run. Written by the closing thread, with release; read by the thread with
-    /// acquire.
-    stop: Arc<DeviceU64>,
-    thread: JoinHandle<()>,
+    stop: StopFlag,
+    thread: Supervised<()>,
 }
 
 fn os(what: &str, error: &dyn fmt::Display) -> Refused {
@@ -164,12 +163,10 @@ impl Transceiver {
             state.pump = Some(pump);
             return Ok(());
         }
-        let stop = Arc::new(DeviceU64::new(0));
-        let thread = std::thread::Builder::new().name("ringcall-udp".to_owned()).spawn({
-            let stop = Arc::clone(&stop);
-            move || pump.run(&stop)
-        });
-        let thread = thread.map_err(|e| os("no thread", &e))?;
+        let stop = StopFlag::default();
+        let seen = stop.clone();
+        let thread =
+            Supervised::start("udp", None, move || pump.run(&seen)).map_err(|e| os("no thread", &e))?;
         state.running = Some(Running { stop, thread });
         Ok(())
     }
@@ -178,9 +175,10 @@ impl Transceiver {
     pub fn close(&self) {
         let mut state = self.state();
         state.pump = None;
-        if let Some(running) = state.running.take() {
-            running.stop.store(1, Ordering::Release);
-            let _ = running.thread.join();
+        if let Some(mut running) = state.running.take() {
+            running.stop.set();
+            // Without a deadline: the memory may be the caller's, who frees it next. The thread sees the flag within a turn.
+            let _ = running.thread.wait(Duration::MAX);
         }
         state.address = None;
     }

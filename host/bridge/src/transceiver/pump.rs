@@ -2,6 +2,7 @@
 
 use super::rest::{Rest, SLEEP};
 use crate::Refused;
+use ringcall::thread::StopFlag;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::ring::RingWindows;
 use ringcall_protocol::scan::GROUP;
@@ -68,9 +69,9 @@ impl Pump {
         }
     }
 
-    pub(super) fn run(mut self, stop: &DeviceU64) {
+    pub(super) fn run(mut self, stop: &StopFlag) {
         let mut rest = Rest::new();
-        while stop.load(Ordering::Acquire) == 0 {
+        while !stop.is_set() {
             let mut moved = 0;
             while moved < BURST && self.receive().is_some() {
                 moved += 1;

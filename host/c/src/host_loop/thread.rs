@@ -4,8 +4,8 @@ use super::{HostLoop, Shutdown};
 use crate::cpu_loop::TransportFaults;
 use crate::engine::Engine;
 use crate::status::Fault;
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
+use ringcall::thread::{Supervised, Unfinished};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the thread stays for graphs that outlast a stop, so that a later stop may succeed.
@@ -13,8 +13,7 @@ const LINGER: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 pub(crate) struct HostThread {
-    ended: mpsc::Receiver<()>,
-    thread: Option<JoinHandle<Result<(), Fault>>>,
+    thread: Supervised<Result<(), Fault>>,
     engine: Option<Arc<Engine>>,
     faults: Option<TransportFaults>,
     shutdown: Shutdown,
@@ -23,18 +22,11 @@ pub(crate) struct HostThread {
 
 impl HostThread {
     pub(crate) fn start(host_loop: HostLoop) -> Result<Self, Fault> {
-        let (end, ended) = mpsc::channel::<()>();
         let (shutdown, stop) = (host_loop.shutdown, host_loop.stop);
         let (engine, faults) = (host_loop.engine.as_deref().cloned(), host_loop.faults());
-        let thread = std::thread::Builder::new()
-            .name("ringcall-protocol".to_owned())
-            .spawn(move || {
-                // Dropped at the end, also by a panic: that is what the receiver hears.
-                let _end = end;
-                host_loop.run(LINGER)
-            })
+        let thread = Supervised::start("dispatcher", None, move || host_loop.run(LINGER))
             .map_err(|error| Fault::internal(format!("no thread for the dispatcher: {error}")))?;
-        Ok(Self { ended, thread: Some(thread), engine, faults, shutdown, stop })
+        Ok(Self { thread, engine, faults, shutdown, stop })
     }
 
     /// The graphs that it launches.
@@ -50,18 +42,18 @@ impl HostThread {
     /// Sets the shutdown flag and waits, within the stop time. May be called again after an error.
     pub(crate) fn stop(&mut self) -> Result<(), Fault> {
         self.shutdown.set();
-        if self.ended.recv_timeout(self.stop) == Err(mpsc::RecvTimeoutError::Timeout) {
-            self.settled()?;
-            return Err(Fault::internal(format!(
-                "the dispatcher did not end within {:?}: a handler does not return",
-                self.stop
-            )));
-        }
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Err(_)) => Err(Fault::internal("the dispatcher's thread panicked")),
-            Some(Ok(ended)) => ended,
+        match self.thread.wait(self.stop) {
+            Ok(ended) => ended,
+            Err(Unfinished::Running) => {
+                self.settled()?;
+                Err(Fault::internal(format!(
+                    "the dispatcher did not end within {:?}: a handler does not return",
+                    self.stop
+                )))
+            }
             // It has ended before, but perhaps not well.
-            None => self.settled(),
+            Err(Unfinished::Taken) => self.settled(),
+            Err(Unfinished::Panicked) => Err(Fault::internal("the dispatcher's thread panicked")),
         }
     }
 
@@ -69,7 +61,7 @@ impl HostThread {
     /// A graph still runs.
     fn settled(&self) -> Result<(), Fault> {
         let Some(engine) = &self.engine else { return Ok(()) };
-        if self.thread.is_none() {
+        if self.thread.is_over() {
             engine.sweep(|_| ());
         }
         engine.ended()

@@ -139,8 +139,8 @@ fn answer(status: &str, content_type: &str, text: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::server::POLL_INTERVAL;
     use super::*;
+    use ringcall::thread::STOP_CHECK_INTERVAL;
     use std::sync::mpsc::channel;
 
     /// Against hanging.
@@ -197,7 +197,7 @@ mod tests {
         assert!(is_whole(&hear(say(&server, "GET /page?x=1 HTTP/1.0\n\n")), LARGE));
         let (first, rest) = GET.split_at(9);
         let mut parts = say(&server, first);
-        std::thread::sleep(POLL_INTERVAL);
+        std::thread::sleep(STOP_CHECK_INTERVAL);
         parts.write_all(rest.as_bytes()).expect("sent");
         assert!(is_whole(&hear(parts), LARGE));
         for (words, status) in [

@@ -19,6 +19,7 @@ use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use plugin::Over;
+use ringcall::thread::STOP_CHECK_INTERVAL;
 use ringcall_roce::PortOptions;
 use ringcall_transport::{roce, udp};
 use served::Outcome;
@@ -147,9 +148,6 @@ pub(crate) struct Args {
     plugin_args: Vec<String>,
 }
 
-/// Signals are looked for so often.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
 /// What the service takes.
 fn estimate(args: &Args) -> Estimate {
     let decoding = args.experiment.memory();
@@ -191,7 +189,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     let begin = Instant::now();
     let limit = args.seconds.map(Duration::from_secs);
     while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
-        std::thread::sleep(POLL_INTERVAL);
+        std::thread::sleep(STOP_CHECK_INTERVAL);
     }
     if let Some(rendezvous) = rendezvous {
         rendezvous.stop();

@@ -1,38 +1,35 @@
 //! A thread beside the service that turns connections until it is told to end.
 
 use anyhow::Result;
+use ringcall::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, StopFlag, Supervised};
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two looks for a connection, which is also how fast a stop is noticed.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Between two looks at connections that there are.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// The pause between two polls of the connections that there are.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 pub(super) struct Server {
     address: SocketAddr,
-    /// Dropped to end the thread.
-    alive: Sender<()>,
-    thread: JoinHandle<()>,
+    stop: StopFlag,
+    thread: Supervised<()>,
 }
 
 impl Server {
-    /// Calls `turn` again and again. It waits for no connection, and says how many there are.
+    /// Calls `turn` again and again. `turn` waits for no connection, and returns how many there are.
     pub(super) fn start(
         name: &str,
         address: SocketAddr,
         mut turn: impl FnMut() -> usize + Send + 'static,
     ) -> Result<Self> {
-        let (alive, until): (_, Receiver<()>) = channel();
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            while until.try_recv() != Err(TryRecvError::Disconnected) {
+        let stop = StopFlag::default();
+        let seen = stop.clone();
+        let thread = Supervised::start(name, None, move || {
+            while !seen.is_set() {
                 let connections = turn();
-                std::thread::sleep(if connections == 0 { POLL_INTERVAL } else { LOOK_AGAIN });
+                std::thread::sleep(if connections == 0 { STOP_CHECK_INTERVAL } else { POLL_INTERVAL });
             }
         })?;
-        Ok(Self { address, alive, thread })
+        Ok(Self { address, stop, thread })
     }
 
     /// Where it listens.
@@ -40,10 +37,15 @@ impl Server {
         self.address
     }
 
-    /// Ends it; connections under way are closed as they are.
-    pub(super) fn stop(self) {
-        let Self { alive, thread, .. } = self;
-        drop(alive);
-        let _ = thread.join();
+    /// Ends the thread; connections under way are closed as they are.
+    pub(super) fn stop(mut self) {
+        self.stop.set();
+        let _ = self.thread.wait(GRACE_PERIOD);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.set();
     }
 }

@@ -12,14 +12,13 @@ use crate::monitor::{Monitor, requests_of};
 use crate::report::{Dump, StopReport};
 use crate::stage::Completion;
 use crate::state::{Phase, State};
-use crate::threads::{ConsumerState, GRACE_PERIOD, Stop, ThreadSet, join_until, spawn};
+use crate::threads::{ConsumerState, Stop, ThreadSet, spawn};
 use ringcall::pin::PinReport;
+use ringcall::thread::{GRACE_PERIOD, StopFlag, Supervised, Unfinished};
 use ringcall::{Ring, RingConfig, Status};
-use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::scan::GROUP;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 type Factory = Box<dyn FnMut(u32) -> Result<Box<dyn RemoteStage>, BoxError> + Send>;
@@ -108,7 +107,7 @@ pub struct Running {
     config: StageConfig,
     dispatcher: Box<dyn RemoteDispatcher>,
     stage: Factory,
-    watchdog: JoinHandle<()>,
+    watchdog: Supervised<()>,
     failure: Failure,
     threads: ThreadSet,
 }
@@ -157,11 +156,11 @@ impl RemotePipeline<Idle> {
                 let stage = stage(worker).map_err(PipelineError::of_factory("CPU", worker))?;
                 let state = Arc::clone(&state);
                 let first = (u64::from(worker) * u64::from(groups) / u64::from(config.workers)) as u32;
-                threads.worker(&config.cores, move |quit| {
+                threads.worker(&config.cores, move |stop| {
                     let worker = Worker {
                         state,
                         stage,
-                        quit,
+                        stop,
                         wait,
                         first,
                         payload: vec![0; requests.request_capacity() as usize],
@@ -173,17 +172,17 @@ impl RemotePipeline<Idle> {
             }
             threads.consumer(&config.cores, None, consumer_state)?;
             dispatcher.start().map_err(PipelineError::Remote)?;
-            let quit = Arc::new(DeviceU64::new(0));
+            let stop = StopFlag::default();
             let watchdog = Watchdog {
                 state: Arc::clone(&state),
                 health: dispatcher.health(),
                 timeout: config.request_timeout,
-                quit: Arc::clone(&quit),
-                consumer_quit: Arc::clone(&threads.consumer_quit),
+                stop: stop.clone(),
+                stop_consumer: threads.stop_consumer.clone(),
                 failure: Arc::clone(&failure),
             };
-            let (watchdog, _) = spawn("watchdog".to_owned(), None, move || watchdog.run())?;
-            threads.consumer_stopped_by(quit);
+            let watchdog = spawn("watchdog", None, move || watchdog.run())?;
+            threads.consumer_stopped_by(stop);
             Ok(watchdog)
         })();
         match started {
@@ -248,7 +247,7 @@ impl RemotePipeline<Running> {
     pub fn stop(self, deadline: Duration) -> RemoteStopped {
         let stop = Stop::begin(deadline);
         let Self { state, inner } = self;
-        let Running { config, mut dispatcher, stage, watchdog, failure, mut threads } = inner;
+        let Running { config, mut dispatcher, stage, mut watchdog, failure, mut threads } = inner;
         threads.refuse(stop);
         let before = state.counters.snapshot(false, None).completed;
         let dropped_before = dropped(&state);
@@ -271,8 +270,7 @@ impl RemotePipeline<Running> {
         let stuck_workers = threads.stop_workers(stop);
         // The watchdog answers the remaining requests, then tells the consumer to end.
         threads.stop_consumer();
-        watchdog.thread().unpark();
-        let watchdog_ended = join_until(vec![watchdog], Instant::now() + GRACE_PERIOD).is_empty();
+        let watchdog_ended = watchdog.wait(GRACE_PERIOD) != Err(Unfinished::Running);
         if !watchdog_ended && let Some(in_flight) = &state.remote {
             // The dispatcher's health function holds the watchdog up: answer the remaining requests from here.
             in_flight.expire(UNDER_WAY, u64::MAX, Status::SHUTTING_DOWN, state.ring.shared());

@@ -4,14 +4,11 @@ use super::Health;
 use super::in_flight::{Phase, UNDER_WAY};
 use crate::state::State;
 use ringcall::Status;
-use ringcall_gpu::atomic::DeviceU64;
+use ringcall::thread::{STOP_CHECK_INTERVAL, StopFlag};
 use ringcall_gpu::clock;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Time between checks, unless the requests' timeout is shorter.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Age of a request in flight from which the dispatcher's health is checked.
 const HEALTH_CHECK_AGE: Duration = Duration::from_secs(1);
 
@@ -22,25 +19,25 @@ pub(super) struct Watchdog {
     pub(super) state: Arc<State>,
     pub(super) health: Health,
     pub(super) timeout: Option<Duration>,
-    pub(super) quit: Arc<DeviceU64>,
-    pub(super) consumer_quit: Arc<DeviceU64>,
+    pub(super) stop: StopFlag,
+    pub(super) stop_consumer: StopFlag,
     pub(super) failure: Failure,
 }
 
 impl Watchdog {
-    /// Runs until `quit` is set, then answers the remaining requests and tells the consumer to end once it has harvested them.
+    /// Runs until `stop` is set, then answers the remaining requests and tells the consumer to end once it has harvested them.
     pub(super) fn run(mut self) {
-        let pause = self
-            .timeout
-            .map_or(POLL_INTERVAL, |timeout| (timeout / 8).clamp(Duration::from_micros(100), POLL_INTERVAL));
-        while self.quit.load(Ordering::Acquire) == 0 {
+        let pause = self.timeout.map_or(STOP_CHECK_INTERVAL, |timeout| {
+            (timeout / 8).clamp(Duration::from_micros(100), STOP_CHECK_INTERVAL)
+        });
+        while !self.stop.is_set() {
             self.check();
-            std::thread::park_timeout(pause);
+            std::thread::sleep(pause);
         }
         if let Some(in_flight) = &self.state.remote {
             in_flight.expire(UNDER_WAY, u64::MAX, Status::SHUTTING_DOWN, self.state.ring.shared());
         }
-        self.consumer_quit.store(1, Ordering::Release);
+        self.stop_consumer.set();
     }
 
     /// Times requests out, and checks the dispatcher's health if a request is old or a response outstanding.

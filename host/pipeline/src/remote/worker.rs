@@ -4,10 +4,10 @@ use super::in_flight::{Claim, Reply, Word};
 use super::{InFlightTable, RemoteStage};
 use crate::stage::{RequestView, StageTimes};
 use crate::state::State;
+use ringcall::thread::StopFlag;
 use ringcall::wire::flag::{FREE, IN_FLIGHT};
 use ringcall::wire::header::RequestHeader;
 use ringcall::{Status, Wait};
-use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_protocol::scan::GROUP;
 use ringcall_protocol::slot::Response;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 pub(super) struct Worker {
     pub(super) state: Arc<State>,
     pub(super) stage: Box<dyn RemoteStage>,
-    pub(super) quit: Arc<DeviceU64>,
+    pub(super) stop: StopFlag,
     pub(super) wait: Wait,
     /// The group of slots that this worker polls first. Workers start at different groups.
     pub(super) first: u32,
@@ -30,17 +30,17 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Runs until `quit` is set.
+    /// Runs until `stop` is set.
     pub(super) fn run(mut self) {
         let state = Arc::clone(&self.state);
         let Some(in_flight) = &state.remote else { return };
         let mut waiter = self.wait.waiter();
         loop {
-            // Read before the poll, so that every response published before `quit` was set is served.
-            let quitting = self.quit.load(Ordering::Acquire) != 0;
+            // Read before the poll, so that every response published before `stop` was set is served.
+            let stopping = self.stop.is_set();
             if self.poll(in_flight) > 0 {
                 waiter.reset();
-            } else if quitting {
+            } else if stopping {
                 return;
             } else {
                 waiter.idle();

@@ -30,6 +30,7 @@ use crate::pin::PinReport;
 use crate::shared::{Control, Shared};
 pub use crate::shared::{SlotDump, SlotState, WorkerState};
 use crate::table::FunctionTable;
+use crate::thread::{GRACE_PERIOD, Supervised};
 use crate::worker::{WorkerPort, WorkerSpec};
 use crate::{Ring, Wait};
 use malformed::MalformedLock;
@@ -38,7 +39,6 @@ use ringcall_wire::counter::Counter;
 use run::Loop;
 pub use run::Step;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 pub use step::Stepped;
 
@@ -90,9 +90,7 @@ pub struct Wired {
 /// Running.
 #[derive(Debug)]
 pub struct Running {
-    done: mpsc::Receiver<Box<Loop>>,
-    pin: PinReport,
-    thread: std::thread::JoinHandle<()>,
+    thread: Supervised<Box<Loop>>,
     guard: HaltOnDrop,
 }
 
@@ -224,19 +222,13 @@ impl HostDispatcher<Wired> {
     pub fn start(self) -> Result<HostDispatcher<Running>, DispatcherError> {
         let Self { shared, state: Wired { mut lp } } = self;
         shared.set_control(Control::Run);
-        let (hand_back, done) = mpsc::channel();
-        let (pinned, pin) = mpsc::channel();
-        let thread = std::thread::Builder::new()
-            .name("ringcall-protocol".to_owned())
-            .spawn(move || {
-                let _ = pinned.send(crate::pin::pin_current("dispatcher", lp.options.core));
-                lp.run();
-                let _ = hand_back.send(lp);
-            })
-            .map_err(|e| DispatcherError::Thread(e.to_string()))?;
-        let pin = pin.recv().map_err(|e| DispatcherError::Thread(e.to_string()))?;
+        let thread = Supervised::start("dispatcher", lp.options.core, move || {
+            lp.run();
+            lp
+        })
+        .map_err(|e| DispatcherError::Thread(e.to_string()))?;
         let guard = HaltOnDrop(Arc::clone(&shared));
-        Ok(HostDispatcher { shared, state: Running { done, pin, thread, guard } })
+        Ok(HostDispatcher { shared, state: Running { thread, guard } })
     }
 }
 
@@ -304,36 +296,29 @@ pub struct Stopped {
     pub dispatcher: Option<HostDispatcher<Wired>>,
 }
 
-/// How long a halted dispatcher may take to answer the rest: bounded work, so this is only reached when a
-/// handler never returns.
-const HALT_GRACE: Duration = Duration::from_millis(500);
-
 impl HostDispatcher<Running> {
     /// Where the thread runs.
     #[must_use]
     pub fn pin(&self) -> &PinReport {
-        &self.state.pin
+        self.state.thread.pin()
     }
 
     /// Takes the requests in the ring, waits until everything in flight is answered, and stops; at the
     /// deadline answers the rest `SHUTTING_DOWN`. Returns at most half a second after the deadline.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> Stopped {
-        let Self { shared, state: Running { done, thread, guard: _guard, .. } } = self;
+        let Self { shared, state: Running { mut thread, guard: _guard } } = self;
         let ending = Ending::begin(&shared);
         shared.set_control(Control::Drain);
         let mut unfinished = None;
-        let back = done.recv_timeout(deadline).or_else(|_| {
+        let back = thread.wait(deadline).or_else(|_| {
             unfinished = Some(shared.dump());
             shared.set_control(Control::Halt);
-            done.recv_timeout(HALT_GRACE)
+            // Answering the rest is bounded work, unless a handler never returns.
+            thread.wait(GRACE_PERIOD)
         });
         let report = ending.report(&shared, back.is_err(), unfinished);
-        let dispatcher = back.ok().map(|lp| {
-            // The thread has handed everything back: nothing of it is left to wait for.
-            let _ = thread.join();
-            HostDispatcher { shared, state: Wired { lp } }
-        });
+        let dispatcher = back.ok().map(|lp| HostDispatcher { shared, state: Wired { lp } });
         Stopped { report, dispatcher }
     }
 }

@@ -3,16 +3,13 @@
 use crate::fpga::config::{EMULATOR_QP, PlayerTarget};
 use crate::fpga::error::EmulatorError;
 use crate::fpga::player::{flush, push};
+use ringcall::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, StopFlag, Supervised};
 use ringcall_roce::{
     Event, Inbox, Incomplete, MAX_OVERHEAD_BYTES, Outbox, Packet, Psn, QueuePair, Responder, ResponderStats,
     RoceSocket,
 };
 use ringcall_wire::{FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, Status, names};
 use std::net::SocketAddrV4;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// Makes an answer of a request: the whole slot's content in, header and result out. Returns the answer's bytes.
 pub type Handler = fn(&[u8], &mut [u8]) -> usize;
@@ -76,11 +73,10 @@ pub fn increment(request: &[u8], answer: &mut [u8]) -> usize {
 pub struct Loopback {
     address: SocketAddrV4,
     queue_pair: QueuePair,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<LoopbackStats, EmulatorError>>>,
+    stop: StopFlag,
+    thread: Supervised<Result<LoopbackStats, EmulatorError>>,
 }
 
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Empty looks at the socket before it sleeps.
 const POLLS: u32 = 200;
 
@@ -92,13 +88,11 @@ impl Loopback {
     pub fn start(address: SocketAddrV4, config: LoopbackConfig) -> Result<Self, EmulatorError> {
         let socket = RoceSocket::bind(address)?;
         let responder = Responder::new(config.queue_pair)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let (local, seen) = (socket.local_addr(), Arc::clone(&stop));
-        let thread = std::thread::Builder::new()
-            .name("ringcall-loopback".to_owned())
-            .spawn(move || serve(&socket, responder, &config, &seen))
+        let stop = StopFlag::default();
+        let (local, seen) = (socket.local_addr(), stop.clone());
+        let thread = Supervised::start("loopback", None, move || serve(&socket, responder, &config, &seen))
             .map_err(EmulatorError::io("the loopback service's thread"))?;
-        Ok(Self { address: local, queue_pair: config.queue_pair, stop, thread: Some(thread) })
+        Ok(Self { address: local, queue_pair: config.queue_pair, stop, thread })
     }
 
     /// Where its window is.
@@ -111,29 +105,17 @@ impl Loopback {
     /// Stops it. Returns what it counted.
     ///
     /// # Errors
-    /// What ended it before.
+    /// What ended it before, or a handler that does not return.
     pub fn stop(mut self) -> Result<LoopbackStats, EmulatorError> {
-        self.join()
-    }
-
-    fn join(&mut self) -> Result<LoopbackStats, EmulatorError> {
-        self.stop.store(true, Ordering::Relaxed);
-        let panicked = || std::io::Error::other("it panicked");
-        self.thread.take().map_or_else(
-            || Ok(LoopbackStats::default()),
-            |thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(EmulatorError::io("the loopback service's thread")(panicked())))
-            },
-        )
+        self.stop.set();
+        let ended = self.thread.wait(GRACE_PERIOD);
+        ended.map_err(std::io::Error::other).map_err(EmulatorError::io("the loopback service's thread"))?
     }
 }
 
 impl Drop for Loopback {
     fn drop(&mut self) {
-        // No peer is left to tell.
-        let _ = self.join();
+        self.stop.set();
     }
 }
 
@@ -141,7 +123,7 @@ fn serve(
     socket: &RoceSocket,
     mut responder: Responder,
     config: &LoopbackConfig,
-    stop: &AtomicBool,
+    stop: &StopFlag,
 ) -> Result<LoopbackStats, EmulatorError> {
     let QueuePair { slot_bytes, slots, .. } = config.queue_pair;
     let slot_bytes = slot_bytes as usize;
@@ -153,13 +135,13 @@ fn serve(
     let mut psn = Psn::new(0);
     let mut peer = None;
     let mut idle = 0;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_set() {
         if socket.receive(&mut inbox).map_err(EmulatorError::io("receiving requests"))? == 0 {
             idle += 1;
             if idle < POLLS {
                 std::thread::yield_now();
             } else {
-                socket.wait(POLL_INTERVAL).map_err(EmulatorError::io("waiting for requests"))?;
+                socket.wait(STOP_CHECK_INTERVAL).map_err(EmulatorError::io("waiting for requests"))?;
             }
             continue;
         }

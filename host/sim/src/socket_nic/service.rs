@@ -7,6 +7,7 @@ use crate::socket_nic::queues::{Queues, Shape};
 use crate::socket_nic::report::{Report, Watch};
 use ringcall::FunctionTable;
 use ringcall::table::Function;
+use ringcall::thread::{GRACE_PERIOD, Supervised};
 use ringcall_dispatcher::queue_pair::single::{Extent, Returned, Scratch, Unified};
 use ringcall_gpu::shared::{SharedError, Words};
 use ringcall_mlx5::endpoint::Endpoint;
@@ -20,7 +21,6 @@ use ringcall_wire::status::DispatchMode;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Which threads a service has.
@@ -104,8 +104,8 @@ pub struct Service {
     signals: Arc<Signals>,
     watch: Watch,
     shutdown: Words,
-    nic: Option<JoinHandle<Driver>>,
-    serve: Option<JoinHandle<(Served, Option<Driver>)>>,
+    nic: Option<Supervised<Driver>>,
+    serve: Supervised<(Served, Option<Driver>)>,
 }
 
 impl Service {
@@ -122,22 +122,21 @@ impl Service {
     /// See [`ServiceError`].
     pub fn start(options: Options, table: FunctionTable) -> Result<Self, ServiceError> {
         let Parts { address, signals, watch, shutdown, driver, socket, lane } = Parts::new(options, table)?;
-        let spawn = |name: &str| Builder::new().name(name.to_owned());
         let (nic, serve) = match options.threads {
             Threads::One => {
                 let (halt, watch) = (shutdown.clone(), watch.clone());
-                let serve =
-                    spawn("ringcall-sim").spawn(move || lane.run_with(driver, &socket, &watch, &halt));
-                (None, serve.map_err(failed("the service's thread"))?)
+                let run = move || lane.run_with(driver, &socket, &watch, &halt);
+                (None, Supervised::start("unified", None, run).map_err(failed("the service's thread"))?)
             }
             Threads::Two => {
-                let nic = spawn("ringcall-sim").spawn(move || driver.run());
+                let nic = Supervised::start("nic", None, move || driver.run());
                 let nic = nic.map_err(failed("the NIC's thread"))?;
-                let serve = spawn("ringcall-unified").spawn(move || (lane.run(std::thread::yield_now), None));
+                let run = move || (lane.run(std::thread::yield_now), None);
+                let serve = Supervised::start("unified", None, run);
                 (Some(nic), serve.map_err(failed("the loop's thread"))?)
             }
         };
-        Ok(Self { address, options, signals, watch, shutdown, nic, serve: Some(serve) })
+        Ok(Self { address, options, signals, watch, shutdown, nic, serve })
     }
 
     /// Where it listens.
@@ -165,27 +164,18 @@ impl Service {
         let begin = Instant::now();
         self.signals.close();
         // The loop has read every completion when the NIC writes no more and every credit is back.
-        while begin.elapsed() < deadline && !self.is_over() && !self.is_drained() {
+        while begin.elapsed() < deadline && !self.serve.is_over() && !self.is_drained() {
             std::thread::sleep(POLL_INTERVAL);
         }
         self.shutdown.store(0, 1, Ordering::Relaxed);
-        let late = Instant::now();
-        while !self.is_over() && late.elapsed() < GRACE {
-            std::thread::sleep(POLL_INTERVAL);
-        }
-        let over = self.is_over();
-        let joined = self.serve.take().filter(|_| over).and_then(|thread| thread.join().ok());
+        let ended = self.serve.wait(GRACE_PERIOD).ok();
         self.signals.halt();
-        let nic = self.nic.take().and_then(|thread| thread.join().ok());
-        let (served, driver) = match joined {
+        let nic = self.nic.as_mut().and_then(|nic| nic.wait(GRACE_PERIOD).ok());
+        let (served, driver) = match ended {
             Some((served, driver)) => (Some(served), driver.or(nic)),
             None => (None, nic),
         };
         Report::new(&self.watch, driver.as_ref(), served, begin.elapsed())
-    }
-
-    fn is_over(&self) -> bool {
-        self.serve.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     fn is_drained(&self) -> bool {
@@ -202,8 +192,6 @@ impl Drop for Service {
 }
 
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// How long a loop that was told to end may take: a handler's time.
-const GRACE: Duration = Duration::from_secs(2);
 
 fn failed(what: &'static str) -> impl FnOnce(std::io::Error) -> ServiceError {
     move |source| ServiceError::Io { what, source }

@@ -5,13 +5,11 @@ use super::codec::{
     prefix,
 };
 use super::file::{RegisterFile, lock};
+use ringcall::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, StopFlag, Supervised};
 use serde::Serialize;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// What to do with a host that asks for its sequence numbers to be checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,16 +45,13 @@ pub struct ControlServer {
     last: Option<(SocketAddr, Vec<u8>, Reply)>,
 }
 
-/// How long one look at the socket waits, and so how long a stop takes.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
 impl ControlServer {
     /// A server on this socket.
     ///
     /// # Errors
     /// What the kernel says of the socket.
     pub fn new(socket: UdpSocket, file: Arc<Mutex<RegisterFile>>, check: SequenceCheck) -> io::Result<Self> {
-        socket.set_read_timeout(Some(POLL_INTERVAL))?;
+        socket.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         Ok(Self { socket, file, check, stats: ServerStats::default(), last: None })
     }
 
@@ -161,15 +156,15 @@ impl ControlServer {
     /// What the kernel says of the socket or the thread.
     pub fn spawn(mut self) -> io::Result<ServerHandle> {
         let address = self.socket.local_addr()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("ringcall-control".to_owned()).spawn(move || {
-            while !seen.load(Ordering::Relaxed) {
+        let stop = StopFlag::default();
+        let seen = stop.clone();
+        let thread = Supervised::start("control", None, move || {
+            while !seen.is_set() {
                 self.serve_one()?;
             }
             Ok(self.stats)
         })?;
-        Ok(ServerHandle { address, stop, thread: Some(thread) })
+        Ok(ServerHandle { address, stop, thread })
     }
 }
 
@@ -177,8 +172,8 @@ impl ControlServer {
 #[derive(Debug)]
 pub struct ServerHandle {
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<io::Result<ServerStats>>>,
+    stop: StopFlag,
+    thread: Supervised<io::Result<ServerStats>>,
 }
 
 impl ServerHandle {
@@ -193,22 +188,13 @@ impl ServerHandle {
     /// # Errors
     /// What ended it before.
     pub fn stop(mut self) -> io::Result<ServerStats> {
-        self.join()
-    }
-
-    fn join(&mut self) -> io::Result<ServerStats> {
-        self.stop.store(true, Ordering::Relaxed);
-        let ended = self.thread.take().map(JoinHandle::join);
-        ended.map_or_else(
-            || Ok(ServerStats::default()),
-            |ended| ended.unwrap_or_else(|_| Err(io::Error::other("the control plane's thread panicked"))),
-        )
+        self.stop.set();
+        self.thread.wait(GRACE_PERIOD).map_err(io::Error::other)?
     }
 }
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
-        // No peer is left to tell.
-        let _ = self.join();
+        self.stop.set();
     }
 }
