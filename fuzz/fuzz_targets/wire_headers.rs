@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
             let status = response.status();
             assert!(status.is_ok() || status.is_handler_error() || status.is_protocol_error());
             assert!(!status.name().is_empty() && !status.meaning().is_empty());
-            assert!(Counter::for_rejection(status).index() < Counter::COUNT);
+            assert!(Counter::of_status(status).index() < Counter::COUNT);
         }
         (Err(_), Err(_)) => assert!(data.len() < HEADER_BYTES),
         _ => panic!("one header fits and the other does not"),

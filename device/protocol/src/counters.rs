@@ -107,7 +107,7 @@ impl Snapshot {
     pub fn answered(&self) -> u64 {
         let statuses = ringcall_wire::status::ALL.iter().map(|&(status, ..)| status);
         let others = self.get(Counter::HandlerErrors) + self.get(Counter::UnknownStatus);
-        others + statuses.map(|status| self.get(Counter::for_rejection(status))).sum::<u64>()
+        others + statuses.map(|status| self.get(Counter::of_status(status))).sum::<u64>()
     }
 
     /// One count.
@@ -119,7 +119,7 @@ impl Snapshot {
     /// The requests answered with a status of the dispatcher's own before any handler saw them.
     #[must_use]
     pub fn rejected(&self) -> u64 {
-        REJECTIONS.iter().map(|&status| self.get(Counter::for_rejection(status))).sum()
+        REJECTIONS.iter().map(|&status| self.get(Counter::of_status(status))).sum()
     }
 
     /// Every counter that is not zero, with its name.

@@ -277,11 +277,8 @@ fn write_answer<M: RingMemory>(
     result: M::Body<'_>,
 ) -> Answered {
     let capacity = memory.geometry().result_capacity() as usize;
-    let (status, result) = if result.len() > capacity {
-        (Status::RESULT_TOO_LONG, result.cut(capacity))
-    } else {
-        (status, result)
-    };
+    let (status, _) = status.clamped(result.len(), capacity);
+    let result = if result.len() > capacity { result.cut(capacity) } else { result };
     // No longer than the capacity, which is a u32.
     let len = result.len() as u32;
     memory.write_response(slot, ResponseHeader::reply(header, status.0, len).to_words(), result);

@@ -35,6 +35,20 @@ pub fn header(header: &RequestHeader, capacity: u32) -> Result<(), Status> {
     }
 }
 
+/// All checks of a request whose flag was found valid: magic, the payload's length, the function, its mode and its schema.
+///
+/// # Errors
+/// Those of [`header`] and [`function`], in this order.
+#[inline(always)]
+pub fn request<'t, T: Table>(
+    table: &'t T,
+    header: &RequestHeader,
+    capacity: u32,
+    runs: impl Fn(DispatchMode) -> bool,
+) -> Result<&'t T::Entry, Status> {
+    self::header(header, capacity).and_then(|()| function(table, header, runs))
+}
+
 /// The function is known, of a mode this dispatcher runs, and its schema agrees with the payload's length.
 ///
 /// # Errors

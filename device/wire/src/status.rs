@@ -104,6 +104,21 @@ impl Status {
         self.0 == 0
     }
 
+    /// The status and the length to answer with, where a handler claims a result of `len` in a slot for `capacity`: a result
+    /// that is too long is cut and answered [`RESULT_TOO_LONG`](Self::RESULT_TOO_LONG).
+    ///
+    /// ```
+    /// use ringcall_wire::status::Status;
+    ///
+    /// assert_eq!(Status::OK.clamped(3, 8), (Status::OK, 3));
+    /// assert_eq!(Status::OK.clamped(9, 8), (Status::RESULT_TOO_LONG, 8));
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    pub fn clamped<N: Copy + PartialOrd>(self, len: N, capacity: N) -> (Self, N) {
+        if len > capacity { (Self::RESULT_TOO_LONG, capacity) } else { (self, len) }
+    }
+
     /// Whether the handler set it.
     #[must_use]
     pub const fn is_handler_error(self) -> bool {

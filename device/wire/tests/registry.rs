@@ -74,7 +74,7 @@ fn every_protocol_status_has_a_counter_of_its_own() {
     let names: BTreeSet<_> = counter::ALL.iter().map(|counter| counter.name()).collect();
     assert_eq!(names.len(), Counter::COUNT);
     let rejections: BTreeSet<_> =
-        status::ALL[1..].iter().map(|&(status, _, _)| Counter::for_rejection(status).index()).collect();
+        status::ALL[1..].iter().map(|&(status, _, _)| Counter::of_status(status).index()).collect();
     assert_eq!(rejections.len(), status::ALL.len() - 1);
     for other in [Counter::Received, Counter::Dispatched, Counter::Completed, Counter::HandlerErrors] {
         assert!(!rejections.contains(&other.index()), "{}", other.name());
@@ -87,7 +87,7 @@ fn every_protocol_status_has_a_counter_of_its_own() {
         (-17, Counter::UnknownStatus),
         (i32::MIN, Counter::UnknownStatus),
     ] {
-        assert_eq!(Counter::for_rejection(Status(code)), counter, "{code}");
+        assert_eq!(Counter::of_status(Status(code)), counter, "{code}");
     }
 }
 

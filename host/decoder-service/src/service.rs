@@ -8,10 +8,10 @@ use crate::summary::{Outcome, Progress, Summary};
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::wire::qec::read_decode_result;
 use ringcall::{RingConfig, Wait};
-use ringcall_pipeline::remote::{self, RemoteDispatcher, RemotePipeline};
+use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_pipeline::{
-    Completion, CorePinning, Execution, Injector, Monitor, Pipeline, PipelineError, Running, StageConfig,
-    StopReport, SubmitError, WorkerResources,
+    Completion, CorePinning, Execution, Monitor, Pipeline, PipelineError, Running, StageConfig, Stopped,
+    SubmitError, WorkerResources,
 };
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -92,7 +92,7 @@ pub enum ServiceError {
     /// A request does not fit any slot.
     #[error("a request of this problem needs slots of {0} bytes, more than a ring can have")]
     SlotTooLong(usize),
-    /// A dispatcher elsewhere has a ring that is too small.
+    /// A remote dispatcher has a ring that is too small.
     #[error("the dispatcher's slots take {found} bytes of {what}, where this problem has {expected}")]
     Ring {
         /// Requests or answers.
@@ -110,36 +110,11 @@ pub enum ServiceError {
     NoInjector,
 }
 
-/// Where requests are dispatched.
-enum Kind {
-    Here(Pipeline<Running>),
-    Elsewhere(RemotePipeline<remote::Running>),
-}
-
-impl Kind {
-    fn injector(&self) -> Option<Injector> {
-        match self {
-            Self::Here(pipeline) => pipeline.injector(),
-            Self::Elsewhere(pipeline) => pipeline.injector(),
-        }
-    }
-
-    /// What the stop did, and what was wrong with a dispatcher elsewhere.
-    fn stop(self, deadline: Duration) -> (StopReport, Option<String>) {
-        match self {
-            Self::Here(pipeline) => (pipeline.stop(deadline).report, None),
-            Self::Elsewhere(pipeline) => {
-                let stopped = pipeline.stop(deadline);
-                (stopped.report, stopped.failure)
-            }
-        }
-    }
-}
-
 /// A running decoding service.
 pub struct Service {
     problem: Problem,
-    pipeline: Kind,
+    pipeline: Pipeline<Running>,
+    remote: bool,
     outcomes: mpsc::Receiver<Outcome>,
     densities: Vec<Arc<Density>>,
     deadline: Duration,
@@ -191,11 +166,11 @@ impl Service {
             .on_completion(handler)
             .build()?
             .start()?;
-        let pipeline = Kind::Here(pipeline);
-        Ok(Self { problem: problem.clone(), pipeline, outcomes, densities, deadline: config.stop_deadline })
+        let (problem, deadline) = (problem.clone(), config.stop_deadline);
+        Ok(Self { problem, pipeline, remote: false, outcomes, densities, deadline })
     }
 
-    /// Around a dispatcher that is elsewhere and runs inference: it answers `decode_syndrome` requests with
+    /// Starts a service around a remote dispatcher that runs inference: it answers `decode_syndrome` requests with
     /// [`Problem::inferred_bytes`] bytes. Makes decoders, and starts all threads and the dispatcher.
     ///
     /// [`ServiceConfig::slots`] is the dispatcher's own, and the dispatcher's core is not used.
@@ -219,7 +194,7 @@ impl Service {
         let densities = config.densities();
         let (handler, outcomes) = reporter(problem);
         let (decode_problem, stage_densities) = (problem.clone(), densities.clone());
-        let pipeline = RemotePipeline::builder(dispatcher)
+        let pipeline = Pipeline::remote(dispatcher)
             .config(config.stages(RingConfig::default()))
             .result_bytes(u32::try_from(problem.result_bytes()).unwrap_or(u32::MAX))
             .stage(move |worker| {
@@ -229,26 +204,20 @@ impl Service {
             .on_completion(handler)
             .build()?
             .start()?;
-        let pipeline = Kind::Elsewhere(pipeline);
-        Ok(Self { problem: problem.clone(), pipeline, outcomes, densities, deadline: config.stop_deadline })
+        let (problem, deadline) = (problem.clone(), config.stop_deadline);
+        Ok(Self { problem, pipeline, remote: true, outcomes, densities, deadline })
     }
 
     /// Where each thread runs.
     #[must_use]
     pub fn pins(&self) -> &[ringcall::pin::PinReport] {
-        match &self.pipeline {
-            Kind::Here(pipeline) => pipeline.pins(),
-            Kind::Elsewhere(pipeline) => pipeline.pins(),
-        }
+        self.pipeline.pins()
     }
 
     /// Reads counts and slots from another thread.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
-        match &self.pipeline {
-            Kind::Here(pipeline) => pipeline.monitor(),
-            Kind::Elsewhere(pipeline) => pipeline.monitor(),
-        }
+        self.pipeline.monitor()
     }
 
     /// Feeds shots at a pace, checks every answer, stops, and sums up.
@@ -256,7 +225,7 @@ impl Service {
     /// `progress` is called about ten times a second; the run ends early when it returns false.
     ///
     /// # Errors
-    /// The source's own error (a damaged file), or a dispatcher elsewhere that answers no more: the service was stopped all the
+    /// The source's own error (a damaged file), or a remote dispatcher that no longer answers: the service was stopped all the
     /// same.
     pub fn drive(
         self,
@@ -264,12 +233,11 @@ impl Service {
         pace: Pace,
         progress: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<Summary, DriveError> {
-        let Self { problem, pipeline, outcomes, densities, deadline } = self;
+        let Self { problem, pipeline, remote, outcomes, densities, deadline } = self;
         let injector = pipeline.injector().ok_or(DriveError::NoInjector)?;
-        let remote = matches!(pipeline, Kind::Elsewhere(_));
         let run = drive(&problem, injector, &outcomes, source, pace, remote, progress);
         // The driver's time line ends here; requests under way are answered while the pipeline stops.
-        let (report, failure) = pipeline.stop(deadline);
+        let Stopped { report, failure, .. } = pipeline.stop(deadline);
         let mut summary = match run {
             Err(DriveError::Submit(SubmitError::Lost)) => {
                 return Err(DriveError::Lost(failure.unwrap_or_else(|| "no reason is known".to_owned())));

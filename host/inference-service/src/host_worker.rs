@@ -98,7 +98,7 @@ impl HostWorker {
                     }
                 },
             };
-            let (status, len) = if len > most { (Status::RESULT_TOO_LONG, most) } else { (status, len) };
+            let (status, len) = status.clamped(len, most);
             match port.answer(&job, status, self.result.get(..len).unwrap_or_default()) {
                 Ok(()) => LiveCounts::count(&self.counts.answered),
                 Err(_) => LiveCounts::count(&self.counts.late),

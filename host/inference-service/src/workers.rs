@@ -2,11 +2,9 @@
 
 use crate::counts::LiveCounts;
 use crate::{Queue, QueueCounts, ServiceError, WorkerCounts};
-use core::sync::atomic::Ordering;
 use ringcall::Wait;
 use ringcall::pin::PinReport;
-use ringcall::thread::{GRACE_PERIOD, Supervised, Unfinished};
-use ringcall_gpu::atomic::DeviceU64;
+use ringcall::thread::{GRACE_PERIOD, StopFlag, Supervised, Unfinished};
 use ringcall_gpu::hint;
 use ringcall_protocol::handoff::{Claim, Polled};
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
@@ -54,9 +52,7 @@ pub(crate) fn run_stage(
     counts: &LiveCounts,
 ) -> (Status, usize) {
     match catch_unwind(AssertUnwindSafe(|| stage.process(job, result))) {
-        Ok(Ok(len)) if len <= result.len() => (Status::OK, len),
-        // Cut and said, as for any handler that claims more than it was given.
-        Ok(Ok(_)) => (Status::RESULT_TOO_LONG, result.len()),
+        Ok(Ok(len)) => Status::OK.clamped(len, result.len()),
         Ok(Err(status)) => (status, 0),
         Err(_) => {
             LiveCounts::count(&counts.panicked);
@@ -95,14 +91,19 @@ struct Shared {
     queues: Vec<Arc<Queue>>,
     ring: SharedRing,
     counts: LiveCounts,
-    stop: DeviceU64,
+    /// Workers end once the queues are empty.
+    drain: StopFlag,
+    /// Workers end after the job that they have.
+    halt: StopFlag,
     marks: bool,
 }
 
-/// Values of [`Shared::stop`].
-const GO_ON: u64 = 0;
-const DRAIN: u64 = 1;
-const NOW: u64 = 2;
+impl Shared {
+    fn halt(&self) {
+        self.halt.set();
+        self.drain.set();
+    }
+}
 
 /// How workers ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +144,8 @@ impl Workers {
             queues: queues.to_vec(),
             ring: ring.clone(),
             counts: LiveCounts::default(),
-            stop: DeviceU64::new(GO_ON),
+            drain: StopFlag::default(),
+            halt: StopFlag::default(),
             marks: options.marks,
         });
         let wait = options.wait.resolve(stages.len());
@@ -176,7 +178,7 @@ impl Workers {
     #[must_use]
     pub fn stop(mut self, deadline: Duration) -> StopReport {
         let until = Instant::now() + deadline;
-        self.shared.stop.store(DRAIN, Ordering::Release);
+        self.shared.drain.set();
         let mut running: Vec<usize> = (0..self.threads.len()).collect();
         let threads = &mut self.threads;
         let mut wait = |until: Instant| {
@@ -186,7 +188,7 @@ impl Workers {
             });
         };
         wait(until);
-        self.shared.stop.store(NOW, Ordering::Release);
+        self.shared.halt();
         // A worker that was only busy ends after the job that it has.
         wait(Instant::now() + GRACE_PERIOD);
         let queues: Vec<_> = self.shared.queues.iter().map(|queue| queue.counts()).collect();
@@ -213,7 +215,7 @@ fn is_marked(ring: &SharedRing, slot: SlotIndex) -> bool {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.shared.stop.store(NOW, Ordering::Release);
+        self.shared.halt();
     }
 }
 
@@ -241,20 +243,8 @@ impl<'a> Worker<'a> {
     }
 
     fn run(mut self, wait: Wait) {
-        let mut waiter = wait.waiter();
-        loop {
-            let stop = self.shared.stop.load(Ordering::Acquire);
-            if stop == NOW {
-                return;
-            }
-            if self.round() {
-                waiter.reset();
-            } else if stop == DRAIN {
-                return; // asked before the round, which found nothing
-            } else {
-                waiter.idle();
-            }
-        }
+        let shared = self.shared;
+        shared.drain.poll_until_set(wait, || !shared.halt.is_set() && self.round());
     }
 
     /// One look at each queue; whether anything was there.

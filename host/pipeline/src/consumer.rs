@@ -33,22 +33,11 @@ pub(crate) struct Consumer {
 impl Consumer {
     /// Runs until `stop` is set and nothing is left to harvest. Returns the handler for the next start.
     pub(crate) fn run(mut self) -> (CompletionHandler, IdExtender) {
-        let mut waiter = self.wait.waiter();
-        loop {
-            // Read before the scan, so that the scan sees every response that was published before `stop` was set.
-            let stopping = self.stop.is_set();
-            let found = match self.log.clone() {
-                None => self.harvest(),
-                Some(log) => self.read_log(&log),
-            };
-            if found > 0 {
-                waiter.reset();
-            } else if stopping {
-                return (self.handler, self.ids);
-            } else {
-                waiter.idle();
-            }
-        }
+        self.stop.clone().poll_until_set(self.wait, || match self.log.clone() {
+            None => self.harvest() > 0,
+            Some(log) => self.read_log(&log) > 0,
+        });
+        (self.handler, self.ids)
     }
 
     /// Polls every response flag once, eight at a time. Returns the number of responses harvested.

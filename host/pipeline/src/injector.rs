@@ -21,7 +21,7 @@ pub enum SubmitError {
     /// The pipeline is not running.
     #[error("the pipeline is not running")]
     Stopped,
-    /// The remote dispatcher has failed; [`RemoteStopped::failure`](crate::remote::RemoteStopped) says why.
+    /// The remote dispatcher has failed; [`Stopped::failure`](crate::Stopped::failure) says why.
     #[error("the dispatcher answers no more")]
     Lost,
     /// The payload does not fit a slot.

@@ -60,8 +60,10 @@
 
 mod config;
 mod consumer;
+mod dispatch;
 mod engine_stage;
 mod error;
+mod host;
 mod injector;
 mod monitor;
 mod pipeline;

@@ -2,28 +2,24 @@
 
 use crate::config::StageConfig;
 use crate::consumer::{CompletionHandler, IdExtender};
+use crate::dispatch::Dispatch;
 use crate::error::{BoxError, PipelineError};
+use crate::host::{CpuFactory, GpuFactory, HostDispatch};
 use crate::injector::Injector;
-use crate::monitor::{Monitor, requests_of};
-use crate::report::{Dump, StopReport};
-use crate::stage::{Completion, CpuStage, Execution, WorkerResources};
+use crate::monitor::Monitor;
+use crate::remote::{RemoteDispatcher, RemotePipelineBuilder};
+use crate::report::StopReport;
+use crate::stage::{Completion, CpuStage, WorkerResources};
 use crate::state::{Phase, State};
 use crate::stats::Stats;
 use crate::threads::{ConsumerState, Stop, ThreadSet};
-use crate::worker::{Output, Worker};
-use ringcall::completion_log::CompletionLog;
-use ringcall::dispatcher::Running as DispatcherRunning;
+use ringcall::Ring;
 use ringcall::pin::PinReport;
 use ringcall::ring::RingBases;
-use ringcall::worker::{Start, WorkerSpec};
-use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring};
 use std::sync::Arc;
 use std::time::Duration;
 
-type GpuFactory = Box<dyn FnMut(u32) -> Result<WorkerResources, BoxError> + Send>;
-type CpuFactory = Box<dyn FnMut(u32) -> Result<Box<dyn CpuStage>, BoxError> + Send>;
-
-/// Builds a [`Pipeline`].
+/// Builds a [`Pipeline`] whose dispatcher and workers are threads of this process.
 #[must_use]
 pub struct PipelineBuilder {
     config: StageConfig,
@@ -85,31 +81,22 @@ impl PipelineBuilder {
             None => Ring::allocate(config.ring)?,
         };
         let consumer_state = (handler, IdExtender::new(config.external_ids));
-        let parts = Parts { config, gpu, cpu, consumer_state };
-        Ok(Pipeline { state: Arc::new(State::new(ring, None)), inner: Idle { parts } })
+        let dispatch = Box::new(HostDispatch { gpu, cpu, running: None });
+        Ok(Pipeline::new(State::new(ring, None), Idle { config, dispatch, consumer_state }))
     }
-}
-
-/// Everything that a restart keeps.
-struct Parts {
-    config: StageConfig,
-    gpu: GpuFactory,
-    cpu: Option<CpuFactory>,
-    consumer_state: ConsumerState,
 }
 
 /// State of a pipeline that is not running.
 pub struct Idle {
-    parts: Parts,
+    pub(crate) config: StageConfig,
+    pub(crate) dispatch: Box<dyn Dispatch>,
+    pub(crate) consumer_state: ConsumerState,
 }
 
 /// State of a running pipeline.
 pub struct Running {
     config: StageConfig,
-    gpu: GpuFactory,
-    cpu: Option<CpuFactory>,
-    /// If dropped without a stop, it answers the requests in flight `SHUTTING_DOWN`.
-    dispatcher: HostDispatcher<DispatcherRunning>,
+    dispatch: Box<dyn Dispatch>,
     threads: ThreadSet,
 }
 
@@ -130,17 +117,26 @@ impl<S> Pipeline<S> {
     /// Base addresses of the ring's request data. Known before the first start.
     #[must_use]
     pub fn ring_bases(&self) -> RingBases {
-        self.state.ring.bases()
+        self.ring().bases()
     }
 
-    /// The ring.
+    /// The ring that requests are written into.
     #[must_use]
     pub fn ring(&self) -> &Ring {
-        &self.state.ring
+        self.state.requests()
     }
 }
 
 impl Pipeline<Idle> {
+    pub(crate) fn new(state: State, inner: Idle) -> Self {
+        Self { state: Arc::new(state), inner }
+    }
+
+    /// A builder of a pipeline whose dispatcher polls a ring outside of this process's threads. See [`remote`](crate::remote).
+    pub fn remote(dispatcher: impl RemoteDispatcher + 'static) -> RemotePipelineBuilder {
+        RemotePipelineBuilder::new(dispatcher)
+    }
+
     /// A builder with the default shape.
     pub fn builder() -> PipelineBuilder {
         PipelineBuilder {
@@ -155,93 +151,17 @@ impl Pipeline<Idle> {
     /// Calls the factories for each worker and starts all threads.
     ///
     /// # Errors
-    /// A factory's error, a table that cannot be, or no thread. Threads started before the failure are stopped.
+    /// A factory's error, a table that cannot be, or no thread; a remote dispatcher's own error. Threads started before the
+    /// failure are stopped.
     pub fn start(self) -> Result<Pipeline<Running>, PipelineError> {
-        let Self { state, inner: Idle { parts } } = self;
-        let Parts { config, mut gpu, mut cpu, consumer_state } = parts;
-        let threads = config.workers as usize + 3; // dispatcher, consumer, producer
-        let wait = config.wait.resolve(threads);
-
-        let log = state.ring.is_external().then(|| CompletionLog::new(state.ring.geometry()));
-        let (table, specs, outputs) = wire_workers(&state, &config, &mut gpu)?;
-        let options =
-            HostOptions { wait, core: config.cores.dispatcher, request_timeout: config.request_timeout };
-        let mut builder = HostDispatcher::builder(&state.ring, table).options(options);
-        for spec in specs {
-            builder = builder.worker(spec);
-        }
-        if let Some(log) = &log {
-            builder = builder.completion_log(log.clone());
-        }
-        let dispatcher = builder.build()?;
-
-        let geometry = *state.ring.geometry();
+        let Self { state, inner: Idle { config, mut dispatch, consumer_state } } = self;
+        let pollers = config.workers as usize + 2 + dispatch.polling_threads(); // consumer, producer
         // An error from here on stops the threads that were started before it.
-        let mut threads = ThreadSet::new(&state, wait);
-        for (port, (output, connect, output_bytes)) in dispatcher.ports().into_iter().zip(outputs) {
-            let worker = port.worker();
-            if let Some(connect) = connect {
-                connect(port.signal());
-            }
-            let cpu = cpu.as_mut().map(|factory| factory(worker)).transpose();
-            let cpu = cpu.map_err(PipelineError::of_factory("CPU", worker))?;
-            let state = Arc::clone(&state);
-            threads.worker(&config.cores, move |stop| {
-                let worker = Worker {
-                    port,
-                    output,
-                    cpu,
-                    state,
-                    stop,
-                    wait,
-                    payload: vec![0; geometry.request_capacity() as usize],
-                    inferred: vec![0; output_bytes],
-                    response: vec![0; geometry.result_capacity() as usize],
-                };
-                worker.run();
-            })?;
-        }
-        threads.consumer(&config.cores, log, consumer_state)?;
-        let dispatcher = dispatcher.start()?;
-        threads.pins.push(dispatcher.pin().clone());
+        let mut threads = ThreadSet::new(&state, config.wait.resolve(pollers));
+        dispatch.start(&state, &config, &mut threads, consumer_state)?;
         state.set_phase(Phase::Running);
-        Ok(Pipeline { state, inner: Running { config, gpu, cpu, dispatcher, threads } })
+        Ok(Pipeline { state, inner: Running { config, dispatch, threads } })
     }
-}
-
-type Connect = Option<Box<dyn FnOnce(ringcall::worker::ReadySignal) + Send>>;
-type Wiring = (FunctionTable, Vec<WorkerSpec>, Vec<(Output, Connect, usize)>);
-
-/// Calls the inference factory for each worker and registers the workers' functions in a table.
-fn wire_workers(state: &State, config: &StageConfig, gpu: &mut GpuFactory) -> Result<Wiring, PipelineError> {
-    let mut table = FunctionTable::builder();
-    let mut known: Vec<(String, ringcall::wire::schema::HandlerSchema)> = Vec::new();
-    let (mut specs, mut outputs) = (Vec::new(), Vec::new());
-    for worker in 0..config.workers {
-        let resources = gpu(worker).map_err(PipelineError::of_factory("GPU", worker))?;
-        let WorkerResources { function, schema, execution, pre_launch, post_launch, output_bytes } =
-            resources;
-        match known.iter().find(|(name, _)| *name == function) {
-            Some((_, earlier)) if *earlier != schema => {
-                return Err(PipelineError::Schemas { worker, function });
-            }
-            Some(_) => (),
-            None => {
-                table = table.worker_call(&function, schema);
-                known.push((function.clone(), schema));
-            }
-        }
-        let (start, output, connect, output_bytes): (_, _, Connect, _) = match execution {
-            Execution::Inline(stage) => (Start::Mailbox, Output::Inline(stage), None, output_bytes),
-            Execution::Launched { launcher, connect, output } => {
-                let bytes = output_bytes.min(output.len());
-                (Start::Launch(launcher), Output::Mapped(output), Some(connect), bytes)
-            }
-        };
-        specs.push(WorkerSpec { function: FunctionId::of(&function), start, pre_launch, post_launch });
-        outputs.push((output, connect, output_bytes));
-    }
-    Ok((table.build(&state.ring)?, specs, outputs))
 }
 
 /// A stopped pipeline.
@@ -249,8 +169,21 @@ fn wire_workers(state: &State, config: &StageConfig, gpu: &mut GpuFactory) -> Re
 pub struct Stopped {
     /// What the stop did.
     pub report: StopReport,
-    /// The pipeline, ready to start again. `None` if the dispatcher or the completion handler did not return.
+    /// Why a remote dispatcher was lost or failed to stop.
+    pub failure: Option<String>,
+    /// Malformed responses of a remote dispatcher, and responses with another request's id, over the pipeline's life.
+    pub garbage: u64,
+    /// The pipeline, ready to start again. `None` if the dispatcher or the completion handler did not return, or if a remote
+    /// dispatcher failed.
     pub pipeline: Option<Pipeline<Idle>>,
+}
+
+impl Stopped {
+    /// A stage answered every submitted request, every thread ended, and the dispatcher did not fail.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.report.is_clean() && self.failure.is_none()
+    }
 }
 
 impl Pipeline<Running> {
@@ -262,7 +195,7 @@ impl Pipeline<Running> {
         if self.state.ring.is_external() {
             return None;
         }
-        Injector::new(Arc::clone(&self.state), self.inner.threads.wait, 1)
+        Injector::new(Arc::clone(&self.state), self.inner.threads.wait, self.inner.dispatch.parts())
     }
 
     /// Exact counts at this moment. Lock-free.
@@ -274,7 +207,7 @@ impl Pipeline<Running> {
     /// A handle that reads the counts from another thread.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
-        Monitor::new(&self.state, Some(self.inner.dispatcher.watch()))
+        Monitor::new(&self.state, self.inner.dispatch.watch())
     }
 
     /// The core that each thread runs on.
@@ -283,48 +216,30 @@ impl Pipeline<Running> {
         &self.inner.threads.pins
     }
 
-    /// Refuses new requests, waits for those in flight, and stops all threads. At the deadline it answers the remaining
-    /// requests `SHUTTING_DOWN`. It returns at most about a second after the deadline, even if a stage never returns.
+    /// Refuses new requests, waits for those in flight, and stops the dispatcher and all threads. At the deadline it answers the
+    /// remaining requests `SHUTTING_DOWN`. It returns at most about a second after the deadline, even if a stage never returns;
+    /// two seconds with a remote dispatcher, provided that [`RemoteDispatcher::stop`] observes its deadline.
     pub fn stop(self, deadline: Duration) -> Stopped {
         let stop = Stop::begin(deadline);
-        let Self { state, inner: Running { config, gpu, cpu, dispatcher, mut threads } } = self;
+        let monitor = self.monitor();
+        let Self { state, inner: Running { config, mut dispatch, mut threads } } = self;
         threads.refuse(stop);
-        let watch = dispatcher.watch();
-        // Read them now: the dispatcher's stop answers the requests that it gives up, and the consumer completes those
-        // before it returns.
-        let under_way = requests_of(&state);
-        let stopped = dispatcher.stop(stop.left());
-        let unfinished = stopped.report.unfinished.clone().map(|slots| {
-            let mut requests = under_way;
-            requests.retain(|request| slots.slots.iter().any(|slot| slot.slot == request.slot));
-            for request in &mut requests {
-                request.age_us += u64::try_from(stop.begin.elapsed().as_micros()).unwrap_or(0);
-            }
-            Dump { requests, slots }
-        });
-
-        // Everything is answered now.
-        let stuck_workers = threads.stop_workers(stop);
-        threads.stop_consumer();
-        let back = threads.join_consumer(stop);
-
-        state.counters.absorb(&watch.counters());
+        let drained = dispatch.stop(&state, &mut threads, stop);
+        let consumer = threads.join_consumer(stop);
         let report = StopReport {
-            drained: stopped.report.drained,
-            dropped: stopped.report.dropped,
-            unfinished,
-            stuck_workers,
-            stuck_dispatcher: stopped.report.stuck,
-            stuck_consumer: back.is_err(),
-            stats: state.counters.snapshot(state.ring.is_external(), None),
+            drained: drained.drained,
+            dropped: drained.dropped,
+            unfinished: drained.unfinished,
+            stuck_workers: drained.stuck_workers,
+            stuck_dispatcher: drained.stuck_dispatcher,
+            stuck_consumer: consumer.is_err(),
+            stats: monitor.stats(),
             took: stop.begin.elapsed(),
         };
-        let pipeline = match (stopped.dispatcher, back) {
-            (Some(_), Ok(consumer_state)) => {
-                Some(Pipeline { state, inner: Idle { parts: Parts { config, gpu, cpu, consumer_state } } })
-            }
-            _ => None,
-        };
-        Stopped { report, pipeline }
+        let pipeline = consumer
+            .ok()
+            .filter(|_| drained.can_restart)
+            .map(|consumer_state| Pipeline { state, inner: Idle { config, dispatch, consumer_state } });
+        Stopped { report, failure: drained.failure, garbage: drained.garbage, pipeline }
     }
 }

@@ -36,62 +36,55 @@ pub(crate) struct Worker {
 impl Worker {
     /// Runs until `stop` is set.
     pub(crate) fn run(mut self) {
-        let mut waiter = self.wait.waiter();
         let mut times = StageTimes::default();
         let mut inferred = 0;
-        loop {
-            let mut busy = false;
-            if let Output::Inline(stage) = &mut self.output
-                && let Some(job) = self.port.take_job()
-            {
-                busy = true;
-                times = StageTimes {
-                    accepted: job.accepted_ns,
-                    started: clock::now_ns(),
-                    ..StageTimes::default()
-                };
-                let len = self.port.read_payload(&job, &mut self.payload);
-                let request = RequestView { header: &job.ticket.header, payload: &self.payload[..len] };
-                let output = &mut self.inferred;
-                match catch_unwind(AssertUnwindSafe(|| stage.infer(request, output))) {
-                    Ok(Ok(len)) if len <= self.inferred.len() => {
-                        inferred = len;
-                        times.inferred = clock::now_ns();
-                        self.port.signal_ready();
-                    }
-                    Ok(Ok(_)) => self.give_up(&job, Status::ENGINE_FAILED, &times),
-                    Ok(Err(error)) => self.give_up(&job, error.0, &times),
-                    Err(_) => {
-                        self.panicked();
-                        self.give_up(&job, Status::ENGINE_FAILED, &times);
-                    }
-                }
+        self.stop.clone().poll_until_set(self.wait, || {
+            let found = self.infer(&mut times, &mut inferred);
+            self.process_ready(&mut times, inferred) || found
+        });
+    }
+
+    /// Takes a job from the mailbox and runs inference on this thread, unless a device runs it. Returns whether there was a job.
+    fn infer(&mut self, times: &mut StageTimes, inferred: &mut usize) -> bool {
+        let Output::Inline(stage) = &mut self.output else { return false };
+        let Some(job) = self.port.take_job() else { return false };
+        *times = StageTimes { accepted: job.accepted_ns, started: clock::now_ns(), ..StageTimes::default() };
+        let len = self.port.read_payload(&job, &mut self.payload);
+        let request = RequestView { header: &job.ticket.header, payload: &self.payload[..len] };
+        let output = &mut self.inferred;
+        match catch_unwind(AssertUnwindSafe(|| stage.infer(request, output))) {
+            Ok(Ok(len)) if len <= self.inferred.len() => {
+                *inferred = len;
+                times.inferred = clock::now_ns();
+                self.port.signal_ready();
             }
-            if let Some(job) = self.port.claim_ready() {
-                busy = true;
-                if let Output::Mapped(window) = &self.output {
-                    inferred = self.inferred.len();
-                    let now = clock::now_ns();
-                    times = StageTimes {
-                        accepted: job.accepted_ns,
-                        started: job.posted_ns,
-                        inferred: now,
-                        ..StageTimes::default()
-                    };
-                    let _ = window.read(0, &mut self.inferred);
-                    let _ = self.port.read_payload(&job, &mut self.payload);
-                }
-                self.process(&job, inferred, &mut times);
-                self.port.release();
-            }
-            if busy {
-                waiter.reset();
-            } else if self.stop.is_set() {
-                return;
-            } else {
-                waiter.idle();
+            Ok(Ok(_)) => self.give_up(&job, Status::ENGINE_FAILED, times),
+            Ok(Err(error)) => self.give_up(&job, error.0, times),
+            Err(_) => {
+                self.panicked();
+                self.give_up(&job, Status::ENGINE_FAILED, times);
             }
         }
+        true
+    }
+
+    /// Claims the ready flag and runs the CPU stage on the inference output. Returns whether the flag was raised.
+    fn process_ready(&mut self, times: &mut StageTimes, mut inferred: usize) -> bool {
+        let Some(job) = self.port.claim_ready() else { return false };
+        if let Output::Mapped(window) = &self.output {
+            inferred = self.inferred.len();
+            *times = StageTimes {
+                accepted: job.accepted_ns,
+                started: job.posted_ns,
+                inferred: clock::now_ns(),
+                ..StageTimes::default()
+            };
+            let _ = window.read(0, &mut self.inferred);
+            let _ = self.port.read_payload(&job, &mut self.payload);
+        }
+        self.process(&job, inferred, times);
+        self.port.release();
+        true
     }
 
     /// Runs the CPU stage until it has finished the job, or until a timeout or a stop has answered the request.
@@ -130,8 +123,7 @@ impl Worker {
                 Ok(StageOutcome::Deferred) if deferred.get() => return,
                 // The stage deferred without taking a `Deferral`, so nothing could answer the request later.
                 Ok(StageOutcome::Deferred) => (Status::ABANDONED, 0),
-                Ok(StageOutcome::Done(len)) if len <= self.response.len() => (Status::OK, len),
-                Ok(StageOutcome::Done(_)) => (Status::RESULT_TOO_LONG, self.response.len()),
+                Ok(StageOutcome::Done(len)) => Status::OK.clamped(len, self.response.len()),
                 Ok(StageOutcome::Failed(status)) => (status, 0),
                 Err(_) => {
                     self.panicked();

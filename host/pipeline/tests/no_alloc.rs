@@ -9,7 +9,6 @@ use ringcall::wire::schema::HandlerSchema;
 use ringcall::{FunctionId, Status};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_infer::{ElementType, Model, Passthrough, TensorSpec};
-use ringcall_pipeline::remote::RemotePipeline;
 use ringcall_pipeline::{
     EngineStage, Pipeline, RequestView, StageConfig, StageContext, StageError, StageOutcome, WorkerResources,
 };
@@ -143,7 +142,7 @@ fn a_running_pipeline_does_not_allocate() {
 /// The same of a pipeline whose dispatcher is elsewhere, its watchdog included. Not its own test: see above.
 fn elsewhere() {
     const REQUESTS: u64 = 20_000;
-    let running = RemotePipeline::builder(Hosted::new(32))
+    let running = Pipeline::remote(Hosted::new(32))
         .config(StageConfig { request_timeout: Some(LONG), ..config(2, 32) })
         .stage(|_| {
             Ok(Box::new(|request: RequestView<'_>, output: &[u8], response: &mut [u8]| {

@@ -9,8 +9,10 @@ use ringcall::wire::flag;
 use ringcall::wire::header::{RESPONSE_MAGIC, RequestHeader, ResponseHeader};
 use ringcall::{Ring, Status};
 use ringcall_gpu::atomic::DeviceU64;
-use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemotePipeline, RemoteStop, Running};
-use ringcall_pipeline::{BoxError, PipelineError, RequestView, StageConfig, StageError, SubmitError};
+use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
+use ringcall_pipeline::{
+    BoxError, Pipeline, PipelineError, RequestView, Running, StageConfig, StageError, SubmitError,
+};
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,10 +154,10 @@ fn pipeline(
     dispatcher: impl RemoteDispatcher + 'static,
     config: StageConfig,
     log: &Log,
-) -> RemotePipeline<Running> {
+) -> Pipeline<Running> {
     quiet_panics();
     let log = log.clone();
-    RemotePipeline::builder(dispatcher)
+    Pipeline::remote(dispatcher)
         .config(config)
         .stage(|_| Ok(Box::new(acting)))
         .on_completion(move |completion| log.push(completion))
@@ -253,8 +255,7 @@ fn requests_go_to_each_part_of_a_ring_in_turn() {
     assert!(running.stop(LONG).is_clean());
     assert_eq!(log.wait(500).len(), 500);
     for (parts, works) in [(0, false), (5, false), (12, true), (24, false)] {
-        let built =
-            RemotePipeline::builder(InParts(Played::new(12), parts)).stage(|_| Ok(Box::new(acting))).build();
+        let built = Pipeline::remote(InParts(Played::new(12), parts)).stage(|_| Ok(Box::new(acting))).build();
         match built {
             Ok(_) => assert!(works, "{parts} parts"),
             Err(error) => {
@@ -353,7 +354,7 @@ fn a_stage_that_hangs_holds_up_nobody_else() {
     let seen = log.clone();
     let (gate, hung) = (Gate::default(), Arc::new(DeviceU64::new(0)));
     let (shut, entered) = (gate.clone(), Arc::clone(&hung));
-    let running = RemotePipeline::builder(Hosted::new(4))
+    let running = Pipeline::remote(Hosted::new(4))
         .config(timed(2, Duration::from_millis(50)))
         .stage(move |_| {
             let (shut, entered) = (shut.clone(), Arc::clone(&entered));
@@ -504,10 +505,10 @@ fn a_dispatcher_that_does_not_start_says_why() {
     }
     let stops = Arc::new(Mutex::new(0));
     let refusing = || Refusing(ring(1), Arc::clone(&stops));
-    let built = RemotePipeline::builder(refusing()).config(config(1, 1)).stage(|_| Ok(Box::new(acting)));
+    let built = Pipeline::remote(refusing()).config(config(1, 1)).stage(|_| Ok(Box::new(acting)));
     let error = built.build().expect("built").start().expect_err("it does not start");
     assert_eq!(error.to_string(), "the dispatcher does not start: no such device");
     assert_eq!(*lock(&stops), 1);
-    let error = RemotePipeline::builder(refusing()).config(config(1, 1)).build().expect_err("no stage");
+    let error = Pipeline::remote(refusing()).config(config(1, 1)).build().expect_err("no stage");
     assert!(matches!(error, PipelineError::NoCpuStage));
 }

@@ -124,9 +124,9 @@ impl Shared {
         match self.ledger().settle(ticket) {
             Some(in_flight) => {
                 // Counted before it is published: an agent that saw the answer sees it counted.
-                let fits = result.len() <= self.ring.geometry().result_capacity() as usize;
-                let status = if fits { status } else { Status::RESULT_TOO_LONG };
-                count(Counter::for_rejection(status));
+                let capacity = self.ring.geometry().result_capacity() as usize;
+                let (status, _) = status.clamped(result.len(), capacity);
+                count(Counter::of_status(status));
                 self.log_completion(ticket.slot, &ticket.header, status, None);
                 let _ = in_flight.answer(&self.ring, status, result);
                 Ok(())
@@ -148,7 +148,7 @@ impl Shared {
     ) -> Result<(), Late> {
         match self.ledger().settle(ticket) {
             Some(in_flight) => {
-                bank.count(Counter::for_rejection(status));
+                bank.count(Counter::of_status(status));
                 self.log_completion(ticket.slot, &ticket.header, status, Some(code));
                 in_flight.fail(&self.ring, status, code);
                 Ok(())

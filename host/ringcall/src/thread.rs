@@ -1,5 +1,6 @@
 //! Named, pinned threads that hand their state back within a deadline, and the flag that tells a thread to stop.
 
+use crate::Wait;
 use crate::pin::{PinReport, pin_current};
 use ringcall_gpu::atomic::DeviceU64;
 use std::io;
@@ -40,6 +41,24 @@ impl StopFlag {
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Calls `poll` until the flag is set and a call that began after that finds nothing to do. `poll` returns whether it found
+    /// anything; while it finds nothing, the thread waits as `wait` says.
+    #[inline]
+    pub fn poll_until_set(&self, wait: Wait, mut poll: impl FnMut() -> bool) {
+        let mut waiter = wait.waiter();
+        loop {
+            // Read before the poll, which therefore sees everything that was there when the flag was set.
+            let stopping = self.is_set();
+            if poll() {
+                waiter.reset();
+            } else if stopping {
+                return;
+            } else {
+                waiter.idle();
+            }
+        }
     }
 }
 
@@ -172,6 +191,18 @@ mod tests {
         assert_eq!(thread.wait(LONG), Ok(7));
         assert!(thread.is_over());
         assert_eq!(thread.wait(LONG), Err(Unfinished::Taken));
+    }
+
+    #[test]
+    fn what_was_there_when_the_flag_was_set_is_found() {
+        let stop = StopFlag::default();
+        let mut left = 3;
+        stop.set();
+        stop.poll_until_set(Wait::Spin, || {
+            left -= 1;
+            left > 0
+        });
+        assert_eq!(left, 0, "two that found something, and one that did not");
     }
 
     #[test]

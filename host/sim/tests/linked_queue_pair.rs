@@ -131,7 +131,7 @@ fn account(control: &Words, statuses: &[Status]) {
     let count = |counter: Counter| control.load(control::COUNTERS + counter as usize, Acquire);
     for status in statuses {
         let n = statuses.iter().filter(|other| *other == status).count() as u64;
-        assert_eq!(count(Counter::for_rejection(*status)), n, "{status}");
+        assert_eq!(count(Counter::of_status(*status)), n, "{status}");
     }
     assert_eq!(count(Counter::Received), statuses.len() as u64);
     assert_eq!(count(Counter::Dropped), 0);

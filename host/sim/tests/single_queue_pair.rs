@@ -186,7 +186,7 @@ fn every_status() {
     assert_eq!((served.served, served.rx_requests), (total, total));
     for status in &expected {
         let count = expected.iter().filter(|other| *other == status).count() as u64;
-        assert_eq!(served.bank.get(Counter::for_rejection(*status)), count, "{status}");
+        assert_eq!(served.bank.get(Counter::of_status(*status)), count, "{status}");
     }
     assert_eq!(served.bank.get(Counter::Received), total);
     // The boast was called, and answered with a status of the protocol's.

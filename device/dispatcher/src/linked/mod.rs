@@ -162,9 +162,7 @@ impl<M: Machine> Hooked<'_, M> {
         let checked = if request.len() < HEADER_BYTES {
             Err(Status::BAD_MAGIC)
         } else {
-            validate::header(&header, room).and_then(|()| {
-                validate::function(&self.table, &header, |mode| mode == DispatchMode::DeviceCall)
-            })
+            validate::request(&self.table, &header, room, |mode| mode == DispatchMode::DeviceCall)
         };
         let (status, len) = match checked {
             Ok(entry) => {
@@ -181,7 +179,7 @@ impl<M: Machine> Hooked<'_, M> {
             response.words().store(at, output.word(at), Ordering::Relaxed);
         }
         // Before anybody can see the response.
-        live.count(if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) });
+        live.count(Counter::of_status(status));
     }
 
     /// Calls a function; the status to answer with, and the result's length.
@@ -207,7 +205,7 @@ impl<M: Machine> Hooked<'_, M> {
         if i64::from(status) == flag::GRAPH_TRIGGER as i64 {
             return (Status::LAUNCH_FAILED, len.min(capacity));
         }
-        if len > capacity { (Status::RESULT_TOO_LONG, capacity) } else { (Status(status), len) }
+        Status(status).clamped(len, capacity)
     }
 }
 

@@ -175,8 +175,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         }
         let word = |word, from| warp.shuffle_u64(word, from);
         let header = RequestHeader::from_words([word(first[0], 0), word(first[1], 0), word(first[0], 1)]);
-        let checked = validate::header(&header, room)
-            .and_then(|()| validate::function(&self.table, &header, |mode| mode == DispatchMode::DeviceCall));
+        let checked = validate::request(&self.table, &header, room, |mode| mode == DispatchMode::DeviceCall);
         let Ok(function) = checked else { return None };
         for (pair, value) in [(lane, first), (lanes + lane, second)] {
             if pair < rows.requests.pairs() {

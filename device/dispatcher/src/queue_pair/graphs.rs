@@ -241,9 +241,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             if answer.has_magic() {
                 (status, len) = (answer.status(), answer.result_len);
             }
-            if len > self.capacity() {
-                (status, len) = (Status::RESULT_TOO_LONG, self.capacity());
-            }
+            (status, len) = status.clamped(len, self.capacity());
             pending.fetch_answer(warp, place, HEADER_BYTES as u32 + len, output);
         }
         Some(self.tell(warp, Job { slot, bytes: 0, index }, &request, status, len, output))
@@ -260,7 +258,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         output: Stage<'_>,
     ) -> [u64; 2] {
         if warp.lane() == 0 {
-            self.block_state.count(Counter::for_rejection(status));
+            self.block_state.count(Counter::of_status(status));
         }
         let reply = ResponseHeader::reply(request, status.0, len).to_words();
         warp.sync();

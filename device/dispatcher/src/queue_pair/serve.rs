@@ -53,10 +53,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             RequestHeader::from_words([0; 3])
         };
         let checked = if whole {
-            validate::header(&header, extent - HEADER_BYTES as u32).and_then(|()| {
-                validate::function(&self.table, &header, |mode| {
-                    mode == DispatchMode::DeviceCall || (M::GRAPHS && mode == DispatchMode::GraphLaunch)
-                })
+            validate::request(&self.table, &header, extent - HEADER_BYTES as u32, |mode| {
+                mode == DispatchMode::DeviceCall || (M::GRAPHS && mode == DispatchMode::GraphLaunch)
             })
         } else {
             Err(Status::BAD_MAGIC)
@@ -215,14 +213,13 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
                 if M::GRAPHS { self.follow_up(warp, slot, entry, input) } else { Status::LAUNCH_FAILED };
             return (status, len);
         }
-        if len > capacity { (Status::RESULT_TOO_LONG, capacity) } else { (status, len) }
+        status.clamped(len, capacity)
     }
 }
 
 /// What a request that was answered with this status counts as.
 #[inline(always)]
 pub(super) fn outcome(status: Status) -> CounterBits {
-    // The fast path without the table behind `for_rejection`, a read of device memory.
-    let counter = if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) };
+    let counter = Counter::of_status(status);
     CounterBits::NONE.counter(Counter::Received).counter(counter)
 }

@@ -108,7 +108,7 @@ where
         let capacity =
             (endpoint.config().tx_stride as usize).min(scratch.response.len()).saturating_sub(HEADER_BYTES);
         let (header, status, len) = self.answer(endpoint, &arrived, extent, scratch, capacity);
-        let counter = if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) };
+        let counter = Counter::of_status(status);
         // Before anybody can see the response.
         self.bank.count(counter);
         let reply = ResponseHeader::reply(&header, status.0, len as u32).to_bytes();
@@ -146,8 +146,7 @@ where
             _ => return (RequestHeader::from_words([0; 3]), Status::BAD_MAGIC, 0),
         };
         let room = (extent as usize).min(scratch.request.len().saturating_add(HEADER_BYTES));
-        let checked = validate::header(&header, (room - HEADER_BYTES) as u32)
-            .and_then(|()| validate::function(self.table, &header, &self.runs));
+        let checked = validate::request(self.table, &header, (room - HEADER_BYTES) as u32, &self.runs);
         let entry = match checked {
             Ok(entry) => entry,
             Err(status) => return (header, status, 0),
@@ -164,9 +163,7 @@ where
         self.bank.count(Counter::Dispatched);
         let returned = (self.call)(entry, &header, payload, result);
         let len = returned.len as usize;
-        if len > capacity {
-            return (header, Status::RESULT_TOO_LONG, capacity);
-        }
-        (header, Status(returned.status), len)
+        let (status, len) = Status(returned.status).clamped(len, capacity);
+        (header, status, len)
     }
 }

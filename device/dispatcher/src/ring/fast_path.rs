@@ -212,8 +212,9 @@ impl<M: Machine> Block<'_, M> {
             self.block_state.set_command(free.trailing_zeros(), WarpCommand::Poll);
         }
         let geometry = self.ring.geometry();
-        let checked = validate::header(&header, geometry.request_capacity())
-            .and_then(|()| validate::function(&self.table, &header, |mode| mode == DispatchMode::DeviceCall));
+        let checked = validate::request(&self.table, &header, geometry.request_capacity(), |mode| {
+            mode == DispatchMode::DeviceCall
+        });
         let (entry, kind) = match checked.map(|entry| (entry, HandlerKind::from_raw(entry.kind))) {
             Ok((entry, Some(kind @ (HandlerKind::Thread | HandlerKind::Warp | HandlerKind::Grid))))
                 if !held =>
@@ -233,13 +234,10 @@ impl<M: Machine> Block<'_, M> {
         let capacity = geometry.result_capacity();
         let call = Call { address: entry.address, input, output, arg_len: header.arg_len, capacity };
         let returned = self.call_handler(warp, kind, &call, || self.begin(me, entry.id, slot));
-        let (status, len) = if returned.len > capacity {
-            (Status::RESULT_TOO_LONG, capacity)
-        } else if i64::from(returned.status) == flag::GRAPH_TRIGGER as i64 {
-            (Status::LAUNCH_FAILED, returned.len) // no graphs here
-        } else {
-            (Status(returned.status), returned.len)
-        };
+        let asks = i64::from(returned.status) == flag::GRAPH_TRIGGER as i64;
+        // There are no graphs here.
+        let status = if asks { Status::LAUNCH_FAILED } else { Status(returned.status) };
+        let (status, len) = status.clamped(returned.len, capacity);
         // Lanes 0 and 1 have the words of the request's header that they echo.
         let [a, b] = burst.first_pair();
         let own = RequestHeader::from_words([a, b, a]);
@@ -266,7 +264,7 @@ impl<M: Machine> Block<'_, M> {
             if let Some(bank) = self.block_state.bank(me) {
                 bank.count(Counter::Received);
                 bank.count(Counter::Dispatched);
-                bank.count(if status.is_ok() { Counter::Completed } else { Counter::for_rejection(status) });
+                bank.count(Counter::of_status(status));
             }
             if self.poller_maintains && !self.is_alone() {
                 self.ring.clear_rx(index);

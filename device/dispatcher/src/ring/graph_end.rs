@@ -79,9 +79,8 @@ impl<'a> Child<'a> {
         status: Status,
         len: u32,
     ) {
-        let (status, len) =
-            if len > self.capacity() { (Status::RESULT_TOO_LONG, self.capacity()) } else { (status, len) };
-        count(counters, Counter::for_rejection(status));
+        let (status, len) = status.clamped(len, self.capacity());
+        count(counters, Counter::of_status(status));
         let header = ResponseHeader::reply(&self.header(), status.0, len).to_words();
         for (i, word) in header.into_iter().enumerate() {
             place.slot.store(i, word, Ordering::Relaxed);

@@ -219,7 +219,7 @@ impl<M: Machine> Block<'_, M> {
         let slot = request.slot().get();
         self.count(warp, me, Counter::Received);
         if self.options.drop_bad_requests && status.is_bad_request() {
-            self.count(warp, me, Counter::for_rejection(status));
+            self.count(warp, me, Counter::of_status(status));
             request.drop_unanswered(staged);
             // As if it had come alone: no answer waits for its response flag.
             self.settle(warp, slot, true);
@@ -240,11 +240,8 @@ impl<M: Machine> Block<'_, M> {
         status: Status,
         len: u32,
     ) {
-        let fits = len <= self.ring.geometry().result_capacity();
-        let counted = if fits { status } else { Status::RESULT_TOO_LONG };
-        // The fast path without the table behind `for_rejection`, a read of device memory.
-        let counter = if counted.is_ok() { Counter::Completed } else { Counter::for_rejection(counted) };
-        self.count(warp, me, counter);
+        let (counted, _) = status.clamped(len, self.ring.geometry().result_capacity());
+        self.count(warp, me, Counter::of_status(counted));
         let _ = request.answer(staged, status, InStage(len as usize));
     }
 

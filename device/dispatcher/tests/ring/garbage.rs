@@ -70,7 +70,7 @@ fn survives(all: &[Written], warps: Warps) {
     for (i, written) in (0_u64..).zip(all) {
         let own = parts.ring.geometry().request_address(slot_of(&parts.ring, written.slot));
         let status = expected(written, own, capacity);
-        counts[Counter::for_rejection(status).index()] += 1;
+        counts[Counter::of_status(status).index()] += 1;
         let payload = bytes(i, capacity as usize);
         let raw = [&written.header.to_bytes()[..], &payload].concat();
         let len = if status.is_ok() { written.header.arg_len as usize } else { 0 };

@@ -449,7 +449,7 @@ fn a_follow_up_that_is_not_launched_is_told() {
         park.door.open();
         setup.wait("the child", || park.finished() == u64::from(code.is_none()));
         let report = running.drain();
-        assert_eq!(report.counters.get(Counter::for_rejection(status)), 1);
+        assert_eq!(report.counters.get(Counter::of_status(status)), 1);
     }
 }
 

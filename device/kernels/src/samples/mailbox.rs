@@ -76,7 +76,7 @@ impl<'a> Wave<'a> {
         let capacity = self.word(io::TX_CAPACITY) as u32;
         let value = self.word(io::TX_VALUE);
         let header = RequestHeader::from_words(core::array::from_fn(|i| self.word(io::HEADER + i)));
-        let (status, len) = if len > capacity { (Status::RESULT_TOO_LONG, capacity) } else { (status, len) };
+        let (status, len) = status.clamped(len, capacity);
         let [first, second, third] = ResponseHeader::reply(&header, status.0, len).to_words();
         let lane = self.warp.lane() as usize;
         if lane < HEADER_WORDS {
@@ -101,7 +101,7 @@ impl<'a> Wave<'a> {
         }
         self.warp.sync();
         if lane == 0 {
-            count(counters, Counter::for_rejection(status));
+            count(counters, Counter::of_status(status));
             // Release: all lanes' words, which came before the barrier, before the flag. Pairs with the consumer's acquire.
             place.flag.store(0, value, Ordering::Release);
         }

@@ -61,7 +61,7 @@ fn every_status() {
                 let wired = stop_clean(running);
                 for (_, status, _) in &cases {
                     let n = cases.iter().filter(|(_, other, _)| other == status).count() as u64;
-                    assert_eq!(wired.counters().get(Counter::for_rejection(*status)), n, "{status}");
+                    assert_eq!(wired.counters().get(Counter::of_status(*status)), n, "{status}");
                 }
                 assert_eq!(wired.counters().answered(), cases.len() as u64);
                 rig.end();

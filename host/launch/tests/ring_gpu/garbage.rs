@@ -139,7 +139,7 @@ fn garbage(name: &str, kernel: KernelKind, share: u64) {
         ] {
             let n = all.get(&status).copied().unwrap_or(0);
             assert!(n > 0, "{status} never came up");
-            let counter = Counter::for_rejection(status);
+            let counter = Counter::of_status(status);
             rig::counted(&running, counter.name(), |c| c.get(counter) == n);
         }
         rig::counted(&running, "all", |c| c.answered() == each * PRODUCERS as u64);

@@ -54,7 +54,7 @@ fn every_refusal_has_its_status_and_counter() {
                 let answer = forge(shared, header, flag);
                 assert_eq!((answer.status, answer.result), (status, Vec::new()), "{kernel:?} {n}");
                 let of_this_status = cases[..=n].iter().filter(|(.., other)| *other == status).count() as u64;
-                let counter = Counter::for_rejection(status);
+                let counter = Counter::of_status(status);
                 counted(&running, counter.name(), |c| {
                     c.get(counter) == of_this_status
                         && (c.rejected(), c.get(Counter::Dispatched)) == (n as u64 + 1, n as u64)

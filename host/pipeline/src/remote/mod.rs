@@ -22,8 +22,8 @@
 //!
 //! ```
 //! use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status, dispatcher};
-//! use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemotePipeline, RemoteStop};
-//! use ringcall_pipeline::{BoxError, RequestView, StageConfig};
+//! use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
+//! use ringcall_pipeline::{BoxError, Pipeline, RequestView, StageConfig};
 //! use std::sync::mpsc;
 //! use std::time::Duration;
 //!
@@ -56,7 +56,7 @@
 //!
 //! let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 64 })?;
 //! let (done, completions) = mpsc::channel();
-//! let pipeline = RemotePipeline::builder(Doubling { ring, running: None })
+//! let pipeline = Pipeline::remote(Doubling { ring, running: None })
 //!     .config(StageConfig { workers: 1, ..StageConfig::default() })
 //!     .stage(|_worker| {
 //!         // On what the dispatcher left: the sum.
@@ -76,13 +76,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod dispatch;
 mod in_flight;
-mod pipeline;
 mod watchdog;
 mod worker;
 
+pub use dispatch::RemotePipelineBuilder;
 pub(crate) use in_flight::InFlightTable;
-pub use pipeline::{RemotePipeline, RemotePipelineBuilder, RemoteStopped, Running};
 
 use crate::error::BoxError;
 use crate::stage::{RequestView, StageError};

@@ -34,18 +34,7 @@ impl Worker {
     pub(super) fn run(mut self) {
         let state = Arc::clone(&self.state);
         let Some(in_flight) = &state.remote else { return };
-        let mut waiter = self.wait.waiter();
-        loop {
-            // Read before the poll, so that every response published before `stop` was set is served.
-            let stopping = self.stop.is_set();
-            if self.poll(in_flight) > 0 {
-                waiter.reset();
-            } else if stopping {
-                return;
-            } else {
-                waiter.idle();
-            }
-        }
+        self.stop.clone().poll_until_set(self.wait, || self.poll(in_flight) > 0);
     }
 
     /// Polls every response flag once, eight at a time. Returns the number of responses taken.

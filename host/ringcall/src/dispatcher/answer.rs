@@ -48,7 +48,7 @@ pub(super) fn is_answered_in_place(ring: &SharedRing, request: &Request) -> bool
 #[inline(always)]
 pub(super) fn answer(shared: &Shared, request: Request, status: Status, result: &[u8]) {
     // A result longer than the slot was clamped by the caller, so the status is final.
-    shared.bank.count(Counter::for_rejection(status));
+    shared.bank.count(Counter::of_status(status));
     shared.log_completion(request.slot(), request.header(), status, None);
     let Answered { .. } = request.answer(&shared.ring, status, result);
 }

@@ -22,7 +22,7 @@ impl Loop {
         loop {
             let mut executor_idle = true;
             if let Some(executor) = &mut self.executor {
-                executor.service(&mut |status| shared.bank.count(Counter::for_rejection(status)));
+                executor.service(&mut |status| shared.bank.count(Counter::of_status(status)));
                 executor_idle = executor.is_idle();
             }
             // On a shared ring marks may be other dispatchers', whose graphs take as long as they do.

@@ -200,7 +200,7 @@ impl PollContext<'_> {
         let Some(executor) = &mut self.executor else { return 0 };
         let mut ended = 0;
         executor.service(&mut |status| {
-            self.shared.bank.count(Counter::for_rejection(status));
+            self.shared.bank.count(Counter::of_status(status));
             ended += 1;
         });
         ended
@@ -263,7 +263,7 @@ impl PollContext<'_> {
         shared.bank.count(Counter::Received);
         match checked {
             Err(status) if compat.bad_requests.drops(status) => {
-                shared.bank.count(Counter::for_rejection(status));
+                shared.bank.count(Counter::of_status(status));
                 request.drop_unanswered(ring);
             }
             Err(status) => answer(shared, request, status, &[]),
@@ -307,7 +307,7 @@ impl PollContext<'_> {
             Ok(()) if marks == Marks::Never => request.leave(),
             Ok(()) => request.hand_over(ring),
             Err(error) => {
-                shared.bank.count(Counter::for_rejection(Status::LAUNCH_FAILED));
+                shared.bank.count(Counter::of_status(Status::LAUNCH_FAILED));
                 request.take(ring).fail(ring, Status::LAUNCH_FAILED, error.code);
             }
         }
@@ -342,11 +342,8 @@ fn call(shared: &Shared, table: &mut FunctionTable, slots: &mut Slots, request: 
     shared.inline_function.store(0, Ordering::Relaxed);
     let (status, len) = unpacked(outcome.unwrap_or_else(|_| packed(Err(Status::HANDLER_PANIC))));
     let result = &slots.response.as_bytes()[HEADER_BYTES..];
-    let (status, result) = match result.get(..len) {
-        Some(result) => (status, result),
-        None => (Status::RESULT_TOO_LONG, result),
-    };
-    answer(shared, request, status, result);
+    let (status, len) = status.clamped(len, result.len());
+    answer(shared, request, status, &result[..len]);
 }
 
 /// A handler's outcome in one word, since it is handed on through memory: the status, and bytes of the result below (no slot has

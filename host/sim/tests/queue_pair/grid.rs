@@ -181,7 +181,7 @@ fn what_is_wrong_is_refused_and_the_grid_goes_on() {
     );
     for (_, status, _) in &cases {
         let outstanding = cases.iter().filter(|(_, other, _)| other == status).count() as u64;
-        assert_eq!(bench.count(Counter::for_rejection(*status)), outstanding, "{status}");
+        assert_eq!(bench.count(Counter::of_status(*status)), outstanding, "{status}");
     }
     bench.end();
 }

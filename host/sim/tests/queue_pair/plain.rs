@@ -63,7 +63,7 @@ fn every_status() {
         });
         for (_, status, _) in &cases {
             let outstanding = cases.iter().filter(|(_, other, _)| other == status).count() as u64;
-            assert_eq!(bench.count(Counter::for_rejection(*status)), outstanding, "{status}");
+            assert_eq!(bench.count(Counter::of_status(*status)), outstanding, "{status}");
         }
         assert_eq!(bench.count(Counter::Received), cases.len() as u64);
         bench.end();
