@@ -20,3 +20,4 @@ pub mod linked;
 pub mod queue_pair;
 pub mod relay;
 pub mod ring;
+pub mod shared_layout;

@@ -2,18 +2,15 @@
 //! whose compiler makes PTX.
 
 use crate::machine::Warps;
-use crate::setup::shared_base;
+use crate::setup::{shared_base, table_source};
 use crate::window::words;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 use ringcall_dispatcher::linked::{Hooked, Hooks, Polled};
-use ringcall_dispatcher::ring::DeviceTable;
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::Bytes;
 use ringcall_gpu::stage::Stage;
-use ringcall_protocol::table::{Cell, IdIndex};
-use ringcall_wire::launch::DeviceEntry;
 use ringcall_wire::unified::{RX_READY, RX_SHUTDOWN, SESSION_ALIGN, SESSION_BYTES, UnifiedParams, control};
 
 unsafe extern "C" {
@@ -101,23 +98,10 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_hooks(params: UnifiedParams) 
     if session.is_null() {
         return refuse();
     }
-    // SAFETY: the caller's promise; they are not written while the kernel runs.
-    let cells = unsafe {
-        core::slice::from_raw_parts(params.cells as usize as *const Cell, params.cell_count as usize)
-    };
-    // SAFETY: as for the cells.
-    let entries = unsafe {
-        core::slice::from_raw_parts(
-            params.entries as usize as *const DeviceEntry,
-            params.entry_count as usize,
-        )
-    };
-    let hooked = Hooked {
-        table: DeviceTable::new(IdIndex::from_parts(params.multiplier, params.shift), cells, entries),
-        control: &control,
-        machine: &Warps { nap_ns: 0 },
-        response_bytes: params.tx_stride,
-    };
+    // SAFETY: the caller's promise.
+    let table = unsafe { table_source!(params).view() };
+    let hooked =
+        Hooked { table, control: &control, machine: &Warps { nap_ns: 0 }, response_bytes: params.tx_stride };
     let stages = if in_shared { shared_base() } else { params.scratch };
     let stage = |which: u32| {
         let at = stages + u64::from(which) * u64::from(params.stage_bytes);

@@ -3,8 +3,8 @@
 use crate::window::words;
 use core::sync::atomic::Ordering;
 use ringcall_dispatcher::ring::grid::{CachedCall, CallTickets};
-use ringcall_dispatcher::ring::layout::Needs;
 use ringcall_dispatcher::ring::{BlockState, DeviceTable, Layout, Options, Partition};
+use ringcall_dispatcher::shared_layout::{Needs, SharedLayout};
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::{Bytes, Words};
@@ -45,6 +45,66 @@ pub(crate) fn tickets() -> &'static CallTickets {
     unsafe { &*((shared_base() + u64::from(Layout::QUEUE)) as usize as *const CallTickets) }
 }
 
+/// A function table's addresses and numbers, as a kernel's parameters have them.
+#[derive(Clone, Copy)]
+pub(crate) struct TableSource {
+    pub(crate) cells: u64,
+    pub(crate) entries: u64,
+    pub(crate) cell_count: u32,
+    pub(crate) entry_count: u32,
+    pub(crate) multiplier: u32,
+    pub(crate) shift: u32,
+}
+
+/// The [`TableSource`] of any parameters.
+macro_rules! table_source {
+    ($params:expr) => {
+        $crate::setup::TableSource {
+            cells: $params.cells,
+            entries: $params.entries,
+            cell_count: $params.cell_count,
+            entry_count: $params.entry_count,
+            multiplier: $params.multiplier,
+            shift: $params.shift,
+        }
+    };
+}
+#[allow(unused_imports)] // the kernels of a ring use it in this module alone
+pub(crate) use table_source;
+
+impl TableSource {
+    /// Copies the table into the block's shared memory at `base`, if the layout has room for it, all threads together. To be read
+    /// after the block's next barrier.
+    #[inline(always)]
+    pub(crate) fn copy_to(mut self, base: u64, layout: &SharedLayout) -> Self {
+        if layout.cells != 0 {
+            let [cells, entries] = [layout.cells, layout.entries].map(|offset| base + u64::from(offset));
+            copy(cells, self.cells, self.cell_count * size_of::<Cell>() as u32);
+            copy(entries, self.entries, self.entry_count * size_of::<DeviceEntry>() as u32);
+            (self.cells, self.entries) = (cells, entries);
+        }
+        self
+    }
+
+    /// # Safety
+    /// The addresses and numbers are those of a table that is not written while the kernel runs.
+    #[inline(always)]
+    pub(crate) unsafe fn view(self) -> DeviceTable<'static> {
+        // SAFETY: the caller's promise.
+        let cells = unsafe {
+            core::slice::from_raw_parts(self.cells as usize as *const Cell, self.cell_count as usize)
+        };
+        // SAFETY: as for the cells.
+        let entries = unsafe {
+            core::slice::from_raw_parts(
+                self.entries as usize as *const DeviceEntry,
+                self.entry_count as usize,
+            )
+        };
+        DeviceTable::new(IdIndex::from_parts(self.multiplier, self.shift), cells, entries)
+    }
+}
+
 /// Everything that one block's warps work with.
 pub(crate) struct Setup {
     pub(crate) ring: SharedRing,
@@ -75,23 +135,13 @@ impl Setup {
             stage_bytes: params.stage_bytes,
             shared_stages: params.scratch == 0,
         });
-        if ptx::dynamic_shared_bytes() < layout.bytes {
+        if ptx::dynamic_shared_bytes() < layout.shared.bytes {
             return None;
         }
         let base = shared_base();
         let head = layout.serving + partition.count * 8;
         clear(base, head);
-        let (mut cells, mut entries) = (params.cells, params.entries);
-        if layout.cells != 0 {
-            copy(base + u64::from(layout.cells), cells, params.cell_count * size_of::<Cell>() as u32);
-            copy(
-                base + u64::from(layout.entries),
-                entries,
-                params.entry_count * size_of::<DeviceEntry>() as u32,
-            );
-            cells = base + u64::from(layout.cells);
-            entries = base + u64::from(layout.entries);
-        }
+        let table = table_source!(params).copy_to(base, &layout.shared);
         ptx::block_sync();
 
         // SAFETY: cleared above with what was told, which is a block state's initial state; shared memory outlives the threads that use it.
@@ -103,17 +153,10 @@ impl Setup {
                 partition.count as usize,
             )
         };
-        // SAFETY: the table's memory (the host's, or the copy above) is not written while the kernel runs.
-        let cells =
-            unsafe { core::slice::from_raw_parts(cells as usize as *const Cell, params.cell_count as usize) };
-        // SAFETY: as for the cells.
-        let entries = unsafe {
-            core::slice::from_raw_parts(entries as usize as *const DeviceEntry, params.entry_count as usize)
-        };
-        let index = IdIndex::from_parts(params.multiplier, params.shift);
         // SAFETY: the caller's promise.
         let ring = unsafe { ring(params) }?;
-        let stages = if params.scratch == 0 { base + u64::from(layout.stages) } else { params.scratch };
+        let stages =
+            if params.scratch == 0 { base + u64::from(layout.shared.stages) } else { params.scratch };
         Some(Self {
             ring,
             partition,
@@ -123,7 +166,8 @@ impl Setup {
             }?,
             // SAFETY: the caller's promise: one area for each block.
             saved: unsafe { words(params.saved + u64::from(block) * saved::WORDS as u64 * 8, saved::WORDS) }?,
-            table: DeviceTable::new(index, cells, entries),
+            // SAFETY: the caller's promise.
+            table: unsafe { table.view() },
             block_state,
             serving,
             options: Options {
@@ -187,7 +231,7 @@ pub(crate) fn clear(base: u64, bytes: u32) {
 }
 
 /// Copies whole words, all threads together.
-pub(crate) fn copy(to: u64, from: u64, bytes: u32) {
+fn copy(to: u64, from: u64, bytes: u32) {
     let mut word = ptx::thread_id();
     while word < bytes.div_ceil(8) {
         // SAFETY: the host's table: whole words, not written while the kernel runs.

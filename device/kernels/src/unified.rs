@@ -3,20 +3,19 @@
 use crate::queues;
 #[cfg(feature = "unified-grid")]
 use crate::setup::told;
-use crate::setup::{clear, copy, shared_base};
+use crate::setup::{clear, shared_base, table_source};
 use crate::window::words;
 use core::sync::atomic::Ordering;
 use ringcall_dispatcher::queue_pair::{Bell, BlockState, Copying, Graphs, QueuePairDispatcher, layout};
 use ringcall_dispatcher::ring::grid::CachedCall;
 use ringcall_dispatcher::ring::{DeviceTable, Machine};
+use ringcall_dispatcher::shared_layout::Needs;
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::WARP_LANES;
 use ringcall_mlx5::endpoint::Windows;
 use ringcall_mlx5::layout::BLUE_FLAME_BYTES;
-use ringcall_protocol::table::{Cell, IdIndex};
-use ringcall_wire::launch::DeviceEntry;
 use ringcall_wire::unified::{UnifiedParams, control, options};
 
 /// The end word of a kernel that could not begin.
@@ -46,8 +45,14 @@ impl Setup {
     unsafe fn new(params: &UnifiedParams, warps: u32) -> Option<Self> {
         // SAFETY: the caller's promise.
         let control = unsafe { words(params.control, control::WORDS) }?;
-        let place =
-            layout::of(params.cell_count, params.entry_count, warps, params.stage_bytes, params.scratch == 0);
+        let place = layout::of(Needs {
+            slots: 0,
+            cells: params.cell_count,
+            entries: params.entry_count,
+            workers: warps,
+            stage_bytes: params.stage_bytes,
+            shared_stages: params.scratch == 0,
+        });
         // SAFETY: the caller's promise.
         let windows = unsafe { queues::windows(params) };
         // SAFETY: the caller's promise.
@@ -68,30 +73,13 @@ impl Setup {
         }
         let base = shared_base();
         clear(base, layout::CACHED_CALL + CachedCall::BYTES);
-        let (mut cells, mut entries) = (params.cells, params.entries);
-        if place.cells != 0 {
-            copy(base + u64::from(place.cells), cells, params.cell_count * size_of::<Cell>() as u32);
-            copy(
-                base + u64::from(place.entries),
-                entries,
-                params.entry_count * size_of::<DeviceEntry>() as u32,
-            );
-            cells = base + u64::from(place.cells);
-            entries = base + u64::from(place.entries);
-        }
+        let table = table_source!(params).copy_to(base, &place);
         ptx::block_sync();
         // SAFETY: cleared above with what was told, which is a block state's initial state; shared memory outlives the threads that use it.
         let block_state = unsafe { &*(base as usize as *const BlockState) };
-        // SAFETY: the caller's promise, or the copy made above; they are not written while the kernel runs.
-        let cells =
-            unsafe { core::slice::from_raw_parts(cells as usize as *const Cell, params.cell_count as usize) };
-        // SAFETY: as for the cells.
-        let entries = unsafe {
-            core::slice::from_raw_parts(entries as usize as *const DeviceEntry, params.entry_count as usize)
-        };
-        let index = IdIndex::from_parts(params.multiplier, params.shift);
         let stages = if params.scratch == 0 { base + u64::from(place.stages) } else { params.scratch };
-        let table = DeviceTable::new(index, cells, entries);
+        // SAFETY: the caller's promise, or the copy made above.
+        let table = unsafe { table.view() };
         Some(Self { windows, bell, control, block_state, table, stages })
     }
 

@@ -197,48 +197,18 @@ struct Sizes {
     send: u32,
 }
 
-/// Where things lie in a block's shared memory. The host sizes the launch with it, the kernel cuts windows by it.
+/// The layout of the shared memory of a block that works a queue pair.
 pub mod layout {
     use super::BlockState;
     use crate::ring::grid::CachedCall;
-    use ringcall_wire::launch::{DeviceEntry, TableCell};
-
-    /// Offsets in bytes from the start of shared memory, where the block state is; all multiples of 16.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Layout {
-        /// The id index, copied from device memory; 0 where it stays there.
-        pub cells: u32,
-        /// The entries, copied from device memory; 0 where they stay there.
-        pub entries: u32,
-        /// Two stages a warp; 0 where they are in device memory.
-        pub stages: u32,
-        /// All of it.
-        pub bytes: u32,
-    }
-
-    /// Tables up to this size are copied to shared memory, where a lookup takes 30 ns instead of 300.
-    const TABLE_LIMIT: u32 = 16 * 1024;
+    use crate::shared_layout::{Needs, SharedLayout};
 
     /// The offset of a grid block's cached call, whatever else the block needs.
     pub const CACHED_CALL: u32 = (size_of::<BlockState>() as u32).next_multiple_of(16);
 
-    /// The layout for so many cells, entries and warps, with stages of so many bytes in shared memory or elsewhere.
+    /// The layout for `needs`, after the block's state and its cached call.
     #[must_use]
-    pub const fn of(cells: u32, entries: u32, warps: u32, stage_bytes: u32, shared_stages: bool) -> Layout {
-        let mut end = CACHED_CALL + CachedCall::BYTES;
-        let cell_bytes = cells.saturating_mul(size_of::<TableCell>() as u32).next_multiple_of(16);
-        let entry_bytes = entries.saturating_mul(size_of::<DeviceEntry>() as u32).next_multiple_of(16);
-        let mut layout = Layout { cells: 0, entries: 0, stages: 0, bytes: 0 };
-        if cell_bytes.saturating_add(entry_bytes) <= TABLE_LIMIT {
-            layout.cells = end;
-            layout.entries = end + cell_bytes;
-            end = layout.entries + entry_bytes;
-        }
-        if shared_stages {
-            layout.stages = end.next_multiple_of(128);
-            end = layout.stages.saturating_add(warps.saturating_mul(2).saturating_mul(stage_bytes));
-        }
-        layout.bytes = end;
-        layout
+    pub const fn of(needs: Needs) -> SharedLayout {
+        SharedLayout::after(CACHED_CALL + CachedCall::BYTES, needs)
     }
 }

@@ -1,42 +1,16 @@
-//! Where things lie in a block's shared memory. The host sizes the launch with it, the kernel cuts windows by it.
+//! The layout of the shared memory of a block that serves a ring.
 
 use super::BlockState;
 use super::grid::{CachedCall, CallTickets};
-use ringcall_wire::launch::{DeviceEntry, TableCell};
+use crate::shared_layout::{Needs, SharedLayout};
 
 /// Offsets in bytes from the start of shared memory, where the block state is; all multiples of 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// One word a slot of the partition.
     pub serving: u32,
-    /// [`TableCell`]s, copied from device memory; 0 where they stay there.
-    pub cells: u32,
-    /// [`DeviceEntry`]s, copied from device memory; 0 where they stay there.
-    pub entries: u32,
-    /// Two stages a warp; 0 where they are in device memory.
-    pub stages: u32,
-    /// All of it.
-    pub bytes: u32,
-}
-
-/// Tables up to this size are copied to shared memory, where a lookup takes 30 ns instead of 300.
-const TABLE_LIMIT: u32 = 16 * 1024;
-
-/// What a layout is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Needs {
-    /// Slots of a block's partition.
-    pub slots: u32,
-    /// Cells of the id index.
-    pub cells: u32,
-    /// Entries of the table.
-    pub entries: u32,
-    /// Warps that serve.
-    pub workers: u32,
-    /// Bytes of one stage.
-    pub stage_bytes: u32,
-    /// Whether the stages are to be in shared memory.
-    pub shared_stages: bool,
+    /// The function table and the stages.
+    pub shared: SharedLayout,
 }
 
 impl Layout {
@@ -65,22 +39,8 @@ impl Layout {
     #[must_use]
     pub const fn of(needs: Needs) -> Self {
         let serving = Self::QUEUE + CallTickets::BYTES;
-        let mut end = serving + (needs.slots * 8).next_multiple_of(16);
-        let cell_bytes = (needs.cells.saturating_mul(size_of::<TableCell>() as u32)).next_multiple_of(16);
-        let entry_bytes =
-            (needs.entries.saturating_mul(size_of::<DeviceEntry>() as u32)).next_multiple_of(16);
-        let (mut cells, mut entries) = (0, 0);
-        if cell_bytes.saturating_add(entry_bytes) <= TABLE_LIMIT {
-            cells = end;
-            entries = cells + cell_bytes;
-            end = entries + entry_bytes;
-        }
-        let mut stages = 0;
-        if needs.shared_stages {
-            stages = end.next_multiple_of(128);
-            end = stages + 2 * needs.workers * needs.stage_bytes;
-        }
-        Self { serving, cells, entries, stages, bytes: end }
+        let head = serving + (needs.slots * 8).next_multiple_of(16);
+        Self { serving, shared: SharedLayout::after(head, needs) }
     }
 }
 
@@ -99,7 +59,8 @@ mod tests {
             prop_assert!(Layout::CACHED_CALL as usize >= size_of::<BlockState>());
             prop_assert!(Layout::QUEUE as usize >= Layout::CACHED_CALL as usize + size_of::<CachedCall>());
             prop_assert!(layout.serving as usize >= Layout::QUEUE as usize + size_of::<CallTickets>());
-            let after_serving = layout.serving + slots * 8;
+            let (serving, layout) = (layout.serving, layout.shared);
+            let after_serving = serving + slots * 8;
             if layout.cells != 0 {
                 prop_assert!(layout.cells >= after_serving);
                 prop_assert!(layout.entries >= layout.cells + needs.cells * 8);
@@ -107,7 +68,7 @@ mod tests {
             }
             prop_assert!(layout.stages >= after_serving);
             prop_assert_eq!(layout.bytes, layout.stages + 2 * workers * stage * 16);
-            for offset in [Layout::CACHED_CALL, layout.serving, layout.cells, layout.entries, layout.stages] {
+            for offset in [Layout::CACHED_CALL, serving, layout.cells, layout.entries, layout.stages] {
                 prop_assert!(offset.is_multiple_of(16));
             }
         }

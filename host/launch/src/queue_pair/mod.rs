@@ -41,6 +41,7 @@ use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use ringcall_dispatcher::queue_pair::layout;
 use ringcall_dispatcher::queue_pair::single::Extent;
+use ringcall_dispatcher::shared_layout::Needs;
 use ringcall_gpu::shared::Words;
 use ringcall_mlx5::Event;
 use ringcall_protocol::Geometry;
@@ -206,8 +207,9 @@ impl UnifiedDispatcher<Wired> {
             warps,
             threads: kind.threads(),
             transport: Arc::new(pair.clone()),
-            layout: |cells, entries, stage, in_shared| {
-                layout::of(cells, entries, warps, stage, in_shared).bytes
+            layout: |cells, entries, stage_bytes, shared_stages| {
+                let workers = warps;
+                layout::of(Needs { slots: 0, cells, entries, workers, stage_bytes, shared_stages }).bytes
             },
         };
         let wired = parts.wire(queue_params(pair, chosen.extent), &functions, &modules)?;

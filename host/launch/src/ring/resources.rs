@@ -10,8 +10,8 @@ use core::sync::atomic::Ordering;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use ringcall_dispatcher::ring::grid::GridChannel;
-use ringcall_dispatcher::ring::layout::Needs;
 use ringcall_dispatcher::ring::{Layout, Partition, stage_bytes};
+use ringcall_dispatcher::shared_layout::Needs;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::Counter;
 use ringcall_wire::launch::{DeviceEntry, DispatchParams, HandlerKind, MAX_SLOTS, control, options, saved};
@@ -166,7 +166,7 @@ pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
 /// what handlers have at its end.
 pub(super) fn shared_memory(chosen: &Options, most: u32, needs: impl Fn(bool) -> Needs) -> (bool, u32) {
     let bytes = |in_shared| {
-        let own = Layout::of(needs(in_shared)).bytes;
+        let own = Layout::of(needs(in_shared)).shared.bytes;
         match chosen.kernel {
             // Blocks that serve and blocks that run handlers are not the same.
             KernelKind::Ahead { .. } => own.max(AHEAD_SHARED.saturating_add(chosen.handler_shared)),
@@ -339,7 +339,7 @@ mod tests {
             stage_bytes: 4096,
             shared_stages,
         };
-        let [without, with] = [false, true].map(|in_shared| Layout::of(needs(in_shared)).bytes);
+        let [without, with] = [false, true].map(|in_shared| Layout::of(needs(in_shared)).shared.bytes);
         assert!(without < with);
         let regular = Options::new(KernelKind::regular());
         assert_eq!(shared_memory(&regular, with, needs), (true, with));
