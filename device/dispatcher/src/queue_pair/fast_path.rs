@@ -12,6 +12,7 @@ use super::serve::outcome;
 use super::state::{ALONE, Done, IMMEDIATE_WORD, Poll, PollerState};
 use super::{Machine, QueuePairDispatcher, Sizes};
 use crate::queue_pair::single::Extent;
+use crate::ring::WarpContext;
 use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Pair, Rows};
 use ringcall_gpu::stage::Stage;
@@ -85,6 +86,7 @@ impl<'a, M: Machine> QueuePairDispatcher<'a, M> {
 
 impl<M: Machine> FastPath<'_, M> {
     /// Polls, and serves requests that it handles, until there is something else, or the queue pair is dead (`None`).
+    /// A separate function: a [`WarpContext`] would be passed through memory.
     #[inline(never)]
     pub(super) fn serve_requests(
         &self,
@@ -93,6 +95,7 @@ impl<M: Machine> FastPath<'_, M> {
         input: Stage<'_>,
         output: Stage<'_>,
     ) -> Option<Poll> {
+        let context = WarpContext { warp, me: 0, input, output };
         // Copies, which stay in registers.
         let bell = self.dispatcher.bell.clone();
         let dispatcher = QueuePairDispatcher { bell: &bell, ..self.dispatcher };
@@ -116,7 +119,7 @@ impl<M: Machine> FastPath<'_, M> {
             if poll.ready != 1 || poll.stop != control::STOP_NO || free == 0 {
                 return Some(poll);
             }
-            unfinished = dispatcher.serve_fast(&rows, warp, poller, next, poll.owner, input, output);
+            unfinished = dispatcher.serve_fast(&rows, context, poller, next, poll.owner);
             if unfinished.is_none() {
                 return Some(poll);
             }
@@ -137,17 +140,15 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Serves the request of the next completion, of whose owner word `owner` is lane 0's. `None`, and nothing is done, if it
     /// is not one for the fast path.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)] // one call
     fn serve_fast(
         &self,
         rows: &QueueRows,
-        warp: Warp<'_>,
+        context: WarpContext<'_>,
         poller: &mut PollerState,
         next: Next<'_>,
         owner: u64,
-        input: Stage<'_>,
-        output: Stage<'_>,
     ) -> Option<After> {
+        let WarpContext { warp, input, output, .. } = context;
         // The payload, and the rest of the entry, are visible from here on.
         barrier::observe_from_peer();
         let (lane, lanes) = (warp.lane(), warp.lanes());
@@ -183,7 +184,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             }
         }
         warp.sync();
-        let (status, len) = self.call(warp, 0, slot, function, header.arg_len, input, output);
+        let (status, len) = self.call(context, slot, function, header.arg_len);
         let reply = ResponseHeader::reply(&header, status.0, len).to_words();
         let job = Job { slot, bytes, index: number };
         // Both stages are free again, and the result visible to all lanes.

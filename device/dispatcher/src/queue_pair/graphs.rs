@@ -8,6 +8,7 @@ use super::block_state::{GROUPS, Job};
 use super::pending::{GROUP, PendingTable};
 use super::state::{Done, PollerState, Tending};
 use super::{Machine, QueuePairDispatcher};
+use crate::ring::WarpContext;
 use crate::ring::launcher::{GraphRequest, Launcher, RELAUNCH_FROM, Unprepared};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::barrier;
@@ -129,7 +130,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
 
     /// Between two looks: sends an answer that is there, launches a request that waits, or calls its handler.
     #[inline(always)]
-    pub(super) fn tend(&self, warp: Warp<'_>, poller: &mut PollerState, input: Stage<'_>, output: Stage<'_>) {
+    pub(super) fn tend(&self, context: WarpContext<'_>, poller: &mut PollerState) {
+        let WarpContext { warp, output, .. } = context;
         if poller.graphs.held() == 0 {
             return;
         }
@@ -147,7 +149,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             (sent, own) = self.collect(warp, poller, &graphs.pending, output);
         }
         if poller.graphs.waiting > 0 && sent < poller.free {
-            let answer = self.launch_next(warp, poller, &graphs.pending, input, output);
+            let answer = self.launch_next(context, poller, &graphs.pending);
             if let Some((slot, header, status, len)) = answer {
                 let job = Job { slot, bytes: 0, index: poller.posted + u64::from(sent) };
                 own = self.tell(warp, job, &header, status, len, output);
@@ -273,12 +275,11 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// called, whose result of that length lies in `output`.
     fn launch_next(
         &self,
-        warp: Warp<'_>,
+        context: WarpContext<'_>,
         poller: &mut PollerState,
         pending: &PendingTable,
-        input: Stage<'_>,
-        output: Stage<'_>,
     ) -> Option<(u32, RequestHeader, Status, u32)> {
+        let WarpContext { warp, input, .. } = context;
         let place = self.next_waiting(warp, poller, pending)?;
         poller.graphs.next = place + 1;
         let word = pending.waiting(place);
@@ -305,7 +306,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
                 pending.fetch_request(warp, place, HEADER_BYTES as u32 + header.arg_len, input);
                 warp.sync();
                 self.count_tended(warp, poller, Counter::Dispatched);
-                Some(self.call(warp, 0, slot, entry, header.arg_len, input, output))
+                Some(self.call(context, slot, entry, header.arg_len))
             }
             Some(entry) => {
                 let graph_request = GraphRequest { header: &header, slot, capacity: self.capacity() };

@@ -57,7 +57,7 @@ pub use graphs::Graphs;
 pub use pending::{PendingTable, Plan};
 
 use crate::queue_pair::single::Extent;
-use crate::ring::{DeviceTable, Machine};
+use crate::ring::{DeviceTable, Machine, WarpContext};
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::{Block, WARP_LANES, Warp};
@@ -112,8 +112,9 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     pub fn run(&self, block: Block<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
         let warp = block.warp();
         let me = block.thread() / WARP_LANES;
+        let context = WarpContext { warp, me, input, output };
         if me == 0 {
-            return self.run_poller(&|| block.sync(), warp, input, output);
+            return self.run_poller(&|| block.sync(), context);
         }
         loop {
             // The block state is the poller's before this barrier, and no warp writes it until the next.
@@ -122,7 +123,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             if jobs == block_state::EXIT {
                 return Over::Ended;
             }
-            self.share(warp, me, jobs, input, output);
+            self.share(context, jobs);
             block.sync();
         }
     }
@@ -131,17 +132,19 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// for calls.
     #[inline(always)]
     pub fn run_alone(&self, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
+        let context = WarpContext { warp, me: 0, input, output };
         // No other warp takes part in a round.
-        self.run_poller(&|| warp.sync(), warp, input, output)
+        self.run_poller(&|| warp.sync(), context)
     }
 
     /// This warp's share of the jobs in the block state.
     #[inline(always)]
-    fn share(&self, warp: Warp<'_>, me: u32, jobs: u64, input: Stage<'_>, output: Stage<'_>) {
+    fn share(&self, context: WarpContext<'_>, jobs: u64) {
+        let WarpContext { warp, me, .. } = context;
         let mut place = me;
         while u64::from(place) < jobs {
             let job = self.block_state.job(place);
-            if let Some(written) = self.serve(warp, me, job, None, input, output) {
+            if let Some(written) = self.serve(context, job, None) {
                 self.block_state.count_bits(warp, written.counted);
             }
             place += self.warps;

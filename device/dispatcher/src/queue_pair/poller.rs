@@ -5,9 +5,9 @@ use super::completion::Completion;
 use super::fast_path::FastPath;
 use super::state::{ALONE, Done, IMMEDIATE_WORD, PendingPoll, Poll, PollerState, Tending};
 use super::{Machine, Over, QueuePairDispatcher};
+use crate::ring::WarpContext;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
-use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
 use ringcall_gpu::{barrier, clock, hint};
 use ringcall_mlx5::QueueError;
@@ -43,17 +43,12 @@ enum Left {
 impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// The life of the polling warp. `meet` is the barrier with the warps that share its rounds.
     #[inline(always)]
-    pub(super) fn run_poller(
-        &self,
-        meet: &impl Fn(),
-        warp: Warp<'_>,
-        input: Stage<'_>,
-        output: Stage<'_>,
-    ) -> Over {
+    pub(super) fn run_poller(&self, meet: &impl Fn(), context: WarpContext<'_>) -> Over {
+        let warp = context.warp;
         let over = match self.open(warp) {
             Ok(mut poller) => {
                 let fast_path = QueuePairDispatcher { ..*self }.fast_path(warp, poller.sizes);
-                let left = self.rounds(meet, warp, &mut poller, fast_path.as_ref(), input, output);
+                let left = self.rounds(meet, context, &mut poller, fast_path.as_ref());
                 self.close(warp, &mut poller, left);
                 Over::Ended
             }
@@ -128,15 +123,14 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     fn rounds(
         &self,
         meet: &impl Fn(),
-        warp: Warp<'_>,
+        context: WarpContext<'_>,
         poller: &mut PollerState,
         fast_path: Option<&FastPath<'_, M>>,
-        input: Stage<'_>,
-        output: Stage<'_>,
     ) -> Left {
+        let WarpContext { warp, input, output, .. } = context;
         loop {
             if M::GRAPHS {
-                self.tend(warp, poller, input, output);
+                self.tend(context, poller);
                 if poller.dead.is_some() {
                     return Left::End;
                 }
@@ -163,7 +157,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
                 return Left::End;
             }
             let ready = poll.ready.min(room);
-            self.round(meet, warp, poller, ready, poll.owner, input, output);
+            self.round(meet, context, poller, ready, poll.owner);
             poller.adapt(ready);
             self.publish_soon(warp, poller);
             if M::GRAPHS {
@@ -330,17 +324,15 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
 
     /// One round: `ready` completions are taken, their requests served, the responses rung.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)] // what a round consists of
     fn round(
         &self,
         meet: &impl Fn(),
-        warp: Warp<'_>,
+        context: WarpContext<'_>,
         poller: &mut PollerState,
         ready: u32,
         owner: u64,
-        input: Stage<'_>,
-        output: Stage<'_>,
     ) {
+        let warp = context.warp;
         poller.idle = 0;
         barrier::observe_from_peer();
         let lane = warp.lane();
@@ -383,7 +375,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             // A header takes two lanes.
             let burst = (job.slot == poller.guess && warp.lanes() > 1).then_some(burst);
             poller.guess = self.slot_after(job.slot);
-            let written = self.serve(warp, 0, job, burst, input, output);
+            let written = self.serve(context, job, burst);
             counted = ALONE.and(written.map_or(CounterBits::NONE, |written| written.counted));
             copy = written.filter(|_| self.bell.copies(warp.lanes())).map(|written| written.own);
         } else if jobs > 0 {
@@ -395,7 +387,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
                 self.block_state.set_jobs(jobs.into(), poller.posted);
             }
             meet();
-            self.share(warp, 0, jobs.into(), input, output);
+            self.share(context, jobs.into());
             meet();
         }
         let mut sent = jobs.into();

@@ -3,7 +3,7 @@
 use super::block_state::{CounterBits, Job};
 use super::{Machine, QueuePairDispatcher};
 use crate::queue_pair::single::Extent;
-use crate::ring::{Call, Returned};
+use crate::ring::{Call, Returned, WarpContext};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::stage::Stage;
@@ -32,13 +32,11 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     #[inline(always)]
     pub(super) fn serve(
         &self,
-        warp: Warp<'_>,
-        me: u32,
+        context: WarpContext<'_>,
         job: Job,
         burst: Option<[u64; 2]>,
-        input: Stage<'_>,
-        output: Stage<'_>,
     ) -> Option<Written> {
+        let WarpContext { warp, input, output, .. } = context;
         let extent = match self.extent {
             Extent::Received => job.bytes,
             Extent::Slot => self.config.rx_stride,
@@ -74,7 +72,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             Ok(entry) => {
                 self.fetch_rest(warp, job.slot, fetched, header.arg_len, input);
                 counted = counted.counter(Counter::Dispatched);
-                self.call(warp, me, job.slot, entry, header.arg_len, input, output)
+                self.call(context, job.slot, entry, header.arg_len)
             }
             Err(status) => (status, 0),
         };
@@ -161,17 +159,14 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Calls a function, for whose follow-up [`reserve`](Self::reserve) was asked; the status to answer with, and the result's
     /// length.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)] // what a call consists of
     pub(super) fn call(
         &self,
-        warp: Warp<'_>,
-        me: u32,
+        context: WarpContext<'_>,
         slot: u32,
         entry: &DeviceEntry,
         arg_len: u32,
-        input: Stage<'_>,
-        output: Stage<'_>,
     ) -> (Status, u32) {
+        let WarpContext { warp, me, input, output } = context;
         if warp.lane() == 0 && entry.kind != HandlerKind::Grid as u32 {
             self.tell_busy(me, entry, slot);
         }

@@ -10,7 +10,7 @@ use super::block_state::WarpCommand;
 use super::poll::{TURNS_A_ROUND, WindowWords, spread};
 use super::slot_state::{BUSY, Job, RESPONDED};
 use super::staged::BurstLoad;
-use super::{Block, Call, Machine};
+use super::{Block, Call, Machine, WarpContext};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Rows;
 use ringcall_gpu::stage::Stage;
@@ -76,19 +76,21 @@ impl<'a, M: Machine> Block<'a, M> {
 impl<M: Machine> FastPath<'_, M> {
     /// Polls until a request is there, and serves it, if it is alone or this warp is; or until there is something else.
     ///
-    /// A separate function, with separate registers.
+    /// A separate function, with separate registers. A [`WarpContext`] would be passed through memory.
     #[inline(never)]
     pub(super) fn poll(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> FastPathExit {
+        let context = WarpContext { warp, me, input, output };
         // Copies again, which stay in registers.
         let ring = self.block.ring.clone();
         let block = Block { ring: &ring, ..self.block };
-        block.poll(&self.rows.clone(), warp, me, [input, output])
+        block.poll(&self.rows.clone(), context)
     }
 }
 
 impl<M: Machine> Block<'_, M> {
     #[inline(always)]
-    fn poll(&self, rows: &SlotRows, warp: Warp<'_>, me: u32, stages: [Stage<'_>; 2]) -> FastPathExit {
+    fn poll(&self, rows: &SlotRows, context: WarpContext<'_>) -> FastPathExit {
+        let WarpContext { warp, me, .. } = context;
         self.back_off(warp);
         let first = self.first_of(warp, 0);
         // Read here, before the first vote: until every lane has read it, no lane changes it.
@@ -139,7 +141,7 @@ impl<M: Machine> Block<'_, M> {
             };
             // Its loads are under way while the rest is seen to.
             let burst = BurstLoad::of_row(warp, self.ring, &rows.requests, slot);
-            let free = self.free_warps(warp, me);
+            let free = self.free_warps(context);
             if free == 0 && self.workers > 1 {
                 return FastPathExit::Fallback(Some([states, flags]));
             }
@@ -150,7 +152,7 @@ impl<M: Machine> Block<'_, M> {
                 self.block_state.place.store(u64::from(bit + 1), Ordering::Relaxed);
             }
             let job = Job { slot, valid_flag: true, alone: true, burst };
-            if let Some(job) = self.serve_fast(rows, warp, me, job, index, free, stages) {
+            if let Some(job) = self.serve_fast(rows, context, job, index, free) {
                 return FastPathExit::Serve(job);
             }
             if several && warp.lane() == 0 {
@@ -191,17 +193,15 @@ impl<M: Machine> Block<'_, M> {
     /// Hands polling off to one of the `free` warps, if there are any, and serves a request that came alone; or gives it
     /// back, if it is not for a handler that is called, or is to be refused.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)] // one call
     fn serve_fast(
         &self,
         rows: &SlotRows,
-        warp: Warp<'_>,
-        me: u32,
+        context: WarpContext<'_>,
         job: Job,
         index: SlotIndex,
         free: u32,
-        [input, output]: [Stage<'_>; 2],
     ) -> Option<Job> {
+        let WarpContext { warp, me, input, output } = context;
         let Job { slot, burst, .. } = job;
         burst.put(warp, input, rows.requests.pairs());
         let header = burst.header(warp);

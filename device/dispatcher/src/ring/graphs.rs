@@ -5,7 +5,7 @@
 
 use super::launcher::{GraphRequest, Launcher, Unprepared};
 use super::staged::StagedSlot;
-use super::{Block, Machine};
+use super::{Block, Machine, WarpContext};
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::ring::RingMemory;
 use ringcall_protocol::slot::Request;
@@ -21,15 +21,15 @@ impl<M: Machine> Block<'_, M> {
     /// answer at once; the request flag is given back last, so that at no moment both flags are 0.
     pub(super) fn serve_graph(
         &self,
-        warp: Warp<'_>,
-        me: u32,
+        context: WarpContext<'_>,
         alone: bool,
         request: Request,
         staged: &StagedSlot<'_>,
         entry: &DeviceEntry,
     ) {
+        let warp = context.warp;
         if entry.is_foreign() {
-            self.serve_foreign(warp, me, alone, request, staged, entry);
+            self.serve_foreign(context, alone, request, staged, entry);
             return;
         }
         let slot = request.slot();
@@ -38,19 +38,19 @@ impl<M: Machine> Block<'_, M> {
         let place = |_: &_| self.ring.response_place(slot.get());
         let prepared = match self.launcher().prepare(warp, entry, graph_request, payload, |_| true, place) {
             Ok(prepared) => prepared,
-            Err(Unprepared::Later) => return self.hold_back(warp, me, request),
+            Err(Unprepared::Later) => return self.hold_back(context, request),
             Err(Unprepared::NoRoute) => {
-                return self.refuse(warp, me, alone, request, staged, Status::NO_WORKER);
+                return self.refuse(context, alone, request, staged, Status::NO_WORKER);
             }
         };
         if !self.options.skip_marks {
             request.mark(staged);
         }
         if !self.launcher().fire(warp, &prepared) {
-            return self.refuse(warp, me, alone, request, staged, Status::LAUNCH_FAILED);
+            return self.refuse(context, alone, request, staged, Status::LAUNCH_FAILED);
         }
-        self.count(warp, me, Counter::Received);
-        self.count(warp, me, Counter::Dispatched);
+        self.count(context, Counter::Received);
+        self.count(context, Counter::Dispatched);
         request.hand_over(staged);
         warp.sync();
         if warp.lane() == 0 {
@@ -59,9 +59,10 @@ impl<M: Machine> Block<'_, M> {
     }
 
     /// Back-pressure: the request stays in the ring and is looked at again in a few turns.
-    pub(super) fn hold_back(&self, warp: Warp<'_>, me: u32, request: Request) {
+    pub(super) fn hold_back(&self, context: WarpContext<'_>, request: Request) {
+        let warp = context.warp;
         let slot = request.slot().get();
-        self.count(warp, me, Counter::Queued);
+        self.count(context, Counter::Queued);
         request.leave();
         warp.sync();
         if warp.lane() == 0 {

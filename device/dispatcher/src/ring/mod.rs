@@ -74,6 +74,18 @@ pub struct Returned {
     pub len: u32,
 }
 
+/// A warp that serves, and its memory.
+#[derive(Clone, Copy)]
+pub(crate) struct WarpContext<'a> {
+    pub(crate) warp: Warp<'a>,
+    /// The warp's number in its block.
+    pub(crate) me: u32,
+    /// The stage that requests are read into.
+    pub(crate) input: Stage<'a>,
+    /// The stage that results are written into.
+    pub(crate) output: Stage<'a>,
+}
+
 /// One call of a handler.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
@@ -225,6 +237,7 @@ impl<M: Machine> Block<'_, M> {
     /// `input` and `output` are the warp's own stages, each as long as a slot.
     #[inline(always)]
     pub fn run(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> Ended {
+        let context = WarpContext { warp, me, input, output };
         if me == 0 && warp.lane() == 0 {
             self.block_state.set_command(me, WarpCommand::Poll);
         }
@@ -239,7 +252,7 @@ impl<M: Machine> Block<'_, M> {
                     continue;
                 }
                 WarpCommand::Exit => return Ended::Dismissed,
-                WarpCommand::Poll => match self.run_poller(warp, me, fast_path.as_ref(), input, output) {
+                WarpCommand::Poll => match self.run_poller(context, fast_path.as_ref()) {
                     poller::After::Serve(job) => Some(job),
                     poller::After::Served => None,
                     poller::After::End => return Ended::AsPoller,
@@ -252,7 +265,7 @@ impl<M: Machine> Block<'_, M> {
             };
             loop {
                 if let Some(job) = job {
-                    self.serve(warp, me, job, input, output);
+                    self.serve(context, job);
                 }
                 warp.sync();
                 job = self.pop_backlog(warp);

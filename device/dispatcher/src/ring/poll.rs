@@ -1,7 +1,7 @@
 //! Loads, votes and masks that polling is made of.
 
 use super::slot_state::PUBLISHED;
-use super::{Block, Machine};
+use super::{Block, Machine, WarpContext};
 use ringcall_gpu::barrier;
 use ringcall_gpu::team::Warp;
 
@@ -63,7 +63,8 @@ impl<M: Machine> Block<'_, M> {
 
     /// The warps with nothing to do, the poller itself apart.
     #[inline(always)]
-    pub(super) fn free_warps(&self, warp: Warp<'_>, me: u32) -> u32 {
+    pub(super) fn free_warps(&self, context: WarpContext<'_>) -> u32 {
+        let WarpContext { warp, me, .. } = context;
         let mut free = 0;
         let mut base = 0;
         while base < self.workers {

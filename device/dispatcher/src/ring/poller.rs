@@ -6,11 +6,10 @@ use super::launcher::RELAUNCH_FROM;
 use super::poll::{TURNS_A_ROUND, WindowWords, nth, spread, without};
 use super::slot_state::{BUSY, DEFERRED_TURNS, Job, RESPONDED};
 use super::staged::BurstLoad;
-use super::{Block, Machine, together};
+use super::{Block, Machine, WarpContext, together};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::barrier;
-use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::ring::RingMemory;
 use ringcall_wire::flag;
@@ -47,21 +46,15 @@ impl Seen {
 impl<M: Machine> Block<'_, M> {
     /// Polls until there is something to serve, or until the end.
     #[inline(always)]
-    pub(super) fn run_poller(
-        &self,
-        warp: Warp<'_>,
-        me: u32,
-        fast_path: Option<&FastPath<'_, M>>,
-        input: Stage<'_>,
-        output: Stage<'_>,
-    ) -> After {
+    pub(super) fn run_poller(&self, context: WarpContext<'_>, fast_path: Option<&FastPath<'_, M>>) -> After {
+        let WarpContext { warp, me, .. } = context;
         let mut held = None;
         if let Some(fast_path) = fast_path
             && self.is_burst_over(warp)
         {
             held = loop {
-                match fast_path.poll(warp, me, input, output) {
-                    FastPathExit::Served if self.workers == 1 => self.keep_polling(warp, me),
+                match fast_path.poll(warp, me, context.input, context.output) {
+                    FastPathExit::Served if self.workers == 1 => self.keep_polling(context),
                     FastPathExit::Served => return After::Served,
                     FastPathExit::Serve(job) => return After::Serve(job),
                     FastPathExit::Maintain => self.maintain(warp),
@@ -80,7 +73,7 @@ impl<M: Machine> Block<'_, M> {
         let turn = self.block_state.place.load(Ordering::Relaxed) as u32 % 64;
         let mut quiet = 0;
         loop {
-            let free = self.free_warps(warp, me);
+            let free = self.free_warps(context);
             let stop = self.stop_now(warp, windows, free);
             if stop == control::STOP_NOW {
                 self.drop_backlog(warp);
@@ -88,7 +81,7 @@ impl<M: Machine> Block<'_, M> {
                 && let Some(job) = self.pop_backlog(warp)
             {
                 // Its warp found nothing waiting, and became free, just before this was put there.
-                self.pass_on(warp, me, job, free);
+                self.pass_on(context, job, free);
                 return After::Serve(job);
             }
             if windows > 1 {
@@ -101,7 +94,7 @@ impl<M: Machine> Block<'_, M> {
             let everybody_free = free.count_ones() + 1 >= self.workers;
             if stop == control::STOP_NOW {
                 if everybody_free && self.may_end(warp) {
-                    return self.end(warp, me);
+                    return self.end(context);
                 }
                 continue;
             }
@@ -113,12 +106,12 @@ impl<M: Machine> Block<'_, M> {
                 quiet = if stop == control::STOP_DRAIN && everybody_free { quiet + 1 } else { 0 };
                 if quiet > windows * quiet_sweeps::<M>() {
                     if self.may_end(warp) {
-                        return self.end(warp, me);
+                        return self.end(context);
                     }
                     quiet = 0;
                 }
                 if M::GRAPHS && everybody_free && self.should_relaunch(warp) {
-                    return self.relaunch(warp, me);
+                    return self.relaunch(context);
                 }
                 continue;
             }
@@ -126,7 +119,7 @@ impl<M: Machine> Block<'_, M> {
             if M::GRAPHS && self.launches_used(warp) >= LAUNCHES_PER_EXECUTION {
                 // Out of launches: every request in the ring waits for the next execution.
                 if everybody_free {
-                    return self.relaunch(warp, me);
+                    return self.relaunch(context);
                 }
                 continue;
             }
@@ -142,7 +135,7 @@ impl<M: Machine> Block<'_, M> {
                 if windows > 1 && warp.lane() == 0 {
                     self.block_state.sweep.store(u64::from(sweep), Ordering::Relaxed);
                 }
-                return After::Serve(self.hand_out(warp, me, base, seen, free, windows, turn));
+                return After::Serve(self.hand_out(context, base, seen, free, windows, turn));
             }
             // Every warp is at work: the next one that is free takes these.
             self.push_backlog(warp, base, seen);
@@ -153,7 +146,8 @@ impl<M: Machine> Block<'_, M> {
     /// The only worker has served a request on the fast path, and polls again: no other warp reads its
     /// mailbox or leaves it a backlog, and it stays on the fast path.
     #[inline(always)]
-    fn keep_polling(&self, warp: Warp<'_>, me: u32) {
+    fn keep_polling(&self, context: WarpContext<'_>) {
+        let WarpContext { warp, me, .. } = context;
         if warp.lane() == 0 {
             self.block_state.set_own_command(me, WarpCommand::Poll);
         }
@@ -289,14 +283,14 @@ impl<M: Machine> Block<'_, M> {
     #[allow(clippy::too_many_arguments)] // one call
     fn hand_out(
         &self,
-        warp: Warp<'_>,
-        me: u32,
+        context: WarpContext<'_>,
         window: u32,
         seen: Seen,
         free: u32,
         windows: u32,
         turn: u32,
     ) -> Job {
+        let warp = context.warp;
         // Around the window from where the last one was, so that no slot waits indefinitely for the slots
         // before it. Also where a producer that goes around the ring writes next.
         let order = seen.ready.rotate_right(turn);
@@ -344,13 +338,14 @@ impl<M: Machine> Block<'_, M> {
                 .cursor
                 .store(u64::from(if next < windows { next } else { 0 }), Ordering::Relaxed);
         }
-        self.pass_on(warp, me, job, free);
+        self.pass_on(context, job, free);
         job
     }
 
     /// Marks the poller's own request and gives polling to a free warp.
     #[inline(always)]
-    fn pass_on(&self, warp: Warp<'_>, me: u32, job: Job, free: u32) {
+    fn pass_on(&self, context: WarpContext<'_>, job: Job, free: u32) {
+        let WarpContext { warp, me, .. } = context;
         if warp.lane() == 0 {
             self.set_state(job.slot, BUSY);
             self.block_state
@@ -425,7 +420,8 @@ impl<M: Machine> Block<'_, M> {
     }
 
     /// Ends the other warps, all of which are free, and waits until the maintenance warp has ended.
-    fn dismiss(&self, warp: Warp<'_>, me: u32) {
+    fn dismiss(&self, context: WarpContext<'_>) {
+        let WarpContext { warp, me, .. } = context;
         for index in warp.stride(self.workers as usize) {
             if index as u32 != me {
                 self.block_state.set_command(index as u32, WarpCommand::Exit);
@@ -444,22 +440,24 @@ impl<M: Machine> Block<'_, M> {
 
     /// The end, unless a graph has not answered: then the next execution begins when that has ended, and answers for it.
     #[inline(always)]
-    pub(super) fn end(&self, warp: Warp<'_>, me: u32) -> After {
+    pub(super) fn end(&self, context: WarpContext<'_>) -> After {
+        let warp = context.warp;
         let again = M::GRAPHS && together(warp, || u64::from(self.owes_an_answer())) != 0;
-        self.finish(warp, me, again)
+        self.finish(context, again)
     }
 
     /// Launches the dispatcher again, or says why it ended.
     #[inline(always)]
-    pub(super) fn relaunch(&self, warp: Warp<'_>, me: u32) -> After {
-        self.finish(warp, me, true)
+    pub(super) fn relaunch(&self, context: WarpContext<'_>) -> After {
+        self.finish(context, true)
     }
 
     /// Last figures, what outlives this execution, and then the next one, or the word that says that there is none. Inline: a
     /// block whose address goes elsewhere would live in memory.
     #[inline(always)]
-    fn finish(&self, warp: Warp<'_>, me: u32, mut again: bool) -> After {
-        self.dismiss(warp, me);
+    fn finish(&self, context: WarpContext<'_>, mut again: bool) -> After {
+        let warp = context.warp;
+        self.dismiss(context);
         self.maintain(warp);
         let mut state = control::STATE_ENDED;
         if M::GRAPHS {

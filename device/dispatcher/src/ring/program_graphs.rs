@@ -24,7 +24,7 @@
 
 use super::staged::StagedSlot;
 use super::triggers::{self, Figures};
-use super::{Block, Machine, together};
+use super::{Block, Machine, WarpContext, together};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::clock;
 use ringcall_gpu::team::Warp;
@@ -44,32 +44,32 @@ impl<M: Machine> Block<'_, M> {
     /// mark, launch, request flag, as for any graph.
     pub(super) fn serve_foreign(
         &self,
-        warp: Warp<'_>,
-        me: u32,
+        context: WarpContext<'_>,
         alone: bool,
         request: Request,
         staged: &StagedSlot<'_>,
         entry: &DeviceEntry,
     ) {
+        let warp = context.warp;
         let index = request.slot();
         let slot = index.get();
         let launcher = self.launcher();
         let Some(entry) = launcher.route(entry, request.header(), |word| staged.word(HEADER_WORDS + word))
         else {
-            return self.refuse(warp, me, alone, request, staged, Status::NO_WORKER);
+            return self.refuse(context, alone, request, staged, Status::NO_WORKER);
         };
         let Some(place) =
             self.machine.mailbox(self.saved.load(saved::CONTEXT, Ordering::Relaxed), context::WORDS)
         else {
             // The host gives every table with such graphs a context.
-            return self.refuse(warp, me, alone, request, staged, Status::LAUNCH_FAILED);
+            return self.refuse(context, alone, request, staged, Status::LAUNCH_FAILED);
         };
         if !self.block_state.launches.take(warp) {
-            return self.hold_back(warp, me, request);
+            return self.hold_back(context, request);
         }
         if together(warp, || u64::from(self.take_context(slot))) == 0 {
             self.block_state.launches.give_back(warp);
-            return self.hold_back(warp, me, request);
+            return self.hold_back(context, request);
         }
         if warp.lane() == 0 {
             let answer = self.ring.response_place(slot).unwrap_or_default();
@@ -95,8 +95,8 @@ impl<M: Machine> Block<'_, M> {
                 // slot.
                 self.give_context_to(slot);
             }
-            self.count(warp, me, Counter::Received);
-            self.count(warp, me, Counter::Dispatched);
+            self.count(context, Counter::Received);
+            self.count(context, Counter::Dispatched);
             request.hand_over(staged);
             warp.sync();
             if warp.lane() == 0 {
@@ -118,9 +118,9 @@ impl<M: Machine> Block<'_, M> {
             self.free_context();
         }
         if fresh {
-            self.refuse(warp, me, alone, request, staged, Status::LAUNCH_FAILED);
+            self.refuse(context, alone, request, staged, Status::LAUNCH_FAILED);
         } else {
-            self.hold_back(warp, me, request);
+            self.hold_back(context, request);
         }
     }
 

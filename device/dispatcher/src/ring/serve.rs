@@ -2,8 +2,7 @@
 
 use super::slot_state::Job;
 use super::staged::{BurstLoad, InStage, StagedSlot};
-use super::{Block, Call, Machine, Returned, together};
-use ringcall_gpu::stage::Stage;
+use super::{Block, Call, Machine, Returned, WarpContext, together};
 use ringcall_gpu::team::Warp;
 use ringcall_gpu::{barrier, clock};
 use ringcall_protocol::ring::RingMemory;
@@ -20,7 +19,8 @@ use ringcall_wire::status::{DispatchMode, Status};
 impl<M: Machine> Block<'_, M> {
     /// Fetches, checks, runs and answers the request in `slot`, then lets the slot be handed out again.
     #[inline(always)]
-    pub(super) fn serve(&self, warp: Warp<'_>, me: u32, job: Job, input: Stage<'_>, output: Stage<'_>) {
+    pub(super) fn serve(&self, context: WarpContext<'_>, job: Job) {
+        let WarpContext { warp, input, output, .. } = context;
         let Job { slot, valid_flag, alone, burst } = job;
         let Some(index) = self.ring.geometry().slot(slot) else { return };
         let mut staged =
@@ -63,9 +63,9 @@ impl<M: Machine> Block<'_, M> {
         match checked {
             Ok((entry, kind)) => {
                 staged.fetch_rest(request.header().arg_len);
-                self.run_entry(warp, me, alone, request, &staged, entry, kind, input, output);
+                self.run_entry(context, alone, request, &staged, entry, kind);
             }
-            Err(status) => self.refuse(warp, me, alone, request, &staged, status),
+            Err(status) => self.refuse(context, alone, request, &staged, status),
         }
     }
 
@@ -105,29 +105,27 @@ impl<M: Machine> Block<'_, M> {
     #[allow(clippy::too_many_arguments)] // what a served request consists of
     fn run_entry(
         &self,
-        warp: Warp<'_>,
-        me: u32,
+        context: WarpContext<'_>,
         alone: bool,
         request: Request,
         staged: &StagedSlot<'_>,
         entry: &DeviceEntry,
         kind: HandlerKind,
-        input: Stage<'_>,
-        output: Stage<'_>,
     ) {
+        let WarpContext { warp, me, input, output } = context;
         let slot = request.slot().get();
         if warp.lane() == 0 && kind != HandlerKind::Grid {
             self.begin(me, entry.id, slot);
         }
         if M::GRAPHS && kind == HandlerKind::Graph {
-            self.serve_graph(warp, me, alone, request, staged, entry);
+            self.serve_graph(context, alone, request, staged, entry);
             return;
         }
         let follow_up = self.follow_up_of(entry);
         if let Some(graph) = follow_up
             && !self.reserve(warp, graph)
         {
-            self.hold_back(warp, me, request);
+            self.hold_back(context, request);
             return;
         }
         let call = Call {
@@ -139,9 +137,9 @@ impl<M: Machine> Block<'_, M> {
         };
         let returned = self.call_handler(warp, kind, &call, || self.begin(me, entry.id, slot));
         let status = self.after_call(warp, follow_up, &request, staged, returned);
-        self.count(warp, me, Counter::Received);
-        self.count(warp, me, Counter::Dispatched);
-        self.answer(warp, me, request, staged, status, returned.len);
+        self.count(context, Counter::Received);
+        self.count(context, Counter::Dispatched);
+        self.answer(context, request, staged, status, returned.len);
         self.settle(warp, slot, alone);
     }
 
@@ -209,22 +207,22 @@ impl<M: Machine> Block<'_, M> {
     #[inline(always)]
     pub(super) fn refuse(
         &self,
-        warp: Warp<'_>,
-        me: u32,
+        context: WarpContext<'_>,
         alone: bool,
         request: Request,
         staged: &StagedSlot<'_>,
         status: Status,
     ) {
+        let warp = context.warp;
         let slot = request.slot().get();
-        self.count(warp, me, Counter::Received);
+        self.count(context, Counter::Received);
         if self.options.drop_bad_requests && status.is_bad_request() {
-            self.count(warp, me, Counter::of_status(status));
+            self.count(context, Counter::of_status(status));
             request.drop_unanswered(staged);
             // As if it had come alone: no answer waits for its response flag.
             self.settle(warp, slot, true);
         } else {
-            self.answer(warp, me, request, staged, status, 0);
+            self.answer(context, request, staged, status, 0);
             self.settle(warp, slot, alone);
         }
     }
@@ -233,21 +231,21 @@ impl<M: Machine> Block<'_, M> {
     #[inline(always)]
     pub(super) fn answer(
         &self,
-        warp: Warp<'_>,
-        me: u32,
+        context: WarpContext<'_>,
         request: Request,
         staged: &StagedSlot<'_>,
         status: Status,
         len: u32,
     ) {
         let (counted, _) = status.clamped(len, self.ring.geometry().result_capacity());
-        self.count(warp, me, Counter::of_status(counted));
+        self.count(context, Counter::of_status(counted));
         let _ = request.answer(staged, status, InStage(len as usize));
     }
 
     /// Counts one, in this warp's own bank.
     #[inline(always)]
-    pub(super) fn count(&self, warp: Warp<'_>, me: u32, counter: Counter) {
+    pub(super) fn count(&self, context: WarpContext<'_>, counter: Counter) {
+        let WarpContext { warp, me, .. } = context;
         if warp.lane() == 0
             && let Some(bank) = self.block_state.bank(me)
         {
