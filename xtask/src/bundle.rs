@@ -39,7 +39,7 @@ const SCRIPT: &str = include_str!("../../tests/gpu.sh");
 
 /// What to put in.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct BundleOptions {
     /// Leave out the command line, whose build takes longest; the script then makes no measurements.
     #[arg(long)]
     no_cli: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Options {
 }
 
 /// Builds the bundle in `target/gpu-bundle`.
-pub(crate) fn make(shell: &Shell, options: &Options) -> Result<()> {
+pub(crate) fn make(shell: &Shell, options: &BundleOptions) -> Result<()> {
     let bundle = emptied(shell.target("gpu-bundle"))?;
     let folder = emptied(shell.target("gpu-bundle-programs"))?;
 

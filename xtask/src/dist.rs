@@ -46,7 +46,7 @@ impl Profile {
 
 /// Where to.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct DistOptions {
     /// The folder; it is emptied first. By default `target/dist`.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -59,7 +59,7 @@ pub(crate) struct Options {
 }
 
 /// Makes the tree.
-pub(crate) fn make(shell: &Shell, options: &Options, profile: Profile) -> Result<()> {
+pub(crate) fn make(shell: &Shell, options: &DistOptions, profile: Profile) -> Result<()> {
     let out = match &options.out {
         Some(out) => std::path::absolute(out).with_context(|| format!("{}", out.display()))?,
         None => shell.target("dist"),
@@ -79,7 +79,7 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
     if shell.command("cc", &["--version"]).output().is_err() {
         return Ok(Outcome::Skipped("no C compiler `cc`"));
     }
-    make(shell, &Options { out: None, device: false, check: true }, Profile::Dev)?;
+    make(shell, &DistOptions { out: None, device: false, check: true }, Profile::Dev)?;
     Ok(Outcome::Done)
 }
 

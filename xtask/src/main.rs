@@ -48,7 +48,7 @@ enum Task {
     /// The architecture's invariants.
     Rooms,
     /// The PTX of record: what the crates for devices compile to. Needs a toolchain for devices.
-    Ptx(ptx::Options),
+    Ptx(ptx::PtxOptions),
     /// Assembles and links the PTX of record with NVIDIA's tools; needs no GPU.
     PtxCheck,
     /// The documentation, warnings as errors.
@@ -58,7 +58,7 @@ enum Task {
     /// The model-checked protocols.
     Loom,
     /// Mutants of the shipped sources, each of which the model-checked protocols have to notice: about a quarter of an hour.
-    Mutants(mutants::Options),
+    Mutants(mutants::MutantsOptions),
     /// AddressSanitizer and ThreadSanitizer on the crates under the rings. Needs a nightly toolchain.
     Sanitize,
     /// Every fuzz target for a bounded time. Needs a nightly toolchain.
@@ -70,13 +70,13 @@ enum Task {
     /// The tests of the engine over ONNX Runtime, with the library that ORT_DYLIB_PATH names, or PyPI's.
     Onnxruntime,
     /// The tree that C programs install, in `target/dist`.
-    Dist(dist::Options),
+    Dist(dist::DistOptions),
     /// The TensorRT engine's tests, with libraries and headers from package registries; needs no GPU.
-    Tensorrt(tensorrt::Options),
+    Tensorrt(tensorrt::TensorRtOptions),
     /// The Python wheel's lints and tests, in a virtual environment: about four minutes. Needs python3 with venv, and PyPI.
     Wheel,
     /// What a machine with a GPU needs to test and measure: programs and a script, in `target/gpu-bundle`.
-    GpuBundle(bundle::Options),
+    GpuBundle(bundle::BundleOptions),
 }
 
 fn main() -> ExitCode {

@@ -21,7 +21,7 @@ const TIMED_OUT: i32 = 124;
 
 /// Which of them.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct MutantsOptions {
     /// Only mutants whose name or file contains this.
     filter: Option<String>,
 }
@@ -58,7 +58,7 @@ enum End {
 }
 
 /// Makes every mutant and runs the models on it.
-pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
+pub(crate) fn run(shell: &Shell, options: &MutantsOptions) -> Result<()> {
     let list = list(shell.root())?;
     let tree = copy_of(shell)?;
     let filter = options.filter.as_deref().unwrap_or_default();

@@ -74,7 +74,7 @@ pub(crate) fn rooms(shell: &Shell) -> Result<Outcome> {
 /// The committed PTX is what the sources compile to, and NVIDIA's tools take it. Never skipped: a change to device code
 /// is not checked without.
 pub(crate) fn ptx(shell: &Shell) -> Result<Outcome> {
-    ptx::run(shell, &ptx::Options::checked())?;
+    ptx::run(shell, &ptx::PtxOptions::checked())?;
     ptx::assemble(shell)?;
     Ok(Outcome::Done)
 }

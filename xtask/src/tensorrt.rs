@@ -20,13 +20,13 @@ const LIBCLANG: &str = "libclang==18.1.1";
 
 /// What to do.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct TensorRtOptions {
     /// Write the bindings of the shim anew, after a change of `shim.h`.
     #[arg(long)]
     bindings: bool,
 }
 
-pub(crate) fn run_with(shell: &Shell, options: &Options) -> Result<()> {
+pub(crate) fn run_with(shell: &Shell, options: &TensorRtOptions) -> Result<()> {
     test(shell, options.bindings)
 }
 

@@ -16,7 +16,7 @@ use loom::thread;
 use loom_support::*;
 use ringcall_dispatcher::ring::block_state::WarpCommand;
 use ringcall_dispatcher::ring::{
-    Block, BlockState, Call, DeviceTable, Machine, Options, Partition, Returned, stage_bytes,
+    Block, BlockState, Call, DeviceTable, Machine, Partition, Returned, RingOptions, stage_bytes,
 };
 use ringcall_gpu::atomic::{BlockU64, DeviceU64};
 use ringcall_gpu::barrier;
@@ -159,7 +159,7 @@ impl Model {
             saved: &self.unused,
             workers: WORKERS,
             poller_maintains: false,
-            options: Options::default(),
+            options: RingOptions::default(),
             machine,
         }
     }

@@ -1,6 +1,6 @@
 //! The code that is generated beside a handler.
 
-use crate::options::{Kind, Options};
+use crate::options::{HandlerOptions, Kind};
 use crate::signature::{Shape, Signature};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -9,7 +9,11 @@ use syn::{Attribute, Ident, ItemFn, Result, Type};
 
 /// A type without values that shares the function's name (types and functions do not collide), with the descriptor as
 /// its constant; and, on a device, the exported function.
-pub(crate) fn expand(function: &ItemFn, signature: &Signature, options: &Options) -> Result<TokenStream> {
+pub(crate) fn expand(
+    function: &ItemFn,
+    signature: &Signature,
+    options: &HandlerOptions,
+) -> Result<TokenStream> {
     let (name, vis) = (&function.sig.ident, &function.vis);
     let krate = options.path();
     let cfgs: Vec<&Attribute> = function.attrs.iter().filter(|a| a.path().is_ident("cfg")).collect();

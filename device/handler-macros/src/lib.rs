@@ -37,7 +37,7 @@ use syn::{ItemFn, parse_macro_input};
 #[proc_macro_attribute]
 pub fn handler(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);
-    let mut options = options::Options::default();
+    let mut options = options::HandlerOptions::default();
     let parser = syn::meta::parser(|meta| options.read(&meta));
     parse_macro_input!(attribute with parser);
     let generated = signature::Signature::of(&function, options.kind())

@@ -32,13 +32,13 @@ impl Kind {
 }
 
 #[derive(Default)]
-pub(crate) struct Options {
+pub(crate) struct HandlerOptions {
     name: Option<LitStr>,
     kind: Option<Kind>,
     path: Option<Path>,
 }
 
-impl Options {
+impl HandlerOptions {
     /// Reads one `key = value`.
     pub(crate) fn read(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
         if meta.path.is_ident("name") {

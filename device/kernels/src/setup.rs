@@ -3,7 +3,7 @@
 use crate::window::words;
 use core::sync::atomic::Ordering;
 use ringcall_dispatcher::ring::grid::{CachedCall, CallTickets};
-use ringcall_dispatcher::ring::{BlockState, DeviceTable, Layout, Options, Partition};
+use ringcall_dispatcher::ring::{BlockState, DeviceTable, Layout, Partition, RingOptions};
 use ringcall_dispatcher::shared_layout::{Needs, SharedLayout};
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::ptx;
@@ -114,7 +114,7 @@ pub(crate) struct Setup {
     pub(crate) table: DeviceTable<'static>,
     pub(crate) block_state: &'static BlockState,
     pub(crate) serving: &'static [BlockU64],
-    pub(crate) options: Options,
+    pub(crate) options: RingOptions,
     stages: u64,
     stage_bytes: u32,
 }
@@ -170,7 +170,7 @@ impl Setup {
             table: unsafe { table.view() },
             block_state,
             serving,
-            options: Options {
+            options: RingOptions {
                 shared_ring: params.options & options::SHARED_RING != 0,
                 beside_others: params.options & options::BESIDE_OTHERS != 0,
                 skip_marks: params.options & options::SKIP_MARKS != 0,

@@ -27,7 +27,7 @@ impl LinkedWire for Local {
 
     fn bind(_: &Args, _: RingConfig, before: Option<&Endpoint>) -> Result<udp::Udp, Refused> {
         let address = before.map_or(([127, 0, 0, 1], 0).into(), |before| before.address);
-        Ok(udp::Udp::bind(&udp::Options { address, ..Default::default() })?)
+        Ok(udp::Udp::bind(&udp::UdpOptions { address, ..Default::default() })?)
     }
 }
 

@@ -234,7 +234,7 @@ fn our_service_and_its_caller() {
     });
     let mut dispatcher =
         HostDispatcher::builder(&ring, table.build(&ring).unwrap()).build().unwrap().into_stepper();
-    let mut link = Link::attach(udp::Udp::bind(&udp::Options::default()).unwrap(), &ring).unwrap();
+    let mut link = Link::attach(udp::Udp::bind(&udp::UdpOptions::default()).unwrap(), &ring).unwrap();
     let caller = cpu_udp_create_transceiver(SLOT, 2);
     assert_eq!((connect(caller, link.endpoint().address.port()), cpu_udp_start(caller)), (1, 1));
     let function = ringcall::FunctionId::of("rpc_increment").0;

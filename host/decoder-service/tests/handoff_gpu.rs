@@ -10,10 +10,10 @@ use ringcall::{RingConfig, Wait};
 use ringcall_cuda::driver::devrt;
 use ringcall_decoder_service::gpu::{GpuPredecoder, MatchingStage};
 use ringcall_decoder_service::{Problem, ResidualDecoder};
-use ringcall_inference_service::{
-    AiPredecoderService, Options as ServiceOptions, Stage, WorkerOptions, Workers,
+use ringcall_inference_service::{AiPredecoderService, ServiceOptions, Stage, WorkerOptions, Workers};
+use ringcall_launch::ring::{
+    DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules,
 };
-use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options};
 
 const NAME: &str = "every_answer_is_the_networks_and_matchings";
 const SLOTS: u32 = 16;
@@ -54,7 +54,7 @@ fn every_answer_is_the_networks_and_matchings() {
             let config = RingConfig { slots: SLOTS, slot_bytes: service.slot_bytes() };
             let ring = MappedRing::allocate(context, config).expect("a ring");
             let functions = service.function(Functions::new(), DECODE_SYNDROME);
-            let graphs = Options::new(KernelKind::graph());
+            let graphs = DispatcherOptions::new(KernelKind::graph());
             let device = DeviceDispatcher::wire(&ring, functions, Modules::new(), graphs).expect("wired");
             let stage = |_| -> Box<dyn Stage> {
                 Box::new(MatchingStage::packed(&problem, service.outputs()).expect("residual and frame"))

@@ -9,8 +9,10 @@ use common::{Bound, TIMEOUT, answer, bytes_of, drive, floats, from_env, input, o
 use ringcall::{FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait};
 use ringcall_cuda::driver::devrt;
 use ringcall_infer::Model;
-use ringcall_inference_service::{AiDecoderService, Options as ServiceOptions, PredecoderEngine};
-use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options};
+use ringcall_inference_service::{AiDecoderService, PredecoderEngine, ServiceOptions};
+use ringcall_launch::ring::{
+    DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules,
+};
 use ringcall_predecoder::{GpuModel, GridHandler};
 
 const FUNCTION: &str = "predecode";
@@ -59,7 +61,7 @@ fn every_shape_gives_the_cpus_answers() {
                 let config = RingConfig { slots: SLOTS, slot_bytes: service.slot_bytes() };
                 let ring = MappedRing::allocate(context, config).expect("a ring");
                 let functions = service.function(Functions::new(), FUNCTION);
-                let graphs = Options::new(KernelKind::graph());
+                let graphs = DispatcherOptions::new(KernelKind::graph());
                 let device = DeviceDispatcher::wire(&ring, functions, Modules::new(), graphs).expect("wired");
                 let device = device.start().expect("started");
                 let halves = |value: f32| half::f16::from_f32(value).to_le_bytes();

@@ -56,7 +56,7 @@ pub use counts::{QueueCounts, WorkerCounts};
 pub use engine::{Capturable, Captured};
 pub use error::ServiceError;
 pub use host_worker::HostWorker;
-pub use options::{Options, Transfer};
+pub use options::{ServiceOptions, Transfer};
 pub use passthrough::PassThrough;
 #[cfg(feature = "predecoder")]
 pub use predecoder::PredecoderEngine;

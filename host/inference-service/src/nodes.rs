@@ -1,7 +1,7 @@
 //! The graphs of a service: what the kernels of each instance know, and the nodes around the network.
 
 use crate::engine::{Capturable, Captured};
-use crate::options::{Options, Transfer};
+use crate::options::{ServiceOptions, Transfer};
 use crate::{Bindings, Queue, ServiceError};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{
@@ -64,7 +64,7 @@ impl Nodes {
     /// `depth` records for each instance; `None` for graphs that answer by themselves.
     pub(crate) fn new(
         engine: &dyn Capturable,
-        options: &Options,
+        options: &ServiceOptions,
         depth: Option<u32>,
     ) -> Result<Self, ServiceError> {
         let name = engine.name();
@@ -114,7 +114,7 @@ impl Nodes {
 impl Instance {
     fn new(
         engine: &dyn Capturable,
-        options: &Options,
+        options: &ServiceOptions,
         depth: Option<u32>,
         inputs: &Bindings,
         outputs: &Bindings,

@@ -15,7 +15,7 @@ pub enum Transfer {
 
 /// How a service is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct ServiceOptions {
     /// What a request fills.
     pub inputs: Pick,
     /// The tensors that are handed over, or answered.
@@ -34,7 +34,7 @@ pub struct Options {
     pub gated: bool,
 }
 
-impl Default for Options {
+impl Default for ServiceOptions {
     fn default() -> Self {
         Self {
             inputs: Pick::First,

@@ -1,7 +1,7 @@
 //! Both services: a network's instances, and how dispatchers get them.
 
 use crate::nodes::Nodes;
-use crate::{Bindings, Capturable, HostWorker, Options, Queue, QueueCounts, ServiceError};
+use crate::{Bindings, Capturable, HostWorker, Queue, QueueCounts, ServiceError, ServiceOptions};
 use ringcall_cuda::driver::Context;
 use ringcall_launch::ring::{Functions, GraphFunction, GraphNodes};
 use ringcall_wire::header::HEADER_BYTES;
@@ -17,7 +17,11 @@ pub struct Service {
 }
 
 impl Service {
-    fn new(engine: &dyn Capturable, options: &Options, depth: Option<u32>) -> Result<Self, ServiceError> {
+    fn new(
+        engine: &dyn Capturable,
+        options: &ServiceOptions,
+        depth: Option<u32>,
+    ) -> Result<Self, ServiceError> {
         let nodes = Arc::new(Nodes::new(engine, options, depth)?);
         Ok(Self { nodes, context: Arc::clone(engine.context()) })
     }
@@ -106,17 +110,17 @@ impl Service {
 ///
 /// ```no_run
 /// use ringcall::RingConfig;
-/// use ringcall_inference_service::{AiDecoderService, Options, PassThrough};
+/// use ringcall_inference_service::{AiDecoderService, ServiceOptions, PassThrough};
 /// use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules};
 /// use ringcall_cuda::driver::Driver;
 /// use ringcall_infer::{ElementType, TensorSpec};
 ///
 /// let context = Driver::load()?.device(0)?.context()?;
 /// let engine = PassThrough::new(&context, vec![TensorSpec::new("bits", ElementType::U8, [1, 256])?]);
-/// let service = AiDecoderService::new(&engine, &Options { instances: 4, ..Options::default() })?;
+/// let service = AiDecoderService::new(&engine, &ServiceOptions { instances: 4, ..ServiceOptions::default() })?;
 /// let ring = MappedRing::allocate(&context, RingConfig { slots: 16, slot_bytes: service.slot_bytes() })?;
 /// let functions = service.function(Functions::new(), "decode");
-/// let options = ringcall_launch::ring::Options::new(KernelKind::graph());
+/// let options = ringcall_launch::ring::DispatcherOptions::new(KernelKind::graph());
 /// let dispatcher = DeviceDispatcher::wire(&ring, functions, Modules::new(), options)?.start()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -128,7 +132,7 @@ impl AiDecoderService {
     ///
     /// # Errors
     /// Tensors that are not there, more instances than the engine allows, or no memory.
-    pub fn new(engine: &dyn Capturable, options: &Options) -> Result<Self, ServiceError> {
+    pub fn new(engine: &dyn Capturable, options: &ServiceOptions) -> Result<Self, ServiceError> {
         Ok(Self(Service::new(engine, options, None)?))
     }
 }
@@ -146,7 +150,7 @@ impl Deref for AiDecoderService {
 ///
 /// ```no_run
 /// use ringcall::RingConfig;
-/// use ringcall_inference_service::{AiPredecoderService, Job, Options, PassThrough, WorkerOptions, Workers};
+/// use ringcall_inference_service::{AiPredecoderService, Job, ServiceOptions, PassThrough, WorkerOptions, Workers};
 /// use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules};
 /// use ringcall_cuda::driver::Driver;
 /// use ringcall_infer::{ElementType, TensorSpec};
@@ -154,10 +158,10 @@ impl Deref for AiDecoderService {
 ///
 /// let context = Driver::load()?.device(0)?.context()?;
 /// let engine = PassThrough::new(&context, vec![TensorSpec::new("bits", ElementType::U8, [1, 256])?]);
-/// let service = AiPredecoderService::new(&engine, 16, &Options::default())?;
+/// let service = AiPredecoderService::new(&engine, 16, &ServiceOptions::default())?;
 /// let ring = MappedRing::allocate(&context, RingConfig { slots: 16, slot_bytes: service.slot_bytes() })?;
 /// let functions = service.function(Functions::new(), "decode");
-/// let options = ringcall_launch::ring::Options::new(KernelKind::graph());
+/// let options = ringcall_launch::ring::DispatcherOptions::new(KernelKind::graph());
 /// let dispatcher = DeviceDispatcher::wire(&ring, functions, Modules::new(), options)?.start()?;
 /// let stage = |job: &Job<'_>, result: &mut [u8]| {
 ///     result[0] = job.output.iter().fold(0, |sum, bit| sum ^ bit); // the decoder's work
@@ -182,7 +186,7 @@ impl AiPredecoderService {
     ///
     /// # Errors
     /// Tensors that are not there, more instances than the engine allows, a depth that cannot be, or no memory.
-    pub fn new(engine: &dyn Capturable, depth: u32, options: &Options) -> Result<Self, ServiceError> {
+    pub fn new(engine: &dyn Capturable, depth: u32, options: &ServiceOptions) -> Result<Self, ServiceError> {
         let service = Service::new(engine, options, Some(depth))?;
         let queues = service.nodes.instances.iter().filter_map(|instance| instance.queue.clone()).collect();
         Ok(Self { service, queues })

@@ -7,7 +7,7 @@ use crate::loaded::{GpuError, Loaded};
 use crate::plan::{Offer, Params, Plan, SHAPES};
 use crate::{Network, Shape, Share, Wiring};
 use ringcall_cuda::driver::{Context, DeviceBuffer};
-use ringcall_launch::ring::{AHEAD_SHARED, Functions, KernelKind, Modules, Options};
+use ringcall_launch::ring::{AHEAD_SHARED, DispatcherOptions, Functions, KernelKind, Modules};
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::payload::TypeDesc;
 use ringcall_wire::schema::HandlerSchema;
@@ -178,11 +178,11 @@ impl GridHandler {
 
     /// A dispatcher that the handler runs in: with its own block, where there is room for one.
     #[must_use]
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> DispatcherOptions {
         let plan = &self.plan;
         let (blocks, threads) = (plan.blocks(), plan.shape.threads());
         let ahead = KernelKind::Ahead { blocks, threads };
-        Options::new(if self.ahead { ahead } else { KernelKind::Cooperative { blocks, threads } })
+        DispatcherOptions::new(if self.ahead { ahead } else { KernelKind::Cooperative { blocks, threads } })
             .handler_shared(plan.shared + ALIGNMENT)
             .cluster(plan.shape.cluster())
     }

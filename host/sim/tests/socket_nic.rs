@@ -5,7 +5,7 @@ use ringcall_mlx5::Event;
 use ringcall_roce::{Immediate, Inbox, Packet, Psn, Reth, RoceSocket};
 use ringcall_sim::fpga::{Exchange, Faults, Increment, Player, PlayerConfig, PlayerTarget, Report as Played};
 use ringcall_sim::socket_nic::{
-    Count, Delivery, Options, PortOptions, Report, Service, ServiceError, Threads, Watch,
+    Count, Delivery, PortOptions, Report, Service, ServiceError, SocketNicOptions, Threads, Watch,
 };
 use ringcall_wire::counter::Counter;
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
@@ -47,7 +47,7 @@ fn table_with_held(page_bytes: u32) -> (FunctionTable, Sender<()>) {
     (table.expect("a table"), release)
 }
 
-fn start(options: Options) -> Service {
+fn start(options: SocketNicOptions) -> Service {
     Service::start(options, table(options.port.page_bytes)).expect("a service")
 }
 
@@ -82,9 +82,9 @@ fn stop(service: Service) -> (Report, Watch) {
     (report, watch)
 }
 
-fn everything() -> Vec<Options> {
-    let of = |threads, delivery, depth| Options {
-        port: PortOptions { base: 0x4000, ..Options::default().port },
+fn everything() -> Vec<SocketNicOptions> {
+    let of = |threads, delivery, depth| SocketNicOptions {
+        port: PortOptions { base: 0x4000, ..SocketNicOptions::default().port },
         peers: 64,
         delivery,
         depth,
@@ -263,7 +263,7 @@ fn a_packet_for_anything_else_reaches_no_memory() {
 
 #[test]
 fn a_handler_that_panics_is_answered_for() {
-    let options = Options::default();
+    let options = SocketNicOptions::default();
     let PortOptions { qp, key, base, .. } = options.port;
     let service = start(options);
     let mut raw = Raw::new(&service);
@@ -279,7 +279,7 @@ fn a_handler_that_panics_is_answered_for() {
 #[test]
 fn a_stop_answers_what_was_taken() {
     for threads in [Threads::One, Threads::Two] {
-        let service = start(Options { threads, ..Options::default() });
+        let service = start(SocketNicOptions { threads, ..SocketNicOptions::default() });
         let PortOptions { qp, key, base, page_bytes, .. } = service.options().port;
         let mut raw = Raw::new(&service);
         for page in 0..40 {
@@ -296,19 +296,19 @@ fn a_stop_answers_what_was_taken() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let page = |page_bytes| Options { port: PortOptions::new(64, page_bytes), ..Default::default() };
+    let page = |page_bytes| SocketNicOptions { port: PortOptions::new(64, page_bytes), ..Default::default() };
     for bytes in [0, 24, 100, 8192] {
         let error = Service::start(page(bytes), table(1024)).map(|_| ());
         assert!(matches!(error, Err(ServiceError::Page(n)) if n == bytes), "{bytes}: {error:?}");
     }
     for depth in [0, 3, 1 << 16] {
-        let error = Service::start(Options { depth, ..Default::default() }, table(1024)).map(|_| ());
+        let error = Service::start(SocketNicOptions { depth, ..Default::default() }, table(1024)).map(|_| ());
         assert!(matches!(error, Err(ServiceError::Depth(n)) if n == depth), "{depth}: {error:?}");
     }
     let port = PortOptions::new(5000, 1024);
-    assert!(Service::start(Options { port, ..Default::default() }, table(1024)).is_err());
+    assert!(Service::start(SocketNicOptions { port, ..Default::default() }, table(1024)).is_err());
     let port = PortOptions { qp: 1 << 24, ..PortOptions::new(64, 1024) };
-    assert!(Service::start(Options { port, ..Default::default() }, table(1024)).is_err());
+    assert!(Service::start(SocketNicOptions { port, ..Default::default() }, table(1024)).is_err());
 }
 
 /// Both count their requests from 0 and write into the same pages: each gets the answers to its own requests, and a request
@@ -316,7 +316,7 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn two_peers_at_once_get_their_own_answers() {
     for threads in [Threads::One, Threads::Two] {
-        let service = start(Options { threads, ..Options::default() });
+        let service = start(SocketNicOptions { threads, ..SocketNicOptions::default() });
         let target = target(&service);
         let play = |payload_bytes: u32| {
             let config = PlayerConfig { timeout: TIMEOUT, ..PlayerConfig::new(target) };
@@ -348,7 +348,8 @@ fn two_peers_at_once_get_their_own_answers() {
 #[test]
 fn a_page_in_flight_takes_no_other_request() {
     for (peers, fixed) in [(1, false), (64, false), (64, true)] {
-        let (mut options, mut first) = (Options { peers, threads: Threads::Two, ..Options::default() }, None);
+        let (mut options, mut first) =
+            (SocketNicOptions { peers, threads: Threads::Two, ..SocketNicOptions::default() }, None);
         if fixed {
             let socket = RoceSocket::bind(any()).expect("a socket");
             options.port.peer = Some(socket.local_addr());
@@ -391,7 +392,7 @@ fn a_page_in_flight_takes_no_other_request() {
 /// While a handler holds the one thread, the socket's buffer runs over.
 #[test]
 fn a_flood_is_counted_to_the_last_packet() {
-    let options = Options { threads: Threads::One, ..Options::default() };
+    let options = SocketNicOptions { threads: Threads::One, ..SocketNicOptions::default() };
     let (table, release) = table_with_held(options.port.page_bytes);
     let service = Service::start(options, table).expect("a service");
     let watch = service.watch();

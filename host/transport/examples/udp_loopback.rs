@@ -146,7 +146,7 @@ fn serve(args: &ServiceArgs) -> Result<(), Box<dyn Error>> {
     let dispatcher =
         HostDispatcher::builder(&ring, table).options(HostOptions { wait, ..HostOptions::default() });
     let link =
-        Link::attach(udp::Udp::bind(&udp::Options { address: args.bind, ..Default::default() })?, &ring)?;
+        Link::attach(udp::Udp::bind(&udp::UdpOptions { address: args.bind, ..Default::default() })?, &ring)?;
     let until_told = || std::io::stdin().read_to_end(&mut Vec::new());
     let patience = Duration::from_secs(2);
     match args.mode {

@@ -28,7 +28,7 @@ use std::time::Duration;
 ///     Ok(1)
 /// });
 /// let mut dispatcher = HostDispatcher::builder(&ring, table.build(&ring)?).build()?.into_stepper();
-/// let mut link = Link::attach(udp::Udp::bind(&udp::Options::default())?, &ring)?;
+/// let mut link = Link::attach(udp::Udp::bind(&udp::UdpOptions::default())?, &ring)?;
 ///
 /// // One thread: caller, transport and dispatcher in turn.
 /// let mut caller = udp::Caller::connect(link.endpoint().address, &Default::default())?;

@@ -124,7 +124,7 @@ fn turns(
 ///     Ok(request.len())
 /// });
 /// let dispatcher = HostDispatcher::builder(&ring, table.build(&ring)?).build()?.start()?;
-/// let wire = udp::Udp::bind(&udp::Options::default())?;
+/// let wire = udp::Udp::bind(&udp::UdpOptions::default())?;
 /// let transport = Threaded::start(Link::attach(wire, &ring)?, &ThreadOptions::default())?;
 /// println!("{}", transport.endpoint()); // transport=udp port=...
 ///
@@ -192,7 +192,7 @@ impl RingFilling for Threaded {
 ///     Ok(request.len())
 /// });
 /// let dispatcher = HostDispatcher::builder(&ring, table.build(&ring)?).build()?;
-/// let link = Link::attach(udp::Udp::bind(&udp::Options::default())?, &ring)?;
+/// let link = Link::attach(udp::Udp::bind(&udp::UdpOptions::default())?, &ring)?;
 /// let service = OneThread::start(link, dispatcher, &ThreadOptions::default())?;
 ///
 /// let mut caller = udp::Caller::connect(service.endpoint().address, &Default::default())?;

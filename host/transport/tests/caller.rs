@@ -179,12 +179,12 @@ fn limits_are_told() {
     assert!(counts.errors > 0, "{counts}");
     // Slots that no datagram carries.
     let ring = Ring::allocate(RingConfig { slots: 1, slot_bytes: 65_512 }).unwrap();
-    let refused = Link::attach(udp::Udp::bind(&udp::Options::default()).unwrap(), &ring).unwrap_err();
+    let refused = Link::attach(udp::Udp::bind(&udp::UdpOptions::default()).unwrap(), &ring).unwrap_err();
     assert!(refused.to_string().contains("take shorter slots"), "{refused}");
     // An address that is taken.
-    let first = udp::Udp::bind(&udp::Options::default()).unwrap();
+    let first = udp::Udp::bind(&udp::UdpOptions::default()).unwrap();
     let address = ringcall_transport::Wire::endpoint(&first).address;
-    let refused = udp::Udp::bind(&udp::Options { address, ..Default::default() }).unwrap_err();
+    let refused = udp::Udp::bind(&udp::UdpOptions { address, ..Default::default() }).unwrap_err();
     assert!(refused.to_string().contains(&address.to_string()), "{refused}");
 }
 
@@ -192,7 +192,7 @@ fn limits_are_told() {
 fn nothing_is_allocated_on_the_way() {
     let (ring, dispatcher) = double();
     let mut dispatcher = dispatcher.into_stepper();
-    let mut link = Link::attach(udp::Udp::bind(&udp::Options::default()).unwrap(), &ring).unwrap();
+    let mut link = Link::attach(udp::Udp::bind(&udp::UdpOptions::default()).unwrap(), &ring).unwrap();
     let options = CallerOptions { window: 48, ..CallerOptions::default() };
     let mut caller = udp::Caller::connect(link.endpoint().address, &options).unwrap();
     let mut rounds = |n: u32| {
@@ -220,7 +220,8 @@ fn the_system_counts_what_it_drops() {
     let (ring, _) = double();
     // The least buffer there is; no dispatcher serves the ring, so 64 datagrams are taken and the rest waits
     // or is dropped.
-    let wire = udp::Udp::bind(&udp::Options { receive_buffer_bytes: Some(1), ..Default::default() }).unwrap();
+    let wire =
+        udp::Udp::bind(&udp::UdpOptions { receive_buffer_bytes: Some(1), ..Default::default() }).unwrap();
     let mut link = Link::attach(wire, &ring).unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let request = RequestHeader::new(1, 0, 0, 0).to_bytes();
@@ -241,7 +242,7 @@ fn the_system_counts_what_it_drops() {
 fn a_service_on_every_address_answers_from_the_one_that_was_asked() {
     for (any, asked) in [("0.0.0.0:0", "127.0.0.2"), ("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "::1")] {
         let address = any.parse().unwrap();
-        let Ok(wire) = udp::Udp::bind(&udp::Options { address, ..Default::default() }) else {
+        let Ok(wire) = udp::Udp::bind(&udp::UdpOptions { address, ..Default::default() }) else {
             // A machine without IPv6.
             assert_eq!(any, "[::]:0");
             continue;
@@ -275,7 +276,7 @@ fn peers_that_are_not_allowed_are_counted_and_not_answered() {
         let guest = UdpSocket::bind("127.0.0.1:0").unwrap();
         let allowed =
             vec![guest.local_addr().unwrap().to_string().parse().unwrap(), "127.0.0.9".parse().unwrap()];
-        let options = udp::Options { address: bind.parse().unwrap(), allowed, ..Default::default() };
+        let options = udp::UdpOptions { address: bind.parse().unwrap(), allowed, ..Default::default() };
         let (ring, dispatcher) = double();
         let mut dispatcher = dispatcher.into_stepper();
         let mut link = Link::attach(udp::Udp::bind(&options).unwrap(), &ring).unwrap();
@@ -316,7 +317,7 @@ fn bad_requests_are_dropped_where_that_is_asked_for() {
     let compat = RingCompat { bad_requests: BadRequests::Drop, ..RingCompat::default() };
     let dispatcher = HostDispatcher::builder(&ring, table.build(&ring).unwrap()).compat(compat);
     let mut dispatcher = dispatcher.build().unwrap().into_stepper();
-    let options = udp::Options::default();
+    let options = udp::UdpOptions::default();
     let mut link = Link::attach(udp::Udp::bind(&options).unwrap(), &ring).unwrap().drop_bad_requests(true);
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.connect(link.endpoint().address).unwrap();

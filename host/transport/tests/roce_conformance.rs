@@ -25,8 +25,8 @@ struct Roce {
     packet_bytes: usize,
 }
 
-fn options(ring: &Ring) -> roce::Options {
-    roce::Options { port: PortOptions::new(ring.geometry().slots(), PAGE_BYTES), ..Default::default() }
+fn options(ring: &Ring) -> roce::RoceOptions {
+    roce::RoceOptions { port: PortOptions::new(ring.geometry().slots(), PAGE_BYTES), ..Default::default() }
 }
 
 impl Subject for Roce {
@@ -191,7 +191,7 @@ fn request(id: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A link without a dispatcher, in this thread.
-fn link(change: impl FnOnce(&mut roce::Options)) -> (Ring, Link<roce::Roce>) {
+fn link(change: impl FnOnce(&mut roce::RoceOptions)) -> (Ring, Link<roce::Roce>) {
     let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 256 }).unwrap();
     let mut options = options(&ring);
     change(&mut options);
@@ -289,8 +289,8 @@ fn the_peer_that_is_configured_is_the_only_one_and_gets_the_answers() {
 
 #[test]
 fn options_that_cannot_work_are_refused() {
-    let wrong = |change: fn(&mut roce::Options)| {
-        let mut options = roce::Options::default();
+    let wrong = |change: fn(&mut roce::RoceOptions)| {
+        let mut options = roce::RoceOptions::default();
         change(&mut options);
         roce::Roce::bind(&options).unwrap_err().to_string()
     };

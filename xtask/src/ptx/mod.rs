@@ -85,7 +85,7 @@ impl Program {
 
 /// What to build, and whether to write it.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct PtxOptions {
     /// Compare with the committed files and write nothing.
     #[arg(long)]
     check: bool,
@@ -106,7 +106,7 @@ pub(crate) struct Options {
     cuda: bool,
 }
 
-impl Options {
+impl PtxOptions {
     /// Everything, compared.
     pub(crate) fn checked() -> Self {
         Self {
@@ -149,7 +149,7 @@ const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
 /// # Errors
 /// No toolchain for devices; device code that does not compile, or that compiles with warnings when it is to be
 /// checked; a text that is not the committed one.
-pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
+pub(crate) fn run(shell: &Shell, options: &PtxOptions) -> Result<()> {
     if options.cuda {
         return cpp::run(shell, &cuda::Cuda::find(shell)?, options.check);
     }
@@ -173,7 +173,7 @@ pub(crate) fn run(shell: &Shell, options: &Options) -> Result<()> {
 }
 
 /// The files of the working tree with those of a revision.
-fn compare_with(shell: &Shell, options: &Options, revision: &str) -> Result<()> {
+fn compare_with(shell: &Shell, options: &PtxOptions, revision: &str) -> Result<()> {
     let commit = format!("{revision}^{{commit}}");
     shell::read(&mut shell.command("git", &["rev-parse", "--verify", "--quiet", &commit]))
         .with_context(|| format!("`{revision}` is no revision"))?;
@@ -190,7 +190,7 @@ fn compare_with(shell: &Shell, options: &Options, revision: &str) -> Result<()> 
 }
 
 /// Those of one architecture.
-fn run_for(shell: &Shell, options: &Options, arch: Arch, toolchain: &Toolchain) -> Result<Record> {
+fn run_for(shell: &Shell, options: &PtxOptions, arch: Arch, toolchain: &Toolchain) -> Result<Record> {
     let mut record = Record::new(shell, options.mode());
     for program in PROGRAMS.iter().filter(|program| options.wants(program, arch)) {
         let built = build(shell, program, arch, toolchain)?;
@@ -235,7 +235,7 @@ mod tests {
     fn filters_choose() {
         let count = |package: &[&str], arch: &[&str]| {
             let own = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
-            let options = Options { package: own(package), arch: own(arch), ..Options::checked() };
+            let options = PtxOptions { package: own(package), arch: own(arch), ..PtxOptions::checked() };
             let all = PROGRAMS.iter().flat_map(|program| Arch::DEFAULT.map(|arch| (program, arch)));
             all.filter(|(program, arch)| options.wants(program, *arch)).count()
         };

@@ -173,7 +173,7 @@ impl Partition {
 
 /// How a dispatcher behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct RingOptions {
     /// Other dispatchers serve this ring too: requests for functions that are not in the table are left to them.
     pub shared_ring: bool,
     /// Other dispatchers serve some functions of the table
@@ -187,7 +187,7 @@ pub struct Options {
     pub drop_bad_requests: bool,
 }
 
-impl Options {
+impl RingOptions {
     /// Whether a request that was seen may be taken away by another dispatcher.
     #[inline(always)]
     const fn is_shared(self) -> bool {
@@ -216,8 +216,8 @@ pub struct Block<'a, M> {
     pub workers: u32,
     /// Whether the poller does the maintenance itself, for want of a warp that does.
     pub poller_maintains: bool,
-    /// Options.
-    pub options: Options,
+    /// RingOptions.
+    pub options: RingOptions,
     /// The machine.
     pub machine: &'a M,
 }

@@ -5,7 +5,7 @@ use crate::device::Device;
 use crate::graphs::{GRAPH, INCREMENT, TEAMS, dispatcher, fine, plus, words};
 use crate::harness::{Setup, Warps, entry, ring, start};
 use crate::park::Park;
-use ringcall_dispatcher::ring::Options;
+use ringcall_dispatcher::ring::RingOptions;
 use ringcall_wire::Counter;
 use ringcall_wire::launch::{HandlerKind, control, io, saved};
 use std::sync::Arc;
@@ -69,10 +69,10 @@ fn a_drain_comes_back_to_what_waits_for_an_executable() {
         let entry = park.entry(GRAPH, 0, 0);
         // Somebody has the only mailbox, and no graph of this dispatcher runs.
         park.mailbox(entry.address, 1).expect("inside").store(io::STATE, io::LAUNCHED, Relaxed);
-        let for_requests = Arc::new(Setup::new(&parts, Vec::new(), warps, Options::default()));
+        let for_requests = Arc::new(Setup::new(&parts, Vec::new(), warps, RingOptions::default()));
         let mut client = Client::new(&for_requests);
         client.send(0, &plus(GRAPH, words(1), 0));
-        let setup = Setup::new(&parts, vec![entry], warps, Options::default());
+        let setup = Setup::new(&parts, vec![entry], warps, RingOptions::default());
         setup.control.store(control::STOP, control::STOP_DRAIN, Relaxed);
         let running = start(setup, &Arc::new(Device::<true>::new(Vec::new(), Some(Arc::clone(&park)))));
         let report = running.join();

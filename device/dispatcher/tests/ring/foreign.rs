@@ -5,7 +5,7 @@ use crate::device::{Device, Door, increment};
 use crate::graphs::{GRAPH, INCREMENT, TEAMS, plus, words};
 use crate::harness::{RingParts, Running, Setup, Warps, entry, ring, slot_of, start};
 use crate::program::{Body, Program};
-use ringcall_dispatcher::ring::{Call, Options, Returned};
+use ringcall_dispatcher::ring::{Call, Returned, RingOptions};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::RingMemory;
@@ -42,7 +42,7 @@ fn dispatcher(
     handlers.extend(more);
     let mut device = Device::<true>::new(handlers, None);
     device.program = Some(Arc::clone(program));
-    let setup = Setup::new(parts, entries, warps, Options::default());
+    let setup = Setup::new(parts, entries, warps, RingOptions::default());
     program.wire(&setup, limit);
     start(setup, &Arc::new(device))
 }

@@ -4,7 +4,7 @@ use crate::client::{Ask, Client, bytes};
 use crate::device::{Device, increment};
 use crate::harness::{Setup, Warps, entry, ring, slot_of, start};
 use proptest::prelude::*;
-use ringcall_dispatcher::ring::Options;
+use ringcall_dispatcher::ring::RingOptions;
 use ringcall_protocol::RingMemory;
 use ringcall_wire::Counter;
 use ringcall_wire::header::{REQUEST_MAGIC, RequestHeader};
@@ -61,7 +61,7 @@ fn survives(all: &[Written], warps: Warps) {
     let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
     let four = DeviceEntry { arg_bytes: 4, ..entry(FOUR_BYTES, HandlerKind::Thread, 0) };
     let entries = vec![entry(INCREMENT, HandlerKind::Warp, 0), four];
-    let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &device);
     let capacity = parts.ring.geometry().request_capacity();
     // Garbage goes to the slots below 4, requests of a producer that does everything right to those above.
     let mut hostile = Client::of(&running.setup, 0..4);

@@ -4,7 +4,7 @@ use crate::client::{Ask, Client, bytes};
 use crate::device::{Device, increment};
 use crate::harness::{RingParts, Running, Setup, Warps, entry, ring, slot_of, start};
 use crate::park::{OnLaunch, Park};
-use ringcall_dispatcher::ring::{Options, Returned};
+use ringcall_dispatcher::ring::{Returned, RingOptions};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
 use ringcall_protocol::{Response, RingMemory, Vacant};
@@ -44,7 +44,7 @@ pub(crate) fn dispatcher(
     };
     let device =
         Arc::new(Device::<true>::new(vec![Box::new(increment), Box::new(trigger)], Some(Arc::clone(park))));
-    let setup = Setup::new(parts, entries, warps, Options::default());
+    let setup = Setup::new(parts, entries, warps, RingOptions::default());
     park.count_in(&setup.saved);
     start(setup, &device)
 }
@@ -295,7 +295,7 @@ fn a_failed_relaunch_is_told() {
     let mut device = Device::<true>::new(Vec::new(), Some(Arc::clone(&park)));
     device.refuses_relaunch = Some(701);
     let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
-    let setup = Setup::new(&parts, vec![park.entry(GRAPH, 0, 0)], warps, Options::default());
+    let setup = Setup::new(&parts, vec![park.entry(GRAPH, 0, 0)], warps, RingOptions::default());
     park.count_in(&setup.saved);
     let running = start(setup, &Arc::new(device));
     let setup = Arc::clone(&running.setup);
@@ -405,7 +405,8 @@ fn a_follow_up_waits_for_the_next_execution() {
         let follow_up = DeviceEntry { follow_up: 1, ..entry(TRIGGER, HandlerKind::Thread, 0) };
         // It is not told that children have ended: it relaunches itself when the budget is gone, and not
         // before.
-        let setup = Setup::new(&parts, vec![follow_up, park.entry(GRAPH, 0, 0)], warps, Options::default());
+        let setup =
+            Setup::new(&parts, vec![follow_up, park.entry(GRAPH, 0, 0)], warps, RingOptions::default());
         let running = start(setup, &device);
         let setup = Arc::clone(&running.setup);
         let mut client = Client::new(&setup);
@@ -484,7 +485,7 @@ fn marks_can_be_left_out() {
     };
     let park = Park::new(&parts, 1, 1, Box::new(look));
     let device = Arc::new(Device::<true>::new(Vec::new(), Some(Arc::clone(&park))));
-    let options = Options { skip_marks: true, ..Options::default() };
+    let options = RingOptions { skip_marks: true, ..RingOptions::default() };
     let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let setup = Setup::new(&parts, vec![park.entry(GRAPH, 0, 0)], warps, options);
     park.count_in(&setup.saved);

@@ -6,7 +6,7 @@ use crate::harness::{LIMIT, Setup, Warps, entry, ring};
 use ringcall_dispatcher::ring::grid::{
     CachedCall, CallTickets, GridCall, GridChannel, GridPort, Participant,
 };
-use ringcall_dispatcher::ring::{Call, Ended, Machine, Options, Returned};
+use ringcall_dispatcher::ring::{Call, Ended, Machine, Returned, RingOptions};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::team::{self, Grid, Warp};
 use ringcall_wire::Counter;
@@ -81,7 +81,7 @@ fn start(blocks: u32, threads: u32, polling: PollingThreads, door: &Arc<Door>) -
     };
     let warps = Warps { workers: 1, lanes, maintenance_warp: false };
     let entries = vec![entry(GRID, HandlerKind::Grid, HANDLER), entry(INCREMENT, HandlerKind::Warp, 0)];
-    let setup = Arc::new(Setup::new(&parts, entries, warps, Options::default()));
+    let setup = Arc::new(Setup::new(&parts, entries, warps, RingOptions::default()));
     let turns: Arc<Vec<DeviceU64>> = Arc::new((0..blocks * threads).map(|_| DeviceU64::new(0)).collect());
     let (tell, ended) = channel();
     {
@@ -287,7 +287,7 @@ fn start_ahead(blocks: u32, workers: u32, door: &Arc<Door>) -> (Arc<Setup>, Rece
     let parts = ring([8, 1024, 1024]);
     let entries = vec![entry(GRID, HandlerKind::Grid, HANDLER), entry(INCREMENT, HandlerKind::Warp, 0)];
     let warps = Warps { workers, lanes: 2, maintenance_warp: true };
-    let setup = Arc::new(Setup::new(&parts, entries, warps, Options::default()));
+    let setup = Arc::new(Setup::new(&parts, entries, warps, RingOptions::default()));
     let (tell, ended) = channel();
     let (here, door) = (Arc::clone(&setup), Arc::clone(door));
     thread::spawn(move || {

@@ -3,7 +3,7 @@
 use crate::device::Device;
 use ringcall_dispatcher::ring::block_state::WarpCommand;
 use ringcall_dispatcher::ring::{
-    Block, BlockState, DeviceTable, Ended, Machine, Options, Partition, stage_bytes,
+    Block, BlockState, DeviceTable, Ended, Machine, Partition, RingOptions, stage_bytes,
 };
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::{Region, Words};
@@ -114,7 +114,7 @@ pub(crate) struct Setup {
     cells: Vec<Cell>,
     index: IdIndex,
     warps: Warps,
-    options: Options,
+    options: RingOptions,
     /// The present execution, for dumps.
     now: Mutex<Option<Arc<Execution>>>,
 }
@@ -145,7 +145,12 @@ impl Execution {
 
 impl Setup {
     /// A dispatcher of the whole ring. Entries of one id come after all others, but for the first of them.
-    pub(crate) fn new(parts: &RingParts, entries: Vec<DeviceEntry>, warps: Warps, options: Options) -> Self {
+    pub(crate) fn new(
+        parts: &RingParts,
+        entries: Vec<DeviceEntry>,
+        warps: Warps,
+        options: RingOptions,
+    ) -> Self {
         let indexed = (0..entries.len())
             .find(|&i| entries[..i].iter().any(|earlier| earlier.id == entries[i].id))
             .unwrap_or(entries.len());

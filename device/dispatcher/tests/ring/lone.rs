@@ -3,7 +3,7 @@
 use crate::client::{Ask, Client};
 use crate::device::{Device, increment};
 use crate::harness::{Setup, Warps, entry, ring, slot_of, start};
-use ringcall_dispatcher::ring::{Call, Options, Returned};
+use ringcall_dispatcher::ring::{Call, Returned, RingOptions};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::{Response, SharedRing, Vacant};
@@ -22,7 +22,7 @@ fn a_slot_that_was_answered_becomes_vacant() {
         let parts = ring([slots, 64, 64]);
         let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
         let entries = vec![entry(FUNCTION, HandlerKind::Warp, 0)];
-        let running = start(Setup::new(&parts, entries, LONE, Options::default()), &device);
+        let running = start(Setup::new(&parts, entries, LONE, RingOptions::default()), &device);
         let mut client = Client::new(&running.setup);
         for i in 0..40 {
             client.send(slots - 1, &Ask::increment(FUNCTION, vec![i]));
@@ -62,7 +62,7 @@ fn slots_become_vacant_where_no_poll_finds_nothing() {
         };
         let device = Arc::new(Device::<false>::new(vec![Box::new(handler)], None));
         let entries = vec![entry(FUNCTION, HandlerKind::Warp, 0)];
-        let running = start(Setup::new(&parts, entries, LONE, Options::default()), &device);
+        let running = start(Setup::new(&parts, entries, LONE, RingOptions::default()), &device);
         let first = Vacant::probe(&parts.ring, slot_of(&parts.ring, 0)).expect("nothing was asked yet");
         first.submit(&parts.ring, FUNCTION, 0, 0, &[0; 8]).expect("8 bytes");
         let last = slot_of(&parts.ring, ((CALLS - 1) % u64::from(slots)) as u32);
@@ -107,7 +107,7 @@ fn what_comes_together_is_served_around_the_ring() {
         submit(&parts.ring, slot);
     }
     let entries = vec![entry(FUNCTION, HandlerKind::Warp, 0)];
-    let running = start(Setup::new(&parts, entries, LONE, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries, LONE, RingOptions::default()), &device);
     for slot in 0..4 {
         running.setup.wait("an answer", || match Response::probe(&parts.ring, slot_of(&parts.ring, slot)) {
             Some(response) => {
@@ -142,7 +142,7 @@ fn an_answered_slot_is_vacant_while_the_next_handler_runs() {
         vacant.submit(&parts.ring, FUNCTION, slot, 0, &[0; 8]).expect("8 bytes");
     }
     let entries = vec![entry(FUNCTION, HandlerKind::Warp, 0)];
-    let running = start(Setup::new(&parts, entries, LONE, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries, LONE, RingOptions::default()), &device);
     running.setup.wait("the second answer", || match Response::probe(&parts.ring, slot_of(&parts.ring, 1)) {
         Some(response) => {
             response.release(&parts.ring);

@@ -3,7 +3,7 @@
 use crate::client::{Ask, Client, bytes};
 use crate::device::{Device, increment};
 use crate::harness::{Setup, Warps, entry, ring, slot_of, start};
-use ringcall_dispatcher::ring::{Options, Returned};
+use ringcall_dispatcher::ring::{Returned, RingOptions};
 use ringcall_protocol::{RingMemory, Vacant};
 use ringcall_wire::Counter;
 use ringcall_wire::flag;
@@ -61,7 +61,7 @@ fn refused_by(warps: Warps) {
         // Asks for a follow-up graph, and has none.
         entry(WHIMSICAL + 1, HandlerKind::Thread, 4),
     ];
-    let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &device);
     let mut client = Client::new(&running.setup);
     let valid_flag = |slot: u32| parts.ring.geometry().request_address(slot_of(&parts.ring, slot));
     for i in 0..TIMES {
@@ -148,7 +148,7 @@ fn bad_requests_are_dropped_where_that_is_asked_for() {
         let parts = ring([4, 64, 64]);
         let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
         let entries = vec![entry(INCREMENT, HandlerKind::Thread, 0), entry(GRAPH, HandlerKind::Graph, 0)];
-        let options = Options { drop_bad_requests: true, ..Options::default() };
+        let options = RingOptions { drop_bad_requests: true, ..RingOptions::default() };
         let running = start(Setup::new(&parts, entries, warps, options), &device);
         let mut client = Client::new(&running.setup);
         for i in 0..TIMES {
@@ -209,7 +209,7 @@ fn the_peers_address_is_honest() {
     let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
     let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let entries = vec![entry(INCREMENT, HandlerKind::Warp, 0)];
-    let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &device);
     let mut client = Client::new(&running.setup);
     for slot in 0..4 {
         let raw = [&RequestHeader::new(INCREMENT, 3, slot, 5).to_bytes()[..], &[1, 2, 3]].concat();

@@ -3,7 +3,7 @@
 use crate::client::{Ask, Client, bytes, increments};
 use crate::device::{Device, increment};
 use crate::harness::{Setup, Shape, Warps, entry, ring, start};
-use ringcall_dispatcher::ring::{Options, Partition, Returned};
+use ringcall_dispatcher::ring::{Partition, Returned, RingOptions};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::RingMemory;
 use ringcall_wire::Counter;
@@ -33,7 +33,7 @@ fn serves(shape: Shape, warps: Warps, count: u64) {
     };
     let device = Arc::new(Device::<false>::new(vec![Box::new(handler)], None));
     let entries = vec![entry(THREAD, HandlerKind::Thread, 0), entry(WARP, HandlerKind::Warp, 0)];
-    let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &device);
     let mut client = Client::new(&running.setup);
     client.drive(increments(&parts.ring, THREAD, count).enumerate().map(|(i, mut ask)| {
         ask.function = if i % 3 == 0 { THREAD } else { WARP };
@@ -107,7 +107,7 @@ fn two_blocks_share_a_ring() {
     let running = [0, 1].map(|block| {
         let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
         let entries = vec![entry(THREAD, HandlerKind::Thread, 0)];
-        let setup = Setup::new(&parts, entries, warps, Options::default());
+        let setup = Setup::new(&parts, entries, warps, RingOptions::default());
         start(setup.sharing(Partition::of(21, block, 2)), &device)
     });
     let mut client = Client::new(&running[0].setup);
@@ -133,7 +133,7 @@ fn results_of_any_length() {
     let device = Arc::new(Device::<false>::new(vec![Box::new(fill)], None));
     let entries = vec![entry(WARP, HandlerKind::Warp, 0)];
     let warps = Warps { workers: 2, lanes: 2, maintenance_warp: true };
-    let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &device);
     let mut client = Client::new(&running.setup);
     client.drive((0..270_u64).map(|i| {
         let result = vec![0xA5; room * (i as usize % 9) / 8];
@@ -160,7 +160,7 @@ fn a_handler_sees_the_request() {
     let device = Arc::new(Device::<false>::new(vec![Box::new(echo)], None));
     let entries = vec![entry(WARP, HandlerKind::Warp, 0)];
     let warps = Warps { workers: 1, lanes: 2, maintenance_warp: false };
-    let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &device);
     let mut client = Client::new(&running.setup);
     let payload = bytes(3, 8);
     let header = ringcall_wire::RequestHeader::new(WARP, 8, 0, 2);

@@ -3,7 +3,7 @@
 use crate::client::{Ask, Client, bytes, increments};
 use crate::device::{Device, Door, Handler, increment};
 use crate::harness::{RingParts, Running, Setup, Warps, entry, ring, slot_of, slots, start};
-use ringcall_dispatcher::ring::{Call, Options};
+use ringcall_dispatcher::ring::{Call, RingOptions};
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::RingMemory;
 use ringcall_protocol::counters::Snapshot;
@@ -20,14 +20,14 @@ const NOBODYS: u32 = 99;
 
 fn dispatcher(parts: &RingParts, function: u32, warps: Warps, shared_ring: bool) -> Running {
     let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
-    let options = Options { shared_ring, ..Options::default() };
+    let options = RingOptions { shared_ring, ..RingOptions::default() };
     start(Setup::new(parts, vec![entry(function, HandlerKind::Warp, 0)], warps, options), &device)
 }
 
 /// A dispatcher that answers what is broken or for nobody, and is told that `others` are another's.
 fn keeper(parts: &RingParts, function: u32, others: &[u32], warps: Warps) -> Running {
     let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
-    let options = Options { beside_others: true, ..Options::default() };
+    let options = RingOptions { beside_others: true, ..RingOptions::default() };
     let mut entries = vec![entry(function, HandlerKind::Warp, 0)];
     entries.extend(others.iter().map(|&id| entry(id, HandlerKind::Elsewhere, 0)));
     start(Setup::new(parts, entries, warps, options), &device)
@@ -191,7 +191,7 @@ fn a_broken_request_is_answered_once() {
 
 /// A request waits for a warp, and is another's; that one answers it meanwhile, and the producer is writing the next into its
 /// slot: which is not served before its flag is set.
-fn half_of_the_next_is_not_served(options: Options, told: bool) {
+fn half_of_the_next_is_not_served(options: RingOptions, told: bool) {
     const SLOW: u32 = 3;
     let parts = ring([4, 64, 64]);
     let door = Arc::new(Door::default());
@@ -234,8 +234,8 @@ fn half_of_the_next_is_not_served(options: Options, told: bool) {
 
 #[test]
 fn a_request_that_is_being_written_is_not_served() {
-    half_of_the_next_is_not_served(Options { shared_ring: true, ..Options::default() }, false);
-    half_of_the_next_is_not_served(Options { beside_others: true, ..Options::default() }, true);
+    half_of_the_next_is_not_served(RingOptions { shared_ring: true, ..RingOptions::default() }, false);
+    half_of_the_next_is_not_served(RingOptions { beside_others: true, ..RingOptions::default() }, true);
 }
 
 /// A ring that is full of others' requests does not delay the end of a drain, whichever dispatcher is at work

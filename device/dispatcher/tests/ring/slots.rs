@@ -3,7 +3,7 @@
 use crate::client::{Ask, Client, increments};
 use crate::device::{Device, Door, Handler, increment};
 use crate::harness::{Setup, Warps, entry, ring, slot_of, start};
-use ringcall_dispatcher::ring::{Call, Options};
+use ringcall_dispatcher::ring::{Call, RingOptions};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::{Response, RingMemory, SharedRing};
@@ -46,7 +46,7 @@ fn an_untaken_response_holds_back_its_slot_alone() {
         let parts = ring([16, 64, 64]);
         let door = Arc::new(Door::default());
         let device = Arc::new(Device::<false>::new(handlers(&door), None));
-        let running = start(Setup::new(&parts, entries(), warps, Options::default()), &device);
+        let running = start(Setup::new(&parts, entries(), warps, RingOptions::default()), &device);
         let setup = &running.setup;
         let mut held = Client::new(setup);
         held.send(0, &Ask::increment(INCREMENT, vec![7; 9]));
@@ -83,7 +83,7 @@ fn a_slow_handler_holds_up_no_other_slot() {
         let door = Arc::new(Door::default());
         let device = Arc::new(Device::<false>::new(handlers(&door), None));
         let warps = Warps { workers: 4, lanes, maintenance_warp: true };
-        let running = start(Setup::new(&parts, entries(), warps, Options::default()), &device);
+        let running = start(Setup::new(&parts, entries(), warps, RingOptions::default()), &device);
         let setup = &running.setup;
         let mut slow = Client::of(setup, 0..2);
         slow.send(0, &Ask::increment(SLOW, vec![1]));
@@ -114,7 +114,7 @@ fn a_lone_warp_tells_what_it_calls() {
     let door = Arc::new(Door::default());
     let device = Arc::new(Device::<false>::new(handlers(&door), None));
     let warps = Warps { workers: 1, lanes: 1, maintenance_warp: false };
-    let running = start(Setup::new(&parts, entries(), warps, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries(), warps, RingOptions::default()), &device);
     let mut client = Client::new(&running.setup);
     client.send(3, &Ask::increment(SLOW, vec![1]));
     running.setup.wait("the slow call", || door.reached() == 1);
@@ -182,7 +182,7 @@ fn busy_slots_starve_nobody(maintenance_warp: bool) {
     let device = Arc::new(Device::<false>::new(vec![Box::new(increment), pump.handler(&parts.ring)], None));
     // Windows of four slots.
     let warps = Warps { workers: 1, lanes: 2, maintenance_warp };
-    let running = start(Setup::new(&parts, entries(), warps, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries(), warps, RingOptions::default()), &device);
     let feeder = pump.feed(Client::of(&running.setup, 0..2));
     running.setup.wait("the pump", || pump.calls() > 10);
     let mut other = Client::of(&running.setup, 9..10);

@@ -4,7 +4,7 @@ use crate::client::{Ask, Client, bytes, increments};
 use crate::device::{Device, Door, increment};
 use crate::harness::{Running, Setup, Warps, entry, ring, slots, start};
 use crate::slots::Pump;
-use ringcall_dispatcher::ring::Options;
+use ringcall_dispatcher::ring::RingOptions;
 use ringcall_wire::Counter;
 use ringcall_wire::flag;
 use ringcall_wire::launch::{HandlerKind, control};
@@ -33,7 +33,7 @@ fn an_idle_dispatcher_ends() {
             for slots in [1, 40] {
                 let parts = ring([slots, 64, 64]);
                 let entries = vec![entry(INCREMENT, HandlerKind::Warp, 0)];
-                let running = start(Setup::new(&parts, entries, warps, Options::default()), &plain());
+                let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &plain());
                 running.setup.wait("the beginning", || running.setup.state() == control::STATE_RUNNING);
                 running.setup.wait_rounds(2);
                 let report = running.stop(stop);
@@ -50,10 +50,10 @@ fn a_drain_leaves_nothing_unanswered() {
         for slots in [1, 16, 50] {
             let parts = ring([slots, 64, 64]);
             let entries = vec![entry(INCREMENT, HandlerKind::Warp, 0)];
-            let setup = Setup::new(&parts, entries, warps, Options::default());
+            let setup = Setup::new(&parts, entries, warps, RingOptions::default());
             // The stop stands before the first request is seen.
             setup.control.store(control::STOP, control::STOP_DRAIN, std::sync::atomic::Ordering::Relaxed);
-            let setup_for_requests = Arc::new(Setup::new(&parts, Vec::new(), warps, Options::default()));
+            let setup_for_requests = Arc::new(Setup::new(&parts, Vec::new(), warps, RingOptions::default()));
             let mut client = Client::new(&setup_for_requests);
             for (slot, ask) in (0..).zip(increments(&parts.ring, INCREMENT, u64::from(slots))) {
                 client.send(slot, &ask);
@@ -78,7 +78,7 @@ fn a_drain_serves_what_was_sent_just_before() {
         for slot in [0, 300, 777, 1023].repeat(2) {
             let parts = ring([1024, 64, 64]);
             let entries = vec![entry(INCREMENT, HandlerKind::Warp, 0)];
-            let running = start(Setup::new(&parts, entries, warps, Options::default()), &plain());
+            let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &plain());
             running.setup.wait_rounds(64);
             let mut client = Client::of(&running.setup, slot..slot + 1);
             client.send(slot, &Ask::increment(INCREMENT, bytes(1, 9)));
@@ -95,7 +95,7 @@ fn a_drain_of_a_busy_dispatcher() {
     for warps in TEAMS {
         let parts = ring([24, 64, 64]);
         let entries = vec![entry(INCREMENT, HandlerKind::Warp, 0)];
-        let running = start(Setup::new(&parts, entries, warps, Options::default()), &plain());
+        let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &plain());
         let mut client = Client::new(&running.setup);
         client.drive(increments(&parts.ring, INCREMENT, 200));
         let mut sent = 200;
@@ -126,7 +126,7 @@ fn all_at_work(warps: Warps) -> (Running, Arc<Door>, Client, u64) {
     };
     let device = Arc::new(Device::<false>::new(vec![Box::new(slow)], None));
     let entries = vec![entry(SLOW, HandlerKind::Warp, 0)];
-    let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+    let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &device);
     let mut client = Client::new(&running.setup);
     for slot in 0..24 {
         client.send(slot, &Ask::increment(SLOW, vec![slot as u8; 3]));
@@ -198,7 +198,7 @@ fn a_stop_is_heard_under_load() {
         let pump = Pump::new();
         let device = Arc::new(Device::<false>::new(vec![pump.handler(&parts.ring)], None));
         let entries = vec![entry(SLOW, HandlerKind::Warp, 0)];
-        let running = start(Setup::new(&parts, entries, warps, Options::default()), &device);
+        let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &device);
         let setup = Arc::clone(&running.setup);
         let feeder = pump.feed(Client::of(&setup, 0..2));
         setup.wait("the pump", || pump.calls() > 10);
@@ -220,7 +220,7 @@ fn figures_move_while_it_runs() {
     for warps in TEAMS {
         let parts = ring([8, 64, 64]);
         let entries = vec![entry(INCREMENT, HandlerKind::Thread, 0)];
-        let running = start(Setup::new(&parts, entries, warps, Options::default()), &plain());
+        let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &plain());
         let setup = &running.setup;
         for round in 1..=3 {
             Client::new(setup).drive(increments(&parts.ring, INCREMENT, 10));

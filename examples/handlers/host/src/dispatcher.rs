@@ -7,7 +7,7 @@ use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
 use ringcall_handler::Handler;
 use ringcall_launch::ring::{
-    DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options, Running as OnDevice,
+    DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules, Running as OnDevice,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Dispatcher {
         let ring = MappedRing::allocate(context, RING)?;
         let functions = Functions::new().handlers(handlers);
         let modules = Modules::new().ptx_for("the handlers", ptx, context)?;
-        let options = Options::new(KernelKind::regular());
+        let options = DispatcherOptions::new(KernelKind::regular());
         let dispatcher = DeviceDispatcher::wire(&ring, functions, modules, options)
             .and_then(DeviceDispatcher::start)
             .with_context(|| format!("no dispatcher on {place}"))?;

@@ -15,14 +15,14 @@ include!(concat!(env!("OUT_DIR"), "/example_handlers_ptx.rs"));
 /// Sends requests to handlers on the first GPU, or on the CPU where there is none, and checks every answer.
 #[derive(Parser)]
 #[command(version)]
-struct Options {
+struct Arguments {
     /// How many requests each handler gets.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     requests: u32,
 }
 
 fn main() -> Result<()> {
-    let options = Options::parse();
+    let options = Arguments::parse();
     let dispatcher = Dispatcher::start(&HANDLERS, PTX)?;
     let mut client = Client::new(dispatcher.ring());
     let mut wrong = 0;

@@ -43,7 +43,7 @@ impl LinkedWire for Roce {
             peer,
             ..usual
         };
-        Ok(roce::Roce::bind(&roce::Options { port, ..Default::default() })?)
+        Ok(roce::Roce::bind(&roce::RoceOptions { port, ..Default::default() })?)
     }
 }
 

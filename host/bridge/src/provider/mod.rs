@@ -23,7 +23,7 @@
 //!     fn bind(args: &Args, _: RingConfig, before: Option<&Endpoint>) -> Result<udp::Udp, Refused> {
 //!         let port = before.map_or(args.number("--port", 0)?, |before| before.address.port());
 //!         let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-//!         Ok(udp::Udp::bind(&udp::Options { address, ..Default::default() })?)
+//!         Ok(udp::Udp::bind(&udp::UdpOptions { address, ..Default::default() })?)
 //!     }
 //! }
 //!

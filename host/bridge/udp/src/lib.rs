@@ -40,7 +40,7 @@ impl LinkedWire for Udp {
         let ip = args.number("--bind", IpAddr::V4(Ipv4Addr::LOCALHOST))?;
         let asked = SocketAddr::new(ip, args.number("--port", 0)?);
         let address = before.map_or(asked, |before| before.address);
-        Ok(udp::Udp::bind(&udp::Options { address, ..Default::default() })?)
+        Ok(udp::Udp::bind(&udp::UdpOptions { address, ..Default::default() })?)
     }
 }
 

@@ -19,7 +19,7 @@ use core::ffi::{c_int, c_void};
 use ringcall::external::BadRequests;
 use ringcall_cuda::driver::{Context, Driver, Kernel, Module, Stream};
 use ringcall_launch::ring::{
-    DeviceError, KernelKind, LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing, Options,
+    DeviceError, DispatcherOptions, KernelKind, LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing,
 };
 use ringcall_wire::Counter;
 use ringcall_wire::entry::FunctionEntry;
@@ -252,11 +252,11 @@ impl Linked {
             rx_stride: asked.ring.rx_stride_sz as u32,
             tx_stride: asked.ring.tx_stride_sz as u32,
         };
-        let options = Options {
+        let options = DispatcherOptions {
             shared_ring: beside.shared,
             skip_marks: beside.skip_marks,
             drop_bad_requests: bad_requests(beside.bad_requests)? == BadRequests::Drop,
-            ..Options::new(kind)
+            ..DispatcherOptions::new(kind)
         };
         // SAFETY: the caller's stream, which is used here alone.
         let stream = unsafe { Stream::borrowed(&context, stream) };

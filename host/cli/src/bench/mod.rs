@@ -216,7 +216,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             writeln!(out, "{}", whole::Row::HEADING)?;
         }
         let no_device = Baseline::Arithmetic.absent();
-        let options = whole::Options {
+        let options = whole::EndToEndOptions {
             seconds: args.pipeline_seconds,
             model: args.model.as_deref(),
             no_device: no_device.as_deref(),
@@ -240,7 +240,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if !quiet {
             writeln!(out, "{}", matching::Row::HEADING)?;
         }
-        let options = matching::Options {
+        let options = matching::DecodeOptions {
             shots: args.shots,
             rounds: args.rounds,
             core: args.core.as_deref(),

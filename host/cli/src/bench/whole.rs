@@ -76,7 +76,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// How long to measure, and with what.
 #[derive(Debug)]
-pub(super) struct Options<'a> {
+pub(super) struct EndToEndOptions<'a> {
     /// Each run.
     pub(super) seconds: f64,
     /// The predecoder; the built-in network where no file is given.
@@ -152,7 +152,7 @@ impl std::fmt::Display for Row {
 
 /// Measures the requested rows, paced and not; returns what cannot be measured here, and why.
 pub(super) fn run(
-    options: &Options<'_>,
+    options: &EndToEndOptions<'_>,
     asked: &dyn Fn(&str) -> bool,
     mut show: impl FnMut(Row) -> Result<()>,
 ) -> Result<Vec<(&'static str, String)>> {
@@ -171,7 +171,7 @@ pub(super) fn run(
 }
 
 fn measure(
-    options: &Options<'_>,
+    options: &EndToEndOptions<'_>,
     name: &'static str,
     distance: u32,
     shape: Shape,

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-pub(super) struct Options {
+pub(super) struct DatagramOptions {
     pub(super) to: SocketAddr,
     pub(super) function: FunctionArg,
     pub(super) requests: u64,
@@ -34,14 +34,15 @@ struct Open {
 }
 
 /// A caller whose requests suffer.
-fn connect(options: &Options) -> Result<(Caller<Faulty>, super::faulty::Counts)> {
+fn connect(options: &DatagramOptions) -> Result<(Caller<Faulty>, super::faulty::Counts)> {
     let config =
         CallerOptions { window: options.in_flight, deadline: options.timeout, ..CallerOptions::default() };
     let any = match options.to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
-    let mut wire = udp::Udp::bind(&udp::Options { address: SocketAddr::new(any, 0), ..Default::default() })?;
+    let mut wire =
+        udp::Udp::bind(&udp::UdpOptions { address: SocketAddr::new(any, 0), ..Default::default() })?;
     wire.connect(options.to).with_context(|| format!("no route to {}", options.to))?;
     // A lost request is one that is never sent: the caller's table knows it.
     let (wire, counts) = Faulty::new(wire, options.to.into(), Faults { loss: 0.0, ..options.faults });
@@ -49,7 +50,7 @@ fn connect(options: &Options) -> Result<(Caller<Faulty>, super::faulty::Counts)>
 }
 
 pub(super) fn run(
-    options: &Options,
+    options: &DatagramOptions,
     source: &mut Source,
     checker: &mut Checker,
     stop: &dyn Fn() -> bool,

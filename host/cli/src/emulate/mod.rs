@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     let stop = || signals.received().is_some();
     let (report, address) = match transport {
         TransportArg::Udp => {
-            let options = datagrams::Options {
+            let options = datagrams::DatagramOptions {
                 to: target.address()?,
                 function: args.function,
                 requests: args.requests,

@@ -3,7 +3,9 @@
 use anyhow::{Context, Result, bail};
 use ringcall::RingConfig;
 use ringcall_cuda::driver::Driver;
-use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options, Running};
+use ringcall_launch::ring::{
+    DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules, Running,
+};
 use ringcall_wire::function::names;
 
 /// A ring that a device maps.
@@ -28,6 +30,6 @@ pub(super) fn start(ring: &MappedRing) -> Result<DeviceDispatcher<Running>> {
     }
     let functions = Functions::new().handlers(&handlers);
     let modules = Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, ring.context())?;
-    let options = Options::new(KernelKind::regular());
+    let options = DispatcherOptions::new(KernelKind::regular());
     Ok(DeviceDispatcher::wire(ring, functions, modules, options)?.start()?)
 }

@@ -107,7 +107,7 @@ impl Service {
     }
 
     fn nic(args: &Args) -> Result<Self> {
-        use ringcall_sim::socket_nic::{Options, Service, Threads};
+        use ringcall_sim::socket_nic::{Service, SocketNicOptions, Threads};
         let port = port(args, args.slot_bytes)?;
         let threads = match args.threads {
             ThreadsArg::One => Threads::One,
@@ -118,7 +118,7 @@ impl Service {
         let table = table.build_for(capacity, capacity).context(TOO_SMALL)?;
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
         let service = Service::start(
-            Options { port, peers: peers(args), depth, threads, ..Options::default() },
+            SocketNicOptions { port, peers: peers(args), depth, threads, ..SocketNicOptions::default() },
             table,
         )?;
         Ok(Self { served: Box::new(service), decodes })
@@ -159,7 +159,7 @@ impl Service {
 }
 
 fn udp_wire(args: &Args) -> Result<udp::Udp> {
-    Ok(udp::Udp::bind(&udp::Options {
+    Ok(udp::Udp::bind(&udp::UdpOptions {
         address: args.bind,
         allowed: args.peer.clone(),
         ..Default::default()
@@ -169,7 +169,7 @@ fn udp_wire(args: &Args) -> Result<udp::Udp> {
 fn roce_wire(args: &Args, ring: &Ring) -> Result<roce::Roce> {
     let geometry = ring.geometry();
     let port = port(args, geometry.rx_stride().max(geometry.tx_stride()))?;
-    Ok(roce::Roce::bind(&roce::Options { port, peers: peers(args) })?)
+    Ok(roce::Roce::bind(&roce::RoceOptions { port, peers: peers(args) })?)
 }
 
 /// The most peers of a queue pair at a time.

@@ -30,7 +30,7 @@ pub enum HandoffError {
 ///
 /// ```no_run
 /// use ringcall::{RingConfig, wire::names::DECODE_SYNDROME};
-/// use ringcall_inference_service::{AiPredecoderService, Options, Stage, WorkerOptions, Workers};
+/// use ringcall_inference_service::{AiPredecoderService, ServiceOptions, Stage, WorkerOptions, Workers};
 /// use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules};
 /// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 /// use ringcall_qec::code::Basis;
@@ -42,14 +42,14 @@ pub enum HandoffError {
 /// let predecoder = GpuPredecoder::load("training/models/predecoder_3x128_int8.onnx", &experiment, None)?;
 /// let problem = Problem::new(experiment.detector_error_model()?)?;
 /// let (instances, depth) = (2, 16);
-/// let options = Options { instances, ..Options::default() };
+/// let options = ServiceOptions { instances, ..ServiceOptions::default() };
 /// let service = AiPredecoderService::new(&predecoder.engine(instances)?, depth, &options)?;
 /// let config = RingConfig { slots: 32, slot_bytes: service.slot_bytes() };
 /// let ring = MappedRing::allocate(predecoder.context(), config)?;
 /// let stage = || Ok(Box::new(MatchingStage::packed(&problem, service.outputs())?) as Box<dyn Stage>);
 /// let stages = (0..4).map(|_| stage()).collect::<Result<_, Box<dyn std::error::Error>>>()?;
 /// let functions = service.function(Functions::new(), DECODE_SYNDROME);
-/// let graphs = ringcall_launch::ring::Options::new(KernelKind::graph());
+/// let graphs = ringcall_launch::ring::DispatcherOptions::new(KernelKind::graph());
 /// let dispatcher = DeviceDispatcher::wire(&ring, functions, Modules::new(), graphs)?.start()?;
 /// let workers = Workers::start(service.queues(), ring.ring().shared(), stages, &WorkerOptions::default())?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

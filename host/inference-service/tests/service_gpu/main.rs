@@ -13,8 +13,8 @@ use ringcall_cuda::driver::Context;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_infer::{ElementType, Engine, Model, TensorSpec};
 use ringcall_inference_service::{
-    AiDecoderService, AiPredecoderService, Capturable, Job, Options, PassThrough, Pick, PredecoderEngine,
-    ServiceError, Stage, Transfer, WorkerOptions, Workers,
+    AiDecoderService, AiPredecoderService, Capturable, Job, PassThrough, Pick, PredecoderEngine,
+    ServiceError, ServiceOptions, Stage, Transfer, WorkerOptions, Workers,
 };
 use ringcall_launch::ring::{Functions, Stopped};
 use ringcall_predecoder::{GpuError, GpuModel};
@@ -62,7 +62,7 @@ fn an_autonomous_service_answers_from_the_device() {
         for (len, instances) in [(1, 1), (256, 4), (4000, 8)] {
             for input_transfer in [Transfer::Kernel, Transfer::Dma] {
                 let engine = pass_through(context, len);
-                let options = Options { instances, input_transfer, ..Options::default() };
+                let options = ServiceOptions { instances, input_transfer, ..ServiceOptions::default() };
                 let service = AiDecoderService::new(&engine, &options).expect("a service");
                 let ring = ring(context, 32, service.slot_bytes());
                 let running = dispatcher(&ring, service.function(Functions::new(), FUNCTION));
@@ -82,11 +82,11 @@ fn a_predecoder_service_hands_over_through_queues_of_any_depth() {
         for (depth, instances, threads) in [(1, 1, 1), (2, 4, 2), (16, 1, 2), (16, 8, 3)] {
             for dma in [false, true] {
                 let transfer = |when| if when { Transfer::Dma } else { Transfer::Kernel };
-                let options = Options {
+                let options = ServiceOptions {
                     instances,
                     input_transfer: transfer(dma),
                     output_transfer: transfer(dma && depth == 1),
-                    ..Options::default()
+                    ..ServiceOptions::default()
                 };
                 let engine = pass_through(context, 336);
                 let service = AiPredecoderService::new(&engine, depth, &options).expect("a service");
@@ -122,7 +122,7 @@ fn slow_workers_hold_requests_back_or_have_them_refused() {
         }
         for depth in [1, 2, 16] {
             for gated in [true, false] {
-                let options = Options { gated, patience_looks: 10, ..Options::default() };
+                let options = ServiceOptions { gated, patience_looks: 10, ..ServiceOptions::default() };
                 let engine = pass_through(context, 64);
                 let service = AiPredecoderService::new(&engine, depth, &options).expect("a service");
                 let ring = ring(context, 64, service.slot_bytes());
@@ -153,7 +153,7 @@ fn slow_workers_hold_requests_back_or_have_them_refused() {
 fn another_length_is_refused() {
     on_device("another_length_is_refused", |context| {
         let engine = pass_through(context, 100);
-        let service = AiPredecoderService::new(&engine, 2, &Options::default()).expect("a service");
+        let service = AiPredecoderService::new(&engine, 2, &ServiceOptions::default()).expect("a service");
         let ring = ring(context, 4, service.slot_bytes());
         let running = dispatcher(&ring, service.function(Functions::new(), FUNCTION));
         let n = 300;
@@ -171,11 +171,11 @@ fn another_length_is_refused() {
 fn tensors_are_chosen_by_name() {
     on_device("tensors_are_chosen_by_name", |context| {
         let engine = PassThrough::new(context, vec![bytes("a", 5), bytes("b", 33), bytes("c", 16)]);
-        let options = Options {
+        let options = ServiceOptions {
             inputs: Pick::names(["c", "a"]),
             outputs: Pick::names(["b_out", "a_out", "c_out"]),
             instances: 2,
-            ..Options::default()
+            ..ServiceOptions::default()
         };
         let service = AiDecoderService::new(&engine, &options).expect("a service");
         let auxiliary = payload(33, 1234);
@@ -205,17 +205,19 @@ fn tensors_are_chosen_by_name() {
 fn what_cannot_be_is_refused() {
     on_device("what_cannot_be_is_refused", |context| {
         let engine = pass_through(context, 64);
-        let why = |depth, options: &Options| {
+        let why = |depth, options: &ServiceOptions| {
             AiPredecoderService::new(&engine, depth, options).expect_err("refused").to_string()
         };
-        let options = Options::default();
+        let options = ServiceOptions::default();
         assert!(why(0, &options).contains("0 records"));
-        assert!(why(1, &Options { instances: 0, ..options.clone() }).contains("at least one instance"));
-        let dma = Options { output_transfer: Transfer::Dma, ..options.clone() };
+        assert!(
+            why(1, &ServiceOptions { instances: 0, ..options.clone() }).contains("at least one instance")
+        );
+        let dma = ServiceOptions { output_transfer: Transfer::Dma, ..options.clone() };
         assert!(why(2, &dma).contains("one record"));
-        assert!(why(1, &Options { gated: false, ..dma.clone() }).contains("before a launch"));
+        assert!(why(1, &ServiceOptions { gated: false, ..dma.clone() }).contains("before a launch"));
         assert!(AiDecoderService::new(&engine, &dma).is_err());
-        let missing = Options { inputs: Pick::names(["x"]), ..options.clone() };
+        let missing = ServiceOptions { inputs: Pick::names(["x"]), ..options.clone() };
         assert!(matches!(AiDecoderService::new(&engine, &missing), Err(ServiceError::NoTensor { .. })));
 
         // One service, two dispatchers.
@@ -272,14 +274,14 @@ fn a_host_dispatcher_launches_both() {
     on_device("a_host_dispatcher_launches_both", |context| {
         let n = requests() / 5;
         for input_transfer in [Transfer::Kernel, Transfer::Dma] {
-            let options = Options { instances: 2, input_transfer, ..Options::default() };
+            let options = ServiceOptions { instances: 2, input_transfer, ..ServiceOptions::default() };
             let engine = pass_through(context, 200);
             let service = AiDecoderService::new(&engine, &options).expect("a service");
             let copied = |i| Sent::of(payload(200, i), <[u8]>::to_vec);
             by_host((200, n), |i| service.host_worker(i).expect("a worker"), || None, copied);
 
             let output_transfer = input_transfer;
-            let options = Options { output_transfer, ..options };
+            let options = ServiceOptions { output_transfer, ..options };
             let service = AiPredecoderService::new(&engine, 1, &options).expect("a service");
             let turned = |i| Sent::of(payload(200, i), |sent| sent.iter().rev().copied().collect());
             let stage = || Some(Box::new(reversed) as Box<dyn Stage>);
@@ -302,7 +304,7 @@ fn the_predecoders_network_is_served() {
             }
             Err(why) => panic!("{why}"),
         };
-        let two = Options { instances: 2, ..Options::default() };
+        let two = ServiceOptions { instances: 2, ..ServiceOptions::default() };
         assert!(matches!(AiDecoderService::new(&engine, &two), Err(ServiceError::Instances { most: 1, .. })));
         let model: Result<GpuModel, GpuError> = GpuModel::new("made up", &network, context, d, layers);
         let mut reference: Box<dyn Engine> = model.expect("on the device").instantiate().expect("an engine");
@@ -322,7 +324,7 @@ fn the_predecoders_network_is_served() {
         };
         let n = requests();
         let sent = |i: u64| Sent::of(halves(&volumes[i as usize % 8]), |_| logits[i as usize % 8].clone());
-        let by_itself = |engine: &PredecoderEngine, options: &Options| {
+        let by_itself = |engine: &PredecoderEngine, options: &ServiceOptions| {
             let service = AiDecoderService::new(engine, options).expect("a service");
             let slots = ring(context, 16, service.slot_bytes());
             let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
@@ -330,7 +332,7 @@ fn the_predecoders_network_is_served() {
             assert!(running.stop(TIMEOUT).report.is_clean());
         };
         // How many requests each queue had.
-        let handing_over = |engine: &PredecoderEngine, depth, options: &Options| -> Vec<u64> {
+        let handing_over = |engine: &PredecoderEngine, depth, options: &ServiceOptions| -> Vec<u64> {
             let service = AiPredecoderService::new(engine, depth, options).expect("a service");
             let slots = ring(context, 16, service.slot_bytes());
             let running = dispatcher(&slots, service.function(Functions::new(), FUNCTION));
@@ -344,9 +346,9 @@ fn the_predecoders_network_is_served() {
             assert!(report.queues.iter().all(|queue| queue.engine_failed == 0), "{report:?}");
             report.queues.iter().map(|queue| queue.published).collect()
         };
-        by_itself(&engine, &Options::default());
+        by_itself(&engine, &ServiceOptions::default());
         for depth in [1, 16] {
-            assert_eq!(handing_over(&engine, depth, &Options::default()), [n]);
+            assert_eq!(handing_over(&engine, depth, &ServiceOptions::default()), [n]);
         }
         assert_eq!(engine.most_instances(), Some(1));
 
@@ -354,10 +356,10 @@ fn the_predecoders_network_is_served() {
         for instances in [2, 4] {
             let engine = PredecoderEngine::several("made up", &network, context, [d, layers], instances)
                 .expect("in parts");
-            let more = Options { instances: instances + 1, ..Options::default() };
+            let more = ServiceOptions { instances: instances + 1, ..ServiceOptions::default() };
             let refused = AiDecoderService::new(&engine, &more);
             assert!(matches!(refused, Err(ServiceError::Instances { most, .. }) if most == instances));
-            let all = Options { instances, ..Options::default() };
+            let all = ServiceOptions { instances, ..ServiceOptions::default() };
             by_itself(&engine, &all);
             let published = handing_over(&engine, 4, &all);
             assert!(published.iter().filter(|&&n| n > 0).count() > 1, "{published:?}");

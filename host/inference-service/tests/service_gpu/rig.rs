@@ -6,7 +6,7 @@ use ringcall::{FunctionId, Ring, RingConfig, Status};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver, devrt};
 use ringcall_launch::ring::{
-    DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options, Running, Snapshot,
+    DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules, Running, Snapshot,
 };
 use ringcall_predecoder::{Layer, Network};
 use ringcall_protocol::slot::{Response, Vacant};
@@ -62,7 +62,7 @@ pub(crate) fn ring(context: &Arc<Context>, slots: u32, slot_bytes: u32) -> Mappe
 
 /// A running dispatcher that launches graphs.
 pub(crate) fn dispatcher(ring: &MappedRing, functions: Functions) -> DeviceDispatcher<Running> {
-    let options = Options::new(KernelKind::graph());
+    let options = DispatcherOptions::new(KernelKind::graph());
     DeviceDispatcher::wire(ring, functions, Modules::new(), options).expect("wired").start().expect("started")
 }
 

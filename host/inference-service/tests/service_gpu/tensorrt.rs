@@ -6,7 +6,7 @@ use crate::{FUNCTION, by_host, same, stages, workers};
 use ringcall_cuda::driver::Context;
 use ringcall_infer::{Model, conformance};
 use ringcall_inference_service::{
-    AiDecoderService, AiPredecoderService, Bindings, Capturable, Options, Pick, ServiceError, Stage,
+    AiDecoderService, AiPredecoderService, Bindings, Capturable, Pick, ServiceError, ServiceOptions, Stage,
     Transfer, Workers,
 };
 use ringcall_launch::ring::Functions;
@@ -93,11 +93,11 @@ impl Asked {
 }
 
 /// All tensors, by their names.
-fn all(network: &TensorRtModel, instances: u32) -> Options {
+fn all(network: &TensorRtModel, instances: u32) -> ServiceOptions {
     let names =
         |specs: &[ringcall_infer::TensorSpec]| Pick::names(specs.iter().map(|spec| spec.name.clone()));
     let (inputs, outputs) = (names(Model::inputs(network)), names(Model::outputs(network)));
-    Options { inputs, outputs, instances, ..Options::default() }
+    ServiceOptions { inputs, outputs, instances, ..ServiceOptions::default() }
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn models_of_tensorrt_are_served() {
     with_models("models_of_tensorrt_are_served", |context, network| {
         let n = requests() / 5;
         for (instances, input_transfer) in [(1, Transfer::Kernel), (4, Transfer::Dma)] {
-            let options = Options { input_transfer, ..all(network, instances) };
+            let options = ServiceOptions { input_transfer, ..all(network, instances) };
             let service = AiDecoderService::new(network, &options).expect("a service");
             let asked = ask(network, service.inputs(), service.outputs());
             let slots = ring(context, 16, service.slot_bytes());
@@ -125,7 +125,7 @@ fn models_of_tensorrt_are_served() {
             assert!(report.is_clean() && report.workers.answered == n, "{report:?}");
         }
         assert_eq!(network.most_instances(), None);
-        let missing = Options { inputs: Pick::names(["x"]), ..all(network, 1) };
+        let missing = ServiceOptions { inputs: Pick::names(["x"]), ..all(network, 1) };
         assert!(matches!(AiDecoderService::new(network, &missing), Err(ServiceError::NoTensor { .. })));
     });
 }

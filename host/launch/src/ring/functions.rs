@@ -92,7 +92,7 @@ impl Functions {
     }
 
     /// A function that another dispatcher of the same ring serves: its requests are left alone. For the one dispatcher of a
-    /// shared ring that answers what is broken or for nobody ([`Options::shared_ring`](super::Options::shared_ring)). It then
+    /// shared ring that answers what is broken or for nobody ([`DispatcherOptions::shared_ring`](super::DispatcherOptions::shared_ring)). It then
     /// fetches every request twice, as those in shared mode do: another dispatcher may have taken the one that it saw, and the
     /// producer may be writing the next.
     #[must_use]

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // named for it: launches sign the dispatch kernels' contract
 
-use super::{DeviceError, Footprint, KernelKind, Options};
+use super::{DeviceError, DispatcherOptions, Footprint, KernelKind};
 use ringcall_cuda::driver::{
     Context, DeviceAddress, Graph, GraphExec, Kernel, KernelArgs, Launch, Module, Stream,
 };
@@ -41,7 +41,7 @@ impl Launcher {
     pub(super) fn new(
         context: &Arc<Context>,
         module: &Module,
-        options: &Options,
+        options: &DispatcherOptions,
         shared: u32,
         params: &DispatchParams,
         stream: &Stream,
@@ -53,7 +53,7 @@ impl Launcher {
     pub(super) fn over(
         context: &Arc<Context>,
         kernel: Kernel,
-        options: &Options,
+        options: &DispatcherOptions,
         shared: u32,
         params: &DispatchParams,
         stream: &Stream,

@@ -10,7 +10,7 @@ use super::index::{Clash, chain, index};
 use super::launch::Launcher;
 use super::modules::{Modules, addresses};
 use super::resources::{check_shape, option_bits, polling_blocks, shared_memory};
-use super::{DeviceError, Footprint, KernelKind, LaunchStats, Options, Triggers};
+use super::{DeviceError, DispatcherOptions, Footprint, KernelKind, LaunchStats, Triggers};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeferFrees, DeviceBuffer, Kernel, MappedRegion, Stream};
@@ -123,7 +123,7 @@ impl LinkedDispatcher {
         ring: LinkedRing,
         functions: &[LinkedFunction],
         graphs: LinkedGraphs,
-        chosen: Options,
+        chosen: DispatcherOptions,
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
         let kind = chosen.kernel;
@@ -322,7 +322,7 @@ fn entries(functions: &[LinkedFunction], trigger: u64) -> Vec<DeviceEntry> {
 fn check_kernel(
     functions: &[LinkedFunction],
     graphs: LinkedGraphs,
-    chosen: &Options,
+    chosen: &DispatcherOptions,
 ) -> Result<(), DeviceError> {
     let shape = |why: &str| Err(DeviceError::Shape(why.to_owned()));
     if matches!(chosen.kernel, KernelKind::Ahead { .. }) {
@@ -396,25 +396,34 @@ mod tests {
     fn graphs_need_a_kernel_that_launches_a_context_and_marks() {
         let functions = [handler(1), graph(2, 0x200, 0)];
         let wired = LinkedGraphs { context: 64, trigger: 0 };
-        let launching = Options::new(KernelKind::graph());
+        let launching = DispatcherOptions::new(KernelKind::graph());
         assert!(check_kernel(&functions, wired, &launching).is_ok());
-        assert!(check_kernel(&functions, wired, &Options::new(KernelKind::regular())).is_err());
+        assert!(check_kernel(&functions, wired, &DispatcherOptions::new(KernelKind::regular())).is_err());
         assert!(check_kernel(&functions, LinkedGraphs::default(), &launching).is_err());
         assert!(check_kernel(&functions, LinkedGraphs { context: 60, trigger: 0 }, &launching).is_err());
-        assert!(check_kernel(&functions, wired, &Options { skip_marks: true, ..launching }).is_err());
+        assert!(
+            check_kernel(&functions, wired, &DispatcherOptions { skip_marks: true, ..launching }).is_err()
+        );
         let trigger = LinkedGraphs { context: 0, trigger: 0x300 };
         assert!(check_kernel(&functions[..1], trigger, &launching).is_ok());
-        assert!(check_kernel(&functions[..1], trigger, &Options::new(KernelKind::regular())).is_err());
         assert!(
-            check_kernel(&functions[..1], LinkedGraphs::default(), &Options::new(KernelKind::regular()))
-                .is_ok()
+            check_kernel(&functions[..1], trigger, &DispatcherOptions::new(KernelKind::regular())).is_err()
+        );
+        assert!(
+            check_kernel(
+                &functions[..1],
+                LinkedGraphs::default(),
+                &DispatcherOptions::new(KernelKind::regular())
+            )
+            .is_ok()
         );
     }
 
     #[test]
     fn a_programs_grid_is_not_served_ahead() {
-        let refused =
-            |kernel| check_kernel(&[handler(1)], LinkedGraphs::default(), &Options::new(kernel)).is_err();
+        let refused = |kernel| {
+            check_kernel(&[handler(1)], LinkedGraphs::default(), &DispatcherOptions::new(kernel)).is_err()
+        };
         assert!(refused(KernelKind::Ahead { blocks: 2, threads: 64 }));
         assert!(!refused(KernelKind::Cooperative { blocks: 2, threads: 64 }));
     }

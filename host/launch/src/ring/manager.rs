@@ -15,7 +15,7 @@ pub struct NotStarted {
 
 /// Owns dispatchers by name. Each has a stream, a linked module and its own barrier, so that they do not know
 /// of each other: rings, kernels and devices may all differ, and several may share one ring
-/// ([`Options::shared_ring`](super::Options::shared_ring)).
+/// ([`DispatcherOptions::shared_ring`](super::DispatcherOptions::shared_ring)).
 #[derive(Debug, Default)]
 pub struct Manager {
     wired: Vec<(String, DeviceDispatcher<Wired>)>,

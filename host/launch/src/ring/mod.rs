@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use ringcall::{Client, RingConfig};
-//! use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options};
+//! use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, DispatcherOptions};
 //! use ringcall_cuda::driver::Driver;
 //! use std::time::Duration;
 //!
@@ -13,7 +13,7 @@
 //! let functions = Functions::new().handlers(&handlers);
 //! let modules = Modules::new().ptx("my handlers", ptx);
 //! let dispatcher =
-//!     DeviceDispatcher::wire(&ring, functions, modules, Options::new(KernelKind::regular()))?.start()?;
+//!     DeviceDispatcher::wire(&ring, functions, modules, DispatcherOptions::new(KernelKind::regular()))?.start()?;
 //!
 //! let reply = Client::new(ring.ring()).call("rpc_increment", &[1, 2, 3], Duration::from_secs(1))?;
 //! assert_eq!(reply.result, [2, 3, 4]);
@@ -183,7 +183,7 @@ impl KernelKind {
 
 /// Choices of a device dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct DispatcherOptions {
     /// Kernel and size.
     pub kernel: KernelKind,
     /// Other dispatchers serve this ring too: every other request is left to them. Of the dispatchers of a
@@ -204,7 +204,7 @@ pub struct Options {
     pub cluster: u32,
 }
 
-impl Options {
+impl DispatcherOptions {
     /// Blocks that are launched.
     const fn launched_blocks(&self) -> u32 {
         match self.kernel {
@@ -214,7 +214,7 @@ impl Options {
     }
 }
 
-impl Options {
+impl DispatcherOptions {
     /// The defaults for a kernel.
     #[must_use]
     pub const fn new(kernel: KernelKind) -> Self {
@@ -286,7 +286,7 @@ impl DeviceDispatcher<Wired> {
         ring: &MappedRing,
         functions: Functions,
         modules: Modules,
-        options: Options,
+        options: DispatcherOptions,
     ) -> Result<Self, DeviceError> {
         let context = ring.context();
         let stream = Arc::new(Stream::new(context)?);

@@ -5,7 +5,7 @@ use super::launch::Launcher;
 use super::loaded_graph::{LoadedGraph, fill_addresses};
 use super::modules::Modules;
 use super::modules::address_in;
-use super::{DeviceError, Halt, KernelKind, MappedRing, Options, failure};
+use super::{DeviceError, DispatcherOptions, Halt, KernelKind, MappedRing, failure};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
@@ -46,7 +46,7 @@ pub(super) fn wire(
     ring: &MappedRing,
     functions: &Functions,
     modules: &Modules,
-    chosen: Options,
+    chosen: DispatcherOptions,
     stream: &Stream,
 ) -> Result<(Resources, Launcher), DeviceError> {
     let context = ring.context();
@@ -144,7 +144,7 @@ pub(super) fn wire(
 pub const AHEAD_SHARED: u32 = Layout::FOLLOWER;
 
 /// The option bits of a kernel with these entries: what was chosen, and what the table brings with it.
-pub(super) fn option_bits(chosen: &Options, entries: &[DeviceEntry]) -> u32 {
+pub(super) fn option_bits(chosen: &DispatcherOptions, entries: &[DeviceEntry]) -> u32 {
     let beside_others = entries.iter().any(|entry| entry.kind == HandlerKind::Elsewhere as u32);
     [
         (chosen.shared_ring, options::SHARED_RING),
@@ -164,7 +164,11 @@ pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
 
 /// Whether the stages lie in shared memory, of which a block has at most `most` bytes; and how much a block has in all, with
 /// what handlers have at its end.
-pub(super) fn shared_memory(chosen: &Options, most: u32, needs: impl Fn(bool) -> Needs) -> (bool, u32) {
+pub(super) fn shared_memory(
+    chosen: &DispatcherOptions,
+    most: u32,
+    needs: impl Fn(bool) -> Needs,
+) -> (bool, u32) {
     let bytes = |in_shared| {
         let own = Layout::of(needs(in_shared)).shared.bytes;
         match chosen.kernel {
@@ -341,15 +345,16 @@ mod tests {
         };
         let [without, with] = [false, true].map(|in_shared| Layout::of(needs(in_shared)).shared.bytes);
         assert!(without < with);
-        let regular = Options::new(KernelKind::regular());
+        let regular = DispatcherOptions::new(KernelKind::regular());
         assert_eq!(shared_memory(&regular, with, needs), (true, with));
         assert_eq!(shared_memory(&regular, with - 1, needs), (false, without));
         let more = regular.handler_shared(1000);
         assert_eq!(shared_memory(&more, with + 1000, needs), (true, with + 1000));
         assert_eq!(shared_memory(&more, with + 999, needs), (false, without + 1000));
-        let grid = Options::new(KernelKind::Cooperative { blocks: 2, threads: 64 }).handler_shared(1000);
+        let grid =
+            DispatcherOptions::new(KernelKind::Cooperative { blocks: 2, threads: 64 }).handler_shared(1000);
         assert_eq!(shared_memory(&grid, u32::MAX, needs), (false, without + 1000));
-        let ahead = Options::new(KernelKind::Ahead { blocks: 2, threads: 64 });
+        let ahead = DispatcherOptions::new(KernelKind::Ahead { blocks: 2, threads: 64 });
         assert_eq!(shared_memory(&ahead, u32::MAX, needs), (false, without.max(AHEAD_SHARED)));
         let more = ahead.handler_shared(without);
         assert_eq!(shared_memory(&more, u32::MAX, needs), (false, AHEAD_SHARED + without));
@@ -367,14 +372,14 @@ mod tests {
         );
         let geometry = ringcall_protocol::Geometry::new(4, 64, 64, 64, 64, 4096).expect("a ring");
         let kind = KernelKind::regular();
-        let bits = |functions: &Functions, chosen: &Options| {
+        let bits = |functions: &Functions, chosen: &DispatcherOptions| {
             option_bits(chosen, &functions.lay_out(&geometry, kind).expect("a table").entries)
         };
-        let alone = Options::new(kind);
+        let alone = DispatcherOptions::new(kind);
         assert_eq!(bits(&functions, &alone), 0);
-        assert_eq!(bits(&functions, &Options { skip_marks: true, ..alone }), options::SKIP_MARKS);
+        assert_eq!(bits(&functions, &DispatcherOptions { skip_marks: true, ..alone }), options::SKIP_MARKS);
         assert_eq!(
-            bits(&functions, &Options { drop_bad_requests: true, ..alone }),
+            bits(&functions, &DispatcherOptions { drop_bad_requests: true, ..alone }),
             options::DROP_BAD_REQUESTS
         );
         assert_eq!(bits(&functions, &alone.shared_ring()), options::SHARED_RING);

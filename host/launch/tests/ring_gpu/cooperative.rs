@@ -2,7 +2,7 @@
 
 use crate::rig::{self, call, calls, counted, flood, on_device, pattern, slot, slots, stop_clean};
 use ringcall_cuda::driver::Context;
-use ringcall_launch::ring::{DeviceDispatcher, KernelKind, Options};
+use ringcall_launch::ring::{DeviceDispatcher, DispatcherOptions, KernelKind};
 use ringcall_wire::Counter;
 use ringcall_wire::launch::HandlerKind;
 use ringcall_wire::schema::HandlerSchema;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 const MIRRORS: u64 = 2_000;
 
 fn serves(context: &Arc<Context>, blocks: u32, threads: u32) {
-    let options = Options::new(KernelKind::Cooperative { blocks, threads });
+    let options = DispatcherOptions::new(KernelKind::Cooperative { blocks, threads });
     for (count, slot_bytes) in [(1, 576), (16, 576), (64, 4096), (200, 576)] {
         let ring = rig::ring(context, count, slot_bytes);
         let functions = calls(slot_bytes).handlers(&rig::samples(slot_bytes, &[HandlerKind::Grid]));
@@ -64,7 +64,7 @@ fn a_grid_of_one_block_serves() {
 fn a_grid_that_is_served_ahead() {
     const HANDLER: &str = include_str!("../ptx/ahead.ptx");
     on_device("a_grid_that_is_served_ahead", |context| {
-        let options = Options::new(KernelKind::Ahead { blocks: 4, threads: 64 });
+        let options = DispatcherOptions::new(KernelKind::Ahead { blocks: 4, threads: 64 });
         for (count, slot_bytes) in [(1, 576), (16, 576), (64, 4096), (200, 576)] {
             let ring = rig::ring(context, count, slot_bytes);
             let (schema, kind) = (HandlerSchema::new(), HandlerKind::Grid);

@@ -2,7 +2,7 @@
 
 use crate::rig::{self, TIMEOUT, await_answer, call, on_device, send, slot, take};
 use ringcall_cuda::driver::DeviceBuffer;
-use ringcall_launch::ring::{DeviceError, KernelKind, Options};
+use ringcall_launch::ring::{DeviceError, DispatcherOptions, KernelKind};
 use ringcall_wire::status::Status;
 use std::time::Instant;
 
@@ -58,7 +58,7 @@ fn a_start_that_finds_no_room_keeps_its_memory() {
         let multiprocessors = context.device().multiprocessors().expect("readable");
         let wire = |blocks| {
             let kernel = KernelKind::Cooperative { blocks, threads: 1024 };
-            rig::wire(&ring, rig::calls(64), Options::new(kernel))
+            rig::wire(&ring, rig::calls(64), DispatcherOptions::new(kernel))
         };
         let fits = wire(multiprocessors).footprint().blocks_per_multiprocessor;
         let [first, second] = [0; 2].map(|_| wire(multiprocessors * fits));

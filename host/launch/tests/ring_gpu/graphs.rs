@@ -5,7 +5,8 @@ use crate::rig::{self, TIMEOUT, call, calls, counted, drive, flood, setting, slo
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{Context, MappedRegion, devrt};
 use ringcall_launch::ring::{
-    DeviceDispatcher, DeviceError, Functions, GraphFunction, KernelKind, MappedRing, Options, Running,
+    DeviceDispatcher, DeviceError, DispatcherOptions, Functions, GraphFunction, KernelKind, MappedRing,
+    Running,
 };
 use ringcall_wire::Counter;
 use ringcall_wire::function::FunctionId;
@@ -31,7 +32,7 @@ fn start(
     functions: Functions,
 ) -> (MappedRing, DeviceDispatcher<Running>) {
     let ring = rig::ring(context, slots, slot_bytes);
-    let options = Options::new(KernelKind::graph());
+    let options = DispatcherOptions::new(KernelKind::graph());
     let running = rig::wire(&ring, functions, options).start().expect("started");
     (ring, running)
 }
@@ -161,7 +162,7 @@ fn routing_keys_choose_the_graph() {
             HandlerSchema::new(),
             graph(1).routing_key(5),
         );
-        let options = Options::new(KernelKind::graph());
+        let options = DispatcherOptions::new(KernelKind::graph());
         let refused = DeviceDispatcher::wire(&ring, same, rig::modules(context), options).err();
         assert!(matches!(refused, Some(DeviceError::SameRoute { key: 5, .. })), "{refused:?}");
     });
@@ -187,7 +188,7 @@ fn handlers_trigger_their_follow_up() {
 
         let ring = rig::ring(context, 16, 64);
         let nowhere = calls(64).follow_up("rpc_trigger", "nowhere");
-        let options = Options::new(KernelKind::graph());
+        let options = DispatcherOptions::new(KernelKind::graph());
         let refused = DeviceDispatcher::wire(&ring, nowhere, rig::modules(context), options).err();
         assert!(matches!(refused, Some(DeviceError::NoFollowUp { .. })), "{refused:?}");
     });
@@ -236,7 +237,7 @@ fn a_stop_waits_for_graphs() {
         let (_word, closed) = credit(context, 1);
         let ring = rig::ring(context, 16, 64);
         let functions = with_graph(64, waiting(4, closed));
-        let mut dispatcher = rig::wire(&ring, functions, Options::new(KernelKind::graph()));
+        let mut dispatcher = rig::wire(&ring, functions, DispatcherOptions::new(KernelKind::graph()));
         let ring = ring.ring();
         for turn in 1..=20 {
             let running = dispatcher.start().expect("started");

@@ -4,8 +4,8 @@ use crate::rig::{self, call, calls, flood, on_device, slot, slots, stop_clean};
 use ringcall::Ring;
 use ringcall_cuda::driver::{Context, MappedRegion, Stream};
 use ringcall_launch::ring::{
-    DeviceDispatcher, KernelKind, LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing, Modules,
-    Options,
+    DeviceDispatcher, DispatcherOptions, KernelKind, LinkedDispatcher, LinkedFunction, LinkedGraphs,
+    LinkedRing, Modules,
 };
 use ringcall_protocol::SharedRing;
 use ringcall_protocol::ring::RingWindows;
@@ -26,7 +26,7 @@ fn both_answer(context: &Arc<Context>, modules: Modules) {
     let kernel = KernelKind::Regular { blocks: 1, warps: 8 };
     let ring = rig::ring(context, 16, 576);
     let functions = calls(576).symbol("in C++", "cpp_increment", HandlerKind::Thread, HandlerSchema::new());
-    let running = DeviceDispatcher::wire(&ring, functions, modules, Options::new(kernel))
+    let running = DeviceDispatcher::wire(&ring, functions, modules, DispatcherOptions::new(kernel))
         .expect("both modules link")
         .start()
         .expect("started");
@@ -87,7 +87,7 @@ fn a_handler_in_cpp_is_linked_as_machine_code() {
 fn a_missing_symbol_is_named() {
     on_device("a_missing_symbol_is_named", |context| {
         let ring = rig::ring(context, 16, 64);
-        let options = Options::new(KernelKind::regular());
+        let options = DispatcherOptions::new(KernelKind::regular());
         let missing =
             calls(64).symbol("missing", "no_such_handler", HandlerKind::Thread, HandlerSchema::new());
         let refused = DeviceDispatcher::wire(&ring, missing, rig::modules(context), options).err();
@@ -171,7 +171,7 @@ fn a_linked_kernel_is_launched_again() {
             // SAFETY: the ring is mapped, and there until the end of this; the function is the kernel's module's.
             #[allow(unsafe_code)]
             let dispatcher = unsafe {
-                let (graphs, options) = (LinkedGraphs::default(), Options::new(kind));
+                let (graphs, options) = (LinkedGraphs::default(), DispatcherOptions::new(kind));
                 LinkedDispatcher::new(context, kernel, linked, &[function], graphs, options, &stream)
             }
             .expect("it fits");

@@ -5,7 +5,8 @@ use ringcall::{Ring, RingConfig};
 use ringcall_cuda::driver::Context;
 use ringcall_handler::Handler;
 use ringcall_launch::ring::{
-    DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options, Running, Snapshot, Stopped, Wired,
+    DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules, Running, Snapshot,
+    Stopped, Wired,
 };
 use ringcall_protocol::ring::SlotIndex;
 use ringcall_protocol::slot::{Response, Vacant};
@@ -52,7 +53,11 @@ pub(crate) fn ring(context: &Arc<Context>, slots: u32, slot_bytes: u32) -> Mappe
 }
 
 /// A dispatcher of the samples, wired.
-pub(crate) fn wire(ring: &MappedRing, functions: Functions, options: Options) -> DeviceDispatcher<Wired> {
+pub(crate) fn wire(
+    ring: &MappedRing,
+    functions: Functions,
+    options: DispatcherOptions,
+) -> DeviceDispatcher<Wired> {
     DeviceDispatcher::wire(ring, functions, modules(ring.context()), options)
         .unwrap_or_else(|why| panic!("{:?}: {why}", options.kernel))
 }
@@ -64,7 +69,7 @@ pub(crate) fn start(
     kernel: KernelKind,
 ) -> (MappedRing, DeviceDispatcher<Running>) {
     let ring = ring(context, slots, slot_bytes);
-    let running = wire(&ring, calls(slot_bytes), Options::new(kernel)).start().expect("started");
+    let running = wire(&ring, calls(slot_bytes), DispatcherOptions::new(kernel)).start().expect("started");
     (ring, running)
 }
 

@@ -1,7 +1,7 @@
 //! What requests, slots and dispatchers do not do to each other.
 
 use crate::rig::{self, TIMEOUT, call, counted, flood, on_device, send, slot, slots, stop_clean, take};
-use ringcall_launch::ring::{Functions, KernelKind, Options, Watch};
+use ringcall_launch::ring::{DispatcherOptions, Functions, KernelKind, Watch};
 use ringcall_protocol::slot::Response;
 use ringcall_wire::Counter;
 use ringcall_wire::function::FunctionId;
@@ -92,7 +92,7 @@ fn two_dispatchers_share_a_ring() {
         const CALLS: u64 = 100_000;
         for warps in [2, 8] {
             let ring = rig::ring(context, 64, 64);
-            let options = Options::new(KernelKind::Regular { blocks: 1, warps }).shared_ring();
+            let options = DispatcherOptions::new(KernelKind::Regular { blocks: 1, warps }).shared_ring();
             let only = |kind| Functions::new().handlers(&rig::samples(64, &[kind]));
             // Each has the functions of one kind.
             let threads = rig::wire(&ring, only(HandlerKind::Thread), options);
@@ -119,7 +119,7 @@ fn of_two_dispatchers_one_answers_what_is_nobodys() {
         const CALLS: u64 = 100_000;
         for warps in [1, 2, 8] {
             let ring = rig::ring(context, 64, 64);
-            let options = Options::new(KernelKind::Regular { blocks: 1, warps });
+            let options = DispatcherOptions::new(KernelKind::Regular { blocks: 1, warps });
             let (threads, by_warps) =
                 (rig::samples(64, &[HandlerKind::Thread]), rig::samples(64, &[HandlerKind::Warp]));
             let told = by_warps
@@ -150,7 +150,7 @@ fn of_two_dispatchers_one_answers_what_is_nobodys() {
 fn of_two_dispatchers_one_stops() {
     on_device("of_two_dispatchers_one_stops", |context| {
         let ring = rig::ring(context, 16, 64);
-        let options = Options::new(KernelKind::Regular { blocks: 1, warps: 4 }).shared_ring();
+        let options = DispatcherOptions::new(KernelKind::Regular { blocks: 1, warps: 4 }).shared_ring();
         let only = |kind| Functions::new().handlers(&rig::samples(64, &[kind]));
         let stays = rig::wire(&ring, only(HandlerKind::Thread), options);
         let mut comes_and_goes = rig::wire(&ring, only(HandlerKind::Warp), options);

@@ -2,7 +2,7 @@
 
 use crate::rig::{self, call, calls, counted, on_device, slot, stop_clean, take, vacant};
 use ringcall::Ring;
-use ringcall_launch::ring::{DeviceDispatcher, DeviceError, Functions, KernelKind, Options};
+use ringcall_launch::ring::{DeviceDispatcher, DeviceError, DispatcherOptions, Functions, KernelKind};
 use ringcall_wire::Counter;
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::header::RequestHeader;
@@ -75,7 +75,7 @@ fn bad_requests_are_dropped_where_that_is_asked_for() {
     on_device("bad_requests_are_dropped_where_that_is_asked_for", |context| {
         for kernel in KERNELS.into_iter().chain([KernelKind::graph()]) {
             let mapped = rig::ring(context, 16, 64);
-            let options = Options { drop_bad_requests: true, ..Options::new(kernel) };
+            let options = DispatcherOptions { drop_bad_requests: true, ..DispatcherOptions::new(kernel) };
             let running = rig::wire(&mapped, calls(64), options).start().expect("it starts");
             let shared = mapped.ring();
             let good = RequestHeader::new(FunctionId::of("rpc_increment").0, 8, 9, 10);
@@ -142,7 +142,8 @@ fn what_a_kernel_does_not_run_is_refused_before_it_runs() {
         let ring = rig::ring(context, 16, 576);
         let grid = || calls(576).handlers(&rig::samples(576, &[HandlerKind::Grid]));
         let wire = |functions, kernel| {
-            DeviceDispatcher::wire(&ring, functions, rig::modules(context), Options::new(kernel)).err()
+            DeviceDispatcher::wire(&ring, functions, rig::modules(context), DispatcherOptions::new(kernel))
+                .err()
         };
         for kernel in [KERNELS[0], KERNELS[1], KernelKind::graph()] {
             let refused = wire(grid(), kernel);

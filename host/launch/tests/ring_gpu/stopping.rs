@@ -2,7 +2,7 @@
 
 use crate::rig::{self, TIMEOUT, calls, counted, drive, on_device, send, slot, slots, take};
 use ringcall_gpu::atomic::DeviceU64;
-use ringcall_launch::ring::{DeviceDispatcher, KernelKind, Options, Stopped, Wired};
+use ringcall_launch::ring::{DeviceDispatcher, DispatcherOptions, KernelKind, Stopped, Wired};
 use ringcall_wire::Counter;
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::launch::HandlerKind;
@@ -46,7 +46,7 @@ fn for_each(
             if matches!(kernel, KernelKind::Cooperative { .. }) {
                 functions = functions.handlers(&rig::samples(64, &[HandlerKind::Grid]));
             }
-            let dispatcher = rig::wire(&ring, functions, Options::new(kernel));
+            let dispatcher = rig::wire(&ring, functions, DispatcherOptions::new(kernel));
             test(kernel_name, &ring, dispatcher);
         }
     });

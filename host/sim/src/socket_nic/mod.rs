@@ -16,10 +16,10 @@
 //! use ringcall::FunctionTable;
 //! use ringcall_sim::fpga::{Increment, Player, PlayerConfig, PlayerTarget};
 //! use ringcall_roce::RoceSocket;
-//! use ringcall_sim::socket_nic::{Options, Service};
+//! use ringcall_sim::socket_nic::{SocketNicOptions, Service};
 //! use std::time::Duration;
 //!
-//! let options = Options::default();
+//! let options = SocketNicOptions::default();
 //! let capacity = Service::capacity(options.port.page_bytes);
 //! let table = FunctionTable::builder()
 //!     .host_call("rpc_increment", |request: &[u8], result: &mut [u8]| {
@@ -54,7 +54,7 @@ pub use counts::{Count, Counts};
 pub use port::{Delivery, PortError, RocePort};
 pub use report::{Report, Watch};
 pub use ringcall_roce::PortOptions;
-pub use service::{Options, Service, ServiceError, Threads};
+pub use service::{Service, ServiceError, SocketNicOptions, Threads};
 
 /// The transport's name on a command line. On the wire it is RoCE v2.
 pub const NAME: &str = "nic";

@@ -35,7 +35,7 @@ pub enum Threads {
 
 /// Choices of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct SocketNicOptions {
     /// The wire. Default: 64 pages of 1024 bytes.
     pub port: PortOptions,
     /// The most peers known at a time, each with its own window; one with [`Delivery::Packets`], the last one
@@ -50,7 +50,7 @@ pub struct Options {
     pub threads: Threads,
 }
 
-impl Default for Options {
+impl Default for SocketNicOptions {
     fn default() -> Self {
         Self {
             port: PortOptions::new(64, 1024),
@@ -100,7 +100,7 @@ type Served = (u64, Ended);
 #[derive(Debug)]
 pub struct Service {
     address: SocketAddrV4,
-    options: Options,
+    options: SocketNicOptions,
     signals: Arc<Signals>,
     watch: Watch,
     shutdown: Words,
@@ -120,7 +120,7 @@ impl Service {
     ///
     /// # Errors
     /// See [`ServiceError`].
-    pub fn start(options: Options, table: FunctionTable) -> Result<Self, ServiceError> {
+    pub fn start(options: SocketNicOptions, table: FunctionTable) -> Result<Self, ServiceError> {
         let Parts { address, signals, watch, shutdown, driver, socket, lane } = Parts::new(options, table)?;
         let (nic, serve) = match options.threads {
             Threads::One => {
@@ -147,7 +147,7 @@ impl Service {
 
     /// What a peer must know.
     #[must_use]
-    pub const fn options(&self) -> &Options {
+    pub const fn options(&self) -> &SocketNicOptions {
         &self.options
     }
 
@@ -210,7 +210,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(options: Options, table: FunctionTable) -> Result<Self, ServiceError> {
+    fn new(options: SocketNicOptions, table: FunctionTable) -> Result<Self, ServiceError> {
         let PortOptions { qp, key, base, pages, page_bytes, .. } = options.port;
         if !(32..=MAX_MESSAGE_BYTES).contains(&page_bytes) || !page_bytes.is_multiple_of(8) {
             return Err(ServiceError::Page(page_bytes));
@@ -312,8 +312,8 @@ mod tests {
     use ringcall_wire::{FunctionId, names};
 
     /// A service without its threads, and a peer.
-    fn parts() -> (Options, Parts, RoceSocket) {
-        let options = Options::default();
+    fn parts() -> (SocketNicOptions, Parts, RoceSocket) {
+        let options = SocketNicOptions::default();
         let capacity = Service::capacity(options.port.page_bytes);
         let table = FunctionTable::builder()
             .host_call(names::RPC_INCREMENT, |request: &[u8], _: &mut [u8]| Ok(request.len()))

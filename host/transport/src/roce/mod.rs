@@ -14,7 +14,7 @@
 //!
 //! # Whom answers go to
 //! Where the requests come from, or the address in [`PortOptions::peer`]: an adapter takes packets at port
-//! 4791 alone, from any source port. [`Options::peers`] of them are known at a time. A packet of an unknown
+//! 4791 alone, from any source port. [`RoceOptions::peers`] of them are known at a time. A packet of an unknown
 //! peer must bring the window's key; the peer then takes the place of the peer that was silent longest, which
 //! is counted as [`evicted`](crate::Statistics::evicted), and whose answers that are still due are counted as
 //! unsent. It finds zeros in its window.
@@ -36,14 +36,14 @@ use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-/// The most peers known at a time, unless [`Options::peers`] says otherwise.
+/// The most peers known at a time, unless [`RoceOptions::peers`] says otherwise.
 pub const DEFAULT_PEERS: usize = 64;
 /// The transport's name in an [`Endpoint`].
 pub const NAME: &str = "roce";
 
 /// Choices of a RoCE wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct RoceOptions {
     /// The queue pair and its window: as many pages as the ring has slots, each a multiple of 128 bytes and no less than a slot.
     /// Default: 64 of 16 KiB, as rings have.
     pub port: PortOptions,
@@ -52,13 +52,13 @@ pub struct Options {
     pub peers: usize,
 }
 
-impl Default for Options {
+impl Default for RoceOptions {
     fn default() -> Self {
         Self { port: PortOptions::new(64, 16 * 1024), peers: DEFAULT_PEERS }
     }
 }
 
-impl Options {
+impl RoceOptions {
     fn check(&self) -> Result<(), TransportError> {
         let wrong = |setting, value: u64, needed| Err(TransportError::Setting { setting, value, needed });
         let PortOptions { pages, page_bytes, remote_qp, .. } = self.port;
@@ -85,7 +85,7 @@ impl Options {
 /// use ringcall_roce::PortOptions;
 /// use ringcall_transport::{Endpoint, Wire, roce};
 ///
-/// let wire = roce::Roce::bind(&roce::Options { port: PortOptions::new(8, 256), ..Default::default() })?;
+/// let wire = roce::Roce::bind(&roce::RoceOptions { port: PortOptions::new(8, 256), ..Default::default() })?;
 /// let line = wire.endpoint().to_string();
 /// assert!(line.starts_with("transport=roce port="));
 /// assert!(line.ends_with(" qp=0x12 rkey=0xbeef base=0x0 pages=8 page_size=256"));
@@ -94,7 +94,7 @@ impl Options {
 #[derive(Debug)]
 pub struct Roce {
     socket: RoceSocket,
-    options: Options,
+    options: RoceOptions,
     peers: Peers,
     inbox: Inbox,
     /// Datagrams of the inbox that were looked at, and how many it has.
@@ -112,7 +112,7 @@ impl Roce {
     ///
     /// # Errors
     /// Options that make no queue pair, or an address that is taken, not ours, or not one.
-    pub fn bind(options: &Options) -> Result<Self, TransportError> {
+    pub fn bind(options: &RoceOptions) -> Result<Self, TransportError> {
         options.check()?;
         let peers = Peers::new(options.port.queue_pair(), options.peers)?;
         let socket = RoceSocket::bind(options.port.address)?;

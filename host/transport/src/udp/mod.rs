@@ -11,11 +11,11 @@
 //! Datagrams longer than a slot or shorter than their `arg_len` are answered `ARG_TOO_LONG`, wrong magics `BAD_MAGIC`;
 //! less than a header, and responses, are ignored. Each is counted. The reference drops all of these.
 //!
-//! Datagrams of peers that are not served ([`Options::allowed`]) are counted and not answered: their addresses may be
+//! Datagrams of peers that are not served ([`UdpOptions::allowed`]) are counted and not answered: their addresses may be
 //! forged.
 //!
 //! # Back-pressure
-//! With no vacant slot nothing is read: datagrams wait in the socket's receive buffer ([`Options::receive_buffer_bytes`]),
+//! With no vacant slot nothing is read: datagrams wait in the socket's receive buffer ([`UdpOptions::receive_buffer_bytes`]),
 //! and the operating system drops what does not fit, which it counts
 //! ([`Statistics::kernel_drops`](crate::Statistics::kernel_drops)).
 //!
@@ -46,7 +46,7 @@ pub const NAME: &str = "udp";
 
 /// Choices of a UDP socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct UdpOptions {
     /// The local address, IPv4 or IPv6; port 0 takes a free one. Default: 127.0.0.1, a free port.
     pub address: SocketAddr,
     /// Bytes to ask for as receive buffer: what may wait while the ring is full. The operating system may grant less
@@ -56,7 +56,7 @@ pub struct Options {
     pub allowed: Vec<AllowedPeer>,
 }
 
-impl Default for Options {
+impl Default for UdpOptions {
     fn default() -> Self {
         Self {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
@@ -97,7 +97,7 @@ impl Udp {
     ///
     /// # Errors
     /// The address is taken or not ours, or the socket cannot be set up.
-    pub fn bind(options: &Options) -> Result<Self, TransportError> {
+    pub fn bind(options: &UdpOptions) -> Result<Self, TransportError> {
         let bind = |source| TransportError::Bind { address: options.address, source };
         let socket = UdpSocket::bind(options.address).map_err(bind)?;
         socket.set_nonblocking(true)?;
@@ -187,7 +187,7 @@ impl Caller {
     pub fn connect(to: SocketAddr, options: &crate::CallerOptions) -> Result<Self, TransportError> {
         let any =
             if to.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { "::".parse().unwrap_or(to.ip()) };
-        let mut wire = Udp::bind(&Options { address: SocketAddr::new(any, 0), ..Options::default() })?;
+        let mut wire = Udp::bind(&UdpOptions { address: SocketAddr::new(any, 0), ..UdpOptions::default() })?;
         wire.connect(to)?;
         Self::new(wire, to.into(), options)
     }

@@ -26,7 +26,7 @@ impl Subject for Udp {
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let address = at.map_or(SocketAddr::new(self.ip, 0), |endpoint| endpoint.address);
-        let link = Link::attach(udp::Udp::bind(&udp::Options { address, ..Default::default() })?, ring)?;
+        let link = Link::attach(udp::Udp::bind(&udp::UdpOptions { address, ..Default::default() })?, ring)?;
         serve(link, dispatcher, self.one_thread)
     }
 

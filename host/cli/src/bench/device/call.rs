@@ -6,7 +6,9 @@ use super::ring::{Flood, Work, all_outstanding, one_outstanding};
 use anyhow::{Result, bail};
 use ringcall::RingConfig;
 use ringcall_handler::Handler;
-use ringcall_launch::ring::{DeviceDispatcher, Functions, KernelKind, MappedRing, Modules, Options};
+use ringcall_launch::ring::{
+    DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules,
+};
 use std::time::Duration;
 
 /// Slots in flight in the throughput measurement.
@@ -55,7 +57,8 @@ fn with_dispatcher<T>(
     let ring = MappedRing::allocate(&context, RingConfig { slots: SLOTS, slot_bytes })?;
     let functions = Functions::new().handlers(&[handler]);
     let modules = Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, &context)?;
-    let dispatcher = DeviceDispatcher::wire(&ring, functions, modules, Options::new(kernel))?.start()?;
+    let dispatcher =
+        DeviceDispatcher::wire(&ring, functions, modules, DispatcherOptions::new(kernel))?.start()?;
     let measured = measure(&ring, Work { function: handler.id(), payload_bytes });
     let stopped = dispatcher.stop(Duration::from_secs(5));
     if !stopped.report.is_clean() {

@@ -7,7 +7,8 @@ use super::ring::{Work, all_outstanding, one_outstanding};
 use anyhow::{Result, bail};
 use ringcall::{FunctionId, RingConfig};
 use ringcall_launch::ring::{
-    DeviceDispatcher, Functions, GraphFunction, GraphKernel, KernelKind, MappedRing, Modules, Options,
+    DeviceDispatcher, DispatcherOptions, Functions, GraphFunction, GraphKernel, KernelKind, MappedRing,
+    Modules,
 };
 use ringcall_wire::schema::HandlerSchema;
 use std::time::Duration;
@@ -32,7 +33,7 @@ fn with_dispatcher<T>(slots: u32, measure: impl FnOnce(&MappedRing, Work) -> Res
             GraphFunction::new(named(&ringcall_kernels::samples::graph::KERNELS), slots),
         );
     let modules = Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, &context)?;
-    let options = Options::new(KernelKind::Graph { warps: 8 });
+    let options = DispatcherOptions::new(KernelKind::Graph { warps: 8 });
     let dispatcher = DeviceDispatcher::wire(&ring, functions, modules, options)?.start()?;
     let measured = measure(&ring, Work { function: FunctionId::of(FUNCTION), payload_bytes: PAYLOAD });
     let stopped = dispatcher.stop(Duration::from_secs(5));

@@ -65,7 +65,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// How and beside what to measure.
 #[derive(Debug)]
-pub(super) struct Options<'a> {
+pub(super) struct DecodeOptions<'a> {
     /// Requests a row, instead of what takes a few seconds.
     pub(super) shots: Option<usize>,
     /// How often each request is decoded; the shortest time counts.
@@ -143,7 +143,7 @@ impl std::fmt::Display for Row {
 
 /// Measures the wanted rows and hands each to `each`; says who was not there, and why.
 pub(super) fn run(
-    options: &Options<'_>,
+    options: &DecodeOptions<'_>,
     wanted: &dyn Fn(&str) -> bool,
     mut each: impl FnMut(Row) -> Result<()> + Send,
 ) -> Result<Vec<(&'static str, String)>> {
@@ -212,7 +212,7 @@ fn measure(
     name: &'static str,
     kind: Kind,
     requests: usize,
-    options: &Options<'_>,
+    options: &DecodeOptions<'_>,
 ) -> Result<(Row, Vec<(&'static str, String)>)> {
     let problem = match kind {
         Kind::Memory { distance, per_mille }
