@@ -141,7 +141,7 @@ pub struct Shim {
         name: *const ::std::os::raw::c_char,
         rank: u32,
         smallest: *const i64,
-        usual: *const i64,
+        optimum: *const i64,
         largest: *const i64,
         why: *mut ringcall_trt_why,
     ) -> i32,
@@ -464,7 +464,7 @@ impl Shim {
         name: *const ::std::os::raw::c_char,
         rank: u32,
         smallest: *const i64,
-        usual: *const i64,
+        optimum: *const i64,
         largest: *const i64,
         why: *mut ringcall_trt_why,
     ) -> i32 {
@@ -475,7 +475,7 @@ impl Shim {
                 name,
                 rank,
                 smallest,
-                usual,
+                optimum,
                 largest,
                 why,
             )

@@ -22,7 +22,6 @@ const STEPS: &[Step] = &[
     Step { name: "onnxruntime", run: steps::onnxruntime },
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },
-    Step { name: "run", run: steps::end_to_end },
     Step { name: "dist", run: dist::step },
     Step { name: "tensorrt", run: tensorrt::step },
     Step { name: "chaos", run: steps::chaos },

@@ -3,10 +3,9 @@
 use crate::files::{self, entries, has_ending};
 use crate::ptx;
 use crate::rooms;
-use crate::shell::{Shell, read, run};
+use crate::shell::{Shell, run};
 use crate::training;
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -260,53 +259,4 @@ pub(crate) fn fuzz(shell: &Shell, seconds: u32) -> Result<Outcome> {
         })?;
     }
     Ok(Outcome::Done)
-}
-
-/// The README's first command, shortened: it must end well, and its JSON say that nothing was lost. (Which keys the JSON has
-/// is `host/cli/tests/run.rs`'s business.)
-pub(crate) fn end_to_end(shell: &Shell) -> Result<Outcome> {
-    // The README's command in the profile that the tests were built in: a release build takes as long as all the rest.
-    const COMMAND: &[&str] = &["run", "--", "run", "--requests", "2000"];
-    run(&mut shell.cargo(COMMAND))?;
-    let mut command = shell.cargo(COMMAND);
-    command.args(["--json", "-"]);
-    println!("$ {}", crate::shell::shown(&command));
-    check_report(&read(&mut command)?, 2000).context("`ringcall run --json -`")?;
-    println!("standard output is one JSON document, and no request was lost");
-    Ok(Outcome::Done)
-}
-
-/// Standard output is one JSON document, which has all `requests` completed.
-fn check_report(text: &str, requests: u64) -> Result<()> {
-    let report: Value = serde_json::from_str(text).context("standard output must be one JSON document")?;
-    for (key, expected) in
-        [("submitted", requests), ("completed", requests), ("refused", 0), ("timed_out", 0)]
-    {
-        ensure!(report[key] == expected, "`{key}` is {}, expected {expected}", report[key]);
-    }
-    ensure!(report["latency_us"]["p50"].is_number(), "`latency_us.p50` is no number");
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn what_is_missing_or_lost_is_named() {
-        let report = json!({
-            "submitted": 9, "completed": 9, "refused": 0, "timed_out": 0, "latency_us": { "p50": 1.5 },
-        });
-        check_report(&report.to_string(), 9).expect("whole");
-        for (key, value) in [("completed", json!(8)), ("refused", json!(1)), ("latency_us", json!({}))] {
-            for value in [value, Value::Null] {
-                let mut damaged = report.clone();
-                damaged[key] = value;
-                let error = check_report(&damaged.to_string(), 9).expect_err(key).to_string();
-                assert!(error.contains(key), "{error}");
-            }
-        }
-        assert!(check_report(&format!("hello\n{report}"), 9).is_err(), "not JSON alone");
-    }
 }

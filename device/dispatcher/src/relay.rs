@@ -114,7 +114,7 @@ impl<D: Doorbell> Receiver<D> {
             self.mend(slot, arrived.bytes());
         }
         let address = self.ring.geometry().request_address(slot);
-        // Pairs with the dispatcher's `RingMemory::observe`. The payload was seen behind the completion's fence.
+        // Pairs with the dispatcher's `RingMemory::observe`. The payload was seen after the completion's fence.
         self.flags.store(slot.as_usize(), address, Ordering::Release);
         self.endpoint.hand_over(arrived);
         Step::Filled

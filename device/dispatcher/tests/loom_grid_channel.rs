@@ -165,7 +165,7 @@ fn mutant_told_two_calls_before() {
     assert!(!broken(|| three_calls(false)).is_empty());
 }
 
-/// Warps that call take turns: each call is told once, one behind the other. Of a grid of no blocks, which is always through.
+/// Warps that call take turns: each call is told once, one after the other. Of a grid of no blocks, which is always through.
 #[test]
 fn warps_that_call_take_turns() {
     model(|| {

@@ -100,7 +100,7 @@ impl Machine for Threads<'_> {
 /// The rules that a poller keeps, or does not.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// The answer is read behind a fence.
+    /// The answer is read after a fence.
     fence: bool,
     /// An executable is launched again only when its answer was taken.
     clear: bool,

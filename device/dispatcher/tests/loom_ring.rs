@@ -86,7 +86,7 @@ type Poll = fn(&Model) -> bool;
 /// The life of a serving or a maintenance warp.
 type Life = fn(&Model);
 
-/// The mark before the flag: the mark was cleared after the flag was, so that a flag seen set behind it is a new one.
+/// The mark before the flag: the mark was cleared after the flag was, so that a flag seen set after it is a new one.
 fn poll(model: &Model) -> bool {
     let mark = model.serving[0].load(Acquire);
     let flag = model.ring.rx_pair(0)[0];

@@ -213,7 +213,7 @@ fn a_team_writes_one_buffer() {
         let lane = warp.lane();
         assert!(head.store(lane as usize, [lane as u8 + 1]));
         assert!(tail.store(lane as usize * 4, (lane + 1000).to_le_bytes()));
-        // Behind the end: nothing is written, in part or whole.
+        // After the end: nothing is written, in part or whole.
         assert!(!head.store(4, [9; 2]) && !head.store(usize::MAX, [9]) && !tail.store(33, [9; 4]));
     });
     assert!(tail.store(27, 0x0102_0304_0506_0708_u64.to_le_bytes()));

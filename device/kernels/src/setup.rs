@@ -196,7 +196,7 @@ impl Setup {
     }
 }
 
-/// Blocks have their stages one behind the other in device memory.
+/// Blocks have their stages one after the other in device memory.
 const fn scratch_offset(params: &DispatchParams, block: u32, workers: u32) -> u64 {
     if params.scratch == 0 { 0 } else { block as u64 * workers as u64 * 2 * params.stage_bytes as u64 }
 }

@@ -153,7 +153,7 @@ impl CompletionQueue {
     ///
     /// The owner word is polled relaxed; after a hit one acquire fence makes visible what the NIC wrote before it: the rest
     /// of the entry, and the message in memory. (Pairs with the NIC's order of writes; with the emulated NIC's release store
-    /// of the owner word.) The fields are then read again, behind the fence.
+    /// of the owner word.) The fields are then read again, after the fence.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<Polled> {
         let at = (self.consumer & (self.entries - 1)) as usize * cqe::WORDS;

@@ -350,7 +350,7 @@ impl SharedRing {
         self.rx_flags.store(slot as usize, ringcall_wire::flag::FREE, Ordering::Relaxed);
     }
 
-    /// Words `2 * pair` and the next of a request slot, relaxed, in one access where the machine has one; what lies behind
+    /// Words `2 * pair` and the next of a request slot, relaxed, in one access where the machine has one; what lies after
     /// the slot reads 0.
     #[must_use]
     #[inline(always)]
@@ -517,7 +517,7 @@ impl RingMemory for SharedRing {
     #[inline(always)]
     fn rx_group(&self, group: u32) -> [u64; 8] {
         let mut flags = self.rx_flags.load_group(group as usize);
-        // The window may be longer than the ring (a caller's array): what lies behind the ring is not ours.
+        // The window may be longer than the ring (a caller's array): what lies after the ring is not ours.
         let slots = self.geometry.slots as usize;
         let first = group as usize * 8;
         if first + 8 > slots {

@@ -193,7 +193,7 @@ impl Request {
     #[inline(always)]
     pub fn leave(self) {}
 
-    /// Stages the header again, behind a look (acquire) that found the request flag to be `value`: for rings that other
+    /// Stages the header again, after a look (acquire) that found the request flag to be `value`: for rings that other
     /// dispatchers serve, too. One of them may have answered what was seen; what was staged is then the next request, perhaps
     /// half written. But one whose flag is set is whole.
     #[inline]

@@ -154,7 +154,7 @@ pub struct DispatchParams {
     pub stage_bytes: u32,
     /// Nanoseconds that an idle warp sleeps between looks at its mailbox.
     pub nap_ns: u32,
-    /// Blocks that run a grid's handlers, where the block behind them serves; else 0.
+    /// Blocks that run a grid's handlers, where the block after them serves; else 0.
     pub handler_blocks: u32,
     /// 0.
     pub reserved: u32,
@@ -223,7 +223,7 @@ pub mod control {
 pub mod saved {
     use crate::counter::Counter;
 
-    /// Where polling continues, 16 bits each: the window that is looked at every turn, the place in it behind
+    /// Where polling continues, 16 bits each: the window that is looked at every turn, the place in it after
     /// the last request, the window that the sweep had come to.
     pub const CURSOR: usize = 0;
     /// Heartbeats so far.

@@ -114,7 +114,7 @@ pub struct UnifiedParams {
     pub execs: u32,
 }
 
-/// The control block: the words of [`launch::control`], and behind them what a queue pair has more. Word offsets.
+/// The control block: the words of [`launch::control`], and after them what a queue pair has more. Word offsets.
 pub mod control {
     use super::{MAX_WARPS, launch};
 

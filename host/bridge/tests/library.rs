@@ -120,7 +120,7 @@ fn a_table_of_version_1_ends_early() {
     let provider =
         Provider::load(&shop.odd(&["-DV1_SIZE", "-Wno-unused", "-Wno-pedantic"]), &[""; 0]).unwrap();
     assert_eq!(provider.library().version(), 1);
-    // What lies behind its end is taken for no member.
+    // What lies after its end is taken for no member.
     assert!(matches!(provider.ring_geometry(), Err(BridgeError::Unsupported { .. })));
     let ring = provider.ring_of(4).unwrap();
     assert_eq!((ring.geometry().slots(), ring.geometry().rx_stride()), (4, 64));

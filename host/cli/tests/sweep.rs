@@ -119,7 +119,7 @@ fn a_state_of_another_study_or_in_use_is_refused() -> Outcome {
     let whole = String::from_utf8(before)?;
     let edited = whole.replacen("\"shots\":100", "\"shots\":200", 1);
     let behind = format!("{whole}and notes");
-    // Files of others, with and without an end of their line, and a user's text behind a whole state.
+    // Files of others, with and without an end of their line, and a user's text after a whole state.
     for (text, reason) in [
         (edited.as_str(), "line 2: its checksum is wrong"),
         ("notes of mine\n", "line 1: no state"),

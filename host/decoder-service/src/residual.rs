@@ -65,7 +65,7 @@ impl ResidualDecoder {
         })
     }
 
-    /// From [`Problem::inferred_bytes`] bytes, residual detectors and logical frame bit-packed one behind the other, to a
+    /// From [`Problem::inferred_bytes`] bytes, residual detectors and logical frame bit-packed one after the other, to a
     /// result of `decode_syndrome`; its length. Nothing is allocated.
     ///
     /// # Errors

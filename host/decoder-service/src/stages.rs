@@ -27,7 +27,7 @@ pub enum Inference {
     /// A network.
     Model(Arc<dyn Model>),
     /// A network between bits: its input is a request's bytes as they are (`u8[1, ceil(detectors / 8)]`), its output the
-    /// residual's and the logical frame's, bit-packed one behind the other, whole bytes each.
+    /// residual's and the logical frame's, bit-packed one after the other, whole bytes each.
     Packed(Arc<dyn Model>),
 }
 

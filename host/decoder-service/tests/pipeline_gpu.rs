@@ -1,4 +1,4 @@
-//! The whole pipeline with the predecoder on a device, behind both dispatchers: nothing is lost, and every answer is what the
+//! The whole pipeline with the predecoder on a device, under both dispatchers: nothing is lost, and every answer is what the
 //! CPU's engine and matching predict.
 //! Skipped, with a line, without a device. `RINGCALL_PIPELINE_REQUESTS` says how many requests a run.
 

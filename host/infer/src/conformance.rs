@@ -250,7 +250,7 @@ fn bools(engine: &mut dyn Engine, good: &[Vec<u8>]) -> Outcome {
     }
 }
 
-/// Buffers that start one byte past an allocation: a slot's payload lies behind a header of any size.
+/// Buffers that start one byte past an allocation: a slot's payload lies after a header of any size.
 fn unaligned(engine: &mut dyn Engine, inputs: &[Vec<u8>], expected: &[Vec<u8>]) -> Outcome {
     let shifted: Buffers = inputs.iter().map(|b| [&[0], b.as_slice()].concat()).collect();
     let inputs: Vec<&[u8]> = shifted.iter().map(|b| &b[1..]).collect();

@@ -20,7 +20,7 @@ fn nothing_is_no_model() {
     }
 }
 
-/// Every prefix of every model. Behind the graph and the operator set only metadata can be lost, and then the
+/// Every prefix of every model. After the graph and the operator set only metadata can be lost, and then the
 /// model still gives the right answers.
 #[test]
 fn truncated_at_every_length() {
@@ -37,7 +37,7 @@ fn truncated_at_every_length() {
             }
         }
     }
-    // Behind conv_integers' operator set: no metadata, or one entry of the two.
+    // After conv_integers' operator set: no metadata, or one entry of the two.
     assert_eq!(survivors, 2 * 3);
 }
 

@@ -40,7 +40,7 @@ pub trait Capturable: Debug + Send + Sync {
 /// One instance of a network: its tensors, and its nodes.
 ///
 /// Tensors stay where they are as long as it lives, begin at multiples of 16 bytes, and have room up to the next multiple of
-/// 16 bytes behind their last.
+/// 16 bytes after their last.
 pub trait Captured: Debug + Send + Sync {
     /// Input number `index`.
     fn input(&self, index: usize) -> Option<&DeviceBuffer>;

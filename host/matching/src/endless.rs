@@ -102,7 +102,7 @@ struct Plan {
     first: Pane,
     middle: Pane,
     last: Pane,
-    /// Rounds before and behind the decoded rounds of a window, so that the window has the distances of the whole run.
+    /// Rounds before and after the decoded rounds of a window, so that the window has the distances of the whole run.
     context: usize,
     margin: usize,
     /// Layers of a window in the middle that are filled before it moves on.

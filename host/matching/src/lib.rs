@@ -43,6 +43,16 @@
 //! are matched without any event at all. On small graphs few defects are matched by table and dynamic programming. The
 //! second pass of correlated matching, whose weights no table knows, searches the graph from each defect as its region grows.
 //!
+//! | step | file |
+//! |---|---|
+//! | graph, merged edges, integer weights | `builder.rs`, `graph.rs` |
+//! | distances and near lists | `metric/` |
+//! | regions that grow, collide and form blossoms | `blossom/` |
+//! | few defects, by table | `small.rs` |
+//! | which edges are lighter in the second pass, and by how much | `correlated/mod.rs`, `joint.rs` |
+//! | runs without end, windows, several cores | `endless.rs`, `sliding.rs`, `parallel.rs` |
+//! | proofs of optimality | `blossom/verify.rs` |
+//!
 //! # Memory and time
 //! Tables take up to 256 bytes for each 16 near nodes of each detector ([`DecoderConfig::near_entries`]), at most
 //! 256 MiB or one such piece a detector, and are made in [`Decoder::new`]. Decoding allocates nothing: all state is sized by the graph. (The

@@ -60,7 +60,7 @@ impl Rounds {
     }
 
     /// The same without near lists, whose ends are not the same in all windows of a run: exact up to `limit(node)`, and
-    /// without a frontier behind it. The graph has no edges of negative weight.
+    /// without a frontier after it. The graph has no edges of negative weight.
     pub(crate) fn within(graph: &MatchingGraph, of: &[u32], limit: impl Fn(u32) -> i64) -> Self {
         let n = graph.num_detectors();
         let count = of.iter().max().map_or(0, |&last| last as usize + 1);

@@ -22,7 +22,7 @@ pub struct SlidingConfig {
 /// first few of them, and moves on.
 ///
 /// (Dennis, Kitaev, Landahl and Preskill, arXiv:quant-ph/0110143, call this the overlapping recovery method.) The last layer
-/// of a window is open: an edge that leads on counts as one to the boundary. Where a kept edge ends behind the kept rounds, it
+/// of a window is open: an edge that leads on counts as one to the boundary. Where a kept edge ends after the kept rounds, it
 /// flips that detector for the next window. The result explains the whole syndrome; it is the least-weight one of each window,
 /// not of the run.
 ///

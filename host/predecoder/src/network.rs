@@ -80,7 +80,7 @@ impl Network {
     }
 
     /// From the bytes of an ONNX file, as the training's exporter writes networks in integers: the volume doubled, then four
-    /// times `Conv`, `Round`, `Mul`, `Add` with `Round` and `Clip` to 0..255 between; constants in f32 or f16, perhaps behind a
+    /// times `Conv`, `Round`, `Mul`, `Add` with `Round` and `Clip` to 0..255 between; constants in f32 or f16, perhaps after a
     /// `Cast`.
     ///
     /// # Errors

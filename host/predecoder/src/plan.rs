@@ -96,7 +96,7 @@ impl Shape {
         self.input_shares == 2
     }
 
-    /// Positions of the first layer that a block computes, where taps reach `span` positions before and behind.
+    /// Positions of the first layer that a block computes, where taps reach `span` positions before and after.
     const fn first_positions(self, span: u32) -> u32 {
         if self.fused() { self.tile() + 2 * span } else { self.tile() }
     }
@@ -485,7 +485,7 @@ mod tests {
                 // The first layer writes the slabs while it reads its input.
                 prop_assert!(plan.off_slabs + last <= plan.off_input);
             }
-            // The first layer's products are of so many positions, and read rows behind the last as well.
+            // The first layer's products are of so many positions, and read rows after the last as well.
             let chunk = match (shape.fused(), shape.tile()) {
                 (true, 24) => 24,
                 (true, 48) => 40,

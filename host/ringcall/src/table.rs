@@ -41,13 +41,13 @@ pub trait HostHandler: Send {
     }
 }
 
-/// One thread's private copies of a request slot and a response slot, whole: a header in front, the payload behind. What earlier
+/// One thread's private copies of a request slot and a response slot, whole: a header in front, the payload after. What earlier
 /// requests left there is still there.
 #[derive(Debug)]
 pub struct Slots {
     /// The request is in place: its header, and as many bytes of payload as that says (checked against the slot).
     pub request: SlotCopy,
-    /// Where the result is expected, behind room for a header that the dispatcher does not read.
+    /// Where the result is expected, after room for a header that the dispatcher does not read.
     pub response: SlotCopy,
 }
 

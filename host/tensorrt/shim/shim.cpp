@@ -279,14 +279,14 @@ PUBLIC int32_t ringcall_trt_build_tensor(ringcall_trt_build const *build, uint32
 }
 
 PUBLIC int32_t ringcall_trt_build_shape(ringcall_trt_build *build, char const *name, uint32_t rank,
-                                        int64_t const *smallest, int64_t const *usual, int64_t const *largest,
+                                        int64_t const *smallest, int64_t const *optimum, int64_t const *largest,
                                         ringcall_trt_why *why) {
     return guarded(why, [&]() -> int32_t {
         ITensor *tensor = build->input(name);
         Dims low{};
         Dims middle{};
         Dims high{};
-        if (tensor == nullptr || !dims_of(rank, smallest, low) || !dims_of(rank, usual, middle) ||
+        if (tensor == nullptr || !dims_of(rank, smallest, low) || !dims_of(rank, optimum, middle) ||
             !dims_of(rank, largest, high) || tensor->getDimensions().nbDims != low.nbDims) {
             return say(why, RINGCALL_TRT_INVALID, "no input of that name and rank");
         }
@@ -441,7 +441,7 @@ PUBLIC int32_t ringcall_trt_engine_profile(ringcall_trt_engine const *engine, ch
                                            uint32_t *rank, int64_t *dims, ringcall_trt_why *why) {
     return guarded(why, [&]() -> int32_t {
         if (which < 0 || which > 2) {
-            return say(why, RINGCALL_TRT_INVALID, "0 is the smallest, 1 the usual, 2 the largest");
+            return say(why, RINGCALL_TRT_INVALID, "0 is the smallest, 1 the optimum, 2 the largest");
         }
         return dims_to(engine->engine->getProfileShape(name, 0, static_cast<OptProfileSelector>(which)), rank, dims, why);
     });

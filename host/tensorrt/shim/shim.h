@@ -114,7 +114,7 @@ int32_t ringcall_trt_build_tensor(const ringcall_trt_build *build, uint32_t inde
                                   ringcall_trt_why *why);
 // Gives input `name` its sizes: those equal in all three become fixed, the others make an optimisation profile.
 int32_t ringcall_trt_build_shape(ringcall_trt_build *build, const char *name, uint32_t rank, const int64_t *smallest,
-                                 const int64_t *usual, const int64_t *largest, ringcall_trt_why *why);
+                                 const int64_t *optimum, const int64_t *largest, ringcall_trt_why *why);
 int32_t ringcall_trt_build_workspace(ringcall_trt_build *build, uint64_t bytes, ringcall_trt_why *why);
 // 0 to 5, as TensorRT's builder optimisation level.
 int32_t ringcall_trt_build_effort(ringcall_trt_build *build, int32_t level, ringcall_trt_why *why);
@@ -136,7 +136,7 @@ void ringcall_trt_engine_free(ringcall_trt_engine *engine);
 uint32_t ringcall_trt_engine_tensors(const ringcall_trt_engine *engine);
 int32_t ringcall_trt_engine_tensor(const ringcall_trt_engine *engine, uint32_t index, ringcall_trt_tensor *out,
                                    ringcall_trt_why *why);
-// What the first profile allows input `name`; `which` is 0 smallest, 1 usual, 2 largest. Writes the rank and that many sizes.
+// What the first profile allows input `name`; `which` is 0 smallest, 1 optimum, 2 largest. Writes the rank and that many sizes.
 int32_t ringcall_trt_engine_profile(const ringcall_trt_engine *engine, const char *name, int32_t which, uint32_t *rank,
                                     int64_t *dims, ringcall_trt_why *why);
 // Bytes of device memory that a context takes for itself.

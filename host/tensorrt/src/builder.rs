@@ -74,10 +74,10 @@ impl Builder {
         onnx::metadata(model, onnx)?;
         let mut build = Build::parse(library.loaded(), onnx, options.flags())?;
         let inputs: Vec<_> = build.tensors()?.into_iter().filter(|tensor| !tensor.is_output).collect();
-        for (input, [smallest, usual, largest]) in inputs.iter().zip(options.shapes(model, &inputs)?) {
+        for (input, [smallest, optimum, largest]) in inputs.iter().zip(options.shapes(model, &inputs)?) {
             // Those without an open dimension are as they should be.
             if input.dims != smallest || smallest != largest {
-                build.shape(&input.name, [&smallest, &usual, &largest])?;
+                build.shape(&input.name, [&smallest, &optimum, &largest])?;
             }
         }
         if let Some(bytes) = options.workspace_bytes {

@@ -78,7 +78,7 @@ impl Engine {
         &self.outputs
     }
 
-    /// The smallest, usual and largest shape of an input with open dimensions.
+    /// The smallest, optimum and largest shape of an input with open dimensions.
     ///
     /// # Errors
     /// No such input.

@@ -39,7 +39,7 @@ impl Drop for Shared {
 
 impl TensorRtModel {
     /// Builds a plan for the device of `context`, or takes the plan in `cache`, and reads it. Open dimensions
-    /// have the usual one of their sizes.
+    /// have the optimum one of their sizes.
     ///
     /// A plan from the cache that TensorRT refuses is built again.
     ///
@@ -87,7 +87,7 @@ impl TensorRtModel {
     }
 
     /// A plan made elsewhere, on the device of `context`. `shapes` gives inputs with open dimensions their shapes, by name;
-    /// others have their profile's usual one.
+    /// others have their profile's optimum one.
     ///
     /// # Errors
     /// As for [`Runtime::load`]; a shape for no input, or one that the plan does not allow; shapes that depend on the data.
@@ -191,13 +191,13 @@ fn input_specs(
     for input in engine.inputs() {
         let given = shapes.iter().find(|(name, _)| *name == input.name).map(|(_, shape)| *shape);
         let open = input.dims.contains(&None);
-        let [low, usual, high] = if open {
+        let [low, optimum, high] = if open {
             engine.profile(&input.name)?
         } else {
             let fixed: Vec<usize> = input.dims.iter().map(|dim| dim.unwrap_or_default()).collect();
             [fixed.clone(), fixed.clone(), fixed]
         };
-        let shape = given.unwrap_or(&usual);
+        let shape = given.unwrap_or(&optimum);
         let fits = shape.len() == low.len()
             && shape.iter().zip(low.iter().zip(&high)).all(|(size, (low, high))| low <= size && size <= high);
         if !fits {

@@ -11,7 +11,7 @@ pub struct Sizes {
     /// The least, 1 or more.
     pub smallest: usize,
     /// What the plan is tuned for, and what a model has unless told otherwise.
-    pub usual: usize,
+    pub optimum: usize,
     /// The most.
     pub largest: usize,
 }
@@ -19,23 +19,23 @@ pub struct Sizes {
 impl Sizes {
     /// A range, and the size in it that the plan is tuned for.
     #[must_use]
-    pub fn new(smallest: usize, usual: usize, largest: usize) -> Self {
-        Self { smallest, usual, largest }
+    pub fn new(smallest: usize, optimum: usize, largest: usize) -> Self {
+        Self { smallest, optimum, largest }
     }
 
     /// Why it is no range.
     fn fault(self) -> Option<String> {
-        let Self { smallest, usual, largest } = self;
-        let ordered = 1 <= smallest && smallest <= usual && usual <= largest;
+        let Self { smallest, optimum, largest } = self;
+        let ordered = 1 <= smallest && smallest <= optimum && optimum <= largest;
         (!ordered || i32::try_from(largest).is_err())
-            .then(|| format!("{smallest}, {usual}, {largest} are not 1 or more, in order and below 2^31"))
+            .then(|| format!("{smallest}, {optimum}, {largest} are not 1 or more, in order and below 2^31"))
     }
 }
 
 impl From<usize> for Sizes {
     /// One size: the dimension becomes fixed.
     fn from(size: usize) -> Self {
-        Self { smallest: size, usual: size, largest: size }
+        Self { smallest: size, optimum: size, largest: size }
     }
 }
 
@@ -154,7 +154,7 @@ impl BuildOptions {
             // Writing into a string does not fail.
             let _ = writeln!(text, "{name}: {value}");
         };
-        let sizes = |sizes: &Sizes| format!("{} {} {}", sizes.smallest, sizes.usual, sizes.largest);
+        let sizes = |sizes: &Sizes| format!("{} {} {}", sizes.smallest, sizes.optimum, sizes.largest);
         for (symbol, range) in &self.symbols {
             line("symbol", format!("{symbol:?} {}", sizes(range)));
         }
@@ -168,7 +168,7 @@ impl BuildOptions {
         text
     }
 
-    /// What every dimension of every input becomes: for each the smallest, usual and largest shape.
+    /// What every dimension of every input becomes: for each the smallest, optimum and largest shape.
     ///
     /// As for ONNX on the CPU: dimension 0 is the batch where the file leaves it open, and becomes 1; a symbol that names a
     /// batch and nothing else, too. Any other open dimension needs sizes.
@@ -235,8 +235,8 @@ impl BuildOptions {
                         });
                     }
                 };
-                let Sizes { smallest, usual, largest } = sizes;
-                for (shape, size) in shape.iter_mut().zip([smallest, usual, largest]) {
+                let Sizes { smallest, optimum, largest } = sizes;
+                for (shape, size) in shape.iter_mut().zip([smallest, optimum, largest]) {
                     shape.push(size as i64);
                 }
             }
@@ -265,20 +265,20 @@ mod tests {
         }
     }
 
-    fn usual(options: &BuildOptions, inputs: &[Tensor]) -> Result<Vec<Vec<i64>>, String> {
+    fn optimum(options: &BuildOptions, inputs: &[Tensor]) -> Result<Vec<Vec<i64>>, String> {
         let shapes = options.shapes("m", inputs).map_err(|why| why.to_string())?;
-        Ok(shapes.into_iter().map(|[_, usual, _]| usual).collect())
+        Ok(shapes.into_iter().map(|[_, optimum, _]| optimum).collect())
     }
 
     #[test]
     fn the_batch_is_pinned_to_1_and_everything_else_wants_a_size() {
         let options = BuildOptions::new();
         for batch in [(-1, "batch"), (-1, ""), (0, "")] {
-            assert_eq!(usual(&options, &[input("x", &[batch, (4, "")])]), Ok(vec![vec![1, 4]]));
+            assert_eq!(optimum(&options, &[input("x", &[batch, (4, "")])]), Ok(vec![vec![1, 4]]));
         }
-        let why = usual(&options, &[input("x", &[(-1, "n"), (-1, "rounds")])]).expect_err("open");
+        let why = optimum(&options, &[input("x", &[(-1, "n"), (-1, "rounds")])]).expect_err("open");
         assert!(why.contains("dimension 1 of `x` is dynamic (`rounds`)"), "{why}");
-        let why = usual(&options, &[input("x", &[(-1, "n"), (-1, "n")])]).expect_err("no batch");
+        let why = optimum(&options, &[input("x", &[(-1, "n"), (-1, "n")])]).expect_err("no batch");
         assert!(why.contains("dimension 0 of `x` is dynamic (`n`)"), "{why}");
         let sized = options.with_symbol("rounds", 5).with_axis("x", 2, Sizes::new(1, 2, 3));
         let shapes =
@@ -300,11 +300,11 @@ mod tests {
             (options().with_symbol("n", Sizes::new(2, 1, 3)), "in order"),
             (options().with_symbol("n", 1 << 31), "below 2^31"),
         ] {
-            let why = usual(&options, &inputs).expect_err(says);
+            let why = optimum(&options, &inputs).expect_err(says);
             assert!(why.contains(says), "{why}");
         }
         assert_eq!(
-            usual(&options().with_axis("x", 1, 4), &inputs),
+            optimum(&options().with_axis("x", 1, 4), &inputs),
             Ok(vec![vec![1, 4]]),
             "the same is no other"
         );

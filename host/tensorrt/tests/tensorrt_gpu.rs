@@ -92,16 +92,18 @@ fn one_plan_serves_every_shape_of_its_range() {
             .with_symbol("height", 3)
             .with_symbol("width", 3);
         let bytes = model("fully_convolutional");
-        let usual = TensorRtModel::load(library, context, "network", bytes, &options, None).expect("loaded");
-        assert_eq!(usual.inputs()[0].shape, [1, 4, 3, 3, 3]);
+        let optimum =
+            TensorRtModel::load(library, context, "network", bytes, &options, None).expect("loaded");
+        assert_eq!(optimum.inputs()[0].shape, [1, 4, 3, 3, 3]);
         for rounds in [1, 6] {
             let shape = [1, 4, rounds, 3, 3];
-            let other = TensorRtModel::new("network", usual.engine(), context, &[("detectors", &shape)])
+            let other = TensorRtModel::new("network", optimum.engine(), context, &[("detectors", &shape)])
                 .expect("fits");
             assert_eq!(other.outputs()[0].shape, shape);
             conformance::check(&other).unwrap_or_else(|why| panic!("{rounds}: {why}"));
         }
-        let why = TensorRtModel::new("network", usual.engine(), context, &[("detectors", &[1, 4, 7, 3, 3])]);
+        let why =
+            TensorRtModel::new("network", optimum.engine(), context, &[("detectors", &[1, 4, 7, 3, 3])]);
         assert!(matches!(why, Err(TensorRtError::Sizes { .. })), "{why:?}");
     });
 }

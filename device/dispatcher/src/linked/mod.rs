@@ -5,7 +5,7 @@
 //! those of every other dispatcher ([`validate`]).
 //!
 //! # What orders what
-//! A hook may do no more than load or store a flag: [`Hooked::run`] makes an acquire fence behind every request that it is
+//! A hook may do no more than load or store a flag: [`Hooked::run`] makes an acquire fence after every request that it is
 //! handed, and a release fence before every response that it hands back. Counters are stored before that.
 
 pub mod queue_pair;

@@ -133,7 +133,7 @@ impl BlockState {
         self.first.load(Ordering::Relaxed) + self.sent.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Answers of this round, and requests that it deferred. Behind the barrier that ends it.
+    /// Answers of this round, and requests that it deferred. After the barrier that ends it.
     #[inline(always)]
     pub(super) fn round(&self) -> [u64; 2] {
         [self.sent.load(Ordering::Relaxed), self.aside.load(Ordering::Relaxed)]
@@ -199,7 +199,7 @@ impl BlockState {
         });
     }
 
-    /// The same by the poller between rounds, when no other warp counts. Seen by all lanes behind it.
+    /// The same by the poller between rounds, when no other warp counts. Seen by all lanes after it.
     #[inline(always)]
     pub(super) fn count_bits_alone(&self, warp: Warp<'_>, counted: CounterBits) {
         self.each(warp, counted, |word| word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
@@ -231,7 +231,7 @@ impl BlockState {
         load_pair(&self.events, pair)
     }
 
-    /// Continues from earlier counts, one counter a lane: they cross the bus in one wave. Seen by all behind
+    /// Continues from earlier counts, one counter a lane: they cross the bus in one wave. Seen by all after
     /// their barrier.
     #[inline(always)]
     pub(super) fn resume(

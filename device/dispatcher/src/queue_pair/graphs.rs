@@ -91,7 +91,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         self.follow_up_of(entry).is_none() || self.block_state.launches.take(warp)
     }
 
-    /// Gives back what [`reserve`](Self::reserve) took, behind a handler that did not ask.
+    /// Gives back what [`reserve`](Self::reserve) took, after a handler that did not ask.
     pub(super) fn release(&self, warp: Warp<'_>, entry: &DeviceEntry) {
         if self.follow_up_of(entry).is_some() {
             self.block_state.launches.give_back(warp);

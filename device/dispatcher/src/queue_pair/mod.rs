@@ -14,7 +14,7 @@
 //! The warp that serves a request writes its response and its send request, at the index that the request's
 //! turn gives; nothing is visible to the NIC yet. Then the poller makes one release fence for all of them,
 //! writes the doorbell record (the send counter and the receive credit stand in one word), fences, and rings.
-//! A request that came alone can be copied to the BlueFlame buffer right behind the first fence ([`Bell`]);
+//! A request that came alone can be copied to the BlueFlame buffer right after the first fence ([`Bell`]);
 //! then the second fence delays no response.
 //!
 //! So responses leave in the order of their requests, and one slow function holds up what came with it and after it: the

@@ -192,7 +192,7 @@ impl PendingTable {
         })
     }
 
-    /// The header of an answer, behind the fence.
+    /// The header of an answer, after the fence.
     #[must_use]
     pub fn answer_header(&self, place: u32) -> ResponseHeader {
         let first = self.plan.answer(place);
@@ -201,7 +201,7 @@ impl PendingTable {
     }
 
     /// Brings `bytes` of an answer, header included, to a stage. By all lanes; what was staged is visible to all of them
-    /// behind their barrier.
+    /// after their barrier.
     pub fn fetch_answer(&self, warp: Warp<'_>, place: u32, bytes: u32, stage: Stage<'_>) {
         let first = self.plan.answer(place);
         for pair in warp.stride(bytes.div_ceil(16) as usize) {

@@ -28,7 +28,7 @@ const POLLS_PER_HEARTBEAT: u32 = 1024;
 /// Polls for the last send completions after the end was ordered at once.
 const LAST_POLLS: u32 = 4096;
 
-/// How long counts wait to be shown to the host while requests come one behind the other, in ticks: some 10 us.
+/// How long counts wait to be shown to the host while requests come one after the other, in ticks: some 10 us.
 const SHOW_TICKS: u64 = 20_000;
 
 /// Why the rounds ended.

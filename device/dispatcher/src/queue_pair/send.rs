@@ -17,9 +17,9 @@ use ringcall_mlx5::sq::{RecordMode, SendQueue};
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS};
 
 impl<M: Machine> QueuePairDispatcher<'_, M> {
-    /// Writes a response of `len` bytes behind its header, and the request that sends it.
+    /// Writes a response of `len` bytes after its header, and the request that sends it.
     ///
-    /// The body lies in `output` behind the header's place. What fits goes into the request itself.
+    /// The body lies in `output` after the header's place. What fits goes into the request itself.
     #[inline(always)]
     pub(super) fn respond(
         &self,
@@ -62,7 +62,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         let total = HEADER_BYTES as u32 + len;
         let words = (total as usize).div_ceil(8);
         let [h0, h1, h2] = header;
-        // A pair of words of the response; 0 behind its end.
+        // A pair of words of the response; 0 after its end.
         let frame = |pair: usize| {
             let [a, b] = output.pair(pair);
             let [a, b] = match pair {
@@ -106,7 +106,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             part if part < ahead => remote,
             _ if !is_inline => segment,
             part => {
-                // Behind a length of four bytes.
+                // After a length of four bytes.
                 let at = part - ahead;
                 let [a, b] = frame(at);
                 let first = if at == 0 {

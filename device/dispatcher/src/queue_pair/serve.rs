@@ -41,7 +41,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             Extent::Received => job.bytes,
             Extent::Slot => self.config.rx_stride,
         };
-        // A message too short for a header has none: what lies behind it is another request's.
+        // A message too short for a header has none: what lies after it is another request's.
         let whole = extent >= HEADER_BYTES as u32;
         let fetched = self.fetch(warp, job.slot, extent, burst, input);
         warp.sync();
@@ -118,7 +118,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         }
     }
 
-    /// What a payload has behind the first `fetched` pairs.
+    /// What a payload has after the first `fetched` pairs.
     #[inline(always)]
     fn fetch_rest(&self, warp: Warp<'_>, slot: u32, fetched: u32, arg_len: u32, input: Stage<'_>) {
         let (lane, lanes) = (warp.lane(), warp.lanes());

@@ -128,7 +128,7 @@ where
         sent.map(|()| status)
     }
 
-    /// Checks and calls; the result, if there is one, is behind the place of the response's header.
+    /// Checks and calls; the result, if there is one, is after the place of the response's header.
     #[inline]
     fn answer<D: Doorbell>(
         &mut self,
@@ -138,7 +138,7 @@ where
         scratch: &mut Scratch<'_>,
         capacity: usize,
     ) -> (RequestHeader, Status, usize) {
-        // A message too short for a header has none: what lies behind it is another request's.
+        // A message too short for a header has none: what lies after it is another request's.
         let mut bytes = [0; HEADER_BYTES];
         let whole = extent as usize >= HEADER_BYTES && endpoint.read(arrived, 0, &mut bytes);
         let header = match RequestHeader::from_bytes(&bytes) {

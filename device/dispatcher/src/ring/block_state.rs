@@ -69,7 +69,7 @@ pub struct BlockState {
     pub(super) cursor: BlockU64,
     /// Window that the last poller's sweep had come to.
     pub(super) sweep: BlockU64,
-    /// Place in a window behind the request that was handed out last.
+    /// Place in a window after the request that was handed out last.
     pub(super) place: BlockU64,
     /// Whether a warp serves a request that came alone, and the next poller lets it.
     pub(super) answering: BlockU64,

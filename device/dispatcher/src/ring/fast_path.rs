@@ -137,7 +137,7 @@ impl<M: Machine> Block<'_, M> {
             };
             let slot = self.partition.first + bit;
             let Some(index) = self.ring.geometry().slot(slot) else {
-                return FastPathExit::Fallback(Some([states, flags])); // no flag lies behind the last slot
+                return FastPathExit::Fallback(Some([states, flags])); // no flag lies after the last slot
             };
             // Its loads are under way while the rest is seen to.
             let burst = BurstLoad::of_row(warp, self.ring, &rows.requests, slot);

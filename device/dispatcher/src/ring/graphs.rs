@@ -96,7 +96,7 @@ impl<M: Machine> Block<'_, M> {
         taken
     }
 
-    /// Gives back what [`reserve`](Self::reserve) took, behind a handler that did not ask.
+    /// Gives back what [`reserve`](Self::reserve) took, after a handler that did not ask.
     pub(super) fn release(&self, warp: Warp<'_>, graph: &DeviceEntry) {
         if graph.is_foreign() {
             self.block_state.launches.give_trigger_back(warp);

@@ -37,7 +37,7 @@ const STAGES: usize = MAX_WARPS;
 /// Where a grid meets: device memory. All zero is a grid channel at which nothing happened yet.
 ///
 /// Calls take turns in two places. The poller's next call may be told before the last one is over everywhere,
-/// not the one behind it: a block that has finished its part continues at once.
+/// not the one after it: a block that has finished its part continues at once.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct GridChannel {
@@ -68,7 +68,7 @@ struct Line(DeviceU64);
 
 /// What a block was told, in its shared memory. One thread writes it (in the poller's block the poller's lane
 /// 0, or, in turns, the calling warps; in others thread 0), between a call's last barrier and the next call's
-/// first; all read it behind that. All zero: nothing yet, which it is at first in the poller's block.
+/// first; all read it after that. All zero: nothing yet, which it is at first in the poller's block.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
 pub struct CachedCall {
@@ -195,7 +195,7 @@ impl CachedCall {
     #[inline(always)]
     fn present(&self) -> Option<GridCall> {
         let word = self.word.load(Ordering::Relaxed);
-        // Read with it, not behind it.
+        // Read with it, not after it.
         let call = self.call(word);
         (word != END).then_some(call)
     }
@@ -224,7 +224,7 @@ impl GridChannel {
         calls
     }
 
-    /// Release, unless a release fence lies behind what was staged and nothing has changed: pairs with `wait`.
+    /// Release, unless a release fence lies after what was staged and nothing has changed: pairs with `wait`.
     #[inline(always)]
     fn tell(
         &self,
@@ -254,7 +254,7 @@ impl GridChannel {
         }
     }
 
-    /// Waits for the call behind `calls` others, the last of whose place had the word `last`, and tells the block. By one thread
+    /// Waits for the call after `calls` others, the last of whose place had the word `last`, and tells the block. By one thread
     /// of a block that is not the poller's. Ends when the poller calls or ends, as it does in every case: at the latest when the
     /// host stops it.
     #[inline(always)]

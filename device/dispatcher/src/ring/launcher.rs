@@ -162,7 +162,7 @@ pub struct Launcher<'a, M> {
 impl<M: Machine> Launcher<'_, M> {
     /// Claims a launch of the budget and an idle executable, and fills its mailbox.
     ///
-    /// `payload` has the payload's words. `usable` says whether an idle mailbox may be used again; it is asked again behind
+    /// `payload` has the payload's words. `usable` says whether an idle mailbox may be used again; it is asked again after
     /// the claim. `place` says where the answer goes, of the mailbox that was claimed: nowhere, for a follow-up.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl<M: Machine> Launcher<'_, M> {
         self.fill(warp, entry, graph_request, payload, usable, place)
     }
 
-    /// The same for a follow-up, behind a launch that was [taken](Launches::take) of the budget. It is given back with an error.
+    /// The same for a follow-up, after a launch that was [taken](Launches::take) of the budget. It is given back with an error.
     ///
     /// # Errors
     /// No executable is idle, or no such graph.

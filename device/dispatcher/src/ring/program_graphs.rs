@@ -14,7 +14,7 @@
 //!   execution begins, it never will, and is answered `LAUNCH_FAILED`;
 //! - when a launch fails and others were made before, which may still run though they have answered: the request keeps its place
 //!   in the ring and is the next execution's first launch. If that fails, too, it is answered `LAUNCH_FAILED`;
-//! - behind every trigger graph, so that a client that has seen the answer to the triggering call finds the
+//! - after every trigger graph, so that a client that has seen the answer to the triggering call finds the
 //!   graph's work done. Handlers that may ask for it run one at a time: it has one executable, and is
 //!   launched once an execution.
 //!

@@ -79,7 +79,7 @@ fn slots_become_vacant_where_no_poll_finds_nothing() {
     }
 }
 
-/// Requests that are there together are served around the ring, so that one that comes behind the last one served waits for
+/// Requests that are there together are served around the ring, so that one that comes after the last one served waits for
 /// those that were there.
 #[test]
 fn what_comes_together_is_served_around_the_ring() {

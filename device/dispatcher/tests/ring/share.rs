@@ -36,7 +36,7 @@ fn keeper(parts: &RingParts, function: u32, others: &[u32], warps: Warps) -> Run
 /// Stops several once the ring is empty: what was left to another is forgotten then.
 fn drain_all<const N: usize>(all: [Running; N]) -> [Snapshot; N] {
     let setup = Arc::clone(&all[0].setup);
-    // A request flag is cleared behind its answer.
+    // A request flag is cleared after its answer.
     setup.wait("an empty ring", || slots(setup.ring()).all(|slot| setup.ring().rx(slot) == flag::FREE));
     all.map(|running| running.drain().counters)
 }

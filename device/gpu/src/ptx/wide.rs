@@ -74,7 +74,7 @@ pub unsafe fn store_own(address: u64, value: [u64; 2]) {
 pub unsafe fn load_wave(address: u64, lane: u32, pairs: u32, word: u64) -> ([[u64; 2]; 2], u64) {
     let (a, b, c, d, w): (u64, u64, u64, u64, u64);
     let last = if word != 0 && lane == 0 { 1_u32 } else { 0 };
-    // SAFETY: the caller's promise; relaxed, so a concurrent writer is no race. Lanes behind the end load nothing.
+    // SAFETY: the caller's promise; relaxed, so a concurrent writer is no race. Lanes after the end load nothing.
     unsafe {
         asm!(
             "{{ .reg .pred p, q, r;",
@@ -106,7 +106,7 @@ pub unsafe fn load_wave(address: u64, lane: u32, pairs: u32, word: u64) -> ([[u6
     ([[a, b], [c, d]], w)
 }
 
-/// Loads 16 bytes from each of two places of this lane's own, one behind the other without a wait in between;
+/// Loads 16 bytes from each of two places of this lane's own, one after the other without a wait in between;
 /// an address of 0 is no place, and a word that is not loaded is 0. As [`load_peer`] otherwise.
 ///
 /// # Safety

@@ -140,7 +140,7 @@ impl Bytes {
 
     /// Writes `data` at `offset` (a multiple of 8). False, and nothing written, if it does not fit.
     ///
-    /// A last partial word is read, merged and written back: the bytes behind the data, up to the next multiple of 8,
+    /// A last partial word is read, merged and written back: the bytes after the data, up to the next multiple of 8,
     /// must belong to the same writer (they do: slots are multiples of 8 long).
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) -> bool {

@@ -4,7 +4,7 @@ use super::Words;
 #[cfg(not(target_arch = "nvptx64"))]
 use core::sync::atomic::Ordering;
 
-/// Rows of equal length, one behind the other from a window's start: each a whole number of pairs of words,
+/// Rows of equal length, one after the other from a window's start: each a whole number of pairs of words,
 /// on a boundary of 16 bytes. A bound that is checked once for all rows is not checked again for each access.
 ///
 /// Accesses are relaxed, as those of [`Bytes`](super::Bytes).
@@ -32,7 +32,7 @@ impl Rows {
         self.pairs
     }
 
-    /// One wave over a row of at most `2 * lanes` pairs: this lane's pairs `lane` and `lane + lanes` of it (0 behind them, and
+    /// One wave over a row of at most `2 * lanes` pairs: this lane's pairs `lane` and `lane + lanes` of it (0 after them, and
     /// past the last row), and in lane 0 word `beside.1` of `beside.0` (0 elsewhere, and past the end). On a device a warp pays
     /// one round trip for all of it.
     #[must_use]

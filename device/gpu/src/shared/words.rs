@@ -95,7 +95,7 @@ impl Words {
     }
 
     /// One wave of loads, relaxed: this lane's pairs `lane` and `lane + lanes` of the `pairs` pairs from word `first` on (0
-    /// behind them), and in lane 0 the word `beside`, where one is given (0 elsewhere). On a device a warp pays one round
+    /// after them), and in lane 0 the word `beside`, where one is given (0 elsewhere). On a device a warp pays one round
     /// trip for all of it.
     #[must_use]
     #[inline(always)]

@@ -148,7 +148,7 @@ pub mod kernels {
         let words = HEADER_WORDS + wave.word(io::TX_CAPACITY) as usize / 8;
         // A follow-up owes no answer.
         if slot != 0 {
-            // SAFETY: the dispatcher wrote the address of the response slot, and how much fits behind its header.
+            // SAFETY: the dispatcher wrote the address of the response slot, and how much fits after its header.
             let slot = unsafe { Words::from_raw(slot as usize as *mut u64, words) };
             let payload = mailbox(address, HEAD + (outcome.1 as usize).div_ceil(8));
             if let (Ok(slot), Some(flag), Some(payload)) = (slot, word(flag), payload) {

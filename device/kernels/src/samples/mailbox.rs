@@ -30,7 +30,7 @@ pub struct Wave<'a> {
 }
 
 impl<'a> Wave<'a> {
-    /// Reads it, by all 32 lanes of a warp. `mailbox` has [`WAVE`] words at least; what lies behind it reads 0.
+    /// Reads it, by all 32 lanes of a warp. `mailbox` has [`WAVE`] words at least; what lies after it reads 0.
     #[must_use]
     #[inline(always)]
     pub fn read(warp: Warp<'a>, mailbox: &Words) -> Self {

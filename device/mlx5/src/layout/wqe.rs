@@ -182,7 +182,7 @@ pub const fn inline_head(len: u32, bytes: u64) -> u64 {
 /// A send request in private memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wqe {
-    /// As the queue holds it; what lies behind its size is 0.
+    /// As the queue holds it; what lies after its size is 0.
     pub words: [u64; WORDS],
     /// Segments.
     pub size: u32,

@@ -14,7 +14,7 @@
 //! records are of use: whether a queue is full or empty is in the record, not in a distance between two indices.
 //!
 //! The tail is the device's and never leaves its memory; the head is the host's. When the record at the tail is not free
-//! the queue is full, also where others behind it were given back: records are filled in a circle.
+//! the queue is full, also where others after it were given back: records are filled in a circle.
 //!
 //! # Back-pressure
 //! The word of the record at the tail is the graph's gate ([`GATE`](ringcall_wire::launch::io::GATE)): while it is not free

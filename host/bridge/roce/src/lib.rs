@@ -32,16 +32,16 @@ impl LinkedWire for Roce {
 
     fn bind(args: &Args, ring: RingConfig, before: Option<&Endpoint>) -> Result<roce::Roce, Refused> {
         let slot = ring.slot_bytes.next_multiple_of(PAGE_UNIT_BYTES);
-        let usual = PortOptions::new(ring.slots, args.number("--frame-size", slot)?);
+        let defaults = PortOptions::new(ring.slots, args.number("--frame-size", slot)?);
         let port = before.map_or(args.number("--port", 0)?, |before| before.address.port());
-        let peer = args.value("--peer").map(|_| args.number("--peer", usual.address)).transpose()?;
+        let peer = args.value("--peer").map(|_| args.number("--peer", defaults.address)).transpose()?;
         let port = PortOptions {
             address: SocketAddrV4::new(args.number("--local-ip", Ipv4Addr::LOCALHOST)?, port),
-            qp: args.number("--qp", usual.qp)?,
-            key: args.number("--rkey", usual.key)?,
-            remote_qp: args.number("--remote-qp", usual.remote_qp)?,
+            qp: args.number("--qp", defaults.qp)?,
+            key: args.number("--rkey", defaults.key)?,
+            remote_qp: args.number("--remote-qp", defaults.remote_qp)?,
             peer,
-            ..usual
+            ..defaults
         };
         Ok(roce::Roce::bind(&roce::RoceOptions { port, ..Default::default() })?)
     }

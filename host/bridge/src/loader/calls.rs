@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// The longest line that a provider may describe itself by, its NUL included.
 const LINE_BYTES: usize = 1024;
-/// Behind the buffer for a line: a provider that counts wrongly is found out.
+/// After the buffer for a line: a provider that counts wrongly is found out.
 const GUARD_BYTES: usize = 256;
 const GUARD: u8 = 0xA5;
 

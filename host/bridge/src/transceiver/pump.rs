@@ -33,7 +33,7 @@ pub(super) struct Pump {
     from: Box<[Option<SocketAddr>]>,
     /// Where the next datagram goes.
     next: SlotIndex,
-    /// Behind the last response slot that was sent.
+    /// After the last response slot that was sent.
     first: SlotIndex,
     buffer: Vec<u8>,
     out: Vec<u8>,

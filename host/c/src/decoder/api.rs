@@ -140,7 +140,7 @@ pub unsafe extern "C" fn ringcall_decoder_decode_bytes(
     })
 }
 
-/// Decodes packed shots, one behind the other.
+/// Decodes packed shots, one after the other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ringcall_decoder_decode_batch(
     decoder: *const c_void,

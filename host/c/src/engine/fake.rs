@@ -1,4 +1,4 @@
-//! Engines without CUDA: a test says when a graph answers, and when its stream gets to the work behind it.
+//! Engines without CUDA: a test says when a graph answers, and when its stream gets to the work after it.
 
 use super::Engine;
 use super::graph_stream::GraphStream;
@@ -60,7 +60,7 @@ impl FakeStream {
         self.play().launches
     }
 
-    /// How much was put behind graphs, and has not been written.
+    /// How much was put after graphs, and has not been written.
     pub(crate) fn behind(&self) -> usize {
         self.play().behind.len()
     }
@@ -70,12 +70,12 @@ impl FakeStream {
         self.play().at_launches.clone()
     }
 
-    /// The launches that each call found which put a write behind a graph.
+    /// The launches that each call found which put a write after a graph.
     pub(crate) fn at_writes(&self) -> Vec<[u64; SLOTS as usize]> {
         self.play().at_writes.clone()
     }
 
-    /// The graph is over: the work behind it is written.
+    /// The graph is over: the work after it is written.
     pub(crate) fn end(&self) {
         let behind = {
             let mut play = self.play();
@@ -95,7 +95,7 @@ impl FakeStream {
         (play.failure, play.behind) = (Some(code), Vec::new());
     }
 
-    /// From now on nothing can be put behind graphs.
+    /// From now on nothing can be put after graphs.
     pub(crate) fn lose_writes(&self) {
         self.play().loses_writes = true;
     }

@@ -173,7 +173,7 @@ impl Wanted<'_> {
             tx_flags,
             in_place,
             skip_marks: self.skip_marks,
-            // Without marks an answer that was taken looks like none. In place the answer is the stream's write behind the graph.
+            // Without marks an answer that was taken looks like none. In place the answer is the stream's write after the graph.
             answer_ends: !self.skip_marks && (self.answer_last || in_place),
             pool: Mutex::new(pool),
             lease: LeaseLock::default(),

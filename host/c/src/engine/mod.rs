@@ -1,6 +1,6 @@
 //! Graphs that the host launches: one worker for each entry, its stream, its context, its flag.
 //!
-//! A worker's end is a word that its stream writes behind the graph, so no thread asks a stream how it
+//! A worker's end is a word that its stream writes after the graph, so no thread asks a stream how it
 //! stands, but for a look now and then whether it has failed (a failed stream writes nothing more). Where the
 //! answer is known to be the last thing that happens, the end is the answer, and a launch is one call of the
 //! driver.
@@ -82,7 +82,7 @@ pub(crate) struct Engine {
     tx_flags: Words,
     in_place: bool,
     pub(crate) skip_marks: bool,
-    /// A worker has ended when its slot is answered: nothing is written behind its graph.
+    /// A worker has ended when its slot is answered: nothing is written after its graph.
     answer_ends: bool,
     pool: Mutex<WorkerPool<Mask>>,
     lease: LeaseLock,
@@ -172,7 +172,7 @@ impl Engine {
         Ok(launch)
     }
 
-    /// Hooks, graph, and the flags behind it; whether all of these were put there. In place the stream writes the response flag:
+    /// Hooks, graph, and the flags after it; whether all of these were put there. In place the stream writes the response flag:
     /// `mark` comes between the two, so that a client that sees the mark finds the graph by waiting for the device.
     ///
     /// # Safety

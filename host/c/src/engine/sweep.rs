@@ -113,7 +113,7 @@ impl CompletionProbe for Engine {
             // A slot is another worker's only after this one had answered.
             return answered;
         }
-        // Acquire: pairs with the stream's write behind the graph.
+        // Acquire: pairs with the stream's write after the graph.
         self.ends.load(worker * LINE, Ordering::Acquire) == number
     }
 

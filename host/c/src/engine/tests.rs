@@ -195,7 +195,7 @@ fn an_entry_of_any_layout_gives_its_mode() {
     use super::api::cudaq_graph_launch_engine_acquire_v1;
     let bench = Bench::new(1, false);
     let public = enter(Arc::clone(&bench.engine));
-    // No longer than what the three layouts have in common; the mode is the byte behind pointer and id.
+    // No longer than what the three layouts have in common; the mode is the byte after pointer and id.
     let mut entry = [0_u64; 21];
     // SAFETY: an engine that is there, and the part of an entry that is read.
     let mut acquire = |mode: u8, id| unsafe {

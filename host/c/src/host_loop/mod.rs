@@ -227,7 +227,7 @@ impl HostLoop {
     }
 }
 
-/// What of a stop time a drain may take, and the halt behind it. The rest is for the last answers, and for the thread to end.
+/// What of a stop time a drain may take, and the halt after it. The rest is for the last answers, and for the thread to end.
 fn phases(stop: Duration) -> (Duration, Duration) {
     (stop / 4 * 3, stop / 8)
 }

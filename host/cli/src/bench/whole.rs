@@ -1,5 +1,5 @@
 //! The whole pipeline: injector, ring, inference, matching, harvest, at one distance; matching alone, in one pass or two, and with
-//! the predecoder on a GPU, behind the host's dispatcher and behind the device's own.
+//! the predecoder on a GPU, under the host's dispatcher and under the device's own.
 
 use crate::network::{NetworkFile, OnGpu};
 use anyhow::{Context, Result};

@@ -111,7 +111,7 @@ impl Machine {
             folders
                 .extend(text.lines().map(str::trim).filter(|line| line.starts_with('/')).map(str::to_owned));
         }
-        let usual = [
+        let folders_of_packages = [
             "/usr/lib/*-linux-gnu",
             "/usr/lib64",
             "/usr/lib",
@@ -122,7 +122,7 @@ impl Machine {
             "/usr/local/nvidia/lib64",
             "/usr/lib/wsl/lib",
         ];
-        folders.extend(usual.iter().flat_map(|pattern| self.glob(pattern)));
+        folders.extend(folders_of_packages.iter().flat_map(|pattern| self.glob(pattern)));
         unique(folders)
     }
 

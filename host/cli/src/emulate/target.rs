@@ -1,7 +1,7 @@
 //! Where a service is reached: the line that it prints, or an address and options.
 
 use crate::matching::{Matching, MatchingArg};
-use crate::serve::{TransportArg, USUAL};
+use crate::serve::{DEFAULT_PORT, TransportArg};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use ringcall_sim::fpga::PlayerTarget;
@@ -104,11 +104,11 @@ impl<'a> Target<'a> {
         let SocketAddr::V4(peer) = self.address()? else { bail!("RoCE is spoken over IPv4") };
         Ok(PlayerTarget {
             peer,
-            qp: self.word("qp", USUAL.qp)?,
+            qp: self.word("qp", DEFAULT_PORT.qp)?,
             key: self.word("rkey", 0)?,
-            base: self.number("base")?.unwrap_or(USUAL.base),
-            page_bytes: self.word("page_size", USUAL.page_bytes)?,
-            pages: self.word("pages", USUAL.pages)?,
+            base: self.number("base")?.unwrap_or(DEFAULT_PORT.base),
+            page_bytes: self.word("page_size", DEFAULT_PORT.page_bytes)?,
+            pages: self.word("pages", DEFAULT_PORT.pages)?,
         })
     }
 }

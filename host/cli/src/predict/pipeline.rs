@@ -16,7 +16,7 @@ pub(super) type Worker = ShotDecoder<Box<dyn Decoder>>;
 
 /// Shots per batch: enough that handing one over costs nothing beside decoding it.
 const BATCH: usize = 256;
-/// Batches that wait before and behind each decoder.
+/// Batches that wait before and after each decoder.
 const WAITING: usize = 2;
 
 /// Why decoding stopped.

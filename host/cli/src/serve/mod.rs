@@ -72,7 +72,7 @@ enum DispatcherArg {
 }
 
 /// What a RoCE service is like unless it is told otherwise.
-pub(crate) const USUAL: PortOptions = PortOptions::new(64, 1024);
+pub(crate) const DEFAULT_PORT: PortOptions = PortOptions::new(64, 1024);
 
 /// A random key, so that the key of an earlier start is worth nothing. The system's randomness seeds the hasher of a hash map.
 fn random_key() -> u32 {
@@ -94,10 +94,10 @@ pub(crate) struct Args {
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     bind: SocketAddr,
     /// Slots of the ring; with RoCE, also pages of the window
-    #[arg(long, default_value_t = USUAL.pages, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, default_value_t = DEFAULT_PORT.pages, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     slots: u32,
     /// Bytes of a slot: header and payload
-    #[arg(long, default_value_t = USUAL.page_bytes, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    #[arg(long, default_value_t = DEFAULT_PORT.page_bytes, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
     slot_bytes: u32,
     /// Threads of transport and dispatcher
     #[arg(long, value_enum, default_value = "one")]
@@ -108,13 +108,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     experiment: Experiment,
     /// RoCE: queue pair number
-    #[arg(long, default_value_t = USUAL.qp)]
+    #[arg(long, default_value_t = DEFAULT_PORT.qp)]
     qp: u32,
     /// RoCE: key to the window [default: a random one, which the first line of output says]
     #[arg(long, default_value_t = random_key(), hide_default_value = true)]
     rkey: u32,
     /// RoCE: the queue pair that answers are addressed to
-    #[arg(long, default_value_t = USUAL.remote_qp)]
+    #[arg(long, default_value_t = DEFAULT_PORT.remote_qp)]
     remote_qp: u32,
     /// UDP: who is served, as IP addresses with any port or one; may be repeated; others are counted and not
     /// answered [default: every peer]. RoCE: the one peer, which gets every answer [default: the peer that

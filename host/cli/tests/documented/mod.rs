@@ -24,7 +24,7 @@ pub(crate) fn table(section: &str, column: &str) -> Vec<Row> {
 fn row((keys, meaning): (&'static str, &'static str)) -> Row {
     let quoted =
         |text: &'static str| text.split('`').skip(1).step_by(2).flat_map(str::split_whitespace).collect();
-    // What stands behind a semicolon is about the key itself.
+    // What stands after a semicolon is about the key itself.
     Row { keys: quoted(keys), below: quoted(meaning.split(';').next().unwrap_or_default()) }
 }
 

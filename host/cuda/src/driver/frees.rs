@@ -30,7 +30,7 @@ impl DeferredFree {
             Self::Device(address) => unsafe { (api.cuMemFree_v2)(address) },
             // SAFETY: as above.
             Self::Host(base) => unsafe { (api.cuMemFreeHost)(base.0) },
-            // SAFETY: registered once, unregistered once; the owner dropped behind it keeps the memory until then.
+            // SAFETY: registered once, unregistered once; the owner dropped after it keeps the memory until then.
             Self::Registration(base, _owner) => unsafe { (api.cuMemHostUnregister)(base.0) },
             // SAFETY: as above; kernels of the module held it.
             Self::Module(module) => unsafe { (api.cuModuleUnload)(module.0) },

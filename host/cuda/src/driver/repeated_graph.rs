@@ -40,15 +40,15 @@ impl SharedStream {
 enum Last {
     /// It has ended, or there was none.
     Over,
-    /// It may be under way, and no mark may be behind it.
+    /// It may be under way, and no mark may be after it.
     Started,
-    /// It may be under way, and a mark is behind it.
+    /// It may be under way, and a mark is after it.
     Marked,
 }
 
 /// A graph that one thread runs again and again.
 ///
-/// Each run has a mark behind it, a word that the device writes, which is waited for: by looking at memory,
+/// Each run has a mark after it, a word that the device writes, which is waited for: by looking at memory,
 /// never longer than its patience, and regardless of other runs on the stream. A run that does not end in
 /// time is waited for once more before the next one, or before this is dropped; if it has no end, nothing in
 /// its context is freed any more, since freeing would wait for it, and what it reaches stays. So the agent

@@ -118,7 +118,7 @@ impl State {
         Self { setup, head_sum: None, batches: BTreeMap::new() }
     }
 
-    /// Reads what an earlier run has left, and how many of its bytes are whole lines: anything behind them is the part of
+    /// Reads what an earlier run has left, and how many of its bytes are whole lines: anything after them is the part of
     /// a line that was being written when the run ended, and must be cut off before more is added.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ struct Asked {
     gaps: Vec<std::ops::Range<usize>>,
 }
 
-/// Tensors one behind the other, as bindings have them.
+/// Tensors one after the other, as bindings have them.
 fn joined(bindings: &Bindings, tensors: &[Vec<u8>]) -> Vec<u8> {
     let mut all = vec![0; bindings.bytes()];
     for bound in bindings.bound() {

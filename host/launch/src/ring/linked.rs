@@ -297,7 +297,7 @@ impl LinkedDispatcher {
     }
 }
 
-/// The table's entries: the functions, and behind them the trigger graph, which is in no index. Every handler may ask for it.
+/// The table's entries: the functions, and after them the trigger graph, which is in no index. Every handler may ask for it.
 fn entries(functions: &[LinkedFunction], trigger: u64) -> Vec<DeviceEntry> {
     let last = functions.len() as u32;
     let follow_up = if trigger == 0 { DeviceEntry::NONE } else { last };

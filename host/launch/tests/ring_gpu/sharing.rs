@@ -22,7 +22,7 @@ fn an_untaken_response_holds_its_slot_only() {
             send(ring, held, "rpc_increment", 1, &[10, 20, 30]);
             rig::await_answer(ring, held);
 
-            // A producer that breaks the rules: a second request behind the response that the consumer did
+            // A producer that breaks the rules: a second request after the response that the consumer did
             // not take.
             let mut second =
                 RequestHeader::new(FunctionId::of("rpc_increment").0, 2, 2, 0).to_bytes().to_vec();

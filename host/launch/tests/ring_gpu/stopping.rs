@@ -74,7 +74,7 @@ fn idle_dispatchers_stop_and_start_again() {
     });
 }
 
-/// One warp serves a handler that takes a while; behind it the ring is full: the report says where all of that went.
+/// One warp serves a handler that takes a while; after it the ring is full: the report says where all of that went.
 #[test]
 fn a_stop_accounts_for_the_whole_ring() {
     for_each("a_stop_accounts_for_the_whole_ring", &ALONE, |name, ring, mut dispatcher| {

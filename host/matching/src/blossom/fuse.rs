@@ -9,7 +9,7 @@ use super::region::{Defect, FROZEN, Half, Region};
 use super::{Blossom, FRONTIER, Link};
 use crate::graph::NONE;
 
-/// How the names of one state are shifted when it is put behind another.
+/// How the names of one state are shifted when it is put after another.
 #[derive(Clone, Copy)]
 struct Shift {
     nodes: u32,
@@ -58,7 +58,7 @@ impl Shift {
 }
 
 impl Blossom {
-    /// Puts the state of another part behind this one's. Both have come to rest.
+    /// Puts the state of another part after this one's. Both have come to rest.
     pub(crate) fn append(&mut self, other: &Self) {
         let shift = Shift {
             nodes: self.nodes,

@@ -63,7 +63,7 @@ impl Blossom {
         d.boundary = boundary.min(frontier);
     }
 
-    /// Lets the regions that wait at a frontier grow on, of the defects `waiting`, with those behind them that have just been
+    /// Lets the regions that wait at a frontier grow on, of the defects `waiting`, with those after them that have just been
     /// added.
     fn go_on(&mut self, tables: Tables<'_>, waiting: Range<u32>) -> bool {
         debug_assert!(self.wake.is_empty());

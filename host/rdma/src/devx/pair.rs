@@ -72,7 +72,7 @@ impl Layout {
         let receive_completions = place(receives * cqe::BYTES, PAGE);
         let send_completions = place(sends * cqe::BYTES, PAGE);
         let receive = place(receives * RECEIVE_WQE_BYTES, PAGE);
-        // Right behind: that many receive requests end at a multiple of a send request's size.
+        // Right after: that many receive requests end at a multiple of a send request's size.
         let send = place(sends * wqe::BYTES, 1);
         let record = place(RECORD_BYTES, PAGE);
         let completion_records = [place(RECORD_BYTES, LINE), place(RECORD_BYTES, LINE)];

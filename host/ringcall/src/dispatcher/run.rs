@@ -255,7 +255,7 @@ impl PollContext<'_> {
             request.leave();
             return 0;
         }
-        // Let go of behind the answer.
+        // Let go of after the answer.
         let _guard = guard.filter(|_| malformed_request);
         if matches!(checked, Ok((_, _, true))) {
             return self.send_outside(request);
@@ -317,7 +317,7 @@ impl PollContext<'_> {
 
 /// Runs an inline call on private copies.
 ///
-/// Bytes written here are read again at once, by the handler and behind it. A processor serves such a load
+/// Bytes written here are read again at once, by the handler and after it. A processor serves such a load
 /// from its store buffer where one store covers it; otherwise the load waits until the buffer has drained,
 /// and that holds the flags and the response of the request before, whose cache lines other cores have. So
 /// nothing here is read wider than it was written.
@@ -333,7 +333,7 @@ fn call(shared: &Shared, table: &mut FunctionTable, slots: &mut Slots, request: 
     let &RequestHeader { function_id, arg_len, request_id, ptp_timestamp, .. } = request.header();
     let header = RequestHeader::new(function_id, arg_len, request_id, ptp_timestamp);
     slots.request[..HEADER_WORDS].copy_from_slice(&header.to_words());
-    // Checked against the capacity, which is the slot's behind its header.
+    // Checked against the capacity, which is the slot's after its header.
     let len = arg_len as usize;
     request.read_payload(&shared.ring, &mut slots.request.as_mut_bytes()[HEADER_BYTES..][..len]);
     shared.bank.count(Counter::Dispatched);

@@ -270,7 +270,7 @@ impl Lane {
     ) -> (Served, Option<Driver>) {
         let served = self.run(|| {
             // That the look before this one found no request does not mean that it found nothing: it may have dropped a
-            // message, with requests behind it.
+            // message, with requests after it.
             if !driver.turn(Some(socket))
                 && driver.completed().is_some_and(|completed| watch.has_consumed(completed))
             {

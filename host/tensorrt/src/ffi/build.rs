@@ -87,8 +87,8 @@ impl Build {
     /// Sizes of one input; the three are of its rank.
     pub(crate) fn shape(&mut self, name: &str, sizes: [&[i64]; 3]) -> Result<(), TensorRtError> {
         let c_name = CString::new(name).unwrap_or_default();
-        let [smallest, usual, largest] = sizes;
-        let rank = smallest.len().min(usual.len()).min(largest.len()) as u32;
+        let [smallest, optimum, largest] = sizes;
+        let rank = smallest.len().min(optimum.len()).min(largest.len()) as u32;
         self.library.call(format_args!("giving input `{name}` its sizes"), |why| {
             // SAFETY: the handle lives, and each array has `rank` sizes.
             unsafe {
@@ -97,7 +97,7 @@ impl Build {
                     c_name.as_ptr(),
                     rank,
                     smallest.as_ptr(),
-                    usual.as_ptr(),
+                    optimum.as_ptr(),
                     largest.as_ptr(),
                     why,
                 )

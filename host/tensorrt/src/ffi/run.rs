@@ -118,7 +118,7 @@ impl RawEngine {
         Ok(tensors)
     }
 
-    /// The sizes of input `name` that the first profile allows: smallest, usual, largest.
+    /// The sizes of input `name` that the first profile allows: smallest, optimum, largest.
     pub(crate) fn profile(&self, name: &str) -> Result<[Vec<i64>; 3], TensorRtError> {
         let c_name = CString::new(name).unwrap_or_default();
         let mut shapes = [Vec::new(), Vec::new(), Vec::new()];

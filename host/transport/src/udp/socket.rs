@@ -186,7 +186,7 @@ fn send_batch<'a>(
     mut rest: impl Iterator<Item = Outgoing<'a, Peer>>,
     count: usize,
 ) -> rustix::io::Result<usize> {
-    // Arrays of a fixed length, on the stack: places behind the last frame repeat the first one and are not sent.
+    // Arrays of a fixed length, on the stack: places after the last frame repeat the first one and are not sent.
     let mut frame = Some(first);
     let frames: [_; BATCH] = std::array::from_fn(|_| {
         let this = frame.unwrap_or(first);

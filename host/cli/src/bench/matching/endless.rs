@@ -193,8 +193,8 @@ pub(in crate::bench) fn run(
     wanted: &dyn Fn(&str) -> bool,
     mut each: impl FnMut(Row) -> Result<()>,
 ) -> Result<()> {
-    for &(name, endless, usual) in BENCHES.iter().filter(|&&(name, ..)| wanted(name)) {
-        let runs = shots.unwrap_or(usual);
+    for &(name, endless, default) in BENCHES.iter().filter(|&&(name, ..)| wanted(name)) {
+        let runs = shots.unwrap_or(default);
         let row = std::thread::scope(|scope| {
             let measuring = scope.spawn(|| {
                 crate::pinning::pin("matching", cpu);
@@ -253,7 +253,7 @@ fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
         if count == 0 {
             continue;
         }
-        // Behind schedule, the answer is late by that, too: the last round was there before it was looked at.
+        // Where decoding is behind schedule, the answer is late by that, too: the last round was there before it was looked at.
         let behind = if paced {
             last.saturating_duration_since(begin + ROUND * before_tail as u32)
         } else {

@@ -148,8 +148,8 @@ pub(super) fn run(
     mut each: impl FnMut(Row) -> Result<()> + Send,
 ) -> Result<Vec<(&'static str, String)>> {
     let mut absent = Vec::new();
-    for &(name, kind, usual) in BENCHES.iter().filter(|&&(name, ..)| wanted(name)) {
-        let requests = options.shots.unwrap_or(usual);
+    for &(name, kind, default) in BENCHES.iter().filter(|&&(name, ..)| wanted(name)) {
+        let requests = options.shots.unwrap_or(default);
         // Who is started by a pinned thread is pinned alike.
         let (row, missing) = std::thread::scope(|scope| {
             scope
