@@ -7,7 +7,6 @@ use crate::error::{BoxError, PipelineError};
 use crate::host::{CpuFactory, GpuFactory, HostDispatch};
 use crate::injector::Injector;
 use crate::monitor::Monitor;
-use crate::remote::{RemoteDispatcher, RemotePipelineBuilder};
 use crate::report::StopReport;
 use crate::stage::{Completion, CpuStage, WorkerResources};
 use crate::state::{Phase, State};
@@ -132,11 +131,6 @@ impl Pipeline<Idle> {
         Self { state: Arc::new(state), inner }
     }
 
-    /// A builder of a pipeline whose dispatcher polls a ring outside of this process's threads. See [`remote`](crate::remote).
-    pub fn remote(dispatcher: impl RemoteDispatcher + 'static) -> RemotePipelineBuilder {
-        RemotePipelineBuilder::new(dispatcher)
-    }
-
     /// A builder with the default shape.
     pub fn builder() -> PipelineBuilder {
         PipelineBuilder {
@@ -218,7 +212,7 @@ impl Pipeline<Running> {
 
     /// Refuses new requests, waits for those in flight, and stops the dispatcher and all threads. At the deadline it answers the
     /// remaining requests `SHUTTING_DOWN`. It returns at most about a second after the deadline, even if a stage never returns;
-    /// two seconds with a remote dispatcher, provided that [`RemoteDispatcher::stop`] observes its deadline.
+    /// two seconds with a remote dispatcher, provided that its [`stop`](crate::remote::RemoteDispatcher::stop) observes the deadline.
     pub fn stop(self, deadline: Duration) -> Stopped {
         let stop = Stop::begin(deadline);
         let monitor = self.monitor();

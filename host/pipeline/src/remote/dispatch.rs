@@ -34,9 +34,10 @@ pub struct RemotePipelineBuilder {
     answer_bytes: u32,
 }
 
-impl RemotePipelineBuilder {
-    pub(crate) fn new(dispatcher: impl RemoteDispatcher + 'static) -> Self {
-        Self {
+impl Pipeline<Idle> {
+    /// A builder of a pipeline around a remote dispatcher. See [`remote`](crate::remote).
+    pub fn remote(dispatcher: impl RemoteDispatcher + 'static) -> RemotePipelineBuilder {
+        RemotePipelineBuilder {
             config: StageConfig::default(),
             dispatcher: Box::new(dispatcher),
             stage: None,
@@ -44,7 +45,9 @@ impl RemotePipelineBuilder {
             answer_bytes: 64,
         }
     }
+}
 
+impl RemotePipelineBuilder {
     /// The shape; [`StageConfig::default`] otherwise. The ring is the dispatcher's own, and [`StageConfig::ring`] and the
     /// dispatcher's core are not used.
     pub fn config(mut self, config: StageConfig) -> Self {
