@@ -25,7 +25,7 @@ const WIDTH: u32 = 860;
 /// plotters writes 1 / 1.24 of it into the SVG.
 const FONT: (&str, i32) = ("sans-serif", 16);
 /// From this ratio of largest to smallest on, an axis is logarithmic.
-const LOG_FROM: f64 = 8.0;
+pub(crate) const LOG_FROM: f64 = 8.0;
 
 pub(crate) type Failure = DrawingAreaErrorKind<io::Error>;
 type Value = fn(&TimelinePoint) -> f64;

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::charts;
-use super::page::{chart, page};
+use super::page::{chart, page, svg_file};
 use super::{LatencySummary, RunReport, count, number, rate, reduction};
 
 /// The report as an HTML document.
@@ -26,6 +26,14 @@ pub(crate) fn to_html(report: &RunReport) -> String {
         }
     };
     page("Ringcall run", &body)
+}
+
+/// The latency histogram as an SVG file.
+///
+/// # Errors
+/// Nothing was completed.
+pub(crate) fn to_svg(report: &RunReport) -> anyhow::Result<String> {
+    svg_file(charts::histogram(report), &[])
 }
 
 fn tiles(report: &RunReport) -> Markup {
@@ -149,6 +157,15 @@ mod tests {
         for value in ["333,330", "157 of 12,000 shots", "4.8 x", "inference", "distance", "correlated"] {
             assert!(page.contains(value), "no `{value}`");
         }
+    }
+
+    #[test]
+    fn a_chart_is_a_file_of_its_own() {
+        let file = to_svg(&sample::full()).expect("a chart");
+        assert!(file.starts_with("<svg ") && file.ends_with("</svg>\n"), "{file}");
+        assert_eq!((file.matches("<svg ").count(), file.matches("xmlns=").count()), (1, 1));
+        let why = to_svg(&sample::empty()).expect_err("nothing to draw").to_string();
+        assert!(why.contains("no data"), "{why}");
     }
 
     #[test]

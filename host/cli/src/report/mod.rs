@@ -6,7 +6,7 @@
 //!
 //! - [`RunReport`] itself, serialised: stable keys, for scripts.
 //! - [`to_text`]: what the terminal shows.
-//! - [`to_html`]: self-contained (no script, nothing fetched), light and dark.
+//! - [`to_html`]: self-contained (no script, nothing fetched), light and dark; [`to_svg`]: its first chart alone.
 
 pub(crate) mod charts;
 mod html;
@@ -17,7 +17,7 @@ mod text;
 #[cfg(test)]
 pub(crate) mod sample;
 
-pub(crate) use html::to_html;
+pub(crate) use html::{to_html, to_svg};
 pub(crate) use text::to_text;
 
 use serde::Serialize;

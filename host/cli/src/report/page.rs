@@ -1,16 +1,25 @@
 //! What all pages share: no script, nothing fetched, light and dark.
 
+use anyhow::{Context, Result};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plotters::style::RGBColor;
+use std::path::Path;
 
 use super::charts::Svg;
 
-/// The colours the charts leave to the page are matched by their attribute.
-const STYLE: &str = "
+/// Colours for light and dark. Those that the charts leave to the page are matched by their attribute.
+const COLOURS: &str = "
 :root { color-scheme: light dark; --ink: #1f2937; --dim: #6b7280; --line: #e2e5ea; --page: #f6f7f9; --card: #fff; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e5e7eb; --dim: #9ca3af; --line: #343b47; --page: #14181f; --card: #1c222b; }
 }
+svg text { font-family: inherit; }
+svg [fill='#010101'] { fill: var(--ink); }
+svg [stroke='#010101'] { stroke: var(--dim); }
+svg [stroke='#020202'] { stroke: var(--line); }
+";
+
+const STYLE: &str = "
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 28px 20px 48px; max-width: 960px; background: var(--page); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
@@ -37,10 +46,6 @@ th { color: var(--dim); font-weight: 500; }
 p { margin: 0 0 8px; }
 pre { margin: 0; overflow-x: auto; font-size: 13px; }
 svg { display: block; width: 100%; height: auto; }
-svg text { font-family: inherit; }
-svg [fill='#010101'] { fill: var(--ink); }
-svg [stroke='#010101'] { stroke: var(--dim); }
-svg [stroke='#020202'] { stroke: var(--line); }
 ";
 
 /// A whole document around a body.
@@ -52,7 +57,7 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(COLOURS)) (PreEscaped(STYLE)) }
             }
             body {
                 h1 { (title) }
@@ -61,6 +66,35 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
         }
     }
     .into_string()
+}
+
+/// Whether a report's file is to hold its first chart alone.
+pub(crate) fn is_svg(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"))
+}
+
+/// A chart as a file of its own: with a background, its legend at the upper left, and colours for light and dark.
+///
+/// # Errors
+/// There is nothing to draw, or it could not be drawn.
+pub(crate) fn svg_file(svg: Svg, legend: &[(&str, RGBColor)]) -> Result<String> {
+    let svg =
+        svg.context("no data for a chart: nothing was completed")?.context("the chart could not be drawn")?;
+    let (head, body) = svg.split_once('>').context("a chart without an element")?;
+    let head = head.replace(" role=\"img\"", " role=\"img\" xmlns=\"http://www.w3.org/2000/svg\"");
+    let (left, top, line) = (108, 34, 22);
+    let front = html! {
+        style { (PreEscaped(COLOURS)) "svg { font-family: system-ui, sans-serif; background: var(--card); }" }
+        rect width="100%" height="100%" style="fill: var(--card)" {}
+    };
+    let back = html! {
+        @for (row, (label, RGBColor(r, g, b))) in legend.iter().enumerate() {
+            rect x=(left) y=(top + line * row) width="12" height="12" rx="3" fill=(format!("rgb({r}, {g}, {b})")) {}
+            text x=(left + 20) y=(top + 11 + line * row) font-size="14" fill="#010101" { (label) }
+        }
+    };
+    let body = body.trim_end().strip_suffix("</svg>").context("a chart without an end")?;
+    Ok(format!("{head}>{}{body}{}</svg>\n", front.into_string(), back.into_string()))
 }
 
 /// A section with a chart in it, and its legend.

@@ -2,6 +2,7 @@
 
 use super::inputs::NetworkInUse;
 use super::options::{Args, DispatcherArg, EngineArg};
+use crate::report::charts::LOG_FROM;
 use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
 use anyhow::Result;
 use hdrhistogram::Histogram;
@@ -115,24 +116,27 @@ fn latencies(times: &Histogram<u64>) -> LatencySummary {
     }
 }
 
-/// Bins of equal width from the least to the 99.9th percentile, and one for the rest.
+/// Bins from the least to the 99.9th percentile, whose last has the rest as well: equally wide on the axis that the chart has.
 fn bins(times: &Histogram<u64>) -> Vec<(f64, f64, u64)> {
-    const BINS: u64 = 60;
+    const BINS: u32 = 60;
     if times.is_empty() {
         return Vec::new();
     }
-    let low = times.min();
-    let high = times.value_at_quantile(0.999).max(low + BINS);
-    let width = (high - low).div_ceil(BINS);
-    let mut bins: Vec<(f64, f64, u64)> = (0..BINS)
-        .map(|i| {
-            let from = low + i * width;
-            (from as f64 / 1e3, (from + width) as f64 / 1e3, 0)
-        })
-        .collect();
+    let low = times.min().max(1) as f64;
+    let high = (times.value_at_quantile(0.999) as f64).max(low + f64::from(BINS));
+    // As the chart's axis, so that bins look equally wide.
+    let logarithmic = high / low >= LOG_FROM;
+    let edge = |i: u32| {
+        let share = f64::from(i) / f64::from(BINS);
+        if logarithmic { low * (high / low).powf(share) } else { low + (high - low) * share }
+    };
+    let place = |value: f64| {
+        let share = if logarithmic { (value / low).log(high / low) } else { (value - low) / (high - low) };
+        ((share * f64::from(BINS)).max(0.0) as u32).min(BINS - 1)
+    };
+    let mut bins: Vec<(f64, f64, u64)> = (0..BINS).map(|i| (edge(i) / 1e3, edge(i + 1) / 1e3, 0)).collect();
     for step in times.iter_recorded() {
-        let bin = (step.value_iterated_to().saturating_sub(low) / width).min(BINS - 1) as usize;
-        bins[bin].2 += step.count_since_last_iteration();
+        bins[place(step.value_iterated_to() as f64) as usize].2 += step.count_since_last_iteration();
     }
     bins
 }

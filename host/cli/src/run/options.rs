@@ -198,7 +198,7 @@ pub(crate) struct Args {
     pub(super) json: Option<PathBuf>,
     #[command(flatten)]
     pub(super) memory: MemoryLimit,
-    /// Write the report as one self-contained HTML file
+    /// Write the report as one self-contained HTML file; the latency histogram alone where FILE ends in .svg
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
 }

@@ -113,7 +113,8 @@ fn publish(args: &Args, results: &Results) -> Result<()> {
         output::write_json(path, results)?;
     }
     if let Some(path) = &args.report {
-        output::write_text(path, &page::to_html(results))?;
+        let svg = crate::report::page::is_svg(path);
+        output::write_text(path, &if svg { page::to_svg(results)? } else { page::to_html(results) })?;
     }
     Ok(())
 }

@@ -89,7 +89,7 @@ pub(crate) struct Args {
     /// Write the results as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write the results, with a plot, as one self-contained HTML file
+    /// Write the results, with a plot, as one self-contained HTML file; the plot alone where FILE ends in .svg
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
 }

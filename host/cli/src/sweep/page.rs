@@ -4,16 +4,33 @@ use super::plot;
 use super::results::Results;
 use super::table::{COLUMNS, rows};
 use crate::report::page;
+use anyhow::Result;
 use maud::html;
+use plotters::style::RGBColor;
 use ringcall_decoder_service::study::Matching;
+
+/// The plot as an SVG file.
+///
+/// # Errors
+/// No shot was taken.
+pub(super) fn to_svg(results: &Results) -> Result<String> {
+    let labels = labels(results);
+    page::svg_file(plot::svg(&results.points), &legend(&labels))
+}
+
+fn labels(results: &Results) -> Vec<String> {
+    plot::distances(&results.points).iter().map(|distance| format!("d = {distance}")).collect()
+}
+
+fn legend(labels: &[String]) -> Vec<(&str, RGBColor)> {
+    labels.iter().enumerate().map(|(place, label)| (label.as_str(), plot::colour(place))).collect()
+}
 
 /// The page.
 pub(super) fn to_html(results: &Results) -> String {
     let settings = &results.settings;
-    let distances = plot::distances(&results.points);
-    let labels: Vec<String> = distances.iter().map(|distance| format!("d = {distance}")).collect();
-    let legend: Vec<_> =
-        labels.iter().enumerate().map(|(place, label)| (label.as_str(), plot::colour(place))).collect();
+    let labels = labels(results);
+    let legend = legend(&labels);
     let body = html! {
         @if !results.complete { p.note { "Not complete: it was stopped before every point had enough shots." } }
         (page::chart("plot", "Logical error rate against noise", plot::svg(&results.points), &legend))
