@@ -7,9 +7,10 @@ const README: &str = include_str!("../README.md");
 /// How the README runs the program from a clone.
 const FROM_A_CLONE: &str = "cargo run --release --";
 
-/// The arguments of each command of the program in the README's shell blocks.
+/// The arguments of each command of the program: in the README's shell blocks, then in its text.
 fn commands() -> Vec<Vec<String>> {
     let mut commands = Vec::new();
+    let mut in_text = Vec::new();
     let mut in_shell = false;
     for line in README.lines() {
         match line.trim_end() {
@@ -20,9 +21,13 @@ fn commands() -> Vec<Vec<String>> {
                 let arguments = line.strip_prefix(FROM_A_CLONE).or_else(|| line.strip_prefix("ringcall "));
                 commands.extend(arguments.map(words));
             }
-            _ => {}
+            line => {
+                let quoted = line.split('`').skip(1).step_by(2);
+                in_text.extend(quoted.filter_map(|code| code.strip_prefix("ringcall ")).map(words));
+            }
         }
     }
+    commands.append(&mut in_text);
     commands
 }
 
@@ -55,10 +60,12 @@ fn the_first_command_answers_every_request() {
 #[test]
 fn every_command_is_one_that_the_program_takes() {
     let commands = commands();
-    assert!(commands.len() >= 10, "the README has {} commands", commands.len());
-    for arguments in commands {
-        // An unknown option before `--help` is an error.
-        Command::new(env!("CARGO_BIN_EXE_ringcall")).args(&arguments).arg("--help").assert().success();
+    assert!(commands.len() >= 12, "the README has {} commands", commands.len());
+    for mut arguments in commands {
+        // An unknown option before `--help` is an error. A plug-in's own arguments are not looked at.
+        let own = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+        arguments.insert(own, "--help".to_owned());
+        Command::new(env!("CARGO_BIN_EXE_ringcall")).args(&arguments).assert().success();
     }
 }
 

@@ -62,3 +62,8 @@ pub use ringcall_wire::function::FunctionId;
 pub use ringcall_wire::status::Status;
 pub use table::FunctionTable;
 pub use wait::Wait;
+
+/// The README's Rust code.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

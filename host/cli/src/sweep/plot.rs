@@ -58,7 +58,7 @@ pub(super) fn svg(points: &[PointResult]) -> Svg {
     if measured.is_empty() || most <= 0.0 {
         return None;
     }
-    let x = Axis::fitted("noise p", weakest, strongest);
+    let x = Axis::log("noise p", weakest * 0.9, strongest * 1.1);
     let y = Axis::log("logical error rate per shot", least * 0.8, most * 1.2);
     Some(framed(460, 86, &x, &y, |chart| {
         for (place, distance) in distances(points).into_iter().enumerate() {
