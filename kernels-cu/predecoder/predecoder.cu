@@ -1,6 +1,6 @@
 // The predecoder network as a kernel for a graph and as a handler for the cooperative dispatcher. One shape a text:
 // compile with -DPREDECODER_CS, _KS and _N set: see shape.cuh. Needs sm_90a.
-#include "../rally.cuh"
+#include "../grid_channel.cuh"
 #include "net.cuh"
 
 namespace {
@@ -17,7 +17,7 @@ struct Kept {
     u64 key;
     u32 request;
 };
-// What a follower's block is told there: the words of even and of odd calls, and whether they were there before the last call was
+// What a participant's block is told there: the words of even and of odd calls, and whether they were there before the last call was
 // over; and how many calls the warps that compute are through with.
 struct Told {
     u64 word[2];
@@ -131,9 +131,9 @@ __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigne
     return failed ? ENGINE_FAILED : 0;
 }
 
-// The same for a grid that a block of its own serves: entered once (../rally.cuh). Nothing is saved from call to call but in
+// The same for a grid that a block of its own serves: entered once (../grid_channel.cuh). Nothing is saved from call to call but in
 // registers, and a block goes on to the next call while others are in this one: see `Run::free_to_write`.
-__device__ int ringcall_predecoder_follow(const void* rally, void* inputs, unsigned stage_bytes, unsigned, unsigned*)
+__device__ int ringcall_predecoder_follow(const void* channel, void* inputs, unsigned stage_bytes, unsigned, unsigned*)
 {
     extern __shared__ __align__(128) u8 dynamic[];
     const Params& p = ringcall_predecoder_params;
@@ -142,7 +142,7 @@ __device__ int ringcall_predecoder_follow(const void* rally, void* inputs, unsig
     volatile Told& told = *reinterpret_cast<Told*>(smem + KEPT_AT);
     const int warp = threadIdx.x / 32;
     const bool waits = threadIdx.x == Chosen::THREADS + 32; // of the warp that has the least to do
-    ringcall::Follower follower(rally);
+    ringcall::Participant participant(channel);
     if (waits)
         told.early[0] = 0, told.finished = 0;
     open<Chosen>(p, smem);
@@ -154,10 +154,10 @@ __device__ int ringcall_predecoder_follow(const void* rally, void* inputs, unsig
         if (!told.early[call % 2]) {
             if (waits) {
                 u64 word;
-                while ((word = follower.look()) == 0) {
+                while ((word = participant.poll()) == 0) {
                 }
                 told.word[call % 2] = word;
-                told.capacity = follower.capacity;
+                told.capacity = participant.capacity;
             }
             __syncthreads();
         }
@@ -186,10 +186,10 @@ __device__ int ringcall_predecoder_follow(const void* rally, void* inputs, unsig
         if (waits) {
             u64 next = 0;
             while (fits && next == 0 && told.finished != call + 1)
-                next = follower.look();
+                next = participant.poll();
             if (next != 0) {
                 told.word[(call + 1) % 2] = next;
-                told.capacity = follower.capacity;
+                told.capacity = participant.capacity;
             }
             told.early[(call + 1) % 2] = next != 0;
         }
@@ -198,8 +198,8 @@ __device__ int ringcall_predecoder_follow(const void* rally, void* inputs, unsig
             const bool failed = *static_cast<volatile u32*>(&reinterpret_cast<Head*>(smem)->dead) != 0;
             const int status = !fits ? SCHEMA_MISMATCH : failed ? ENGINE_FAILED : 0;
             if (blockIdx.x == 0)
-                follower.report(word, status, fits ? answer : 0);
-            follower.arrive(call);
+                participant.report(word, status, fits ? answer : 0);
+            participant.arrive(call);
         }
     }
 }

@@ -184,11 +184,11 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_ahead(params: DispatchParams
         return;
     };
     let port = channel.port(team::Block::current(), told);
-    if index < blocks && params.follower != 0 {
+    if index < blocks && params.participant != 0 {
         let input = params.scratch + HEADER_BYTES as u64;
         // SAFETY: 1: the host put the address of a participant of this module there, which has a handler's signature. 2: it takes
         // the grid channel and the stages to be where they are. 3: whole blocks come here.
-        let _ = unsafe { ptx::call::call(params.follower, params.grid, input, params.stage_bytes, 0) };
+        let _ = unsafe { ptx::call::call(params.participant, params.grid, input, params.stage_bytes, 0) };
         return;
     }
     if index < blocks {

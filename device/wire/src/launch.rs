@@ -159,8 +159,8 @@ pub struct DispatchParams {
     /// 0.
     pub reserved: u32,
     /// Address of a function in which the threads of these blocks follow; 0 for the dispatcher's own. See
-    /// `kernels-cu/rally.cuh`.
-    pub follower: u64,
+    /// `kernels-cu/grid_channel.cuh`.
+    pub participant: u64,
 }
 
 /// The control block: mapped memory, one for each block of the grid. Word offsets.

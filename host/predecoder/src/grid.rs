@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 
 /// Kernel symbols: the grid handler, its participant loop, and their parameter block.
 const SYMBOL: &str = "ringcall_predecoder_grid";
-const FOLLOWER: &str = "ringcall_predecoder_follow";
+const PARTICIPANT: &str = "ringcall_predecoder_follow";
 const PARAMETERS: &str = "ringcall_predecoder_params";
 /// Shared memory left to a dispatcher that serves in one of the handler's own blocks.
 const DISPATCHER_SHARED: u32 = 24 << 10;
@@ -173,7 +173,7 @@ impl GridHandler {
     #[must_use]
     pub fn function(&self, functions: Functions, name: &str) -> Functions {
         let schema = HandlerSchema::new().arg(TypeDesc::bit_packed(self.bits));
-        functions.symbol(name, SYMBOL, HandlerKind::Grid, schema).follower(name, FOLLOWER)
+        functions.symbol(name, SYMBOL, HandlerKind::Grid, schema).participant(name, PARTICIPANT)
     }
 
     /// A dispatcher that the handler runs in: with its own block, where there is room for one.

@@ -55,7 +55,7 @@ pub struct GridChannel {
 
 #[cfg(not(loom))]
 const _: () = {
-    // As kernels-cu/rally.cuh has them.
+    // As kernels-cu/grid_channel.cuh has them.
     assert!(offset_of!(GridChannel, turns) == 0 && offset_of!(GridChannel, done) == 256);
     assert!(offset_of!(GridChannel, handler) == 512 && offset_of!(GridChannel, returned) == 528);
     assert!(size_of::<Line>() == 128);

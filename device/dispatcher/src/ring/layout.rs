@@ -17,7 +17,7 @@ impl Layout {
     /// The offset of a grid block's cached call, whatever else the block needs.
     pub const CACHED_CALL: u32 = (size_of::<BlockState>() as u32).next_multiple_of(16);
     /// Bytes that a block needs which only runs a grid's calls, a multiple of 128.
-    pub const FOLLOWER: u32 = (Self::CACHED_CALL + CachedCall::BYTES).next_multiple_of(128);
+    pub const PARTICIPANT: u32 = (Self::CACHED_CALL + CachedCall::BYTES).next_multiple_of(128);
     /// Where a block that calls a grid has its warps' turns.
     pub const QUEUE: u32 = Self::CACHED_CALL + CachedCall::BYTES;
 

@@ -35,7 +35,7 @@ pub(super) enum Run {
 pub struct Functions {
     pub(super) all: Vec<Function>,
     /// A grid function and the symbol of what follows for it.
-    follower: Option<[String; 2]>,
+    participant: Option<[String; 2]>,
 }
 
 /// A table laid out: entries without addresses yet, and the index over them.
@@ -124,23 +124,23 @@ impl Functions {
 
     /// In a dispatcher of [`KernelKind::Ahead`] the blocks of the grid function `name`, which must be the only one, wait for calls
     /// in the device function `symbol`, to the end, not in a loop around its handler: that saves each call what a call costs a
-    /// handler with many registers. Signature and duties: `kernels-cu/rally.cuh`. It takes
+    /// handler with many registers. Signature and duties: `kernels-cu/grid_channel.cuh`. It takes
     /// the grid to be as large as it expects. Others call the handler.
     #[must_use]
-    pub fn follower(mut self, name: &str, symbol: &str) -> Self {
-        self.follower = Some([name, symbol].map(str::to_owned));
+    pub fn participant(mut self, name: &str, symbol: &str) -> Self {
+        self.participant = Some([name, symbol].map(str::to_owned));
         self
     }
 
-    /// The symbol that follows in a kernel.
-    pub(super) fn follower_of(&self, kernel: KernelKind) -> Result<Option<&str>, DeviceError> {
-        let Some([name, symbol]) = &self.follower else { return Ok(None) };
+    /// The symbol of the participant function in a kernel, if it has one.
+    pub(super) fn participant_of(&self, kernel: KernelKind) -> Result<Option<&str>, DeviceError> {
+        let Some([name, symbol]) = &self.participant else { return Ok(None) };
         if !matches!(kernel, KernelKind::Ahead { .. }) {
             return Ok(None);
         }
         let is_grid = |f: &&Function| matches!(f.run, Run::Call { kind: HandlerKind::Grid, .. });
         if !self.all.iter().filter(is_grid).map(|function| &function.name).eq([name]) {
-            let why = format!("a follower serves one grid function, and {name} is not the only one");
+            let why = format!("a participant serves one grid function, and {name} is not the only one");
             return Err(DeviceError::Shape(why));
         }
         Ok(Some(symbol))
@@ -148,7 +148,7 @@ impl Functions {
 
     /// The symbols of device functions, each once.
     pub(super) fn symbols(&self) -> Vec<&str> {
-        let mut symbols: Vec<&str> = self.follower.iter().map(|[_, symbol]| symbol.as_str()).collect();
+        let mut symbols: Vec<&str> = self.participant.iter().map(|[_, symbol]| symbol.as_str()).collect();
         for function in &self.all {
             if let Run::Call { symbol, .. } = &function.run
                 && !symbols.contains(&symbol.as_str())
@@ -257,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_is_for_the_only_grid_function() {
-        let one = grid(Functions::new(), "one").follower("one", "follow");
-        assert_eq!(one.follower_of(AHEAD).expect("it is"), Some("follow"));
-        assert_eq!(one.follower_of(COOPERATIVE).expect("not asked for"), None);
+    fn a_participant_is_for_the_only_grid_function() {
+        let one = grid(Functions::new(), "one").participant("one", "follow");
+        assert_eq!(one.participant_of(AHEAD).expect("it is"), Some("follow"));
+        assert_eq!(one.participant_of(COOPERATIVE).expect("not asked for"), None);
         assert_eq!(one.symbols(), ["follow", "f"]);
-        for wrong in [grid(one, "two"), Functions::new().follower("one", "follow")] {
-            assert!(matches!(wrong.follower_of(AHEAD), Err(DeviceError::Shape(_))));
+        for wrong in [grid(one, "two"), Functions::new().participant("one", "follow")] {
+            assert!(matches!(wrong.participant_of(AHEAD), Err(DeviceError::Shape(_))));
         }
     }
 }

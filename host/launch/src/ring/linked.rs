@@ -204,7 +204,7 @@ impl LinkedDispatcher {
             nap_ns: chosen.nap_ns,
             handler_blocks: 0,
             reserved: 0,
-            follower: 0,
+            participant: 0,
         };
         let launcher = Launcher::over(context, kernel, &chosen, shared, &params, stream)?;
         let control = region.words(0, blocks * control::WORDS)?;

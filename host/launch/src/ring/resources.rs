@@ -61,7 +61,7 @@ pub(super) fn wire(
     let saved = DeviceBuffer::zeroed(context, blocks * saved::WORDS * 8)?;
     let graphs = fill_addresses(&mut table, functions, &module, &geometry, saved.address().0, stream)?;
 
-    let follower = match functions.follower_of(kind)? {
+    let participant = match functions.participant_of(kind)? {
         Some(symbol) => address_in(&module, &symbols, symbol)?,
         None => 0,
     };
@@ -117,7 +117,7 @@ pub(super) fn wire(
         nap_ns: chosen.nap_ns,
         handler_blocks: if matches!(kind, KernelKind::Ahead { .. }) { kind.blocks() } else { 0 },
         reserved: 0,
-        follower,
+        participant,
     };
     let launcher = Launcher::new(context, &module, &chosen, shared, &params, stream)?;
     let names =
@@ -141,7 +141,7 @@ pub(super) fn wire(
 }
 
 /// Bytes of shared memory that a block of [`KernelKind::Ahead`] has beside what handlers have.
-pub const AHEAD_SHARED: u32 = Layout::FOLLOWER;
+pub const AHEAD_SHARED: u32 = Layout::PARTICIPANT;
 
 /// The option bits of a kernel with these entries: what was chosen, and what the table brings with it.
 pub(super) fn option_bits(chosen: &DispatcherOptions, entries: &[DeviceEntry]) -> u32 {
