@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::charts::Svg;
 
-/// Colours for light and dark. Those that the charts leave to the page are matched by their attribute.
+/// Colours for light and dark. Charts draw ink as #010101 and grid lines as #020202, for which the page has colours.
 const COLOURS: &str = "
 :root { color-scheme: light dark; --ink: #1f2937; --dim: #6b7280; --line: #e2e5ea; --page: #f6f7f9; --card: #fff; }
 @media (prefers-color-scheme: dark) {
@@ -73,7 +73,7 @@ pub(crate) fn is_svg(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"))
 }
 
-/// A chart as a file of its own: with a background, its legend at the upper left, and colours for light and dark.
+/// A chart as an SVG file, with a background, the legend at the upper left, and colours for light and dark.
 ///
 /// # Errors
 /// There is nothing to draw, or it could not be drawn.
