@@ -123,11 +123,7 @@ impl<T: Send + 'static> Supervised<T> {
         Self::start_as(builder, name, core, body)
     }
 
-    /// As [`start`](Self::start), by a builder that the caller has set up. The pin report calls the thread `name`.
-    ///
-    /// # Errors
-    /// The operating system refuses a thread.
-    pub fn start_as(
+    fn start_as(
         builder: Builder,
         name: &str,
         core: Option<usize>,

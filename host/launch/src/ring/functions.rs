@@ -92,8 +92,8 @@ impl Functions {
     }
 
     /// A function that another dispatcher of the same ring serves: its requests are left alone. For the one dispatcher of a
-    /// shared ring that answers what is broken or for nobody ([`DispatcherOptions::shared_ring`](super::DispatcherOptions::shared_ring)). It then
-    /// fetches every request twice, as those in shared mode do: another dispatcher may have taken the one that it saw, and the
+    /// shared ring that answers malformed requests and unknown functions
+    /// ([`DispatcherOptions::shared_ring`](super::DispatcherOptions::shared_ring)). That dispatcher then fetches every request twice, as those in shared mode do: another dispatcher may have taken the one that it saw, and the
     /// producer may be writing the next.
     #[must_use]
     pub fn elsewhere(mut self, name: &str) -> Self {

@@ -110,53 +110,6 @@ struct RemoteDispatch {
     failure: Failure,
 }
 
-impl RemoteDispatch {
-    fn start_threads(
-        &mut self,
-        state: &Arc<State>,
-        config: &StageConfig,
-        threads: &mut ThreadSet,
-        consumer: ConsumerState,
-    ) -> Result<(), PipelineError> {
-        let wait = threads.wait;
-        let requests = *state.requests().geometry();
-        let answers = *state.ring.geometry();
-        let groups = requests.slots().div_ceil(GROUP);
-        for worker in 0..config.workers {
-            let stage = (self.stage)(worker).map_err(PipelineError::of_factory("CPU", worker))?;
-            let state = Arc::clone(state);
-            let first = (u64::from(worker) * u64::from(groups) / u64::from(config.workers)) as u32;
-            threads.worker(&config.cores, move |stop| {
-                let worker = Worker {
-                    state,
-                    stage,
-                    stop,
-                    wait,
-                    first,
-                    payload: vec![0; requests.request_capacity() as usize],
-                    output: vec![0; requests.result_capacity() as usize],
-                    response: vec![0; answers.result_capacity() as usize],
-                };
-                worker.run();
-            })?;
-        }
-        threads.consumer(&config.cores, None, consumer)?;
-        self.dispatcher.start().map_err(PipelineError::Remote)?;
-        let stop = StopFlag::default();
-        let watchdog = Watchdog {
-            state: Arc::clone(state),
-            health: self.dispatcher.health(),
-            timeout: config.request_timeout,
-            stop: stop.clone(),
-            stop_consumer: threads.stop_consumer.clone(),
-            failure: Arc::clone(&self.failure),
-        };
-        self.watchdog = Some(spawn("watchdog", None, move || watchdog.run())?);
-        threads.consumer_stopped_by(stop);
-        Ok(())
-    }
-}
-
 impl Dispatch for RemoteDispatch {
     fn parts(&self) -> u32 {
         self.dispatcher.parts()
@@ -169,7 +122,45 @@ impl Dispatch for RemoteDispatch {
         threads: &mut ThreadSet,
         consumer: ConsumerState,
     ) -> Result<(), PipelineError> {
-        let started = self.start_threads(state, config, threads, consumer);
+        let start = || -> Result<(), PipelineError> {
+            let wait = threads.wait;
+            let requests = *state.requests().geometry();
+            let answers = *state.ring.geometry();
+            let groups = requests.slots().div_ceil(GROUP);
+            for worker in 0..config.workers {
+                let stage = (self.stage)(worker).map_err(PipelineError::of_factory("CPU", worker))?;
+                let state = Arc::clone(state);
+                let first = (u64::from(worker) * u64::from(groups) / u64::from(config.workers)) as u32;
+                threads.worker(&config.cores, move |stop| {
+                    let worker = Worker {
+                        state,
+                        stage,
+                        stop,
+                        wait,
+                        first,
+                        payload: vec![0; requests.request_capacity() as usize],
+                        output: vec![0; requests.result_capacity() as usize],
+                        response: vec![0; answers.result_capacity() as usize],
+                    };
+                    worker.run();
+                })?;
+            }
+            threads.consumer(&config.cores, None, consumer)?;
+            self.dispatcher.start().map_err(PipelineError::Remote)?;
+            let stop = StopFlag::default();
+            let watchdog = Watchdog {
+                state: Arc::clone(state),
+                health: self.dispatcher.health(),
+                timeout: config.request_timeout,
+                stop: stop.clone(),
+                stop_consumer: threads.stop_consumer.clone(),
+                failure: Arc::clone(&self.failure),
+            };
+            self.watchdog = Some(spawn("watchdog", None, move || watchdog.run())?);
+            threads.consumer_stopped_by(stop);
+            Ok(())
+        };
+        let started = start();
         if started.is_err() {
             let _ = self.dispatcher.stop(GRACE_PERIOD);
         }

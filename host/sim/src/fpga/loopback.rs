@@ -116,6 +116,8 @@ impl Loopback {
 impl Drop for Loopback {
     fn drop(&mut self) {
         self.stop.set();
+        // The port is free again when this returns.
+        let _ = self.thread.wait(GRACE_PERIOD);
     }
 }
 

@@ -113,7 +113,7 @@ impl Sender {
         second(self.record.load(0, Ordering::Acquire)) as u16
     }
 
-    /// Reads further if the record was after the doorbell.
+    /// Reads further if the record lagged behind the doorbell.
     fn catch_up(&mut self, shared: &mut Shared<'_>) -> bool {
         let Some(owed) = self.owed else { return false };
         let producer = self.producer();

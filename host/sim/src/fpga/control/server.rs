@@ -196,5 +196,7 @@ impl ServerHandle {
 impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.stop.set();
+        // The port is free again when this returns.
+        let _ = self.thread.wait(GRACE_PERIOD);
     }
 }
