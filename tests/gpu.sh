@@ -43,30 +43,30 @@ seconds=${RINGCALL_TEST_SECONDS:-120}
 passed=0 failed=0 skipped=0
 failures=()
 
-# judge NAME LOG COMMAND...: runs one test, and counts it.
-judge() {
-    local name=$1 log=$2 one=$out/.one.log code verdict begin took
+# run_test NAME LOG COMMAND...: runs one test, and counts it.
+run_test() {
+    local name=$1 log=$2 one=$out/.one.log code outcome begin took
     shift 2
     begin=$EPOCHREALTIME
     timeout --kill-after=5 "$seconds" "$@" >"$one" 2>&1
     code=$?
     took=$(( (${EPOCHREALTIME/[.,]/} - ${begin/[.,]/}) / 1000 ))
     if [[ $code == 124 || $code == 137 ]]; then
-        verdict="FAILED (no end within $seconds s)"
+        outcome="FAILED (no end within $seconds s)"
         failed=$((failed + 1))
         failures+=("$name")
     elif [[ $code != 0 ]]; then
-        verdict="FAILED (status $code)"
+        outcome="FAILED (status $code)"
         failed=$((failed + 1))
         failures+=("$name")
     elif grep -q '^skipped:\|^test .* \.\.\. skipped:' "$one"; then
-        verdict=skipped
+        outcome=skipped
         skipped=$((skipped + 1))
     else
-        verdict=passed
+        outcome=passed
         passed=$((passed + 1))
     fi
-    { echo "== $name: $verdict, $took ms"
+    { echo "== $name: $outcome, $took ms"
       grep -v '^running 1 test$\|^$\|^test result:' "$one"
     } | tee -a "$log"
     rm -f "$one"
@@ -85,7 +85,7 @@ for tests in ${RINGCALL_TESTS:-$all}; do
     while read -r name; do
         name=${name%: test}
         [[ -n $name && $name == *"${RINGCALL_ONLY:-}"* ]] || continue
-        judge "$tests $name" "$log" "${under[@]+"${under[@]}"}" "$here/$tests" --exact "$name" --test-threads=1 --nocapture
+        run_test "$tests $name" "$log" "${under[@]+"${under[@]}"}" "$here/$tests" --exact "$name" --test-threads=1 --nocapture
     done <<<"$names"
 done
 
@@ -95,7 +95,7 @@ log=$out/c_programs.log
 for words in device_call graph_launch "load_module handlers.ptx" "load_module handlers.cubin" "load_module handlers.fatbin" "udp_device libcudaq-realtime-bridge-udp.so" network_bench; do
     read -r program file <<<"$words"
     [[ -x $here/$program && $words == *"${RINGCALL_ONLY:-}"* ]] || continue
-    judge "$words" "$log" env LD_LIBRARY_PATH="$here" "$here/$program" ${file:+"$here/$file"}
+    run_test "$words" "$log" env LD_LIBRARY_PATH="$here" "$here/$program" ${file:+"$here/$file"}
 done
 
 echo "$passed passed, $failed failed, $skipped skipped"

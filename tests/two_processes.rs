@@ -136,13 +136,13 @@ fn the_matching_is_told_and_compared_with() {
         assert_eq!((n(&report["correct"]), n(&report["wrong"])), (300, 0), "{report}");
         // By the other kind, as it would be without the line: some answers differ.
         let address = format!("127.0.0.1:{}", service.get("port"));
-        let judge = |connect: &str| {
+        let emulate = |connect: &str| {
             let args = ["emulate", "--connect", connect, "--matching", other, "--json", "-"];
             ringcall().args(args).args(&decode).output().expect("ran")
         };
-        let differs: Value = serde_json::from_slice(&judge(&address).stdout).expect("JSON");
+        let differs: Value = serde_json::from_slice(&emulate(&address).stdout).expect("JSON");
         assert!(n(&differs["wrong"]) > 0 && n(&differs["correct"]) > 0, "{differs}");
-        let refused = judge(&service.endpoint);
+        let refused = emulate(&service.endpoint);
         let stderr = String::from_utf8_lossy(&refused.stderr);
         assert!(stderr.contains(&format!("the endpoint's matching is {kind}")), "{stderr}");
         assert_eq!(service.stop().1["matching"], kind);
@@ -607,7 +607,7 @@ fn a_rendezvous_waits_for_nobody() {
     let at = service.get("rendezvous").to_owned();
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&at).expect("listening")).collect();
     let connect = format!("transport=roce port={}", service.get("port"));
-    // Its patience is short of what twenty silent callers would cost one after the other.
+    // Its timeout is shorter than what twenty silent callers would cost one after the other.
     let args =
         ["emulate", "--connect", &connect, "--requests", "5", "--timeout-ms", "8000", "--rendezvous", &at];
     let output = ringcall().args(args).output().expect("ran");

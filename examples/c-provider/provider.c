@@ -38,7 +38,7 @@ enum { LAUNCH_FAILED = -9, SHUTTING_DOWN = -11, ABANDONED = -12, RESULT_TOO_LONG
 struct header {
   uint32_t magic;
   int32_t status; /* a request: its function */
-  uint32_t length; /* bytes behind the header */
+  uint32_t length; /* bytes after the header */
   uint32_t request_id;
   uint64_t time;
 };
@@ -100,7 +100,7 @@ static struct header answer_in(const struct provider *p, uint32_t slot, uint64_t
 
 enum outcome { SENT, LATER, LOST };
 
-/* Sends peer->header and the result behind it. LATER: the peer takes nothing now; the slot stays his, try again. */
+/* Sends peer->header and the result after it. LATER: the peer takes nothing now; the slot stays his, try again. */
 static enum outcome deliver(struct provider *p, uint32_t slot) {
   struct peer *to = &p->peers[slot];
   struct iovec parts[2] = {

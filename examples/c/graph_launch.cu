@@ -274,7 +274,7 @@ int main() {
     const std::uint8_t bytes[1] = {7};
     send(ring, 0, SUM_FUNCTION_ID, bytes, 1, 2);
     if (take(ring, 0, 2) != 7)
-      fail("a wrong sum behind a silent graph", 2);
+      fail("a wrong sum after a silent graph", 2);
   });
   // These were no trigger graphs; the kernel has relaunched itself all the same.
   const Figures before = figures();
@@ -306,13 +306,13 @@ int main() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     while (figures().tails != before.tails + TRIGGERS + 1)
       if (std::chrono::steady_clock::now() > end)
-        fail("no relaunch behind the graph that runs", figures().tails);
+        fail("no relaunch after the graph that runs", figures().tails);
     expect_figures(figures(), cudaSuccess, TRIGGERS + 1, before.tails + TRIGGERS + 1);
     if (cudaq_host_ringbuffer_poll_tx_flag(&ring.views, 1, nullptr) == CUDAQ_TX_READY)
       fail("answered beside the trigger graph", 1);
     *static_cast<volatile int *>(closed.host) = 0;
     if (take(ring, 1, TRIGGERS) != expected)
-      fail("a wrong sum behind the graph that was waited for", TRIGGERS);
+      fail("a wrong sum after the graph that was waited for", TRIGGERS);
   });
   if (triggered != 2 * (TRIGGERS + 1))
     fail("not every call was counted", triggered);

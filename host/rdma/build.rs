@@ -47,8 +47,8 @@ fn headers() -> Result<(), String> {
     let receive = text.contains("pub rq_wqe_daddr");
     let qp = |field: &str| format!("std::mem::offset_of!(doca_gpu_dev_verbs_qp, {field})");
     let (receive, cq_rq) = if receive {
-        let places = ["rq_wqe_num", "rq_wqe_daddr", "rq_dbrec"].map(|name| format!("{name}: {}", qp(name)));
-        let layout = format!("Some(crate::doca::ReceiveLayout {{ {} }})", places.join(", "));
+        let offsets = ["rq_wqe_num", "rq_wqe_daddr", "rq_dbrec"].map(|name| format!("{name}: {}", qp(name)));
+        let layout = format!("Some(crate::doca::ReceiveLayout {{ {} }})", offsets.join(", "));
         (layout, format!("Some({})", qp("cq_rq")))
     } else {
         ("None".to_owned(), "None".to_owned())

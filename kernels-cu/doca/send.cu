@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t send_opcode = 0x0A;
 constexpr std::uint32_t inline_flag = 0x80000000u;
-// What fits behind the control segment and an inline header, of 64 bytes.
+// What fits after the control segment and an inline header, of 64 bytes.
 constexpr std::uint32_t most_inline = 44;
 // Completion mode of the control segment: always.
 constexpr std::uint32_t signalled = 2u << 2;

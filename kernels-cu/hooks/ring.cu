@@ -58,7 +58,7 @@ extern "C" __device__ void cudaq_dev_tx_publish(void* session, void* response)
     Ring* ring = static_cast<Session*>(session)->ring;
     const std::uint32_t slot = ring->next;
     ring->next = slot + 1 < ring->slots ? slot + 1 : 0;
-    // The request's flag before the response's: whoever sees the response may write the slot again.
+    // The request's flag before the response's: a client that sees the response may write the slot again.
     ring->rx_flags[slot] = 0;
     __threadfence_system();
     ring->tx_flags[slot] = reinterpret_cast<std::uint64_t>(response);

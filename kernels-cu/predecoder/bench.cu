@@ -385,7 +385,7 @@ static bool is_marked(const std::vector<u8>& left, u32 bit_count)
     return (left[frame_bit(bit_count) / 8] & GAVE_UP) != 0;
 }
 
-// Where a block is held up: see HOLD_UP. Two of the places are those of blocks that receive a partner's sums.
+// Where a block is held up: see HOLD_UP. At two of these points blocks receive a partner's sums.
 struct Hold {
     Held at;
     bool receives;

@@ -39,17 +39,17 @@ constexpr std::uint32_t GAVE_UP = 0x80;
 PREDECODER_BOTH std::uint32_t answer_bytes(std::uint32_t bits) { return (bits + 7) / 8 + 1; }
 // The frame is that bit of it.
 PREDECODER_BOTH std::uint32_t frame_bit(std::uint32_t bits) { return (answer_bytes(bits) - 1) * 8; }
-// It is written in whole words of 4 bytes, on a little-endian machine; what lies behind it is zero.
+// It is written in whole words of 4 bytes, on a little-endian machine; what follows it is zero.
 PREDECODER_BOTH std::uint32_t answer_words(std::uint32_t bits) { return (answer_bytes(bits) + 3) / 4; }
 
-// Word `i` of it before anything is flipped, of that word of the request, whatever lies behind its end.
+// Word `i` of it before anything is flipped, of that word of the request, whatever lies past its end.
 PREDECODER_BOTH std::uint32_t answer_word(std::uint32_t request, std::uint32_t bits, std::uint32_t i)
 {
     const std::uint32_t left = answer_bytes(bits) - 1 - i * 4;
     return left >= 4 ? request : request & ((1u << 8 * left) - 1);
 }
 
-// The flips of one decision; `flip` gets the place of each in the answer.
+// The flips of one decision; `flip` gets the index of each in the answer.
 PREDECODER_CALLS template <class Flip>
 PREDECODER_BOTH void flip_all(const Flips& of, std::uint32_t bits, const Flip& flip)
 {

@@ -50,7 +50,7 @@ __device__ __forceinline__ void Run<S>::slabs() const
     Ring ring(i, p.slabs);
     for (int layer = S::FUSED ? 1 : 0; layer < 2; ++layer) {
         const u8* const act = layer == 0 ? p.act1 : p.act2;
-        // The answer is begun before this block's flips, which come behind the first slab. Where all wait for all it is anyway.
+        // The answer is begun before this block's flips, which come after the first slab. Where all wait for all it is anyway.
         if (!S::FUSED && layer == 1 && !guard.reach(counters(0), 0, 0, target, 9))
             return;
         for (int slab = 0; slab < S::SLABS_LAYER; ++slab, ++i) {

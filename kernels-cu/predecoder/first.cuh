@@ -9,14 +9,14 @@
 
 namespace predecoder {
 
-// What the products read, and behind that for each row whether it is a cell, and the request. Weights and scale, of 16 channels from
+// What the products read, and after that for each row whether it is a cell, and the request. Weights and scale, of 16 channels from
 // `channel` on, are asked for on the way.
 template <class S>
 __device__ __forceinline__ typename Run<S>::Scale Run<S>::rows_of_request(int start, int rows, int channel, uint4 (&weights)[9]) const
 {
     u8* const input = smem + p.off_input;
     u8* const there = input + rows * 16;
-    // The request and the places of the first cells are under way together.
+    // The request and the entries of the first cells are under way together.
     CopyIn<S::THREADS> bits(io.bits, io.bits ? answer_bytes(p.bit_count) - 1 : 0, tid);
     constexpr int BATCH = 4;
     uint4 cell[BATCH];
@@ -117,7 +117,7 @@ __device__ __forceinline__ void Run<S>::first_layer() const
     const u32 before = this->before();
     const int group = S::FUSED ? ks * 4 : S::CS == 2 ? cs * 4 : wg * 4; // of 16 channels
     const int outs = S::FUSED ? S::N + 2 * span : S::N;
-    // Asked for behind what is needed first.
+    // Asked for after what is needed first.
     uint4 weights[9];
     const Scale scale = rows_of_request(first - span - (S::FUSED ? span : 0), outs + 2 * span + 1, (group + wrow) * 16, weights);
     proxy_fence_shared();

@@ -73,7 +73,7 @@ __device__ __forceinline__ void Run<S>::last_products(const LastWeights& weights
     }
 }
 
-// Four sums are there when none of them is `ABSENT` any more: no flag, and no barrier behind which they would be.
+// Four sums are there when none of them is `ABSENT` any more: no flag, and no barrier after which they would be there.
 __device__ __forceinline__ bool absent(const uint4& v) { return v.x == ABSENT || v.y == ABSENT || v.z == ABSENT || v.w == ABSENT; }
 
 template <class S>
@@ -120,7 +120,7 @@ __device__ __forceinline__ void Run<S>::sums() const
         }
         const bool ok = cell >= 0;
         const int at = first + position(i);
-        // In front of the first tile and behind the last is nothing to wait for.
+        // Before the first tile and after the last is nothing to wait for.
         u32 wanted = 0;
         uint4 part[TAPS];
 #pragma unroll

@@ -147,7 +147,7 @@ __device__ __forceinline__ void set_global(u32* p, u32 bits)
 // A matrix in shared memory without swizzle: 8 rows of 16 bytes make a unit; `k` bytes to the next 8 columns' unit,
 // 128 bytes to the next 8 rows' unit. What is made of the address is the same in all lanes: the compiler keeps it where the
 // instruction wants it, and adds to it there; else each instruction would wait for the one before to have read its own.
-// (An address has its block's place in the cluster above these bits.)
+// (An address has its block's rank in the cluster above these bits.)
 struct Matrix {
     u32 low;
     __device__ __forceinline__ Matrix(u32 address, u32 k) : low(__shfl_sync(~0u, (address & 0x3ffff) >> 4 | k >> 4 << 16, 0)) {}

@@ -94,7 +94,7 @@ __device__ __forceinline__ void Run<S>::exchange(u32 phase, const int (&acc)[S::
                 own[nb][j] = acc[nb][j];
     } else {
         const bool sends = !dead();
-        const u32 place = p.off_received + tid * 16, to = peer_address(base + place, rank ^ S::CS), full = peer_address(peers, rank ^ S::CS);
+        const u32 offset = p.off_received + tid * 16, to = peer_address(base + offset, rank ^ S::CS), full = peer_address(peers, rank ^ S::CS);
         // The first block may have a column less to finish: of the other's it sends one more than it keeps.
 #pragma unroll
         for (int n = 0; n < S::MOST; ++n) {
@@ -112,7 +112,7 @@ __device__ __forceinline__ void Run<S>::exchange(u32 phase, const int (&acc)[S::
             barrier_expect(peers, own_count() * 2048);
         HOLD_UP(phase == 0 ? HELD_READ : HELD_READ_LAST);
         guard.template wait<true>(peers, phase, 6);
-        const u8* const here = smem + place;
+        const u8* const here = smem + offset;
 #pragma unroll
         for (int n = 0; n < S::MOST; ++n) {
             const int4 v = *reinterpret_cast<const int4*>(here + n * 2048);

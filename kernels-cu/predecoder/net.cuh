@@ -65,7 +65,7 @@ __device__ __forceinline__ void forward(const Params& p, const Io& io, u8* smem,
     }
 }
 
-// Last of all in a kernel that ends behind its last run, by all threads of a block. Copies may be on their way to a block that gave
+// Last of all in a kernel that ends after its last run, by all threads of a block. Copies may be on their way to a block that gave
 // up, for which nobody waits, and another of the cluster about to send to it: it stays for far longer than copies take, and until the
 // others have ended, or stay as well.
 template <class S>

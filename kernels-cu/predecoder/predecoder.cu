@@ -12,7 +12,7 @@ using Chosen = Shape<PREDECODER_CS, PREDECODER_KS, PREDECODER_N>;
 constexpr int SCHEMA_MISMATCH = -6;
 constexpr int ENGINE_FAILED = -15;
 
-// What a handler keeps in shared memory, behind the head, between calls.
+// What a handler keeps in shared memory, after the head, between calls.
 struct Kept {
     u64 key;
     u32 request;
@@ -26,7 +26,7 @@ struct Told {
 constexpr u32 KEPT_AT = 960;
 static_assert(sizeof(Head) <= KEPT_AT && KEPT_AT + sizeof(Kept) <= 1024 && KEPT_AT + sizeof(Told) <= 1024, "in the head's kilobyte");
 
-// Behind what others have of the block's shared memory.
+// After what others have of the block's shared memory.
 __device__ __forceinline__ u8* own_shared(u8* dynamic, const Params& p)
 {
     u32 bytes;
@@ -85,7 +85,7 @@ __global__ void ringcall_predecoder_stage(const uint4* from, uint4* to, unsigned
 }
 
 // Called by all threads of a cooperative grid of clusters. Argument: a string of bits; result: what the network's decisions
-// leave of it, and the frame. The result's place is aligned to words, with room for whole ones.
+// leave of it, and the frame. The result's address is aligned to words, with room for whole ones.
 __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigned arg_len, unsigned max_result_len,
                                         unsigned* result_len)
 {
@@ -106,7 +106,7 @@ __device__ int ringcall_predecoder_grid(const void* input, void* output, unsigne
     const u64 key = grid ^ 0x7072656465636f64ull;
     const bool fresh = kept.key != key;
     const u32 request = fresh ? 0 : kept.request;
-    // No barrier here: `open` writes nothing of what was read, and has one behind it.
+    // No barrier here: `open` writes nothing of what was read, and has one after that.
     if (fresh)
         open_phase(smem);
     const int warp = threadIdx.x / 32;

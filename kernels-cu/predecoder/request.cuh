@@ -5,7 +5,7 @@
 
 namespace predecoder {
 
-// `bytes` bytes on their way to shared memory, aligned to words, by `THREADS` threads, nothing behind them touched. As far as
+// `bytes` bytes on their way to shared memory, aligned to words, by `THREADS` threads, nothing past them touched. As far as
 // possible in words, several of a thread under way together from the beginning on; what is left with them by the last threads, who
 // have the fewest.
 template <int THREADS>

@@ -57,7 +57,7 @@ struct Run {
     // Where the whole grid is waited for once a run, a block may be through with the last run while others are still reading what it
     // wrote for them: it writes that anew, and sends to its partner, when all have said that they are through with it. Asked
     // for by the warp that fetches slabs, which has nothing else to do by then. All warps that multiply, and that one; whatever comes
-    // of the wait, which `dead` says behind it.
+    // of the wait, which `dead` says after it.
     __device__ __forceinline__ void free_to_write() const
     {
         if (S::FUSED && request != 0)
@@ -88,7 +88,7 @@ struct Run {
     }
 
     // A wait ran out: the answer, if it is one, is worth nothing, and nor is what comes after it. The first block begins the answer;
-    // if it does so behind this, it reads that word behind that, between fences: see `slabs`.
+    // if it does so after this, it reads that word after that, between fences: see `slabs`.
     __device__ __forceinline__ void give_up() const
     {
         store_relaxed(p.sync + DEAD, 1);

@@ -115,20 +115,20 @@ static_assert(sizeof(Head) <= 1024, "the head has a kilobyte");
             p.stamps[blockIdx.x * STAMPS + (i)] = clock64();                                  \
     } while (0)
 
-// With all stamps: in even runs a block, one after the other from `Params::held_first` on, is held up at the place
-// `Params::held_at` for 20 us, in which the others go on without it. The places: about to read what others wrote for the last layer
+// With all stamps: in even runs a block, one after the other from `Params::held_first` on, is held up at the point
+// `Params::held_at` for 20 us, in which the others go on without it. The points: about to read what others wrote for the last layer
 // but one; of either exchange, about to send, and between sending and reading what was received; about to read sums.
 enum Held : u32 { HELD_NOWHERE, HELD_FETCH, HELD_SEND, HELD_READ, HELD_SEND_LAST, HELD_READ_LAST, HELD_SUMS };
 constexpr int HELD_CYCLES = 40000;
 #if PREDECODER_STAMPS == 2
-#define HOLD_UP(place)                                                                                                \
+#define HOLD_UP(point)                                                                                                \
     do {                                                                                                              \
-        if (p.held_at == (place) && request % 2 == 0 && (p.held_first + request / 2) % gridDim.x == blockIdx.x)       \
+        if (p.held_at == (point) && request % 2 == 0 && (p.held_first + request / 2) % gridDim.x == blockIdx.x)       \
             for (const long long from_now = clock64(); clock64() - from_now < HELD_CYCLES;) {                         \
             }                                                                                                         \
     } while (0)
 #else
-#define HOLD_UP(place) static_cast<void>(0)
+#define HOLD_UP(point) static_cast<void>(0)
 #endif
 
 // After the head, for each of the tile's positions: whether it is a cell.

@@ -1,4 +1,4 @@
-// Bounded waits, and places in rings.
+// Bounded waits, and positions in rings.
 #pragma once
 
 #include "shape.cuh"

@@ -2,7 +2,7 @@
 """Writes wgmma_shapes.cuh: the matrix instruction in each kind and width that the kernels use."""
 
 # Instruction, type of a sum in CUDA C++, constraint of its registers, whether the left matrix is in registers, scales and
-# layouts behind the operands, whether a sum begins with one, widths.
+# layouts after the operands, whether a sum begins with one, widths.
 KINDS = {
     "HalvesProduct": ("k16.f32.f16.f16", "float", "f", True, "{d}, 1, 1, 0", True, [24, 40, 48, 64, 72, 88, 128]),
     "BytesProduct": ("k32.s32.s8.u8", "int", "r", False, "{d}", False, [24, 48, 64, 96, 144, 176, 256]),
@@ -32,13 +32,13 @@ FUNCTION = """
         asm volatile(
             "wgmma.mma_async.sync.aligned.m64n{n}{instruction} {{"
 {regs}
-            "}}, {operands}, {behind};"
+            "}}, {operands}, {trailing};"
             : {outs}
             : {ins});
     }}"""
 
 
-def specialisation(name, instruction, type, constraint, registers, behind, begins, n):
+def specialisation(name, instruction, type, constraint, registers, trailing, begins, n):
     r = n // 2
     rows = [range(i, min(i + 16, r)) for i in range(0, r, 16)]
     regs = "\n".join(
@@ -57,7 +57,7 @@ def specialisation(name, instruction, type, constraint, registers, behind, begin
         outs = ",\n              ".join(", ".join(f'"{write}{constraint}"(d[{i}])' for i in row) for row in rows)
         functions += FUNCTION.format(
             function=function, type=type, r=r, a=a, n=n, instruction=instruction, regs=regs, operands=operands,
-            behind=behind.format(d=d), outs=outs, ins=ins,
+            trailing=trailing.format(d=d), outs=outs, ins=ins,
         )
     return BODY.format(name=name, n=n, functions=functions)
 
@@ -65,8 +65,8 @@ def specialisation(name, instruction, type, constraint, registers, behind, begin
 if __name__ == "__main__":
     with open("wgmma_shapes.cuh", "w") as file:
         file.write(HEAD)
-        for name, (instruction, type, constraint, registers, behind, begins, widths) in KINDS.items():
+        for name, (instruction, type, constraint, registers, trailing, begins, widths) in KINDS.items():
             where = "in registers" if registers else "K-major in shared memory"
             file.write(KIND.format(name=name, instruction=instruction, where=where))
             for n in widths:
-                file.write(specialisation(name, instruction, type, constraint, registers, behind, begins, n))
+                file.write(specialisation(name, instruction, type, constraint, registers, trailing, begins, n))

@@ -116,7 +116,7 @@ static void matrices(void) {
   EXPECT_REFUSED(sparse(OFFSETS, NULL, NULL), "the rows of the check matrix is null");
   const uint64_t begin[4] = {1, 1, 3, 4}, fall[4] = {0, 3, 1, 4};
   EXPECT_REFUSED(sparse(begin, ROWS, NULL), "do not begin with 0");
-  EXPECT_REFUSED(sparse(fall, ROWS, NULL), "fall behind column 1");
+  EXPECT_REFUSED(sparse(fall, ROWS, NULL), "fall after column 1");
   const uint32_t far[4] = {0, 0, 2, 1}, twice[4] = {0, 1, 1, 1};
   EXPECT_REFUSED(sparse(OFFSETS, far, NULL), "column 1 of the check matrix names row 2");
   EXPECT_REFUSED(sparse(OFFSETS, twice, NULL), "names row 1 twice");
@@ -177,7 +177,7 @@ static void shots(void) {
   EXPECT_REFUSED(ringcall_decoder_decode_bits(decoder, NULL, 1, out, 1, &weight), "the syndrome is null");
   EXPECT_REFUSED(ringcall_decoder_decode_bits(decoder, bits, 0, out, 1, &weight), "0 bytes of syndrome");
   EXPECT_REFUSED(ringcall_decoder_decode_bits(decoder, bits, 2, out, 1, &weight), "2 bytes of syndrome");
-  EXPECT_REFUSED(ringcall_decoder_decode_bits(decoder, stray, 1, out, 1, &weight), "behind those of 3 detectors");
+  EXPECT_REFUSED(ringcall_decoder_decode_bits(decoder, stray, 1, out, 1, &weight), "after those of 3 detectors");
   const uint8_t bytes[4] = {0, 1, 1, 0}, seven[3] = {0, 7, 0};
   EXPECT_REFUSED(ringcall_decoder_decode_bytes(decoder, bytes, 2, out, 1, &weight), "2 detectors were given");
   EXPECT_REFUSED(ringcall_decoder_decode_bytes(decoder, bytes, 4, out, 1, &weight), "4 detectors were given");
@@ -204,10 +204,10 @@ static void shots(void) {
   EXPECT(decoded == 2 && out[0] == 0 && out[1] == 1 && out[2] == 0xee && weights[1] > 0 && weights[1] < 5 &&
          weights[2] == 5);
 
-  /* In and out at one place. */
-  uint8_t place[4] = {6, 4, 0, 1};
-  EXPECT_OK(ringcall_decoder_decode_batch(decoder, 4, place, 4, place, 4, NULL, NULL));
-  EXPECT(place[0] == 0 && place[1] == 1 && place[2] == 0 && place[3] == 0);
+  /* In and out at one address. */
+  uint8_t bits[4] = {6, 4, 0, 1};
+  EXPECT_OK(ringcall_decoder_decode_batch(decoder, 4, bits, 4, bits, 4, NULL, NULL));
+  EXPECT(bits[0] == 0 && bits[1] == 1 && bits[2] == 0 && bits[3] == 0);
 
   /* A part of the graph without boundary. */
   ringcall_decoder_t *odd = decoder_of("error(0.1) D0 D1 L0", RINGCALL_MATCHING_PLAIN);

@@ -18,7 +18,7 @@ int main(void) {
     EXPECT(header.arg_len == 13 && header.request_id == 100 + slot);
     EXPECT(header.ptp_timestamp == 0x1122334455667788ull);
     EXPECT(memcmp(ring.rx_data_host + slot * SLOT + 24, payload, sizeof payload) == 0);
-    /* What lies behind the payload is as it was. */
+    /* What follows the payload is as it was. */
     EXPECT(ring.rx_data_host[slot * SLOT + 24 + 13] == 0x55);
     cudaq_host_ringbuffer_signal_slot(&ring, slot);
     EXPECT(ring.rx_flags_host[slot] == (uint64_t)(uintptr_t)(ring.rx_data_host + slot * SLOT));

@@ -47,9 +47,9 @@ enum Task {
     Lint,
     /// The architecture's invariants.
     Rooms,
-    /// The PTX of record: what the crates for devices compile to. Needs a toolchain for devices.
+    /// The committed PTX: what the crates for devices compile to. Needs a toolchain for devices.
     Ptx(ptx::PtxOptions),
-    /// Assembles and links the PTX of record with NVIDIA's tools; needs no GPU.
+    /// Assembles and links the committed PTX with NVIDIA's tools; needs no GPU.
     PtxCheck,
     /// The documentation, warnings as errors.
     Docs,

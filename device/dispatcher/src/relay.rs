@@ -11,7 +11,7 @@
 //!
 //! # Depths
 //! A slot has one request under way. With as many receive requests as slots no message finds no credit, and with as many
-//! places in the send queue no response waits: both constructors demand it.
+//! entries in the send queue no response waits: both constructors demand it.
 //!
 //! # Records
 //! The two are different agents, and a doorbell record is one word with one writer. So they belong to two
@@ -167,7 +167,7 @@ const ARG_LEN_MASK: u64 = u32::MAX as u64;
 pub struct SenderConfig {
     /// The queue pair's number, 24 bits.
     pub qpn: u32,
-    /// Bytes of a send slot; there are as many as the send queue has places.
+    /// Bytes of a send slot; there are as many as the send queue has entries.
     pub stride: u32,
     /// Key of the region that the send slots lie in.
     pub lkey: u32,
@@ -215,7 +215,7 @@ impl<D: Doorbell> Sender<D> {
     /// A sender over memory whose completion queue was [prepared](CompletionQueue::prepare).
     ///
     /// # Errors
-    /// A shape that cannot be, fewer places than the ring has slots, or memory too short.
+    /// A shape that cannot be, fewer entries than the ring has slots, or memory too short.
     pub fn new(
         config: SenderConfig,
         windows: SenderWindows,
@@ -290,7 +290,7 @@ impl<D: Doorbell> Sender<D> {
         let header = *response.header();
         let body = scratch.get_mut(HEADER_BYTES..).unwrap_or_default();
         let len = HEADER_BYTES + response.read(&self.ring, body);
-        let place = self.send.next_place() as usize * self.config.stride as usize;
+        let offset = self.send.next_entry() as usize * self.config.stride as usize;
         response.release(&self.ring);
         let frame = scratch.get_mut(..len).unwrap_or_default();
         for (to, from) in frame.iter_mut().zip(header.to_bytes()) {
@@ -302,11 +302,11 @@ impl<D: Doorbell> Sender<D> {
             return false;
         }
         let inline = len <= Operation::Send.inline_capacity();
-        if !inline && !self.data.write(place, frame) {
+        if !inline && !self.data.write(offset, frame) {
             self.counters.count(Event::TxTooLong);
             return false;
         }
-        let address = self.config.base.wrapping_add(place as u64);
+        let address = self.config.base.wrapping_add(offset as u64);
         let payload = if inline {
             Payload::Inline(frame)
         } else {

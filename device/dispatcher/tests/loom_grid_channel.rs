@@ -77,7 +77,7 @@ fn each_block_runs_each_call_and_the_leader_has_its_results() {
 }
 
 #[test]
-fn mutant_staged_behind_the_call() {
+fn mutant_staged_after_the_call() {
     let body = || {
         calls(|model, told, i, call| {
             let number = model.channel.call(told, call);
@@ -119,8 +119,8 @@ impl Ahead {
     fn follow(&self) -> usize {
         let (told, mut calls) = (CachedCall::default(), 0);
         self.channel.port(Block::single(), &told).participate(Participant::Reporter, |call| {
-            let place = call.stage as usize;
-            self.outputs[place].store(10 * self.inputs[place].load(Relaxed), Relaxed);
+            let stage = call.stage as usize;
+            self.outputs[stage].store(10 * self.inputs[stage].load(Relaxed), Relaxed);
             calls += 1;
             Returned::default()
         });
@@ -128,7 +128,7 @@ impl Ahead {
     }
 }
 
-/// A third call takes the first one's place, which `gathers` says whether that waits for.
+/// A third call takes the first one's cell; `gathers` says whether it waits for that cell.
 fn three_calls(gathers: bool) {
     let ahead = Arc::new(Ahead::default());
     let participant = {

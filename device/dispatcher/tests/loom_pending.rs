@@ -1,7 +1,7 @@
 //! A graph's answer on its way to the dispatcher, every interleaving: two launches of one executable, whose mailbox is free before its
 //! answer was taken; and mutants, in each of which one rule is broken.
 //!
-//! The launcher, the pending and the graph's own end are those of a kernel. The poller is played: it looks a few times.
+//! The launcher, the pending and the graph's own end are those of a kernel. The poller is simulated: it polls a few times.
 #![cfg(loom)]
 
 #[path = "../../protocol/tests/loom_support/mod.rs"]
@@ -11,8 +11,8 @@ use loom::sync::Arc;
 use loom::thread;
 use loom_support::{FUNCTION, broken, model};
 use ringcall_dispatcher::queue_pair::{PendingTable, Plan};
-use ringcall_dispatcher::ring::graph_end::{Child, ResponsePlace};
-use ringcall_dispatcher::ring::launcher::{GraphRequest, Launcher, Launches, Unprepared};
+use ringcall_dispatcher::ring::graph_end::{Child, ResponseWindows};
+use ringcall_dispatcher::ring::launcher::{GraphRequest, LaunchState, Launcher, Unprepared};
 use ringcall_dispatcher::ring::{Call, DeviceTable, Machine, Returned};
 use ringcall_gpu::atomic::{BlockU64, DeviceU64};
 use ringcall_gpu::barrier;
@@ -48,20 +48,20 @@ impl Memory {
         let all = region.words(0, plan.words()).expect("inside");
         let mailbox = Region::zeroed(MAILBOX * 8).expect("memory").words(0, MAILBOX).expect("inside");
         let pending = PendingTable::new(all.clone(), plan).expect("a pending");
-        let place = pending.answer_place(&mailbox).expect("a place");
+        let answer = pending.answer_addresses(&mailbox).expect("an entry");
         let part = |address: u64, count: usize| {
             region.words((address - all.address()) as usize, count).expect("on the pending")
         };
-        let (slot, flag) = (part(place.slot, STRIDE as usize / 8), part(place.flag, 1));
+        let (slot, flag) = (part(answer.slot, STRIDE as usize / 8), part(answer.flag, 1));
         Self { pending, mailbox, slot, flag, finished: Arc::new(DeviceU64::new(0)) }
     }
 
     /// What a graph's last kernel does: ten times the payload.
     fn child(&self) {
         let child = Child::new(&self.mailbox);
-        let place = ResponsePlace { slot: &self.slot, flag: &self.flag };
-        child.set_result_word(&place, 0, child.payload_word(0) * 10);
-        child.answer(&place, None, Status::OK, 8);
+        let response = ResponseWindows { slot: &self.slot, flag: &self.flag };
+        child.set_result_word(&response, 0, child.payload_word(0) * 10);
+        child.answer(&response, None, Status::OK, 8);
         child.finish(&self.finished);
     }
 }
@@ -113,7 +113,7 @@ const RIGHT: Rules = Rules { fence: true, clear: true, state_first: true };
 struct Poller<'a> {
     rules: Rules,
     machine: &'a Threads<'a>,
-    launches: &'a Launches,
+    launches: &'a LaunchState,
     table: DeviceTable<'a>,
     entry: &'a DeviceEntry,
     launched: u32,
@@ -138,9 +138,9 @@ impl Poller<'_> {
         let graph_request = GraphRequest { header: &header, slot: 0, capacity: 8 };
         let launcher = Launcher { machine: self.machine, table: self.table, launches: self.launches };
         let usable = |mailbox: &Words| !self.rules.clear || self.pending().is_clear(mailbox);
-        let place = |mailbox: &Words| self.pending().answer_place(mailbox);
+        let response = |mailbox: &Words| self.pending().answer_addresses(mailbox);
         let payload = |_| u64::from(header.request_id) + 1;
-        match launcher.prepare(warp, self.entry, graph_request, payload, usable, place) {
+        match launcher.prepare(warp, self.entry, graph_request, payload, usable, response) {
             Err(why) => assert_eq!(why, Unprepared::Later),
             Ok(prepared) => {
                 self.pending().set_outstanding(0, 0xB0);
@@ -183,7 +183,7 @@ impl Poller<'_> {
 fn two_launches(rules: Rules) {
     let memory = Memory::new();
     let machine = Threads { memory: &memory, children: RefCell::default() };
-    let launches = Launches::default();
+    let launches = LaunchState::default();
     let entry = DeviceEntry {
         address: 0x1000,
         id: FUNCTION,

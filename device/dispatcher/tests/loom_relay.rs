@@ -42,7 +42,7 @@ fn completions() -> Words {
     window
 }
 
-/// Queues of one place. The send side is the sender's; the NIC keeps the send counter itself.
+/// Queues of one entry. The send side is the sender's; the NIC keeps the send counter itself.
 #[derive(Clone)]
 struct Queues {
     ring: SharedRing,

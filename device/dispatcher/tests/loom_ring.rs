@@ -1,6 +1,6 @@
 //! How the warps of a block hand a slot to each other, every interleaving.
 //!
-//! The mailboxes, marks and flags are those of a kernel. The poller is played: its rules are few, each has a mutant here,
+//! The mailboxes, marks and flags are those of a kernel. The poller is simulated: its rules are few, each has a mutant here,
 //! and its polling has no end that a model could reach. So are, with a few steps in place of hundreds, the serving warp
 //! and the maintenance warp; one model has the real ones.
 //!
@@ -37,7 +37,7 @@ const WORKER: u32 = 1;
 const WORKERS: u32 = 2;
 /// A mark that says that a warp has the slot.
 const SERVED: u64 = u64::MAX;
-/// A played warp's mark that says that its answer is written.
+/// A simulated warp's mark that says that its answer is written.
 const WRITTEN: u64 = 1 << 32;
 
 /// What the warps of the block share.
@@ -170,7 +170,7 @@ impl Model {
         let _ = self.block(&Tenfold(self)).run(Warp::single(), WORKER, input, output);
     }
 
-    /// The same, played: it writes the answer, says so in the slot's mark, and is free.
+    /// The same, simulated: it writes the answer, says so in the slot's mark, and is free.
     fn play_serve(&self) {
         loop {
             match self.block_state.read(WORKER) {

@@ -14,7 +14,7 @@
 //! | [`clock`] | monotonic nanoseconds |
 //! | [`stage`] | a warp's private buffer, where a handler works |
 //! | [`pad`] | values kept on cache lines of their own |
-//! | [`team`] | threads that work together: warps, blocks and grids, played by threads on a CPU |
+//! | [`team`] | threads that work together: warps, blocks and grids, simulated by threads on a CPU |
 //!
 //! # Two builds of one source
 //! By default the types sit on `core::sync::atomic` and real memory. With `RUSTFLAGS="--cfg loom"` they sit on

@@ -15,7 +15,7 @@ fn message(run: impl FnOnce()) -> String {
 }
 
 #[test]
-fn lanes_know_their_places() {
+fn lanes_know_their_indices() {
     for lanes in [1, 2, 5, 31, 32] {
         let seen = team::run_warp(lanes, |warp| (warp.lane(), warp.lanes()));
         assert!(seen.into_iter().eq((0..lanes).map(|lane| (lane, lanes))), "{lanes}");
@@ -93,8 +93,8 @@ fn strides_share_a_range_without_gaps_or_overlaps() {
 }
 
 #[test]
-fn threads_of_a_grid_know_their_places() {
-    let places = team::run_grid(2, 40, |grid| {
+fn threads_of_a_grid_know_their_positions() {
+    let positions = team::run_grid(2, 40, |grid| {
         let (block, warp) = (grid.as_block(), grid.as_block().warp());
         assert_eq!((grid.blocks(), grid.threads(), grid.size()), (2, 40, 80));
         assert_eq!((block.thread(), block.threads()), (grid.thread(), 40));
@@ -104,9 +104,9 @@ fn threads_of_a_grid_know_their_places() {
         let first = warp.shuffle(grid.rank(), 0);
         (grid.rank(), grid.block(), grid.thread(), warp.lane(), first)
     });
-    for (rank, place) in (0..80).zip(places) {
+    for (rank, position) in (0..80).zip(positions) {
         let (block, thread) = (rank / 40, rank % 40);
-        assert_eq!(place, (rank, block, thread, thread % 32, block * 40 + thread / 32 * 32));
+        assert_eq!(position, (rank, block, thread, thread % 32, block * 40 + thread / 32 * 32));
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn expand(
     })
 }
 
-/// The schema as a constant expression. Each type is looked up at its own place in the source, so that the compiler
+/// The schema as a constant expression. Each type is looked up at its own position in the source, so that the compiler
 /// points there when it is no payload type.
 fn schema(krate: &TokenStream, signature: &Signature) -> TokenStream {
     let Shape::Typed { args, outs } = &signature.shape else {

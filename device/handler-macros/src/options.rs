@@ -99,8 +99,8 @@ impl HandlerOptions {
     }
 }
 
-fn once<T>(place: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>) -> Result<()> {
-    match place.replace(value) {
+fn once<T>(option: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    match option.replace(value) {
         None => Ok(()),
         Some(_) => Err(meta.error("stands here twice")),
     }

@@ -154,7 +154,7 @@ impl<const N: usize> From<[bool; N]> for BitString<N> {
 impl<const N: usize> From<Bits<'_, N>> for BitString<N> {
     fn from(view: Bits<'_, N>) -> Self {
         let mut bits = Self::new();
-        bits.bytes.iter_mut().zip(view.as_bytes()).for_each(|(place, &byte)| *place = byte);
+        bits.bytes.iter_mut().zip(view.as_bytes()).for_each(|(target, &byte)| *target = byte);
         bits
     }
 }
@@ -170,7 +170,7 @@ impl<const N: usize> ResultValue for BitString<N> {
 
     #[inline(always)]
     fn encode(self, out: &mut [u8]) {
-        out.iter_mut().zip(self.bytes).for_each(|(place, byte)| *place = byte);
+        out.iter_mut().zip(self.bytes).for_each(|(target, byte)| *target = byte);
     }
 }
 

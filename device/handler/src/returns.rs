@@ -23,8 +23,8 @@ macro_rules! scalars {
 
             #[inline(always)]
             fn encode(self, out: &mut [u8]) {
-                if let Some(place) = out.first_chunk_mut() {
-                    *place = self.to_le_bytes();
+                if let Some(bytes) = out.first_chunk_mut() {
+                    *bytes = self.to_le_bytes();
                 }
             }
         }
@@ -38,8 +38,8 @@ macro_rules! arrays {
 
             #[inline(always)]
             fn encode(self, out: &mut [u8]) {
-                let (places, _) = out.as_chunks_mut();
-                places.iter_mut().zip(self).for_each(|(place, value)| *place = value.to_le_bytes());
+                let (elements, _) = out.as_chunks_mut();
+                elements.iter_mut().zip(self).for_each(|(element, value)| *element = value.to_le_bytes());
             }
         }
     )*};
@@ -80,9 +80,9 @@ pub trait Results: Sized {
 /// Writes one value and returns the room after it.
 #[inline(always)]
 fn push<T: ResultValue>(value: T, out: &mut [u8]) -> Result<&mut [u8], Status> {
-    let (place, rest) =
+    let (bytes, rest) =
         out.split_at_mut_checked(T::DESC.size_bytes as usize).ok_or(Status::RESULT_TOO_LONG)?;
-    value.encode(place);
+    value.encode(bytes);
     Ok(rest)
 }
 
@@ -96,14 +96,14 @@ impl<T: ResultValue> Results for T {
 }
 
 macro_rules! tuples {
-    ($(($($result:ident $place:tt),*);)*) => {$(
+    ($(($($result:ident $index:tt),*);)*) => {$(
         impl<$($result: ResultValue),*> Results for ($($result,)*) {
             const DESCS: &'static [TypeDesc] = &[$($result::DESC),*];
 
             #[inline(always)]
             #[allow(unused_variables)]
             fn encode(self, out: &mut [u8]) -> Result<(), Status> {
-                $(let out = push(self.$place, out)?;)*
+                $(let out = push(self.$index, out)?;)*
                 Ok(())
             }
         }

@@ -30,7 +30,7 @@ fn mix(
     let sum = ints.iter().fold(shot, |sum, int| sum.wrapping_add(int.get().into()));
     let scaled = floats.map(|float| (f64::from(float.get()) * doubles[0].get() - doubles[1].get()) as f32);
     let mut soft = [0; 5];
-    soft.iter_mut().zip(confidence.iter()).for_each(|(place, value)| *place = value.wrapping_mul(bytes[2]));
+    soft.iter_mut().zip(confidence.iter()).for_each(|(byte, value)| *byte = value.wrapping_mul(bytes[2]));
     Ok((flips, sum, scaled, soft))
 }
 

@@ -45,7 +45,7 @@ impl Setup {
     unsafe fn new(params: &UnifiedParams, warps: u32) -> Option<Self> {
         // SAFETY: the caller's promise.
         let control = unsafe { words(params.control, control::WORDS) }?;
-        let place = layout::of(Needs {
+        let layout = layout::of(Needs {
             slots: 0,
             cells: params.cell_count,
             entries: params.entry_count,
@@ -67,17 +67,17 @@ impl Setup {
             refuse(&control);
             return None;
         };
-        if ptx::dynamic_shared_bytes() < place.bytes {
+        if ptx::dynamic_shared_bytes() < layout.bytes {
             refuse(&control);
             return None;
         }
         let base = shared_base();
         clear(base, layout::CACHED_CALL + CachedCall::BYTES);
-        let table = table_source!(params).copy_to(base, &place);
+        let table = table_source!(params).copy_to(base, &layout);
         ptx::block_sync();
         // SAFETY: cleared above with what was told, which is a block state's initial state; shared memory outlives the threads that use it.
         let block_state = unsafe { &*(base as usize as *const BlockState) };
-        let stages = if params.scratch == 0 { base + u64::from(place.stages) } else { params.scratch };
+        let stages = if params.scratch == 0 { base + u64::from(layout.stages) } else { params.scratch };
         // SAFETY: the caller's promise, or the copy made above.
         let table = unsafe { table.view() };
         Some(Self { windows, bell, control, block_state, table, stages })

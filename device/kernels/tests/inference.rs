@@ -1,4 +1,4 @@
-//! The kernels of a service, played by threads of a CPU: what a request becomes, with and without a queue.
+//! The kernels of a service, simulated by CPU threads: what a request becomes, with and without a queue.
 
 use proptest::prelude::*;
 use ringcall_dispatcher::ring::graph_end::mailbox_bytes;
@@ -94,7 +94,7 @@ impl Rig {
             (instance::QUEUE, if depth > 0 { address(at[4]) } else { 0 }),
             (instance::DEPTH, depth.into()),
             (instance::OUTPUT_BYTES, output_bytes.into()),
-            (instance::PATIENCE, 5),
+            (instance::POLL_LIMIT, 5),
             (instance::FAILED, address(failed_at)),
             (instance::REQUEST_BYTES, packed(sizes_in) as u64),
             (instance::FLAGS, flags),
@@ -290,8 +290,8 @@ proptest! {
             rig.graph(threads, &payload);
             // Each input has its part of the payload.
             let mut at = 0;
-            for &(place, bytes) in &rig.inputs {
-                prop_assert_eq!(rig.tensor((place, bytes)), &payload[at..at + bytes]);
+            for &(address, bytes) in &rig.inputs {
+                prop_assert_eq!(rig.tensor((address, bytes)), &payload[at..at + bytes]);
                 at = (at + bytes).next_multiple_of(TENSOR_ALIGN);
             }
             let expected = rig.expected(&payload);
@@ -413,7 +413,7 @@ fn copy_nodes_take_the_copying_over() {
         rig.post(&payload(16, round), true);
         rig.input(1);
         assert_eq!(rig.tensor(rig.inputs[0]), [0; 16]);
-        // Played by copy nodes, after the first kernel and before the last.
+        // Simulated by copy nodes, after the first kernel and before the last.
         let shape = rig.shape.expect("a queue");
         let queue = rig.region.bytes(rig.at[4], shape.bytes()).expect("inside");
         assert!(queue.write(shape.output_at(0), &payload(16, round ^ 0x55)));

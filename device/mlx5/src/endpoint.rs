@@ -52,7 +52,7 @@ pub struct Config {
     pub slots: u32,
     /// Bytes of a request slot.
     pub rx_stride: u32,
-    /// Bytes of a response slot; there are as many as the send queue has places.
+    /// Bytes of a response slot; there are as many as the send queue has entries.
     pub tx_stride: u32,
     /// Key of the region that the response slots lie in.
     pub tx_lkey: u32,
@@ -121,18 +121,18 @@ impl Arrived {
     }
 }
 
-/// Room for a response: a send slot that the NIC no longer reads, and an index in the send queue.
+/// Room for a response: a send slot that the NIC no longer reads, and the entry of the send queue that goes with it.
 #[derive(Debug)]
 #[must_use = "room for a response is there to be used"]
 pub struct TxSlot {
-    place: u32,
+    index: u32,
 }
 
 impl TxSlot {
-    /// Its number.
+    /// Its index, which is that of its entry in the send queue.
     #[must_use]
-    pub fn place(&self) -> u32 {
-        self.place
+    pub fn index(&self) -> u32 {
+        self.index
     }
 }
 
@@ -407,11 +407,11 @@ impl<D: Doorbell> Endpoint<D> {
         if !self.send.has_room() {
             self.reclaim();
         }
-        // Flushed requests free their places too, of a queue that takes nothing more.
+        // Flushed requests free their entries, too, of a queue that takes nothing more.
         if !self.send.has_room() || self.dead().is_some() {
             return None;
         }
-        Some(TxSlot { place: self.send.next_place() })
+        Some(TxSlot { index: self.send.next_entry() })
     }
 
     /// Waits for room for a response.
@@ -437,10 +437,10 @@ impl<D: Doorbell> Endpoint<D> {
     pub fn write(&self, slot: &TxSlot, offset: u32, bytes: &[u8]) -> bool {
         let stride = self.config.tx_stride as usize;
         let offset = offset as usize;
-        if !self.is_ours(slot.place) || offset.checked_add(bytes.len()).is_none_or(|end| end > stride) {
+        if !self.is_ours(slot.index) || offset.checked_add(bytes.len()).is_none_or(|end| end > stride) {
             return false;
         }
-        self.tx_data.write(slot.place as usize * stride + offset, bytes)
+        self.tx_data.write(slot.index as usize * stride + offset, bytes)
     }
 
     /// Sends the response to a request, exactly as long as it is, and receives again.
@@ -449,8 +449,8 @@ impl<D: Doorbell> Endpoint<D> {
     /// A response that cannot be sent; the request is then unanswered, counted as such, and its receive request posted.
     #[inline(always)]
     pub fn respond(&mut self, arrived: Arrived, slot: TxSlot, frame: Frame<'_>) -> Result<(), RespondError> {
-        let (Arrived { slot: from, .. }, TxSlot { place }) = (arrived, slot);
-        let sent = self.transmit(from, place, frame);
+        let (Arrived { slot: from, .. }, TxSlot { index }) = (arrived, slot);
+        let sent = self.transmit(from, index, frame);
         if sent.is_err() {
             self.counters.count(Event::RxUnanswered);
         }
@@ -460,13 +460,13 @@ impl<D: Doorbell> Endpoint<D> {
 
     /// Whether the next request still takes this send slot.
     #[inline(always)]
-    fn is_ours(&self, place: u32) -> bool {
-        self.send.has_room() && place == self.send.next_place()
+    fn is_ours(&self, index: u32) -> bool {
+        self.send.has_room() && index == self.send.next_entry()
     }
 
     #[inline(always)]
-    fn transmit(&mut self, from: u32, place: u32, frame: Frame<'_>) -> Result<(), RespondError> {
-        if !self.is_ours(place) {
+    fn transmit(&mut self, from: u32, index: u32, frame: Frame<'_>) -> Result<(), RespondError> {
+        if !self.is_ours(index) {
             return Err(RespondError::Stale);
         }
         let len = match frame {
@@ -487,7 +487,7 @@ impl<D: Doorbell> Endpoint<D> {
                 Operation::WriteImm(Remote { address, ..base }, from)
             }
         };
-        let offset = u64::from(place) * u64::from(self.config.tx_stride);
+        let offset = u64::from(index) * u64::from(self.config.tx_stride);
         let mut staged = [0; crate::layout::wqe::INLINE_SEND];
         let fits = len as usize <= operation.inline_capacity();
         let payload = match frame {

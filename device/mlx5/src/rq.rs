@@ -52,7 +52,7 @@ impl ReceiveQueue {
         Ok(queue)
     }
 
-    /// Writes every place of the queue, and posts none.
+    /// Writes every entry of the queue, and posts none.
     pub fn fill(window: &Words, entries: u32, buffers: Buffers) {
         for index in 0..entries {
             let segment = match buffers {

@@ -13,7 +13,7 @@ use ringcall_gpu::shared::Words;
 /// Why a request was not posted. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostError {
-    /// Every place in the queue may still be read by the NIC.
+    /// Every entry of the queue may still be read by the NIC.
     Full,
     /// The request itself.
     Build(BuildError),
@@ -127,7 +127,8 @@ impl SendQueue {
         self.completions.consumed()
     }
 
-    /// Counts requests that others wrote into the next places, each as [`SendQueue::completion_of`] says. There is room.
+    /// Counts requests that others wrote into the next entries, each as [`SendQueue::completion_of`] says. There is
+    /// room.
     #[inline(always)]
     pub fn advance(&mut self, requests: u64) {
         self.producer += requests;
@@ -175,10 +176,10 @@ impl SendQueue {
         self.under_way() < self.entries
     }
 
-    /// The place in the queue that the next request takes, and with it the send slot of that number.
+    /// Index of the queue's entry that the next request takes, and of the send slot that goes with it.
     #[must_use]
     #[inline(always)]
-    pub fn next_place(&self) -> u32 {
+    pub fn next_entry(&self) -> u32 {
         (self.producer & (self.entries - 1)) as u32
     }
 
@@ -248,7 +249,7 @@ impl SendQueue {
         }
         let request = Wqe::build(self.producer as u16, self.qpn, completion, operation, payload)
             .map_err(PostError::Build)?;
-        let at = self.next_place() as usize * wqe::WORDS;
+        let at = self.next_entry() as usize * wqe::WORDS;
         for (index, &word) in request.words.iter().enumerate().take(request.len_words()) {
             self.window.store(at + index, word, Ordering::Relaxed);
         }

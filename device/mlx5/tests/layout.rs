@@ -205,8 +205,8 @@ fn doorbells_and_receive_requests() {
 fn whose_an_entry_is() {
     for entries in [1_u64, 2, 64, 1024] {
         for lap in 0..4_u64 {
-            for place in [0, entries / 2, entries - 1] {
-                let index = lap * entries + place;
+            for entry in [0, entries / 2, entries - 1] {
+                let index = lap * entries + entry;
                 assert_eq!(u64::from(cqe::owner_of_lap(index, entries)), lap % 2);
                 let word = |code, owner| Cqe::default().with_owner(code, owner).0[cqe::OWNER_WORD];
                 let (ours, stale) = (lap as u8 & 1, lap as u8 & 1 ^ 1);

@@ -125,8 +125,8 @@ fn mutant_no_fence_after_the_hit() {
 
 /// A receive request is posted again when its message was read: the NIC may then write over message and entry.
 fn receive_twice(early: bool) {
-    let (data, window, place) = (words(1), completions(), words(1));
-    let mut record = DoorbellRecord::new(place.clone()).expect("a word");
+    let (data, window, record_word) = (words(1), completions(), words(1));
+    let mut record = DoorbellRecord::new(record_word.clone()).expect("a word");
     let mut receive = ReceiveQueue::new(&words(2), 1, Buffers::Credits, &mut record).expect("a queue");
     let mut queue = CompletionQueue::new(window.clone(), None).expect("a queue");
     let nic = {
@@ -134,7 +134,7 @@ fn receive_twice(early: bool) {
         thread::spawn(move || {
             let mut delivered = 0;
             for _ in 0..3 {
-                if u64::from(first(place.load(0, Acquire))) > delivered {
+                if u64::from(first(record_word.load(0, Acquire))) > delivered {
                     deliver(&data, &window, delivered, Release);
                     delivered += 1;
                 }
@@ -176,13 +176,13 @@ fn mutant_posted_again_before_the_message_was_read() {
 const QPN: u32 = 5;
 
 /// NIC: once rung, the record says so, and the request is there.
-fn rung(uar: &Words, place: &Words, requests: &Words) -> bool {
+fn rung(uar: &Words, record_word: &Words, requests: &Words) -> bool {
     let doorbell = uar.load(0, Acquire);
     if doorbell == 0 {
         return false;
     }
     assert_eq!(second(doorbell), QPN << 8);
-    assert_eq!(second(place.load(0, Acquire)), first(doorbell) >> 8, "the record before the doorbell");
+    assert_eq!(second(record_word.load(0, Acquire)), first(doorbell) >> 8, "the record before the doorbell");
     let mut words = [0; wqe::WORDS];
     for (at, word) in words.iter_mut().enumerate().take(4) {
         *word = requests.load(at, Relaxed);
@@ -200,19 +200,19 @@ const RESPONSE: &[u8; 12] = b"the response";
 type Ring = fn(&Words, &Words, &Words);
 
 fn ring(post: Ring) {
-    let (requests, uar, place) = (words(wqe::WORDS), words(1), words(1));
+    let (requests, uar, record_word) = (words(wqe::WORDS), words(1), words(1));
     let software = {
-        let (requests, uar, place) = (requests.clone(), uar.clone(), place.clone());
-        thread::spawn(move || post(&requests, &uar, &place))
+        let (requests, uar, record_word) = (requests.clone(), uar.clone(), record_word.clone());
+        thread::spawn(move || post(&requests, &uar, &record_word))
     };
-    let seen = (0..2).any(|_| rung(&uar, &place, &requests));
+    let seen = (0..2).any(|_| rung(&uar, &record_word, &requests));
     software.join().expect("software");
-    assert!(seen || rung(&uar, &place, &requests));
+    assert!(seen || rung(&uar, &record_word, &requests));
 }
 
-fn post_through<D: Doorbell>(requests: &Words, place: &Words, mut doorbell: D) {
+fn post_through<D: Doorbell>(requests: &Words, record_word: &Words, mut doorbell: D) {
     let completions = CompletionQueue::new(completions(), None).expect("a queue");
-    let mut record = DoorbellRecord::new(place.clone()).expect("a word");
+    let mut record = DoorbellRecord::new(record_word.clone()).expect("a word");
     let mut queue = SendQueue::new(requests.clone(), completions, QPN, RecordMode::Written).expect("a queue");
     queue.post(Operation::Send, Payload::Inline(RESPONSE), &mut record, &mut doorbell).expect("room");
 }
@@ -220,8 +220,8 @@ fn post_through<D: Doorbell>(requests: &Words, place: &Words, mut doorbell: D) {
 #[test]
 fn the_request_then_the_record_then_the_doorbell() {
     model(|| {
-        ring(|requests, uar, place| {
-            post_through(requests, place, Register::new(uar.clone()).expect("a word"))
+        ring(|requests, uar, record_word| {
+            post_through(requests, record_word, Register::new(uar.clone()).expect("a word"))
         });
     });
 }
@@ -242,15 +242,15 @@ impl Doorbell for Early {
 #[test]
 fn mutant_doorbell_before_the_record() {
     let found = broken(|| {
-        ring(|requests, uar, place| {
-            post_through(requests, place, Early(Register::new(uar.clone()).expect("a word")));
+        ring(|requests, uar, record_word| {
+            post_through(requests, record_word, Early(Register::new(uar.clone()).expect("a word")));
         });
     });
     assert!(found.contains("the record before the doorbell"), "{found}");
 }
 
 /// Software by hand: the request's words, the record, the doorbell, with a fence where asked.
-fn by_hand(requests: &Words, uar: &Words, place: &Words, fences: [bool; 2]) {
+fn by_hand(requests: &Words, uar: &Words, record_word: &Words, fences: [bool; 2]) {
     let inline = Payload::Inline(RESPONSE);
     let request = wqe::Wqe::build(0, QPN, wqe::Completion::Always, Operation::Send, inline).expect("short");
     for (at, &word) in request.words.iter().enumerate().take(request.len_words()) {
@@ -259,7 +259,7 @@ fn by_hand(requests: &Words, uar: &Words, place: &Words, fences: [bool; 2]) {
     if fences[0] {
         barrier::publish_to_peer();
     }
-    place.store(0, ringcall_mlx5::layout::record(0, 1), Relaxed);
+    record_word.store(0, ringcall_mlx5::layout::record(0, 1), Relaxed);
     if fences[1] {
         barrier::publish_to_peer();
     }
@@ -268,21 +268,22 @@ fn by_hand(requests: &Words, uar: &Words, place: &Words, fences: [bool; 2]) {
 
 #[test]
 fn mutant_no_fence_between_record_and_doorbell() {
-    let found = broken(|| ring(|requests, uar, place| by_hand(requests, uar, place, [true, false])));
+    let found =
+        broken(|| ring(|requests, uar, record_word| by_hand(requests, uar, record_word, [true, false])));
     assert!(found.contains("the record before the doorbell"), "{found}");
-    model(|| ring(|requests, uar, place| by_hand(requests, uar, place, [true, true])));
+    model(|| ring(|requests, uar, record_word| by_hand(requests, uar, record_word, [true, true])));
 }
 
 /// A NIC that goes by the record alone, which it may read before it is rung again.
 #[test]
 fn mutant_no_fence_between_request_and_record() {
     fn by_record(fences: [bool; 2]) {
-        let (requests, uar, place) = (words(wqe::WORDS), words(1), words(1));
+        let (requests, uar, record_word) = (words(wqe::WORDS), words(1), words(1));
         let software = {
-            let (requests, uar, place) = (requests.clone(), uar.clone(), place.clone());
-            thread::spawn(move || by_hand(&requests, &uar, &place, fences))
+            let (requests, uar, record_word) = (requests.clone(), uar.clone(), record_word.clone());
+            thread::spawn(move || by_hand(&requests, &uar, &record_word, fences))
         };
-        if second(place.load(0, Acquire)) == 1 {
+        if second(record_word.load(0, Acquire)) == 1 {
             let head = [requests.load(0, Relaxed), requests.load(3, Relaxed)];
             assert_eq!(second(head[0]), QPN << 8 | 2, "the request before the record");
             assert_eq!(head[1], u64::from_le_bytes(*b"response"));
@@ -294,9 +295,9 @@ fn mutant_no_fence_between_request_and_record() {
     model(|| by_record([true, true]));
 }
 
-/// A queue of one place and one send slot: the slot is written again only when the NIC is done with it.
+/// A queue of one entry and one send slot: the slot is written again only when the NIC is done with it.
 fn reuse(waits: bool) {
-    let (requests, uar, place, window, data) =
+    let (requests, uar, record_word, window, data) =
         (words(wqe::WORDS), words(1), words(1), completions(), words(1));
     let nic = {
         let (uar, window, data) = (uar.clone(), window.clone(), data.clone());
@@ -313,7 +314,7 @@ fn reuse(waits: bool) {
             sent
         })
     };
-    let mut record = DoorbellRecord::new(place).expect("a word");
+    let mut record = DoorbellRecord::new(record_word).expect("a word");
     let mut doorbell = Register::new(uar).expect("a word");
     let completions = CompletionQueue::new(window, None).expect("a queue");
     let mut queue = SendQueue::new(requests, completions, QPN, RecordMode::Written).expect("a queue");

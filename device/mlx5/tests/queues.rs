@@ -64,20 +64,20 @@ fn memory_that_is_no_queue_is_refused() {
 
 #[test]
 fn the_receive_credit_and_its_record_wrap() {
-    let (window, place) = (words(8), words(1));
-    let mut record = DoorbellRecord::new(place.clone()).expect("a word");
+    let (window, record_word) = (words(8), words(1));
+    let mut record = DoorbellRecord::new(record_word.clone()).expect("a word");
     let buffers = Buffers::Slots { lkey: 7, base: 0x1000, stride: 64 };
     let mut queue = ReceiveQueue::new(&window, 3, buffers, &mut record).expect("a queue");
     for index in 0..4 {
         let segment = Segment::from_words([0, 1].map(|at| window.load(index * 2 + at, Relaxed)));
         assert_eq!(segment, Segment { bytes: 64, lkey: 7, address: 0x1000 + index as u64 * 64 });
     }
-    assert_eq!(first(place.load(0, Relaxed)), 3, "as many as were posted in advance");
+    assert_eq!(first(record_word.load(0, Relaxed)), 3, "as many as were posted in advance");
     record.publish_send(0x1234);
     for posted in 4..=200_000_u64 {
         queue.repost(&mut record);
-        assert_eq!(u64::from(first(place.load(0, Relaxed))), posted & 0xFFFF);
-        assert_eq!(second(place.load(0, Relaxed)), 0x1234, "the other counter keeps its value");
+        assert_eq!(u64::from(first(record_word.load(0, Relaxed))), posted & 0xFFFF);
+        assert_eq!(second(record_word.load(0, Relaxed)), 0x1234, "the other counter keeps its value");
     }
     assert_eq!(queue.posted(), 200_000);
 }
@@ -140,7 +140,7 @@ fn failed(index: u64, syndrome: Syndrome) -> Cqe {
 }
 
 #[test]
-fn only_what_is_under_way_and_signalled_frees_places() {
+fn only_what_is_under_way_and_signalled_frees_entries() {
     let mut it = Send::new(16);
     assert_eq!(it.queue.interval(), 4);
     for _ in 0..10 {
@@ -177,9 +177,9 @@ fn a_full_queue_takes_nothing_and_changes_nothing() {
 }
 
 proptest! {
-    /// Against a model that numbers requests without a wrap: places are freed exactly when the model says so.
+    /// Against a model that numbers requests without a wrap: entries are freed exactly when the model says so.
     #[test]
-    fn places_are_freed_as_in_a_model(
+    fn entries_are_freed_as_in_a_model(
         log in 0_u32..7,
         start in 0_u64..3,
         steps in proptest::collection::vec((any::<bool>(), any::<u8>()), 1..200),
@@ -214,15 +214,15 @@ proptest! {
                 }
             }
             prop_assert_eq!((it.queue.posted(), it.queue.under_way()), (posted, posted - freed));
-            prop_assert_eq!(u64::from(it.queue.next_place()), posted % entries);
+            prop_assert_eq!(u64::from(it.queue.next_entry()), posted % entries);
         }
     }
 }
 
 #[test]
-fn a_doorbell_names_the_index_behind_the_last_request() {
-    let (uar, place) = (words(8), words(1));
-    let mut record = DoorbellRecord::new(place.clone()).expect("a word");
+fn a_doorbell_names_the_index_after_the_last_request() {
+    let (uar, record_word) = (words(8), words(1));
+    let mut record = DoorbellRecord::new(record_word.clone()).expect("a word");
     let mut doorbell = BlueFlame::new(uar.clone()).expect("8 words");
     let (window, completions) = completions(4);
     let requests = words(4 * wqe::WORDS);
@@ -232,7 +232,7 @@ fn a_doorbell_names_the_index_behind_the_last_request() {
         let payload = Payload::Inline(b"a response of some bytes");
         queue.post(Operation::Send, payload, &mut record, &mut doorbell).expect("room");
         assert_eq!(uar.load(0, Relaxed), layout::doorbell(0x77, (index as u16).wrapping_add(1)));
-        assert_eq!(second(place.load(0, Relaxed)), u32::from((index as u16).wrapping_add(1)));
+        assert_eq!(second(record_word.load(0, Relaxed)), u32::from((index as u16).wrapping_add(1)));
         // The copy equals the queue's entry, but for the word that the doorbell took.
         let at = (index % 4) as usize * wqe::WORDS;
         for word in 1..6 {
@@ -245,11 +245,11 @@ fn a_doorbell_names_the_index_behind_the_last_request() {
 }
 
 #[test]
-fn events_of_both_sides_have_names_and_places_of_their_own() {
+fn events_of_both_sides_have_names_and_indices_of_their_own() {
     let names: std::collections::BTreeSet<_> = Event::ALL.iter().map(|event| event.name()).collect();
     assert_eq!(names.len(), Event::COUNT);
-    for (place, event) in Event::ALL.iter().enumerate() {
-        assert_eq!(*event as usize, place);
+    for (index, event) in Event::ALL.iter().enumerate() {
+        assert_eq!(*event as usize, index);
         assert!(event.name().starts_with("rx_") ^ event.name().starts_with("tx_"));
         assert!(!event.meaning().is_empty());
     }

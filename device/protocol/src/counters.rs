@@ -82,7 +82,7 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
-    /// Counts that were read elsewhere, by place.
+    /// Counts that were read elsewhere, by index.
     #[must_use]
     pub const fn from_counts(counts: [u64; Counter::COUNT]) -> Self {
         Self(counts)

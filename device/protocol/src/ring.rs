@@ -270,7 +270,7 @@ impl SharedRing {
     /// A ring of the given flags and data. `rx_peer_base` is the producer's address of the request data where that
     /// differs from ours (mapped memory seen from a device), else `None`.
     ///
-    /// `rx_data` and `tx_data` may be the same memory: the response then takes the request's place.
+    /// `rx_data` and `tx_data` may be the same memory: the response then lies where the request did.
     ///
     /// # Errors
     /// An impossible shape, or a window shorter than it.
@@ -364,11 +364,11 @@ impl SharedRing {
         }
     }
 
-    /// One wave over the first `pairs` pairs of a request slot: this lane's pairs `lane` and `lane + lanes`; in lane 0 also
+    /// One burst over the first `pairs` pairs of a request slot: this lane's pairs `lane` and `lane + lanes`; in lane 0 also
     /// its response flag, if that is asked for (0 elsewhere).
     #[must_use]
     #[inline(always)]
-    pub fn request_wave(
+    pub fn request_burst(
         &self,
         slot: SlotIndex,
         lane: [u32; 2],
@@ -377,7 +377,7 @@ impl SharedRing {
     ) -> ([[u64; 2]; 2], u64) {
         let at = self.geometry.rx_offset(slot) / 8;
         let flag = with_flag.then_some((&self.tx_flags, slot.as_usize()));
-        self.rx_data.words().load_wave(at, lane, pairs, flag)
+        self.rx_data.words().load_burst(at, lane, pairs, flag)
     }
 
     /// Request and response slots as rows; `None` where one does not lie on boundaries of 16 bytes.
@@ -396,7 +396,7 @@ impl SharedRing {
         &self.tx_flags
     }
 
-    /// Sets words `2 * pair` and the next of a response slot, relaxed; nothing behind the slot.
+    /// Sets words `2 * pair` and the next of a response slot, relaxed; nothing past the slot.
     #[inline(always)]
     pub fn store_response_pair(&self, slot: SlotIndex, pair: usize, value: [u64; 2]) {
         let words = self.geometry.tx_stride as usize / 8;
@@ -410,7 +410,7 @@ impl SharedRing {
 
     /// Where the response of slot `slot` goes, as addresses: for an agent that gets numbers alone.
     #[must_use]
-    pub fn response_place(&self, slot: u32) -> Option<ResponseAddresses> {
+    pub fn response_addresses(&self, slot: u32) -> Option<ResponseAddresses> {
         let slot = self.geometry.slot(slot)?;
         Some(ResponseAddresses {
             slot: self.tx_data.address() + self.geometry.tx_offset(slot) as u64,
@@ -569,7 +569,7 @@ impl RingMemory for SharedRing {
     #[inline]
     fn write_response(&self, slot: SlotIndex, header: [u64; HEADER_WORDS], result: &[u8]) {
         let offset = self.geometry.tx_offset(slot);
-        // The body first: on a response in the request's place the header is what a reader checks.
+        // The body first: on a response that overwrites its request the header is what a reader checks.
         let inside = self.tx_data.write(offset + HEADER_BYTES, result);
         debug_assert!(inside);
         self.tx_data.write_words(offset, header);

@@ -277,8 +277,8 @@ struct Shelf([DeviceU64; 16]);
 impl Shelf {
     fn put(&self, claim: &Claim) {
         let word = ((claim.sequence() + 1) << 8) | u64::from(claim.index());
-        let place = |cell: &&DeviceU64| cell.compare_exchange(0, word, AcqRel, Acquire).is_ok();
-        self.0.iter().find(place).expect("as many as records");
+        let fill = |cell: &&DeviceU64| cell.compare_exchange(0, word, AcqRel, Acquire).is_ok();
+        self.0.iter().find(fill).expect("as many as records");
     }
 
     fn take(&self) -> Option<(u32, u64)> {

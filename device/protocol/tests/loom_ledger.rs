@@ -1,4 +1,4 @@
-//! Who may answer a request in flight: the worker, a deferred completion, the dispatcher whose patience is over. One.
+//! Who may answer a request in flight: the worker, a deferred completion, the dispatcher after the request's timeout. One.
 #![cfg(loom)]
 
 mod loom_support;

@@ -1,7 +1,7 @@
-//! Live counters of a dispatcher: names and places, the same for device, host and C.
+//! Live counters of a dispatcher: names and indices, the same for device, host and C.
 //!
-//! A dispatcher keeps an array of [`COUNT`] `u64`s and adds to the place of a [`Counter`]. Places are never reused or
-//! reordered: new counters go to the end.
+//! A dispatcher keeps an array of [`COUNT`] `u64`s and adds to the one whose index a [`Counter`] has. Indices are never
+//! reused or reordered: new counters go to the end.
 //!
 //! ```
 //! use ringcall_wire::{Counter, Status};
@@ -42,7 +42,7 @@ crate::named! {
     }
 }
 
-/// Every counter, in the order of its place.
+/// Every counter, in the order of the indices.
 pub const ALL: &[Counter] = Counter::ALL;
 
 /// How many counters there are.
@@ -52,7 +52,7 @@ impl Counter {
     /// How many counters there are.
     pub const COUNT: usize = COUNT;
 
-    /// Place in the array of counters, below [`COUNT`].
+    /// Index in the array of counters, below [`COUNT`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize

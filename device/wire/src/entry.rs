@@ -82,7 +82,7 @@ pub struct LegacyFunctionEntry {
     pub reserved: [u8; 3],
     /// Arguments and results.
     pub schema: HandlerSchema,
-    /// Place in the bank of mailboxes.
+    /// Index in the bank of mailboxes.
     pub mailbox_idx: u32,
     /// Address of the queue's tail index, an `i32`.
     pub d_queue_idx: u64,
@@ -170,7 +170,7 @@ impl FunctionEntry {
         }
     }
 
-    /// As the 168-byte layout, or `None` when the routing key, which has no place there, is set.
+    /// As the 168-byte layout, or `None` when the routing key, which has no field there, is set.
     #[must_use]
     pub const fn to_seed(&self) -> Option<SeedFunctionEntry> {
         if self.routing_key != 0 {
@@ -222,7 +222,7 @@ impl From<SeedFunctionEntry> for FunctionEntry {
 }
 
 impl From<LegacyFunctionEntry> for FunctionEntry {
-    /// Routing key 0; mailbox and backpressure pointers have no place and stay behind.
+    /// Routing key 0; mailbox and backpressure pointers have no field and are dropped.
     fn from(old: LegacyFunctionEntry) -> Self {
         Self {
             handler: old.handler,

@@ -59,16 +59,16 @@ pub enum WireError {
         /// Bytes of the slot.
         slot: u64,
     },
-    /// A value of another type than the schema has at this place.
+    /// A value of another type than the schema has at this index.
     TypeMismatch {
-        /// Place in the schema, from 0.
+        /// Index in the schema, from 0.
         index: usize,
         /// Raw type id of the schema.
         expected: u8,
         /// Raw type id that was pushed or asked for.
         found: u8,
     },
-    /// An array, bit string or readout of another length than the schema has at this place.
+    /// An array, bit string or readout of another length than the schema has at this index.
     CountMismatch {
         /// Elements expected.
         expected: usize,
@@ -87,9 +87,9 @@ pub enum WireError {
         /// Values in the schema.
         fields: usize,
     },
-    /// The schema has two 4-bit values to a byte at this place, and whole bytes were pushed or asked for.
+    /// The schema has two 4-bit values to a byte at this index, and whole bytes were pushed or asked for.
     PackedNibbles {
-        /// Place in the schema, from 0.
+        /// Index in the schema, from 0.
         index: usize,
     },
     /// Bits or nibbles after the last element that are not zero.

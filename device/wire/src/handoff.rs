@@ -81,7 +81,7 @@ pub mod instance {
     /// Bytes of output of one job, or of an answer.
     pub const OUTPUT_BYTES: usize = 3;
     /// Times that a free record is looked for, about a microsecond each.
-    pub const PATIENCE: usize = 4;
+    pub const POLL_LIMIT: usize = 4;
     /// Address of a word that is not 0 once the inference has failed; 0 where there is none.
     pub const FAILED: usize = 5;
     /// Bytes that a request has, no more and no less.

@@ -1,6 +1,6 @@
 //! What a host and its device dispatcher agree on: kernel parameters, tables, the control block, graph contexts.
 //!
-//! Everything here is memory that one side writes and the other reads, so it is in one place for both. All
+//! Everything here is memory that one side writes and the other reads, so one module has it for both. All
 //! words are little-endian `u64`s at 8-byte aligned addresses; addresses are the device's.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -223,8 +223,8 @@ pub mod control {
 pub mod saved {
     use crate::counter::Counter;
 
-    /// Where polling continues, 16 bits each: the window that is looked at every turn, the place in it after
-    /// the last request, the window that the sweep had come to.
+    /// Where polling continues, 16 bits each: the window that is looked at every turn, the bit of it after that
+    /// of the last request, the window that the sweep had come to.
     pub const CURSOR: usize = 0;
     /// Heartbeats so far.
     pub const HEARTBEAT: usize = 1;
@@ -323,8 +323,8 @@ pub mod io {
     /// Address of a word that is 0 when the graph may be *launched*; 0 where there is none. Until then its requests stay in
     /// the ring. Written by the host, once, and by the graph's own kernels before they free the mailbox.
     pub const GATE: usize = 15;
-    /// Which place for an answer this executable has, where the dispatcher has no ring: its number among all executables.
-    /// Written by the host, once.
+    /// Where the dispatcher has no ring: this executable's index among all executables, which is also that of its answer on
+    /// the pending table. Written by the host, once.
     pub const ANSWER: usize = 16;
     /// First byte of the payload.
     pub const PAYLOAD: usize = 144;

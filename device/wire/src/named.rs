@@ -19,13 +19,13 @@ macro_rules! named {
     (
         $(#[$attribute:meta])*
         pub enum $Name:ident {
-            $($variant:ident $(= $place:literal)?, $name:literal, $meaning:literal;)*
+            $($variant:ident $(= $value:literal)?, $name:literal, $meaning:literal;)*
         }
     ) => {
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $Name {
-            $(#[doc = concat!($meaning, ".")] $variant $(= $place)?,)*
+            $(#[doc = concat!($meaning, ".")] $variant $(= $value)?,)*
         }
 
         impl $Name {

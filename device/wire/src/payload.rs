@@ -147,7 +147,7 @@ const fn bytes_of_bits(bits: u32) -> u32 {
 }
 
 impl TypeDesc {
-    /// The all-zero descriptor of the places that a schema does not use. Not valid as an argument or result.
+    /// The all-zero descriptor of the fields that a schema does not use. Not valid as an argument or result.
     pub const UNUSED: Self = Self { type_id: 0, reserved: [0; 3], size_bytes: 0, num_elements: 0 };
 
     const fn sized(kind: PayloadType, num_elements: u32, size_bytes: u32) -> Self {

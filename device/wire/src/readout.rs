@@ -160,8 +160,8 @@ pub fn pack_nibbles(values: &[u8], out: &mut [u8]) -> Result<usize, WireError> {
 /// As [`NibbleView::new`] for `out.len()` values.
 pub fn unpack_nibbles(packed: &[u8], out: &mut [u8]) -> Result<(), WireError> {
     let view = NibbleView::new(packed, out.len())?;
-    for (place, value) in out.iter_mut().zip(view.iter()) {
-        *place = value;
+    for (target, value) in out.iter_mut().zip(view.iter()) {
+        *target = value;
     }
     Ok(())
 }

@@ -120,8 +120,8 @@ impl HandlerSchema {
     /// With one more argument. One past [`MAX_ARGS`] is counted but not kept, so that [`Self::validate`] refuses.
     #[must_use]
     pub const fn arg(mut self, desc: TypeDesc) -> Self {
-        if let Some((_, [place, ..])) = self.args.split_at_mut_checked(self.num_args as usize) {
-            *place = desc;
+        if let Some((_, [field, ..])) = self.args.split_at_mut_checked(self.num_args as usize) {
+            *field = desc;
         }
         self.num_args = self.num_args.saturating_add(1);
         self
@@ -130,8 +130,8 @@ impl HandlerSchema {
     /// With one more result. One past [`MAX_RESULTS`] is counted but not kept, so that [`Self::validate`] refuses.
     #[must_use]
     pub const fn result(mut self, desc: TypeDesc) -> Self {
-        if let Some((_, [place, ..])) = self.results.split_at_mut_checked(self.num_results as usize) {
-            *place = desc;
+        if let Some((_, [field, ..])) = self.results.split_at_mut_checked(self.num_results as usize) {
+            *field = desc;
         }
         self.num_results = self.num_results.saturating_add(1);
         self
@@ -274,7 +274,7 @@ impl HandlerSchema {
 /// One argument or result and where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Place in the schema, from 0.
+    /// Index in the schema, from 0.
     pub index: usize,
     /// First byte within the payload, header not counted.
     pub offset: u32,

@@ -48,7 +48,7 @@ pub struct UnifiedParams {
     pub uar: u64,
     /// Request slots.
     pub rx_data: u64,
-    /// Response slots, as many as the send queue has places.
+    /// Response slots, as many as the send queue has entries.
     pub tx_data: u64,
     /// Address of request slot 0 in its region's terms.
     pub rx_base: u64,
@@ -74,11 +74,11 @@ pub struct UnifiedParams {
     pub pending: u64,
     /// Entries of the receive side's completion queue, a power of two.
     pub rx_completion_entries: u32,
-    /// Places of the receive queue, a power of two.
+    /// Entries of the receive queue, a power of two.
     pub receive_entries: u32,
     /// Entries of the send side's completion queue, a power of two.
     pub tx_completion_entries: u32,
-    /// Places of the send queue, a power of two.
+    /// Entries of the send queue, a power of two.
     pub send_entries: u32,
     /// The queue pair's number.
     pub qpn: u32,
@@ -110,7 +110,7 @@ pub struct UnifiedParams {
     pub options: u32,
     /// Bytes of one staging buffer.
     pub stage_bytes: u32,
-    /// Executables of all graphs; each has a place for an answer ([`io::ANSWER`](launch::io::ANSWER)).
+    /// Executables of all graphs; the pending table has room for an answer of each ([`io::ANSWER`](launch::io::ANSWER)).
     pub execs: u32,
 }
 

@@ -219,7 +219,7 @@ proptest! {
         if !raw {
             // Mostly plausible descriptors, so that the decoder gets past construction.
             schema_bytes[..2].copy_from_slice(&[counts.0, counts.1]);
-            for ((kind, n, delta), place) in kinds.iter().zip(schema_bytes[4..].chunks_mut(12)) {
+            for ((kind, n, delta), bytes) in kinds.iter().zip(schema_bytes[4..].chunks_mut(12)) {
                 let all = PayloadType::ALL;
                 let mut desc = match kind {
                     10.. => TypeDesc::readout4(*n),
@@ -238,7 +238,7 @@ proptest! {
                 if calls.len() < 3 {
                     desc.size_bytes = desc.size_bytes.saturating_add_signed(*delta);
                 }
-                place.copy_from_slice(zerocopy::IntoBytes::as_bytes(&desc));
+                bytes.copy_from_slice(zerocopy::IntoBytes::as_bytes(&desc));
             }
         }
         let schema = HandlerSchema::read_from_bytes(&schema_bytes).unwrap();

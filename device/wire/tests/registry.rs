@@ -68,8 +68,8 @@ fn status_codes_are_complete_distinct_and_documented() {
 #[test]
 fn every_protocol_status_has_a_counter_of_its_own() {
     assert_eq!(Counter::COUNT, counter::ALL.len());
-    for (place, counter) in counter::ALL.iter().enumerate() {
-        assert_eq!(counter.index(), place);
+    for (index, counter) in counter::ALL.iter().enumerate() {
+        assert_eq!(counter.index(), index);
     }
     let names: BTreeSet<_> = counter::ALL.iter().map(|counter| counter.name()).collect();
     assert_eq!(names.len(), Counter::COUNT);
@@ -131,7 +131,7 @@ fn magics_are_told_apart() {
 }
 
 #[test]
-fn entries_convert_without_losing_what_has_a_place() {
+fn entries_convert_without_losing_what_has_a_field() {
     let schema = HandlerSchema::new().arg(TypeDesc::bit_packed(24)).result(TypeDesc::int32());
     let entry = FunctionEntry::new(FunctionId(9), DispatchMode::GraphLaunch, schema, 0x1234);
     assert_eq!(entry.to_seed().map(FunctionEntry::from), Some(entry));

@@ -64,10 +64,10 @@ struct Connection {
     pending: Vec<u8>,
 }
 
-/// Who asked: a place in the table, and the connection that was there.
+/// Who asked: an index in the table, and the connection that was there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    place: usize,
+    index: usize,
     number: u64,
 }
 
@@ -82,15 +82,15 @@ impl Tcp {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             let free = self.connections.iter().position(Option::is_none);
-            let place = free.unwrap_or(self.connections.len());
-            if place >= CONNECTIONS || stream.set_nonblocking(true).is_err() {
+            let index = free.unwrap_or(self.connections.len());
+            if index >= CONNECTIONS || stream.set_nonblocking(true).is_err() {
                 continue;
             }
             let _ = stream.set_nodelay(true);
             let connection =
                 Connection { number: self.next, stream, received: Vec::new(), pending: Vec::new() };
             self.next += 1;
-            match self.connections.get_mut(place) {
+            match self.connections.get_mut(index) {
                 Some(empty) => *empty = Some(connection),
                 None => self.connections.push(Some(connection)),
             }
@@ -162,10 +162,10 @@ impl Wire for Tcp {
         let count = self.connections.len();
         for step in 0..count {
             // Another one is first each time: a busy peer does not keep the others out.
-            let place = (self.first + step) % count;
-            let Some(connection) = &mut self.connections[place] else { continue };
+            let index = (self.first + step) % count;
+            let Some(connection) = &mut self.connections[index] else { continue };
             let mut alive = connection.flush() && connection.fill();
-            let from = Peer { place, number: connection.number };
+            let from = Peer { index, number: connection.number };
             let whole = loop {
                 let len = match connection.frame() {
                     Ok(Some(_)) if left == 0 => break true,
@@ -186,7 +186,7 @@ impl Wire for Tcp {
             };
             // Frames that came whole are served though their sender is gone.
             if !alive && !whole {
-                self.connections[place] = None;
+                self.connections[index] = None;
             }
             if left == 0 {
                 break;
@@ -198,16 +198,16 @@ impl Wire for Tcp {
 
     fn send(&mut self, outbox: &Outbox<Peer>) -> Sent {
         for (frames, frame) in outbox.frames().enumerate() {
-            let found = self.connections.get_mut(frame.to.place);
-            let Some(place) = found.filter(|at| at.as_ref().is_some_and(|c| c.number == frame.to.number))
+            let found = self.connections.get_mut(frame.to.index);
+            let Some(entry) = found.filter(|at| at.as_ref().is_some_and(|c| c.number == frame.to.number))
             else {
                 return Sent { frames, error: Some(ErrorKind::NotConnected.into()) };
             };
-            let Some(connection) = place else { continue };
+            let Some(connection) = entry else { continue };
             connection.pending.extend_from_slice(&(frame.bytes.len() as u32).to_le_bytes());
             connection.pending.extend_from_slice(frame.bytes);
             if !connection.flush() || connection.pending.len() > PENDING_BYTES {
-                *place = None;
+                *entry = None;
                 return Sent { frames, error: Some(ErrorKind::ConnectionReset.into()) };
             }
         }

@@ -99,9 +99,9 @@ pub(crate) unsafe fn read_args(argc: c_int, argv: *const *mut c_char) -> Result<
     let mut args = Vec::new();
     for index in 0..count {
         // SAFETY: as promised.
-        let place = unsafe { argv.add(index) };
+        let entry = unsafe { argv.add(index) };
         // SAFETY: as promised.
-        let arg = unsafe { place.read() };
+        let arg = unsafe { entry.read() };
         if arg.is_null() {
             break;
         }

@@ -51,7 +51,7 @@ fn a_whole_life() {
     let mut plane = CpuDataplane::EMPTY;
     let (mut slots, mut bytes) = (0, 0);
     let mut line = [0_u8; 64];
-    // SAFETY: the places are there, for each call.
+    // SAFETY: each address can be written to.
     unsafe {
         assert_eq!(cudaq_bridge_get_transport_context(bridge, 0, (&raw mut ring).cast()), OK);
         assert_eq!(cudaq_bridge_get_cpu_dataplane(bridge, &raw mut plane), OK);
@@ -154,7 +154,7 @@ fn nulls_and_wild_handles_are_refused() {
             assert_eq!(call(wild), INVALID);
         }
     }
-    // A create that fails leaves the place as it is.
+    // A create that fails leaves the handle as it is.
     let before = handle;
     // SAFETY: as above.
     unsafe {

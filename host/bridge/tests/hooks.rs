@@ -148,7 +148,7 @@ fn a_unified_provider_leaves_the_loop_to_its_caller() {
     let create = |args: &[&CStr]| {
         let mut handle: Handle = null_mut();
         let mut argv: Vec<_> = args.iter().map(|arg| arg.as_ptr().cast_mut()).chain([null_mut()]).collect();
-        // SAFETY: a place for the handle, and strings.
+        // SAFETY: an address for the handle, and strings.
         let status =
             unsafe { table.v2.v1.create.unwrap()(&raw mut handle, args.len() as i32, argv.as_mut_ptr()) };
         assert_eq!(status, 0);
@@ -156,7 +156,7 @@ fn a_unified_provider_leaves_the_loop_to_its_caller() {
     };
     let unified = |handle| {
         let mut dirty = UnifiedContext { launch_fn: None, transport_ctx: std::ptr::dangling_mut() };
-        // SAFETY: a place for a context.
+        // SAFETY: an address for a context.
         let status = unsafe {
             table.v2.v1.get_transport_context.unwrap()(handle, CONTEXT_UNIFIED, (&raw mut dirty).cast())
         };
@@ -166,7 +166,7 @@ fn a_unified_provider_leaves_the_loop_to_its_caller() {
     assert_eq!(unified(driven), (0, true, true));
     assert_eq!(unified(filled).0, CudaqStatus::Unsupported.raw() as i32);
     let mut plane = CpuDataplane::EMPTY;
-    // SAFETY: a place for a data plane.
+    // SAFETY: an address for a data plane.
     assert_eq!(unsafe { table.v2.get_cpu_dataplane.unwrap()(driven, &raw mut plane) }, 0);
     let publish = |slot| {
         // SAFETY: the hook with its context.

@@ -172,7 +172,7 @@ fn garbage_is_told_apart() {
     ] {
         garbage(odd, make(odd).unwrap().ring().map(drop), why);
     }
-    // Responses may take their requests' places.
+    // Responses may lie in their requests' slots.
     assert!(make("in-place").unwrap().ring().is_ok() && make("in-place").unwrap().plane().is_ok());
     // A device may see what this host does not.
     assert!(make("device-only").unwrap().ring_buffer().is_ok());

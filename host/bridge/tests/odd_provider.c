@@ -188,11 +188,11 @@ static cudaq_status_t set_function_table(cudaq_realtime_bridge_handle_t handle, 
 }
 
 #ifdef V1_SIZE
-/* As a provider of version 1 has it: what lies behind the table is no member. */
+/* As a provider of version 1 has it: what follows the table is no member. */
 static struct {
   int version;
   void *members[6];
-  uint64_t behind[3];
+  uint64_t after[3];
 } table = {1,
            {(void *)create, (void *)destroy, (void *)get_transport_context, (void *)connect_, (void *)launch,
             (void *)disconnect},

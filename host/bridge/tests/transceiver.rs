@@ -16,9 +16,9 @@ const SLOT: usize = 128;
 
 /// One of a transceiver's arrays, as C reaches it.
 fn flag(base: u64, slot: usize) -> &'static AtomicU64 {
-    let place = std::ptr::with_exposed_provenance_mut::<u64>(base as usize + slot * 8);
+    let flag = std::ptr::with_exposed_provenance_mut::<u64>(base as usize + slot * 8);
     // SAFETY: a flag of a transceiver that lives as long as the test uses it.
-    unsafe { AtomicU64::from_ptr(place) }
+    unsafe { AtomicU64::from_ptr(flag) }
 }
 
 fn until(mut is: impl FnMut() -> bool) {
@@ -32,9 +32,9 @@ fn until(mut is: impl FnMut() -> bool) {
 /// Writes a response slot and sets its flag.
 fn put(handle: *mut c_void, slot: usize, bytes: &[u8]) {
     let base = cpu_udp_get_tx_ring_data_addr(handle) as usize + slot * SLOT;
-    let place = std::ptr::with_exposed_provenance_mut::<u8>(base);
+    let data = std::ptr::with_exposed_provenance_mut::<u8>(base);
     // SAFETY: inside the slot, whose flag is 0.
-    unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    unsafe { data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     flag(cpu_udp_get_tx_ring_flag_addr(handle), slot).store(base as u64, Ordering::Release);
 }
 
@@ -43,9 +43,9 @@ fn take(handle: *mut c_void, slot: usize) -> Vec<u8> {
     let rx = flag(cpu_udp_get_rx_ring_flag_addr(handle), slot);
     let base = cpu_udp_get_rx_ring_data_addr(handle) + (slot * SLOT) as u64;
     until(|| rx.load(Ordering::Acquire) == base);
-    let place = std::ptr::with_exposed_provenance::<u8>(base as usize);
+    let data = std::ptr::with_exposed_provenance::<u8>(base as usize);
     // SAFETY: a slot whose flag is set.
-    let bytes = unsafe { std::slice::from_raw_parts(place, SLOT) }.to_vec();
+    let bytes = unsafe { std::slice::from_raw_parts(data, SLOT) }.to_vec();
     rx.store(0, Ordering::Release);
     bytes
 }
@@ -264,7 +264,7 @@ fn hooks_instead_of_a_thread() {
     };
     assert_eq!((cpu_udp_set_unified(service, 1), cpu_udp_bind(service, 0)), (1, 1));
     let mut slot = 99;
-    // SAFETY: a place for a slot, or none.
+    // SAFETY: an address for a slot, or null.
     let poll = |slot: *mut u32| unsafe { cpu_udp_rx_poll(service, slot) };
     assert_eq!(poll(&raw mut slot), 0, "not started");
     assert_eq!((cpu_udp_start(service), cpu_udp_set_unified(service, 0)), (1, 0));

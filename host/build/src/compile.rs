@@ -155,13 +155,13 @@ fn flags(device_crate: &DeviceCrate, package: &Package, toolchain: &Toolchain) -
     // No path of this machine gets into the text. Of two that match, the later one counts.
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
-    let places = [
+    let prefixes = [
         (home, "/cargo"),
         (Some(package.root.clone()), "/workspace"),
         (toolchain.sources().canonicalize().ok(), "/rust"),
         (Some(toolchain.sources().to_owned()), "/rust"),
     ];
-    for (path, name) in places {
+    for (path, name) in prefixes {
         let Some(path) = path else { continue };
         flags.push("\x1f--remap-path-prefix=");
         flags.push(path);
@@ -196,10 +196,10 @@ fn messages(printed: &str) -> String {
     telling.collect::<Vec<_>>().join("\n\n")
 }
 
-/// The code generator names neither the operation nor its place.
+/// The code generator names neither the operation nor its line.
 fn hint(messages: &str) -> &'static str {
     if messages.contains("unsupported library call operation") {
-        "\nThe code uses an operation that a GPU has no instruction for and that no library stands behind, \
+        "\nThe code uses an operation that a GPU has no instruction for and that no library provides, \
          such as converting 128-bit integers to or from floating point."
     } else {
         ""

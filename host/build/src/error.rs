@@ -49,7 +49,7 @@ pub enum BuildError {
     },
     /// The code calls functions that a GPU does not have.
     #[error(
-        "`{package}` for {arch} calls {symbols}, which nothing defines: on a GPU no C library stands behind \
+        "`{package}` for {arch} calls {symbols}, which nothing defines: on a GPU no C library provides \
          comparisons and copies of slices. Compare and copy element by element, or define the function as a weak symbol"
     )]
     Undefined {

@@ -23,10 +23,10 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The fixture, copied to its own place: cargo writes a lock file beside it.
-fn fixture(place: &str) -> PathBuf {
+/// The fixture, copied to its own folder: cargo writes a lock file beside it.
+fn fixture(folder: &str) -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture");
-    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(place).join("fixture");
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder).join("fixture");
     std::fs::create_dir_all(to.join("src")).expect("a folder");
     for file in ["Cargo.toml", "src/lib.rs", "src/sum.rs"] {
         std::fs::copy(from.join(file), to.join(file)).expect(file);
@@ -39,12 +39,12 @@ fn as_numbers(text: &str) -> String {
     text.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn build(place: &str, features: &[&str], toolchain: &Toolchain) -> Result<Compiled, BuildError> {
+fn build(folder: &str, features: &[&str], toolchain: &Toolchain) -> Result<Compiled, BuildError> {
     let device_crate = DeviceCrate {
-        manifest_dir: fixture(place),
+        manifest_dir: fixture(folder),
         features: features.iter().map(|&feature| feature.to_owned()).collect(),
         arch: Arch::SM_90,
-        target_dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join(place).join("target"),
+        target_dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder).join("target"),
     };
     compile(&device_crate, toolchain)
 }
@@ -75,7 +75,7 @@ fn the_whole_program_is_in_the_text_and_nothing_of_the_machine() {
     let sources: Vec<_> = first.sources.iter().filter_map(|path| path.file_name()?.to_str()).collect();
     assert_eq!(sources, ["Cargo.lock", "Cargo.toml", "lib.rs", "sum.rs"]);
 
-    let second = build("a/place far away", &[], &toolchain).expect("it compiles");
+    let second = build("a/folder far away", &[], &toolchain).expect("it compiles");
     assert!(*ptx == second.ptx, "two builds differ:\n{ptx}\n\n{}", second.ptx);
 
     // What cargo takes for fresh is there again, though the text was thrown away.

@@ -82,14 +82,14 @@ unsafe extern "C" fn poll(ctx: *mut c_void, slot: *mut u32) -> c_int {
         transport.shutdown = 1;
         return 1;
     }
-    let place = (transport.sent % 64) as u32;
+    let index = (transport.sent % 64) as u32;
     transport.begin = Instant::now();
     let payload = [7_u8; PAYLOAD];
     // SAFETY: a ring of 64 slots.
     let written = unsafe {
         ringcall_c::cudaq_host_ringbuffer_write_rpc_request(
             &raw const transport.ring,
-            place,
+            index,
             1,
             payload.as_ptr().cast(),
             PAYLOAD as u32,
@@ -101,7 +101,7 @@ unsafe extern "C" fn poll(ctx: *mut c_void, slot: *mut u32) -> c_int {
     transport.sent += 1;
     transport.busy = true;
     // SAFETY: the loop's word.
-    unsafe { slot.write(place) };
+    unsafe { slot.write(index) };
     0
 }
 

@@ -48,7 +48,7 @@ template <typename T> struct Mapped {
 };
 
 /* One warp: each lane a word of the context, then of the slot, in one load (loads of one sector of host memory wait for each
- * other). The request's header becomes the response's: length, id and time stamp have the same places in both. */
+ * other). The request's header becomes the response's: length, id and time stamp have the same offsets in both. */
 __global__ void increment(GraphIOContext *const volatile *mailbox) {
   const unsigned lane = threadIdx.x;
   const auto *context = reinterpret_cast<const volatile std::uint64_t *>(*mailbox);
@@ -158,7 +158,7 @@ template <typename Call> unsigned median(cudaStream_t stream, Call call) {
   return times[ROUNDS / 2];
 }
 
-/* What the host path's calls take, one at a time: the launch, the flag behind it, and what could stand in for that. */
+/* What the host path's calls take, one at a time: the launch, the flag after it, and what could stand in for that. */
 void calls(Plan plan) {
   pin(plan.server);
   Mapped<GraphIOContext *> mailbox(1);
@@ -179,12 +179,12 @@ void calls(Plan plan) {
   const auto at = reinterpret_cast<CUdeviceptr>(flag.device + 1);
   const unsigned launch = median(stream, [&] { CHECK(cudaGraphLaunch(exec, stream)); });
   const unsigned query = median(stream, [&] { CHECK(cudaStreamQuery(stream)); });
-  const unsigned behind = write == nullptr ? 0 : median(stream, [&] {
+  const unsigned after = write == nullptr ? 0 : median(stream, [&] {
     if (write(stream, at, 1, 0) != CUDA_SUCCESS)
       std::exit(1);
   });
-  std::printf("host time of CUDA calls: graph launch %u ns, write behind it %u ns, query of an idle stream %u ns\n",
-              launch, behind, query);
+  std::printf("host time of CUDA calls: graph launch %u ns, write after it %u ns, query of an idle stream %u ns\n",
+              launch, after, query);
   CHECK(cudaGraphExecDestroy(exec));
   CHECK(cudaStreamDestroy(stream));
 }

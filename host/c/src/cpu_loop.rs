@@ -147,11 +147,11 @@ impl Dataplane {
         let before = self.under_way.len();
         let Self { ctx, tx_publish, tx_flags, rx_flags, theirs, under_way, faults, .. } = self;
         under_way.retain(|&slot| {
-            let place = slot as usize;
+            let index = slot as usize;
             // Acquire: pairs with `RingMemory::publish_tx`.
-            let keep = match TxState::decode(tx_flags.load(place, Ordering::Acquire)) {
+            let keep = match TxState::decode(tx_flags.load(index, Ordering::Acquire)) {
                 // Taken out of its slot without an answer: that was asked for.
-                TxState::Empty => rx_flags.load(place, Ordering::Relaxed) != flag::FREE,
+                TxState::Empty => rx_flags.load(index, Ordering::Relaxed) != flag::FREE,
                 TxState::InFlight => true,
                 TxState::Ready(_) | TxState::Error(_) => {
                     // SAFETY: the promise of `new`. A failed slot holds a response that says so.
@@ -159,7 +159,7 @@ impl Dataplane {
                     if sent != CudaqStatus::Ok.raw() as c_int {
                         faults.count(1);
                     }
-                    tx_flags.store(place, flag::FREE, Ordering::Release);
+                    tx_flags.store(index, flag::FREE, Ordering::Release);
                     false
                 }
             };

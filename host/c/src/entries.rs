@@ -62,13 +62,13 @@ impl EntryLayout {
 /// an index that was left 0 is taken for that. Entries of other modes have no use for these fields, and may leave them unwritten.
 fn check_legacy(bytes: &[u8]) -> Result<(), Fault> {
     let entries = bytes.chunks_exact(size_of::<LegacyFunctionEntry>()).enumerate();
-    let entries = entries.filter_map(|(place, entry)| {
-        LegacyFunctionEntry::read_from_bytes(entry).ok().map(|entry| (place, entry))
+    let entries = entries.filter_map(|(index, entry)| {
+        LegacyFunctionEntry::read_from_bytes(entry).ok().map(|entry| (index, entry))
     });
     let graphs = entries
         .filter(|(_, entry)| u32::from(entry.dispatch_mode) == DispatchMode::GraphLaunch.raw())
         .zip(0_u32..);
-    for ((place, entry), mailbox) in graphs {
+    for ((index, entry), mailbox) in graphs {
         let pointers = [
             ("d_queue_idx", entry.d_queue_idx),
             ("d_ready_flags", entry.d_ready_flags),
@@ -76,13 +76,13 @@ fn check_legacy(bytes: &[u8]) -> Result<(), Fault> {
         ];
         if let Some((name, _)) = pointers.iter().find(|(_, address)| *address != 0) {
             return Err(Fault::unsupported(format!(
-                "entry {place}: {name} is set, and nothing here reads or writes what it points to: set it to null"
+                "entry {index}: {name} is set, and nothing here reads or writes what it points to: set it to null"
             )));
         }
-        let index = entry.mailbox_idx;
-        if index != 0 && index != mailbox {
+        let given = entry.mailbox_idx;
+        if given != 0 && given != mailbox {
             return Err(Fault::unsupported(format!(
-                "entry {place}: mailbox_idx is {index}, and the table's graphs have the mailboxes of the bank in their order: \
+                "entry {index}: mailbox_idx is {given}, and the table's graphs have the mailboxes of the bank in their order: \
                  it must be {mailbox}"
             )));
         }
@@ -132,23 +132,23 @@ pub(crate) unsafe fn read_host(
 /// Checks modes and handlers, and the schemas or makes them untyped. Routing keys count only where several entries have one id: tables filled field by
 /// field, as the specification's examples do, leave them as they were.
 pub(crate) fn check_entries(entries: &mut [FunctionEntry], schemas: Schemas) -> Result<(), Fault> {
-    for (place, entry) in entries.iter_mut().enumerate() {
+    for (index, entry) in entries.iter_mut().enumerate() {
         if schemas == Schemas::Ignored {
             entry.schema = HandlerSchema::new();
         }
-        entry.validate().map_err(|error| Fault::invalid(format!("entry {place}: {error}")))?;
+        entry.validate().map_err(|error| Fault::invalid(format!("entry {index}: {error}")))?;
     }
     let mut times: HashMap<u32, u32> = HashMap::new();
     for entry in &*entries {
         *times.entry(entry.function_id).or_default() += 1;
     }
-    for (place, entry) in entries.iter_mut().enumerate() {
+    for (index, entry) in entries.iter_mut().enumerate() {
         let (id, mode) = (entry.function_id, u32::from(entry.dispatch_mode));
         if times.get(&id) == Some(&1) {
             entry.routing_key = 0;
         } else if mode != DispatchMode::GraphLaunch.raw() {
             return Err(Fault::invalid(format!(
-                "entry {place}: function id {id:#010x} occurs more than once"
+                "entry {index}: function id {id:#010x} occurs more than once"
             )));
         }
     }
@@ -172,11 +172,11 @@ mod tests {
         let mut entries = [entry(1, graph), entry(2, call), entry(1, graph), entry(3, graph)];
         check_entries(&mut entries, Schemas::Checked).expect("good");
         assert_eq!(entries.map(|entry| entry.routing_key), [101, 0, 101, 0]);
-        for (mut twins, place) in
+        for (mut twins, index) in
             [([entry(1, graph), entry(1, call)], 1), ([entry(2, call), entry(2, graph)], 0)]
         {
             let why = check_entries(&mut twins, Schemas::Checked).expect_err("a call among them").why;
-            assert!(why.contains(&format!("entry {place}:")) && why.contains("more than once"), "{why}");
+            assert!(why.contains(&format!("entry {index}:")) && why.contains("more than once"), "{why}");
         }
     }
 

@@ -108,7 +108,7 @@ pub(crate) fn check(ring: &cudaq_ringbuffer_t, view: View, slots: u32, slot_byte
     }
     for i in 0..4 {
         for j in i + 1..4 {
-            // Responses may take their requests' places.
+            // Responses may lie in their requests' slots.
             let in_place = (i, j) == (2, 3) && starts[2] == starts[3] && rx_stride == tx_stride;
             if starts[i] < ends[j] && starts[j] < ends[i] && !in_place {
                 return Err(Fault::invalid(format!("{} and {} overlap", names[i], names[j])));

@@ -205,7 +205,7 @@ impl CudaError {
         self.code().is_some_and(DriverCode::is_sticky)
     }
 
-    /// The driver's code, where one is behind it.
+    /// The driver's code, if a call of the driver failed.
     #[must_use]
     pub fn code(&self) -> Option<&DriverCode> {
         match self {

@@ -1,4 +1,4 @@
-//! The service around a dispatcher that is elsewhere, which a host dispatcher plays; and around a model between bits.
+//! The service around a dispatcher that is elsewhere, which a host dispatcher simulates; and around a model between bits.
 
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig, Status, dispatcher};
@@ -20,7 +20,7 @@ const REQUESTS: u64 = 400;
 type Decide = fn(&mut [u8]) -> bool;
 
 /// Plays the device: a call on a dispatcher's thread.
-struct Played {
+struct FakeDevice {
     ring: Ring,
     decide: Decide,
     /// Does not poll, and says that it is ill.
@@ -28,7 +28,7 @@ struct Played {
     running: Option<HostDispatcher<dispatcher::Running>>,
 }
 
-impl Played {
+impl FakeDevice {
     fn new(problem: &Problem, decide: Decide) -> Self {
         let slot_bytes = (problem.inferred_bytes() as u32 + 24).next_multiple_of(64);
         let ring = Ring::allocate(RingConfig { slots: 16, slot_bytes }).unwrap();
@@ -36,7 +36,7 @@ impl Played {
     }
 }
 
-impl RemoteDispatcher for Played {
+impl RemoteDispatcher for FakeDevice {
     fn ring(&self) -> &Ring {
         &self.ring
     }
@@ -127,7 +127,7 @@ fn drive(problem: &Problem, service: Service) -> Result<Summary, DriveError> {
 }
 
 fn elsewhere(problem: &Problem, decide: Decide) -> Summary {
-    let service = Service::start_remote(problem, Played::new(problem, decide), config()).unwrap();
+    let service = Service::start_remote(problem, FakeDevice::new(problem, decide), config()).unwrap();
     let summary = drive(problem, service).unwrap();
     assert_eq!((summary.lost(), summary.unexpected, summary.failure.as_ref()), (0, 0, None));
     summary
@@ -197,15 +197,15 @@ fn what_is_left_empty_is_not_matched() {
 #[test]
 fn an_answer_that_cannot_be_is_refused() {
     let problem = problem();
-    let played = Played { sick: true, ..Played::new(&problem, |_| false) };
+    let device = FakeDevice { sick: true, ..FakeDevice::new(&problem, |_| false) };
     let call = |bits: &[u8], out: &mut [u8]| -> Result<usize, Status> {
         out[..bits.len()].copy_from_slice(bits);
         out[bits.len()] = 0x80;
         Ok(bits.len() + usize::from(bits[0].is_multiple_of(2)))
     };
-    let table = FunctionTable::builder().host_call(DECODE_SYNDROME, call).build(&played.ring).unwrap();
-    let running = HostDispatcher::builder(&played.ring, table).build().unwrap().start().unwrap();
-    let summary = drive(&problem, Service::start_remote(&problem, played, config()).unwrap()).unwrap();
+    let table = FunctionTable::builder().host_call(DECODE_SYNDROME, call).build(&device.ring).unwrap();
+    let running = HostDispatcher::builder(&device.ring, table).build().unwrap().start().unwrap();
+    let summary = drive(&problem, Service::start_remote(&problem, device, config()).unwrap()).unwrap();
     assert_eq!((summary.stats.refused, summary.stats.succeeded, summary.lost()), (REQUESTS, 0, 0));
     assert!(!running.stop(Duration::from_secs(5)).report.stuck);
 }
@@ -213,9 +213,9 @@ fn an_answer_that_cannot_be_is_refused() {
 #[test]
 fn a_dispatcher_that_is_dead_ends_the_run_with_its_reason() {
     let problem = problem();
-    let played = Played { sick: true, ..Played::new(&problem, |_| false) };
+    let device = FakeDevice { sick: true, ..FakeDevice::new(&problem, |_| false) };
     let config = ServiceConfig { request_timeout: Some(Duration::from_millis(20)), ..config() };
-    let service = Service::start_remote(&problem, played, config).unwrap();
+    let service = Service::start_remote(&problem, device, config).unwrap();
     let error = drive(&problem, service).expect_err("nobody answers");
     assert_eq!(error.to_string(), "the dispatcher answers no more: it burns");
 }
@@ -224,8 +224,8 @@ fn a_dispatcher_that_is_dead_ends_the_run_with_its_reason() {
 fn a_ring_or_a_model_of_another_size_is_refused() {
     let problem = problem();
     let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 24 }).unwrap();
-    let played = Played { ring, ..Played::new(&problem, |_| false) };
-    let error = Service::start_remote(&problem, played, config()).expect_err("too small");
+    let device = FakeDevice { ring, ..FakeDevice::new(&problem, |_| false) };
+    let error = Service::start_remote(&problem, device, config()).expect_err("too small");
     assert!(matches!(error, ServiceError::Ring { what: "requests", found: 0, .. }), "{error}");
     let model = Inference::Packed(Arc::new(Between::new(problem.request_bytes() + 1, |_| false)));
     let error = Service::start(&problem, &model, config()).expect_err("too long").to_string();

@@ -69,12 +69,12 @@ impl HostWorker {
     }
 
     /// Serves jobs of `port` until `quit` is not 0. Each gets an answer: the graph's, that of `stage` where the service hands
-    /// over, or [`TIMED_OUT`](Status::TIMED_OUT) after `patience`.
+    /// over, or [`TIMED_OUT`](Status::TIMED_OUT) after `timeout`.
     pub fn serve(
         &mut self,
         port: &WorkerPort,
         mut stage: Option<&mut dyn Stage>,
-        patience: Duration,
+        timeout: Duration,
         quit: &DeviceU64,
     ) {
         let geometry = *port.geometry();
@@ -87,9 +87,9 @@ impl HostWorker {
             };
             LiveCounts::count(&self.counts.jobs);
             let len = port.read_payload(&job, &mut self.payload).min(self.payload.len());
-            let (status, len) = match self.launch(&job.ticket.header, len, patience) {
+            let (status, len) = match self.launch(&job.ticket.header, len, timeout) {
                 Err(status) => (status, 0),
-                Ok(()) => match self.await_outcome(patience, quit) {
+                Ok(()) => match self.await_outcome(timeout, quit) {
                     Outcome::Answered(status, len) => (status, len),
                     Outcome::HandedOver(claim, damaged) => self.finish(&claim, damaged, stage.as_deref_mut()),
                     Outcome::Nothing => {
@@ -110,12 +110,12 @@ impl HostWorker {
         }
     }
 
-    fn launch(&mut self, header: &RequestHeader, len: usize, patience: Duration) -> Result<(), Status> {
+    fn launch(&mut self, header: &RequestHeader, len: usize, timeout: Duration) -> Result<(), Status> {
         // The graph answers a moment before it gives its mailbox back, which is filled only then. One that is overdue is not
         // waited for again.
         let begin = Instant::now();
         while !self.graph.is_free() {
-            if self.overdue || begin.elapsed() >= patience {
+            if self.overdue || begin.elapsed() >= timeout {
                 self.overdue = true;
                 return Err(Status::ENGINE_FAILED);
             }
@@ -145,7 +145,7 @@ impl HostWorker {
         }
     }
 
-    fn await_outcome(&mut self, patience: Duration, quit: &DeviceU64) -> Outcome {
+    fn await_outcome(&mut self, timeout: Duration, quit: &DeviceU64) -> Outcome {
         let begin = Instant::now();
         loop {
             if let Some(answer) = self.graph.take(&mut self.result) {
@@ -158,7 +158,7 @@ impl HostWorker {
                 Polled::Garbage { .. } => LiveCounts::count(&self.counts.garbage),
                 Polled::Empty => hint::spin(),
             }
-            if begin.elapsed() >= patience || quit.load(Ordering::Relaxed) != 0 {
+            if begin.elapsed() >= timeout || quit.load(Ordering::Relaxed) != 0 {
                 return Outcome::Nothing;
             }
         }

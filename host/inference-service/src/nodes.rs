@@ -35,7 +35,7 @@ pub(crate) struct Instance {
     pub(crate) queue: Option<Arc<Queue>>,
     block: DeviceBuffer,
     /// Address of the queue, and the shape again.
-    place: Option<(DeviceAddress, Shape)>,
+    queue_at: Option<(DeviceAddress, Shape)>,
     /// 1 once it is part of a graph: a second one would run it at the same time.
     taken: DeviceU64,
     _region: Option<MappedRegion>,
@@ -132,18 +132,18 @@ impl Instance {
             })
             .transpose()?;
         let region = shape.map(|shape| MappedRegion::zeroed(context, shape.bytes())).transpose()?;
-        let (mut queue, mut place) = (None, None);
+        let (mut queue, mut queue_at) = (None, None);
         if let (Some(shape), Some(region)) = (shape, &region) {
             let words = region.words(0, shape.bytes() / 8)?;
             queue = Some(Arc::new(Queue::over(words, region.bytes(0, shape.bytes())?, shape)?));
-            place = Some((region.device_address(0)?, shape));
+            queue_at = Some((region.device_address(0)?, shape));
         }
         let flag = |transfer, flag| if transfer == Transfer::Kernel { flag } else { 0 };
         let mut words = [0; instance::WORDS];
-        words[instance::QUEUE] = place.map_or(0, |(address, _)| address.0);
+        words[instance::QUEUE] = queue_at.map_or(0, |(address, _)| address.0);
         words[instance::DEPTH] = depth.unwrap_or(0).into();
         words[instance::OUTPUT_BYTES] = output_bytes.into();
-        words[instance::PATIENCE] = options.patience_looks;
+        words[instance::POLL_LIMIT] = options.poll_limit;
         words[instance::FAILED] = captured.failed().map_or(0, |word| word.address().0);
         words[instance::REQUEST_BYTES] = inputs.bytes() as u64;
         words[instance::FLAGS] = flag(options.input_transfer, instance::COPIES_IN)
@@ -163,12 +163,12 @@ impl Instance {
         let block = DeviceBuffer::zeroed(context, instance::WORDS * 8)?;
         let bytes: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
         block.write_from(0, &bytes)?;
-        Ok(Self { captured, queue, block, place, taken: DeviceU64::new(0), _region: region })
+        Ok(Self { captured, queue, block, queue_at, taken: DeviceU64::new(0), _region: region })
     }
 
     /// The record that the next job goes to, at its device address.
     fn next_record(&self) -> Result<u64, DeviceError> {
-        let Some((queue, shape)) = self.place else { return Ok(0) };
+        let Some((queue, shape)) = self.queue_at else { return Ok(0) };
         let mut tail = [0; 8];
         self.block.read_into(instance::TAIL * 8, &mut tail)?;
         let record = shape.record(shape.index(u64::from_le_bytes(tail)));
@@ -208,7 +208,7 @@ impl GraphNodes for Nodes {
             })?;
         }
         let mut after = instance.captured.add_to(graph, &before)?;
-        if let (Transfer::Dma, Some((queue, shape))) = (output, instance.place) {
+        if let (Transfer::Dma, Some((queue, shape))) = (output, instance.queue_at) {
             let network = after.clone();
             after.extend(each(self.outputs.bound(), |binding| {
                 let from = instance.captured.output(binding.index);
@@ -227,7 +227,7 @@ impl GraphNodes for Nodes {
 
     fn answers(&self) -> bool {
         // With a queue, its reader answers.
-        self.instances.iter().all(|instance| instance.place.is_none())
+        self.instances.iter().all(|instance| instance.queue_at.is_none())
     }
 }
 

@@ -28,7 +28,7 @@ pub struct ServiceOptions {
     pub output_transfer: Transfer,
     /// Times that a graph looks for a free record before it refuses its request, about a microsecond each. Dispatchers do not
     /// launch before there is one, so this is a second line.
-    pub patience_looks: u64,
+    pub poll_limit: u64,
     /// Whether dispatchers look for a free record before they launch. Without it the second line is the only one: a full
     /// queue then costs launches and refusals.
     pub gated: bool,
@@ -42,7 +42,7 @@ impl Default for ServiceOptions {
             instances: 1,
             input_transfer: Transfer::Kernel,
             output_transfer: Transfer::Kernel,
-            patience_looks: 2_000,
+            poll_limit: 2_000,
             gated: true,
         }
     }

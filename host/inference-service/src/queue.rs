@@ -72,7 +72,7 @@ impl Queue {
         self.shape
     }
 
-    /// The device's end, for a thread that plays it. A queue has one device.
+    /// The device's end, for a thread that simulates it. A queue has one device.
     #[must_use]
     pub fn device_end(&self) -> DeviceEnd<'_> {
         DeviceEnd::new(&self.words, self.shape)

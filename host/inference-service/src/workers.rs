@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// What a stage is given.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
-    /// Number of the instance that made it: place of its queue.
+    /// Number of the instance that made it: index of its queue.
     pub instance: u32,
     /// Number of the job in its queue.
     pub sequence: u64,

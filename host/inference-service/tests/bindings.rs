@@ -28,8 +28,8 @@ fn the_first_is_primary_and_the_others_are_auxiliary() {
 #[test]
 fn names_choose_in_their_order_each_at_a_multiple_of_sixteen() {
     let bindings = choose(&Pick::names(["weights", "logical_frame", "residual_detectors"])).expect("there");
-    let places: Vec<_> = bindings.bound().iter().map(|b| (b.index, b.offset, b.bytes)).collect();
-    assert_eq!(places, [(2, 0, 42), (1, 48, 5), (0, 64, 1344)]);
+    let bound: Vec<_> = bindings.bound().iter().map(|b| (b.index, b.offset, b.bytes)).collect();
+    assert_eq!(bound, [(2, 0, 42), (1, 48, 5), (0, 64, 1344)]);
     assert_eq!((bindings.bytes(), bindings.auxiliary().len()), (1408, 0));
 }
 

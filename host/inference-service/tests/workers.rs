@@ -43,7 +43,7 @@ fn stages(count: usize) -> Vec<Box<dyn Stage>> {
 }
 
 /// One instance as its graph's kernels play it, and the dispatcher before it: requests wait in the ring while the queue is
-/// full, or are refused if `patient` is false.
+/// full, or are refused if `waits` is false.
 struct Device<'a> {
     ring: &'a SharedRing,
     queues: &'a [Arc<Queue>],
@@ -59,18 +59,18 @@ impl<'a> Device<'a> {
     }
 
     /// One look at the ring.
-    fn turn(&mut self, patient: bool) {
+    fn turn(&mut self, waits: bool) {
         let mut seen = Vec::new();
         self.scan.turn(self.ring, |one| seen.push(one));
         for one in seen {
-            self.serve(one, patient);
+            self.serve(one, waits);
         }
     }
 
     /// What is there goes to any instance with room.
-    fn serve(&mut self, seen: Seen, patient: bool) {
+    fn serve(&mut self, seen: Seen, waits: bool) {
         let room = self.queues.iter().position(|queue| queue.has_room());
-        if room.is_none() && patient {
+        if room.is_none() && waits {
             return;
         }
         let Some(request) = seen.claim(self.ring) else { return };
@@ -107,13 +107,13 @@ impl Drop for Ends<'_> {
 }
 
 /// `n` requests through all slots; how many were answered with which status, and the device's refusals.
-fn drive(ring: &Ring, queues: &[Arc<Queue>], n: usize, patient: bool) -> (Vec<Status>, u64) {
+fn drive(ring: &Ring, queues: &[Arc<Queue>], n: usize, waits: bool) -> (Vec<Status>, u64) {
     let (shared, done) = (ring.shared(), DeviceU64::new(0));
     std::thread::scope(|scope| {
         let device = scope.spawn(|| {
             let mut device = Device::new(shared, queues);
             while done.load(Acquire) == 0 {
-                device.turn(patient);
+                device.turn(waits);
                 std::thread::yield_now();
             }
             device.refused
@@ -125,8 +125,8 @@ fn drive(ring: &Ring, queues: &[Arc<Queue>], n: usize, patient: bool) -> (Vec<St
         let begin = Instant::now();
         while statuses.len() < n {
             for slot in shared.geometry().iter() {
-                let place = &mut open[slot.as_usize()];
-                if let Some(i) = *place {
+                let request = &mut open[slot.as_usize()];
+                if let Some(i) = *request {
                     let answer = client.take(slot, |response, ring| {
                         let mut result = [0; 8];
                         let len = response.read(ring, &mut result);
@@ -139,7 +139,7 @@ fn drive(ring: &Ring, queues: &[Arc<Queue>], n: usize, patient: bool) -> (Vec<St
                             "{i}: {result:?}"
                         );
                         statuses.push(status);
-                        *place = None;
+                        *request = None;
                     }
                 } else if sent < n
                     && let Some(vacant) = ringcall_protocol::Vacant::probe(shared, slot)
@@ -148,7 +148,7 @@ fn drive(ring: &Ring, queues: &[Arc<Queue>], n: usize, patient: bool) -> (Vec<St
                     vacant
                         .submit(shared, FunctionId::of("decode").0, sent as u32, 9, &payload)
                         .expect("it fits");
-                    *place = Some(sent);
+                    *request = Some(sent);
                     sent += 1;
                 }
             }

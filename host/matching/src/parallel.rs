@@ -29,7 +29,7 @@ pub struct ParallelConfig {
 }
 
 impl ParallelConfig {
-    /// The usual trade-offs for this many cores.
+    /// The default trade-offs for this many cores.
     pub fn new(cores: NonZeroUsize) -> Self {
         Self { cores, least_defects: 128, spin: Duration::from_millis(2) }
     }

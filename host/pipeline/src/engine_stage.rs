@@ -84,13 +84,13 @@ impl EngineStage {
         }
         let mut inputs: [&[u8]; MAX_TENSORS] = [&[]; MAX_TENSORS];
         let mut rest = input;
-        for (place, spec) in inputs.iter_mut().zip(self.engine.inputs()) {
-            (*place, rest) = rest.split_at(spec.size_bytes());
+        for (tensor, spec) in inputs.iter_mut().zip(self.engine.inputs()) {
+            (*tensor, rest) = rest.split_at(spec.size_bytes());
         }
         let mut outputs: [&mut [u8]; MAX_TENSORS] = std::array::from_fn(|_| &mut [][..]);
         let mut rest = output;
-        for (place, spec) in outputs.iter_mut().zip(self.engine.outputs()) {
-            (*place, rest) = rest.split_at_mut(spec.size_bytes());
+        for (tensor, spec) in outputs.iter_mut().zip(self.engine.outputs()) {
+            (*tensor, rest) = rest.split_at_mut(spec.size_bytes());
         }
         let (n_in, n_out) = (self.engine.inputs().len(), self.engine.outputs().len());
         self.engine

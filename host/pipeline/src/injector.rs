@@ -1,4 +1,4 @@
-//! The injector: plays the controller on a ring of this process.
+//! The injector: takes the controller's part on a ring of this process.
 
 use crate::state::State;
 use ringcall::{FunctionId, Wait};

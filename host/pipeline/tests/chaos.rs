@@ -257,7 +257,7 @@ fn injected(seed: u64, workers: u32, slots: u32, requests: u64, runs: u64) {
             injector.submit(function, payload, spread(next)).expect("running and short enough");
             next += 1;
         }
-        // Every third stop has no patience at all.
+        // Every third stop has a deadline of zero.
         let deadline = if run % 3 == 0 { Duration::ZERO } else { LONG };
         let stopped = running.stop(deadline);
         let report = stopped.report;

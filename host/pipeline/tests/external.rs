@@ -160,7 +160,7 @@ fn no_notice_is_ever_overwritten() {
             assert_eq!(log.wait(3).iter().map(|d| d.id).collect::<Vec<_>>(), [0, 1, 2]);
             assert!(client.wait(slot, LONG).expect("answered").status.is_ok());
         } else {
-            // The handler was held for longer than the stop had patience: both that it had are still reported.
+            // The handler was held for longer than the stop's deadline: both that it had are still reported.
             assert!(stopped.report.stuck_consumer);
             if stopped.report.stuck_dispatcher {
                 continue; // on a machine so busy that its thread did not run for half a second

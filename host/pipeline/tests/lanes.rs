@@ -1,4 +1,4 @@
-//! Launched lanes: a thread plays the GPU, which writes an output window and raises the ready flag.
+//! Launched lanes: a thread simulates the GPU, which writes an output window and raises the ready flag.
 
 mod support;
 

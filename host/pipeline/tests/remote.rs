@@ -1,4 +1,4 @@
-//! The pipeline whose dispatcher is elsewhere: a host dispatcher plays the device, and so does a thread that breaks every
+//! The pipeline whose dispatcher is elsewhere: a host dispatcher simulates the device, and so does a thread that breaks every
 //! rule on demand. Each request is completed exactly once whatever the device does.
 
 mod support;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use support::*;
 
-/// What a played device does with a request: payload byte 0. Anything else is answered with the payload.
+/// What a simulated device does with a request: payload byte 0. Anything else is answered with the payload.
 mod deed {
     pub(super) const NEVER: u8 = 100;
     /// Answered when its gate opens.
@@ -35,7 +35,7 @@ mod deed {
 }
 
 /// A thread that does what payloads say.
-struct Played {
+struct FakeDevice {
     ring: Ring,
     gate: Gate,
     /// Answers slots that the source asked for no, now and then.
@@ -45,7 +45,7 @@ struct Played {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Played {
+impl FakeDevice {
     fn new(slots: u32) -> Self {
         let flag = || Arc::new(AtomicBool::new(false));
         let (sick, quit) = (flag(), flag());
@@ -89,7 +89,7 @@ fn play(ring: &SharedRing, gate: &Gate, slot: SlotIndex) -> bool {
     true
 }
 
-impl RemoteDispatcher for Played {
+impl RemoteDispatcher for FakeDevice {
     fn ring(&self) -> &Ring {
         &self.ring
     }
@@ -211,7 +211,7 @@ fn every_request_is_completed_over_rings_of_any_size_and_restarts() {
 }
 
 /// A device that serves its ring in parts.
-struct InParts(Played, u32);
+struct InParts(FakeDevice, u32);
 
 impl RemoteDispatcher for InParts {
     fn ring(&self) -> &Ring {
@@ -238,9 +238,9 @@ impl RemoteDispatcher for InParts {
 #[test]
 fn requests_go_to_each_part_of_a_ring_in_turn() {
     let log = Log::default();
-    let played = Played::new(12);
-    let gate = played.gate.clone();
-    let running = pipeline(InParts(played, 3), timed(2, LONG), &log);
+    let device = FakeDevice::new(12);
+    let gate = device.gate.clone();
+    let running = pipeline(InParts(device, 3), timed(2, LONG), &log);
     let mut injector = running.injector().expect("the first");
     let mut slots: Vec<u32> = Vec::new();
     for id in 0..12 {
@@ -255,7 +255,8 @@ fn requests_go_to_each_part_of_a_ring_in_turn() {
     assert!(running.stop(LONG).is_clean());
     assert_eq!(log.wait(500).len(), 500);
     for (parts, works) in [(0, false), (5, false), (12, true), (24, false)] {
-        let built = Pipeline::remote(InParts(Played::new(12), parts)).stage(|_| Ok(Box::new(acting))).build();
+        let built =
+            Pipeline::remote(InParts(FakeDevice::new(12), parts)).stage(|_| Ok(Box::new(acting))).build();
         match built {
             Ok(_) => assert!(works, "{parts} parts"),
             Err(error) => {
@@ -268,7 +269,7 @@ fn requests_go_to_each_part_of_a_ring_in_turn() {
 #[test]
 fn a_device_that_lies_is_found_out() {
     let log = Log::default();
-    let running = pipeline(Played::new(4), config(2, 1), &log);
+    let running = pipeline(FakeDevice::new(4), config(2, 1), &log);
     let mut injector = running.injector().expect("the first");
     let cases = [
         (deed::NO_MAGIC, Status::ENGINE_FAILED, None),
@@ -295,7 +296,7 @@ fn a_device_that_lies_is_found_out() {
 #[test]
 fn answers_that_nobody_asked_for_are_dropped_and_never_taken_for_another_request() {
     let log = Log::default();
-    let device = Played { noisy: true, ..Played::new(8) };
+    let device = FakeDevice { noisy: true, ..FakeDevice::new(8) };
     let running = pipeline(device, timed(2, LONG), &log);
     let mut injector = running.injector().expect("the first");
     for id in 0..2000 {
@@ -320,7 +321,7 @@ fn answers_that_nobody_asked_for_are_dropped_and_never_taken_for_another_request
 #[test]
 fn time_runs_out_for_the_user_and_not_for_the_slot() {
     let log = Log::default();
-    let device = Played::new(2);
+    let device = FakeDevice::new(2);
     let (ring, gate) = (device.ring.clone(), device.gate.clone());
     let running = pipeline(device, timed(1, Duration::from_millis(20)), &log);
     let mut injector = running.injector().expect("the first");
@@ -397,7 +398,7 @@ fn a_dead_device_is_lost_and_everything_is_answered() {
     // It says so, it says nothing, it says so and requests have no limit.
     for (sick, timeout) in [(true, Some(30)), (false, Some(30)), (true, None)] {
         let log = Log::default();
-        let device = Played::new(3);
+        let device = FakeDevice::new(3);
         device.sick.store(sick, Ordering::Release);
         let timeout = timeout.map(Duration::from_millis);
         let running = pipeline(device, StageConfig { request_timeout: timeout, ..config(1, 1) }, &log);
@@ -431,7 +432,7 @@ fn a_dead_device_is_lost_and_everything_is_answered() {
 fn a_stop_in_the_middle_of_a_burst_loses_nothing() {
     for deadline in [LONG, Duration::ZERO] {
         let log = Log::default();
-        let device = Played::new(8);
+        let device = FakeDevice::new(8);
         let mut running = pipeline(device, config(2, 1), &log);
         let mut accepted = 0;
         for _ in 0..10 {
@@ -464,7 +465,7 @@ fn a_stop_in_the_middle_of_a_burst_loses_nothing() {
 #[test]
 fn a_stop_answers_what_the_device_does_not() {
     let log = Log::default();
-    let running = pipeline(Played::new(4), config(1, 1), &log);
+    let running = pipeline(FakeDevice::new(4), config(1, 1), &log);
     let mut injector = running.injector().expect("the first");
     submit(&mut injector, &[deed::NEVER], 1 << 50);
     submit(&mut injector, &[act::DONE], 2);

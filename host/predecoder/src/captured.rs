@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 ///
 /// Weights and tables are the model's, all else is this run's own. Runs that overlap, whichever graph they are in, are of a
 /// model on a [share](crate::Share) of the device, and no more than it has parts: blocks wait for all others of their run, and
-/// where one finds no place the run fails. A run never overlaps with itself.
+/// where one finds no multiprocessor the run fails. A run never overlaps with itself.
 #[derive(Debug)]
 pub struct GpuRun {
     inputs: [TensorSpec; 1],

@@ -44,8 +44,8 @@ const fn registers(threads: u32) -> u32 {
 /// let network = Network::from_onnx(&std::fs::read("predecoder_3x128_int8.onnx")?)?;
 /// let context = Driver::load()?.device(0)?.context()?;
 /// // Every cell of the first channel is a bit, flipped by the decision on its own data qubit.
-/// let (input, places) = (vec![1.0; 4 * 13 * 13 * 13], Vec::from_iter(0..13 * 13 * 13));
-/// let wiring = Wiring::new(13, 13, &input, &places, |bit| [bit as u32], &[], 0.5)?;
+/// let (input, elements) = (vec![1.0; 4 * 13 * 13 * 13], Vec::from_iter(0..13 * 13 * 13));
+/// let wiring = Wiring::new(13, 13, &input, &elements, |bit| [bit as u32], &[], 0.5)?;
 /// let handler = GridHandler::new(&network, &context, &wiring)?;
 /// let ring = MappedRing::allocate(&context, RingConfig { slots: 4, slot_bytes: handler.slot_bytes() })?;
 /// let functions = handler.function(Functions::new(), "predecode");

@@ -41,12 +41,12 @@ pub(crate) struct Replay {
     _tables: [Arc<DeviceBuffer>; 3],
     /// The input is 32-bit floats, which the network reads as 16-bit ones.
     volume: bool,
-    places: Places,
+    regions: Regions,
 }
 
-/// What lies where in the pinned memory.
+/// The layout of the pinned memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Places {
+struct Regions {
     input_bytes: usize,
     output_at: usize,
     output_bytes: usize,
@@ -58,7 +58,7 @@ const INPUT_AT: usize = 128;
 /// What a thread of the kernel that carries tensors carries.
 const PIECE: usize = 16;
 
-impl Places {
+impl Regions {
     fn new(input_bytes: usize, output_bytes: usize) -> Self {
         // A separate page: what the device writes shares no line with what it reads.
         let output_at = (INPUT_AT + input_bytes.next_multiple_of(PIECE)).next_multiple_of(4096);
@@ -84,18 +84,18 @@ impl Replay {
         by_kernels: usize,
     ) -> Result<Self, CudaError> {
         let (plan, mut params) = (&loaded.plan, loaded.params);
-        let places = match &loaded.wired {
-            Some(wired) => Places::new(wired.request_bytes, wired.answer_bytes),
-            None => Places::new(
+        let regions = match &loaded.wired {
+            Some(wired) => Regions::new(wired.request_bytes, wired.answer_bytes),
+            None => Regions::new(
                 plan.cells() * INPUTS * size_of::<f16>(),
                 plan.cells() * OUTPUTS * size_of::<f32>(),
             ),
         };
-        let mapped = MappedRegion::zeroed(context, places.bytes())?;
-        let (from, to) = (mapped.device_address(INPUT_AT)?, mapped.device_address(places.output_at)?);
+        let mapped = MappedRegion::zeroed(context, regions.bytes())?;
+        let (from, to) = (mapped.device_address(INPUT_AT)?, mapped.device_address(regions.output_at)?);
         let tensor = |bytes: usize| DeviceBuffer::zeroed(context, bytes.next_multiple_of(PIECE));
-        let input = tensor(places.input_bytes)?;
-        let output = tensor(places.output_bytes)?;
+        let input = tensor(regions.input_bytes)?;
+        let output = tensor(regions.output_bytes)?;
         let buffers = loaded.buffers(context)?;
         buffers.fill(&mut params);
         let ends = [input.address().0, output.address().0];
@@ -110,12 +110,12 @@ impl Replay {
         network.set_dynamic_shared(plan.shared)?;
         let mut graph = Graph::new(context)?;
         let carry = Carry { stage: &stage, by_kernels };
-        let there = carry.add(&mut graph, input.address(), from, places.input_bytes, &[])?;
+        let there = carry.add(&mut graph, input.address(), from, regions.input_bytes, &[])?;
         let launch =
             Launch::linear(plan.blocks(), plan.shape.threads()).dynamic_shared(plan.shared).cooperative();
         let run =
             graph.add_kernel(&network, &launch, &KernelArgs::new().bytes(params.as_bytes()), &[there])?;
-        carry.add(&mut graph, to, output.address(), places.output_bytes, &[run])?;
+        carry.add(&mut graph, to, output.address(), regions.output_bytes, &[run])?;
         Ok(Self {
             launched: RepeatedGraph::new(graph.instantiate_for_host()?, stream, TIMEOUT)?,
             failed: mapped.words(FAILED_AT, 1)?,
@@ -124,16 +124,16 @@ impl Replay {
             _tensors: [input, output],
             _tables: loaded.tables(),
             volume: loaded.wired.is_none(),
-            places,
+            regions,
         })
     }
 
     /// One run. `Some` says which wait ran out.
     pub(crate) fn run(&mut self, input: &[u8], output: &mut [u8]) -> Result<Option<u32>, CudaError> {
         self.launched.settle()?;
-        // A run that was given up may have left word behind it.
+        // A run that was given up may have left a failure word.
         self.failed()?;
-        let Places { input_bytes, output_at, output_bytes } = self.places;
+        let Regions { input_bytes, output_at, output_bytes } = self.regions;
         // SAFETY: no run of this engine is under way, and nothing else reaches these bytes.
         let staged = unsafe { self.mapped.exclusive(INPUT_AT, input_bytes) }?;
         if self.volume {
@@ -197,11 +197,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_each_side_writes_lies_apart(input in 1_usize..300_000, output in 1_usize..500_000) {
-            let places = Places::new(input, output);
-            prop_assert!(places.output_at >= INPUT_AT + input.next_multiple_of(PIECE));
-            prop_assert!(places.output_at.is_multiple_of(4096) && INPUT_AT.is_multiple_of(PIECE));
-            prop_assert!(places.bytes() >= places.output_at + output);
-            prop_assert_eq!((places.bytes() - places.output_at) % PIECE, 0);
+            let regions = Regions::new(input, output);
+            prop_assert!(regions.output_at >= INPUT_AT + input.next_multiple_of(PIECE));
+            prop_assert!(regions.output_at.is_multiple_of(4096) && INPUT_AT.is_multiple_of(PIECE));
+            prop_assert!(regions.bytes() >= regions.output_at + output);
+            prop_assert_eq!((regions.bytes() - regions.output_at) % PIECE, 0);
         }
     }
 }

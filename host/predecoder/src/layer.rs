@@ -37,7 +37,7 @@ pub enum NetworkError {
     Weight {
         /// From 0.
         layer: usize,
-        /// Its place.
+        /// Its index.
         index: usize,
         /// Its value.
         value: i16,

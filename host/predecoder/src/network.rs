@@ -47,7 +47,7 @@ impl Network {
     /// assert!(Network::new([layer(4, 64), layer(64, 64), layer(64, 64), layer(64, 4)]).is_err());
     /// ```
     pub fn new(layers: [Layer; 4]) -> Result<Self, NetworkError> {
-        for (place, (layer, (inputs, outputs))) in layers.iter().zip(LAYERS).enumerate() {
+        for (index, (layer, (inputs, outputs))) in layers.iter().zip(LAYERS).enumerate() {
             let Layer { weights, factors, offsets } = layer;
             if weights.len() != inputs * outputs * TAPS || [factors.len(), offsets.len()] != [outputs; 2] {
                 let found = format!(
@@ -56,23 +56,23 @@ impl Network {
                     factors.len(),
                     offsets.len()
                 );
-                return Err(NetworkError::OtherShape { layer: place, found });
+                return Err(NetworkError::OtherShape { layer: index, found });
             }
-            let largest = LARGEST_WEIGHT[place];
+            let largest = LARGEST_WEIGHT[index];
             let wide = |&(_, &value): &(usize, &i16)| !(-largest..=largest).contains(&value);
-            if let Some((index, &value)) = weights.iter().enumerate().find(wide) {
-                return Err(NetworkError::Weight { layer: place, index, value, largest });
+            if let Some((weight, &value)) = weights.iter().enumerate().find(wide) {
+                return Err(NetworkError::Weight { layer: index, index: weight, value, largest });
             }
             for (what, values) in [("factor", factors), ("offset", offsets)] {
                 if let Some(channel) = values.iter().position(|value| !value.is_finite()) {
                     let value = values[channel].to_string();
-                    return Err(NetworkError::NotFinite { layer: place, what, channel, value });
+                    return Err(NetworkError::NotFinite { layer: index, what, channel, value });
                 }
             }
             for (channel, weights) in weights.chunks(inputs * TAPS).enumerate() {
-                let reached = farthest(weights) * i64::from(LARGEST_INPUT[place]);
+                let reached = farthest(weights) * i64::from(LARGEST_INPUT[index]);
                 if reached >= EXACT {
-                    return Err(NetworkError::Sum { layer: place, channel, reached });
+                    return Err(NetworkError::Sum { layer: index, channel, reached });
                 }
             }
         }
@@ -88,9 +88,9 @@ impl Network {
     pub fn from_onnx(bytes: &[u8]) -> Result<Self, NetworkError> {
         let (chain, metadata) = onnx::convolutions(bytes)?;
         let other = |layer, found| NetworkError::OtherShape { layer, found };
-        for (place, (found, (inputs, outputs))) in chain.iter().zip(LAYERS).enumerate() {
+        for (index, (found, (inputs, outputs))) in chain.iter().zip(LAYERS).enumerate() {
             if found.dims != [outputs, inputs, 3, 3, 3] {
-                return Err(other(place, format!("weights of {:?}", found.dims)));
+                return Err(other(index, format!("weights of {:?}", found.dims)));
             }
         }
         let layers: Vec<Layer> = chain.into_iter().map(|found| found.layer).collect();

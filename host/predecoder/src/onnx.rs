@@ -197,14 +197,14 @@ fn attributes(node: &Node) -> Result<(), NetworkError> {
     Err(NetworkError::Unreadable("a convolution without `pads`, which is one without padding".to_owned()))
 }
 
-/// An initialiser, perhaps behind a cast.
+/// An initialiser, perhaps with a cast after it.
 fn values(graph: &Graph, name: &str) -> Result<(Vec<usize>, Vec<f32>), NetworkError> {
     let refuse = |why: String| NetworkError::Unreadable(format!("`{name}`: {why}"));
     let cast = graph.node.iter().find(|node| node.op_type == "Cast" && node.output.iter().any(|o| o == name));
     let single =
         |node: &Node| node.attribute.iter().any(|a| a.name == "to" && a.i == i64::from(Tensor::FLOAT));
     if cast.is_some_and(|node| !single(node)) {
-        return Err(refuse("behind a cast to another type than f32".to_owned()));
+        return Err(refuse("a cast to another type than f32".to_owned()));
     }
     let source = cast.and_then(|node| node.input.first()).map_or(name, String::as_str);
     let tensor = graph
@@ -259,7 +259,7 @@ mod tests {
         Attribute { name: name.to_owned(), s: value.as_bytes().to_vec(), ..Default::default() }
     }
 
-    /// Of two layers, with the first one's weights and the second one's factors behind casts, and a bias of zeros.
+    /// Of two layers, with casts after the first one's weights and the second one's factors, and a bias of zeros.
     fn chain() -> Graph {
         Graph {
             node: vec![
@@ -427,8 +427,8 @@ mod tests {
         says(|g| g.initializer[6].dims[0] = 5, "216 values for sizes [5, 2, 3, 3, 3]");
         says(|g| g.initializer[4].data_type = 7, "element type 7");
         says(|g| g.node[2].attribute.push(ints("strides", &[1, 2, 1])), "strides");
-        says(|g| g.node[1].attribute[0].i = 10, "`w0.f32`: behind a cast to another type than f32");
-        says(|g| g.node[1].attribute.clear(), "`w0.f32`: behind a cast to another type than f32");
+        says(|g| g.node[1].attribute[0].i = 10, "`w0.f32`: a cast to another type than f32");
+        says(|g| g.node[1].attribute.clear(), "`w0.f32`: a cast to another type than f32");
         says(|g| g.node[8].input.truncate(1), "`Conv` of 1 inputs");
         says(|g| g.node[8].input[1] = "elsewhere".to_owned(), "`elsewhere`: not among the file's constants");
         assert!(convolutions(b"no model").is_err());
@@ -442,7 +442,7 @@ mod tests {
         );
     }
 
-    /// Each operator has its place, and each left out is missed.
+    /// Each operator has its position, and each left out is missed.
     #[test]
     fn operators_come_in_one_order() {
         // The operators apart from casts; the remaining nodes are made a chain again.

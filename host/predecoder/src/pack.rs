@@ -28,8 +28,8 @@ impl Packed {
         packed.first = packed.push(first(&layers[0].weights));
         packed.middle = packed.push(layers[1..3].iter().flat_map(|layer| middle(&layer.weights)).collect());
         packed.last = packed.push(last(&layers[3].weights));
-        for (place, layer) in layers.iter().enumerate() {
-            packed.scales[place] = packed.push([layer.factors.as_bytes(), layer.offsets.as_bytes()].concat());
+        for (index, layer) in layers.iter().enumerate() {
+            packed.scales[index] = packed.push([layer.factors.as_bytes(), layer.offsets.as_bytes()].concat());
         }
         packed
     }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::Layer;
 
-    /// Weights whose value tells their place, modulo what they hold.
+    /// Weights whose value tells their index, modulo what they hold.
     fn told(count: usize, largest: i16) -> Vec<i16> {
         let values = 2 * largest as usize + 1;
         (0..count).map(|i| (i * 7 % values) as i16 - largest).collect()

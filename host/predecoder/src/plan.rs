@@ -53,7 +53,7 @@ macro_rules! shape {
     };
 }
 
-/// The shapes of record, in the order in which they are tried: most blocks a position first.
+/// The committed shapes, in the order in which they are tried: most blocks a position first.
 pub(crate) const SHAPES: &[Shape] = &[
     shape!(2, 2, 24),
     shape!(2, 2, 48),
@@ -199,7 +199,7 @@ impl Plan {
             slabs = if d <= 25 { 4 } else { 3 };
             group_rows = slab_rows;
             slab_bytes = aligned(SLAB_GROUPS * slab_rows * ROW);
-            // In turns at one place: the input, slabs, finished positions.
+            // In turns at one offset: the input, slabs, finished positions.
             off_input = off_slabs;
             off_received = aligned(off_slabs + (slabs * slab_bytes).max(input).max(last));
         }
@@ -255,8 +255,8 @@ impl Plan {
         let map = |at: usize| wiring.map_or([0; 2], |w| f16::from_f32(w.maps[at]).to_le_bytes());
         let mut entries = vec![[0xFF; 16]; self.layers as usize * width * width + 2 * around];
         for cell in 0..cells {
-            let (layer, place) = (cell / square, cell % square);
-            let entry = &mut entries[around + (layer * width + place / d) * width + place % d];
+            let (layer, in_layer) = (cell / square, cell % square);
+            let entry = &mut entries[around + (layer * width + in_layer / d) * width + in_layer % d];
             entry[..4].copy_from_slice(&(cell as u32).to_le_bytes());
             entry[4..8].copy_from_slice([map(cell), map(cells + cell)].as_flattened());
             if let Some(wiring) = wiring {
@@ -414,8 +414,8 @@ mod tests {
         assert!(Plan::choose(SHAPES, 3, 3, Offer { multiprocessors: 0, ..H200 }).is_none());
     }
 
-    /// Runs of all parts, and the block of the dispatcher that launches them. That block takes a place from
-    /// one cluster at most, and clusters of one size fill a part of the device in any order they come.
+    /// Runs of all parts, and the block of the dispatcher that launches them. That block takes a multiprocessor
+    /// from one cluster at most, and clusters of one size fill a part of the device in any order they come.
     #[test]
     fn runs_on_shares_fit_at_once_beside_a_dispatcher() {
         let (mut found, mut most) = (0, 0);
@@ -426,9 +426,9 @@ mod tests {
                 let Some(plan) = Plan::choose(SHAPES, d, layers, offer) else { continue };
                 let cluster = plan.shape.cluster();
                 let room = if cluster > 2 { 120 } else { 132 };
-                let places = room / cluster - 1;
+                let clusters = room / cluster - 1;
                 assert!(
-                    plan.tiles * parts <= places,
+                    plan.tiles * parts <= clusters,
                     "{d} by {layers} in {parts}: {} of {cluster}",
                     plan.tiles
                 );
@@ -504,8 +504,8 @@ mod tests {
                 let from = i64::from(first) + (dz - 1) * i64::from(plane) - i64::from(d + 2);
                 let to = from + i64::from(plan.slab_rows) - 1;
                 let own = if dz == 0 { i64::from(first + shape.tile()) - 1 } else { to };
-                let place = |at: i64| at.clamp(0, i64::from(layers * plane) - 1) / i64::from(shape.tile());
-                prop_assert!(shape.fused() || place(to.max(own)) - place(from) < 32, "{tile}, {dz}");
+                let tile_of = |at: i64| at.clamp(0, i64::from(layers * plane) - 1) / i64::from(shape.tile());
+                prop_assert!(shape.fused() || tile_of(to.max(own)) - tile_of(from) < 32, "{tile}, {dz}");
             }
             // The farthest taps of the last tile stay inside.
             let reach = plan.pad + plan.tiles * shape.tile() + plan.pad;

@@ -26,13 +26,13 @@ pub enum WiringError {
     Bits(usize),
     /// A bit that sets what is no element of the first two channels, or the same one as another bit.
     #[error(
-        "bit {bit} sets element {place} of the input, which is another bit's or none of the first two channels'"
+        "bit {bit} sets element {element} of the input, which is another bit's or none of the first two channels'"
     )]
-    Place {
+    Element {
         /// The bit.
         bit: usize,
         /// Where it was said to go.
-        place: u32,
+        element: u32,
     },
     /// A decision that is no element of the output.
     #[error("element {0} of the output, which has {1}")]
@@ -81,19 +81,19 @@ impl Wiring {
     /// | | what |
     /// |---|---|
     /// | `input` | `[4][layers][d][d]`: the input where no bit is set; only the last two channels are used, 0, 0.5 or 1: of other values sums need not be exact |
-    /// | `places` | for each bit, the element of the input that it sets |
+    /// | `elements` | for each bit, the element of the input that it sets |
     /// | `flipped_by` | for each bit, the elements of the output (of `input`'s shape) whose decisions flip it |
     /// | `frame` | the elements of the output whose decisions flip the frame |
     /// | `threshold` | a logit above it is a decision |
     ///
     /// # Errors
-    /// Numbers that point nowhere, two bits in one place, a decision that flips more than two bits, or a threshold that is
-    /// not finite.
+    /// Numbers that point nowhere, two bits of one element, a decision that flips more than two bits, or a threshold that
+    /// is not finite.
     pub fn new<D: AsRef<[u32]>>(
         d: u32,
         layers: u32,
         input: &[f32],
-        places: &[u32],
+        elements: &[u32],
         flipped_by: impl Fn(usize) -> D,
         frame: &[u32],
         threshold: f32,
@@ -103,8 +103,8 @@ impl Wiring {
         if input.len() != expected || cells == 0 {
             return Err(WiringError::Input { found: input.len(), expected });
         }
-        let bits = u32::try_from(places.len()).ok().filter(|bits| (1..NONE).contains(bits));
-        let bits = bits.ok_or(WiringError::Bits(places.len()))?;
+        let bits = u32::try_from(elements.len()).ok().filter(|bits| (1..NONE).contains(bits));
+        let bits = bits.ok_or(WiringError::Bits(elements.len()))?;
         if !threshold.is_finite() {
             return Err(WiringError::Threshold(threshold));
         }
@@ -116,12 +116,12 @@ impl Wiring {
             let element = element as usize;
             (element < outputs).then_some(element % cells * crate::OUTPUTS + element / cells)
         };
-        for (bit, (number, &place)) in (0..).zip(places).enumerate() {
-            let at = place as usize;
+        for (bit, (number, &element)) in (0..).zip(elements).enumerate() {
+            let at = element as usize;
             let entry = (at < BIT_CHANNELS * cells).then(|| &mut cell_bits[at % cells][at / cells]);
             match entry {
                 Some(entry) if *entry == NO_BIT => *entry = number,
-                _ => return Err(WiringError::Place { bit, place }),
+                _ => return Err(WiringError::Element { bit, element }),
             }
             for &decision in flipped_by(bit).as_ref() {
                 let at = turned(decision).ok_or(WiringError::Decision(decision, outputs))?;
@@ -173,8 +173,8 @@ impl Wiring {
 mod tests {
     use super::*;
 
-    fn wired(places: &[u32], flipped_by: &[&[u32]], frame: &[u32]) -> Result<Wiring, WiringError> {
-        Wiring::new(2, 2, &[0.25; 32], places, |bit| flipped_by[bit], frame, 0.0)
+    fn wired(elements: &[u32], flipped_by: &[&[u32]], frame: &[u32]) -> Result<Wiring, WiringError> {
+        Wiring::new(2, 2, &[0.25; 32], elements, |bit| flipped_by[bit], frame, 0.0)
     }
 
     #[test]
@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn what_points_nowhere_is_refused() {
-        assert_eq!(wired(&[16], &[&[]], &[]), Err(WiringError::Place { bit: 0, place: 16 }));
-        assert_eq!(wired(&[3, 3], &[&[], &[]], &[]), Err(WiringError::Place { bit: 1, place: 3 }));
+        assert_eq!(wired(&[16], &[&[]], &[]), Err(WiringError::Element { bit: 0, element: 16 }));
+        assert_eq!(wired(&[3, 3], &[&[], &[]], &[]), Err(WiringError::Element { bit: 1, element: 3 }));
         assert_eq!(wired(&[0], &[&[32]], &[]), Err(WiringError::Decision(32, 32)));
         assert_eq!(wired(&[0], &[&[]], &[40]), Err(WiringError::Decision(40, 32)));
         assert_eq!(wired(&[0, 1, 2], &[&[9][..]; 3], &[]), Err(WiringError::Flips(9)));

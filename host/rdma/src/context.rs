@@ -286,8 +286,8 @@ impl Context {
 }
 
 fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
-    if let Some(place) = out.get_mut(at..at + bytes.len()) {
-        place.copy_from_slice(bytes);
+    if let Some(target) = out.get_mut(at..at + bytes.len()) {
+        target.copy_from_slice(bytes);
     }
 }
 

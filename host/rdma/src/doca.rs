@@ -188,10 +188,10 @@ impl QpLayout {
             })
         };
         let receive = match (self.receive, self.cq_rq) {
-            (Some(places), Some(cq_rq)) => Some(DeviceReceive {
-                address: address("the receive queue", places.rq_wqe_daddr)?,
-                entries: entries("the number of receive requests", half(bytes, places.rq_wqe_num))?,
-                record: address("the receive counter", places.rq_dbrec)?,
+            (Some(offsets), Some(cq_rq)) => Some(DeviceReceive {
+                address: address("the receive queue", offsets.rq_wqe_daddr)?,
+                entries: entries("the number of receive requests", half(bytes, offsets.rq_wqe_num))?,
+                record: address("the receive counter", offsets.rq_dbrec)?,
                 completions: completions("the receive completions", cq_rq)?,
             }),
             _ => None,
@@ -265,10 +265,10 @@ mod tests {
         if let Some(at) = layout.cq_rq {
             completions(at, 0x5000);
         }
-        if let Some(places) = layout.receive {
-            put(places.rq_wqe_num, &32_u32.to_le_bytes());
-            put(places.rq_wqe_daddr, &0x6000_u64.to_le_bytes());
-            put(places.rq_dbrec, &0x2000_u64.to_le_bytes());
+        if let Some(offsets) = layout.receive {
+            put(offsets.rq_wqe_num, &32_u32.to_le_bytes());
+            put(offsets.rq_wqe_daddr, &0x6000_u64.to_le_bytes());
+            put(offsets.rq_dbrec, &0x2000_u64.to_le_bytes());
         }
         bytes
     }

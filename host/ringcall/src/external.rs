@@ -81,7 +81,7 @@ pub struct RingCompat {
     /// Requests for functions that are not in the table, or are not run here, are left to another dispatcher
     /// of this ring. One that cannot be read (its magic or its length is wrong) belongs to no dispatcher: of
     /// the host dispatchers of this process that share the ring, known by the address of its request flags,
-    /// one answers it. (Where responses take their requests' places, one that has a response's magic is left:
+    /// one answers it. (Where responses lie in their requests' slots, one that has a response's magic is left:
     /// it may be one that was answered a moment ago.)
     pub shared_ring: bool,
     /// What becomes of requests that no function is for.

@@ -43,7 +43,7 @@ impl Wait {
             Self::Yield { spins } => spins,
             Self::Auto => 64,
         };
-        Waiter { spins, patience: spins, left: spins, empty: 0, last_ns: 0 }
+        Waiter { spins, spin_limit: spins, left: spins, empty: 0, last_ns: 0 }
     }
 }
 
@@ -59,7 +59,7 @@ pub struct Waiter {
     /// As asked for; [`u32::MAX`]: never yields.
     spins: u32,
     /// Empty turns before the first yield, as of what the last yield found.
-    patience: u32,
+    spin_limit: u32,
     /// Empty turns left before the next yield.
     left: u32,
     empty: u32,
@@ -72,7 +72,7 @@ impl Waiter {
     #[inline(always)]
     pub fn reset(&mut self) {
         self.empty = 0;
-        self.left = self.patience;
+        self.left = self.spin_limit;
     }
 
     /// There was nothing to do. Returns how many times in a row, saturating.
@@ -96,7 +96,7 @@ impl Waiter {
             return;
         }
         // How long turns take is known from the second yield in a row.
-        let is_first = self.empty == self.patience.saturating_add(1);
+        let is_first = self.empty == self.spin_limit.saturating_add(1);
         let begin = clock::now_ns();
         let gap_ns = (!is_first).then(|| begin.saturating_sub(self.last_ns));
         std::thread::yield_now();
@@ -108,16 +108,16 @@ impl Waiter {
     fn yielded(&mut self, took_ns: u64, gap_ns: Option<u64>) {
         if took_ns >= ALONE_NS {
             // Another agent needs the core: he gets it after every turn, until there is something to do.
-            self.patience = self.spins;
+            self.spin_limit = self.spins;
             self.left = 0;
             return;
         }
         match gap_ns {
-            Some(gap_ns) if gap_ns < GAP_NS / 2 => self.patience = self.patience.max(1).saturating_mul(2),
-            Some(gap_ns) if gap_ns > GAP_NS * 2 => self.patience = (self.patience / 2).max(self.spins),
+            Some(gap_ns) if gap_ns < GAP_NS / 2 => self.spin_limit = self.spin_limit.max(1).saturating_mul(2),
+            Some(gap_ns) if gap_ns > GAP_NS * 2 => self.spin_limit = (self.spin_limit / 2).max(self.spins),
             _ => (),
         }
-        self.left = self.patience;
+        self.left = self.spin_limit;
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(waiter.left, 16, "how long a turn takes is not known yet");
         let mut after = |took_ns, gap_ns| {
             waiter.yielded(took_ns, Some(gap_ns));
-            (waiter.left, waiter.patience)
+            (waiter.left, waiter.spin_limit)
         };
         assert_eq!(after(ALONE_NS / 2, 1_000), (32, 32));
         assert_eq!(after(ALONE_NS / 2, 2_000), (64, 64));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_has_its_limits() {
+    fn the_spin_limit_has_its_bounds() {
         let mut waiter = Wait::Yield { spins: 0 }.waiter();
         waiter.yielded(0, Some(0));
         assert_eq!(waiter.left, 2);
@@ -182,7 +182,7 @@ mod tests {
             assert_eq!(waiter.left, 0);
             waiter.last_ns = clock::now_ns();
             waiter.idle();
-            assert!(waiter.patience == 2, "{waiter:?}");
+            assert!(waiter.spin_limit == 2, "{waiter:?}");
             waiter.reset();
         }
     }

@@ -146,7 +146,7 @@ impl WorkerPort {
         }
     }
 
-    /// Something that can raise this worker's ready flag from elsewhere (a GPU, or a thread that plays it).
+    /// Something that can raise this worker's ready flag from elsewhere (a GPU, or a thread that simulates it).
     #[must_use]
     pub fn signal(&self) -> ReadySignal {
         ReadySignal { shared: Arc::clone(&self.shared), worker: self.worker }

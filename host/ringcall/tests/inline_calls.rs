@@ -306,7 +306,7 @@ fn an_expected_slot_is_served_by_the_next_step() {
 }
 
 /// On a ring with several dispatchers a request that was seen may have been answered by another one of them, and its slot be
-/// filled again, when its turn comes. Played by the handler of the request before it, which is seen in the same look.
+/// filled again, when its turn comes. Here the handler of the request before it does both.
 #[test]
 fn a_request_that_another_dispatcher_has_answered_is_not_taken_for_the_next() {
     let ring = ring(8, 64);

@@ -65,7 +65,7 @@ pub enum PacketError {
         /// At its end.
         found: u32,
     },
-    /// A field that does not fit its place.
+    /// A value that does not fit its field.
     #[error("{field} {value:#x} does not fit in {bits} bits")]
     Field {
         /// Which.

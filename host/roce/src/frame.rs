@@ -98,7 +98,7 @@ impl Frame {
         let after = packet.psn.offset_from(frame.newest.psn);
         if after > 0 {
             // The frame is over, or its addresses begin anew, or more packets or bytes are missing than fit together.
-            let ahead = frame.gap_ahead(packet);
+            let ahead = frame.gap_after(packet);
             let continues =
                 frame.newest.last.is_none() && packet.start >= frame.newest.end && ahead.is_some();
             return if continues && frame.has_room(ahead.flatten().is_some()) {
@@ -112,10 +112,10 @@ impl Frame {
             return Fit::Replaces;
         }
         let fits = if packet.psn.offset_from(frame.first.psn) < 0 {
-            let ahead = frame.gap_behind(packet);
+            let before = frame.gap_before(packet);
             packet.last.is_none()
                 && packet.end <= frame.first.start
-                && ahead.is_some_and(|gap| frame.has_room(gap.is_some()))
+                && before.is_some_and(|gap| frame.has_room(gap.is_some()))
         } else {
             frame.gaps().iter().any(|gap| {
                 gap.split(packet)
@@ -130,7 +130,7 @@ impl Frame {
     }
 
     /// The gap between the newest packet and a packet after it.
-    fn gap_ahead(&self, packet: Extent) -> Option<Option<Gap>> {
+    fn gap_after(&self, packet: Extent) -> Option<Option<Gap>> {
         let newest = self.newest;
         let packets = packet.psn.offset_from(newest.psn).unsigned_abs() - 1;
         let end = packet.start.max(newest.end);
@@ -138,7 +138,7 @@ impl Frame {
     }
 
     /// The gap between a packet and the first packet, which it precedes.
-    fn gap_behind(&self, packet: Extent) -> Option<Option<Gap>> {
+    fn gap_before(&self, packet: Extent) -> Option<Option<Gap>> {
         let first = self.first;
         let packets = first.psn.offset_from(packet.psn).unsigned_abs() - 1;
         let start = packet.end.min(first.start);
@@ -158,11 +158,11 @@ impl Frame {
         let (Some(frame), Fit::Belongs) = (current, fit) else { return Self::begin(packet) };
         let mut frame = *frame;
         if packet.psn.offset_from(frame.newest.psn) > 0 {
-            let gap = frame.gap_ahead(packet).flatten();
+            let gap = frame.gap_after(packet).flatten();
             frame.push_gap(gap);
             frame.newest = packet;
         } else if packet.psn.offset_from(frame.first.psn) < 0 {
-            let gap = frame.gap_behind(packet).flatten();
+            let gap = frame.gap_before(packet).flatten();
             frame.push_gap(gap);
             frame.first = packet;
         } else if let Some((index, parts)) =

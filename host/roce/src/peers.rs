@@ -58,8 +58,8 @@ impl Peer {
     }
 }
 
-/// The peers of a queue pair: a fixed number of places. A newcomer that brings the window's key takes the place of the peer
-/// that was silent longest, and finds a window of zeros: never another peer's bytes.
+/// The peers of a queue pair: a fixed number of entries. A newcomer that brings the window's key takes the entry of the
+/// peer that was silent longest, and finds a window of zeros: never another peer's bytes.
 ///
 /// ```
 /// use ringcall_roce::{Event, Immediate, Packet, Peers, PortOptions, Psn, Reth};
@@ -76,32 +76,32 @@ impl Peer {
 /// ```
 #[derive(Debug)]
 pub struct Peers {
-    /// By place; apart from the rest, since they are searched.
+    /// In the order of `entries`; apart from the rest, since they are searched.
     addresses: Box<[Option<SocketAddrV4>]>,
-    places: Box<[Peer]>,
-    /// The place found last.
+    entries: Box<[Peer]>,
+    /// The index of the peer found last.
     recent: usize,
     packets: u64,
     evicted: u64,
 }
 
 impl Peers {
-    /// `count` places without windows.
+    /// `count` entries without windows.
     ///
     /// # Errors
     /// Numbers that make no queue pair.
     pub fn new(qp: QueuePair, count: usize) -> Result<Self, QueuePairError> {
-        let place = || {
+        let entry = || {
             let responder = Responder::new(qp)?;
             Ok(Peer { responder, window: Box::default(), psn: Psn::new(0), heard: 0, lost: 0, incomplete: 0 })
         };
-        let places = (0..count).map(|_| place()).collect::<Result<_, _>>()?;
-        Ok(Self { addresses: vec![None; count].into(), places, recent: 0, packets: 0, evicted: 0 })
+        let entries = (0..count).map(|_| entry()).collect::<Result<_, _>>()?;
+        Ok(Self { addresses: vec![None; count].into(), entries, recent: 0, packets: 0, evicted: 0 })
     }
 
     /// Allocates the windows: zeroed memory, which takes up space once a peer writes to it.
     pub fn allocate(&mut self) {
-        for peer in &mut self.places {
+        for peer in &mut self.entries {
             let qp = peer.responder.queue_pair();
             peer.window = vec![0; qp.slots as usize * qp.slot_bytes as usize].into();
         }
@@ -120,7 +120,7 @@ impl Peers {
     #[inline]
     pub fn number(&mut self, address: SocketAddrV4) -> Option<&mut Psn> {
         let index = self.position(address)?;
-        Some(&mut self.places[index].psn)
+        Some(&mut self.entries[index].psn)
     }
 
     /// The peer that has sent a packet. `None`: the sender is not known, and the packet is for another queue pair or lacks
@@ -132,19 +132,19 @@ impl Peers {
             Some(index) => index,
             None => self.admit(address, packet)?,
         };
-        let peer = &mut self.places[index];
+        let peer = &mut self.entries[index];
         peer.heard = self.packets;
         Some(peer)
     }
 
-    /// How many peers have lost their place to a newcomer, since this was asked last.
+    /// How many peers have lost their entry to a newcomer, since this was asked last.
     #[inline]
     pub fn newly_evicted(&mut self) -> u64 {
         std::mem::take(&mut self.evicted)
     }
 
     fn admit(&mut self, address: SocketAddrV4, packet: &Packet<'_>) -> Option<usize> {
-        let (index, peer) = self.places.iter_mut().enumerate().min_by_key(|(_, peer)| peer.heard)?;
+        let (index, peer) = self.entries.iter_mut().enumerate().min_by_key(|(_, peer)| peer.heard)?;
         if !peer.responder.queue_pair().is_opened_by(packet) {
             return None;
         }

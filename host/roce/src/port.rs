@@ -40,7 +40,7 @@ pub struct PortOptions {
 }
 
 impl PortOptions {
-    /// The usual, with a window of so many pages of so many bytes.
+    /// The defaults, with a window of so many pages of so many bytes.
     #[must_use]
     pub const fn new(pages: u32, page_bytes: u32) -> Self {
         Self {

@@ -29,8 +29,8 @@ impl Side {
     pub fn to_bytes(self) -> [u8; BYTES] {
         let mut out = [0; BYTES];
         let fields = [self.qp, self.key, self.ip.to_bits()];
-        for (place, field) in out.chunks_exact_mut(4).zip(fields) {
-            place.copy_from_slice(&field.to_be_bytes());
+        for (bytes, field) in out.chunks_exact_mut(4).zip(fields) {
+            bytes.copy_from_slice(&field.to_be_bytes());
         }
         out
     }
@@ -174,9 +174,9 @@ fn not_now<T>(error: io::Error) -> io::Result<Option<T>> {
     }
 }
 
-fn patient(stream: TcpStream, patience: Duration) -> io::Result<TcpStream> {
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+fn with_timeout(stream: TcpStream, timeout: Duration) -> io::Result<TcpStream> {
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     Ok(stream)
 }
 
@@ -192,7 +192,7 @@ fn read(stream: &mut TcpStream) -> io::Result<Side> {
 /// No peer listens, or none answers in time, or the answer is something else.
 pub fn call(service: SocketAddr, here: Side, timeout: Duration) -> io::Result<Side> {
     let timeout = timeout.max(Duration::from_millis(1));
-    let mut stream = patient(TcpStream::connect_timeout(&service, timeout)?, timeout)?;
+    let mut stream = with_timeout(TcpStream::connect_timeout(&service, timeout)?, timeout)?;
     stream.write_all(&here.to_bytes())?;
     read(&mut stream)
 }

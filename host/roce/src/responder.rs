@@ -37,8 +37,8 @@ impl Memory for [u8] {
 
     fn write(&mut self, offset: u64, payload: &[u8]) -> Result<(), Busy> {
         let start = usize::try_from(offset).map_err(|_| Busy)?;
-        let place = start.checked_add(payload.len()).and_then(|end| self.get_mut(start..end)).ok_or(Busy)?;
-        place.copy_from_slice(payload);
+        let target = start.checked_add(payload.len()).and_then(|end| self.get_mut(start..end)).ok_or(Busy)?;
+        target.copy_from_slice(payload);
         Ok(())
     }
 }

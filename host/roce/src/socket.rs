@@ -327,10 +327,10 @@ impl Outbox {
     pub fn push_bytes(&mut self, peer: SocketAddrV4, datagram: &[u8]) -> Result<(), PushError> {
         self.push_with(peer, |room| {
             let available = room.len();
-            let place = room
+            let target = room
                 .get_mut(..datagram.len())
                 .ok_or(PacketError::BufferTooSmall { needed: datagram.len(), available })?;
-            place.copy_from_slice(datagram);
+            target.copy_from_slice(datagram);
             Ok(datagram.len())
         })
     }

@@ -308,8 +308,8 @@ fn queue_pairs_that_cannot_be() {
 }
 
 proptest! {
-    /// Frames of one to four packets, shuffled within a few places, with duplicates and losses: a frame arrives exactly
-    /// if all its packets did, with its own bytes.
+    /// Frames of one to four packets, shuffled within a few positions, with duplicates and losses: a frame arrives
+    /// exactly if all its packets did, with its own bytes.
     #[test]
     fn frames_survive_disorder(
         lengths in prop::collection::vec(1_u32..5, 1..30),

@@ -90,10 +90,10 @@ impl Bench {
         self.client.write_all(&words).expect("written");
         for bank in 0..bram::BANKS {
             let read = self.client.read_all(bram::address(bank, 0), windows).expect("read");
-            let place =
+            let bytes_of =
                 |window: u32| 4 * bank as usize..4 * bank as usize + if window < windows { 4 } else { 0 };
             for (window, word) in read.into_iter().enumerate() {
-                assert_eq!(request(window as u32)[place(window as u32)], word.to_le_bytes());
+                assert_eq!(request(window as u32)[bytes_of(window as u32)], word.to_le_bytes());
             }
         }
         let word = 0x1000 + data_plane::HOST_UDP_PORT;

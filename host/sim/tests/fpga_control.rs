@@ -20,7 +20,7 @@ fn server(check: SequenceCheck) -> (ControlServer, Arc<Mutex<RegisterFile>>) {
     (ControlServer::new(socket, Arc::clone(&file), check).expect("a server"), file)
 }
 
-/// Requests and replies byte for byte: lengths and places as CUDA-Q Realtime's emulator reads and writes them.
+/// Requests and replies byte for byte: lengths and offsets as CUDA-Q Realtime's emulator reads and writes them.
 #[test]
 fn golden_bytes() {
     let (mut server, _) = server(SequenceCheck::Ignore);

@@ -105,11 +105,11 @@ fn lost_answers_are_reported_too() {
 fn with_metadata(request: &[u8], answer: &mut [u8]) -> usize {
     let length =
         HEADER_BYTES + RequestHeader::from_bytes(request).map_or(0, |header| header.arg_len as usize);
-    let place = FrameMetadata::place(length);
-    let Some(block) = request.get(place..).and_then(FrameMetadata::from_bytes) else { return 0 };
+    let offset = FrameMetadata::offset(length);
+    let Some(block) = request.get(offset..).and_then(FrameMetadata::from_bytes) else { return 0 };
     let data = &request[..length];
-    let right = request.len() == place + METADATA_BYTES
-        && request[length..place].iter().all(|byte| *byte == 0)
+    let right = request.len() == offset + METADATA_BYTES
+        && request[length..offset].iter().all(|byte| *byte == 0)
         && (block.bytes_written, block.crc) == (length as u64, FrameMetadata::crc_of(data))
         && block.time.seconds > 0
         && block.time.nanoseconds < 1_000_000_000;
@@ -237,7 +237,7 @@ fn windows_may_bear_their_own_numbers() {
     let mut player = Player::new(RoceSocket::bind(any()).expect("a socket"), config).expect("a player");
     let windows = (0..5).map(|k| written(100 + k)).collect();
     let mut seen = Vec::new();
-    let mut judge = |exchange: &Exchange<'_>| {
+    let mut checker = |exchange: &Exchange<'_>| {
         seen.push(exchange.request.request_id);
         assert!(exchange.request.ptp_timestamp as u32 <= 999_999_999, "nanoseconds in the lower half");
         Increment::check(exchange)
@@ -249,7 +249,7 @@ fn windows_may_bear_their_own_numbers() {
         left -= 1;
         left >= 0 && ringcall_sim::fpga::Windows::next(&mut windows, window)
     };
-    let report = player.run(&mut some, &mut judge, &|| false).expect("it runs");
+    let report = player.run(&mut some, &mut checker, &|| false).expect("it runs");
     assert!(report.clean() && report.correct == 50, "{report:?}");
     assert!((100..105).all(|id| seen.iter().filter(|seen| **seen == id).count() == 10));
 }

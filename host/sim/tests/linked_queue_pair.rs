@@ -167,9 +167,9 @@ impl Hooks for OnQueues<'_> {
 
 fn call(peer: &mut Wire, shape: &Shape, i: u32, bytes: &[u8]) -> Vec<u8> {
     assert!(peer.send(write_imm(shape, i % shape.slots, i), bytes));
-    let (mut response, mut patience) = (Vec::new(), Patience::default());
+    let (mut response, mut poll_limit) = (Vec::new(), PollLimit::default());
     while peer.receive(&mut response).is_none() {
-        patience.wait();
+        poll_limit.wait();
         thread::yield_now();
     }
     response
@@ -353,9 +353,9 @@ fn over_a_plain_ring() {
             let slot = i % slots;
             assert!(data[0].write(slot * stride, request));
             flags[0].store(slot, 1, Release);
-            let mut patience = Patience::default();
+            let mut poll_limit = PollLimit::default();
             while flags[1].load(slot, Acquire) == 0 {
-                patience.wait();
+                poll_limit.wait();
                 thread::yield_now();
             }
             let mut response = vec![0; stride];

@@ -16,7 +16,7 @@ use ringcall_mlx5::sq::{RecordMode, SendQueue};
 use ringcall_sim::nic::{Message, Port, Violation};
 use support::*;
 
-/// A request of a word and its response, through an endpoint and a NIC with one place in each queue.
+/// A request of a word and its response, through an endpoint and a NIC with one entry in each queue.
 #[test]
 fn a_request_and_its_response() {
     model(|| {
@@ -62,10 +62,12 @@ fn two_sends<D: Doorbell + 'static>(record: RecordMode, steps: u32, doorbell: fn
     });
     let completions = CompletionQueue::new(windows.tx_completions.clone(), None).expect("a queue");
     let mut queue = SendQueue::new(windows.send.clone(), completions, QPN, record).expect("a queue");
-    let mut place = DoorbellRecord::new(windows.record.clone()).expect("a word");
+    let mut doorbell_record = DoorbellRecord::new(windows.record.clone()).expect("a word");
     let mut doorbell = doorbell(uar);
     for text in [b"first", b"other"] {
-        queue.post(Operation::Send, Payload::Inline(text), &mut place, &mut doorbell).expect("two places");
+        queue
+            .post(Operation::Send, Payload::Inline(text), &mut doorbell_record, &mut doorbell)
+            .expect("two entries");
     }
     let mut nic = hardware.join().expect("NIC");
     while nic.step_send() {}

@@ -84,9 +84,9 @@ impl ByHand {
         Self { nic, peer, windows, uar, record }
     }
 
-    fn write(&self, request: &Wqe, place: u32) {
+    fn write(&self, request: &Wqe, index: u32) {
         for (at, &word) in request.words.iter().enumerate() {
-            self.windows.send.store(place as usize * wqe::WORDS + at, word, Relaxed);
+            self.windows.send.store(index as usize * wqe::WORDS + at, word, Relaxed);
         }
     }
 
@@ -156,7 +156,7 @@ fn a_request_that_is_not_there_yet_is_named_and_breaks_the_queue_pair() {
         it.post(index, &send(index, b"lap 0"));
         it.work();
     }
-    // Rung for number 4, whose place still holds number 0.
+    // Rung for number 4, whose entry still holds number 0.
     it.record.publish_send(5);
     it.ring(5);
     it.work();
@@ -222,7 +222,7 @@ fn what_changes_while_the_nic_has_it() {
 }
 
 #[test]
-fn more_requests_than_there_are_places() {
+fn more_requests_than_there_are_entries() {
     let mut it = ByHand::new();
     for index in 0..5 {
         it.write(&send(index, b"x"), u32::from(index) % DEPTH);

@@ -25,7 +25,7 @@ fn plant(rig: &mut Rig, shape: &Shape, kind: u64) -> (Event, bool) {
             return (Event::RxErrors, true);
         }
         6 => {
-            // A send where there are credits alone: the NIC has no place for it.
+            // A send where there are credits alone: the NIC has no buffer for it.
             assert!(rig.peer.send(Message::Send, b"unexpected"));
             return (Event::RxErrors, true);
         }
@@ -73,10 +73,10 @@ fn a_thousand_wrong_completions_in_between_change_nothing() {
                 while let Poll::Discarded(_) = it.endpoint.poll() {}
             }
             assert!(it.peer.send(write_imm(&shape, slot, 0), &request(good)));
-            let mut patience = Patience::default();
+            let mut poll_limit = PollLimit::default();
             let mut arrived = None;
             while arrived.is_none() {
-                patience.wait();
+                poll_limit.wait();
                 it.nic.step();
                 match it.endpoint.poll() {
                     Poll::Arrived(request) => arrived = Some(request),
@@ -90,13 +90,13 @@ fn a_thousand_wrong_completions_in_between_change_nothing() {
                 if let Some(room) = it.endpoint.try_reserve() {
                     break room;
                 }
-                patience.wait();
+                poll_limit.wait();
                 it.nic.step();
             };
             increment(&mut it.endpoint, arrived, room);
             let mut payload = Vec::new();
             while it.peer.receive(&mut payload).is_none() {
-                patience.wait();
+                poll_limit.wait();
                 it.nic.step();
             }
             assert_eq!(payload, incremented(&request(good)));
@@ -231,7 +231,7 @@ fn a_response_that_could_run_into_the_peer_s_next_slot() {
 }
 
 #[test]
-fn a_send_that_fails_frees_its_place() {
+fn a_send_that_fails_frees_its_entry() {
     let shape = Shape { told: true, completions: 2, ..Shape::of_depth(8) };
     let Rig { mut endpoint, mut nic, mut peer, .. } = rig(&shape);
     let mut lost = 0;
@@ -255,11 +255,11 @@ fn a_send_that_fails_frees_its_place() {
 #[test]
 fn a_broken_queue_pair_ends_every_wait_with_its_reason() {
     let shape = Shape { told: true, completions: 2, ..Shape::of_depth(4) };
-    let patient = Bound { between: 16, turns: 1 << 20 };
+    let bound = Bound { between: 16, turns: 1 << 20 };
     // While waiting for a request.
     let Rig { mut endpoint, mut nic, .. } = rig(&shape);
     nic.plant(Fault::Break);
-    let ended = endpoint.wait_arrival(patient, || while nic.step() {}).map(|_| ());
+    let ended = endpoint.wait_arrival(bound, || while nic.step() {}).map(|_| ());
     assert_eq!(ended, Err(Ended::Dead));
     assert_eq!(endpoint.dead(), Some(Syndrome::FLUSHED));
     assert!(matches!(endpoint.poll(), Poll::Dead(Syndrome::FLUSHED)));
@@ -278,9 +278,9 @@ fn a_broken_queue_pair_ends_every_wait_with_its_reason() {
         }
         nic.plant(Fault::Break);
         let ended = if full {
-            endpoint.reserve(patient, || while nic.step() {}).map(|_| ())
+            endpoint.reserve(bound, || while nic.step() {}).map(|_| ())
         } else {
-            endpoint.drain(&Shutdown::new(words(1)), patient, || while nic.step() {})
+            endpoint.drain(&Shutdown::new(words(1)), bound, || while nic.step() {})
         };
         assert_eq!(ended, Err(Ended::Dead));
         assert!(endpoint.counters().get(Event::TxFlushed) > 0);

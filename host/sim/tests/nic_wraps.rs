@@ -29,9 +29,9 @@ fn laps(shape: &Shape) {
     let total = LAPS * u64::from(shape.depth);
     let (mut sent, mut answered) = (0, 0);
     let mut waiting = None;
-    let mut patience = Patience::default();
+    let mut poll_limit = PollLimit::default();
     while answered < total {
-        patience.wait();
+        poll_limit.wait();
         while sent < total && sent < answered + u64::from(shape.depth) {
             let slot = (sent % u64::from(shape.slots)) as u32;
             assert!(peer.send(write_imm(shape, slot, sent as u32), &request(sent)));
@@ -55,7 +55,7 @@ fn laps(shape: &Shape) {
         }
         while take(&mut peer, answered) {
             answered += 1;
-            patience.renew();
+            poll_limit.renew();
         }
     }
     assert_obeyed(&nic);
@@ -108,7 +108,7 @@ fn threads(shape: &Shape, window: u64, total: u64) {
         }
     });
     let (mut sent, mut answered) = (0, 0);
-    let mut patience = Patience::default();
+    let mut poll_limit = PollLimit::default();
     while answered < total {
         let mut idle = true;
         while sent < total && sent < answered + window {
@@ -122,10 +122,10 @@ fn threads(shape: &Shape, window: u64, total: u64) {
             idle = false;
         }
         if idle {
-            patience.wait();
+            poll_limit.wait();
             thread::yield_now();
         } else {
-            patience.renew();
+            poll_limit.renew();
         }
     }
     windows.shutdown.store(0, 1, Ordering::Relaxed);

@@ -88,9 +88,9 @@ fn call(peer: &mut Wire, shape: &Shape, slot: u32, frame: &[u8]) -> (ResponseHea
     };
     assert!(peer.send(message, frame));
     let mut payload = Vec::new();
-    let mut patience = Patience::default();
+    let mut poll_limit = PollLimit::default();
     while peer.receive(&mut payload).is_none() {
-        patience.wait();
+        poll_limit.wait();
         thread::yield_now();
     }
     let header = ResponseHeader::from_bytes(&payload).expect("a header");
@@ -204,9 +204,9 @@ fn a_request_of_several_messages_is_as_long_as_its_slot() {
         let message = Message::WriteImm { address: 128 + 48, rkey: RX_KEY, immediate: 1 };
         assert!(peer.send(message, parts.1));
         let mut payload = Vec::new();
-        let mut patience = Patience::default();
+        let mut poll_limit = PollLimit::default();
         while peer.receive(&mut payload).is_none() {
-            patience.wait();
+            poll_limit.wait();
             thread::yield_now();
         }
         ResponseHeader::from_bytes(&payload).expect("a header")

@@ -3,7 +3,9 @@
 use ringcall::FunctionTable;
 use ringcall_mlx5::Event;
 use ringcall_roce::{Immediate, Inbox, Packet, Psn, Reth, RoceSocket};
-use ringcall_sim::fpga::{Exchange, Faults, Increment, Player, PlayerConfig, PlayerTarget, Report as Played};
+use ringcall_sim::fpga::{
+    Exchange, Faults, Increment, Player, PlayerConfig, PlayerTarget, Report as PlayReport,
+};
 use ringcall_sim::socket_nic::{
     Count, Delivery, PortOptions, Report, Service, ServiceError, SocketNicOptions, Threads, Watch,
 };
@@ -64,7 +66,12 @@ fn target(service: &Service) -> PlayerTarget {
 }
 
 /// Plays calls of `rpc_increment`; every request's end is known.
-fn play(service: &Service, calls: u64, payload_bytes: u32, change: impl FnOnce(&mut PlayerConfig)) -> Played {
+fn play(
+    service: &Service,
+    calls: u64,
+    payload_bytes: u32,
+    change: impl FnOnce(&mut PlayerConfig),
+) -> PlayReport {
     let mut config = PlayerConfig::new(target(service));
     config.timeout = TIMEOUT;
     change(&mut config);
@@ -242,7 +249,7 @@ fn a_packet_for_anything_else_reaches_no_memory() {
         raw.send(qp + 1, key, base, 0, &bytes);
         raw.send(qp, key + 1, base, 0, &bytes);
         raw.push(&Packet::send(qp, Psn::new(9), &bytes));
-        // The key makes one, and still must the place be right.
+        // The key makes one, and still must the address be right.
         raw.send(qp, key, base + 3 * page, 4, &bytes);
         raw.send(qp, key, base - 8, 0, &bytes);
         raw.send(qp, key, base + u64::from(pages) * page, 0, &bytes);

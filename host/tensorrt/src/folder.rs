@@ -1,7 +1,7 @@
 //! Folders for things kept between runs: the compiled shim, plans.
 //!
 //! What lies there is loaded into the process or handed to the GPU, so a folder that others may write is refused. Files
-//! appear whole or not at all: they are written beside their place and renamed, so that two processes can do so at once
+//! appear whole or not at all: they are written beside their path and renamed, so that two processes can do so at once
 //! and a full disk leaves nothing behind.
 
 use crate::TensorRtError;

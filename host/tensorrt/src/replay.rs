@@ -33,14 +33,14 @@ impl Layout {
     pub(crate) fn new(inputs: Vec<TensorSpec>, outputs: Vec<TensorSpec>) -> Self {
         let mut offsets = Vec::new();
         let mut bytes = 0;
-        let mut place = |specs: &[TensorSpec]| {
+        let mut append = |specs: &[TensorSpec]| {
             for spec in specs {
                 offsets.push(bytes);
                 bytes += spec.size_bytes().next_multiple_of(ALIGNMENT);
             }
             bytes
         };
-        let (outputs_at, bytes) = (place(&inputs), place(&outputs));
+        let (outputs_at, bytes) = (append(&inputs), append(&outputs));
         Self { inputs, outputs, offsets, outputs_at, bytes }
     }
 
@@ -52,8 +52,8 @@ impl Layout {
         &self.outputs
     }
 
-    /// Every tensor with its beginning.
-    fn places(&self) -> impl Iterator<Item = (&TensorSpec, usize)> {
+    /// Every tensor with its offset.
+    fn tensors(&self) -> impl Iterator<Item = (&TensorSpec, usize)> {
         self.inputs.iter().chain(&self.outputs).zip(self.offsets.iter().copied())
     }
 }
@@ -91,7 +91,7 @@ unsafe fn bind(
         let dims: Vec<i64> = spec.shape.iter().map(|&dim| dim as i64).collect();
         execution.set_input_shape(&spec.name, &dims)?;
     }
-    for ((spec, _), address) in layout.places().zip(addresses) {
+    for ((spec, _), address) in layout.tensors().zip(addresses) {
         if !address.0.is_multiple_of(ALIGNMENT as u64) {
             return Err(TensorRtError::Refused {
                 doing: format!("giving `{}` its memory", spec.name),
@@ -137,7 +137,7 @@ impl Bound {
         let buffer = |(spec, _): (&TensorSpec, usize)| {
             DeviceBuffer::zeroed(context, spec.size_bytes().next_multiple_of(ALIGNMENT))
         };
-        let memory: Vec<_> = layout.places().map(buffer).collect::<Result<_, _>>()?;
+        let memory: Vec<_> = layout.tensors().map(buffer).collect::<Result<_, _>>()?;
         let addresses: Vec<_> = memory.iter().map(DeviceBuffer::address).collect();
         Self::new(context, engine, layout, memory, &addresses)
     }
@@ -258,7 +258,7 @@ mod tests {
     use ringcall_infer::ElementType;
 
     #[test]
-    fn tensors_lie_apart_aligned_and_outputs_behind_inputs() {
+    fn tensors_lie_apart_aligned_and_outputs_after_inputs() {
         let spec = |name: &str, element, elements: usize| {
             TensorSpec::new(name, element, vec![1, elements]).expect("a tensor")
         };
@@ -268,8 +268,8 @@ mod tests {
         );
         assert_eq!(layout.offsets, [0, 512, 768, 1024]);
         assert_eq!((layout.outputs_at, layout.bytes), (768, 1280));
-        let places: Vec<_> = layout.places().collect();
-        for ((spec, offset), next) in places.iter().zip(layout.offsets[1..].iter().chain([&layout.bytes])) {
+        let tensors: Vec<_> = layout.tensors().collect();
+        for ((spec, offset), next) in tensors.iter().zip(layout.offsets[1..].iter().chain([&layout.bytes])) {
             assert!(offset % ALIGNMENT == 0 && offset + spec.size_bytes() <= *next, "{spec}");
         }
     }

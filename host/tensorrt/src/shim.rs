@@ -86,7 +86,7 @@ fn compiler(search: &Search) -> Result<(String, String), TensorRtError> {
 fn compile(compiler: &str, headers: &Path, folder: &Path, path: &Path) -> Result<(), TensorRtError> {
     let unusable =
         |why: std::io::Error| TensorRtError::Folder { path: folder.to_owned(), why: why.to_string() };
-    // Everything beside its place, so that the rename is one step; the folder goes away in every case.
+    // Everything beside its path, so that the rename is one step; the folder goes away in every case.
     let work = tempfile::tempdir_in(folder).map_err(unusable)?;
     let at = |name: &str| work.path().join(name);
     fs::create_dir(at("cuda")).map_err(unusable)?;

@@ -48,10 +48,10 @@ fn the_lean_runtime_refuses_what_is_no_plan_in_its_own_words() {
 /// A plan that TensorRT-RTX makes here, in the same process with its own shim; or made elsewhere.
 fn foreign_plan() -> Option<Vec<u8>> {
     let kept = std::env::var_os("RINGCALL_TENSORRT_FOREIGN_PLAN");
-    let Some(place) = common::named("RTX") else {
+    let Some(setup) = common::named("RTX") else {
         return kept.map(|file| std::fs::read(file).expect("the plan that is named"));
     };
-    let rtx = Library::open(&place.search).expect("TensorRT-RTX");
+    let rtx = Library::open(&setup.search).expect("TensorRT-RTX");
     let options = BuildOptions::new().with_capabilities([(8, 6)]);
     let plan = Builder::parse(&rtx, "conv", model("conv_integers"), &options).expect("parsed");
     let plan = plan.build().expect("built").as_bytes().to_vec();

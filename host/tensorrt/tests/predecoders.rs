@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Place, damage, kept, refused, with_library};
+use common::{Setup, damage, kept, refused, with_library};
 use ringcall_tensorrt::{
     BuildOptions, Builder, Cache, Found, Library, Product, Runtime, Sizes, TensorInfo, TensorRtError,
 };
@@ -90,10 +90,10 @@ fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models"))
 }
 
-fn rtx(name: &str, test: impl FnOnce(Library, &Place)) {
-    with_library("RTX", name, |library, place| {
+fn rtx(name: &str, test: impl FnOnce(Library, &Setup)) {
+    with_library("RTX", name, |library, setup| {
         assert_eq!(library.version().product, Product::Rtx);
-        test(library, place);
+        test(library, setup);
     });
 }
 
@@ -138,9 +138,9 @@ fn the_cores_open_dimensions_take_one_size_or_want_one() {
 
 #[test]
 fn a_plan_of_each_is_built_kept_taken_back_and_read() {
-    rtx("a_plan_of_each_is_built_kept_taken_back_and_read", |library, place| {
+    rtx("a_plan_of_each_is_built_kept_taken_back_and_read", |library, setup| {
         let runtime = Runtime::new(&library).expect("a runtime");
-        let folder = place.cache.path().join("plans");
+        let folder = setup.cache.path().join("plans");
         let cache = Cache::at(&folder).expect("made");
         let mut files = Vec::new();
         for model in MODELS {

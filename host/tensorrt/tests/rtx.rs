@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, cases, damage, exchange, kept, model, refused, with_library};
+use common::{Setup, cases, damage, exchange, kept, model, refused, with_library};
 use ringcall_infer::ElementType;
 use ringcall_tensorrt::{
     BuildOptions, Builder, Cache, Found, Gpu, Library, Precision, Product, Runtime, Search, Sizes,
@@ -17,7 +17,7 @@ fn options() -> BuildOptions {
     BuildOptions::new().with_capabilities([CAPABILITY])
 }
 
-fn rtx(name: &str, test: impl FnOnce(Library, &Place)) {
+fn rtx(name: &str, test: impl FnOnce(Library, &Setup)) {
     with_library("RTX", name, test);
 }
 
@@ -179,8 +179,8 @@ fn options_reach_the_builder() {
 
 #[test]
 fn plans_are_kept_by_what_they_are_made_of_and_damage_is_found_out() {
-    rtx("plans_are_kept_by_what_they_are_made_of_and_damage_is_found_out", |library, place| {
-        let folder = place.cache.path().join("plans");
+    rtx("plans_are_kept_by_what_they_are_made_of_and_damage_is_found_out", |library, setup| {
+        let folder = setup.cache.path().join("plans");
         let cache = Cache::at(&folder).expect("made");
         let plan = |onnx: &str, options: &BuildOptions, gpu: Option<&Gpu>| {
             cache.plan(&library, onnx, model(onnx), options, gpu).expect("a plan")
@@ -270,9 +270,9 @@ fn builds_go_on_at_once() {
 
 #[test]
 fn headers_of_another_release_are_refused() {
-    rtx("headers_of_another_release_are_refused", |_, place| {
+    rtx("headers_of_another_release_are_refused", |_, setup| {
         let home = tempfile::tempdir().expect("a folder");
-        let include = place.search.include.as_ref().expect("given");
+        let include = setup.search.include.as_ref().expect("given");
         for entry in fs::read_dir(include).expect("listed") {
             let path = entry.expect("one").path();
             if path.is_file() {
@@ -284,7 +284,7 @@ fn headers_of_another_release_are_refused() {
         let newer = text.replace("#define TRT_MINOR_RTX ", "#define TRT_MINOR_RTX 9");
         assert_ne!(newer, text);
         fs::write(&version, newer).expect("written");
-        let search = Search { include: Some(home.path().to_owned()), ..place.search.clone() };
+        let search = Search { include: Some(home.path().to_owned()), ..setup.search.clone() };
         let why = Library::open(&search).expect_err("another release");
         assert!(matches!(why, TensorRtError::NoHeaders { .. }), "{why}");
     });
@@ -292,9 +292,9 @@ fn headers_of_another_release_are_refused() {
 
 #[test]
 fn a_shim_is_compiled_by_two_at_once_and_again_when_it_is_damaged() {
-    rtx("a_shim_is_compiled_by_two_at_once_and_again_when_it_is_damaged", |_, place| {
-        let folder = place.cache.path().join("fresh");
-        let search = place.search.clone().with_cache(&folder);
+    rtx("a_shim_is_compiled_by_two_at_once_and_again_when_it_is_damaged", |_, setup| {
+        let folder = setup.cache.path().join("fresh");
+        let search = setup.search.clone().with_cache(&folder);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| Library::open(&search).map(drop))).collect();
             for thread in threads {
@@ -305,11 +305,11 @@ fn a_shim_is_compiled_by_two_at_once_and_again_when_it_is_damaged() {
         Library::open(&search).expect("again");
         assert_eq!(files.len(), 1, "one shim, and nothing beside it: {files:?}");
 
-        let damaged = place.cache.path().join("damaged");
+        let damaged = setup.cache.path().join("damaged");
         fs::create_dir(&damaged).expect("made");
         let name = files[0].file_name().expect("a name");
         fs::write(damaged.join(name), "cut short").expect("written");
-        let library = Library::open(&place.search.clone().with_cache(&damaged)).expect("compiled again");
+        let library = Library::open(&setup.search.clone().with_cache(&damaged)).expect("compiled again");
         assert!(library.builds());
         assert!(fs::read(damaged.join(name)).expect("there").starts_with(b"\x7fELF"));
     });

@@ -183,7 +183,7 @@ fn a_run_is_part_of_a_graph_for_the_host_and_for_the_device() {
                 assert!(run.input(run.inputs().len()).is_none() && run.output(run.outputs().len()).is_none());
                 let mut graph = Graph::new(context).expect("a graph");
                 let first = run.add_to(&mut graph, &[]).expect("a node");
-                run.add_to(&mut graph, &[first]).expect("another behind it");
+                run.add_to(&mut graph, &[first]).expect("another after it");
                 let exec = match by_device {
                     true => graph.instantiate_for_device_launch(),
                     false => graph.instantiate_for_host(),

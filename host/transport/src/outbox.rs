@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 pub struct Outgoing<'a, P> {
     /// Whom it is for.
     pub to: P,
-    /// The slot whose answer it is; of a caller's requests, the place that it suggests.
+    /// The slot whose answer it is; of a caller's requests, the slot that it suggests.
     pub slot: u32,
     /// Header and payload, exactly.
     pub bytes: &'a [u8],
@@ -30,7 +30,8 @@ struct Entry<P> {
     to: P,
     slot: u32,
     tag: Tag,
-    place: usize,
+    /// Which part of `bytes` has it.
+    frame: usize,
     len: usize,
 }
 
@@ -87,7 +88,7 @@ impl<P: Copy> Outbox<P> {
         self.entries.iter().map(|entry| Outgoing {
             to: entry.to,
             slot: entry.slot,
-            bytes: &self.bytes[entry.place * self.stride..][..entry.len],
+            bytes: &self.bytes[entry.frame * self.stride..][..entry.len],
         })
     }
 
@@ -112,11 +113,11 @@ impl<P: Copy> Outbox<P> {
         if self.room() == 0 {
             return false;
         }
-        let place = self.next;
-        self.next = if place + 1 < self.capacity { place + 1 } else { 0 };
-        let len = fill(&mut self.bytes[place * self.stride..][..self.stride]).min(self.stride);
+        let frame = self.next;
+        self.next = if frame + 1 < self.capacity { frame + 1 } else { 0 };
+        let len = fill(&mut self.bytes[frame * self.stride..][..self.stride]).min(self.stride);
         self.answers += usize::from(tag == Tag::Answer);
-        self.entries.push_back(Entry { to, slot, tag, place, len });
+        self.entries.push_back(Entry { to, slot, tag, frame, len });
         true
     }
 

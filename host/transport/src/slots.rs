@@ -38,7 +38,8 @@ pub(crate) struct Slots<P> {
     count: u32,
 }
 
-const fn place(slot: u32) -> (usize, u8) {
+/// A slot's group, and its bit there.
+const fn bit_of(slot: u32) -> (usize, u8) {
     ((slot / GROUP) as usize, 1 << (slot % GROUP))
 }
 
@@ -70,7 +71,7 @@ impl<P: Copy> Slots<P> {
         let mut untried = slots - self.count - self.stock.len() as u32;
         while untried > 0 && self.stock.len() < BATCH {
             let index = self.cursor;
-            let (group, bit) = place(index);
+            let (group, bit) = bit_of(index);
             let taken = self.under_way[group] | self.reserved[group];
             // The rest of a group without a candidate is skipped.
             let step = if taken == u8::MAX { GROUP - index % GROUP } else { 1 };
@@ -93,7 +94,7 @@ impl<P: Copy> Slots<P> {
     #[cold]
     pub(crate) fn reclaim(&mut self, counters: &LiveCounters) {
         for index in 0..self.ring.geometry().slots() {
-            let (group, bit) = place(index);
+            let (group, bit) = bit_of(index);
             if self.under_way[group] & bit == 0 {
                 continue;
             }
@@ -109,7 +110,7 @@ impl<P: Copy> Slots<P> {
     /// A vacant slot out of stock.
     pub(crate) fn any(&mut self) -> Option<Vacant> {
         let vacant = self.stock.pop_front()?;
-        let (group, bit) = place(vacant.slot().get());
+        let (group, bit) = bit_of(vacant.slot().get());
         self.reserved[group] &= !bit;
         Some(vacant)
     }
@@ -117,7 +118,7 @@ impl<P: Copy> Slots<P> {
     /// The slot that a peer names.
     pub(crate) fn named(&self, index: u32, counters: &LiveCounters) -> Result<Vacant, Reason> {
         let slot = self.ring.geometry().slot(index).ok_or(Reason::BadSlot)?;
-        let (group, bit) = place(index);
+        let (group, bit) = bit_of(index);
         if self.under_way[group] & bit != 0 {
             return Err(Reason::SlotTaken);
         }
@@ -144,7 +145,7 @@ impl<P: Copy> Slots<P> {
         if vacant.submit(&self.ring, function_id, request_id, ptp_timestamp, payload).is_err() {
             return false;
         }
-        let (group, bit) = place(slot.get());
+        let (group, bit) = bit_of(slot.get());
         self.under_way[group] |= bit;
         self.asked[slot.as_usize()] = Some(Asked { from, header: *header });
         self.count += 1;
@@ -198,7 +199,7 @@ impl<P: Copy> Slots<P> {
     }
 
     fn forget(&mut self, slot: SlotIndex) {
-        let (group, bit) = place(slot.get());
+        let (group, bit) = bit_of(slot.get());
         self.under_way[group] &= !bit;
         self.asked[slot.as_usize()] = None;
         self.count -= 1;

@@ -119,7 +119,7 @@ counters! {
         repeated: "packets ignored: the wire knows by its own sequence numbers that they were here before";
         lost: "packets that the wire knows to be lost, by its own sequence numbers";
         incomplete: "frames given up: packets of them never came";
-        evicted: "peers that lost their place to a newcomer: more wrote than the transport knows at a time";
+        evicted: "peers that lost their entry to a newcomer: more wrote than the transport knows at a time";
         error_marks: "answers that were an error mark of the dispatcher";
         bad_answers: "answers replaced (ABANDONED): what the slot held did not belong to its request";
         unasked: "answers thrown away that belong to no request of this transport";

@@ -74,7 +74,7 @@ pub enum Arrival<'a, P> {
     Lost(u64),
     /// So many frames were given up because packets of them never came: counted.
     Incomplete(u64),
-    /// So many peers lost their place to newcomers: counted.
+    /// So many peers lost their entry to newcomers: counted.
     Evicted(u64),
 }
 

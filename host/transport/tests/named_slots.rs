@@ -18,10 +18,10 @@ type Packet = (u64, u32, Vec<u8>);
 
 /// Where services and clients find each other.
 #[derive(Clone, Default)]
-struct Net(Arc<Mutex<Places>>);
+struct Net(Arc<Mutex<Directory>>);
 
 #[derive(Default)]
-struct Places {
+struct Directory {
     services: BTreeMap<u16, (Sender<Packet>, u32)>,
     clients: BTreeMap<u64, Sender<Vec<u8>>>,
 }
@@ -64,11 +64,15 @@ impl Wire for Memory {
     }
 
     fn send(&mut self, outbox: &Outbox<u64>) -> Sent {
-        let places = self.net.0.lock().unwrap();
+        let directory = self.net.0.lock().unwrap();
         let mut frames = 0;
         for frame in outbox.frames() {
             let gone = || io::Error::from(io::ErrorKind::HostUnreachable);
-            if places.clients.get(&frame.to).is_none_or(|client| client.send(frame.bytes.to_vec()).is_err()) {
+            if directory
+                .clients
+                .get(&frame.to)
+                .is_none_or(|client| client.send(frame.bytes.to_vec()).is_err())
+            {
                 return Sent { frames, error: Some(gone()) };
             }
             frames += 1;
@@ -90,19 +94,19 @@ impl Subject for Net {
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let (sender, inbox) = channel();
-        let mut places = self.0.lock().unwrap();
-        let port = at.map_or(places.services.len() as u16 + 1, |endpoint| endpoint.address.port());
-        places.services.insert(port, (sender, ring.geometry().slots()));
-        drop(places);
+        let mut directory = self.0.lock().unwrap();
+        let port = at.map_or(directory.services.len() as u16 + 1, |endpoint| endpoint.address.port());
+        directory.services.insert(port, (sender, ring.geometry().slots()));
+        drop(directory);
         let link = Link::attach(Memory { net: self.clone(), port, inbox, longest: 0 }, ring)?;
         serve(link, dispatcher, true)
     }
 
     fn client(&self, service: &Endpoint) -> Box<dyn Client> {
-        let mut places = self.0.lock().unwrap();
+        let mut directory = self.0.lock().unwrap();
         let (sender, inbox) = channel();
-        let name = places.clients.len() as u64;
-        places.clients.insert(name, sender);
+        let name = directory.clients.len() as u64;
+        directory.clients.insert(name, sender);
         Box::new(Peer { net: self.clone(), name, port: service.address.port(), inbox })
     }
 
@@ -120,8 +124,8 @@ struct Peer {
 
 impl Client for Peer {
     fn send(&mut self, frame: &[u8]) {
-        let places = self.net.0.lock().unwrap();
-        let (service, slots) = &places.services[&self.port];
+        let directory = self.net.0.lock().unwrap();
+        let (service, slots) = &directory.services[&self.port];
         // Frames go around the ring, whichever peer sends them: no peer picks a slot whose answer is still to
         // come.
         let slot = NEXT.with(|next| next.replace((next.get() + 1) % slots)) % slots;

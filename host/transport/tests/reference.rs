@@ -1,4 +1,4 @@
-//! Wire compatibility with the CUDA-Q reference's UDP transport, both ways. Its peers are played here byte by byte: whole
+//! Wire compatibility with the CUDA-Q reference's UDP transport, both ways. Its peers are simulated here byte by byte: whole
 //! slots padded with zeros as datagrams, serial calls, answers to the address of the last datagram, anything shorter than a
 //! header or longer than a slot dropped.
 

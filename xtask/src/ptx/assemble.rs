@@ -1,4 +1,4 @@
-//! Assembles and links the PTX of record, as a driver would, without a GPU: what the assembler refuses here, a driver
+//! Assembles and links the committed PTX, as a driver would, without a GPU: what the assembler refuses here, a driver
 //! would refuse at load time.
 
 use super::cuda::{Cuda, quiet};

@@ -1,4 +1,4 @@
-//! PTX of record that NVIDIA's compiler makes of CUDA C++: the shapes of the predecoder network's kernel, and the handler and
+//! Committed PTX that NVIDIA's compiler makes of CUDA C++: the shapes of the predecoder network's kernel, and the handler and
 //! the transport that tests link.
 
 use super::cuda::{Cuda, quiet};
@@ -80,7 +80,7 @@ fn without_hints(text: &str) -> String {
     text.lines().filter(|line| !line.contains(HINT)).fold(String::new(), |all, line| all + line + "\n")
 }
 
-/// A text as it is of record: for drivers that are older than the compiler, and the same wherever it was compiled.
+/// A PTX file as it is committed: for drivers that are older than the compiler, and the same wherever it was compiled.
 fn of_record(text: &str, version: &str) -> String {
     let lines = text.lines().map(|line| if line.starts_with(".version ") { version } else { line });
     let record = lines.fold(String::new(), |all, line| all + line + "\n");

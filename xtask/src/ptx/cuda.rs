@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The first release that knows every architecture of record.
+/// The first release that knows every architecture of the committed PTX.
 const OLDEST: (u32, u32) = (12, 8);
 /// What PyPI has in place of a toolkit: assembler, linker and compiler; its front end; its headers; the runtime.
 const WHEELS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! PTX of record: what the crates for devices compile to, committed, so that building the host needs no toolchain for
+//! Committed PTX: what the crates for devices compile to, in the tree, so that building the host needs no toolchain for
 //! devices and a review sees what a change does to the machine code.
 
 mod assemble;
@@ -19,7 +19,7 @@ use ringcall_build::{Arch, Compiled, DeviceCrate, Toolchain, compile};
 use std::path::PathBuf;
 use std::thread;
 
-/// A text of record: a package with some of its features.
+/// A committed PTX file: a package with some of its features.
 struct Program {
     package: &'static str,
     /// Where the package is, from the repository's root.
@@ -144,7 +144,7 @@ fn packages() -> Vec<&'static str> {
 /// [`Arch::DEFAULT`], by name.
 const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
 
-/// Builds the texts of record and writes them, or compares them with the committed texts.
+/// Builds the PTX files and writes them, or compares them with the committed texts.
 ///
 /// # Errors
 /// No toolchain for devices; device code that does not compile, or that compiles with warnings when it is to be

@@ -86,7 +86,7 @@ struct Live<'a> {
 impl<'a> Live<'a> {
     /// Continues where the last start ended.
     fn resumed(control: &'a Words) -> Self {
-        let count = |place| control.load(control::COUNTERS + place, Ordering::Relaxed);
+        let count = |index| control.load(control::COUNTERS + index, Ordering::Relaxed);
         Self { counts: core::array::from_fn(count), control }
     }
 
@@ -209,7 +209,7 @@ impl<M: Machine> Hooked<'_, M> {
     }
 }
 
-/// Brings words `from .. to` (`from` a multiple of a group) of a frame to a stage, a group in one wave of loads.
+/// Brings words `from .. to` (`from` a multiple of a group) of a frame to a stage, a group in one burst of loads.
 #[inline(always)]
 fn fetch(frame: &Words, from: usize, to: usize, input: Stage<'_>) {
     let mut group = from / GROUP;

@@ -63,11 +63,11 @@ impl<D: Doorbell> Transport<D> {
             return Polled::Shutdown;
         };
         let config = self.endpoint.config();
-        let window = |data: &Bytes, place: u32, stride: u32| {
-            data.slice(place as usize * stride as usize, stride as usize).ok()
+        let window = |data: &Bytes, index: u32, stride: u32| {
+            data.slice(index as usize * stride as usize, stride as usize).ok()
         };
         let request = window(&self.rx_data, arrived.slot(), config.rx_stride);
-        let response = window(&self.tx_data, slot.place(), config.tx_stride);
+        let response = window(&self.tx_data, slot.index(), config.tx_stride);
         let (Some(request), Some(response)) = (request, response) else {
             self.endpoint.release(arrived);
             return Polled::Unusable;
@@ -132,7 +132,7 @@ impl<D: Doorbell> Transport<D> {
     pub fn publish(&mut self, response: u64) {
         let Some((arrived, slot)) = self.pending.take() else { return };
         let stride = self.endpoint.config().tx_stride as usize;
-        let at = slot.place() as usize * stride;
+        let at = slot.index() as usize * stride;
         let header = self.tx_data.read_words(at).map(ResponseHeader::from_words);
         match header {
             Some(header) if self.tx_data.address() + at as u64 == response => {

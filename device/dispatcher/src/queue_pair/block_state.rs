@@ -1,7 +1,7 @@
 //! What the warps of a dispatcher share: the jobs of this round, and the counts.
 
 use super::MOST_JOBS;
-use crate::ring::launcher::Launches;
+use crate::ring::launcher::LaunchState;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::team::Warp;
@@ -82,7 +82,7 @@ pub struct BlockState {
     counts: [BlockU64; Counter::COUNT],
     events: [BlockU64; Event::COUNT],
     /// Graph launches.
-    pub(super) launches: Launches,
+    pub(super) launches: LaunchState,
     /// Responses of this round, and requests that it deferred.
     sent: BlockU64,
     aside: BlockU64,
@@ -90,7 +90,7 @@ pub struct BlockState {
     groups: [BlockU64; 2],
 }
 
-/// Groups of places that a block state tells apart: those of 4096 slots in groups of 32.
+/// Groups of entries that a block state tells apart: those of 4096 slots in groups of 32.
 pub(super) const GROUPS: u32 = 128;
 
 impl BlockState {
@@ -107,16 +107,16 @@ impl BlockState {
     }
 
     #[inline(always)]
-    pub(super) fn set_job(&self, place: u32, word: u64) {
-        if let Some(job) = self.jobs.get(place as usize) {
+    pub(super) fn set_job(&self, index: u32, word: u64) {
+        if let Some(job) = self.jobs.get(index as usize) {
             job.store(word, Ordering::Relaxed);
         }
     }
 
     #[inline(always)]
-    pub(super) fn job(&self, place: u32) -> Job {
-        let word = self.jobs.get(place as usize).map_or(0, |job| job.load(Ordering::Relaxed));
-        Job::of(word, self.first.load(Ordering::Relaxed) + u64::from(place))
+    pub(super) fn job(&self, index: u32) -> Job {
+        let word = self.jobs.get(index as usize).map_or(0, |job| job.load(Ordering::Relaxed));
+        Job::of(word, self.first.load(Ordering::Relaxed) + u64::from(index))
     }
 
     /// A round begins whose first answer has this number. By the poller's lane 0, where graphs are launched.
@@ -139,7 +139,7 @@ impl BlockState {
         [self.sent.load(Ordering::Relaxed), self.aside.load(Ordering::Relaxed)]
     }
 
-    /// A request was deferred, in a place of this group. By one lane.
+    /// A request was deferred, in an entry of this group. By one lane.
     #[inline(always)]
     pub(super) fn defer(&self, group: u32) {
         self.aside.fetch_add(1, Ordering::Relaxed);
@@ -168,8 +168,8 @@ impl BlockState {
         let words: [u64; 2] = core::array::from_fn(|at| self.groups[at].load(Ordering::Relaxed));
         let all = u128::from(words[1]) << 64 | u128::from(words[0]);
         let from = from % GROUPS;
-        let behind = all >> from << from;
-        let found = if behind != 0 { behind } else { all };
+        let ahead = all >> from << from;
+        let found = if ahead != 0 { ahead } else { all };
         (found != 0).then(|| found.trailing_zeros())
     }
 
@@ -209,9 +209,9 @@ impl BlockState {
     #[inline(always)]
     fn each(&self, warp: Warp<'_>, counted: CounterBits, add: impl Fn(&BlockU64)) {
         for (words, bits) in [(&self.counts[..], counted.counters), (&self.events[..], counted.events)] {
-            for place in warp.stride(words.len()) {
-                if let Some(word) = words.get(place)
-                    && bits >> place & 1 == 1
+            for index in warp.stride(words.len()) {
+                if let Some(word) = words.get(index)
+                    && bits >> index & 1 == 1
                 {
                     add(word);
                 }
@@ -231,7 +231,7 @@ impl BlockState {
         load_pair(&self.events, pair)
     }
 
-    /// Continues from earlier counts, one counter a lane: they cross the bus in one wave. Seen by all after
+    /// Continues from earlier counts, one counter a lane: they cross the bus in one burst. Seen by all after
     /// their barrier.
     #[inline(always)]
     pub(super) fn resume(
@@ -240,14 +240,14 @@ impl BlockState {
         counts: impl Fn(usize) -> u64,
         events: impl Fn(usize) -> u64,
     ) {
-        for place in warp.stride(Counter::COUNT) {
-            if let Some(word) = self.counts.get(place) {
-                word.store(counts(place), Ordering::Relaxed);
+        for index in warp.stride(Counter::COUNT) {
+            if let Some(word) = self.counts.get(index) {
+                word.store(counts(index), Ordering::Relaxed);
             }
         }
-        for place in warp.stride(Event::COUNT) {
-            if let Some(word) = self.events.get(place) {
-                word.store(events(place), Ordering::Relaxed);
+        for index in warp.stride(Event::COUNT) {
+            if let Some(word) = self.events.get(index) {
+                word.store(events(index), Ordering::Relaxed);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The fast path, straight: one request alone, in a slot of one wave, for a function that is called.
+//! The fast path, straight: one request alone, in a slot of one burst, for a function that is called.
 //!
 //! What lies between a completion and its answer is executed by one warp, once, some five cycles an
 //! instruction; so the fast path is written out here in as few instructions as it takes, in a separate
@@ -67,7 +67,7 @@ impl QueueRows {
 }
 
 impl<'a, M: Machine> QueuePairDispatcher<'a, M> {
-    /// This dispatcher, if it has a fast path: no graphs, and slots of one wave that leaves the last lane's second load free.
+    /// This dispatcher, if it has a fast path: no graphs, and slots of one burst that leaves the last lane's second load free.
     #[inline(always)]
     pub(super) fn fast_path(self, warp: Warp<'_>, sizes: Sizes) -> Option<FastPath<'a, M>> {
         let (windows, config) = (self.windows, &self.config);
@@ -79,8 +79,8 @@ impl<'a, M: Machine> QueuePairDispatcher<'a, M> {
             responses: Rows::of(windows.tx_data.words(), sizes.send, config.tx_stride)?,
         };
         // A header takes two lanes.
-        let one_wave = warp.lanes() >= 2 && rows.requests.pairs() < 2 * warp.lanes();
-        (one_wave && !M::GRAPHS).then_some(FastPath { dispatcher: self, rows })
+        let one_burst = warp.lanes() >= 2 && rows.requests.pairs() < 2 * warp.lanes();
+        (one_burst && !M::GRAPHS).then_some(FastPath { dispatcher: self, rows })
     }
 }
 
@@ -196,8 +196,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             len,
             output,
             poller.sizes.send,
-            |place, at, pair| rows.responses.store_pair(place, at as u32, pair),
-            |place, at, pair| rows.sends.store_pair(place, at as u32, pair),
+            |entry, at, pair| rows.responses.store_pair(entry, at as u32, pair),
+            |entry, at, pair| rows.sends.store_pair(entry, at as u32, pair),
         );
         let copy = self.bell.copies(lanes).then_some(written.own);
         self.commit(warp, poller, Done::ALONE, copy);

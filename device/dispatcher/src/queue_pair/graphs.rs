@@ -2,7 +2,7 @@
 //! that may ask for a graph, while no launch is left for it.
 //!
 //! The send request is written when the answer is there, so that responses leave in the order of their answers: no graph
-//! holds up what came behind it. Launches are made between two looks at the completions, one at a time.
+//! holds up what came after it. Launches are made between two looks at the completions, one at a time.
 
 use super::block_state::{GROUPS, Job};
 use super::pending::{GROUP, PendingTable};
@@ -25,7 +25,7 @@ use ringcall_wire::unified::control;
 
 /// Turns between two looks for graphs that ended without an answer.
 const TURNS_A_SEARCH: u32 = 64;
-/// Bit of a place's word: it was counted that the request had to wait.
+/// Bit of an entry's word: it was counted that the request had to wait.
 const QUEUED: u64 = 1 << 31;
 /// Words of a mailbox in front of the payload.
 const MAILBOX_HEAD: usize = io::PAYLOAD / 8;
@@ -48,28 +48,29 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     pub(super) fn open_graphs(&self, warp: Warp<'_>) -> Tending {
         let Some(Graphs { pending, saved }) = self.graphs else { return Tending::default() };
         let (mut waiting, mut outstanding) = (0, 0);
-        for place in warp.stride(pending.slots() as usize) {
-            if pending.waiting(place as u32) != 0 {
-                self.block_state.mark_group(place as u32 / GROUP);
+        for index in warp.stride(pending.slots() as usize) {
+            if pending.waiting(index as u32) != 0 {
+                self.block_state.mark_group(index as u32 / GROUP);
                 waiting += 1;
             }
         }
-        for place in warp.stride(pending.execs() as usize) {
-            outstanding += u64::from(pending.outstanding(place as u32) != 0);
+        for index in warp.stride(pending.execs() as usize) {
+            outstanding += u64::from(pending.outstanding(index as u32) != 0);
         }
         let before = warp.shuffle_u64(saved.load(saved::LAUNCHES, Ordering::Relaxed), 0);
         let (waiting, outstanding) = (warp.sum_u64(waiting), warp.sum_u64(outstanding));
         Tending { waiting, outstanding, before, next: 0, turns: 0 }
     }
 
-    /// Puts a request for a graph, or one that waits for a launch, aside; `false`: there is no place left. By the warp that fetched it.
+    /// Puts a request for a graph, or one that waits for a launch, aside; `false`: there is no entry left. By the warp that
+    /// fetched it.
     pub(super) fn defer(&self, warp: Warp<'_>, job: Job, arg_len: u32, input: Stage<'_>) -> bool {
         let Some(Graphs { pending, .. }) = self.graphs else { return false };
-        let Some(place) = pending.defer(warp, job.slot, HEADER_BYTES as u32 + arg_len, input) else {
+        let Some(entry) = pending.defer(warp, job.slot, HEADER_BYTES as u32 + arg_len, input) else {
             return false;
         };
         if warp.lane() == 0 {
-            self.block_state.defer(place / GROUP);
+            self.block_state.defer(entry / GROUP);
             self.block_state.count(Counter::Received);
         }
         // The stage is free again; and the poller, where this is it, sees all of the request.
@@ -195,12 +196,12 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             while ready != 0 && sent < poller.free {
                 let lane = ready.trailing_zeros();
                 ready &= ready - 1;
-                let place = base + lane;
+                let exec = base + lane;
                 let index = poller.posted + u64::from(sent);
                 // An answer to no outstanding request comes from a graph that writes to an address it was not
                 // given.
-                poller.graphs.outstanding -= u64::from(pending.outstanding(place) != 0);
-                match self.pass_on(warp, pending, place, index, abandoned >> lane & 1 == 1, output) {
+                poller.graphs.outstanding -= u64::from(pending.outstanding(exec) != 0);
+                match self.pass_on(warp, pending, exec, index, abandoned >> lane & 1 == 1, output) {
                     Some(part) => (sent, own) = (sent + 1, part),
                     None if warp.lane() == 0 => self.block_state.count(Counter::Dropped),
                     None => (),
@@ -208,7 +209,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
                 // All lanes have read it.
                 warp.sync();
                 if warp.lane() == 0 {
-                    pending.complete(place);
+                    pending.complete(exec);
                 }
                 warp.sync();
             }
@@ -222,12 +223,12 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         &self,
         warp: Warp<'_>,
         pending: &PendingTable,
-        place: u32,
+        exec: u32,
         index: u64,
         abandoned: bool,
         output: Stage<'_>,
     ) -> Option<[u64; 2]> {
-        let outstanding = pending.outstanding(place);
+        let outstanding = pending.outstanding(exec);
         if outstanding == 0 {
             return None;
         }
@@ -239,12 +240,12 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         let slot = word(io::SLOT) as u32;
         let (mut status, mut len) = (Status::LAUNCH_FAILED, 0);
         if !abandoned {
-            let answer = pending.answer_header(place);
+            let answer = pending.answer_header(exec);
             if answer.has_magic() {
                 (status, len) = (answer.status(), answer.result_len);
             }
             (status, len) = status.clamped(len, self.capacity());
-            pending.fetch_answer(warp, place, HEADER_BYTES as u32 + len, output);
+            pending.fetch_answer(warp, exec, HEADER_BYTES as u32 + len, output);
         }
         Some(self.tell(warp, Job { slot, bytes: 0, index }, &request, status, len, output))
     }
@@ -280,16 +281,16 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         pending: &PendingTable,
     ) -> Option<(u32, RequestHeader, Status, u32)> {
         let WarpContext { warp, input, .. } = context;
-        let place = self.next_waiting(warp, poller, pending)?;
-        poller.graphs.next = place + 1;
-        let word = pending.waiting(place);
+        let waiting = self.next_waiting(warp, poller, pending)?;
+        poller.graphs.next = waiting + 1;
+        let word = pending.waiting(waiting);
         let slot = Job::of(word & !QUEUED, 0).slot;
-        let header = pending.request_header(place);
+        let header = pending.request_header(waiting);
         let launcher = self.launcher();
         let later = |poller: &mut PollerState| {
             if word & QUEUED == 0 {
                 if warp.lane() == 0 {
-                    pending.note(place, word | QUEUED);
+                    pending.note(waiting, word | QUEUED);
                 }
                 self.count_tended(warp, poller, Counter::Queued);
             }
@@ -303,16 +304,16 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
                     later(poller);
                     return None;
                 }
-                pending.fetch_request(warp, place, HEADER_BYTES as u32 + header.arg_len, input);
+                pending.fetch_request(warp, waiting, HEADER_BYTES as u32 + header.arg_len, input);
                 warp.sync();
                 self.count_tended(warp, poller, Counter::Dispatched);
                 Some(self.call(context, slot, entry, header.arg_len))
             }
             Some(entry) => {
                 let graph_request = GraphRequest { header: &header, slot, capacity: self.capacity() };
-                let payload = |word| pending.request_word(place, HEADER_WORDS + word);
+                let payload = |word| pending.request_word(waiting, HEADER_WORDS + word);
                 let clear = |mailbox: &Words| pending.is_clear(mailbox);
-                let answer = |mailbox: &Words| pending.answer_place(mailbox);
+                let answer = |mailbox: &Words| pending.answer_addresses(mailbox);
                 match launcher.prepare(warp, entry, graph_request, payload, clear, answer) {
                     Ok(prepared) => {
                         let executable = prepared.mailbox.load(io::ANSWER, Ordering::Relaxed) as u32;
@@ -343,7 +344,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         // All lanes have read it.
         warp.sync();
         if warp.lane() == 0 {
-            pending.note(place, 0);
+            pending.note(waiting, 0);
         }
         warp.sync();
         answer.map(|(status, len)| (slot, header, status, len))
@@ -357,7 +358,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         poller.unshown = true;
     }
 
-    /// The next place, around the pending table, in which a request waits.
+    /// The next entry, around the pending table, in which a request waits.
     fn next_waiting(&self, warp: Warp<'_>, poller: &mut PollerState, pending: &PendingTable) -> Option<u32> {
         let mut from = poller.graphs.next % pending.slots().max(1);
         // Once around, and the group where it began once more, from its start.
@@ -366,7 +367,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             // All lanes have read the groups.
             warp.sync();
             let first = group * GROUP;
-            let behind = if from > first && from < first + GROUP { from - first } else { 0 };
+            let skipped = if from > first && from < first + GROUP { from - first } else { 0 };
             let mut seen = 0_u32;
             let mut base = 0;
             while base < GROUP {
@@ -375,7 +376,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
                 seen |= warp.ballot(waits) << base;
                 base += warp.lanes();
             }
-            let ahead = seen >> behind << behind;
+            let ahead = seen >> skipped << skipped;
             if ahead != 0 {
                 return Some(first + ahead.trailing_zeros());
             }

@@ -141,17 +141,17 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     #[inline(always)]
     fn share(&self, context: WarpContext<'_>, jobs: u64) {
         let WarpContext { warp, me, .. } = context;
-        let mut place = me;
-        while u64::from(place) < jobs {
-            let job = self.block_state.job(place);
+        let mut index = me;
+        while u64::from(index) < jobs {
+            let job = self.block_state.job(index);
             if let Some(written) = self.serve(context, job, None) {
                 self.block_state.count_bits(warp, written.counted);
             }
-            place += self.warps;
+            index += self.warps;
         }
     }
 
-    /// Whether the queues can be worked, and how many places the receive and send queues and the completions have.
+    /// Whether the queues can be worked, and how many entries the receive and send queues and the completions have.
     #[inline(always)]
     fn check(&self) -> Result<Sizes, QueueError> {
         let config = &self.config;
@@ -192,7 +192,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     }
 }
 
-/// Places of the queues.
+/// Entries of the queues.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     completions: u32,

@@ -1,9 +1,9 @@
 //! What outlasts a round where graphs answer: requests that wait for an executable, and answers that graphs have outstanding.
 //!
 //! It lies in device memory and outlives a relaunch of the kernel and a restart by the host, so that every
-//! request taken from the NIC is answered in the end. An *executable's place* holds its answer until the
+//! request taken from the NIC is answered in the end. An *executable's entry* holds its answer until the
 //! dispatcher has sent it: mailbox and answer are free at different times, and the executable is launched
-//! again when both are. A *request's place* holds a private copy, since its receive request is posted again
+//! again when both are. A *request's entry* holds a private copy, since its receive request is posted again
 //! at once: the credit never shrinks, and a held-back graph holds up nothing else.
 //!
 //! # What orders what
@@ -24,7 +24,7 @@ use ringcall_protocol::ring::ResponseAddresses;
 use ringcall_wire::header::{HEADER_WORDS, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::io;
 
-/// Places of requests that are looked at together.
+/// Entries of requests that are looked at together.
 pub(super) const GROUP: u32 = 32;
 /// Value of an answer's flag.
 const ANSWERED: u64 = 1;
@@ -52,28 +52,28 @@ impl Plan {
     }
 
     /// Word of an executable's flag: 1 when its answer is there. Set by the graph, cleared by the dispatcher.
-    const fn flag(&self, place: u32) -> usize {
-        place as usize
+    const fn flag(&self, exec: u32) -> usize {
+        exec as usize
     }
 
     /// Word of what an executable has outstanding: the address of its mailbox, 0 for nothing. The dispatcher's.
-    const fn outstanding(&self, place: u32) -> usize {
-        line(self.execs) + place as usize
+    const fn outstanding(&self, exec: u32) -> usize {
+        line(self.execs) + exec as usize
     }
 
-    /// Word of a request's place: 0 free, else what waits there.
-    const fn waiting(&self, place: u32) -> usize {
-        2 * line(self.execs) + place as usize
+    /// Word of a request's entry: 0 free, else what waits there.
+    const fn waiting(&self, entry: u32) -> usize {
+        2 * line(self.execs) + entry as usize
     }
 
     /// First word of a request that waits.
-    const fn request(&self, place: u32) -> usize {
-        2 * line(self.execs) + line(self.slots) + place as usize * self.request_words as usize
+    const fn request(&self, entry: u32) -> usize {
+        2 * line(self.execs) + line(self.slots) + entry as usize * self.request_words as usize
     }
 
     /// First word of an answer.
-    const fn answer(&self, place: u32) -> usize {
-        self.request(self.slots) + place as usize * self.answer_words as usize
+    const fn answer(&self, exec: u32) -> usize {
+        self.request(self.slots) + exec as usize * self.answer_words as usize
     }
 
     /// All of it, in words.
@@ -126,7 +126,7 @@ impl PendingTable {
         self.plan.execs
     }
 
-    /// Places of requests.
+    /// Entries of requests.
     #[inline(always)]
     pub(super) fn slots(&self) -> u32 {
         self.plan.slots
@@ -135,23 +135,23 @@ impl PendingTable {
     /// Whether the answer of an executable is there. An acquire fence comes before it is read.
     #[must_use]
     #[inline(always)]
-    pub fn is_answered(&self, place: u32) -> bool {
-        place < self.plan.execs && self.memory.load(self.plan.flag(place), Ordering::Relaxed) != 0
+    pub fn is_answered(&self, exec: u32) -> bool {
+        exec < self.plan.execs && self.memory.load(self.plan.flag(exec), Ordering::Relaxed) != 0
     }
 
     /// Whether the graph of this outstanding answer has ended without one: no answer will come.
     #[must_use]
-    pub fn is_abandoned(&self, place: u32, mailbox: &Words) -> bool {
+    pub fn is_abandoned(&self, exec: u32, mailbox: &Words) -> bool {
         // Acquire: pairs with the release in `Child::finish`, before which the flag was set.
-        mailbox.load(io::STATE, Ordering::Acquire) == io::IDLE && !self.is_answered(place)
+        mailbox.load(io::STATE, Ordering::Acquire) == io::IDLE && !self.is_answered(exec)
     }
 
     /// The address of the mailbox with which an executable has an answer outstanding; 0: none.
     #[must_use]
     #[inline(always)]
-    pub fn outstanding(&self, place: u32) -> u64 {
-        if place < self.plan.execs {
-            self.memory.load(self.plan.outstanding(place), Ordering::Relaxed)
+    pub fn outstanding(&self, exec: u32) -> u64 {
+        if exec < self.plan.execs {
+            self.memory.load(self.plan.outstanding(exec), Ordering::Relaxed)
         } else {
             0
         }
@@ -161,65 +161,66 @@ impl PendingTable {
     #[must_use]
     #[inline(always)]
     pub fn is_clear(&self, mailbox: &Words) -> bool {
-        let place = mailbox.load(io::ANSWER, Ordering::Relaxed) as u32;
-        place < self.plan.execs && self.outstanding(place) == 0
+        let exec = mailbox.load(io::ANSWER, Ordering::Relaxed) as u32;
+        exec < self.plan.execs && self.outstanding(exec) == 0
     }
 
     /// Notes, before a launch, that the executable has an answer outstanding. By one lane.
-    pub fn set_outstanding(&self, place: u32, mailbox: u64) {
-        if place < self.plan.execs {
-            self.memory.store(self.plan.outstanding(place), mailbox, Ordering::Relaxed);
+    pub fn set_outstanding(&self, exec: u32, mailbox: u64) {
+        if exec < self.plan.execs {
+            self.memory.store(self.plan.outstanding(exec), mailbox, Ordering::Relaxed);
         }
     }
 
-    /// The answer was read, or none will come: the place is free. By one lane.
-    pub fn complete(&self, place: u32) {
-        if place < self.plan.execs {
-            self.memory.store(self.plan.flag(place), 0, Ordering::Relaxed);
-            self.memory.store(self.plan.outstanding(place), 0, Ordering::Relaxed);
+    /// The answer was read, or none will come: the entry is free. By one lane.
+    pub fn complete(&self, exec: u32) {
+        if exec < self.plan.execs {
+            self.memory.store(self.plan.flag(exec), 0, Ordering::Relaxed);
+            self.memory.store(self.plan.outstanding(exec), 0, Ordering::Relaxed);
         }
     }
 
-    /// Where the graph of this mailbox writes its answer.
+    /// The addresses to which the graph of this mailbox writes its answer.
     #[must_use]
-    pub fn answer_place(&self, mailbox: &Words) -> Option<ResponseAddresses> {
-        let place = mailbox.load(io::ANSWER, Ordering::Relaxed) as u32;
+    pub fn answer_addresses(&self, mailbox: &Words) -> Option<ResponseAddresses> {
+        let exec = mailbox.load(io::ANSWER, Ordering::Relaxed) as u32;
         let at = |word: usize| self.memory.address() + word as u64 * 8;
-        (place < self.plan.execs).then(|| ResponseAddresses {
-            slot: at(self.plan.answer(place)),
-            flag: at(self.plan.flag(place)),
+        (exec < self.plan.execs).then(|| ResponseAddresses {
+            slot: at(self.plan.answer(exec)),
+            flag: at(self.plan.flag(exec)),
             value: ANSWERED,
         })
     }
 
     /// The header of an answer, after the fence.
     #[must_use]
-    pub fn answer_header(&self, place: u32) -> ResponseHeader {
-        let first = self.plan.answer(place);
+    pub fn answer_header(&self, exec: u32) -> ResponseHeader {
+        let first = self.plan.answer(exec);
         let word = |at| self.memory.load(first + at, Ordering::Relaxed);
         ResponseHeader::from_words(core::array::from_fn(word))
     }
 
     /// Brings `bytes` of an answer, header included, to a stage. By all lanes; what was staged is visible to all of them
     /// after their barrier.
-    pub fn fetch_answer(&self, warp: Warp<'_>, place: u32, bytes: u32, stage: Stage<'_>) {
-        let first = self.plan.answer(place);
+    pub fn fetch_answer(&self, warp: Warp<'_>, exec: u32, bytes: u32, stage: Stage<'_>) {
+        let first = self.plan.answer(exec);
         for pair in warp.stride(bytes.div_ceil(16) as usize) {
             stage.set_pair(pair, self.memory.load_pair(first + 2 * pair));
         }
     }
 
-    /// Sets a request of `bytes` bytes aside, header included; its place, or `None` when every place is taken. By all lanes.
+    /// Sets a request of `bytes` bytes aside, header included; its entry, or `None` when every entry is taken. By all
+    /// lanes.
     pub(super) fn defer(&self, warp: Warp<'_>, slot: u32, bytes: u32, request: Stage<'_>) -> Option<u32> {
-        let place = self.claim(warp, slot, Job::word(slot, bytes))?;
-        let first = self.plan.request(place);
+        let entry = self.claim(warp, slot, Job::word(slot, bytes))?;
+        let first = self.plan.request(entry);
         for pair in warp.stride(bytes.div_ceil(16) as usize) {
             self.memory.store_pair(first + 2 * pair, request.pair(pair));
         }
-        Some(place)
+        Some(entry)
     }
 
-    /// Claims a free place: the entry with the slot's number if that is free, or the next free entry.
+    /// Claims a free entry: the one with the slot's number if that is free, or the next free entry.
     fn claim(&self, warp: Warp<'_>, slot: u32, word: u64) -> Option<u32> {
         let slots = self.plan.slots;
         let at = |base: u32, lane: u32| (slot + base + lane) % slots.max(1);
@@ -229,13 +230,13 @@ impl PendingTable {
             let free = mine < slots && self.waiting(at(base, warp.lane())) == 0;
             let mut candidates = warp.ballot(free);
             while candidates != 0 {
-                let place = at(base, candidates.trailing_zeros());
+                let entry = at(base, candidates.trailing_zeros());
                 candidates &= candidates - 1;
-                // Other warps of this round want places too.
+                // Other warps of this round want entries, too.
                 let claimed = warp.lane() == 0
-                    && self.memory.get(self.plan.waiting(place)).is_some_and(|cell| cell.claim(0, word));
+                    && self.memory.get(self.plan.waiting(entry)).is_some_and(|cell| cell.claim(0, word));
                 if warp.any(claimed) {
-                    return Some(place);
+                    return Some(entry);
                 }
             }
             base += warp.lanes();
@@ -243,27 +244,27 @@ impl PendingTable {
         None
     }
 
-    /// What waits in a place; 0 for nothing.
+    /// What waits in an entry; 0 for nothing.
     #[inline(always)]
-    pub(super) fn waiting(&self, place: u32) -> u64 {
-        if place < self.plan.slots {
-            self.memory.load(self.plan.waiting(place), Ordering::Relaxed)
+    pub(super) fn waiting(&self, entry: u32) -> u64 {
+        if entry < self.plan.slots {
+            self.memory.load(self.plan.waiting(entry), Ordering::Relaxed)
         } else {
             0
         }
     }
 
     /// Changes the note of an entry: 0 frees it. By the poller's lane 0, between rounds.
-    pub(super) fn note(&self, place: u32, word: u64) {
-        if place < self.plan.slots {
-            self.memory.store(self.plan.waiting(place), word, Ordering::Relaxed);
+    pub(super) fn note(&self, entry: u32, word: u64) {
+        if entry < self.plan.slots {
+            self.memory.store(self.plan.waiting(entry), word, Ordering::Relaxed);
         }
     }
 
     /// Brings the first `bytes` of a request that waits, header included, to a stage. By all lanes, as
     /// [`fetch_answer`](Self::fetch_answer).
-    pub(super) fn fetch_request(&self, warp: Warp<'_>, place: u32, bytes: u32, stage: Stage<'_>) {
-        let first = self.plan.request(place);
+    pub(super) fn fetch_request(&self, warp: Warp<'_>, entry: u32, bytes: u32, stage: Stage<'_>) {
+        let first = self.plan.request(entry);
         for pair in warp.stride(bytes.div_ceil(16) as usize) {
             stage.set_pair(pair, self.memory.load_pair(first + 2 * pair));
         }
@@ -271,13 +272,13 @@ impl PendingTable {
 
     /// Word `word` of a request that waits, header included.
     #[inline(always)]
-    pub(super) fn request_word(&self, place: u32, word: usize) -> u64 {
-        self.memory.load(self.plan.request(place) + word, Ordering::Relaxed)
+    pub(super) fn request_word(&self, entry: u32, word: usize) -> u64 {
+        self.memory.load(self.plan.request(entry) + word, Ordering::Relaxed)
     }
 
     /// Its header.
-    pub(super) fn request_header(&self, place: u32) -> RequestHeader {
-        RequestHeader::from_words(core::array::from_fn(|word| self.request_word(place, word)))
+    pub(super) fn request_header(&self, entry: u32) -> RequestHeader {
+        RequestHeader::from_words(core::array::from_fn(|word| self.request_word(entry, word)))
     }
 }
 
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_do_not_overlap() {
+    fn entries_do_not_overlap() {
         for (execs, slots, rx, tx) in
             [(1, 1, 16, 16), (3, 5, 64, 48), (16, 64, 576, 4096), (200, 4096, 32, 32)]
         {
@@ -295,16 +296,16 @@ mod tests {
             let mut take = |first: usize, count: usize| {
                 words[first..first + count].iter_mut().for_each(|word| *word += 1);
             };
-            for place in 0..execs {
-                take(plan.flag(place), 1);
-                take(plan.outstanding(place), 1);
-                take(plan.answer(place), (tx as usize / 8).max(HEADER_WORDS));
-                assert!(plan.answer(place).is_multiple_of(2));
+            for exec in 0..execs {
+                take(plan.flag(exec), 1);
+                take(plan.outstanding(exec), 1);
+                take(plan.answer(exec), (tx as usize / 8).max(HEADER_WORDS));
+                assert!(plan.answer(exec).is_multiple_of(2));
             }
-            for place in 0..slots {
-                take(plan.waiting(place), 1);
-                take(plan.request(place), rx as usize / 8);
-                assert!(plan.request(place).is_multiple_of(2));
+            for entry in 0..slots {
+                take(plan.waiting(entry), 1);
+                take(plan.request(entry), rx as usize / 8);
+                assert!(plan.request(entry).is_multiple_of(2));
             }
             assert!(words.iter().all(|&uses| uses <= 1), "{plan:?}");
         }

@@ -102,8 +102,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         };
         self.block_state.resume(
             warp,
-            |place| load(control::COUNTERS + place),
-            |place| load(control::EVENTS + place),
+            |index| load(control::COUNTERS + index),
+            |index| load(control::EVENTS + index),
         );
         if warp.lane() == 0 {
             if !opened {
@@ -171,7 +171,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         }
     }
 
-    /// One poll at the next completions, a lane each; now and then at the stop word too, in the same wave.
+    /// One poll at the next completions, a lane each; now and then at the stop word too, in the same burst.
     #[inline(always)]
     fn poll(&self, warp: Warp<'_>, poller: &PollerState) -> Poll {
         self.poll_finish(warp, poller, self.poll_begin(warp, poller))
@@ -217,8 +217,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         }
         if poller.idle % POLLS_PER_HEARTBEAT == 1 {
             // No handler runs.
-            for place in warp.stride(self.warps as usize) {
-                let at = control::BUSY + place * control::BUSY_WORDS;
+            for index in warp.stride(self.warps as usize) {
+                let at = control::BUSY + index * control::BUSY_WORDS;
                 self.control.store(at, 0, Ordering::Relaxed);
             }
         }
@@ -379,9 +379,9 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             counted = ALONE.and(written.map_or(CounterBits::NONE, |written| written.counted));
             copy = written.filter(|_| self.bell.copies(warp.lanes())).map(|written| written.own);
         } else if jobs > 0 {
-            let place = (requests & ((1 << lane) - 1)).count_ones();
+            let index = (requests & ((1 << lane) - 1)).count_ones();
             if completion.job != 0 {
-                self.block_state.set_job(place, completion.job);
+                self.block_state.set_job(index, completion.job);
             }
             if lane == 0 {
                 self.block_state.set_jobs(jobs.into(), poller.posted);
@@ -446,8 +446,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             let dead = poller.dead.or(poller.send.dead());
             store(control::DEAD, dead.map_or(0, |syndrome| syndrome.0.into()));
         }
-        for place in warp.stride(self.warps as usize) {
-            self.control.store(control::BUSY + place * control::BUSY_WORDS, 0, Ordering::Relaxed);
+        for index in warp.stride(self.warps as usize) {
+            self.control.store(control::BUSY + index * control::BUSY_WORDS, 0, Ordering::Relaxed);
         }
         warp.sync();
         self.publish(warp);

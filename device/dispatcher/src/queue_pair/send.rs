@@ -19,7 +19,7 @@ use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS};
 impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Writes a response of `len` bytes after its header, and the request that sends it.
     ///
-    /// The body lies in `output` after the header's place. What fits goes into the request itself.
+    /// The body lies in `output` after the room for the header. What fits goes into the request itself.
     #[inline(always)]
     pub(super) fn respond(
         &self,
@@ -39,12 +39,13 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             len,
             output,
             entries,
-            |place, at, pair| data.store_pair(place as usize * pairs + 2 * at, pair),
-            |place, at, pair| send.store_pair(place as usize * wqe::WORDS + 2 * at, pair),
+            |entry, at, pair| data.store_pair(entry as usize * pairs + 2 * at, pair),
+            |entry, at, pair| send.store_pair(entry as usize * wqe::WORDS + 2 * at, pair),
         )
     }
 
-    /// The same with the ways to store a pair of a response and of a send request: its place, the number of the pair, the pair.
+    /// The same with the ways to store a pair of a response and of a send request: they get the queue's entry, the number of
+    /// the pair, and the pair.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // what a response consists of
     pub(super) fn respond_to(
@@ -58,7 +59,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         store_response: impl Fn(u32, usize, [u64; 2]),
         store_request: impl Fn(u32, usize, [u64; 2]),
     ) -> Written {
-        let place = (job.index & u64::from(entries - 1)) as u32;
+        let entry = (job.index & u64::from(entries - 1)) as u32;
         let total = HEADER_BYTES as u32 + len;
         let words = (total as usize).div_ceil(8);
         let [h0, h1, h2] = header;
@@ -88,13 +89,13 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         let size = ahead as u32 + data_segments;
         if !is_inline {
             for at in warp.stride(words.div_ceil(2)) {
-                store_response(place, at, frame(at));
+                store_response(entry, at, frame(at));
             }
         }
         let completion = SendQueue::completion_of(job.index, SendQueue::interval_of(entries));
         let control = wqe::control_words(job.index as u16, self.config.qpn, completion, operation, size);
         let remote = remote.map_or([0; 2], Remote::to_words);
-        let offset = u64::from(place) * u64::from(self.config.tx_stride);
+        let offset = u64::from(entry) * u64::from(self.config.tx_stride);
         let segment = Segment {
             bytes: total,
             lkey: self.config.tx_lkey,
@@ -121,7 +122,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         let mut own = [0; 2];
         for part in warp.stride(size as usize) {
             own = request(part);
-            store_request(place, part, own);
+            store_request(entry, part, own);
         }
         let counted = CounterBits::NONE
             .event(Event::TxPosted, true)

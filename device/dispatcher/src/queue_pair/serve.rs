@@ -90,7 +90,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         Job { index: warp.shuffle_u64(turn, 0), ..job }
     }
 
-    /// The first part of a slot, in one wave; how many pairs.
+    /// The first part of a slot, in one burst; how many pairs.
     #[inline(always)]
     fn fetch(
         &self,

@@ -128,7 +128,7 @@ where
         sent.map(|()| status)
     }
 
-    /// Checks and calls; the result, if there is one, is after the place of the response's header.
+    /// Checks and calls; the result, if there is one, is after the room for the response's header.
     #[inline]
     fn answer<D: Doorbell>(
         &mut self,

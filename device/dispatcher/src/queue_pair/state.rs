@@ -96,7 +96,7 @@ pub(super) struct Tending {
     pub(super) outstanding: u64,
     /// Launches of earlier executions.
     pub(super) before: u64,
-    /// The place that is tried next.
+    /// The entry of the pending table that is tried next.
     pub(super) next: u32,
     pub(super) turns: u32,
 }

@@ -1,6 +1,6 @@
 //! What the warps of a block share: one mailbox each, the cursor, counters, and what each is doing.
 
-use super::launcher::Launches;
+use super::launcher::LaunchState;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::team::Warp;
@@ -69,8 +69,8 @@ pub struct BlockState {
     pub(super) cursor: BlockU64,
     /// Window that the last poller's sweep had come to.
     pub(super) sweep: BlockU64,
-    /// Place in a window after the request that was handed out last.
-    pub(super) place: BlockU64,
+    /// Bit of a window after that of the request that was handed out last.
+    pub(super) next_bit: BlockU64,
     /// Whether a warp serves a request that came alone, and the next poller lets it.
     pub(super) answering: BlockU64,
     /// When the last fast-path request's response flag left, in ticks, where the poller that set it polls again itself.
@@ -82,7 +82,7 @@ pub struct BlockState {
     /// The stop word, as the maintenance warp last read it.
     pub(super) stop: BlockU64,
     /// Graph launches.
-    pub(super) launches: Launches,
+    pub(super) launches: LaunchState,
     /// Graph launches of earlier executions.
     pub(super) launched_before: BlockU64,
     /// Requests that were seen when no warp was free, and those of them whose flag was not their address: a bit a slot of

@@ -42,7 +42,7 @@ pub(super) struct FastPath<'a, M> {
     rows: SlotRows,
 }
 
-/// The slots of a ring as rows, each of no more than one wave.
+/// The slots of a ring as rows, each of no more than one burst.
 #[derive(Debug, Clone)]
 struct SlotRows {
     requests: Rows,
@@ -62,14 +62,14 @@ pub(super) enum FastPathExit {
 }
 
 impl<'a, M: Machine> Block<'a, M> {
-    /// This block, if it has a fast path: one window, slots of one wave.
+    /// This block, if it has a fast path: one window, slots of one burst.
     #[inline(always)]
     pub(super) fn fast_path(self, warp: Warp<'_>) -> Option<FastPath<'a, M>> {
         let [requests, responses] = self.ring.rows()?;
         let window = 2 * warp.lanes();
-        let one_wave = self.partition.count <= window && requests.pairs() <= window && warp.lanes() >= 2;
+        let one_burst = self.partition.count <= window && requests.pairs() <= window && warp.lanes() >= 2;
         let plain = !M::GRAPHS && !self.options.is_shared();
-        (one_wave && plain).then_some(FastPath { block: self, rows: SlotRows { requests, responses } })
+        (one_burst && plain).then_some(FastPath { block: self, rows: SlotRows { requests, responses } })
     }
 }
 
@@ -95,7 +95,7 @@ impl<M: Machine> Block<'_, M> {
         let first = self.first_of(warp, 0);
         // Read here, before the first vote: until every lane has read it, no lane changes it.
         let turn =
-            if self.is_alone() { self.block_state.place.load(Ordering::Relaxed) as u32 % 64 } else { 0 };
+            if self.is_alone() { self.block_state.next_bit.load(Ordering::Relaxed) as u32 % 64 } else { 0 };
         loop {
             if self.poller_maintains && self.block_state.count_turn(warp).is_multiple_of(TURNS_A_ROUND) {
                 return FastPathExit::Maintain;
@@ -149,7 +149,7 @@ impl<M: Machine> Block<'_, M> {
                 self.set_state(slot, BUSY);
                 self.block_state.answering.store(1, Ordering::Relaxed);
                 self.block_state.set_own_command(me, WarpCommand::Serve { slot, valid_flag: true });
-                self.block_state.place.store(u64::from(bit + 1), Ordering::Relaxed);
+                self.block_state.next_bit.store(u64::from(bit + 1), Ordering::Relaxed);
             }
             let job = Job { slot, valid_flag: true, alone: true, burst };
             if let Some(job) = self.serve_fast(rows, context, job, index, free) {

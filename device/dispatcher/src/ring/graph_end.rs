@@ -17,9 +17,9 @@ pub struct Child<'a> {
     mailbox: &'a Words,
 }
 
-/// Where a response goes, as windows over the addresses that the mailbox names.
+/// Windows over the response slot and flag whose addresses the mailbox has.
 #[derive(Debug)]
-pub struct ResponsePlace<'a> {
+pub struct ResponseWindows<'a> {
     /// The response slot.
     pub slot: &'a Words,
     /// The response flag: one word.
@@ -74,7 +74,7 @@ impl<'a> Child<'a> {
     /// barrier; a result that is longer than the slot takes is cut, and says so.
     pub fn answer(
         &self,
-        place: &ResponsePlace<'_>,
+        response: &ResponseWindows<'_>,
         counters: Option<&[DeviceU64]>,
         status: Status,
         len: u32,
@@ -83,16 +83,16 @@ impl<'a> Child<'a> {
         count(counters, Counter::of_status(status));
         let header = ResponseHeader::reply(&self.header(), status.0, len).to_words();
         for (i, word) in header.into_iter().enumerate() {
-            place.slot.store(i, word, Ordering::Relaxed);
+            response.slot.store(i, word, Ordering::Relaxed);
         }
         // Release: response before flag. Pairs with the consumer's acquire.
-        place.flag.store(0, self.word(io::TX_VALUE), Ordering::Release);
+        response.flag.store(0, self.word(io::TX_VALUE), Ordering::Release);
     }
 
-    /// Sets eight bytes of the result, from byte `8 * index`; nothing behind the slot. By any thread of the graph.
-    pub fn set_result_word(&self, place: &ResponsePlace<'_>, index: usize, value: u64) {
+    /// Sets eight bytes of the result, from byte `8 * index`; nothing past the slot. By any thread of the graph.
+    pub fn set_result_word(&self, response: &ResponseWindows<'_>, index: usize, value: u64) {
         if index < (self.capacity() as usize) / 8 {
-            place.slot.store(HEADER_WORDS + index, value, Ordering::Relaxed);
+            response.slot.store(HEADER_WORDS + index, value, Ordering::Relaxed);
         }
     }
 

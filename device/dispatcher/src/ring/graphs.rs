@@ -35,8 +35,9 @@ impl<M: Machine> Block<'_, M> {
         let slot = request.slot();
         let graph_request = self.graph_request(&request);
         let payload = |word| staged.word(HEADER_WORDS + word);
-        let place = |_: &_| self.ring.response_place(slot.get());
-        let prepared = match self.launcher().prepare(warp, entry, graph_request, payload, |_| true, place) {
+        let response = |_: &_| self.ring.response_addresses(slot.get());
+        let prepared = match self.launcher().prepare(warp, entry, graph_request, payload, |_| true, response)
+        {
             Ok(prepared) => prepared,
             Err(Unprepared::Later) => return self.hold_back(context, request),
             Err(Unprepared::NoRoute) => {

@@ -36,14 +36,14 @@ const STAGES: usize = MAX_WARPS;
 
 /// Where a grid meets: device memory. All zero is a grid channel at which nothing happened yet.
 ///
-/// Calls take turns in two places. The poller's next call may be told before the last one is over everywhere,
+/// Calls take turns in two cells. The poller's next call may be told before the last one is over everywhere,
 /// not the one after it: a block that has finished its part continues at once.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct GridChannel {
-    /// The word of the last call of each place, another one with every call. The poller's.
+    /// The word of the last call of each cell, another one with every call. The poller's.
     turns: [Line; 2],
-    /// Blocks that have finished calls of each place since the beginning, the poller's apart.
+    /// Blocks that have finished calls of each cell since the beginning, the poller's apart.
     done: [Line; 2],
     /// What is called: its address, and room for the result. The poller's, written when they change and all calls are over.
     handler: DeviceU64,
@@ -100,7 +100,7 @@ pub struct CallTickets {
     /// Turns taken, and those whose call was told.
     taken: BlockU64,
     published: BlockU64,
-    /// Calls of each place that are over.
+    /// Calls of each cell that are over.
     over: [BlockU64; 2],
 }
 
@@ -117,19 +117,19 @@ impl CallTickets {
         while self.published.load(Ordering::Acquire) != turn {
             hint::spin();
         }
-        self.wait_for(place_of(turn), turn / 2);
+        self.wait_for(cell_of(turn), turn / 2);
         turn
     }
 
     /// Waits until all calls before this turn's are over.
     fn clear(&self, turn: u64) {
-        self.wait_for(place_of(turn + 1), turn.div_ceil(2));
+        self.wait_for(cell_of(turn + 1), turn.div_ceil(2));
     }
 
     #[inline(always)]
-    fn wait_for(&self, place: usize, calls: u64) {
+    fn wait_for(&self, cell: usize, calls: u64) {
         // Acquire: pairs with `leave`.
-        while self.over.get(place).is_some_and(|over| over.load(Ordering::Acquire) != calls) {
+        while self.over.get(cell).is_some_and(|over| over.load(Ordering::Acquire) != calls) {
             hint::spin();
         }
     }
@@ -143,16 +143,16 @@ impl CallTickets {
     /// This turn's call is over.
     #[inline(always)]
     fn leave(&self, turn: u64) {
-        if let Some(over) = self.over.get(place_of(turn)) {
+        if let Some(over) = self.over.get(cell_of(turn)) {
             // Release: pairs with `wait_for`.
             over.store(turn / 2 + 1, Ordering::Release);
         }
     }
 }
 
-/// The place of the call that so many were made before.
+/// The cell of the call that so many were made before.
 #[inline(always)]
-const fn place_of(calls: u64) -> usize {
+const fn cell_of(calls: u64) -> usize {
     (calls % 2) as usize
 }
 
@@ -239,7 +239,7 @@ impl GridChannel {
             self.handler.store(target[0], Ordering::Relaxed);
             self.capacity.store(target[1], Ordering::Relaxed);
         }
-        if let Some(turn) = self.turns.get(place_of(calls)) {
+        if let Some(turn) = self.turns.get(cell_of(calls)) {
             turn.0.store(word, order);
         }
         told.tell(word, changed.then_some(target));
@@ -254,12 +254,12 @@ impl GridChannel {
         }
     }
 
-    /// Waits for the call after `calls` others, the last of whose place had the word `last`, and tells the block. By one thread
-    /// of a block that is not the poller's. Ends when the poller calls or ends, as it does in every case: at the latest when the
-    /// host stops it.
+    /// Waits for the call after `calls` others, and tells the block; `last` is the word of the last call of the same cell. By
+    /// one thread of a block that is not the poller's. Ends when the poller calls or ends, as it does in every case: at the
+    /// latest when the host stops it.
     #[inline(always)]
     fn wait(&self, told: &CachedCall, calls: u64, last: u64) -> u64 {
-        let Some(turn) = self.turns.get(place_of(calls)) else { return END };
+        let Some(turn) = self.turns.get(cell_of(calls)) else { return END };
         let word = loop {
             // Acquire: pairs with `call` and `end`.
             let word = turn.0.load(Ordering::Acquire);
@@ -285,7 +285,7 @@ impl GridChannel {
     /// One block has finished call number `calls`. Release: its results are visible to the poller.
     #[inline(always)]
     fn arrive(&self, calls: u64) {
-        if let Some(done) = self.done.get(place_of(calls)) {
+        if let Some(done) = self.done.get(cell_of(calls)) {
             done.0.fetch_add(1, Ordering::Release);
         }
     }
@@ -294,7 +294,7 @@ impl GridChannel {
     /// with every handler that is called, one that does not is the watchdog's to tell.
     #[inline(always)]
     pub fn gather(&self, calls: u64, others: u64) {
-        let Some(done) = self.done.get(place_of(calls)) else { return };
+        let Some(done) = self.done.get(cell_of(calls)) else { return };
         let arrivals = (calls / 2 + 1).wrapping_mul(others);
         // Acquire: pairs with `arrive`.
         while done.0.load(Ordering::Acquire) < arrivals {
@@ -314,7 +314,7 @@ pub enum Participant {
     Other,
 }
 
-/// A thread's place at a [`GridChannel`].
+/// A thread's port of a [`GridChannel`].
 #[derive(Debug, Clone, Copy)]
 pub struct GridPort<'a> {
     channel: &'a GridChannel,
@@ -457,8 +457,8 @@ mod tests {
         for (calls, turn) in [(0, 1), (TURNS - 1, TURNS), (TURNS, 1), (TURNS + 1, 2)] {
             assert_eq!(CachedCall::default().next(calls, most).0, turn << TURN_SHIFT | rest);
         }
-        // Places go on taking turns.
-        assert_eq!(place_of(TURNS), place_of(0));
+        // Cells go on taking turns.
+        assert_eq!(cell_of(TURNS), cell_of(0));
     }
 
     #[test]

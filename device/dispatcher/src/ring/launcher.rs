@@ -18,7 +18,7 @@ const LAUNCH_TRIES: u32 = 200;
 /// What the warps of a block share of launches. All zero: nothing was launched.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Launches {
+pub struct LaunchState {
     /// Launches of this execution.
     used: BlockU64,
     /// Where the search for an idle executable begins.
@@ -37,7 +37,7 @@ const SPENT: u64 = 1;
 /// asked.
 const TRIGGER: u64 = 2;
 
-impl Launches {
+impl LaunchState {
     /// How much of this execution's budget is gone.
     #[must_use]
     #[inline(always)]
@@ -156,14 +156,14 @@ pub struct Launcher<'a, M> {
     /// The functions.
     pub table: DeviceTable<'a>,
     /// What the warps share.
-    pub launches: &'a Launches,
+    pub launches: &'a LaunchState,
 }
 
 impl<M: Machine> Launcher<'_, M> {
     /// Claims a launch of the budget and an idle executable, and fills its mailbox.
     ///
     /// `payload` has the payload's words. `usable` says whether an idle mailbox may be used again; it is asked again after
-    /// the claim. `place` says where the answer goes, of the mailbox that was claimed: nowhere, for a follow-up.
+    /// the claim. `response` has the addresses to which the graph of the claimed mailbox answers: none for a follow-up.
     ///
     /// # Errors
     /// Not now, or no such graph.
@@ -174,16 +174,17 @@ impl<M: Machine> Launcher<'_, M> {
         graph_request: GraphRequest<'_>,
         payload: impl Fn(usize) -> u64,
         usable: impl Fn(&Words) -> bool,
-        place: impl FnOnce(&Words) -> Option<ResponseAddresses>,
+        response: impl FnOnce(&Words) -> Option<ResponseAddresses>,
     ) -> Result<Prepared, Unprepared> {
         let entry = self.route(entry, graph_request.header, &payload).ok_or(Unprepared::NoRoute)?;
         if !self.launches.take(warp) {
             return Err(Unprepared::Later);
         }
-        self.fill(warp, entry, graph_request, payload, usable, place)
+        self.fill(warp, entry, graph_request, payload, usable, response)
     }
 
-    /// The same for a follow-up, after a launch that was [taken](Launches::take) of the budget. It is given back with an error.
+    /// The same for a follow-up, after a launch that was [taken](LaunchState::take) of the budget. An error gives the launch
+    /// back.
     ///
     /// # Errors
     /// No executable is idle, or no such graph.
@@ -212,7 +213,7 @@ impl<M: Machine> Launcher<'_, M> {
         graph_request: GraphRequest<'_>,
         payload: impl Fn(usize) -> u64,
         usable: impl Fn(&Words) -> bool,
-        place: impl FnOnce(&Words) -> Option<ResponseAddresses>,
+        response: impl FnOnce(&Words) -> Option<ResponseAddresses>,
     ) -> Result<Prepared, Unprepared> {
         let GraphRequest { header, slot, capacity } = graph_request;
         let Some((mailbox, address)) = self.claim(warp, entry, usable) else {
@@ -224,10 +225,10 @@ impl<M: Machine> Launcher<'_, M> {
             for (i, word) in header.to_words().into_iter().enumerate() {
                 store(io::HEADER + i, word);
             }
-            let place = place(&mailbox).unwrap_or_default();
-            store(io::TX_SLOT, place.slot);
-            store(io::TX_FLAG, place.flag);
-            store(io::TX_VALUE, place.value);
+            let response = response(&mailbox).unwrap_or_default();
+            store(io::TX_SLOT, response.slot);
+            store(io::TX_FLAG, response.flag);
+            store(io::TX_VALUE, response.value);
             store(io::TX_CAPACITY, u64::from(capacity));
             store(io::ARG_LEN, u64::from(header.arg_len));
             store(io::SLOT, u64::from(slot));
@@ -266,7 +267,7 @@ impl<M: Machine> Launcher<'_, M> {
         warp.sync();
         let mut failed = None;
         if warp.lane() == 0 {
-            match self.launch_patiently(exec) {
+            match self.launch_with_retries(exec) {
                 Ok(()) => {
                     self.launches.uncounted.fetch_add(1, Ordering::Relaxed);
                 }
@@ -289,7 +290,7 @@ impl<M: Machine> Launcher<'_, M> {
         warp.sync();
         let mut failed = false;
         if warp.lane() == 0
-            && let Err(code) = self.launch_patiently(prepared.exec)
+            && let Err(code) = self.launch_with_retries(prepared.exec)
         {
             failed = true;
             self.launches.error.store(u64::from(code as u32), Ordering::Relaxed);
@@ -305,7 +306,7 @@ impl<M: Machine> Launcher<'_, M> {
 
     /// Launches, again and again for a while: a child frees its mailbox a moment before its graph has ended, and until then
     /// the same executable cannot be launched.
-    fn launch_patiently(&self, exec: u64) -> Result<(), i32> {
+    fn launch_with_retries(&self, exec: u64) -> Result<(), i32> {
         let mut tries = 0;
         loop {
             match self.machine.launch(exec) {
@@ -341,9 +342,9 @@ impl<M: Machine> Launcher<'_, M> {
         let start = warp.shuffle(start, 0);
         let mut base = 0;
         while base < entry.execs {
-            let place = base + warp.lane();
-            let index = (start + place) % entry.execs.max(1);
-            let idle = place < entry.execs
+            let rank = base + warp.lane();
+            let index = (start + rank) % entry.execs.max(1);
+            let idle = rank < entry.execs
                 && at(index)
                     .is_some_and(|box_| box_.load(io::STATE, Ordering::Relaxed) == io::IDLE && usable(&box_));
             let mut candidates = warp.ballot(idle);

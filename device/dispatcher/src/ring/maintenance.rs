@@ -43,9 +43,9 @@ impl<M: Machine> Block<'_, M> {
     pub fn open(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
             let load = |word| self.saved.load(word, Ordering::Relaxed);
-            let [cursor, place, sweep] = [0, 16, 32].map(|shift| load(saved::CURSOR) >> shift & 0xFFFF);
+            let [cursor, next_bit, sweep] = [0, 16, 32].map(|shift| load(saved::CURSOR) >> shift & 0xFFFF);
             self.block_state.cursor.store(cursor, Ordering::Relaxed);
-            self.block_state.place.store(place, Ordering::Relaxed);
+            self.block_state.next_bit.store(next_bit, Ordering::Relaxed);
             self.block_state.sweep.store(sweep, Ordering::Relaxed);
             self.block_state.launched_before.store(load(saved::LAUNCHES), Ordering::Relaxed);
             if M::GRAPHS {
@@ -106,18 +106,18 @@ impl<M: Machine> Block<'_, M> {
     }
 
     fn publish_counters(&self, warp: Warp<'_>) {
-        for (place, total) in self.totals(warp) {
-            let children = self.saved.load(saved::CHILDREN + place, Ordering::Relaxed);
-            self.control.store(control::COUNTERS + place, total.wrapping_add(children), Ordering::Relaxed);
+        for (index, total) in self.totals(warp) {
+            let children = self.saved.load(saved::CHILDREN + index, Ordering::Relaxed);
+            self.control.store(control::COUNTERS + index, total.wrapping_add(children), Ordering::Relaxed);
         }
     }
 
-    /// This lane's share of the counters: place and count over all executions.
+    /// This lane's share of the counters: index and count over all executions.
     pub(super) fn totals<'w>(&'w self, warp: Warp<'_>) -> impl Iterator<Item = (usize, u64)> + use<'w, M> {
-        warp.stride(Counter::COUNT).filter_map(move |place| {
-            let counter = *Counter::ALL.get(place)?;
-            let before = self.saved.load(saved::COUNTERS + place, Ordering::Relaxed);
-            Some((place, before.wrapping_add(self.block_state.total(counter))))
+        warp.stride(Counter::COUNT).filter_map(move |index| {
+            let counter = *Counter::ALL.get(index)?;
+            let before = self.saved.load(saved::COUNTERS + index, Ordering::Relaxed);
+            Some((index, before.wrapping_add(self.block_state.total(counter))))
         })
     }
 
@@ -145,17 +145,17 @@ impl<M: Machine> Block<'_, M> {
         let mut some = false;
         let mut base = 0;
         while base < self.partition.count {
-            let place = base + warp.lane();
+            let offset = base + warp.lane();
             base += warp.lanes();
             // Acquire: pairs with `answered`, so that what was written is before the fence.
-            let state = self.serving.get(place as usize).map_or(0, |mark| mark.load(Ordering::Acquire));
+            let state = self.serving.get(offset as usize).map_or(0, |mark| mark.load(Ordering::Acquire));
             if !warp.any(state == RESPONDED || state == PUBLISHED) {
                 continue;
             }
             some = true;
             // Responses are visible before their flags, and response flags before request flags are seen cleared.
             barrier::publish_to_peer();
-            let slot = self.partition.first + place;
+            let slot = self.partition.first + offset;
             if state == RESPONDED {
                 self.ring.publish_tx_relaxed(slot);
                 self.change_state(slot, PUBLISHED);

@@ -15,7 +15,7 @@
 //! serves it, and the next poller lets it be answered before it polls. A warp that does everything stays with it when several come.
 //!
 //! # Serving
-//! The request is fetched with one wave of wide loads into the warp's [`Stage`], together with the response
+//! The request is fetched with one burst of wide loads into the warp's [`Stage`], together with the response
 //! flag, checked there ([`validate`](ringcall_protocol::validate)), handed to its function, and the response
 //! leaves with wide stores. The warp of a request that came alone publishes it itself; the request flag is
 //! always cleared after a separate fence, after the response flag. The slot's life cycle is the types of

@@ -13,7 +13,7 @@ pub(super) type WindowWords = [[u64; 2]; 2];
 
 impl<M: Machine> Block<'_, M> {
     /// This lane's request flags of a window; 0 where the partition has no such slots, which are not read: reads of one sector
-    /// queue behind each other, and another block polls those.
+    /// queue one after another, and another block polls those.
     #[inline(always)]
     pub(super) fn flags(&self, warp: Warp<'_>, window: u32, wanted: bool) -> [u64; 2] {
         let first = self.first_of(warp, window);

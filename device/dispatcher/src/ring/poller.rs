@@ -70,7 +70,7 @@ impl<M: Machine> Block<'_, M> {
         let mut hot = (self.block_state.cursor.load(Ordering::Relaxed) as u32).min(windows - 1);
         let mut sweep = (self.block_state.sweep.load(Ordering::Relaxed) as u32).min(windows - 1);
         // Read here, before the first vote: until every lane has read it, no lane changes it.
-        let turn = self.block_state.place.load(Ordering::Relaxed) as u32 % 64;
+        let turn = self.block_state.next_bit.load(Ordering::Relaxed) as u32 % 64;
         let mut quiet = 0;
         loop {
             let free = self.free_warps(context);
@@ -236,7 +236,7 @@ impl<M: Machine> Block<'_, M> {
         [first, if both { self.classify(warp, at[1], states[1], second) } else { Seen::NOTHING }]
     }
 
-    /// Of several requests, those whose slot's previous response was taken: one wave of loads for all of
+    /// Of several requests, those whose slot's previous response was taken: one burst of loads for all of
     /// them. (A single one fetches that flag with its payload.) A response that the consumer does not take
     /// blocks its own slot and no other.
     #[inline(always)]
@@ -294,7 +294,7 @@ impl<M: Machine> Block<'_, M> {
         // Around the window from where the last one was, so that no slot waits indefinitely for the slots
         // before it. Also where a producer that goes around the ring writes next.
         let order = seen.ready.rotate_right(turn);
-        let at = |place: u32| (place + turn) % 64;
+        let at = |rotated: u32| (rotated + turn) % 64;
         let own = at(order.trailing_zeros());
         let valid_flag = |bit: u32| seen.invalid_flags >> bit & 1 == 0;
         let slot = self.slot_at(warp, window, own);
@@ -314,9 +314,9 @@ impl<M: Machine> Block<'_, M> {
                 let rank = (helpers & ((1 << (index & 31)) - 1)).count_ones() + 1;
                 if index < self.workers
                     && helpers >> index & 1 == 1
-                    && let Some(place) = nth(order, rank)
+                    && let Some(rotated) = nth(order, rank)
                 {
-                    let bit = at(place);
+                    let bit = at(rotated);
                     let slot = self.slot_at(warp, window, bit);
                     self.set_state(slot, BUSY);
                     self.block_state
@@ -332,7 +332,7 @@ impl<M: Machine> Block<'_, M> {
             }
         }
         if warp.lane() == 0 {
-            self.block_state.place.store(u64::from(last + 1), Ordering::Relaxed);
+            self.block_state.next_bit.store(u64::from(last + 1), Ordering::Relaxed);
             let next = (self.slot_at(warp, window, last) - self.partition.first + 1) / (2 * warp.lanes());
             self.block_state
                 .cursor
@@ -506,9 +506,9 @@ impl<M: Machine> Block<'_, M> {
             let relaunches = self.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
             store(saved::RELAUNCHES, relaunches);
             let load = |word: &BlockU64| word.load(Ordering::Relaxed) & 0xFFFF;
-            let [cursor, place, sweep] =
-                [&self.block_state.cursor, &self.block_state.place, &self.block_state.sweep].map(load);
-            store(saved::CURSOR, cursor | place << 16 | sweep << 32);
+            let [cursor, next_bit, sweep] =
+                [&self.block_state.cursor, &self.block_state.next_bit, &self.block_state.sweep].map(load);
+            store(saved::CURSOR, cursor | next_bit << 16 | sweep << 32);
             self.control.store(control::RELAUNCHES, relaunches, Ordering::Relaxed);
         }
         store(saved::DRAINED, drained);
@@ -519,8 +519,8 @@ impl<M: Machine> Block<'_, M> {
 
     /// Saves the counters, those of children apart: they go on counting there until they end.
     fn save_totals(&self, warp: Warp<'_>) {
-        for (place, total) in self.totals(warp) {
-            self.saved.store(saved::COUNTERS + place, total, Ordering::Relaxed);
+        for (index, total) in self.totals(warp) {
+            self.saved.store(saved::COUNTERS + index, total, Ordering::Relaxed);
         }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! - when a graph has not answered for long ([`saved::LIMIT`]), or when all else has ended: if it still has not when the next
 //!   execution begins, it never will, and is answered `LAUNCH_FAILED`;
-//! - when a launch fails and others were made before, which may still run though they have answered: the request keeps its place
+//! - when a launch fails and others were made before, which may still run though they have answered: the request stays
 //!   in the ring and is the next execution's first launch. If that fails, too, it is answered `LAUNCH_FAILED`;
 //! - after every trigger graph, so that a client that has seen the answer to the triggering call finds the
 //!   graph's work done. Handlers that may ask for it run one at a time: it has one executable, and is
@@ -58,7 +58,7 @@ impl<M: Machine> Block<'_, M> {
         else {
             return self.refuse(context, alone, request, staged, Status::NO_WORKER);
         };
-        let Some(place) =
+        let Some(words) =
             self.machine.mailbox(self.saved.load(saved::CONTEXT, Ordering::Relaxed), context::WORDS)
         else {
             // The host gives every table with such graphs a context.
@@ -72,7 +72,7 @@ impl<M: Machine> Block<'_, M> {
             return self.hold_back(context, request);
         }
         if warp.lane() == 0 {
-            let answer = self.ring.response_place(slot).unwrap_or_default();
+            let answer = self.ring.response_addresses(slot).unwrap_or_default();
             for (word, value) in [
                 (context::RX_SLOT, self.ring.geometry().request_address(index)),
                 (context::TX_SLOT, answer.slot),
@@ -80,7 +80,7 @@ impl<M: Machine> Block<'_, M> {
                 (context::TX_VALUE, answer.value),
                 (context::TX_STRIDE, u64::from(self.ring.geometry().tx_stride())),
             ] {
-                place.store(word, value, Ordering::Relaxed);
+                words.store(word, value, Ordering::Relaxed);
             }
             for (word, value) in request.header().to_words().into_iter().enumerate() {
                 self.saved.store(saved::HEADER + word, value, Ordering::Relaxed);

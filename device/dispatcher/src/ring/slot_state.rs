@@ -48,7 +48,7 @@ impl<M: Machine> Block<'_, M> {
 
     /// The slot is answered, as far as its warp does that. By one lane.
     ///
-    /// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue behind each other, so
+    /// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue one after another, so
     /// the maintenance warp makes one for many: to set response flags, and then to clear request flags.
     #[inline(always)]
     pub(super) fn responded(&self, slot: u32, alone: bool) {

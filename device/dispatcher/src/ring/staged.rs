@@ -7,7 +7,7 @@ use ringcall_protocol::ring::{Body, Geometry, RingMemory, SharedRing, SlotIndex}
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader};
 
 /// Words that are fetched before the header is known: 1 KiB, two wide loads a lane, in one round trip.
-const FIRST_WAVE: usize = 128;
+const FIRST_BURST: usize = 128;
 
 /// A slot's first kilobyte on its way, this lane's part; in lane 0 its response flag, where that was asked for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,7 +21,7 @@ impl BurstLoad {
     #[inline(always)]
     #[must_use]
     pub fn of(warp: Warp<'_>, ring: &SharedRing, slot: SlotIndex) -> Self {
-        let (pairs, flag) = ring.request_wave(slot, [warp.lane(), warp.lanes()], first_pairs(ring), false);
+        let (pairs, flag) = ring.request_burst(slot, [warp.lane(), warp.lanes()], first_pairs(ring), false);
         Self { pairs, flag }
     }
 
@@ -31,26 +31,26 @@ impl BurstLoad {
     #[inline(always)]
     #[must_use]
     pub fn with_flag(warp: Warp<'_>, ring: &SharedRing, slot: SlotIndex) -> Self {
-        let (pairs, flag) = ring.request_wave(slot, [warp.lane(), warp.lanes()], first_pairs(ring), true);
+        let (pairs, flag) = ring.request_burst(slot, [warp.lane(), warp.lanes()], first_pairs(ring), true);
         Self { pairs, flag }
     }
 
-    /// The same for a ring of rows, each of no more than one wave.
+    /// The same for a ring of rows, each of no more than one burst.
     #[inline(always)]
     #[must_use]
     pub(super) fn of_row(warp: Warp<'_>, ring: &SharedRing, requests: &Rows, slot: u32) -> Self {
         let beside = (ring.tx_flags(), slot as usize);
-        let (pairs, flag) = requests.load_wave(slot, [warp.lane(), warp.lanes()], beside);
+        let (pairs, flag) = requests.load_burst(slot, [warp.lane(), warp.lanes()], beside);
         Self { pairs, flag }
     }
 
-    /// Puts this lane's part into the stage, of a wave of `pairs` pairs.
+    /// Puts this lane's part into the stage, of a burst of `pairs` pairs.
     #[inline(always)]
     pub(super) fn put(&self, warp: Warp<'_>, input: Stage<'_>, pairs: u32) {
         for (i, pair) in self.pairs.into_iter().enumerate() {
-            let place = warp.lane() + i as u32 * warp.lanes();
-            if place < pairs {
-                input.set_pair(place as usize, pair);
+            let index = warp.lane() + i as u32 * warp.lanes();
+            if index < pairs {
+                input.set_pair(index as usize, pair);
             }
         }
     }
@@ -78,10 +78,10 @@ impl BurstLoad {
     }
 }
 
-/// Pairs of the first wave.
+/// Pairs of the first burst.
 #[inline(always)]
 fn first_pairs(ring: &SharedRing) -> u32 {
-    (ring.geometry().rx_stride() / 16).min(FIRST_WAVE as u32 / 2)
+    (ring.geometry().rx_stride() / 16).min(FIRST_BURST as u32 / 2)
 }
 
 /// A staged slot. All lanes of the warp have it and make every call together.
@@ -135,7 +135,7 @@ impl<'a> StagedSlot<'a> {
         let pairs = first_pairs(ring);
         burst.put(warp, input, pairs);
         let done = (2 * warp.lanes()).min(pairs) as usize * 2;
-        let all = (ring.geometry().rx_stride() as usize / 8).min(FIRST_WAVE);
+        let all = (ring.geometry().rx_stride() as usize / 8).min(FIRST_BURST);
         if done < all {
             // Fewer lanes than a device has, or a slot of an odd number of words.
             copy_in(warp, ring, slot, input, done, all);
@@ -144,12 +144,12 @@ impl<'a> StagedSlot<'a> {
         Self { warp, ring, slot, input, output, publishes, clears, taken: !burst.is_held(warp) }
     }
 
-    /// Fetches what the first wave left of a payload of `arg_len` bytes, which was checked against the slot.
+    /// Fetches what the first burst left of a payload of `arg_len` bytes, which was checked against the slot.
     #[inline(always)]
     pub fn fetch_rest(&self, arg_len: u32) {
         let words = (HEADER_BYTES + arg_len as usize).div_ceil(8);
-        if words > FIRST_WAVE {
-            copy_in(self.warp, self.ring, self.slot, self.input, FIRST_WAVE, words);
+        if words > FIRST_BURST {
+            copy_in(self.warp, self.ring, self.slot, self.input, FIRST_BURST, words);
             self.warp.sync();
         }
     }

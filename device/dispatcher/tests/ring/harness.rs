@@ -218,7 +218,7 @@ impl Setup {
 
     /// The counters as the control block has them.
     pub(crate) fn counters(&self) -> Snapshot {
-        let at = |place| self.control.load(control::COUNTERS + place, Relaxed);
+        let at = |index| self.control.load(control::COUNTERS + index, Relaxed);
         Snapshot::from_counts(std::array::from_fn::<u64, { Counter::COUNT }, _>(at))
     }
 

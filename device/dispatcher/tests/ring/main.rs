@@ -1,4 +1,4 @@
-//! The persistent dispatcher on a CPU: threads play the lanes and warps of a block, another plays the producer.
+//! The persistent dispatcher on a CPU: threads simulate the lanes and warps of a block, another is the producer.
 //!
 //! The code is the one that a kernel runs. No test asserts a time; every wait has a limit, after which it fails with what
 //! the ring, the mailboxes and the control block hold.

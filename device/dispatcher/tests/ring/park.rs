@@ -2,7 +2,7 @@
 
 use crate::device::Door;
 use crate::harness::{Memory, RingParts};
-use ringcall_dispatcher::ring::graph_end::{Child, ResponsePlace, mailbox_bytes};
+use ringcall_dispatcher::ring::graph_end::{Child, ResponseWindows, mailbox_bytes};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
 use ringcall_protocol::RingMemory;
@@ -117,13 +117,13 @@ impl Park {
             let stride = self.ring.ring.geometry().tx_stride() as usize;
             let slot = self.ring.memory.words_at(slot, stride / 8).expect("in the ring");
             let flag = self.ring.memory.words_at(flag, 1).expect("in the ring");
-            let place = ResponsePlace { slot: &slot, flag: &flag };
+            let response = ResponseWindows { slot: &slot, flag: &flag };
             let words = child.arg_len().div_ceil(8) as usize;
             for word in 0..words {
                 let value = child.payload_word(word).wrapping_add(u64::from(number / self.execs));
-                child.set_result_word(&place, word, value);
+                child.set_result_word(&response, word, value);
             }
-            self.mirrored(|| child.answer(&place, Some(&self.counters), Status::OK, child.arg_len()));
+            self.mirrored(|| child.answer(&response, Some(&self.counters), Status::OK, child.arg_len()));
         }
         self.running[number as usize].fetch_add(u64::MAX, Release);
         self.mirrored(|| child.finish(&self.finished));
@@ -134,8 +134,8 @@ impl Park {
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         work();
         if let Some(saved) = &*saved {
-            for (place, count) in self.counters.iter().enumerate() {
-                saved.store(saved::CHILDREN + place, count.load(Relaxed), Relaxed);
+            for (index, count) in self.counters.iter().enumerate() {
+                saved.store(saved::CHILDREN + index, count.load(Relaxed), Relaxed);
             }
             saved.store(saved::FINISHED, self.finished.load(Relaxed), Relaxed);
         }

@@ -100,9 +100,9 @@ impl Program {
     }
 
     pub(crate) fn launch(program: &Arc<Self>, exec: u64) -> Result<(), i32> {
-        let place = exec.checked_sub(HANDLES).filter(|&place| (place as usize) < program.bodies.len());
-        let place = place.expect("a handle of the program's") as usize;
-        let Exec { runs, broken } = &program.execs[place];
+        let index = exec.checked_sub(HANDLES).filter(|&index| (index as usize) < program.bodies.len());
+        let index = index.expect("a handle of the program's") as usize;
+        let Exec { runs, broken } = &program.execs[index];
         match broken.load(Acquire) {
             0 => (),
             code => return Err(code as i32),
@@ -118,8 +118,8 @@ impl Program {
         program.total.fetch_add(1, AcqRel);
         let program = Arc::clone(program);
         thread::spawn(move || {
-            (program.bodies[place])(&program);
-            program.execs[place].runs.store(0, Release);
+            (program.bodies[index])(&program);
+            program.execs[index].runs.store(0, Release);
         });
         Ok(())
     }
@@ -155,12 +155,12 @@ impl Found<'_> {
         let stride = self.words[context::TX_STRIDE] as usize;
         assert!(HEADER_BYTES + self.payload.len() * 8 <= stride);
         let slot = memory.words_at(self.words[context::TX_SLOT], stride / 8).expect("a response slot");
-        for (place, word) in self.payload.iter().enumerate() {
-            slot.store(HEADER_WORDS + place, word.wrapping_add(add), Relaxed);
+        for (index, word) in self.payload.iter().enumerate() {
+            slot.store(HEADER_WORDS + index, word.wrapping_add(add), Relaxed);
         }
         let header = ResponseHeader::reply(&self.header, Status::OK.0, self.header.arg_len).to_words();
-        for (place, word) in header.into_iter().enumerate() {
-            slot.store(place, word, Relaxed);
+        for (index, word) in header.into_iter().enumerate() {
+            slot.store(index, word, Relaxed);
         }
         let flag = memory.words_at(self.words[context::TX_FLAG], 1).expect("a response flag");
         flag.store(0, self.words[context::TX_VALUE], Release);

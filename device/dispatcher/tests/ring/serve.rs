@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const THREAD: u32 = 11;
 const WARP: u32 = 12;
 
-/// Rings of all sizes: slots that hold a header alone, an odd number of words, more than the first wave of a fetch.
+/// Rings of all sizes: slots that hold a header alone, an odd number of words, more than the first burst of a fetch.
 const SHAPES: [Shape; 6] =
     [[1, 64, 64], [3, 24, 24], [3, 1304, 1200], [16, 40, 56], [64, 128, 128], [200, 72, 64]];
 

@@ -1,13 +1,13 @@
 //! One exported function for each device primitive of `ringcall_gpu`, so that what it becomes can be read.
 //!
-//! A probe calls one primitive and nothing else. The PTX of record (`ptx/`) has all of them, and `tests/ptx` compares
+//! A probe calls one primitive and nothing else. The committed PTX (`ptx/`) has all of them, and `tests/ptx` compares
 //! the body of each with the instructions that its name promises: a primitive that lost its order, its scope or its width
 //! fails there, on a machine that has neither a GPU nor a compiler for one.
 //!
 //! | module | probes of |
 //! |---|---|
 //! | `access` | loads, stores and read-modify-writes, by order and scope |
-//! | `window` | pairs, waves and groups of words, bytes, stages, results |
+//! | `window` | pairs, bursts and groups of words, bytes, stages, results |
 //! | `machine` | barriers, collectives, identity, clocks, calls |
 //! | `graph` (feature `graph`, instead of the others) | launches from the device |
 //!

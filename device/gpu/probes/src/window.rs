@@ -8,7 +8,7 @@ use ringcall_gpu::shared::{Bytes, Words};
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::{self, OutBytes};
 
-/// Words of every window here: what one wave loads.
+/// Words of every window here: what one burst loads.
 const WORDS: usize = 128;
 
 /// Words that a probe returns, in order.
@@ -53,9 +53,9 @@ fn aligned(address: usize) {
     unsafe { core::hint::assert_unchecked(address.is_multiple_of(16)) };
 }
 
-/// The two pairs of a wave, and the word beside them.
+/// The two pairs of a burst, and the word beside them.
 #[inline(always)]
-fn wave(([[a, b], [c, d]], word): ([[u64; 2]; 2], u64)) -> Returned<5> {
+fn burst(([[a, b], [c, d]], word): ([[u64; 2]; 2], u64)) -> Returned<5> {
     Returned([a, b, c, d, word])
 }
 
@@ -71,8 +71,8 @@ probe!(["words_load_pair_between"] (base: *mut u64) -> Returned<2> { Returned(wo
 probe!(["words_store_pair_between"] (base: *mut u64, first: u64, second: u64) {
     words(base).store_pair(1, [first, second]);
 });
-probe!(["words_load_wave"] (base: *mut u64, lane: u32, flags: *mut u64) -> Returned<5> {
-    wave(words(base).load_wave(0, [lane, 32], 64, Some((&words(flags), 3))))
+probe!(["words_load_burst"] (base: *mut u64, lane: u32, flags: *mut u64) -> Returned<5> {
+    burst(words(base).load_burst(0, [lane, 32], 64, Some((&words(flags), 3))))
 });
 
 probe!(["bytes_read_words"] (base: *mut u64) -> Returned<2> {
@@ -98,9 +98,9 @@ probe!(["wide_store_own"] (address: u64, first: u64, second: u64) {
     // SAFETY: a probe is never called.
     unsafe { wide::store_own(address, [first, second]) }
 });
-probe!(["wide_load_wave"] (address: u64, lane: u32, pairs: u32, word: u64) -> Returned<5> {
+probe!(["wide_load_burst"] (address: u64, lane: u32, pairs: u32, word: u64) -> Returned<5> {
     // SAFETY: a probe is never called.
-    wave(unsafe { wide::load_wave(address, lane, pairs, word) })
+    burst(unsafe { wide::load_burst(address, lane, pairs, word) })
 });
 
 probe!(["wide_load_two"] (first: u64, second: u64) -> Returned<4> {

@@ -62,7 +62,7 @@ pub unsafe fn store_own(address: u64, value: [u64; 2]) {
     }
 }
 
-/// Loads up to 1 KiB with one wave: pairs `lane` and `lane + 32` of it, and in lane 0 the word at `word`,
+/// Loads up to 1 KiB with one burst: pairs `lane` and `lane + 32` of it, and in lane 0 the word at `word`,
 /// unless that is 0: independent loads, all under way before the first is waited for, so that a warp pays for
 /// one round trip. One assembly block, because nothing else keeps the compiler from waiting in between. A
 /// word that is not loaded is 0.
@@ -71,7 +71,7 @@ pub unsafe fn store_own(address: u64, value: [u64; 2]) {
 /// `address` is 16-byte aligned, and `pairs * 16` bytes from it, and the word, are readable by the device.
 #[must_use]
 #[inline(always)]
-pub unsafe fn load_wave(address: u64, lane: u32, pairs: u32, word: u64) -> ([[u64; 2]; 2], u64) {
+pub unsafe fn load_burst(address: u64, lane: u32, pairs: u32, word: u64) -> ([[u64; 2]; 2], u64) {
     let (a, b, c, d, w): (u64, u64, u64, u64, u64);
     let last = if word != 0 && lane == 0 { 1_u32 } else { 0 };
     // SAFETY: the caller's promise; relaxed, so a concurrent writer is no race. Lanes after the end load nothing.
@@ -106,8 +106,8 @@ pub unsafe fn load_wave(address: u64, lane: u32, pairs: u32, word: u64) -> ([[u6
     ([[a, b], [c, d]], w)
 }
 
-/// Loads 16 bytes from each of two places of this lane's own, one after the other without a wait in between;
-/// an address of 0 is no place, and a word that is not loaded is 0. As [`load_peer`] otherwise.
+/// Loads 16 bytes from each of two addresses of this lane's own, one after the other without a wait in between;
+/// an address of 0 stands for none, and a word that is not loaded is 0. As [`load_peer`] otherwise.
 ///
 /// # Safety
 /// Each address is 0, or 16-byte aligned and readable by the device.
@@ -159,15 +159,15 @@ pub unsafe fn store_register(address: u64, value: u64) {
 ///
 /// The address is a generic one: results may lie in shared or in global memory.
 #[inline(always)]
-pub(crate) fn store_word<const N: usize>(place: &[AtomicU8; N], value: [u8; N]) -> bool {
-    let address = place.as_ptr();
+pub(crate) fn store_word<const N: usize>(target: &[AtomicU8; N], value: [u8; N]) -> bool {
+    let address = target.as_ptr();
     if !address.addr().is_multiple_of(N) {
         return false;
     }
     if N == 4
         && let Some(&value) = value.first_chunk::<4>()
     {
-        // SAFETY: does what four relaxed atomic stores to the bytes of `place` would do; the address is aligned.
+        // SAFETY: does what four relaxed atomic stores to the bytes of `target` would do; the address is aligned.
         unsafe {
             asm!("st.relaxed.sys.b32 [{address}], {value};", address = in(reg64) address,
                 value = in(reg32) u32::from_le_bytes(value), options(nostack, preserves_flags));
@@ -177,7 +177,7 @@ pub(crate) fn store_word<const N: usize>(place: &[AtomicU8; N], value: [u8; N]) 
     if N == 8
         && let Some(&value) = value.first_chunk::<8>()
     {
-        // SAFETY: does what eight relaxed atomic stores to the bytes of `place` would do; the address is aligned.
+        // SAFETY: does what eight relaxed atomic stores to the bytes of `target` would do; the address is aligned.
         unsafe {
             asm!("st.relaxed.sys.b64 [{address}], {value};", address = in(reg64) address,
                 value = in(reg64) u64::from_le_bytes(value), options(nostack, preserves_flags));

@@ -32,12 +32,12 @@ impl Rows {
         self.pairs
     }
 
-    /// One wave over a row of at most `2 * lanes` pairs: this lane's pairs `lane` and `lane + lanes` of it (0 after them, and
+    /// One burst over a row of at most `2 * lanes` pairs: this lane's pairs `lane` and `lane + lanes` of it (0 after them, and
     /// past the last row), and in lane 0 word `beside.1` of `beside.0` (0 elsewhere, and past the end). On a device a warp pays
     /// one round trip for all of it.
     #[must_use]
     #[inline(always)]
-    pub fn load_wave(
+    pub fn load_burst(
         &self,
         row: u32,
         [lane, lanes]: [u32; 2],
@@ -53,7 +53,7 @@ impl Rows {
             let (words, index) = beside;
             let word = if index < words.len() { words.address() + index as u64 * 8 } else { 0 };
             // SAFETY: a whole row of the window, aligned; the word is inside its window, and address 0 stands for none.
-            unsafe { crate::ptx::wide::load_wave(at, lane, self.pairs, word) }
+            unsafe { crate::ptx::wide::load_burst(at, lane, self.pairs, word) }
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
@@ -81,7 +81,7 @@ impl Rows {
             Pair { address, life: core::marker::PhantomData }
         }
         #[cfg(not(target_arch = "nvptx64"))]
-        Pair { place: there.then_some((&self.words, at as usize * 2)) }
+        Pair { source: there.then_some((&self.words, at as usize * 2)) }
     }
 
     /// Stores a pair of a row; nothing past the row's end, or past the last row.
@@ -116,11 +116,11 @@ pub struct Pair<'a> {
     #[cfg(target_arch = "nvptx64")]
     life: core::marker::PhantomData<&'a Words>,
     #[cfg(not(target_arch = "nvptx64"))]
-    place: Option<(&'a Words, usize)>,
+    source: Option<(&'a Words, usize)>,
 }
 
 impl Pair<'_> {
-    /// Two pairs in one wave, relaxed; what lies nowhere is 0. On a device neither load waits for the other.
+    /// Two pairs in one burst, relaxed; what lies nowhere is 0. On a device neither load waits for the other.
     #[must_use]
     #[inline(always)]
     pub fn load_two(first: Self, second: Self) -> [[u64; 2]; 2] {
@@ -128,7 +128,7 @@ impl Pair<'_> {
         #[cfg(target_arch = "nvptx64")]
         return unsafe { crate::ptx::wide::load_two(first.address, second.address) };
         #[cfg(not(target_arch = "nvptx64"))]
-        [first, second].map(|pair| pair.place.map_or([0; 2], |(words, index)| words.load_pair(index)))
+        [first, second].map(|pair| pair.source.map_or([0; 2], |(words, index)| words.load_pair(index)))
     }
 }
 
@@ -146,11 +146,11 @@ mod tests {
         }
         let rows = Rows::of(&words, 3, 64).expect("fits");
         let beside = (&words, 1);
-        assert_eq!(rows.load_wave(2, [0, 2], beside), ([[116, 117], [120, 121]], 101));
-        assert_eq!(rows.load_wave(2, [1, 2], beside), ([[118, 119], [122, 123]], 0));
-        assert_eq!(rows.load_wave(2, [3, 4], beside), ([[122, 123], [0, 0]], 0));
-        assert_eq!(rows.load_wave(0, [0, 32], (&words, 24)), ([[100, 101], [0, 0]], 0));
-        assert_eq!(rows.load_wave(3, [0, 2], beside), ([[0, 0], [0, 0]], 0));
+        assert_eq!(rows.load_burst(2, [0, 2], beside), ([[116, 117], [120, 121]], 101));
+        assert_eq!(rows.load_burst(2, [1, 2], beside), ([[118, 119], [122, 123]], 0));
+        assert_eq!(rows.load_burst(2, [3, 4], beside), ([[122, 123], [0, 0]], 0));
+        assert_eq!(rows.load_burst(0, [0, 32], (&words, 24)), ([[100, 101], [0, 0]], 0));
+        assert_eq!(rows.load_burst(3, [0, 2], beside), ([[0, 0], [0, 0]], 0));
         let other = Rows::of(&words, 1, 32).expect("fits");
         assert_eq!(Pair::load_two(rows.pair(1, 3), other.pair(0, 1)), [[114, 115], [102, 103]]);
         assert_eq!(Pair::load_two(rows.pair(2, 4), other.pair(1, 0)), [[0, 0], [0, 0]]);

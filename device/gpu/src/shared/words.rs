@@ -94,12 +94,12 @@ impl Words {
         }
     }
 
-    /// One wave of loads, relaxed: this lane's pairs `lane` and `lane + lanes` of the `pairs` pairs from word `first` on (0
+    /// One burst of loads, relaxed: this lane's pairs `lane` and `lane + lanes` of the `pairs` pairs from word `first` on (0
     /// after them), and in lane 0 the word `beside`, where one is given (0 elsewhere). On a device a warp pays one round
     /// trip for all of it.
     #[must_use]
     #[inline(always)]
-    pub fn load_wave(
+    pub fn load_burst(
         &self,
         first: usize,
         [lane, lanes]: [u32; 2],
@@ -115,7 +115,7 @@ impl Words {
                     _ => 0,
                 };
                 // SAFETY: inside the windows; aligned; address 0 stands for no word.
-                return unsafe { crate::ptx::wide::load_wave(at, lane, pairs, word) };
+                return unsafe { crate::ptx::wide::load_burst(at, lane, pairs, word) };
             }
         }
         let pair =
@@ -129,7 +129,7 @@ impl Words {
         ([pair(lane), pair(lane + lanes)], word)
     }
 
-    /// Two pairs of this lane's own in one wave, relaxed: of each window that is given, the words `index` and `index + 1` (0
+    /// Two pairs of this lane's own in one burst, relaxed: of each window that is given, the words `index` and `index + 1` (0
     /// past the end, and where none is given). On a device neither load waits for the other.
     #[must_use]
     #[inline(always)]
@@ -137,11 +137,11 @@ impl Words {
         #[cfg(target_arch = "nvptx64")]
         {
             // 0 stands for no pair; one that does not lie on a boundary of 16 bytes takes the long way.
-            let place = |pair: Option<(&Self, usize)>| match pair {
+            let address = |pair: Option<(&Self, usize)>| match pair {
                 None => Some(0),
                 Some((words, index)) => words.pair_address(index),
             };
-            if let (Some(first), Some(second)) = (place(first), place(second)) {
+            if let (Some(first), Some(second)) = (address(first), address(second)) {
                 // SAFETY: each is 0, or inside its window and aligned.
                 return unsafe { crate::ptx::wide::load_two(first, second) };
             }

@@ -25,7 +25,7 @@ impl<'a> Block<'a> {
         Self { thread: machine::Thread::single() }
     }
 
-    /// This thread's place in the block, from 0.
+    /// This thread's index in the block, from 0.
     #[must_use]
     #[inline(always)]
     pub fn thread(&self) -> u32 {
@@ -39,7 +39,7 @@ impl<'a> Block<'a> {
         self.thread.count()
     }
 
-    /// This thread's warp: 32 threads with neighbouring places. (On a CPU the last one of a block may have fewer.)
+    /// This thread's warp: 32 threads with neighbouring indices. (On a CPU the last one of a block may have fewer.)
     #[must_use]
     #[inline(always)]
     pub fn warp(&self) -> Warp<'a> {

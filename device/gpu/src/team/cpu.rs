@@ -58,7 +58,7 @@ pub(super) struct Thread<'a> {
 
 /// A thread of a grid.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct Position<'a> {
     block: u32,
     thread: u32,
     team: Option<&'a GridTeam>,
@@ -162,7 +162,7 @@ impl<'a> Thread<'a> {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     pub(super) fn single() -> Self {
         Self { block: 0, thread: 0, team: None, one_thread: PhantomData }
     }
@@ -269,7 +269,7 @@ pub fn run_grid<R: Send>(blocks: u32, threads: u32, work: impl Fn(Grid<'_>) -> R
             let run = move || {
                 let _attendance = Attendance { team, rank };
                 let (block, thread) = (rank / threads, rank % threads);
-                work(Grid { place: Place { block, thread, team: Some(team), one_thread: PhantomData } })
+                work(Grid { position: Position { block, thread, team: Some(team), one_thread: PhantomData } })
             };
             thread::Builder::new().name(format!("thread {rank} of {size}")).spawn_scoped(scope, run)
         };

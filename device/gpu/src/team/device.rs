@@ -120,9 +120,9 @@ impl<'a> Thread<'a> {
 
 /// A thread of a grid.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a>(Token<'a>);
+pub(super) struct Position<'a>(Token<'a>);
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     #[inline(always)]
     pub(super) fn current() -> Self {
         Self(PhantomData)

@@ -5,7 +5,7 @@ use super::{Block, Stride, machine};
 /// One thread's view of its grid: all threads of a cooperative launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid<'a> {
-    pub(super) place: machine::Place<'a>,
+    pub(super) position: machine::Position<'a>,
 }
 
 impl<'a> Grid<'a> {
@@ -15,31 +15,31 @@ impl<'a> Grid<'a> {
     #[must_use]
     #[inline(always)]
     pub fn current() -> Self {
-        Self { place: machine::Place::current() }
+        Self { position: machine::Position::current() }
     }
 
     /// A grid of the calling thread alone.
     #[cfg(not(target_arch = "nvptx64"))]
     #[must_use]
     pub fn single() -> Self {
-        Self { place: machine::Place::single() }
+        Self { position: machine::Position::single() }
     }
 
     /// This thread's block, from 0.
     #[must_use]
     #[inline(always)]
     pub fn block(&self) -> u32 {
-        self.place.block()
+        self.position.block()
     }
 
     /// How many blocks the grid has.
     #[must_use]
     #[inline(always)]
     pub fn blocks(&self) -> u32 {
-        self.place.blocks()
+        self.position.blocks()
     }
 
-    /// This thread's place in its block, from 0.
+    /// This thread's index in its block, from 0.
     #[must_use]
     #[inline(always)]
     pub fn thread(&self) -> u32 {
@@ -53,7 +53,7 @@ impl<'a> Grid<'a> {
         self.as_block().threads()
     }
 
-    /// This thread's place in the grid, from 0: block by block.
+    /// This thread's index in the grid, from 0: block by block.
     #[must_use]
     #[inline(always)]
     pub fn rank(&self) -> u32 {
@@ -77,13 +77,13 @@ impl<'a> Grid<'a> {
     /// Waits for all threads of the grid. What a thread wrote before is visible to all of them after.
     #[inline(always)]
     pub fn sync(&self) {
-        self.place.sync();
+        self.position.sync();
     }
 
     /// This thread's block.
     #[must_use]
     #[inline(always)]
     pub fn as_block(&self) -> Block<'a> {
-        Block { thread: self.place.thread() }
+        Block { thread: self.position.thread() }
     }
 }

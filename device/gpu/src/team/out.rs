@@ -3,10 +3,10 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Bytes that the threads of a team write at the same time, at different places.
+/// Bytes that the threads of a team write at the same time, at different offsets.
 ///
 /// Write-only, so that nothing depends on who was first, and shared, so that there is no `&mut` to it: every
-/// store is one of relaxed atomic bytes. When two threads write the same place, each of its bytes is one
+/// store is one of relaxed atomic bytes. When two threads write the same bytes, each byte is one
 /// thread's or the other's. The team's barrier orders the stores before threads that read the bytes
 /// afterwards.
 ///
@@ -78,15 +78,15 @@ impl<'a> OutBytes<'a> {
     /// Stores `value` from byte `offset` on. On a device 4 or 8 aligned bytes are one store.
     #[inline(always)]
     pub fn store<const N: usize>(&self, offset: usize, value: [u8; N]) -> bool {
-        let Some(place) = self.bytes.get(offset..).and_then(<[AtomicU8]>::first_chunk::<N>) else {
+        let Some(targets) = self.bytes.get(offset..).and_then(<[AtomicU8]>::first_chunk::<N>) else {
             return false;
         };
         #[cfg(target_arch = "nvptx64")]
-        if crate::ptx::wide::store_word(place, value) {
+        if crate::ptx::wide::store_word(targets, value) {
             return true;
         }
-        for (place, byte) in place.iter().zip(value) {
-            place.store(byte, Relaxed);
+        for (target, byte) in targets.iter().zip(value) {
+            target.store(byte, Relaxed);
         }
         true
     }

@@ -26,7 +26,7 @@ impl Warp<'_> {
         Self { lane: machine::Lane::single() }
     }
 
-    /// This thread's place in the warp, from 0.
+    /// This thread's index in the warp, from 0.
     #[must_use]
     #[inline(always)]
     pub fn lane(&self) -> u32 {

@@ -47,6 +47,6 @@ pub const GATEWAY: Ends = Ends { input: "ringcall_gateway_input", output: "ringc
 pub const PREDECODER: Ends =
     Ends { input: "ringcall_predecoder_input", output: "ringcall_predecoder_output" };
 
-/// The PTX of record: compute capability and text.
+/// The committed PTX: compute capability and text.
 #[cfg(not(target_arch = "nvptx64"))]
 pub static PTX: &[(u32, &str)] = &[(80, include_str!("../../ptx/inference.sm_80.ptx"))];

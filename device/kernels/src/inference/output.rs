@@ -2,7 +2,7 @@
 
 use super::{Instance, Memory};
 use core::sync::atomic::Ordering;
-use ringcall_dispatcher::ring::graph_end::{Child, ResponsePlace};
+use ringcall_dispatcher::ring::graph_end::{Child, ResponseWindows};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::team::Block;
@@ -98,23 +98,23 @@ fn answer<M: Memory>(
     let Some((slot, flag)) = child.response_addresses() else { return };
     let slot = memory.words(slot, HEADER_WORDS + child.capacity() as usize / 8);
     let (Some(slot), Some(flag)) = (slot, memory.words(flag, 1)) else { return };
-    let place = ResponsePlace { slot: &slot, flag: &flag };
+    let response = ResponseWindows { slot: &slot, flag: &flag };
     let mut len = 0;
     if status.is_ok() {
         len = instance.word(instance::OUTPUT_BYTES) as u32;
         each_pair(block, instance, memory, |pair, value| {
             for (i, word) in value.into_iter().enumerate() {
-                child.set_result_word(&place, 2 * pair + i, word);
+                child.set_result_word(&response, 2 * pair + i, word);
             }
         });
     }
     block.sync();
     if block.thread() == 0 {
-        child.answer(&place, counts.counters, status, len);
+        child.answer(&response, counts.counters, status, len);
     }
 }
 
-/// Each 16 bytes of the outputs, by this thread's share, with their place.
+/// Each 16 bytes of the outputs, by this thread's share, with their index.
 fn each_pair<M: Memory>(
     block: Block<'_>,
     instance: &Instance<'_>,

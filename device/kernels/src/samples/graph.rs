@@ -16,9 +16,9 @@ pub const SINGLE: [(&str, u32); 1] = [("ringcall_sample_single", 32)];
 #[cfg(target_arch = "nvptx64")]
 pub mod kernels {
     use crate::samples::handlers::increment_word;
-    use crate::samples::mailbox::{BESIDE, HEAD, WAVE, Wave};
+    use crate::samples::mailbox::{BESIDE, BURST, Burst, HEAD};
     use core::sync::atomic::Ordering;
-    use ringcall_dispatcher::ring::graph_end::{Child, ResponsePlace};
+    use ringcall_dispatcher::ring::graph_end::{Child, ResponseWindows};
     use ringcall_gpu::atomic::DeviceU64;
     use ringcall_gpu::shared::Words;
     use ringcall_gpu::team::Block;
@@ -27,12 +27,12 @@ pub mod kernels {
     use ringcall_wire::launch::io;
     use ringcall_wire::status::Status;
 
-    /// Looks at the credit: each takes about a microsecond.
-    const PATIENCE: u32 = 2_000;
+    /// Looks at the credit, at most: each takes about a microsecond.
+    const POLL_LIMIT: u32 = 2_000;
 
     /// So many words of a mailbox.
     fn mailbox(address: *mut u64, words: usize) -> Option<Words> {
-        // SAFETY: the host gave every kernel of the graph its mailbox, which outlives it and has a wave's words at least; the
+        // SAFETY: the host gave every kernel of the graph its mailbox, which outlives it and has a burst's words at least; the
         // dispatcher checked the payload's length, by which more are asked for, against the slot, for which there is room.
         unsafe { Words::from_raw(address, words) }.ok()
     }
@@ -50,9 +50,9 @@ pub mod kernels {
     /// that are listed.
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn ringcall_sample_fetch(address: *mut u64) {
-        let Some(mailbox) = mailbox(address, WAVE) else { return };
+        let Some(mailbox) = mailbox(address, BURST) else { return };
         let block = Block::current();
-        let credit = Wave::read(block.warp(), &mailbox).word(io::CREDIT);
+        let credit = Burst::read(block.warp(), &mailbox).word(io::CREDIT);
         if block.thread() != 0 {
             return;
         }
@@ -62,10 +62,10 @@ pub mod kernels {
         {
             let mut looks = 0;
             // Acquire: pairs with the release of the worker that took the last output.
-            while credit.load(0, Ordering::Acquire) != 0 && looks < PATIENCE {
+            while credit.load(0, Ordering::Acquire) != 0 && looks < POLL_LIMIT {
                 looks += 1;
             }
-            refused = looks == PATIENCE;
+            refused = looks == POLL_LIMIT;
         }
         mailbox.store(io::SCRATCH, u64::from(refused), Ordering::Relaxed);
     }
@@ -76,15 +76,15 @@ pub mod kernels {
     /// As for [`ringcall_sample_fetch`].
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn ringcall_sample_compute(address: *mut u64) {
-        let Some(first) = mailbox(address, WAVE) else { return };
+        let Some(first) = mailbox(address, BURST) else { return };
         let block = Block::current();
-        let wave = Wave::read(block.warp(), &first);
-        let words = (wave.arg_len() as usize).div_ceil(8);
-        if wave.word(io::SCRATCH) != 0 {
+        let burst = Burst::read(block.warp(), &first);
+        let words = (burst.arg_len() as usize).div_ceil(8);
+        if burst.word(io::SCRATCH) != 0 {
             return;
         }
         let Some(mailbox) = mailbox(address, HEAD + words) else { return };
-        if let Some((at, value)) = wave.payload()
+        if let Some((at, value)) = burst.payload()
             && at < words
         {
             mailbox.store(HEAD + at, increment_word(value), Ordering::Relaxed);
@@ -103,14 +103,14 @@ pub mod kernels {
     /// As for [`ringcall_sample_fetch`].
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn ringcall_sample_answer(address: *mut u64) {
-        let Some(first) = mailbox(address, WAVE) else { return };
-        let wave = Wave::read(Block::current().warp(), &first);
-        let outcome = match wave.word(io::SCRATCH) {
-            0 => (Status::OK, wave.arg_len()),
+        let Some(first) = mailbox(address, BURST) else { return };
+        let burst = Burst::read(Block::current().warp(), &first);
+        let outcome = match burst.word(io::SCRATCH) {
+            0 => (Status::OK, burst.arg_len()),
             _ => (Status::BACKPRESSURE, 0),
         };
         // SAFETY: the caller's promise.
-        unsafe { finish(address, &first, &wave, outcome, |word| word) };
+        unsafe { finish(address, &first, &burst, outcome, |word| word) };
     }
 
     /// Adds 1 to every byte of the payload, answers, and gives mailbox and executable back.
@@ -119,41 +119,41 @@ pub mod kernels {
     /// As for [`ringcall_sample_fetch`].
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn ringcall_sample_single(address: *mut u64) {
-        let Some(first) = mailbox(address, WAVE) else { return };
-        let wave = Wave::read(Block::current().warp(), &first);
-        let outcome = (Status::OK, wave.arg_len());
+        let Some(first) = mailbox(address, BURST) else { return };
+        let burst = Burst::read(Block::current().warp(), &first);
+        let outcome = (Status::OK, burst.arg_len());
         // SAFETY: the caller's promise.
-        unsafe { finish(address, &first, &wave, outcome, increment_word) };
+        unsafe { finish(address, &first, &burst, outcome, increment_word) };
     }
 
     /// Answers where an answer is owed, and frees the mailbox: by a block of one warp.
     ///
     /// # Safety
-    /// As for [`ringcall_sample_fetch`]; `wave` is of the mailbox at `address`.
+    /// As for [`ringcall_sample_fetch`]; `burst` is of the mailbox at `address`.
     #[inline(always)]
     unsafe fn finish(
         address: *mut u64,
         first: &Words,
-        wave: &Wave<'_>,
+        burst: &Burst<'_>,
         outcome: (Status, u32),
         result: impl Fn(u64) -> u64,
     ) {
         // SAFETY: the host wrote the address of the children's counters into the mailbox: device memory, atomics only.
         let counters = unsafe {
-            core::slice::from_raw_parts(wave.word(io::COUNTERS) as usize as *const DeviceU64, Counter::COUNT)
+            core::slice::from_raw_parts(burst.word(io::COUNTERS) as usize as *const DeviceU64, Counter::COUNT)
         };
         // SAFETY: as for the counters.
-        let finished = unsafe { &*(wave.word(io::FINISHED) as usize as *const DeviceU64) };
-        let (slot, flag) = (wave.word(io::TX_SLOT), wave.word(io::TX_FLAG));
-        let words = HEADER_WORDS + wave.word(io::TX_CAPACITY) as usize / 8;
+        let finished = unsafe { &*(burst.word(io::FINISHED) as usize as *const DeviceU64) };
+        let (slot, flag) = (burst.word(io::TX_SLOT), burst.word(io::TX_FLAG));
+        let words = HEADER_WORDS + burst.word(io::TX_CAPACITY) as usize / 8;
         // A follow-up owes no answer.
         if slot != 0 {
             // SAFETY: the dispatcher wrote the address of the response slot, and how much fits after its header.
             let slot = unsafe { Words::from_raw(slot as usize as *mut u64, words) };
             let payload = mailbox(address, HEAD + (outcome.1 as usize).div_ceil(8));
             if let (Ok(slot), Some(flag), Some(payload)) = (slot, word(flag), payload) {
-                let place = ResponsePlace { slot: &slot, flag: &flag };
-                wave.answer(&payload, &place, Some(counters), outcome, result);
+                let response = ResponseWindows { slot: &slot, flag: &flag };
+                burst.answer(&payload, &response, Some(counters), outcome, result);
             }
         }
         let block = Block::current();

@@ -1,11 +1,11 @@
-//! A mailbox as a warp reads it: its head and a short payload in one wave of loads.
+//! A mailbox as a warp reads it: its head and a short payload in one burst of loads.
 //!
 //! Mailboxes of graphs that the host launches lie in host memory, where a load takes a device about a microsecond, and one
 //! that waits for another as long again, as does one of a sector that another load is on its way for. So each lane loads one
 //! word, all of them in one instruction, and lanes ask each other.
 
 use core::sync::atomic::Ordering;
-use ringcall_dispatcher::ring::graph_end::{ResponsePlace, count};
+use ringcall_dispatcher::ring::graph_end::{ResponseWindows, count};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::team::Warp;
@@ -14,23 +14,23 @@ use ringcall_wire::header::{HEADER_WORDS, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::io;
 use ringcall_wire::status::Status;
 
-/// Words of one wave. No mailbox is shorter
+/// Words of one burst. No mailbox is shorter
 /// ([`mailbox_bytes`](ringcall_dispatcher::ring::graph_end::mailbox_bytes)).
-pub const WAVE: usize = 32;
+pub const BURST: usize = 32;
 /// Words before the payload.
 pub const HEAD: usize = io::PAYLOAD / 8;
-/// Payload words that the wave brings.
-pub const BESIDE: usize = WAVE - HEAD;
+/// Payload words that the burst brings.
+pub const BESIDE: usize = BURST - HEAD;
 
 /// One launch's mailbox, a word a lane.
 #[derive(Clone, Copy, Debug)]
-pub struct Wave<'a> {
+pub struct Burst<'a> {
     warp: Warp<'a>,
     word: u64,
 }
 
-impl<'a> Wave<'a> {
-    /// Reads it, by all 32 lanes of a warp. `mailbox` has [`WAVE`] words at least; what lies after it reads 0.
+impl<'a> Burst<'a> {
+    /// Reads it, by all 32 lanes of a warp. `mailbox` has [`BURST`] words at least; what lies after it reads 0.
     #[must_use]
     #[inline(always)]
     pub fn read(warp: Warp<'a>, mailbox: &Words) -> Self {
@@ -52,23 +52,23 @@ impl<'a> Wave<'a> {
         self.word(io::ARG_LEN) as u32
     }
 
-    /// The payload word that this lane has, with its place in the payload; the old contents after the
+    /// The payload word that this lane has, with its index in the payload; the old contents after the
     /// payload's end.
     #[must_use]
     #[inline(always)]
     pub fn payload(&self) -> Option<(usize, u64)> {
-        let place = (self.warp.lane() as usize).checked_sub(HEAD)?;
-        (place < BESIDE).then_some((place, self.word))
+        let index = (self.warp.lane() as usize).checked_sub(HEAD)?;
+        (index < BESIDE).then_some((index, self.word))
     }
 
-    /// Answers, by all lanes: `len` bytes of result, each word of which is `result` of the payload's word in its place. Words
-    /// that the wave did not bring are read in `mailbox`, which has the head and `len` bytes. A result that is longer than the
-    /// slot takes is cut, and says so.
+    /// Answers, by all lanes: `len` bytes of result, each word of which is `result` of the payload's word of the same
+    /// index. Words that the burst did not bring are read in `mailbox`, which has the head and `len` bytes. A result that
+    /// is longer than the slot takes is cut, and says so.
     #[inline(always)]
     pub fn answer(
         &self,
         mailbox: &Words,
-        place: &ResponsePlace<'_>,
+        response: &ResponseWindows<'_>,
         counters: Option<&[DeviceU64]>,
         (status, len): (Status, u32),
         result: impl Fn(u64) -> u64,
@@ -85,30 +85,30 @@ impl<'a> Wave<'a> {
                 1 => second,
                 _ => third,
             };
-            place.slot.store(lane, word, Ordering::Relaxed);
+            response.slot.store(lane, word, Ordering::Relaxed);
         }
         let words = (len as usize).div_ceil(8);
         if let Some((at, word)) = self.payload()
             && at < words
         {
-            place.slot.store(HEADER_WORDS + at, result(word), Ordering::Relaxed);
+            response.slot.store(HEADER_WORDS + at, result(word), Ordering::Relaxed);
         }
         let mut at = BESIDE + lane;
         while at < words {
             let word = mailbox.load(HEAD + at, Ordering::Relaxed);
-            place.slot.store(HEADER_WORDS + at, result(word), Ordering::Relaxed);
+            response.slot.store(HEADER_WORDS + at, result(word), Ordering::Relaxed);
             at += self.warp.lanes() as usize;
         }
         self.warp.sync();
         if lane == 0 {
             count(counters, Counter::of_status(status));
             // Release: all lanes' words, which came before the barrier, before the flag. Pairs with the consumer's acquire.
-            place.flag.store(0, value, Ordering::Release);
+            response.flag.store(0, value, Ordering::Release);
         }
     }
 }
 
-const _: () = assert!(WAVE == ringcall_gpu::team::WARP_LANES as usize && HEAD < WAVE && HEADER_WORDS == 3);
+const _: () = assert!(BURST == ringcall_gpu::team::WARP_LANES as usize && HEAD < BURST && HEADER_WORDS == 3);
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
@@ -138,12 +138,12 @@ mod tests {
         let (slot, flag) =
             (out.words(0, words + 1).expect("inside"), out.words(8 * (words + 1), 1).expect("inside"));
         run_warp(32, |warp| {
-            let wave = Wave::read(warp, &mailbox);
-            assert_eq!(wave.arg_len(), len);
-            let place = ResponsePlace { slot: &slot, flag: &flag };
-            wave.answer(&mailbox, &place, None, (status, wave.arg_len()), increment_word);
+            let burst = Burst::read(warp, &mailbox);
+            assert_eq!(burst.arg_len(), len);
+            let response = ResponseWindows { slot: &slot, flag: &flag };
+            burst.answer(&mailbox, &response, None, (status, burst.arg_len()), increment_word);
         });
-        assert_eq!(slot.load(words, Ordering::Relaxed), 0, "behind the slot");
+        assert_eq!(slot.load(words, Ordering::Relaxed), 0, "past the slot");
         let header = ResponseHeader::from_words(core::array::from_fn(|i| slot.load(i, Ordering::Relaxed)));
         let mut result = vec![0; header.result_len as usize];
         assert!(out.bytes(24, capacity as usize).expect("inside").read(0, &mut result));

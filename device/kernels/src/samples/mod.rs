@@ -21,6 +21,6 @@ pub mod graph;
 pub mod handlers;
 pub mod mailbox;
 
-/// The PTX of record: compute capability and text.
+/// The committed PTX: compute capability and text.
 #[cfg(not(target_arch = "nvptx64"))]
 pub static PTX: &[(u32, &str)] = &[(80, include_str!("../../ptx/samples.sm_80.ptx"))];

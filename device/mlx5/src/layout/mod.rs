@@ -26,7 +26,7 @@ pub const RECORD_RECEIVE: usize = 0;
 /// The send counter's offset in the doorbell record.
 pub const RECORD_SEND: usize = 4;
 
-/// Where the doorbell register lies in a UAR page; the BlueFlame buffer begins at the same place.
+/// Offset of the doorbell register in a UAR page, at which the BlueFlame buffer begins, too.
 pub const UAR_DOORBELL: usize = 0x800;
 /// Bytes of a BlueFlame buffer that a work request is copied to.
 pub const BLUE_FLAME_BYTES: usize = 64;

@@ -9,9 +9,9 @@
 
 use super::{Segment, first, pair, second};
 
-/// Bytes of a request's place in the queue.
+/// Bytes of a queue's entry for one request.
 pub const BYTES: usize = 64;
-/// 64-bit words of a request's place in the queue.
+/// 64-bit words of a queue's entry for one request.
 pub const WORDS: usize = BYTES / 8;
 /// Bytes of a segment, the unit of a request's size.
 pub const SEGMENT_BYTES: usize = 16;
@@ -59,7 +59,7 @@ pub enum Completion {
     Always = 2,
 }
 
-/// A place in the peer's memory.
+/// An address in the peer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
     /// Address, in the terms of the peer's region.
@@ -106,7 +106,7 @@ impl Operation {
         }
     }
 
-    /// The place in the peer's memory that it names.
+    /// The address in the peer's memory that it names.
     #[must_use]
     #[inline(always)]
     pub const fn remote(self) -> Option<Remote> {
@@ -208,25 +208,25 @@ impl Wqe {
         if let Some(remote) = remote {
             [words[2], words[3]] = remote.to_words();
         }
-        let behind_remote = remote.is_some();
+        let has_remote = remote.is_some();
         let size = match payload {
             Payload::Inline(bytes) => {
                 if bytes.len() > operation.inline_capacity() {
                     return Err(BuildError::TooLong);
                 }
-                let segments = if behind_remote {
+                let segments = if has_remote {
                     put_inline(&mut words[4..], bytes)
                 } else {
                     put_inline(&mut words[2..], bytes)
                 };
-                1 + u32::from(behind_remote) + segments
+                1 + u32::from(has_remote) + segments
             }
             Payload::Memory(segment) => {
                 if segment.bytes == 0 || segment.bytes & INLINE != 0 || matches!(operation, Operation::Nop) {
                     return Err(BuildError::Length);
                 }
                 let [head, address] = segment.to_words();
-                if behind_remote {
+                if has_remote {
                     (words[4], words[5]) = (head, address);
                     3
                 } else {
@@ -364,8 +364,8 @@ impl Parsed {
         if !matches!(control.completion(), 0 | 2) {
             return Err(ParseError::Completion(control.completion()));
         }
-        let behind_remote = matches!(operation, Operation::Write(_) | Operation::WriteImm(..));
-        let head_segments = 1 + u8::from(behind_remote);
+        let has_remote = matches!(operation, Operation::Write(_) | Operation::WriteImm(..));
+        let head_segments = 1 + u8::from(has_remote);
         let size = control.size;
         if size < head_segments || usize::from(size) * SEGMENT_BYTES > BYTES {
             return Err(ParseError::Size(size));
@@ -376,7 +376,7 @@ impl Parsed {
         if matches!(operation, Operation::Nop) {
             return Err(ParseError::Size(size));
         }
-        let segment = if behind_remote { [words[4], words[5]] } else { [words[2], words[3]] };
+        let segment = if has_remote { [words[4], words[5]] } else { [words[2], words[3]] };
         let at = usize::from(head_segments) * SEGMENT_BYTES;
         let head = first(segment[0]);
         let data = if head & INLINE != 0 {

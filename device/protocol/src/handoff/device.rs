@@ -72,7 +72,7 @@ impl<'a> DeviceEnd<'a> {
         Grant { sequence: tail, index: self.shape.index(tail) }
     }
 
-    /// Sets 16 bytes of the output, from byte `16 * pair`; nothing behind the record. By any thread of the graph.
+    /// Sets 16 bytes of the output, from byte `16 * pair`; nothing past the record. By any thread of the graph.
     pub fn set_output_pair(&self, grant: Grant, pair: usize, value: [u64; 2]) {
         if pair * TENSOR_ALIGN < self.shape.output_bytes as usize {
             self.queue.store_pair(self.shape.output_at(grant.index) / 8 + 2 * pair, value);

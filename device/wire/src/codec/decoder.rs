@@ -156,7 +156,7 @@ impl<'a> Decoder<'a> {
     /// As [`Self::u8`]; [`WireError::CountMismatch`] when `out` has another length.
     pub fn copy_i32(&mut self, out: &mut [i32]) -> Result<(), WireError> {
         check_count(self.cursor.peek(PayloadType::ArrayInt32)?, out.len())?;
-        out.iter_mut().zip(self.array_i32()?).for_each(|(place, value)| *place = value.get());
+        out.iter_mut().zip(self.array_i32()?).for_each(|(element, value)| *element = value.get());
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl<'a> Decoder<'a> {
     /// As [`Self::copy_i32`].
     pub fn copy_f32(&mut self, out: &mut [f32]) -> Result<(), WireError> {
         check_count(self.cursor.peek(PayloadType::ArrayFloat32)?, out.len())?;
-        out.iter_mut().zip(self.array_f32()?).for_each(|(place, value)| *place = value.get());
+        out.iter_mut().zip(self.array_f32()?).for_each(|(element, value)| *element = value.get());
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl<'a> Decoder<'a> {
     /// As [`Self::copy_i32`].
     pub fn copy_f64(&mut self, out: &mut [f64]) -> Result<(), WireError> {
         check_count(self.cursor.peek(PayloadType::ArrayFloat64)?, out.len())?;
-        out.iter_mut().zip(self.array_f64()?).for_each(|(place, value)| *place = value.get());
+        out.iter_mut().zip(self.array_f64()?).for_each(|(element, value)| *element = value.get());
         Ok(())
     }
 

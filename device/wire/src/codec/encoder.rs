@@ -61,7 +61,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// The bytes of the next value.
-    fn place(&mut self, desc: TypeDesc) -> Result<&mut [u8], WireError> {
+    fn bytes_of(&mut self, desc: TypeDesc) -> Result<&mut [u8], WireError> {
         let available = self.out.len();
         let (start, size) = (self.cursor.offset, desc.size_bytes as usize);
         let tail = self.out.get_mut(start..).unwrap_or_default();
@@ -70,8 +70,8 @@ impl<'a> Encoder<'a> {
 
     fn scalar<const N: usize>(&mut self, kind: PayloadType, bytes: [u8; N]) -> Result<&mut Self, WireError> {
         let desc = self.cursor.peek(kind)?;
-        for (place, byte) in self.place(desc)?.iter_mut().zip(bytes) {
-            *place = byte;
+        for (target, byte) in self.bytes_of(desc)?.iter_mut().zip(bytes) {
+            *target = byte;
         }
         self.cursor.advance(desc);
         Ok(self)
@@ -85,9 +85,9 @@ impl<'a> Encoder<'a> {
     ) -> Result<&mut Self, WireError> {
         let desc = self.cursor.peek(kind)?;
         check_count(desc, values.len())?;
-        let (places, _) = self.place(desc)?.as_chunks_mut::<N>();
-        for (place, &value) in places.iter_mut().zip(values) {
-            *place = to_bytes(value);
+        let (elements, _) = self.bytes_of(desc)?.as_chunks_mut::<N>();
+        for (element, &value) in elements.iter_mut().zip(values) {
+            *element = to_bytes(value);
         }
         self.cursor.advance(desc);
         Ok(self)
@@ -147,8 +147,8 @@ impl<'a> Encoder<'a> {
             desc = TypeDesc::array_uint8(count);
         }
         check_count(desc, values.len())?;
-        for (place, &byte) in self.place(desc)?.iter_mut().zip(values) {
-            *place = byte;
+        for (target, &byte) in self.bytes_of(desc)?.iter_mut().zip(values) {
+            *target = byte;
         }
         self.cursor.advance(desc);
         Ok(self)
@@ -185,7 +185,7 @@ impl<'a> Encoder<'a> {
     pub fn bits(&mut self, bits: &[u8]) -> Result<&mut Self, WireError> {
         let desc = self.cursor.peek(PayloadType::BitPacked)?;
         check_count(desc, bits.len())?;
-        pack_bits(bits, self.place(desc)?)?;
+        pack_bits(bits, self.bytes_of(desc)?)?;
         self.cursor.advance(desc);
         Ok(self)
     }
@@ -201,8 +201,8 @@ impl<'a> Encoder<'a> {
             return Err(WireError::CountMismatch { expected: packed_len(bits), found: packed.len() });
         }
         check_padding(packed, bits)?;
-        for (place, &byte) in self.place(desc)?.iter_mut().zip(packed) {
-            *place = byte;
+        for (target, &byte) in self.bytes_of(desc)?.iter_mut().zip(packed) {
+            *target = byte;
         }
         self.cursor.advance(desc);
         Ok(self)
@@ -216,7 +216,7 @@ impl<'a> Encoder<'a> {
     pub fn readout4(&mut self, values: &[u8]) -> Result<&mut Self, WireError> {
         let desc = self.cursor.peek_nibbles()?;
         check_count(desc, values.len())?;
-        pack_nibbles(values, self.place(desc)?)?;
+        pack_nibbles(values, self.bytes_of(desc)?)?;
         self.cursor.advance(desc);
         Ok(self)
     }

@@ -20,7 +20,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(1);
 /// A running dispatcher and its ring.
 pub(crate) struct Dispatcher {
     ring: Ring,
-    place: String,
+    runs_on: String,
     runs: Runs,
 }
 
@@ -50,15 +50,15 @@ impl Dispatcher {
     }
 
     fn on_device(handlers: &[Handler], ptx: &[(u32, &str)], context: &Arc<Context>) -> Result<Self> {
-        let place = context.device().name()?;
+        let runs_on = context.device().name()?;
         let ring = MappedRing::allocate(context, RING)?;
         let functions = Functions::new().handlers(handlers);
         let modules = Modules::new().ptx_for("the handlers", ptx, context)?;
         let options = DispatcherOptions::new(KernelKind::regular());
         let dispatcher = DeviceDispatcher::wire(&ring, functions, modules, options)
             .and_then(DeviceDispatcher::start)
-            .with_context(|| format!("no dispatcher on {place}"))?;
-        Ok(Self { ring: ring.ring().clone(), place, runs: Runs::Device(dispatcher) })
+            .with_context(|| format!("no dispatcher on {runs_on}"))?;
+        Ok(Self { ring: ring.ring().clone(), runs_on, runs: Runs::Device(dispatcher) })
     }
 
     pub(crate) fn on_cpu(handlers: &[Handler], why: &str) -> Result<Self> {
@@ -70,7 +70,7 @@ impl Dispatcher {
             table = table.host_call_with_schema(handler.name, handler.schema, native);
         }
         let dispatcher = HostDispatcher::builder(&ring, table.build(&ring)?).build()?.start()?;
-        Ok(Self { ring, place: format!("the CPU: {why}"), runs: Runs::Host(dispatcher) })
+        Ok(Self { ring, runs_on: format!("the CPU: {why}"), runs: Runs::Host(dispatcher) })
     }
 
     /// The ring that it serves.
@@ -79,8 +79,8 @@ impl Dispatcher {
     }
 
     /// The name of the GPU; or the CPU, and why.
-    pub(crate) fn place(&self) -> &str {
-        &self.place
+    pub(crate) fn runs_on(&self) -> &str {
+        &self.runs_on
     }
 
     /// Answers the requests in the ring, and ends the dispatcher.

@@ -34,7 +34,7 @@ fn main() -> Result<()> {
             handler.kind,
             counts.right,
             options.requests,
-            dispatcher.place()
+            dispatcher.runs_on()
         );
         wrong += counts.wrong;
     }

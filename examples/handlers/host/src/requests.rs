@@ -1,4 +1,4 @@
-//! Requests, and the judgement of their answers.
+//! Requests, and the check of their answers.
 
 use anyhow::{Context, Result};
 use ringcall::Client;

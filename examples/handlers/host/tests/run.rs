@@ -15,7 +15,7 @@ fn every_answer_is_right_and_each_line_says_where_it_ran() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{errors}");
 
-    let places = match Driver::load().and_then(|driver| driver.device(0)).and_then(|device| {
+    let expected = match Driver::load().and_then(|driver| driver.device(0)).and_then(|device| {
         device.context()?;
         device.name()
     }) {
@@ -26,12 +26,13 @@ fn every_answer_is_right_and_each_line_says_where_it_ran() {
     let lines: Vec<&str> = text.lines().collect();
     let (stopped, handlers) = lines.split_last().expect("lines");
     assert_eq!(handlers.len(), HANDLERS.len(), "{text}");
-    let all = |place: &String| {
+    let all = |runs_on: &String| {
         HANDLERS.iter().zip(handlers).all(|(handler, line)| {
-            *line == format!("{} ({:?}): 40 of 40 answers right, run by {place}", handler.name, handler.kind)
+            *line
+                == format!("{} ({:?}): 40 of 40 answers right, run by {runs_on}", handler.name, handler.kind)
         })
     };
-    assert!(places.iter().any(all), "{text}\nexpected to run on one of {places:?}");
+    assert!(expected.iter().any(all), "{text}\nexpected to run on one of {expected:?}");
     assert!(stopped.starts_with("stopped: ") && stopped.contains(" drained, 0 refused"), "{stopped}");
 }
 

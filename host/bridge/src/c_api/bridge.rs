@@ -36,23 +36,23 @@ fn unknown() -> Refused {
     Refused::invalid("no such bridge, or one that was destroyed")
 }
 
-/// Whether a place of the caller's can be written to.
-fn check_place<T>(out: *mut T, what: &str) -> Result<(), Refused> {
+/// Whether an address of the caller's can be written to.
+fn check_address<T>(out: *mut T, what: &str) -> Result<(), Refused> {
     if out.is_null() {
-        return Err(Refused::invalid(format!("the place for {what} is null")));
+        return Err(Refused::invalid(format!("the address for {what} is null")));
     }
     if !out.is_aligned() {
-        return Err(Refused::invalid(format!("the place for {what} is not aligned")));
+        return Err(Refused::invalid(format!("the address for {what} is not aligned")));
     }
     Ok(())
 }
 
-/// Writes to a place of the caller's.
+/// Writes to an address of the caller's.
 ///
 /// # Safety
 /// `out` is null, or a `T` may be written there.
 unsafe fn write<T>(out: *mut T, what: &str, value: T) -> Result<(), Refused> {
-    check_place(out, what)?;
+    check_address(out, what)?;
     // SAFETY: not null, and as promised.
     unsafe { out.write(value) };
     Ok(())
@@ -65,7 +65,7 @@ unsafe fn create(
     argv: *const *mut c_char,
 ) -> Result<(), Refused> {
     // Before anything is made.
-    check_place(out, "the handle")?;
+    check_address(out, "the handle")?;
     // SAFETY: the module's contract.
     let args = unsafe { read_args(argc, argv) }?;
     let provider = Provider::load(library, &args)?;

@@ -173,7 +173,7 @@ pub unsafe extern "C" fn cpu_udp_rx_poll(handle: *mut c_void, slot: *mut u32) ->
     let mut found = None;
     enter(|| {
         if slot.is_null() {
-            return Err(Refused::invalid("the place for the slot is null"));
+            return Err(Refused::invalid("the address for the slot is null"));
         }
         found = find(handle)?.rx_poll();
         Ok(())

@@ -254,7 +254,7 @@ impl Provider {
         const CALL: &str = "get_ring_geometry";
         let get = self.0.has(CALL, self.0.library.interface().v2.get_ring_geometry)?;
         let (mut slots, mut slot_bytes) = (0, 0);
-        // SAFETY: a function of the library's, on a live handle; two places to write to.
+        // SAFETY: a function of the library's, on a live handle; two addresses to write to.
         let status = unsafe { get(self.0.handle, &raw mut slots, &raw mut slot_bytes) };
         self.0.answered(CALL, status)?;
         Ok((slots, slot_bytes))

@@ -118,7 +118,7 @@ fn said(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Copies the table. A table of an earlier version ends early: nothing behind its end is read.
+/// Copies the table. A table of an earlier version ends early: nothing past its end is read.
 ///
 /// # Safety
 /// If `table` is mapped, it is a table: as long as its version says.

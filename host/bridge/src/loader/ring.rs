@@ -71,7 +71,7 @@ impl Part {
     }
 }
 
-/// Whether each part can be written and none is in another's place, but responses in their requests' places.
+/// Whether each part can be written and no two overlap, but that responses may lie in their requests' slots.
 fn check_parts(parts: &[Part], strides: (u32, u32)) -> Result<(), String> {
     let maps = Maps::read();
     parts.iter().try_for_each(|part| part.check(&maps))?;

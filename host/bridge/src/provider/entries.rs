@@ -119,7 +119,7 @@ impl<T: Transport> Entries<T> {
     unsafe extern "C" fn create(out: *mut Handle, argc: c_int, argv: *mut *mut c_char) -> c_int {
         enter(|| {
             if out.is_null() {
-                return Err(Refused::invalid("the handle's place is null"));
+                return Err(Refused::invalid("the handle's address is null"));
             }
             // SAFETY: the interface's contract.
             let args = unsafe { read_args(argc, argv) }?;
@@ -147,7 +147,7 @@ impl<T: Transport> Entries<T> {
     unsafe extern "C" fn get_transport_context(handle: Handle, kind: c_int, out: *mut c_void) -> c_int {
         with::<T>(handle, |instance| {
             if out.is_null() {
-                return Err(Refused::invalid("the context's place is null"));
+                return Err(Refused::invalid("the context's address is null"));
             }
             match kind {
                 CONTEXT_RING_BUFFER => {
@@ -183,7 +183,7 @@ impl<T: Transport> Entries<T> {
     unsafe extern "C" fn get_cpu_dataplane(handle: Handle, out: *mut CpuDataplane) -> c_int {
         with::<T>(handle, |instance| {
             if out.is_null() {
-                return Err(Refused::invalid("the data plane's place is null"));
+                return Err(Refused::invalid("the data plane's address is null"));
             }
             let ring = instance.hand_out(&instance.transport.dataplane()?);
             let plane = CpuDataplane {
@@ -209,7 +209,7 @@ impl<T: Transport> Entries<T> {
     unsafe extern "C" fn get_ring_geometry(handle: Handle, slots: *mut u32, slot_bytes: *mut u32) -> c_int {
         with::<T>(handle, |instance| {
             if slots.is_null() || slot_bytes.is_null() {
-                return Err(Refused::invalid("a place for the geometry is null"));
+                return Err(Refused::invalid("an address for the geometry is null"));
             }
             let geometry = instance.transport.geometry()?;
             // SAFETY: not null, and the caller's to be written.

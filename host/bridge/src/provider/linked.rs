@@ -39,7 +39,7 @@ pub trait LinkedWire: 'static {
         Ring::allocate(config).map_err(|error| Refused::invalid(error.to_string()))
     }
 
-    /// Makes the wire: at the same place as `before`, if that is given.
+    /// Makes the wire: at the same address as `before`, if that is given.
     ///
     /// # Errors
     /// Arguments that do not work, or an operating system that refuses.
@@ -89,7 +89,7 @@ impl Shape {
 /// A provider made of a wire.
 ///
 /// - **Ring buffer** (without `--unified`): `launch` starts a thread that fills the ring and sends its answers.
-///   `disconnect` stops it; `connect` then binds the same place again, on the same ring.
+///   `disconnect` stops it; `connect` then binds the same address again, on the same ring.
 /// - **Data plane** (with `--unified`): no thread. The hooks work from the creation on, whether `connect` and
 ///   `launch` follow or not. Slots are given out in any order they come free, each with the address of the
 ///   peer that asked; a request that its user drops is answered `ABANDONED`. Requests under way at
@@ -214,7 +214,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
                 let options = ThreadOptions { core: self.shape.core, ..ThreadOptions::default() };
                 let threaded = Threaded::start(*link, &options)?;
                 if !threaded.pin().took() {
-                    // It serves all the same, and the interface has no place for it.
+                    // It serves all the same, and the interface has no field for it.
                     eprintln!("ringcall: {}", threaded.pin());
                 }
                 *state = State::Running(Box::new(threaded));

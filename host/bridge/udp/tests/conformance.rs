@@ -13,8 +13,8 @@ use std::sync::Mutex;
 fn library() -> String {
     let test = std::env::current_exe().unwrap();
     let beside = |folder: Option<&std::path::Path>| folder.map(|f| f.join("libcudaq_realtime_bridge_udp.so"));
-    let places = [beside(test.parent()), beside(test.parent().and_then(|deps| deps.parent()))];
-    let found: Option<PathBuf> = places.into_iter().flatten().find(|path| path.is_file());
+    let paths = [beside(test.parent()), beside(test.parent().and_then(|deps| deps.parent()))];
+    let found: Option<PathBuf> = paths.into_iter().flatten().find(|path| path.is_file());
     found.expect("the library was built").to_str().unwrap().to_owned()
 }
 

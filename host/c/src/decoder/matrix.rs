@@ -35,9 +35,9 @@ impl Columns {
         let mut next = offsets.clone();
         let mut rows = vec![0; offsets[columns]];
         for (at, _) in ones() {
-            let place = &mut next[at % columns];
-            rows[*place] = (at / columns) as u32;
-            *place += 1;
+            let position = &mut next[at % columns];
+            rows[*position] = (at / columns) as u32;
+            *position += 1;
         }
         Ok(Self { offsets, rows })
     }
@@ -77,7 +77,7 @@ pub(super) fn check_offsets(offsets: &[u64], what: &str) -> Result<(), Fault> {
     }
     match offsets.windows(2).position(|ends| ends[1] < ends[0]) {
         Some(column) => Err(Fault::invalid(format!(
-            "the offsets of the {what} fall behind column {column}: from {} to {}",
+            "the offsets of the {what} fall after column {column}: from {} to {}",
             offsets[column],
             offsets[column + 1]
         ))),

@@ -168,7 +168,7 @@ impl State {
             && last >> (detectors % 8) != 0
         {
             return Err(Fault::invalid(format!(
-                "the last byte of the syndrome is {last:#04x}: it has bits behind those of {detectors} detectors"
+                "the last byte of the syndrome is {last:#04x}: it has bits after those of {detectors} detectors"
             )));
         }
         self.words.clear();

@@ -75,7 +75,7 @@ pub unsafe extern "C" fn ringcall_decoder_stream_get_progress(
         let state = unspoilt(&stream.state, "stream")?;
         let values = [(out_next_round, state.next_round()), (out_num_rounds, state.num_rounds())];
         for (out, _) in values.iter().filter(|(out, _)| !out.is_null()) {
-            aligned(out.cast_const(), 4, "the place of a round")?;
+            aligned(out.cast_const(), 4, "the address for a round")?;
         }
         for (out, value) in values.into_iter().filter(|(out, _)| !out.is_null()) {
             // SAFETY: not null, aligned, and the header's contract.

@@ -15,12 +15,12 @@ const NEVER_FIRED: c_int = -1000;
 
 /// Launches that a kernel made by itself: of itself, and of its trigger graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct SelfLaunched {
+pub(super) struct SelfLaunchStats {
     relaunches: u64,
     triggers: Triggers,
 }
 
-impl SelfLaunched {
+impl SelfLaunchStats {
     pub(super) const fn new(relaunches: u64, triggers: Triggers) -> Self {
         Self { relaunches, triggers }
     }
@@ -56,14 +56,14 @@ pub(super) trait Launching {
     fn device(&self) -> u32;
 
     /// What it has launched, without waiting for it.
-    fn so_far(&self) -> SelfLaunched;
+    fn so_far(&self) -> SelfLaunchStats;
 }
 
 /// The live handles of one kind, and the launches of handles that are gone.
 pub(super) struct Ledger<T> {
     live: Registry<T>,
     /// By device. Held while one changes sides, and while both are added up.
-    gone: Mutex<BTreeMap<u32, SelfLaunched>>,
+    gone: Mutex<BTreeMap<u32, SelfLaunchStats>>,
 }
 
 impl<T: Launching> Ledger<T> {
@@ -89,7 +89,7 @@ impl<T: Launching> Ledger<T> {
     }
 
     /// What all of a device have launched.
-    pub(super) fn so_far(&self, device: u32) -> SelfLaunched {
+    pub(super) fn so_far(&self, device: u32) -> SelfLaunchStats {
         let gone = lock(&self.gone);
         let mut sum = gone.get(&device).copied().unwrap_or_default();
         self.live.for_each(|value| {
@@ -108,20 +108,20 @@ mod tests {
 
     const HEADER: &str = include_str!("../../include/cudaq/realtime/daemon/dispatcher/cudaq_realtime.h");
 
-    struct FakeLaunching(u32, SelfLaunched);
+    struct FakeLaunching(u32, SelfLaunchStats);
 
     impl Launching for FakeLaunching {
         fn device(&self) -> u32 {
             self.0
         }
 
-        fn so_far(&self) -> SelfLaunched {
+        fn so_far(&self) -> SelfLaunchStats {
             self.1
         }
     }
 
-    fn launched(relaunches: u64, launches: u64, error: u32, at_ns: u64) -> SelfLaunched {
-        SelfLaunched::new(relaunches, Triggers { launches, error, at_ns })
+    fn launched(relaunches: u64, launches: u64, error: u32, at_ns: u64) -> SelfLaunchStats {
+        SelfLaunchStats::new(relaunches, Triggers { launches, error, at_ns })
     }
 
     fn figures(ledger: &Ledger<FakeLaunching>, device: u32) -> (c_int, u64, u64) {

@@ -5,7 +5,7 @@
 //! the caller's shutdown flag to the kernel and the kernel's count to the caller's stats, since those may lie anywhere.
 
 use super::code::{Code, CodeFunction};
-use super::ledger::{Launching, SelfLaunched};
+use super::ledger::{Launching, SelfLaunchStats};
 use super::lifecycle::Lifecycle;
 use super::watcher::Watcher;
 use super::{Beside, beside};
@@ -214,8 +214,8 @@ impl Linked {
         let kind = which.kind(asked.blocks.max(1), asked.threads, asked.graphs)?;
         let (kernel, addresses) = LinkedDispatcher::load(&context, &code.modules, kind, &symbols)?;
         let address_of = |symbol: &str| {
-            let place = symbols.binary_search(&symbol).ok()?;
-            addresses.get(place).copied().filter(|&address| address != 0)
+            let index = symbols.binary_search(&symbol).ok()?;
+            addresses.get(index).copied().filter(|&address| address != 0)
         };
         let function = |f: &CodeFunction| {
             let address = address_of(&f.symbol)
@@ -343,8 +343,8 @@ impl Launching for Linked {
         self.context.device().ordinal()
     }
 
-    fn so_far(&self) -> SelfLaunched {
-        SelfLaunched::new(self.dispatcher.launches().relaunches, self.dispatcher.triggers())
+    fn so_far(&self) -> SelfLaunchStats {
+        SelfLaunchStats::new(self.dispatcher.launches().relaunches, self.dispatcher.triggers())
     }
 }
 
@@ -400,7 +400,7 @@ fn table(
     shared: bool,
 ) -> Result<Vec<LinkedFunction>, Fault> {
     check_entries(&mut entries, schemas)?;
-    let function = |(place, entry): (usize, &FunctionEntry)| {
+    let function = |(index, entry): (usize, &FunctionEntry)| {
         let kind = match entry.mode() {
             Ok(DispatchMode::DeviceCall) => which.calls(),
             // On a shared ring they are another dispatcher's: its mark on a slot that was reused would be taken for ours.
@@ -408,12 +408,12 @@ fn table(
             _ if shared => HandlerKind::Elsewhere,
             Ok(DispatchMode::GraphLaunch) => {
                 return Err(Fault::unsupported(format!(
-                    "entry {place} is a GRAPH_LAUNCH: a dispatch graph (cudaq_create_dispatch_graph_regular) launches graphs \
+                    "entry {index} is a GRAPH_LAUNCH: a dispatch graph (cudaq_create_dispatch_graph_regular) launches graphs \
                      from the device, the host path from the host"
                 )));
             }
             _ => {
-                return Err(Fault::unsupported(format!("entry {place} is for the host: no kernel calls it")));
+                return Err(Fault::unsupported(format!("entry {index} is for the host: no kernel calls it")));
             }
         };
         Ok(LinkedFunction {
@@ -422,7 +422,7 @@ fn table(
             arg_bytes: entry
                 .schema
                 .arg_len()
-                .map_err(|error| Fault::invalid(format!("entry {place}: {error}")))?,
+                .map_err(|error| Fault::invalid(format!("entry {index}: {error}")))?,
             kind,
             routing_key: if kind == HandlerKind::Graph { entry.routing_key } else { 0 },
         })

@@ -189,7 +189,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire_v1(
     function_id: u32,
     routing_key: u64,
 ) -> c_int {
-    // The byte alone, which all three layouts have in one place: the entry may be shorter than ours.
+    // The byte alone, which all three layouts have at one offset: the entry may be shorter than ours.
     let mode = entry.cast::<u8>().wrapping_add(offset_of!(FunctionEntry, dispatch_mode));
     // SAFETY: the header's contract: null, or an entry.
     let graph = entry.is_null() || u32::from(unsafe { mode.read() }) == DispatchMode::GraphLaunch.raw();
@@ -308,7 +308,7 @@ impl Engine {
     /// Workers come back by their end flags, so there is nothing to do but to check.
     pub(crate) fn release(&self, worker: c_int) -> Result<(), Fault> {
         match usize::try_from(worker) {
-            Ok(place) if place < self.workers.len() => Ok(()),
+            Ok(index) if index < self.workers.len() => Ok(()),
             _ => Err(Fault::invalid(format!("there is no worker {worker}"))),
         }
     }

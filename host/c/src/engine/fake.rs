@@ -28,7 +28,7 @@ pub(crate) const FUNCTION: u32 = 0x77;
 #[derive(Debug, Default)]
 struct Play {
     launches: u32,
-    behind: Vec<(u64, u64)>,
+    queued: Vec<(u64, u64)>,
     running: bool,
     failure: Option<u16>,
     refuses: bool,
@@ -61,8 +61,8 @@ impl FakeStream {
     }
 
     /// How much was put after graphs, and has not been written.
-    pub(crate) fn behind(&self) -> usize {
-        self.play().behind.len()
+    pub(crate) fn queued(&self) -> usize {
+        self.play().queued.len()
     }
 
     /// The response flags that each launch found.
@@ -77,12 +77,12 @@ impl FakeStream {
 
     /// The graph is over: the work after it is written.
     pub(crate) fn end(&self) {
-        let behind = {
+        let queued = {
             let mut play = self.play();
             play.running = false;
-            std::mem::take(&mut play.behind)
+            std::mem::take(&mut play.queued)
         };
-        for (address, value) in behind {
+        for (address, value) in queued {
             // SAFETY: words of the bench's memory, which is there as long as its streams.
             let word = unsafe { Words::from_raw(address as usize as *mut u64, 1) }.expect("aligned");
             word.store(0, value, Ordering::Release);
@@ -92,7 +92,7 @@ impl FakeStream {
     /// The stream has failed: nothing is written any more.
     pub(crate) fn fail(&self, code: u16) {
         let mut play = self.play();
-        (play.failure, play.behind) = (Some(code), Vec::new());
+        (play.failure, play.queued) = (Some(code), Vec::new());
     }
 
     /// From now on nothing can be put after graphs.
@@ -130,7 +130,7 @@ impl GraphStream for Arc<FakeStream> {
         }
         let seen = play.seen();
         play.at_writes.extend(seen);
-        play.behind.push((address.0, value));
+        play.queued.push((address.0, value));
         Ok(())
     }
 
@@ -162,9 +162,9 @@ pub(crate) struct Bench {
 pub(crate) struct Manner {
     pub(crate) skip_marks: bool,
     pub(crate) answer_last: bool,
-    /// Another dispatcher, which the test plays, has the ring too.
+    /// Another dispatcher, which the test simulates, has the ring too.
     pub(crate) shared: bool,
-    /// Responses take their requests' places.
+    /// Responses lie in their requests' slots.
     pub(crate) in_place: bool,
     /// The workers' routing keys; 0 where there are fewer.
     pub(crate) keys: &'static [u64],
@@ -198,11 +198,11 @@ impl Bench {
             rx_data_host: at(&rx_data) as *mut u8,
             tx_data_host: at(&tx_data) as *mut u8,
         };
-        let entry = |place: usize| {
+        let entry = |index: usize| {
             let mut entry = <FunctionEntry as zerocopy::FromZeros>::new_zeroed();
-            entry.handler = 0x1000 + place as u64;
+            entry.handler = 0x1000 + index as u64;
             entry.function_id = FUNCTION;
-            entry.routing_key = keys.get(place).copied().unwrap_or(0);
+            entry.routing_key = keys.get(index).copied().unwrap_or(0);
             entry.dispatch_mode = DispatchMode::GraphLaunch.raw() as u8;
             entry
         };
@@ -249,8 +249,8 @@ impl Bench {
     pub(crate) fn ask_for(&self, slot: u32, id: u32, key: Option<u64>) {
         let len = if key.is_some() { 8 } else { 0 };
         let header = RequestHeader::new(FUNCTION, len, id, 0).to_words();
-        for (place, word) in header.into_iter().chain(key).enumerate() {
-            self.rx_data.store(slot as usize * WORDS + place, word, Ordering::Relaxed);
+        for (offset, word) in header.into_iter().chain(key).enumerate() {
+            self.rx_data.store(slot as usize * WORDS + offset, word, Ordering::Relaxed);
         }
         let address = self.rx_data.address() + u64::from(slot * SLOT);
         self.rx_flags.store(slot as usize, address, Ordering::Release);
@@ -259,11 +259,12 @@ impl Bench {
     /// What a graph does: header, then flag.
     pub(crate) fn answer(&self, slot: u32) {
         let at = slot as usize * WORDS;
-        let words: [u64; HEADER_WORDS] =
-            core::array::from_fn(|place| self.rx_data.load(slot as usize * WORDS + place, Ordering::Relaxed));
+        let words: [u64; HEADER_WORDS] = core::array::from_fn(|offset| {
+            self.rx_data.load(slot as usize * WORDS + offset, Ordering::Relaxed)
+        });
         let header = ResponseHeader::reply(&RequestHeader::from_words(words), 0, 0).to_words();
-        for (place, word) in header.into_iter().enumerate() {
-            self.tx_data.store(at + place, word, Ordering::Relaxed);
+        for (offset, word) in header.into_iter().enumerate() {
+            self.tx_data.store(at + offset, word, Ordering::Relaxed);
         }
         let address = self.tx_data.address() + u64::from(slot * SLOT);
         self.tx_flags.store(slot as usize, address, Ordering::Release);
@@ -284,7 +285,7 @@ impl Bench {
 
     /// The response of a slot.
     pub(crate) fn response(&self, slot: u32) -> ResponseHeader {
-        let word = |place| self.tx_data.load(slot as usize * WORDS + place, Ordering::Relaxed);
+        let word = |offset| self.tx_data.load(slot as usize * WORDS + offset, Ordering::Relaxed);
         ResponseHeader::from_words(core::array::from_fn(word))
     }
 }

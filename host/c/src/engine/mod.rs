@@ -238,8 +238,8 @@ impl Engine {
         const WORDS: usize = size_of::<GraphIOContext>() / 8;
         let GraphIOContext { rx_slot, tx_slot, tx_flag, tx_flag_value, tx_stride_sz } = *context;
         let words = [rx_slot, tx_slot, tx_flag, tx_flag_value, tx_stride_sz];
-        for (place, word) in words.into_iter().enumerate() {
-            self.contexts.store(worker * WORDS + place, word, Ordering::Relaxed);
+        for (offset, word) in words.into_iter().enumerate() {
+            self.contexts.store(worker * WORDS + offset, word, Ordering::Relaxed);
         }
         self.contexts_device + (worker * size_of::<GraphIOContext>()) as u64
     }

@@ -1,4 +1,4 @@
-//! Engines over streams that the test plays: ends that come late, or not at all; calls from hooks; stops.
+//! Engines over streams that the test simulates: ends that come late, or not at all; calls from hooks; stops.
 
 mod lease;
 mod routing;
@@ -214,7 +214,7 @@ const LAST: Manner =
 fn an_answer_that_comes_last_is_the_end() {
     let bench = Bench::of(2, LAST);
     launch(&bench, 0, 3, true).expect("idle");
-    assert_eq!(bench.streams[0].behind(), 0, "a launch and nothing else");
+    assert_eq!(bench.streams[0].queued(), 0, "a launch and nothing else");
     assert_eq!(looks(&bench), [], "it runs");
     assert_eq!(launch(&bench, 1, 3, true), Err(CudaqStatus::InvalidArg), "under way");
     bench.answer(3);
@@ -246,11 +246,11 @@ fn an_answer_that_comes_last_is_the_end() {
 }
 
 #[test]
-fn in_place_the_answer_is_the_only_write_behind_a_graph() {
-    for (skip_marks, behind) in [(false, 1), (true, 2)] {
+fn in_place_the_answer_is_the_only_write_after_a_graph() {
+    for (skip_marks, queued) in [(false, 1), (true, 2)] {
         let bench = Bench::of(1, Manner { skip_marks, in_place: true, ..Manner::default() });
         launch(&bench, 0, 2, !skip_marks).expect("idle");
-        assert_eq!(bench.streams[0].behind(), behind);
+        assert_eq!(bench.streams[0].queued(), queued);
         assert_eq!(looks(&bench), []);
         bench.streams[0].end();
         assert!(matches!(TxState::decode(bench.tx(2)), TxState::Ready(_)));
@@ -262,7 +262,7 @@ fn in_place_the_answer_is_the_only_write_behind_a_graph() {
 #[test]
 fn who_sees_an_in_place_slot_in_flight_finds_its_graph_launched() {
     let marked =
-        |slot: usize| core::array::from_fn(|place| if place == slot { flag::IN_FLIGHT } else { flag::FREE });
+        |slot: usize| core::array::from_fn(|index| if index == slot { flag::IN_FLIGHT } else { flag::FREE });
     for in_place in [true, false] {
         let bench = Bench::of(1, Manner { in_place, ..Manner::default() });
         let mut dispatcher = dispatcher(&bench);
@@ -293,7 +293,7 @@ fn who_sees_an_in_place_slot_in_flight_finds_its_graph_launched() {
 fn without_marks_the_end_is_written_whatever_comes_last() {
     let bench = Bench::of(1, Manner { skip_marks: true, ..LAST });
     launch(&bench, 0, 2, false).expect("idle");
-    assert_eq!(bench.streams[0].behind(), 1);
+    assert_eq!(bench.streams[0].queued(), 1);
     bench.answer(2);
     assert_eq!(looks(&bench), [], "it has not ended");
     bench.streams[0].end();
@@ -318,7 +318,7 @@ fn a_loop_whose_graphs_answer_last_serves_them() {
     }
     while dispatcher.step() != Step::Idle {}
     assert!(bench.engine.is_idle());
-    assert_eq!(bench.streams.iter().map(|stream| stream.behind()).sum::<usize>(), 0);
+    assert_eq!(bench.streams.iter().map(|stream| stream.queued()).sum::<usize>(), 0);
 }
 
 #[test]

@@ -224,12 +224,12 @@ fn play(
         window.extend_from_slice(&payload);
         true
     };
-    let mut judge = |exchange: &Exchange<'_>| {
+    let mut check = |exchange: &Exchange<'_>| {
         let payload = exchange.arguments.get(..exchange.request.arg_len as usize);
         payload.is_some_and(|payload| checker.is_right(payload, exchange.response.status(), exchange.result))
     };
     let address = SocketAddr::V4(config.target.peer);
-    Ok((Player::new(socket, config)?.run(&mut windows, &mut judge, stop)?, address))
+    Ok((Player::new(socket, config)?.run(&mut windows, &mut check, stop)?, address))
 }
 
 fn publish(args: &Args, summary: &Summary) -> Result<()> {

@@ -45,11 +45,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         eprintln!("ringcall: stopped by signal {signal} after {} requests", summary.stats.submitted);
         return Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))));
     }
-    verdict(&summary)
+    exit_code(&summary)
 }
 
 /// Every request answered, by the stages it was meant for?
-fn verdict(summary: &Summary) -> Result<ExitCode> {
+fn exit_code(summary: &Summary) -> Result<ExitCode> {
     let stats = &summary.stats;
     if summary.lost() > 0 {
         bail!("{} of {} requests were lost", summary.lost(), stats.submitted);

@@ -15,7 +15,7 @@ const IN_TOOLKIT: &[&str] = &["lib64", "lib", "targets/x86_64-linux/lib", "targe
 /// Where Python packages have it, below a folder of packages. Newest first.
 const IN_PACKAGES: &[&str] = &["nvidia/cu13/lib", "nvidia/cuda_runtime/lib", "nvidia/cu12/lib"];
 
-/// Places to look in. [`find`] takes them from the process's environment.
+/// Paths to look in. [`find`] takes them from the process's environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Search {
     /// The file, named outright: nothing else is looked at.
@@ -42,13 +42,13 @@ pub struct Search {
 /// ```
 ///
 /// # Errors
-/// [`CudaError::DeviceRuntimeNotFound`], with every place that was looked in.
+/// [`CudaError::DeviceRuntimeNotFound`], with every path that was looked at.
 pub fn find() -> Result<PathBuf, CudaError> {
     Search::from_environment().run()
 }
 
 impl Search {
-    /// The places that this process's environment names, and the usual ones.
+    /// The paths that this process's environment names, and the usual ones.
     #[must_use]
     pub fn from_environment() -> Self {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -87,17 +87,17 @@ impl Search {
         }
     }
 
-    /// Looks in every place, in the order of the fields.
+    /// Looks in every path, in the order of the fields.
     ///
     /// # Errors
-    /// [`CudaError::DeviceRuntimeNotFound`], with every place that was looked in.
+    /// [`CudaError::DeviceRuntimeNotFound`], with every path that was looked at.
     pub fn run(&self) -> Result<PathBuf, CudaError> {
         if let Some(file) = &self.file {
             let looked = || vec![format!("{} ({VARIABLE})", file.display())];
             return is_file(file).ok_or_else(|| CudaError::DeviceRuntimeNotFound { looked: looked() });
         }
-        let places = self.places();
-        let found = places.iter().find_map(|(root, below)| {
+        let patterns = self.patterns();
+        let found = patterns.iter().find_map(|(root, below)| {
             // The newest version first: the last in alphabetical order.
             let roots = matches(root).into_iter().rev();
             roots
@@ -105,8 +105,9 @@ impl Search {
                 .find_map(|f| is_file(&f))
         });
         found.ok_or_else(|| {
-            let files =
-                places.iter().flat_map(|(root, below)| below.iter().map(|below| root.join(below).join(FILE)));
+            let files = patterns
+                .iter()
+                .flat_map(|(root, below)| below.iter().map(|below| root.join(below).join(FILE)));
             CudaError::DeviceRuntimeNotFound {
                 looked: files.map(|file| file.display().to_string()).collect(),
             }
@@ -114,7 +115,7 @@ impl Search {
     }
 
     /// Roots, or patterns of roots, and the folders to try below each.
-    fn places(&self) -> Vec<(PathBuf, &'static [&'static str])> {
+    fn patterns(&self) -> Vec<(PathBuf, &'static [&'static str])> {
         /// Debian's Python has dist-packages, everybody else's site-packages.
         const PACKAGES: &[&str] =
             &["lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages"];
@@ -145,11 +146,11 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A folder with the library at each of these places.
-    fn tree(places: &[&str]) -> tempfile::TempDir {
+    /// A folder with the library at each of these paths.
+    fn tree(paths: &[&str]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a folder");
-        for place in places {
-            let folder = root.path().join(place);
+        for path in paths {
+            let folder = root.path().join(path);
             fs::create_dir_all(&folder).expect("made");
             fs::write(folder.join(FILE), "!<arch>\n").expect("written");
         }
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn toolkits_come_before_packages_and_newer_ones_before_older() {
         let root = tree(&["cuda-12.8/lib64", "cuda-13.0/targets/x86_64-linux/lib", "py/nvidia/cu13/lib"]);
-        let at = |place: &str| root.path().join(place);
+        let at = |path: &str| root.path().join(path);
         let search = Search { packages: vec![at("py")], ..Search::default() };
         assert_eq!(search.run(), Ok(at("py/nvidia/cu13/lib").join(FILE)));
         let search = Search { toolkits: vec![at("cuda-1*")], ..search };
@@ -182,16 +183,16 @@ mod tests {
 
     #[test]
     fn every_kind_of_python_is_searched() {
-        for place in [
+        for path in [
             "lib/python3.11/site-packages/nvidia/cu13/lib",
             "versions/3.11.7/lib/python3.11/site-packages/nvidia/cu13/lib",
             "lib/python3.12/dist-packages/nvidia/cuda_runtime/lib",
             "lib/python3/dist-packages/nvidia/cu12/lib",
         ] {
-            let root = tree(&[place]);
+            let root = tree(&[path]);
             let pythons = vec![root.path().to_owned(), root.path().join("versions/*")];
             let search = Search { pythons, ..Search::default() };
-            assert_eq!(search.run(), Ok(root.path().join(place).join(FILE)));
+            assert_eq!(search.run(), Ok(root.path().join(path).join(FILE)));
         }
     }
 

@@ -49,7 +49,7 @@ enum Last {
 /// A graph that one thread runs again and again.
 ///
 /// Each run has a mark after it, a word that the device writes, which is waited for: by looking at memory,
-/// never longer than its patience, and regardless of other runs on the stream. A run that does not end in
+/// never longer than its timeout, and regardless of other runs on the stream. A run that does not end in
 /// time is waited for once more before the next one, or before this is dropped; if it has no end, nothing in
 /// its context is freed any more, since freeing would wait for it, and what it reaches stays. So the agent
 /// that owns what the graph reaches declares it after this.
@@ -62,21 +62,21 @@ pub struct RepeatedGraph {
     done: Words,
     done_at: DeviceAddress,
     _mark: MappedRegion,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl RepeatedGraph {
-    /// Uploads the graph, to be run on `stream`; no wait takes longer than `patience`.
+    /// Uploads the graph, to be run on `stream`; no wait takes longer than `timeout`.
     ///
     /// # Errors
     /// No memory, or the driver refuses.
-    pub fn new(exec: GraphExec, stream: &Arc<SharedStream>, patience: Duration) -> Result<Self, CudaError> {
+    pub fn new(exec: GraphExec, stream: &Arc<SharedStream>, timeout: Duration) -> Result<Self, CudaError> {
         let context = stream.stream.context();
         let mark = MappedRegion::zeroed(context, size_of::<u64>())?;
         // Not on the shared stream: others' runs may be there.
         let own = Stream::new(context)?;
         exec.upload(&own)?;
-        own.wait(patience)?;
+        own.wait(timeout)?;
         Ok(Self {
             last: Last::Over,
             exec,
@@ -84,7 +84,7 @@ impl RepeatedGraph {
             done: mark.words(0, 1)?,
             done_at: mark.device_address(0)?,
             _mark: mark,
-            patience,
+            timeout,
         })
     }
 
@@ -120,9 +120,9 @@ impl RepeatedGraph {
         let SharedStream { stream, .. } = &*self.stream;
         match self.last {
             Last::Over => return Ok(()),
-            Last::Started => stream.wait(self.patience)?,
+            Last::Started => stream.wait(self.timeout)?,
             // Others may keep the stream busy indefinitely.
-            Last::Marked => stream.wait_for_word(&self.done, 0, self.patience)?,
+            Last::Marked => stream.wait_for_word(&self.done, 0, self.timeout)?,
         }
         self.last = Last::Over;
         Ok(())

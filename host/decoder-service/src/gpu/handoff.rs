@@ -72,7 +72,7 @@ enum Layout {
 }
 
 impl MatchingStage {
-    /// For a service that hands over residual and frame bit-packed, one behind the other in one tensor, as a
+    /// For a service that hands over residual and frame bit-packed, one after the other in one tensor, as a
     /// [wired](ringcall_inference_service::PredecoderEngine::wired) network leaves them.
     ///
     /// # Errors

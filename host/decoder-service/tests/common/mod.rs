@@ -115,7 +115,7 @@ pub(crate) fn logits(engine: &mut dyn Engine, volume: &PredecoderVolume, request
     floats(&output)
 }
 
-/// What decisions leave, and the frame behind it.
+/// What decisions leave, and the frame after it.
 pub(crate) fn answer(volume: &PredecoderVolume, logits: &[f32], threshold: f32, request: &[u8]) -> Vec<u8> {
     let mut left = request.to_vec();
     let frame = volume.apply(logits, threshold, &mut left);

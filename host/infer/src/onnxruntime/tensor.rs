@@ -36,8 +36,8 @@ pub(crate) fn write(tensor: &mut DynTensor, element: ElementType, bytes: &[u8]) 
         value: fn([u8; N]) -> T,
     ) -> ort::Result<()> {
         let (_, values) = tensor.try_extract_tensor_mut::<T>()?;
-        for (place, bytes) in values.iter_mut().zip(bytes.as_chunks::<N>().0) {
-            *place = value(*bytes);
+        for (element, bytes) in values.iter_mut().zip(bytes.as_chunks::<N>().0) {
+            *element = value(*bytes);
         }
         Ok(())
     }
@@ -65,8 +65,8 @@ pub(crate) fn read(value: &DynValue, spec: &TensorSpec, out: &mut [u8]) -> ort::
         if !is_shape {
             return Err(ort::Error::new(format!("{spec} came out in the shape {shape}")));
         }
-        for (place, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
-            *place = bytes(*value);
+        for (element, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
+            *element = bytes(*value);
         }
         Ok(())
     }

@@ -122,7 +122,7 @@ fn slow_workers_hold_requests_back_or_have_them_refused() {
         }
         for depth in [1, 2, 16] {
             for gated in [true, false] {
-                let options = ServiceOptions { gated, patience_looks: 10, ..ServiceOptions::default() };
+                let options = ServiceOptions { gated, poll_limit: 10, ..ServiceOptions::default() };
                 let engine = pass_through(context, 64);
                 let service = AiPredecoderService::new(&engine, depth, &options).expect("a service");
                 let ring = ring(context, 64, service.slot_bytes());

@@ -103,7 +103,7 @@ impl Sent<'_> {
         let wrong = (0..result.len()).find(|at| {
             result[*at] != self.expected[*at] && !self.ignored.iter().any(|range| range.contains(at))
         });
-        assert_eq!(wrong, None, "request {i}: the place of a wrong byte");
+        assert_eq!(wrong, None, "request {i}: the index of a wrong byte");
     }
 }
 

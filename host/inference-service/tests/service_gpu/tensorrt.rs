@@ -73,8 +73,8 @@ fn ask(network: &TensorRtModel, inputs: &Bindings, outputs: &Bindings) -> Asked 
         let mut made: Vec<Vec<u8>> =
             Model::outputs(network).iter().map(|spec| vec![0; spec.size_bytes()]).collect();
         let borrowed: Vec<&[u8]> = given.iter().map(Vec::as_slice).collect();
-        let mut places: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
-        engine.run(&borrowed, &mut places).expect("it runs");
+        let mut results: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
+        engine.run(&borrowed, &mut results).expect("it runs");
         asked.requests.push(joined(inputs, &given));
         asked.answers.push(joined(outputs, &made));
     }

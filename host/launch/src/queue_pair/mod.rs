@@ -130,8 +130,8 @@ impl Resources {
     }
 
     fn counters(&self) -> Snapshot {
-        Snapshot::from_counts(std::array::from_fn::<_, { Counter::COUNT }, _>(|place| {
-            self.read(control::COUNTERS + place)
+        Snapshot::from_counts(std::array::from_fn::<_, { Counter::COUNT }, _>(|index| {
+            self.read(control::COUNTERS + index)
         }))
     }
 }

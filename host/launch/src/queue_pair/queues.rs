@@ -65,9 +65,9 @@ impl QueuePair {
 pub struct Shape {
     /// The queue pair. Strides are multiples of 16.
     pub config: Config,
-    /// Places of the receive queue, a power of two.
+    /// Entries of the receive queue, a power of two.
     pub receive: u32,
-    /// Places of the send queue, a power of two.
+    /// Entries of the send queue, a power of two.
     pub send: u32,
     /// Entries of each completion queue, a power of two.
     pub completions: u32,

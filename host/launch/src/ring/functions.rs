@@ -171,7 +171,7 @@ impl Functions {
 
     /// Two entries that cannot stand in one table, by name.
     fn name(&self, clash: &Clash) -> DeviceError {
-        let name = |place: usize| self.all[place].name.clone();
+        let name = |index: usize| self.all[index].name.clone();
         match *clash {
             Clash::Id { first, second, id } => {
                 DeviceError::Collision { first: name(first), second: name(second), id }
@@ -227,7 +227,7 @@ impl Functions {
         self.all
             .iter()
             .position(|other| other.name == *graph && matches!(other.run, Run::Graph(_)))
-            .map(|place| place as u32)
+            .map(|index| index as u32)
             .ok_or_else(|| DeviceError::NoFollowUp { name: function.name.clone(), graph: graph.clone() })
     }
 }

@@ -10,7 +10,7 @@ use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader, ResponseH
 use ringcall_wire::launch::io;
 use std::sync::Arc;
 
-/// A graph, its mailbox and the place for its answer in mapped memory, and its own stream: for threads that
+/// A graph, its mailbox and the slot for its answer in mapped memory, and its own stream: for threads that
 /// do something with the answer. Where the graph's answer is the request's, [`RingGraphs`](super::RingGraphs)
 /// takes a thread, a copy and two hand-overs less.
 #[derive(Debug)]

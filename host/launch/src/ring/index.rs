@@ -4,7 +4,7 @@ use super::DeviceError;
 use ringcall_protocol::table::{Cell, EMPTY, IdIndex, IndexError};
 use ringcall_wire::launch::{DeviceEntry, HandlerKind};
 
-/// Entries that cannot stand in one table, by their places.
+/// Entries that cannot stand in one table, by their indices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Clash {
     /// They have one id, and are not graphs of one function.
@@ -13,33 +13,33 @@ pub(super) enum Clash {
     Route { second: usize, key: u64 },
 }
 
-/// Chains graphs of one id, as far as they are of the `same` function; the places of those that are first under their id.
+/// Chains graphs of one id, as far as they are of the `same` function; the indices of the first entry of each id.
 pub(super) fn chain(
     entries: &mut [DeviceEntry],
     same: impl Fn(usize, usize) -> bool,
 ) -> Result<Vec<usize>, Clash> {
     let mut heads: Vec<usize> = Vec::new();
-    for place in 0..entries.len() {
-        let entry = entries[place];
+    for second in 0..entries.len() {
+        let entry = entries[second];
         let Some(first) = heads.iter().copied().find(|&head| entries[head].id == entry.id) else {
-            heads.push(place);
+            heads.push(second);
             continue;
         };
         let graphs = [entries[first], entry].iter().all(|entry| entry.kind == HandlerKind::Graph as u32);
-        if !graphs || !same(first, place) {
-            return Err(Clash::Id { first, second: place, id: entry.id });
+        if !graphs || !same(first, second) {
+            return Err(Clash::Id { first, second, id: entry.id });
         }
         let mut last = first;
         loop {
             if entries[last].routing_key == entry.routing_key {
-                return Err(Clash::Route { second: place, key: entry.routing_key });
+                return Err(Clash::Route { second, key: entry.routing_key });
             }
             match entries[last].next_route {
                 DeviceEntry::NONE => break,
                 next => last = next as usize,
             }
         }
-        entries[last].next_route = place as u32;
+        entries[last].next_route = second as u32;
     }
     Ok(heads)
 }

@@ -225,7 +225,7 @@ impl LinkedDispatcher {
     /// # Safety
     /// As for [`new`](Self::new). This outlives the kernel, and is not launched again before that has ended: on the stream of
     /// the last launch, or when that was waited for. ([`has_ended`](Self::has_ended) speaks of those that poll: the rest of a
-    /// cooperative grid leaves behind them.)
+    /// cooperative grid leaves after them.)
     ///
     /// # Errors
     /// The driver refuses.

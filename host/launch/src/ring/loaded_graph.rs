@@ -87,8 +87,8 @@ pub(super) fn fill_addresses(
     let symbols = functions.symbols();
     let addresses = addresses(module, &symbols)?;
     let address_of = |symbol: &str| {
-        let place = symbols.iter().position(|other| *other == symbol)?;
-        addresses.get(place).copied()
+        let index = symbols.iter().position(|other| *other == symbol)?;
+        addresses.get(index).copied()
     };
     let mut graphs: Vec<LoadedGraph> = Vec::new();
     for (entry, function) in table.entries.iter_mut().zip(&functions.all) {

@@ -39,7 +39,7 @@ impl Mailbox {
     }
 
     /// Puts a request into a free mailbox, which is the launch's from here on; whether the payload fits.
-    /// Release: what launches the graph orders these stores before its loads, and a thread that plays a graph
+    /// Release: what launches the graph orders these stores before its loads, and a thread that simulates a graph
     /// acquires.
     #[inline]
     pub(super) fn post(&self, header: &RequestHeader, payload: &[u8]) -> bool {

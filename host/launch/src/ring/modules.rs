@@ -238,8 +238,8 @@ const TABLE: &str = "ringcall_function_addresses";
 /// The address of one of `symbols`.
 pub(super) fn address_in(module: &Module, symbols: &[&str], symbol: &str) -> Result<u64, DeviceError> {
     let all = addresses(module, symbols)?;
-    let place = symbols.iter().position(|other| *other == symbol);
-    Ok(place.and_then(|place| all.get(place)).copied().unwrap_or(0))
+    let index = symbols.iter().position(|other| *other == symbol);
+    Ok(index.and_then(|index| all.get(index)).copied().unwrap_or(0))
 }
 
 /// PTX that takes the address of every symbol: so any module that defines a function of the right signature

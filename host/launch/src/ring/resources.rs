@@ -185,7 +185,7 @@ pub(super) fn shared_memory(
 /// The counters of an ended kernel: its own, and those of the graphs that it launched.
 fn all_counts(words: &[u64; saved::WORDS]) -> [u64; Counter::COUNT] {
     let word = |at: usize| words.get(at).copied().unwrap_or(0);
-    std::array::from_fn(|place| word(saved::COUNTERS + place).wrapping_add(word(saved::CHILDREN + place)))
+    std::array::from_fn(|index| word(saved::COUNTERS + index).wrapping_add(word(saved::CHILDREN + index)))
 }
 
 pub(crate) fn check_shape(kind: KernelKind, slots: u32) -> Result<(), DeviceError> {
@@ -270,9 +270,9 @@ impl Resources {
         for block in 0..self.blocks() {
             let mut words = [0_u64; saved::WORDS];
             self.saved.read_into(block * saved::WORDS * 8, words.as_mut_bytes())?;
-            for (place, count) in all_counts(&words).into_iter().enumerate() {
+            for (index, count) in all_counts(&words).into_iter().enumerate() {
                 self.control.store(
-                    block * control::WORDS + control::COUNTERS + place,
+                    block * control::WORDS + control::COUNTERS + index,
                     count,
                     Ordering::Relaxed,
                 );
@@ -290,9 +290,9 @@ impl Resources {
         self.saved.fill(0)?;
         for block in 0..self.blocks() {
             let base = block * control::WORDS;
-            for place in 0..Counter::COUNT {
-                let count = self.read(block, control::COUNTERS + place);
-                let at = (block * saved::WORDS + saved::COUNTERS + place) * 8;
+            for index in 0..Counter::COUNT {
+                let count = self.read(block, control::COUNTERS + index);
+                let at = (block * saved::WORDS + saved::COUNTERS + index) * 8;
                 self.saved.write_from(at, &count.to_le_bytes())?;
             }
             for word in control::BUSY..control::WORDS {
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handlers_shared_memory_comes_behind_what_the_kernel_needs() {
+    fn handlers_shared_memory_follows_what_the_kernel_needs() {
         let needs = |shared_stages| Needs {
             slots: 16,
             cells: 4,
@@ -391,10 +391,10 @@ mod tests {
     #[test]
     fn counts_are_the_kernels_and_its_graphs() {
         let mut words = [u64::MAX; saved::WORDS];
-        for place in 0..Counter::COUNT {
-            words[saved::COUNTERS + place] = place as u64;
-            words[saved::CHILDREN + place] = 100 * place as u64;
+        for index in 0..Counter::COUNT {
+            words[saved::COUNTERS + index] = index as u64;
+            words[saved::CHILDREN + index] = 100 * index as u64;
         }
-        assert_eq!(all_counts(&words), std::array::from_fn(|place| 101 * place as u64));
+        assert_eq!(all_counts(&words), std::array::from_fn(|index| 101 * index as u64));
     }
 }

@@ -44,9 +44,9 @@ pub(crate) fn link_unified(
         other => other,
     })?;
     if kernel == UnifiedKernel::Hooks
-        && let Some(place) = table.entries.iter().position(|entry| entry.kind != HandlerKind::Thread as u32)
+        && let Some(index) = table.entries.iter().position(|entry| entry.kind != HandlerKind::Thread as u32)
     {
-        let name = functions.all.get(place).map_or("?", |function| &function.name);
+        let name = functions.all.get(index).map_or("?", |function| &function.name);
         return Err(DeviceError::Shape(format!(
             "function `{name}` is no thread handler, and the kernel `{}` is one thread",
             kernel.entry()

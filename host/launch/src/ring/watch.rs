@@ -45,8 +45,8 @@ impl Watch {
     pub fn counters(&self) -> Snapshot {
         let mut sums = [0; Counter::COUNT];
         for block in 0..self.resources.blocks() {
-            for (place, sum) in sums.iter_mut().enumerate() {
-                *sum += self.resources.read(block, control::COUNTERS + place);
+            for (index, sum) in sums.iter_mut().enumerate() {
+                *sum += self.resources.read(block, control::COUNTERS + index);
             }
         }
         Snapshot::from_counts(sums)
@@ -116,12 +116,12 @@ impl Watch {
     }
 
     /// Whether the dispatcher's maintenance continues: false once it has ended, or when a handler of its
-    /// poller never returns. Waits up to `patience`.
+    /// poller never returns. Waits up to `timeout`.
     #[must_use]
-    pub fn is_alive(&self, patience: Duration) -> bool {
+    pub fn is_alive(&self, timeout: Duration) -> bool {
         let beat = self.beat();
         let begin = Instant::now();
-        while begin.elapsed() < patience {
+        while begin.elapsed() < timeout {
             if self.beat() != beat {
                 return true;
             }

@@ -90,11 +90,11 @@ fn a_slow_graph_holds_up_nothing() {
         for round in 0..50_u32 {
             rig.peer.send(&Peer::frame(GRAPHS[0], 4, 1_000_000 + round, &[1; 4]));
             rig.peer.send(&Peer::frame("rpc_increment", 4, round, &[2; 4]));
-            for place in 0..2 {
+            for nth in 0..2 {
                 let (header, result) = rig.peer.receive();
                 if header.request_id == round {
                     assert_eq!(result, [3; 4]);
-                    overtaken += u32::from(place == 0);
+                    overtaken += u32::from(nth == 0);
                 } else {
                     assert_eq!(
                         (header.request_id, header.status()),

@@ -57,12 +57,12 @@ fn check(frame: &[u8], header: ResponseHeader, result: &[u8], status: Status, le
 fn queues_behind_hooks() {
     on_device("queues_behind_hooks", |context| {
         let (queues, mut rig) = queues(context, Pair::of_depth(16));
-        let behind = QueueContext::new(queues.pair(), Extent::Received).expect("memory");
+        let queue_context = QueueContext::new(queues.pair(), Extent::Received).expect("memory");
         let second = QueueContext::new(queues.pair(), Extent::Received).err();
         assert!(matches!(second, Some(DeviceError::Claimed(_))), "{second:?}");
         let modules = modules(context).queue_transport(context).expect("PTX");
         let mut wired =
-            UnifiedDispatcher::with_hooks(behind.transport(), handlers(), modules).expect("it links");
+            UnifiedDispatcher::with_hooks(queue_context.transport(), handlers(), modules).expect("it links");
         let (mut all, turns) = (0, 20);
         for _ in 0..turns {
             let running = wired.start().expect("started");
@@ -81,12 +81,12 @@ fn queues_behind_hooks() {
                 all += 1;
             }
             wired = stop_clean(running);
-            assert_eq!((behind.unsent(), behind.dead()), (0, None));
+            assert_eq!((queue_context.unsent(), queue_context.dead()), (0, None));
         }
         let counters = wired.counters();
         assert_eq!((counters.answered(), counters.get(Counter::Received)), (all, all));
         assert_eq!(counters.get(Counter::Completed), turns * 502);
-        assert_eq!((behind.event(Event::RxRequests), behind.event(Event::RxLost)), (all, 0));
+        assert_eq!((queue_context.event(Event::RxRequests), queue_context.event(Event::RxLost)), (all, 0));
         rig.end();
     });
 }

@@ -27,10 +27,10 @@ fn serves(context: &Arc<Context>, blocks: u32, threads: u32) {
         }
         let at = slot(ring, count - 1);
         for i in 0..MIRRORS {
-            let input: Vec<u8> = (0..256).map(|place| pattern(i, place)).collect();
+            let input: Vec<u8> = (0..256).map(|at| pattern(i, at)).collect();
             let answer = call(ring, at, "rpc_grid_mirror", &input);
-            let plus = |place: usize| input[place].wrapping_add(1);
-            let owed: Vec<u8> = (0..256).map(|place| plus(place).wrapping_add(plus(255 - place))).collect();
+            let plus = |at: usize| input[at].wrapping_add(1);
+            let owed: Vec<u8> = (0..256).map(|at| plus(at).wrapping_add(plus(255 - at))).collect();
             assert_eq!((answer.status, answer.result), (Status::OK, owed), "{blocks}x{threads}: {i}");
         }
         assert_eq!(call(ring, at, "rpc_grid_mirror", &[0; 255]).status, Status::SCHEMA_MISMATCH);

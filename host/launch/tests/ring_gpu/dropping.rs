@@ -50,7 +50,7 @@ fn a_dropped_dispatcher_with_a_busy_handler_keeps_its_memory() {
     });
 }
 
-/// A kernel that finds no room waits behind the one that has it, with all that it will look at when it begins.
+/// A kernel that finds no room waits for the one that has it, with all that it will look at when it begins.
 #[test]
 fn a_start_that_finds_no_room_keeps_its_memory() {
     on_device("a_start_that_finds_no_room_keeps_its_memory", |context| {

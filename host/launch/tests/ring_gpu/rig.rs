@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Against hanging; no test asserts that anything is fast.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The samples' PTX of record, by compute capability.
+/// The samples' committed PTX, by compute capability.
 pub(crate) const SAMPLES: &[(u32, &str)] =
     &[(80, include_str!("../../../../device/kernels/ptx/samples.sm_80.ptx"))];
 
@@ -242,7 +242,7 @@ pub(crate) fn flood(ring: &SharedRing, slots: &[SlotIndex], functions: &[&str], 
             assert_eq!(header.result_len as usize, len, "request {i}");
             response.read(ring, &mut result);
             let wrong = result.iter().enumerate().find(|&(at, byte)| *byte != pattern(i, at).wrapping_add(1));
-            assert_eq!(wrong, None, "request {i}: a wrong byte and its place");
+            assert_eq!(wrong, None, "request {i}: a wrong byte and its index");
         },
     );
 }

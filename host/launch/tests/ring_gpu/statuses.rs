@@ -19,8 +19,8 @@ const KERNELS: [KernelKind; 4] = [
 /// Writes a request as a broken producer would, and takes its answer.
 fn forge(ring: &Ring, header: RequestHeader, flag: Option<u64>) -> rig::Answer {
     let slot = vacant(ring, slot(ring, 5)).slot();
-    let honest = ring.geometry().request_address(slot);
-    ring.shared().forge_request(slot, &header.to_bytes(), flag.unwrap_or(honest));
+    let valid = ring.geometry().request_address(slot);
+    ring.shared().forge_request(slot, &header.to_bytes(), flag.unwrap_or(valid));
     let answer = take(ring, slot);
     assert_eq!((answer.request_id, answer.ptp_timestamp), (header.request_id, header.ptp_timestamp));
     answer
@@ -85,8 +85,8 @@ fn bad_requests_are_dropped_where_that_is_asked_for() {
                     // looked at the request.
                     let slots = (4..8).map(|at| vacant(shared, slot(shared, at)).slot());
                     for at in slots.collect::<Vec<_>>() {
-                        let honest = shared.geometry().request_address(at);
-                        shared.shared().forge_request(at, &bad.to_bytes(), honest);
+                        let valid = shared.geometry().request_address(at);
+                        shared.shared().forge_request(at, &bad.to_bytes(), valid);
                     }
                     // Both flags are free again: nothing was answered.
                     for at in 4..8 {

@@ -63,7 +63,7 @@ pub(crate) fn network(seed: u64) -> Network {
 pub(crate) fn reference(network: &Network, volume: &[f32], layers: usize, d: usize) -> Vec<f32> {
     let cells = layers * d * d;
     let mut values: Vec<i64> = volume.iter().map(|value| (value * 2.0) as i64).collect();
-    for (place, Layer { weights, factors, offsets }) in network.layers().iter().enumerate() {
+    for (index, Layer { weights, factors, offsets }) in network.layers().iter().enumerate() {
         let inputs = values.len() / cells;
         let mut scaled = Vec::with_capacity(factors.len() * cells);
         for (output, (factor, offset)) in factors.iter().zip(offsets).enumerate() {
@@ -79,7 +79,7 @@ pub(crate) fn reference(network: &Network, volume: &[f32], layers: usize, d: usi
             }
             scaled.extend(sums.into_iter().map(|sum| sum as f32 * factor + offset));
         }
-        if place == 3 {
+        if index == 3 {
             return scaled;
         }
         values = scaled.into_iter().map(|value| value.round_ties_even().clamp(0.0, 255.0) as i64).collect();
@@ -163,7 +163,7 @@ pub(crate) struct Lines {
     d: u32,
     layers: u32,
     input: Vec<f32>,
-    places: Vec<u32>,
+    elements: Vec<u32>,
     flipped_by: Vec<Vec<u32>>,
     frame: Vec<u32>,
 }
@@ -172,23 +172,24 @@ impl Lines {
     pub(crate) fn new(d: u32, layers: u32) -> Self {
         let cells = d * d * layers;
         let input = (0..4 * cells).map(|i| [0.0, 0.5, 1.0][i as usize % 3]).collect();
-        let places: Vec<u32> = (0..2 * cells).filter(|place| place % 2 == 0 || place % 7 == 3).collect();
-        // A decision two elements before a bit's place, and one in the upper channels: no decision more than twice.
-        let by = |&place: &u32| [place.checked_sub(2), Some((place + 2 * cells) % (4 * cells))];
-        let flipped_by = places.iter().map(|place| by(place).into_iter().flatten().collect()).collect();
+        let elements: Vec<u32> =
+            (0..2 * cells).filter(|element| element % 2 == 0 || element % 7 == 3).collect();
+        // A decision two elements before a bit's element, and one in the upper channels: no decision more than twice.
+        let by = |&element: &u32| [element.checked_sub(2), Some((element + 2 * cells) % (4 * cells))];
+        let flipped_by = elements.iter().map(|element| by(element).into_iter().flatten().collect()).collect();
         let frame = (0..4 * cells).filter(|decision| decision % 11 == 0).collect();
-        Self { d, layers, input, places, flipped_by, frame }
+        Self { d, layers, input, elements, flipped_by, frame }
     }
 
     pub(crate) fn wiring(&self, threshold: f32) -> Wiring {
-        let Self { d, layers, input, places, flipped_by, frame } = self;
-        Wiring::new(*d, *layers, input, places, |bit| &flipped_by[bit], frame, threshold).expect("fits")
+        let Self { d, layers, input, elements, flipped_by, frame } = self;
+        Wiring::new(*d, *layers, input, elements, |bit| &flipped_by[bit], frame, threshold).expect("fits")
     }
 
     pub(crate) fn request(&self, seed: u64) -> Vec<u8> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut request = vec![0; self.places.len().div_ceil(8)];
-        for bit in 0..self.places.len() {
+        let mut request = vec![0; self.elements.len().div_ceil(8)];
+        for bit in 0..self.elements.len() {
             request[bit / 8] |= u8::from(rng.random::<f32>() < 0.1) << (bit % 8);
         }
         request
@@ -199,8 +200,8 @@ impl Lines {
         let half = self.input.len() / 2;
         let mut volume: Vec<f32> =
             self.input.iter().enumerate().map(|(i, &v)| if i < half { 0.0 } else { v }).collect();
-        for (bit, &place) in self.places.iter().enumerate() {
-            volume[place as usize] = f32::from(request[bit / 8] >> (bit % 8) & 1);
+        for (bit, &element) in self.elements.iter().enumerate() {
+            volume[element as usize] = f32::from(request[bit / 8] >> (bit % 8) & 1);
         }
         volume
     }
@@ -221,7 +222,7 @@ impl Lines {
     }
 }
 
-/// The place of the first byte that is another.
+/// The index of the first byte that is another.
 pub(crate) fn first_wrong(owed: &[u8], answer: &[u8]) -> Option<usize> {
     assert_eq!(answer.len(), owed.len());
     (0..answer.len()).find(|&i| answer[i] != owed[i])

@@ -1,6 +1,6 @@
-//! Fields of a command: so many bits from a place, the most significant bit of the first byte being place 0.
+//! Fields of a command: so many bits from an offset, the most significant bit of the first byte being at offset 0.
 
-/// A field's place and width, in bits.
+/// A field's offset and width, in bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     /// The first bit.
@@ -28,9 +28,9 @@ impl Field {
     /// Writes `value`'s low bits; bits past the end of `bytes` are dropped.
     pub fn put(self, bytes: &mut [u8], value: u64) {
         for bit in 0..self.bits {
-            let place = self.at + bit;
-            let mask = 0x80 >> (place % 8);
-            if let Some(byte) = bytes.get_mut(place / 8) {
+            let offset = self.at + bit;
+            let mask = 0x80 >> (offset % 8);
+            if let Some(byte) = bytes.get_mut(offset / 8) {
                 let set = value >> (self.bits - 1 - bit) & 1 != 0;
                 *byte = if set { *byte | mask } else { *byte & !mask };
             }
@@ -40,9 +40,9 @@ impl Field {
     /// Reads it; bits past the end of `bytes` are 0.
     #[must_use]
     pub fn get(self, bytes: &[u8]) -> u64 {
-        (self.at..self.at + self.bits).fold(0, |value, place| {
-            let byte = bytes.get(place / 8).copied().unwrap_or(0);
-            value << 1 | u64::from(byte >> (7 - place % 8) & 1)
+        (self.at..self.at + self.bits).fold(0, |value, offset| {
+            let byte = bytes.get(offset / 8).copied().unwrap_or(0);
+            value << 1 | u64::from(byte >> (7 - offset % 8) & 1)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The commands that make a queue pair and take it through its states, as bytes: no adapter is needed to build them.
 //!
 //! An mlx5 adapter takes commands of named bit fields; rdma-core passes them on unread (`mlx5dv_devx_obj_create`,
-//! `mlx5dv_devx_obj_modify`). The places of the fields are those of the public mlx5_ifc.h.
+//! `mlx5dv_devx_obj_modify`). The offsets of the fields are those of the public mlx5_ifc.h.
 //!
 //! | command | makes |
 //! |---|---|
@@ -22,11 +22,11 @@
 //! ```
 
 mod bits;
-mod place;
+mod fields;
 
 pub use bits::Field;
 
-use place::*;
+use fields::*;
 use std::net::Ipv4Addr;
 
 /// A command's bytes.

@@ -128,9 +128,9 @@ impl Library {
         let mut found = None;
         for index in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: the list has `count` entries.
-            let place = unsafe { list.add(index) };
+            let entry = unsafe { list.add(index) };
             // SAFETY: as above; it stands until the list is freed.
-            let device = unsafe { place.read() };
+            let device = unsafe { entry.read() };
             let Some(device) = NonNull::new(device) else { continue };
             // SAFETY: a device of the list.
             let name = unsafe { (self.api.get_device_name)(device.as_ptr()) };

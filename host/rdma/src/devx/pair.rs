@@ -45,7 +45,7 @@ pub struct Layout {
 }
 
 const PAGE: usize = 4096;
-/// The fewest receive requests that fill a send request's place.
+/// The fewest receive requests that fill a send request's entry.
 const LEAST_LOG_RECEIVE: u8 = (wqe::BYTES / RECEIVE_WQE_BYTES).ilog2() as u8;
 /// A record has its own cache line: its writers are different agents.
 const LINE: usize = 64;
@@ -64,18 +64,18 @@ impl Layout {
         }
         let (sends, receives) = (1_usize << log_send, 1_usize << log_receive);
         let mut end = 0;
-        let mut place = |bytes: usize, align: usize| {
+        let mut reserve = |bytes: usize, align: usize| {
             let at = usize::next_multiple_of(end, align);
             end = at + bytes;
             at
         };
-        let receive_completions = place(receives * cqe::BYTES, PAGE);
-        let send_completions = place(sends * cqe::BYTES, PAGE);
-        let receive = place(receives * RECEIVE_WQE_BYTES, PAGE);
+        let receive_completions = reserve(receives * cqe::BYTES, PAGE);
+        let send_completions = reserve(sends * cqe::BYTES, PAGE);
+        let receive = reserve(receives * RECEIVE_WQE_BYTES, PAGE);
         // Right after: that many receive requests end at a multiple of a send request's size.
-        let send = place(sends * wqe::BYTES, 1);
-        let record = place(RECORD_BYTES, PAGE);
-        let completion_records = [place(RECORD_BYTES, LINE), place(RECORD_BYTES, LINE)];
+        let send = reserve(sends * wqe::BYTES, 1);
+        let record = reserve(RECORD_BYTES, PAGE);
+        let completion_records = [reserve(RECORD_BYTES, LINE), reserve(RECORD_BYTES, LINE)];
         let bytes = usize::next_multiple_of(end, PAGE);
         Ok(Self {
             log_send,
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_name_the_layout_s_places() {
+    fn commands_name_the_layout_s_offsets() {
         let layout = Layout::of(5, 7).expect("a size");
         let [receives, sends] = layout.completions(9, 3, 1);
         assert_eq!((receives.log_entries, sends.log_entries), (7, 5));

@@ -1,4 +1,4 @@
-// Prints the place of every field that `src/command` writes or reads: name, first bit, bits; and each command's bits.
+// Prints the offset of every field that `src/command` writes or reads: name, first bit, bits; and each command's bits.
 // Made with the mlx5_ifc.h of a BSD-licensed source (rdma-core, or DOCA GPUNetIO in NCCL, which has send_dbr_mode), where a
 // field is an array of as many bytes as it has bits; the three changes of state, which are the same, are named modify_qp.
 //

@@ -37,8 +37,8 @@ pub(super) fn check(
     Ok((entry.index, entry.mode, entry.executor))
 }
 
-/// Whether another dispatcher has answered what was seen, and is about to give its request flag back: where responses take
-/// their requests' places, that is how it looks.
+/// Whether another dispatcher has answered what was seen, and is about to give its request flag back: where responses
+/// lie in their requests' slots, that is how it looks.
 pub(super) fn is_answered_in_place(ring: &SharedRing, request: &Request) -> bool {
     let (geometry, slot) = (ring.geometry(), request.slot());
     geometry.request_address(slot) == geometry.response_address(slot)

@@ -12,13 +12,13 @@ use ringcall_wire::status::Status;
 
 impl Loop {
     /// The deadline has passed: everything is answered, nothing is called. An external request still under
-    /// way after `patience_ns` is left alone: it will be answered there. So is what other dispatchers of the
+    /// way after `timeout_ns` is left alone: it will be answered there. So is what other dispatchers of the
     /// ring answer.
-    pub(super) fn halt(&mut self, shared: &Shared, patience_ns: u64) {
+    pub(super) fn halt(&mut self, shared: &Shared, timeout_ns: u64) {
         let _ = self.pool.give_up(shared, Status::SHUTTING_DOWN, 0);
         // A worker that won the right to answer a moment ago may not have published yet: it has only stores to do, so
         // this ends as soon as it runs. Bounded all the same.
-        let until = clock::now_ns() + patience_ns;
+        let until = clock::now_ns() + timeout_ns;
         loop {
             let mut executor_idle = true;
             if let Some(executor) = &mut self.executor {

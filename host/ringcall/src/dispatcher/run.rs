@@ -24,7 +24,7 @@ use zerocopy::IntoBytes;
 
 /// What a halt grants to workers in the middle of an answer, and to a reader of notices: well within the time that a
 /// stop grants to a halt. In time, not in turns: on a busy machine a yield may take as long as a time slice.
-pub(super) const HALT_PATIENCE_NS: u64 = 200_000_000;
+pub(super) const HALT_TIMEOUT_NS: u64 = 200_000_000;
 
 /// What one step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Loop {
             Control::Drain if !busy && self.is_drained(shared) => return Step::Ended,
             Control::Drain => (),
             Control::Halt => {
-                self.halt(shared, HALT_PATIENCE_NS);
+                self.halt(shared, HALT_TIMEOUT_NS);
                 return Step::Ended;
             }
         }

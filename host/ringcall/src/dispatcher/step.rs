@@ -1,6 +1,6 @@
 //! A dispatcher driven by its caller's thread.
 
-use super::run::{HALT_PATIENCE_NS, Loop, Pace, Step};
+use super::run::{HALT_TIMEOUT_NS, Loop, Pace, Step};
 use super::{Ending, HostDispatcher, Stopped, Wired};
 use crate::shared::Control;
 use ringcall_protocol::SlotIndex;
@@ -77,12 +77,12 @@ impl HostDispatcher<Stepped> {
     }
 
     /// Answers `SHUTTING_DOWN` to all that can still be answered here, and calls nothing. Waits for what the [external
-    /// executor](crate::external::ExternalExecutor) has under way, at most `patience` and at most 200 ms. May be called again, to
-    /// collect what the executor has ended since.
-    pub fn halt(&mut self, patience: Duration) {
+    /// executor](crate::external::ExternalExecutor) has under way, at most `timeout` and at most 200 ms. May be called again,
+    /// to collect what the executor has ended since.
+    pub fn halt(&mut self, timeout: Duration) {
         let Self { shared, state: Stepped { lp, .. } } = self;
-        let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
-        lp.halt(shared, patience_ns.min(HALT_PATIENCE_NS));
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        lp.halt(shared, timeout_ns.min(HALT_TIMEOUT_NS));
     }
 
     /// Takes the requests in the ring, waits on this thread until everything in flight is answered, and ends;

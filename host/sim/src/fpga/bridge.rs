@@ -16,7 +16,7 @@ use crate::fpga::error::EmulatorError;
 use crate::fpga::faults::Faults;
 use crate::fpga::player::Player;
 use crate::fpga::report::Report;
-use crate::fpga::windows::{Exchange, Judge, Recorded};
+use crate::fpga::windows::{Checker, Exchange, Recorded};
 use ringcall_roce::{ROCE_PORT, RoceSocket};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -97,19 +97,19 @@ pub struct Bridge {
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Passes answers to the logic analyser on their way.
-struct Captured<'a, J: ?Sized> {
-    judge: &'a mut J,
+struct Captured<'a, C: ?Sized> {
+    checker: &'a mut C,
     file: &'a Mutex<RegisterFile>,
 }
 
-impl<J: Judge + ?Sized> Judge for Captured<'_, J> {
-    fn judge(&mut self, exchange: &Exchange<'_>) -> bool {
-        self.judge.judge(exchange)
+impl<C: Checker + ?Sized> Checker for Captured<'_, C> {
+    fn check(&mut self, exchange: &Exchange<'_>) -> bool {
+        self.checker.check(exchange)
     }
 
     fn capture(&mut self, answer: &[u8], time: u64) {
         lock(self.file).capture(answer, time);
-        self.judge.capture(answer, time);
+        self.checker.capture(answer, time);
     }
 }
 
@@ -153,9 +153,9 @@ impl Bridge {
     ///
     /// # Errors
     /// Registers that cannot be played, or a socket that fails.
-    pub fn play<J: Judge + ?Sized>(
+    pub fn play<C: Checker + ?Sized>(
         &mut self,
-        judge: &mut J,
+        checker: &mut C,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Report>, EmulatorError> {
         let (target, settings) = loop {
@@ -183,8 +183,8 @@ impl Bridge {
             let now = lock(file).player();
             stop() || !now.enabled || now.starts != settings.starts
         };
-        let mut judge = Captured { judge, file };
-        let report = player.run(&mut Recorded::new(windows, settings.repeat), &mut judge, &ended)?;
+        let mut checker = Captured { checker, file };
+        let report = player.run(&mut Recorded::new(windows, settings.repeat), &mut checker, &ended)?;
         let mut registers = lock(file);
         if settings.repeat {
             let failures = report.wrong() + report.malformed;

@@ -92,7 +92,7 @@ pub struct PlayerConfig {
 }
 
 impl PlayerConfig {
-    /// As fast as possible, every page in flight, a second's patience, no faults.
+    /// As fast as possible, every page in flight, a second for each answer, no faults.
     #[must_use]
     pub fn new(target: PlayerTarget) -> Self {
         Self {

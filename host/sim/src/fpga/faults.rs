@@ -195,7 +195,7 @@ impl Injector {
     }
 }
 
-/// Place of the BTH's congestion byte.
+/// Offset of the BTH's congestion byte.
 const CONGESTION_BYTE: usize = 4;
 
 #[cfg(test)]
@@ -247,8 +247,8 @@ mod tests {
         sorted.sort_unstable();
         assert_eq!((sorted, unharmed), ((0..100).collect(), 100));
         assert!(counts.reordered > 0 && !out.is_sorted());
-        for (place, number) in out.iter().enumerate() {
-            assert!(place.abs_diff(usize::from(*number)) < 20, "{number} came at {place}");
+        for (index, number) in out.iter().enumerate() {
+            assert!(index.abs_diff(usize::from(*number)) < 20, "{number} came at {index}");
         }
     }
 

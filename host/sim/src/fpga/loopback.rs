@@ -62,8 +62,8 @@ pub fn increment(request: &[u8], answer: &mut [u8]) -> usize {
     // It came in 32 bits.
     let response = ResponseHeader::reply(&header, status.0, arguments.len() as u32);
     answer[..HEADER_BYTES].copy_from_slice(&response.to_bytes());
-    for (place, byte) in answer[HEADER_BYTES..].iter_mut().zip(arguments) {
-        *place = byte.wrapping_add(1);
+    for (answer, byte) in answer[HEADER_BYTES..].iter_mut().zip(arguments) {
+        *answer = byte.wrapping_add(1);
     }
     length
 }

@@ -46,7 +46,7 @@ pub struct PtpTime {
 /// let block = FrameMetadata { psn: 7, time, bytes_written: 100, frame_number: 3, ..Default::default() };
 /// let bytes = block.to_bytes();
 /// assert_eq!(FrameMetadata::from_bytes(&bytes), Some(block));
-/// assert_eq!((FrameMetadata::place(100), FrameMetadata::place(128)), (128, 128));
+/// assert_eq!((FrameMetadata::offset(100), FrameMetadata::offset(128)), (128, 128));
 /// assert_eq!(FrameMetadata::from_bytes(&bytes[..METADATA_BYTES - 1]), None);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,9 +68,9 @@ pub struct FrameMetadata {
 }
 
 impl FrameMetadata {
-    /// Where the block of a frame of so many bytes begins.
+    /// The offset of the block in a frame of so many bytes.
     #[must_use]
-    pub const fn place(data_bytes: usize) -> usize {
+    pub const fn offset(data_bytes: usize) -> usize {
         data_bytes.next_multiple_of(PAGE_UNIT_BYTES as usize)
     }
 
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_at_its_place() {
+    fn every_field_at_its_offset() {
         let block = FrameMetadata {
             flags: 0x0102_0304,
             psn: 0x0506_0708,

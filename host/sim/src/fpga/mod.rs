@@ -51,4 +51,4 @@ pub use faults::{FaultCounts, Faults, Injector};
 pub use loopback::{Loopback, LoopbackConfig, LoopbackStats};
 pub use player::Player;
 pub use report::{Latency, Report};
-pub use windows::{Exchange, Increment, Judge, Recorded, Windows};
+pub use windows::{Checker, Exchange, Increment, Recorded, Windows};

@@ -6,7 +6,7 @@ use crate::fpga::faults::Injector;
 use crate::fpga::metadata::{FrameMetadata, METADATA_BYTES, PtpTime};
 use crate::fpga::report::Report;
 use crate::fpga::request_log::RequestLog;
-use crate::fpga::windows::{Judge, Windows};
+use crate::fpga::windows::{Checker, Windows};
 use ringcall_gpu::clock;
 use ringcall_roce::{
     BATCH, Envelope, Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet,
@@ -33,7 +33,7 @@ pub struct Player {
     socket: RoceSocket,
     config: PlayerConfig,
     envelope: Envelope,
-    book: RequestLog,
+    log: RequestLog,
     injector: Injector,
     outbox: Outbox,
     inbox: Inbox,
@@ -74,7 +74,7 @@ impl Player {
         let datagram = vec![0; config.packet_bytes as usize + MAX_OVERHEAD_BYTES];
         Ok(Self {
             envelope: socket.envelope_to(config.target.peer),
-            book: RequestLog::new(&config),
+            log: RequestLog::new(&config),
             injector: Injector::new(config.faults),
             outbox: Outbox::new(datagram.len()),
             inbox: Inbox::new(ANSWER_BYTES),
@@ -108,26 +108,26 @@ impl Player {
     ///
     /// # Errors
     /// A window that is no request, or a socket that fails: a route's MTU below the packets' size, for one.
-    pub fn run<W: Windows + ?Sized, J: Judge + ?Sized>(
+    pub fn run<W: Windows + ?Sized, C: Checker + ?Sized>(
         &mut self,
         windows: &mut W,
-        judge: &mut J,
+        checker: &mut C,
         stop: &dyn Fn() -> bool,
     ) -> Result<Report, EmulatorError> {
-        match self.play(windows, judge, stop) {
+        match self.play(windows, checker, stop) {
             Err(EmulatorError::Io { source, .. }) if source.kind() == ErrorKind::ConnectionRefused => {
-                self.book.give_up();
-                self.book.report.closed = true;
+                self.log.give_up();
+                self.log.report.closed = true;
             }
             outcome => outcome?,
         }
         Ok(self.report())
     }
 
-    fn play<W: Windows + ?Sized, J: Judge + ?Sized>(
+    fn play<W: Windows + ?Sized, C: Checker + ?Sized>(
         &mut self,
         windows: &mut W,
-        judge: &mut J,
+        checker: &mut C,
         stop: &dyn Fn() -> bool,
     ) -> Result<(), EmulatorError> {
         let began = *self.began_ns.get_or_insert_with(clock::now_ns);
@@ -136,8 +136,8 @@ impl Player {
         let mut stalled = false;
         let mut busy_ns = began;
         loop {
-            let mut active = self.receive(judge)? > 0;
-            self.book.expire(clock::now_ns());
+            let mut active = self.receive(checker)? > 0;
+            self.log.expire(clock::now_ns());
             for _ in 0..BATCH {
                 if more && !waiting {
                     more = !stop() && windows.next(&mut self.window);
@@ -154,7 +154,7 @@ impl Player {
                     }
                     Turn::NotDue => break,
                     Turn::NoPage => {
-                        self.book.report.stalls += u64::from(!stalled);
+                        self.log.report.stalls += u64::from(!stalled);
                         stalled = true;
                         break;
                     }
@@ -170,7 +170,7 @@ impl Player {
                 waiting = false;
                 more = false;
             }
-            if !more && !waiting && self.book.is_settled() {
+            if !more && !waiting && self.log.is_settled() {
                 return Ok(());
             }
             let now = clock::now_ns();
@@ -179,7 +179,7 @@ impl Player {
             } else if now.saturating_sub(busy_ns) < POLL_NS {
                 std::thread::yield_now();
             } else {
-                self.sleep(now, waiting && self.book.has_room(), began)?;
+                self.sleep(now, waiting && self.log.has_room(), began)?;
             }
         }
     }
@@ -191,7 +191,7 @@ impl Player {
         Report {
             faults: *self.injector.counts(),
             answers: *self.answers.stats(),
-            ..self.book.summary(elapsed_ns)
+            ..self.log.summary(elapsed_ns)
         }
     }
 
@@ -203,7 +203,7 @@ impl Player {
     /// Sleeps until the next event, but for the time that polling takes.
     fn sleep(&self, now: u64, may_send: bool, began: u64) -> Result<(), EmulatorError> {
         let due = if may_send { self.due_ns(began) } else { u64::MAX };
-        let next = due.min(self.book.next_deadline().unwrap_or(u64::MAX));
+        let next = due.min(self.log.next_deadline().unwrap_or(u64::MAX));
         let free = Duration::from_nanos(next.saturating_sub(now).saturating_sub(POLL_NS)).min(SLEEP);
         if free.is_zero() {
             std::thread::yield_now();
@@ -215,7 +215,7 @@ impl Player {
     /// Plays the window at hand, if it is time and there is a page for it.
     fn turn(&mut self, began: u64) -> Result<Turn, EmulatorError> {
         let bytes = if self.config.metadata {
-            FrameMetadata::place(self.window.len()) + METADATA_BYTES
+            FrameMetadata::offset(self.window.len()) + METADATA_BYTES
         } else {
             self.window.len()
         };
@@ -230,11 +230,11 @@ impl Player {
         }
         match self.config.ids {
             RequestIds::Counted => header.request_id = self.next_id,
-            RequestIds::AsWritten if self.book.is_open(header.request_id) => return Ok(Turn::NoPage),
+            RequestIds::AsWritten if self.log.is_open(header.request_id) => return Ok(Turn::NoPage),
             RequestIds::AsWritten => {}
         }
         header.ptp_timestamp = self.config.time.now();
-        let Some(page) = self.book.enter(header, &self.window[HEADER_BYTES..], clock::now_ns()) else {
+        let Some(page) = self.log.enter(header, &self.window[HEADER_BYTES..], clock::now_ns()) else {
             return Ok(Turn::NoPage);
         };
         self.window[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
@@ -252,9 +252,9 @@ impl Player {
         let time = TimeFormat::SecondsNanoseconds.now();
         let time = PtpTime { seconds: time >> 32, nanoseconds: time as u32 };
         let data_bytes = self.window.len();
-        let place = FrameMetadata::place(data_bytes);
+        let offset = FrameMetadata::offset(data_bytes);
         // The last packet's number: the block's own.
-        let packets = (place + METADATA_BYTES).div_ceil(self.config.packet_bytes as usize);
+        let packets = (offset + METADATA_BYTES).div_ceil(self.config.packet_bytes as usize);
         let block = FrameMetadata {
             flags: 0,
             psn: self.psn.plus(packets as u32 - 1).get(),
@@ -264,13 +264,13 @@ impl Player {
             frame_number: self.played.wrapping_sub(1) as u16,
             metadata_time: time,
         };
-        self.window.resize(place, 0);
+        self.window.resize(offset, 0);
         self.window.extend_from_slice(&block.to_bytes());
     }
 
     /// Sends the window at hand into a page: all packets but the last as plain WRITEs, the last with the immediate.
     fn send(&mut self, page: u32, id: u32) -> Result<(), EmulatorError> {
-        let Self { socket, config, envelope, book, injector, outbox, psn, datagram, window, .. } = self;
+        let Self { socket, config, envelope, log, injector, outbox, psn, datagram, window, .. } = self;
         let target = &config.target;
         let mut address = target.base + u64::from(page) * u64::from(target.page_bytes);
         let mut parts = window.chunks(config.packet_bytes as usize).peekable();
@@ -286,10 +286,10 @@ impl Player {
             let arrives =
                 injector.pass(&mut datagram[..length], |bytes| push(outbox, socket, target.peer, bytes))?;
             if !arrives {
-                book.harm(id);
+                log.harm(id);
             }
-            book.report.packets += 1;
-            book.report.payload_bytes += part.len() as u64;
+            log.report.packets += 1;
+            log.report.payload_bytes += part.len() as u64;
             *psn = psn.next();
             address += part.len() as u64;
         }
@@ -297,7 +297,7 @@ impl Player {
     }
 
     /// Takes what has come. Returns how many packets.
-    fn receive<J: Judge + ?Sized>(&mut self, judge: &mut J) -> Result<usize, EmulatorError> {
+    fn receive<C: Checker + ?Sized>(&mut self, checker: &mut C) -> Result<usize, EmulatorError> {
         let count = self.socket.receive(&mut self.inbox).map_err(EmulatorError::io("receiving answers"))?;
         if count == 0 {
             return Ok(0);
@@ -315,14 +315,14 @@ impl Player {
             let read = RequestLog::read(answer);
             if self.injector.drops_answer() {
                 if let Some((response, _)) = read {
-                    self.book.harm(response.request_id);
+                    self.log.harm(response.request_id);
                 }
                 continue;
             }
-            judge.capture(answer, self.config.time.now());
+            checker.capture(answer, self.config.time.now());
             match read {
-                Some((response, result)) => self.book.settle(response, result, now, judge),
-                None => self.book.report.malformed += 1,
+                Some((response, result)) => self.log.settle(response, result, now, checker),
+                None => self.log.report.malformed += 1,
             }
         }
         Ok(count)

@@ -57,7 +57,7 @@ pub struct Report {
     pub sent: u64,
     /// Answered rightly and in time.
     pub correct: u64,
-    /// Answered in time, and the judge said no.
+    /// Answered in time, and the checker said no.
     pub wrong_content: u64,
     /// Answered in time, with another time than was sent.
     pub wrong_time: u64,

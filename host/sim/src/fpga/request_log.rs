@@ -2,7 +2,7 @@
 
 use crate::fpga::config::PlayerConfig;
 use crate::fpga::report::{Latency, Report};
-use crate::fpga::windows::{Exchange, Judge};
+use crate::fpga::windows::{Checker, Exchange};
 use hdrhistogram::Histogram;
 use ringcall_wire::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use std::collections::{HashMap, VecDeque};
@@ -145,12 +145,12 @@ impl RequestLog {
     }
 
     /// An answer has come.
-    pub(crate) fn settle<J: Judge + ?Sized>(
+    pub(crate) fn settle<C: Checker + ?Sized>(
         &mut self,
         response: ResponseHeader,
         result: &[u8],
         now: u64,
-        judge: &mut J,
+        checker: &mut C,
     ) {
         let id = response.request_id;
         let over = self.over[id as usize % MEMORY].filter(|(other, ..)| *other == id);
@@ -171,7 +171,7 @@ impl RequestLog {
         let arguments = &self.arguments[open.page as usize];
         if response.ptp_timestamp != open.request.ptp_timestamp {
             self.report.wrong_time += 1;
-        } else if judge.judge(&Exchange { request: open.request, arguments, response, result }) {
+        } else if checker.check(&Exchange { request: open.request, arguments, response, result }) {
             self.report.correct += 1;
         } else if response.status().is_protocol_error() {
             self.report.refuse(response.status());

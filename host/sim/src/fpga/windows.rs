@@ -29,9 +29,9 @@ pub struct Exchange<'a> {
 }
 
 /// Says which answers are right.
-pub trait Judge {
+pub trait Checker {
     /// Whether the answer is right, status and content.
-    fn judge(&mut self, exchange: &Exchange<'_>) -> bool;
+    fn check(&mut self, exchange: &Exchange<'_>) -> bool;
 
     /// Sees every answer's bytes as they come, with the time in the player's format, before anything is checked.
     fn capture(&mut self, answer: &[u8], time: u64) {
@@ -39,8 +39,8 @@ pub trait Judge {
     }
 }
 
-impl<F: FnMut(&Exchange<'_>) -> bool> Judge for F {
-    fn judge(&mut self, exchange: &Exchange<'_>) -> bool {
+impl<F: FnMut(&Exchange<'_>) -> bool> Checker for F {
+    fn check(&mut self, exchange: &Exchange<'_>) -> bool {
         self(exchange)
     }
 }

@@ -37,7 +37,7 @@ impl Memory {
         Self(regions)
     }
 
-    fn place(&self, key: u32, address: u64, len: usize) -> Result<(&Region, usize), Refused> {
+    fn locate(&self, key: u32, address: u64, len: usize) -> Result<(&Region, usize), Refused> {
         let region = self.0.iter().find(|region| region.key == key).ok_or(Refused::Key(key))?;
         let offset = address.checked_sub(region.base).and_then(|offset| usize::try_from(offset).ok());
         let end = offset.and_then(|offset| offset.checked_add(len));
@@ -49,7 +49,7 @@ impl Memory {
 
     /// Reads from wherever this side may: everywhere.
     pub(crate) fn read(&self, key: u32, address: u64, len: usize) -> Result<Vec<u8>, Refused> {
-        let (region, offset) = self.place(key, address, len)?;
+        let (region, offset) = self.locate(key, address, len)?;
         let skip = offset % 8;
         let mut bytes = vec![0; skip + len];
         if !region.window.read(offset - skip, &mut bytes) {
@@ -61,7 +61,7 @@ impl Memory {
 
     /// Writes a message. Bytes beside it in its first and last word keep their value; they have no other writer.
     pub(crate) fn write(&self, key: u32, address: u64, data: &[u8], by_peer: bool) -> Result<(), Refused> {
-        let (region, offset) = self.place(key, address, data.len())?;
+        let (region, offset) = self.locate(key, address, data.len())?;
         if by_peer && !region.remote_write {
             return Err(Refused::Access);
         }

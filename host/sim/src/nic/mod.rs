@@ -1,4 +1,4 @@
-//! A mlx5 NIC played on a host: the hardware's side of [`ringcall_mlx5`].
+//! An mlx5 NIC simulated on a host: the hardware's side of [`ringcall_mlx5`].
 //!
 //! It works on mapped memory alone, as a NIC does: it reads work requests, doorbell records and doorbells,
 //! and writes payload and completion entries. So a driver of a NIC's queues, a kernel on a GPU or a thread in

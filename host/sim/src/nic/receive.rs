@@ -72,7 +72,7 @@ impl Receiver {
         stats: &mut Stats,
         violations: &mut Violations,
     ) {
-        let place = match message {
+        let target = match message {
             Message::Write { address, rkey } | Message::WriteImm { address, rkey, .. } => {
                 Some((rkey, address))
             }
@@ -83,7 +83,7 @@ impl Receiver {
             stats.rx_no_credit += 1;
             return;
         }
-        if let Some((rkey, address)) = place {
+        if let Some((rkey, address)) = target {
             // A write of no bytes touches no memory and needs no key.
             if !payload.is_empty() && memory.write(rkey, address, payload, true).is_err() {
                 stats.rx_refused += 1;

@@ -165,7 +165,7 @@ impl Sender {
         true
     }
 
-    /// The request in the queue's place for `index`.
+    /// The request in the queue's entry for `index`.
     fn request(&self, index: u64) -> [u64; wqe::WORDS] {
         let at = (index % u64::from(self.entries)) as usize * wqe::WORDS;
         std::array::from_fn(|word| self.window.load(at + word, Ordering::Relaxed))

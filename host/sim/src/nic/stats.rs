@@ -58,11 +58,11 @@ pub enum Violation {
     PayloadOverwritten,
     /// A BlueFlame copy differs from the queue's entry.
     BlueFlameDiffers,
-    /// More send requests than the queue has places for.
+    /// More send requests than the queue has entries for.
     SendOverrun,
-    /// More receive requests than the queue has places for.
+    /// More receive requests than the queue has entries for.
     ReceiveOverCredit,
-    /// A completion had no place: the queue was full and is lost to the consumer.
+    /// A completion had no entry: the queue was full and is lost to the consumer.
     CompletionOverrun,
 }
 

@@ -14,7 +14,7 @@ ringcall_wire::named! {
         Lost, "port_lost", "packets that sequence numbers say are missing";
         Busy, "port_busy", "requests refused (BACKPRESSURE): their page has a request in flight";
         Incomplete, "port_incomplete", "frames given up: packets of them never came";
-        Evicted, "port_evicted", "peers that lost their place to a newcomer: more wrote than the port knows at a time";
+        Evicted, "port_evicted", "peers that lost their entry to a newcomer: more wrote than the port knows at a time";
         Delivered, "port_delivered", "messages given to the NIC";
         Sent, "port_sent", "packets that the socket took";
         Unsent, "port_unsent", "messages lost here: no peer to send to, too long, or the socket would not take them";

@@ -351,7 +351,7 @@ impl RocePort {
         message
     }
 
-    /// The sequence number of the next packet to a peer; `None` if it lost its place meanwhile and cannot be told.
+    /// The sequence number of the next packet to a peer; `None` if it lost its entry meanwhile and cannot be told.
     fn number(&mut self, to: SocketAddrV4) -> Option<&mut Psn> {
         match &mut self.receiver {
             Receiver::Frames { peers, .. } if self.options.peer != Some(to) => peers.number(to),

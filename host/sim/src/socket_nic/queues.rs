@@ -20,7 +20,7 @@ pub(crate) struct Shape {
     pub(crate) slots: u32,
     pub(crate) rx_stride: u32,
     pub(crate) tx_stride: u32,
-    /// Places of each work queue: a power of two.
+    /// Entries of each work queue: a power of two.
     pub(crate) depth: u32,
     pub(crate) sequence: bool,
 }

@@ -43,8 +43,8 @@ pub struct SocketNicOptions {
     pub peers: usize,
     /// When requests' bytes are written. Default: whole frames.
     pub delivery: Delivery,
-    /// Places of each work queue, a power of two below 65536. Fewer than pages: requests are dropped when more are under
-    /// way. Default: 64.
+    /// Entries of each work queue, a power of two below 65536. Fewer than pages: requests are dropped when more are
+    /// under way. Default: 64.
     pub depth: u32,
     /// Threads. Default: one.
     pub threads: Threads,
@@ -80,8 +80,8 @@ pub enum ServiceError {
     /// A page that holds no request, or whose answer would not fit a packet.
     #[error("a page of {0} bytes: give a multiple of 8, from 32 to {MAX_MESSAGE_BYTES}")]
     Page(u32),
-    /// A number of places that no queue has.
-    #[error("{0} places in a queue: give a power of two, below 65536")]
+    /// A number of entries that no queue has.
+    #[error("{0} entries in a queue: give a power of two, below 65536")]
     Depth(u32),
     /// The operating system refuses.
     #[error("{what}: {source}")]
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_on_one_thread_reads_what_lies_behind_dropped_messages() {
+    fn a_stop_on_one_thread_reads_what_lies_after_dropped_messages() {
         let (options, parts, peer) = parts();
         let Parts { address, signals, watch, shutdown, mut driver, socket, lane } = parts;
         let qp = options.port.qp;

@@ -243,9 +243,9 @@ fn back_pressure_waits_and_is_bounded() {
         let mut bench = Bench::new(&shape);
         let control = bench.control.clone();
         let received = |n: u64| {
-            let mut patience = Patience::default();
+            let mut poll_limit = PollLimit::default();
             while control.load(control::COUNTERS + Counter::Received as usize, Relaxed) < n {
-                patience.wait();
+                poll_limit.wait();
                 std::thread::yield_now();
             }
         };
@@ -255,7 +255,7 @@ fn back_pressure_waits_and_is_bounded() {
                 outstanding.ask(peer, &shape, id, "graph", &[id as u8; 8], Status::OK);
                 park.await_children(u64::from(id) + 1);
             }
-            // As many as the pending has places; their slots' contents were copied, so they may be written over.
+            // As many as the pending table has entries; their slots' contents were copied, so they may be written over.
             for id in 2..10 {
                 outstanding.ask(peer, &shape, id, "graph", &[id as u8; 8], Status::OK);
             }
@@ -398,11 +398,11 @@ fn a_follow_up_answers_nothing() {
         serve(&mut bench, Team::of(threads), &park, |peer| {
             let mut outstanding = Outstanding::default();
             for id in 0..130 {
-                let (done, mut patience) = (u64::from(id), Patience::default());
+                let (done, mut poll_limit) = (u64::from(id), PollLimit::default());
                 outstanding.ask(peer, &shape, id, "trigger", &[3; 8], Status::OK);
                 assert_eq!(outstanding.take(peer), id);
                 while park.finished() <= done {
-                    patience.wait();
+                    poll_limit.wait();
                     std::thread::yield_now();
                 }
             }
@@ -461,9 +461,9 @@ fn a_handler_is_called_when_there_is_a_launch_for_its_graph() {
             }
             let counter = |counter: Counter| control.load(control::COUNTERS + counter as usize, Relaxed);
             let received = u64::from(FIRST) + 4;
-            let mut patience = Patience::default();
+            let mut poll_limit = PollLimit::default();
             while counter(Counter::Received) < received {
-                patience.wait();
+                poll_limit.wait();
                 std::thread::yield_now();
             }
             outstanding.ask(peer, &shape, FIRST + 4, "increment", &[3; 8], Status::OK);
@@ -500,9 +500,9 @@ fn what_graphs_hold_is_shown() {
             let mut outstanding = Outstanding::default();
             for (id, counter) in [(0, Counter::Dispatched), (1, Counter::Queued)] {
                 outstanding.ask(peer, &shape, id, "graph", &[1; 8], Status::OK);
-                let mut patience = Patience::default();
+                let mut poll_limit = PollLimit::default();
                 while control.load(control::COUNTERS + counter as usize, Relaxed) == 0 {
-                    patience.wait();
+                    poll_limit.wait();
                     std::thread::yield_now();
                 }
             }
@@ -541,9 +541,9 @@ fn a_stop_in_a_burst_loses_nothing() {
                     Relaxed,
                 );
                 if at_once {
-                    let mut patience = Patience::default();
+                    let mut poll_limit = PollLimit::default();
                     while control.load(control::STATE, Acquire) != control::STATE_ENDED {
-                        patience.wait();
+                        poll_limit.wait();
                         std::thread::yield_now();
                     }
                     assert!(control.load(control::HELD, Relaxed) >= 5, "what graphs have outstanding");

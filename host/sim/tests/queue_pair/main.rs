@@ -1,4 +1,4 @@
-//! A dispatcher of warps over a queue pair, played by threads: as the unified kernels run it.
+//! A dispatcher of warps over a queue pair, simulated by threads: as the unified kernels run it.
 #![cfg(not(loom))]
 
 mod graphs;

@@ -4,7 +4,7 @@
 use crate::rig::{KernelRig, Table, Team, Threads, entry};
 use crate::support::*;
 use ringcall_dispatcher::queue_pair::{Graphs, PendingTable, Plan};
-use ringcall_dispatcher::ring::graph_end::{Child, ResponsePlace, mailbox_bytes};
+use ringcall_dispatcher::ring::graph_end::{Child, ResponseWindows, mailbox_bytes};
 use ringcall_dispatcher::ring::{Call, Machine, Returned};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::{Region, Words};
@@ -133,9 +133,9 @@ impl Park {
 
     /// Waits until so many children have come to the door, ever.
     pub fn await_children(&self, n: u64) {
-        let mut patience = Patience::default();
+        let mut poll_limit = PollLimit::default();
         while self.reached.load(Acquire) < n {
-            patience.wait();
+            poll_limit.wait();
             thread::yield_now();
         }
     }
@@ -172,25 +172,25 @@ impl Park {
     /// What a graph's kernels do.
     fn child(&self, mailbox: &Words, number: u32, conduct: Child_) {
         self.reached.fetch_add(1, Release);
-        let mut patience = Patience::default();
+        let mut poll_limit = PollLimit::default();
         while self.open.load(Acquire) == 0 {
-            patience.wait();
+            poll_limit.wait();
             thread::yield_now();
         }
         let child = Child::new(mailbox);
         if let Some((slot, flag)) = child.response_addresses() {
             let slot = self.pending.words_at(slot, self.shape.stride as usize / 8).expect("on the pending");
             let flag = self.pending.words_at(flag, 1).expect("on the pending");
-            let place = ResponsePlace { slot: &slot, flag: &flag };
+            let response = ResponseWindows { slot: &slot, flag: &flag };
             match conduct {
                 Child_::Adds => {
                     for word in 0..child.arg_len().div_ceil(8) as usize {
                         let value = child.payload_word(word).wrapping_add(u64::from(number / self.execs));
-                        child.set_result_word(&place, word, value);
+                        child.set_result_word(&response, word, value);
                     }
-                    child.answer(&place, None, Status::OK, child.arg_len());
+                    child.answer(&response, None, Status::OK, child.arg_len());
                 }
-                Child_::Boasts => child.answer(&place, None, Status::OK, 100_000),
+                Child_::Boasts => child.answer(&response, None, Status::OK, 100_000),
                 Child_::Scribbles => {
                     slot.store(0, 0xBAD, Relaxed);
                     flag.store(0, mailbox.load(io::TX_VALUE, Relaxed), Release);
@@ -222,9 +222,9 @@ impl Park {
                 return executions;
             }
             // A tail launch begins when every child has ended.
-            let mut patience = Patience::default();
+            let mut poll_limit = PollLimit::default();
             while park.running.iter().any(|running| running.load(Acquire) != 0) {
-                patience.wait();
+                poll_limit.wait();
                 thread::yield_now();
             }
             assert_eq!(kernel.control.load(control::STATE, Relaxed), control::STATE_RUNNING);

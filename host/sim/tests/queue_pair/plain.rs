@@ -234,7 +234,7 @@ fn a_dead_queue_pair_ends_it() {
     bench.end();
 }
 
-/// Receive requests with buffers of their own are places of the slots: with more of them a send could go beyond.
+/// A receive request for a send has a slot as its buffer: with more receive requests than slots a send could go beyond.
 #[test]
 fn more_receive_requests_than_slots_for_sends() {
     for (slots, sends, refused) in [(4, true, true), (8, true, false), (4, false, false)] {

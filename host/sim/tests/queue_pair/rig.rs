@@ -175,9 +175,9 @@ impl Bench {
             let (shape, windows, shared) = (&*shape, &*windows, &*control);
             let dispatcher =
                 scope.spawn(move || life(KernelRig { shape, windows, control: shared, bell: &bell }));
-            let mut patience = Patience::default();
+            let mut poll_limit = PollLimit::default();
             while control.load(control::STATE, Relaxed) == control::STATE_NEW {
-                patience.wait();
+                poll_limit.wait();
                 thread::yield_now();
             }
             {
@@ -294,9 +294,9 @@ pub fn send(peer: &mut Wire, shape: &Shape, slot: u32, number: u32, frame: &[u8]
 
 pub fn receive(peer: &mut Wire) -> (ResponseHeader, Vec<u8>) {
     let mut payload = Vec::new();
-    let mut patience = Patience::default();
+    let mut poll_limit = PollLimit::default();
     while peer.receive(&mut payload).is_none() {
-        patience.wait();
+        poll_limit.wait();
         thread::yield_now();
     }
     let header = ResponseHeader::from_bytes(&payload).expect("a header");
@@ -307,9 +307,9 @@ pub fn receive(peer: &mut Wire) -> (ResponseHeader, Vec<u8>) {
 
 /// Waits, not indefinitely.
 pub fn until(done: impl Fn() -> bool) {
-    let mut patience = Patience::default();
+    let mut poll_limit = PollLimit::default();
     while !done() {
-        patience.wait();
+        poll_limit.wait();
         thread::yield_now();
     }
 }

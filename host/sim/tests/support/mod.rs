@@ -40,7 +40,7 @@ impl Doorbell for AnyDoorbell {
 
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// Places in each work queue, and receive requests posted.
+    /// Entries in each work queue, and receive requests posted.
     pub depth: u32,
     /// Entries in each completion queue, in multiples of `depth`.
     pub completions: u32,
@@ -193,9 +193,9 @@ pub fn increment<D: Doorbell>(endpoint: &mut Endpoint<D>, arrived: Arrived, slot
 
 /// The bound of a test's own loops: a request that is lost fails the test, and does not hang it.
 #[derive(Debug, Default)]
-pub struct Patience(u64);
+pub struct PollLimit(u64);
 
-impl Patience {
+impl PollLimit {
     /// One turn without anything to show for it.
     pub fn wait(&mut self) {
         self.0 += 1;

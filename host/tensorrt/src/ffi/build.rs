@@ -75,7 +75,7 @@ impl Build {
         for index in 0..inputs + outputs {
             let mut raw = super::run::blank();
             self.library.call("asking a network for its tensors", |why| {
-                // SAFETY: the handle and the places lives; a number that is not there is refused.
+                // SAFETY: the handle and `raw` live; a number that is not there is refused.
                 unsafe { shim.ringcall_trt_build_tensor(self.raw.as_ptr(), index, &raw mut raw, why) }
             })?;
             // SAFETY: the texts are the network's, which lives as long as the handle.
@@ -144,7 +144,7 @@ impl Build {
         let shim = &self.library.shim;
         let mut plan = std::ptr::null_mut();
         self.library.call("building the engine", |why| {
-            // SAFETY: the handle and the place live.
+            // SAFETY: the handle and `plan` live.
             unsafe { shim.ringcall_trt_build_run(self.raw.as_ptr(), &raw mut plan, why) }
         })?;
         // SAFETY: a plan was given out.

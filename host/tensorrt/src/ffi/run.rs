@@ -44,7 +44,7 @@ impl RawRuntime {
         const DOING: &str = "making a runtime";
         let mut raw = std::ptr::null_mut();
         library.call(DOING, |why| {
-            // SAFETY: the library is open, the place lives.
+            // SAFETY: the library is open, `raw` lives.
             unsafe { library.shim.ringcall_trt_runtime_new(library.raw, &raw mut raw, why) }
         })?;
         Ok(Self { library, raw: given(raw, DOING)? })
@@ -107,7 +107,7 @@ impl RawEngine {
         for index in 0..count {
             let mut raw = blank();
             library.call("asking an engine for its tensors", |why| {
-                // SAFETY: the engine and the place live; a number that is not there is refused.
+                // SAFETY: the engine and `raw` live; a number that is not there is refused.
                 unsafe {
                     library.shim.ringcall_trt_engine_tensor(self.raw.as_ptr(), index, &raw mut raw, why)
                 }
@@ -127,7 +127,7 @@ impl RawEngine {
                 self.library(),
                 format_args!("asking for the sizes of `{name}`"),
                 |rank, dims, why| {
-                    // SAFETY: the engine and the places live; the dimensions have room for any shape.
+                    // SAFETY: the engine and the outputs live; the dimensions have room for any shape.
                     unsafe {
                         self.library().shim.ringcall_trt_engine_profile(
                             self.raw.as_ptr(),
@@ -174,7 +174,7 @@ impl RawContext {
         let library = engine.library();
         let mut raw = std::ptr::null_mut();
         library.call(DOING, |why| {
-            // SAFETY: the engine and the place live.
+            // SAFETY: the engine and `raw` live.
             unsafe { library.shim.ringcall_trt_context_new(engine.raw.as_ptr(), &raw mut raw, why) }
         })?;
         Ok(Self { engine: Arc::clone(engine), raw: given(raw, DOING)? })
@@ -201,7 +201,7 @@ impl RawContext {
         let library = self.engine.library();
         let c_name = CString::new(name).unwrap_or_default();
         shape_of(library, format_args!("asking for the shape of `{name}`"), |rank, dims, why| {
-            // SAFETY: the context and the places live; the dimensions have room for any shape.
+            // SAFETY: the context and the outputs live; the dimensions have room for any shape.
             unsafe {
                 library.shim.ringcall_trt_context_shape(self.raw.as_ptr(), c_name.as_ptr(), rank, dims, why)
             }

@@ -86,7 +86,7 @@ pub(crate) fn shims(otherwise: &Path) -> PathBuf {
 }
 
 /// Where the environment says that a library and its headers are: `RINGCALL_TENSORRT_kind_LIB` and `_INCLUDE`.
-pub(crate) fn named(kind: &str) -> Option<Place> {
+pub(crate) fn named(kind: &str) -> Option<Setup> {
     let variable =
         |what: &str| std::env::var_os(format!("RINGCALL_TENSORRT_{kind}_{what}")).map(PathBuf::from);
     let cache = tempfile::tempdir().expect("a folder");
@@ -94,22 +94,22 @@ pub(crate) fn named(kind: &str) -> Option<Place> {
         .with_library(variable("LIB")?)
         .with_include(variable("INCLUDE")?)
         .with_cache(shims(cache.path()));
-    Some(Place { search, cache })
+    Some(Setup { search, cache })
 }
 
 /// A library to look for, and a folder for this test alone.
-pub(crate) struct Place {
+pub(crate) struct Setup {
     pub(crate) search: Search,
     pub(crate) cache: tempfile::TempDir,
 }
 
 /// Runs `test` with the library of a kind, or says why not; with `RINGCALL_TENSORRT_REQUIRED` that is a failure.
-pub(crate) fn with_library(kind: &str, name: &str, test: impl FnOnce(Library, &Place)) {
+pub(crate) fn with_library(kind: &str, name: &str, test: impl FnOnce(Library, &Setup)) {
     match named(kind) {
         None => skipped(name, &format!("no RINGCALL_TENSORRT_{kind}_LIB and _INCLUDE")),
-        Some(place) => {
-            let library = Library::open(&place.search).unwrap_or_else(|why| panic!("{name}: {why}"));
-            test(library, &place);
+        Some(setup) => {
+            let library = Library::open(&setup.search).unwrap_or_else(|why| panic!("{name}: {why}"));
+            test(library, &setup);
             eprintln!("ran: {name}");
         }
     }

@@ -217,12 +217,12 @@ impl<W: Wire> Caller<W> {
         if self.outbox.room() == 0 {
             return Err(full);
         }
-        let (id, place) = self.table.open(clock::now_ns()).ok_or(full)?;
+        let (id, index) = self.table.open(clock::now_ns()).ok_or(full)?;
         self.counters.sent.one();
         // No longer than the frame, whose length is a u32.
         let header = RequestHeader::new(function.0, payload.len() as u32, id, ptp_timestamp);
         let pad_to = self.options.pad_to.unwrap_or(0);
-        self.outbox.push(self.peer, place, Tag::Request(id), |out| {
+        self.outbox.push(self.peer, index, Tag::Request(id), |out| {
             out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
             let len = HEADER_BYTES + payload.len();
             out[HEADER_BYTES..len].copy_from_slice(payload);

@@ -3,7 +3,7 @@
 /// Outcomes that are remembered for each request that may be under way: what comes twice or late is recognised so long.
 const MEMORY: usize = 16;
 
-/// The least places.
+/// The fewest entries.
 const LEAST: usize = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ enum State {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Entry {
     id: u32,
     state: State,
     sent_ns: u64,
@@ -35,10 +35,10 @@ pub(super) enum Answer {
     Unknown,
 }
 
-/// One place for each of the last ids, by their low bits.
+/// One entry for each of the last ids, by their low bits.
 #[derive(Debug)]
 pub(super) struct Table {
-    places: Box<[Place]>,
+    entries: Box<[Entry]>,
     mask: u32,
     window: usize,
     waiting: usize,
@@ -48,11 +48,11 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(window: usize, first_id: u32) -> Self {
-        let places = (window.clamp(1, 1 << 20) * MEMORY).max(LEAST).next_power_of_two();
-        let unused = Place { id: 0, state: State::Unused, sent_ns: 0 };
+        let entries = (window.clamp(1, 1 << 20) * MEMORY).max(LEAST).next_power_of_two();
+        let unused = Entry { id: 0, state: State::Unused, sent_ns: 0 };
         Self {
-            places: vec![unused; places].into(),
-            mask: places as u32 - 1,
+            entries: vec![unused; entries].into(),
+            mask: entries as u32 - 1,
             window,
             waiting: 0,
             next: first_id,
@@ -64,25 +64,25 @@ impl Table {
         self.waiting
     }
 
-    fn place(&mut self, id: u32) -> &mut Place {
-        &mut self.places[(id & self.mask) as usize]
+    fn entry(&mut self, id: u32) -> &mut Entry {
+        &mut self.entries[(id & self.mask) as usize]
     }
 
-    /// The next id and its place; `None` if the window is full. Ids whose place still waits are passed over: a request that
-    /// is not answered stalls none after it.
+    /// The next id and the index of its entry; `None` if the window is full. Ids whose entries still wait are passed
+    /// over: a request that is not answered stalls none after it.
     #[inline]
     pub(super) fn open(&mut self, now_ns: u64) -> Option<(u32, u32)> {
         if self.waiting >= self.window {
             return None;
         }
-        // Ends: there are more places than may wait.
+        // Ends: there are more entries than may wait.
         loop {
             let id = self.next;
             self.next = id.wrapping_add(1);
             let index = id & self.mask;
-            let place = self.place(id);
-            if place.state != State::Waiting {
-                *place = Place { id, state: State::Waiting, sent_ns: now_ns };
+            let entry = self.entry(id);
+            if entry.state != State::Waiting {
+                *entry = Entry { id, state: State::Waiting, sent_ns: now_ns };
                 self.waiting += 1;
                 return Some((id, index));
             }
@@ -92,14 +92,14 @@ impl Table {
     /// Books an answer.
     #[inline]
     pub(super) fn answer(&mut self, id: u32) -> Answer {
-        let place = self.place(id);
-        if place.id != id {
+        let entry = self.entry(id);
+        if entry.id != id {
             return Answer::Unknown;
         }
-        match place.state {
+        match entry.state {
             State::Waiting => {
-                place.state = State::Answered;
-                let sent_ns = place.sent_ns;
+                entry.state = State::Answered;
+                let sent_ns = entry.sent_ns;
                 self.waiting -= 1;
                 Answer::First { sent_ns }
             }
@@ -111,10 +111,10 @@ impl Table {
 
     /// Books a request that the wire refused.
     pub(super) fn unsent(&mut self, id: u32) {
-        let place = self.place(id);
-        if place.id == id && place.state == State::Waiting {
-            place.state = State::Unsent;
-            let sent_ns = place.sent_ns;
+        let entry = self.entry(id);
+        if entry.id == id && entry.state == State::Waiting {
+            entry.state = State::Unsent;
+            let sent_ns = entry.sent_ns;
             self.waiting -= 1;
             self.unsent.push((id, sent_ns));
         }
@@ -128,18 +128,18 @@ impl Table {
     /// Gives up every request that has waited for `allowed_ns`.
     pub(super) fn expire(&mut self, now_ns: u64, allowed_ns: u64, mut lost: impl FnMut(u32, u64)) {
         let mut left = self.waiting;
-        for place in &mut self.places {
+        for entry in &mut self.entries {
             if left == 0 {
                 break;
             }
-            if place.state != State::Waiting {
+            if entry.state != State::Waiting {
                 continue;
             }
             left -= 1;
-            if now_ns.saturating_sub(place.sent_ns) >= allowed_ns {
-                place.state = State::Lost;
+            if now_ns.saturating_sub(entry.sent_ns) >= allowed_ns {
+                entry.state = State::Lost;
                 self.waiting -= 1;
-                lost(place.id, place.sent_ns);
+                lost(entry.id, entry.sent_ns);
             }
         }
     }

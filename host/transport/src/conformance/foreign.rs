@@ -1,4 +1,4 @@
-//! A dispatcher played by the suite: it does what ours never would.
+//! A dispatcher that the suite simulates: it does what ours never would.
 
 use super::{Outcome, until};
 use ringcall::Ring;

@@ -1,7 +1,7 @@
 //! What every transport must do, as a suite to run against it (feature `testing`).
 //!
 //! [`check`] runs every [case](CASES) against a [`Subject`]: something that can start the transport on a ring, and make
-//! clients that speak its wire. A case plays the network (loss, duplicates, other orders, garbage) and, where a dispatcher
+//! clients that speak its wire. A case simulates the network (loss, duplicates, other orders, garbage) and, where a dispatcher
 //! must misbehave, the dispatcher. Nothing depends on time but the deadlines against hanging.
 
 mod faults;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// A transport under test.
 pub trait Subject {
     /// Starts it on `ring`, at `at` if that is given (the same address as an earlier one), else anywhere. With a
-    /// dispatcher, that one serves the ring, and is stopped after the transport; without, the suite plays the dispatcher.
+    /// dispatcher, that one serves the ring, and is stopped after the transport; without, the suite is the dispatcher.
     ///
     /// # Errors
     /// What the transport says.

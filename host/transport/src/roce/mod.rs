@@ -15,7 +15,7 @@
 //! # Whom answers go to
 //! Where the requests come from, or the address in [`PortOptions::peer`]: an adapter takes packets at port
 //! 4791 alone, from any source port. [`RoceOptions::peers`] of them are known at a time. A packet of an unknown
-//! peer must bring the window's key; the peer then takes the place of the peer that was silent longest, which
+//! peer must bring the window's key; the peer then takes the entry of the peer that was silent longest, which
 //! is counted as [`evicted`](crate::Statistics::evicted), and whose answers that are still due are counted as
 //! unsent. It finds zeros in its window.
 //!
@@ -78,7 +78,7 @@ impl RoceOptions {
     }
 }
 
-/// A queue pair in software, bound to a UDP socket. A service's end: callers are played by `ringcall-sim`, or by an
+/// A queue pair in software, bound to a UDP socket. A service's end: callers are simulated by `ringcall-sim`, or by an
 /// FPGA.
 ///
 /// ```

@@ -134,8 +134,8 @@ impl Batches {
                 MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC,
                 None,
             )?;
-            for (message, place) in got.zip(&mut arrived) {
-                *place = (message.bytes, message.address.as_ref().map(&address));
+            for (message, arrival) in got.zip(&mut arrived) {
+                *arrival = (message.bytes, message.address.as_ref().map(&address));
                 count += 1;
             }
         }
@@ -186,7 +186,7 @@ fn send_batch<'a>(
     mut rest: impl Iterator<Item = Outgoing<'a, Peer>>,
     count: usize,
 ) -> rustix::io::Result<usize> {
-    // Arrays of a fixed length, on the stack: places after the last frame repeat the first one and are not sent.
+    // Arrays of a fixed length, on the stack: elements after the last frame repeat the first one and are not sent.
     let mut frame = Some(first);
     let frames: [_; BATCH] = std::array::from_fn(|_| {
         let this = frame.unwrap_or(first);

@@ -127,14 +127,14 @@ fn windows(table: &mut Table, arch: &str) {
     put(table, "wide_store_peer", &[&format!("{STORE_PEER} [arg0], {{arg1, arg2}}")]);
     put(table, "wide_load_own", &["ld.v2.u64 {v0, v1}, [arg0]", "return v0, v1"]);
     put(table, "wide_store_own", &["st.v2.u64 [arg0], {arg1, arg2}"]);
-    for (name, word) in [("wide_load_wave", "arg3"), ("words_load_wave", "arg2+24")] {
-        let wave = [
+    for (name, word) in [("wide_load_burst", "arg3"), ("words_load_burst", "arg2+24")] {
+        let burst = [
             &*format!("@p {LOAD_PEER} {{v0, v1}}, [x]"),
             &*format!("@q {LOAD_PEER} {{v2, v3}}, [y]"),
             &*format!("@r ld.relaxed.sys.global.u64 v4, [{word}]"),
             "return v0, v1, v2, v3, v4",
         ];
-        put(table, name, &wave);
+        put(table, name, &burst);
     }
 
     let two = [

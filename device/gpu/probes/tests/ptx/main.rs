@@ -1,4 +1,4 @@
-//! What each primitive becomes: the PTX of record, read.
+//! What each primitive becomes: the committed PTX, read.
 //!
 //! Neither a GPU nor a compiler for one is needed: `cargo xtask ptx --check` shows that the texts are what the sources
 //! compile to, and here is shown that the texts are right.
@@ -55,8 +55,8 @@ fn difference(name: &str, body: &Body, wanted: &[String]) -> Option<String> {
     if !same {
         return Some(format!("{name}: {:#?}, expected {wanted:#?}", body.lines));
     }
-    // A wave is one only if nothing can wait between its loads.
-    if name.ends_with("_load_wave") && !body.memory_is_adjacent() {
+    // A burst is one only if nothing can wait between its loads.
+    if name.ends_with("_load_burst") && !body.memory_is_adjacent() {
         return Some(format!("{name}: the loads do not follow each other"));
     }
     None
@@ -119,8 +119,8 @@ fn what_is_weaker_is_found() {
         ("probe_publish_to_grid", "fence.acq_rel.gpu;", ""),
         ("probe_words_load_pair", ".v2.u64 {%rd2, %rd3}", ".v2.u64 {%rd3, %rd2}"),
         ("probe_wide_store_peer", "st.relaxed.sys.global.v2.u64", "st.v2.u64"),
-        ("probe_words_load_wave", "@q ld", "add.u64 y, y, 0;\n@q ld"),
-        ("probe_words_load_wave", "[y];", "[y];\nfence.acq_rel.sys;"),
+        ("probe_words_load_burst", "@q ld", "add.u64 y, y, 0;\n@q ld"),
+        ("probe_words_load_burst", "[y];", "[y];\nfence.acq_rel.sys;"),
         ("probe_stage_pair", "ld.v2.u64", "ld.volatile.v2.u64"),
         // A second, plain access beside the right one.
         ("probe_load_acquire_gpu", "ret;", "ld.b64 %rd9, [%rd2];\nret;"),

@@ -135,9 +135,9 @@ fn reduce(name: &str, text: &str) -> Body {
             continue;
         }
         if mnemonic.starts_with("st.param") {
-            let place = operands[0].trim_matches(['[', ']']);
-            let list = if place.starts_with("func_retval") { &mut returned } else { &mut passed };
-            list.push((offset(place), operands[1].clone()));
+            let parameter = operands[0].trim_matches(['[', ']']);
+            let list = if parameter.starts_with("func_retval") { &mut returned } else { &mut passed };
+            list.push((number_and_offset(parameter), operands[1].clone()));
             continue;
         }
         // Reading a special register is what some primitives are for.
@@ -169,8 +169,8 @@ fn reduce(name: &str, text: &str) -> Body {
 }
 
 /// Where a parameter, or a part of it, lies: its number, and its offset.
-fn offset(place: &str) -> (usize, usize) {
-    let (name, offset) = place.split_once('+').unwrap_or((place, "0"));
+fn number_and_offset(operand: &str) -> (usize, usize) {
+    let (name, offset) = operand.split_once('+').unwrap_or((operand, "0"));
     let number = name.trim_start_matches(|c: char| !c.is_ascii_digit());
     (number.parse().unwrap_or(0), offset.parse().unwrap_or(0))
 }
@@ -207,14 +207,14 @@ impl Values {
         let mut values = Self { known: BTreeMap::new(), numbers: BTreeMap::new() };
         for (mnemonic, operands) in instructions {
             let [target, source, rest @ ..] = operands else { continue };
-            // A register that is written in several places holds whatever the way here put there.
+            // A register that is written by several instructions holds whatever the way here put there.
             if !target.starts_with('%') || written[target.as_str()] > 1 {
                 continue;
             }
             let value = match (mnemonic.split('.').next(), rest) {
                 (Some("ld"), []) if mnemonic.starts_with("ld.param") => {
-                    let place = source.trim_matches(['[', ']']);
-                    match place.strip_prefix(&format!("{name}_param_")) {
+                    let parameter = source.trim_matches(['[', ']']);
+                    match parameter.strip_prefix(&format!("{name}_param_")) {
                         Some(number) => format!("arg{number}"),
                         None => "called".to_owned(),
                     }

@@ -75,7 +75,7 @@ fn one_loop_at_a_time_drives_an_engine() {
 }
 
 #[test]
-fn a_loop_begins_behind_the_calls_under_way() {
+fn a_loop_begins_after_the_calls_under_way() {
     let bench = Bench::new(1, false);
     let call = bench.engine.lease.call().expect("nobody drives it");
     let (begun, has_begun) = channel();

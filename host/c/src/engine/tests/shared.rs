@@ -97,8 +97,8 @@ fn who_waits_for_a_worker_of_a_shared_ring_is_told_that_there_is_none() {
     bench.ask(2, 6);
     // Another dispatcher's function, in the last slot.
     let header = RequestHeader::new(FUNCTION + 1, 0, 7, 0).to_words();
-    for (place, word) in header.into_iter().enumerate() {
-        bench.rx_data.store(3 * SLOT as usize / 8 + place, word, Ordering::Relaxed);
+    for (offset, word) in header.into_iter().enumerate() {
+        bench.rx_data.store(3 * SLOT as usize / 8 + offset, word, Ordering::Relaxed);
     }
     bench.rx_flags.store(3, bench.rx_data.address() + u64::from(3 * SLOT), Ordering::Release);
     let fault = thread.stop().expect_err("the graph runs");

@@ -2,7 +2,7 @@
 //! stream, which reads its request in a mailbox of mapped memory and answers in the ring.
 //!
 //! The dispatcher's thread launches them all. What one outstanding request takes is the client's flag to that thread, one
-//! `cuGraphLaunch`, the start of the first kernel, one wave of loads from host memory per kernel, and the answer with its
+//! `cuGraphLaunch`, the start of the first kernel, one burst of loads from host memory per kernel, and the answer with its
 //! release; what the host does per launch bounds the requests per second. `host-graph` is a graph of a single kernel, the like of
 //! `host_graph` through the C library (`host/c/benches/host_graph.cu`); `host-graph-3` one of three kernels that pass the
 //! request on.

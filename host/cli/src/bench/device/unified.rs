@@ -1,4 +1,4 @@
-//! Calls through the unified kernel: over a NIC that is played on its own thread, with the peer at the other
+//! Calls through the unified kernel: over a NIC that is simulated on its own thread, with the peer at the other
 //! end of its port.
 //!
 //! The peer lives on the NIC's thread: a message's time begins when the NIC is handed it, and ends when the NIC hands the

@@ -1,4 +1,4 @@
-//! Workers whose graphs the test plays: the dispatcher, the ring and the mailboxes are the real ones.
+//! Workers whose graphs the test simulates: the dispatcher, the ring and the mailboxes are the real ones.
 
 mod shared;
 
@@ -13,7 +13,7 @@ use ringcall::external::{Claim, ExternalExecutor, LaunchError, Marks};
 use ringcall::worker::{WorkerPort, WorkerSpec};
 use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
 use ringcall_cuda::driver::{DeviceAddress, Graph};
-use ringcall_dispatcher::ring::graph_end::{Child, ResponsePlace, mailbox_bytes};
+use ringcall_dispatcher::ring::graph_end::{Child, ResponseWindows, mailbox_bytes};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_protocol::slot::Response;
@@ -200,14 +200,18 @@ impl Bench {
         let windows = self.ring.shared().windows();
         let at = self.slot(worker) as usize;
         let slot = windows.tx_data.slice(at * SLOT as usize, SLOT as usize).expect("inside");
-        // The flag alone, at the place of the window's first word.
+        // The flag alone, where the window's first word is.
         let flag = Region::zeroed(8).expect("memory").words(0, 1).expect("inside");
-        let place = ResponsePlace { slot: slot.words(), flag: &flag };
+        let response = ResponseWindows { slot: slot.words(), flag: &flag };
         for word in 0..(child.arg_len() as usize).div_ceil(8) {
             let value = child.payload_word(word);
-            child.set_result_word(&place, word, ringcall_kernels::samples::handlers::increment_word(value));
+            child.set_result_word(
+                &response,
+                word,
+                ringcall_kernels::samples::handlers::increment_word(value),
+            );
         }
-        child.answer(&place, None, status, child.arg_len());
+        child.answer(&response, None, status, child.arg_len());
         windows.tx_flags.store(at, flag.load(0, Ordering::Acquire), Ordering::Release);
     }
 
@@ -496,9 +500,9 @@ fn slots_of_another_ring_are_refused() {
     // Asked directly, it starts nothing for a slot that its ring does not have.
     let (mut workers, _mailboxes, streams) = workers(&small, &[0]);
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
-    let behind = large.geometry().slot(SLOTS).expect("a slot");
-    assert_eq!(workers.claim(behind, &header, 0), Claim::Worker(0));
-    assert_eq!(workers.start(0, behind).err().map(|error| error.code), Some(INVALID));
+    let outside = large.geometry().slot(SLOTS).expect("a slot");
+    assert_eq!(workers.claim(outside, &header, 0), Claim::Worker(0));
+    assert_eq!(workers.start(0, outside).err().map(|error| error.code), Some(INVALID));
     assert!(workers.is_idle());
     assert_eq!(streams[0].0.lock().expect("a play").launches, 0);
 }
@@ -553,9 +557,9 @@ fn clients_are_served_by_threads() {
                         let response =
                             windows.tx_data.slice(slot * SLOT as usize, SLOT as usize).expect("inside");
                         let flag = Region::zeroed(8).expect("memory").words(0, 1).expect("inside");
-                        let place = ResponsePlace { slot: response.words(), flag: &flag };
-                        child.set_result_word(&place, 0, child.payload_word(0) + 1);
-                        child.answer(&place, None, Status::OK, 8);
+                        let response = ResponseWindows { slot: response.words(), flag: &flag };
+                        child.set_result_word(&response, 0, child.payload_word(0) + 1);
+                        child.answer(&response, None, Status::OK, 8);
                         windows.tx_flags.store(
                             slot,
                             mailbox.load(io::TX_VALUE, Ordering::Relaxed),

@@ -23,8 +23,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// A flag for each slot, and the slots with the words from one to the next: `None` where responses take their requests'
-    /// places, so that nothing can be left there. `marks`: slots under way carry the in-flight mark.
+    /// A flag for each slot, and the slots with the words from one to the next: `None` where responses lie in their
+    /// requests' slots, so that nothing can be left there. `marks`: slots under way carry the in-flight mark.
     #[must_use]
     pub fn new(flags: Words, slots: Option<(Words, usize)>, marks: bool) -> Self {
         Self { flags, slots, marks, shared: false }

@@ -188,8 +188,8 @@ fn every_launch_is_told_once_and_truly_and_no_others_mark_is_touched() {
 
 fn pool(marks: bool, separate: bool) -> (WorkerPool, Words, Words) {
     let (flags, slots) = (words(SLOTS as usize), words(SLOTS as usize * STRIDE));
-    let place = separate.then(|| (slots.clone(), STRIDE));
-    (WorkerPool::new(Answers::new(flags.clone(), place, marks), ()), flags, slots)
+    let answers = separate.then(|| (slots.clone(), STRIDE));
+    (WorkerPool::new(Answers::new(flags.clone(), answers, marks), ()), flags, slots)
 }
 
 /// A stream that stands so, and memory that says nothing.

@@ -142,9 +142,9 @@ pub mod ila {
     pub const VALID: u32 = 1 << 0;
     /// Bit: the last beat of one.
     pub const LAST: u32 = 1 << 1;
-    /// Place of the seven bits that count write transactions.
+    /// Offset of the seven bits that count write transactions.
     pub const COUNT_SHIFT: u32 = 2;
-    /// Place of the 64 bits of time (seconds in the upper half, nanoseconds in the lower), over banks 16 to 18.
+    /// Offset of the 64 bits of time (seconds in the upper half, nanoseconds in the lower), over banks 16 to 18.
     pub const TIME_SHIFT: u32 = 9;
 
     /// Address of a sample's word in a bank.

@@ -1,4 +1,4 @@
-//! Where each field stands: `(first bit, bits)`, as in the public mlx5_ifc.h. A test holds them against that file.
+//! The offset and width of each field: `(first bit, bits)`, as in the public mlx5_ifc.h. A test holds them against that file.
 
 use super::bits::Field;
 
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_is_that_of_the_public_header() {
+    fn every_offset_is_that_of_the_public_header() {
         let text = include_str!("../../tests/data/offsets.txt");
         let theirs = |name: &str| {
             let line = text.lines().find(|line| line.split(' ').next() == Some(name));
