@@ -62,7 +62,9 @@ pub(crate) fn make(shell: &Shell, options: &BundleOptions) -> Result<()> {
         }
     }
     if !options.no_cli {
-        let args = ["build", "--release", "--message-format=json", "-p", "ringcall-cli"];
+        // The network's answers are held to those of the CPU's engine.
+        let args =
+            ["build", "--release", "--message-format=json", "-p", "ringcall-cli", "--features", "onnx"];
         // Figures name the commit that they are of, as far as there is one.
         let commit =
             read(&mut shell.command("git", &["describe", "--always", "--dirty"])).unwrap_or_default();

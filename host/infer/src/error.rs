@@ -151,6 +151,12 @@ pub enum InferError {
         /// What it is.
         found: String,
     },
+    /// This build has no engine that runs ONNX models on the CPU.
+    #[error("`{model}`: this build has no engine that runs ONNX models on the CPU; it is the feature `onnx`")]
+    NotBuiltIn {
+        /// The model.
+        model: String,
+    },
     /// The engine could not build or run the model.
     #[error("`{model}`: {stage} failed: {reason}")]
     Backend {

@@ -7,7 +7,7 @@
 //!
 //! | engine | feature | allocates per run | for |
 //! |---|---|---|---|
-//! | [`onnx::OnnxModel`] | `onnx` (default) | yes, inside tract | networks without a GPU, and the reference for other engines |
+//! | [`onnx::OnnxModel`] | `onnx`; without it every file is refused | yes, inside tract | networks without a GPU, and the reference for other engines |
 //! | [`Passthrough`] | always | no | measuring everything around the network |
 //!
 //! An engine of your own implements [`Model`] and [`Engine`] and calls [`check_buffers`] first in `run`; the
@@ -43,6 +43,9 @@ pub mod conformance;
 mod engine;
 mod error;
 #[cfg(feature = "onnx")]
+pub mod onnx;
+#[cfg(not(feature = "onnx"))]
+#[path = "onnx_absent.rs"]
 pub mod onnx;
 #[cfg(feature = "onnx-file")]
 pub mod onnx_file;

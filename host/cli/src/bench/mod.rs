@@ -74,7 +74,7 @@ enum Baseline {
     Host,
     /// A flag from the host to the device and back.
     Device,
-    /// Nothing.
+    /// Nothing: the network on the CPU.
     None,
     /// What the arithmetic would take on the device, which the row itself says.
     Arithmetic,
@@ -94,9 +94,10 @@ impl Baseline {
     fn absent(self) -> Option<String> {
         let no_gpu = || device::context().err().map(|error| format!("no GPU: {error}"));
         match self {
-            Self::Host | Self::None => None,
+            Self::Host => None,
+            Self::None => predecoder::no_engine(),
             Self::Device => no_gpu(),
-            Self::Arithmetic => no_gpu().or_else(predecoder::unfit),
+            Self::Arithmetic => no_gpu().or_else(predecoder::unfit).or_else(predecoder::no_engine),
         }
     }
 }

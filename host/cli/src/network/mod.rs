@@ -7,12 +7,14 @@ mod onnx;
 pub(crate) use file::{COMMITTED, COMMITTED_NAME, NetworkFile};
 pub(crate) use gpu::OnGpu;
 
+use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use onnx::OnnxEngine;
 use ringcall_cuda::driver as cuda;
 use ringcall_decoder_service::{Inference, Predecoder};
 use ringcall_infer::Model;
+use ringcall_infer::onnx::BUILT_IN;
 use ringcall_infer::onnxruntime::{Provider, Runtime};
 use ringcall_qec::circuit::MemoryExperiment;
 use ringcall_tensorrt::{Library, Search};
@@ -22,7 +24,7 @@ use std::sync::Arc;
 /// Who runs a network, as an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NetworkArg {
-    /// tract, built in
+    /// tract, in builds with the feature `onnx`
     Cpu,
     /// Our own kernel on the first GPU (compute capability 9.0), for predecoders of 3 layers of 128 channels
     Gpu,
@@ -83,6 +85,11 @@ impl Network {
             NetworkArg::Onnxruntime => runtime(Provider::Cpu { threads: 1 })?,
             NetworkArg::OnnxruntimeCuda => runtime(Provider::Cuda { device: 0 })?,
             _ if onnxruntime.is_some() => bail!("--onnxruntime is for --engine onnxruntime"),
+            NetworkArg::Cpu if !BUILT_IN => {
+                bail!(Misuse(
+                    "--engine cpu: this build has no ONNX engine; add `--features onnx` to cargo's".into()
+                ))
+            }
             NetworkArg::Cpu => OnnxEngine::Cpu,
             NetworkArg::Tensorrt => {
                 let library = Library::open(&Search::new())?;

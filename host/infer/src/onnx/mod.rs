@@ -31,6 +31,9 @@ use crate::{Engine, InferError, Model, TensorSpec};
 
 pub use crate::OnnxOptions;
 
+/// Whether this build has the engine.
+pub const BUILT_IN: bool = true;
+
 /// A network from an ONNX file, ready to run on the CPU.
 ///
 /// ```

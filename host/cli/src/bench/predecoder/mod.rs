@@ -14,11 +14,16 @@ use anyhow::{Context, Result, anyhow};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall_gpu::clock;
-use ringcall_infer::onnx::OnnxModel;
+use ringcall_infer::onnx::{BUILT_IN, OnnxModel};
 use ringcall_infer::{Model, OnnxOptions};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::predecoder::{PredecoderVolume, Thresholds};
+
+/// Why the CPU does not run the network, whose answers every row is held to: this build has no engine.
+pub(super) fn no_engine() -> Option<String> {
+    (!BUILT_IN).then(|| "no ONNX engine in this build (feature `onnx`)".to_owned())
+}
 
 /// Noise whose threshold is used.
 const NOISE: f64 = 0.003;
