@@ -205,9 +205,9 @@ static void shots(void) {
          weights[2] == 5);
 
   /* In and out at one address. */
-  uint8_t bits[4] = {6, 4, 0, 1};
-  EXPECT_OK(ringcall_decoder_decode_batch(decoder, 4, bits, 4, bits, 4, NULL, NULL));
-  EXPECT(bits[0] == 0 && bits[1] == 1 && bits[2] == 0 && bits[3] == 0);
+  uint8_t shared[4] = {6, 4, 0, 1};
+  EXPECT_OK(ringcall_decoder_decode_batch(decoder, 4, shared, 4, shared, 4, NULL, NULL));
+  EXPECT(shared[0] == 0 && shared[1] == 1 && shared[2] == 0 && shared[3] == 0);
 
   /* A part of the graph without boundary. */
   ringcall_decoder_t *odd = decoder_of("error(0.1) D0 D1 L0", RINGCALL_MATCHING_PLAIN);
