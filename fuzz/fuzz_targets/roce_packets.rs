@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use ringcall_sim::fpga::control::{Reply, Request};
 use ringcall_roce::{
-    Busy, Envelope, Event, Immediate, Incomplete, Memory, Packet, Psn, QueuePair, Responder, Reth,
+    IcrcCheck,    Busy, Envelope, Event, Immediate, Incomplete, Memory, Packet, Psn, QueuePair, Responder, Reth,
 };
 
 const SLOT_BYTES: u32 = 256;
@@ -105,8 +105,11 @@ fuzz_target!(|data: &[u8]| {
                 assert_eq!(packet.write(&envelope, &mut out), Ok(datagram.len()));
                 assert_eq!(Packet::parse(&out), Ok(packet));
                 assert_eq!(envelope.verify(&out), Ok(()));
+                let numbered = envelope.with_identification(datagram.len() as u16);
+                assert_eq!(packet.write(&numbered, &mut out), Ok(datagram.len()));
+                assert_eq!(envelope.recover(&out), Ok(numbered));
             }
-            match responder.receive_datagram(datagram, None, &mut memory[..]) {
+            match responder.receive_datagram(datagram, &envelope, IcrcCheck::Ignore, &mut memory[..]) {
                 Ok(Event::Arrived(arrived)) => {
                     assert!(arrived.slot < SLOTS && arrived.bytes <= SLOT_BYTES);
                     assert!(arrived.complete || incomplete == Incomplete::Publish);

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod crc_shift;
 pub mod drops;
 pub mod error;
 mod frame;
@@ -36,7 +37,7 @@ pub mod socket;
 
 pub use drops::SocketDrops;
 pub use error::PacketError;
-pub use icrc::{Envelope, ROCE_PORT};
+pub use icrc::{Envelope, IcrcCheck, ROCE_PORT};
 pub use immediate::{Immediate, MAX_PAGES, PAGE_UNIT_BYTES};
 pub use opcode::Opcode;
 pub use packet::{Aeth, Bth, MAX_OVERHEAD_BYTES, Packet, Reth};

@@ -123,10 +123,12 @@ impl Peers {
         Some(&mut self.entries[index].psn)
     }
 
-    /// The peer that has sent a packet. `None`: the sender is not known, and the packet is for another queue pair or lacks
-    /// the key.
+    /// The peer that has sent a packet.
+    ///
+    /// # Errors
+    /// The sender is not known, and the packet does not [open](QueuePair::is_opened_by) the queue pair.
     #[inline]
-    pub fn hear(&mut self, address: SocketAddrV4, packet: &Packet<'_>) -> Option<&mut Peer> {
+    pub fn hear(&mut self, address: SocketAddrV4, packet: &Packet<'_>) -> Result<&mut Peer, Reason> {
         self.packets += 1;
         let index = match self.position(address) {
             Some(index) => index,
@@ -134,7 +136,7 @@ impl Peers {
         };
         let peer = &mut self.entries[index];
         peer.heard = self.packets;
-        Some(peer)
+        Ok(peer)
     }
 
     /// How many peers have lost their entry to a newcomer, since this was asked last.
@@ -143,11 +145,10 @@ impl Peers {
         std::mem::take(&mut self.evicted)
     }
 
-    fn admit(&mut self, address: SocketAddrV4, packet: &Packet<'_>) -> Option<usize> {
-        let (index, peer) = self.entries.iter_mut().enumerate().min_by_key(|(_, peer)| peer.heard)?;
-        if !peer.responder.queue_pair().is_opened_by(packet) {
-            return None;
-        }
+    fn admit(&mut self, address: SocketAddrV4, packet: &Packet<'_>) -> Result<usize, Reason> {
+        let oldest = self.entries.iter_mut().enumerate().min_by_key(|(_, peer)| peer.heard);
+        let (index, peer) = oldest.ok_or(Reason::WrongPeer)?;
+        peer.responder.queue_pair().is_opened_by(packet)?;
         if self.addresses[index].replace(address).is_some() {
             self.evicted += 1;
             peer.window.fill(0);
@@ -155,7 +156,7 @@ impl Peers {
         peer.responder.restart();
         peer.psn = Psn::first();
         self.recent = index;
-        Some(index)
+        Ok(index)
     }
 }
 
@@ -178,7 +179,7 @@ mod tests {
         peers.hear(first, &packet(psn)).expect("the key").receive(&packet(psn)).expect("it is right");
         assert_eq!(peers.newly_evicted(), 0);
         let wrong = Packet { reth: Some(Reth { key: 1, ..reth }), ..packet(psn) };
-        assert!(peers.hear(second, &wrong).is_none());
+        assert_eq!(peers.hear(second, &wrong).err(), Some(Reason::WrongKey));
         let peer = peers.hear(second, &packet(psn)).expect("the key");
         assert_eq!(peer.page(0), [0; 128]);
         assert_eq!((peers.newly_evicted(), peers.newly_evicted()), (1, 0));

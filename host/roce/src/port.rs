@@ -1,6 +1,8 @@
 //! What a queue pair on a socket is told: its numbers, its window, and its peer.
 
+use crate::icrc::IcrcCheck;
 use crate::packet::Packet;
+use crate::reason::Reason;
 use crate::responder::{Incomplete, QueuePair};
 use crate::socket::RoceSocket;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -34,9 +36,8 @@ pub struct PortOptions {
     /// The one peer: packets from other hosts are refused, and messages go to this address and port. `None`:
     /// the peer that brings the window's key. Default: `None`.
     pub peer: Option<SocketAddrV4>,
-    /// Whether iCRCs are checked. That works for packets from a [`RoceSocket`]; an adapter has its own way with IP headers.
-    /// Default: true.
-    pub verify_icrc: bool,
+    /// How iCRCs are checked. Default: [`IcrcCheck::Recover`], which takes packets of adapters, too.
+    pub icrc: IcrcCheck,
 }
 
 impl PortOptions {
@@ -52,7 +53,7 @@ impl PortOptions {
             page_bytes,
             remote_qp: 2,
             peer: None,
-            verify_icrc: true,
+            icrc: IcrcCheck::Recover,
         }
     }
 
@@ -76,21 +77,21 @@ impl PortOptions {
         ]
     }
 
-    /// The packet in a datagram that came to `socket`, if it is a whole one and its sender may write at all.
+    /// The packet in a datagram that came to `socket`.
+    ///
+    /// # Errors
+    /// [`Reason::WrongPeer`], [`Reason::WrongIcrc`] or [`Reason::Malformed`].
     #[inline]
-    #[must_use]
     pub fn accept<'a>(
         &self,
         socket: &RoceSocket,
         source: SocketAddrV4,
         datagram: &'a [u8],
-    ) -> Option<Packet<'a>> {
+    ) -> Result<Packet<'a>, Reason> {
         if self.peer.is_some_and(|peer| peer.ip() != source.ip()) {
-            return None;
+            return Err(Reason::WrongPeer);
         }
-        if self.verify_icrc {
-            socket.envelope_from(source).verify(datagram).ok()?;
-        }
-        Packet::parse(datagram).ok()
+        let envelope = socket.envelope_from(source);
+        Ok(envelope.check(datagram, self.icrc).and_then(|()| Packet::parse(datagram))?)
     }
 }

@@ -1,5 +1,6 @@
 //! Why a packet was refused: a registry, and a counter for each.
 
+use crate::error::PacketError;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 macro_rules! reasons {
@@ -45,6 +46,16 @@ reasons! {
     NoMessage, "no_message", "it continues a message that did not begin, or lost a packet";
     WrongLength, "wrong_length", "its message has another length than announced";
     Busy, "busy", "the slot still has a request that is being served";
+}
+
+impl From<PacketError> for Reason {
+    /// A wrong iCRC has a reason of its own; every other error makes no packet.
+    fn from(error: PacketError) -> Self {
+        match error {
+            PacketError::WrongIcrc { .. } => Self::WrongIcrc,
+            _ => Self::Malformed,
+        }
+    }
 }
 
 impl std::fmt::Display for Reason {

@@ -4,9 +4,8 @@
 //! slots. It takes what a sensor bridge sends (WRITE ONLY packets, the last of a frame with an immediate), what an RDMA
 //! adapter sends for messages longer than its MTU (WRITE FIRST, MIDDLE, LAST), and SENDs of one packet.
 
-use crate::error::PacketError;
 use crate::frame::{Extent, Fit, Frame};
-use crate::icrc::Envelope;
+use crate::icrc::{Envelope, IcrcCheck};
 use crate::immediate::{Immediate, MAX_PAGES};
 use crate::opcode::{Opcode, Part, Service, Verb};
 use crate::packet::{Packet, Reth};
@@ -86,10 +85,17 @@ pub struct QueuePair {
 }
 
 impl QueuePair {
-    /// Whether a packet is for it and brings the window's key: its sender may be the peer.
-    #[must_use]
-    pub fn is_opened_by(&self, packet: &Packet<'_>) -> bool {
-        packet.bth.destination_qp == self.number && packet.reth.is_some_and(|reth| reth.key == self.key)
+    /// Checks that a packet is for it and brings the window's key: its sender may be the peer.
+    ///
+    /// # Errors
+    /// [`Reason::WrongQp`]; [`Reason::NoMessage`] for a packet that brings no key; [`Reason::WrongKey`].
+    pub fn is_opened_by(&self, packet: &Packet<'_>) -> Result<(), Reason> {
+        match packet.reth {
+            _ if packet.bth.destination_qp != self.number => Err(Reason::WrongQp),
+            None => Err(Reason::NoMessage),
+            Some(reth) if reth.key != self.key => Err(Reason::WrongKey),
+            Some(_) => Ok(()),
+        }
     }
 }
 
@@ -265,22 +271,21 @@ impl Responder {
         self.give_up_all();
     }
 
-    /// Parses a datagram, checks its iCRC if an envelope is given, and receives it.
+    /// Parses a datagram, checks its iCRC, and receives it.
     ///
     /// # Errors
     /// Why nothing came of it; it is counted.
     pub fn receive_datagram<'a, M: Memory + ?Sized>(
         &mut self,
         datagram: &'a [u8],
-        envelope: Option<&Envelope>,
+        envelope: &Envelope,
+        icrc: IcrcCheck,
         memory: &mut M,
     ) -> Result<Event<'a>, Reason> {
-        let packet = envelope.map_or(Ok(()), |envelope| envelope.verify(datagram));
-        match packet.and_then(|()| Packet::parse(datagram)) {
+        match envelope.check(datagram, icrc).and_then(|()| Packet::parse(datagram)) {
             Ok(packet) => self.receive(&packet, memory),
             Err(error) => {
-                let wrong_icrc = matches!(error, PacketError::WrongIcrc { .. });
-                let reason = if wrong_icrc { Reason::WrongIcrc } else { Reason::Malformed };
+                let reason = Reason::from(error);
                 self.stats.refused.count(reason);
                 Err(reason)
             }

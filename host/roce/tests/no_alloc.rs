@@ -1,7 +1,8 @@
 //! Nothing is allocated between a packet's arrival and the answer's departure.
 
 use ringcall_roce::{
-    Event, Immediate, Inbox, Incomplete, Outbox, Packet, Psn, QueuePair, Reason, Responder, Reth, RoceSocket,
+    Event, IcrcCheck, Immediate, Inbox, Incomplete, Outbox, Packet, Psn, QueuePair, Reason, Responder, Reth,
+    RoceSocket,
 };
 use std::time::Duration;
 
@@ -38,7 +39,8 @@ fn the_packets_way() {
                 left -= host.receive(&mut inbox).expect("received");
                 for (peer, datagram) in inbox.iter() {
                     let envelope = host.envelope_from(peer);
-                    match responder.receive_datagram(datagram, Some(&envelope), &mut memory[..]) {
+                    match responder.receive_datagram(datagram, &envelope, IcrcCheck::Recover, &mut memory[..])
+                    {
                         Ok(Event::Arrived(frame)) => {
                             arrived += 1;
                             let slot =

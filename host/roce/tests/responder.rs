@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use ringcall_roce::{
-    Arrived, Bth, Busy, Envelope, Event, Immediate, Incomplete, Memory, NoMemory, Opcode, Packet, Psn,
-    QueuePair, QueuePairError, Reason, Responder, Reth,
+    Arrived, Bth, Busy, Envelope, Event, IcrcCheck, Immediate, Incomplete, Memory, NoMemory, Opcode, Packet,
+    Psn, QueuePair, QueuePairError, Reason, Responder, Reth,
 };
 
 const BASE: u64 = 0x7F00_0000;
@@ -161,17 +161,18 @@ fn datagrams_are_checked_before_anything_else() {
     let mut bytes = vec![0; 100];
     let length = whole(0, 0, b"good").write(&envelope, &mut bytes).expect("it fits");
     bytes.truncate(length);
-    let mut receive = |bytes: &[u8], envelope| {
-        bench.responder.receive_datagram(bytes, envelope, &mut bench.memory[..]).map(|event| match event {
+    let mut receive = |bytes: &[u8], icrc| {
+        let event = bench.responder.receive_datagram(bytes, &envelope, icrc, &mut bench.memory[..]);
+        event.map(|event| match event {
             Event::Arrived(arrived) => arrived.slot,
             _ => unreachable!("one packet is a frame"),
         })
     };
     let mut damaged = bytes.clone();
     damaged[33] ^= 1;
-    assert_eq!(receive(&damaged, Some(&envelope)), Err(Reason::WrongIcrc));
-    assert_eq!(receive(&bytes[..20], None), Err(Reason::Malformed));
-    assert_eq!(receive(&bytes, Some(&envelope)), Ok(0));
+    assert_eq!(receive(&damaged, IcrcCheck::Recover), Err(Reason::WrongIcrc));
+    assert_eq!(receive(&bytes[..20], IcrcCheck::Ignore), Err(Reason::Malformed));
+    assert_eq!(receive(&bytes, IcrcCheck::Zero), Ok(0));
     let stats = bench.responder.stats();
     assert_eq!((stats.refused.of(Reason::WrongIcrc), stats.refused.of(Reason::Malformed)), (1, 1));
     assert_eq!(&bench.memory[..4], b"good");

@@ -3,7 +3,7 @@
 use crate::admit::{Admission, Reason, admission};
 use crate::outbox::Tag;
 use crate::slots::{Asked, Slots};
-use crate::stats::LiveCounters;
+use crate::stats::{Count, LiveCounters};
 use crate::wire::{Arrival, BATCH, Frame};
 use crate::{Endpoint, Outbox, TransportError, Unified, Watch, Wire};
 use ringcall::Ring;
@@ -11,6 +11,7 @@ use ringcall_protocol::slot::Response;
 use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,39 +177,36 @@ impl<W: Wire> Unified for Link<W> {
         if limit == 0 {
             return 0;
         }
-        let mut frames = 0;
+        let frames = Cell::new(0);
+        let came = || frames.set(frames.get() + 1);
+        let ignore = |counter: &Count| {
+            came();
+            counters.received.one();
+            counter.one();
+        };
         let outcome = wire.receive(limit, &mut |arrival| match arrival {
             Arrival::Frame(frame) => {
-                frames += 1;
+                came();
                 counters.received.one();
                 admit::<W>(&frame, slots, outbox, counters, &rules);
-            }
-            Arrival::Malformed => {
-                frames += 1;
-                counters.received.one();
-                counters.malformed.one();
-            }
-            Arrival::Forbidden => {
-                frames += 1;
-                counters.received.one();
-                counters.forbidden.one();
-            }
-            Arrival::Repeated => {
-                frames += 1;
-                counters.received.one();
-                counters.repeated.one();
             }
             Arrival::Lost(n) => counters.lost.add(n),
             Arrival::Incomplete(n) => counters.incomplete.add(n),
             Arrival::Evicted(n) => counters.evicted.add(n),
+            Arrival::Malformed => ignore(&counters.malformed),
+            Arrival::Forbidden => ignore(&counters.forbidden),
+            Arrival::WrongIcrc => ignore(&counters.wrong_icrc),
+            Arrival::WrongKey => ignore(&counters.wrong_key),
+            Arrival::NoMessage => ignore(&counters.no_message),
+            Arrival::Repeated => ignore(&counters.repeated),
         });
         if outcome.is_err() {
             counters.errors.one();
         }
-        if frames > 0 {
+        if frames.get() > 0 {
             self.settle_counts();
         }
-        frames
+        frames.get()
     }
 
     fn publish(&mut self) -> usize {

@@ -116,6 +116,9 @@ counters! {
         strays: "frames ignored: responses, which nobody may answer";
         malformed: "packets ignored: not of this wire";
         forbidden: "packets ignored: of peers that are not served";
+        wrong_icrc: "packets ignored: their invariant CRC is wrong, so they were damaged on the way";
+        wrong_key: "packets ignored: their key is not the window's";
+        no_message: "packets ignored: they continue a message of which an earlier packet is missing";
         repeated: "packets ignored: the wire knows by its own sequence numbers that they were here before";
         lost: "packets that the wire knows to be lost, by its own sequence numbers";
         incomplete: "frames given up: packets of them never came";
@@ -140,7 +143,8 @@ impl Statistics {
     /// Frames that were dropped because no peer can be told.
     #[must_use]
     pub fn ignored(&self) -> u64 {
-        self.runts + self.strays + self.malformed + self.forbidden + self.repeated
+        let refused = self.malformed + self.forbidden + self.wrong_icrc + self.wrong_key + self.no_message;
+        self.runts + self.strays + refused + self.repeated
     }
 
     /// How many frames are unaccounted for: always (0, 0), first of those received, then of those put into slots.

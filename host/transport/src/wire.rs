@@ -68,6 +68,12 @@ pub enum Arrival<'a, P> {
     Malformed,
     /// A packet of a peer that is not served: counted.
     Forbidden,
+    /// A packet whose invariant CRC is wrong: counted.
+    WrongIcrc,
+    /// A packet that brings another key than the window's: counted.
+    WrongKey,
+    /// A packet that continues a message of which an earlier packet is missing: counted.
+    NoMessage,
     /// A packet that was here before, by the wire's sequence numbers: counted.
     Repeated,
     /// So many packets were lost on the way, by the wire's sequence numbers: counted.

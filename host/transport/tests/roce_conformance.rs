@@ -3,8 +3,8 @@
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring, RingConfig};
 use ringcall_roce::{
-    Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet, PortOptions, Psn,
-    QueuePair, Responder, Reth, RoceSocket,
+    Event, IcrcCheck, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet,
+    PortOptions, Psn, QueuePair, Responder, Reth, RoceSocket,
 };
 use ringcall_transport::conformance::{Client, Subject, check, serve};
 use ringcall_transport::{Endpoint, Link, RingFilling, Statistics, TransportError, Unified, roce};
@@ -160,7 +160,7 @@ impl Client for Bridge {
             self.socket.receive(&mut self.inbox).unwrap();
             for (from, datagram) in self.inbox.iter() {
                 let envelope = self.socket.envelope_from(from);
-                match self.answers.receive_datagram(datagram, Some(&envelope), &mut NoMemory) {
+                match self.answers.receive_datagram(datagram, &envelope, IcrcCheck::Recover, &mut NoMemory) {
                     Ok(Event::Message(answer)) => self.queue.push_back(answer.to_vec()),
                     other => panic!("{other:?}"),
                 }
@@ -261,7 +261,8 @@ fn what_is_not_for_this_queue_pair_is_counted() {
         bridge.send_raw(packet);
     }
     let counts = until(&mut link, 4, 0);
-    assert_eq!((counts.requests, counts.malformed), (1, 3), "{counts}");
+    let refused = (counts.wrong_icrc, counts.wrong_key, counts.malformed);
+    assert_eq!((counts.requests, refused), (1, (1, 1, 1)), "{counts}");
 }
 
 #[test]
@@ -284,7 +285,7 @@ fn the_peer_that_is_configured_is_the_only_one_and_gets_the_answers() {
     let (_ring, mut other) = self::link(|options| options.port.peer = Some(elsewhere));
     let mut bridge = Bridge::new(other.endpoint(), 1024);
     Client::send(&mut bridge, &request(9, b"abc"));
-    assert_eq!(until(&mut other, 1, 0).malformed, 1);
+    assert_eq!(until(&mut other, 1, 0).forbidden, 1);
 }
 
 #[test]

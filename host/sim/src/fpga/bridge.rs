@@ -17,7 +17,7 @@ use crate::fpga::faults::Faults;
 use crate::fpga::player::Player;
 use crate::fpga::report::Report;
 use crate::fpga::windows::{Checker, Exchange, Recorded};
-use ringcall_roce::{ROCE_PORT, RoceSocket};
+use ringcall_roce::{IcrcCheck, ROCE_PORT, RoceSocket};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,8 +51,8 @@ pub struct BridgeConfig {
     pub time: TimeFormat,
     /// Whose numbers requests bear.
     pub ids: RequestIds,
-    /// Whether answers' iCRCs are checked.
-    pub verify_icrc: bool,
+    /// How answers' iCRCs are checked.
+    pub icrc: IcrcCheck,
     /// Whether windows end in a metadata block, unless the host has turned that off in its registers. Hosts of RPC do turn
     /// it off; default: no.
     pub metadata: bool,
@@ -77,7 +77,7 @@ impl BridgeConfig {
             faults: Faults::default(),
             time: TimeFormat::SecondsNanoseconds,
             ids: RequestIds::AsWritten,
-            verify_icrc: true,
+            icrc: IcrcCheck::Recover,
             metadata: false,
         }
     }
@@ -241,7 +241,7 @@ impl Bridge {
             faults: config.faults,
             time: config.time,
             ids: config.ids,
-            verify_icrc: config.verify_icrc,
+            icrc: config.icrc,
             packet_bytes,
             ..defaults
         })

@@ -2,7 +2,7 @@
 
 use crate::fpga::error::EmulatorError;
 use crate::fpga::faults::Faults;
-use ringcall_roce::{MAX_PAGES, Psn};
+use ringcall_roce::{IcrcCheck, MAX_PAGES, Psn};
 use ringcall_wire::HEADER_BYTES;
 use serde::Serialize;
 use std::net::SocketAddrV4;
@@ -86,9 +86,8 @@ pub struct PlayerConfig {
     pub time: TimeFormat,
     /// Whose numbers requests bear.
     pub ids: RequestIds,
-    /// Whether answers' iCRCs are checked. That works for answers from a [`RoceSocket`](ringcall_roce::RoceSocket); not
-    /// for those of an adapter, which has its own way with IP headers.
-    pub verify_icrc: bool,
+    /// How answers' iCRCs are checked. Default: [`IcrcCheck::Recover`], which takes answers of adapters, too.
+    pub icrc: IcrcCheck,
 }
 
 impl PlayerConfig {
@@ -107,7 +106,7 @@ impl PlayerConfig {
             first_psn: None,
             time: TimeFormat::default(),
             ids: RequestIds::default(),
-            verify_icrc: true,
+            icrc: IcrcCheck::Recover,
         }
     }
 

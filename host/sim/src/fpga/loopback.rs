@@ -5,8 +5,8 @@ use crate::fpga::error::EmulatorError;
 use crate::fpga::player::{flush, push};
 use ringcall::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, StopFlag, Supervised};
 use ringcall_roce::{
-    Event, Inbox, Incomplete, MAX_OVERHEAD_BYTES, Outbox, Packet, Psn, QueuePair, Responder, ResponderStats,
-    RoceSocket,
+    Event, IcrcCheck, Inbox, Incomplete, MAX_OVERHEAD_BYTES, Outbox, Packet, Psn, QueuePair, Responder,
+    ResponderStats, RoceSocket,
 };
 use ringcall_wire::{FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, Status, names};
 use std::net::SocketAddrV4;
@@ -153,7 +153,7 @@ fn serve(
                 responder.restart();
             }
             let envelope = socket.envelope_from(from);
-            let event = responder.receive_datagram(bytes, Some(&envelope), &mut memory[..]);
+            let event = responder.receive_datagram(bytes, &envelope, IcrcCheck::Recover, &mut memory[..]);
             let Ok(Event::Arrived(arrived)) = event else { continue };
             let slot = &memory[arrived.slot as usize * slot_bytes..][..arrived.bytes as usize];
             let length = (config.handler)(slot, &mut answer);

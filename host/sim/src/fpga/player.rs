@@ -309,8 +309,8 @@ impl Player {
                 self.answers.count_refusal(Reason::WrongPeer);
                 continue;
             }
-            let envelope = self.config.verify_icrc.then(|| self.socket.envelope_from(peer));
-            let event = self.answers.receive_datagram(datagram, envelope.as_ref(), &mut NoMemory);
+            let envelope = self.socket.envelope_from(peer);
+            let event = self.answers.receive_datagram(datagram, &envelope, self.config.icrc, &mut NoMemory);
             let Ok(Event::Message(answer)) = event else { continue };
             let read = RequestLog::read(answer);
             if self.injector.drops_answer() {

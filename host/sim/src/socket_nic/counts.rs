@@ -10,6 +10,8 @@ ringcall_wire::named! {
         Packets, "port_packets", "packets taken from the socket";
         Accepted, "port_accepted", "packets that passed every check";
         Refused, "port_refused", "packets refused: iCRC, queue pair, key, addresses, not RoCE";
+        WrongIcrc, "port_wrong_icrc", "of the refused packets, those whose invariant CRC is wrong";
+        WrongKey, "port_wrong_key", "of the refused packets, those whose key is not the window's";
         Repeated, "port_repeated", "packets refused: their sequence number was here before";
         Lost, "port_lost", "packets that sequence numbers say are missing";
         Busy, "port_busy", "requests refused (BACKPRESSURE): their page has a request in flight";

@@ -289,19 +289,33 @@ impl RocePort {
             counts.add(count, 1);
             None
         };
-        let Some(packet) = options.accept(socket, source, datagram) else { return refuse(Count::Refused) };
+        let refuse_for = |reason| {
+            match reason {
+                Reason::Duplicate => return refuse(Count::Repeated),
+                Reason::WrongIcrc => counts.add(Count::WrongIcrc, 1),
+                Reason::WrongKey => counts.add(Count::WrongKey, 1),
+                _ => (),
+            }
+            refuse(Count::Refused)
+        };
+        let packet = match options.accept(socket, source, datagram) {
+            Ok(packet) => packet,
+            Err(reason) => return refuse_for(reason),
+        };
         let from = options.peer.unwrap_or(source);
-        let why = |reason| if reason == Reason::Duplicate { Count::Repeated } else { Count::Refused };
         payload.clear();
         let message = match receiver {
             Receiver::Frames { peers, requests } => {
-                let Some(peer) = peers.hear(from, &packet) else { return refuse(Count::Refused) };
+                let peer = match peers.hear(from, &packet) {
+                    Ok(peer) => peer,
+                    Err(reason) => return refuse_for(reason),
+                };
                 *writer = Some(from);
                 let outcome = peer.receive(&packet);
                 counts.add(Count::Lost, peer.newly_lost());
                 counts.add(Count::Incomplete, peer.newly_incomplete());
                 let message = match outcome {
-                    Err(reason) => return refuse(why(reason)),
+                    Err(reason) => return refuse_for(reason),
                     Ok(Event::Written) => None,
                     Ok(Event::Message(bytes)) => {
                         payload.extend_from_slice(bytes);
@@ -326,8 +340,8 @@ impl RocePort {
             }
             Receiver::Packets { responder, last } => {
                 if *writer != Some(from) {
-                    if !responder.queue_pair().is_opened_by(&packet) {
-                        return refuse(Count::Refused);
+                    if let Err(reason) = responder.queue_pair().is_opened_by(&packet) {
+                        return refuse_for(reason);
                     }
                     *writer = Some(from);
                     *psn = Psn::first();
@@ -337,7 +351,7 @@ impl RocePort {
                 counts.set(Count::Lost, responder.stats().lost_packets());
                 counts.set(Count::Incomplete, responder.stats().incomplete);
                 match outcome {
-                    Err(reason) => return refuse(why(reason)),
+                    Err(reason) => return refuse_for(reason),
                     Ok(Event::Message(bytes)) => {
                         payload.extend_from_slice(bytes);
                         Some(send_of(&packet))

@@ -23,7 +23,10 @@
 //! [`lost`](crate::Statistics::lost) are packets that sequence numbers say are missing; one that comes late after all was
 //! counted, and makes up for the next. [`incomplete`](crate::Statistics::incomplete) are frames and messages that were given
 //! up because packets of them never came. [`repeated`](crate::Statistics::repeated) are packets that were here before.
-//! Everything else that is refused (iCRC, queue pair, key, addresses) is [`malformed`](crate::Statistics::malformed).
+//! [`wrong_icrc`](crate::Statistics::wrong_icrc), [`wrong_key`](crate::Statistics::wrong_key),
+//! [`no_message`](crate::Statistics::no_message) (a packet before it is missing) and
+//! [`forbidden`](crate::Statistics::forbidden) (of another host than the one peer) say why a packet was refused; every other
+//! reason (queue pair, addresses, no RoCE) is [`malformed`](crate::Statistics::malformed).
 
 use crate::udp::MAX_DATAGRAM_BYTES;
 use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
@@ -134,6 +137,18 @@ impl Roce {
     }
 }
 
+/// A packet of which nothing comes, as it is counted.
+const fn ignored(reason: Reason) -> Arrival<'static, SocketAddrV4> {
+    match reason {
+        Reason::Duplicate => Arrival::Repeated,
+        Reason::WrongPeer => Arrival::Forbidden,
+        Reason::WrongIcrc => Arrival::WrongIcrc,
+        Reason::WrongKey => Arrival::WrongKey,
+        Reason::NoMessage => Arrival::NoMessage,
+        _ => Arrival::Malformed,
+    }
+}
+
 impl Wire for Roce {
     type Peer = SocketAddrV4;
     const NAMES_SLOTS: bool = true;
@@ -171,14 +186,14 @@ impl Wire for Roce {
                 break;
             }
             *seen += 1;
-            let Some(packet) = options.port.accept(socket, source, datagram) else {
-                take(Arrival::Malformed);
-                continue;
-            };
             let from = options.port.peer.unwrap_or(source);
-            let Some(peer) = peers.hear(from, &packet) else {
-                take(Arrival::Malformed);
-                continue;
+            let packet = options.port.accept(socket, source, datagram);
+            let (packet, peer) = match packet.and_then(|packet| Ok((packet, peers.hear(from, &packet)?))) {
+                Ok(heard) => heard,
+                Err(reason) => {
+                    take(ignored(reason));
+                    continue;
+                }
             };
             let event = peer.receive(&packet);
             let (lost, incomplete) = (peer.newly_lost(), peer.newly_incomplete());
@@ -196,8 +211,8 @@ impl Wire for Roce {
                     let bytes = &peer.page(arrived.slot)[..len.min(*receive_bytes)];
                     take(Arrival::Frame(Frame { from, slot: Some(arrived.slot), bytes, len }));
                 }
-                Err(Reason::Duplicate) => take(Arrival::Repeated),
-                Ok(Event::Message(_)) | Err(_) => take(Arrival::Malformed),
+                Err(reason) => take(ignored(reason)),
+                Ok(Event::Message(_)) => take(Arrival::Malformed),
             }
         }
         let evicted = peers.newly_evicted();
