@@ -1,6 +1,7 @@
 //! All checks in order, each under a heading with its time.
 
 use crate::dist;
+use crate::rdma;
 use crate::shell::Shell;
 use crate::steps::{self, Outcome};
 use crate::tensorrt;
@@ -19,6 +20,7 @@ const STEPS: &[Step] = &[
     Step { name: "rooms", run: steps::rooms },
     Step { name: "ptx", run: steps::ptx },
     Step { name: "test", run: steps::test },
+    Step { name: "rdma", run: rdma::step },
     Step { name: "onnxruntime", run: steps::onnxruntime },
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },

@@ -14,6 +14,7 @@ mod files;
 mod metadata;
 mod mutants;
 mod ptx;
+mod rdma;
 mod rooms;
 mod shell;
 mod steps;
@@ -73,6 +74,8 @@ enum Task {
     Dist(dist::DistOptions),
     /// The TensorRT engine's tests, with libraries and headers from package registries; needs no GPU.
     Tensorrt(tensorrt::TensorRtOptions),
+    /// Asks `ringcall serve` from a verbs program on Linux's software RoCE, in a small virtual machine.
+    Rdma,
     /// The Python wheel's lints and tests, in a virtual environment: about four minutes. Needs python3 with venv, and PyPI.
     Wheel,
     /// What a machine with a GPU needs to test and measure: programs and a script, in `target/gpu-bundle`.
@@ -105,6 +108,7 @@ fn run(task: Task) -> Result<()> {
         Task::Fuzz { seconds } => steps::fuzz(&shell, seconds).and_then(asked_for),
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),
+        Task::Rdma => rdma::step(&shell).and_then(asked_for),
         Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
         Task::Wheel => wheel::test(&shell).and_then(asked_for),
         Task::GpuBundle(options) => bundle::make(&shell, &options),

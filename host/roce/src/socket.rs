@@ -6,8 +6,7 @@
 //! iCRCs cannot be right. The source address is covered too: the socket is bound to it.
 //!
 //! What a received packet had in its IP header cannot be seen. [`RoceSocket::envelope_from`] assumes a sender of this
-//! kind; an adapter may set another identification, and then a check of its iCRC fails: leave it to the adapter, whose
-//! hardware has done it, and check nothing.
+//! kind. Adapters count the identification up: [`IcrcCheck::Recover`](crate::IcrcCheck::Recover) checks their packets, too.
 //!
 //! Receiving on port 4791 works as long as no RDMA stack claims the port on that interface.
 

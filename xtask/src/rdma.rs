@@ -1,0 +1,39 @@
+//! Software RoCE against a real verbs stack: Linux's rdma_rxe in a small virtual machine (`tests/rdma`).
+
+use crate::shell::{Shell, run};
+use crate::steps::Outcome;
+use anyhow::Result;
+
+/// How long the cases may take inside the machine, in seconds; some 60 on two cores.
+const SECONDS: &str = "400";
+
+/// Makes the machine if there is none, and runs the cases in it with the `ringcall` that the tests were built with.
+pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
+    let sources = shell.root().join("tests/rdma");
+    let machine = shell.target("rdma");
+    let [build, start] = ["build.sh", "run.sh"].map(|script| sources.join(script).display().to_string());
+    let folder = machine.display().to_string();
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Ok(Outcome::Skipped("the machine is one of x86_64 Linux"));
+    }
+    if !machine.starts_with(shell.root()) {
+        return Ok(Outcome::Skipped(
+            "CARGO_TARGET_DIR is outside of the repository, and the machine sees one folder",
+        ));
+    }
+    if run(&mut shell.command("bash", &[&build, &folder])).is_err() {
+        return Ok(Outcome::Skipped("no Debian packages of a kernel, QEMU and RDMA tools"));
+    }
+    run(&mut shell.cargo(&["test", "--workspace", "--no-run", "--test", "two_processes"]))?;
+    let ringcall = shell.target("debug").join("ringcall");
+    let command = format!(
+        "bash {} {} {}",
+        sources.join("cases.sh").display(),
+        ringcall.display(),
+        machine.join("client").display()
+    );
+    // The machine sees one folder: the one that has both the sources and what was built.
+    let share = shell.root().display().to_string();
+    run(&mut shell.command("bash", &[&start, &folder, &share, SECONDS, &command]))?;
+    Ok(Outcome::Done)
+}
