@@ -1,0 +1,301 @@
+// One shot after another, by a block or by a cluster of blocks: legs, convergence, the lightest solution.
+//
+// Blocks of a cluster exchange once an iteration: a check's threads push its state to each block that has it in its halo, and each
+// warp of the check phase pushes to every block whether one of its checks is unexplained. Both are `st.async` onto the mbarrier of the
+// receiver's phase, whose count also has the receiver's own warps: one wait stands for the block's barrier and for the exchange. States
+// and flags have two buffers. A block is one iteration ahead of another at most, since every block waits for every block's flags.
+#pragma once
+#include <cooperative_groups.h>
+
+#include "phases.cuh"
+
+namespace relay {
+
+struct Settings {
+  int32_t first_memory, low, values;
+  uint32_t first_iterations, leg_iterations, legs, solutions, max_iterations, seed;
+};
+
+// What a block reads once: the arrays of `BlockTables`, one block's after another's, `*_stride` words apart.
+struct BlockArrays {
+  const uint32_t *check_at, *depth, *slots, *priors, *columns, *flips, *counted, *degrees, *push_begin, *pushes;
+  uint32_t own, halo, depths;
+};
+
+struct Answer {
+  uint32_t converged, solutions, iterations, weight, observables, cycles, done, reserved;
+};
+
+struct Launch {
+  const BlockArrays *blocks;
+  Settings settings;
+  uint32_t rows, syndrome_words, shots;
+  const uint32_t *syndromes;  // [shots][syndrome_words], a bit a check
+  Answer *answers;            // [shots]
+  uint32_t *decisions;        // [shots][blocks][threads]: counted bits of the error; null if none are wanted
+  uint32_t *next;             // the next shot, of single blocks; null for shots in turns
+};
+
+constexpr int MAX_PUSHES = 8;  // of one thread
+
+__device__ __forceinline__ uint32_t shared_address(const void *p) { return uint32_t(__cvta_generic_to_shared(p)); }
+__device__ __forceinline__ uint32_t in_block(uint32_t address, uint32_t rank) {
+  uint32_t remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+}
+__device__ __forceinline__ void push(uint32_t address, uint32_t value, uint32_t barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address), "r"(value), "r"(barrier)
+               : "memory");
+}
+__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+__device__ __forceinline__ void arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void arrive_expecting(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void await(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  do {
+    asm volatile(
+        "{.reg .pred p;\n mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (!done);
+}
+
+// Bytes of dynamic shared memory.
+template <int BLOCKS, int THREADS, int POSITIONS, class P> constexpr size_t shared_bytes(uint32_t rows) {
+  return size_t(4) * ((rows + 1) * POSITIONS + 2 * POSITIONS + P::SUM * THREADS + 2 * BLOCKS * (THREADS / 32) + 64);
+}
+
+template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Decoder {
+  static constexpr int WARPS = THREADS / 32, FLAGS = BLOCKS * WARPS;
+
+  struct Shared {
+    uint64_t barriers[2];
+    uint32_t totals[4][2];
+    uint32_t shot;
+  };
+
+  uint16_t *messages;
+  uint32_t *states, *flags;
+  Shared *shared;
+  Block<POSITIONS> block;
+  Thread<P> t;
+  const BlockArrays *arrays;
+  int thread, rank, position, depth;
+  bool has_check;
+  uint32_t fired, detector, exchanges, check_warps, expected_bytes, solution_count;
+  uint32_t push_state[MAX_PUSHES], push_barrier[MAX_PUSHES], pushes, flag_address, flag_barrier;
+
+  __device__ __forceinline__ void cluster_sync() {
+    if constexpr (BLOCKS > 1) {
+      asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    } else {
+      __syncthreads();
+    }
+  }
+
+  __device__ __forceinline__ void set_up(const Launch &launch, uint32_t *memory) {
+    thread = threadIdx.x;
+    rank = BLOCKS > 1 ? blockIdx.x % BLOCKS : 0;
+    arrays = launch.blocks + rank;
+    messages = reinterpret_cast<uint16_t *>(memory);
+    states = memory + (launch.rows + 1) * POSITIONS;
+    uint32_t *slots = states + 2 * POSITIONS;
+    flags = slots + P::SUM * THREADS;
+    shared = reinterpret_cast<Shared *>(flags + 2 * FLAGS);
+    block = {messages, slots};
+    for (uint32_t i = thread; i < (launch.rows + 1) * POSITIONS; i += THREADS) memory[i] = MESSAGE_CAP;
+    for (uint32_t i = thread; i < 2 * POSITIONS; i += THREADS) states[i] = MESSAGE_CAP;
+    for (uint32_t i = thread; i < P::SUM * THREADS; i += THREADS) slots[i] = arrays->slots[i];
+    for (uint32_t i = thread; i < 2 * FLAGS; i += THREADS) flags[i] = 0;
+    if (thread < 8) shared->totals[thread / 2][thread % 2] = 0;
+#pragma unroll
+    for (int at = 0; at < P::COUNT; ++at) {
+      t.prior[at] = arrays->priors[at * THREADS + thread];
+      t.degree[at] = __shfl_sync(~0u, arrays->degrees[at * WARPS + thread / 32], 0);
+    }
+    t.counted = arrays->counted[thread];
+    position = thread / SPLIT;
+    has_check = position < int(arrays->own);
+    depth = has_check ? arrays->depth[thread / 32] : 0;
+    detector = has_check ? arrays->check_at[position] : 0;
+    check_warps = arrays->depths;
+    exchanges = 0;
+    solution_count = 0;
+    pushes = 0;
+    if constexpr (BLOCKS > 1) {
+      const uint32_t barrier = shared_address(&shared->barriers[0]);
+      if (thread == 0) {
+        barrier_init(barrier, 1 + check_warps);
+        barrier_init(barrier + 8, 1 + check_warps);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      }
+      expected_bytes = 4 * arrays->halo;
+      for (int other = 0; other < BLOCKS; ++other) expected_bytes += 4 * launch.blocks[other].depths;
+      if (has_check) {
+        for (uint32_t q = arrays->push_begin[position] + thread % SPLIT; q < arrays->push_begin[position + 1]; q += SPLIT) {
+          const uint32_t to = arrays->pushes[q];
+#pragma unroll
+          for (int i = 0; i < MAX_PUSHES; ++i)
+            if (uint32_t(i) == pushes) {
+              push_state[i] = in_block(shared_address(states + (to & 0xffff)), to >> 16);
+              push_barrier[i] = in_block(barrier, to >> 16);
+            }
+          ++pushes;
+        }
+      }
+      const uint32_t lane = thread % 32;
+      if (lane < BLOCKS) {
+        flag_address = in_block(shared_address(flags + rank * WARPS + thread / 32), lane);
+        flag_barrier = in_block(barrier, lane);
+      }
+    }
+    cluster_sync();
+  }
+
+  // The checks' phase, and the exchange. Whether a check is unexplained, of any block.
+  __device__ __forceinline__ bool checks() {
+    const uint32_t buffer = BLOCKS > 1 ? exchanges & 1 : 0;
+    if constexpr (BLOCKS > 1) {
+      if (thread == 0) arrive_expecting(shared_address(&shared->barriers[buffer]), expected_bytes);
+    }
+    bool unexplained = false;
+    if (thread / 32 < int(check_warps)) {
+      Row row = read_row<POSITIONS>(messages, position, thread % SPLIT, SPLIT, depth);
+#pragma unroll
+      for (int step = 1; step < SPLIT; step *= 2) {
+        const Row other = {__shfl_xor_sync(~0u, row.least, step), __shfl_xor_sync(~0u, row.second, step),
+                           __shfl_xor_sync(~0u, row.signs, step)};
+        row = merge(row, other);
+      }
+      const uint32_t state = state_of(row, fired, unexplained);
+      unexplained &= has_check;
+      if (has_check && thread % SPLIT == 0) states[buffer * POSITIONS + position] = state;
+      if constexpr (BLOCKS > 1) {
+#pragma unroll
+        for (int i = 0; i < MAX_PUSHES; ++i)
+          if (uint32_t(i) < pushes) push(push_state[i] + buffer * POSITIONS * 4, state, push_barrier[i] + buffer * 8);
+        const bool any = __any_sync(~0u, unexplained);
+        __syncwarp();  // before lane 0 arrives: the states that the other lanes stored
+        const uint32_t lane = thread % 32;
+        if (lane < BLOCKS) push(flag_address + buffer * FLAGS * 4, any, flag_barrier + buffer * 8);
+        if (lane == 0) arrive(shared_address(&shared->barriers[buffer]));
+      }
+    }
+    if constexpr (BLOCKS > 1) {
+      await(shared_address(&shared->barriers[buffer]), exchanges >> 1 & 1);
+      ++exchanges;
+      uint32_t any = 0;
+#pragma unroll
+      for (int i = 0; i < (FLAGS + 31) / 32; ++i)
+        if (i * 32 + thread % 32 < FLAGS) any |= flags[buffer * FLAGS + i * 32 + thread % 32];
+      return __any_sync(~0u, any);
+    } else {
+      return __syncthreads_or(unexplained);
+    }
+  }
+
+  __device__ __forceinline__ const uint32_t *latest() const { return states + (BLOCKS > 1 ? (exchanges - 1 & 1) * POSITIONS : 0); }
+
+  // Sums over all threads of all blocks; every thread has them.
+  __device__ __forceinline__ void total(uint32_t weight, uint32_t observables, uint32_t &all_weight, uint32_t &all_observables) {
+    const uint32_t at = solution_count & 3, later = (solution_count + 2) & 3;
+    ++solution_count;
+    weight = __reduce_add_sync(~0u, weight);
+    observables = __reduce_xor_sync(~0u, observables);
+    Shared *home = shared;
+    if constexpr (BLOCKS > 1) home = cooperative_groups::this_cluster().map_shared_rank(shared, 0);
+    if (thread % 32 == 0) {
+      if (weight) atomicAdd(&home->totals[at][0], weight);
+      if (observables) atomicXor(&home->totals[at][1], observables);
+    }
+    if (thread == 0) shared->totals[later][0] = shared->totals[later][1] = 0;
+    cluster_sync();
+    all_weight = home->totals[at][0];
+    all_observables = home->totals[at][1];
+  }
+
+  __device__ __forceinline__ void decode(const Launch &launch, uint32_t shot) {
+    const long long begun = clock64();
+    const Settings &s = launch.settings;
+    const uint32_t *syndrome = launch.syndromes + size_t(shot) * launch.syndrome_words;
+    fired = has_check ? syndrome[detector >> 5] >> (detector & 31) & 1 : 0;
+#pragma unroll
+    for (int at = 0; at < P::COUNT; ++at) t.marginal[at] = t.prior[at];
+    t.decisions = t.best = 0;
+    uint32_t solutions = 0, iterations = 0, best_weight = 0, weight = 0, flipped = 0;
+    bool done = false;
+    for (uint32_t leg = 0; leg <= s.legs && !done; ++leg) {
+      begin_leg<P, THREADS>(t, block, arrays->columns, leg, s.first_memory, s.low, s.values, leg_key(s.seed, leg), thread);
+      __syncthreads();
+      checks();
+      const uint32_t most = leg ? s.leg_iterations : s.first_iterations;
+      for (uint32_t n = 0; n < most; ++n) {
+        if (iterations == s.max_iterations) {
+          done = true;
+          break;
+        }
+        ++iterations;
+        columns<P, THREADS>(t, block, latest(), thread);
+        __syncthreads();
+        if (checks()) continue;
+        if (++solutions == 1 && s.solutions == 1) {
+          t.best = t.decisions;
+          done = true;
+          break;
+        }
+        total(weight_of(t, t.decisions), 0, weight, flipped);
+        if (solutions == 1 || weight < best_weight) {
+          best_weight = weight;
+          t.best = t.decisions;
+        }
+        done = solutions == s.solutions || best_weight == 0;
+        break;
+      }
+    }
+    if (solutions == 0) t.best = t.decisions;
+    total(weight_of(t, t.best), flips_of<P, THREADS>(t, t.best, arrays->flips, thread), weight, flipped);
+    if (launch.decisions)
+      launch.decisions[(size_t(shot) * BLOCKS + rank) * THREADS + thread] = t.best & t.counted;
+    if (thread == 0 && rank == 0) {
+      Answer *answer = launch.answers + shot;
+      answer->converged = solutions > 0;
+      answer->solutions = solutions;
+      answer->iterations = iterations;
+      answer->weight = weight;
+      answer->observables = flipped;
+      answer->cycles = uint32_t(clock64() - begun);
+      __threadfence_system();
+      *(volatile uint32_t *)&answer->done = 1;
+    }
+  }
+};
+
+template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P>
+__global__ void __launch_bounds__(THREADS, BLOCKS == 1 && THREADS <= 256 ? 3 : 1) relay_shots(const __grid_constant__ Launch launch) {
+  extern __shared__ __align__(16) uint32_t memory[];
+  Decoder<BLOCKS, THREADS, SPLIT, POSITIONS, P> decoder;
+  decoder.set_up(launch, memory);
+  if (BLOCKS > 1 || !launch.next) {
+    for (uint32_t shot = blockIdx.x / BLOCKS; shot < launch.shots; shot += gridDim.x / BLOCKS) decoder.decode(launch, shot);
+  } else {
+    for (;;) {
+      if (threadIdx.x == 0) decoder.shared->shot = atomicAdd(launch.next, 1);
+      __syncthreads();
+      const uint32_t shot = decoder.shared->shot;
+      __syncthreads();
+      if (shot >= launch.shots) break;
+      decoder.decode(launch, shot);
+    }
+  }
+  decoder.cluster_sync();
+}
+
+}  // namespace relay
