@@ -45,7 +45,7 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
   std::vector<BlockArrays> arrays;
   for (const auto &b : tables.block) {
     for (uint32_t i = 0; i < b.own; ++i)
-      if (b.push_begin[i + 1] - b.push_begin[i] > SPLIT * MAX_PUSHES) throw std::runtime_error("a check has too many receivers");
+      if (b.push_begin[i + 1] - b.push_begin[i] > SPLIT * max_pushes(SPLIT)) throw std::runtime_error("a check has too many receivers");
     arrays.push_back({upload(b.check_at), upload(b.depth), upload(b.slots), upload(b.priors), upload(b.columns), upload(b.flips),
                       upload(b.counted), upload(b.degrees), upload(b.push_begin), upload(b.pushes), b.own, b.halo,
                       uint32_t(b.depth.size())});

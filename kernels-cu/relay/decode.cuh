@@ -36,8 +36,6 @@ struct Launch {
   uint32_t *next;             // the next shot, of single blocks; null for shots in turns
 };
 
-constexpr int MAX_PUSHES = 8;  // of one thread
-
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return uint32_t(__cvta_generic_to_shared(p)); }
 __device__ __forceinline__ uint32_t in_block(uint32_t address, uint32_t rank) {
   uint32_t remote;
@@ -68,13 +66,17 @@ __device__ __forceinline__ void await(uint32_t barrier, uint32_t parity) {
   } while (!done);
 }
 
+// How many receivers of a check's state one of its threads pushes to at most.
+constexpr int max_pushes(int split) { return split >= 4 ? 1 : 4 / split; }
+
 // Bytes of dynamic shared memory.
 template <int BLOCKS, int THREADS, int POSITIONS, class P> constexpr size_t shared_bytes(uint32_t rows) {
-  return size_t(4) * ((rows + 1) * POSITIONS + 2 * POSITIONS + P::SUM * THREADS + 2 * BLOCKS * (THREADS / 32) + 64);
+  return size_t(4) * ((rows + 1) * POSITIONS + 2 * POSITIONS + (P::KEEPS_SLOTS ? 0 : P::SUM * THREADS) + 2 * BLOCKS * (THREADS / 32) + 64);
 }
 
 template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Decoder {
   static constexpr int WARPS = THREADS / 32, FLAGS = BLOCKS * WARPS;
+  static constexpr int MAX_PUSHES = max_pushes(SPLIT);
 
   struct Shared {
     uint64_t barriers[2];
@@ -108,18 +110,23 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     messages = reinterpret_cast<uint16_t *>(memory);
     states = memory + (launch.rows + 1) * POSITIONS;
     uint32_t *slots = states + 2 * POSITIONS;
-    flags = slots + P::SUM * THREADS;
+    flags = slots + (P::KEEPS_SLOTS ? 0 : P::SUM * THREADS);
     shared = reinterpret_cast<Shared *>(flags + 2 * FLAGS);
     block = {messages, slots};
     for (uint32_t i = thread; i < (launch.rows + 1) * POSITIONS; i += THREADS) memory[i] = MESSAGE_CAP;
     for (uint32_t i = thread; i < 2 * POSITIONS; i += THREADS) states[i] = MESSAGE_CAP;
-    for (uint32_t i = thread; i < P::SUM * THREADS; i += THREADS) slots[i] = arrays->slots[i];
+    if constexpr (!P::KEEPS_SLOTS)
+      for (uint32_t i = thread; i < P::SUM * THREADS; i += THREADS) slots[i] = arrays->slots[i];
     for (uint32_t i = thread; i < 2 * FLAGS; i += THREADS) flags[i] = 0;
     if (thread < 8) shared->totals[thread / 2][thread % 2] = 0;
 #pragma unroll
     for (int at = 0; at < P::COUNT; ++at) {
       t.prior[at] = arrays->priors[at * THREADS + thread];
       t.degree[at] = __shfl_sync(~0u, arrays->degrees[at * WARPS + thread / 32], 0);
+    }
+    if constexpr (P::KEEPS_SLOTS) {
+#pragma unroll
+      for (int k = 0; k < P::SUM; ++k) t.slots[k] = arrays->slots[k * THREADS + thread];
     }
     t.counted = arrays->counted[thread];
     position = thread / SPLIT;
@@ -168,7 +175,7 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     }
     bool unexplained = false;
     if (thread / 32 < int(check_warps)) {
-      Row row = read_row<POSITIONS>(messages, position, thread % SPLIT, SPLIT, depth);
+      Row row = read_row<POSITIONS, SPLIT>(messages, position, thread % SPLIT, depth);
 #pragma unroll
       for (int step = 1; step < SPLIT; step *= 2) {
         const Row other = {__shfl_xor_sync(~0u, row.least, step), __shfl_xor_sync(~0u, row.second, step),

@@ -45,6 +45,8 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
           t.prior[at] = t.marginal[at] = tables.block[b].priors[at * THREADS + i];
           t.degree[at] = tables.block[b].degrees[at * (THREADS / 32) + i / 32];
         }
+        if (P::KEEPS_SLOTS)
+          for (int k = 0; k < P::SUM; ++k) t.slots[k] = tables.block[b].slots[k * THREADS + i];
         t.counted = tables.block[b].counted[i];
         t.best = t.decisions = 0;
       }
@@ -54,9 +56,9 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
       for (int b = 0; b < BLOCKS; ++b) {
         const BlockTables &t = tables.block[b];
         for (uint32_t i = 0; i < t.own; ++i) {
-          Row row = read_row<POSITIONS>(all[b].block.messages, i, 0, SPLIT, t.depth[i / (32 / SPLIT)]);
+          Row row = read_row<POSITIONS, SPLIT>(all[b].block.messages, i, 0, t.depth[i / (32 / SPLIT)]);
           for (int j = 1; j < SPLIT; ++j)
-            row = merge(row, read_row<POSITIONS>(all[b].block.messages, i, j, SPLIT, t.depth[i / (32 / SPLIT)]));
+            row = merge(row, read_row<POSITIONS, SPLIT>(all[b].block.messages, i, j, t.depth[i / (32 / SPLIT)]));
           bool unexplained;
           const uint32_t state = state_of(row, fired[t.check_at[i]], unexplained);
           any |= unexplained;

@@ -19,6 +19,8 @@ namespace relay {
 template <int... D> struct Passes {
   static constexpr int COUNT = sizeof...(D);
   static constexpr int SUM = (D + ...);
+  // Whether a thread keeps its columns' slots in registers.
+  static constexpr bool KEEPS_SLOTS = SUM <= 9;
   template <int P> static constexpr int degree() {
     constexpr int all[] = {D...};
     return all[P];
@@ -38,9 +40,16 @@ template <int POSITIONS> struct Block {
 
 template <class P> struct Thread {
   pair_t message[P::SUM], marginal[P::COUNT], strength[P::COUNT], prior[P::COUNT];
+  uint32_t slots[P::KEEPS_SLOTS ? P::SUM : 1];
   int degree[P::COUNT];  // the same for a warp
   uint32_t counted, decisions, best;
 };
+
+template <class P, int THREADS, int POSITIONS>
+RELAY_FN uint32_t slots_of(const Thread<P> &t, const Block<POSITIONS> &block, int edge, int thread) {
+  if constexpr (P::KEEPS_SLOTS) return t.slots[edge];
+  else return block.slots[edge * THREADS + thread];
+}
 
 // Two messages of each of which a check has seen half a row.
 struct Row {
@@ -52,20 +61,22 @@ RELAY_FN Row merge(const Row &a, const Row &b) {
   return {least(a.least, b.least), least(greatest(a.least, b.least), least(a.second, b.second)), a.signs ^ b.signs};
 }
 
-// The words of a check's row from `word` on, every `step`-th of them.
-template <int POSITIONS>
-RELAY_FN Row read_row(const uint16_t *messages, int position, int word, int step, int depth) {
+// The words of a check's row from `word` on, every `STEP`-th of them. Loads are issued together, in groups.
+template <int POSITIONS, int STEP> RELAY_FN Row read_row(const uint16_t *messages, int position, int word, int depth) {
+  constexpr int GROUP = STEP == 1 ? 6 : STEP <= 4 ? 5 : 3;
   const uint32_t *at = reinterpret_cast<const uint32_t *>(messages) + position;
   Row row = {MESSAGE_CAP, MESSAGE_CAP, 0};
-#ifdef __CUDACC__
-#pragma unroll 6
-#endif
-  for (int r = word; r < depth; r += step) {
-    const pair_t x = at[r * POSITIONS];
-    const pair_t magnitude = x & ~SIGNS;
-    row.second = least(row.second, greatest(row.least, magnitude));
-    row.least = least(row.least, magnitude);
-    row.signs ^= x;
+  for (int r = word; r < depth; r += GROUP * STEP) {
+    pair_t x[GROUP];
+    RELAY_UNROLL
+    for (int i = 0; i < GROUP; ++i) x[i] = r + i * STEP < depth ? at[(r + i * STEP) * POSITIONS] : MESSAGE_CAP;
+    RELAY_UNROLL
+    for (int i = 0; i < GROUP; ++i) {
+      const pair_t magnitude = x[i] & ~SIGNS;
+      row.second = least(row.second, greatest(row.least, magnitude));
+      row.least = least(row.least, magnitude);
+      row.signs ^= x[i];
+    }
   }
   return row;
 }
@@ -95,25 +106,25 @@ RELAY_FN void send(uint16_t *messages, uint32_t slots, pair_t message) {
   messages[slots >> 16] = uint16_t(message >> 16);
 }
 
-// One pass of the columns' phase.
-template <class P, int AT, int THREADS, int POSITIONS>
-RELAY_FN void column_pass(Thread<P> &t, const Block<POSITIONS> &block, const uint32_t *states, int thread) {
-  constexpr int D = P::template degree<AT>(), FIRST = P::template first<AT>();
-  const int degree = t.degree[AT];
-  pair_t from[D];
-  uint32_t slots[D];
+// One pass of the columns' phase, for columns of one degree.
+template <class P, int AT, int D, int THREADS, int POSITIONS>
+RELAY_FN void column_pair(Thread<P> &t, const Block<POSITIONS> &block, const uint32_t *states, int thread) {
+  constexpr int FIRST = P::template first<AT>();
+  constexpr uint32_t MASK = Block<POSITIONS>::MASK;
+  uint32_t slots[D], state_a[D], state_b[D];
+  RELAY_UNROLL
+  for (int k = 0; k < D; ++k) slots[k] = slots_of<P, THREADS>(t, block, FIRST + k, thread);
+  RELAY_UNROLL
+  for (int k = 0; k < D; ++k) {
+    state_a[k] = states[slots[k] >> 1 & MASK];
+    state_b[k] = states[slots[k] >> 17 & MASK];
+  }
   // 1,536 plus an integer and a fraction is rounded to the integer nearest, and so is a half's.
   pair_t sum = add(multiply_add(t.strength[AT], subtract(t.marginal[AT], t.prior[AT]), ROUNDING), subtract(t.prior[AT], ROUNDING));
+  pair_t from[D];
   RELAY_UNROLL
   for (int k = 0; k < D; ++k) {
-    if (k >= degree) break;
-    slots[k] = block.slots[(FIRST + k) * THREADS + thread];
-  }
-  RELAY_UNROLL
-  for (int k = 0; k < D; ++k) {
-    if (k >= degree) break;
-    from[k] = from_checks(states[slots[k] >> 1 & Block<POSITIONS>::MASK], states[slots[k] >> 17 & Block<POSITIONS>::MASK],
-                          t.message[FIRST + k]);
+    from[k] = from_checks(state_a[k], state_b[k], t.message[FIRST + k]);
     sum = add(sum, from[k]);
   }
   t.marginal[AT] = clamp(sum, MARGINAL_CAP);
@@ -121,17 +132,26 @@ RELAY_FN void column_pass(Thread<P> &t, const Block<POSITIONS> &block, const uin
   t.decisions |= ((wrong | wrong >> 15) & 3) << 2 * AT;
   RELAY_UNROLL
   for (int k = 0; k < D; ++k) {
-    if (k >= degree) break;
     const pair_t message = clamp(subtract(sum, from[k]), MESSAGE_CAP);
     t.message[FIRST + k] = message;
     send(block.messages, slots[k], message | wrong);
   }
 }
 
+// The body for a pass's degree, which is the same for all threads of a warp.
+template <class P, int AT, int D, int THREADS, int POSITIONS>
+RELAY_FN void column_pass(Thread<P> &t, const Block<POSITIONS> &block, const uint32_t *states, int thread) {
+  if (t.degree[AT] == D) {
+    column_pair<P, AT, D, THREADS>(t, block, states, thread);
+  } else if constexpr (D > 1) {
+    column_pass<P, AT, D - 1, THREADS>(t, block, states, thread);
+  }
+}
+
 template <class P, int THREADS, int POSITIONS, int AT = 0>
 RELAY_FN void columns(Thread<P> &t, const Block<POSITIONS> &block, const uint32_t *states, int thread) {
   if constexpr (AT == 0) t.decisions = 0;
-  column_pass<P, AT, THREADS, POSITIONS>(t, block, states, thread);
+  column_pass<P, AT, P::template degree<AT>(), THREADS>(t, block, states, thread);
   if constexpr (AT + 1 < P::COUNT) columns<P, THREADS, POSITIONS, AT + 1>(t, block, states, thread);
 }
 
@@ -165,7 +185,7 @@ RELAY_FN void begin_leg(Thread<P> &t, const Block<POSITIONS> &block, const uint3
   for (int k = 0; k < D; ++k) {
     if (k >= t.degree[AT]) break;
     t.message[FIRST + k] = t.prior[AT];
-    send(block.messages, block.slots[(FIRST + k) * THREADS + thread], t.prior[AT]);
+    send(block.messages, slots_of<P, THREADS>(t, block, FIRST + k, thread), t.prior[AT]);
   }
   if constexpr (AT + 1 < P::COUNT)
     begin_leg<P, THREADS, POSITIONS, AT + 1>(t, block, columns, leg, first, low, values, key, thread);
