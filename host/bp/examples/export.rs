@@ -32,7 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut words = vec![u32::from_le_bytes(*b"RBP1")];
     let counts = [graph.num_checks(), graph.num_observables(), graph.num_columns(), shots.len()];
     words.extend(counts.map(|count| count as u32));
-    words.extend([config.first_memory, config.memory.0, config.memory.1, config.damping].map(|g| i32::from(g) as u32));
+    words.extend(
+        [config.first_memory, config.memory.0, config.memory.1, config.damping].map(|g| i32::from(g) as u32),
+    );
     words.extend([config.first_iterations, config.leg_iterations, config.legs, config.solutions]);
     words.extend([config.max_iterations, config.seed]);
     let list = |words: &mut Vec<u32>, items: &[u32]| {

@@ -37,6 +37,10 @@ pub struct BpConfig {
     pub max_iterations: u32,
     /// Names the sequence of memory strengths.
     pub seed: u32,
+    /// How many lanes race, 1 to 64. Lane `i` decodes with seed `seed + i`, and of those that find all their solutions the one of
+    /// fewest iterations wins, of equal ones the first; if none does, lane 0's answer stands. A GPU runs lanes side by side; a CPU one
+    /// after another, each for fewer iterations than the best before, and has the same answer.
+    pub lanes: u32,
 }
 
 impl BpConfig {
@@ -53,6 +57,7 @@ impl BpConfig {
             solutions: 1,
             max_iterations: u32::MAX,
             seed: 0,
+            lanes: 1,
         }
     }
 
@@ -87,6 +92,8 @@ impl BpConfig {
             "`solutions` is at least 1"
         } else if self.max_iterations == 0 {
             "`max_iterations` is at least 1"
+        } else if !(1..=64).contains(&self.lanes) {
+            "`lanes` is 1 to 64"
         } else {
             return Ok(self.clone());
         };

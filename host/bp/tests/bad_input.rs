@@ -116,6 +116,8 @@ fn configurations_are_checked() {
         BpConfig { leg_iterations: 0, ..relay.clone() },
         BpConfig { solutions: 0, ..relay.clone() },
         BpConfig { max_iterations: 0, ..relay.clone() },
+        BpConfig { lanes: 0, ..relay.clone() },
+        BpConfig { lanes: 65, ..relay.clone() },
     ] {
         assert!(matches!(BpDecoder::new(&graph, &config), Err(BpError::Config { .. })), "{config:?}");
     }
