@@ -59,6 +59,9 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
   launch.blocks = upload(arrays);
   launch.settings = {c.first_memory, c.low, c.high - c.low + 1, c.first_iterations, c.leg_iterations,
                      c.legs, c.solutions, c.max_iterations, c.seed};
+  launch.lanes = c.lanes;
+  launch.race_best = upload(std::vector<uint32_t>(shots));
+  launch.race_done = upload(std::vector<uint32_t>(shots));
   launch.rows = tables.rows;
   launch.syndrome_words = words;
   launch.shots = shots;
@@ -99,6 +102,10 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
     CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&residents, kernel, THREADS, bytes));
     clusters *= residents;
   }
+  const int lanes = int(c.lanes);
+  if (lanes > clusters) throw std::runtime_error(std::to_string(lanes) + " lanes, and the device has " + std::to_string(clusters) + " clusters");
+  clusters = clusters / lanes * lanes;
+  if (lanes > 1) launch.next = nullptr, launch.decisions = nullptr;
   cudaEvent_t begin, end;
   CHECK(cudaEventCreate(&begin));
   CHECK(cudaEventCreate(&end));
@@ -106,7 +113,9 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
   std::vector<uint32_t> decisions(size_t(shots) * BLOCKS * THREADS);
   auto launch_on = [&](int blocks, Launch &l) {
     cudaLaunchConfig_t config = configuration(blocks);
-    CHECK(cudaMemsetAsync(l.next, 0, 4, stream));
+    if (l.next) CHECK(cudaMemsetAsync(l.next, 0, 4, stream));
+    CHECK(cudaMemsetAsync(l.race_best, 0xff, l.shots * 4, stream));
+    CHECK(cudaMemsetAsync(l.race_done, 0, l.shots * 4, stream));
     CHECK(cudaMemsetAsync(l.answers, 0, l.shots * sizeof(Answer), stream));
     CHECK(cudaEventRecord(begin, stream));
     CHECK(cudaLaunchKernelEx(&config, kernel, l));
@@ -142,8 +151,8 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
 
   // Answers and errors of every shot, by all multiprocessors.
   launch_on(clusters * BLOCKS, launch);
-  CHECK(cudaMemcpy(decisions.data(), launch.decisions, decisions.size() * 4, cudaMemcpyDeviceToHost));
-  const uint32_t wrong = differing(shots, true);
+  if (launch.decisions) CHECK(cudaMemcpy(decisions.data(), launch.decisions, decisions.size() * 4, cudaMemcpyDeviceToHost));
+  const uint32_t wrong = differing(shots, launch.decisions);
 
   // All shots at once.
   Launch timed = launch;
@@ -155,8 +164,8 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
   // One shot after another, on one cluster.
   Launch one = timed;
   one.shots = std::min<uint32_t>(shots, 10000);
-  launch_on(BLOCKS, one);
-  const double ms = launch_on(BLOCKS, one);
+  launch_on(BLOCKS * lanes, one);
+  const double ms = launch_on(BLOCKS * lanes, one);
   wrong_timed += differing(one.shots, false);
   double cycles = 0, iterations = 0;
   for (uint32_t s = 0; s < one.shots; ++s) cycles += answers[s].cycles, iterations += answers[s].iterations;
@@ -178,7 +187,11 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
   cudaGraph_t graph;
   cudaGraphExec_t executable;
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-  cudaLaunchConfig_t config = configuration(BLOCKS);
+  if (lanes > 1) {
+    CHECK(cudaMemsetAsync(launch.race_best, 0xff, 4, stream));
+    CHECK(cudaMemsetAsync(launch.race_done, 0, 4, stream));
+  }
+  cudaLaunchConfig_t config = configuration(BLOCKS * lanes);
   CHECK(cudaLaunchKernelEx(&config, kernel, graphed));
   CHECK(cudaStreamEndCapture(stream, &graph));
   CHECK(cudaGraphInstantiate(&executable, graph, 0));
@@ -197,11 +210,11 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
   }
 
   std::printf(
-      "{\"shape\": \"%s\", \"device\": \"%s\", \"checks\": %u, \"columns\": %zu, \"solutions\": %u, \"blocks\": %d, \"threads\": %d, "
+      "{\"shape\": \"%s\", \"device\": \"%s\", \"checks\": %u, \"columns\": %zu, \"solutions\": %u, \"lanes\": %d, \"blocks\": %d, \"threads\": %d, "
       "\"registers\": %d, \"local_bytes\": %zu, \"shared_bytes\": %zu, \"clusters\": %d, \"shots\": %u, \"differing\": %u, "
       "\"differing_timed\": %u, \"differing_graph\": %u, \"shots_per_s\": %.0f, \"mhz\": %.0f, \"us_per_iteration\": %.3f, "
       "\"inside_us\": %s, \"sequential_us_mean\": %.2f, \"graph_us\": %s}\n",
-      name, device.name, problem.checks, problem.columns.size(), c.solutions, BLOCKS, THREADS, attributes.numRegs,
+      name, device.name, problem.checks, problem.columns.size(), c.solutions, lanes, BLOCKS, THREADS, attributes.numRegs,
       attributes.localSizeBytes, bytes, clusters, shots, wrong, wrong_timed, wrong_graph, shots / best * 1e3, khz / 1e3,
       cycles * 1e3 / khz / iterations, summary(inside).c_str(), ms * 1e3 / one.shots, summary(launched).c_str());
   std::fflush(stdout);

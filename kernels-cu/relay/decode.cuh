@@ -33,7 +33,9 @@ struct Launch {
   const uint32_t *syndromes;  // [shots][syndrome_words], a bit a check
   Answer *answers;            // [shots]
   uint32_t *decisions;        // [shots][blocks][threads]: counted bits of the error; null if none are wanted
-  uint32_t *next;             // the next shot, of single blocks; null for shots in turns
+  uint32_t *next;             // the next shot, of single blocks that do not race; null for shots in turns
+  // Lanes that decode the same shot, 1 to 64, and for each shot: iterations << 6 | lane of the best, ones before; lanes that are done.
+  uint32_t lanes, *race_best, *race_done;
 };
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return uint32_t(__cvta_generic_to_shared(p)); }
@@ -81,7 +83,7 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
   struct Shared {
     uint64_t barriers[2];
     uint32_t totals[4][2];
-    uint32_t shot;
+    uint32_t shot, stop;
   };
 
   uint16_t *messages;
@@ -167,8 +169,8 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     cluster_sync();
   }
 
-  // The checks' phase, and the exchange. Whether a check is unexplained, of any block.
-  __device__ __forceinline__ bool checks() {
+  // The checks' phase, and the exchange. Bit 0: a check of any block is unexplained. Bit 1: the first block's `stop`.
+  __device__ __forceinline__ uint32_t checks(bool stop = false) {
     const uint32_t buffer = BLOCKS > 1 ? exchanges & 1 : 0;
     if constexpr (BLOCKS > 1) {
       if (thread == 0) arrive_expecting(shared_address(&shared->barriers[buffer]), expected_bytes);
@@ -189,7 +191,8 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
 #pragma unroll
         for (int i = 0; i < MAX_PUSHES; ++i)
           if (uint32_t(i) < pushes) push(push_state[i] + buffer * POSITIONS * 4, state, push_barrier[i] + buffer * 8);
-        const bool any = __any_sync(~0u, unexplained);
+        uint32_t any = __any_sync(~0u, unexplained);
+        if (rank == 0 && thread < 32) any |= __any_sync(~0u, stop) << 1;
         __syncwarp();  // before lane 0 arrives: the states that the other lanes stored
         const uint32_t lane = thread % 32;
         if (lane < BLOCKS) push(flag_address + buffer * FLAGS * 4, any, flag_barrier + buffer * 8);
@@ -203,9 +206,11 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
 #pragma unroll
       for (int i = 0; i < (FLAGS + 31) / 32; ++i)
         if (i * 32 + thread % 32 < FLAGS) any |= flags[buffer * FLAGS + i * 32 + thread % 32];
-      return __any_sync(~0u, any);
+      return __reduce_or_sync(~0u, any);
     } else {
-      return __syncthreads_or(unexplained);
+      if (thread == 0) shared->stop = stop;
+      const uint32_t any = __syncthreads_or(unexplained);
+      return any | shared->stop << 1;
     }
   }
 
@@ -229,9 +234,31 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     all_observables = home->totals[at][1];
   }
 
-  __device__ __forceinline__ void decode(const Launch &launch, uint32_t shot) {
+  // Whether this lane's answer is the shot's: of lanes that found all their solutions the one of fewest iterations, or else lane 0. Waits
+  // until the others cannot win, which is soon: each looks at the best once an iteration.
+  __device__ __forceinline__ bool is_winner(const Launch &launch, uint32_t shot, uint32_t lane, uint32_t solutions, uint32_t iterations,
+                                            uint32_t weight) {
+    if (launch.lanes == 1) return true;
+    const Settings &s = launch.settings;
+    const bool finished = solutions > 0 && (solutions == s.solutions || weight == 0);
+    if (finished && solutions == 1 && iterations <= s.first_iterations) return lane == 0;
+    const uint32_t mine = iterations << 6 | lane;
+    volatile uint32_t *best = launch.race_best + shot, *done = launch.race_done + shot;
+    if (finished) atomicMin(launch.race_best + shot, mine);
+    __threadfence();
+    atomicAdd(launch.race_done + shot, 1);
+    if (!finished && lane != 0) return false;
+    while (*done < launch.lanes)
+      if (*best < mine) return false;
+    __threadfence();
+    return finished ? *best == mine : *best == ~0u;
+  }
+
+  __device__ __forceinline__ void decode(const Launch &launch, uint32_t shot, uint32_t lane) {
     const long long begun = clock64();
     const Settings &s = launch.settings;
+    const bool races = launch.lanes > 1, speaks = thread == 0 && rank == 0;
+    uint32_t leader = ~0u, polled = ~0u;
     const uint32_t *syndrome = launch.syndromes + size_t(shot) * launch.syndrome_words;
     fired = has_check ? syndrome[detector >> 5] >> (detector & 31) & 1 : 0;
 #pragma unroll
@@ -240,7 +267,7 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     uint32_t solutions = 0, iterations = 0, best_weight = 0, weight = 0, flipped = 0;
     bool done = false;
     for (uint32_t leg = 0; leg <= s.legs && !done; ++leg) {
-      begin_leg<P, THREADS>(t, block, arrays->columns, leg, s.first_memory, s.low, s.values, leg_key(s.seed, leg), thread);
+      begin_leg<P, THREADS>(t, block, arrays->columns, leg, s.first_memory, s.low, s.values, leg_key(s.seed + lane, leg), thread);
       __syncthreads();
       checks();
       const uint32_t most = leg ? s.leg_iterations : s.first_iterations;
@@ -250,9 +277,17 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
           break;
         }
         ++iterations;
+        // Another lane's result is known an iteration late, so that no iteration waits for memory.
+        leader = polled;
+        if (races && speaks) polled = *(volatile uint32_t *)&launch.race_best[shot];
         columns<P, THREADS>(t, block, latest(), thread);
         __syncthreads();
-        if (checks()) continue;
+        const uint32_t seen = checks((iterations << 6 | lane) > leader);
+        if (seen & 2) {
+          done = true;
+          break;
+        }
+        if (seen) continue;
         if (++solutions == 1 && s.solutions == 1) {
           t.best = t.decisions;
           done = true;
@@ -271,7 +306,7 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     total(weight_of(t, t.best), flips_of<P, THREADS>(t, t.best, arrays->flips, thread), weight, flipped);
     if (launch.decisions)
       launch.decisions[(size_t(shot) * BLOCKS + rank) * THREADS + thread] = t.best & t.counted;
-    if (thread == 0 && rank == 0) {
+    if (speaks && is_winner(launch, shot, lane, solutions, iterations, best_weight)) {
       Answer *answer = launch.answers + shot;
       answer->converged = solutions > 0;
       answer->solutions = solutions;
@@ -291,7 +326,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS == 1 && THREADS <= 256 ? 3 : 1
   Decoder<BLOCKS, THREADS, SPLIT, POSITIONS, P> decoder;
   decoder.set_up(launch, memory);
   if (BLOCKS > 1 || !launch.next) {
-    for (uint32_t shot = blockIdx.x / BLOCKS; shot < launch.shots; shot += gridDim.x / BLOCKS) decoder.decode(launch, shot);
+    const uint32_t cluster = blockIdx.x / BLOCKS, groups = gridDim.x / BLOCKS / launch.lanes;
+    if (cluster < groups * launch.lanes)
+      for (uint32_t shot = cluster / launch.lanes; shot < launch.shots; shot += groups) decoder.decode(launch, shot, cluster % launch.lanes);
   } else {
     for (;;) {
       if (threadIdx.x == 0) decoder.shared->shot = atomicAdd(launch.next, 1);
@@ -299,7 +336,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS == 1 && THREADS <= 256 ? 3 : 1
       const uint32_t shot = decoder.shared->shot;
       __syncthreads();
       if (shot >= launch.shots) break;
-      decoder.decode(launch, shot);
+      decoder.decode(launch, shot, 0);
     }
   }
   decoder.cluster_sync();

@@ -1,11 +1,11 @@
 //! A problem, its shots and their answers as one file of 32-bit words, which programs for other machines check themselves against.
 //!
 //! ```sh
-//! cargo run --release -p ringcall-bp --example export -- PROBLEM SHOTS SOLUTIONS LIMIT OUT
+//! cargo run --release -p ringcall-bp --example export -- PROBLEM SHOTS SOLUTIONS LANES LIMIT OUT
 //! ```
 //!
 //! PROBLEM and SHOTS are as `decode_bench` describes them. All words are little-endian. The file has a header (`RBP1`, checks,
-//! observables, columns, shots, and the configuration's nine numbers in the order of its fields); for each column its prior, its
+//! observables, columns, shots, and the configuration's numbers in the order of its fields); for each column its prior, its
 //! number of checks, the checks, its number of observables, the observables; for each shot its number of defects, the defects,
 //! converged, solutions, iterations, weight, the 32 first observables as bits, the number of the error's columns, the columns.
 #![allow(clippy::print_stdout)]
@@ -20,13 +20,13 @@ mod files;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [problem, shots, solutions, limit, out] = &arguments[..] else {
-        return Err("usage: export PROBLEM SHOTS SOLUTIONS LIMIT OUT".into());
+    let [problem, shots, solutions, lanes, limit, out] = &arguments[..] else {
+        return Err("usage: export PROBLEM SHOTS SOLUTIONS LANES LIMIT OUT".into());
     };
     let graph = files::problem(problem)?;
     let mut shots = files::shots(shots, graph.observable_bytes())?;
     shots.truncate(limit.parse()?);
-    let config = BpConfig { solutions: solutions.parse()?, ..BpConfig::relay() };
+    let config = BpConfig { solutions: solutions.parse()?, lanes: lanes.parse()?, ..BpConfig::relay() };
     let mut decoder = BpDecoder::new(&graph, &config)?;
 
     let mut words = vec![u32::from_le_bytes(*b"RBP1")];
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [config.first_memory, config.memory.0, config.memory.1, config.damping].map(|g| i32::from(g) as u32),
     );
     words.extend([config.first_iterations, config.leg_iterations, config.legs, config.solutions]);
-    words.extend([config.max_iterations, config.seed]);
+    words.extend([config.max_iterations, config.seed, config.lanes]);
     let list = |words: &mut Vec<u32>, items: &[u32]| {
         words.push(items.len() as u32);
         words.extend_from_slice(items);
