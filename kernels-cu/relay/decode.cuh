@@ -1,8 +1,8 @@
 // One shot after another, by a block or by a cluster of blocks: legs, convergence, the lightest solution.
 //
 // Blocks of a cluster exchange once an iteration: a check's threads push its state to each block that has it in its halo, and each
-// warp of the check phase pushes to every block whether one of its checks is unexplained. Both are `st.async` onto the mbarrier of the
-// receiver's phase, whose count also has the receiver's own warps: one wait stands for the block's barrier and for the exchange. States
+// block pushes to every block whether one of its checks is unexplained. Both are `st.async` onto the mbarrier of the
+// receiver's phase, which the receiver's own warps arrive at, too: one wait stands for the block's barrier and for the exchange. States
 // and flags have two buffers. A block is one iteration ahead of another at most, since every block waits for every block's flags.
 #pragma once
 #include <cooperative_groups.h>
@@ -18,7 +18,7 @@ struct Settings {
 
 // What a block reads once: the arrays of `BlockTables`, one block's after another's, `*_stride` words apart.
 struct BlockArrays {
-  const uint32_t *check_at, *depth, *slots, *priors, *columns, *flips, *counted, *degrees, *push_begin, *pushes;
+  const uint32_t *check_at, *depth, *slots, *state_at, *priors, *columns, *flips, *counted, *degrees, *push_begin, *pushes;
   uint32_t own, halo, depths;
 };
 
@@ -30,7 +30,8 @@ struct Launch {
   const BlockArrays *blocks;
   Settings settings;
   uint32_t rows, syndrome_words, shots;
-  const uint32_t *syndromes;  // [shots][syndrome_words], a bit a check
+  uint32_t distinct;          // syndromes, over which shots take turns
+  const uint32_t *syndromes;  // [distinct][syndrome_words], a bit a check
   Answer *answers;            // [shots]
   uint32_t *decisions;        // [shots][blocks][threads]: counted bits of the error; null if none are wanted
   uint32_t *next;             // the next shot, of single blocks that do not race; null for shots in turns
@@ -72,12 +73,12 @@ __device__ __forceinline__ void await(uint32_t barrier, uint32_t parity) {
 constexpr int max_pushes(int split) { return split >= 4 ? 1 : 4 / split; }
 
 // Bytes of dynamic shared memory.
-template <int BLOCKS, int THREADS, int POSITIONS, class P> constexpr size_t shared_bytes(uint32_t rows) {
-  return size_t(4) * ((rows + 1) * POSITIONS + 2 * POSITIONS + (P::KEEPS_SLOTS ? 0 : P::SUM * THREADS) + 2 * BLOCKS * (THREADS / 32) + 64);
+template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> constexpr size_t shared_bytes(uint32_t rows) {
+  return size_t(4) * ((rows + 1) * stride_of<P, SPLIT, POSITIONS>() + 2 * POSITIONS + (P::KEEPS_SLOTS ? 0 : P::SUM * THREADS) + 2 * BLOCKS + 64);
 }
 
 template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Decoder {
-  static constexpr int WARPS = THREADS / 32, FLAGS = BLOCKS * WARPS;
+  static constexpr int WARPS = THREADS / 32, STRIDE = stride_of<P, SPLIT, POSITIONS>();
   static constexpr int MAX_PUSHES = max_pushes(SPLIT);
 
   struct Shared {
@@ -110,16 +111,16 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     rank = BLOCKS > 1 ? blockIdx.x % BLOCKS : 0;
     arrays = launch.blocks + rank;
     messages = reinterpret_cast<uint16_t *>(memory);
-    states = memory + (launch.rows + 1) * POSITIONS;
+    states = memory + (launch.rows + 1) * STRIDE;
     uint32_t *slots = states + 2 * POSITIONS;
     flags = slots + (P::KEEPS_SLOTS ? 0 : P::SUM * THREADS);
-    shared = reinterpret_cast<Shared *>(flags + 2 * FLAGS);
+    shared = reinterpret_cast<Shared *>(flags + 2 * BLOCKS);
     block = {messages, slots};
-    for (uint32_t i = thread; i < (launch.rows + 1) * POSITIONS; i += THREADS) memory[i] = MESSAGE_CAP;
-    for (uint32_t i = thread; i < 2 * POSITIONS; i += THREADS) states[i] = MESSAGE_CAP;
+    for (uint32_t i = thread; i < (launch.rows + 1) * STRIDE; i += THREADS) memory[i] = MESSAGE_CAP;
+    for (uint32_t i = thread; i < 2 * POSITIONS; i += THREADS) states[i] = 0;
     if constexpr (!P::KEEPS_SLOTS)
       for (uint32_t i = thread; i < P::SUM * THREADS; i += THREADS) slots[i] = arrays->slots[i];
-    for (uint32_t i = thread; i < 2 * FLAGS; i += THREADS) flags[i] = 0;
+    for (uint32_t i = thread; i < 2 * BLOCKS; i += THREADS) flags[i] = 0;
     if (thread < 8) shared->totals[thread / 2][thread % 2] = 0;
 #pragma unroll
     for (int at = 0; at < P::COUNT; ++at) {
@@ -128,7 +129,10 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     }
     if constexpr (P::KEEPS_SLOTS) {
 #pragma unroll
-      for (int k = 0; k < P::SUM; ++k) t.slots[k] = arrays->slots[k * THREADS + thread];
+      for (int k = 0; k < P::SUM; ++k) {
+        t.slots[k] = arrays->slots[k * THREADS + thread];
+        t.state_at[k] = arrays->state_at[k * THREADS + thread];
+      }
     }
     t.counted = arrays->counted[thread];
     position = thread / SPLIT;
@@ -142,12 +146,11 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     if constexpr (BLOCKS > 1) {
       const uint32_t barrier = shared_address(&shared->barriers[0]);
       if (thread == 0) {
-        barrier_init(barrier, 1 + check_warps);
-        barrier_init(barrier + 8, 1 + check_warps);
+        barrier_init(barrier, 1);
+        barrier_init(barrier + 8, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
       }
-      expected_bytes = 4 * arrays->halo;
-      for (int other = 0; other < BLOCKS; ++other) expected_bytes += 4 * launch.blocks[other].depths;
+      expected_bytes = 4 * (arrays->halo + BLOCKS);
       if (has_check) {
         for (uint32_t q = arrays->push_begin[position] + thread % SPLIT; q < arrays->push_begin[position + 1]; q += SPLIT) {
           const uint32_t to = arrays->pushes[q];
@@ -162,22 +165,29 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
       }
       const uint32_t lane = thread % 32;
       if (lane < BLOCKS) {
-        flag_address = in_block(shared_address(flags + rank * WARPS + thread / 32), lane);
+        flag_address = in_block(shared_address(flags + rank), lane);
         flag_barrier = in_block(barrier, lane);
       }
     }
     cluster_sync();
   }
 
+  __device__ __forceinline__ uint32_t any_of_check_warps(bool here) {
+    uint32_t any;
+    asm volatile(
+        "{.reg .pred p, q;\n setp.ne.u32 p, %1, 0;\n barrier.cta.red.or.pred.aligned q, 1, %2, p;\n selp.u32 %0, 1, 0, q;}"
+        : "=r"(any)
+        : "r"(uint32_t(here)), "r"(check_warps * 32)
+        : "memory");
+    return any;
+  }
+
   // The checks' phase, and the exchange. Bit 0: a check of any block is unexplained. Bit 1: the first block's `stop`.
   __device__ __forceinline__ uint32_t checks(bool stop = false) {
     const uint32_t buffer = BLOCKS > 1 ? exchanges & 1 : 0;
-    if constexpr (BLOCKS > 1) {
-      if (thread == 0) arrive_expecting(shared_address(&shared->barriers[buffer]), expected_bytes);
-    }
     bool unexplained = false;
     if (thread / 32 < int(check_warps)) {
-      Row row = read_row<POSITIONS, SPLIT>(messages, position, thread % SPLIT, depth);
+      Row row = read_row<STRIDE, SPLIT>(messages, position, thread % SPLIT, depth);
 #pragma unroll
       for (int step = 1; step < SPLIT; step *= 2) {
         const Row other = {__shfl_xor_sync(~0u, row.least, step), __shfl_xor_sync(~0u, row.second, step),
@@ -191,21 +201,19 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
 #pragma unroll
         for (int i = 0; i < MAX_PUSHES; ++i)
           if (uint32_t(i) < pushes) push(push_state[i] + buffer * POSITIONS * 4, state, push_barrier[i] + buffer * 8);
-        uint32_t any = __any_sync(~0u, unexplained);
-        if (rank == 0 && thread < 32) any |= __any_sync(~0u, stop) << 1;
-        __syncwarp();  // before lane 0 arrives: the states that the other lanes stored
-        const uint32_t lane = thread % 32;
-        if (lane < BLOCKS) push(flag_address + buffer * FLAGS * 4, any, flag_barrier + buffer * 8);
-        if (lane == 0) arrive(shared_address(&shared->barriers[buffer]));
+        // The barrier of the warps that have checks also orders the states that they stored.
+        uint32_t any = any_of_check_warps(unexplained);
+        if (thread < 32) {
+          if (rank == 0) any |= __any_sync(~0u, stop) << 1;
+          if (thread < BLOCKS) push(flag_address + buffer * BLOCKS * 4, any, flag_barrier + buffer * 8);
+          if (thread == 0) arrive_expecting(shared_address(&shared->barriers[buffer]), expected_bytes);
+        }
       }
     }
     if constexpr (BLOCKS > 1) {
       await(shared_address(&shared->barriers[buffer]), exchanges >> 1 & 1);
       ++exchanges;
-      uint32_t any = 0;
-#pragma unroll
-      for (int i = 0; i < (FLAGS + 31) / 32; ++i)
-        if (i * 32 + thread % 32 < FLAGS) any |= flags[buffer * FLAGS + i * 32 + thread % 32];
+      const uint32_t lane = thread % 32, any = lane < BLOCKS ? flags[buffer * BLOCKS + lane] : 0;
       return __reduce_or_sync(~0u, any);
     } else {
       if (thread == 0) shared->stop = stop;
@@ -216,14 +224,18 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
 
   __device__ __forceinline__ const uint32_t *latest() const { return states + (BLOCKS > 1 ? (exchanges - 1 & 1) * POSITIONS : 0); }
 
+  __device__ __forceinline__ Shared *home() {
+    if constexpr (BLOCKS > 1) return cooperative_groups::this_cluster().map_shared_rank(shared, 0);
+    else return shared;
+  }
+
   // Sums over all threads of all blocks; every thread has them.
   __device__ __forceinline__ void total(uint32_t weight, uint32_t observables, uint32_t &all_weight, uint32_t &all_observables) {
     const uint32_t at = solution_count & 3, later = (solution_count + 2) & 3;
     ++solution_count;
     weight = __reduce_add_sync(~0u, weight);
     observables = __reduce_xor_sync(~0u, observables);
-    Shared *home = shared;
-    if constexpr (BLOCKS > 1) home = cooperative_groups::this_cluster().map_shared_rank(shared, 0);
+    Shared *home = this->home();
     if (thread % 32 == 0) {
       if (weight) atomicAdd(&home->totals[at][0], weight);
       if (observables) atomicXor(&home->totals[at][1], observables);
@@ -259,7 +271,7 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     const Settings &s = launch.settings;
     const bool races = launch.lanes > 1, speaks = thread == 0 && rank == 0;
     uint32_t leader = ~0u, polled = ~0u;
-    const uint32_t *syndrome = launch.syndromes + size_t(shot) * launch.syndrome_words;
+    const uint32_t *syndrome = launch.syndromes + size_t(shot % launch.distinct) * launch.syndrome_words;
     fired = has_check ? syndrome[detector >> 5] >> (detector & 31) & 1 : 0;
 #pragma unroll
     for (int at = 0; at < P::COUNT; ++at) t.marginal[at] = t.prior[at];
@@ -321,20 +333,21 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
 };
 
 template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P>
-__global__ void __launch_bounds__(THREADS, BLOCKS == 1 && THREADS <= 256 ? 3 : 1) relay_shots(const __grid_constant__ Launch launch) {
+__global__ void __launch_bounds__(THREADS, BLOCKS > 1 ? 1 : THREADS <= 256 ? 3 : THREADS <= 384 ? 2 : 1) relay_shots(const __grid_constant__ Launch launch) {
   extern __shared__ __align__(16) uint32_t memory[];
   Decoder<BLOCKS, THREADS, SPLIT, POSITIONS, P> decoder;
   decoder.set_up(launch, memory);
-  if (BLOCKS > 1 || !launch.next) {
-    const uint32_t cluster = blockIdx.x / BLOCKS, groups = gridDim.x / BLOCKS / launch.lanes;
+  const uint32_t cluster = blockIdx.x / BLOCKS;
+  if (!launch.next) {
+    const uint32_t groups = gridDim.x / BLOCKS / launch.lanes;
     if (cluster < groups * launch.lanes)
       for (uint32_t shot = cluster / launch.lanes; shot < launch.shots; shot += groups) decoder.decode(launch, shot, cluster % launch.lanes);
   } else {
     for (;;) {
-      if (threadIdx.x == 0) decoder.shared->shot = atomicAdd(launch.next, 1);
-      __syncthreads();
-      const uint32_t shot = decoder.shared->shot;
-      __syncthreads();
+      if (threadIdx.x == 0 && decoder.rank == 0) decoder.shared->shot = atomicAdd(launch.next, 1);
+      decoder.cluster_sync();
+      const uint32_t shot = decoder.home()->shot;
+      decoder.cluster_sync();
       if (shot >= launch.shots) break;
       decoder.decode(launch, shot, 0);
     }

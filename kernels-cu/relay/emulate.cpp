@@ -12,7 +12,7 @@ using namespace relay;
 template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(const Problem &problem, size_t shots) {
   std::vector<uint32_t> degrees;
   [&]<int... I>(std::integer_sequence<int, I...>) { (degrees.push_back(P::template degree<I>()), ...); }(std::make_integer_sequence<int, P::COUNT>());
-  const Tables tables(problem, BLOCKS, THREADS, SPLIT, degrees);
+  const Tables tables(problem, BLOCKS, THREADS, SPLIT, P::KEEPS_SLOTS, degrees);
   for (const auto &b : tables.block) std::printf("own %u halo %u pairs %u depth %zu; ", b.own, b.halo, b.pairs, b.depth.size());
   uint32_t receivers = 0;
   for (const auto &b : tables.block)
@@ -20,6 +20,7 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
   std::printf("receivers %u, ", receivers);
   std::printf("positions %u rows %u\n", tables.positions, tables.rows);
   if (tables.positions != POSITIONS) throw std::runtime_error("the shape's positions are not the tables'");
+  constexpr int STRIDE = stride_of<P, SPLIT, POSITIONS>();
   const Config &c = problem.config;
   struct State {
     std::vector<uint32_t> messages, states;
@@ -29,8 +30,8 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
   std::vector<State> all(BLOCKS);
   for (int b = 0; b < BLOCKS; ++b) {
     State &s = all[b];
-    s.messages.assign((tables.rows + 1) * POSITIONS, MESSAGE_CAP);
-    s.states.assign(POSITIONS, 0x57f057f0);
+    s.messages.assign((tables.rows + 1) * STRIDE, MESSAGE_CAP);
+    s.states.assign(POSITIONS, 0);
     s.threads.resize(THREADS);
     s.block = {reinterpret_cast<uint16_t *>(s.messages.data()), tables.block[b].slots.data()};
   }
@@ -46,7 +47,10 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
           t.degree[at] = tables.block[b].degrees[at * (THREADS / 32) + i / 32];
         }
         if (P::KEEPS_SLOTS)
-          for (int k = 0; k < P::SUM; ++k) t.slots[k] = tables.block[b].slots[k * THREADS + i];
+          for (int k = 0; k < P::SUM; ++k) {
+            t.slots[k] = tables.block[b].slots[k * THREADS + i];
+            t.state_at[k] = tables.block[b].state_at[k * THREADS + i];
+          }
         t.counted = tables.block[b].counted[i];
         t.best = t.decisions = 0;
       }
@@ -56,9 +60,9 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
       for (int b = 0; b < BLOCKS; ++b) {
         const BlockTables &t = tables.block[b];
         for (uint32_t i = 0; i < t.own; ++i) {
-          Row row = read_row<POSITIONS, SPLIT>(all[b].block.messages, i, 0, t.depth[i / (32 / SPLIT)]);
+          Row row = read_row<STRIDE, SPLIT>(all[b].block.messages, i, 0, t.depth[i / (32 / SPLIT)]);
           for (int j = 1; j < SPLIT; ++j)
-            row = merge(row, read_row<POSITIONS, SPLIT>(all[b].block.messages, i, j, t.depth[i / (32 / SPLIT)]));
+            row = merge(row, read_row<STRIDE, SPLIT>(all[b].block.messages, i, j, t.depth[i / (32 / SPLIT)]));
           bool unexplained;
           const uint32_t state = state_of(row, fired[t.check_at[i]], unexplained);
           any |= unexplained;

@@ -20,7 +20,7 @@ template <int... D> struct Passes {
   static constexpr int COUNT = sizeof...(D);
   static constexpr int SUM = (D + ...);
   // Whether a thread keeps its columns' slots in registers.
-  static constexpr bool KEEPS_SLOTS = SUM <= 9;
+  static constexpr bool KEEPS_SLOTS = SUM <= 12;
   template <int P> static constexpr int degree() {
     constexpr int all[] = {D...};
     return all[P];
@@ -33,22 +33,41 @@ template <int... D> struct Passes {
 
 // What a block's threads share. `positions` of states, of which the own checks are first.
 template <int POSITIONS> struct Block {
-  uint16_t *messages;     // [rows + 1][POSITIONS][2]
-  const uint32_t *slots;  // [sum of degrees][threads]
-  static constexpr uint32_t MASK = POSITIONS - 1;
+  uint16_t *messages;     // [rows + 1][stride][2]
+  const uint32_t *slots;  // [sum of degrees][threads], if threads do not keep them
+};
+
+// Words between the rows of messages, so that the threads of a check read different banks.
+template <class P, int SPLIT, int POSITIONS> constexpr int stride_of() {
+  return P::KEEPS_SLOTS ? POSITIONS + 32 / SPLIT % 32 : POSITIONS;
+}
+
+// Where the messages and the states of two columns' edges lie, in bytes.
+struct Places {
+  uint32_t message_a, message_b, state_a, state_b;
 };
 
 template <class P> struct Thread {
   pair_t message[P::SUM], marginal[P::COUNT], strength[P::COUNT], prior[P::COUNT];
-  uint32_t slots[P::KEEPS_SLOTS ? P::SUM : 1];
+  uint32_t slots[P::KEEPS_SLOTS ? P::SUM : 1], state_at[P::KEEPS_SLOTS ? P::SUM : 1];
   int degree[P::COUNT];  // the same for a warp
   uint32_t counted, decisions, best;
 };
 
 template <class P, int THREADS, int POSITIONS>
-RELAY_FN uint32_t slots_of(const Thread<P> &t, const Block<POSITIONS> &block, int edge, int thread) {
-  if constexpr (P::KEEPS_SLOTS) return t.slots[edge];
-  else return block.slots[edge * THREADS + thread];
+RELAY_FN Places places_of(const Thread<P> &t, const Block<POSITIONS> &block, int edge, int thread) {
+  if constexpr (P::KEEPS_SLOTS) {
+    const uint32_t slots = t.slots[edge], states = t.state_at[edge];
+    return {slots & 0xffff, slots >> 16, states & 0xffff, states >> 16};
+  } else {
+    constexpr uint32_t MASK = (POSITIONS - 1) * 4;
+    const uint32_t slots = block.slots[edge * THREADS + thread], a = (slots & 0xffff) * 2, b = slots >> 16 << 1;
+    return {a, b, a & MASK, b & MASK};
+  }
+}
+
+template <class T> RELAY_FN T &at_byte(T *base, uint32_t byte) {
+  return *(T *)((const char *)base + byte);
 }
 
 // Two messages of each of which a check has seen half a row.
@@ -62,14 +81,14 @@ RELAY_FN Row merge(const Row &a, const Row &b) {
 }
 
 // The words of a check's row from `word` on, every `STEP`-th of them. Loads are issued together, in groups.
-template <int POSITIONS, int STEP> RELAY_FN Row read_row(const uint16_t *messages, int position, int word, int depth) {
+template <int STRIDE, int STEP> RELAY_FN Row read_row(const uint16_t *messages, int position, int word, int depth) {
   constexpr int GROUP = STEP == 1 ? 6 : STEP <= 4 ? 5 : 3;
   const uint32_t *at = reinterpret_cast<const uint32_t *>(messages) + position;
   Row row = {MESSAGE_CAP, MESSAGE_CAP, 0};
   for (int r = word; r < depth; r += GROUP * STEP) {
     pair_t x[GROUP];
     RELAY_UNROLL
-    for (int i = 0; i < GROUP; ++i) x[i] = r + i * STEP < depth ? at[(r + i * STEP) * POSITIONS] : MESSAGE_CAP;
+    for (int i = 0; i < GROUP; ++i) x[i] = r + i * STEP < depth ? at[(r + i * STEP) * STRIDE] : MESSAGE_CAP;
     RELAY_UNROLL
     for (int i = 0; i < GROUP; ++i) {
       const pair_t magnitude = x[i] & ~SIGNS;
@@ -101,23 +120,23 @@ RELAY_FN pair_t from_checks(uint32_t state_a, uint32_t state_b, pair_t own) {
   return (magnitude & ~SIGNS) | ((first ^ own) & SIGNS);
 }
 
-RELAY_FN void send(uint16_t *messages, uint32_t slots, pair_t message) {
-  messages[slots & 0xffff] = uint16_t(message);
-  messages[slots >> 16] = uint16_t(message >> 16);
+RELAY_FN void send(uint16_t *messages, const Places &places, pair_t message) {
+  at_byte(messages, places.message_a) = uint16_t(message);
+  at_byte(messages, places.message_b) = uint16_t(message >> 16);
 }
 
 // One pass of the columns' phase, for columns of one degree.
 template <class P, int AT, int D, int THREADS, int POSITIONS>
 RELAY_FN void column_pair(Thread<P> &t, const Block<POSITIONS> &block, const uint32_t *states, int thread) {
   constexpr int FIRST = P::template first<AT>();
-  constexpr uint32_t MASK = Block<POSITIONS>::MASK;
-  uint32_t slots[D], state_a[D], state_b[D];
+  Places places[D];
+  uint32_t state_a[D], state_b[D];
   RELAY_UNROLL
-  for (int k = 0; k < D; ++k) slots[k] = slots_of<P, THREADS>(t, block, FIRST + k, thread);
+  for (int k = 0; k < D; ++k) places[k] = places_of<P, THREADS>(t, block, FIRST + k, thread);
   RELAY_UNROLL
   for (int k = 0; k < D; ++k) {
-    state_a[k] = states[slots[k] >> 1 & MASK];
-    state_b[k] = states[slots[k] >> 17 & MASK];
+    state_a[k] = at_byte(states, places[k].state_a);
+    state_b[k] = at_byte(states, places[k].state_b);
   }
   // 1,536 plus an integer and a fraction is rounded to the integer nearest, and so is a half's.
   pair_t sum = add(multiply_add(t.strength[AT], subtract(t.marginal[AT], t.prior[AT]), ROUNDING), subtract(t.prior[AT], ROUNDING));
@@ -132,9 +151,11 @@ RELAY_FN void column_pair(Thread<P> &t, const Block<POSITIONS> &block, const uin
   t.decisions |= ((wrong | wrong >> 15) & 3) << 2 * AT;
   RELAY_UNROLL
   for (int k = 0; k < D; ++k) {
-    const pair_t message = clamp(subtract(sum, from[k]), MESSAGE_CAP);
+    // Not capped: what is above 127 is never a check's least message, since that is 127 at most; and where the sum is beyond its own
+    // cap, so are all messages beyond theirs, with either sum. Integers below 1,024 leave the lowest bit to the decision.
+    const pair_t message = subtract(t.marginal[AT], from[k]);
     t.message[FIRST + k] = message;
-    send(block.messages, slots[k], message | wrong);
+    send(block.messages, places[k], message | wrong);
   }
 }
 
@@ -185,7 +206,7 @@ RELAY_FN void begin_leg(Thread<P> &t, const Block<POSITIONS> &block, const uint3
   for (int k = 0; k < D; ++k) {
     if (k >= t.degree[AT]) break;
     t.message[FIRST + k] = t.prior[AT];
-    send(block.messages, slots_of<P, THREADS>(t, block, FIRST + k, thread), t.prior[AT]);
+    send(block.messages, places_of<P, THREADS>(t, block, FIRST + k, thread), t.prior[AT]);
   }
   if constexpr (AT + 1 < P::COUNT)
     begin_leg<P, THREADS, POSITIONS, AT + 1>(t, block, columns, leg, first, low, values, key, thread);

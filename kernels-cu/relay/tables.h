@@ -88,6 +88,7 @@ struct BlockTables {
   std::vector<uint32_t> check_at;   // check at each position, own ones first; the halo's after them
   std::vector<uint32_t> depth;      // words of a row, the same for 32 threads of the check phase
   std::vector<uint32_t> slots;      // [sum of the passes' degrees][threads]: two columns' slots, 16 bits each
+  std::vector<uint32_t> state_at;   // likewise: where their checks' states lie, if slots do not say so
   std::vector<uint32_t> priors;     // [pass][threads]: two halves
   std::vector<uint32_t> columns;    // [pass][2][threads]: column numbers
   std::vector<uint32_t> flips;      // [pass][2][threads]: observables, of columns that are counted here
@@ -105,13 +106,16 @@ inline uint16_t half_of(int x) {  // integers from 0 to 2,048
 }
 
 struct Tables {
-  uint32_t blocks, threads, split, positions, rows, passes;
+  uint32_t blocks, threads, split, positions, stride, rows, passes;
+  bool separate;
   std::vector<uint32_t> pass_degrees;
   std::vector<BlockTables> block;
 
-  // `positions` is a power of two above every block's own checks and halo; `rows` the words of the longest row.
-  Tables(const Problem &problem, uint32_t blocks, uint32_t threads, uint32_t split, std::vector<uint32_t> degrees)
-      : blocks(blocks), threads(threads), split(split), passes(uint32_t(degrees.size())), pass_degrees(degrees), block(blocks) {
+  // `positions` is a power of two above every block's own checks and halo; `rows` the words of the longest row. A slot is numbered by
+  // half words, and its state's position is its remainder; or `separate` tables have the byte where a message and where a state
+  // lies, and rows are `stride` words apart, so that the threads of a check read different banks.
+  Tables(const Problem &problem, uint32_t blocks, uint32_t threads, uint32_t split, bool separate, std::vector<uint32_t> degrees)
+      : blocks(blocks), threads(threads), split(split), passes(uint32_t(degrees.size())), separate(separate), pass_degrees(degrees), block(blocks) {
     std::vector<std::vector<uint32_t>> row(problem.checks);
     size_t edges = 0;
     for (uint32_t c = 0; c < problem.columns.size(); ++c)
@@ -148,7 +152,8 @@ struct Tables {
     }
     positions = 1;
     while (positions <= most) positions *= 2;
-    if ((rows + 1) * positions * 2 > 65536) throw std::runtime_error("a block has more messages than 16 bits number");
+    stride = separate ? positions + 32 / split % 32 : positions;
+    if ((rows + 1) * stride * (separate ? 4 : 2) > 65536) throw std::runtime_error("a block has more messages than 16 bits number");
     for (uint32_t b = 0; b < blocks; ++b) columns_of(problem, b, block_of, position);
     for (uint32_t b = 0; b < blocks; ++b) {
       BlockTables &t = block[b];
@@ -174,53 +179,50 @@ struct Tables {
       if (std::any_of(checks.begin(), checks.end(), [&](uint32_t check) { return block_of[check] == b; }))
         by_degree[checks.size()].push_back(c), t.edges += checks.size();
     }
-    const uint32_t none = UINT32_MAX;
     t.slots.assign(degree_sum() * threads, 0);
     t.priors.assign(passes * threads, half_of(127) * 0x10001u);
     t.columns.assign(passes * 2 * threads, 0);
     t.flips.assign(passes * 2 * threads, 0);
     t.counted.assign(threads, 0);
     t.degrees.assign(passes * warps, 0);
-    // A pad reads a state of +127 and writes to the row that is never read.
-    const uint32_t pad = (rows * positions + positions - 1) * 2;
-    for (auto &slot : t.slots) slot = pad | pad << 16;
+    // A pad reads a state of 0, which adds nothing, and writes to the row that is never read.
+    const uint32_t pad = (rows * stride + positions - 1) * 2, scale = separate ? 2 : 1;
+    for (auto &slot : t.slots) slot = pad * scale * 0x10001u;
+    t.state_at.assign(t.slots.size(), (positions - 1) * 4 * 0x10001u);
     std::vector<uint32_t> taken(t.own, 0);
-    uint32_t item = 0;
-    for (auto &[degree, list] : by_degree) {
-      list.resize((list.size() + 63) / 64 * 64, none);
-      for (size_t i = 0; i < list.size(); i += 2, ++item) {
-        const uint32_t pass = item / threads, thread = item % threads;
-        if (pass >= passes || pass_degrees[pass] < degree)
-          throw std::runtime_error("the shape's passes do not hold the block's columns: pass " + std::to_string(pass) + ", degree " +
-                                   std::to_string(degree));
-        const uint32_t first = std::accumulate(pass_degrees.begin(), pass_degrees.begin() + pass, 0u);
-        t.degrees[pass * warps + thread / 32] = degree;
-        for (uint32_t lane = 0; lane < 2; ++lane) {
-          const uint32_t c = list[i + lane];
-          if (c == none) continue;
-          const Column &column = problem.columns[c];
-          uint32_t &prior = t.priors[pass * threads + thread];
-          prior = (prior & ~(0xffffu << 16 * lane)) | uint32_t(half_of(column.prior)) << 16 * lane;
-          t.columns[(pass * 2 + lane) * threads + thread] = c;
-          if (block_of[column.checks[0]] == b) {
-            t.counted[thread] |= 1u << (2 * pass + lane);
-            t.flips[(pass * 2 + lane) * threads + thread] = column.observables;
-          }
-          for (uint32_t k = 0; k < degree; ++k) {
-            const uint32_t at = position[b][column.checks[k]];
-            uint32_t slot;
-            if (at < t.own) {
-              const uint32_t n = taken[at]++;
-              slot = (n / 2 * positions + at) * 2 + n % 2;
-            } else {
-              slot = (rows * positions + at) * 2;
-            }
-            uint32_t &word = t.slots[(first + k) * threads + thread];
-            word = (word & ~(0xffffu << 16 * lane)) | slot << 16 * lane;
-          }
+    std::vector<uint32_t> all;
+    for (auto &[degree, list] : by_degree) all.insert(all.end(), list.begin(), list.end());
+    const uint32_t pairs = uint32_t(all.size() + 1) / 2;
+    for (uint32_t i = 0; i < all.size(); ++i) {
+      // Columns of descending degree, so that a warp's are of one or two degrees; the greater one counts.
+      const uint32_t item = i / 2, lane = i % 2, pass = item / threads, thread = item % threads, c = all[i];
+      const Column &column = problem.columns[c];
+      const uint32_t degree = uint32_t(column.checks.size());
+      if (pass >= passes || pass_degrees[pass] < degree)
+        throw std::runtime_error("the shape's passes do not hold the block's columns: pair " + std::to_string(item) + " of " +
+                                 std::to_string(pairs) + ", degree " + std::to_string(degree));
+      const uint32_t first = std::accumulate(pass_degrees.begin(), pass_degrees.begin() + pass, 0u);
+      uint32_t &warp_degree = t.degrees[pass * warps + thread / 32];
+      warp_degree = std::max(warp_degree, degree);
+      auto set = [&](uint32_t &word, uint32_t value) { word = (word & ~(0xffffu << 16 * lane)) | value << 16 * lane; };
+      set(t.priors[pass * threads + thread], half_of(column.prior));
+      t.columns[(pass * 2 + lane) * threads + thread] = c;
+      if (block_of[column.checks[0]] == b) {
+        t.counted[thread] |= 1u << (2 * pass + lane);
+        t.flips[(pass * 2 + lane) * threads + thread] = column.observables;
+      }
+      for (uint32_t k = 0; k < degree; ++k) {
+        const uint32_t at = position[b][column.checks[k]];
+        uint32_t slot = (rows * stride + at) * 2;
+        if (at < t.own) {
+          const uint32_t n = taken[at]++;
+          slot = (n / 2 * stride + at) * 2 + n % 2;
         }
+        set(t.slots[(first + k) * threads + thread], slot * scale);
+        set(t.state_at[(first + k) * threads + thread], at * 4);
       }
     }
+    const uint32_t item = pairs;
     t.pairs = item;
   }
 };
