@@ -60,7 +60,7 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
   Launch launch{};
   launch.blocks = upload(arrays);
   launch.settings = {c.first_memory, c.low, c.high - c.low + 1, c.first_iterations, c.leg_iterations,
-                     c.legs, c.solutions, c.max_iterations, c.seed};
+                     c.legs, c.solutions, c.max_iterations, c.seed, c.lane_delay};
   launch.lanes = c.lanes;
   launch.race_best = upload(std::vector<uint32_t>(repeated));
   launch.race_done = upload(std::vector<uint32_t>(repeated));
@@ -167,6 +167,7 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
   // One shot after another, on one cluster.
   Launch one = timed;
   one.next = nullptr;
+  one.lockstep = lanes > 1;
   one.shots = std::min<uint32_t>(shots, 10000);
   launch_on(BLOCKS * lanes, one);
   const double ms = launch_on(BLOCKS * lanes, one);

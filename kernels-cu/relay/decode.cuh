@@ -13,7 +13,7 @@ namespace relay {
 
 struct Settings {
   int32_t first_memory, low, values;
-  uint32_t first_iterations, leg_iterations, legs, solutions, max_iterations, seed;
+  uint32_t first_iterations, leg_iterations, legs, solutions, max_iterations, seed, lane_delay;
 };
 
 // What a block reads once: the arrays of `BlockTables`, one block's after another's, `*_stride` words apart.
@@ -36,7 +36,8 @@ struct Launch {
   uint32_t *decisions;        // [shots][blocks][threads]: counted bits of the error; null if none are wanted
   uint32_t *next;             // the next shot, of single blocks that do not race; null for shots in turns
   // Lanes that decode the same shot, 1 to 64, and for each shot: iterations << 6 | lane of the best, ones before; lanes that are done.
-  uint32_t lanes, *race_best, *race_done;
+  // In lockstep, all lanes start a shot together, as they do where a shot is asked for: for measurements.
+  uint32_t lanes, *race_best, *race_done, lockstep;
 };
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return uint32_t(__cvta_generic_to_shared(p)); }
@@ -253,13 +254,14 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
     if (launch.lanes == 1) return true;
     const Settings &s = launch.settings;
     const bool finished = solutions > 0 && (solutions == s.solutions || weight == 0);
-    if (finished && solutions == 1 && iterations <= s.first_iterations) return lane == 0;
     const uint32_t mine = iterations << 6 | lane;
     volatile uint32_t *best = launch.race_best + shot, *done = launch.race_done + shot;
     if (finished) atomicMin(launch.race_best + shot, mine);
     __threadfence();
     atomicAdd(launch.race_done + shot, 1);
     if (!finished && lane != 0) return false;
+    // Lane 0 finished before the others count.
+    if (finished && lane == 0 && iterations <= s.lane_delay + 1) return true;
     while (*done < launch.lanes)
       if (*best < mine) return false;
     __threadfence();
@@ -267,24 +269,30 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
   }
 
   __device__ __forceinline__ void decode(const Launch &launch, uint32_t shot, uint32_t lane) {
+    if (launch.lockstep && shot > 0) {
+      if (thread == 0 && rank == 0)
+        while (*(volatile uint32_t *)&launch.race_done[shot - 1] < launch.lanes) {}
+      cluster_sync();
+    }
     const long long begun = clock64();
     const Settings &s = launch.settings;
     const bool races = launch.lanes > 1, speaks = thread == 0 && rank == 0;
     uint32_t leader = ~0u, polled = ~0u;
+    if (lane > 0 && speaks) polled = *(volatile uint32_t *)&launch.race_best[shot];
     const uint32_t *syndrome = launch.syndromes + size_t(shot % launch.distinct) * launch.syndrome_words;
     fired = has_check ? syndrome[detector >> 5] >> (detector & 31) & 1 : 0;
 #pragma unroll
     for (int at = 0; at < P::COUNT; ++at) t.marginal[at] = t.prior[at];
     t.decisions = t.best = 0;
-    uint32_t solutions = 0, iterations = 0, best_weight = 0, weight = 0, flipped = 0;
+    uint32_t solutions = 0, iterations = lane > 0 ? s.lane_delay : 0, best_weight = 0, weight = 0, flipped = 0;
     bool done = false;
     for (uint32_t leg = 0; leg <= s.legs && !done; ++leg) {
-      begin_leg<P, THREADS>(t, block, arrays->columns, leg, s.first_memory, s.low, s.values, leg_key(s.seed + lane, leg), thread);
+      begin_leg<P, THREADS>(t, block, arrays->columns, lane + leg > 0, s.first_memory, s.low, s.values, leg_key(s.seed + lane, leg), thread);
       __syncthreads();
-      checks();
+      if (checks((iterations << 6 | lane) > polled) & 2) break;
       const uint32_t most = leg ? s.leg_iterations : s.first_iterations;
       for (uint32_t n = 0; n < most; ++n) {
-        if (iterations == s.max_iterations) {
+        if (iterations >= s.max_iterations) {
           done = true;
           break;
         }

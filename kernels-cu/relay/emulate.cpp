@@ -19,6 +19,7 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
     for (uint32_t i = 0; i < b.own; ++i) receivers = std::max(receivers, b.push_begin[i + 1] - b.push_begin[i]);
   std::printf("receivers %u, ", receivers);
   std::printf("positions %u rows %u\n", tables.positions, tables.rows);
+  if (problem.config.lanes > 1) throw std::runtime_error("the emulation has one lane");
   if (tables.positions != POSITIONS) throw std::runtime_error("the shape's positions are not the tables'");
   constexpr int STRIDE = stride_of<P, SPLIT, POSITIONS>();
   const Config &c = problem.config;
@@ -77,7 +78,7 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
     for (uint32_t leg = 0; leg <= c.legs && !done; ++leg) {
       for (int b = 0; b < BLOCKS; ++b)
         for (int i = 0; i < THREADS; ++i)
-          begin_leg<P, THREADS>(all[b].threads[i], all[b].block, tables.block[b].columns.data(), leg, c.first_memory, c.low,
+          begin_leg<P, THREADS>(all[b].threads[i], all[b].block, tables.block[b].columns.data(), leg > 0, c.first_memory, c.low,
                                 c.high - c.low + 1, leg_key(c.seed, leg), i);
       checks();
       for (uint32_t n = 0; n < (leg ? c.leg_iterations : c.first_iterations); ++n) {

@@ -193,11 +193,11 @@ inline uint32_t integer(pair_t x, int lane) { return uint32_t(to_float(uint16_t(
 
 // A leg's start: strengths and messages anew; marginals stay.
 template <class P, int THREADS, int POSITIONS, int AT = 0>
-RELAY_FN void begin_leg(Thread<P> &t, const Block<POSITIONS> &block, const uint32_t *columns, uint32_t leg, int first, int low,
+RELAY_FN void begin_leg(Thread<P> &t, const Block<POSITIONS> &block, const uint32_t *columns, bool draws, int first, int low,
                         int values, uint32_t key, int thread) {
   constexpr int D = P::template degree<AT>(), FIRST = P::template first<AT>();
   int a = first, b = first;
-  if (leg > 0) {
+  if (draws) {
     a = drawn(key, columns[(2 * AT) * THREADS + thread], low, values);
     b = drawn(key, columns[(2 * AT + 1) * THREADS + thread], low, values);
   }
@@ -209,7 +209,7 @@ RELAY_FN void begin_leg(Thread<P> &t, const Block<POSITIONS> &block, const uint3
     send(block.messages, places_of<P, THREADS>(t, block, FIRST + k, thread), t.prior[AT]);
   }
   if constexpr (AT + 1 < P::COUNT)
-    begin_leg<P, THREADS, POSITIONS, AT + 1>(t, block, columns, leg, first, low, values, key, thread);
+    begin_leg<P, THREADS, POSITIONS, AT + 1>(t, block, columns, draws, first, low, values, key, thread);
 }
 
 // The weight of the columns decided for, as far as this block counts them.

@@ -18,7 +18,7 @@ namespace relay {
 
 struct Config {
   int32_t first_memory, low, high, damping;
-  uint32_t first_iterations, leg_iterations, legs, solutions, max_iterations, seed, lanes;
+  uint32_t first_iterations, leg_iterations, legs, solutions, max_iterations, seed, lanes, lane_delay;
 };
 
 struct Column {

@@ -35,7 +35,7 @@ fn other(graph: &BpGraph, config: &BpConfig) -> RelayDecoder<f32> {
         gamma0: Some(factor(config.first_memory)),
         ..MinSumDecoderConfig::default()
     };
-    let strengths = |(leg, column)| factor(config.memory_strength(leg as u32, column as u32));
+    let strengths = |(leg, column)| factor(config.memory_strength(0, leg as u32, column as u32));
     let relay = RelayDecoderConfig {
         pre_iter: config.first_iterations as usize,
         num_sets: config.legs as usize,

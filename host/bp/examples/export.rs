@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [config.first_memory, config.memory.0, config.memory.1, config.damping].map(|g| i32::from(g) as u32),
     );
     words.extend([config.first_iterations, config.leg_iterations, config.legs, config.solutions]);
-    words.extend([config.max_iterations, config.seed, config.lanes]);
+    words.extend([config.max_iterations, config.seed, config.lanes, config.lane_delay]);
     let list = |words: &mut Vec<u32>, items: &[u32]| {
         words.push(items.len() as u32);
         words.extend_from_slice(items);

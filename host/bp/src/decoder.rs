@@ -227,12 +227,9 @@ impl BpDecoder {
         outcome.converged && (outcome.solutions == self.config.solutions || outcome.weight == 0)
     }
 
-    /// Whether no other lane can win: this one finished in leg 0, which is the same in all lanes, or the caller ended it.
+    /// Whether no other lane can win: this one finished before the others count, or the caller ended it.
     fn is_settled(&self, outcome: &BpOutcome) -> bool {
-        outcome.cancelled
-            || (self.has_finished(outcome)
-                && outcome.solutions == 1
-                && outcome.iterations <= self.config.first_iterations)
+        outcome.cancelled || (self.has_finished(outcome) && outcome.iterations <= self.config.lane_delay + 1)
     }
 
     /// Runs the lanes after lane 0, of which the outcome is given, and leaves the winner's.
@@ -265,7 +262,8 @@ impl BpDecoder {
     /// Runs the legs of a lane, and leaves its error in `best`.
     fn run_lane(&mut self, lane: u32, limit: u32, go_on: &mut impl FnMut() -> bool) -> BpOutcome {
         let mut outcome = BpOutcome::NONE;
-        self.run_legs(self.config.seed.wrapping_add(lane), limit, &mut outcome, go_on);
+        outcome.iterations = if lane == 0 { 0 } else { self.config.lane_delay };
+        self.run_legs(lane, limit, &mut outcome, go_on);
         if !outcome.converged {
             self.best.copy_from_slice(&self.decisions);
             outcome.weight = weight(&self.best, &self.priors);
@@ -273,9 +271,9 @@ impl BpDecoder {
         outcome
     }
 
-    fn run_legs(&mut self, seed: u32, limit: u32, outcome: &mut BpOutcome, go_on: &mut impl FnMut() -> bool) {
+    fn run_legs(&mut self, lane: u32, limit: u32, outcome: &mut BpOutcome, go_on: &mut impl FnMut() -> bool) {
         for leg in 0..=self.config.legs {
-            self.begin_leg(seed, leg);
+            self.begin_leg(lane, leg);
             let iterations = if leg == 0 { self.config.first_iterations } else { self.config.leg_iterations };
             for _ in 0..iterations {
                 if outcome.iterations >= limit {
@@ -306,11 +304,11 @@ impl BpDecoder {
     }
 
     /// Draws memory strengths and starts messages anew; marginals stay.
-    fn begin_leg(&mut self, seed: u32, leg: u32) {
-        if leg == 0 {
+    fn begin_leg(&mut self, lane: u32, leg: u32) {
+        if lane == 0 && leg == 0 {
             self.memory.as_flattened_mut().fill(self.config.first_memory);
         } else {
-            let key = leg_key(seed, leg);
+            let key = leg_key(self.config.seed.wrapping_add(lane), leg);
             let columns = &self.graph.tables.layout.column_at;
             for (memory, &column) in self.memory.as_flattened_mut().iter_mut().zip(columns) {
                 *memory = self.config.drawn(key, column);

@@ -118,6 +118,7 @@ fn configurations_are_checked() {
         BpConfig { max_iterations: 0, ..relay.clone() },
         BpConfig { lanes: 0, ..relay.clone() },
         BpConfig { lanes: 65, ..relay.clone() },
+        BpConfig { lane_delay: 1_000_001, ..relay.clone() },
     ] {
         assert!(matches!(BpDecoder::new(&graph, &config), Err(BpError::Config { .. })), "{config:?}");
     }
