@@ -7,6 +7,17 @@ use super::instruction::{Circuit, Gate, Instruction};
 use crate::QecError;
 use crate::dem::{Component, DetectorErrorModel, Mechanism, cancel_pairs};
 
+impl Circuit {
+    /// The detector error model with one undecomposed mechanism for each set of symptoms: as Stim's
+    /// `Circuit.detector_error_model(flatten_loops=True)`. A mechanism may flip any number of detectors.
+    ///
+    /// # Errors
+    /// [`QecError::RandomDetector`] for a detector or observable that is random without noise.
+    pub fn detector_error_model(&self) -> Result<DetectorErrorModel, QecError> {
+        detector_error_model(self, false)
+    }
+}
+
 /// The detector error model of `circuit`, with its mechanisms split into edges if `decompose`.
 ///
 /// # Errors
@@ -76,7 +87,7 @@ fn detector_coordinates(block: &[Instruction], layer: &mut u32, coordinates: &mu
         match instruction {
             Instruction::NextLayer => *layer += 1,
             Instruction::Detector { coordinates: [x, y, t], .. } => {
-                coordinates.push(vec![f64::from(*x), f64::from(*y), f64::from(*layer + *t)]);
+                coordinates.push(vec![*x, *y, f64::from(*layer) + *t]);
             }
             Instruction::Repeat { count, body } => {
                 (0..*count).for_each(|_| detector_coordinates(body, layer, coordinates));
@@ -173,11 +184,13 @@ impl Analyzer {
         let pairs = targets.chunks_exact(2).rev().map(|pair| (pair[0] as usize, pair[1] as usize));
         match gate {
             Gate::H => singles.for_each(|qubit| std::mem::swap(&mut self.x[qubit], &mut self.z[qubit])),
+            Gate::CXyz => singles.for_each(|qubit| self.undo_c_xyz(qubit)),
             Gate::Cx => pairs.for_each(|(control, target)| self.undo_cx(control, target)),
             Gate::ResetZ | Gate::ResetX => singles.try_for_each(|qubit| self.undo_reset(qubit, gate))?,
             Gate::MeasureZ | Gate::MeasureX => {
                 singles.try_for_each(|qubit| self.undo_measure(qubit, gate))?;
             }
+            Gate::MeasureY => singles.try_for_each(|qubit| self.undo_measure_y(qubit))?,
             Gate::MeasureResetZ => singles.try_for_each(|qubit| {
                 self.undo_reset(qubit, Gate::ResetZ)?;
                 self.undo_measure(qubit, Gate::MeasureZ)
@@ -208,6 +221,13 @@ impl Analyzer {
         add_symptoms_at(&mut self.z, control, target, &mut self.scratch);
     }
 
+    /// A Z after the gate was an X + Z = Y before it, an X a Z.
+    fn undo_c_xyz(&mut self, qubit: usize) {
+        let (x, z) = (&mut self.x[qubit], &mut self.z[qubit]);
+        std::mem::swap(x, z);
+        add_symptoms(z, x, &mut self.scratch);
+    }
+
     fn undo_reset(&mut self, qubit: usize, gate: Gate) -> Result<(), QecError> {
         let (kept, random) = self.along_and_across(qubit, gate);
         kept.clear();
@@ -223,6 +243,18 @@ impl Analyzer {
         let result = random.first().map_or(Ok(()), |&symptom| Err(random_detector(symptom, qubit)));
         self.scratch = scratch;
         result
+    }
+
+    fn undo_measure_y(&mut self, qubit: usize) -> Result<(), QecError> {
+        self.measurements -= 1;
+        let record = self.records.remove(&self.measurements).unwrap_or_default();
+        let (x, z) = (&mut self.x[qubit], &mut self.z[qubit]);
+        // A symptom that holds a Y is in both lists, one in a single list anticommutes with Y.
+        let mut across = x.clone();
+        add_symptoms(&mut across, z, &mut self.scratch);
+        add_symptoms(x, &record, &mut self.scratch);
+        add_symptoms(z, &record, &mut self.scratch);
+        across.first().map_or(Ok(()), |&symptom| Err(random_detector(symptom, qubit)))
     }
 
     /// The symptoms of the Pauli that a reset fixes or a measurement reads, and those of the one that it scrambles.
@@ -249,7 +281,7 @@ mod tests {
     use super::*;
 
     fn detector(lookback: &[u32]) -> Instruction {
-        Instruction::Detector { coordinates: [0; 3], lookback: lookback.to_vec() }
+        Instruction::Detector { coordinates: [0.0; 3], lookback: lookback.to_vec() }
     }
 
     fn targets(mechanism: &Mechanism) -> (&[u32], &[u32]) {
@@ -290,6 +322,34 @@ mod tests {
         circuit.push(Instruction::ObservableInclude { observable: 1, lookback: vec![1] });
         let error = detector_error_model(&circuit, false).unwrap_err();
         assert_eq!(error, QecError::RandomDetector { kind: "observable", index: 1, qubit: 0 });
+    }
+
+    #[test]
+    fn y_is_read_out_after_one_turn_of_x_and_two_of_z() {
+        for (reset, turns) in [(Gate::ResetX, 1), (Gate::ResetZ, 2)] {
+            let model = |error| {
+                let mut circuit = Circuit::default();
+                circuit.gate(reset, &[0]);
+                (0..turns).for_each(|_| circuit.gate(Gate::CXyz, &[0]));
+                circuit.gate(error, &[0]);
+                circuit.gate(Gate::MeasureY, &[0]);
+                circuit.push(detector(&[1]));
+                detector_error_model(&circuit, false).unwrap()
+            };
+            assert_eq!(model(Gate::XError(0.25)).mechanisms.len(), 1);
+            assert_eq!(model(Gate::ZError(0.25)).mechanisms.len(), 1);
+            // Of the three Paulis, Y alone flips nothing.
+            let both = model(Gate::Depolarize1(0.75));
+            assert!((both.mechanisms[0].probability - 0.5).abs() < 1e-12);
+        }
+        for reset in [Gate::ResetX, Gate::ResetZ] {
+            let mut circuit = Circuit::default();
+            circuit.gate(reset, &[4]);
+            circuit.gate(Gate::MeasureY, &[4]);
+            circuit.push(detector(&[1]));
+            let error = detector_error_model(&circuit, false).unwrap_err();
+            assert_eq!(error, QecError::RandomDetector { kind: "detector", index: 0, qubit: 4 });
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::code::Basis;
+
 /// A gate, a measurement, a reset or a noise channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Gate {
@@ -11,12 +13,16 @@ pub enum Gate {
     ResetX,
     /// Hadamard.
     H,
+    /// Takes X to Y, Y to Z and Z to X.
+    CXyz,
     /// Controlled X; targets come in pairs, control first.
     Cx,
     /// Measure Z.
     MeasureZ,
     /// Measure X.
     MeasureX,
+    /// Measure Y.
+    MeasureY,
     /// Measure Z, then reset to |0>.
     MeasureResetZ,
     /// X with this probability.
@@ -37,7 +43,7 @@ pub enum Instruction {
         /// The qubit.
         qubit: u32,
         /// Its position.
-        position: (u32, u32),
+        position: (f64, f64),
     },
     /// A gate or channel applied to each target (or pair of targets), in order.
     Gate {
@@ -53,7 +59,7 @@ pub enum Instruction {
     /// A detector: the parity of earlier measurements, 1 being the most recent.
     Detector {
         /// Its `x`, `y` and its time since the last [`Instruction::NextLayer`].
-        coordinates: [u32; 3],
+        coordinates: [f64; 3],
         /// How far back each measurement lies, sorted.
         lookback: Vec<u32>,
     },
@@ -96,6 +102,13 @@ impl Circuit {
         }
     }
 
+    /// Appends a noise channel; one of probability 0 is left out.
+    pub(super) fn noise(&mut self, channel: Gate, targets: &[u32]) {
+        if channel.probability().is_some_and(|p| p > 0.0) {
+            self.gate(channel, targets);
+        }
+    }
+
     pub(super) fn push(&mut self, instruction: Instruction) {
         self.instructions.push(instruction);
     }
@@ -108,9 +121,11 @@ impl Gate {
             Self::ResetZ => "R",
             Self::ResetX => "RX",
             Self::H => "H",
+            Self::CXyz => "C_XYZ",
             Self::Cx => "CX",
             Self::MeasureZ => "M",
             Self::MeasureX => "MX",
+            Self::MeasureY => "MY",
             Self::MeasureResetZ => "MR",
             Self::XError(_) => "X_ERROR",
             Self::ZError(_) => "Z_ERROR",
@@ -127,8 +142,32 @@ impl Gate {
         }
     }
 
+    /// The reset to the +1 state of `basis`.
+    pub(super) fn reset(basis: Basis) -> Self {
+        match basis {
+            Basis::X => Self::ResetX,
+            Basis::Z => Self::ResetZ,
+        }
+    }
+
+    /// The measurement of `basis`.
+    pub(super) fn measure(basis: Basis) -> Self {
+        match basis {
+            Basis::X => Self::MeasureX,
+            Basis::Z => Self::MeasureZ,
+        }
+    }
+
+    /// The error that flips a state of `basis`.
+    pub(super) fn flip(basis: Basis, probability: f64) -> Self {
+        match basis {
+            Basis::X => Self::ZError(probability),
+            Basis::Z => Self::XError(probability),
+        }
+    }
+
     pub(super) fn measures(self) -> bool {
-        matches!(self, Self::MeasureZ | Self::MeasureX | Self::MeasureResetZ)
+        matches!(self, Self::MeasureZ | Self::MeasureX | Self::MeasureY | Self::MeasureResetZ)
     }
 }
 
