@@ -81,6 +81,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ringcall-rdma", &["ringcall-mlx5"]),
     // Codes, matching and inference know nothing of rings.
     ("ringcall-matching", &[]),
+    ("ringcall-bp", &[]),
     ("ringcall-infer", &[]),
     // Engines on a device: they know the driver, and no code.
     (

@@ -1,0 +1,138 @@
+//! Configurations: relayed legs with disordered memory, plain min-sum, damped min-sum.
+
+use crate::error::BpError;
+
+/// The unit of memory strengths and of damping: a value of 128 is a factor of 1.
+pub const UNIT: i16 = 128;
+
+/// How a decoder iterates, and when it stops.
+///
+/// A decode is a sequence of *legs*. Leg 0 has one memory strength for all columns. Each further leg draws a memory
+/// strength for every column, starts its messages anew, and takes over the marginals that the leg before it left.
+///
+/// ```
+/// use ringcall_bp::BpConfig;
+///
+/// // The published settings, but for five solutions of which the lightest wins.
+/// let config = BpConfig { solutions: 5, ..BpConfig::relay() };
+/// assert_eq!(config.first_memory, 16); // 16/128 = 0.125
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BpConfig {
+    /// Memory strength of every column in leg 0, in 128ths, -128 to 128. 0 is belief propagation without memory.
+    pub first_memory: i16,
+    /// Least and greatest memory strength of further legs, in 128ths, each -128 to 128; all values between are as likely.
+    pub memory: (i16, i16),
+    /// Share of a variable's last message in its next one, in 128ths, 0 to 127. 0 is undamped.
+    pub damping: i16,
+    /// Iterations of leg 0, at least 1.
+    pub first_iterations: u32,
+    /// Iterations of each further leg, at least 1 if there are further legs.
+    pub leg_iterations: u32,
+    /// How many further legs there are at most.
+    pub legs: u32,
+    /// The decode ends when so many legs have converged, at least 1; the lightest solution wins.
+    pub solutions: u32,
+    /// The decode ends after so many iterations of all legs together, at least 1.
+    pub max_iterations: u32,
+    /// Names the sequence of memory strengths.
+    pub seed: u32,
+}
+
+impl BpConfig {
+    /// Relay-BP as published (Müller et al., arXiv:2506.01779): 80 iterations with γ = 0.125, then up to 300 legs of 60 with
+    /// γ from -0.24 to 0.66, and the first solution.
+    pub const fn relay() -> Self {
+        Self {
+            first_memory: 16,
+            memory: (-31, 84),
+            damping: 0,
+            first_iterations: 80,
+            leg_iterations: 60,
+            legs: 300,
+            solutions: 1,
+            max_iterations: u32::MAX,
+            seed: 0,
+        }
+    }
+
+    /// Min-sum belief propagation without memory, for so many iterations.
+    pub const fn min_sum(iterations: u32) -> Self {
+        Self { first_memory: 0, memory: (0, 0), first_iterations: iterations, legs: 0, ..Self::relay() }
+    }
+
+    /// Min-sum belief propagation whose variables send (1 - d) times the new message plus d times the last one, d in
+    /// 128ths.
+    pub const fn damped(iterations: u32, damping: i16) -> Self {
+        Self { damping, ..Self::min_sum(iterations) }
+    }
+
+    /// The same configuration, if every field has a value that is supported.
+    pub(crate) fn checked(&self) -> Result<Self, BpError> {
+        let strength = -UNIT..=UNIT;
+        let refusal = if !strength.contains(&self.first_memory) {
+            "`first_memory` is -128 to 128"
+        } else if !strength.contains(&self.memory.0)
+            || !strength.contains(&self.memory.1)
+            || self.memory.0 > self.memory.1
+        {
+            "`memory` is two values of -128 to 128, the lesser one first"
+        } else if !(0..UNIT).contains(&self.damping) {
+            "`damping` is 0 to 127"
+        } else if self.first_iterations == 0 {
+            "`first_iterations` is at least 1"
+        } else if self.leg_iterations == 0 && self.legs > 0 {
+            "`leg_iterations` is at least 1"
+        } else if self.solutions == 0 {
+            "`solutions` is at least 1"
+        } else if self.max_iterations == 0 {
+            "`max_iterations` is at least 1"
+        } else {
+            return Ok(self.clone());
+        };
+        Err(BpError::Config { what: refusal })
+    }
+
+    /// The memory strength of a column in a leg, in 128ths.
+    ///
+    /// Leg 0 has `first_memory`. A further leg hashes seed, leg and column to 32 bits, the upper 16 of which choose a
+    /// value of `memory`. A GPU computes the same, so neither side has a table.
+    ///
+    /// ```
+    /// let config = ringcall_bp::BpConfig::relay();
+    /// assert_eq!(config.memory_strength(0, 7), 16);
+    /// assert!((-31..=84).contains(&config.memory_strength(1, 7)));
+    /// ```
+    pub fn memory_strength(&self, leg: u32, column: u32) -> i16 {
+        if leg == 0 { self.first_memory } else { self.drawn(leg_key(self.seed, leg), column) }
+    }
+
+    /// The memory strength of a column in a further leg, of which [`leg_key`] is given.
+    #[inline]
+    pub(crate) fn drawn(&self, key: u32, column: u32) -> i16 {
+        let values = (self.memory.1 - self.memory.0) as u32 + 1;
+        let upper = mix(key.wrapping_add(column.wrapping_mul(0x9E37_79B1))) >> 16;
+        self.memory.0 + ((upper * values) >> 16) as i16
+    }
+}
+
+impl Default for BpConfig {
+    fn default() -> Self {
+        Self::relay()
+    }
+}
+
+/// What seed and leg contribute to the hash of a column.
+pub(crate) fn leg_key(seed: u32, leg: u32) -> u32 {
+    mix(seed.wrapping_add(leg.wrapping_mul(0x85EB_CA77)))
+}
+
+/// The finaliser of MurmurHash3: each bit of its result depends on all bits of its argument.
+#[inline]
+fn mix(mut x: u32) -> u32 {
+    x ^= x >> 16;
+    x = x.wrapping_mul(0x85EB_CA6B);
+    x ^= x >> 13;
+    x = x.wrapping_mul(0xC2B2_AE35);
+    x ^ (x >> 16)
+}

@@ -1,0 +1,150 @@
+//! Tanner graphs: merged error columns with integer priors, checks and observables.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::layout::Layout;
+
+/// The largest number of checks.
+pub const MAX_CHECKS: u32 = 1 << 24;
+/// The largest number of observables.
+pub const MAX_OBSERVABLES: u32 = 1 << 16;
+/// The largest number of errors that a builder takes.
+pub const MAX_ERRORS: usize = 1 << 24;
+/// The largest number of checks that all errors together flip.
+pub const MAX_EDGES: usize = 1 << 27;
+/// The largest number of checks that one error flips: of so many messages of ±127 the sum fits 16 bits.
+pub const MAX_COLUMN_CHECKS: usize = 250;
+
+/// A Tanner graph, which decoders share.
+///
+/// A *column* is an error, or several errors that flip the same checks and the same observables, merged. Columns are
+/// numbered in the order in which a builder was given the first error of each. Clones share the graph's tables.
+#[derive(Debug, Clone)]
+pub struct BpGraph {
+    pub(crate) tables: Arc<Tables>,
+}
+
+/// Lists of numbers, one after another.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lists {
+    /// Where each list begins, and where the last one ends.
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Lists {
+    pub(crate) fn new() -> Self {
+        Self { starts: alloc::vec![0], items: Vec::new() }
+    }
+
+    /// Lists of these lengths, to be filled.
+    pub(crate) fn with_counts(counts: &[u32]) -> Self {
+        let mut starts = Vec::with_capacity(counts.len() + 1);
+        let mut end = 0;
+        starts.push(end);
+        for count in counts {
+            end += count;
+            starts.push(end);
+        }
+        Self { starts, items: alloc::vec![0; end as usize] }
+    }
+
+    /// Sets the item that is `from_end` (from 1) before the end of a list.
+    pub(crate) fn set_from_end(&mut self, list: usize, from_end: u32, item: u32) {
+        self.items[(self.starts[list + 1] - from_end) as usize] = item;
+    }
+
+    pub(crate) fn push(&mut self, list: &[u32]) {
+        self.items.extend_from_slice(list);
+        self.starts.push(self.items.len() as u32);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.items.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> &[u32] {
+        &self.items[self.starts[index] as usize..self.starts[index + 1] as usize]
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) checks: u32,
+    pub(crate) observables: u32,
+    /// Checks of each column, in ascending order.
+    pub(crate) column_checks: Lists,
+    pub(crate) column_observables: Lists,
+    pub(crate) probabilities: Vec<f64>,
+    pub(crate) priors: Vec<u8>,
+    /// The column of each error that the builder was given, in their order; `u32::MAX` where it was left out.
+    pub(crate) column_of: Vec<u32>,
+    /// How many columns each check has.
+    pub(crate) check_degrees: Vec<u32>,
+    pub(crate) layout: Layout,
+}
+
+impl BpGraph {
+    /// How many checks there are.
+    pub fn num_checks(&self) -> usize {
+        self.tables.checks as usize
+    }
+
+    /// How many columns there are.
+    pub fn num_columns(&self) -> usize {
+        self.tables.priors.len()
+    }
+
+    /// How many observables there are.
+    pub fn num_observables(&self) -> usize {
+        self.tables.observables as usize
+    }
+
+    /// How many ones the check matrix has.
+    pub fn num_edges(&self) -> usize {
+        self.tables.column_checks.total()
+    }
+
+    /// How many bytes the observables take, eight a byte: the length of the buffer for `decode`.
+    pub fn observable_bytes(&self) -> usize {
+        self.num_observables().div_ceil(8)
+    }
+
+    /// The checks that a column flips, in ascending order.
+    ///
+    /// # Panics
+    /// If there is no such column, as an index of a slice does.
+    pub fn column_checks(&self, column: usize) -> &[u32] {
+        self.tables.column_checks.get(column)
+    }
+
+    /// The observables that a column flips, in ascending order.
+    ///
+    /// # Panics
+    /// If there is no such column, as an index of a slice does.
+    pub fn column_observables(&self, column: usize) -> &[u32] {
+        self.tables.column_observables.get(column)
+    }
+
+    /// The probability of each column, of merged errors that an odd number of them happens.
+    pub fn probabilities(&self) -> &[f64] {
+        &self.tables.probabilities
+    }
+
+    /// The prior of each column: 8 ln((1 - p)/p) to the nearest integer, at least 1 and at most 127.
+    pub fn priors(&self) -> &[u8] {
+        &self.tables.priors
+    }
+
+    /// The column of the error that the builder was given as number `error`, from 0; `None` if it was left out, since
+    /// it has probability 0 or flips no check.
+    pub fn column_of(&self, error: usize) -> Option<u32> {
+        self.tables.column_of.get(error).copied().filter(|&column| column != u32::MAX)
+    }
+}
