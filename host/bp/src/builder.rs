@@ -5,10 +5,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::error::BpError;
-use crate::graph::{
-    BpGraph, Lists, MAX_CHECKS, MAX_COLUMN_CHECKS, MAX_EDGES, MAX_ERRORS, MAX_OBSERVABLES, Tables,
-};
+use crate::graph::{BpGraph, MAX_CHECKS, MAX_COLUMN_CHECKS, MAX_EDGES, MAX_ERRORS, MAX_OBSERVABLES, Tables};
 use crate::layout::Layout;
+use crate::lists::Lists;
 
 /// Collects errors, and makes a [`BpGraph`] of them.
 ///
@@ -234,7 +233,8 @@ fn transpose<R: AsRef<[u32]>>(rows: &[R], columns: usize) -> Result<Lists, BpErr
             return Err(BpError::TooLarge { what: "flips of checks or observables", limit: MAX_EDGES });
         }
         for &column in row {
-            let count = counts.get_mut(column as usize).ok_or(BpError::ColumnOutOfRange { column, columns })?;
+            let count =
+                counts.get_mut(column as usize).ok_or(BpError::ColumnOutOfRange { column, columns })?;
             *count += 1;
         }
     }

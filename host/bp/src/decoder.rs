@@ -205,8 +205,7 @@ impl BpDecoder {
     fn run_legs(&mut self, outcome: &mut BpOutcome, go_on: &mut impl FnMut() -> bool) {
         for leg in 0..=self.config.legs {
             self.begin_leg(leg);
-            let iterations =
-                if leg == 0 { self.config.first_iterations } else { self.config.leg_iterations };
+            let iterations = if leg == 0 { self.config.first_iterations } else { self.config.leg_iterations };
             for _ in 0..iterations {
                 if outcome.iterations == self.config.max_iterations {
                     return;

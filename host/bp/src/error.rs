@@ -82,7 +82,9 @@ impl fmt::Display for BpError {
             Self::ColumnTooLong { checks, limit } => {
                 write!(f, "an error flips {checks} checks, and at most {limit} are supported")
             }
-            Self::TooLarge { what, limit } => write!(f, "the graph is too large: at most {limit} {what} are supported"),
+            Self::TooLarge { what, limit } => {
+                write!(f, "the graph is too large: at most {limit} {what} are supported")
+            }
             Self::ColumnOutOfRange { column, columns } => {
                 write!(f, "a row names column {column}, but the matrix has {columns} columns")
             }

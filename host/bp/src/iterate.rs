@@ -130,7 +130,9 @@ fn column_group_of(part: Columns<'_>, degree: usize, damping: i16) {
     let incoming = part.incoming.chunks_exact(degree);
     let outgoing = part.outgoing.chunks_exact_mut(degree);
     let state = part.priors.iter().zip(part.memory).zip(part.marginals).zip(part.decisions);
-    for ((((priors, memory), marginals), decisions), (incoming, outgoing)) in state.zip(incoming.zip(outgoing)) {
+    for ((((priors, memory), marginals), decisions), (incoming, outgoing)) in
+        state.zip(incoming.zip(outgoing))
+    {
         let sums = sum(priors, memory, marginals, decisions, incoming);
         for (row, out) in incoming.iter().zip(outgoing) {
             for lane in 0..LANES {

@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::error::BpError;
-use crate::graph::Lists;
+use crate::lists::Lists;
 
 /// How many checks or columns are computed together.
 pub(crate) const LANES: usize = 32;
@@ -82,7 +82,8 @@ impl Layout {
                     for (row, &check) in column_checks.get(column as usize).iter().enumerate() {
                         let position = position_of_check[check as usize] as usize;
                         let depth = &mut taken[check as usize];
-                        let slot = (first_rows[position / LANES] + *depth as usize) * LANES + position % LANES;
+                        let slot =
+                            (first_rows[position / LANES] + *depth as usize) * LANES + position % LANES;
                         *depth += 1;
                         slots[first + row][lane] = slot as u32;
                     }

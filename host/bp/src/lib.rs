@@ -55,6 +55,7 @@ mod error;
 mod graph;
 mod iterate;
 mod layout;
+mod lists;
 
 pub use builder::{BpGraphBuilder, BpMatrix};
 pub use config::{BpConfig, UNIT};
