@@ -92,11 +92,11 @@ pub struct BicycleMemory<'a> {
 }
 
 impl BicycleMemory<'_> {
-    /// The circuit. Qubits are the data qubits as [`BicycleCode`] numbers them, then the X checks, then the Z checks.
+    /// Checks the parameters without making a circuit.
     ///
     /// # Errors
     /// [`QecError::RoundsOf`] or [`QecError::NoiseRate`] names the parameter out of range.
-    pub fn circuit(&self) -> Result<Circuit, QecError> {
+    pub fn check(&self) -> Result<(), QecError> {
         let OperationNoise { cnot, idle, measure, reset } = self.noise;
         check_rates([
             ("cnot", cnot, 15.0 / 16.0),
@@ -104,7 +104,15 @@ impl BicycleMemory<'_> {
             ("measure", measure, 1.0),
             ("reset", reset, 1.0),
         ])?;
-        check_rounds_of("this code", self.rounds, 1, 2 * self.code.places())?;
+        check_rounds_of("this code", self.rounds, 1, 2 * self.code.places())
+    }
+
+    /// The circuit. Qubits are the data qubits as [`BicycleCode`] numbers them, then the X checks, then the Z checks.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn circuit(&self) -> Result<Circuit, QecError> {
+        self.check()?;
         Ok(self.build())
     }
 

@@ -41,6 +41,19 @@ impl ColorMemory {
     /// # Errors
     /// [`QecError::Distance`], [`QecError::RoundsOf`] or [`QecError::NoiseRate`] names the parameter out of range.
     pub fn circuit(&self) -> Result<Circuit, QecError> {
+        let code = self.checked_code()?;
+        Ok(Builder { memory: self, positions: code.positions().collect(), code: &code }.build())
+    }
+
+    /// Checks the parameters without making a circuit.
+    ///
+    /// # Errors
+    /// As [`circuit`](Self::circuit).
+    pub fn check(&self) -> Result<(), QecError> {
+        self.checked_code().map(drop)
+    }
+
+    fn checked_code(&self) -> Result<ColorCode, QecError> {
         self.noise.validate()?;
         let code = ColorCode::new(self.distance)?;
         check_rounds_of(
@@ -49,7 +62,7 @@ impl ColorMemory {
             MIN_ROUNDS,
             code.faces().len() as u32,
         )?;
-        Ok(Builder { memory: self, positions: code.positions().collect(), code: &code }.build())
+        Ok(code)
     }
 
     /// The detector error model of [`circuit`](Self::circuit), undecomposed: equal to Stim's. Coordinates are `(x, y, t)`.

@@ -103,6 +103,14 @@ impl MemoryExperiment {
         Ok(DetectorLayout::new(&self.checked_code()?, self.rounds, self.basis))
     }
 
+    /// Checks the parameters without making a circuit.
+    ///
+    /// # Errors
+    /// As [`Self::circuit`].
+    pub fn check(&self) -> Result<(), QecError> {
+        self.checked_code().map(drop)
+    }
+
     fn checked_code(&self) -> Result<SurfaceCode, QecError> {
         self.noise.validate()?;
         let code = SurfaceCode::new(self.distance)?;

@@ -10,6 +10,7 @@
 //! [`BicycleMemory`] and [`ColorMemory`] are memory experiments of bivariate bicycle codes, with the published circuit of
 //! depth seven, and of triangular colour codes, with Stim's circuit. Errors of theirs flip three detectors and more, and no
 //! decomposition into edges exists: their mechanisms stay whole ([`Circuit::detector_error_model`]).
+//! [`Experiment`] is the experiment of any of these codes by name.
 //!
 //! The model is found in one pass backwards over the circuit: for each qubit it keeps the detectors and
 //! observables that an X or a Z inserted at that point would flip. It takes time linear in the size of the circuit.
@@ -19,12 +20,14 @@ mod bicycle;
 mod channel;
 mod check_order;
 mod color;
+mod experiment;
 mod instruction;
 mod layout;
 mod memory;
 
 pub use bicycle::{BicycleMemory, DetectorBases, OperationNoise};
 pub use color::ColorMemory;
+pub use experiment::{Code, Experiment};
 pub use instruction::{Circuit, Gate, Instruction};
 pub use layout::{DetectorInfo, DetectorLayout};
 pub use memory::{CircuitNoise, MemoryExperiment};

@@ -49,7 +49,7 @@ pub enum ModelDecoders {
     /// By matching.
     Matching(Box<MatchingFactory>),
     /// By belief propagation.
-    Relay(RelayFactory),
+    Relay(Box<RelayFactory>),
 }
 
 impl ModelDecoders {
@@ -60,7 +60,7 @@ impl ModelDecoders {
     /// Those of [`MatchingGraph::from_dem`], [`MatchingFactory::new`] and [`RelayFactory::new`]; [`DecodeError::Hyperedge`]
     /// where matching is asked for.
     pub fn new(model: &DetectorErrorModel, options: &DecoderOptions) -> Result<Self, DecodeError> {
-        let relay = || RelayFactory::new(model, &options.relay).map(Self::Relay);
+        let relay = || RelayFactory::new(model, &options.relay).map(|factory| Self::Relay(Box::new(factory)));
         if options.family == Some(DecoderFamily::Relay) {
             return relay();
         }
