@@ -1,7 +1,7 @@
 //! The options of `ringcall run`.
 
-use crate::experiment::BasisArg;
-use crate::matching::Matching;
+use crate::decoder::DecoderArgs;
+use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg};
 use crate::memory::MemoryLimit;
 use crate::network::NetworkArg;
 use crate::pinning::{self, CoreList};
@@ -37,10 +37,10 @@ impl From<FormatArg> for ShotFormat {
     }
 }
 
-/// What runs before matching.
+/// What runs before the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineArg {
-    /// Nothing: matching alone
+    /// Nothing: the decoder alone
     Matching,
     /// A copy in place of a network, to measure what surrounds it
     Passthrough,
@@ -124,20 +124,26 @@ impl FromStr for PinArg {
 /// from it or read from a file.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// Code distance of the rotated surface code, odd, at least 3
-    #[arg(long, default_value_t = 7)]
-    pub(super) distance: u32,
+    /// The code whose memory experiment is run
+    #[arg(long, value_enum, default_value = "surface")]
+    code: CodeArg,
+    /// Code distance of a surface or colour code, odd, at least 3 [default: 7]
+    #[arg(long)]
+    distance: Option<u32>,
     /// Rounds of syndrome extraction [default: the distance]
     #[arg(long)]
-    pub(super) rounds: Option<u32>,
-    /// Memory basis
-    #[arg(long, value_enum, default_value = "z")]
-    pub(super) basis: BasisArg,
-    /// Strength of the circuit noise, each of Stim's four rates
+    rounds: Option<u32>,
+    /// Memory basis [default: z]
+    #[arg(long, value_enum)]
+    basis: Option<BasisArg>,
+    /// Which checks of a bivariate bicycle code have detectors [default: memory]
+    #[arg(long, value_enum)]
+    detectors: Option<DetectorsArg>,
+    /// Strength of the circuit noise, each of its rates
     #[arg(long, default_value_t = 0.003)]
-    pub(super) p: f64,
+    p: f64,
     /// Detector error model in Stim's format, in place of the generated experiment
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["distance", "rounds", "basis", "p"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["code", "distance", "rounds", "basis", "detectors", "p"])]
     pub(super) dem: Option<PathBuf>,
     /// Shots to decode, in place of sampled ones; ends with the file
     #[arg(long, value_name = "FILE")]
@@ -164,8 +170,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(super) slots: u32,
     #[command(flatten)]
-    pub(super) matching: Matching,
-    /// What runs before matching
+    pub(super) decoder: DecoderArgs,
+    /// What runs before the decoder
     #[arg(long, value_enum, default_value = "matching")]
     pub(super) engine: EngineArg,
     /// Who takes requests from the ring: `device` is for --engine gpu
@@ -245,8 +251,10 @@ impl Args {
         Ok(())
     }
 
-    pub(super) fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(self.distance)
+    /// The generated experiment.
+    pub(super) fn choice(&self) -> Choice {
+        let &Self { code, distance, rounds, basis, detectors, p, .. } = self;
+        Choice { code, distance, default_distance: 7, rounds, basis, detectors, p }
     }
 
     pub(super) fn run_time(&self) -> Option<Duration> {

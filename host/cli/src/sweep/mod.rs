@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let network = args.network()?;
     let bind = |point: &Point| {
         let (network, _) = network.as_ref().ok_or("no model")?;
-        Ok(network.bind(Some(&point.experiment()), args.threshold)?.inference)
+        Ok(network.bind(point.surface().as_ref(), args.threshold)?.inference)
     };
     let study = Study {
         program: args.state.as_ref().map(|_| state::program()).transpose()?.unwrap_or_default(),

@@ -1,5 +1,6 @@
 //! A study of logical error rates: a grid of memory experiments, each decoded by matching alone and, if there is one, by a
-//! predecoder and matching, on the same shots; by plain matching, by correlated matching, or by both.
+//! predecoder and matching, on the same shots; by plain matching, by correlated matching, or by both; and by Relay-BP in place
+//! of matching where that is asked for or where a code's errors need it.
 //!
 //! Shots come in batches. A batch's shots follow from the seed, the point and the batch's number
 //! ([`Point::seed`]), so that counts depend neither on threads nor on interruptions. Each finished batch is a
@@ -15,7 +16,7 @@
 //! use ringcall_qec::code::Basis;
 //! use ringcall_decoder_service::study::{Matching, Point, State, Stop, Study};
 //!
-//! let point = |distance, p| Point { distance, rounds: distance, basis: Basis::Z, p };
+//! let point = |distance, p| Point::surface(distance, distance, Basis::Z, p);
 //! let study = Study {
 //!     program: String::new(),
 //!     seed: 1,
@@ -53,7 +54,7 @@ pub use state::{Outcome, Setup, State, StateError};
 
 use crate::Inference;
 use ringcall_gpu::atomic::DeviceU64;
-use ringcall_qec::decode::MatchingEngine;
+use ringcall_qec::decode::{DecoderFamily, DecoderOptions, MatchingEngine};
 use serde::{Deserialize, Serialize};
 use state::Counted;
 use std::io::Write;
@@ -77,14 +78,19 @@ pub enum Matching {
     Correlated,
     /// In both ways, on the same shots: each arm is there twice.
     Both,
+    /// By Relay-BP with its published settings, which is no matching. The other kinds come to this, too, at points whose model
+    /// matching cannot take; [`ShotCounts::relay`] says whether they have.
+    Relay,
 }
 
 impl Matching {
-    /// As [`Problem::with_matching`](crate::Problem::with_matching) has it.
-    fn engine(self) -> Option<MatchingEngine> {
-        match self {
-            Self::Plain => Some(MatchingEngine::SparseBlossom),
-            Self::Correlated | Self::Both => None,
+    /// What decodes a point's model, which matching can take or not.
+    fn options(self, matchable: bool) -> DecoderOptions {
+        let relay = self == Self::Relay || !matchable;
+        DecoderOptions {
+            family: Some(if relay { DecoderFamily::Relay } else { DecoderFamily::Matching }),
+            matching: (self == Self::Plain && !relay).then_some(MatchingEngine::SparseBlossom),
+            ..DecoderOptions::default()
         }
     }
 
@@ -95,6 +101,7 @@ impl Matching {
             Self::Plain => MatchingEngine::SparseBlossom.name(),
             Self::Correlated => MatchingEngine::CorrelatedBlossom.name(),
             Self::Both => "both",
+            Self::Relay => DecoderFamily::Relay.name(),
         }
     }
 }

@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
 
-/// The format of a state. Version 1 had no checksums and did not name the program, version 2 did not name the matching.
-const VERSION: u32 = 3;
+/// The format of a state. Version 1 had no checksums and did not name the program, version 2 did not name the matching, version
+/// 3 did not count observables.
+const VERSION: u32 = 4;
 /// No line of ours is as long.
 const MAX_LINE: u64 = 64 << 10;
 
