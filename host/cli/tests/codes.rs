@@ -156,6 +156,13 @@ fn a_states_points_are_kept_by_code() {
     let again = report(&[&base[..], &["--code", "bb72"]].concat());
     assert_eq!(first["points"], again["points"]);
     assert_eq!(std::fs::read_to_string(state).expect("a state").lines().count(), lines);
+    let five =
+        ringcall(&[&base[..], &["--code", "bb72", "--relay-solutions", "5"]].concat()).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&five.stderr);
+    assert!(
+        stderr.contains("the state of another study") && stderr.contains("relay with 5 solutions"),
+        "{stderr}"
+    );
     let both = report(&[&base[..], &["--code", "bb72", "--detectors", "both"]].concat());
     assert_ne!(both["points"][0]["density_in"], first["points"][0]["density_in"]);
 }
@@ -263,6 +270,7 @@ fn options_that_a_code_has_no_use_for_are_refused() {
         (&["--code", "bb72", "--distances", "6"][..], "--distance does not apply to --code bb72"),
         (&["--code", "color", "--basis", "z"], "--basis does not apply to --code color"),
         (&["--decoder", "relay", "--matching", "both"], "--matching does not apply to --decoder relay"),
+        (&["--distances", "3", "--relay-solutions", "2"], "--relay-solutions does not apply to matching"),
         (&["--code", "bb72", "--engine", "cpu"], "--model and --engine are for --code surface"),
     ] {
         refused(&[&["sweep", "--shots", "100"][..], args].concat(), 2, words);

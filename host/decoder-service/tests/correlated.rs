@@ -1,7 +1,7 @@
 //! Correlated matching in the service: the answers of the decoder used directly, shot for shot, and fewer errors.
 
 use ringcall::wire::qec::read_decode_result;
-use ringcall_decoder_service::study::{Matching, Point, State, Stop, Study};
+use ringcall_decoder_service::study::{Matching, Point, Relay, State, Stop, Study};
 use ringcall_decoder_service::{
     Inference, Pace, Predecoder, Problem, ProblemError, ResidualDecoder, Service, ServiceConfig, ShotSource,
 };
@@ -172,6 +172,7 @@ fn it_makes_fewer_errors() {
             seed: 3,
             batch_shots: 1000,
             matching,
+            relay: Relay::default(),
             predecoder: None,
             points: vec![Point::surface(9, 9, Basis::Z, 0.006)],
             stop: Stop { shots: 10_000, errors: None },

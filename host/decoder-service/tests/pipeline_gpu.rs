@@ -6,7 +6,7 @@ mod common;
 
 use common::{Bound, MODEL, Predicted, experiment, from_env, on_device, round_and_round};
 use ringcall_decoder_service::gpu::GpuPredecoder;
-use ringcall_decoder_service::study::{Arm, Bind, Matching, Point, ShotCounts, State, Stop, Study};
+use ringcall_decoder_service::study::{Arm, Bind, Matching, Point, Relay, ShotCounts, State, Stop, Study};
 use ringcall_decoder_service::{
     Inference, Pace, Predecoder, Problem, REMOTE_STAGES, Service, ServiceConfig, ShotSource, Summary,
 };
@@ -123,6 +123,7 @@ fn a_study_counts_the_same_on_the_device() {
                 seed: 3,
                 batch_shots: 100,
                 matching: Matching::Correlated,
+                relay: Relay::default(),
                 predecoder: Some(Arm { label: "3x128_int8".to_owned(), bind }),
                 points: vec![point(3), point(7)],
                 stop: Stop { shots: 400, errors: None },

@@ -1,14 +1,15 @@
 //! The options of `ringcall sweep`.
 
-use crate::decoder::DecoderArg;
+use crate::decoder::{DecoderArg, RelayArgs};
 use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg};
 use crate::memory::{Estimate, MemoryLimit};
 use crate::network::{Network, NetworkArg, NetworkFile};
 use crate::usage::Misuse;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use ringcall_decoder_service::study::{Matching, Point, Stop};
+use ringcall_decoder_service::study::{Matching, Point, Relay, Stop};
 use ringcall_qec::circuit::{Code, Experiment};
+use ringcall_qec::decode::BpConfig;
 use std::path::PathBuf;
 
 /// How syndromes are matched.
@@ -64,6 +65,8 @@ pub(crate) struct Args {
     /// What decodes [default: matching, and relay at points of codes whose errors flip more than two detectors]
     #[arg(long, value_enum, value_name = "DECODER")]
     decoder: Option<DecoderArg>,
+    #[command(flatten)]
+    relay: RelayArgs,
     /// How syndromes are matched [default: correlated, and both with a predecoder; plain at points whose noise is above 0.5,
     /// whose models have errors that correlated matching does not take]
     #[arg(long, value_enum, value_name = "KIND")]
@@ -124,6 +127,9 @@ impl Args {
         if let Some(largest) = bases.iter().map(|base| self.estimate(base)).max_by_key(Estimate::bytes) {
             self.memory.admit(&largest)?;
         }
+        let relay = self.decoder == Some(DecoderArg::Relay)
+            || self.codes.iter().any(|&code| code != CodeArg::Surface);
+        self.relay.check(relay)?;
         let mut points = Vec::new();
         for base in bases {
             for &p in &self.noises {
@@ -190,6 +196,11 @@ impl Args {
             None if self.engine().is_some() => Matching::Both,
             None => Matching::Correlated,
         }
+    }
+
+    pub(super) fn relay(&self) -> Relay {
+        let BpConfig { solutions, max_iterations, .. } = self.relay.config();
+        Relay { solutions, iterations: max_iterations }
     }
 
     pub(super) fn stop(&self) -> Stop {

@@ -24,6 +24,9 @@ pub(super) struct Settings {
     pub(super) max_errors: Option<u64>,
     pub(super) confidence: f64,
     pub(super) matching: &'static str,
+    /// Of points that Relay-BP decoded.
+    pub(super) relay_solutions: u32,
+    pub(super) relay_iterations: u32,
     pub(super) predecoder: Option<String>,
     pub(super) threads: usize,
     pub(super) machine: String,

@@ -1,6 +1,6 @@
 //! One thread's part: batches of shots, decoded by both arms.
 
-use super::{Arm, Cause, Matching, PlainCounts, Point, ShotCounts, StudyError};
+use super::{Arm, Cause, Matching, PlainCounts, Point, Relay, ShotCounts, StudyError};
 use crate::{Inference, Problem};
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::header::RequestHeader;
@@ -25,11 +25,16 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(point: Point, matching: Matching, arm: Option<&Arm<'_>>) -> Result<Self, StudyError> {
+    pub(super) fn new(
+        point: Point,
+        matching: Matching,
+        relay: Relay,
+        arm: Option<&Arm<'_>>,
+    ) -> Result<Self, StudyError> {
         let at = |source| StudyError::Point { point, source };
         let problem = point.detector_error_model().map_err(|e| at(e.into())).and_then(|model| {
             let matchable = model.mechanisms.iter().all(Mechanism::is_graphlike);
-            Problem::with_decoder(model, &matching.options(matchable)).map_err(|e| at(e.into()))
+            Problem::with_decoder(model, &matching.options(matchable, relay)).map_err(|e| at(e.into()))
         })?;
         let sampler = Sampler::new(problem.model(), 0).map_err(|e| at(e.into()))?;
         let inference = arm.map(|arm| (arm.bind)(&point)).transpose().map_err(at)?;
