@@ -13,12 +13,14 @@ const NETWORK: f64 = 22.0 * 1024.0 * 1024.0;
 const EXPERIMENT_DETECTOR: f64 = 10_500.0;
 /// Per detector, the same of codes that Relay-BP decodes: a colour code, and a bivariate bicycle code with detectors of one basis
 /// and of both.
-const COLOR_DETECTOR: f64 = 16_000.0;
-const BICYCLE_DETECTOR: f64 = 6_000.0;
-const BICYCLE_DETECTOR_OF_BOTH: f64 = 32_000.0;
+const COLOR_DETECTOR: f64 = 11_000.0;
+const BICYCLE_DETECTOR: f64 = 3_400.0;
+const BICYCLE_DETECTOR_OF_BOTH: f64 = 15_000.0;
 /// Of an error and of each detector that it flips, in a decoder by Relay-BP.
-const RELAY_ERROR: f64 = 60.0;
-const RELAY_FLIP: f64 = 12.0;
+const RELAY_ERROR: f64 = 15.0;
+const RELAY_FLIP: f64 = 4.0;
+/// Of an error in the graph that decoders by Relay-BP share.
+const RELAY_GRAPH_ERROR: f64 = 85.0;
 /// Of an error of a model.
 pub(super) const MECHANISM: u64 = 170;
 /// Lists grow by doubling, and are cut to size at the end.
@@ -72,7 +74,7 @@ impl Estimate {
         // One layer more than there are rounds, where only the memory's basis has detectors.
         let layers = f64::from(rounds) + 1.0;
         let detectors = layers * watched * code.detectors_per_round(distance) as f64;
-        let estimate = Self { detectors, decoder: bytes * detectors / 4.0, ..self };
+        let estimate = Self { detectors, decoder: bytes * detectors / 10.0, ..self };
         estimate.and(EXPERIMENT, bytes * detectors)
     }
 
@@ -108,7 +110,7 @@ impl Estimate {
         let flips: f64 = model.mechanisms.iter().map(|error| error.detectors.len() as f64).sum();
         self.detectors = f64::from(model.num_detectors);
         self.decoder = RELAY_ERROR * errors + RELAY_FLIP * flips;
-        let bytes = (MECHANISM as f64 + 2.0 * RELAY_ERROR) * errors + 3.0 * RELAY_FLIP * flips + self.decoder;
+        let bytes = (MECHANISM as f64 + RELAY_GRAPH_ERROR) * errors + 2.0 * RELAY_FLIP * flips + self.decoder;
         self.and(MODEL, bytes)
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let (problem, experiment) = inputs::problem(args)?;
     let source = inputs::source(args, &problem)?;
-    let config = args.service_config()?;
+    let config = args.service_config(problem.matching().is_none())?;
     let surface = experiment.as_ref().and_then(Experiment::surface);
     let inputs::Started { service, network } = inputs::start(args, &problem, surface.as_ref(), config)?;
     service.pins().iter().for_each(crate::pinning::tell);

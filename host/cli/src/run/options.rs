@@ -63,9 +63,11 @@ impl EngineArg {
     }
 
     /// How long a request may take unless the user says so, ms.
-    const fn timeout_ms(self) -> u64 {
+    const fn timeout_ms(self, relay: bool) -> u64 {
         match self {
             Self::Cpu | Self::Onnxruntime => 60_000,
+            // A shot that does not converge takes all its iterations.
+            _ if relay => 60_000,
             _ => 1000,
         }
     }
@@ -196,7 +198,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "none", value_name = "CORES")]
     pub(super) pin: PinArg,
     /// Answer a request TIMED_OUT after so many milliseconds [default: 1000; 60000 with a network on the CPU, where a full
-    /// ring takes seconds]
+    /// ring takes seconds, and with Relay-BP, where a shot that does not converge takes all its iterations]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) timeout_ms: Option<u64>,
     /// Write the report as JSON to FILE, or to standard output for `-`
@@ -274,7 +276,7 @@ impl Args {
         self.workers.unwrap_or_else(pinning::workers)
     }
 
-    pub(super) fn service_config(&self) -> Result<ServiceConfig> {
+    pub(super) fn service_config(&self, relay: bool) -> Result<ServiceConfig> {
         let workers = self.workers();
         let cores = match &self.pin {
             PinArg::None => CorePinning::default(),
@@ -296,7 +298,7 @@ impl Args {
             }
             PinArg::Auto => pinning::auto(workers)?,
         };
-        let timeout = Duration::from_millis(self.timeout_ms.unwrap_or(self.engine.timeout_ms()));
+        let timeout = Duration::from_millis(self.timeout_ms.unwrap_or(self.engine.timeout_ms(relay)));
         Ok(ServiceConfig {
             workers,
             slots: self.slots,
