@@ -568,6 +568,11 @@ fn bicycle_codes_and_models_are_served_by_relay() {
     std::fs::write(&dem, "error(0.05) D0 D1 D2 L0\nerror(0.1) D0\nerror(0.1) D2 D3 L7\nerror(0.02) D3\n")
         .expect("a file");
     let dem = dem.to_str().expect("text");
+    let circuit = folder.path().join("three.stim");
+    let text = "X_ERROR(0.1) 0\nCX 0 1 0 2\nX_ERROR(0.05) 1\nM 0 1 2\nDETECTOR rec[-1]\nDETECTOR rec[-2]\nDETECTOR rec[-3]\n\
+                OBSERVABLE_INCLUDE(0) rec[-3]\n";
+    std::fs::write(&circuit, text).expect("a file");
+    let circuit = circuit.to_str().expect("text");
     for (served, asked) in [
         (
             &["--code", "bb72", "--rounds", "2", "--relay-solutions", "2"][..],
@@ -575,6 +580,7 @@ fn bicycle_codes_and_models_are_served_by_relay() {
         ),
         (&["--dem", dem], &["--dem", dem]),
         (&["--distance", "3", "--decoder", "relay"], &["--distance", "3"]),
+        (&["--circuit", circuit], &["--circuit", circuit]),
     ] {
         let service = Service::start(served);
         assert_eq!(service.get("decoder"), "relay", "{}", service.endpoint);

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringcall::Status;
 use ringcall_decoder_service::Problem;
-use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
+use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::Decoder;
 use ringcall_qec::dem::DetectorErrorModel;
@@ -17,7 +17,7 @@ use ringcall_wire::qec::{DecodeResponse, write_decode_result};
 use ringcall_wire::schema::HandlerSchema;
 use std::fmt::{self, Write};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Basis of a memory experiment.
@@ -143,6 +143,58 @@ pub(crate) fn read_model(path: &Path, memory: MemoryLimit) -> Result<DetectorErr
     read(BufReader::new(file), memory.of_model()).with_context(|| path.display().to_string())
 }
 
+/// Reads a circuit in Stim's format, and gives its model: split for matching where it splits.
+///
+/// # Errors
+/// The file cannot be read, is no circuit, is larger than a circuit may be, or has a detector that is random without noise.
+pub(crate) fn read_circuit(path: &Path) -> Result<DetectorErrorModel> {
+    let shown = || path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut text = String::new();
+    let bytes = file.take(MAX_CIRCUIT_BYTES + 1).read_to_string(&mut text).with_context(shown)?;
+    if bytes as u64 > MAX_CIRCUIT_BYTES {
+        bail!("{}: a circuit has at most {MAX_CIRCUIT_BYTES} bytes", path.display());
+    }
+    let circuit = text.parse::<Circuit>().with_context(shown)?;
+    circuit.split_detector_error_model().with_context(shown)
+}
+
+/// The largest file of a circuit.
+const MAX_CIRCUIT_BYTES: u64 = 1 << 26;
+
+/// A model of a file, in place of a generated experiment.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ModelFile {
+    /// Detector error model in Stim's format, in place of the generated experiment
+    #[arg(long, value_name = "FILE", conflicts_with = "circuit", conflicts_with_all = GENERATED)]
+    pub(crate) dem: Option<PathBuf>,
+    /// Circuit in Stim's format, in place of the generated experiment: its model is derived here
+    #[arg(long, value_name = "FILE", conflicts_with_all = GENERATED)]
+    circuit: Option<PathBuf>,
+}
+
+/// The options of a generated experiment.
+const GENERATED: [&str; 6] = ["code", "distance", "rounds", "p", "basis", "detectors"];
+
+impl ModelFile {
+    /// The file, where one was given.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.dem.as_deref().or(self.circuit.as_deref())
+    }
+
+    /// The model, where a file was given.
+    ///
+    /// # Errors
+    /// Those of [`read_model`] and [`read_circuit`].
+    pub(crate) fn read(&self, memory: MemoryLimit) -> Result<Option<DetectorErrorModel>> {
+        match (&self.dem, &self.circuit) {
+            (Some(path), _) => read_model(path, memory).map(Some),
+            (None, Some(path)) => read_circuit(path).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
 /// The options of an experiment: both ends of a service must be given the same.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ExperimentArgs {
@@ -155,27 +207,27 @@ pub(crate) struct ExperimentArgs {
     /// Rounds of syndrome extraction [default: the distance]
     #[arg(long)]
     rounds: Option<u32>,
+    /// Memory basis [default: z]
+    #[arg(long, value_enum)]
+    basis: Option<BasisArg>,
     /// Strength of the circuit noise, each of its rates
     #[arg(long, default_value_t = 0.003)]
     p: f64,
     /// Which checks of a bivariate bicycle code have detectors [default: memory]
     #[arg(long, value_enum)]
     detectors: Option<DetectorsArg>,
-    /// Detector error model in Stim's format, in place of the generated experiment
-    #[arg(long, value_name = "FILE", conflicts_with_all = Self::GENERATED)]
-    dem: Option<PathBuf>,
+    #[command(flatten)]
+    file: ModelFile,
     #[command(flatten)]
     pub(crate) decoder: DecoderArgs,
 }
 
 impl ExperimentArgs {
-    /// The options of a generated experiment.
-    const GENERATED: [&'static str; 5] = ["code", "distance", "rounds", "p", "detectors"];
-
     /// The options that a command that decodes nothing refuses.
-    pub(crate) const FIELDS: [&'static str; 6] = ["code", "distance", "rounds", "p", "detectors", "dem"];
+    pub(crate) const FIELDS: [&'static str; 8] =
+        ["code", "distance", "rounds", "basis", "p", "detectors", "dem", "circuit"];
 
-    /// The memory experiment in the Z basis, or the model of the file, with its decoder; `around` adds to the estimate what the
+    /// The memory experiment, or the model of the file, with its decoder; `around` adds to the estimate what the
     /// command takes beside the decoder.
     ///
     /// # Errors
@@ -186,9 +238,8 @@ impl ExperimentArgs {
         around: impl FnOnce(Estimate) -> Estimate,
     ) -> Result<Problem> {
         self.decoder.options()?;
-        let model = match &self.dem {
-            Some(path) => {
-                let model = read_model(path, memory)?;
+        let model = match self.file.read(memory)? {
+            Some(model) => {
                 memory.admit(&around(Estimate::process().decoder_of(&model, self.decoder)))?;
                 model
             }
@@ -202,8 +253,8 @@ impl ExperimentArgs {
     }
 
     fn choice(&self) -> Choice {
-        let &Self { code, distance, rounds, p, detectors, .. } = self;
-        Choice { code, distance, default_distance: 5, rounds, basis: None, detectors, p }
+        let &Self { code, distance, rounds, basis, p, detectors, .. } = self;
+        Choice { code, distance, default_distance: 5, rounds, basis, detectors, p }
     }
 }
 

@@ -239,6 +239,49 @@ fn predict_and_run_take_models_that_matching_cannot() {
     refused(&["serve", "--dem", &dem, "--p", "0.1"], 2, "cannot be used with");
 }
 
+/// A circuit of one's own, in place of an experiment: its model is derived here, and matched where it splits into edges.
+#[test]
+fn circuits_are_run_and_served_as_their_models() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("text").to_owned()
+    };
+    let experiment = |code| Experiment { p: 0.004, rounds: 3, ..Experiment::of(code) };
+    for (code, decoder) in [(Code::Surface, "matching"), (Code::Bb72, "relay")] {
+        let circuit = write("code.stim", &experiment(code).circuit().expect("a circuit").to_string());
+        let dem = write("code.dem", &experiment(code).detector_error_model().expect("a model").to_string());
+        let [ours, model] = ["--circuit", "--dem"].map(|option| {
+            let path = if option == "--dem" { &dem } else { &circuit };
+            report(&[&["run", option, path][..], &QUICK].concat())
+        });
+        assert_eq!(
+            (&ours["decoder"], &ours["settings"]["model"]),
+            (&decoder.into(), &circuit.as_str().into())
+        );
+        for key in ["logical_errors", "density_in", "matching", "observable_errors"] {
+            assert_eq!(ours[key], model[key], "{code:?}: {key}");
+        }
+    }
+    let broken = write("broken.stim", "R 0\nM 0\nDETECTOR rec[-2]\n");
+    let random = write("random.stim", "RX 0\nM 0\nDETECTOR rec[-1]\n");
+    let none = write("none.stim", "R 0\nM 0\n");
+    for (path, words) in [
+        (&broken, "broken.stim: line 3: rec[-2] lies before the first of 1 measurements"),
+        (&random, "random.stim: detector 0 is random without any noise"),
+        (&none, "no detectors"),
+        (&"/no/such.stim".to_owned(), "cannot open /no/such.stim"),
+    ] {
+        refused(&["run", "--requests", "1", "--circuit", path], 1, words);
+        refused(&["serve", "--circuit", path], 1, words);
+    }
+    for other in [&["--dem", "x.dem"][..], &["--code", "bb72"], &["--p", "0.1"], &["--basis", "x"]] {
+        refused(&[&["run", "--circuit", &none][..], other].concat(), 2, "cannot be used with");
+        refused(&[&["serve", "--circuit", &none][..], other].concat(), 2, "cannot be used with");
+    }
+}
+
 #[test]
 fn options_that_a_code_has_no_use_for_are_refused() {
     for (args, words) in [

@@ -32,7 +32,10 @@ fn distances_that_take_too_much_are_refused_at_once() {
     refused(&["serve", "--distance", "255", "--max-memory", "64GiB"], &["--distance"]);
     let emulate = ["emulate", "--connect", "127.0.0.1:9", "--transport", "udp", "--function", "decode"];
     refused(&[&emulate[..], &["--distance", "255", "--max-memory", "64GiB"]].concat(), &["--distance"]);
-    refused(&["run", "--code", "bb288", "--rounds", "2000", "--max-memory", "512MiB"], &["--code", "--rounds"]);
+    refused(
+        &["run", "--code", "bb288", "--rounds", "2000", "--max-memory", "512MiB"],
+        &["--code", "--rounds"],
+    );
     refused(&["sweep", "--code", "color", "--distances", "201", "--max-memory", "1GiB"], &["--code"]);
     refused(&["run", "--distance", "4294967295", "--rounds", "4294967295"], &["80% of what is free"]);
 }

@@ -94,7 +94,7 @@ pub(super) fn work(
             if let Some(served) = served.filter(|&served| served != ours) {
                 bail!(
                     "the service decodes another experiment, of digest {served} and not {ours}: give the --code, --distance, \
-                     --rounds, --p, --detectors or --dem that it was given"
+                     --rounds, --basis, --p, --detectors, --dem or --circuit that it was given"
                 );
             }
             let sampler = Box::new(Sampler::new(problem.model(), seed)?);

@@ -67,7 +67,7 @@ fn settings(
     network: Option<&NetworkInUse>,
 ) -> Vec<(String, String)> {
     let mut rows: Vec<(&str, String)> = Vec::new();
-    match &args.dem {
+    match args.file.path() {
         Some(path) => rows.push(("model", path.display().to_string())),
         None => rows.extend(experiment.into_iter().flat_map(generated)),
     }

@@ -1,7 +1,6 @@
 //! Model, engine and shots, from options or files.
 
 use super::options::{Args, DispatcherArg, EngineArg};
-use crate::experiment::read_model;
 use crate::memory::Estimate;
 use crate::network::{Bound, Network, NetworkFile, OnGpu};
 use crate::usage::Misuse;
@@ -17,9 +16,8 @@ use std::sync::Arc;
 pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
     let decoder = if args.engine.network().is_some() { args.decoder.or_plain() } else { args.decoder };
     decoder.options()?;
-    let (model, experiment) = match &args.dem {
-        Some(path) => {
-            let model = read_model(path, args.memory)?;
+    let (model, experiment) = match args.file.read(args.memory)? {
+        Some(model) => {
             args.memory.admit(&around(args, Estimate::process().decoder_of(&model, decoder), None))?;
             (model, None)
         }

@@ -1,7 +1,7 @@
 //! The options of `ringcall run`.
 
 use crate::decoder::DecoderArgs;
-use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg};
+use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg, ModelFile};
 use crate::memory::MemoryLimit;
 use crate::network::NetworkArg;
 use crate::pinning::{self, CoreList};
@@ -144,9 +144,8 @@ pub(crate) struct Args {
     /// Strength of the circuit noise, each of its rates
     #[arg(long, default_value_t = 0.003)]
     p: f64,
-    /// Detector error model in Stim's format, in place of the generated experiment
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["code", "distance", "rounds", "basis", "detectors", "p"])]
-    pub(super) dem: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) file: ModelFile,
     /// Shots to decode, in place of sampled ones; ends with the file
     #[arg(long, value_name = "FILE")]
     pub(super) shots: Option<PathBuf>,
@@ -238,13 +237,13 @@ impl Args {
                     );
                 }
             }
-        } else if self.dem.is_some() {
+        } else if self.file.path().is_some() {
             if self.engine == EngineArg::Gpu {
-                bail!("--engine gpu is for the generated experiment, not for --dem");
+                bail!("--engine gpu is for the generated experiment, not for --dem or --circuit");
             }
             if self.model.is_none() {
                 bail!(
-                    "--engine {} needs --model FILE.onnx with --dem: the network that is built in is for the \
+                    "--engine {} needs --model FILE.onnx with --dem or --circuit: the network that is built in is for the \
                      generated experiment",
                     self.engine.name()
                 );

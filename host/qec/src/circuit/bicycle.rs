@@ -229,13 +229,13 @@ impl BicycleMemory<'_> {
     fn detector(&self, circuit: &mut Circuit, basis: Basis, place: u32, t: f64, lookback: Vec<u32>) {
         let (x, y) = self.at(place);
         let offset = if basis == Basis::X { 0.0 } else { 1.0 };
-        circuit.push(Instruction::Detector { coordinates: [x + offset, y + offset, t], lookback });
+        circuit.push(Instruction::Detector { coordinates: vec![x + offset, y + offset, t], lookback });
     }
 
     /// The first round knows the checks of the prepared basis; later rounds compare each check with itself a round before.
     fn round_detectors(&self, circuit: &mut Circuit, first: bool) {
         if !first {
-            circuit.push(Instruction::NextLayer);
+            circuit.next_layer();
         }
         let watched =
             |basis: &Basis| *basis == self.basis || (self.detectors == DetectorBases::Both && !first);

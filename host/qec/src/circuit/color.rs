@@ -95,7 +95,7 @@ impl Builder<'_> {
         circuit.push(Instruction::Repeat { count: MIN_ROUNDS, body: two.instructions });
         // The first of two rounds is known, or is what the second one repeats.
         self.detectors(&mut circuit, 2);
-        later.push(Instruction::NextLayer);
+        later.next_layer();
         self.detectors(&mut later, 3);
         match self.memory.rounds - MIN_ROUNDS {
             0 => {}
@@ -142,7 +142,7 @@ impl Builder<'_> {
         for (index, face) in self.code.faces().iter().enumerate() {
             let (x, y) = self.positions[face.place as usize];
             let lookback = (0..rounds).map(|ago| self.lookback(index, ago)).collect();
-            circuit.push(Instruction::Detector { coordinates: [x, y, 0.0], lookback });
+            circuit.push(Instruction::Detector { coordinates: vec![x, y, 0.0], lookback });
         }
     }
 
@@ -164,7 +164,7 @@ impl Builder<'_> {
             let (x, y) = self.positions[face.place as usize];
             let mut lookback = of(&face.support);
             lookback.extend(rounds.iter().map(|&ago| num_data + self.lookback(index, ago)));
-            circuit.push(Instruction::Detector { coordinates: [x, y, 1.0], lookback });
+            circuit.push(Instruction::Detector { coordinates: vec![x, y, 1.0], lookback });
         }
         let lookback = of(&self.code.logical());
         circuit.push(Instruction::ObservableInclude { observable: 0, lookback });

@@ -15,11 +15,11 @@ pub enum Code {
     Surface,
     /// `color`: the triangular colour code on hexagons of any odd distance.
     Color,
-    /// `bb72`: the bivariate bicycle code [[72,12,6]].
+    /// `bb72`: the bivariate bicycle code `[[72,12,6]]`.
     Bb72,
-    /// `bb144`: the bivariate bicycle code [[144,12,12]], the gross code.
+    /// `bb144`: the bivariate bicycle code `[[144,12,12]]`, the gross code.
     Bb144,
-    /// `bb288`: the bivariate bicycle code [[288,12,18]].
+    /// `bb288`: the bivariate bicycle code `[[288,12,18]]`.
     Bb288,
 }
 

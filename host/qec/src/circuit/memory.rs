@@ -237,18 +237,18 @@ impl<'a> Builder<'a> {
         for (_, check) in by_column(self.code, self.experiment.basis) {
             let (x, y) = at(check);
             let lookback = vec![self.lookback(check.position)];
-            circuit.push(Instruction::Detector { coordinates: [x, y, 0.0], lookback });
+            circuit.push(Instruction::Detector { coordinates: vec![x, y, 0.0], lookback });
         }
     }
 
     /// In later rounds each check is compared with itself a round before.
     fn later_detectors(&self, circuit: &mut Circuit) {
-        circuit.push(Instruction::NextLayer);
+        circuit.next_layer();
         let per_round = self.checks.len() as u32;
         for (back, check) in (1..=per_round).rev().zip(&self.checks) {
             let (x, y) = at(check);
             let lookback = vec![back, back + per_round];
-            circuit.push(Instruction::Detector { coordinates: [x, y, 0.0], lookback });
+            circuit.push(Instruction::Detector { coordinates: vec![x, y, 0.0], lookback });
         }
     }
 
@@ -263,7 +263,7 @@ impl<'a> Builder<'a> {
             let (x, y) = at(check);
             let mut lookback: Vec<u32> = check.support.iter().rev().map(|data| num_data - data).collect();
             lookback.push(num_data + self.lookback(check.position));
-            circuit.push(Instruction::Detector { coordinates: [x, y, 1.0], lookback });
+            circuit.push(Instruction::Detector { coordinates: vec![x, y, 1.0], lookback });
         }
         let lookback = self.code.logical(basis).iter().rev().map(|data| num_data - data).collect();
         circuit.push(Instruction::ObservableInclude { observable: 0, lookback });

@@ -10,7 +10,8 @@
 //! [`BicycleMemory`] and [`ColorMemory`] are memory experiments of bivariate bicycle codes, with the published circuit of
 //! depth seven, and of triangular colour codes, with Stim's circuit. Errors of theirs flip three detectors and more, and no
 //! decomposition into edges exists: their mechanisms stay whole ([`Circuit::detector_error_model`]).
-//! [`Experiment`] is the experiment of any of these codes by name.
+//! [`Experiment`] is the experiment of any of these codes by name. Any other circuit is read from Stim's format
+//! (`str::parse::<Circuit>`).
 //!
 //! The model is found in one pass backwards over the circuit: for each qubit it keeps the detectors and
 //! observables that an X or a Z inserted at that point would flip. It takes time linear in the size of the circuit.
@@ -24,6 +25,7 @@ mod experiment;
 mod instruction;
 mod layout;
 mod memory;
+mod text;
 
 pub use bicycle::{BicycleMemory, DetectorBases, OperationNoise};
 pub use color::ColorMemory;
@@ -31,6 +33,7 @@ pub use experiment::{Code, Experiment};
 pub use instruction::{Circuit, Gate, Instruction};
 pub use layout::{DetectorInfo, DetectorLayout};
 pub use memory::{CircuitNoise, MemoryExperiment};
+pub use text::CircuitError;
 
 use crate::QecError;
 use crate::dem::MAX_DETECTORS;

@@ -14,7 +14,7 @@ pub type Monomial = (u32, u32);
 /// A sum of three monomials.
 pub type Polynomial = [Monomial; 3];
 
-/// Name, `l`, `m`, `A` and `B` of the codes [[72,12,6]], [[144,12,12]] (the gross code) and [[288,12,18]] of the paper.
+/// Name, `l`, `m`, `A` and `B` of the codes `[[72,12,6]]`, `[[144,12,12]]` (the gross code) and `[[288,12,18]]` of the paper.
 pub const BICYCLE_CODES: [(&str, u32, u32, Polynomial, Polynomial); 3] = [
     ("bb72", 6, 6, [(3, 0), (0, 1), (0, 2)], [(0, 3), (1, 0), (2, 0)]),
     ("bb144", 12, 6, [(3, 0), (0, 1), (0, 2)], [(0, 3), (1, 0), (2, 0)]),
