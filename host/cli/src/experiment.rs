@@ -1,18 +1,24 @@
 //! A memory experiment that two processes agree on by a few numbers, and its decoder as a function.
 
-use crate::matching::Matching;
-use crate::memory::Estimate;
-use anyhow::Result;
+use crate::decoder::DecoderArgs;
+use crate::memory::{Estimate, MemoryLimit};
+use crate::usage::Misuse;
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringcall::Status;
 use ringcall_decoder_service::Problem;
-use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::Decoder;
+use ringcall_qec::dem::DetectorErrorModel;
+use ringcall_qec::dem::text::read;
 use ringcall_wire::bits::{BitView, packed_len};
 use ringcall_wire::qec::{DecodeResponse, write_decode_result};
 use ringcall_wire::schema::HandlerSchema;
 use std::fmt::{self, Write};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
 
 /// Basis of a memory experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -30,35 +36,225 @@ impl From<BasisArg> for Basis {
     }
 }
 
+/// A code.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CodeArg {
+    /// The rotated surface code of any odd distance
+    #[default]
+    Surface,
+    /// The triangular colour code on hexagons (6.6.6) of any odd distance
+    Color,
+    /// The bivariate bicycle code [[72,12,6]]
+    Bb72,
+    /// The bivariate bicycle code [[144,12,12]], the gross code
+    Bb144,
+    /// The bivariate bicycle code [[288,12,18]]
+    Bb288,
+}
+
+impl From<CodeArg> for Code {
+    fn from(code: CodeArg) -> Self {
+        match code {
+            CodeArg::Surface => Self::Surface,
+            CodeArg::Color => Self::Color,
+            CodeArg::Bb72 => Self::Bb72,
+            CodeArg::Bb144 => Self::Bb144,
+            CodeArg::Bb288 => Self::Bb288,
+        }
+    }
+}
+
+/// Which checks of a bivariate bicycle code have detectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DetectorsArg {
+    /// Those of the memory's basis: the published decoding problem
+    Memory,
+    /// Those of both bases: more detectors, and a model eight times as large
+    Both,
+}
+
+impl From<DetectorsArg> for DetectorBases {
+    fn from(detectors: DetectorsArg) -> Self {
+        match detectors {
+            DetectorsArg::Memory => Self::Memory,
+            DetectorsArg::Both => Self::Both,
+        }
+    }
+}
+
+/// Options that choose an experiment, as far as they were given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choice {
+    pub(crate) code: CodeArg,
+    pub(crate) distance: Option<u32>,
+    /// The distance of a code of any distance, where none was given.
+    pub(crate) default_distance: u32,
+    pub(crate) rounds: Option<u32>,
+    pub(crate) basis: Option<BasisArg>,
+    pub(crate) detectors: Option<DetectorsArg>,
+    pub(crate) p: f64,
+}
+
+impl Choice {
+    /// The experiment. Its distance and rounds are checked where its circuit is made.
+    ///
+    /// # Errors
+    /// [`Misuse`]: an option that the code has no use for. A strength of noise that no channel has.
+    pub(crate) fn experiment(self) -> Result<Experiment> {
+        let Self { distance, default_distance, rounds, basis, detectors, p, .. } = self;
+        let code = Code::from(self.code);
+        let name = code.name();
+        let misuse = |text: String| Err(Misuse(text).into());
+        if let (Some(_), Some(only)) = (distance, code.distance()) {
+            return misuse(format!("--distance does not apply to --code {name}, whose distance is {only}"));
+        }
+        if basis.is_some() && !code.has_basis() {
+            return misuse(format!(
+                "--basis does not apply to --code {name}, whose memory goes through X, Y and Z"
+            ));
+        }
+        if detectors.is_some() && !code.has_detector_bases() {
+            return misuse(format!(
+                "--detectors does not apply to --code {name}: it is for bb72, bb144 and bb288"
+            ));
+        }
+        // Written so that NaN fails. A one-qubit channel mixes fully at 3/4.
+        if !(0.0..=0.75).contains(&p) {
+            bail!("--p {p} is no strength of noise: give a number from 0 to 0.75");
+        }
+        let distance = code.distance().or(distance).unwrap_or(default_distance);
+        Ok(Experiment {
+            code,
+            distance,
+            rounds: rounds.unwrap_or(distance),
+            basis: basis.map_or(Basis::Z, Into::into),
+            detectors: detectors.map_or(DetectorBases::Memory, Into::into),
+            p,
+        })
+    }
+}
+
+/// Reads a detector error model.
+///
+/// # Errors
+/// The file cannot be read, is no model, or is larger than the memory that it may take.
+pub(crate) fn read_model(path: &Path, memory: MemoryLimit) -> Result<DetectorErrorModel> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    read(BufReader::new(file), memory.of_model()).with_context(|| path.display().to_string())
+}
+
+/// Reads a circuit in Stim's format, and gives its model: split for matching where it splits.
+///
+/// # Errors
+/// The file cannot be read, is no circuit, is larger than a circuit may be, or has a detector that is random without noise.
+pub(crate) fn read_circuit(path: &Path) -> Result<DetectorErrorModel> {
+    let shown = || path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut text = String::new();
+    let bytes = file.take(MAX_CIRCUIT_BYTES + 1).read_to_string(&mut text).with_context(shown)?;
+    if bytes as u64 > MAX_CIRCUIT_BYTES {
+        bail!("{}: a circuit has at most {MAX_CIRCUIT_BYTES} bytes", path.display());
+    }
+    let circuit = text.parse::<Circuit>().with_context(shown)?;
+    circuit.split_detector_error_model().with_context(shown)
+}
+
+/// The largest file of a circuit.
+const MAX_CIRCUIT_BYTES: u64 = 1 << 26;
+
+/// A model of a file, in place of a generated experiment.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ModelFile {
+    /// Detector error model in Stim's format, in place of the generated experiment
+    #[arg(long, value_name = "FILE", conflicts_with = "circuit", conflicts_with_all = GENERATED)]
+    pub(crate) dem: Option<PathBuf>,
+    /// Circuit in Stim's format, in place of the generated experiment: its model is derived here
+    #[arg(long, value_name = "FILE", conflicts_with_all = GENERATED)]
+    circuit: Option<PathBuf>,
+}
+
+/// The options of a generated experiment.
+const GENERATED: [&str; 6] = ["code", "distance", "rounds", "p", "basis", "detectors"];
+
+impl ModelFile {
+    /// The file, where one was given.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.dem.as_deref().or(self.circuit.as_deref())
+    }
+
+    /// The model, where a file was given.
+    ///
+    /// # Errors
+    /// Those of [`read_model`] and [`read_circuit`].
+    pub(crate) fn read(&self, memory: MemoryLimit) -> Result<Option<DetectorErrorModel>> {
+        match (&self.dem, &self.circuit) {
+            (Some(path), _) => read_model(path, memory).map(Some),
+            (None, Some(path)) => read_circuit(path).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
 /// The options of an experiment: both ends of a service must be given the same.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Experiment {
-    /// Code distance of the rotated surface code that is decoded, odd, at least 3
-    #[arg(long, default_value_t = 5)]
-    distance: u32,
+pub(crate) struct ExperimentArgs {
+    /// The code whose memory experiment is decoded
+    #[arg(long, value_enum, default_value = "surface")]
+    code: CodeArg,
+    /// Code distance of a surface or colour code, odd, at least 3 [default: 5]
+    #[arg(long)]
+    distance: Option<u32>,
     /// Rounds of syndrome extraction [default: the distance]
     #[arg(long)]
     rounds: Option<u32>,
-    /// Strength of the circuit noise, each of Stim's four rates
+    /// Memory basis [default: z]
+    #[arg(long, value_enum)]
+    basis: Option<BasisArg>,
+    /// Strength of the circuit noise, each of its rates
     #[arg(long, default_value_t = 0.003)]
     p: f64,
+    /// Which checks of a bivariate bicycle code have detectors [default: memory]
+    #[arg(long, value_enum)]
+    detectors: Option<DetectorsArg>,
     #[command(flatten)]
-    pub(crate) matching: Matching,
+    file: ModelFile,
+    #[command(flatten)]
+    pub(crate) decoder: DecoderArgs,
 }
 
-impl Experiment {
-    /// What its decoder takes.
-    pub(crate) fn memory(&self) -> Estimate {
-        let rounds = self.rounds.unwrap_or(self.distance);
-        Estimate::process().experiment(self.distance, rounds)
+impl ExperimentArgs {
+    /// The options that a command that decodes nothing refuses.
+    pub(crate) const FIELDS: [&'static str; 8] =
+        ["code", "distance", "rounds", "basis", "p", "detectors", "dem", "circuit"];
+
+    /// The memory experiment, or the model of the file, with its decoder; `around` adds to the estimate what the
+    /// command takes beside the decoder.
+    ///
+    /// # Errors
+    /// [`Misuse`], also for what takes more memory than it may. The file, the experiment, the decoder.
+    pub(crate) fn problem(
+        &self,
+        memory: MemoryLimit,
+        around: impl FnOnce(Estimate) -> Estimate,
+    ) -> Result<Problem> {
+        self.decoder.options()?;
+        let model = match self.file.read(memory)? {
+            Some(model) => {
+                memory.admit(&around(Estimate::process().decoder_of(&model, self.decoder)))?;
+                model
+            }
+            None => {
+                let experiment = self.choice().experiment()?;
+                memory.admit(&around(Estimate::process().experiment(&experiment)))?;
+                experiment.detector_error_model()?
+            }
+        };
+        self.decoder.problem(model)
     }
 
-    /// The memory experiment in the Z basis.
-    pub(crate) fn problem(&self) -> Result<Problem> {
-        let rounds = self.rounds.unwrap_or(self.distance);
-        let noise = CircuitNoise::uniform(self.p);
-        let experiment = MemoryExperiment { distance: self.distance, rounds, basis: Basis::Z, noise };
-        self.matching.problem(experiment.detector_error_model()?)
+    fn choice(&self) -> Choice {
+        let &Self { code, distance, rounds, basis, p, detectors, .. } = self;
+        Choice { code, distance, default_distance: 5, rounds, basis, detectors, p }
     }
 }
 
@@ -78,7 +274,7 @@ pub(crate) fn digest(problem: &Problem) -> String {
     format!("{:08x}", digest.0.finalize())
 }
 
-/// `decode_syndrome` by matching alone, as the problem has it, on the calling thread. Nothing is allocated after it is made.
+/// `decode_syndrome` by the problem's decoder alone, on the calling thread. Nothing is allocated after it is made.
 pub(crate) struct Syndromes {
     schema: HandlerSchema,
     detectors: usize,

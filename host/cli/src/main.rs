@@ -1,11 +1,11 @@
 //! The `ringcall` command.
 
 mod bench;
+mod decoder;
 mod doctor;
 mod emulate;
 mod experiment;
 mod machine;
-mod matching;
 mod memory;
 mod network;
 mod output;

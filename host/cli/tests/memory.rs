@@ -32,6 +32,11 @@ fn distances_that_take_too_much_are_refused_at_once() {
     refused(&["serve", "--distance", "255", "--max-memory", "64GiB"], &["--distance"]);
     let emulate = ["emulate", "--connect", "127.0.0.1:9", "--transport", "udp", "--function", "decode"];
     refused(&[&emulate[..], &["--distance", "255", "--max-memory", "64GiB"]].concat(), &["--distance"]);
+    refused(
+        &["run", "--code", "bb288", "--rounds", "2000", "--max-memory", "512MiB"],
+        &["--code", "--rounds"],
+    );
+    refused(&["sweep", "--code", "color", "--distances", "201", "--max-memory", "1GiB"], &["--code"]);
     refused(&["run", "--distance", "4294967295", "--rounds", "4294967295"], &["80% of what is free"]);
 }
 
@@ -76,6 +81,7 @@ fn estimates_are_what_is_taken() {
         &["run", "--distance", "13", "--duration", "1", "--workers", "2"][..],
         &["run", "--distance", "13", "--rounds", "40", "--duration", "1", "--workers", "1"],
         &["sweep", "--distances", "15", "--noises", "0.001", "--shots", "4000", "--threads", "1"],
+        &["run", "--code", "bb144", "--detectors", "both", "--requests", "2", "--workers", "2"],
     ] {
         let program = assert_cmd::cargo::cargo_bin("ringcall");
         let mut child = std::process::Command::new(program)

@@ -153,7 +153,11 @@ fn faults_are_named_with_file_and_place() {
             "line 2: the probability 1.5 is not between 0 and 1",
         ),
         (run(&cut, &shots, "01", &[]), path(&cut), "line 2: the block opened here is never closed"),
-        (run(&heavy, &shots, "01", &[]), path(&heavy), "mechanism 0 flips 3 detectors"),
+        (
+            run(&heavy, &shots, "01", &["--decoder", "matching"]),
+            path(&heavy),
+            "mechanism 0 flips 3 detectors",
+        ),
         (run(&none, &shots, "01", &[]), path(&none), "No such file"),
         (run(&model, &none, "01", &[]), path(&none), "No such file"),
         (run(&model, folder.path(), "01", &[]), path(folder.path()), "Is a directory"),

@@ -4,7 +4,7 @@ use ringcall::wire::bits::packed_len;
 use ringcall::wire::qec::decode_syndrome_schema;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall_qec::decode::{
-    DecodeError, Decoder, DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges,
+    DecodeError, Decoder, DecoderFactory, DecoderFamily, DecoderOptions, MatchingEngine, ModelDecoders,
 };
 use ringcall_qec::dem::DetectorErrorModel;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub enum ProblemError {
 #[derive(Clone)]
 pub struct Problem {
     model: Arc<DetectorErrorModel>,
-    decoders: Arc<MatchingFactory>,
+    decoders: Arc<ModelDecoders>,
 }
 
 impl std::fmt::Debug for Problem {
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Problem {
         f.debug_struct("Problem")
             .field("detectors", &self.detectors())
             .field("observables", &self.observables())
-            .field("matching", &self.matching())
+            .field("decoder", &self.decoder_name())
             .finish_non_exhaustive()
     }
 }
@@ -67,7 +67,7 @@ impl Problem {
     /// let noise = CircuitNoise::uniform(0.003);
     /// let experiment = MemoryExperiment { distance: 3, rounds: 3, basis: Basis::Z, noise };
     /// let problem = Problem::with_matching(experiment.detector_error_model()?, None)?;
-    /// assert_eq!(problem.matching(), MatchingEngine::CorrelatedBlossom);
+    /// assert_eq!(problem.matching(), Some(MatchingEngine::CorrelatedBlossom));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -78,33 +78,57 @@ impl Problem {
         model: DetectorErrorModel,
         matching: Option<MatchingEngine>,
     ) -> Result<Self, ProblemError> {
+        let family = Some(DecoderFamily::Matching);
+        Self::with_decoder(model, &DecoderOptions { family, matching, ..DecoderOptions::default() })
+    }
+
+    /// A problem decoded as `options` say: by Relay-BP also where they leave the choice and matching cannot take the model.
+    /// [`decoder_name`](Self::decoder_name) says which it is.
+    ///
+    /// ```
+    /// use ringcall_qec::circuit::{Code, Experiment};
+    /// use ringcall_qec::decode::DecoderOptions;
+    /// use ringcall_decoder_service::Problem;
+    ///
+    /// let model = Experiment { p: 0.003, ..Experiment::of(Code::Bb72) }.detector_error_model()?;
+    /// let problem = Problem::with_decoder(model, &DecoderOptions::default())?;
+    /// assert_eq!((problem.decoder_name(), problem.observables()), ("relay", 12));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`with_matching`](Self::with_matching), and those of [`ModelDecoders::new`].
+    pub fn with_decoder(model: DetectorErrorModel, options: &DecoderOptions) -> Result<Self, ProblemError> {
         if model.num_detectors == 0 {
             return Err(ProblemError::NoDetectors);
         }
         if model.num_observables > 64 {
             return Err(ProblemError::TooManyObservables(model.num_observables));
         }
-        let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
-        let decoders = Arc::new(match matching {
-            None => MatchingFactory::best(&graph)?,
-            Some(kind) => MatchingFactory::new(&graph, kind)?,
-        });
-        if matching.is_some_and(|kind| kind != decoders.kind()) {
+        let decoders = Arc::new(ModelDecoders::new(&model, options)?);
+        let found = decoders.matching();
+        if found.is_some() && options.matching.is_some_and(|kind| Some(kind) != found) {
             return Err(ProblemError::NoCorrelations);
         }
         Ok(Self { model: Arc::new(model), decoders })
     }
 
-    /// The same problem, decoded in one pass by decoders that share the tables of these.
+    /// The same problem, by matching decoded in one pass, with decoders that share the tables of these.
     #[must_use]
     pub fn single_pass(&self) -> Self {
         Self { model: Arc::clone(&self.model), decoders: Arc::new(self.decoders.single_pass()) }
     }
 
-    /// What it is decoded by.
+    /// The kind of matching; `None` where it is decoded by belief propagation.
     #[must_use]
-    pub fn matching(&self) -> MatchingEngine {
-        self.decoders.kind()
+    pub fn matching(&self) -> Option<MatchingEngine> {
+        self.decoders.matching()
+    }
+
+    /// What it is decoded by, as reports name it: `plain`, `correlated` or `relay`.
+    #[must_use]
+    pub fn decoder_name(&self) -> &'static str {
+        self.decoders.name()
     }
 
     /// The model.

@@ -1,4 +1,4 @@
-//! What follows inference: matching on the detectors that it leaves.
+//! What follows inference: decoding of the detectors that it leaves.
 
 use crate::Problem;
 use ringcall::Status;
@@ -8,8 +8,8 @@ use ringcall::wire::schema::HandlerSchema;
 use ringcall_infer::ElementType;
 use ringcall_qec::decode::{DecodeError, Decoder, Matched};
 
-/// From what inference leaves of a request to its answer: `frame XOR matching(residual)`, where there is nothing left to match
-/// without matching. One for each worker; wherever inference ran, this is what answers are made by.
+/// From what inference leaves of a request to its answer: `frame XOR decoded(residual)`, where there is nothing left to decode
+/// without the decoder. One for each worker; wherever inference ran, this is what answers are made by.
 ///
 /// ```
 /// use ringcall::wire::qec::read_decode_result;
@@ -38,6 +38,8 @@ pub struct ResidualDecoder {
     detectors: usize,
     observables: usize,
     schema: HandlerSchema,
+    /// No error is likelier than not, so that the best answer to nothing is nothing.
+    nothing_is_nothing: bool,
 }
 
 impl std::fmt::Debug for ResidualDecoder {
@@ -62,6 +64,7 @@ impl ResidualDecoder {
             detectors: problem.detectors() as usize,
             observables: problem.observables() as usize,
             schema: problem.schema(),
+            nothing_is_nothing: problem.model().mechanisms.iter().all(|error| error.probability <= 0.5),
         })
     }
 
@@ -80,7 +83,7 @@ impl ResidualDecoder {
         self.defects.clear();
         // An index below the number of detectors, which is a u32.
         self.defects.extend(residual.ones().map(|index| index as u32));
-        let matched = if self.defects.is_empty() {
+        let matched = if self.defects.is_empty() && self.nothing_is_nothing {
             self.predicted.fill(0);
             Matched { weight: 0.0, corrections: 0, converged: true }
         } else {

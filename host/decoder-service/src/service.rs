@@ -4,7 +4,7 @@ use crate::driver::{DriveError, Pace, drive};
 use crate::problem::Problem;
 use crate::source::ShotSource;
 use crate::stages::{DecodeStage, Density, Inference, InferenceError};
-use crate::summary::{Outcome, Progress, Summary};
+use crate::summary::{Outcome, Predicted, Progress, Summary};
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::wire::qec::read_decode_result;
 use ringcall::{RingConfig, Wait};
@@ -70,8 +70,9 @@ fn reporter(problem: &Problem) -> (impl FnMut(&Completion<'_>) + Send + use<>, m
     let schema = problem.schema();
     let handler = move |completion: &Completion<'_>| {
         let predicted = completion.result.and_then(|result| {
-            let (bits, _) = read_decode_result(&schema, result).ok()?;
-            Some(bits.ones().fold(0_u64, |word, index| word | 1 << (index % 64)))
+            let (bits, outcome) = read_decode_result(&schema, result).ok()?;
+            let observables = bits.ones().fold(0_u64, |word, index| word | 1 << (index % 64));
+            Some(Predicted { observables, converged: outcome.converged != 0 })
         });
         // The driver is gone only when the run is over: nothing is counted any more.
         let _ = report.send(Outcome {
@@ -244,7 +245,7 @@ impl Service {
             }
             run => run?,
         };
-        summary.finish(report, &outcomes);
+        summary.finish(report, &outcomes, problem.observables());
         summary.failure = failure;
         for density in &densities {
             summary.add_density(density, problem.detectors());

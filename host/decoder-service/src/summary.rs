@@ -68,9 +68,18 @@ pub struct Progress {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome {
     pub(crate) request_id: u64,
-    /// The predicted observables, if the request succeeded.
-    pub(crate) predicted: Option<u64>,
+    /// What was predicted, if the request succeeded.
+    pub(crate) predicted: Option<Predicted>,
     pub(crate) times: StageTimes,
+}
+
+/// What an answer says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Predicted {
+    /// A bit for each observable.
+    pub(crate) observables: u64,
+    /// Whether the correction explains the syndrome.
+    pub(crate) converged: bool,
 }
 
 /// What happened in one interval of the run.
@@ -117,6 +126,9 @@ pub(crate) struct Account {
     /// The interval that is being filled.
     current: Histogram<u64>,
     rate: LogicalErrorRate,
+    /// Wrong predictions of each observable.
+    observable_errors: [u64; 64],
+    unconverged: u64,
     completed: u64,
     unexpected: u64,
     latest_ns: u64,
@@ -135,6 +147,8 @@ impl Account {
             timeline: Vec::new(),
             current: histogram(),
             rate: LogicalErrorRate::default(),
+            observable_errors: [0; 64],
+            unconverged: 0,
             completed: 0,
             unexpected: 0,
             latest_ns: 0,
@@ -170,8 +184,14 @@ impl Account {
             self.close_interval();
         }
         self.current.saturating_record(self.latest_ns.max(1));
-        if let (true, Some(predicted)) = (self.has_truth, outcome.predicted) {
-            self.rate.record(predicted != truth);
+        let Some(Predicted { observables, converged }) = outcome.predicted else { return };
+        self.unconverged += u64::from(!converged);
+        if self.has_truth {
+            let wrong = observables ^ truth;
+            self.rate.record(wrong != 0);
+            for (place, errors) in self.observable_errors.iter_mut().enumerate() {
+                *errors += wrong >> place & 1;
+            }
         }
     }
 
@@ -210,6 +230,10 @@ pub struct Summary {
     pub timeline: Vec<TimelinePoint>,
     /// Right and wrong answers; no shots where the truth is unknown.
     pub rate: LogicalErrorRate,
+    /// Wrong predictions of each observable, of up to 64; the shots are those of [`rate`](Self::rate).
+    pub observable_errors: Vec<u64>,
+    /// Answers that say that their correction does not explain the syndrome: best guesses, right or wrong.
+    pub unconverged: u64,
     /// Share of detectors set in requests; NaN without requests.
     pub density_in: f64,
     /// Share of detectors left for matching; NaN without requests.
@@ -237,6 +261,8 @@ impl Summary {
             stages: Stages::new(&[]),
             timeline: Vec::new(),
             rate: LogicalErrorRate::default(),
+            observable_errors: Vec::new(),
+            unconverged: 0,
             density_in: f64::NAN,
             density_out: f64::NAN,
             stats: Stats { submitted, ..Stats::default() },
@@ -251,7 +277,7 @@ impl Summary {
     }
 
     /// Takes in what was answered while the pipeline stopped.
-    pub(crate) fn finish(&mut self, stop: StopReport, outcomes: &mpsc::Receiver<Outcome>) {
+    pub(crate) fn finish(&mut self, stop: StopReport, outcomes: &mpsc::Receiver<Outcome>, observables: u32) {
         while let Ok(outcome) = outcomes.try_recv() {
             self.account.settle(&outcome);
         }
@@ -263,6 +289,9 @@ impl Summary {
         self.stages = account.stages;
         self.timeline = account.timeline;
         self.rate = account.rate;
+        self.observable_errors =
+            account.observable_errors.iter().copied().take(observables as usize).collect();
+        self.unconverged = account.unconverged;
         self.unexpected = account.unexpected;
         self.elapsed = Duration::from_nanos(account.end.saturating_sub(account.begin));
         self.stats = stop.stats;

@@ -1,7 +1,7 @@
 //! Correlated matching in the service: the answers of the decoder used directly, shot for shot, and fewer errors.
 
 use ringcall::wire::qec::read_decode_result;
-use ringcall_decoder_service::study::{Matching, Point, State, Stop, Study};
+use ringcall_decoder_service::study::{Matching, Point, Relay, State, Stop, Study};
 use ringcall_decoder_service::{
     Inference, Pace, Predecoder, Problem, ProblemError, ResidualDecoder, Service, ServiceConfig, ShotSource,
 };
@@ -111,7 +111,7 @@ fn a_service_answers_as_the_decoder_does_shot_for_shot() {
             [(KINDS[0], &expected[0], &expected[1]), (KINDS[1], &expected[1], &expected[0])]
         {
             let problem = Problem::with_matching(model(), Some(kind)).unwrap();
-            assert_eq!(problem.matching(), kind);
+            assert_eq!(problem.matching(), Some(kind));
             assert_eq!(differ(&problem, &inference, &syndromes, expected), 0, "{kind:?}, {inference:?}");
             assert_eq!(differ(&problem, &inference, &syndromes, other), between);
         }
@@ -147,8 +147,9 @@ fn answers_are_made_without_allocation() {
 #[test]
 fn it_is_used_where_the_model_has_correlations() {
     let read = |text: &str| ringcall_qec::dem::text::parse(text).unwrap();
-    let kind =
-        |text, matching| Problem::with_matching(read(text), matching).map(|problem| problem.matching());
+    let kind = |text, matching| {
+        Problem::with_matching(read(text), matching).map(|problem| problem.matching().unwrap())
+    };
     let (single, likely) = ("error(0.1) D0\nerror(0.1) D0 D1\nerror(0.1) D1 L0", "error(0.6) D0 ^ D1 L0");
     let both = "error(0.1) D0 ^ D1 L0\nerror(0.1) D0\nerror(0.1) D1 L0";
     let [plain, correlated] = KINDS;
@@ -171,8 +172,9 @@ fn it_makes_fewer_errors() {
             seed: 3,
             batch_shots: 1000,
             matching,
+            relay: Relay::default(),
             predecoder: None,
-            points: vec![Point { distance: 9, rounds: 9, basis: Basis::Z, p: 0.006 }],
+            points: vec![Point::surface(9, 9, Basis::Z, 0.006)],
             stop: Stop { shots: 10_000, errors: None },
             threads: 2,
         };

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Bound, MODEL, Predicted, experiment, from_env, on_device, round_and_round};
 use ringcall_decoder_service::gpu::GpuPredecoder;
-use ringcall_decoder_service::study::{Arm, Bind, Matching, Point, ShotCounts, State, Stop, Study};
+use ringcall_decoder_service::study::{Arm, Bind, Matching, Point, Relay, ShotCounts, State, Stop, Study};
 use ringcall_decoder_service::{
     Inference, Pace, Predecoder, Problem, REMOTE_STAGES, Service, ServiceConfig, ShotSource, Summary,
 };
@@ -106,22 +106,24 @@ fn a_study_counts_the_same_on_the_device() {
     on_device("a_study_counts_the_same_on_the_device", |context| {
         let on_gpu = |point: &Point| -> Result<Inference, Failure> {
             let network = Network::from_onnx(MODEL)?;
-            Ok(GpuPredecoder::new("3x128_int8", network, &point.experiment(), None, context)?.inference()?)
+            Ok(GpuPredecoder::new("3x128_int8", network, &point.surface().unwrap(), None, context)?
+                .inference()?)
         };
         let on_cpu = |point: &Point| -> Result<Inference, Failure> {
-            let options = Predecoder::sizes(&point.experiment())
+            let options = Predecoder::sizes(&point.surface().unwrap())
                 .into_iter()
                 .fold(OnnxOptions::new(), |all, (name, size)| all.with_symbol(name, size));
             let network = Arc::new(OnnxModel::from_bytes("3x128_int8", MODEL, &options)?);
-            Ok(Inference::Model(Arc::new(Predecoder::new(network, &point.experiment(), None)?)))
+            Ok(Inference::Model(Arc::new(Predecoder::new(network, &point.surface().unwrap(), None)?)))
         };
-        let point = |distance| Point { distance, rounds: distance, basis: Basis::X, p: 0.006 };
+        let point = |distance| Point::surface(distance, distance, Basis::X, 0.006);
         let tallies = |bind: &Bind<'_>| -> Vec<ShotCounts> {
             let study = Study {
                 program: String::new(),
                 seed: 3,
                 batch_shots: 100,
                 matching: Matching::Correlated,
+                relay: Relay::default(),
                 predecoder: Some(Arm { label: "3x128_int8".to_owned(), bind }),
                 points: vec![point(3), point(7)],
                 stop: Stop { shots: 400, errors: None },

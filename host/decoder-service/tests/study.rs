@@ -2,10 +2,11 @@
 //! below 1 it claims an error wherever a detector fired, which is often wrong and sometimes right.
 
 use ringcall_decoder_service::study::{
-    Arm, Matching, Outcome, Point, ShotCounts, State, StateError, Stop, Study, StudyError,
+    Arm, Matching, Outcome, Point, Relay, ShotCounts, State, StateError, Stop, Study, StudyError,
 };
 use ringcall_decoder_service::{Inference, Predecoder, Problem};
 use ringcall_infer::{ElementType, Engine, InferError, Model, Passthrough, TensorSpec, check_buffers};
+use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges, ShotDecoder};
 use ringcall_qec::sample::Sampler;
@@ -17,14 +18,14 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const SEED: u64 = 5;
 
 fn point(distance: u32, p: f64) -> Point {
-    Point { distance, rounds: distance, basis: Basis::Z, p }
+    Point::surface(distance, distance, Basis::Z, p)
 }
 
 fn network(point: &Point) -> Result<Arc<dyn Model>, Failure> {
     let d = point.distance as usize;
     let shape = [1, 4, point.rounds as usize + 1, d, d];
     let copies = Passthrough::new("n", vec![TensorSpec::new("x", ElementType::F32, shape)?])?;
-    Ok(Arc::new(Predecoder::new(Arc::new(copies), &point.experiment(), Some(0.6))?))
+    Ok(Arc::new(Predecoder::new(Arc::new(copies), &point.surface().ok_or("another code")?, Some(0.6))?))
 }
 
 fn bind(point: &Point) -> Result<Inference, Failure> {
@@ -99,6 +100,7 @@ fn study(threads: usize, errors: Option<u64>) -> Study<'static> {
         seed: SEED,
         batch_shots: 50,
         matching: Matching::Plain,
+        relay: Relay::default(),
         predecoder: Some(Arm { label: "made up".to_owned(), bind: &bind }),
         points: vec![point(3, 0.02), point(5, 0.02), point(3, 0.01)],
         stop: Stop { shots: 1000, errors },
@@ -150,7 +152,7 @@ fn counts_do_not_depend_on_threads() {
 #[test]
 fn the_arms_decode_the_shots_of_a_plain_sampler() {
     let point = study(1, None).points[1];
-    let model = point.experiment().detector_error_model().unwrap();
+    let model = point.detector_error_model().unwrap();
     let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
     let mut decoders = [MatchingEngine::SparseBlossom, MatchingEngine::CorrelatedBlossom]
         .map(|engine| ShotDecoder::new(MatchingDecoder::new(&graph, engine).unwrap()));
@@ -310,7 +312,7 @@ fn other_states_are_refused() {
         assert!(error.contains(part), "{error}");
     };
     refused("no state\n", "line 1: no state");
-    refused("{\"ringcall_sweep\":1}\n", "version 1, not 3");
+    refused("{\"ringcall_sweep\":1}\n", "version 1, not 4");
     refused(&format!("{text}\n{text}"), "line ");
     // An edited count is not believed, whether or not it is possible.
     refused(&text.replacen("\"shots\":50", "\"shots\":49", 1), "checksum is wrong");
@@ -335,7 +337,7 @@ fn other_states_are_refused() {
 #[test]
 fn what_fails_is_said_and_what_was_done_is_kept() {
     let mut study = study(2, None);
-    study.points[1].distance = 4;
+    study.points[1].0.distance = 4;
     let (mut state, mut log) = (State::new(study.setup()), Vec::new());
     let error = study.run(&mut state, &mut log, &mut |_| true).unwrap_err().to_string();
     assert!(error.starts_with("d4/r5/z/p0.02: "), "{error}");
@@ -366,6 +368,7 @@ fn a_point_without_correlations_to_use_is_matched_in_one_pass() {
     let one = |p, matching| {
         let study = Study {
             matching,
+            relay: Relay::default(),
             predecoder: None,
             points: vec![point(3, p)],
             stop: Stop { shots: 200, errors: None },
@@ -382,10 +385,70 @@ fn a_point_without_correlations_to_use_is_matched_in_one_pass() {
 #[test]
 fn points_and_batches_have_shots_of_their_own() {
     let a = point(3, 0.01);
-    let x = Point { basis: Basis::X, ..a };
+    let x = Point(Experiment { basis: Basis::X, ..a.0 });
+    let code = |code| Point(Experiment { p: 0.01, ..Experiment::of(code) });
+    let both = Point(Experiment { detectors: DetectorBases::Both, ..code(Code::Bb144).0 });
     let seeds = [a.seed(1, 0), a.seed(1, 1), a.seed(2, 0), x.seed(1, 0), point(5, 0.01).seed(1, 0)];
+    let seeds = seeds.into_iter().chain(Code::ALL.map(|name| code(name).seed(1, 0))).chain([both.seed(1, 0)]);
+    let seeds: Vec<u64> = seeds.collect();
     let distinct: std::collections::BTreeSet<_> = seeds.iter().collect();
     assert_eq!(distinct.len(), seeds.len());
     assert_eq!(x.to_string(), "d3/r3/x/p0.01");
-    assert!(Problem::new(a.experiment().detector_error_model().unwrap()).is_ok());
+    assert_eq!(code(Code::Color).to_string(), "color/d7/r7/p0.01");
+    assert_eq!(code(Code::Bb144).to_string(), "bb144/r12/z/p0.01");
+    assert_eq!(both.to_string(), "bb144/r12/z/both/p0.01");
+    assert!(Problem::new(a.detector_error_model().unwrap()).is_ok());
+}
+
+/// A code whose errors flip three detectors and more is decoded by Relay-BP whatever kind of matching is asked for, and the
+/// surface code where Relay-BP is asked for.
+#[test]
+fn relay_takes_the_place_of_matching_where_it_must_or_shall() {
+    let bicycle = Point(Experiment { rounds: 2, p: 0.004, ..Experiment::of(Code::Bb72) });
+    let surface = point(3, 0.01);
+    let study = |matching| Study {
+        program: String::new(),
+        seed: 5,
+        batch_shots: 200,
+        matching,
+        relay: Relay::default(),
+        predecoder: None,
+        points: vec![bicycle, surface],
+        stop: Stop { shots: 400, errors: None },
+        threads: 2,
+    };
+    for (matching, of_surface) in [
+        (Matching::Plain, Matching::Plain),
+        (Matching::Correlated, Matching::Correlated),
+        (Matching::Relay, Matching::Relay),
+    ] {
+        let study = study(matching);
+        let (mut state, mut log) = (State::new(study.setup()), Vec::new());
+        assert!(study.run(&mut state, &mut log, &mut |_| true).unwrap());
+        let [bicycle, surface] = [&bicycle, &surface].map(|point| state.outcome(point, &study.stop).counts);
+        assert_eq!((bicycle.matching(), surface.matching()), (Some(Matching::Relay), Some(of_surface)));
+        // One wrong shot flips several of the twelve observables as a rule, and one of the surface code the only one.
+        assert!(
+            (1..40).contains(&bicycle.errors) && bicycle.observable_errors > bicycle.errors,
+            "{bicycle:?}"
+        );
+        assert!((1..40).contains(&surface.errors), "{surface:?}");
+        assert_eq!(surface.observable_errors, surface.errors);
+        let (again, _) = State::read(&mut &log[..], study.setup()).unwrap();
+        assert_eq!(again.outcome(&study.points[0], &study.stop).counts, bicycle);
+    }
+    // Of five solutions the lightest is wrong less often than the first; a few iterations leave many shots open.
+    let counts = |relay| {
+        let study = Study { relay, stop: Stop { shots: 1000, errors: None }, ..study(Matching::Relay) };
+        let mut state = State::new(study.setup());
+        assert!(study.run(&mut state, &mut Vec::new(), &mut |_| true).unwrap());
+        state.outcome(&study.points[0], &study.stop).counts
+    };
+    let first = counts(Relay::default());
+    let (five, few) = (
+        counts(Relay { solutions: 5, ..Relay::default() }),
+        counts(Relay { iterations: 2, ..Relay::default() }),
+    );
+    assert!(five.errors <= first.errors && first.errors < few.errors, "{first:?}, {five:?}, {few:?}");
+    assert!(first.unconverged < few.unconverged && few.unconverged < 1000, "{first:?}, {few:?}");
 }

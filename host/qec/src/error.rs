@@ -6,7 +6,7 @@ use crate::dem::text::ParseError;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QecError {
-    /// The rotated surface code is defined here for odd distances only.
+    /// Rotated surface codes and triangular colour codes are defined here for odd distances only.
     #[error("distance {distance} is not an odd number between 3 and {max}", max = crate::limits::MAX_DISTANCE)]
     Distance {
         /// The distance asked for.
@@ -20,6 +20,24 @@ pub enum QecError {
         /// The distance they were asked for.
         distance: u32,
         /// The most rounds that this distance can have.
+        max: u32,
+    },
+    /// Checks that are no code.
+    #[error("{reason}")]
+    Code {
+        /// The fault that was found.
+        reason: String,
+    },
+    /// A memory experiment of another code than the surface code has too few rounds, or too many.
+    #[error("{rounds} rounds of {code}: give {min} to {max}")]
+    RoundsOf {
+        /// The code.
+        code: &'static str,
+        /// The rounds asked for.
+        rounds: u32,
+        /// The fewest.
+        min: u32,
+        /// The most, whose detectors still fit.
         max: u32,
     },
     /// A noise rate is not a probability that its channel can have.

@@ -3,8 +3,8 @@
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{
-    DecodeError, Decoder, Matched, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges,
-    ShotDecoder, SliceDecoder,
+    BpConfig, DecodeError, Decoder, Matched, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges,
+    RelayDecoder, ShotDecoder, SliceDecoder,
 };
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
 use ringcall_qec::sample::Sampler;
@@ -169,4 +169,25 @@ fn slices() {
     decode();
     assert_eq!(allocations(|| (0..50).for_each(|_| decode())), 0);
     assert_eq!(total, 51 * 210);
+}
+
+#[test]
+fn belief_propagation() {
+    let mut model = grid(8, 0.03);
+    // One likely error, so that its way is counted, too.
+    model.mechanisms[5].probability = 0.9;
+    let mut sampler = Sampler::new(&model, 1).unwrap();
+    let mut shot = sampler.new_shot();
+    let config = BpConfig { legs: 3, ..BpConfig::relay() };
+    let mut decoder = ShotDecoder::new(RelayDecoder::from_dem(&model, &config).unwrap());
+    let mut predicted = shot.observables.clone();
+    let mut corrections = 0;
+    let counted = allocations(|| {
+        for _ in 0..300 {
+            sampler.sample_into(&mut shot).unwrap();
+            corrections += decoder.decode(&shot.detectors, &mut predicted).unwrap().corrections;
+        }
+    });
+    assert_eq!(counted, 0);
+    assert!(corrections > 300);
 }

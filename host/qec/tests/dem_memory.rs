@@ -8,6 +8,10 @@ use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment, max_rounds};
 use ringcall_qec::code::{Basis, SurfaceCode};
 use ringcall_qec::dem::{DetectorErrorModel, Edge, text};
 
+mod digest;
+
+use digest::Digest;
+
 const UNEVEN: CircuitNoise = CircuitNoise {
     after_clifford_depolarization: 0.001,
     before_round_data_depolarization: 0.002,
@@ -108,40 +112,6 @@ fn edges_are_those_that_pymatching_builds() {
             let theirs: f64 = p.parse().unwrap();
             assert!((ours - theirs).abs() <= 1e-9 * theirs, "{line}: {ours}");
         }
-    }
-}
-
-/// The digest that make.py defines.
-struct Digest {
-    count: usize,
-    hashes: u64,
-    sums: [f64; 5],
-}
-
-impl Digest {
-    fn of(model: &DetectorErrorModel) -> Self {
-        let mut digest = Self { count: 0, hashes: 0, sums: [0.0; 5] };
-        for mechanism in &model.mechanisms {
-            let part = |edge: Edge<'_>| {
-                let detectors = edge.detectors.iter().map(|id| format!("D{id}"));
-                detectors
-                    .chain(edge.observables.iter().map(|id| format!("L{id}")))
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            };
-            let targets = mechanism.edges().map(part).collect::<Vec<_>>().join(" ^ ");
-            let hash = targets.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
-            digest.count += 1;
-            digest.hashes = digest.hashes.wrapping_add(hash);
-            digest.sums[0] += mechanism.probability;
-            for k in 0..4 {
-                let weight = (hash >> (16 * k) & 0xffff) as f64 / 65536.0;
-                digest.sums[k + 1] += mechanism.probability * weight;
-            }
-        }
-        digest
     }
 }
 

@@ -113,7 +113,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-tensorrt",
         ],
     ),
-    ("ringcall-qec", &["ringcall-matching"]),
+    ("ringcall-qec", &["ringcall-matching", "ringcall-bp"]),
     // Any decoder: it knows engines, and no code or matching.
     (
         "ringcall-pipeline",

@@ -6,7 +6,8 @@ mod summary;
 mod target;
 mod work;
 
-use crate::experiment::Experiment;
+use crate::decoder::DecoderArgs;
+use crate::experiment::ExperimentArgs;
 use crate::memory::MemoryLimit;
 use crate::output;
 use crate::serve::TransportArg;
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "increment")]
     function: FunctionArg,
     #[command(flatten)]
-    experiment: Experiment,
+    experiment: ExperimentArgs,
     /// Requests to send
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     requests: u64,
@@ -115,18 +116,16 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     }
     match args.function {
         FunctionArg::Increment => {
-            given.refuse(&["distance", "rounds", "p", "matching"], "--function increment")?;
+            given.refuse(&ExperimentArgs::FIELDS, "--function increment")?;
+            given.refuse(&DecoderArgs::FIELDS, "--function increment")?;
         }
-        FunctionArg::Decode => {
-            given.refuse(&["payload"], "--function decode")?;
-            args.memory.admit(&args.experiment.memory())?;
-        }
+        FunctionArg::Decode => given.refuse(&["payload"], "--function decode")?,
     }
     let mut experiment = args.experiment.clone();
-    experiment.matching = target.matching(experiment.matching)?;
+    experiment.decoder = target.decoder(experiment.decoder)?;
     let served = target.experiment();
     let (mut source, mut checker) =
-        work::work(args.function, &experiment, served, args.payload as usize, args.seed)?;
+        work::work(args.function, &experiment, args.memory, served, args.payload as usize, args.seed)?;
     let signals = Signals::listen()?;
     signals.run();
     let stop = || signals.received().is_some();

@@ -1,6 +1,6 @@
 //! Where a service is reached: the line that it prints, or an address and options.
 
-use crate::matching::{Matching, MatchingArg};
+use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, RelayArgs};
 use crate::serve::{DEFAULT_PORT, TransportArg};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
@@ -66,15 +66,42 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The matching of the service's decoder, to compare answers with: what the option says, or the line.
-    pub(super) fn matching(&self, option: Matching) -> Result<Matching> {
-        let Some(named) = self.get("matching") else { return Ok(option) };
+    /// The service's decoder, to compare answers with: what the options say, or the line.
+    pub(super) fn decoder(&self, options: DecoderArgs) -> Result<DecoderArgs> {
+        if let Some(named) = self.get("decoder") {
+            if named != "relay" {
+                bail!("the endpoint's decoder is `{named}`: matching and relay are known");
+            }
+            if options.kind.is_some() || options.family == Some(DecoderArg::Matching) {
+                bail!("the endpoint's decoder is relay: leave --decoder and --matching out");
+            }
+            let setting = |key, option: Option<u32>| -> Result<Option<u32>> {
+                let served = self.number(key)?.map(u32::try_from).transpose();
+                let served = served.with_context(|| format!("{key} in the endpoint"))?;
+                match (served, option) {
+                    (Some(served), Some(option)) if served != option => {
+                        let flag = key.replace('_', "-");
+                        bail!("the endpoint has {key}={served}: leave --{flag} out, or give the same")
+                    }
+                    _ => Ok(served.or(option)),
+                }
+            };
+            let relay = RelayArgs {
+                solutions: setting("relay_solutions", options.relay.solutions)?,
+                iterations: setting("relay_iterations", options.relay.iterations)?,
+            };
+            return Ok(DecoderArgs { family: Some(DecoderArg::Relay), relay, ..options });
+        }
+        let Some(named) = self.get("matching") else { return Ok(options) };
         let kind = MatchingArg::from_str(named, false)
             .map_err(|_| anyhow!("the endpoint's matching is `{named}`: plain and correlated are known"))?;
-        if option.kind.is_some_and(|option| option != kind) {
+        if options.family == Some(DecoderArg::Relay) {
+            bail!("the endpoint's decoder is {named} matching: leave --decoder out");
+        }
+        if options.kind.is_some_and(|option| option != kind) {
             bail!("the endpoint's matching is {named}: leave --matching out, or give the same");
         }
-        Ok(Matching { kind: Some(kind) })
+        Ok(DecoderArgs { kind: Some(kind), ..options })
     }
 
     /// The address; this machine's where the line has none.
@@ -145,14 +172,25 @@ mod tests {
 
     #[test]
     fn answers_are_compared_by_the_matching_of_the_service() {
-        let [plain, correlated] =
-            [MatchingArg::Plain, MatchingArg::Correlated].map(|kind| Matching { kind: Some(kind) });
-        let of = |line, option: Matching| Target::parse(line).expect("pairs").matching(option);
-        let none = Matching::default();
+        let none = DecoderArgs::default();
+        let [plain, correlated] = [MatchingArg::Plain, MatchingArg::Correlated]
+            .map(|kind| DecoderArgs { kind: Some(kind), ..none });
+        let of = |line, option: DecoderArgs| Target::parse(line).expect("pairs").decoder(option);
         assert_eq!(of("port=1 matching=plain", none).expect("known").kind, plain.kind);
         assert_eq!(of("port=1 matching=correlated", correlated).expect("the same").kind, correlated.kind);
         assert_eq!(of("port=1", plain).expect("the option").kind, plain.kind);
         assert_eq!(of("port=1", none).expect("nothing").kind, None);
         assert!(of("port=1 matching=plain", correlated).is_err() && of("port=1 matching=x", none).is_err());
+        let relay = DecoderArgs { family: Some(DecoderArg::Relay), ..none };
+        assert!(of("port=1 matching=plain", relay).is_err());
+        let line = "port=1 decoder=relay relay_solutions=5 relay_iterations=900";
+        let found = of(line, none).expect("known");
+        assert_eq!(
+            (found.family, found.relay.solutions, found.relay.iterations),
+            (relay.family, Some(5), Some(900))
+        );
+        let other = DecoderArgs { relay: RelayArgs { solutions: Some(1), iterations: None }, ..none };
+        assert!(of(line, relay).is_ok() && of(line, plain).is_err() && of(line, other).is_err());
+        assert!(of("port=1 decoder=guess", none).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! The requests that are sent, and which answers are right.
 
-use crate::experiment::{self, Experiment, Syndromes};
+use crate::experiment::{self, ExperimentArgs, Syndromes};
+use crate::memory::MemoryLimit;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use ringcall::{FunctionId, Status};
@@ -77,7 +78,8 @@ impl Checker {
 /// It is another experiment.
 pub(super) fn work(
     function: FunctionArg,
-    experiment: &Experiment,
+    experiment: &ExperimentArgs,
+    memory: MemoryLimit,
     served: Option<&str>,
     payload_bytes: usize,
     seed: u64,
@@ -87,12 +89,12 @@ pub(super) fn work(
             (Source::Increment { bytes: payload_bytes, number: seed }, Checker::Increment)
         }
         FunctionArg::Decode => {
-            let problem = experiment.problem()?;
+            let problem = experiment.problem(memory, |decoding| decoding)?;
             let ours = experiment::digest(&problem);
             if let Some(served) = served.filter(|&served| served != ours) {
                 bail!(
-                    "the service decodes another experiment, of digest {served} and not {ours}: give the --distance, \
-                     --rounds and --p that it was given"
+                    "the service decodes another experiment, of digest {served} and not {ours}: give the --code, --distance, \
+                     --rounds, --basis, --p, --detectors, --dem or --circuit that it was given"
                 );
             }
             let sampler = Box::new(Sampler::new(problem.model(), seed)?);

@@ -1,6 +1,8 @@
 //! What configurations take, in bytes, by formulas that were fitted to peaks of resident memory (docs/performance/memory.md).
 
+use crate::decoder::DecoderArgs;
 use ringcall_matching::DecoderConfig;
+use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
 use ringcall_qec::dem::DetectorErrorModel;
 
 /// The program itself.
@@ -9,6 +11,16 @@ const PROCESS: f64 = 14.0 * 1024.0 * 1024.0;
 const NETWORK: f64 = 22.0 * 1024.0 * 1024.0;
 /// Per detector: the circuit's analysis, the error model and the decoder's graph of a generated experiment.
 const EXPERIMENT_DETECTOR: f64 = 10_500.0;
+/// Per detector, the same of codes that Relay-BP decodes: a colour code, and a bivariate bicycle code with detectors of one basis
+/// and of both.
+const COLOR_DETECTOR: f64 = 11_000.0;
+const BICYCLE_DETECTOR: f64 = 3_400.0;
+const BICYCLE_DETECTOR_OF_BOTH: f64 = 15_000.0;
+/// Of an error and of each detector that it flips, in a decoder by Relay-BP.
+const RELAY_ERROR: f64 = 15.0;
+const RELAY_FLIP: f64 = 4.0;
+/// Of an error in the graph that decoders by Relay-BP share.
+const RELAY_GRAPH_ERROR: f64 = 85.0;
 /// Of an error of a model.
 pub(super) const MECHANISM: u64 = 170;
 /// Lists grow by doubling, and are cut to size at the end.
@@ -29,17 +41,19 @@ pub(crate) struct Estimate {
     detectors: f64,
     /// Bytes of the decoder's near lists.
     lists: f64,
+    /// Bytes of each decoder beside the first; 0: by detectors.
+    decoder: f64,
 }
 
 /// What takes memory where a decoder does.
-const EXPERIMENT: &str = "decoding (--distance, --rounds)";
+const EXPERIMENT: &str = "decoding (--code, --distance, --rounds)";
 const MODEL: &str = "decoding the error model";
 
 impl Estimate {
     /// The program with nothing to do.
     pub(crate) fn process() -> Self {
         let process = Part { what: "the program", bytes: PROCESS };
-        Self { parts: vec![process], detectors: 0.0, lists: 0.0 }
+        Self { parts: vec![process], detectors: 0.0, lists: 0.0, decoder: 0.0 }
     }
 
     fn and(mut self, what: &'static str, bytes: f64) -> Self {
@@ -48,7 +62,24 @@ impl Estimate {
     }
 
     /// A generated memory experiment and its decoder.
-    pub(crate) fn experiment(mut self, distance: u32, rounds: u32) -> Self {
+    pub(crate) fn experiment(self, experiment: &Experiment) -> Self {
+        let &Experiment { code, distance, rounds, detectors, .. } = experiment;
+        let bytes = match (code, detectors) {
+            (Code::Surface, _) => return self.surface(distance, rounds),
+            (Code::Color, _) => COLOR_DETECTOR,
+            (_, DetectorBases::Memory) => BICYCLE_DETECTOR,
+            (_, DetectorBases::Both) => BICYCLE_DETECTOR_OF_BOTH,
+        };
+        let watched = if code.has_detector_bases() && detectors == DetectorBases::Memory { 0.5 } else { 1.0 };
+        // One layer more than there are rounds, where only the memory's basis has detectors.
+        let layers = f64::from(rounds) + 1.0;
+        let detectors = layers * watched * code.detectors_per_round(distance) as f64;
+        let estimate = Self { detectors, decoder: bytes * detectors / 10.0, ..self };
+        estimate.and(EXPERIMENT, bytes * detectors)
+    }
+
+    /// A memory experiment of the surface code and its decoder.
+    pub(crate) fn surface(mut self, distance: u32, rounds: u32) -> Self {
         let (d, rounds) = (f64::from(distance), f64::from(rounds));
         // Each round has a detector for each check.
         self.detectors = rounds * (d * d - 1.0).max(0.0);
@@ -64,7 +95,26 @@ impl Estimate {
         self.and(EXPERIMENT, bytes)
     }
 
-    /// A decoder of an error model. Its near lists are counted as long as they may be.
+    /// The decoder of an error model that the options say.
+    pub(crate) fn decoder_of(self, model: &DetectorErrorModel, decoder: DecoderArgs) -> Self {
+        if decoder.is_relay_of(model) {
+            self.relay(model)
+        } else {
+            self.model(model, decoder.may_correlate())
+        }
+    }
+
+    /// A decoder of an error model by Relay-BP.
+    pub(crate) fn relay(mut self, model: &DetectorErrorModel) -> Self {
+        let errors = model.mechanisms.len() as f64;
+        let flips: f64 = model.mechanisms.iter().map(|error| error.detectors.len() as f64).sum();
+        self.detectors = f64::from(model.num_detectors);
+        self.decoder = RELAY_ERROR * errors + RELAY_FLIP * flips;
+        let bytes = (MECHANISM as f64 + RELAY_GRAPH_ERROR) * errors + 2.0 * RELAY_FLIP * flips + self.decoder;
+        self.and(MODEL, bytes)
+    }
+
+    /// A decoder of an error model by matching. Its near lists are counted as long as they may be.
     pub(crate) fn model(mut self, model: &DetectorErrorModel, correlated: bool) -> Self {
         let detectors = model.num_detectors as usize;
         let (mut parts, mut flipping, mut several, mut edges) = (0.0, 0.0, 0.0, 0.0_f64);
@@ -92,7 +142,8 @@ impl Estimate {
 
     /// Decoders on the same tables, one for each thread; the first is counted.
     pub(crate) fn workers(self, workers: u32) -> Self {
-        let bytes = 200.0 * self.detectors * f64::from(workers.saturating_sub(1));
+        let each = if self.decoder > 0.0 { self.decoder } else { 200.0 * self.detectors };
+        let bytes = each * f64::from(workers.saturating_sub(1));
         self.and("decoders of threads (--workers, --threads)", bytes)
     }
 

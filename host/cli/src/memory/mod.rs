@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn an_experiment_that_overflows_every_size_is_refused_too() {
-        let huge = Estimate::process().experiment(u32::MAX, u32::MAX);
+        let huge = Estimate::process().surface(u32::MAX, u32::MAX);
         assert!(limit("1TiB").admit(&huge).is_err());
     }
 }

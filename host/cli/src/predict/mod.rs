@@ -1,4 +1,4 @@
-//! `ringcall predict`: which observables each shot of a file flipped, by matching.
+//! `ringcall predict`: which observables each shot of a file flipped, by matching or by belief propagation.
 //!
 //! The options, their spelling and their defaults are those of `pymatching predict`, so that one takes the other's
 //! place in a script: shots come from `--in` or standard input in `--in_format` (default `b8`), predictions go to
@@ -11,13 +11,13 @@
 
 mod pipeline;
 
+use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, RelayArgs};
 use crate::memory::{Estimate, MemoryLimit};
 use crate::output::Target;
-use anyhow::{Context, Result, anyhow};
-use pipeline::Failure;
-use ringcall_qec::decode::{
-    DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges, ShotDecoder,
-};
+use crate::usage::Misuse;
+use anyhow::{Context, Result, anyhow, bail};
+use pipeline::{Counts, Failure};
+use ringcall_qec::decode::{DecoderFactory, DecoderOptions, MatchingEngine, ModelDecoders, ShotDecoder};
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::dem::text::{self, Limits};
 use ringcall_qec::shots::{ShotError, ShotFormat, ShotLayout, ShotReader, ShotWriter};
@@ -51,6 +51,11 @@ pub(crate) struct Args {
     /// accurate where the model decomposes errors into several parts (`^`)
     #[arg(long = "enable_correlations")]
     enable_correlations: bool,
+    /// What decodes [default: matching where no part of the model's errors flips more than two detectors, else relay]
+    #[arg(long, value_enum, value_name = "DECODER")]
+    decoder: Option<DecoderArg>,
+    #[command(flatten)]
+    relay: RelayArgs,
     /// Threads that decode (default: the cores this process may use)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -58,15 +63,37 @@ pub(crate) struct Args {
     memory: MemoryLimit,
 }
 
+impl Args {
+    /// The decoder that is asked for.
+    fn decoder(&self) -> Result<DecoderArgs> {
+        if self.enable_correlations && self.decoder == Some(DecoderArg::Relay) {
+            bail!(Misuse("--enable_correlations does not apply to --decoder relay".to_owned()));
+        }
+        let kind = self.enable_correlations.then_some(MatchingArg::Correlated);
+        Ok(DecoderArgs { family: self.decoder, kind, relay: self.relay })
+    }
+}
+
 /// Decodes every shot of the input.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let model = read_model(&args.dem, args.memory.of_model())?;
     let threads = args.threads.map_or_else(available_threads, usize::from);
-    let engine =
-        if args.enable_correlations { MatchingEngine::CorrelatedBlossom } else { MatchingEngine::default() };
-    let estimate = Estimate::process().model(&model, args.enable_correlations);
+    let decoder = args.decoder()?;
+    let relay = decoder.is_relay_of(&model);
+    args.relay.check(relay)?;
+    if relay && args.decoder.is_none() {
+        // A closed standard error is no reason to fail.
+        let _ = writeln!(
+            std::io::stderr(),
+            "ringcall: decoding by relay: an error of the model flips more than two detectors"
+        );
+    }
+    let estimate = Estimate::process().decoder_of(&model, decoder);
     args.memory.admit(&estimate.workers(u32::try_from(threads).unwrap_or(u32::MAX)))?;
-    let decoders = decoders(&model, engine, threads).with_context(|| args.dem.display().to_string())?;
+    // PyMatching's default, not the best one.
+    let matching = decoder.kind.map_or(MatchingEngine::default(), Into::into);
+    let options = DecoderOptions { matching: (!relay).then_some(matching), ..decoder.options()? };
+    let decoders = decoders(&model, &options, threads).with_context(|| args.dem.display().to_string())?;
 
     let input_name = args.input.as_deref().map_or_else(|| "standard input".to_owned(), show);
     let output_name = args.output.as_deref().map_or_else(|| "standard output".to_owned(), show);
@@ -82,16 +109,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ShotWriter::new(target, args.out_format, predictions).with_context(|| output_name.clone())?;
 
     let done = match pipeline::run(reader, writer, decoders) {
-        Ok((target, rate)) => {
-            target.commit().map(|()| rate).map_err(|error| Failure::Output(ShotError::Io(error)))
+        Ok((target, counts)) => {
+            target.commit().map(|()| counts).map_err(|error| Failure::Output(ShotError::Io(error)))
         }
         Err(failure) => Err(failure),
     };
     match done {
-        Ok(rate) => {
+        Ok(counts) => {
+            // A closed standard error must not turn a finished run into a failed one.
             if truth {
-                // A closed standard error must not turn a finished run into a failed one.
-                let _ = writeln!(std::io::stderr(), "ringcall: {}", summary(rate));
+                let _ = writeln!(std::io::stderr(), "ringcall: {}", summary(counts.rate));
+            }
+            if counts.unconverged > 0 {
+                let Counts { shots, unconverged, .. } = counts;
+                let guesses = format!(
+                    "{unconverged} of {shots} shots did not converge: their predictions are best guesses"
+                );
+                let _ = writeln!(std::io::stderr(), "ringcall: {guesses}");
             }
             Ok(())
         }
@@ -115,11 +149,10 @@ fn read_model(path: &Path, limits: Limits) -> Result<DetectorErrorModel> {
 /// One decoder for each thread.
 fn decoders(
     model: &DetectorErrorModel,
-    engine: MatchingEngine,
+    options: &DecoderOptions,
     threads: usize,
 ) -> Result<Vec<pipeline::Worker>> {
-    let graph = MatchingGraph::from_dem(model, ParallelEdges::Independent)?;
-    let factory = MatchingFactory::new(&graph, engine)?;
+    let factory = ModelDecoders::new(model, options)?;
     (0..threads).map(|_| Ok(ShotDecoder::new(factory.build()?))).collect()
 }
 

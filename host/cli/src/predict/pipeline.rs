@@ -35,12 +35,24 @@ pub(super) enum Failure {
     },
 }
 
+/// What was counted over all shots.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Counts {
+    pub(super) shots: u64,
+    /// Wrong predictions of shots that came with their observables.
+    pub(super) rate: LogicalErrorRate,
+    /// Shots whose correction does not explain their detectors.
+    pub(super) unconverged: u64,
+}
+
 /// Some shots in a row, and what was predicted for them.
 struct Batch {
     shots: Vec<Shot>,
     predicted: Vec<Shot>,
     /// How many of them hold something.
     used: usize,
+    /// How many of these did not converge.
+    unconverged: u64,
     /// The shot at which decoding stopped.
     failed: Option<(usize, DecodeError)>,
 }
@@ -51,6 +63,7 @@ impl Batch {
             shots: vec![Shot::new(layout); BATCH],
             predicted: vec![Shot::new(predictions); BATCH],
             used: 0,
+            unconverged: 0,
             failed: None,
         }
     }
@@ -65,26 +78,29 @@ impl Batch {
     }
 
     fn decode(&mut self, worker: &mut Worker) {
-        self.failed = None;
+        (self.failed, self.unconverged) = (None, 0);
         let pairs = self.shots.iter().zip(&mut self.predicted).take(self.used).enumerate();
         for (index, (shot, predicted)) in pairs {
-            if let Err(error) = worker.decode(&shot.detectors, &mut predicted.observables) {
-                self.failed = Some((index, error));
-                return;
+            match worker.decode(&shot.detectors, &mut predicted.observables) {
+                Ok(matched) => self.unconverged += u64::from(!matched.converged),
+                Err(error) => {
+                    self.failed = Some((index, error));
+                    return;
+                }
             }
         }
     }
 }
 
 /// Decodes everything that `reader` gives with `workers` (at least one) and writes it to `writer`; gives back the
-/// output, flushed, and how often a shot with observables was predicted wrongly.
+/// output, flushed, and what was counted.
 ///
 /// Before a fault in the input or in decoding is reported, everything ahead of it has been written.
 pub(super) fn run<R: Read, W: Write + Send>(
     mut reader: ShotReader<R>,
     writer: ShotWriter<W>,
     workers: Vec<Worker>,
-) -> Result<(W, LogicalErrorRate), Failure> {
+) -> Result<(W, Counts), Failure> {
     let layout = reader.layout();
     let predictions = ShotLayout::observables(workers[0].num_observables());
     std::thread::scope(|scope| {
@@ -150,9 +166,8 @@ fn collect<W: Write>(
     outboxes: &[Receiver<Batch>],
     spent: &Sender<Batch>,
     truth: bool,
-) -> Result<(W, LogicalErrorRate), Failure> {
-    let mut rate = LogicalErrorRate::default();
-    let mut before = 0;
+) -> Result<(W, Counts), Failure> {
+    let mut counts = Counts::default();
     for outbox in outboxes.iter().cycle() {
         // Batches were dealt in turn, so when one has no more there are no more.
         let Ok(mut batch) = outbox.recv() else { break };
@@ -161,17 +176,18 @@ fn collect<W: Write>(
         for (shot, predicted) in batch.shots.iter().zip(&batch.predicted).take(good) {
             writer.write(predicted).map_err(Failure::Output)?;
             if truth {
-                rate.record(predicted.observables != shot.observables);
+                counts.rate.record(predicted.observables != shot.observables);
             }
         }
         if let Some((index, error)) = failed {
             writer.flush().map_err(Failure::Output)?;
-            return Err(Failure::Decode { shot: before + index as u64, error });
+            return Err(Failure::Decode { shot: counts.shots + index as u64, error });
         }
-        before += batch.used as u64;
+        counts.shots += batch.used as u64;
+        counts.unconverged += batch.unconverged;
         let _ = spent.send(batch); // the reader may have finished
     }
-    Ok((writer.finish().map_err(Failure::Output)?, rate))
+    Ok((writer.finish().map_err(Failure::Output)?, counts))
 }
 
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
@@ -208,11 +224,7 @@ mod tests {
         (0..shots).flat_map(|index| format!("{}\n", row(index)).into_bytes()).collect()
     }
 
-    fn through<W: Write + Send>(
-        input: &[u8],
-        output: W,
-        threads: usize,
-    ) -> Result<(W, LogicalErrorRate), Failure> {
+    fn through<W: Write + Send>(input: &[u8], output: W, threads: usize) -> Result<(W, Counts), Failure> {
         let reader = ShotReader::new(input, ShotFormat::Text01, ShotLayout::detectors(5)).unwrap();
         let writer = ShotWriter::new(output, ShotFormat::Text01, ShotLayout::observables(3)).unwrap();
         run(reader, writer, workers(threads))
@@ -221,9 +233,10 @@ mod tests {
     #[test]
     fn order_is_kept_with_any_number_of_threads() {
         for threads in [1, 2, 3, 7, 16] {
-            let (output, rate) = through(&input(None), Vec::new(), threads).unwrap();
+            let (output, counts) = through(&input(None), Vec::new(), threads).unwrap();
             assert_eq!(output, expected(SHOTS), "{threads} threads");
-            assert_eq!(rate.shots, 0, "nothing to compare with");
+            assert_eq!((counts.shots, counts.unconverged), (SHOTS as u64, 0));
+            assert_eq!(counts.rate.shots, 0, "nothing to compare with");
         }
         assert!(through(b"", Vec::new(), 3).unwrap().0.is_empty());
     }

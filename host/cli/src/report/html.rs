@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::charts;
 use super::page::{chart, page, svg_file};
-use super::{LatencySummary, RunReport, count, number, rate, reduction};
+use super::{LatencySummary, RunReport, count, number, per_observable, rate, reduction};
 
 /// The report as an HTML document.
 pub(crate) fn to_html(report: &RunReport) -> String {
@@ -90,7 +90,7 @@ fn accuracy(report: &RunReport) -> Markup {
     let estimate = report.logical_error_rate;
     html! {
         table.settings {
-            tr { td { "matching" } td { (report.matching) } }
+            tr { td { "decoder" } td { (report.matching.map_or(report.decoder.to_owned(), |kind| format!("{kind} matching"))) } }
             tr {
                 td { "logical errors" }
                 td { (count(report.logical_errors)) " of " (count(report.shots)) " shots" }
@@ -100,6 +100,15 @@ fn accuracy(report: &RunReport) -> Markup {
                 td {
                     (rate(estimate.value))
                     @if let Some(words) = estimate.in_words() { span.note { " (" (words) ")" } }
+                }
+            }
+            @if let Some(errors) = per_observable(report) {
+                tr { td { "wrong predictions of observables" } td { (errors) } }
+            }
+            @if report.matching.is_none() {
+                tr {
+                    td { "answers that did not converge" }
+                    td { (count(report.unconverged)) " of " (count(report.completed)) span.note { " (best guesses)" } }
                 }
             }
             tr {

@@ -111,8 +111,10 @@ pub(crate) struct RunReport {
     /// What was run, in the order it is shown; keys differ.
     #[serde(serialize_with = "json::settings")]
     pub(crate) settings: Vec<(String, String)>,
-    /// Which matching decoded: plain or correlated.
-    pub(crate) matching: &'static str,
+    /// What decoded: matching or relay.
+    pub(crate) decoder: &'static str,
+    /// Which matching decoded: plain or correlated; `None` where it was Relay-BP.
+    pub(crate) matching: Option<&'static str>,
     pub(crate) submitted: u64,
     pub(crate) completed: u64,
     pub(crate) refused: u64,
@@ -132,6 +134,10 @@ pub(crate) struct RunReport {
     pub(crate) density_out: f64,
     pub(crate) shots: u64,
     pub(crate) logical_errors: u64,
+    /// Wrong predictions of each observable; empty where the truth is unknown.
+    pub(crate) observable_errors: Vec<u64>,
+    /// Answers whose correction does not explain the syndrome: best guesses.
+    pub(crate) unconverged: u64,
     #[serde(flatten)]
     pub(crate) logical_error_rate: Estimate,
     /// Bins of the latency: lower and upper edge in microseconds, requests.
@@ -199,6 +205,25 @@ fn grouped(value: f64) -> String {
     } else {
         format!("{value:.3e}")
     }
+}
+
+/// Wrong predictions of each observable, and their mean share; `None` where there is but one observable, which is the shot.
+fn per_observable(report: &RunReport) -> Option<String> {
+    let errors = &report.observable_errors;
+    let (sum, shots) = (errors.iter().sum::<u64>(), report.shots * errors.len() as u64);
+    let mean = || {
+        format!(
+            "{} of {} each, mean {}",
+            listed(errors),
+            count(report.shots),
+            rate(sum as f64 / shots as f64)
+        )
+    };
+    (errors.len() > 1).then(mean)
+}
+
+fn listed(counts: &[u64]) -> String {
+    counts.iter().map(|&errors| count(errors)).collect::<Vec<_>>().join(" ")
 }
 
 /// The density's reduction, as in `4.8 x`; a dash if it is no number.

@@ -57,7 +57,8 @@ pub(crate) fn full() -> RunReport {
     ];
     RunReport {
         settings: settings.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(),
-        matching: "correlated",
+        decoder: "matching",
+        matching: Some("correlated"),
         submitted: 333_333,
         completed: 333_330,
         refused: 0,
@@ -72,6 +73,8 @@ pub(crate) fn full() -> RunReport {
         density_out: 0.0197,
         shots: 12_000,
         logical_errors: 157,
+        observable_errors: vec![157],
+        unconverged: 0,
         logical_error_rate: Estimate { value: 0.01308, interval: [0.01113, 0.01527], confidence: 0.95 },
         histogram: histogram.collect(),
         percentile_curve: percentiles.chain([(100.0, 290.0)]).collect(),
@@ -84,7 +87,8 @@ pub(crate) fn full() -> RunReport {
 pub(crate) fn empty() -> RunReport {
     RunReport {
         settings: vec![],
-        matching: "plain",
+        decoder: "matching",
+        matching: Some("plain"),
         submitted: 0,
         completed: 0,
         refused: 0,
@@ -99,6 +103,8 @@ pub(crate) fn empty() -> RunReport {
         density_out: f64::NAN,
         shots: 0,
         logical_errors: 0,
+        observable_errors: vec![],
+        unconverged: 0,
         logical_error_rate: Estimate { value: f64::NAN, interval: [f64::NAN; 2], confidence: 0.95 },
         histogram: vec![],
         percentile_curve: vec![],

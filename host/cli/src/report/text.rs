@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{LatencySummary, RunReport, count, number, rate, reduction};
+use super::{LatencySummary, RunReport, count, number, per_observable, rate, reduction};
 
 /// Where the second column starts.
 const LABEL: usize = 18;
@@ -21,7 +21,10 @@ pub(crate) fn to_text(report: &RunReport) -> String {
             report.settings.iter().map(|(k, v)| format!("{}={}", plain(k), plain(v))),
         );
     }
-    line(&mut out, "matching", report.matching);
+    match report.matching {
+        Some(matching) => line(&mut out, "matching", matching),
+        None => line(&mut out, "decoder", report.decoder),
+    }
     wrapped(
         &mut out,
         "requests",
@@ -56,6 +59,14 @@ pub(crate) fn to_text(report: &RunReport) -> String {
         rate(estimate.value)
     );
     line(&mut out, "logical errors", &errors);
+    if let Some(errors) = per_observable(report) {
+        wrapped(&mut out, "of observables", errors.split(' ').map(str::to_owned));
+    }
+    if report.matching.is_none() {
+        let guesses =
+            format!("{} of {} answers, best guesses", count(report.unconverged), count(report.completed));
+        line(&mut out, "unconverged", &guesses);
+    }
     if let Some(slots) = &report.slots {
         out.push_str("\nslots\n");
         for row in slots.lines() {

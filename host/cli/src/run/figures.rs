@@ -7,12 +7,15 @@ use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use ringcall_decoder_service::{Problem, ServiceConfig, Summary};
+use ringcall_qec::circuit::Experiment;
+use ringcall_qec::decode::{BpConfig, DecoderFamily, MatchingEngine};
 
 const CONFIDENCE: f64 = 0.95;
 
 pub(super) fn report(
     args: &Args,
     problem: &Problem,
+    experiment: Option<&Experiment>,
     config: &ServiceConfig,
     network: Option<&NetworkInUse>,
     summary: &Summary,
@@ -24,8 +27,10 @@ pub(super) fn report(
         _ => rate.clopper_pearson(CONFIDENCE).map(|interval| [interval.low, interval.high])?,
     };
     Ok(RunReport {
-        settings: settings(args, problem, config, network),
-        matching: problem.matching().name(),
+        settings: settings(args, problem, experiment, config, network),
+        decoder: if problem.matching().is_some() { DecoderFamily::Matching } else { DecoderFamily::Relay }
+            .name(),
+        matching: problem.matching().map(MatchingEngine::name),
         submitted: stats.submitted,
         completed: stats.completed,
         refused: stats.refused,
@@ -44,6 +49,8 @@ pub(super) fn report(
         density_out: summary.density_out,
         shots: rate.shots,
         logical_errors: rate.errors,
+        observable_errors: if rate.shots > 0 { summary.observable_errors.clone() } else { Vec::new() },
+        unconverged: summary.unconverged,
         logical_error_rate: Estimate { value: rate.rate(), interval, confidence: CONFIDENCE },
         histogram: bins(&summary.latency),
         percentile_curve: curve(&summary.latency),
@@ -55,18 +62,14 @@ pub(super) fn report(
 fn settings(
     args: &Args,
     problem: &Problem,
+    experiment: Option<&Experiment>,
     config: &ServiceConfig,
     network: Option<&NetworkInUse>,
 ) -> Vec<(String, String)> {
     let mut rows: Vec<(&str, String)> = Vec::new();
-    match &args.dem {
+    match args.file.path() {
         Some(path) => rows.push(("model", path.display().to_string())),
-        None => {
-            rows.push(("distance", args.distance.to_string()));
-            rows.push(("rounds", args.rounds().to_string()));
-            rows.push(("basis", format!("{:?}", args.basis).to_lowercase()));
-            rows.push(("p", args.p.to_string()));
-        }
+        None => rows.extend(experiment.into_iter().flat_map(generated)),
     }
     rows.push(("detectors", problem.detectors().to_string()));
     rows.push(("observables", problem.observables().to_string()));
@@ -74,7 +77,15 @@ fn settings(
         Some(path) => rows.push(("shots", path.display().to_string())),
         None => rows.push(("seed", args.seed.to_string())),
     }
+    if problem.matching().is_none() {
+        let BpConfig { solutions, max_iterations, first_iterations, leg_iterations, legs, .. } =
+            args.decoder.relay.config();
+        rows.push(("relay_solutions", solutions.to_string()));
+        let most = first_iterations.saturating_add(leg_iterations.saturating_mul(legs)).min(max_iterations);
+        rows.push(("relay_iterations", most.to_string()));
+    }
     let engine = match (args.engine, network) {
+        (EngineArg::Matching, _) if problem.matching().is_none() => "relay alone".to_owned(),
         (EngineArg::Matching, _) => "matching alone".to_owned(),
         (engine, None) => engine.name(),
         (engine, Some(network)) => format!("{} ({})", engine.name(), network.file),
@@ -96,6 +107,24 @@ fn settings(
     rows.push(("pinned", config.cores.dispatcher.is_some().to_string()));
     rows.push(("machine", crate::machine::describe()));
     rows.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// What a generated experiment is.
+fn generated(experiment: &Experiment) -> Vec<(&'static str, String)> {
+    let &Experiment { code, distance, rounds, basis, detectors, p } = experiment;
+    let mut rows = vec![
+        ("code", code.name().to_owned()),
+        ("distance", distance.to_string()),
+        ("rounds", rounds.to_string()),
+    ];
+    if code.has_basis() {
+        rows.push(("basis", basis.to_string().to_lowercase()));
+    }
+    if code.has_detector_bases() {
+        rows.push(("detector_bases", format!("{detectors:?}").to_lowercase()));
+    }
+    rows.push(("p", p.to_string()));
+    rows
 }
 
 fn latencies(times: &Histogram<u64>) -> LatencySummary {

@@ -1,53 +1,54 @@
 //! Model, engine and shots, from options or files.
 
 use super::options::{Args, DispatcherArg, EngineArg};
-use crate::matching::MatchingArg;
 use crate::memory::Estimate;
 use crate::network::{Bound, Network, NetworkFile, OnGpu};
-use anyhow::{Context, Result};
+use crate::usage::Misuse;
+use anyhow::{Context, Result, bail};
 use ringcall_decoder_service::{Inference, Problem, Service, ServiceConfig, ShotSource};
 use ringcall_infer::{ElementType, Passthrough, TensorSpec};
-use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
-use ringcall_qec::dem::text::read;
+use ringcall_qec::circuit::{Experiment, MemoryExperiment};
 use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
 
-pub(super) fn problem(args: &Args) -> Result<Problem> {
-    let matching = if args.engine.network().is_some() { args.matching.or_plain() } else { args.matching };
-    let model = match &args.dem {
-        Some(path) => {
-            let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-            let model = read(BufReader::new(file), args.memory.of_model())
-                .with_context(|| path.display().to_string())?;
-            let correlated = matching.kind != Some(MatchingArg::Plain);
-            args.memory.admit(&around(args, Estimate::process().model(&model, correlated)))?;
-            model
+/// What is decoded, and the generated experiment that it is of.
+pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
+    let decoder = if args.engine.network().is_some() { args.decoder.or_plain() } else { args.decoder };
+    decoder.options()?;
+    let (model, experiment) = match args.file.read(args.memory)? {
+        Some(model) => {
+            args.memory.admit(&around(args, Estimate::process().decoder_of(&model, decoder), None))?;
+            (model, None)
         }
         None => {
-            args.memory.admit(&around(args, Estimate::process().experiment(args.distance, args.rounds())))?;
-            experiment(args).detector_error_model()?
+            let experiment = args.choice().experiment()?;
+            if args.engine.network().is_some() && experiment.surface().is_none() {
+                bail!(Misuse(format!(
+                    "--engine {} is for the surface code, which its networks are for, not for --code {}",
+                    args.engine.name(),
+                    experiment.code.name()
+                )));
+            }
+            let estimate = Estimate::process().experiment(&experiment);
+            args.memory.admit(&around(args, estimate, Some(&experiment)))?;
+            (experiment.detector_error_model()?, Some(experiment))
         }
     };
-    matching.problem(model)
+    Ok((decoder.problem(model)?, experiment))
 }
 
 /// What the pipeline takes beside the decoder's tables.
-fn around(args: &Args, decoding: Estimate) -> Estimate {
+fn around(args: &Args, decoding: Estimate, experiment: Option<&Experiment>) -> Estimate {
     // A request is a bit for each detector, an answer no longer; the rest is what the pipeline notes of a request.
     let slot_bytes = 150 + decoding.detectors() / 8;
     let pipeline = decoding.workers(args.workers()).ring(args.slots, slot_bytes);
-    match args.engine {
-        EngineArg::Cpu | EngineArg::Onnxruntime => {
-            pipeline.network(args.workers(), args.distance, args.rounds())
+    match (args.engine, experiment) {
+        (EngineArg::Cpu | EngineArg::Onnxruntime, Some(Experiment { distance, rounds, .. })) => {
+            pipeline.network(args.workers(), *distance, *rounds)
         }
         _ => pipeline,
     }
-}
-
-fn experiment(args: &Args) -> MemoryExperiment {
-    let noise = CircuitNoise::uniform(args.p);
-    MemoryExperiment { distance: args.distance, rounds: args.rounds(), basis: args.basis.into(), noise }
 }
 
 /// The pipeline, and what its report says of the network in it.
@@ -65,7 +66,12 @@ pub(super) struct NetworkInUse {
 }
 
 /// Starts the pipeline that the options ask for.
-pub(super) fn start(args: &Args, problem: &Problem, config: ServiceConfig) -> Result<Started> {
+pub(super) fn start(
+    args: &Args,
+    problem: &Problem,
+    experiment: Option<&MemoryExperiment>,
+    config: ServiceConfig,
+) -> Result<Started> {
     let Some(engine) = args.engine.network() else {
         let service = Service::start(problem, &without_network(args, problem)?, config)?;
         return Ok(Started { service, network: None });
@@ -74,13 +80,13 @@ pub(super) fn start(args: &Args, problem: &Problem, config: ServiceConfig) -> Re
     let shown = file.to_string();
     let (service, threshold) = match args.dispatcher {
         DispatcherArg::Host => {
-            let experiment = args.dem.is_none().then(|| experiment(args));
             let network = Network::open(file, engine, None)?;
-            let Bound { inference, threshold } = network.bind(experiment.as_ref(), args.threshold)?;
+            let Bound { inference, threshold } = network.bind(experiment, args.threshold)?;
             (Service::start(problem, &inference, config)?, threshold)
         }
         DispatcherArg::Device => {
-            let predecoder = OnGpu::open(&file)?.bind(&experiment(args), args.threshold)?;
+            let experiment = experiment.context("--dispatcher device is for the generated experiment")?;
+            let predecoder = OnGpu::open(&file)?.bind(experiment, args.threshold)?;
             let dispatcher = predecoder.dispatchers(config.slots, args.kernels)?;
             (Service::start_remote(problem, dispatcher, config)?, Some(predecoder.threshold()))
         }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
 use ringcall_decoder_service::{Progress, Summary};
+use ringcall_qec::circuit::Experiment;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,10 +23,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for path in [&args.json, &args.report].into_iter().flatten() {
         output::check_writable(path)?;
     }
-    let problem = inputs::problem(args)?;
+    let (problem, experiment) = inputs::problem(args)?;
     let source = inputs::source(args, &problem)?;
-    let config = args.service_config()?;
-    let inputs::Started { service, network } = inputs::start(args, &problem, config)?;
+    let config = args.service_config(problem.matching().is_none())?;
+    let surface = experiment.as_ref().and_then(Experiment::surface);
+    let inputs::Started { service, network } = inputs::start(args, &problem, surface.as_ref(), config)?;
     service.pins().iter().for_each(crate::pinning::tell);
     let monitor = service.monitor();
     let bar = progress_bar(args);
@@ -36,7 +38,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     });
     bar.finish_and_clear();
     let summary = summary?;
-    let mut report = figures::report(args, &problem, &config, network.as_ref(), &summary)?;
+    let mut report =
+        figures::report(args, &problem, experiment.as_ref(), &config, network.as_ref(), &summary)?;
     if summary.lost() > 0 || summary.stop.as_ref().is_some_and(|stop| stop.unfinished.is_some()) {
         report.slots = Some(monitor.dump().to_string());
     }

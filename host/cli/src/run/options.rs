@@ -1,7 +1,7 @@
 //! The options of `ringcall run`.
 
-use crate::experiment::BasisArg;
-use crate::matching::Matching;
+use crate::decoder::DecoderArgs;
+use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg, ModelFile};
 use crate::memory::MemoryLimit;
 use crate::network::NetworkArg;
 use crate::pinning::{self, CoreList};
@@ -37,10 +37,10 @@ impl From<FormatArg> for ShotFormat {
     }
 }
 
-/// What runs before matching.
+/// What runs before the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineArg {
-    /// Nothing: matching alone
+    /// Nothing: the decoder alone
     Matching,
     /// A copy in place of a network, to measure what surrounds it
     Passthrough,
@@ -63,9 +63,11 @@ impl EngineArg {
     }
 
     /// How long a request may take unless the user says so, ms.
-    const fn timeout_ms(self) -> u64 {
+    const fn timeout_ms(self, relay: bool) -> u64 {
         match self {
             Self::Cpu | Self::Onnxruntime => 60_000,
+            // A shot that does not converge takes all its iterations.
+            _ if relay => 60_000,
             _ => 1000,
         }
     }
@@ -124,21 +126,26 @@ impl FromStr for PinArg {
 /// from it or read from a file.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// Code distance of the rotated surface code, odd, at least 3
-    #[arg(long, default_value_t = 7)]
-    pub(super) distance: u32,
+    /// The code whose memory experiment is run
+    #[arg(long, value_enum, default_value = "surface")]
+    code: CodeArg,
+    /// Code distance of a surface or colour code, odd, at least 3 [default: 7]
+    #[arg(long)]
+    distance: Option<u32>,
     /// Rounds of syndrome extraction [default: the distance]
     #[arg(long)]
-    pub(super) rounds: Option<u32>,
-    /// Memory basis
-    #[arg(long, value_enum, default_value = "z")]
-    pub(super) basis: BasisArg,
-    /// Strength of the circuit noise, each of Stim's four rates
+    rounds: Option<u32>,
+    /// Memory basis [default: z]
+    #[arg(long, value_enum)]
+    basis: Option<BasisArg>,
+    /// Which checks of a bivariate bicycle code have detectors [default: memory]
+    #[arg(long, value_enum)]
+    detectors: Option<DetectorsArg>,
+    /// Strength of the circuit noise, each of its rates
     #[arg(long, default_value_t = 0.003)]
-    pub(super) p: f64,
-    /// Detector error model in Stim's format, in place of the generated experiment
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["distance", "rounds", "basis", "p"])]
-    pub(super) dem: Option<PathBuf>,
+    p: f64,
+    #[command(flatten)]
+    pub(super) file: ModelFile,
     /// Shots to decode, in place of sampled ones; ends with the file
     #[arg(long, value_name = "FILE")]
     pub(super) shots: Option<PathBuf>,
@@ -164,8 +171,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(super) slots: u32,
     #[command(flatten)]
-    pub(super) matching: Matching,
-    /// What runs before matching
+    pub(super) decoder: DecoderArgs,
+    /// What runs before the decoder
     #[arg(long, value_enum, default_value = "matching")]
     pub(super) engine: EngineArg,
     /// Who takes requests from the ring: `device` is for --engine gpu
@@ -190,7 +197,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "none", value_name = "CORES")]
     pub(super) pin: PinArg,
     /// Answer a request TIMED_OUT after so many milliseconds [default: 1000; 60000 with a network on the CPU, where a full
-    /// ring takes seconds]
+    /// ring takes seconds, and with Relay-BP, where a shot that does not converge takes all its iterations]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) timeout_ms: Option<u64>,
     /// Write the report as JSON to FILE, or to standard output for `-`
@@ -230,13 +237,13 @@ impl Args {
                     );
                 }
             }
-        } else if self.dem.is_some() {
+        } else if self.file.path().is_some() {
             if self.engine == EngineArg::Gpu {
-                bail!("--engine gpu is for the generated experiment, not for --dem");
+                bail!("--engine gpu is for the generated experiment, not for --dem or --circuit");
             }
             if self.model.is_none() {
                 bail!(
-                    "--engine {} needs --model FILE.onnx with --dem: the network that is built in is for the \
+                    "--engine {} needs --model FILE.onnx with --dem or --circuit: the network that is built in is for the \
                      generated experiment",
                     self.engine.name()
                 );
@@ -245,8 +252,10 @@ impl Args {
         Ok(())
     }
 
-    pub(super) fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(self.distance)
+    /// The generated experiment.
+    pub(super) fn choice(&self) -> Choice {
+        let &Self { code, distance, rounds, basis, detectors, p, .. } = self;
+        Choice { code, distance, default_distance: 7, rounds, basis, detectors, p }
     }
 
     pub(super) fn run_time(&self) -> Option<Duration> {
@@ -266,7 +275,7 @@ impl Args {
         self.workers.unwrap_or_else(pinning::workers)
     }
 
-    pub(super) fn service_config(&self) -> Result<ServiceConfig> {
+    pub(super) fn service_config(&self, relay: bool) -> Result<ServiceConfig> {
         let workers = self.workers();
         let cores = match &self.pin {
             PinArg::None => CorePinning::default(),
@@ -288,7 +297,7 @@ impl Args {
             }
             PinArg::Auto => pinning::auto(workers)?,
         };
-        let timeout = Duration::from_millis(self.timeout_ms.unwrap_or(self.engine.timeout_ms()));
+        let timeout = Duration::from_millis(self.timeout_ms.unwrap_or(self.engine.timeout_ms(relay)));
         Ok(ServiceConfig {
             workers,
             slots: self.slots,

@@ -2,6 +2,8 @@
 
 use super::plugin::Over;
 use super::{Args, DispatcherArg, TransportArg};
+use crate::decoder::DecoderArgs;
+use crate::experiment::ExperimentArgs;
 use crate::usage::{Given, Misuse};
 use anyhow::{Result, bail};
 use ringcall_transport::udp::AllowedPeer;
@@ -46,7 +48,9 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     if args.dispatcher == Some(DispatcherArg::Device) {
         let what =
             "--dispatcher device, whose kernel serves rpc_increment beside a thread of the transport's";
-        given.refuse(&["distance", "rounds", "p", "matching", "threads"], what)?;
+        given.refuse(&ExperimentArgs::FIELDS, what)?;
+        given.refuse(&DecoderArgs::FIELDS, what)?;
+        given.refuse(&["threads"], what)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ mod served;
 mod server;
 mod service;
 
-use crate::experiment::Experiment;
+use crate::experiment::ExperimentArgs;
 use crate::memory::{Estimate, MemoryLimit};
 use crate::output;
 use crate::signals::Signals;
@@ -106,7 +106,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     dispatcher: Option<DispatcherArg>,
     #[command(flatten)]
-    experiment: Experiment,
+    experiment: ExperimentArgs,
     /// RoCE: queue pair number
     #[arg(long, default_value_t = DEFAULT_PORT.qp)]
     qp: u32,
@@ -148,9 +148,8 @@ pub(crate) struct Args {
     plugin_args: Vec<String>,
 }
 
-/// What the service takes.
-fn estimate(args: &Args) -> Estimate {
-    let decoding = args.experiment.memory();
+/// What the service takes beside its decoder.
+fn around(args: &Args, decoding: Estimate) -> Estimate {
     match &args.transport {
         // The plug-in has its own ring.
         Over::Plugin(_) => decoding,
@@ -164,12 +163,17 @@ fn estimate(args: &Args) -> Estimate {
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     check::check(args, given)?;
-    args.memory.admit(&estimate(args))?;
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
     let signals = Signals::listen()?;
-    let service = Service::start(args, given)?;
+    let problem = if args.dispatcher == Some(DispatcherArg::Device) {
+        args.memory.admit(&around(args, Estimate::process()))?;
+        None
+    } else {
+        Some(args.experiment.problem(args.memory, |decoding| around(args, decoding))?)
+    };
+    let service = Service::start(args, given, problem)?;
     let metrics = args.metrics.map(|address| metrics::start(address, service.figures())).transpose()?;
     let rendezvous = args.rendezvous.zip(service.side(args));
     let rendezvous = rendezvous.map(|(address, side)| rendezvous::start(address, side)).transpose()?;

@@ -11,6 +11,8 @@ use anyhow::{Context, Result, bail};
 use ringcall::dispatcher::Wired;
 use ringcall::table::TableBuilder;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
+use ringcall_decoder_service::Problem;
+use ringcall_qec::decode::{BpConfig, DecoderFamily};
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
 use ringcall_transport::{Link, ThreadOptions, Threaded, Wire, roce, udp};
 use ringcall_wire::function::names;
@@ -27,12 +29,28 @@ pub(super) struct Service {
 struct Decodes {
     /// The experiment's digest.
     experiment: String,
-    matching: &'static str,
+    /// `plain` or `correlated` matching, or `relay`.
+    decoder: &'static str,
+    /// The settings of Relay-BP where that decodes.
+    relay: Option<BpConfig>,
+}
+
+impl Decodes {
+    /// For the line that a client reads.
+    fn pairs(&self) -> String {
+        let Self { experiment, decoder, relay } = self;
+        match relay {
+            None => format!(" experiment={experiment} matching={decoder}"),
+            Some(BpConfig { solutions, max_iterations, .. }) => format!(
+                " experiment={experiment} decoder={decoder} relay_solutions={solutions} relay_iterations={max_iterations}"
+            ),
+        }
+    }
 }
 
 /// The functions, and the experiment that is decoded.
-fn functions(args: &Args) -> Result<(TableBuilder, Option<Decodes>)> {
-    let problem = args.experiment.problem()?;
+fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Option<Decodes>)> {
+    let problem = problem.context("nothing to decode")?;
     let mut syndromes = Syndromes::new(&problem)?;
     let decode = move |request: &[u8], result: &mut [u8]| syndromes.answer(request, result);
     let table = FunctionTable::builder()
@@ -41,7 +59,9 @@ fn functions(args: &Args) -> Result<(TableBuilder, Option<Decodes>)> {
             Ok(request.len())
         })
         .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode);
-    let decodes = Decodes { experiment: experiment::digest(&problem), matching: problem.matching().name() };
+    let experiment = experiment::digest(&problem);
+    let relay = problem.matching().is_none().then(|| args.experiment.decoder.relay.config());
+    let decodes = Decodes { experiment, decoder: problem.decoder_name(), relay };
     Ok((table, Some(decodes)))
 }
 
@@ -55,18 +75,18 @@ fn v4(address: SocketAddr) -> Result<SocketAddrV4> {
 }
 
 impl Service {
-    /// Starts what the options ask for, which were [checked](super::check).
-    pub(super) fn start(args: &Args, given: &Given<'_>) -> Result<Self> {
+    /// Starts what the options ask for, which were [checked](super::check), with the problem that the host's dispatchers decode.
+    pub(super) fn start(args: &Args, given: &Given<'_>, problem: Option<Problem>) -> Result<Self> {
         let transport = match &args.transport {
-            Over::Plugin(library) => return Self::plugin(args, given, library),
-            Over::Own(TransportArg::Nic) => return Self::nic(args),
+            Over::Plugin(library) => return Self::plugin(args, given, library, problem),
+            Over::Own(TransportArg::Nic) => return Self::nic(args, problem),
             Over::Own(transport) => transport,
         };
         let config = RingConfig { slots: args.slots, slot_bytes: args.slot_bytes };
         match args.dispatcher {
             None | Some(DispatcherArg::Host | DispatcherArg::Unified) => {
                 let ring = Ring::allocate(config)?;
-                let (table, decodes) = functions(args)?;
+                let (table, decodes) = functions(args, problem)?;
                 let table = table.build(&ring).context(TOO_SMALL)?;
                 let dispatcher = HostDispatcher::builder(&ring, table).build()?;
                 let served = match transport {
@@ -94,19 +114,19 @@ impl Service {
         }
     }
 
-    fn plugin(args: &Args, given: &Given<'_>, library: &str) -> Result<Self> {
+    fn plugin(args: &Args, given: &Given<'_>, library: &str, problem: Option<Problem>) -> Result<Self> {
         let plugin = Plugin::load(library, &args.plugin_args)?;
         if !plugin.is_driven() {
             given.refuse(&["threads"], "this plug-in, whose library fills the ring by itself")?;
         }
         let ring = plugin.ring()?;
-        let (table, decodes) = functions(args)?;
+        let (table, decodes) = functions(args, problem)?;
         let table = table.build(&ring).context(TOO_SMALL)?;
         let dispatcher = HostDispatcher::builder(&ring, table).build()?;
         Ok(Self { served: plugin.start(&ring, dispatcher, args.threads)?, decodes })
     }
 
-    fn nic(args: &Args) -> Result<Self> {
+    fn nic(args: &Args, problem: Option<Problem>) -> Result<Self> {
         use ringcall_sim::socket_nic::{Service, SocketNicOptions, Threads};
         let port = port(args, args.slot_bytes)?;
         let threads = match args.threads {
@@ -114,7 +134,7 @@ impl Service {
             ThreadsArg::Own => Threads::Two,
         };
         let capacity = Service::capacity(port.page_bytes);
-        let (table, decodes) = functions(args)?;
+        let (table, decodes) = functions(args, problem)?;
         let table = table.build_for(capacity, capacity).context(TOO_SMALL)?;
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
         let service = Service::start(
@@ -126,9 +146,7 @@ impl Service {
 
     /// The line for the user who started this.
     pub(super) fn line(&self) -> String {
-        let decodes = self.decodes.as_ref().map_or_else(String::new, |Decodes { experiment, matching }| {
-            format!(" experiment={experiment} matching={matching}")
-        });
+        let decodes = self.decodes.as_ref().map_or_else(String::new, Decodes::pairs);
         let endpoint = self.served.endpoint();
         format!("{endpoint} ip={}{decodes}", endpoint.address.ip())
     }
@@ -153,7 +171,13 @@ impl Service {
 
     pub(super) fn stop(self, deadline: Duration) -> Outcome {
         let mut outcome = self.served.stop(deadline);
-        outcome.json["matching"] = self.decodes.map(|decodes| decodes.matching).into();
+        let matching = |decodes: &&Decodes| decodes.relay.is_none();
+        outcome.json["matching"] =
+            self.decodes.as_ref().filter(matching).map(|decodes| decodes.decoder).into();
+        let family = |decodes: &Decodes| {
+            if decodes.relay.is_some() { DecoderFamily::Relay } else { DecoderFamily::Matching }
+        };
+        outcome.json["decoder"] = self.decodes.as_ref().map(|decodes| family(decodes).name()).into();
         outcome
     }
 }

@@ -32,13 +32,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let network = args.network()?;
     let bind = |point: &Point| {
         let (network, _) = network.as_ref().ok_or("no model")?;
-        Ok(network.bind(Some(&point.experiment()), args.threshold)?.inference)
+        Ok(network.bind(point.surface().as_ref(), args.threshold)?.inference)
     };
     let study = Study {
         program: args.state.as_ref().map(|_| state::program()).transpose()?.unwrap_or_default(),
         seed: args.seed,
         batch_shots: args.batch_shots(),
         matching: args.matching(),
+        relay: args.relay(),
         predecoder: network.as_ref().map(|(_, label)| Arm { label: label.clone(), bind: &bind }),
         points,
         stop: args.stop(),
@@ -94,6 +95,8 @@ fn results(args: &Args, study: &Study<'_>, state: &State, complete: bool) -> Res
             max_errors: study.stop.errors,
             confidence: args.confidence,
             matching: setup.matching.name(),
+            relay_solutions: setup.relay.solutions,
+            relay_iterations: setup.relay.iterations,
             predecoder: setup.predecoder,
             threads: study.threads,
             machine: machine::describe(),

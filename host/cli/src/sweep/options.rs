@@ -1,11 +1,15 @@
 //! The options of `ringcall sweep`.
 
-use crate::experiment::BasisArg;
+use crate::decoder::{DecoderArg, RelayArgs};
+use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg};
 use crate::memory::{Estimate, MemoryLimit};
 use crate::network::{Network, NetworkArg, NetworkFile};
+use crate::usage::Misuse;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use ringcall_decoder_service::study::{Matching, Point, Stop};
+use ringcall_decoder_service::study::{Matching, Point, Relay, Stop};
+use ringcall_qec::circuit::{Code, Experiment};
+use ringcall_qec::decode::BpConfig;
 use std::path::PathBuf;
 
 /// How syndromes are matched.
@@ -28,10 +32,19 @@ pub(super) enum KindsArg {
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("predecoder").args(["model", "engine"]).multiple(true)))]
 pub(crate) struct Args {
-    /// Code distances of the rotated surface code, odd, at least 3
-    #[arg(long, alias = "distance", value_delimiter = ',', default_value = "3,5,7", value_name = "D,…")]
-    pub(super) distances: Vec<u32>,
-    /// Strengths of the circuit noise, each of Stim's four rates
+    /// Codes whose memory experiments are studied
+    #[arg(
+        long = "code",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "surface",
+        value_name = "CODE,…"
+    )]
+    codes: Vec<CodeArg>,
+    /// Code distances of surface and colour codes, odd, at least 3 [default: 3,5,7]
+    #[arg(long, alias = "distance", value_delimiter = ',', value_name = "D,…")]
+    distances: Vec<u32>,
+    /// Strengths of the circuit noise, each of its rates
     #[arg(
         long,
         alias = "p",
@@ -39,13 +52,21 @@ pub(crate) struct Args {
         default_value = "0.002,0.004,0.006,0.01",
         value_name = "P,…"
     )]
-    pub(super) noises: Vec<f64>,
+    noises: Vec<f64>,
     /// Rounds of syndrome extraction [default: each distance's own number]
     #[arg(long)]
-    pub(super) rounds: Option<u32>,
-    /// Memory basis
-    #[arg(long, value_enum, default_value = "z")]
-    pub(super) basis: BasisArg,
+    rounds: Option<u32>,
+    /// Memory basis [default: z]
+    #[arg(long, value_enum)]
+    basis: Option<BasisArg>,
+    /// Which checks of bivariate bicycle codes have detectors [default: memory]
+    #[arg(long, value_enum)]
+    detectors: Option<DetectorsArg>,
+    /// What decodes [default: matching, and relay at points of codes whose errors flip more than two detectors]
+    #[arg(long, value_enum, value_name = "DECODER")]
+    decoder: Option<DecoderArg>,
+    #[command(flatten)]
+    relay: RelayArgs,
     /// How syndromes are matched [default: correlated, and both with a predecoder; plain at points whose noise is above 0.5,
     /// whose models have errors that correlated matching does not take]
     #[arg(long, value_enum, value_name = "KIND")]
@@ -95,19 +116,24 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The grid: distances in the order given, and within each the noises.
+    /// The grid: codes and distances in the order given, and within each the noises.
     pub(super) fn points(&self) -> Result<Vec<Point>> {
-        let basis = self.basis.into();
+        if self.decoder == Some(DecoderArg::Relay) && self.matching.is_some() {
+            bail!(Misuse("--matching does not apply to --decoder relay".to_owned()));
+        }
+        let bases: Vec<Experiment> =
+            self.codes.iter().map(|&code| self.experiments(code)).collect::<Result<Vec<_>>>()?.concat();
         // Points are studied one after another.
-        let largest =
-            self.distances.iter().map(|&distance| self.estimate(distance)).max_by_key(Estimate::bytes);
-        if let Some(largest) = largest {
+        if let Some(largest) = bases.iter().map(|base| self.estimate(base)).max_by_key(Estimate::bytes) {
             self.memory.admit(&largest)?;
         }
+        let relay = self.decoder == Some(DecoderArg::Relay)
+            || self.codes.iter().any(|&code| code != CodeArg::Surface);
+        self.relay.check(relay)?;
         let mut points = Vec::new();
-        for &distance in &self.distances {
+        for base in bases {
             for &p in &self.noises {
-                let point = Point { distance, rounds: self.rounds.unwrap_or(distance), basis, p };
+                let point = Point(Experiment { p, ..base });
                 if p.is_nan() || p <= 0.0 {
                     bail!("--noises: {p} is no noise; each is a number above 0");
                 }
@@ -117,7 +143,7 @@ impl Args {
                     );
                 }
                 // The last point's mistakes are known before the first one's hours.
-                point.experiment().detector_layout()?;
+                point.check()?;
                 if points.contains(&point) {
                     bail!("{point} is there twice");
                 }
@@ -130,25 +156,51 @@ impl Args {
         Ok(points)
     }
 
-    /// What a point of this distance takes.
-    fn estimate(&self, distance: u32) -> Estimate {
-        let rounds = self.rounds.unwrap_or(distance);
+    /// The experiments of one code, without noise.
+    fn experiments(&self, code: CodeArg) -> Result<Vec<Experiment>> {
+        let &Self { rounds, basis, detectors, .. } = self;
+        let only = Code::from(code);
+        // A list of codes shares its options: each applies to the codes that have a use for it.
+        let shared = self.codes.len() > 1;
+        let of = |distance| {
+            let basis = basis.filter(|_| !shared || only.has_basis());
+            let detectors = detectors.filter(|_| !shared || only.has_detector_bases());
+            Choice { code, distance, default_distance: 0, rounds, basis, detectors, p: 0.0 }.experiment()
+        };
+        match (only.distance(), &self.distances[..]) {
+            (Some(_), [first, ..]) if !shared => Ok(vec![of(Some(*first))?]),
+            (Some(_), _) => Ok(vec![of(None)?]),
+            (None, []) => [3, 5, 7].into_iter().map(|distance| of(Some(distance))).collect(),
+            (None, distances) => distances.iter().map(|&distance| of(Some(distance))).collect(),
+        }
+    }
+
+    /// What a point of this experiment takes.
+    fn estimate(&self, experiment: &Experiment) -> Estimate {
         let threads = u32::try_from(self.threads()).unwrap_or(u32::MAX);
-        let decoding = Estimate::process().experiment(distance, rounds).workers(threads);
+        let decoding = Estimate::process().experiment(experiment).workers(threads);
         match self.engine() {
-            Some(NetworkArg::Cpu | NetworkArg::Onnxruntime) => decoding.network(threads, distance, rounds),
+            Some(NetworkArg::Cpu | NetworkArg::Onnxruntime) => {
+                decoding.network(threads, experiment.distance, experiment.rounds)
+            }
             _ => decoding,
         }
     }
 
     pub(super) fn matching(&self) -> Matching {
         match self.matching {
+            _ if self.decoder == Some(DecoderArg::Relay) => Matching::Relay,
             Some(KindsArg::Plain) => Matching::Plain,
             Some(KindsArg::Both) => Matching::Both,
             Some(KindsArg::Correlated) => Matching::Correlated,
             None if self.engine().is_some() => Matching::Both,
             None => Matching::Correlated,
         }
+    }
+
+    pub(super) fn relay(&self) -> Relay {
+        let BpConfig { solutions, max_iterations, .. } = self.relay.config();
+        Relay { solutions, iterations: max_iterations }
     }
 
     pub(super) fn stop(&self) -> Stop {
@@ -172,6 +224,11 @@ impl Args {
     /// The predecoder, and what a state knows it by.
     pub(super) fn network(&self) -> Result<Option<(Network, String)>> {
         let Some(engine) = self.engine() else { return Ok(None) };
+        if self.codes.iter().any(|&code| Code::from(code) != Code::Surface) {
+            bail!(Misuse(
+                "--model and --engine are for --code surface, which predecoders are for".to_owned()
+            ));
+        }
         let file = NetworkFile::read(self.model.as_deref())?;
         let threshold =
             self.threshold.map_or_else(|| "its own threshold".to_owned(), |t| format!("threshold {t}"));

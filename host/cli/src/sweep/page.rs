@@ -14,12 +14,8 @@ use ringcall_decoder_service::study::Matching;
 /// # Errors
 /// No shot was taken.
 pub(super) fn to_svg(results: &Results) -> Result<String> {
-    let labels = labels(results);
+    let labels = plot::codes(&results.points);
     page::svg_file(plot::svg(&results.points), &legend(&labels))
-}
-
-fn labels(results: &Results) -> Vec<String> {
-    plot::distances(&results.points).iter().map(|distance| format!("d = {distance}")).collect()
 }
 
 fn legend(labels: &[String]) -> Vec<(&str, RGBColor)> {
@@ -29,7 +25,7 @@ fn legend(labels: &[String]) -> Vec<(&str, RGBColor)> {
 /// The page.
 pub(super) fn to_html(results: &Results) -> String {
     let settings = &results.settings;
-    let labels = labels(results);
+    let labels = plot::codes(&results.points);
     let legend = legend(&labels);
     let body = html! {
         @if !results.complete { p.note { "Not complete: it was stopped before every point had enough shots." } }

@@ -1,25 +1,25 @@
-//! Logical error rate against noise, a line for each distance and arm, with error bars.
+//! Logical error rate against noise, a line for each code, distance and arm, with error bars.
 
 use super::results::{ArmResult, ComparedResult, PointResult};
 use crate::report::charts::{AMBER, Axis, BLUE, Chart, Failure, GREEN, RED, Svg, extent, framed};
 use plotters::prelude::*;
 use ringcall_decoder_service::study::Matching;
 
-/// One a distance, over again after the last.
+/// One a code and distance, over again after the last.
 const COLOURS: [RGBColor; 7] =
     [BLUE, AMBER, GREEN, RED, RGBColor(147, 51, 234), RGBColor(8, 145, 178), RGBColor(219, 39, 119)];
 
-/// The colour of the distance at this place in the list.
+/// The colour of the code at this place in the list.
 pub(super) fn colour(place: usize) -> RGBColor {
     COLOURS[place % COLOURS.len()]
 }
 
-/// The distances, each once, as they come.
-pub(super) fn distances(points: &[PointResult]) -> Vec<u32> {
+/// The codes and their distances, each once, as they come.
+pub(super) fn codes(points: &[PointResult]) -> Vec<String> {
     let mut found = Vec::new();
-    for point in points {
-        if !found.contains(&point.distance) {
-            found.push(point.distance);
+    for label in points.iter().map(PointResult::label) {
+        if !found.contains(&label) {
+            found.push(label);
         }
     }
     found
@@ -61,11 +61,11 @@ pub(super) fn svg(points: &[PointResult]) -> Svg {
     let x = Axis::log("noise p", weakest * 0.9, strongest * 1.1);
     let y = Axis::log("logical error rate per shot", least * 0.8, most * 1.2);
     Some(framed(460, 86, &x, &y, |chart| {
-        for (place, distance) in distances(points).into_iter().enumerate() {
+        for (place, code) in codes(points).into_iter().enumerate() {
             for which @ (matching, dashed) in all_arms(&measured) {
                 let mut line = Vec::new();
                 let mut compared = false;
-                for point in measured.iter().filter(|point| point.distance == distance) {
+                for point in measured.iter().filter(|point| point.label() == code) {
                     if let Some((arm, twice)) = pick(point, which) {
                         line.push((point.p, arm));
                         compared |= twice;

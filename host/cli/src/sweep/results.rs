@@ -1,6 +1,8 @@
 //! What a sweep found, as plain values: what JSON, table and page show.
 
 use ringcall_decoder_service::study::{ArmCounts, Matching, Outcome, Point};
+use ringcall_qec::circuit::Code;
+use ringcall_qec::code::Basis;
 use ringcall_qec::stats::{Interval, LogicalErrorRate, PairedErrors, StatsError};
 use serde::Serialize;
 
@@ -22,6 +24,9 @@ pub(super) struct Settings {
     pub(super) max_errors: Option<u64>,
     pub(super) confidence: f64,
     pub(super) matching: &'static str,
+    /// Of points that Relay-BP decoded.
+    pub(super) relay_solutions: u32,
+    pub(super) relay_iterations: u32,
     pub(super) predecoder: Option<String>,
     pub(super) threads: usize,
     pub(super) machine: String,
@@ -30,14 +35,21 @@ pub(super) struct Settings {
 /// One point. Rates and ratios without a number are `null`.
 #[derive(Debug, Serialize)]
 pub(super) struct PointResult {
+    pub(super) code: &'static str,
     pub(super) distance: u32,
     pub(super) rounds: u32,
-    pub(super) basis: char,
+    /// `None` of a code whose memory goes through all bases.
+    pub(super) basis: Option<char>,
     pub(super) p: f64,
     pub(super) complete: bool,
     pub(super) shots: u64,
     /// Which matching `alone` and `predecoder` were decoded by, once there was a shot.
     pub(super) matching: Option<&'static str>,
+    /// Shots of `alone` whose correction does not explain their syndrome: best guesses, right or wrong.
+    pub(super) unconverged: u64,
+    pub(super) observables: u32,
+    /// Wrong predictions of `alone` of an observable: the mean over observables and shots.
+    pub(super) error_rate_per_observable: f64,
     /// Share of detectors that fired.
     pub(super) density_in: f64,
     pub(super) alone: ArmResult,
@@ -105,6 +117,16 @@ fn ratio_ci(paired: &PairedErrors, confidence: f64) -> Result<[f64; 2], StatsErr
 }
 
 impl PointResult {
+    /// What tells its code from others.
+    pub(super) fn label(&self) -> String {
+        let (code, distance) = (self.code, self.distance);
+        match Code::ALL.into_iter().find(|known| known.name() == code) {
+            Some(Code::Surface) => format!("d = {distance}"),
+            Some(Code::Color) => format!("{code}, d = {distance}"),
+            _ => code.to_owned(),
+        }
+    }
+
     pub(super) fn new(point: &Point, outcome: &Outcome, confidence: f64) -> Result<Self, StatsError> {
         let Outcome { counts, complete } = outcome;
         let arm = |rate: LogicalErrorRate, matching_ns| -> Result<ArmResult, StatsError> {
@@ -146,13 +168,18 @@ impl PointResult {
             });
         }
         Ok(Self {
+            code: point.code.name(),
             distance: point.distance,
             rounds: point.rounds,
-            basis: if point.basis == ringcall_qec::code::Basis::X { 'X' } else { 'Z' },
+            basis: point.code.has_basis().then_some(if point.basis == Basis::X { 'X' } else { 'Z' }),
             p: point.p,
             complete: *complete,
             shots: counts.shots,
             matching: counts.matching().map(Matching::name),
+            unconverged: counts.unconverged,
+            observables: point.code.observables(),
+            error_rate_per_observable: counts.observable_errors as f64
+                / (counts.shots as f64 * f64::from(point.code.observables())),
             density_in: counts.density().density(),
             alone: arm(counts.alone(), counts.matching_ns)?,
             predecoder,

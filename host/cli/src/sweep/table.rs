@@ -2,11 +2,12 @@
 
 use super::results::{ComparedResult, PointResult, Results};
 use crate::report::{count, number, rate};
+use ringcall_decoder_service::study::Matching;
 use std::fmt::Write;
 
 /// The columns of the table, and of the page's.
 pub(super) const COLUMNS: [&str; 10] = [
-    "d",
+    "code",
     "p",
     "shots",
     "decoder",
@@ -31,7 +32,12 @@ pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
     let row = |(place, compared): (usize, &ComparedResult)| {
         let ComparedResult { matching, predecoder, arm, ratio, ratio_ci, .. } = compared;
         let kind = matching.map_or_else(String::new, |kind| format!("{kind} "));
-        let name = kind + if *predecoder { "matching with predecoder" } else { "matching alone" };
+        let name = match (*matching == Some(Matching::Relay.name()), predecoder) {
+            (true, false) => "relay".to_owned(),
+            (true, true) => "relay with predecoder".to_owned(),
+            (false, false) => kind + "matching alone",
+            (false, true) => kind + "matching with predecoder",
+        };
         let ratio = match (place, ratio_ci) {
             (0, _) => "-".to_owned(),
             (_, [low, high]) if low.is_finite() => {
@@ -42,7 +48,7 @@ pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
         let after = point.predecoder.as_ref().filter(|_| *predecoder);
         let inference = after.map_or_else(String::new, |after| format!(" + {}", number(after.inference_us)));
         [
-            point.distance.to_string(),
+            point.label(),
             point.p.to_string(),
             shots.clone(),
             name,

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct ShotCounts {
     /// Whether correlated matching was used: not where the model has no correlations, nor where there was no shot yet.
     pub correlated: bool,
+    /// Whether Relay-BP took the place of matching.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub relay: bool,
     /// Shots.
     pub shots: u64,
     /// Detectors of all shots.
@@ -20,6 +23,11 @@ pub struct ShotCounts {
     pub fired: u64,
     /// Shots that matching alone got wrong.
     pub errors: u64,
+    /// Observables that matching alone predicted wrongly, all shots together.
+    pub observable_errors: u64,
+    /// Shots whose correction does not explain their syndrome: best guesses, right or wrong.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unconverged: u64,
     /// Processor time of matching alone, all shots together, ns.
     pub matching_ns: u64,
     /// The other arm, on the same shots.
@@ -28,6 +36,12 @@ pub struct ShotCounts {
     /// Both arms again, by plain matching, where it is compared with correlated matching.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain: Option<PlainCounts>,
+}
+
+/// For what is left out of a line; serde gives a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Counts of the arm with a predecoder.
@@ -49,7 +63,7 @@ pub struct PredecoderCounts {
 /// Counts of one arm, on the shots of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArmCounts {
-    /// How it matched: [`Matching::Plain`] or [`Matching::Correlated`].
+    /// How it matched: [`Matching::Plain`], [`Matching::Correlated`], or not at all: [`Matching::Relay`].
     pub matching: Matching,
     /// Whether a predecoder ran before.
     pub predecoder: bool,
@@ -72,10 +86,13 @@ impl ShotCounts {
         // Counts of a file may be anything below what `check` lets through; sums that no study reaches stay at the top.
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         self.correlated |= other.correlated;
+        self.relay |= other.relay;
         add(&mut self.shots, other.shots);
         add(&mut self.detectors, other.detectors);
         add(&mut self.fired, other.fired);
         add(&mut self.errors, other.errors);
+        add(&mut self.observable_errors, other.observable_errors);
+        add(&mut self.unconverged, other.unconverged);
         add(&mut self.matching_ns, other.matching_ns);
         if let (Some(sum), Some(more)) = (&mut self.predecoder, &other.predecoder) {
             add(&mut sum.fired, more.fired);
@@ -105,6 +122,8 @@ impl ShotCounts {
         let expect = |holds: bool, what: String| if holds { Ok(()) } else { Err(what) };
         let plain = matching == Matching::Plain;
         expect(!(plain && self.correlated), "counts of correlated matching".to_owned())?;
+        expect(matching != Matching::Relay || self.relay, "counts of matching".to_owned())?;
+        expect(!(self.relay && self.correlated), "counts of two decoders in one".to_owned())?;
         let compared = matching == Matching::Both && self.correlated;
         expect(
             compared == self.plain.is_some(),
@@ -112,6 +131,16 @@ impl ShotCounts {
         )?;
         expect(self.shots == u64::from(shots), format!("{} shots, a batch has {shots}", self.shots))?;
         expect(self.errors <= self.shots, format!("{} errors in {} shots", self.errors, self.shots))?;
+        let (errors, observables) = (self.errors, self.observable_errors);
+        // A wrong shot has at least one wrong observable, and a problem has at most 64.
+        expect(
+            (errors..=64 * errors).contains(&observables),
+            format!("{observables} wrong observables in {errors} wrong shots"),
+        )?;
+        expect(
+            self.unconverged <= self.shots,
+            format!("{} unconverged of {} shots", self.unconverged, self.shots),
+        )?;
         let fired =
             |fired| expect(fired <= self.detectors, format!("{fired} of {} detectors", self.detectors));
         fired(self.fired)?;
@@ -130,7 +159,7 @@ impl ShotCounts {
     /// Every arm; the others are compared with the first: matching alone, plain where that ran.
     #[must_use]
     pub fn arms(&self) -> Vec<ArmCounts> {
-        let kind = if self.correlated { Matching::Correlated } else { Matching::Plain };
+        let kind = self.kind();
         let arm = |matching, predecoder, errors, both, matching_ns| ArmCounts {
             matching,
             predecoder,
@@ -159,8 +188,15 @@ impl ShotCounts {
     /// Which matching was used; `None` without a shot.
     #[must_use]
     pub fn matching(&self) -> Option<Matching> {
-        let kind = if self.correlated { Matching::Correlated } else { Matching::Plain };
-        (self.shots > 0).then_some(kind)
+        (self.shots > 0).then_some(self.kind())
+    }
+
+    fn kind(&self) -> Matching {
+        match (self.relay, self.correlated) {
+            (true, _) => Matching::Relay,
+            (false, true) => Matching::Correlated,
+            (false, false) => Matching::Plain,
+        }
     }
 
     /// Logical errors of matching alone.

@@ -1,5 +1,6 @@
 //! A study of logical error rates: a grid of memory experiments, each decoded by matching alone and, if there is one, by a
-//! predecoder and matching, on the same shots; by plain matching, by correlated matching, or by both.
+//! predecoder and matching, on the same shots; by plain matching, by correlated matching, or by both; and by Relay-BP in place
+//! of matching where that is asked for or where a code's errors need it.
 //!
 //! Shots come in batches. A batch's shots follow from the seed, the point and the batch's number
 //! ([`Point::seed`]), so that counts depend neither on threads nor on interruptions. Each finished batch is a
@@ -13,14 +14,15 @@
 //!
 //! ```
 //! use ringcall_qec::code::Basis;
-//! use ringcall_decoder_service::study::{Matching, Point, State, Stop, Study};
+//! use ringcall_decoder_service::study::{Matching, Point, Relay, State, Stop, Study};
 //!
-//! let point = |distance, p| Point { distance, rounds: distance, basis: Basis::Z, p };
+//! let point = |distance, p| Point::surface(distance, distance, Basis::Z, p);
 //! let study = Study {
 //!     program: String::new(),
 //!     seed: 1,
 //!     batch_shots: 500,
 //!     matching: Matching::Correlated,
+//!     relay: Relay::default(),
 //!     predecoder: None,
 //!     points: vec![point(3, 0.01), point(5, 0.01)],
 //!     stop: Stop { shots: 2000, errors: Some(50) },
@@ -53,7 +55,7 @@ pub use state::{Outcome, Setup, State, StateError};
 
 use crate::Inference;
 use ringcall_gpu::atomic::DeviceU64;
-use ringcall_qec::decode::MatchingEngine;
+use ringcall_qec::decode::{BpConfig, DecoderFamily, DecoderOptions, MatchingEngine};
 use serde::{Deserialize, Serialize};
 use state::Counted;
 use std::io::Write;
@@ -77,14 +79,19 @@ pub enum Matching {
     Correlated,
     /// In both ways, on the same shots: each arm is there twice.
     Both,
+    /// By Relay-BP, which is no matching. The other kinds come to this, too, at points whose model
+    /// matching cannot take; [`ShotCounts::relay`] says whether they have.
+    Relay,
 }
 
 impl Matching {
-    /// As [`Problem::with_matching`](crate::Problem::with_matching) has it.
-    fn engine(self) -> Option<MatchingEngine> {
-        match self {
-            Self::Plain => Some(MatchingEngine::SparseBlossom),
-            Self::Correlated | Self::Both => None,
+    /// What decodes a point's model, which matching can take or not.
+    fn options(self, matchable: bool, settings: Relay) -> DecoderOptions {
+        let relay = self == Self::Relay || !matchable;
+        DecoderOptions {
+            family: Some(if relay { DecoderFamily::Relay } else { DecoderFamily::Matching }),
+            matching: (self == Self::Plain && !relay).then_some(MatchingEngine::SparseBlossom),
+            relay: settings.config(),
         }
     }
 
@@ -95,7 +102,32 @@ impl Matching {
             Self::Plain => MatchingEngine::SparseBlossom.name(),
             Self::Correlated => MatchingEngine::CorrelatedBlossom.name(),
             Self::Both => "both",
+            Self::Relay => DecoderFamily::Relay.name(),
         }
+    }
+}
+
+/// The settings of Relay-BP; the rest is as published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Relay {
+    /// Solutions to look for, of which the lightest wins.
+    pub solutions: u32,
+    /// The most iterations of a shot.
+    pub iterations: u32,
+}
+
+impl Default for Relay {
+    /// As published: the first solution.
+    fn default() -> Self {
+        let BpConfig { solutions, max_iterations, .. } = BpConfig::relay();
+        Self { solutions, iterations: max_iterations }
+    }
+}
+
+impl Relay {
+    fn config(self) -> BpConfig {
+        BpConfig { solutions: self.solutions, max_iterations: self.iterations, ..BpConfig::relay() }
     }
 }
 
@@ -127,6 +159,8 @@ pub struct Study<'a> {
     pub batch_shots: u32,
     /// How both arms match.
     pub matching: Matching,
+    /// How Relay-BP decodes where it takes the place of matching.
+    pub relay: Relay,
     /// The second arm.
     pub predecoder: Option<Arm<'a>>,
     /// The grid, in the order in which it is worked through.
@@ -176,8 +210,8 @@ impl Study<'_> {
     #[must_use]
     pub fn setup(&self) -> Setup {
         let predecoder = self.predecoder.as_ref().map(|arm| arm.label.clone());
-        let &Self { seed, batch_shots, matching, .. } = self;
-        Setup { program: self.program.clone(), seed, batch_shots, matching, predecoder }
+        let &Self { seed, batch_shots, matching, relay, .. } = self;
+        Setup { program: self.program.clone(), seed, batch_shots, matching, relay, predecoder }
     }
 
     /// Works until every point has enough, or `progress` says `false`: it is asked about ten times a second, and after each
@@ -222,7 +256,7 @@ impl Study<'_> {
         log: &mut dyn Write,
         go_on: &mut dyn FnMut(&Counted) -> bool,
     ) -> Result<(), StudyError> {
-        let prepared = Prepared::new(*point, self.matching, self.predecoder.as_ref())?;
+        let prepared = Prepared::new(*point, self.matching, self.relay, self.predecoder.as_ref())?;
         let (batches, done) = (self.stop.batches(self.batch_shots), state.finished(point));
         let left = usize::try_from(batches - (done.len() as u64).min(batches)).unwrap_or(usize::MAX);
         let threads = self.threads.clamp(1, left.max(1));

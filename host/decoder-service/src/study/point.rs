@@ -1,28 +1,27 @@
 //! One point of a study, and the seeds of its shots.
 
-use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::sample::derived_seed;
 
-/// A memory experiment under uniform circuit noise. It displays as its name in a state: `d7/r7/z/p0.003`.
+/// A memory experiment under uniform circuit noise. It displays as its name in a state: `d7/r7/z/p0.003` of the surface code,
+/// `color/d5/r5/p0.003`, `bb144/r12/z/p0.003`, and `bb144/r12/z/both/p0.003` with detectors of both bases.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
-    /// Code distance, odd, at least 3.
-    pub distance: u32,
-    /// Rounds of syndrome extraction.
-    pub rounds: u32,
-    /// Memory basis.
-    pub basis: Basis,
-    /// Each of the four rates of [`CircuitNoise`].
-    pub p: f64,
+pub struct Point(pub Experiment);
+
+impl std::ops::Deref for Point {
+    type Target = Experiment;
+
+    fn deref(&self) -> &Experiment {
+        &self.0
+    }
 }
 
 impl Point {
-    /// The experiment.
+    /// A point of the surface code.
     #[must_use]
-    pub fn experiment(&self) -> MemoryExperiment {
-        let Self { distance, rounds, basis, p } = *self;
-        MemoryExperiment { distance, rounds, basis, noise: CircuitNoise::uniform(p) }
+    pub fn surface(distance: u32, rounds: u32, basis: Basis, p: f64) -> Self {
+        Self(Experiment { distance, rounds, basis, p, ..Experiment::of(Code::Surface) })
     }
 
     /// The seed of one batch: its shots are the first ones of `Sampler::new(&model, seed)`, regardless of the
@@ -33,17 +32,37 @@ impl Point {
             Basis::X => 0,
             Basis::Z => 1,
         };
-        derived_seed(seed, &[self.distance.into(), self.rounds.into(), basis, self.p.to_bits(), batch])
+        let (distance, rounds, p) = (self.distance.into(), self.rounds.into(), self.p.to_bits());
+        // Numbers of codes are fixed: a code's shots stay what they are.
+        let code = match self.code {
+            Code::Surface => return derived_seed(seed, &[distance, rounds, basis, p, batch]),
+            Code::Color => 1,
+            Code::Bb72 => 2,
+            Code::Bb144 => 3,
+            Code::Bb288 => 4,
+        };
+        let both = u64::from(self.detectors == DetectorBases::Both);
+        derived_seed(seed, &[distance, rounds, basis, p, batch, code, both])
     }
 }
 
 impl std::fmt::Display for Point {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let basis = match self.basis {
-            Basis::X => 'x',
-            Basis::Z => 'z',
-        };
+        let Experiment { code, distance, rounds, basis, detectors, p } = self.0;
+        if code != Code::Surface {
+            write!(f, "{}/", code.name())?;
+        }
+        if code.distance().is_none() {
+            write!(f, "d{distance}/")?;
+        }
+        write!(f, "r{rounds}/")?;
+        if code.has_basis() {
+            write!(f, "{}/", if basis == Basis::X { 'x' } else { 'z' })?;
+        }
+        if code.has_detector_bases() && detectors == DetectorBases::Both {
+            f.write_str("both/")?;
+        }
         // The shortest decimal that is this number: two points have one name only if they are equal.
-        write!(f, "d{}/r{}/{basis}/p{}", self.distance, self.rounds, self.p)
+        write!(f, "p{p}")
     }
 }

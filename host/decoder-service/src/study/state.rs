@@ -4,14 +4,15 @@
 //! taken from another study is refused. Lines are only added, each by one write, so a killed process leaves whole lines and
 //! at most a part of the last one.
 
-use super::{Matching, Point, ShotCounts, Stop};
+use super::{Matching, Point, Relay, ShotCounts, Stop};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
 
-/// The format of a state. Version 1 had no checksums and did not name the program, version 2 did not name the matching.
-const VERSION: u32 = 3;
+/// The format of a state. Version 1 had no checksums and did not name the program, version 2 did not name the matching, version
+/// 3 did not count observables and had no Relay-BP.
+const VERSION: u32 = 4;
 /// No line of ours is as long.
 const MAX_LINE: u64 = 64 << 10;
 
@@ -28,6 +29,8 @@ pub struct Setup {
     pub batch_shots: u32,
     /// How both arms match.
     pub matching: Matching,
+    /// How Relay-BP decodes where it takes the place of matching.
+    pub relay: Relay,
     /// The predecoder: its file, a digest of its bytes, its threshold. `None` without one.
     pub predecoder: Option<String>,
 }
@@ -299,6 +302,10 @@ impl std::fmt::Display for Setup {
         }
         let Self { seed, batch_shots, matching, .. } = self;
         write!(f, "seed {seed}, {batch_shots} shots a batch, matching {}, ", matching.name())?;
+        if self.relay != Relay::default() {
+            let Relay { solutions, iterations } = self.relay;
+            write!(f, "relay with {solutions} solutions and {iterations} iterations at most, ")?;
+        }
         match &self.predecoder {
             Some(label) => write!(f, "predecoder {label}"),
             None => f.write_str("no predecoder"),

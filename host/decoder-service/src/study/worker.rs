@@ -1,6 +1,6 @@
 //! One thread's part: batches of shots, decoded by both arms.
 
-use super::{Arm, Cause, Matching, PlainCounts, Point, ShotCounts, StudyError};
+use super::{Arm, Cause, Matching, PlainCounts, Point, Relay, ShotCounts, StudyError};
 use crate::{Inference, Problem};
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::header::RequestHeader;
@@ -8,6 +8,7 @@ use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_pipeline::{InferenceStage, RequestView};
 use ringcall_qec::decode::{DecodeError, Decoder, MatchingEngine};
+use ringcall_qec::dem::Mechanism;
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use std::sync::atomic::Ordering;
@@ -24,18 +25,24 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(point: Point, matching: Matching, arm: Option<&Arm<'_>>) -> Result<Self, StudyError> {
+    pub(super) fn new(
+        point: Point,
+        matching: Matching,
+        relay: Relay,
+        arm: Option<&Arm<'_>>,
+    ) -> Result<Self, StudyError> {
         let at = |source| StudyError::Point { point, source };
-        let problem =
-            point.experiment().detector_error_model().map_err(|e| at(e.into())).and_then(|model| {
-                Problem::with_matching(model, matching.engine()).map_err(|e| at(e.into()))
-            })?;
+        let problem = point.detector_error_model().map_err(|e| at(e.into())).and_then(|model| {
+            let matchable = model.mechanisms.iter().all(Mechanism::is_graphlike);
+            Problem::with_decoder(model, &matching.options(matchable, relay)).map_err(|e| at(e.into()))
+        })?;
         let sampler = Sampler::new(problem.model(), 0).map_err(|e| at(e.into()))?;
         let inference = arm.map(|arm| (arm.bind)(&point)).transpose().map_err(at)?;
         if let Some(inference) = &inference {
             inference.check(&problem).map_err(|e| at(e.into()))?;
         }
-        let compared = matching == Matching::Both && problem.matching() == MatchingEngine::CorrelatedBlossom;
+        let compared =
+            matching == Matching::Both && problem.matching() == Some(MatchingEngine::CorrelatedBlossom);
         let plain = compared.then(|| problem.single_pass());
         Ok(Self { point, problem, plain, inference, sampler })
     }
@@ -58,7 +65,20 @@ pub(super) struct Worker<'a> {
     truth: [u64; CHUNK],
 }
 
-/// Matching, from packed detectors to packed observables.
+/// What came of a chunk.
+#[derive(Default)]
+struct Decoded {
+    /// A bit for each shot that was decoded wrongly.
+    wrong: u64,
+    /// Observables that were predicted wrongly, over all shots.
+    observable_errors: u64,
+    /// Shots whose correction does not explain their syndrome.
+    unconverged: u64,
+    /// The thread's processor time.
+    ns: u64,
+}
+
+/// A decoder, from packed detectors to packed observables.
 struct Matcher {
     decoder: Box<dyn Decoder>,
     detectors: usize,
@@ -77,17 +97,21 @@ impl Matcher {
         })
     }
 
-    /// Of shots with the observables that they should be decoded to: which are wrong, and the thread's processor time, ns.
-    fn run<'a>(&mut self, shots: impl Iterator<Item = (&'a [u8], u64)>) -> Result<(u64, u64), Cause> {
+    /// Decodes shots, each with the observables that it should be decoded to.
+    fn run<'a>(&mut self, shots: impl Iterator<Item = (&'a [u8], u64)>) -> Result<Decoded, Cause> {
         let begin = processor_ns();
-        let mut wrong = 0;
+        let mut decoded = Decoded::default();
         for (place, (detectors, expected)) in shots.enumerate() {
             self.defects.clear();
             self.defects.extend(BitView::new(detectors, self.detectors)?.ones().map(|index| index as u32));
-            self.decoder.decode(&self.defects, &mut self.observables)?;
-            wrong |= u64::from(word(&self.observables) != expected) << place;
+            let matched = self.decoder.decode(&self.defects, &mut self.observables)?;
+            let wrong = word(&self.observables) ^ expected;
+            decoded.wrong |= u64::from(wrong != 0) << place;
+            decoded.observable_errors += u64::from(wrong.count_ones());
+            decoded.unconverged += u64::from(!matched.converged);
         }
-        Ok((wrong, processor_ns() - begin))
+        decoded.ns = processor_ns() - begin;
+        Ok(decoded)
     }
 }
 
@@ -136,7 +160,8 @@ impl<'a> Worker<'a> {
     ) -> Result<Option<ShotCounts>, StudyError> {
         let mut sampler = self.prepared.sampler.reseeded(seed);
         let mut counts = ShotCounts::new(self.stage.is_some());
-        counts.correlated = self.prepared.problem.matching() == MatchingEngine::CorrelatedBlossom;
+        counts.correlated = self.prepared.problem.matching() == Some(MatchingEngine::CorrelatedBlossom);
+        counts.relay = self.prepared.problem.matching().is_none();
         counts.plain = self.plain.as_ref().map(|_| PlainCounts::new(self.stage.is_some()));
         let mut left = shots as usize;
         while left > 0 {
@@ -174,7 +199,9 @@ impl<'a> Worker<'a> {
         if quits() {
             return Ok(false);
         }
-        let (wrong, ns) = matching.run(shots())?;
+        let Decoded { wrong, observable_errors, unconverged, ns } = matching.run(shots())?;
+        counts.observable_errors += observable_errors;
+        counts.unconverged += unconverged;
         counts.shots += count as u64;
         counts.detectors += (count * matching.detectors) as u64;
         counts.fired += ones(payloads);
@@ -182,7 +209,7 @@ impl<'a> Worker<'a> {
         counts.matching_ns += ns;
         let mut plain_wrong = 0;
         if let (Some(matching), Some(plain)) = (&mut *plain, &mut counts.plain) {
-            let (found, ns) = matching.run(shots())?;
+            let Decoded { wrong: found, ns, .. } = matching.run(shots())?;
             plain_wrong = found;
             plain.errors += errors(plain_wrong);
             plain.both += errors(plain_wrong & wrong);
@@ -208,12 +235,12 @@ impl<'a> Worker<'a> {
                 (residual, truth ^ word(frame))
             })
         };
-        let (after_wrong, ns) = matching.run(left())?;
+        let Decoded { wrong: after_wrong, ns, .. } = matching.run(left())?;
         arm.errors += errors(after_wrong);
         arm.both += errors(wrong & after_wrong);
         arm.matching_ns += ns;
         if let (Some(matching), Some(plain)) = (plain, &mut counts.plain) {
-            let (found, ns) = matching.run(left())?;
+            let Decoded { wrong: found, ns, .. } = matching.run(left())?;
             let after = plain.predecoder.get_or_insert_default();
             after.errors += errors(found);
             after.both += errors(plain_wrong & found);

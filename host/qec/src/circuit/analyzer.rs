@@ -7,6 +7,29 @@ use super::instruction::{Circuit, Gate, Instruction};
 use crate::QecError;
 use crate::dem::{Component, DetectorErrorModel, Mechanism, cancel_pairs};
 
+impl Circuit {
+    /// The detector error model with one undecomposed mechanism for each set of symptoms: as Stim's
+    /// `Circuit.detector_error_model(flatten_loops=True)`. A mechanism may flip any number of detectors.
+    ///
+    /// # Errors
+    /// [`QecError::RandomDetector`] for a detector or observable that is random without noise.
+    pub fn detector_error_model(&self) -> Result<DetectorErrorModel, QecError> {
+        detector_error_model(self, false)
+    }
+
+    /// The same with mechanisms split into edges of at most two detectors where every one splits into parts of its own noise
+    /// channel: for matching. As it is where one does not.
+    ///
+    /// # Errors
+    /// As [`detector_error_model`](Self::detector_error_model).
+    pub fn split_detector_error_model(&self) -> Result<DetectorErrorModel, QecError> {
+        match detector_error_model(self, true) {
+            Err(QecError::Undecomposable { .. }) => self.detector_error_model(),
+            split => split,
+        }
+    }
+}
+
 /// The detector error model of `circuit`, with its mechanisms split into edges if `decompose`.
 ///
 /// # Errors
@@ -43,7 +66,11 @@ pub(super) fn detector_error_model(
         });
     }
     let mut coordinates = Vec::with_capacity(totals.detectors as usize);
-    detector_coordinates(&circuit.instructions, &mut 0, &mut coordinates);
+    detector_coordinates(&circuit.instructions, &mut Vec::new(), &mut coordinates);
+    // A model has coordinates of all detectors or of none.
+    if coordinates.iter().all(Vec::is_empty) {
+        coordinates.clear();
+    }
     Ok(DetectorErrorModel {
         num_detectors: totals.detectors,
         num_observables: totals.observables,
@@ -71,15 +98,19 @@ fn mechanism(symptoms: &[u32], probability: f64) -> Mechanism {
     Mechanism { probability, detectors, observables, components }
 }
 
-fn detector_coordinates(block: &[Instruction], layer: &mut u32, coordinates: &mut Vec<Vec<f64>>) {
+fn detector_coordinates(block: &[Instruction], shift: &mut Vec<f64>, coordinates: &mut Vec<Vec<f64>>) {
     for instruction in block {
         match instruction {
-            Instruction::NextLayer => *layer += 1,
-            Instruction::Detector { coordinates: [x, y, t], .. } => {
-                coordinates.push(vec![f64::from(*x), f64::from(*y), f64::from(*layer + *t)]);
+            Instruction::ShiftCoordinates(by) => {
+                shift.resize(shift.len().max(by.len()), 0.0);
+                shift.iter_mut().zip(by).for_each(|(sum, by)| *sum += by);
+            }
+            Instruction::Detector { coordinates: own, .. } => {
+                let shift = shift.iter().chain(std::iter::repeat(&0.0));
+                coordinates.push(own.iter().zip(shift).map(|(own, by)| own + by).collect());
             }
             Instruction::Repeat { count, body } => {
-                (0..*count).for_each(|_| detector_coordinates(body, layer, coordinates));
+                (0..*count).for_each(|_| detector_coordinates(body, shift, coordinates));
             }
             _ => {}
         }
@@ -115,7 +146,9 @@ impl Totals {
                     totals.measurements += u64::from(*count) * body.measurements;
                     totals.detectors += count * body.detectors;
                 }
-                Instruction::QubitCoordinates { .. } | Instruction::Tick | Instruction::NextLayer => {}
+                Instruction::QubitCoordinates { .. }
+                | Instruction::Tick
+                | Instruction::ShiftCoordinates(_) => {}
             }
         }
         totals
@@ -154,7 +187,9 @@ impl Analyzer {
                 Instruction::Repeat { count, body } => {
                     (0..*count).try_for_each(|_| self.undo_block(body))?;
                 }
-                Instruction::QubitCoordinates { .. } | Instruction::Tick | Instruction::NextLayer => {}
+                Instruction::QubitCoordinates { .. }
+                | Instruction::Tick
+                | Instruction::ShiftCoordinates(_) => {}
             }
         }
         Ok(())
@@ -173,16 +208,43 @@ impl Analyzer {
         let pairs = targets.chunks_exact(2).rev().map(|pair| (pair[0] as usize, pair[1] as usize));
         match gate {
             Gate::H => singles.for_each(|qubit| std::mem::swap(&mut self.x[qubit], &mut self.z[qubit])),
+            Gate::S => {
+                singles.for_each(|qubit| add_symptoms(&mut self.z[qubit], &self.x[qubit], &mut self.scratch));
+            }
+            Gate::SqrtX => {
+                singles.for_each(|qubit| add_symptoms(&mut self.x[qubit], &self.z[qubit], &mut self.scratch));
+            }
+            Gate::CXyz => singles.for_each(|qubit| self.undo_c_xyz(qubit)),
+            Gate::CZyx => singles.for_each(|qubit| self.undo_c_zyx(qubit)),
             Gate::Cx => pairs.for_each(|(control, target)| self.undo_cx(control, target)),
             Gate::ResetZ | Gate::ResetX => singles.try_for_each(|qubit| self.undo_reset(qubit, gate))?,
             Gate::MeasureZ | Gate::MeasureX => {
                 singles.try_for_each(|qubit| self.undo_measure(qubit, gate))?;
             }
+            Gate::NoisyMeasureZ(p) | Gate::NoisyMeasureX(p) | Gate::NoisyMeasureY(p) => {
+                let exact = match gate {
+                    Gate::NoisyMeasureZ(_) => Gate::MeasureZ,
+                    Gate::NoisyMeasureX(_) => Gate::MeasureX,
+                    _ => Gate::MeasureY,
+                };
+                singles.try_for_each(|qubit| {
+                    if let Some(record) = self.records.get(&(self.measurements - 1)) {
+                        self.mechanisms.add(p, record);
+                    }
+                    self.undo_gate(exact, &[qubit as u32])
+                })?;
+            }
+            Gate::MeasureY => singles.try_for_each(|qubit| self.undo_measure_y(qubit))?,
             Gate::MeasureResetZ => singles.try_for_each(|qubit| {
                 self.undo_reset(qubit, Gate::ResetZ)?;
                 self.undo_measure(qubit, Gate::MeasureZ)
             })?,
             Gate::XError(p) => singles.for_each(|qubit| self.mechanisms.add(p, &self.z[qubit])),
+            Gate::YError(p) => singles.for_each(|qubit| {
+                let mut symptoms = self.x[qubit].clone();
+                add_symptoms(&mut symptoms, &self.z[qubit], &mut self.scratch);
+                self.mechanisms.add(p, &symptoms);
+            }),
             Gate::ZError(p) => singles.for_each(|qubit| self.mechanisms.add(p, &self.x[qubit])),
             Gate::Depolarize1(p) => {
                 let part = channel::depolarize1_part(p);
@@ -208,6 +270,20 @@ impl Analyzer {
         add_symptoms_at(&mut self.z, control, target, &mut self.scratch);
     }
 
+    /// A Z after the gate was an X + Z = Y before it, an X a Z.
+    fn undo_c_xyz(&mut self, qubit: usize) {
+        let (x, z) = (&mut self.x[qubit], &mut self.z[qubit]);
+        std::mem::swap(x, z);
+        add_symptoms(z, x, &mut self.scratch);
+    }
+
+    /// An X after the gate was a Y before it, a Z an X.
+    fn undo_c_zyx(&mut self, qubit: usize) {
+        let (x, z) = (&mut self.x[qubit], &mut self.z[qubit]);
+        std::mem::swap(x, z);
+        add_symptoms(x, z, &mut self.scratch);
+    }
+
     fn undo_reset(&mut self, qubit: usize, gate: Gate) -> Result<(), QecError> {
         let (kept, random) = self.along_and_across(qubit, gate);
         kept.clear();
@@ -223,6 +299,18 @@ impl Analyzer {
         let result = random.first().map_or(Ok(()), |&symptom| Err(random_detector(symptom, qubit)));
         self.scratch = scratch;
         result
+    }
+
+    fn undo_measure_y(&mut self, qubit: usize) -> Result<(), QecError> {
+        self.measurements -= 1;
+        let record = self.records.remove(&self.measurements).unwrap_or_default();
+        let (x, z) = (&mut self.x[qubit], &mut self.z[qubit]);
+        // A symptom that holds a Y is in both lists, one in a single list anticommutes with Y.
+        let mut across = x.clone();
+        add_symptoms(&mut across, z, &mut self.scratch);
+        add_symptoms(x, &record, &mut self.scratch);
+        add_symptoms(z, &record, &mut self.scratch);
+        across.first().map_or(Ok(()), |&symptom| Err(random_detector(symptom, qubit)))
     }
 
     /// The symptoms of the Pauli that a reset fixes or a measurement reads, and those of the one that it scrambles.
@@ -249,7 +337,7 @@ mod tests {
     use super::*;
 
     fn detector(lookback: &[u32]) -> Instruction {
-        Instruction::Detector { coordinates: [0; 3], lookback: lookback.to_vec() }
+        Instruction::Detector { coordinates: vec![0.0; 3], lookback: lookback.to_vec() }
     }
 
     fn targets(mechanism: &Mechanism) -> (&[u32], &[u32]) {
@@ -290,6 +378,34 @@ mod tests {
         circuit.push(Instruction::ObservableInclude { observable: 1, lookback: vec![1] });
         let error = detector_error_model(&circuit, false).unwrap_err();
         assert_eq!(error, QecError::RandomDetector { kind: "observable", index: 1, qubit: 0 });
+    }
+
+    #[test]
+    fn y_is_read_out_after_one_turn_of_x_and_two_of_z() {
+        for (reset, turns) in [(Gate::ResetX, 1), (Gate::ResetZ, 2)] {
+            let model = |error| {
+                let mut circuit = Circuit::default();
+                circuit.gate(reset, &[0]);
+                (0..turns).for_each(|_| circuit.gate(Gate::CXyz, &[0]));
+                circuit.gate(error, &[0]);
+                circuit.gate(Gate::MeasureY, &[0]);
+                circuit.push(detector(&[1]));
+                detector_error_model(&circuit, false).unwrap()
+            };
+            assert_eq!(model(Gate::XError(0.25)).mechanisms.len(), 1);
+            assert_eq!(model(Gate::ZError(0.25)).mechanisms.len(), 1);
+            // Of the three Paulis, Y alone flips nothing.
+            let both = model(Gate::Depolarize1(0.75));
+            assert!((both.mechanisms[0].probability - 0.5).abs() < 1e-12);
+        }
+        for reset in [Gate::ResetX, Gate::ResetZ] {
+            let mut circuit = Circuit::default();
+            circuit.gate(reset, &[4]);
+            circuit.gate(Gate::MeasureY, &[4]);
+            circuit.push(detector(&[1]));
+            let error = detector_error_model(&circuit, false).unwrap_err();
+            assert_eq!(error, QecError::RandomDetector { kind: "detector", index: 0, qubit: 4 });
+        }
     }
 
     #[test]

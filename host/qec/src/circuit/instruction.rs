@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::code::Basis;
+
 /// A gate, a measurement, a reset or a noise channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Gate {
@@ -11,16 +13,34 @@ pub enum Gate {
     ResetX,
     /// Hadamard.
     H,
+    /// Takes X to Y and Y to X, Z to itself.
+    S,
+    /// Takes Y to Z and Z to Y, X to itself.
+    SqrtX,
+    /// Takes X to Y, Y to Z and Z to X.
+    CXyz,
+    /// Takes Z to Y, Y to X and X to Z.
+    CZyx,
     /// Controlled X; targets come in pairs, control first.
     Cx,
     /// Measure Z.
     MeasureZ,
     /// Measure X.
     MeasureX,
+    /// Measure Y.
+    MeasureY,
     /// Measure Z, then reset to |0>.
     MeasureResetZ,
+    /// Measure Z; the result is wrong with this probability.
+    NoisyMeasureZ(f64),
+    /// Measure X; the result is wrong with this probability.
+    NoisyMeasureX(f64),
+    /// Measure Y; the result is wrong with this probability.
+    NoisyMeasureY(f64),
     /// X with this probability.
     XError(f64),
+    /// Y with this probability.
+    YError(f64),
     /// Z with this probability.
     ZError(f64),
     /// One of the 3 non-identity Paulis, with this probability in total, evenly.
@@ -37,7 +57,7 @@ pub enum Instruction {
         /// The qubit.
         qubit: u32,
         /// Its position.
-        position: (u32, u32),
+        position: (f64, f64),
     },
     /// A gate or channel applied to each target (or pair of targets), in order.
     Gate {
@@ -48,12 +68,13 @@ pub enum Instruction {
     },
     /// End of a layer.
     Tick,
-    /// Adds 1 to the time of the detectors that follow.
-    NextLayer,
+    /// Adds to the coordinates of the detectors that follow.
+    ShiftCoordinates(Vec<f64>),
     /// A detector: the parity of earlier measurements, 1 being the most recent.
     Detector {
-        /// Its `x`, `y` and its time since the last [`Instruction::NextLayer`].
-        coordinates: [u32; 3],
+        /// Its coordinates, less what [`Instruction::ShiftCoordinates`] added before: in the circuits of this crate `x`, `y` and
+        /// the time.
+        coordinates: Vec<f64>,
         /// How far back each measurement lies, sorted.
         lookback: Vec<u32>,
     },
@@ -73,7 +94,7 @@ pub enum Instruction {
     },
 }
 
-/// A circuit; `Display` prints it in Stim's circuit format.
+/// A circuit; `Display` prints it in Stim's circuit format, `parse` reads it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Circuit {
     pub(super) instructions: Vec<Instruction>,
@@ -96,6 +117,18 @@ impl Circuit {
         }
     }
 
+    /// Appends a noise channel; one of probability 0 is left out.
+    pub(super) fn noise(&mut self, channel: Gate, targets: &[u32]) {
+        if channel.probability().is_some_and(|p| p > 0.0) {
+            self.gate(channel, targets);
+        }
+    }
+
+    /// Adds 1 to the time of the detectors that follow.
+    pub(super) fn next_layer(&mut self) {
+        self.push(Instruction::ShiftCoordinates(vec![0.0, 0.0, 1.0]));
+    }
+
     pub(super) fn push(&mut self, instruction: Instruction) {
         self.instructions.push(instruction);
     }
@@ -108,27 +141,86 @@ impl Gate {
             Self::ResetZ => "R",
             Self::ResetX => "RX",
             Self::H => "H",
+            Self::S => "S",
+            Self::SqrtX => "SQRT_X",
+            Self::CXyz => "C_XYZ",
+            Self::CZyx => "C_ZYX",
             Self::Cx => "CX",
-            Self::MeasureZ => "M",
-            Self::MeasureX => "MX",
+            Self::MeasureZ | Self::NoisyMeasureZ(_) => "M",
+            Self::MeasureX | Self::NoisyMeasureX(_) => "MX",
+            Self::MeasureY | Self::NoisyMeasureY(_) => "MY",
             Self::MeasureResetZ => "MR",
             Self::XError(_) => "X_ERROR",
+            Self::YError(_) => "Y_ERROR",
             Self::ZError(_) => "Z_ERROR",
             Self::Depolarize1(_) => "DEPOLARIZE1",
             Self::Depolarize2(_) => "DEPOLARIZE2",
         }
     }
 
-    /// The probability of a noise channel; `None` for everything else.
+    /// The probability of a noise channel or of a wrong result; `None` for everything else.
     pub fn probability(self) -> Option<f64> {
         match self {
-            Self::XError(p) | Self::ZError(p) | Self::Depolarize1(p) | Self::Depolarize2(p) => Some(p),
+            Self::XError(p)
+            | Self::YError(p)
+            | Self::ZError(p)
+            | Self::Depolarize1(p)
+            | Self::Depolarize2(p) => Some(p),
+            Self::NoisyMeasureZ(p) | Self::NoisyMeasureX(p) | Self::NoisyMeasureY(p) => Some(p),
             _ => None,
         }
     }
 
+    /// The reset to the +1 state of `basis`.
+    pub(super) fn reset(basis: Basis) -> Self {
+        match basis {
+            Basis::X => Self::ResetX,
+            Basis::Z => Self::ResetZ,
+        }
+    }
+
+    /// The measurement of `basis`.
+    pub(super) fn measure(basis: Basis) -> Self {
+        match basis {
+            Basis::X => Self::MeasureX,
+            Basis::Z => Self::MeasureZ,
+        }
+    }
+
+    /// The error that flips a state of `basis`.
+    pub(super) fn flip(basis: Basis, probability: f64) -> Self {
+        match basis {
+            Basis::X => Self::ZError(probability),
+            Basis::Z => Self::XError(probability),
+        }
+    }
+
     pub(super) fn measures(self) -> bool {
-        matches!(self, Self::MeasureZ | Self::MeasureX | Self::MeasureResetZ)
+        use Gate::{
+            MeasureResetZ, MeasureX, MeasureY, MeasureZ, NoisyMeasureX, NoisyMeasureY, NoisyMeasureZ,
+        };
+        matches!(
+            self,
+            MeasureZ
+                | MeasureX
+                | MeasureY
+                | MeasureResetZ
+                | NoisyMeasureZ(_)
+                | NoisyMeasureX(_)
+                | NoisyMeasureY(_)
+        )
+    }
+}
+
+/// A list in parentheses, or nothing.
+struct Arguments<'a>(&'a [f64]);
+
+impl Display for Arguments<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some((first, rest)) = self.0.split_first() else { return Ok(()) };
+        write!(f, "({first}")?;
+        rest.iter().try_for_each(|value| write!(f, ", {value}"))?;
+        f.write_str(")")
     }
 }
 
@@ -153,9 +245,9 @@ fn write_block(block: &[Instruction], indent: usize, f: &mut Formatter<'_>) -> f
                 targets.iter().try_for_each(|target| write!(f, " {target}"))?;
             }
             Instruction::Tick => f.write_str("TICK")?,
-            Instruction::NextLayer => f.write_str("SHIFT_COORDS(0, 0, 1)")?,
-            Instruction::Detector { coordinates: [x, y, t], lookback } => {
-                write!(f, "DETECTOR({x}, {y}, {t})")?;
+            Instruction::ShiftCoordinates(by) => write!(f, "SHIFT_COORDS{}", Arguments(by))?,
+            Instruction::Detector { coordinates, lookback } => {
+                write!(f, "DETECTOR{}", Arguments(coordinates))?;
                 lookback.iter().try_for_each(|back| write!(f, " rec[-{back}]"))?;
             }
             Instruction::ObservableInclude { observable, lookback } => {

@@ -3,7 +3,7 @@
 use super::check_order::{by_column, by_row};
 use super::instruction::{Circuit, Gate, Instruction};
 use super::layout::DetectorLayout;
-use super::{analyzer, check_rounds};
+use super::{analyzer, check_rates, check_rounds};
 use crate::QecError;
 use crate::code::{Basis, Stabilizer, SurfaceCode};
 use crate::dem::DetectorErrorModel;
@@ -32,20 +32,13 @@ impl CircuitNoise {
         }
     }
 
-    fn validate(&self) -> Result<(), QecError> {
-        let rates = [
+    pub(super) fn validate(&self) -> Result<(), QecError> {
+        check_rates([
             ("after_clifford_depolarization", self.after_clifford_depolarization, 0.75),
             ("before_round_data_depolarization", self.before_round_data_depolarization, 0.75),
             ("before_measure_flip_probability", self.before_measure_flip_probability, 1.0),
             ("after_reset_flip_probability", self.after_reset_flip_probability, 1.0),
-        ];
-        for (name, value, max) in rates {
-            // Written so that NaN fails.
-            if !(0.0..=max).contains(&value) {
-                return Err(QecError::NoiseRate { name, value, max });
-            }
-        }
-        Ok(())
+        ])
     }
 }
 
@@ -110,6 +103,14 @@ impl MemoryExperiment {
         Ok(DetectorLayout::new(&self.checked_code()?, self.rounds, self.basis))
     }
 
+    /// Checks the parameters without making a circuit.
+    ///
+    /// # Errors
+    /// As [`Self::circuit`].
+    pub fn check(&self) -> Result<(), QecError> {
+        self.checked_code().map(drop)
+    }
+
     fn checked_code(&self) -> Result<SurfaceCode, QecError> {
         self.noise.validate()?;
         let code = SurfaceCode::new(self.distance)?;
@@ -171,32 +172,15 @@ impl<'a> Builder<'a> {
             .collect();
         qubits.sort_unstable();
         for (qubit, position) in qubits {
+            let position = (f64::from(position.0), f64::from(position.1));
             circuit.push(Instruction::QubitCoordinates { qubit, position });
         }
     }
 
-    fn noise(circuit: &mut Circuit, channel: Gate, targets: &[u32]) {
-        if channel.probability().is_some_and(|p| p > 0.0) {
-            circuit.gate(channel, targets);
-        }
-    }
-
-    /// The Pauli that flips a state of `basis`.
-    fn flip(basis: Basis, probability: f64) -> Gate {
-        match basis {
-            Basis::X => Gate::ZError(probability),
-            Basis::Z => Gate::XError(probability),
-        }
-    }
-
     fn reset(&self, circuit: &mut Circuit, basis: Basis, targets: &[u32]) {
-        let gate = match basis {
-            Basis::X => Gate::ResetX,
-            Basis::Z => Gate::ResetZ,
-        };
-        circuit.gate(gate, targets);
+        circuit.gate(Gate::reset(basis), targets);
         let p = self.experiment.noise.after_reset_flip_probability;
-        Self::noise(circuit, Self::flip(basis, p), targets);
+        circuit.noise(Gate::flip(basis, p), targets);
     }
 
     /// One round of syndrome extraction: Hadamards around four layers of controlled X, then all ancillas measured.
@@ -204,23 +188,23 @@ impl<'a> Builder<'a> {
         let noise = &self.experiment.noise;
         let hadamards = |circuit: &mut Circuit| {
             circuit.gate(Gate::H, &self.x_ancillas);
-            Self::noise(circuit, Gate::Depolarize1(noise.after_clifford_depolarization), &self.x_ancillas);
+            circuit.noise(Gate::Depolarize1(noise.after_clifford_depolarization), &self.x_ancillas);
             circuit.push(Instruction::Tick);
         };
         circuit.push(Instruction::Tick);
-        Self::noise(circuit, Gate::Depolarize1(noise.before_round_data_depolarization), &self.data);
+        circuit.noise(Gate::Depolarize1(noise.before_round_data_depolarization), &self.data);
         hadamards(circuit);
         for layer in 0..4 {
             let pairs = self.pairs(layer);
             circuit.gate(Gate::Cx, &pairs);
-            Self::noise(circuit, Gate::Depolarize2(noise.after_clifford_depolarization), &pairs);
+            circuit.noise(Gate::Depolarize2(noise.after_clifford_depolarization), &pairs);
             circuit.push(Instruction::Tick);
         }
         hadamards(circuit);
         let before_measure = Gate::XError(noise.before_measure_flip_probability);
-        Self::noise(circuit, before_measure, &self.ancillas);
+        circuit.noise(before_measure, &self.ancillas);
         circuit.gate(Gate::MeasureResetZ, &self.ancillas);
-        Self::noise(circuit, Gate::XError(noise.after_reset_flip_probability), &self.ancillas);
+        circuit.noise(Gate::XError(noise.after_reset_flip_probability), &self.ancillas);
     }
 
     /// Controls and targets of one layer: an X check's ancilla controls, a Z check's is controlled.
@@ -251,20 +235,20 @@ impl<'a> Builder<'a> {
     /// In the first round only the checks of the prepared basis are known.
     fn first_detectors(&self, circuit: &mut Circuit) {
         for (_, check) in by_column(self.code, self.experiment.basis) {
-            let (x, y) = check.position;
+            let (x, y) = at(check);
             let lookback = vec![self.lookback(check.position)];
-            circuit.push(Instruction::Detector { coordinates: [x, y, 0], lookback });
+            circuit.push(Instruction::Detector { coordinates: vec![x, y, 0.0], lookback });
         }
     }
 
     /// In later rounds each check is compared with itself a round before.
     fn later_detectors(&self, circuit: &mut Circuit) {
-        circuit.push(Instruction::NextLayer);
+        circuit.next_layer();
         let per_round = self.checks.len() as u32;
         for (back, check) in (1..=per_round).rev().zip(&self.checks) {
-            let (x, y) = check.position;
+            let (x, y) = at(check);
             let lookback = vec![back, back + per_round];
-            circuit.push(Instruction::Detector { coordinates: [x, y, 0], lookback });
+            circuit.push(Instruction::Detector { coordinates: vec![x, y, 0.0], lookback });
         }
     }
 
@@ -272,22 +256,23 @@ impl<'a> Builder<'a> {
     fn read_out(&self, circuit: &mut Circuit) {
         let basis = self.experiment.basis;
         let p = self.experiment.noise.before_measure_flip_probability;
-        Self::noise(circuit, Self::flip(basis, p), &self.data);
-        let gate = match basis {
-            Basis::X => Gate::MeasureX,
-            Basis::Z => Gate::MeasureZ,
-        };
-        circuit.gate(gate, &self.data);
+        circuit.noise(Gate::flip(basis, p), &self.data);
+        circuit.gate(Gate::measure(basis), &self.data);
         let num_data = self.code.num_data();
         for (_, check) in by_column(self.code, basis) {
-            let (x, y) = check.position;
+            let (x, y) = at(check);
             let mut lookback: Vec<u32> = check.support.iter().rev().map(|data| num_data - data).collect();
             lookback.push(num_data + self.lookback(check.position));
-            circuit.push(Instruction::Detector { coordinates: [x, y, 1], lookback });
+            circuit.push(Instruction::Detector { coordinates: vec![x, y, 1.0], lookback });
         }
         let lookback = self.code.logical(basis).iter().rev().map(|data| num_data - data).collect();
         circuit.push(Instruction::ObservableInclude { observable: 0, lookback });
     }
+}
+
+/// The position of a check, as coordinates.
+fn at(check: &Stabilizer) -> (f64, f64) {
+    (f64::from(check.position.0), f64::from(check.position.1))
 }
 
 /// The number of the qubit at a position in Stim's generated circuits: row by row over the lattice, with gaps.

@@ -7,19 +7,33 @@
 //! detectors, probabilities and decomposition are those of Stim 1.16 (`stim.Circuit.generated` and
 //! `Circuit.detector_error_model`), which is not needed at run time.
 //!
+//! [`BicycleMemory`] and [`ColorMemory`] are memory experiments of bivariate bicycle codes, with the published circuit of
+//! depth seven, and of triangular colour codes, with Stim's circuit. Errors of theirs flip three detectors and more, and no
+//! decomposition into edges exists: their mechanisms stay whole ([`Circuit::detector_error_model`]).
+//! [`Experiment`] is the experiment of any of these codes by name. Any other circuit is read from Stim's format
+//! (`str::parse::<Circuit>`).
+//!
 //! The model is found in one pass backwards over the circuit: for each qubit it keeps the detectors and
 //! observables that an X or a Z inserted at that point would flip. It takes time linear in the size of the circuit.
 
 mod analyzer;
+mod bicycle;
 mod channel;
 mod check_order;
+mod color;
+mod experiment;
 mod instruction;
 mod layout;
 mod memory;
+mod text;
 
+pub use bicycle::{BicycleMemory, DetectorBases, OperationNoise};
+pub use color::ColorMemory;
+pub use experiment::{Code, Experiment};
 pub use instruction::{Circuit, Gate, Instruction};
 pub use layout::{DetectorInfo, DetectorLayout};
 pub use memory::{CircuitNoise, MemoryExperiment};
+pub use text::CircuitError;
 
 use crate::QecError;
 use crate::dem::MAX_DETECTORS;
@@ -33,4 +47,19 @@ pub fn max_rounds(distance: u32) -> u32 {
 pub(crate) fn check_rounds(distance: u32, rounds: u32) -> Result<(), QecError> {
     let max = max_rounds(distance);
     if (1..=max).contains(&rounds) { Ok(()) } else { Err(QecError::Rounds { rounds, distance, max }) }
+}
+
+/// Checks rounds whose detectors are `per_round` each.
+fn check_rounds_of(code: &'static str, rounds: u32, min: u32, per_round: u32) -> Result<(), QecError> {
+    let max = MAX_DETECTORS / per_round.max(1);
+    if (min..=max).contains(&rounds) { Ok(()) } else { Err(QecError::RoundsOf { code, rounds, min, max }) }
+}
+
+/// Checks noise rates, each with its name and the most that its channel can have.
+fn check_rates<const N: usize>(rates: [(&'static str, f64, f64); N]) -> Result<(), QecError> {
+    // Written so that NaN fails.
+    match rates.into_iter().find(|(_, value, max)| !(0.0..=*max).contains(value)) {
+        Some((name, value, max)) => Err(QecError::NoiseRate { name, value, max }),
+        None => Ok(()),
+    }
 }

@@ -1,13 +1,21 @@
-//! The rotated surface code of any odd distance, and the named pipeline configurations.
+//! Quantum codes: rotated surface codes, bivariate bicycle codes, triangular colour codes, any CSS code by its checks.
 //!
 //! [`SurfaceCode`] holds the checks with their coordinates, the logical operators and the schedule of the
 //! two-qubit gates; [`Configuration`] holds the sizes that a decoding pipeline derives from distance and rounds.
+//! [`BicycleCode`] and [`ColorCode`] are built from a few numbers; [`CssCode`] finds the logical operators of any checks.
 
+mod bicycle;
+mod color;
 mod configuration;
+mod css;
+mod gf2;
 mod surface;
 
 pub use crate::limits::MAX_DISTANCE;
+pub use bicycle::{BICYCLE_CODES, BicycleCode, Monomial, Polynomial};
+pub use color::{ColorCode, Face};
 pub use configuration::{CONFIGURATIONS, Configuration};
+pub use css::{CssCode, MAX_CSS_QUBITS};
 pub use surface::{Stabilizer, SurfaceCode};
 
 /// A Pauli basis: of a check, of a logical operator or of a memory experiment.

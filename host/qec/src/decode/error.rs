@@ -14,7 +14,7 @@ pub enum DecodeError {
     /// An error flips more than two detectors, which no edge can express.
     #[error(
         "mechanism {mechanism} flips {count} detectors in one part, and an edge has at most two: decompose it into \
-         parts of at most two (`decompose_errors=True` in Stim)"
+         parts of at most two (`decompose_errors=True` in Stim), or decode by belief propagation"
     )]
     Hyperedge {
         /// Its index in the model.
@@ -114,6 +114,9 @@ pub enum DecodeError {
     /// The matching engine cannot represent the graph.
     #[error(transparent)]
     Graph(#[from] ringcall_matching::BuildError),
+    /// Belief propagation cannot represent the model, or its configuration is out of range.
+    #[error(transparent)]
+    Relay(#[from] ringcall_bp::BpError),
     /// A detector is listed twice in one syndrome.
     #[error("detector {detector} is listed twice: list each detector that fired once")]
     Duplicate {

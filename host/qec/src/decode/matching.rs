@@ -172,7 +172,7 @@ impl std::fmt::Debug for MatchingDecoder {
 }
 
 /// Makes [`MatchingDecoder`]s on one graph. The graph's tables are made once, with the factory, and shared.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MatchingFactory {
     prototype: MatchingDecoder,
 }

@@ -2,6 +2,8 @@
 //!
 //! * [`MatchingGraph`]: errors as weighted edges between detectors, from a detector error model or a check matrix;
 //! * [`MatchingDecoder`]: minimum-weight perfect matching on such a graph, over a whole experiment in space and time;
+//! * [`RelayDecoder`]: belief propagation in relayed legs, for errors that flip any number of detectors;
+//! * [`ModelDecoders`]: one or the other, by choice or as the model needs it;
 //! * [`SliceDecoder`]: the same on each layer of a residual syndrome alone, counting corrections;
 //! * [`Decoder`] and [`DecoderFactory`]: what a pipeline needs of any decoder, one per worker;
 //! * [`ShotDecoder`]: any decoder, for shots in packed bits.
@@ -23,15 +25,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod choice;
 mod error;
 mod graph;
 mod matching;
+mod relay;
 mod shot;
 mod slices;
 
+pub use choice::{DecoderFamily, DecoderOptions, ModelDecoders};
 pub use error::DecodeError;
 pub use graph::{GraphEdge, MatchingGraph, ParallelEdges};
 pub use matching::{MatchingDecoder, MatchingFactory};
+pub use relay::{RelayDecoder, RelayFactory};
+pub use ringcall_bp::BpConfig;
 pub use shot::ShotDecoder;
 pub use slices::{DecodeResponse, SliceDecoder};
 
@@ -41,9 +48,11 @@ pub struct Matched {
     /// The weight of the correction: the sum of `ln((1 - p) / p)` over its errors.
     pub weight: f64,
     /// The errors in the correction where all edges of the graph have the same positive weight (as those of a check
-    /// matrix without weights); else the matched pairs, a match with the boundary counting as one.
+    /// matrix without weights); else the matched pairs, a match with the boundary counting as one. Of belief propagation,
+    /// the errors in the correction.
     pub corrections: u32,
-    /// Whether the decoder reached its goal. Matching always does.
+    /// Whether the correction explains the syndrome. That of matching always does; belief propagation may run out of
+    /// iterations, and then gives its best guess.
     pub converged: bool,
 }
 

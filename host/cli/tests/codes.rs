@@ -1,0 +1,338 @@
+//! Codes beyond the surface code, and Relay-BP, in every command that decodes.
+
+use assert_cmd::Command;
+use ringcall_qec::circuit::{Code, Experiment};
+use ringcall_qec::sample::Sampler;
+use ringcall_qec::shots::{ShotFormat, ShotWriter};
+use serde_json::Value;
+use std::path::Path;
+
+fn ringcall(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringcall"));
+    command.args(args);
+    command
+}
+
+/// Runs to success and gives the JSON report.
+fn report(args: &[&str]) -> Value {
+    let output = ringcall(&[args, &["--json", "-"]].concat()).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {stderr}");
+    serde_json::from_slice(&output.stdout).expect("JSON and nothing else on standard output")
+}
+
+/// Fails with this exit code and these words.
+fn refused(args: &[&str], code: i32, words: &str) {
+    let output = ringcall(args).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+    assert!(stderr.contains(words), "{args:?}: no `{words}` in {stderr}");
+}
+
+const QUICK: [&str; 6] = ["--requests", "300", "--interval-us", "0", "--timeout-ms", "60000"];
+
+#[test]
+fn a_bicycle_code_runs_through_the_pipeline_by_relay() {
+    let report = report(&[&["run", "--code", "bb72"][..], &QUICK].concat());
+    assert_eq!((&report["decoder"], &report["matching"]), (&"relay".into(), &Value::Null));
+    assert_eq!(
+        (&report["completed"], &report["lost"], &report["shots"]),
+        (&300.into(), &0.into(), &300.into())
+    );
+    let settings = &report["settings"];
+    for (key, value) in [
+        ("code", "bb72"),
+        ("distance", "6"),
+        ("rounds", "6"),
+        ("basis", "z"),
+        ("detector_bases", "memory"),
+        ("detectors", "252"),
+        ("observables", "12"),
+        ("engine", "relay alone"),
+        ("relay_solutions", "1"),
+        ("relay_iterations", "18080"),
+    ] {
+        assert_eq!(settings[key], value, "{key}");
+    }
+    // About one shot in 60 is wrong, and flips several of the twelve observables.
+    let errors = report["logical_errors"].as_u64().expect("a count");
+    let by_observable: Vec<u64> =
+        report["observable_errors"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+    assert!((1..20).contains(&errors), "{errors}");
+    assert_eq!(by_observable.len(), 12);
+    let sum: u64 = by_observable.iter().sum();
+    assert!(sum >= errors && by_observable.iter().all(|&of_one| of_one <= errors), "{by_observable:?}");
+    assert_eq!(report["unconverged"], 0);
+}
+
+#[test]
+fn what_does_not_converge_is_answered_and_counted() {
+    let few = ["--relay-iterations", "3"];
+    let report = report(&[&["run", "--code", "bb72"][..], &QUICK, &few].concat());
+    let unconverged = report["unconverged"].as_u64().expect("a count");
+    assert_eq!((&report["completed"], &report["refused"]), (&300.into(), &0.into()));
+    assert!((1..300).contains(&unconverged), "{unconverged}");
+    let text =
+        ringcall(&[&["run", "--code", "bb72"][..], &QUICK, &few].concat()).output().expect("ran").stdout;
+    let text = String::from_utf8(text).expect("text");
+    for line in [
+        "decoder           relay".to_owned(),
+        format!("unconverged       {unconverged} of 300 answers, best guesses"),
+    ] {
+        assert!(text.lines().any(|found| found == line), "no `{line}` in\n{text}");
+    }
+    assert!(text.contains("of observables"), "{text}");
+}
+
+#[test]
+fn colour_codes_bases_and_detectors_are_options() {
+    let color =
+        report(&[&["run", "--code", "color", "--distance", "3", "--rounds", "4"][..], &QUICK].concat());
+    assert_eq!((&color["decoder"], &color["settings"]["detectors"]), (&"relay".into(), &"12".into()));
+    assert!(color["settings"]["basis"].is_null());
+    let both = ["run", "--code", "bb72", "--rounds", "2", "--basis", "x", "--detectors", "both"];
+    let both = report(&[&both[..], &QUICK].concat());
+    assert_eq!((&both["settings"]["basis"], &both["settings"]["detectors"]), (&"x".into(), &"144".into()));
+}
+
+#[test]
+fn the_surface_code_is_matched_unless_relay_is_asked_for() {
+    let base = ["run", "--distance", "3", "--p", "0.01"];
+    assert_eq!(report(&[&base[..], &QUICK].concat())["decoder"], "matching");
+    let relay = report(&[&base[..], &["--decoder", "relay", "--relay-solutions", "3"], &QUICK].concat());
+    assert_eq!((&relay["decoder"], &relay["settings"]["relay_solutions"]), (&"relay".into(), &"3".into()));
+    assert_eq!(relay["completed"], 300);
+}
+
+#[test]
+fn a_sweep_mixes_codes_and_says_what_decoded() {
+    let args =
+        ["--code", "bb72,surface,color", "--distances", "3", "--rounds", "3", "--noises", "0.004,0.01"];
+    let results = report(&[&["sweep", "--shots", "400", "--batch", "100"][..], &args].concat());
+    let points = results["points"].as_array().expect("points");
+    let found: Vec<_> =
+        points.iter().map(|point| (&point["code"], &point["matching"], &point["distance"])).collect();
+    let expected = [("bb72", "relay", 6), ("surface", "correlated", 3), ("color", "relay", 3)];
+    for (code, pair) in expected.into_iter().zip(found.chunks(2)) {
+        for &(name, matching, distance) in pair {
+            assert_eq!((name, matching, distance), (&code.0.into(), &code.1.into(), &code.2.into()));
+        }
+    }
+    let bicycle = &points[0];
+    assert_eq!((&bicycle["observables"], &points[2]["observables"]), (&12.into(), &1.into()));
+    let per_shot = bicycle["alone"]["logical_error_rate"].as_f64().expect("a rate");
+    let per_observable = bicycle["error_rate_per_observable"].as_f64().expect("a rate");
+    assert!(per_observable > 0.0 && per_observable < per_shot && per_shot <= 12.0 * per_observable);
+    assert_eq!(points[2]["error_rate_per_observable"], points[2]["alone"]["logical_error_rate"]);
+    assert_eq!((&bicycle["basis"], &points[4]["basis"]), (&"Z".into(), &Value::Null));
+
+    let relay = [
+        "sweep",
+        "--distances",
+        "3",
+        "--noises",
+        "0.01",
+        "--shots",
+        "200",
+        "--batch",
+        "100",
+        "--decoder",
+        "relay",
+    ];
+    let text = ringcall(&relay).output().expect("ran").stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("d = 3") && text.contains("relay"), "{text}");
+}
+
+#[test]
+fn a_states_points_are_kept_by_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state.jsonl");
+    let state = state.to_str().expect("text");
+    let base =
+        ["sweep", "--rounds", "2", "--noises", "0.01", "--shots", "200", "--batch", "100", "--state", state];
+    let first = report(&[&base[..], &["--code", "bb72"]].concat());
+    let lines = std::fs::read_to_string(state).expect("a state").lines().count();
+    let again = report(&[&base[..], &["--code", "bb72"]].concat());
+    assert_eq!(first["points"], again["points"]);
+    assert_eq!(std::fs::read_to_string(state).expect("a state").lines().count(), lines);
+    let five =
+        ringcall(&[&base[..], &["--code", "bb72", "--relay-solutions", "5"]].concat()).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&five.stderr);
+    assert!(
+        stderr.contains("the state of another study") && stderr.contains("relay with 5 solutions"),
+        "{stderr}"
+    );
+    let both = report(&[&base[..], &["--code", "bb72", "--detectors", "both"]].concat());
+    assert_ne!(both["points"][0]["density_in"], first["points"][0]["density_in"]);
+}
+
+/// A model and shots with their observables, in a folder.
+fn bicycle_files(folder: &Path) -> (String, String) {
+    let model = Experiment { rounds: 2, p: 0.004, ..Experiment::of(Code::Bb72) }
+        .detector_error_model()
+        .expect("a model");
+    let [dem, shots] = ["bb72.dem", "bb72.b8"].map(|name| folder.join(name));
+    std::fs::write(&dem, model.to_string()).expect("a file");
+    let mut sampler = Sampler::new(&model, 3).expect("a sampler");
+    let file = std::fs::File::create(&shots).expect("a file");
+    let mut writer = ShotWriter::new(file, ShotFormat::B8, sampler.layout()).expect("a layout");
+    let mut shot = sampler.new_shot();
+    for _ in 0..500 {
+        sampler.sample_into(&mut shot).expect("a shot");
+        writer.write(&shot).expect("written");
+    }
+    writer.finish().expect("written");
+    [dem, shots].map(|path| path.to_str().expect("text").to_owned()).into()
+}
+
+#[test]
+fn predict_and_run_take_models_that_matching_cannot() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dem, shots) = bicycle_files(folder.path());
+    let base = ["predict", "--dem", &dem, "--in", &shots, "--in_includes_appended_observables"];
+    let output = ringcall(&base).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let (first, rest) = stderr.split_once('\n').expect("two lines");
+    assert_eq!(first, "ringcall: decoding by relay: an error of the model flips more than two detectors");
+    assert!(output.status.success() && rest.starts_with("ringcall: 500 shots, "), "{stderr}");
+    let lines: Vec<_> = output.stdout.split(|&byte| byte == b'\n').collect();
+    assert!(lines.len() == 501 && lines[..500].iter().all(|line| line.len() == 12));
+    // The same answers as through the pipeline, and as by two threads.
+    let errors: u64 = rest.split(' ').nth(3).and_then(|word| word.parse().ok()).expect("a count");
+    let run = ["run", "--dem", &dem, "--shots", &shots, "--shots-with-observables", "--interval-us", "0"];
+    let run = report(&run);
+    assert_eq!((&run["decoder"], &run["logical_errors"]), (&"relay".into(), &errors.into()));
+    let two = ringcall(&[&base[..], &["--threads", "2"]].concat()).output().expect("ran");
+    assert_eq!(two.stdout, output.stdout);
+
+    let few = ringcall(&[&base[..], &["--relay-iterations", "2"]].concat()).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&few.stderr);
+    assert!(
+        stderr.contains(" of 500 shots did not converge: their predictions are best guesses"),
+        "{stderr}"
+    );
+
+    for (args, words) in [
+        (&["--decoder", "matching"][..], "an edge has at most two"),
+        (&["--enable_correlations"], "an edge has at most two"),
+    ] {
+        refused(&[&base[..], args].concat(), 1, words);
+    }
+    refused(
+        &[&base[..], &["--decoder", "relay", "--enable_correlations"]].concat(),
+        2,
+        "--enable_correlations does not apply to --decoder relay",
+    );
+    let run = ["run", "--dem", &dem, "--requests", "5"];
+    refused(
+        &[&run[..], &["--matching", "plain"]].concat(),
+        1,
+        "--matching plain (--decoder relay takes any model)",
+    );
+    refused(
+        &[&run[..], &["--decoder", "matching"]].concat(),
+        1,
+        "--decoder matching (--decoder relay takes any model)",
+    );
+    refused(&[&run[..], &["--code", "bb72"]].concat(), 2, "cannot be used with");
+    refused(&["serve", "--dem", &dem, "--p", "0.1"], 2, "cannot be used with");
+}
+
+/// A circuit of one's own, in place of an experiment: its model is derived here, and matched where it splits into edges.
+#[test]
+fn circuits_are_run_and_served_as_their_models() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("text").to_owned()
+    };
+    let experiment = |code| Experiment { p: 0.004, rounds: 3, ..Experiment::of(code) };
+    for (code, decoder) in [(Code::Surface, "matching"), (Code::Bb72, "relay")] {
+        let circuit = write("code.stim", &experiment(code).circuit().expect("a circuit").to_string());
+        let dem = write("code.dem", &experiment(code).detector_error_model().expect("a model").to_string());
+        let [ours, model] = ["--circuit", "--dem"].map(|option| {
+            let path = if option == "--dem" { &dem } else { &circuit };
+            report(&[&["run", option, path][..], &QUICK].concat())
+        });
+        assert_eq!(
+            (&ours["decoder"], &ours["settings"]["model"]),
+            (&decoder.into(), &circuit.as_str().into())
+        );
+        for key in ["logical_errors", "density_in", "matching", "observable_errors"] {
+            assert_eq!(ours[key], model[key], "{code:?}: {key}");
+        }
+    }
+    let broken = write("broken.stim", "R 0\nM 0\nDETECTOR rec[-2]\n");
+    let random = write("random.stim", "RX 0\nM 0\nDETECTOR rec[-1]\n");
+    let none = write("none.stim", "R 0\nM 0\n");
+    for (path, words) in [
+        (&broken, "broken.stim: line 3: rec[-2] lies before the first of 1 measurements"),
+        (&random, "random.stim: detector 0 is random without any noise"),
+        (&none, "no detectors"),
+        (&"/no/such.stim".to_owned(), "cannot open /no/such.stim"),
+    ] {
+        refused(&["run", "--requests", "1", "--circuit", path], 1, words);
+        refused(&["serve", "--circuit", path], 1, words);
+    }
+    for other in [&["--dem", "x.dem"][..], &["--code", "bb72"], &["--p", "0.1"], &["--basis", "x"]] {
+        refused(&[&["run", "--circuit", &none][..], other].concat(), 2, "cannot be used with");
+        refused(&[&["serve", "--circuit", &none][..], other].concat(), 2, "cannot be used with");
+    }
+}
+
+#[test]
+fn options_that_a_code_has_no_use_for_are_refused() {
+    for (args, words) in [
+        (
+            &["--code", "bb144", "--distance", "5"][..],
+            "--distance does not apply to --code bb144, whose distance is 12",
+        ),
+        (&["--code", "color", "--basis", "x"], "--basis does not apply to --code color"),
+        (&["--detectors", "both"], "--detectors does not apply to --code surface"),
+        (&["--code", "steane"], "invalid value 'steane'"),
+        (&["--decoder", "relay", "--matching", "plain"], "--matching does not apply to --decoder relay"),
+        (&["--relay-solutions", "5"], "--relay-solutions does not apply to matching"),
+        (&["--relay-solutions", "0", "--decoder", "relay"], "0 is not in 1..=1000"),
+        (&["--code", "bb72", "--engine", "cpu"], "--engine cpu is for the surface code"),
+    ] {
+        refused(&[&["run", "--requests", "1"][..], args].concat(), 2, words);
+    }
+    for (args, words) in [
+        (&["--code", "bb72", "--rounds", "0"][..], "0 rounds of this code: give 1 to "),
+        (&["--code", "bb72", "--p", "0.8"], "--p 0.8 is no strength of noise"),
+        (&["--p=-0.1"], "--p -0.1 is no strength of noise"),
+        (&["--p", "NaN"], "--p NaN is no strength of noise"),
+        (&["--code", "color", "--rounds", "1"], "1 rounds of a colour code of this distance: give 2 to "),
+        (&["--code", "color", "--distance", "4"], "distance 4 is not an odd number"),
+    ] {
+        refused(&[&["run", "--requests", "1"][..], args].concat(), 1, words);
+    }
+    for (args, words) in [
+        (&["--code", "bb72", "--distances", "6"][..], "--distance does not apply to --code bb72"),
+        (&["--code", "color", "--basis", "z"], "--basis does not apply to --code color"),
+        (&["--decoder", "relay", "--matching", "both"], "--matching does not apply to --decoder relay"),
+        (&["--distances", "3", "--relay-solutions", "2"], "--relay-solutions does not apply to matching"),
+        (&["--code", "bb72", "--engine", "cpu"], "--model and --engine are for --code surface"),
+    ] {
+        refused(&[&["sweep", "--shots", "100"][..], args].concat(), 2, words);
+    }
+    for (args, words) in
+        [(&["--code", "bb72", "--rounds", "0"][..], "0 rounds"), (&["--code", "bb72,bb72"], "there twice")]
+    {
+        refused(&[&["sweep", "--shots", "100"][..], args].concat(), 1, words);
+    }
+    refused(&["serve", "--code", "bb144", "--distance", "3"], 2, "--distance does not apply to --code bb144");
+    let emulate = ["emulate", "--connect", "127.0.0.1:9"];
+    refused(
+        &[&emulate[..], &["--code", "bb72"]].concat(),
+        2,
+        "--code does not apply to --function increment",
+    );
+    refused(
+        &[&emulate[..], &["--decoder", "relay"]].concat(),
+        2,
+        "--decoder does not apply to --function increment",
+    );
+}

@@ -1,0 +1,128 @@
+//! The decoder of a model by choice: matching of either kind, or belief propagation where matching cannot take the model.
+
+use ringcall_bp::BpConfig;
+
+use super::{
+    DecodeError, Decoder, DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges,
+    RelayFactory,
+};
+use crate::dem::DetectorErrorModel;
+
+/// A family of decoders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DecoderFamily {
+    /// Minimum-weight perfect matching: errors whose parts flip at most two detectors each.
+    Matching,
+    /// Relay-BP: errors of any number of detectors.
+    Relay,
+}
+
+/// What a model shall be decoded by.
+///
+/// ```
+/// use ringcall_qec::decode::{DecoderOptions, ModelDecoders};
+/// # let name = |text: &str| -> Result<&'static str, Box<dyn std::error::Error>> {
+/// #     let model = ringcall_qec::dem::text::parse(text)?;
+/// let decoders = ModelDecoders::new(&model, &DecoderOptions::default())?;
+/// # Ok(
+/// decoders.name()
+/// # )};
+/// # assert_eq!(name("error(0.1) D0 D1")?, "plain");
+/// # assert_eq!(name("error(0.1) D0 ^ D1\nerror(0.2) D0")?, "correlated");
+/// # assert_eq!(name("error(0.1) D0 D1 D2")?, "relay");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DecoderOptions {
+    /// The family. `None`: matching where [`matching`](Self::matching) names a kind or where the model is a matching problem,
+    /// else Relay-BP.
+    pub family: Option<DecoderFamily>,
+    /// The kind of matching. `None`: correlated where the model has correlations to use, else in one pass.
+    pub matching: Option<MatchingEngine>,
+    /// The settings of Relay-BP.
+    pub relay: BpConfig,
+}
+
+/// Makes decoders of one model, all of one kind.
+#[derive(Clone)]
+pub enum ModelDecoders {
+    /// By matching.
+    Matching(Box<MatchingFactory>),
+    /// By belief propagation.
+    Relay(Box<RelayFactory>),
+}
+
+impl ModelDecoders {
+    /// Decoders of `model` as `options` say. Where they ask for correlated matching of a model without correlations,
+    /// [`matching`](Self::matching) says that one pass it is.
+    ///
+    /// # Errors
+    /// Those of [`MatchingGraph::from_dem`], [`MatchingFactory::new`] and [`RelayFactory::new`]; [`DecodeError::Hyperedge`]
+    /// where matching is asked for.
+    pub fn new(model: &DetectorErrorModel, options: &DecoderOptions) -> Result<Self, DecodeError> {
+        let relay = || RelayFactory::new(model, &options.relay).map(|factory| Self::Relay(Box::new(factory)));
+        if options.family == Some(DecoderFamily::Relay) {
+            return relay();
+        }
+        let graph = match MatchingGraph::from_dem(model, ParallelEdges::Independent) {
+            Err(DecodeError::Hyperedge { .. }) if options.family.or(options.matching_family()).is_none() => {
+                return relay();
+            }
+            graph => graph?,
+        };
+        let factory = match options.matching {
+            None => MatchingFactory::best(&graph)?,
+            Some(kind) => MatchingFactory::new(&graph, kind)?,
+        };
+        Ok(Self::Matching(Box::new(factory)))
+    }
+
+    /// The same decoders, in one pass where they are by matching.
+    #[must_use]
+    pub fn single_pass(&self) -> Self {
+        match self {
+            Self::Matching(factory) => Self::Matching(Box::new(factory.single_pass())),
+            Self::Relay(_) => self.clone(),
+        }
+    }
+
+    /// The kind of matching; `None` for belief propagation.
+    pub fn matching(&self) -> Option<MatchingEngine> {
+        match self {
+            Self::Matching(factory) => Some(factory.kind()),
+            Self::Relay(_) => None,
+        }
+    }
+
+    /// As reports name it: `plain`, `correlated` or `relay`.
+    pub fn name(&self) -> &'static str {
+        self.matching().map_or(DecoderFamily::Relay.name(), MatchingEngine::name)
+    }
+}
+
+impl DecoderFamily {
+    /// As options and reports name it: `matching` or `relay`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Matching => "matching",
+            Self::Relay => "relay",
+        }
+    }
+}
+
+impl DecoderOptions {
+    /// Matching where its kind is given.
+    fn matching_family(&self) -> Option<DecoderFamily> {
+        self.matching.map(|_| DecoderFamily::Matching)
+    }
+}
+
+impl DecoderFactory for ModelDecoders {
+    fn build(&self) -> Result<Box<dyn Decoder>, DecodeError> {
+        match self {
+            Self::Matching(factory) => factory.build(),
+            Self::Relay(factory) => factory.build(),
+        }
+    }
+}
