@@ -13,7 +13,7 @@ serve() {
     local right=0 wrong=0 refused=0 lost=0 stray=0 dropped
     before=$(netem_dropped)
     output=$("$client" "${@:3:6}" -- "exec ip netns exec peer $ringcall serve --transport $transport --bind 10.0.0.1:4791 \
---remote-qp \$QPN --peer 10.0.0.2:4791 --slots 64 --slot-bytes 4096" 2>&1)
+--remote-qp \$QPN --peer 10.0.0.2 --slots 64 --slot-bytes 4096" 2>&1)
     dropped=$(($(netem_dropped) - before))
     eval "$(grep -o -E '^right=[0-9]+ wrong=[0-9]+ refused=[0-9]+ lost=[0-9]+ stray=[0-9]+' <<<"$output")"
     text="right=$right wrong=$wrong refused=$refused lost=$lost stray=$stray dropped=$dropped"

@@ -6,11 +6,12 @@ use crate::decoder::DecoderArgs;
 use crate::experiment::ExperimentArgs;
 use crate::usage::{Given, Misuse};
 use anyhow::{Result, bail};
+use ringcall_roce::ROCE_PORT;
 use ringcall_transport::udp::AllowedPeer;
 use std::net::{IpAddr, SocketAddrV4};
 
 /// Options of a queue pair.
-const QUEUE_PAIR: [&str; 5] = ["qp", "rkey", "remote_qp", "peers", "rendezvous"];
+const QUEUE_PAIR: [&str; 6] = ["qp", "rkey", "remote_qp", "icrc", "peers", "rendezvous"];
 /// What the plug-in decides.
 const WIRE: [&str; 4] = ["bind", "slots", "slot_bytes", "peer"];
 
@@ -62,8 +63,10 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
 pub(super) fn one_peer(args: &Args) -> Result<Option<SocketAddrV4>> {
     match args.peer[..] {
         [] => Ok(None),
-        [AllowedPeer { ip: IpAddr::V4(ip), port: Some(port) }] => Ok(Some(SocketAddrV4::new(ip, port))),
-        _ => bail!(misuse("--peer of a RoCE service is one IPv4 address with a port: answers go there")),
+        [AllowedPeer { ip: IpAddr::V4(ip), port }] => {
+            Ok(Some(SocketAddrV4::new(ip, port.unwrap_or(ROCE_PORT))))
+        }
+        _ => bail!(misuse("--peer of a RoCE service is one IPv4 address: answers go there")),
     }
 }
 

@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use plugin::Over;
 use ringcall::thread::STOP_CHECK_INTERVAL;
-use ringcall_roce::PortOptions;
+use ringcall_roce::{IcrcCheck, PortOptions};
 use ringcall_transport::{roce, udp};
 use served::Outcome;
 use server::Server;
@@ -49,6 +49,27 @@ impl TransportArg {
             Self::Udp => udp::NAME,
             Self::Roce => roce::NAME,
             Self::Nic => ringcall_sim::socket_nic::NAME,
+        }
+    }
+}
+
+/// How the invariant CRC is checked, as an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum IcrcArg {
+    /// It is right for some IP identification, which a socket does not see: packets of adapters pass
+    Recover,
+    /// It is right for identification 0, which `ringcall emulate` sends: finds more damage
+    Zero,
+    /// Not at all
+    Ignore,
+}
+
+impl From<IcrcArg> for IcrcCheck {
+    fn from(icrc: IcrcArg) -> Self {
+        match icrc {
+            IcrcArg::Recover => Self::Recover,
+            IcrcArg::Zero => Self::Zero,
+            IcrcArg::Ignore => Self::Ignore,
         }
     }
 }
@@ -117,10 +138,13 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = DEFAULT_PORT.remote_qp)]
     remote_qp: u32,
     /// UDP: who is served, as IP addresses with any port or one; may be repeated; others are counted and not
-    /// answered [default: every peer]. RoCE: the one peer, which gets every answer [default: the peer that
-    /// brings the key]
+    /// answered [default: every peer]. RoCE: the one peer, which gets every answer, at port 4791 unless another
+    /// is given, since adapters listen there alone [default: the peer that brings the key]
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     peer: Vec<udp::AllowedPeer>,
+    /// RoCE: how the invariant CRC of packets is checked
+    #[arg(long, value_enum, default_value = "recover")]
+    icrc: IcrcArg,
     /// RoCE: the most peers known at a time, each with its own window; a newcomer takes the place of the peer
     /// that was silent longest, and its answers that are due are lost [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
