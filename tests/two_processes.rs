@@ -432,6 +432,7 @@ fn options_that_do_not_apply_are_errors() {
         ("--qp", "3"),
         ("--rkey", "3"),
         ("--remote-qp", "3"),
+        ("--icrc", "zero"),
         ("--peers", "3"),
         ("--rendezvous", "127.0.0.1:0"),
     ] {
@@ -468,11 +469,10 @@ fn options_that_do_not_apply_are_errors() {
         (&["serve", "--dispatcher", "device", "--p", "0.1"], "--p does not apply to --dispatcher device"),
         (&["serve", "--dispatcher", "device", "--threads", "one"], "--threads does not apply"),
         (&["serve", "--", "--port=0"], "are for a plug-in"),
-        (&["serve", "--transport", "roce", "--peer", "127.0.0.1"], "one IPv4 address with a port"),
-        (&["serve", "--transport", "roce", "--peer", "[::1]:9"], "one IPv4 address with a port"),
+        (&["serve", "--transport", "roce", "--peer", "[::1]:9"], "one IPv4 address"),
         (
             &["serve", "--transport", "nic", "--peer", "127.0.0.1:1,127.0.0.1:2"],
-            "one IPv4 address with a port",
+            "one IPv4 address",
         ),
     ] {
         is_refused(args, 2, says);
