@@ -1,7 +1,7 @@
 //! Shots a second, iterations and logical errors of a decoder, from a file of columns and a file of shots.
 //!
 //! ```sh
-//! cargo run --release -p ringcall-bp --example decode_bench -- PROBLEM SHOTS [SOLUTIONS] [LIMIT]
+//! cargo run --release -p ringcall-bp --example decode_bench -- PROBLEM SHOTS [SOLUTIONS] [LANES] [LIMIT]
 //! ```
 //!
 //! The first line of PROBLEM says how many checks and observables there are, and each further line is an error:
@@ -20,14 +20,15 @@ mod files;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(problem), Some(shots)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: decode_bench PROBLEM SHOTS [SOLUTIONS] [LIMIT]".into());
+        return Err("usage: decode_bench PROBLEM SHOTS [SOLUTIONS] [LANES] [LIMIT]".into());
     };
     let solutions = arguments.next().map_or(Ok(1), |n| n.parse())?;
+    let lanes = arguments.next().map_or(Ok(1), |n| n.parse())?;
     let limit = arguments.next().map_or(Ok(usize::MAX), |n| n.parse())?;
     let graph = files::problem(&problem)?;
     let mut shots = files::shots(&shots, graph.observable_bytes())?;
     shots.truncate(limit);
-    let mut decoder = BpDecoder::new(&graph, &BpConfig { solutions, ..BpConfig::relay() })?;
+    let mut decoder = BpDecoder::new(&graph, &BpConfig { solutions, lanes, ..BpConfig::relay() })?;
 
     let mut observables = vec![0; graph.observable_bytes()];
     let (mut wrong, mut unconverged) = (0u32, 0u32);
@@ -48,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     nanoseconds.sort_unstable();
     let rank = |sorted: &[u64], share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize];
     println!(
-        "{{\"checks\": {}, \"columns\": {}, \"edges\": {}, \"shots\": {}, \"solutions\": {solutions}, \"shots_per_s\": {:.1}, \
+        "{{\"checks\": {}, \"columns\": {}, \"edges\": {}, \"shots\": {}, \"solutions\": {solutions}, \"lanes\": {lanes}, \"shots_per_s\": {:.1}, \
          \"us_per_iteration\": {:.3}, \"errors\": {wrong}, \"unconverged\": {unconverged}, \"iterations\": {{\"mean\": {:.2}, \
          \"p50\": {}, \"p99\": {}, \"max\": {}}}, \"us\": {{\"p50\": {:.1}, \"p99\": {:.1}, \"p999\": {:.1}}}}}",
         graph.num_checks(),

@@ -37,6 +37,14 @@ pub struct BpConfig {
     pub max_iterations: u32,
     /// Names the sequence of memory strengths.
     pub seed: u32,
+    /// How many lanes race, 1 to 64. Lane `i` decodes with seed `seed + i`, lanes after lane 0 draw memory
+    /// strengths in leg 0, too, and of those that find all their solutions the one of
+    /// fewest iterations wins, of equal ones the first; if none does, lane 0's answer stands. A GPU runs lanes side by side; a CPU one
+    /// after another, each for fewer iterations than the best before, and has the same answer.
+    pub lanes: u32,
+    /// The iterations of lanes after lane 0 count from here, up to 1,000,000: what lane 0 finds before, wins. Their first solutions are
+    /// less likely the right ones, so a delay keeps most of lane 0's error rate and cuts its longest times.
+    pub lane_delay: u32,
 }
 
 impl BpConfig {
@@ -53,6 +61,8 @@ impl BpConfig {
             solutions: 1,
             max_iterations: u32::MAX,
             seed: 0,
+            lanes: 1,
+            lane_delay: 20,
         }
     }
 
@@ -87,24 +97,32 @@ impl BpConfig {
             "`solutions` is at least 1"
         } else if self.max_iterations == 0 {
             "`max_iterations` is at least 1"
+        } else if !(1..=64).contains(&self.lanes) {
+            "`lanes` is 1 to 64"
+        } else if self.lane_delay > 1_000_000 {
+            "`lane_delay` is up to 1,000,000"
         } else {
             return Ok(self.clone());
         };
         Err(BpError::Config { what: refusal })
     }
 
-    /// The memory strength of a column in a leg, in 128ths.
+    /// The memory strength of a column in a leg of a lane, in 128ths.
     ///
-    /// Leg 0 has `first_memory`. A further leg hashes seed, leg and column to 32 bits, the upper 16 of which choose a
+    /// Leg 0 of lane 0 has `first_memory`. Any other leg hashes seed plus lane, leg and column to 32 bits, the upper 16 of which choose a
     /// value of `memory`. A GPU computes the same, so neither side has a table.
     ///
     /// ```
     /// let config = ringcall_bp::BpConfig::relay();
-    /// assert_eq!(config.memory_strength(0, 7), 16);
-    /// assert!((-31..=84).contains(&config.memory_strength(1, 7)));
+    /// assert_eq!(config.memory_strength(0, 0, 7), 16);
+    /// assert!((-31..=84).contains(&config.memory_strength(0, 1, 7)));
     /// ```
-    pub fn memory_strength(&self, leg: u32, column: u32) -> i16 {
-        if leg == 0 { self.first_memory } else { self.drawn(leg_key(self.seed, leg), column) }
+    pub fn memory_strength(&self, lane: u32, leg: u32, column: u32) -> i16 {
+        if lane == 0 && leg == 0 {
+            self.first_memory
+        } else {
+            self.drawn(leg_key(self.seed.wrapping_add(lane), leg), column)
+        }
     }
 
     /// The memory strength of a column in a further leg, of which [`leg_key`] is given.

@@ -25,6 +25,10 @@ pub struct BpOutcome {
     pub cancelled: bool,
 }
 
+impl BpOutcome {
+    const NONE: Self = Self { converged: false, solutions: 0, iterations: 0, weight: 0, cancelled: false };
+}
+
 /// Decodes on a graph. It is `Send`; each thread has a decoder, and all share the graph's tables.
 ///
 /// ```
@@ -48,6 +52,8 @@ pub struct BpDecoder {
     config: BpConfig,
     /// -1 at the position of each check that fired.
     fired: Vec<Lanes<i8>>,
+    /// Bits of the checks that fired.
+    syndrome: Vec<u64>,
     /// Bits of the checks that the decisions do not explain.
     unexplained: Vec<u64>,
     to_checks: Vec<Lanes<i8>>,
@@ -62,6 +68,8 @@ pub struct BpDecoder {
     best: Vec<Lanes<u8>>,
     incoming: Vec<Lanes<i8>>,
     outgoing: Vec<Lanes<i8>>,
+    /// Marginals and decisions of the lane that leads; empty without a race.
+    lead: (Vec<Lanes<i16>>, Vec<Lanes<u8>>),
     /// Priors as messages, with which a leg starts.
     first_messages: Vec<Lanes<i8>>,
     /// Marginals by column.
@@ -95,11 +103,17 @@ impl BpDecoder {
         }
         Ok(Self {
             fired: vec![[0; LANES]; layout.depths.len()],
+            syndrome: vec![0; graph.num_checks().div_ceil(64)],
             unexplained: vec![0; graph.num_checks().div_ceil(64)],
             // Slots that no column has keep the largest message, which changes no minimum and no sign.
             to_checks: vec![[127; LANES]; layout.rows],
             from_checks: vec![[0; LANES]; layout.rows],
             memory: vec![[0; LANES]; blocks],
+            lead: if config.lanes > 1 {
+                (priors.clone(), vec![[0; LANES]; blocks])
+            } else {
+                (Vec::new(), Vec::new())
+            },
             marginals: priors.clone(),
             priors,
             decisions: vec![[0; LANES]; blocks],
@@ -151,14 +165,15 @@ impl BpDecoder {
             return Err(BpError::ObservablesLength { found: observables.len(), expected });
         }
         let explicable = self.load(defects)?;
-        let mut outcome =
-            BpOutcome { converged: false, solutions: 0, iterations: 0, weight: 0, cancelled: false };
+        let mut outcome = BpOutcome::NONE;
+        self.restart();
         if explicable {
-            self.run_legs(&mut outcome, &mut go_on);
-        }
-        if !outcome.converged {
-            self.best.copy_from_slice(&self.decisions);
-            outcome.weight = self.weight();
+            outcome = self.run_lane(0, self.config.max_iterations, &mut go_on);
+            if self.config.lanes > 1 && !self.is_settled(&outcome) {
+                self.race(&mut outcome, &mut go_on);
+            }
+        } else {
+            self.best.as_flattened_mut().fill(0);
         }
         self.read_out(observables);
         Ok(outcome)
@@ -175,19 +190,19 @@ impl BpDecoder {
         &self.by_column
     }
 
-    /// Takes in a syndrome and sets the state of a decode's start. Says whether every defect has a column.
+    /// Takes in a syndrome. Says whether every defect has a column.
     fn load(&mut self, defects: &[u32]) -> Result<bool, BpError> {
         let tables = &self.graph.tables;
-        self.unexplained.fill(0);
+        self.syndrome.fill(0);
         for &defect in defects {
             if defect >= tables.checks {
                 return Err(BpError::CheckOutOfRange { check: defect, checks: tables.checks });
             }
             let (word, bit) = (defect as usize / 64, 1 << (defect % 64));
-            if self.unexplained[word] & bit != 0 {
+            if self.syndrome[word] & bit != 0 {
                 return Err(BpError::DuplicateDefect { defect });
             }
-            self.unexplained[word] |= bit;
+            self.syndrome[word] |= bit;
         }
         self.fired.as_flattened_mut().fill(0);
         let mut explicable = true;
@@ -196,18 +211,72 @@ impl BpDecoder {
             self.fired.as_flattened_mut()[position as usize] = -1;
             explicable &= tables.check_degrees[defect as usize] > 0;
         }
-        self.marginals.copy_from_slice(&self.priors);
-        self.decisions.as_flattened_mut().fill(0);
-        self.counted.as_flattened_mut().fill(0);
         Ok(explicable)
     }
 
-    fn run_legs(&mut self, outcome: &mut BpOutcome, go_on: &mut impl FnMut() -> bool) {
+    /// Sets the state of a lane's start.
+    fn restart(&mut self) {
+        self.unexplained.copy_from_slice(&self.syndrome);
+        self.marginals.copy_from_slice(&self.priors);
+        self.decisions.as_flattened_mut().fill(0);
+        self.counted.as_flattened_mut().fill(0);
+    }
+
+    /// Whether a lane found all the solutions that it looked for.
+    fn has_finished(&self, outcome: &BpOutcome) -> bool {
+        outcome.converged && (outcome.solutions == self.config.solutions || outcome.weight == 0)
+    }
+
+    /// Whether no other lane can win: this one finished before the others count, or the caller ended it.
+    fn is_settled(&self, outcome: &BpOutcome) -> bool {
+        outcome.cancelled || (self.has_finished(outcome) && outcome.iterations <= self.config.lane_delay + 1)
+    }
+
+    /// Runs the lanes after lane 0, of which the outcome is given, and leaves the winner's.
+    fn race(&mut self, winner: &mut BpOutcome, go_on: &mut impl FnMut() -> bool) {
+        let mut limit =
+            if self.has_finished(winner) { winner.iterations - 1 } else { self.config.max_iterations };
+        self.keep_lead();
+        for lane in 1..self.config.lanes {
+            self.restart();
+            let outcome = self.run_lane(lane, limit, go_on);
+            if outcome.cancelled {
+                winner.cancelled = true;
+                break;
+            }
+            if self.has_finished(&outcome) {
+                *winner = outcome;
+                limit = outcome.iterations - 1;
+                self.keep_lead();
+            }
+        }
+        self.marginals.copy_from_slice(&self.lead.0);
+        self.best.copy_from_slice(&self.lead.1);
+    }
+
+    fn keep_lead(&mut self) {
+        self.lead.0.copy_from_slice(&self.marginals);
+        self.lead.1.copy_from_slice(&self.best);
+    }
+
+    /// Runs the legs of a lane, and leaves its error in `best`.
+    fn run_lane(&mut self, lane: u32, limit: u32, go_on: &mut impl FnMut() -> bool) -> BpOutcome {
+        let mut outcome = BpOutcome::NONE;
+        outcome.iterations = if lane == 0 { 0 } else { self.config.lane_delay };
+        self.run_legs(lane, limit, &mut outcome, go_on);
+        if !outcome.converged {
+            self.best.copy_from_slice(&self.decisions);
+            outcome.weight = weight(&self.best, &self.priors);
+        }
+        outcome
+    }
+
+    fn run_legs(&mut self, lane: u32, limit: u32, outcome: &mut BpOutcome, go_on: &mut impl FnMut() -> bool) {
         for leg in 0..=self.config.legs {
-            self.begin_leg(leg);
+            self.begin_leg(lane, leg);
             let iterations = if leg == 0 { self.config.first_iterations } else { self.config.leg_iterations };
             for _ in 0..iterations {
-                if outcome.iterations == self.config.max_iterations {
+                if outcome.iterations >= limit {
                     return;
                 }
                 if !go_on() {
@@ -218,7 +287,7 @@ impl BpDecoder {
                 self.iterate();
                 if self.explains() {
                     outcome.solutions += 1;
-                    let weight = self.weight_of_decisions();
+                    let weight = weight(&self.decisions, &self.priors);
                     if !outcome.converged || weight < outcome.weight {
                         outcome.converged = true;
                         outcome.weight = weight;
@@ -235,11 +304,11 @@ impl BpDecoder {
     }
 
     /// Draws memory strengths and starts messages anew; marginals stay.
-    fn begin_leg(&mut self, leg: u32) {
-        if leg == 0 {
+    fn begin_leg(&mut self, lane: u32, leg: u32) {
+        if lane == 0 && leg == 0 {
             self.memory.as_flattened_mut().fill(self.config.first_memory);
         } else {
-            let key = leg_key(self.config.seed, leg);
+            let key = leg_key(self.config.seed.wrapping_add(lane), leg);
             let columns = &self.graph.tables.layout.column_at;
             for (memory, &column) in self.memory.as_flattened_mut().iter_mut().zip(columns) {
                 *memory = self.config.drawn(key, column);
@@ -281,14 +350,6 @@ impl BpDecoder {
             *before = *now;
         }
         self.unexplained.iter().all(|&word| word == 0)
-    }
-
-    fn weight_of_decisions(&self) -> u32 {
-        weight(&self.decisions, &self.priors)
-    }
-
-    fn weight(&self) -> u32 {
-        weight(&self.best, &self.priors)
     }
 
     /// Lists the best error's columns, the observables that they flip, and the marginals.

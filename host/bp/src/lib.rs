@@ -23,7 +23,7 @@
 //! ```
 //!
 //! - [`BpGraphBuilder`] and [`BpMatrix`] make a [`BpGraph`].
-//! - [`BpConfig`] chooses Relay-BP, plain min-sum or damped min-sum, the iterations, and the number of solutions.
+//! - [`BpConfig`] chooses Relay-BP, plain min-sum or damped min-sum, the iterations, the number of solutions, and lanes that race.
 //! - [`BpDecoder::decode`] decodes; [`BpDecoder::error`] and [`BpDecoder::marginals`] say more about the last decode.
 //!
 //! # Method

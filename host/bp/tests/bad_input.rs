@@ -116,6 +116,9 @@ fn configurations_are_checked() {
         BpConfig { leg_iterations: 0, ..relay.clone() },
         BpConfig { solutions: 0, ..relay.clone() },
         BpConfig { max_iterations: 0, ..relay.clone() },
+        BpConfig { lanes: 0, ..relay.clone() },
+        BpConfig { lanes: 65, ..relay.clone() },
+        BpConfig { lane_delay: 1_000_001, ..relay.clone() },
     ] {
         assert!(matches!(BpDecoder::new(&graph, &config), Err(BpError::Config { .. })), "{config:?}");
     }

@@ -22,9 +22,13 @@ fn decoding_allocates_nothing() {
         .chain([vec![90], vec![1, 0, 1]])
         .collect();
     let damped = BpConfig { damping: 40, ..BpConfig::relay() };
-    for config in
-        [BpConfig::relay(), BpConfig { solutions: 4, ..BpConfig::relay() }, BpConfig::min_sum(30), damped]
-    {
+    for config in [
+        BpConfig::relay(),
+        BpConfig { solutions: 4, ..BpConfig::relay() },
+        BpConfig::min_sum(30),
+        damped,
+        BpConfig { lanes: 3, ..BpConfig::relay() },
+    ] {
         let mut decoder = BpDecoder::new(&graph, &config).unwrap();
         let mut converged = 0;
         let info = allocation_counter::measure(|| {

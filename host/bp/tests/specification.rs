@@ -107,7 +107,8 @@ fn more_solutions_are_no_heavier() {
 #[test]
 fn a_seed_decides_the_legs() {
     let config = BpConfig::relay();
-    let draw = |config: &BpConfig, leg| (0..2000).map(|c| config.memory_strength(leg, c)).collect::<Vec<_>>();
+    let draw =
+        |config: &BpConfig, leg| (0..2000).map(|c| config.memory_strength(0, leg, c)).collect::<Vec<_>>();
     assert_eq!(draw(&config, 3), draw(&config.clone(), 3));
     assert_ne!(draw(&config, 3), draw(&config, 4));
     assert_ne!(draw(&config, 3), draw(&BpConfig { seed: 1, ..config.clone() }, 3));

@@ -30,7 +30,14 @@ pub(crate) fn problems() -> impl Strategy<Value = (u32, Errors, Vec<u32>)> {
 /// Configurations of all kinds.
 pub(crate) fn configs() -> impl Strategy<Value = BpConfig> {
     let memory = (-128i16..=128, -128i16..=128).prop_map(|(a, b)| (a.min(b), a.max(b)));
-    (-128i16..=128, memory, 0i16..128, 1u32..20, (1u32..12, 0u32..6), (1u32..5, 1u32..80, any::<u32>()))
+    (
+        -128i16..=128,
+        memory,
+        0i16..128,
+        1u32..20,
+        (1u32..12, 0u32..6),
+        (1u32..5, 1u32..80, any::<u32>(), 1u32..5, 0u32..30),
+    )
         .prop_map(|(first_memory, memory, damping, first_iterations, (leg_iterations, legs), rest)| {
             BpConfig {
                 first_memory,
@@ -42,6 +49,8 @@ pub(crate) fn configs() -> impl Strategy<Value = BpConfig> {
                 solutions: rest.0,
                 max_iterations: rest.1,
                 seed: rest.2,
+                lanes: rest.3,
+                lane_delay: rest.4,
             }
         })
 }
@@ -55,8 +64,15 @@ fn nearest(product: i64) -> i64 {
     quotient + i64::from(rest > 64 || (rest == 64 && quotient % 2 != 0))
 }
 
-/// The decoder of `docs/design/0024`, by wide integers, one edge at a time.
+/// The race of `docs/design/0024`: every lane to its end.
 pub(crate) fn specification(graph: &BpGraph, config: &BpConfig, defects: &[u32]) -> Answer {
+    let lanes: Vec<Answer> = (0..config.lanes).map(|lane| one_lane(graph, config, lane, defects)).collect();
+    let finished = |answer: &&Answer| answer.0 && (answer.1 == config.solutions || answer.3 == 0);
+    lanes.iter().filter(finished).min_by_key(|answer| answer.2).unwrap_or(&lanes[0]).clone()
+}
+
+/// The decoder of `docs/design/0024`, by wide integers, one edge at a time.
+fn one_lane(graph: &BpGraph, config: &BpConfig, lane: u32, defects: &[u32]) -> Answer {
     let columns = graph.num_columns();
     let prior: Vec<i64> = graph.priors().iter().map(|&prior| prior.into()).collect();
     let mut rows: Vec<Vec<(usize, usize)>> = vec![Vec::new(); graph.num_checks()];
@@ -69,7 +85,7 @@ pub(crate) fn specification(graph: &BpGraph, config: &BpConfig, defects: &[u32])
     let mut marginal = prior.clone();
     let mut wrong = vec![false; columns];
     let mut best: Option<(u32, Vec<bool>)> = None;
-    let (mut solutions, mut iterations) = (0, 0);
+    let (mut solutions, mut iterations) = (0, if lane == 0 { 0 } else { config.lane_delay });
     let per_edge = |of: &dyn Fn(usize) -> i64| -> Vec<Vec<i64>> {
         (0..columns).map(|c| vec![of(c); graph.column_checks(c).len()]).collect()
     };
@@ -78,7 +94,7 @@ pub(crate) fn specification(graph: &BpGraph, config: &BpConfig, defects: &[u32])
         let mut to_check = per_edge(&|column| prior[column]);
         let mut from_check = per_edge(&|_| 0);
         for _ in 0..if leg == 0 { config.first_iterations } else { config.leg_iterations } {
-            if iterations == config.max_iterations || !explicable {
+            if iterations >= config.max_iterations || !explicable {
                 break 'legs;
             }
             iterations += 1;
@@ -91,7 +107,7 @@ pub(crate) fn specification(graph: &BpGraph, config: &BpConfig, defects: &[u32])
                 }
             }
             for column in 0..columns {
-                let strength: i64 = config.memory_strength(leg, column as u32).into();
+                let strength: i64 = config.memory_strength(lane, leg, column as u32).into();
                 let bias = prior[column] + nearest(strength * (marginal[column] - prior[column]));
                 let sum = bias + from_check[column].iter().sum::<i64>();
                 marginal[column] = sum.clamp(-511, 511);
