@@ -142,6 +142,23 @@ fn a_sweep_mixes_codes_and_says_what_decoded() {
     let text = ringcall(&relay).output().expect("ran").stdout;
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("d = 3") && text.contains("relay"), "{text}");
+    assert!(!text.contains("did not converge"), "{text}");
+    let few = [
+        "sweep",
+        "--code",
+        "bb72",
+        "--noises",
+        "0.01",
+        "--shots",
+        "100",
+        "--batch",
+        "100",
+        "--relay-iterations",
+        "3",
+    ];
+    let text = ringcall(&few).output().expect("ran").stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("bb72, p = 0.01: ") && text.contains(" of 100 shots did not converge"), "{text}");
 }
 
 #[test]

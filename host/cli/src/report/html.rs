@@ -103,7 +103,7 @@ fn accuracy(report: &RunReport) -> Markup {
                 }
             }
             @if let Some(errors) = per_observable(report) {
-                tr { td { "wrong predictions of observables" } td { (errors) } }
+                tr { td { "wrong predictions of observables" } td { (errors.join(", ")) } }
             }
             @if report.matching.is_none() {
                 tr {

@@ -207,23 +207,20 @@ fn grouped(value: f64) -> String {
     }
 }
 
-/// Wrong predictions of each observable, and their mean share; `None` where there is but one observable, which is the shot.
-fn per_observable(report: &RunReport) -> Option<String> {
+/// Wrong predictions of each observable, of how many, and their mean share; `None` where there is but one observable, which is
+/// the shot.
+fn per_observable(report: &RunReport) -> Option<[String; 3]> {
     let errors = &report.observable_errors;
     let (sum, shots) = (errors.iter().sum::<u64>(), report.shots * errors.len() as u64);
-    let mean = || {
-        format!(
-            "{} of {} each, mean {}",
-            listed(errors),
-            count(report.shots),
-            rate(sum as f64 / shots as f64)
-        )
+    let listed = || errors.iter().map(|&errors| count(errors)).collect::<Vec<_>>().join(" ");
+    let parts = || {
+        [
+            listed(),
+            format!("of {} each", count(report.shots)),
+            format!("mean {}", rate(sum as f64 / shots as f64)),
+        ]
     };
-    (errors.len() > 1).then(mean)
-}
-
-fn listed(counts: &[u64]) -> String {
-    counts.iter().map(|&errors| count(errors)).collect::<Vec<_>>().join(" ")
+    (errors.len() > 1).then(parts)
 }
 
 /// The density's reduction, as in `4.8 x`; a dash if it is no number.

@@ -60,11 +60,12 @@ pub(crate) fn to_text(report: &RunReport) -> String {
     );
     line(&mut out, "logical errors", &errors);
     if let Some(errors) = per_observable(report) {
-        wrapped(&mut out, "of observables", errors.split(' ').map(str::to_owned));
+        wrapped(&mut out, "of observables", errors);
     }
     if report.matching.is_none() {
+        let guesses = if report.unconverged > 0 { ", best guesses" } else { "" };
         let guesses =
-            format!("{} of {} answers, best guesses", count(report.unconverged), count(report.completed));
+            format!("{} of {} answers{guesses}", count(report.unconverged), count(report.completed));
         line(&mut out, "unconverged", &guesses);
     }
     if let Some(slots) = &report.slots {

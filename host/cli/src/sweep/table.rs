@@ -82,6 +82,10 @@ pub(super) fn to_text(results: &Results) -> String {
     for row in &rows {
         line(&row.each_ref().map(String::as_str));
     }
+    for point in results.points.iter().filter(|point| point.unconverged > 0) {
+        let (open, shots) = (count(point.unconverged), count(point.shots));
+        let _ = writeln!(out, "{}, p = {}: {open} of {shots} shots did not converge", point.label(), point.p);
+    }
     let settings = &results.settings;
     let _ = write!(out, "{}% intervals; seed {}", number(settings.confidence * 100.0), settings.seed);
     let _ = write!(out, "; matching {}", settings.matching);

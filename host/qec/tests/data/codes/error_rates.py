@@ -1,0 +1,113 @@
+"""Logical error rates of three decoders on the same shots of a code's memory experiment (docs/performance/codes.md).
+
+    pip install stim==1.16.0 numpy scipy ldpc==2.4.1 relay-bp==0.2.2
+    cargo run --release -p ringcall-qec --example code_circuits -- /tmp/circuits
+    python3 error_rates.py RINGCALL /tmp/circuits/bb72-r6-z-memory-even.stim DECODER:SOLUTIONS:SHOTS ...
+
+RINGCALL is the program; DECODER is `ringcall` (`predict --decoder relay`), `relay-bp` (the crate, single precision, the same
+settings) or `bp-osd` (ldpc: min-sum with as many iterations as detectors, ordered statistics by combination sweep of order 7).
+Shots are Stim's, of seed 1; each decoder takes the first SHOTS. Beside each count are those of the first decoder on these
+shots, and the errors in common.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import relay_bp
+import scipy.sparse as sparse
+import stim
+from ldpc.bposd_decoder import BpOsdDecoder
+
+
+def matrices(model):
+    checks, observables, priors = [], [], []
+    for instruction in model.flattened():
+        if instruction.type != "error":
+            continue
+        for target in instruction.targets_copy():
+            place = (target.val, len(priors))
+            (checks if target.is_relative_detector_id() else observables).append(place)
+        priors.append(instruction.args_copy()[0])
+
+    def matrix(places, rows):
+        ones = np.ones(len(places), np.uint8)
+        return sparse.csr_matrix((ones, tuple(zip(*places))), shape=(rows, len(priors)))
+
+    return (
+        matrix(checks, model.num_detectors),
+        matrix(observables, model.num_observables),
+        np.array(priors),
+    )
+
+
+def ringcall(program, model, detectors, solutions):
+    with tempfile.TemporaryDirectory() as folder:
+        dem = os.path.join(folder, "model.dem")
+        model.to_file(dem)
+        shots = os.path.join(folder, "shots.01")
+        np.savetxt(shots, detectors, fmt="%d", delimiter="")
+        command = [program, "predict", "--dem", dem, "--in", shots, "--in_format", "01", "--decoder", "relay"]
+        command += ["--relay-solutions", str(solutions)]
+        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return np.array([[int(bit) for bit in line] for line in out.split()], np.uint8)
+
+
+def relay(model, detectors, solutions):
+    checks, observables, priors = matrices(model)
+    decoder = relay_bp.RelayDecoderF32(
+        checks,
+        error_priors=priors,
+        gamma0=0.125,
+        pre_iter=80,
+        num_sets=300,
+        set_max_iter=60,
+        gamma_dist_interval=(-0.24, 0.66),
+        stop_nconv=solutions,
+    )
+    runner = relay_bp.ObservableDecoderRunner(decoder, observables, include_decode_result=False)
+    return runner.decode_observables_batch(detectors, parallel=False)
+
+
+def bp_osd(model, detectors):
+    checks, observables, priors = matrices(model)
+    decoder = BpOsdDecoder(
+        checks,
+        error_channel=list(priors),
+        max_iter=model.num_detectors,
+        bp_method="ms",
+        ms_scaling_factor=0.625,
+        osd_method="osd_cs",
+        osd_order=7,
+    )
+    return np.array([observables @ decoder.decode(shot) % 2 for shot in detectors], np.uint8)
+
+
+def main(program, path, *runs):
+    model = stim.Circuit.from_file(path).detector_error_model(flatten_loops=True)
+    runs = [(name, int(solutions), int(shots)) for name, solutions, shots in (run.split(":") for run in runs)]
+    most = max(shots for _, _, shots in runs)
+    detectors, truth, _ = model.compile_sampler(seed=1).sample(most)
+    detectors, truth = detectors.astype(np.uint8), truth.astype(np.uint8)
+    first = None
+    for name, solutions, shots in runs:
+        if name == "ringcall":
+            predicted = ringcall(program, model, detectors[:shots], solutions)
+        elif name == "relay-bp":
+            predicted = relay(model, detectors[:shots], solutions)
+        else:
+            predicted = bp_osd(model, detectors[:shots])
+        wrong = (predicted != truth[:shots]).any(axis=1)
+        first = wrong if first is None else first
+        ours = first[: len(wrong)]
+        common = (wrong[: len(ours)] & ours).sum()
+        print(
+            f"{name}, {solutions} solutions: {wrong.sum()} of {shots};"
+            f" the first decoder {ours.sum()} of {len(ours)}, in common {common}",
+            flush=True,
+        )
+
+
+main(*sys.argv[1:])
