@@ -23,7 +23,8 @@ pub struct DecoderConfig {
     /// Longer lists save searches when defects are far from others, as those are that a predecoder leaves; they cost memory and
     /// time to build.
     pub near_entries: usize,
-    /// Whether to solve few defects on a small graph (up to 512 detectors) from a table of all pairs.
+    /// Whether to solve few defects on a small graph (up to 512 detectors) from a table of all pairs. It is not used where there
+    /// is a second pass.
     pub pair_table: bool,
     /// Whether to match twice, the second time on a graph in which every edge that shares an error with one found the
     /// first time is lighter (correlated matching, after Fowler, arXiv:1310.0863; the results are those of PyMatching's
@@ -76,7 +77,7 @@ impl Shared {
 
     /// The state of second passes, for one decoder.
     pub(crate) fn second_pass(&self) -> Box<SecondPass> {
-        Box::new(SecondPass::new(&self.graph, &self.metric))
+        Box::new(SecondPass::new(&self.graph))
     }
 }
 
@@ -175,7 +176,6 @@ impl Decoder {
         self.answer.clear();
         self.intake.take(&self.shared.graph, defects)?;
         self.solve();
-        self.decode_again();
         Ok(&self.answer.solution)
     }
 
@@ -228,10 +228,15 @@ impl Decoder {
     }
 
     fn solve(&mut self) {
-        let Self { shared, blossom, intake, remainder, answer, .. } = self;
+        let Self { shared, blossom, intake, remainder, answer, second } = self;
         let defects = &intake.defects;
         let Shared { metric, table, .. } = &**shared;
         let tables = shared.tables();
+        if second.is_some() {
+            // It starts from the regions of the first pass, which the table has none of.
+            blossom.solve(tables, defects);
+            return answer.read(tables, blossom, second.as_deref_mut());
+        }
         answer.compose(tables, |out| {
             let mut rest = defects;
             if let Some((table, small)) = table.as_ref().and_then(|t| Some((t, t.solve(metric, defects)?))) {
@@ -255,12 +260,6 @@ impl Decoder {
         });
     }
 
-    /// Matches a second time, where that is asked for.
-    fn decode_again(&mut self) {
-        let Some(second) = &mut self.second else { return };
-        self.answer.match_again(self.shared.tables(), second, &self.intake.defects);
-    }
-
     /// The edges of the last solution, as sorted indices into [`MatchingGraph::edges`]; empty after an error.
     ///
     /// Flipping them explains the defects given. They are looked up here, not while decoding.
@@ -282,8 +281,8 @@ impl Decoder {
             return Err(CertificateError::NothingSolved);
         }
         let tables = self.shared.tables();
-        if let Some(second) = self.second.as_mut().filter(|second| second.applied()) {
-            return second.verify(tables, self.answer.solution.grid_weight);
+        if self.second.as_ref().is_some_and(|second| second.applied()) {
+            return self.answer.verify_pass(tables, &self.blossom, self.second.as_deref());
         }
         // A solution from the pair table comes without regions; the proof is about its weight and needs only them.
         self.blossom.solve(tables, &self.intake.defects);

@@ -213,6 +213,45 @@ pub enum DecodeError {
     },
 }
 
+/// Why a shot with weights of its own could not be decoded. The decoder is as good as new afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Error)]
+#[non_exhaustive]
+pub enum WeightsError {
+    /// A weight is given for an edge that the graph does not have.
+    #[error("a weight is given for edge {edge}, but the graph has {edges} edges")]
+    NoSuchEdge {
+        /// The index given.
+        edge: u32,
+        /// How many edges there are.
+        edges: usize,
+    },
+    /// A weight is not a number, negative, or too large for the grid.
+    #[error("the weight of edge {edge} is {weight}: it must be from 0 to {most}")]
+    OutOfRange {
+        /// The edge.
+        edge: u32,
+        /// The weight given.
+        weight: f64,
+        /// The largest weight that there may be.
+        most: f64,
+    },
+    /// Two weights are given for one edge.
+    #[error("two weights are given for edge {edge}")]
+    Twice {
+        /// The edge.
+        edge: u32,
+    },
+    /// A weight is given for an edge whose own is negative.
+    #[error("the weight of edge {edge} is negative in the graph, and cannot be another for a shot")]
+    Negative {
+        /// The edge.
+        edge: u32,
+    },
+    /// The defects cannot be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
 /// Why detectors could not be assigned to rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]

@@ -27,6 +27,7 @@
 //! - [`Decoder`] decodes on it. It is `Send`; clones share the tables of the graph, so each thread can have its own.
 //! - [`DecoderConfig::correlations`] turns on a second pass, in which edges that share an error with those found in the
 //!   first are lighter; [`GraphBuilder::error`] takes such errors, as a detector error model lists them.
+//! - [`WeightedDecoder`] takes other weights of some edges with each shot.
 //! - [`StreamingDecoder`] is given a syndrome round by round, [`ParallelDecoder`] shares one among cores. [`EndlessDecoder`] decodes runs
 //!   of any length as they come in; [`SlidingDecoder`] does so by the overlapping recovery method.
 //! - [`Solution`] is what comes out; [`Decoder::correction`] adds the edges, [`Decoder::verify`] a proof of optimality.
@@ -41,7 +42,8 @@
 //! sets of nodes: the distances between near nodes, and to the boundary, are computed once per graph, and a defect scans
 //! its list of near nodes no further than its region could reach. Defects whose nearest neighbours settle the matter
 //! are matched without any event at all. On small graphs few defects are matched by table and dynamic programming. The
-//! second pass of correlated matching, whose weights no table knows, searches the graph from each defect as its region grows.
+//! second pass of correlated matching starts from the regions of the first, gives up those that lighter edges make overlap, and
+//! searches the graph from their defects as they grow anew.
 //!
 //! | step | file |
 //! |---|---|
@@ -74,6 +76,7 @@ mod layers;
 mod metric;
 mod pair_path;
 mod parallel;
+mod paths;
 mod queue;
 mod readout;
 mod rounds;
@@ -81,6 +84,7 @@ mod sliding;
 mod small;
 mod solution;
 mod streaming;
+mod weighted;
 mod weights;
 
 pub use bits::set_bits;
@@ -88,10 +92,11 @@ pub use builder::{ErrorPart, GraphBuilder, MAX_OBSERVABLES, MergeStrategy};
 pub use check_matrix::CheckMatrix;
 pub use decoder::{Decoder, DecoderConfig};
 pub use endless::{EndlessConfig, EndlessDecoder};
-pub use error::{BatchError, BuildError, DecodeError, EdgeName, RoundsError, SlidingError};
+pub use error::{BatchError, BuildError, DecodeError, EdgeName, RoundsError, SlidingError, WeightsError};
 pub use graph::{Edge, MAX_DETECTORS, MatchingGraph};
 pub use parallel::{ParallelConfig, ParallelDecoder};
 pub use sliding::{SlidingConfig, SlidingDecoder};
 pub use solution::{CertificateError, MatchedPair, Solution};
 pub use streaming::StreamingDecoder;
+pub use weighted::WeightedDecoder;
 pub use weights::{MAX_WEIGHT, merge_independent};

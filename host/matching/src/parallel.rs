@@ -202,11 +202,8 @@ impl ParallelDecoder {
         {
             self.blossom.solve(tables, &self.intake.defects);
         }
-        let Self { answer, blossom, second, intake, .. } = self;
-        answer.compose(tables, |out| out.regions(blossom));
-        if let Some(second) = second {
-            answer.match_again(tables, second, &intake.defects);
-        }
+        let Self { answer, blossom, second, .. } = self;
+        answer.read(tables, blossom, second.as_deref_mut());
         Ok(&self.answer.solution)
     }
 
@@ -262,7 +259,7 @@ impl ParallelDecoder {
     /// # Errors
     /// [`CertificateError`].
     pub fn verify(&mut self) -> Result<(), CertificateError> {
-        self.answer.verify_pass(self.shared.tables(), &self.blossom, self.second.as_deref_mut())
+        self.answer.verify_pass(self.shared.tables(), &self.blossom, self.second.as_deref())
     }
 }
 

@@ -1,12 +1,13 @@
 //! Turning matched pairs into observables, weights and edges.
 
 use crate::bits::cancel_pairs;
-use crate::blossom::{BOUNDARY, Blossom, Link, SEARCHED, Tables};
+use crate::blossom::flood::{Flood, is_labelled};
+use crate::blossom::{BOUNDARY, Blossom, SEARCHED, Tables};
 use crate::correlated::SecondPass;
 use crate::graph::MatchingGraph;
-use crate::metric::Metric;
-use crate::metric::search::{Flow, Search};
+use crate::metric::search::Search;
 use crate::pair_path::PairPath;
+use crate::paths::walk;
 use crate::solution::{CertificateError, MatchedPair, Solution};
 
 /// A solution, and where the paths of its pairs lie.
@@ -62,45 +63,66 @@ impl Answer {
         &self,
         tables: Tables<'_>,
         blossom: &Blossom,
-        second: Option<&mut SecondPass>,
+        second: Option<&SecondPass>,
     ) -> Result<(), CertificateError> {
         match second.filter(|second| self.solved && second.applied()) {
-            Some(second) => second.verify(tables, self.solution.grid_weight),
+            Some(second) => {
+                let lowered = second.changed_graph(tables.graph);
+                self.verify(Tables { graph: &lowered, ..tables }, blossom)
+            }
             None => self.verify(tables, blossom),
         }
     }
 
     /// Begins with what using every negative edge amounts to; `fill` adds the pairs.
     pub(crate) fn compose(&mut self, tables: Tables<'_>, fill: impl FnOnce(&mut ReadOut<'_>)) {
-        let Tables { graph, metric } = tables;
+        self.compose_on(tables, None, fill);
+    }
+
+    fn compose_on(&mut self, tables: Tables<'_>, flood: Option<&Flood>, fill: impl FnOnce(&mut ReadOut<'_>)) {
+        let Tables { graph, .. } = tables;
         let Self { solution, places, search, .. } = self;
         solution.grid_weight = graph.used().weight;
         solution.observables.copy_from_slice(&graph.used().observables);
-        fill(&mut ReadOut { graph, metric, solution, places, search });
+        fill(&mut ReadOut { tables, flood, solution, places, search });
         self.solution.weight = self.solution.grid_weight as f64 / 2.0 / graph.scale();
         self.solved = true;
     }
 
-    /// Replaces the solution, which is of a first pass over these defects, by that of a second one.
-    pub(crate) fn match_again(&mut self, tables: Tables<'_>, second: &mut SecondPass, defects: &[u32]) {
-        self.correction(tables, None);
-        let Self { solution, places, correction, .. } = self;
-        second.run(tables, correction, defects, solution, places);
+    /// Reads the solution from a state at rest; that of a second pass, into which the state is brought, where there is one.
+    pub(crate) fn read(
+        &mut self,
+        tables: Tables<'_>,
+        blossom: &mut Blossom,
+        second: Option<&mut SecondPass>,
+    ) {
+        let flood = second.and_then(|second| second.run(tables, blossom, &mut self.search));
+        self.compose_on(tables, flood, |out| out.regions(blossom));
+    }
+
+    /// Solves with other weights, as [`SecondPass::run_with`], and reads the solution.
+    pub(crate) fn solve_with(
+        &mut self,
+        tables: Tables<'_>,
+        blossom: &mut Blossom,
+        second: &mut SecondPass,
+        nodes: &[u32],
+        weights: impl Iterator<Item = (u32, u32)>,
+    ) {
+        let flood = second.run_with(tables, blossom, &mut self.search, nodes, weights);
+        self.compose_on(tables, flood, |out| out.regions(blossom));
     }
 
     /// The edges of the solution, sorted; none without one. Its paths are those of the second pass where there was one.
     pub(crate) fn correction(&mut self, tables: Tables<'_>, second: Option<&SecondPass>) -> &[u32] {
-        let Tables { graph, metric } = tables;
         let Self { solution, places, search, correction, .. } = self;
         correction.clear();
         if self.solved {
             for (&pair, &place) in solution.pairs.iter().zip(places.iter()) {
-                match second {
-                    Some(second) => second.walk(tables, place, |edge| correction.push(edge)),
-                    None => walk(graph, metric, search, pair, place, |edge| correction.push(edge)),
-                }
+                let flood = second.map(SecondPass::flood);
+                walk(tables, search, flood, pair, place, |edge| correction.push(edge));
             }
-            correction.extend_from_slice(&graph.used().edges);
+            correction.extend_from_slice(&tables.graph.used().edges);
             correction.sort_unstable();
             cancel_pairs(correction);
         }
@@ -110,8 +132,9 @@ impl Answer {
 
 /// Collects a solution pair by pair.
 pub(crate) struct ReadOut<'a> {
-    graph: &'a MatchingGraph,
-    metric: &'a Metric,
+    tables: Tables<'a>,
+    /// Where pairs that a second pass found are known.
+    flood: Option<&'a Flood>,
     solution: &'a mut Solution,
     places: &'a mut Vec<PairPath>,
     search: &'a mut Search,
@@ -125,65 +148,43 @@ impl ReadOut<'_> {
 
     /// Adds the pairs of those outermost regions that are `wanted`.
     pub(crate) fn regions_of(&mut self, blossom: &mut Blossom, wanted: impl Fn(u32) -> bool) {
-        blossom.matching_of(wanted, |blossom, Link { from, to, pair }| {
-            let a = blossom.node(from);
-            if to == BOUNDARY {
-                return self.boundary(a);
+        blossom.matching_of(wanted, |blossom, link| {
+            let a = blossom.node(link.from);
+            let place = blossom.place(link, self.flood);
+            if link.to == BOUNDARY {
+                let mask = (!is_labelled(place.position)).then(|| self.tables.metric.nodes[a as usize].mask);
+                let dist = blossom.to_boundary(link.from);
+                return self.add(MatchedPair { a, b: None }, dist, place, mask);
             }
-            let (owner, position) = blossom.position(pair);
-            self.pair(a, blossom.node(to), blossom.dist(pair), PairPath { owner, position });
+            self.pair(a, blossom.node(link.to), blossom.dist(link.pair), place);
         });
     }
 
     #[inline]
     pub(crate) fn boundary(&mut self, a: u32) {
-        let info = &self.metric.nodes[a as usize];
+        let info = &self.tables.metric.nodes[a as usize];
         let pair = MatchedPair { a, b: None };
         self.add(pair, info.boundary, PairPath { owner: a, position: 0 }, Some(info.mask));
     }
 
     #[inline]
     pub(crate) fn pair(&mut self, a: u32, b: u32, dist: i64, place: PairPath) {
-        let mask = (place.position != SEARCHED).then(|| self.metric.near.mask(place.position));
+        let listed = place.position != SEARCHED && !is_labelled(place.position);
+        let mask = listed.then(|| self.tables.metric.near.mask(place.position));
         self.add(MatchedPair { a, b: Some(b) }, dist, place, mask);
     }
 
     #[inline]
     fn add(&mut self, pair: MatchedPair, dist: i64, place: PairPath, mask: Option<u32>) {
-        let Self { graph, metric, solution, places, search } = self;
+        let Self { tables, flood, solution, places, search } = self;
         solution.pairs.push(pair);
         solution.grid_weight += dist;
         places.push(place);
-        match (&metric.masks, mask) {
+        match (&tables.metric.masks, mask) {
             (Some(masks), Some(mask)) => masks.xor_into(mask, &mut solution.observables),
-            _ => walk(graph, metric, search, pair, place, |edge| {
-                graph.edges()[edge as usize].flip(&mut solution.observables);
+            _ => walk(*tables, search, *flood, pair, place, |edge| {
+                tables.graph.edges()[edge as usize].flip(&mut solution.observables);
             }),
         }
-    }
-}
-
-/// Calls `edge` with every edge on the path of a matched pair.
-fn walk(
-    graph: &MatchingGraph,
-    metric: &Metric,
-    search: &mut Search,
-    pair: MatchedPair,
-    place: PairPath,
-    mut edge: impl FnMut(u32),
-) {
-    let Some(b) = pair.b else {
-        return metric.way_out(pair.a).for_each(edge);
-    };
-    if place.position != SEARCHED {
-        metric.near.path(place.owner, metric.nodes[place.owner as usize].rest, place.position).for_each(edge);
-        return;
-    }
-    search.run(graph, pair.a, |v| if v.node == b { Flow::Stop } else { Flow::Expand });
-    let mut at = b;
-    while at != pair.a {
-        let (before, step) = search.before(at);
-        edge(step);
-        at = before;
     }
 }

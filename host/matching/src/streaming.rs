@@ -99,7 +99,7 @@ impl StreamingDecoder {
             round => Err(DecodeError::WrongRound { defect, round, expected }),
         })?;
         let last = expected + 1 == rounds.count();
-        if intake.odd_parts() || second.is_some() {
+        if intake.odd_parts() {
             let before = all.len();
             all.extend_from_slice(defects);
             if let Some(error) = last.then(|| intake.check_parity(tables.graph, all).err()).flatten() {
@@ -120,12 +120,7 @@ impl StreamingDecoder {
             return Ok(None);
         }
         debug_assert!(matched, "the parities were checked");
-        answer.compose(tables, |out| out.regions(blossom));
-        if let Some(second) = second {
-            // Each round was checked when it came: this puts them in order, with the defects of the negative edges.
-            intake.take(tables.graph, all)?;
-            answer.match_again(tables, second, &intake.defects);
-        }
+        answer.read(tables, blossom, second.as_deref_mut());
         self.restart();
         Ok(Some(&self.answer.solution))
     }
@@ -150,6 +145,6 @@ impl StreamingDecoder {
     /// # Errors
     /// [`CertificateError`]; in particular if no syndrome has just been finished.
     pub fn verify(&mut self) -> Result<(), CertificateError> {
-        self.answer.verify_pass(self.shared.tables(), &self.blossom, self.second.as_deref_mut())
+        self.answer.verify_pass(self.shared.tables(), &self.blossom, self.second.as_deref())
     }
 }

@@ -1,8 +1,10 @@
 //! Reading the matching out of the regions.
 
+use super::flood::{Flood, is_labelled};
 use super::region::Link;
 use super::{BOUNDARY, Blossom};
 use crate::graph::NONE;
+use crate::pair_path::PairPath;
 
 impl Blossom {
     /// Calls `out` with every matched pair of defects once, blossoms unfolded.
@@ -78,10 +80,26 @@ impl Blossom {
         self.halves[pair as usize * 2].dist
     }
 
-    /// Where the near lists hold a pair, and the node whose list it is.
+    /// Grid distance of a defect to the boundary.
     #[inline]
-    pub(crate) fn position(&self, pair: u32) -> (u32, u64) {
-        // The first half belongs to the defect that found the pair; the second one names it.
-        (self.node(self.halves[pair as usize * 2 + 1].other), self.positions[pair as usize])
+    pub(crate) fn to_boundary(&self, defect: u32) -> i64 {
+        self.defects[defect as usize].boundary
+    }
+
+    /// Where the path of a matched link is recorded. The owner is the node whose near list it is, or, of a path that labels of
+    /// `flood` hold, the edge between the two.
+    #[inline]
+    pub(crate) fn place(&self, link: Link, flood: Option<&Flood>) -> PairPath {
+        if link.to == BOUNDARY {
+            let position = flood.and_then(|flood| flood.exit(link.from)).unwrap_or(0);
+            return PairPath { owner: self.node(link.from), position };
+        }
+        let (pair, position) = (link.pair, self.positions[link.pair as usize]);
+        let owner = match flood.filter(|_| is_labelled(position)) {
+            Some(flood) => flood.bridge(pair),
+            // The first half belongs to the defect that found the pair; the second one names it.
+            None => self.node(self.halves[pair as usize * 2 + 1].other),
+        };
+        PairPath { owner, position }
     }
 }

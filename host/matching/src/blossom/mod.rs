@@ -20,7 +20,7 @@
 
 mod carry;
 mod extract;
-mod flood;
+pub(crate) mod flood;
 mod form;
 mod fuse;
 mod grow;
@@ -80,7 +80,7 @@ pub(crate) struct Blossom {
     /// Per node, its defect.
     slots: Vec<u32>,
     search: Search,
-    /// How near defects are found where weights change; `None` is by the tables.
+    /// How near defects are found while weights differ from the graph's; `None` is by the tables.
     flood: Option<Box<Flood>>,
     /// Work lists.
     stack: Vec<Link>,
@@ -127,11 +127,7 @@ impl Blossom {
     /// Matches the defects at `nodes` (distinct, in range, an even number in every part without a boundary).
     pub(crate) fn solve(&mut self, tables: Tables<'_>, nodes: &[u32]) {
         self.start(tables, nodes);
-        if self.flood.is_some() {
-            self.plant(tables);
-        } else {
-            self.settle(tables);
-        }
+        self.settle(tables);
         for i in 0..nodes.len() as u32 {
             if self.regions[i as usize].rate != FROZEN {
                 self.attend(tables, i);

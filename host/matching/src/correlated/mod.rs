@@ -15,91 +15,145 @@
 pub(crate) mod joint;
 pub(crate) mod rules;
 
-use crate::blossom::{Blossom, Link, Tables};
+use crate::blossom::flood::Flood;
+use crate::blossom::{BOUNDARY, Blossom, Link, Tables};
 use crate::graph::MatchingGraph;
-use crate::metric::Metric;
-use crate::pair_path::PairPath;
-use crate::solution::{CertificateError, MatchedPair, Solution};
+use crate::metric::search::Search;
+use crate::paths::walk;
+use crate::solution::MatchedPair;
 
 /// The state of second passes on one graph.
 #[derive(Debug, Clone)]
 pub(crate) struct SecondPass {
-    blossom: Blossom,
-    /// The edges that the first pass crossed.
-    crossed: Vec<u32>,
-    applied: bool,
+    /// `None` only within a solve.
+    flood: Option<Box<Flood>>,
+    /// The edges of the paths of the first pass, pair by pair.
+    paths: Vec<u32>,
+    /// The pairs, and where their paths end.
+    pairs: Vec<(Link, u32)>,
+    /// Per edge, whether the first pass crosses it an odd number of times.
+    odd: Vec<bool>,
 }
 
 impl SecondPass {
-    pub(crate) fn new(graph: &MatchingGraph, metric: &Metric) -> Self {
+    pub(crate) fn new(graph: &MatchingGraph) -> Self {
         Self {
-            blossom: Blossom::flooding(Tables { graph, metric }),
-            crossed: Vec::with_capacity(graph.num_edges()),
-            applied: false,
+            flood: Some(Box::new(Flood::new(graph))),
+            paths: Vec::with_capacity(graph.num_edges()),
+            pairs: Vec::with_capacity(graph.num_detectors()),
+            odd: vec![false; graph.num_edges()],
         }
     }
 
     /// Whether the last solution is of a second pass: where no weight changes, the first one's is the answer.
     pub(crate) fn applied(&self) -> bool {
-        self.applied
+        self.flood().is_changed()
     }
 
-    /// Given the edges that the first solution crosses, replaces it by a second one.
+    /// The weights of the last decode, and where its paths are known.
+    pub(crate) fn flood(&self) -> &Flood {
+        self.flood.as_deref().expect("is put back after every solve")
+    }
+
+    /// The graph with the weights of the last decode.
+    pub(crate) fn changed_graph(&self, graph: &MatchingGraph) -> MatchingGraph {
+        self.flood().changed_graph(graph)
+    }
+
+    /// Brings the state of a first pass into that of a second one, and gives what that one knows; `None` if it is the same.
     pub(crate) fn run(
         &mut self,
         tables: Tables<'_>,
-        crossed: &[u32],
-        defects: &[u32],
-        solution: &mut Solution,
-        places: &mut Vec<PairPath>,
-    ) {
-        self.crossed.clear();
-        self.crossed.extend_from_slice(crossed);
-        let Tables { graph, .. } = tables;
-        self.lower(graph);
-        self.applied = self.blossom.is_lowered();
-        if !self.applied {
-            return;
+        blossom: &mut Blossom,
+        search: &mut Search,
+    ) -> Option<&Flood> {
+        let mut flood = self.flood.take()?;
+        flood.restore();
+        self.find_paths(tables, blossom, search);
+        self.lower(tables.graph, &mut flood);
+        if flood.is_changed() {
+            self.shorten(blossom, &flood);
+            flood = blossom.solve_again(tables, flood);
         }
-        self.blossom.solve(tables, defects);
-        let used = graph.used();
-        solution.clear();
-        solution.observables.copy_from_slice(&used.observables);
-        places.clear();
-        let (mut weight, observables, pairs) = (used.weight, &mut solution.observables, &mut solution.pairs);
-        self.blossom.matching(|blossom, link: Link| {
-            let a = blossom.node(link.from);
-            let (owner, position) = blossom.way(link);
-            let (b, dist) = blossom.far_end(link);
-            blossom
-                .walk_way(tables, (owner, position), |edge| graph.edges()[edge as usize].flip(observables));
-            weight += dist;
-            pairs.push(MatchedPair { a, b });
-            places.push(PairPath { owner, position });
-        });
-        solution.grid_weight = weight;
-        solution.weight = weight as f64 / 2.0 / graph.scale();
-        self.blossom.restore();
+        self.flood = Some(flood);
+        self.changed()
     }
 
-    /// Calls `edge` with every edge on the way of a matched pair.
-    pub(crate) fn walk(&self, tables: Tables<'_>, place: PairPath, edge: impl FnMut(u32)) {
-        self.blossom.walk_way(tables, (place.owner, place.position), edge);
-    }
-
-    /// Proves the last solution, of this weight, to be of minimum weight on the lowered weights.
-    pub(crate) fn verify(&mut self, tables: Tables<'_>, weight: i64) -> Result<(), CertificateError> {
-        self.lower(tables.graph);
-        let lowered = self.blossom.lowered_graph(tables.graph);
-        self.blossom.restore();
-        self.blossom.verify(Tables { graph: &lowered, ..tables }, weight - tables.graph.used().weight)
-    }
-
-    fn lower(&mut self, graph: &MatchingGraph) {
-        for &edge in &self.crossed {
-            for rule in graph.rules().of(edge) {
-                self.blossom.lower(rule.edge, rule.weight);
+    /// Solves with other weights in one pass, for the defects at `nodes`; gives what that knows, `None` if no weight is another.
+    /// Weights are on the grid; each edge is listed once.
+    pub(crate) fn run_with(
+        &mut self,
+        tables: Tables<'_>,
+        blossom: &mut Blossom,
+        search: &mut Search,
+        nodes: &[u32],
+        weights: impl Iterator<Item = (u32, u32)>,
+    ) -> Option<&Flood> {
+        let mut flood = self.flood.take()?;
+        flood.restore();
+        let raised = weights.fold(false, |raised, (edge, weight)| flood.set(edge, weight) || raised);
+        if raised {
+            // What is heavier leaves no bound to start from.
+            flood = blossom.solve_afresh(tables, flood, nodes);
+        } else {
+            blossom.solve(tables, nodes);
+            if flood.is_changed() {
+                self.find_paths(tables, blossom, search);
+                self.paths.iter().for_each(|&edge| self.odd[edge as usize] = false);
+                self.shorten(blossom, &flood);
+                flood = blossom.solve_again(tables, flood);
             }
+        }
+        self.flood = Some(flood);
+        self.changed()
+    }
+
+    fn changed(&self) -> Option<&Flood> {
+        self.flood.as_deref().filter(|flood| flood.is_changed())
+    }
+
+    /// Lists the edges of the first pass, and counts how often it crosses each.
+    fn find_paths(&mut self, tables: Tables<'_>, blossom: &mut Blossom, search: &mut Search) {
+        let Self { paths, pairs, odd, .. } = self;
+        paths.clear();
+        pairs.clear();
+        let mut cross = |edge: u32, paths: &mut Vec<u32>| {
+            odd[edge as usize] ^= true;
+            paths.push(edge);
+        };
+        blossom.matching(|blossom, link| {
+            let a = blossom.node(link.from);
+            let b = if link.to == BOUNDARY { None } else { Some(blossom.node(link.to)) };
+            let place = blossom.place(link, None);
+            walk(tables, search, None, MatchedPair { a, b }, place, |edge| cross(edge, paths));
+            pairs.push((link, paths.len() as u32));
+        });
+        for &edge in &tables.graph.used().edges {
+            cross(edge, paths);
+        }
+    }
+
+    /// Lowers weights as the edges of the first pass demand.
+    fn lower(&mut self, graph: &MatchingGraph, flood: &mut Flood) {
+        // The rules of an edge are seldom in a cache: asked for in a row, they are fetched side by side.
+        std::hint::black_box(self.paths.iter().fold(0, |all, &edge| all ^ graph.rules().first(edge)));
+        for &edge in &self.paths {
+            if std::mem::take(&mut self.odd[edge as usize]) {
+                for rule in graph.rules().of(edge) {
+                    flood.lower(rule.edge, rule.weight);
+                }
+            }
+        }
+    }
+
+    /// Tells the pairs whose paths have become lighter.
+    fn shorten(&self, blossom: &mut Blossom, flood: &Flood) {
+        let mut begin = 0;
+        for &(link, end) in &self.pairs {
+            let path = &self.paths[begin as usize..end as usize];
+            begin = end;
+            let length = path.iter().map(|&edge| flood.weight(edge)).sum();
+            blossom.shorten(link, length);
         }
     }
 }
@@ -137,26 +191,31 @@ mod tests {
                 b.error(list.2, &[part(&pair[0]), part(&pair[1])]).unwrap();
             }
             let graph = b.build().unwrap();
-            let metric = Metric::new(&graph, 0);
-            let mut pass = SecondPass::new(&graph, &metric);
-            let mut least: Vec<i64> = (0..graph.num_edges()).map(|e| graph.grid_weight(e)).collect();
+            let mut pass = SecondPass::new(&graph);
+            let mut flood = Flood::new(&graph);
+            let mut times = vec![0; graph.num_edges()];
             for index in crossed {
-                let edge = index.index(graph.num_edges()) as u32;
-                pass.crossed.push(edge);
+                let edge = index.index(graph.num_edges());
+                times[edge] += 1;
+                pass.odd[edge] ^= true;
+                pass.paths.push(edge as u32);
+            }
+            let mut least: Vec<i64> = (0..graph.num_edges()).map(|e| graph.grid_weight(e)).collect();
+            for edge in (0..).zip(&times).filter(|(_, times)| **times % 2 == 1).map(|(edge, _)| edge) {
                 for rule in graph.rules().of(edge) {
                     let at = &mut least[rule.edge as usize];
                     *at = (*at).min(rule.weight.into());
                 }
             }
-            pass.lower(&graph);
-            for (neighbours, own) in rows(&pass.blossom.lowered_graph(&graph)) {
+            pass.lower(&graph, &mut flood);
+            for (neighbours, own) in rows(&flood.changed_graph(&graph)) {
                 for (weight, edge) in neighbours.into_iter().map(|nb| (nb.1, nb.2)).chain(own) {
                     prop_assert_eq!(i64::from(weight), least[edge as usize]);
                 }
             }
-            pass.blossom.restore();
-            prop_assert!(!pass.blossom.is_lowered());
-            prop_assert_eq!(rows(&pass.blossom.lowered_graph(&graph)), rows(&graph));
+            flood.restore();
+            prop_assert!(!flood.is_changed());
+            prop_assert_eq!(rows(&flood.changed_graph(&graph)), rows(&graph));
         }
     }
 }

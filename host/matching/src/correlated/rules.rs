@@ -37,6 +37,13 @@ impl Rules {
         self.rules.len()
     }
 
+    /// Something of what [`of`](Self::of) gives, to have it in a cache.
+    #[inline]
+    pub(crate) fn first(&self, edge: u32) -> u32 {
+        let row = self.rows.get(edge as usize).map_or(0, |&row| row as usize);
+        self.rules.get(row).map_or(0, |rule| rule.edge)
+    }
+
     /// What follows from crossing `edge`.
     pub(crate) fn of(&self, edge: u32) -> &[Rule] {
         let i = edge as usize;

@@ -172,6 +172,29 @@ impl NearLists {
             .filter(|entry| entry.0 != self.pad)
     }
 
+    /// Calls `entry` with every other node nearer than `limit` that the list of a node has, and its distance; `false` if the
+    /// list may lack some.
+    #[inline]
+    pub(crate) fn until(&self, u: u32, info: &NodeInfo, limit: i64, mut entry: impl FnMut(u32, i64)) -> bool {
+        let first = self.chunks[u as usize].dists[0];
+        if i64::from(first) >= limit && first > 0 {
+            return true; // as it mostly is
+        }
+        for c in std::iter::once(u).chain(info.rest..info.end) {
+            let chunk = &self.chunks[c as usize];
+            for (&node, &dist) in chunk.nodes.iter().zip(&chunk.dists) {
+                if i64::from(dist) >= limit {
+                    return true;
+                }
+                if node == self.pad {
+                    break;
+                }
+                entry(node, dist.into());
+            }
+        }
+        info.complete
+    }
+
     /// The edges on the path from `u`, whose list continues at chunk `rest`, to the entry at `position`; last
     /// one first.
     pub(crate) fn path(&self, u: u32, rest: u32, position: u64) -> impl Iterator<Item = u32> + '_ {
@@ -204,12 +227,10 @@ fn list_of(
     let own = boundary[u as usize].dist;
     let mut complete = true;
     found.clear();
-    search.run(graph, u, |v| {
+    let useful = |v: u32, dist: i64| dist < own + boundary[v as usize].dist;
+    search.run_within(graph, u, useful, |v| {
         if v.node == u {
             return Flow::Expand;
-        }
-        if v.dist >= own + boundary[v.node as usize].dist {
-            return Flow::Skip;
         }
         if found.len() == entries || v.dist > DIST_LIMIT {
             complete = false;

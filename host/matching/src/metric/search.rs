@@ -52,7 +52,19 @@ impl Search {
     /// Visits nodes in order of distance from `source`, itself first, until told to stop or none is left.
     ///
     /// What was reached stays readable through [`before`](Self::before) until the next run.
-    pub(crate) fn run(&mut self, graph: &MatchingGraph, source: u32, mut visit: impl FnMut(Visit) -> Flow) {
+    pub(crate) fn run(&mut self, graph: &MatchingGraph, source: u32, visit: impl FnMut(Visit) -> Flow) {
+        self.run_within(graph, source, |_, _| true, visit);
+    }
+
+    /// As [`run`](Self::run), but does not come to nodes at distances that `within` refuses.
+    #[inline]
+    pub(crate) fn run_within(
+        &mut self,
+        graph: &MatchingGraph,
+        source: u32,
+        within: impl Fn(u32, i64) -> bool,
+        mut visit: impl FnMut(Visit) -> Flow,
+    ) {
         for &u in &self.touched {
             self.reach[u as usize] = UNREACHED;
             self.queue.forget(u);
@@ -72,7 +84,7 @@ impl Search {
             for nb in graph.neighbours(node) {
                 let through = dist + i64::from(nb.weight);
                 let reach = &mut self.reach[nb.node as usize];
-                if through < reach.dist {
+                if through < reach.dist && within(nb.node, through) {
                     if reach.dist == i64::MAX {
                         self.touched.push(nb.node);
                     }

@@ -149,6 +149,8 @@ impl Checker {
         let graph = model.graph().expect("a good graph");
         let mut config = config.clone();
         config.correlations = false;
+        // A first pass is made without the table, and where there are ties it matters how they are broken.
+        config.pair_table = false;
         let plain = Decoder::with_config(graph.clone(), &config);
         config.correlations = true;
         let decoder = Decoder::with_config(graph, &config);

@@ -44,10 +44,11 @@ impl Labels {
         Self { all, at: vec![NONE; nodes], roots: Vec::with_capacity(nodes) }
     }
 
-    /// Forgets everything, and makes room for this many defects.
-    pub(super) fn restart(&mut self, defects: usize) {
+    /// Forgets everything, tells `left` the nodes that had labels, and makes room for this many defects.
+    pub(super) fn restart(&mut self, defects: usize, mut left: impl FnMut(u32)) {
         for label in &self.all {
             self.at[label.node as usize] = NONE;
+            left(label.node);
         }
         self.all.clear();
         self.roots.clear();
@@ -137,7 +138,7 @@ mod tests {
         #[test]
         fn the_first_due_comes_first(ops in prop::collection::vec((0i64..50, 0u8..4), 1..200)) {
             let mut labels = Labels::new(1);
-            labels.restart(1);
+            labels.restart(1, |_| {});
             let mut model: Vec<(i64, u32)> = Vec::new();
             for (due, op) in ops {
                 let first = labels.first_due(0);

@@ -8,57 +8,165 @@
 //! one of them has stopped short of nodes that it just reaches: the other one, which grows, settles those.)
 //! So the distance of a pair is known, and exact, when it meets; before that it may be unknown, or too large.
 //!
-//! The distances to the boundary of the unchanged graph are upper bounds here, since weights are only ever lowered. They
+//! A region that stays as an earlier solve left it needs no search until another comes to a node next to what it covers
+//! ([`cover`], [`again`]).
+//!
+//! Where weights are only lowered, the distances to the boundary of the unchanged graph are upper bounds. They
 //! prune as they do in the lists ([`crate::metric::near`]): past a node `v` with `d(u, v) >= b(u) + b(v)` nothing is of use.
 
+mod again;
+mod cover;
 mod labels;
 mod weights;
 
 use super::grow::Event;
 use super::region::Half;
-use super::{BOUNDARY, Blossom, Link, SEARCHED, Tables};
+use super::{Blossom, SEARCHED, Tables};
 use crate::graph::{MatchingGraph, NONE, Neighbour};
 use crate::metric::FAR;
 use crate::queue::NEVER;
+use again::{GivenUp, Spread};
+use cover::Cover;
 use labels::{Label, Labels};
 use weights::Weights;
 
-/// What a solve on lowered weights needs besides.
+/// What the position of a pair that was found by labels begins with. No near list is as long as that.
+const LABELLED: u64 = 1 << 63;
+
+/// Whether a pair's position names labels of a [`Flood`].
+pub(crate) fn is_labelled(position: u64) -> bool {
+    position & LABELLED != 0 && position != SEARCHED
+}
+
+/// What a solve on other weights than the graph's needs besides.
 #[derive(Debug, Clone)]
 pub(crate) struct Flood {
     weights: Weights,
+    cover: Cover,
     labels: Labels,
+    /// Per node, whether it has a label or a cover.
+    busy: Vec<bool>,
+    /// Per defect, whether its search has begun.
+    planted: Vec<bool>,
+    /// Defects whose search is to begin.
+    due: Vec<u32>,
+    /// Nodes that defects cover across lighter edges, still to be looked at.
+    spreads: Vec<Spread>,
     /// Per defect, the label from which its way to the boundary leaves; [`NONE`] if the way of the unchanged graph is
     /// as short as any.
     exits: Vec<u32>,
     /// Per pair, the edge between the two labels that it is known by.
     bridges: Vec<u32>,
+    /// Defects whose near lists end before their reach does.
+    cut_off: Vec<u32>,
+    given_up: GivenUp,
+    /// Whether the graph's distances to the boundary are no less than those on these weights.
+    bounded: bool,
 }
 
 impl Flood {
-    fn new(graph: &MatchingGraph) -> Self {
+    pub(crate) fn new(graph: &MatchingGraph) -> Self {
         let n = graph.num_detectors();
-        let pairs = Vec::with_capacity(8 * n + 64);
         Self {
             weights: Weights::new(graph),
+            cover: Cover::new(n),
             labels: Labels::new(n),
+            busy: vec![false; n],
+            planted: Vec::with_capacity(n),
+            due: Vec::with_capacity(n),
+            spreads: Vec::with_capacity(8 * n + 64),
             exits: Vec::with_capacity(n),
-            bridges: pairs,
+            bridges: Vec::with_capacity(8 * n + 64),
+            cut_off: Vec::with_capacity(n),
+            bounded: true,
+            given_up: GivenUp { roots: Vec::with_capacity(n), less: Vec::with_capacity(n) },
         }
     }
 
-    fn walk(&self, tables: Tables<'_>, (owner, ends): (u32, u64), mut edge: impl FnMut(u32)) {
-        let (first, second) = unpack(ends);
-        if first == NONE {
-            // To the boundary, as the tables know it.
-            return tables.metric.way_out(owner).for_each(edge);
+    /// Forgets what the last solve left, for one with so many defects, of which so many pairs are known.
+    fn restart(&mut self, defects: usize, pairs: usize) {
+        self.labels.restart(defects, |node| self.busy[node as usize] = false);
+        self.cover.clear(|node| self.busy[node as usize] = false);
+        self.spreads.clear();
+        self.bounded = true;
+        self.cut_off.clear();
+        self.given_up.roots.clear();
+        self.given_up.less.clear();
+        self.given_up.less.resize(defects, 0);
+        self.planted.clear();
+        self.planted.resize(defects, false);
+        self.exits.clear();
+        self.exits.resize(defects, NONE);
+        self.bridges.clear();
+        self.bridges.resize(pairs, NONE);
+    }
+
+    /// Lets the defects that are given up begin to search, and returns them.
+    fn begin_roots(&mut self) -> Vec<u32> {
+        let roots = std::mem::take(&mut self.given_up.roots);
+        for &i in &roots {
+            self.planted[i as usize] = true;
+            self.due.push(i);
         }
-        let bridge = if second == NONE {
-            self.weights.own_boundary(self.labels.get(first).node).map(|own| own.1)
-        } else {
-            Some(owner)
-        };
-        bridge.into_iter().for_each(&mut edge);
+        roots
+    }
+
+    /// Gives an edge this grid weight, below `2^30`; says whether that is more than the graph's.
+    pub(crate) fn set(&mut self, edge: u32, weight: u32) -> bool {
+        self.weights.set(edge, weight)
+    }
+
+    /// Gives an edge this weight, if that is less than it has.
+    #[inline]
+    pub(crate) fn lower(&mut self, edge: u32, weight: u32) {
+        self.weights.lower(edge, weight);
+    }
+
+    /// The grid weight of an edge as it is now.
+    #[inline]
+    pub(crate) fn weight(&self, edge: u32) -> i64 {
+        self.weights.of(edge).into()
+    }
+
+    /// Whether the weight of any edge has been set.
+    pub(crate) fn is_changed(&self) -> bool {
+        !self.weights.changed().is_empty()
+    }
+
+    /// Gives every edge the graph's weight again.
+    pub(crate) fn restore(&mut self) {
+        self.weights.restore();
+    }
+
+    /// The graph with the weights as they are.
+    pub(crate) fn changed_graph(&self, graph: &MatchingGraph) -> MatchingGraph {
+        self.weights.graph(graph)
+    }
+
+    /// Where the way of defect `from` to the boundary is known by labels.
+    pub(crate) fn exit(&self, from: u32) -> Option<u64> {
+        let exit = self.exits[from as usize];
+        (exit != NONE).then(|| pack(exit, NONE))
+    }
+
+    /// The edge that joins the labels of a pair.
+    pub(crate) fn bridge(&self, pair: u32) -> u32 {
+        self.bridges[pair as usize]
+    }
+
+    /// Calls `edge` with every edge on a way that [`is_labelled`].
+    pub(crate) fn walk(
+        &self,
+        graph: &MatchingGraph,
+        (bridge, position): (u32, u64),
+        mut edge: impl FnMut(u32),
+    ) {
+        let (first, second) = unpack(position);
+        if second != NONE {
+            edge(bridge);
+        } else if let Some((_, own)) = graph.own_boundary(self.labels.get(first).node) {
+            edge(own);
+        }
         for mut label in [first, second] {
             while label != NONE {
                 let step = self.labels.get(label);
@@ -72,47 +180,66 @@ impl Flood {
 }
 
 /// Makes a label, just taken from its heap, due with its next lightest edge, if there is one.
-fn go_on(row: &[Neighbour], labels: &mut Labels, id: u32) {
+fn go_on(row: &[Neighbour], weights: &Weights, labels: &mut Labels, id: u32) {
     let Label { dist, slot, .. } = *labels.get(id);
-    let last = (row[slot as usize].weight, slot);
-    let left = (0..).zip(row).map(|(at, nb)| (nb.weight, at)).filter(|&edge| edge > last);
-    if let Some((weight, slot)) = left.min() {
-        labels.push(id, dist + i64::from(weight), slot);
+    let key = |at: u32, nb: &Neighbour| u64::from(weights.of(nb.edge)) << 32 | u64::from(at);
+    let last = key(slot, &row[slot as usize]);
+    // Without a branch: which edges are left is anyone's guess.
+    let next = (0..).zip(row).map(|(at, nb)| key(at, nb)).map(|key| if key > last { key } else { u64::MAX });
+    push_edge(labels, id, dist, next.min().unwrap_or(u64::MAX));
+}
+
+/// Makes a label due with the edge of this weight and slot, unless it is none.
+fn push_edge(labels: &mut Labels, id: u32, dist: i64, key: u64) {
+    if key != u64::MAX {
+        labels.push(id, dist + (key >> 32) as i64, key as u32);
     }
 }
 
 fn pack(first: u32, second: u32) -> u64 {
-    u64::from(first) << 32 | u64::from(second)
+    LABELLED | u64::from(first) << 32 | u64::from(second)
 }
 
 fn unpack(ends: u64) -> (u32, u32) {
-    ((ends >> 32) as u32, ends as u32)
+    (((ends & !LABELLED) >> 32) as u32, ends as u32)
 }
 
 impl Blossom {
-    /// One that floods: it solves on weights that may have been lowered.
-    pub(crate) fn flooding(tables: Tables<'_>) -> Self {
-        Self { flood: Some(Box::new(Flood::new(tables.graph))), ..Self::new(tables) }
+    /// Begins the search of defect `i`, with those of all whose cover it meets.
+    pub(super) fn plant(&mut self, tables: Tables<'_>, i: u32) {
+        let Some(flood) = &mut self.flood else { return };
+        if !std::mem::replace(&mut flood.planted[i as usize], true) {
+            self.settle_node(tables, i, self.node(i), 0, NONE, NONE);
+            self.catch_up(tables);
+        }
     }
 
-    /// Settles the node of every defect of a solve that begins.
-    pub(super) fn plant(&mut self, tables: Tables<'_>) {
-        let Self { flood: Some(flood), defects, .. } = self else { return };
-        flood.labels.restart(defects.len());
-        flood.bridges.clear();
-        flood.exits.clear();
-        flood.exits.resize(defects.len(), NONE);
-        for i in 0..self.defects.len() as u32 {
-            self.settle_node(tables, i, self.node(i), 0, NONE, NONE);
+    /// Lets the searches that are due begin, and go as far as their defects reach.
+    fn catch_up(&mut self, tables: Tables<'_>) {
+        while let Some(flood) = &mut self.flood {
+            let Some(j) = flood.due.pop() else { return };
+            self.settle_node(tables, j, self.node(j), 0, NONE, NONE);
+            let reach = self.reach_now(j);
+            while self.next_due(tables, j) <= reach {
+                self.step(tables, j);
+            }
         }
+    }
+
+    #[inline]
+    fn reach_now(&self, i: u32) -> i64 {
+        let d = &self.defects[i as usize];
+        d.base + self.regions[d.top as usize].radius(self.time)
     }
 
     /// The first event of the growing defect `i` that is not a meeting: its boundary, or a node that its search comes to.
     #[inline]
     pub(super) fn next_flood_event(&mut self, tables: Tables<'_>, i: u32, reach: i64) -> Event {
+        self.plant(tables, i);
         let mut due = self.next_due(tables, i);
         while due <= reach {
             self.step(tables, i);
+            self.catch_up(tables);
             due = self.next_due(tables, i);
         }
         let boundary = self.defects[i as usize].boundary;
@@ -127,7 +254,7 @@ impl Blossom {
     /// over.
     fn next_due(&mut self, tables: Tables<'_>, i: u32) -> i64 {
         let Some(flood) = &mut self.flood else { return NEVER };
-        let Flood { weights, labels, .. } = &mut **flood;
+        let Flood { weights, labels, bounded, .. } = &mut **flood;
         let useful = self.defects[i as usize].boundary;
         loop {
             let first = labels.first_due(i);
@@ -135,13 +262,14 @@ impl Blossom {
                 return NEVER;
             }
             let Label { due, node, slot, .. } = *labels.get(first);
-            let to = weights.row(tables.graph, node)[slot as usize].node;
+            let row = tables.graph.neighbours(node);
+            let to = row[slot as usize].node;
             let known = labels.at(to).any(|(_, label)| label.defect == i);
-            if !known && due < useful + tables.metric.nodes[to as usize].boundary {
+            if !known && (!*bounded || due < useful + tables.metric.nodes[to as usize].boundary) {
                 return due;
             }
             labels.pop(i);
-            go_on(weights.row(tables.graph, node), labels, first);
+            go_on(row, weights, labels, first);
         }
     }
 
@@ -151,108 +279,70 @@ impl Blossom {
         let Flood { weights, labels, .. } = &mut **flood;
         let first = labels.first_due(i);
         let Label { due, node, slot, .. } = *labels.get(first);
-        let row = weights.row(tables.graph, node);
+        let row = tables.graph.neighbours(node);
         let nb = row[slot as usize];
         labels.pop(i);
-        go_on(row, labels, first);
+        go_on(row, weights, labels, first);
         self.settle_node(tables, i, nb.node, due, first, nb.edge);
     }
 
     /// Settles a node for defect `i`: looks for the boundary, and for other defects across its edges.
     fn settle_node(&mut self, tables: Tables<'_>, i: u32, node: u32, dist: i64, before: u32, edge: u32) {
         let Self { flood: Some(flood), defects, halves, positions, .. } = self else { return };
-        let Flood { weights, labels, exits, bridges } = &mut **flood;
+        let Flood { weights, cover, labels, busy, planted, due, exits, bridges, .. } = &mut **flood;
         let settled = labels.add(i, node, dist, before, edge);
-        if let Some((own, _)) = weights.own_boundary(node) {
-            let through = dist + i64::from(own);
+        busy[node as usize] = true;
+        if let Some((_, own)) = tables.graph.own_boundary(node) {
+            let through = dist + i64::from(weights.of(own));
             if through < defects[i as usize].boundary {
                 defects[i as usize].boundary = through;
                 exits[i as usize] = settled;
             }
         }
-        let (mut lightest, mut slot) = (u32::MAX, NONE);
-        for (at, nb) in (0..).zip(weights.row(tables.graph, node)) {
-            if nb.weight < lightest {
-                (lightest, slot) = (nb.weight, at);
+        // Few nodes around have labels or a cover: those that do are found without a branch.
+        let row = tables.graph.neighbours(node);
+        let mut lightest = u64::MAX;
+        for (first, part) in (0u32..).step_by(64).zip(row.chunks(64)) {
+            let mut met = 0u64;
+            for (at, nb) in (0u32..).zip(part) {
+                lightest = lightest.min(u64::from(weights.of(nb.edge)) << 32 | u64::from(first + at));
+                met |= u64::from(busy[nb.node as usize]) << at;
             }
-            for (other, label) in labels.at(nb.node).filter(|(_, label)| label.defect != i) {
-                let (j, dist) = (label.defect, dist + i64::from(nb.weight) + label.dist);
-                if dist >= defects[i as usize].boundary + defects[j as usize].boundary {
-                    continue; // the boundary is as near for both
+            while met != 0 {
+                let nb = part[met.trailing_zeros() as usize];
+                met &= met - 1;
+                for j in cover.at(nb.node).map(|entry| entry.defect) {
+                    if !std::mem::replace(&mut planted[j as usize], true) {
+                        due.push(j);
+                    }
                 }
-                let mut h = defects[i as usize].head;
-                while h != NONE && halves[h as usize].other != j {
-                    h = halves[h as usize].next;
-                }
-                if h == NONE {
-                    h = halves.len() as u32;
-                    halves.push(Half { dist, other: j, next: defects[i as usize].head });
-                    defects[i as usize].head = h;
-                    halves.push(Half { dist, other: i, next: defects[j as usize].head });
-                    defects[j as usize].head = h + 1;
-                    positions.push(pack(settled, other));
-                    bridges.push(nb.edge);
-                } else if dist < halves[h as usize].dist {
-                    halves[h as usize].dist = dist;
-                    halves[h as usize ^ 1].dist = dist;
-                    positions[h as usize / 2] = pack(settled, other);
-                    bridges[h as usize / 2] = nb.edge;
+                let through = dist + i64::from(weights.of(nb.edge));
+                for (other, label) in labels.at(nb.node).filter(|(_, label)| label.defect != i) {
+                    let (j, dist) = (label.defect, through + label.dist);
+                    if dist >= defects[i as usize].boundary + defects[j as usize].boundary {
+                        continue; // the boundary is as near for both
+                    }
+                    let mut h = defects[i as usize].head;
+                    while h != NONE && halves[h as usize].other != j {
+                        h = halves[h as usize].next;
+                    }
+                    if h == NONE {
+                        h = halves.len() as u32;
+                        halves.push(Half { dist, other: j, next: defects[i as usize].head });
+                        defects[i as usize].head = h;
+                        halves.push(Half { dist, other: i, next: defects[j as usize].head });
+                        defects[j as usize].head = h + 1;
+                        positions.push(pack(settled, other));
+                        bridges.push(nb.edge);
+                    } else if dist < halves[h as usize].dist {
+                        halves[h as usize].dist = dist;
+                        halves[h as usize ^ 1].dist = dist;
+                        positions[h as usize / 2] = pack(settled, other);
+                        bridges[h as usize / 2] = nb.edge;
+                    }
                 }
             }
         }
-        if slot != NONE {
-            labels.push(settled, dist + i64::from(lightest), slot);
-        }
-    }
-
-    /// Where the way of a matched link is to be found: the edge between two labels, and those; or the node at which a
-    /// way to the boundary begins, and the label from which it leaves.
-    pub(crate) fn way(&self, link: Link) -> (u32, u64) {
-        let Some(flood) = &self.flood else { return (NONE, SEARCHED) };
-        if link.to == BOUNDARY {
-            return (self.node(link.from), pack(flood.exits[link.from as usize], NONE));
-        }
-        let pair = link.pair as usize;
-        (flood.bridges[pair], self.positions[pair])
-    }
-
-    /// Calls `edge` with every edge on a [`way`](Self::way).
-    pub(crate) fn walk_way(&self, tables: Tables<'_>, way: (u32, u64), edge: impl FnMut(u32)) {
-        if let Some(flood) = &self.flood {
-            flood.walk(tables, way, edge);
-        }
-    }
-
-    /// The node at the far end of a matched link (`None` is the boundary), and how far it is.
-    pub(crate) fn far_end(&self, link: Link) -> (Option<u32>, i64) {
-        if link.to == BOUNDARY {
-            (None, self.defects[link.from as usize].boundary)
-        } else {
-            (Some(self.node(link.to)), self.dist(link.pair))
-        }
-    }
-
-    /// Gives an edge this weight, if that is less than it has.
-    pub(crate) fn lower(&mut self, edge: u32, weight: u32) {
-        if let Some(flood) = &mut self.flood {
-            flood.weights.lower(edge, weight);
-        }
-    }
-
-    /// Whether any edge weighs less than in the graph.
-    pub(crate) fn is_lowered(&self) -> bool {
-        self.flood.as_ref().is_some_and(|flood| flood.weights.is_lowered())
-    }
-
-    /// Gives every edge the graph's weight again.
-    pub(crate) fn restore(&mut self) {
-        if let Some(flood) = &mut self.flood {
-            flood.weights.restore();
-        }
-    }
-
-    /// The graph with the weights as they are.
-    pub(crate) fn lowered_graph(&self, graph: &MatchingGraph) -> MatchingGraph {
-        self.flood.as_ref().map_or_else(|| graph.clone(), |flood| flood.weights.graph(graph))
+        push_edge(labels, settled, dist, lightest);
     }
 }

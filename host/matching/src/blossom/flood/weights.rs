@@ -1,100 +1,103 @@
-//! A copy of the graph's weights that can be lowered and put back.
+//! The graph's weights, which can be changed for one decode and put back.
 
-use crate::graph::{MatchingGraph, NONE, Neighbour};
+use crate::graph::{MatchingGraph, NONE};
 
-/// Where an edge is in the rows.
+/// What does not change about an edge.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    /// Its entries in the rows of its ends; for the boundary the node, and [`NONE`]; for a loop neither.
-    slots: [u32; 2],
+struct Fixed {
+    /// Its grid weight in the graph.
     weight: u32,
+    /// Its ends; the second is one past the last node where that is the boundary.
+    ends: [u32; 2],
 }
 
-/// The rows of a graph, with weights of their own.
+/// Marks a weight that has been set. Weights have at most 30 bits.
+const SET: u32 = 1 << 31;
+
+/// The weight of every edge, as it is now.
 #[derive(Debug, Clone)]
 pub(super) struct Weights {
-    neighbours: Vec<Neighbour>,
-    boundary: Vec<Option<(u32, u32)>>,
-    places: Vec<Place>,
-    /// The edges whose weight is not the graph's.
-    lowered: Vec<u32>,
+    /// Per edge, with the mark of those that have been set.
+    now: Vec<u32>,
+    fixed: Vec<Fixed>,
+    /// The edges whose weight has been set.
+    changed: Vec<u32>,
 }
 
 impl Weights {
     pub(super) fn new(graph: &MatchingGraph) -> Self {
-        let mut places = vec![Place { slots: [NONE; 2], weight: 0 }; graph.num_edges()];
-        let mut neighbours = Vec::new();
-        let mut boundary = Vec::new();
+        // A loop is in no row, and its weight does not matter.
+        let mut fixed = vec![Fixed { weight: 0, ends: [NONE; 2] }; graph.num_edges()];
         for u in 0..graph.num_detectors() as u32 {
             for nb in graph.neighbours(u) {
-                let place = &mut places[nb.edge as usize];
-                place.slots[usize::from(place.slots[0] != NONE)] = neighbours.len() as u32;
-                place.weight = nb.weight;
-                neighbours.push(*nb);
+                fixed[nb.edge as usize] = Fixed { weight: nb.weight, ends: [u, nb.node] };
             }
-            let own = graph.own_boundary(u);
-            if let Some((weight, edge)) = own {
-                places[edge as usize] = Place { slots: [u, NONE], weight };
+            if let Some((weight, edge)) = graph.own_boundary(u) {
+                fixed[edge as usize] = Fixed { weight, ends: [u, graph.num_detectors() as u32] };
             }
-            boundary.push(own);
         }
-        Self { neighbours, boundary, lowered: Vec::with_capacity(places.len()), places }
+        let now = fixed.iter().map(|edge| edge.weight).collect();
+        Self { now, changed: Vec::with_capacity(fixed.len()), fixed }
     }
 
-    /// The row of node `u`.
+    /// The weight of an edge.
     #[inline]
-    pub(super) fn row(&self, graph: &MatchingGraph, u: u32) -> &[Neighbour] {
-        &self.neighbours[graph.row(u)]
-    }
-
-    /// The weight of the node's own boundary edge.
-    #[inline]
-    pub(super) fn own_boundary(&self, u: u32) -> Option<(u32, u32)> {
-        self.boundary[u as usize]
+    pub(super) fn of(&self, edge: u32) -> u32 {
+        self.now[edge as usize] & !SET
     }
 
     /// Gives an edge this weight, if that is less than it has.
+    #[inline]
     pub(super) fn lower(&mut self, edge: u32, weight: u32) {
-        let Place { slots, weight: original } = self.places[edge as usize];
-        let now = match slots {
-            [NONE, _] => return,
-            [u, NONE] => self.boundary[u as usize].map_or(0, |own| own.0),
-            [slot, _] => self.neighbours[slot as usize].weight,
-        };
-        if weight < now {
-            if now == original {
-                self.lowered.push(edge);
+        // A loop has weight zero here, so it is never lowered.
+        let now = &mut self.now[edge as usize];
+        if weight < *now & !SET {
+            if *now & SET == 0 {
+                self.changed.push(edge);
             }
-            self.set(edge, weight);
+            *now = weight | SET;
         }
     }
 
-    /// Whether any weight is not the graph's.
-    pub(super) fn is_lowered(&self) -> bool {
-        !self.lowered.is_empty()
+    /// Gives an edge that has none set this weight; says whether that is more than the graph's.
+    pub(super) fn set(&mut self, edge: u32, weight: u32) -> bool {
+        let Fixed { weight: usual, ends } = self.fixed[edge as usize];
+        let now = &mut self.now[edge as usize];
+        if *now & SET == 0 && ends[0] != NONE {
+            self.changed.push(edge);
+            *now = weight | SET;
+        }
+        weight > usual && ends[0] != NONE
+    }
+
+    /// The edges whose weight has been set.
+    pub(super) fn changed(&self) -> &[u32] {
+        &self.changed
+    }
+
+    /// The ends of an edge; one past the last node is the boundary.
+    #[inline]
+    pub(super) fn ends(&self, edge: u32) -> [u32; 2] {
+        self.fixed[edge as usize].ends
     }
 
     /// Gives every edge the graph's weight again.
     pub(super) fn restore(&mut self) {
-        while let Some(edge) = self.lowered.pop() {
-            self.set(edge, self.places[edge as usize].weight);
-        }
-    }
-
-    fn set(&mut self, edge: u32, weight: u32) {
-        match self.places[edge as usize].slots {
-            [NONE, _] => {}
-            [u, NONE] => self.boundary[u as usize] = Some((weight, edge)),
-            slots => {
-                for slot in slots {
-                    self.neighbours[slot as usize].weight = weight;
-                }
-            }
+        while let Some(edge) = self.changed.pop() {
+            self.now[edge as usize] = self.fixed[edge as usize].weight;
         }
     }
 
     /// The graph with these weights.
     pub(super) fn graph(&self, graph: &MatchingGraph) -> MatchingGraph {
-        graph.with_rows(self.neighbours.clone(), self.boundary.clone())
+        let mut neighbours = Vec::new();
+        let mut boundary = Vec::new();
+        for u in 0..graph.num_detectors() as u32 {
+            for &nb in graph.neighbours(u) {
+                neighbours.push(crate::graph::Neighbour { weight: self.of(nb.edge), ..nb });
+            }
+            boundary.push(graph.own_boundary(u).map(|(_, edge)| (self.of(edge), edge)));
+        }
+        graph.with_rows(neighbours, boundary)
     }
 }
