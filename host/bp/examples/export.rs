@@ -18,6 +18,7 @@ use ringcall_bp::BpConfig;
 #[path = "common/files.rs"]
 mod files;
 #[path = "common/words.rs"]
+#[allow(unreachable_pub)]
 mod words;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,5 @@
 //! The GPU's belief propagation kernel, its phases run one thread after another on a CPU, against `ringcall-bp` on the same shots.
+#![allow(clippy::print_stdout)]
 
 use ringcall_bp::{BpConfig, BpGraphBuilder};
 use ringcall_qec::circuit::{BicycleMemory, DetectorBases, OperationNoise};
@@ -7,6 +8,7 @@ use ringcall_qec::sample::Sampler;
 use std::path::Path;
 use std::process::Command;
 
+#[allow(unreachable_pub)]
 #[path = "../../bp/examples/common/words.rs"]
 mod words;
 
