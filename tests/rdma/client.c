@@ -26,7 +26,7 @@
     }                                                                                        \
   } while (0)
 
-enum { HEADER = 24, CHUNK = 16384, DEPTH = 64, WAIT_MS = 1500 };
+enum { HEADER = 24, CHUNK = 16384, DEPTH = 64, WAIT_MS = 3000 };
 static const uint32_t REQUEST = 0x43555152, RESPONSE = 0x43555153, RPC_INCREMENT = 0x191b6322;
 
 static double now(void) {
