@@ -26,12 +26,8 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
     }
     run(&mut shell.cargo(&["test", "--workspace", "--no-run", "--test", "two_processes"]))?;
     let ringcall = shell.target("debug").join("ringcall");
-    let command = format!(
-        "bash {} {} {}",
-        sources.join("cases.sh").display(),
-        ringcall.display(),
-        machine.join("client").display()
-    );
+    let command =
+        format!("bash {} {} {}", sources.join("cases.sh").display(), ringcall.display(), machine.display());
     // The machine sees one folder: the one that has both the sources and what was built.
     let share = shell.root().display().to_string();
     run(&mut shell.command("bash", &[&start, &folder, &share, SECONDS, &command]))?;

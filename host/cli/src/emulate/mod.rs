@@ -10,12 +10,12 @@ use crate::decoder::DecoderArgs;
 use crate::experiment::ExperimentArgs;
 use crate::memory::MemoryLimit;
 use crate::output;
-use crate::serve::TransportArg;
+use crate::serve::{IcrcArg, TransportArg};
 use crate::signals::Signals;
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
-use ringcall_roce::{RoceSocket, rendezvous};
+use ringcall_roce::{PathMtu, RoceSocket, rendezvous};
 use ringcall_sim::fpga::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, PlayerTarget, Report};
 use ringcall_wire::header::RequestHeader;
 use std::io::Write;
@@ -74,6 +74,17 @@ pub(crate) struct Args {
     /// the rest
     #[arg(long, value_name = "ADDRESS")]
     rendezvous: Option<SocketAddr>,
+    /// RoCE: our own address, to which answers come; adapters send them to port 4791 alone [default: the address of
+    /// the route to the service, a free port]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    bind: Option<SocketAddrV4>,
+    /// RoCE: how the invariant CRC of answers is checked
+    #[arg(long, value_enum, default_value = "recover")]
+    icrc: IcrcArg,
+    /// RoCE: the path MTU in bytes, 256, 512, 1024, 2048 or 4096: longer requests are several packets. The service's is
+    /// the same
+    #[arg(long, default_value_t = PathMtu::default(), value_name = "BYTES")]
+    mtu: PathMtu,
     /// Seed of shots and faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -86,6 +97,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
+
+/// Options of a queue pair.
+const QUEUE_PAIR: [&str; 6] = ["metadata", "rendezvous", "qp", "bind", "icrc", "mtu"];
 
 /// How far a packet is held back, in packets.
 const REORDER_DEPTH: u32 = 4;
@@ -112,7 +126,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     let target = Target::parse(&args.connect)?;
     let transport = target.transport(args.transport)?;
     if transport == TransportArg::Udp {
-        given.refuse(&["metadata", "rendezvous", "qp"], "--transport udp")?;
+        given.refuse(&QUEUE_PAIR, "--transport udp")?;
     }
     match args.function {
         FunctionArg::Increment => {
@@ -169,12 +183,19 @@ fn faults(args: &Args) -> Faults {
     }
 }
 
+/// The address that the socket is bound to.
+fn local(args: &Args, service: SocketAddrV4) -> Result<SocketAddrV4> {
+    if let Some(address) = args.bind {
+        return Ok(address);
+    }
+    let local = RoceSocket::route_source(service).with_context(|| format!("no route to {service}"))?;
+    Ok(SocketAddrV4::new(local, 0))
+}
+
 /// What a rendezvous says in place of what the endpoint says.
 fn introduce(args: &Args, service: SocketAddr, target: &mut PlayerTarget) -> Result<()> {
     let timeout = Duration::from_millis(args.timeout_ms);
-    let local =
-        RoceSocket::route_source(target.peer).with_context(|| format!("no route to {}", target.peer))?;
-    let here = rendezvous::Side { qp: args.qp, key: 0, ip: local };
+    let here = rendezvous::Side { qp: args.qp, key: 0, ip: *local(args, target.peer)?.ip() };
     let there =
         rendezvous::call(service, here, timeout).with_context(|| format!("the rendezvous at {service}"))?;
     (target.qp, target.key) = (there.qp, there.key);
@@ -194,9 +215,7 @@ fn play(
     if let Some(service) = args.rendezvous {
         introduce(args, service, &mut target)?;
     }
-    let local =
-        RoceSocket::route_source(target.peer).with_context(|| format!("no route to {}", target.peer))?;
-    let socket = RoceSocket::bind(SocketAddrV4::new(local, 0))?;
+    let socket = RoceSocket::bind(local(args, target.peer)?)?;
     socket.tell_closed_ports().context("a RoCE socket")?;
     let config = PlayerConfig {
         qp: args.qp,
@@ -205,6 +224,8 @@ fn play(
         timeout: Duration::from_millis(args.timeout_ms),
         metadata: args.metadata,
         faults: faults(args),
+        icrc: args.icrc.into(),
+        mtu: args.mtu,
         ..PlayerConfig::new(target)
     };
     let mut left = args.requests;

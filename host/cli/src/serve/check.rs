@@ -11,7 +11,7 @@ use ringcall_transport::udp::AllowedPeer;
 use std::net::{IpAddr, SocketAddrV4};
 
 /// Options of a queue pair.
-const QUEUE_PAIR: [&str; 6] = ["qp", "rkey", "remote_qp", "icrc", "peers", "rendezvous"];
+const QUEUE_PAIR: [&str; 7] = ["qp", "rkey", "remote_qp", "icrc", "mtu", "peers", "rendezvous"];
 /// What the plug-in decides.
 const WIRE: [&str; 4] = ["bind", "slots", "slot_bytes", "peer"];
 

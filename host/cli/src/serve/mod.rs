@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use plugin::Over;
 use ringcall::thread::STOP_CHECK_INTERVAL;
-use ringcall_roce::{IcrcCheck, PortOptions};
+use ringcall_roce::{IcrcCheck, PathMtu, PortOptions};
 use ringcall_transport::{roce, udp};
 use served::Outcome;
 use server::Server;
@@ -55,7 +55,7 @@ impl TransportArg {
 
 /// How the invariant CRC is checked, as an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum IcrcArg {
+pub(crate) enum IcrcArg {
     /// It is right for some IP identification, which a socket does not see: packets of adapters pass
     Recover,
     /// It is right for identification 0, which `ringcall emulate` sends: finds more damage
@@ -145,6 +145,10 @@ pub(crate) struct Args {
     /// RoCE: how the invariant CRC of packets is checked
     #[arg(long, value_enum, default_value = "recover")]
     icrc: IcrcArg,
+    /// RoCE: the path MTU in bytes, 256, 512, 1024, 2048 or 4096: longer answers are several packets. The peer's is
+    /// the same; on Ethernet of 1500 bytes RDMA programs have 1024
+    #[arg(long, default_value_t = PathMtu::default(), value_name = "BYTES")]
+    mtu: PathMtu,
     /// RoCE: the most peers known at a time, each with its own window; a newcomer takes the place of the peer
     /// that was silent longest, and its answers that are due are lost [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]

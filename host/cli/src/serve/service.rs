@@ -203,10 +203,19 @@ pub(super) fn peers(args: &Args) -> usize {
 
 /// The queue pair that was asked for, with a page for each slot.
 fn port(args: &Args, slot_bytes: u32) -> Result<PortOptions> {
-    let &Args { qp, rkey: key, remote_qp, slots, .. } = args;
+    let &Args { qp, rkey: key, remote_qp, slots, mtu, .. } = args;
     let peer = one_peer(args)?;
     let window = PortOptions::new(slots, slot_bytes.next_multiple_of(PAGE_UNIT_BYTES));
-    Ok(PortOptions { address: v4(args.bind)?, qp, key, remote_qp, peer, icrc: args.icrc.into(), ..window })
+    Ok(PortOptions {
+        address: v4(args.bind)?,
+        qp,
+        key,
+        remote_qp,
+        peer,
+        mtu,
+        icrc: args.icrc.into(),
+        ..window
+    })
 }
 
 fn on_host<W: Wire + 'static>(

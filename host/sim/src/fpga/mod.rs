@@ -40,6 +40,7 @@ pub mod faults;
 pub mod loopback;
 pub mod metadata;
 pub mod player;
+mod reliable;
 pub mod report;
 mod request_log;
 pub mod windows;

@@ -2,10 +2,10 @@
 
 use crate::nic::{Message, Port};
 use crate::socket_nic::counts::{Count, Counts};
-use ringcall_roce::opcode::Part;
+use ringcall_roce::opcode::{Part, Service};
 use ringcall_roce::{
-    Busy, Event, Immediate, Inbox, MAX_OVERHEAD_BYTES, Memory, Opcode, Outbox, Packet, Peers, PortOptions,
-    Psn, PushError, QueuePairError, Reason, Responder, Reth, RoceSocket, SocketError,
+    BATCH, Busy, Event, Inbox, MAX_OVERHEAD_BYTES, Memory, Operation, Outbox, Packet, PathMtu, Peers,
+    PortOptions, Psn, QueuePairError, Reason, Responder, RoceSocket, SocketError,
 };
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
@@ -13,8 +13,12 @@ use ringcall_wire::status::Status;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-/// The largest path MTU: no message is sent that is longer, as none is cut into several packets.
+/// The longest message that is sent: the largest path MTU.
 pub const MAX_MESSAGE_BYTES: u32 = 4096;
+
+/// Room for a batch of messages of one packet, and for the longest message of the smallest packets.
+const OUTBOX_PACKETS: usize = BATCH;
+const _: () = assert!(PathMtu::B256.packets(MAX_MESSAGE_BYTES as usize) as usize <= OUTBOX_PACKETS);
 
 /// When a request's bytes are written to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -141,7 +145,7 @@ impl LastPacket {
         let address = base + self.begun;
         Some(match event {
             Event::Arrived(arrived) => Message::WriteImm { address, rkey, immediate: arrived.immediate.0 },
-            Event::Written | Event::Message(_) => Message::Write { address, rkey },
+            Event::Written | Event::Message(_) | Event::Gathered => Message::Write { address, rkey },
         })
     }
 }
@@ -200,7 +204,7 @@ impl RocePort {
             inbox: Inbox::new(packet_bytes),
             seen: 0,
             here: 0,
-            outbox: Outbox::new(MAX_MESSAGE_BYTES as usize + MAX_OVERHEAD_BYTES),
+            outbox: Outbox::with_room(OUTBOX_PACKETS, options.mtu.bytes() + MAX_OVERHEAD_BYTES),
             counts: Arc::default(),
             closed: false,
         })
@@ -316,7 +320,7 @@ impl RocePort {
                 counts.add(Count::Incomplete, peer.newly_incomplete());
                 let message = match outcome {
                     Err(reason) => return refuse_for(reason),
-                    Ok(Event::Written) => None,
+                    Ok(Event::Written | Event::Gathered) => None,
                     Ok(Event::Message(bytes)) => {
                         payload.extend_from_slice(bytes);
                         Some(send_of(&packet))
@@ -373,42 +377,37 @@ impl RocePort {
         }
     }
 
-    /// Sends a message to a peer as one packet; false, and counted, if that cannot be.
+    /// Sends a message to a peer, as several packets if it is longer than the path MTU; false, and counted, if that cannot be.
     fn transmit(&mut self, to: Option<SocketAddrV4>, message: Message, payload: &[u8]) -> bool {
         let lost = |port: &Self| {
             port.counts.add(Count::Unsent, 1);
             false
         };
-        // No more than a packet's, or refused.
-        let length = u32::try_from(payload.len()).ok().filter(|&n| n <= MAX_MESSAGE_BYTES);
-        let (Some(length), Some(to)) = (length, to) else { return lost(self) };
+        let to = to.filter(|_| payload.len() <= MAX_MESSAGE_BYTES as usize);
+        let Some(to) = to else { return lost(self) };
         let Some(&mut psn) = self.number(to) else { return lost(self) };
-        let qp = self.options.remote_qp;
-        let packet = match message {
-            Message::Send => Packet::send(qp, psn, payload),
-            Message::SendImm { immediate } => {
-                let mut packet = Packet::send(qp, psn, payload);
-                packet.bth.opcode = Opcode::UcSendOnlyImmediate;
-                packet.immediate = Some(immediate);
-                packet
-            }
-            Message::Write { address, rkey: key } => {
-                Packet::write_only(qp, psn, Reth { address, key, length }, payload)
-            }
+        let operation = match message {
+            Message::Send => Operation::Send { immediate: None },
+            Message::SendImm { immediate } => Operation::Send { immediate: Some(immediate) },
+            Message::Write { address, rkey: key } => Operation::Write { address, key, immediate: None },
             Message::WriteImm { address, rkey: key, immediate } => {
-                let reth = Reth { address, key, length };
-                Packet::write_immediate(qp, psn, reth, Immediate(immediate), payload)
+                Operation::Write { address, key, immediate: Some(immediate) }
             }
         };
-        let mut pushed = self.outbox.push(&self.socket, to, &packet);
-        if matches!(pushed, Err(PushError::Full)) && self.flush() {
-            pushed = self.outbox.push(&self.socket, to, &packet);
-        }
-        if pushed.is_err() {
+        let PortOptions { remote_qp: destination_qp, mtu, .. } = self.options;
+        let service = Service::Uc;
+        let message = ringcall_roce::Message { service, operation, destination_qp, mtu, bytes: payload };
+        let packets = message.packets();
+        if self.outbox.room() < packets as usize && !self.flush() {
             return lost(self);
         }
+        for index in 0..packets {
+            if self.outbox.push(&self.socket, to, &message.packet(index, psn)).is_err() {
+                return lost(self);
+            }
+        }
         if let Some(number) = self.number(to) {
-            *number = psn.next();
+            *number = psn.plus(packets);
         }
         true
     }
