@@ -89,9 +89,78 @@ serve "roce, damaged packets" "$roce" uc 400 64 16 1024 0 0 \
 serve "nic, damaged packets" "$nic" uc 400 64 16 1024 0 0 'right + lost == 400 && counts[port_wrong_icrc] > 0'
 tc qdisc del dev veth0 root
 
+# The reliable service: what is lost or damaged is sent again, so every request is answered rightly.
+rc="--transport roce --qp-type rc $uc"
+serve "reliable, sequence numbers wrap" "$rc --psn 16777200" rc 5000 64 16 1024 0xfffff0 0 \
+    'right == 5000 && failed_with == 0 && counts[received] == 5000'
+serve "reliable, three packets a request and an answer" "$rc --mtu 1024" rc 300 3000 16 1024 0 0 'right == 300'
+for percent in 1 5; do
+    tc qdisc add dev veth0 root netem loss $percent%
+    ip netns exec peer tc qdisc add dev veth1 root netem loss $percent%
+    serve "reliable, $percent% loss each way" "$rc" rc 1000 64 16 1024 0 0 'right == 1000 && lost == 0 && counts[wrong_psn] > 0'
+    emulate "client, reliable, $percent% loss each way" rc 1024 0 64 "--qp-type rc --requests 1000 --timeout-ms 20000" \
+        'counts[correct] == 1000 && counts[resent] > 0'
+    tc qdisc del dev veth0 root
+    ip netns exec peer tc qdisc del dev veth1 root
+done
+tc qdisc add dev veth0 root netem corrupt 5%
+serve "reliable, damaged packets" "$rc" rc 400 64 16 1024 0 0 'right == 400 && counts[wrong_icrc] > 0'
+tc qdisc del dev veth0 root
+# 10: remote access error.
+serve "reliable, wrong key" "$rc" rc 8 64 8 1024 0 1 'right == 0 && failed_with == 10 && counts[wrong_key] > 0'
+serve "reliable, wrong first sequence number" "$rc --psn 100" rc 8 64 8 1024 103 0 \
+    'right == 0 && lost == 8 && counts[wrong_psn] > 0'
+for service in uc rc; do
+    meeting="--transport roce --qp-type $service --rendezvous 10.0.0.1:7000"
+    serve "rendezvous, $service" "$meeting" $service 200 64 16 1024 0 0 'right == 200'
+done
+serve "nic, rendezvous" "--transport nic --rendezvous 10.0.0.1:7000" uc 200 64 16 1024 0 0 'right == 200'
+serve "answers in four packets" "$roce --mtu 256" uc 200 1000 16 256 0 0 'right == 200'
+
+emulate "client, reliable, sequence numbers wrap" rc 1024 0xfffff0 64 "--qp-type rc --psn 16777200 --requests 5000" \
+    'counts[correct] == 5000 && counts[resent] == 0'
+emulate "client, reliable, three packets a request and an answer" rc 1024 0 64 "--qp-type rc --requests 300 --payload 3000" \
+    'counts[correct] == 300'
+emulate "client, reliable, receiver not ready" rc 1024 0 2 "--qp-type rc --requests 500 --in-flight 32 --timeout-ms 20000" \
+    'counts[correct] == 500 && counts[told_not_ready] > 0'
 emulate "client, unreliable" uc 1024 0 64 "--requests 5000 --icrc recover" 'counts[correct] == 5000 && served == 5000'
-emulate "client, unreliable, iCRC ignored" uc 4096 0 64 "--requests 500 --payload 3000 --icrc ignore" 'counts[correct] == 500'
+emulate "client, unreliable, iCRC ignored" uc 4096 0 64 "--requests 500 --payload 3000 --icrc ignore --timeout-ms 3000" 'counts[correct] == 500'
 # An adapter's identification is not 0: every answer is refused, and counted.
 emulate "client, unreliable, iCRC of identification 0" uc 1024 0 64 "--requests 32 --icrc zero --timeout-ms 300" \
     'counts[correct] <= 1 && counts[unanswered] >= 31'
+
+# Through libibverbs: the service in this namespace, where the device is; the client is software RoCE in the other, or a second adapter.
+# verbs NAME SERVICE_OPTIONS CLIENT CLIENT_OPTIONS CHECK
+# CLIENT is a command prefix that runs the client. The check is over the client's counts, and what the service counted (with `service_`).
+verbs() {
+    [[ $1 == *$pattern* ]] || return 0
+    local name=$1 client=$3 check=$5 output service pid passed entry
+    local -A counts=()
+    $ringcall serve --transport verbs --device rxe0 --rendezvous 10.0.0.2:7000 $2 >/tmp/service 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do
+        grep -q '^transport=verbs' /tmp/service && break
+        sleep 0.1
+    done
+    output=$($client $ringcall emulate --connect "$(head -n 1 /tmp/service)" --rendezvous 10.0.0.2:7000 $4 2>&1)
+    kill -TERM $pid
+    wait $pid
+    local status=$?
+    service=$(sed 1d /tmp/service)
+    read_counts "$output"
+    while read -r entry; do counts[service_${entry% *}]=${entry#* }; done < <(grep -o -E '\b[a-z_]+ [0-9]+\b' <<<"$service")
+    ((passed = status == 0 && counts[wrong] == 0 && (check)))
+    grep -q "unaccounted: 0 frames, 0 requests" <<<"$service" || passed=0
+    verdict "$name" "$passed" "correct=${counts[correct]:-} wrong=${counts[wrong]:-} unanswered=${counts[unanswered]:-} service=$status" \
+        "$check" "$output
+$service"
+}
+
+software="ip netns exec peer"
+for service in uc rc; do
+    verbs "verbs, $service, software client" "--qp-type $service" "$software" "--bind 10.0.0.1:4791 --requests 2000" \
+        'counts[correct] == 2000 && counts[service_answered] == 2000'
+    verbs "verbs, $service, verbs client" "--qp-type $service" "" "--transport verbs --device rxe0 --requests 2000" \
+        'counts[correct] == 2000 && counts[service_answered] == 2000'
+done
 exit $failed

@@ -2,6 +2,7 @@
 
 use crate::nic::{Message, Port};
 use crate::socket_nic::counts::{Count, Counts};
+use ringcall_roce::introduced::{Introduced, Introduction};
 use ringcall_roce::opcode::{Part, Service};
 use ringcall_roce::{
     BATCH, Busy, Event, Inbox, MAX_OVERHEAD_BYTES, Memory, Operation, Outbox, Packet, PathMtu, Peers,
@@ -12,6 +13,7 @@ use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
+use std::sync::mpsc;
 
 /// The longest message that is sent: the largest path MTU.
 pub const MAX_MESSAGE_BYTES: u32 = 4096;
@@ -163,6 +165,7 @@ pub struct RocePort {
     receiver: Receiver,
     /// The peer that wrote last; the one peer, if there is one.
     peer: Option<SocketAddrV4>,
+    introduced: Introduced,
     /// Of the next packet to a peer that has no separate numbers.
     psn: Psn,
     inbox: Inbox,
@@ -200,6 +203,7 @@ impl RocePort {
             options,
             receiver,
             peer: options.peer,
+            introduced: Introduced::none(),
             psn: Psn::first(),
             inbox: Inbox::new(packet_bytes),
             seen: 0,
@@ -218,6 +222,14 @@ impl RocePort {
         if let Receiver::Frames { requests, .. } = &mut self.receiver {
             *requests = None;
         }
+        self
+    }
+
+    /// Answers to peers that introduce themselves at a rendezvous go to the queue pair that they name, and to port 4791 unless there
+    /// is [one peer](PortOptions::peer). So many are known at a time.
+    #[must_use]
+    pub fn introduced_by(mut self, rendezvous: mpsc::Receiver<Introduction>, peers: usize) -> Self {
+        self.introduced = Introduced::new(rendezvous, peers);
         self
     }
 
@@ -273,6 +285,14 @@ impl RocePort {
             return false;
         }
         (self.seen, self.here) = (0, 0);
+        while let Some(met) = self.introduced.next() {
+            let peer = self.options.peer.unwrap_or(met.address());
+            match &mut self.receiver {
+                Receiver::Frames { peers, .. } => peers.forget(peer),
+                Receiver::Packets { .. } if self.peer == Some(peer) => self.peer = self.options.peer,
+                Receiver::Packets { .. } => (),
+            }
+        }
         let before = self.inbox.too_long();
         let Ok(taken) = self.socket.receive(&mut self.inbox) else {
             self.counts.add(Count::Errors, 1);
@@ -287,7 +307,7 @@ impl RocePort {
 
     /// Takes one packet in. Returns the message that it completes.
     fn take(&mut self, index: usize, payload: &mut Vec<u8>) -> Option<Message> {
-        let Self { socket, options, receiver, peer: writer, psn, inbox, counts, .. } = self;
+        let Self { socket, options, receiver, peer: writer, introduced, psn, inbox, counts, .. } = self;
         let (source, datagram) = inbox.iter().nth(index)?;
         let refuse = |count| {
             counts.add(count, 1);
@@ -306,7 +326,7 @@ impl RocePort {
             Ok(packet) => packet,
             Err(reason) => return refuse_for(reason),
         };
-        let from = options.peer.unwrap_or(source);
+        let from = options.peer.unwrap_or_else(|| introduced.address(source));
         payload.clear();
         let message = match receiver {
             Receiver::Frames { peers, requests } => {
@@ -394,7 +414,8 @@ impl RocePort {
                 Operation::Write { address, key, immediate: Some(immediate) }
             }
         };
-        let PortOptions { remote_qp: destination_qp, mtu, .. } = self.options;
+        let PortOptions { remote_qp, mtu, .. } = self.options;
+        let destination_qp = self.introduced.queue_pair(to).unwrap_or(remote_qp);
         let service = Service::Uc;
         let message = ringcall_roce::Message { service, operation, destination_qp, mtu, bytes: payload };
         let packets = message.packets();

@@ -19,6 +19,11 @@
 //! is counted as [`evicted`](crate::Statistics::evicted), and whose answers that are still due are counted as
 //! unsent. It finds zeros in its window.
 //!
+//! # The reliable service
+//! [`ReliableRoce`] is a queue pair of the reliable connected service with one peer: each packet is acknowledged, and sent again until it
+//! is. [`wrong_psn`](crate::Statistics::wrong_psn) are packets out of order, which the peer sends again,
+//! [`resent`](crate::Statistics::resent) our own; `broken_…` say why a connection has ended.
+//!
 //! # What is counted
 //! [`lost`](crate::Statistics::lost) are packets that sequence numbers say are missing; one that comes late after all was
 //! counted, and makes up for the next. [`incomplete`](crate::Statistics::incomplete) are frames and messages that were given
@@ -28,9 +33,14 @@
 //! [`forbidden`](crate::Statistics::forbidden) (of another host than the one peer) say why a packet was refused; every other
 //! reason (queue pair, addresses, no RoCE) is [`malformed`](crate::Statistics::malformed).
 
+mod reliable;
+
+pub use reliable::{ReliableOptions, ReliableRoce};
+
 use crate::udp::MAX_DATAGRAM_BYTES;
 use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
 use crate::{Endpoint, Outbox, TransportError};
+use ringcall_roce::introduced::{Introduced, Introduction};
 use ringcall_roce::opcode::Service;
 use ringcall_roce::{
     BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, MAX_PAGES, Message, Operation, PAGE_UNIT_BYTES, Peers,
@@ -38,6 +48,7 @@ use ringcall_roce::{
 };
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// The most peers known at a time, unless [`RoceOptions::peers`] says otherwise.
@@ -100,6 +111,7 @@ pub struct Roce {
     socket: RoceSocket,
     options: RoceOptions,
     peers: Peers,
+    introduced: Introduced,
     inbox: Inbox,
     /// Datagrams of the inbox that were looked at, and how many it has.
     seen: usize,
@@ -127,6 +139,7 @@ impl Roce {
             socket,
             options: *options,
             peers,
+            introduced: Introduced::none(),
             inbox,
             seen: 0,
             here: 0,
@@ -136,14 +149,23 @@ impl Roce {
         })
     }
 
+    /// Answers to peers that introduce themselves at a rendezvous go to the queue pair that they name, and to port 4791 unless there
+    /// is [one peer](PortOptions::peer).
+    #[must_use]
+    pub fn introduced_by(mut self, rendezvous: Receiver<Introduction>) -> Self {
+        self.introduced = Introduced::new(rendezvous, self.options.peers);
+        self
+    }
+
     /// Puts an answer's packets from packet `begun` on into the outbox, with the peer's next numbers. Returns how many; none where
     /// they do not all fit.
     fn pack(&mut self, to: SocketAddrV4, bytes: &[u8], begun: u32) -> io::Result<u32> {
-        let Self { socket, options, peers, out, .. } = self;
+        let Self { socket, options, peers, introduced, out, .. } = self;
         let Some(psn) = peers.number(to) else { return Err(io::ErrorKind::NotConnected.into()) };
         let PortOptions { remote_qp, mtu, .. } = options.port;
+        let destination_qp = introduced.queue_pair(to).unwrap_or(remote_qp);
         let operation = Operation::Send { immediate: None };
-        let message = Message { service: Service::Uc, operation, destination_qp: remote_qp, mtu, bytes };
+        let message = Message { service: Service::Uc, operation, destination_qp, mtu, bytes };
         let packets = message.packets();
         let left = packets - begun.min(packets - 1);
         if out.room() < left as usize {
@@ -161,13 +183,14 @@ impl Roce {
 }
 
 /// A packet of which nothing comes, as it is counted.
-const fn ignored(reason: Reason) -> Arrival<'static, SocketAddrV4> {
+const fn ignored<P>(reason: Reason) -> Arrival<'static, P> {
     match reason {
         Reason::Duplicate => Arrival::Repeated,
         Reason::WrongPeer => Arrival::Forbidden,
         Reason::WrongIcrc => Arrival::WrongIcrc,
         Reason::WrongKey => Arrival::WrongKey,
         Reason::NoMessage => Arrival::NoMessage,
+        Reason::WrongPsn => Arrival::WrongPsn,
         _ => Arrival::Malformed,
     }
 }
@@ -198,7 +221,10 @@ impl Wire for Roce {
     }
 
     fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, SocketAddrV4>)) -> io::Result<()> {
-        let Self { socket, options, peers, inbox, seen, here, receive_bytes, .. } = self;
+        let Self { socket, options, peers, introduced, inbox, seen, here, receive_bytes, .. } = self;
+        while let Some(met) = introduced.next() {
+            peers.forget(options.port.peer.unwrap_or(met.address()));
+        }
         if *seen == *here {
             (*seen, *here) = (0, 0);
             let before = inbox.too_long();
@@ -213,7 +239,7 @@ impl Wire for Roce {
                 break;
             }
             *seen += 1;
-            let from = options.port.peer.unwrap_or(source);
+            let from = options.port.peer.unwrap_or_else(|| introduced.address(source));
             let packet = options.port.accept(socket, source, datagram);
             let (packet, peer) = match packet.and_then(|packet| Ok((packet, peers.hear(from, &packet)?))) {
                 Ok(heard) => heard,
