@@ -11,6 +11,7 @@ use ringcall_roce::{
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;
+use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -172,6 +173,10 @@ pub struct RocePort {
     seen: usize,
     here: usize,
     outbox: Outbox,
+    /// Of each packet in the outbox: whether it ends its message.
+    ends: VecDeque<bool>,
+    /// A packet of the message that is going out has failed.
+    is_broken: bool,
     counts: Arc<Counts>,
     closed: bool,
 }
@@ -209,6 +214,8 @@ impl RocePort {
             seen: 0,
             here: 0,
             outbox: Outbox::with_room(OUTBOX_PACKETS, options.mtu.bytes() + MAX_OVERHEAD_BYTES),
+            ends: VecDeque::with_capacity(OUTBOX_PACKETS),
+            is_broken: false,
             counts: Arc::default(),
             closed: false,
         })
@@ -271,10 +278,15 @@ impl RocePort {
         }
         let before = self.outbox.len();
         let failed = self.socket.send(&mut self.outbox).is_err();
-        let gone = (before - self.outbox.len()) as u64;
-        // The packet that failed has left the outbox too.
-        self.counts.add(Count::Sent, gone - u64::from(failed));
-        self.counts.add(Count::Unsent, failed.into());
+        let gone = before - self.outbox.len();
+        // The packet that failed has left the outbox too, as the last one.
+        for (left, ends) in (0..gone).rev().zip(self.ends.drain(..gone)) {
+            self.is_broken |= failed && left == 0;
+            if ends {
+                let count = if std::mem::take(&mut self.is_broken) { Count::Unsent } else { Count::Sent };
+                self.counts.add(count, 1);
+            }
+        }
         self.counts.add(Count::Errors, failed.into());
         self.outbox.is_empty()
     }
@@ -424,8 +436,10 @@ impl RocePort {
         }
         for index in 0..packets {
             if self.outbox.push(&self.socket, to, &message.packet(index, psn)).is_err() {
+                // Not for want of room: no packet of it is right, and the first one was not taken.
                 return lost(self);
             }
+            self.ends.push_back(index + 1 == packets);
         }
         if let Some(number) = self.number(to) {
             *number = psn.plus(packets);
