@@ -448,10 +448,16 @@ fn options_that_do_not_apply_are_errors() {
     let verbs = ["serve", "--transport", "verbs", "--device", "rxe0"];
     for (args, says) in [
         (&[&rc[..], &[]].concat()[..], "give --peer or --rendezvous"),
-        (&[&rc[..], &["--peer", "127.0.0.2", "--peers", "3"]].concat(), "--peers does not apply to --qp-type rc"),
+        (
+            &[&rc[..], &["--peer", "127.0.0.2", "--peers", "3"]].concat(),
+            "--peers does not apply to --qp-type rc",
+        ),
         (&["serve", "--transport", "roce", "--psn", "3"], "--psn does not apply to --qp-type uc"),
         (&["serve", "--transport", "nic", "--qp-type", "rc", "--peer", "127.0.0.2"], "give --transport roce"),
-        (&["serve", "--transport", "roce", "--device", "rxe0"], "--device does not apply to --transport roce"),
+        (
+            &["serve", "--transport", "roce", "--device", "rxe0"],
+            "--device does not apply to --transport roce",
+        ),
         (&["serve", "--transport", "verbs"], "needs --device"),
         (&verbs, "give --peer with --remote-qp, or --rendezvous"),
         (&[&verbs[..], &["--peer", "127.0.0.2", "--rendezvous", "127.0.0.1:0"]].concat(), "give --peer or"),
@@ -525,8 +531,15 @@ fn a_device_that_is_not_there_is_named() {
     let args = ["serve", "--transport", "verbs", "--device", "nowhere", "--rendezvous", "127.0.0.1:0"];
     let output = ringcall().args(args).output().expect("ran");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), stderr.lines().count(), output.stdout.len()), (Some(1), 1, 0), "{stderr}");
-    assert!(stderr.contains("no RDMA device `nowhere`") || stderr.contains("libibverbs.so.1 cannot be used"), "{stderr}");
+    assert_eq!(
+        (output.status.code(), stderr.lines().count(), output.stdout.len()),
+        (Some(1), 1, 0),
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("no RDMA device `nowhere`") || stderr.contains("libibverbs.so.1 cannot be used"),
+        "{stderr}"
+    );
 }
 
 /// Over the reliable service what is lost or comes twice is sent again, and every request is answered once.
@@ -548,11 +561,26 @@ fn a_reliable_connection_answers_every_request() {
     ]);
     let at = service.get("rendezvous").to_owned();
     let common = ["--rendezvous", &at, "--bind", "127.45.9.2:4791", "--mtu", "256", "--timeout-ms", "20000"];
-    let faults = ["--requests", "500", "--payload", "600", "--loss", "0.02", "--duplicate", "0.02", "--reorder", "0.02"];
+    let faults = [
+        "--requests",
+        "500",
+        "--payload",
+        "600",
+        "--loss",
+        "0.02",
+        "--duplicate",
+        "0.02",
+        "--reorder",
+        "0.02",
+    ];
     // Twice: a second client begins a connection of its own.
     for _ in 0..2 {
         let report = report_of(&service, &[&common[..], &faults[..]].concat());
-        assert_eq!((n(&report["correct"]), n(&report["lost"]), n(&report["unanswered"])), (500, 0, 0), "{report}");
+        assert_eq!(
+            (n(&report["correct"]), n(&report["lost"]), n(&report["unanswered"])),
+            (500, 0, 0),
+            "{report}"
+        );
         assert!(n(&report["reliable"]["requester"]["retransmitted"]) > 0, "{report}");
     }
     let (text, counters) = service.stop();
@@ -565,7 +593,8 @@ fn a_reliable_connection_answers_every_request() {
 #[test]
 fn a_wrong_key_ends_a_reliable_connection_by_name() {
     let peer = "127.45.8.2:5000";
-    let service = Service::start(&["--transport", "roce", "--bind", "127.45.8.1:0", "--qp-type", "rc", "--peer", peer]);
+    let service =
+        Service::start(&["--transport", "roce", "--bind", "127.45.8.1:0", "--qp-type", "rc", "--peer", peer]);
     let right = format!("rkey={}", service.get("rkey"));
     let wrong = service.endpoint.replace(&right, "rkey=0x1");
     let args = ["emulate", "--connect", &wrong, "--bind", peer, "--requests", "5"];

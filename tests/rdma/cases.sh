@@ -1,8 +1,8 @@
 #!/bin/bash
 # What is tried inside the machine: `ringcall serve` and `ringcall emulate` on a plain UDP socket, beside verbs programs on rdma_rxe.
-# cases.sh RINGCALL MACHINE [PATTERN]: a line a case whose name matches; exit status 1 if one of them failed.
+# cases.sh RINGCALL SUITE MACHINE [PATTERN]: a line a case whose name matches; exit status 1 if one of them failed.
 set -u
-ringcall=$1 machine=$2 pattern=${3:-}
+ringcall=$1 suite=$2 machine=$3 pattern=${4:-}
 failed=0
 
 netem_dropped() { tc -s qdisc show dev veth0 | sed -n -E 's/.*dropped ([0-9]+).*/\1/p' | head -n 1; }
@@ -163,4 +163,15 @@ for service in uc rc; do
     verbs "verbs, $service, verbs client" "--qp-type $service" "" "--transport verbs --device rxe0 --requests 2000" \
         'counts[correct] == 2000 && counts[service_answered] == 2000'
 done
+# suite NAME TYPE CLIENT: the transports' conformance suite.
+suite() {
+    [[ $1 == *$pattern* ]] || return 0
+    local output status
+    output=$("$suite" rxe0 "$2" "$3" 2>&1)
+    status=$?
+    verdict "$1" "$((status == 0))" "$(tail -n 1 <<<"$output")" "suite" "$output"
+}
+suite "conformance, verbs, uc, verbs client" uc adapter
+suite "conformance, verbs, rc, verbs client" rc adapter
+suite "conformance, verbs, rc, software client" rc peer
 exit $failed

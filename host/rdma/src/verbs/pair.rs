@@ -496,6 +496,18 @@ impl Pair {
         Ok(None)
     }
 
+    /// Waits until every message has left this side, and over the reliable service arrived, for so long at most. For the end: what
+    /// else completes is thrown away.
+    pub fn drain(&mut self, at_most: Duration) {
+        let begin = std::time::Instant::now();
+        while self.under_way > 0 && begin.elapsed() < at_most {
+            if self.poll().is_err() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     fn refill(&mut self) -> Result<bool, PairFault> {
         (self.taken, self.here) = (0, 0);
         let Some(poll) = operations(self.made.context).poll_cq else {

@@ -53,6 +53,11 @@ pub trait Subject {
         false
     }
 
+    /// Whether a request for a page in use overwrites the one before, as an adapter writes: cases whose client does that are left out.
+    fn overwrites_pages(&self) -> bool {
+        false
+    }
+
     /// Whether clients name slots, so that a full ring refuses instead of holding back.
     fn names_slots(&self) -> bool {
         false

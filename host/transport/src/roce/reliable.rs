@@ -142,6 +142,21 @@ impl ReliableRoce {
     }
 }
 
+/// How long the last answers may wait for their acknowledgement.
+const LINGER: Duration = Duration::from_millis(200);
+
+impl Drop for ReliableRoce {
+    /// The last answers are sent again until they are acknowledged, for a while.
+    fn drop(&mut self) {
+        let begin = std::time::Instant::now();
+        while self.connection.requester().waiting() > 0 && begin.elapsed() < LINGER {
+            if self.wait(LINGER).is_err() || self.receive(BATCH, &mut |_| ()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
 fn connection(options: &ReliableOptions, message_bytes: usize) -> Result<Connection, QueuePairError> {
     let requester = RequesterOptions {
         destination_qp: options.port.remote_qp,

@@ -127,6 +127,16 @@ impl Verbs {
     }
 }
 
+/// How long the last answers may take to leave.
+const LINGER: Duration = Duration::from_millis(200);
+
+impl Drop for Verbs {
+    /// The last answers go out before the queue pair does.
+    fn drop(&mut self) {
+        self.pair.drain(LINGER);
+    }
+}
+
 pub(crate) fn side(pair: &Pair) -> Side {
     Side { qp: pair.number(), key: pair.key(), ip: pair.ip() }
 }
