@@ -109,7 +109,7 @@ tc qdisc del dev veth0 root
 # 10: remote access error.
 serve "reliable, wrong key" "$rc" rc 8 64 8 1024 0 1 'right == 0 && failed_with == 10 && counts[wrong_key] > 0'
 serve "reliable, wrong first sequence number" "$rc --psn 100" rc 8 64 8 1024 103 0 \
-    'right == 0 && lost == 8 && counts[wrong_psn] > 0'
+    'right == 0 && failed_with == 12 && counts[wrong_psn] > 0'
 for service in uc rc; do
     meeting="--transport roce --qp-type $service --rendezvous 10.0.0.1:7000"
     serve "rendezvous, $service" "$meeting" $service 200 64 16 1024 0 0 'right == 200'
@@ -163,6 +163,30 @@ for service in uc rc; do
     verbs "verbs, $service, verbs client" "--qp-type $service" "" "--transport verbs --device rxe0 --requests 2000" \
         'counts[correct] == 2000 && counts[service_answered] == 2000'
 done
+# A service that is killed: its client ends by itself, with one line that says why.
+gone() {
+    [[ $1 == *$pattern* ]] || return 0
+    local output status service client
+    $ringcall serve --transport verbs --device rxe0 --rendezvous 10.0.0.2:7000 --qp-type rc >/tmp/service 2>&1 &
+    service=$!
+    for _ in $(seq 100); do
+        grep -q '^transport=verbs' /tmp/service && break
+        sleep 0.1
+    done
+    $ringcall emulate --connect "$(head -n 1 /tmp/service)" --transport verbs --device rxe0 --rendezvous 10.0.0.2:7000 --requests 1000000 \
+        --timeout-ms 1500 >/tmp/client 2>&1 &
+    client=$!
+    sleep 1
+    kill -KILL $service
+    wait $service 2>/dev/null
+    wait $client
+    status=$?
+    output=$(grep '^ringcall: ' /tmp/client)
+    grep -q -E 'the connection has ended: transport retries exceeded|nobody answers|no answer' <<<"$output"
+    verdict "$1" "$(($? == 0 && status == 1))" "$output" "exit status $status" "$(cat /tmp/client)"
+}
+gone "verbs, rc, the peer is gone"
+
 # suite NAME TYPE CLIENT: the transports' conformance suite.
 suite() {
     [[ $1 == *$pattern* ]] || return 0

@@ -83,7 +83,10 @@ const SEND: u64 = 1 << 31;
 const SLOT: u64 = SEND - 1;
 /// How long acknowledgements are waited for: 4.096 us × 2¹⁴, 67 ms.
 const TIMEOUT: u8 = 14;
-const RETRIES: u8 = 7;
+/// Linux's software adapter takes 7 for endlessly many.
+const RETRIES: u8 = 6;
+/// Endlessly many, by the specification: a peer without a receive delays its own answers alone.
+const NOT_READY_RETRIES: u8 = 7;
 /// 0.64 ms.
 const NOT_READY_TIMER: u8 = 12;
 
@@ -363,7 +366,7 @@ impl Pair {
         let mut mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
         if self.options.reliable {
             (send.timeout, send.retry_cnt, send.rnr_retry, send.max_rd_atomic) =
-                (TIMEOUT, RETRIES, RETRIES, 1);
+                (TIMEOUT, RETRIES, NOT_READY_RETRIES, 1);
             mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
         }
         self.modify("readying the queue pair", &mut send, mask)?;
