@@ -62,7 +62,7 @@ pub fn introductions() -> (Introducer, Receiver<Introduction>) {
 /// let mut introduced = Introduced::new(heard, 2);
 /// let side = Side { qp: 0x99, key: 0, ip: "10.0.0.2".parse()? };
 /// let rendezvous = std::thread::spawn(move || introducer.introduce(side));
-/// let introduction = std::iter::from_fn(|| Some(introduced.next())).flatten().next().expect("it comes");
+/// let introduction = std::iter::from_fn(|| Some(introduced.take_next())).flatten().next().expect("it comes");
 /// assert_eq!(introduction.address(), "10.0.0.2:4791".parse()?);
 /// drop(introduction);
 /// assert!(rendezvous.join().expect("it ran"));
@@ -96,7 +96,7 @@ impl Introduced {
 
     /// The next peer that has introduced itself, if one has: a new connection begins with it.
     #[inline]
-    pub fn next(&mut self) -> Option<Introduction> {
+    pub fn take_next(&mut self) -> Option<Introduction> {
         let introduction = self.heard.as_ref()?.try_recv().ok()?;
         let side = introduction.side;
         self.sides.retain(|known| known.ip != side.ip);

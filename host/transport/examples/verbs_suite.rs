@@ -3,6 +3,8 @@
 //! `verbs_suite DEVICE uc|rc adapter|NAMESPACE`: the service has the device; so has its client, or the client is software RoCE in a network
 //! namespace of the name, at address 10.0.0.1.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)] // what it is for
+
 #[path = "../tests/support/reliable.rs"]
 mod client;
 

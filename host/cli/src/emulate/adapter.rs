@@ -1,6 +1,7 @@
 //! Requests by an RDMA adapter, in place of the bridge's software RDMA.
 
-use super::datagrams::{self, DatagramOptions};
+use super::datagrams::{self, DatagramOptions, Way};
+use super::faulty::Counts;
 use super::target::Target;
 use super::work::{Checker, Source};
 use super::{Args, faults};
@@ -77,6 +78,7 @@ pub(super) fn run(
         faults: faults(args),
     };
     let fault = |wire: &VerbsCaller| wire.fault().map(Into::into);
-    let report = datagrams::run(wire, (), Default::default(), fault, &options, source, checker, stop)?;
+    let way = Way { wire, peer: (), faults: Counts::default(), fault };
+    let report = datagrams::run(way, &options, source, checker, stop)?;
     Ok((report, options.to))
 }

@@ -48,12 +48,19 @@ pub(super) fn connect(options: &DatagramOptions) -> Result<(Faulty, super::fault
     Ok(Faulty::new(wire, options.to.into(), Faults { loss: 0.0, ..options.faults }))
 }
 
-/// Sends requests over a wire, and checks the answers. `fault` says why the wire works no more.
+/// A wire to a service.
+pub(super) struct Way<W: Wire> {
+    pub(super) wire: W,
+    pub(super) peer: W::Peer,
+    /// What goes wrong on purpose in the wire itself.
+    pub(super) faults: super::faulty::Counts,
+    /// Why the wire works no more, if it does not.
+    pub(super) fault: fn(&W) -> Option<anyhow::Error>,
+}
+
+/// Sends requests over a wire, and checks the answers.
 pub(super) fn run<W: Wire>(
-    wire: W,
-    peer: W::Peer,
-    faults: super::faulty::Counts,
-    fault: impl Fn(&W) -> Option<anyhow::Error>,
+    way: Way<W>,
     options: &DatagramOptions,
     source: &mut Source,
     checker: &mut Checker,
@@ -65,6 +72,7 @@ pub(super) fn run<W: Wire>(
         frame_bytes: options.frame_bytes,
         ..CallerOptions::default()
     };
+    let Way { wire, peer, faults, fault } = way;
     let mut caller = Caller::new(wire, peer, &config)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(options.faults.seed);
     let mut report = Report::default();

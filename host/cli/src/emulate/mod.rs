@@ -170,9 +170,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
                 faults: faults(args),
             };
             let (wire, faults) = datagrams::connect(&options)?;
-            let peer = options.to.into();
-            let outcome =
-                datagrams::run(wire, peer, faults, |_| None, &options, &mut source, &mut checker, &stop)?;
+            let way = datagrams::Way { wire, peer: options.to.into(), faults, fault: |_| None };
+            let outcome = datagrams::run(way, &options, &mut source, &mut checker, &stop)?;
             (outcome, options.to)
         }
         TransportArg::Verbs => adapter::run(args, &target, interval, &mut source, &mut checker, &stop)?,

@@ -43,8 +43,10 @@ impl Memory {
             offset.checked_add(out.len()).is_some_and(|end| end <= self.bytes()),
             "outside of the memory"
         );
+        // SAFETY: the range is inside.
+        let start = unsafe { self.start.as_ptr().add(offset) };
         // SAFETY: the range is inside, and `out` is another object's.
-        unsafe { self.start.as_ptr().add(offset).copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) };
+        unsafe { start.copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) };
     }
 
     /// Copies in.
@@ -56,8 +58,10 @@ impl Memory {
             offset.checked_add(bytes.len()).is_some_and(|end| end <= self.bytes()),
             "outside of the memory"
         );
+        // SAFETY: the range is inside.
+        let start = unsafe { self.start.as_ptr().add(offset) };
         // SAFETY: the range is inside, and `bytes` is another object's.
-        unsafe { self.start.as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
     pub(super) fn clear(&mut self) {

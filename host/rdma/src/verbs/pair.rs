@@ -190,10 +190,13 @@ fn open_device(library: &Ibverbs, name: &str) -> Result<*mut ibv_context, VerbsE
     let mut found = None;
     for index in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the list has so many entries.
-        let device = unsafe { *list.add(index) };
-        // SAFETY: the device is the list's, and its name ends with a zero byte.
-        let known =
-            unsafe { CStr::from_ptr(library.ibv_get_device_name(device)) }.to_string_lossy().into_owned();
+        let entry = unsafe { list.add(index) };
+        // SAFETY: as above.
+        let device = unsafe { *entry };
+        // SAFETY: the device is the list's.
+        let text = unsafe { library.ibv_get_device_name(device) };
+        // SAFETY: a device's name ends with a zero byte.
+        let known = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
         if known == name {
             found = Some(device);
         }

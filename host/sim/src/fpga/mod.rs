@@ -39,6 +39,7 @@ pub mod error;
 pub mod faults;
 pub mod loopback;
 pub mod metadata;
+mod outgoing;
 pub mod player;
 mod reliable;
 pub mod report;

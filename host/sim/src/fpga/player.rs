@@ -4,6 +4,7 @@ use crate::fpga::config::{PlayerConfig, RequestIds, TimeFormat};
 use crate::fpga::error::EmulatorError;
 use crate::fpga::faults::Injector;
 use crate::fpga::metadata::{FrameMetadata, METADATA_BYTES, PtpTime};
+use crate::fpga::outgoing::{flush, push};
 use crate::fpga::reliable::Reliable;
 use crate::fpga::report::Report;
 use crate::fpga::request_log::RequestLog;
@@ -11,7 +12,7 @@ use crate::fpga::windows::{Checker, Windows};
 use ringcall_gpu::clock;
 use ringcall_roce::{
     BATCH, Envelope, Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet,
-    PacketError, PathMtu, Psn, PushError, QueuePair, Reason, Responder, Reth, RoceSocket,
+    PathMtu, Psn, QueuePair, Reason, Responder, Reth, RoceSocket,
 };
 use ringcall_wire::{HEADER_BYTES, RequestHeader};
 use std::io::ErrorKind;
@@ -20,8 +21,6 @@ use std::time::Duration;
 
 /// Room for an answer, from the BTH to the iCRC: a packet of the largest path MTU.
 const ANSWER_BYTES: usize = 4096 + MAX_OVERHEAD_BYTES;
-/// How long the kernel may take nothing.
-const STUCK_NS: u64 = 1_000_000_000;
 /// How long the player polls without an event before it sleeps until the next.
 const POLL_NS: u64 = 200_000;
 /// The longest sleep: how fast a stop is noticed.
@@ -372,37 +371,4 @@ impl Player {
         }
         Ok(count)
     }
-}
-
-/// Puts a datagram into the outbox, which is sent first if it is full.
-pub(crate) fn push(
-    outbox: &mut Outbox,
-    socket: &RoceSocket,
-    peer: SocketAddrV4,
-    datagram: &[u8],
-) -> Result<(), EmulatorError> {
-    if outbox.is_full() {
-        flush(outbox, socket)?;
-    }
-    outbox.push_bytes(peer, datagram).map_err(|error| match error {
-        PushError::Packet(error) => error.into(),
-        PushError::Full => PacketError::TooLong { bytes: datagram.len() }.into(),
-    })
-}
-
-/// Sends all that is in the outbox.
-pub(crate) fn flush(outbox: &mut Outbox, socket: &RoceSocket) -> Result<(), EmulatorError> {
-    let mut stuck_ns = None;
-    while !outbox.is_empty() {
-        if socket.send(outbox).map_err(EmulatorError::io("sending"))? > 0 {
-            stuck_ns = None;
-            continue;
-        }
-        let now = clock::now_ns();
-        if now.saturating_sub(*stuck_ns.get_or_insert(now)) > STUCK_NS {
-            return Err(EmulatorError::Stuck);
-        }
-        std::thread::yield_now();
-    }
-    Ok(())
 }

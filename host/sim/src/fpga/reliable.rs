@@ -3,7 +3,7 @@
 use crate::fpga::config::PlayerConfig;
 use crate::fpga::error::EmulatorError;
 use crate::fpga::faults::Injector;
-use crate::fpga::player::push;
+use crate::fpga::outgoing::push;
 use ringcall_roce::reliable::{Connection, ConnectionOptions, PostError, RequesterOptions};
 use ringcall_roce::{
     Envelope, Event, IcrcCheck, Immediate, NoMemory, Operation, Outbox, Packet, PathMtu, Psn, QueuePair,

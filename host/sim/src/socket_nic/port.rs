@@ -297,7 +297,7 @@ impl RocePort {
             return false;
         }
         (self.seen, self.here) = (0, 0);
-        while let Some(met) = self.introduced.next() {
+        while let Some(met) = self.introduced.take_next() {
             let peer = self.options.peer.unwrap_or(met.address());
             match &mut self.receiver {
                 Receiver::Frames { peers, .. } => peers.forget(peer),

@@ -222,7 +222,7 @@ impl Wire for Roce {
 
     fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, SocketAddrV4>)) -> io::Result<()> {
         let Self { socket, options, peers, introduced, inbox, seen, here, receive_bytes, .. } = self;
-        while let Some(met) = introduced.next() {
+        while let Some(met) = introduced.take_next() {
             peers.forget(options.port.peer.unwrap_or(met.address()));
         }
         if *seen == *here {

@@ -113,7 +113,7 @@ impl ReliableRoce {
     }
 
     fn meet(&mut self) {
-        while let Some(met) = self.introduced.next() {
+        while let Some(met) = self.introduced.take_next() {
             self.restart(self.options.port.peer.unwrap_or(met.address()), met.side().qp);
         }
     }

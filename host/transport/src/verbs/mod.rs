@@ -108,7 +108,7 @@ impl Verbs {
     }
 
     fn meet(&mut self) -> io::Result<()> {
-        while let Some(met) = self.introduced.next() {
+        while let Some(met) = self.introduced.take_next() {
             let Side { qp, ip, .. } = met.side();
             self.connect(Remote { qp, ip }).map_err(io::Error::other)?;
         }
