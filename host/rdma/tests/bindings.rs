@@ -1,5 +1,6 @@
 //! The committed bindings are what bindgen makes of libibverbs' header. `RINGCALL_VERBS_INCLUDE` names the folder that has
-//! `infiniband/verbs.h`; `cargo xtask rdma` runs this. With `RINGCALL_BLESS` it writes them.
+//! `infiniband/verbs.h` (`cargo xtask rdma` unpacks it to `target/rdma/headers/usr/include`), `LIBCLANG_PATH` a libclang's. With
+//! `RINGCALL_BLESS` it writes them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

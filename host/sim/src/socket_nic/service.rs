@@ -341,7 +341,7 @@ mod tests {
             .host_call(names::RPC_INCREMENT, |request: &[u8], _: &mut [u8]| Ok(request.len()))
             .build_for(capacity, capacity)
             .expect("a table");
-        let parts = Parts::new(options, table).expect("queues and a socket");
+        let parts = Parts::new(options, table, None).expect("queues and a socket");
         let peer = RoceSocket::bind(SocketAddrV4::new(*parts.address.ip(), 0)).expect("a socket");
         (options, parts, peer)
     }
