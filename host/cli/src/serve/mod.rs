@@ -241,10 +241,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
             line += &format!(" {key}={address}");
         }
     }
+    // Before the line: a program that reads it may tell this process to end at once.
+    signals.run();
     let mut out = std::io::stdout();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
 
-    signals.run();
     let begin = Instant::now();
     let limit = args.seconds.map(Duration::from_secs);
     while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
