@@ -32,7 +32,9 @@ impl<W: Write> ShotWriter<W> {
             ShotFormat::Text01 => width + 1,
             ShotFormat::B8 => width.div_ceil(8),
             ShotFormat::Ptb64 => width.checked_mul(8).ok_or(ShotError::TooWide { width: layout.width() })?,
-            ShotFormat::R8 | ShotFormat::Hits | ShotFormat::Dets => 0,
+            // At most a byte for each bit, and one more.
+            ShotFormat::R8 => width + 1,
+            ShotFormat::Hits | ShotFormat::Dets => 0,
         };
         let mut group = if format == ShotFormat::Ptb64 { Group::new(width) } else { Group::default() };
         group.clear();
