@@ -34,7 +34,8 @@ impl<W: Write> ShotWriter<W> {
             ShotFormat::Ptb64 => width.checked_mul(8).ok_or(ShotError::TooWide { width: layout.width() })?,
             // At most a byte for each bit, and one more.
             ShotFormat::R8 => width + 1,
-            ShotFormat::Hits | ShotFormat::Dets => 0,
+            // Lines of most models; longer ones make it grow.
+            ShotFormat::Hits | ShotFormat::Dets => 4096,
         };
         let mut group = if format == ShotFormat::Ptb64 { Group::new(width) } else { Group::default() };
         group.clear();
