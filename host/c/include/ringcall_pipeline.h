@@ -74,13 +74,15 @@ typedef struct {
  */
 typedef size_t (*ringcall_cpu_stage_fn)(void *user, const ringcall_cpu_stage_context_t *context);
 
-/* 24 bytes. */
+/* 40 bytes. */
 typedef struct {
   uint64_t request_id; /* as it was submitted, all 64 bits; of an external ring, whose ids have 32 bits, counted on */
   int slot;
   int success;    /* status is 0, and so is cuda_error */
   int cuda_error; /* of the graph's launch */
   int32_t status; /* of the answer */
+  const void *result; /* of this request, until the handler returns; NULL on an external ring, whose responses its consumer takes */
+  size_t result_size;
 } ringcall_completion_t;
 
 /* Told of each request that is over. Returns 0; anything else is counted as a failure. */

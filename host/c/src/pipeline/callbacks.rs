@@ -34,10 +34,14 @@ pub struct ringcall_completion_t {
     pub cuda_error: c_int,
     /// The answer's status.
     pub status: i32,
+    /// The result, for the call; null on an external ring.
+    pub result: *const c_void,
+    /// Its bytes.
+    pub result_size: usize,
 }
 
 const _: () = assert!(size_of::<ringcall_cpu_stage_context_t>() == 24);
-const _: () = assert!(size_of::<ringcall_completion_t>() == 24);
+const _: () = assert!(size_of::<ringcall_completion_t>() == 40);
 
 /// Makes a worker; not 0 for a failure.
 pub(super) type GpuStageFn =
@@ -145,6 +149,8 @@ impl Callback<CompletionFn> {
             success: c_int::from(completion.is_success()),
             cuda_error: c_int::from(completion.error.unwrap_or(0)),
             status: completion.status.0,
+            result: completion.result.map_or(std::ptr::null(), |result| result.as_ptr().cast()),
+            result_size: completion.result.map_or(0, <[u8]>::len),
         };
         // SAFETY: the header's contract; the struct is there for the call.
         inside(|| unsafe { (self.function)(self.user, &raw const told) == 0 })

@@ -100,6 +100,9 @@ struct completion {
   int slot;
   bool success;   ///< Answered with status 0, and no error of CUDA's.
   int cuda_error; ///< Of the graph's launch; 0 for none.
+  // The reference has neither of these.
+  const void *result = nullptr; ///< The result, until the handler returns; null on an external ring.
+  size_t result_size = 0;
 };
 
 /// Called once for each request that is over, by one thread.
@@ -276,7 +279,7 @@ private:
       parts.acquire();
       int failed = 0;
       try {
-        parts.completed({c->request_id, c->slot, c->success != 0, c->cuda_error});
+        parts.completed({c->request_id, c->slot, c->success != 0, c->cuda_error, c->result, c->result_size});
       } catch (...) {
         failed = 1;
       }
