@@ -6,7 +6,7 @@
 //! | a service for an FPGA that writes requests by RoCE v2, without an adapter | the same over [`roce::Roce`] |
 //! | a service whose ring another dispatcher serves: a dispatcher's thread, a device | [`Threaded`] |
 //! | a loop of your own | [`Link`], by the methods of [`Unified`] |
-//! | a client | [`udp::Caller`] |
+//! | a client | [`udp::Caller`]; of a decoding server, over it, [`DecodingClient`] |
 //! | another network | implement [`Wire`]: the rest is here |
 //!
 //! # Who does what
@@ -33,6 +33,7 @@ mod admit;
 mod caller;
 #[cfg(feature = "testing")]
 pub mod conformance;
+mod decoding;
 mod endpoint;
 mod error;
 mod idle;
@@ -47,6 +48,7 @@ pub mod udp;
 pub mod wire;
 
 pub use caller::{CallError, Caller, CallerOptions, Ended, Outcome, Reply};
+pub use decoding::{DecodingClient, DecodingError};
 pub use endpoint::Endpoint;
 pub use error::TransportError;
 pub use idle::Idle;
