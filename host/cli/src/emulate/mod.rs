@@ -1,7 +1,9 @@
 //! `ringcall emulate`: the FPGA's side of a service's wire.
 
 mod datagrams;
+mod decoding;
 mod faulty;
+mod measurements;
 mod summary;
 mod target;
 mod work;
@@ -14,7 +16,7 @@ use crate::serve::TransportArg;
 use crate::signals::Signals;
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use ringcall_roce::{RoceSocket, rendezvous};
 use ringcall_sim::fpga::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, PlayerTarget, Report};
 use ringcall_wire::header::RequestHeader;
@@ -38,12 +40,22 @@ pub(crate) struct Args {
     /// What requests go over [default: the endpoint's]
     #[arg(long, value_enum)]
     transport: Option<TransportArg>,
+    /// What is spoken: requests of one function, or with --config a decoding server's calls
+    #[arg(long, value_enum, default_value = "rpc")]
+    protocol: ProtocolArg,
+    /// --protocol decoding: the file that the server was given. Shots are sampled from its errors
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// --protocol decoding: in how many calls the measurements of a decode are sent, the last together with the question for its
+    /// corrections
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    parts: u32,
     /// What is asked
     #[arg(long, value_enum, default_value = "increment")]
     function: FunctionArg,
     #[command(flatten)]
     experiment: ExperimentArgs,
-    /// Requests to send
+    /// Requests to send; --protocol decoding: volumes, dealt to the decoders in turn
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     requests: u64,
     /// Requests a second [default: as many as there is room in flight]
@@ -87,10 +99,23 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
+/// What is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ProtocolArg {
+    /// Requests of one function, each with its answer
+    Rpc,
+    /// `enqueue_syndromes` and `get_corrections` of every decoder: corrections are compared with a decoder of our own
+    Decoding,
+}
+
 /// How far a packet is held back, in packets.
 const REORDER_DEPTH: u32 = 4;
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+    if args.protocol == ProtocolArg::Decoding {
+        return decoding::run(args, given);
+    }
+    given.refuse(&["config", "parts"], "--protocol rpc")?;
     for (name, value) in [("loss", args.loss), ("duplicate", args.duplicate), ("reorder", args.reorder)] {
         if !(0.0..=1.0).contains(&value) {
             bail!("--{name} must be a probability from 0 to 1, not {value}");

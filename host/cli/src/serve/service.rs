@@ -182,7 +182,7 @@ impl Service {
     }
 }
 
-fn udp_wire(args: &Args) -> Result<udp::Udp> {
+pub(super) fn udp_wire(args: &Args) -> Result<udp::Udp> {
     Ok(udp::Udp::bind(&udp::UdpOptions {
         address: args.bind,
         allowed: args.peer.clone(),
@@ -190,7 +190,7 @@ fn udp_wire(args: &Args) -> Result<udp::Udp> {
     })?)
 }
 
-fn roce_wire(args: &Args, ring: &Ring) -> Result<roce::Roce> {
+pub(super) fn roce_wire(args: &Args, ring: &Ring) -> Result<roce::Roce> {
     let geometry = ring.geometry();
     let port = port(args, geometry.rx_stride().max(geometry.tx_stride()))?;
     Ok(roce::Roce::bind(&roce::RoceOptions { port, peers: peers(args) })?)
@@ -209,7 +209,7 @@ fn port(args: &Args, slot_bytes: u32) -> Result<PortOptions> {
     Ok(PortOptions { address: v4(args.bind)?, qp, key, remote_qp, peer, icrc: args.icrc.into(), ..window })
 }
 
-fn on_host<W: Wire + 'static>(
+pub(super) fn on_host<W: Wire + 'static>(
     wire: W,
     ring: &Ring,
     dispatcher: HostDispatcher<Wired>,
