@@ -179,7 +179,8 @@ fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
     if device {
         dist_compat::check_device(shell, out, &work)?;
     }
-    if dist_compat::check_cmake(shell, &work, out, &["host_path", "decoder", "udp_echo"])? {
+    if dist_compat::check_cmake(shell, &work, out, &["host_path", "decoder", "decoding_client", "udp_echo"])?
+    {
         dist_compat::check_cmake(
             shell,
             &work.join("compat"),

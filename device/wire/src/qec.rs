@@ -1,4 +1,4 @@
-//! Payloads of the decoding calls.
+//! Payload of `decode_syndrome`.
 //!
 //! `decode_syndrome` is ours: one request with all detectors of a decoding round, one response with everything known.
 //!
@@ -11,9 +11,7 @@
 //!
 //! Results 1 and 2 have the bytes of a [`DecodeResponse`], which the older predecoder pipeline answers with alone.
 //!
-//! `enqueue_syndromes`, `get_corrections` and `reset_decoder` are a decoder service's calls. Only the sizes of their
-//! fixed parts are known here, read in its source and not checked against a running service: treat
-//! [`ENQUEUE_SYNDROMES_FIXED_BYTES`] and its like as lower bounds when validating, not as layouts.
+//! The calls of a decoding server are in [`decoding`](crate::decoding).
 
 use core::mem::{align_of, offset_of, size_of};
 
@@ -24,13 +22,6 @@ use crate::codec::{Decoder, Encoder};
 use crate::error::{WireError, check_len};
 use crate::payload::TypeDesc;
 use crate::schema::HandlerSchema;
-
-/// Payload bytes of `enqueue_syndromes` before the syndrome itself. Read in source, not measured.
-pub const ENQUEUE_SYNDROMES_FIXED_BYTES: usize = 32;
-/// Payload bytes of `get_corrections`. Read in source, not measured.
-pub const GET_CORRECTIONS_FIXED_BYTES: usize = 17;
-/// Payload bytes of `reset_decoder`. Read in source, not measured.
-pub const RESET_DECODER_FIXED_BYTES: usize = 8;
 
 /// Outcome of a decode: 8 bytes, little-endian.
 ///

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ringcall_wire::bits::{BitView, SetBits, check_padding, pack_bits, packed_len, unpack_bits};
-use ringcall_wire::qec::{self, decode_syndrome_schema, read_decode_result, write_decode_result};
+use ringcall_wire::qec::{decode_syndrome_schema, read_decode_result, write_decode_result};
 use ringcall_wire::readout::{
     Level, Readout, check_codes_i32, check_codes_u8, check_finite, pack_nibbles, unpack_nibbles,
 };
@@ -110,13 +110,7 @@ fn readouts_have_their_descriptors_and_ranges() {
 }
 
 #[test]
-fn decoding_calls_have_their_sizes() {
-    let sizes = [
-        qec::ENQUEUE_SYNDROMES_FIXED_BYTES,
-        qec::GET_CORRECTIONS_FIXED_BYTES,
-        qec::RESET_DECODER_FIXED_BYTES,
-    ];
-    assert_eq!(sizes, [32, 17, 8]);
+fn a_decode_has_its_sizes() {
     let schema = decode_syndrome_schema(336, 1);
     assert_eq!((schema.args_bytes(), schema.results_bytes()), (Ok(42), Ok(9)));
     assert!(schema.result_fields().map(|field| field.offset).eq([0, 1, 5]));

@@ -7,6 +7,8 @@
 //! A request is the bit-packed detectors of one shot, a response what [`ringcall::wire::qec`] says of
 //! `decode_syndrome`: predicted observables, corrections, convergence.
 //!
+//! [`decoding_server`] serves CUDA-Q QEC's calls, with sessions, from its configuration files.
+//!
 //! [`study`] counts logical errors over a grid of distances and noises, without the pipeline and its clock.
 //!
 //! ```
@@ -28,6 +30,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod decoding_server;
 mod driver;
 #[cfg(feature = "gpu")]
 pub mod gpu;

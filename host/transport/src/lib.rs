@@ -8,7 +8,7 @@
 //! | the same with an RDMA adapter | [`verbs::Verbs`] |
 //! | a service whose ring another dispatcher serves: a dispatcher's thread, a device | [`Threaded`] |
 //! | a loop of your own | [`Link`], by the methods of [`Unified`] |
-//! | a client | [`udp::Caller`] |
+//! | a client | [`udp::Caller`]; of a decoding server, over it, [`DecodingClient`] |
 //! | another network | implement [`Wire`]: the rest is here |
 //!
 //! # Who does what
@@ -35,6 +35,7 @@ mod admit;
 mod caller;
 #[cfg(feature = "testing")]
 pub mod conformance;
+mod decoding;
 mod endpoint;
 mod error;
 mod idle;
@@ -50,6 +51,7 @@ pub mod verbs;
 pub mod wire;
 
 pub use caller::{CallError, Caller, CallerOptions, Ended, Outcome, Reply};
+pub use decoding::{DecodingClient, DecodingError};
 pub use endpoint::Endpoint;
 pub use error::TransportError;
 pub use idle::Idle;

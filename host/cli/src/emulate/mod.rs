@@ -2,7 +2,9 @@
 
 mod adapter;
 mod datagrams;
+mod decoding;
 mod faulty;
+mod measurements;
 mod summary;
 mod target;
 mod work;
@@ -15,7 +17,7 @@ use crate::serve::{IcrcArg, QpTypeArg, TransportArg};
 use crate::signals::Signals;
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use ringcall_roce::{PathMtu, ROCE_PORT, RoceSocket, rendezvous};
 use ringcall_sim::fpga::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, PlayerTarget, Report};
 use ringcall_transport::CallerOptions;
@@ -40,12 +42,22 @@ pub(crate) struct Args {
     /// What requests go over [default: the endpoint's]
     #[arg(long, value_enum)]
     transport: Option<TransportArg>,
+    /// What is spoken: requests of one function, or with --config a decoding server's calls
+    #[arg(long, value_enum, default_value = "rpc")]
+    protocol: ProtocolArg,
+    /// --protocol decoding: the file that the server was given. Shots are sampled from its errors
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// --protocol decoding: in how many calls the measurements of a decode are sent, the last together with the question for its
+    /// corrections
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    parts: u32,
     /// What is asked
     #[arg(long, value_enum, default_value = "increment")]
     function: FunctionArg,
     #[command(flatten)]
     experiment: ExperimentArgs,
-    /// Requests to send
+    /// Requests to send; --protocol decoding: volumes, dealt to the decoders in turn
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     requests: u64,
     /// Requests a second [default: as many as there is room in flight]
@@ -114,10 +126,23 @@ pub(crate) struct Args {
 /// Options of a queue pair.
 const QUEUE_PAIR: [&str; 8] = ["metadata", "rendezvous", "qp", "bind", "icrc", "mtu", "qp_type", "psn"];
 
+/// What is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ProtocolArg {
+    /// Requests of one function, each with its answer
+    Rpc,
+    /// `enqueue_syndromes` and `get_corrections` of every decoder: corrections are compared with a decoder of our own
+    Decoding,
+}
+
 /// How far a packet is held back, in packets.
 const REORDER_DEPTH: u32 = 4;
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+    if args.protocol == ProtocolArg::Decoding {
+        return decoding::run(args, given);
+    }
+    given.refuse(&["config", "parts"], "--protocol rpc")?;
     for (name, value) in [("loss", args.loss), ("duplicate", args.duplicate), ("reorder", args.reorder)] {
         if !(0.0..=1.0).contains(&value) {
             bail!("--{name} must be a probability from 0 to 1, not {value}");

@@ -7,6 +7,9 @@ use clap::ValueEnum;
 use ringcall_sim::fpga::PlayerTarget;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+/// What the line of a decoding server begins with.
+const DECODING_SERVER: &str = "QEC_DECODING_SERVER_READY ";
+
 /// The pairs of a service's line, and what stands for those that are missing.
 #[derive(Debug, Default)]
 pub(super) struct Target<'a> {
@@ -21,6 +24,9 @@ impl<'a> Target<'a> {
             return Ok(Self { pairs: Vec::new(), address: Some(address) });
         }
         let pairs = text
+            .trim()
+            .strip_prefix(DECODING_SERVER)
+            .unwrap_or(text)
             .split_ascii_whitespace()
             .map(|word| word.split_once('='))
             .collect::<Option<Vec<_>>>()
@@ -143,6 +149,16 @@ impl<'a> Target<'a> {
         Ok(SocketAddr::new(ip, port))
     }
 
+    /// Where a decoding server has a decoder's ring: at its port, or where the line says none at the first.
+    pub(super) fn ring(&self, decoder: i64) -> Result<SocketAddr> {
+        let mut address = self.address()?;
+        let key = format!("ring{decoder}");
+        if let Some(port) = self.number(&key)? {
+            address.set_port(u16::try_from(port).with_context(|| format!("{key}={port} in the endpoint"))?);
+        }
+        Ok(address)
+    }
+
     /// The digest of the experiment that the service decodes, where the line says it.
     pub(super) fn experiment(&self) -> Option<&'a str> {
         self.get("experiment")
@@ -180,6 +196,16 @@ mod tests {
         assert_eq!((window.base, window.pages, window.page_bytes), (0, 64, 256));
         let address = Target::parse("127.0.0.1:99").expect("an address");
         assert_eq!(address.address().expect("itself").port(), 99);
+    }
+
+    #[test]
+    fn the_line_of_a_decoding_server_has_a_port_for_each_decoder() {
+        let line = "QEC_DECODING_SERVER_READY port=4000 transport=udp ip=10.0.0.2 ring3=4000 ring7=4001\n";
+        let target = Target::parse(line).expect("a line");
+        assert_eq!(target.transport(None).expect("known"), TransportArg::Udp);
+        let port = |decoder| target.ring(decoder).expect("a port").to_string();
+        assert_eq!([3, 7, 8].map(port), ["10.0.0.2:4000", "10.0.0.2:4001", "10.0.0.2:4000"]);
+        assert!(Target::parse("port=1 ring0=70000").expect("pairs").ring(0).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `ringcall serve`: a service on a network, until it is told to end.
 
 mod check;
+pub(crate) mod decoding;
 mod device;
 mod figures;
 mod http;
@@ -113,11 +114,11 @@ fn random_key() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
-/// Serves `rpc_increment` and `decode_syndrome` on a network.
+/// Serves `rpc_increment` and `decode_syndrome` on a network, or with --config the decoders of a file by CUDA-Q QEC's calls.
 ///
 /// Prints where it is reached as one line of `key=value` pairs, then serves until SIGINT, SIGTERM or
 /// --seconds; then answers requests under way, prints its counters and ends with 0 if they balance.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Args {
     /// What requests come over: udp (a datagram a request), roce (RDMA WRITEs by RoCE v2, as an FPGA sends them,
     /// without an adapter), nic (the same on the wire; an emulated adapter's queues, served by the unified loop), verbs
@@ -144,6 +145,23 @@ pub(crate) struct Args {
     /// What serves requests [default: host; with --transport nic unified]
     #[arg(long, value_enum)]
     dispatcher: Option<DispatcherArg>,
+    /// Serve the decoders of this YAML file by `enqueue_syndromes`, `get_corrections` and `reset_decoder`, each decoder on a ring
+    /// and a port of its own: from that of --bind on, or free ones. Slots have room for a whole decode, unless --slot-bytes is given
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// With --config: check the file, say what it takes, and end
+    #[arg(long, requires = "config")]
+    check: bool,
+    /// With --config: what corrections say after a second decode whose first was not cleared [default: volume]
+    #[arg(long, value_enum, requires = "config")]
+    frame: Option<decoding::FrameArg>,
+    /// Write the experiment as a file for --config, whose measurements are its detectors, to FILE or to standard output for `-`,
+    /// and end
+    #[arg(long, value_name = "FILE")]
+    write_config: Option<PathBuf>,
+    /// With --write-config: how many decoders of the experiment the file has [default: 1]
+    #[arg(long, value_name = "N", requires = "write_config", value_parser = clap::value_parser!(u16).range(1..=256))]
+    decoders: Option<u16>,
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// RoCE: queue pair number
@@ -215,7 +233,13 @@ fn around(args: &Args, decoding: Estimate) -> Estimate {
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+    if let Some(path) = &args.config {
+        return decoding::run(args, given, path);
+    }
     check::check(args, given)?;
+    if let Some(path) = &args.write_config {
+        return decoding::write(args, path);
+    }
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
@@ -246,11 +270,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     let mut out = std::io::stdout();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
 
-    let begin = Instant::now();
-    let limit = args.seconds.map(Duration::from_secs);
-    while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
-        std::thread::sleep(STOP_CHECK_INTERVAL);
-    }
+    serve_until_told(args, &signals);
     if let Some(rendezvous) = rendezvous {
         rendezvous.stop();
     }
@@ -265,6 +285,16 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     match outcome.balance {
         (0, 0) => Ok(ExitCode::SUCCESS),
         (frames, requests) => bail!("{frames} frames and {requests} requests are unaccounted for"),
+    }
+}
+
+/// Waits for a signal or for the end of --seconds.
+fn serve_until_told(args: &Args, signals: &Signals) {
+    signals.run();
+    let begin = Instant::now();
+    let limit = args.seconds.map(Duration::from_secs);
+    while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
+        std::thread::sleep(STOP_CHECK_INTERVAL);
     }
 }
 

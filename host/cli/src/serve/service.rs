@@ -219,7 +219,7 @@ impl Service {
     }
 }
 
-fn udp_wire(args: &Args) -> Result<udp::Udp> {
+pub(super) fn udp_wire(args: &Args) -> Result<udp::Udp> {
     Ok(udp::Udp::bind(&udp::UdpOptions {
         address: args.bind,
         allowed: args.peer.clone(),
@@ -227,7 +227,7 @@ fn udp_wire(args: &Args) -> Result<udp::Udp> {
     })?)
 }
 
-fn roce_wire(args: &Args, ring: &Ring, introductions: Introductions) -> Result<roce::Roce> {
+pub(super) fn roce_wire(args: &Args, ring: &Ring, introductions: Introductions) -> Result<roce::Roce> {
     let wire = roce::Roce::bind(&roce::RoceOptions { port: ring_port(args, ring)?, peers: peers(args) })?;
     Ok(match introductions {
         None => wire,
@@ -291,7 +291,7 @@ fn port(args: &Args, slot_bytes: u32) -> Result<PortOptions> {
     })
 }
 
-fn on_host<W: Wire + 'static>(
+pub(super) fn on_host<W: Wire + 'static>(
     wire: W,
     ring: &Ring,
     dispatcher: HostDispatcher<Wired>,

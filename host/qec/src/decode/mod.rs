@@ -38,7 +38,7 @@ pub use error::DecodeError;
 pub use graph::{GraphEdge, MatchingGraph, ParallelEdges};
 pub use matching::{MatchingDecoder, MatchingFactory};
 pub use relay::{RelayDecoder, RelayFactory};
-pub use ringcall_bp::BpConfig;
+pub use ringcall_bp::{BpConfig, UNIT as MEMORY_UNIT};
 pub use shot::ShotDecoder;
 pub use slices::{DecodeResponse, SliceDecoder};
 
