@@ -26,7 +26,8 @@ fn compiled(folder: &Path, source: &str) -> std::path::PathBuf {
     let (text, library) = (folder.join("plugin.c"), folder.join("libplugin.so"));
     let begin = "#include <stddef.h>\n#include <stdint.h>\n";
     std::fs::write(&text, format!("{begin}{source}")).unwrap();
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&text).status().unwrap();
+    let built =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&text).status().unwrap();
     assert!(built.success());
     library
 }
@@ -51,7 +52,10 @@ fn our_library_decodes_as_matching_does() {
     let factory = PluginFactory::new(own(), &model, "").unwrap();
     let mut plugin = factory.build().unwrap();
     let mut matching = MatchingDecoder::from_dem(&model).unwrap();
-    assert_eq!((plugin.num_detectors(), plugin.num_observables()), (model.num_detectors, model.num_observables));
+    assert_eq!(
+        (plugin.num_detectors(), plugin.num_observables()),
+        (model.num_detectors, model.num_observables)
+    );
     let mut sampler = Sampler::new(&model, 11).unwrap();
     let mut shot = sampler.new_shot();
     let (mut defects, mut ours, mut theirs) = (Vec::new(), [0u8], [0u8]);
@@ -92,15 +96,22 @@ fn options_and_bad_syndromes_reach_the_library_and_its_words_come_back() {
 
     let certain = text::parse("error(1) D0").unwrap();
     let error = PluginFactory::new(own(), &certain, "").unwrap_err();
-    assert!(matches!(error, PluginError::Model { .. }) && error.to_string().contains("mechanism 0"), "{error}");
+    assert!(
+        matches!(error, PluginError::Model { .. }) && error.to_string().contains("mechanism 0"),
+        "{error}"
+    );
 }
 
 #[test]
 fn libraries_that_cannot_be_used_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("nowhere.so");
-    assert!(matches!(Library::open(&missing), Err(PluginError::Load { library, .. }) if library.ends_with("nowhere.so")));
-    assert!(matches!(Library::open(folder.path()), Err(PluginError::Load { reason, .. }) if reason.contains("folder")));
+    assert!(
+        matches!(Library::open(&missing), Err(PluginError::Load { library, .. }) if library.ends_with("nowhere.so"))
+    );
+    assert!(
+        matches!(Library::open(folder.path()), Err(PluginError::Load { reason, .. }) if reason.contains("folder"))
+    );
     assert!(matches!(Library::open(""), Err(PluginError::Load { .. })));
     let text = folder.path().join("text.so");
     std::fs::write(&text, "no library").unwrap();
@@ -118,8 +129,14 @@ fn libraries_that_cannot_be_used_are_refused() {
     lacks(VERSION, "deq_decoder_create");
     lacks(&format!("{VERSION}{CREATE}{REST}"), "deq_decoder_decode");
     let whole = answering("*count = 0; return 0;");
-    lacks(&format!("{whole}uint64_t deq_decoder_capabilities(void) {{ return 1; }}"), "deq_decoder_decode_request");
-    lacks(&format!("{whole}int deq_decoder_decode_request(void) {{ return 0; }}"), "deq_decoder_capabilities");
+    lacks(
+        &format!("{whole}uint64_t deq_decoder_capabilities(void) {{ return 1; }}"),
+        "deq_decoder_decode_request",
+    );
+    lacks(
+        &format!("{whole}int deq_decoder_decode_request(void) {{ return 0; }}"),
+        "deq_decoder_capabilities",
+    );
     let can = |bits: u64| {
         format!(
             "{whole}int deq_decoder_decode_request(void) {{ return 0; }}\nuint64_t deq_decoder_capabilities(void) {{ return {bits}u; }}"
@@ -148,12 +165,17 @@ fn nonsense_out_of_a_library_is_an_error() {
     assert!(why("return -9;").contains("status -9"));
     // An answer that does not explain the syndrome says so.
     assert!(!decode("*count = 0; return 0;").unwrap().converged);
-    assert!(decode("out[0] = d[0] == 0x80 && n == 1 && s == 2 ? 0 : 9; *count = 1; return 0;").unwrap().converged);
+    assert!(
+        decode("out[0] = d[0] == 0x80 && n == 1 && s == 2 ? 0 : 9; *count = 1; return 0;").unwrap().converged
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(compiled(folder.path(), &answering("return 0;"))).unwrap();
     let refused = PluginFactory::new(library, &model, "").unwrap_err();
-    assert!(matches!(&refused, PluginError::Refused { reason, .. } if reason.contains("status -7")), "{refused}");
+    assert!(
+        matches!(&refused, PluginError::Refused { reason, .. } if reason.contains("status -7")),
+        "{refused}"
+    );
 }
 
 proptest! {
