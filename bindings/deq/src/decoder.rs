@@ -257,7 +257,7 @@ impl HypergraphDecoder {
                 flip(&mut self.fired, self.members.row(at));
             }
         }
-        if self.detectors % 64 != 0 {
+        if !self.detectors.is_multiple_of(64) {
             let last = self.fired.len() - 1;
             self.fired[last] &= (1 << (self.detectors % 64)) - 1;
         }
@@ -281,7 +281,8 @@ impl HypergraphDecoder {
         for &edge in &open {
             add(&mut builder, &self.edges, edge, self.weigh(edge as u32).weight())?;
         }
-        let mut decoder = Decoder::new(builder.room_for(ROOM).and_then(|b| b.build()).map_err(unfit)?);
+        let mut decoder =
+            Decoder::new(builder.room_for(ROOM).and_then(|b| b.build()).map_err(|error| unfit(&error))?);
         decoder.decode(&self.defects).map_err(unexplained)?;
         self.crossed.clear();
         self.crossed.extend(decoder.correction().iter().map(|&edge| open[edge as usize] as u32));
@@ -325,15 +326,15 @@ fn decoder(
         let weight = weighed.weight().max(0.0);
         add(&mut builder, edges, edge, if weight.is_finite() { weight } else { CLOSED * heaviest })?;
     }
-    builder.room_for(ROOM).map_err(unfit)?;
+    builder.room_for(ROOM).map_err(|error| unfit(&error))?;
     let mut options = DecoderConfig::default();
     options.correlations = config.matching == Matching::Correlated;
     if options.correlations {
         for (error, &probability) in (0..).zip(folded) {
-            builder.correlate(probability, edges.crossed(error)).map_err(unfit)?;
+            builder.correlate(probability, edges.crossed(error)).map_err(|error| unfit(&error))?;
         }
     }
-    Ok(Decoder::with_config(builder.build().map_err(unfit)?, &options))
+    Ok(Decoder::with_config(builder.build().map_err(|error| unfit(&error))?, &options))
 }
 
 fn add(builder: &mut GraphBuilder, edges: &Edges, edge: usize, weight: f64) -> Result<(), Refusal> {
@@ -341,14 +342,14 @@ fn add(builder: &mut GraphBuilder, edges: &Edges, edge: usize, weight: f64) -> R
         (u, None) => builder.boundary_edge(u, weight, &[]),
         (u, Some(v)) => builder.edge(u, v, weight, &[]),
     };
-    added.map(|_| ()).map_err(unfit)
+    added.map(|_| ()).map_err(|error| unfit(&error))
 }
 
 fn flip(bits: &mut [u64], members: &[u32]) {
     members.iter().for_each(|&detector| bits[detector as usize / 64] ^= 1 << (detector % 64));
 }
 
-fn unfit(error: ringcall_matching::BuildError) -> Refusal {
+fn unfit(error: &ringcall_matching::BuildError) -> Refusal {
     Refusal::Failed(format!("the graph cannot be matched on: {error}"))
 }
 

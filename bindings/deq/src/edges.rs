@@ -58,7 +58,7 @@ impl Edges {
         let mut ends = Vec::new();
         let mut own: Vec<Vec<u32>> = Vec::new();
         let mut crossed = vec![Vec::new(); folded.len()];
-        for error in 0..folded.len() {
+        for (error, crossed) in crossed.iter_mut().enumerate() {
             let at = match *graph.members(error) {
                 [u] => (u as u32, None),
                 [u, v] => (u.min(v) as u32, Some(u.max(v) as u32)),
@@ -70,7 +70,7 @@ impl Edges {
                 ends.len() as u32 - 1
             });
             own[edge as usize].push(error as u32);
-            crossed[error].push(edge);
+            crossed.push(edge);
         }
         let own = Rows::of(&own.iter().map(|errors| classes(graph, errors)).collect::<Vec<_>>());
         let mut edges =
@@ -95,7 +95,7 @@ impl Edges {
         let cost: Vec<f64> = alone.iter().map(|edge| (PART + edge.weight()).min(CLOSED_PART)).collect();
         let mut whole = vec![Vec::new(); self.len()];
         let mut detectors = Vec::new();
-        for error in 0..folded.len() {
+        for (error, crossed) in crossed.iter_mut().enumerate() {
             if graph.members(error).len() <= 2 {
                 continue;
             }
@@ -110,7 +110,7 @@ impl Edges {
             };
             if let Some(parts) = split(&detectors, index, &cost, fits) {
                 parts.iter().for_each(|&edge| whole[edge as usize].push(error as u32));
-                crossed[error] = parts;
+                *crossed = parts;
             }
         }
         self.whole = Rows::of(&whole);

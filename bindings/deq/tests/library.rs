@@ -281,7 +281,7 @@ fn bad_graphs_are_refused_with_a_reason() {
     let handle = plugin.create(&Graph { config: good.as_ptr(), ..graph() }).unwrap();
     plugin.destroy(handle);
     let off = [0u64, 1, 3, 4, 6];
-    let odd = MEMBERS.as_ptr().cast::<u8>().wrapping_add(1).cast::<u64>();
+    let odd = MEMBERS.as_ptr().map_addr(|address| address + 1);
     for (graph, status, why) in [
         (Graph { config: bad.as_ptr(), ..graph() }, STATUS_INVALID_ARG, "speed"),
         (Graph { probabilities: null(), ..graph() }, STATUS_INVALID_ARG, "edge_probs"),

@@ -59,9 +59,9 @@ pub(super) unsafe fn flips<'a>(
         // SAFETY: initialised, by the caller's contract.
         let known = unsafe { truth(known) };
         // SAFETY: as above.
-        let indices = unsafe { (&raw const (*place).indices).read() };
+        let indices = unsafe { (*place).indices };
         // SAFETY: as above.
-        let index_count = unsafe { (&raw const (*place).index_count).read() };
+        let index_count = unsafe { (*place).index_count };
         if !known {
             let refuse = || {
                 Refusal::Argument(format!("edge {edge} flips {index_count} observables that are not known"))
@@ -94,15 +94,15 @@ impl<'a> Request<'a> {
         }
         // Field by field: the truth value that goes with a seed might be none, and is not needed.
         // SAFETY: a field of the request, by the caller's contract.
-        let syndrome_size = unsafe { (&raw const (*request).syndrome_size).read() };
+        let syndrome_size = unsafe { (*request).syndrome_size };
         // SAFETY: as above.
-        let syndrome_data = unsafe { (&raw const (*request).syndrome_data).read() };
+        let syndrome_data = unsafe { (*request).syndrome_data };
         // SAFETY: as above.
-        let reweights = unsafe { (&raw const (*request).reweights).read() };
+        let reweights = unsafe { (*request).reweights };
         // SAFETY: as above.
-        let reweight_count = unsafe { (&raw const (*request).reweight_count).read() };
+        let reweight_count = unsafe { (*request).reweight_count };
         // SAFETY: as above.
-        let loss = unsafe { (&raw const (*request).loss).read() };
+        let loss = unsafe { (*request).loss };
         let bytes = usize::try_from(syndrome_size.div_ceil(8)).unwrap_or(usize::MAX);
         // SAFETY: the caller's contract.
         let syndrome = unsafe { slice(syndrome_data, bytes, "syndrome_data") }?;

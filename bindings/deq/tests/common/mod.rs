@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The library of this package: beside the test.
-pub fn library() -> PathBuf {
+pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let beside = |folder: Option<&Path>| folder.map(|folder| folder.join("libringcall_deq.so"));
     let paths = [beside(test.parent()), beside(test.parent().and_then(Path::parent))];
