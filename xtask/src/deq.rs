@@ -21,6 +21,9 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
         return Ok(Outcome::Skipped("no package deq from PyPI"));
     }
     let library = shell.target("debug").join("libringcall_deq.so");
-    run(shell.command(&python, &["bindings/deq/tests/deq_server.py"]).arg(library))?;
+    run(shell
+        .command(&python, &["bindings/deq/tests/deq_server.py"])
+        .arg(library)
+        .env("PYTHONDONTWRITEBYTECODE", "1"))?;
     Ok(Outcome::Done)
 }

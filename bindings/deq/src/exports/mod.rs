@@ -317,3 +317,6 @@ unsafe fn decode(
     }));
     done.unwrap_or_else(|_| fail(STATUS_PANIC, "decode panicked: please report this with graph and syndrome"))
 }
+
+#[cfg(test)]
+mod tests;
