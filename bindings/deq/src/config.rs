@@ -3,8 +3,8 @@
 use crate::Refusal;
 
 /// How syndromes are matched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "plugin", derive(serde::Deserialize), serde(rename_all = "snake_case"))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Matching {
     /// In one pass.
     #[default]
@@ -15,8 +15,8 @@ pub enum Matching {
 }
 
 /// What becomes of errors that flip more than two detectors.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "plugin", derive(serde::Deserialize), serde(rename_all = "snake_case"))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Hyperedges {
     /// They are split into edges that other errors have, and make those likelier. An error that cannot be split is left out.
     #[default]
@@ -34,8 +34,8 @@ pub enum Hyperedges {
 /// assert!(Config::from_json(br#"{"matchin": "plain"}"#).is_err());
 /// # Ok::<(), ringcall_deq::Refusal>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "plugin", derive(serde::Deserialize), serde(default, deny_unknown_fields))]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// `"plain"` or `"correlated"`.
     pub matching: Matching,
@@ -57,7 +57,6 @@ impl Config {
     ///
     /// # Errors
     /// The text is no JSON, names an option that there is not, or has a value out of range.
-    #[cfg(feature = "plugin")]
     pub fn from_json(text: &[u8]) -> Result<Self, Refusal> {
         if text.trim_ascii().is_empty() {
             return Ok(Self::default());
@@ -83,7 +82,7 @@ impl Config {
     }
 }
 
-#[cfg(all(test, feature = "plugin"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

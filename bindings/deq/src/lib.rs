@@ -1,7 +1,7 @@
 //! Microsoft's `deq` decoder interface (crate `deq-decoder-abi`, version 1 of the binary interface), both ways.
 //!
 //! - As a shared library, `libringcall_deq.so` is a plug-in for deq: minimum-weight perfect matching with
-//!   `ringcall-matching`, plain or correlated, with probabilities that a request sets, losses and observables (feature `plugin`).
+//!   `ringcall-matching`, plain or correlated, with probabilities that a request sets, losses and observables.
 //! - As a Rust crate, it loads such libraries, ours or another's, as decoders of a detector error model (feature `host`).
 //!
 //! The plug-in within is [`HypergraphDecoder`], which needs no C:
@@ -32,7 +32,6 @@
 mod config;
 mod decoder;
 mod edges;
-#[cfg(feature = "plugin")]
 mod exports;
 #[cfg(feature = "host")]
 pub mod host;

@@ -5,8 +5,9 @@
 Needs the package `deq` from PyPI. Exit status 0: everything is as it should be. Times are printed, never checked.
 
 Per distance, a memory experiment (surface_code.py) is decoded by deq's `mwpm`, by the library with `"hyperedges": "ignore"`, which
-makes of errors what `mwpm` makes of them, and by the library as it is, in one pass and in two. Then a server without a
-simulator is asked over gRPC: capabilities, probabilities and losses of a request, observables, refusals.
+makes of errors what `mwpm` makes of them, and by the library as it is, in one pass and in two. A memory whose qubits are lost (lossy_code.py) is decoded by a library
+that is told nothing of the losses, that gets them as they are, and that gets what deq makes of them, which `mwpm` gets, too. Then a server
+without a simulator is asked over gRPC: capabilities, probabilities and losses of a request, observables, refusals.
 
 A decoder's time is the processor time of deq's worker thread per shot, less that of a longer run's beginning: two runs of the same
 kind and other lengths are subtracted, so that making the decoder does not count. With `--no-op`, a library whose decoder does
@@ -29,6 +30,7 @@ from deq.proto import blackbox_decoder_pb2_grpc as services
 from deq.proto import util_pb2
 from google.protobuf import empty_pb2
 
+from lossy_code import lossy_memory
 from surface_code import memory
 
 DEQ = [sys.executable, "-c", "from deq.cli import run; run()"]
@@ -130,6 +132,31 @@ def check_rates(folder, arguments, ours):
             print(f"d={distance} microseconds of the worker per shot: {shown}", flush=True)
 
 
+def check_losses(folder, shots, ours):
+    """Losses as they are, against deq's own way with them."""
+    source = os.path.join(folder, "lossy.deq")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(lossy_memory(5, 0.005, 0.07))
+    wrong = {}
+    for name, (decoder, config), strategy in [
+        ("not told", ours({}), "ignore"),
+        ("told", ours({}), "handoff"),
+        ("reweighted", ours({}), "reweight"),
+        ("mwpm", ("mwpm", {"parallel": 1}), "reweight"),
+    ]:
+        command = [*DEQ, "simulate", "ler", source, "--program", "Memory", "--simulator", "qdk", "--seed", "5", "--jobs", "1"]
+        command += ["--shots", str(shots), "--batch-size", str(shots), "--errors", str(shots)]
+        command += ["--decoder", decoder, "--decoder-config", json.dumps(config)]
+        command += ["--coordinator-config", json.dumps({"loss_strategy": strategy})]
+        ran = subprocess.run(command, check=True, timeout=SECONDS, capture_output=True, text=True)
+        wrong[name] = int(re.search(r"Logical errors:\s+(\d+)", ran.stdout)[1])
+    print(f"losses, shots={shots} logical errors: {wrong}", flush=True)
+    assert wrong["not told"] > 20 and 3 * wrong["told"] < wrong["not told"], wrong
+    # The same mapping, here and in deq.
+    for name in ("reweighted", "mwpm"):
+        assert abs(wrong["told"] - wrong[name]) <= 5 + math.sqrt(wrong[name]), wrong
+
+
 def vector(size, ones):
     data = bytearray((size + 7) // 8)
     for one in ones:
@@ -208,6 +235,7 @@ def main():
 
     check_requests(ours)
     with tempfile.TemporaryDirectory() as folder:
+        check_losses(folder, 2000, ours)
         check_rates(folder, arguments, ours)
 
 

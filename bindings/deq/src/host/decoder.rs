@@ -31,8 +31,8 @@ impl PluginFactory {
     /// a plug-in that refuses does so here.
     ///
     /// # Errors
-    /// [`PluginError::Model`] for a model that contradicts itself, that has an error of probability 1 or more than 2^24 observables,
-    /// and for options with a NUL; [`PluginError::Refused`].
+    /// [`PluginError::Model`] for a model that contradicts itself or has an error of probability 1, and for options with a NUL;
+    /// [`PluginError::Refused`].
     pub fn new(library: Library, model: &DetectorErrorModel, config: &str) -> Result<Self, PluginError> {
         let unfit = |reason: String| PluginError::Model { reason };
         model.validate().map_err(|error| unfit(error.to_string()))?;
