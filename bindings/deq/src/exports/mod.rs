@@ -201,7 +201,7 @@ unsafe extern "C" fn deq_decoder_destroy(handle: *mut c_void) {
     }
     // SAFETY: of `create`, and given back once, by the caller's contract.
     let handle = unsafe { Box::from_raw(handle.cast::<Handle>()) };
-    // Lists alone are dropped; should that panic, nobody is there to be told.
+    // Lists alone are dropped; a panic in that has no status to be reported by.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
 }
 

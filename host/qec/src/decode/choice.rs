@@ -16,7 +16,7 @@ pub enum DecoderFamily {
     Matching,
     /// Relay-BP: errors of any number of detectors.
     Relay,
-    /// A decoder that the program did not bring: out of a shared library.
+    /// A decoder out of a shared library.
     Plugin,
 }
 
@@ -53,7 +53,7 @@ pub enum ModelDecoders {
     Matching(Box<MatchingFactory>),
     /// By belief propagation.
     Relay(Box<RelayFactory>),
-    /// By decoders that somebody else makes: those of a shared library.
+    /// By decoders of another factory: those of a shared library.
     Plugin(Arc<dyn DecoderFactory>),
 }
 
