@@ -209,6 +209,22 @@ fn plugged_in_transports_serve() {
     }
 }
 
+/// The service decodes by a library, and says so; its client needs the same one to compare with.
+#[test]
+fn a_plugged_in_decoder_is_served() {
+    let decoder = library("libringcall_deq.so");
+    let service = Service::start(&["--distance", "3", "--decoder", &decoder]);
+    assert_eq!(service.get("decoder"), "plugin");
+    let experiment = ["--distance", "3", "--function", "decode", "--requests", "300"];
+    let report = report_of(&service, &[&experiment[..], &["--decoder", &decoder]].concat());
+    assert_eq!(n(&report["wrong"]), 0, "{report}");
+    let output = emulate(&service, &experiment);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("--decoder plugin:LIBRARY"), "{stderr}");
+    let (_, counters) = service.stop();
+    assert_eq!((&counters["decoder"], &counters["matching"]), (&"plugin".into(), &Value::Null));
+}
+
 /// Queue pair, NIC and unified loop in place of ring and dispatcher: the books of both sides agree.
 #[test]
 fn an_emulated_adapter_and_the_unified_loop() {

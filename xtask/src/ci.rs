@@ -1,5 +1,6 @@
 //! All checks in order, each under a heading with its time.
 
+use crate::deq;
 use crate::dist;
 use crate::rdma;
 use crate::shell::Shell;
@@ -24,6 +25,7 @@ const STEPS: &[Step] = &[
     Step { name: "onnxruntime", run: steps::onnxruntime },
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },
+    Step { name: "deq", run: deq::step },
     Step { name: "dist", run: dist::step },
     Step { name: "tensorrt", run: tensorrt::step },
     Step { name: "chaos", run: steps::chaos },

@@ -187,6 +187,7 @@ fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
             &out.join("compat"),
             &["host_path", "udp_echo"],
         )?;
+        dist_compat::check_cudaq_qec(shell, &work, out)?;
     }
     Ok(())
 }

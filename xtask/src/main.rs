@@ -6,6 +6,7 @@
 
 mod bundle;
 mod ci;
+mod deq;
 mod dist;
 mod dist_compat;
 mod dist_device;

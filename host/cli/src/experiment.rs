@@ -240,7 +240,7 @@ impl ExperimentArgs {
         self.decoder.options()?;
         let model = match self.file.read(memory)? {
             Some(model) => {
-                memory.admit(&around(Estimate::process().decoder_of(&model, self.decoder)))?;
+                memory.admit(&around(Estimate::process().decoder_of(&model, &self.decoder)))?;
                 model
             }
             None => {

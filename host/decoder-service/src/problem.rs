@@ -105,12 +105,39 @@ impl Problem {
         if model.num_observables > 64 {
             return Err(ProblemError::TooManyObservables(model.num_observables));
         }
-        let decoders = Arc::new(ModelDecoders::new(&model, options)?);
+        let decoders = ModelDecoders::new(&model, options)?;
         let found = decoders.matching();
         if found.is_some() && options.matching.is_some_and(|kind| Some(kind) != found) {
             return Err(ProblemError::NoCorrelations);
         }
-        Ok(Self { model: Arc::new(model), decoders })
+        Self::decoded_by(model, decoders)
+    }
+
+    /// A problem decoded by these decoders, which are of this model: the only way for those of a plug-in.
+    ///
+    /// ```
+    /// use ringcall_decoder_service::Problem;
+    /// use ringcall_qec::decode::{MatchingFactory, MatchingGraph, ModelDecoders, ParallelEdges};
+    /// use std::sync::Arc;
+    ///
+    /// let model = ringcall_qec::dem::text::parse("error(0.1) D0\nerror(0.1) D0 L0")?;
+    /// let graph = MatchingGraph::from_dem(&model, ParallelEdges::SmallestWeight)?;
+    /// let decoders = ModelDecoders::Plugin(Arc::new(MatchingFactory::best(&graph)?));
+    /// let problem = Problem::decoded_by(model, decoders)?;
+    /// assert_eq!((problem.decoder_name(), problem.matching()), ("plugin", None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A model without detectors or with too many observables.
+    pub fn decoded_by(model: DetectorErrorModel, decoders: ModelDecoders) -> Result<Self, ProblemError> {
+        if model.num_detectors == 0 {
+            return Err(ProblemError::NoDetectors);
+        }
+        if model.num_observables > 64 {
+            return Err(ProblemError::TooManyObservables(model.num_observables));
+        }
+        Ok(Self { model: Arc::new(model), decoders: Arc::new(decoders) })
     }
 
     /// The same problem, by matching decoded in one pass, with decoders that share the tables of these.
@@ -119,13 +146,19 @@ impl Problem {
         Self { model: Arc::clone(&self.model), decoders: Arc::new(self.decoders.single_pass()) }
     }
 
-    /// The kind of matching; `None` where it is decoded by belief propagation.
+    /// The family of its decoders.
+    #[must_use]
+    pub fn family(&self) -> DecoderFamily {
+        self.decoders.family()
+    }
+
+    /// The kind of matching; `None` where it is decoded otherwise.
     #[must_use]
     pub fn matching(&self) -> Option<MatchingEngine> {
         self.decoders.matching()
     }
 
-    /// What it is decoded by, as reports name it: `plain`, `correlated` or `relay`.
+    /// What it is decoded by, as reports name it: `plain`, `correlated`, `relay` or `plugin`.
     #[must_use]
     pub fn decoder_name(&self) -> &'static str {
         self.decoders.name()

@@ -114,6 +114,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("ringcall-qec", &["ringcall-matching", "ringcall-bp"]),
+    // deq's decoder interface, both ways: matching as a plug-in, plug-ins as decoders.
+    ("ringcall-deq", &["ringcall-matching", "ringcall-qec"]),
     // Any decoder: it knows engines, and no code or matching.
     (
         "ringcall-pipeline",
@@ -191,6 +193,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-predecoder",
             "ringcall-tensorrt",
             "ringcall-qec",
+            "ringcall-deq",
             "ringcall-pipeline",
             "ringcall-transport",
             "ringcall-bridge",

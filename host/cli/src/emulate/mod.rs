@@ -175,7 +175,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         FunctionArg::Decode => given.refuse(&["payload"], "--function decode")?,
     }
     let mut experiment = args.experiment.clone();
-    experiment.decoder = target.decoder(experiment.decoder)?;
+    experiment.decoder = target.decoder(experiment.decoder.clone())?;
     let served = target.experiment();
     let (mut source, mut checker) =
         work::work(args.function, &experiment, args.memory, served, args.payload as usize, args.seed)?;

@@ -100,11 +100,17 @@ impl<'a> Target<'a> {
 
     /// The service's decoder, to compare answers with: what the options say, or the line.
     pub(super) fn decoder(&self, options: DecoderArgs) -> Result<DecoderArgs> {
+        let plugs_in = matches!(options.family, Some(DecoderArg::Plugin(_)));
         if let Some(named) = self.get("decoder") {
-            if named != "relay" {
-                bail!("the endpoint's decoder is `{named}`: matching and relay are known");
+            match named {
+                "relay" => {}
+                "plugin" if plugs_in => return Ok(options),
+                "plugin" => {
+                    bail!("the endpoint's decoder is a plug-in: give the same one, --decoder plugin:LIBRARY")
+                }
+                _ => bail!("the endpoint's decoder is `{named}`: matching, relay and plugin are known"),
             }
-            if options.kind.is_some() || options.family == Some(DecoderArg::Matching) {
+            if options.kind.is_some() || plugs_in || options.family == Some(DecoderArg::Matching) {
                 bail!("the endpoint's decoder is relay: leave --decoder and --matching out");
             }
             let setting = |key, option: Option<u32>| -> Result<Option<u32>> {
@@ -127,7 +133,7 @@ impl<'a> Target<'a> {
         let Some(named) = self.get("matching") else { return Ok(options) };
         let kind = MatchingArg::from_str(named, false)
             .map_err(|_| anyhow!("the endpoint's matching is `{named}`: plain and correlated are known"))?;
-        if options.family == Some(DecoderArg::Relay) {
+        if plugs_in || options.family == Some(DecoderArg::Relay) {
             bail!("the endpoint's decoder is {named} matching: leave --decoder out");
         }
         if options.kind.is_some_and(|option| option != kind) {
@@ -224,25 +230,29 @@ mod tests {
 
     #[test]
     fn answers_are_compared_by_the_matching_of_the_service() {
-        let none = DecoderArgs::default();
-        let [plain, correlated] = [MatchingArg::Plain, MatchingArg::Correlated]
-            .map(|kind| DecoderArgs { kind: Some(kind), ..none });
-        let of = |line, option: DecoderArgs| Target::parse(line).expect("pairs").decoder(option);
+        let none = &DecoderArgs::default();
+        let [plain, correlated] = &[MatchingArg::Plain, MatchingArg::Correlated]
+            .map(|kind| DecoderArgs { kind: Some(kind), ..none.clone() });
+        let of = |line, option: &DecoderArgs| Target::parse(line).expect("pairs").decoder(option.clone());
         assert_eq!(of("port=1 matching=plain", none).expect("known").kind, plain.kind);
         assert_eq!(of("port=1 matching=correlated", correlated).expect("the same").kind, correlated.kind);
         assert_eq!(of("port=1", plain).expect("the option").kind, plain.kind);
         assert_eq!(of("port=1", none).expect("nothing").kind, None);
         assert!(of("port=1 matching=plain", correlated).is_err() && of("port=1 matching=x", none).is_err());
-        let relay = DecoderArgs { family: Some(DecoderArg::Relay), ..none };
-        assert!(of("port=1 matching=plain", relay).is_err());
+        let [relay, plugin] = &[DecoderArg::Relay, DecoderArg::Plugin("./libplugin.so".into())]
+            .map(|family| DecoderArgs { family: Some(family), ..none.clone() });
+        assert!(of("port=1 matching=plain", relay).is_err() && of("port=1 matching=plain", plugin).is_err());
+        assert_eq!(of("port=1 decoder=plugin", plugin).expect("the same").family, plugin.family);
+        assert!(of("port=1 decoder=plugin", none).is_err() && of("port=1 decoder=plugin", relay).is_err());
         let line = "port=1 decoder=relay relay_solutions=5 relay_iterations=900";
+        assert!(of(line, plugin).is_err());
         let found = of(line, none).expect("known");
         assert_eq!(
             (found.family, found.relay.solutions, found.relay.iterations),
-            (relay.family, Some(5), Some(900))
+            (relay.family.clone(), Some(5), Some(900))
         );
-        let other = DecoderArgs { relay: RelayArgs { solutions: Some(1), iterations: None }, ..none };
-        assert!(of(line, relay).is_ok() && of(line, plain).is_err() && of(line, other).is_err());
+        let other = DecoderArgs { relay: RelayArgs { solutions: Some(1), iterations: None }, ..none.clone() };
+        assert!(of(line, relay).is_ok() && of(line, plain).is_err() && of(line, &other).is_err());
         assert!(of("port=1 decoder=guess", none).is_err());
     }
 }

@@ -96,7 +96,7 @@ impl Estimate {
     }
 
     /// The decoder of an error model that the options say.
-    pub(crate) fn decoder_of(self, model: &DetectorErrorModel, decoder: DecoderArgs) -> Self {
+    pub(crate) fn decoder_of(self, model: &DetectorErrorModel, decoder: &DecoderArgs) -> Self {
         if decoder.is_relay_of(model) {
             self.relay(model)
         } else {

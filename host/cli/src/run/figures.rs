@@ -2,6 +2,7 @@
 
 use super::inputs::NetworkInUse;
 use super::options::{Args, DispatcherArg, EngineArg};
+use crate::decoder::DecoderArg;
 use crate::report::charts::LOG_FROM;
 use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
 use anyhow::Result;
@@ -28,8 +29,7 @@ pub(super) fn report(
     };
     Ok(RunReport {
         settings: settings(args, problem, experiment, config, network),
-        decoder: if problem.matching().is_some() { DecoderFamily::Matching } else { DecoderFamily::Relay }
-            .name(),
+        decoder: problem.family().name(),
         matching: problem.matching().map(MatchingEngine::name),
         submitted: stats.submitted,
         completed: stats.completed,
@@ -77,7 +77,10 @@ fn settings(
         Some(path) => rows.push(("shots", path.display().to_string())),
         None => rows.push(("seed", args.seed.to_string())),
     }
-    if problem.matching().is_none() {
+    if let Some(DecoderArg::Plugin(library)) = &args.decoder.family {
+        rows.push(("library", library.display().to_string()));
+    }
+    if problem.family() == DecoderFamily::Relay {
         let BpConfig { solutions, max_iterations, first_iterations, leg_iterations, legs, .. } =
             args.decoder.relay.config();
         rows.push(("relay_solutions", solutions.to_string()));
@@ -85,8 +88,7 @@ fn settings(
         rows.push(("relay_iterations", most.to_string()));
     }
     let engine = match (args.engine, network) {
-        (EngineArg::Matching, _) if problem.matching().is_none() => "relay alone".to_owned(),
-        (EngineArg::Matching, _) => "matching alone".to_owned(),
+        (EngineArg::Matching, _) => format!("{} alone", problem.family().name()),
         (engine, None) => engine.name(),
         (engine, Some(network)) => format!("{} ({})", engine.name(), network.file),
     };

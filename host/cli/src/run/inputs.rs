@@ -14,11 +14,12 @@ use std::sync::Arc;
 
 /// What is decoded, and the generated experiment that it is of.
 pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
-    let decoder = if args.engine.network().is_some() { args.decoder.or_plain() } else { args.decoder };
+    let decoder =
+        if args.engine.network().is_some() { args.decoder.clone().or_plain() } else { args.decoder.clone() };
     decoder.options()?;
     let (model, experiment) = match args.file.read(args.memory)? {
         Some(model) => {
-            args.memory.admit(&around(args, Estimate::process().decoder_of(&model, decoder), None))?;
+            args.memory.admit(&around(args, Estimate::process().decoder_of(&model, &decoder), None))?;
             (model, None)
         }
         None => {

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
 use ringcall_decoder_service::{Progress, Summary};
 use ringcall_qec::circuit::Experiment;
+use ringcall_qec::decode::DecoderFamily;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let (problem, experiment) = inputs::problem(args)?;
     let source = inputs::source(args, &problem)?;
-    let config = args.service_config(problem.matching().is_none())?;
+    let config = args.service_config(problem.family() != DecoderFamily::Matching)?;
     let surface = experiment.as_ref().and_then(Experiment::surface);
     let inputs::Started { service, network } = inputs::start(args, &problem, surface.as_ref(), config)?;
     service.pins().iter().for_each(crate::pinning::tell);

@@ -35,8 +35,9 @@ type Introductions = Option<Receiver<Introduction>>;
 struct Decodes {
     /// The experiment's digest.
     experiment: String,
-    /// `plain` or `correlated` matching, or `relay`.
+    /// `plain` or `correlated` matching, `relay`, or `plugin`.
     decoder: &'static str,
+    family: DecoderFamily,
     /// The settings of Relay-BP where that decodes.
     relay: Option<BpConfig>,
 }
@@ -44,9 +45,12 @@ struct Decodes {
 impl Decodes {
     /// For the line that a client reads.
     fn pairs(&self) -> String {
-        let Self { experiment, decoder, relay } = self;
+        let Self { experiment, decoder, relay, family } = self;
         match relay {
-            None => format!(" experiment={experiment} matching={decoder}"),
+            None if *family == DecoderFamily::Matching => {
+                format!(" experiment={experiment} matching={decoder}")
+            }
+            None => format!(" experiment={experiment} decoder={decoder}"),
             Some(BpConfig { solutions, max_iterations, .. }) => format!(
                 " experiment={experiment} decoder={decoder} relay_solutions={solutions} relay_iterations={max_iterations}"
             ),
@@ -66,8 +70,9 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
         })
         .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode);
     let experiment = experiment::digest(&problem);
-    let relay = problem.matching().is_none().then(|| args.experiment.decoder.relay.config());
-    let decodes = Decodes { experiment, decoder: problem.decoder_name(), relay };
+    let family = problem.family();
+    let relay = (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config());
+    let decodes = Decodes { experiment, decoder: problem.decoder_name(), family, relay };
     Ok((table, Some(decodes)))
 }
 
@@ -208,13 +213,10 @@ impl Service {
 
     pub(super) fn stop(self, deadline: Duration) -> Outcome {
         let mut outcome = self.served.stop(deadline);
-        let matching = |decodes: &&Decodes| decodes.relay.is_none();
+        let matching = |decodes: &&Decodes| decodes.family == DecoderFamily::Matching;
         outcome.json["matching"] =
             self.decodes.as_ref().filter(matching).map(|decodes| decodes.decoder).into();
-        let family = |decodes: &Decodes| {
-            if decodes.relay.is_some() { DecoderFamily::Relay } else { DecoderFamily::Matching }
-        };
-        outcome.json["decoder"] = self.decodes.as_ref().map(|decodes| family(decodes).name()).into();
+        outcome.json["decoder"] = self.decodes.as_ref().map(|decodes| decodes.family.name()).into();
         outcome
     }
 }

@@ -62,8 +62,8 @@ pub(crate) struct Args {
     /// Which checks of bivariate bicycle codes have detectors [default: memory]
     #[arg(long, value_enum)]
     detectors: Option<DetectorsArg>,
-    /// What decodes [default: matching, and relay at points of codes whose errors flip more than two detectors]
-    #[arg(long, value_enum, value_name = "DECODER")]
+    /// What decodes, matching or relay [default: matching, and relay at points of codes whose errors flip more than two detectors]
+    #[arg(long, value_name = "DECODER")]
     decoder: Option<DecoderArg>,
     #[command(flatten)]
     relay: RelayArgs,
@@ -118,6 +118,11 @@ pub(crate) struct Args {
 impl Args {
     /// The grid: codes and distances in the order given, and within each the noises.
     pub(super) fn points(&self) -> Result<Vec<Point>> {
+        if let Some(DecoderArg::Plugin(_)) = &self.decoder {
+            bail!(Misuse(
+                "--decoder plugin:LIBRARY does not apply to sweep: take matching or relay".to_owned()
+            ));
+        }
         if self.decoder == Some(DecoderArg::Relay) && self.matching.is_some() {
             bail!(Misuse("--matching does not apply to --decoder relay".to_owned()));
         }
