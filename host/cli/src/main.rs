@@ -43,6 +43,8 @@ enum Command {
     Emulate(emulate::Args),
     /// Measures logical error rates over distances and noises, with and without a predecoder
     Sweep(Box<sweep::Args>),
+    /// Joins the shards of a sweep that several processes have counted
+    Merge(sweep::merge::Args),
     /// Decodes a file of shots, with the options of `pymatching predict`
     Predict(predict::Args),
     /// Says what this machine has, what it is for, and what to do about missing parts
@@ -68,7 +70,8 @@ fn dispatch(command: Command, given: &Given<'_>) -> Result<ExitCode> {
         Command::Bench(args) => bench::run(&args).map(done),
         Command::Serve(args) => serve::run(&args, given),
         Command::Emulate(args) => emulate::run(&args, given),
-        Command::Sweep(args) => sweep::run(&args),
+        Command::Sweep(args) => sweep::run(&args, given),
+        Command::Merge(args) => sweep::merge::run(&args).map(done),
         Command::Predict(args) => predict::run(&args).map(done),
         Command::Doctor(args) => doctor::run(&args).map(done),
     }

@@ -1,19 +1,27 @@
-//! `ringcall sweep`: logical error rates over distances and noises.
+//! `ringcall sweep`: logical error rates over distances and noises. `ringcall merge`: those of a sweep in shards.
 
+pub(crate) mod merge;
 mod options;
+mod outputs;
 mod page;
 mod plot;
 mod results;
+mod shards;
+mod sinter;
 mod state;
 mod table;
 
 use crate::signals::Signals;
+use crate::usage::Given;
 use crate::{machine, output};
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
+use outputs::Outputs;
 use results::{PointResult, Results, Settings};
-use ringcall_decoder_service::study::{Arm, Point, Progress, State, StateError, Study, StudyError};
+use ringcall_decoder_service::study::{
+    Arm, Outcome, Part, Point, Progress, Setup, State, StateError, Study, StudyError,
+};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,10 +31,11 @@ use std::time::Duration;
 const GRACE_PERIOD: Duration = Duration::from_millis(1500);
 
 /// Studies, reports, and says by its exit code whether every point has enough.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    for path in [&args.json, &args.report].into_iter().flatten() {
-        output::check_writable(path)?;
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+    if args.shard.is_some() {
+        given.refuse(&Outputs::FIELDS, "one --shard: `ringcall merge` has it for all of them")?;
     }
+    args.outputs.check()?;
     let signals = Signals::listen()?;
     let points = args.points()?;
     let network = args.network()?;
@@ -44,19 +53,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         points,
         stop: args.stop(),
         threads: args.threads(),
+        shard: args.shard,
     };
-    let (mut state, mut log) = match &args.state {
-        Some(path) => {
-            let (state, log) = state::open(path, study.setup())?;
-            (state, Some(log))
+    let setup = study.setup();
+    let (mut state, mut log, mut others) = match (&args.state, &setup.part) {
+        (Some(path), None) => {
+            let (state, log) = state::open(path, setup)?;
+            (state, Some(log), None)
         }
-        None => (State::new(study.setup()), None),
+        (Some(folder), Some(part)) => {
+            let (state, log, others) = shards::open(folder, setup.clone(), part)?;
+            (state, Some(log), Some(others))
+        }
+        (None, _) => (State::new(setup), None, None),
     };
     let mut nowhere = io::sink();
     let lines: &mut dyn Write = log.as_mut().map_or(&mut nowhere, |log| log);
     let bar = progress_bar(&study);
     signals.run_bounded(GRACE_PERIOD);
-    let complete = study.run(&mut state, lines, &mut |progress| {
+    let mut look = |state: &mut State| others.iter_mut().for_each(|others| others.look(state));
+    let complete = study.run_beside(&mut state, lines, &mut look, &mut |progress| {
         show(&bar, &study, progress);
         signals.received().is_none()
     });
@@ -72,7 +88,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         error => error.into(),
     })?;
     log.map_or(Ok(()), state::Log::finish).map_err(unwritten)?;
-    publish(args, &results(args, &study, &state, complete)?)?;
+    if let (Some(part), Some(folder)) = (&state.setup().part, &args.state) {
+        say(part, folder, complete)?;
+    } else {
+        let settings = Settings {
+            threads: Some(study.threads),
+            machine: machine::describe(),
+            ..Settings::new(state.setup(), &study.stop, args.outputs.confidence)
+        };
+        let outcomes = results::outcomes(&state, &study.points, &study.stop);
+        publish(&args.outputs, state.setup(), &outcomes, settings, complete)?;
+    }
     match signals.received().filter(|_| !complete) {
         Some(signal) => {
             let kept = if args.state.is_some() { "; the same command goes on from here" } else { "" };
@@ -83,41 +109,44 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-fn results(args: &Args, study: &Study<'_>, state: &State, complete: bool) -> Result<Results> {
-    let setup = state.setup().clone();
-    let point = |point| PointResult::new(point, &state.outcome(point, &study.stop), args.confidence);
-    Ok(Results {
-        complete,
-        settings: Settings {
-            seed: setup.seed,
-            batch_shots: setup.batch_shots,
-            shots: study.stop.shots,
-            max_errors: study.stop.errors,
-            confidence: args.confidence,
-            matching: setup.matching.name(),
-            relay_solutions: setup.relay.solutions,
-            relay_iterations: setup.relay.iterations,
-            predecoder: setup.predecoder,
-            threads: study.threads,
-            machine: machine::describe(),
-        },
-        points: study.points.iter().map(point).collect::<Result<_, _>>()?,
-    })
+/// What a shard says instead of results, which are none without the other shards.
+fn say(part: &Part, folder: &Path, complete: bool) -> Result<()> {
+    let (shard, folder) = (part.shard, folder.display());
+    let text = if complete {
+        format!("shard {shard} is complete; once all are, `ringcall merge {folder}` reports")
+    } else {
+        format!("shard {shard} is not complete")
+    };
+    writeln!(io::stdout(), "{text}").context("standard output")
 }
 
-fn publish(args: &Args, results: &Results) -> Result<()> {
-    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+/// Writes results where they are asked for.
+fn publish(
+    outputs: &Outputs,
+    setup: &Setup,
+    outcomes: &[(Point, Outcome)],
+    settings: Settings,
+    complete: bool,
+) -> Result<()> {
+    let points = outcomes.iter().map(|(point, outcome)| PointResult::new(point, outcome, outputs.confidence));
+    let results = Results { complete, settings, points: points.collect::<Result<_, _>>()? };
+    let to_stdout =
+        |path: &Option<std::path::PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    if !to_stdout(&outputs.json) && !to_stdout(&outputs.sinter_csv) {
         let mut out = std::io::stdout();
-        out.write_all(table::to_text(results).as_bytes())
+        out.write_all(table::to_text(&results).as_bytes())
             .and_then(|()| out.flush())
             .context("standard output")?;
     }
-    if let Some(path) = &args.json {
-        output::write_json(path, results)?;
+    if let Some(path) = &outputs.json {
+        output::write_json(path, &results)?;
     }
-    if let Some(path) = &args.report {
+    if let Some(path) = &outputs.sinter_csv {
+        output::write_text(path, &sinter::to_csv(setup, outcomes)?)?;
+    }
+    if let Some(path) = &outputs.report {
         let svg = crate::report::page::is_svg(path);
-        output::write_text(path, &if svg { page::to_svg(results)? } else { page::to_html(results) })?;
+        output::write_text(path, &if svg { page::to_svg(&results)? } else { page::to_html(&results) })?;
     }
     Ok(())
 }

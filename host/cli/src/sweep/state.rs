@@ -65,6 +65,8 @@ pub(super) fn open(path: &Path, setup: Setup) -> Result<(State, Log)> {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => bail!("another process is working on it"),
+            // A file system of a cluster may have no locks; two processes of one state are then the user's mistake.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         let (state, whole) = State::read(&mut BufReader::new(&file), setup).map_err(|error| {
