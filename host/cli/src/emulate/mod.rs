@@ -11,7 +11,7 @@ use crate::experiment::ExperimentArgs;
 use crate::memory::MemoryLimit;
 use crate::output;
 use crate::serve::TransportArg;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
@@ -21,7 +21,6 @@ use ringcall_wire::header::RequestHeader;
 use std::io::Write;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 use summary::Summary;
 use target::Target;
@@ -90,7 +89,7 @@ pub(crate) struct Args {
 /// How far a packet is held back, in packets.
 const REORDER_DEPTH: u32 = 4;
 
-pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     for (name, value) in [("loss", args.loss), ("duplicate", args.duplicate), ("reorder", args.reorder)] {
         if !(0.0..=1.0).contains(&value) {
             bail!("--{name} must be a probability from 0 to 1, not {value}");
@@ -150,12 +149,12 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     publish(args, &summary)?;
     if let Some(signal) = signals.received() {
         eprintln!("ringcall: stopped by signal {signal} after {} requests", report.sent);
-        return Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))));
+        return Ok(signals::status(signal));
     }
     if !summary.is_ok() || report.sent != args.requests {
         bail!(summary.complaint(address));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }
 
 fn faults(args: &Args) -> Faults {

@@ -11,7 +11,7 @@ mod sinter;
 mod state;
 mod table;
 
-use crate::signals::Signals;
+use crate::signals::{self, Interrupt, Signals};
 use crate::usage::Given;
 use crate::{machine, output};
 use anyhow::{Context, Result, anyhow};
@@ -20,23 +20,64 @@ pub(crate) use options::Args;
 use outputs::Outputs;
 use results::{PointResult, Results, Settings};
 use ringcall_decoder_service::study::{
-    Arm, Outcome, Part, Point, Progress, Setup, State, StateError, Study, StudyError,
+    Arm, Outcome, Point, Progress, Setup, Shard, State, StateError, Study, StudyError,
 };
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long after a signal a sweep may still work: threads that build a point's graph or decode a batch are not waited for.
 const GRACE_PERIOD: Duration = Duration::from_millis(1500);
 
 /// Studies, reports, and says by its exit code whether every point has enough.
-pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     if args.shard.is_some() {
         given.refuse(&Outputs::FIELDS, "one --shard: `ringcall merge` has it for all of them")?;
     }
     args.outputs.check()?;
     let signals = Signals::listen()?;
+    let Found { complete, whole } = study(args, &signals)?;
+    if let Some(Whole { setup, outcomes, settings }) = whole {
+        publish(&args.outputs, &setup, &outcomes, settings, complete)?;
+    } else if let (Some(shard), Some(folder)) = (args.shard, &args.state) {
+        say(shard, folder, complete)?;
+    }
+    match signals.received().filter(|_| !complete) {
+        Some(signal) => {
+            let kept = if args.state.is_some() { "; the same command goes on from here" } else { "" };
+            eprintln!("ringcall: stopped by signal {signal}{kept}");
+            Ok(signals::status(signal))
+        }
+        None => Ok(0),
+    }
+}
+
+/// What a sweep found, complete or as far as it came.
+struct Found {
+    complete: bool,
+    /// `None` of a shard, whose counts are no results.
+    whole: Option<Whole>,
+}
+
+struct Whole {
+    setup: Setup,
+    outcomes: Vec<(Point, Outcome)>,
+    settings: Settings,
+}
+
+/// A sweep's results for a caller: JSON and a page; `None` of a shard.
+pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<Option<(String, String)>> {
+    args.outputs.check()?;
+    let Found { complete, whole } = study(args, interrupt)?;
+    let page = |Whole { outcomes, settings, .. }| {
+        let results = results(&args.outputs, &outcomes, settings, complete)?;
+        Ok((serde_json::to_string(&results)?, page::to_html(&results)))
+    };
+    whole.map(page).transpose()
+}
+
+/// Studies until every point has enough, or until it is interrupted.
+fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
     let points = args.points()?;
     let network = args.network()?;
     let bind = |point: &Point| {
@@ -62,7 +103,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
             (state, Some(log), None)
         }
         (Some(folder), Some(part)) => {
-            let (state, log, others) = shards::open(folder, setup.clone(), part)?;
+            let (state, log, others) = shards::open(folder, &setup, part)?;
             (state, Some(log), Some(others))
         }
         (None, _) => (State::new(setup), None, None),
@@ -70,11 +111,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     let mut nowhere = io::sink();
     let lines: &mut dyn Write = log.as_mut().map_or(&mut nowhere, |log| log);
     let bar = progress_bar(&study);
-    signals.run_bounded(GRACE_PERIOD);
+    interrupt.begin(Some(GRACE_PERIOD));
     let mut look = |state: &mut State| others.iter_mut().for_each(|others| others.look(state));
     let complete = study.run_beside(&mut state, lines, &mut look, &mut |progress| {
         show(&bar, &study, progress);
-        signals.received().is_none()
+        interrupt.received().is_none()
     });
     bar.finish_and_clear();
     let unwritten = |error: io::Error| {
@@ -88,30 +129,33 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         error => error.into(),
     })?;
     log.map_or(Ok(()), state::Log::finish).map_err(unwritten)?;
-    if let (Some(part), Some(folder)) = (&state.setup().part, &args.state) {
-        say(part, folder, complete)?;
-    } else {
-        let settings = Settings {
-            threads: Some(study.threads),
-            machine: machine::describe(),
-            ..Settings::new(state.setup(), &study.stop, args.outputs.confidence)
-        };
-        let outcomes = results::outcomes(&state, &study.points, &study.stop);
-        publish(&args.outputs, state.setup(), &outcomes, settings, complete)?;
+    if args.shard.is_some() {
+        return Ok(Found { complete, whole: None });
     }
-    match signals.received().filter(|_| !complete) {
-        Some(signal) => {
-            let kept = if args.state.is_some() { "; the same command goes on from here" } else { "" };
-            eprintln!("ringcall: stopped by signal {signal}{kept}");
-            Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))))
-        }
-        None => Ok(ExitCode::SUCCESS),
-    }
+    let settings = Settings {
+        threads: Some(study.threads),
+        machine: machine::describe(),
+        ..Settings::new(state.setup(), &study.stop, args.outputs.confidence)
+    };
+    let outcomes = results::outcomes(&state, &study.points, &study.stop);
+    let whole = Some(Whole { setup: state.setup().clone(), outcomes, settings });
+    Ok(Found { complete, whole })
+}
+
+/// Everything that is reported of these outcomes.
+fn results(
+    outputs: &Outputs,
+    outcomes: &[(Point, Outcome)],
+    settings: Settings,
+    complete: bool,
+) -> Result<Results> {
+    let points = outcomes.iter().map(|(point, outcome)| PointResult::new(point, outcome, outputs.confidence));
+    Ok(Results { complete, settings, points: points.collect::<Result<_, _>>()? })
 }
 
 /// What a shard says instead of results, which are none without the other shards.
-fn say(part: &Part, folder: &Path, complete: bool) -> Result<()> {
-    let (shard, folder) = (part.shard, folder.display());
+fn say(shard: Shard, folder: &Path, complete: bool) -> Result<()> {
+    let folder = folder.display();
     let text = if complete {
         format!("shard {shard} is complete; once all are, `ringcall merge {folder}` reports")
     } else {
@@ -128,8 +172,7 @@ fn publish(
     settings: Settings,
     complete: bool,
 ) -> Result<()> {
-    let points = outcomes.iter().map(|(point, outcome)| PointResult::new(point, outcome, outputs.confidence));
-    let results = Results { complete, settings, points: points.collect::<Result<_, _>>()? };
+    let results = results(outputs, outcomes, settings, complete)?;
     let to_stdout =
         |path: &Option<std::path::PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
     if !to_stdout(&outputs.json) && !to_stdout(&outputs.sinter_csv) {

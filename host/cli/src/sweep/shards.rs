@@ -21,7 +21,7 @@ pub(super) fn file(folder: &Path, shard: Shard) -> PathBuf {
 ///
 /// # Errors
 /// As of [`state::open`]; and another file of the folder is the state of another study, so that a merge would be refused.
-pub(super) fn open(folder: &Path, setup: Setup, part: &Part) -> Result<(State, Log, Others)> {
+pub(super) fn open(folder: &Path, setup: &Setup, part: &Part) -> Result<(State, Log, Others)> {
     if let Err(error) = std::fs::create_dir(folder)
         && error.kind() != ErrorKind::AlreadyExists
     {
