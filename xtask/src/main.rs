@@ -14,6 +14,7 @@ mod files;
 mod metadata;
 mod mutants;
 mod ptx;
+mod publish;
 mod rdma;
 mod rooms;
 mod shell;
@@ -78,6 +79,8 @@ enum Task {
     Rdma,
     /// The Python wheel's lints and tests, in a virtual environment: about four minutes. Needs python3 with venv, and PyPI.
     Wheel,
+    /// The packages of the crates that are published, without building them. Needs the index of crates.io.
+    Publishable,
     /// What a machine with a GPU needs to test and measure: programs and a script, in `target/gpu-bundle`.
     GpuBundle(bundle::BundleOptions),
 }
@@ -111,6 +114,7 @@ fn run(task: Task) -> Result<()> {
         Task::Rdma => rdma::step(&shell).and_then(asked_for),
         Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
         Task::Wheel => wheel::test(&shell).and_then(asked_for),
+        Task::Publishable => publish::step(&shell).and_then(asked_for),
         Task::GpuBundle(options) => bundle::make(&shell, &options),
     }
 }
