@@ -10,6 +10,7 @@ mod doctor;
 mod emulate;
 mod experiment;
 mod machine;
+mod manual;
 mod memory;
 mod network;
 mod output;
@@ -55,6 +56,11 @@ enum Command {
     Predict(predict::Args),
     /// Says what this machine has, what it is for, and what to do about missing parts
     Doctor(doctor::Args),
+    /// Writes completions of this command for a shell
+    Completions(manual::CompletionsArgs),
+    /// Writes the manual, a page for each command
+    #[command(hide = true)]
+    Man(manual::ManArgs),
 }
 
 /// Does what the command line says, of which the first word is the program's name, and returns the exit status.
@@ -87,5 +93,7 @@ fn dispatch(command: Command, given: &Given<'_>) -> Result<u8> {
         Command::Merge(args) => sweep::merge::run(&args).map(done),
         Command::Predict(args) => predict::run(&args).map(done),
         Command::Doctor(args) => doctor::run(&args).map(done),
+        Command::Completions(args) => manual::completions(&args, Cli::command()).map(done),
+        Command::Man(args) => manual::man(&args, Cli::command()).map(done),
     }
 }

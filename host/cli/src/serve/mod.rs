@@ -10,6 +10,7 @@ mod rendezvous;
 mod served;
 mod server;
 mod service;
+mod supervisor;
 
 use crate::experiment::ExperimentArgs;
 use crate::memory::{Estimate, MemoryLimit};
@@ -212,12 +213,15 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     let mut out = std::io::stdout();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
 
+    let mut supervisor = supervisor::Supervisor::ready(&line);
     signals.run();
     let begin = Instant::now();
     let limit = args.seconds.map(Duration::from_secs);
     while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
         std::thread::sleep(STOP_CHECK_INTERVAL);
+        supervisor.alive();
     }
+    supervisor.stopping();
     if let Some(rendezvous) = rendezvous {
         rendezvous.stop();
     }
