@@ -2,6 +2,7 @@
 
 use crate::deq;
 use crate::dist;
+use crate::publish;
 use crate::rdma;
 use crate::shell::Shell;
 use crate::steps::{self, Outcome};
@@ -19,6 +20,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "fmt", run: steps::fmt },
     Step { name: "rooms", run: steps::rooms },
+    Step { name: "publishable", run: publish::step },
     Step { name: "ptx", run: steps::ptx },
     Step { name: "test", run: steps::test },
     Step { name: "rdma", run: rdma::step },

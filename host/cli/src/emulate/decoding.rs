@@ -7,7 +7,7 @@ use crate::experiment::ExperimentArgs;
 use crate::output;
 use crate::serve::TransportArg;
 use crate::serve::decoding::file;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use crate::usage::{Given, Misuse};
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
@@ -25,7 +25,6 @@ use std::fmt;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// So many calls in a row that fail end the run: the server is gone, or serves something else.
@@ -73,7 +72,7 @@ fn check(given: &Given<'_>) -> Result<()> {
     given.refuse(&["metadata", "rendezvous", "qp"], what)
 }
 
-pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     check(given)?;
     let Some(path) = &args.config else {
         bail!(Misuse("--protocol decoding needs --config: the file that the server was given".to_owned()));
@@ -101,12 +100,12 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     }
     args.json.as_ref().map_or(Ok(()), |path| output::write_json(path, &report))?;
     if let Some(signal) = signals.received() {
-        return Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))));
+        return Ok(signals::status(signal));
     }
     if !report.ok {
         bail!("not every volume had the right corrections");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }
 
 impl Patient {

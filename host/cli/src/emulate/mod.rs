@@ -14,7 +14,7 @@ use crate::experiment::ExperimentArgs;
 use crate::memory::MemoryLimit;
 use crate::output;
 use crate::serve::{IcrcArg, QpTypeArg, TransportArg};
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
@@ -25,7 +25,6 @@ use ringcall_wire::header::RequestHeader;
 use std::io::Write;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 use summary::Summary;
 use target::Target;
@@ -138,7 +137,7 @@ enum ProtocolArg {
 /// How far a packet is held back, in packets.
 const REORDER_DEPTH: u32 = 4;
 
-pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     if args.protocol == ProtocolArg::Decoding {
         return decoding::run(args, given);
     }
@@ -208,12 +207,12 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     publish(args, &summary)?;
     if let Some(signal) = signals.received() {
         eprintln!("ringcall: stopped by signal {signal} after {} requests", report.sent);
-        return Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))));
+        return Ok(signals::status(signal));
     }
     if !summary.is_ok() || report.sent != args.requests {
         bail!(summary.complaint(address));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }
 
 fn faults(args: &Args) -> Faults {

@@ -11,6 +11,7 @@ mod rendezvous;
 mod served;
 mod server;
 mod service;
+mod supervisor;
 
 use crate::experiment::ExperimentArgs;
 use crate::memory::{Estimate, MemoryLimit};
@@ -31,7 +32,6 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// What requests come over.
@@ -232,7 +232,7 @@ fn around(args: &Args, decoding: Estimate) -> Estimate {
     }
 }
 
-pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     if let Some(path) = &args.config {
         return decoding::run(args, given, path);
     }
@@ -270,7 +270,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     let mut out = std::io::stdout();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
 
-    serve_until_told(args, &signals);
+    serve_until_told(args, &signals, &line);
     if let Some(rendezvous) = rendezvous {
         rendezvous.stop();
     }
@@ -283,19 +283,22 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         bail!("a thread did not come back");
     }
     match outcome.balance {
-        (0, 0) => Ok(ExitCode::SUCCESS),
+        (0, 0) => Ok(0),
         (frames, requests) => bail!("{frames} frames and {requests} requests are unaccounted for"),
     }
 }
 
-/// Waits for a signal or for the end of --seconds.
-fn serve_until_told(args: &Args, signals: &Signals) {
+/// Waits for a signal or for the end of --seconds. A service manager is told of `line`, and that the service is alive.
+fn serve_until_told(args: &Args, signals: &Signals, line: &str) {
+    let mut supervisor = supervisor::Supervisor::ready(line);
     signals.run();
     let begin = Instant::now();
     let limit = args.seconds.map(Duration::from_secs);
     while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
         std::thread::sleep(STOP_CHECK_INTERVAL);
+        supervisor.alive();
     }
+    supervisor.stopping();
 }
 
 fn publish(args: &Args, outcome: &Outcome) -> Result<()> {

@@ -6,7 +6,8 @@
 //! * [`ModelDecoders`]: one or the other, by choice or as the model needs it;
 //! * [`SliceDecoder`]: the same on each layer of a residual syndrome alone, counting corrections;
 //! * [`Decoder`] and [`DecoderFactory`]: what a pipeline needs of any decoder, one per worker;
-//! * [`ShotDecoder`]: any decoder, for shots in packed bits.
+//! * [`ShotDecoder`]: any decoder, for shots in packed bits;
+//! * [`BatchDecoder`]: from the text of a model to the predictions of a batch of shots, in three lines.
 //!
 //! Every input is checked before an engine sees it, and nothing is allocated while decoding.
 //!
@@ -25,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod batch;
 mod choice;
 mod error;
 mod graph;
@@ -33,6 +35,7 @@ mod relay;
 mod shot;
 mod slices;
 
+pub use batch::BatchDecoder;
 pub use choice::{DecoderFamily, DecoderOptions, ModelDecoders};
 pub use error::DecodeError;
 pub use graph::{GraphEdge, MatchingGraph, ParallelEdges};
