@@ -8,7 +8,6 @@ use crate::error::{BatchError, DecodeError};
 use crate::graph::MatchingGraph;
 use crate::input::Intake;
 use crate::metric::{Metric, near};
-use crate::pair_path::PairPath;
 use crate::readout::Answer;
 use crate::small::PairTable;
 use crate::solution::{CertificateError, Solution};
@@ -18,8 +17,9 @@ use crate::solution::{CertificateError, Solution};
 #[non_exhaustive]
 pub struct DecoderConfig {
     /// How many near nodes to list per detector, at most (16 bytes each, in chunks of 16; 0 lists none).
-    /// Large graphs get shorter ones: more than 256 nodes while all lists take no more than 128 MiB, 256 while they take
+    /// Large graphs get shorter ones: more than 256 nodes while all lists take no more than 40 MiB, 256 while they take
     /// no more than 256 MiB, then as many as that allows, or 16.
+    /// Detectors of rounds that look the same share their lists, so that the lists seldom take as much.
     /// Longer lists save searches when defects are far from others, as those are that a predecoder leaves; they cost memory and
     /// time to build.
     pub near_entries: usize,
@@ -245,8 +245,7 @@ impl Decoder {
                     if i == j {
                         out.boundary(a);
                     } else {
-                        let place = PairPath { owner: a, position: table.position(a, b) };
-                        out.pair(a, b, table.dist(a, b).into(), place);
+                        out.pair(a, b, table.dist(a, b).into(), table.place(a, b));
                     }
                 }
                 remainder.clear();

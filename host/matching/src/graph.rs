@@ -146,6 +146,10 @@ impl MatchingGraph {
                 self.boundary[edge.u as usize] = Some((weight, index));
             }
         }
+        // In the order of the other ends, whatever the order of the edges: rounds that are alike have rows that are alike.
+        for row in self.rows.windows(2) {
+            self.neighbours[row[0] as usize..row[1] as usize].sort_unstable_by_key(|nb| nb.node);
+        }
     }
 
     fn find_parts(&mut self) {

@@ -75,7 +75,7 @@ pub(crate) struct Blossom {
     /// Per pair, where the near lists hold it; [`SEARCHED`] if they do not.
     positions: Vec<u64>,
     queue: RadixQueue,
-    /// Per node and one more, 1 where there is a defect.
+    /// Per node, 1 where there is a defect; then as many zeros, which unused lanes of near lists name.
     flags: Vec<u8>,
     /// Per node, its defect.
     slots: Vec<u32>,
@@ -114,7 +114,7 @@ impl Blossom {
             halves: Vec::with_capacity(2 * pairs),
             positions: Vec::with_capacity(pairs),
             queue: RadixQueue::new(regions),
-            flags: vec![0; n + 1],
+            flags: vec![0; 2 * n + 1],
             slots: vec![NONE; n],
             search: Search::new(n),
             flood: None,
@@ -175,7 +175,7 @@ impl Blossom {
         let i = self.defects.len() as u32;
         self.flags[node as usize] = 1;
         self.slots[node as usize] = i;
-        self.defects.push(Defect::new(i, node, info.boundary, info.end));
+        self.defects.push(Defect::new(i, node, info));
         self.regions[i as usize] = Region::single(i, self.time);
         self.trees[i as usize] = i;
         self.queue.forget(i);
