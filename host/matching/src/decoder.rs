@@ -10,7 +10,7 @@ use crate::input::Intake;
 use crate::metric::{Metric, near};
 use crate::readout::Answer;
 use crate::small::PairTable;
-use crate::solution::{CertificateError, Solution};
+use crate::solution::{CertificateError, MatchedPair, Solution};
 
 /// What to trade for speed. The answers are of minimum weight with every choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -270,6 +270,17 @@ impl Decoder {
     pub(crate) fn correction_on(&mut self) -> (&[u32], &MatchingGraph) {
         let second = self.second.as_deref().filter(|second| second.applied());
         (self.answer.correction(self.shared.tables(), second), &self.shared.graph)
+    }
+
+    /// Of those pairs of the last solution that are `wanted`: flips their observables in `observables`, and returns their grid weight.
+    pub(crate) fn part(&mut self, wanted: impl Fn(MatchedPair) -> bool, observables: &mut [u64]) -> i64 {
+        let second = self.second.as_deref().filter(|second| second.applied());
+        self.answer.part(self.shared.tables(), second, wanted, observables)
+    }
+
+    /// The pairs of the last solution.
+    pub(crate) fn pairs(&self) -> &[MatchedPair] {
+        self.answer.solution.pairs()
     }
 
     /// Proves that the last solution is of minimum weight, by the regions that grow around its defects.

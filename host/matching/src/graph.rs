@@ -215,6 +215,14 @@ impl MatchingGraph {
         Self { neighbours, boundary, ..self.clone() }
     }
 
+    /// This graph with other correlations: of an edge, what crossing it makes of another, in the order of the first.
+    pub(crate) fn with_rules(mut self, list: Vec<(u32, Rule)>) -> Self {
+        let lighter = |rule: &Rule| i64::from(rule.weight) < self.grid_weight(rule.edge as usize);
+        let rules = Rules::new(self.edges.len(), list.into_iter().filter(|(_, rule)| lighter(rule)));
+        self.rules = rules;
+        self
+    }
+
     /// Number of 64-bit words that hold the observables, at least one.
     pub(crate) fn observable_words(&self) -> usize {
         self.observables.div_ceil(64).max(1)

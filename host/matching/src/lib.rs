@@ -52,7 +52,7 @@
 //! | regions that grow, collide and form blossoms | `blossom/` |
 //! | few defects, by table | `small.rs` |
 //! | which edges are lighter in the second pass, and by how much | `correlated/mod.rs`, `joint.rs` |
-//! | runs without end, windows, several cores | `endless.rs`, `sliding.rs`, `parallel.rs` |
+//! | runs without end, windows, several cores | `endless/`, `sliding.rs`, `parallel.rs` |
 //! | proofs of optimality | `blossom/verify.rs` |
 //!
 //! # Memory and time

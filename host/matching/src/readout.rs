@@ -113,6 +113,28 @@ impl Answer {
         self.compose_on(tables, flood, |out| out.regions(blossom));
     }
 
+    /// Of those pairs of the solution that are `wanted`: flips their observables in `observables`, and returns their grid weight, that
+    /// of the second pass where there was one.
+    pub(crate) fn part(
+        &mut self,
+        tables: Tables<'_>,
+        second: Option<&SecondPass>,
+        wanted: impl Fn(MatchedPair) -> bool,
+        observables: &mut [u64],
+    ) -> i64 {
+        let Self { solution, places, search, .. } = self;
+        let flood = second.map(SecondPass::flood);
+        let mut weight = 0;
+        for (&pair, &place) in solution.pairs.iter().zip(places.iter()).filter(|(pair, _)| wanted(**pair)) {
+            walk(tables, search, flood, pair, place, |edge| {
+                tables.graph.edges()[edge as usize].flip(observables);
+                weight +=
+                    flood.map_or_else(|| tables.graph.grid_weight(edge as usize), |flood| flood.weight(edge));
+            });
+        }
+        weight
+    }
+
     /// The edges of the solution, sorted; none without one. Its paths are those of the second pass where there was one.
     pub(crate) fn correction(&mut self, tables: Tables<'_>, second: Option<&SecondPass>) -> &[u32] {
         let Self { solution, places, search, correction, .. } = self;
