@@ -7,7 +7,7 @@
 //! | argument | 0 | `BIT_PACKED`, one bit per detector |
 //! | result 0 | 0 | `BIT_PACKED`, one bit per observable: flip or not |
 //! | result 1 | ceil(observables / 8) | `INT32` total corrections: matched edges or flipped bits, as the decoder counts |
-//! | result 2 | + 4 | `INT32` converged: 1, or 0 when the decoder gave up |
+//! | result 2 | + 4 | `INT32` converged: 1, or 0 when the decoder gave up; 3 when time was up, and the answer is the best so far |
 //!
 //! Results 1 and 2 have the bytes of a [`DecodeResponse`], which the older predecoder pipeline answers with alone.
 //!
@@ -45,7 +45,7 @@ pub const RESET_DECODER_FIXED_BYTES: usize = 8;
 pub struct DecodeResponse {
     /// Corrections made, summed over everything that was decoded.
     pub total_corrections: i32,
-    /// 1 when every decode converged, else 0.
+    /// 1 when every decode converged, 0 when one gave up, [`LATE`](Self::LATE) when time was up.
     pub converged: i32,
 }
 
@@ -57,6 +57,10 @@ const _: () = {
 impl DecodeResponse {
     /// Bytes on the wire.
     pub const BYTES: usize = 8;
+
+    /// The value of `converged` where time was up before the decoder came to its end. The correction is the best so far, and
+    /// explains the syndrome.
+    pub const LATE: i32 = 3;
 
     /// As on the wire.
     #[must_use]

@@ -62,6 +62,20 @@ impl Default for DecoderConfig {
     }
 }
 
+/// How far a decode came before its time was up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// To its end.
+    Done,
+    /// To the end of the first pass: the solution is that of one pass.
+    FirstPass,
+    /// Not to the end of the first pass.
+    Part {
+        /// Whether the solution explains the syndrome: without a boundary some defects may have been left alone.
+        explained: bool,
+    },
+}
+
 /// What decoders of one graph share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -225,6 +239,59 @@ impl Decoder {
             each(shot, self.decode(list).map_err(|source| BatchError { shot, source })?);
         }
         Ok(())
+    }
+
+    /// As [`decode`](Self::decode), until `expired` says that time is up: then the best answer so far. `expired` is asked every few steps of
+    /// the algorithm, so that work between two looks is bounded by the graph.
+    ///
+    /// Where the second pass did not come to its end, the answer is that of the first. Where that did not either, regions that were not
+    /// matched yet are matched with the boundary: the answer explains the syndrome, but not with the least weight
+    /// ([`verify`](Self::verify) then tells so).
+    ///
+    /// ```
+    /// # use ringcall_matching::{Decoder, GraphBuilder, Progress};
+    /// # let mut b = GraphBuilder::new();
+    /// # b.boundary_edge(0, 3.0, &[0])?.edge(0, 1, 2.0, &[])?.boundary_edge(1, 4.5, &[])?;
+    /// # let mut decoder = Decoder::new(b.build()?);
+    /// let begin = std::time::Instant::now();
+    /// let deadline = std::time::Duration::from_secs(1);
+    /// let (solution, progress) = decoder.decode_until(&[0, 1], || begin.elapsed() > deadline)?;
+    /// assert_eq!((solution.weight(), progress), (2.0, Progress::Done));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_until(
+        &mut self,
+        defects: &[u32],
+        mut expired: impl FnMut() -> bool,
+    ) -> Result<(&Solution, Progress), DecodeError> {
+        self.answer.clear();
+        self.intake.take(&self.shared.graph, defects)?;
+        let progress = self.solve_until(&mut expired);
+        Ok((&self.answer.solution, progress))
+    }
+
+    fn solve_until(&mut self, expired: &mut impl FnMut() -> bool) -> Progress {
+        let Self { shared, blossom, intake, answer, second, .. } = self;
+        let tables = shared.tables();
+        if blossom.solve_until(tables, &intake.defects, expired) {
+            let done = match second {
+                Some(second) => answer.read_until(tables, blossom, second, expired),
+                None => {
+                    answer.compose(tables, |out| out.regions(blossom));
+                    true
+                }
+            };
+            return if done { Progress::Done } else { Progress::FirstPass };
+        }
+        if let Some(second) = second {
+            second.skip();
+        }
+        let explained = blossom.match_with_boundary();
+        answer.compose(tables, |out| out.regions(blossom));
+        Progress::Part { explained }
     }
 
     fn solve(&mut self) {

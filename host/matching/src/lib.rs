@@ -91,7 +91,7 @@ mod weights;
 pub use bits::set_bits;
 pub use builder::{ErrorPart, GraphBuilder, MAX_OBSERVABLES, MergeStrategy};
 pub use check_matrix::CheckMatrix;
-pub use decoder::{Decoder, DecoderConfig};
+pub use decoder::{Decoder, DecoderConfig, Progress};
 pub use endless::{EndlessConfig, EndlessDecoder};
 pub use error::{BatchError, BuildError, DecodeError, EdgeName, RoundsError, SlidingError, WeightsError};
 pub use graph::{Edge, MAX_DETECTORS, MatchingGraph};

@@ -100,6 +100,30 @@ impl Answer {
         self.compose_on(tables, flood, |out| out.regions(blossom));
     }
 
+    /// As [`read`](Self::read) with a second pass, until `expired`: then `false`, and the solution is the first pass's.
+    pub(crate) fn read_until(
+        &mut self,
+        tables: Tables<'_>,
+        blossom: &mut Blossom,
+        second: &mut SecondPass,
+        expired: &mut impl FnMut() -> bool,
+    ) -> bool {
+        // A second pass leaves nothing of the first one's state.
+        self.compose(tables, |out| out.regions(blossom));
+        if expired() {
+            second.skip();
+            return false;
+        }
+        if !second.run_until(tables, blossom, &mut self.search, expired) {
+            return false;
+        }
+        if let Some(flood) = second.changed() {
+            self.clear();
+            self.compose_on(tables, Some(flood), |out| out.regions(blossom));
+        }
+        true
+    }
+
     /// Solves with other weights, as [`SecondPass::run_with`], and reads the solution.
     pub(crate) fn solve_with(
         &mut self,

@@ -11,6 +11,7 @@ mod served;
 mod server;
 mod service;
 
+use crate::decoder::DeadlineArgs;
 use crate::experiment::ExperimentArgs;
 use crate::memory::{Estimate, MemoryLimit};
 use crate::output;
@@ -128,6 +129,8 @@ pub(crate) struct Args {
     dispatcher: Option<DispatcherArg>,
     #[command(flatten)]
     experiment: ExperimentArgs,
+    #[command(flatten)]
+    deadline: DeadlineArgs,
     /// RoCE: queue pair number
     #[arg(long, default_value_t = DEFAULT_PORT.qp)]
     qp: u32,
@@ -195,7 +198,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         args.memory.admit(&around(args, Estimate::process()))?;
         None
     } else {
-        Some(args.experiment.problem(args.memory, |decoding| around(args, decoding))?)
+        let problem = args.experiment.problem(args.memory, |decoding| around(args, decoding))?;
+        Some(args.deadline.limit(problem)?)
     };
     let service = Service::start(args, given, problem)?;
     let metrics = args.metrics.map(|address| metrics::start(address, service.figures())).transpose()?;

@@ -33,14 +33,19 @@ struct Decodes {
     decoder: &'static str,
     /// The settings of Relay-BP where that decodes.
     relay: Option<BpConfig>,
+    /// How long a decode may take, µs.
+    deadline_us: Option<f64>,
 }
 
 impl Decodes {
     /// For the line that a client reads.
     fn pairs(&self) -> String {
-        let Self { experiment, decoder, relay } = self;
+        let Self { experiment, decoder, relay, deadline_us } = self;
         match relay {
-            None => format!(" experiment={experiment} matching={decoder}"),
+            None => {
+                let deadline = deadline_us.map_or_else(String::new, |us| format!(" deadline_us={us}"));
+                format!(" experiment={experiment} matching={decoder}{deadline}")
+            }
             Some(BpConfig { solutions, max_iterations, .. }) => format!(
                 " experiment={experiment} decoder={decoder} relay_solutions={solutions} relay_iterations={max_iterations}"
             ),
@@ -61,7 +66,8 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
         .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode);
     let experiment = experiment::digest(&problem);
     let relay = problem.matching().is_none().then(|| args.experiment.decoder.relay.config());
-    let decodes = Decodes { experiment, decoder: problem.decoder_name(), relay };
+    let deadline_us = args.deadline.deadline_us;
+    let decodes = Decodes { experiment, decoder: problem.decoder_name(), relay, deadline_us };
     Ok((table, Some(decodes)))
 }
 
