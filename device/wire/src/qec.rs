@@ -129,7 +129,7 @@ pub fn write_decode_result(
 /// Reads the result of a `decode_syndrome`.
 ///
 /// # Errors
-/// As the reads of [`Decoder`]; [`WireError::ValueOutOfRange`] when `converged` is neither 0 nor 1.
+/// As the reads of [`Decoder`]; [`WireError::ValueOutOfRange`] when `converged` is not 0, 1 or [`DecodeResponse::LATE`].
 pub fn read_decode_result<'a>(
     schema: &'a HandlerSchema,
     payload: &'a [u8],
@@ -138,9 +138,9 @@ pub fn read_decode_result<'a>(
     let observables = decoder.bits()?;
     let outcome = DecodeResponse { total_corrections: decoder.i32()?, converged: decoder.i32()? };
     decoder.finish()?;
-    let converged = outcome.converged.cast_unsigned();
-    if converged > 1 {
-        return Err(WireError::ValueOutOfRange { index: 2, value: converged, max: 1 });
+    if !matches!(outcome.converged, 0 | 1 | DecodeResponse::LATE) {
+        let max = DecodeResponse::LATE.cast_unsigned();
+        return Err(WireError::ValueOutOfRange { index: 2, value: outcome.converged.cast_unsigned(), max });
     }
     Ok((observables, outcome))
 }
