@@ -49,7 +49,9 @@ fn an_answer_says_that_it_is_late() {
         let (mut left, mut answer) = (vec![0; problem.inferred_bytes()], vec![0; problem.result_bytes()]);
         defects.iter().for_each(|defect| left[defect / 8] |= 1 << (defect % 8));
         let len = decoder.decode(&left, &mut answer).unwrap();
-        read_decode_result(&problem.schema(), &answer[..len]).unwrap().1.converged
+        let schema = problem.schema();
+        let (_, outcome) = read_decode_result(&schema, &answer[..len]).unwrap();
+        outcome.converged
     };
     let defects: Vec<usize> = (0..160).step_by(3).collect();
     assert_eq!(converged(None, &defects), 1);
