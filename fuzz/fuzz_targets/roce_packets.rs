@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringcall_sim::fpga::control::{Reply, Request};
 use ringcall_roce::{
-    IcrcCheck,    Busy, Envelope, Event, Immediate, Incomplete, Memory, Packet, Psn, QueuePair, Responder, Reth,
+    Busy, Envelope, Event, IcrcCheck, Immediate, Incomplete, Memory, Packet, Psn, QueuePair, Responder, Reth,
 };
+use ringcall_sim::fpga::control::{Reply, Request};
 
 const SLOT_BYTES: u32 = 256;
 const SLOTS: u32 = 4;

@@ -7,7 +7,7 @@
 //! | argument | 0 | `BIT_PACKED`, one bit per detector |
 //! | result 0 | 0 | `BIT_PACKED`, one bit per observable: flip or not |
 //! | result 1 | ceil(observables / 8) | `INT32` total corrections: matched edges or flipped bits, as the decoder counts |
-//! | result 2 | + 4 | `INT32` converged: 1, or 0 when the decoder gave up |
+//! | result 2 | + 4 | `INT32` converged: 1, or 0 when the decoder gave up; 3 when time was up, and the answer is the best so far |
 //!
 //! Results 1 and 2 have the bytes of a [`DecodeResponse`], which the older predecoder pipeline answers with alone.
 //!
@@ -36,7 +36,7 @@ use crate::schema::HandlerSchema;
 pub struct DecodeResponse {
     /// Corrections made, summed over everything that was decoded.
     pub total_corrections: i32,
-    /// 1 when every decode converged, else 0.
+    /// 1 when every decode converged, 0 when one gave up, [`LATE`](Self::LATE) when time was up.
     pub converged: i32,
 }
 
@@ -48,6 +48,10 @@ const _: () = {
 impl DecodeResponse {
     /// Bytes on the wire.
     pub const BYTES: usize = 8;
+
+    /// The value of `converged` where time was up before the decoder came to its end. The correction is the best so far, and
+    /// explains the syndrome.
+    pub const LATE: i32 = 3;
 
     /// As on the wire.
     #[must_use]
@@ -116,7 +120,7 @@ pub fn write_decode_result(
 /// Reads the result of a `decode_syndrome`.
 ///
 /// # Errors
-/// As the reads of [`Decoder`]; [`WireError::ValueOutOfRange`] when `converged` is neither 0 nor 1.
+/// As the reads of [`Decoder`]; [`WireError::ValueOutOfRange`] when `converged` is not 0, 1 or [`DecodeResponse::LATE`].
 pub fn read_decode_result<'a>(
     schema: &'a HandlerSchema,
     payload: &'a [u8],
@@ -125,9 +129,9 @@ pub fn read_decode_result<'a>(
     let observables = decoder.bits()?;
     let outcome = DecodeResponse { total_corrections: decoder.i32()?, converged: decoder.i32()? };
     decoder.finish()?;
-    let converged = outcome.converged.cast_unsigned();
-    if converged > 1 {
-        return Err(WireError::ValueOutOfRange { index: 2, value: converged, max: 1 });
+    if !matches!(outcome.converged, 0 | 1 | DecodeResponse::LATE) {
+        let max = DecodeResponse::LATE.cast_unsigned();
+        return Err(WireError::ValueOutOfRange { index: 2, value: outcome.converged.cast_unsigned(), max });
     }
     Ok((observables, outcome))
 }

@@ -30,6 +30,7 @@
 
 #![forbid(unsafe_code)]
 
+mod deadline;
 pub mod decoding_server;
 mod driver;
 #[cfg(feature = "gpu")]
@@ -46,7 +47,7 @@ mod summary;
 pub use driver::{DriveError, Pace};
 pub use predecoder::{Predecoder, PredecoderError};
 pub use problem::{Problem, ProblemError};
-pub use residual::{ResidualDecoder, pack_elements};
+pub use residual::{ResidualDecoder, converged, pack_elements};
 pub use service::{Service, ServiceConfig, ServiceError};
 pub use source::{ShotSource, SourceError};
 pub use stages::{Inference, InferenceError};

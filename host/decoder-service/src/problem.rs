@@ -1,5 +1,6 @@
 //! What is decoded: a detector error model, and decoders for it.
 
+use crate::deadline::Timed;
 use ringcall::wire::bits::packed_len;
 use ringcall::wire::qec::decode_syndrome_schema;
 use ringcall::wire::schema::HandlerSchema;
@@ -8,6 +9,7 @@ use ringcall_qec::decode::{
 };
 use ringcall_qec::dem::DetectorErrorModel;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a model cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,7 @@ pub enum ProblemError {
 pub struct Problem {
     model: Arc<DetectorErrorModel>,
     decoders: Arc<ModelDecoders>,
+    deadline: Option<Duration>,
 }
 
 impl std::fmt::Debug for Problem {
@@ -137,13 +140,26 @@ impl Problem {
         if model.num_observables > 64 {
             return Err(ProblemError::TooManyObservables(model.num_observables));
         }
-        Ok(Self { model: Arc::new(model), decoders: Arc::new(decoders) })
+        Ok(Self { model: Arc::new(model), decoders: Arc::new(decoders), deadline: None })
     }
 
     /// The same problem, by matching decoded in one pass, with decoders that share the tables of these.
     #[must_use]
     pub fn single_pass(&self) -> Self {
-        Self { model: Arc::clone(&self.model), decoders: Arc::new(self.decoders.single_pass()) }
+        Self { decoders: Arc::new(self.decoders.single_pass()), ..self.clone() }
+    }
+
+    /// The same problem, whose decoders are cut off after so long from the begin of each decode: their answer is then the best so far, and
+    /// says so ([`DecodeResponse::LATE`](ringcall::wire::qec::DecodeResponse::LATE)). Belief propagation is not cut off.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Option<Duration>) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// How long a decode may take.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        self.deadline
     }
 
     /// The family of its decoders.
@@ -187,7 +203,11 @@ impl Problem {
     /// # Errors
     /// The decoder cannot be made.
     pub fn decoder(&self) -> Result<Box<dyn Decoder>, DecodeError> {
-        self.decoders.build()
+        let decoder = self.decoders.build()?;
+        Ok(match self.deadline {
+            Some(deadline) => Box::new(Timed::new(decoder, deadline)),
+            None => decoder,
+        })
     }
 
     /// The schema of `decode_syndrome` for this model.

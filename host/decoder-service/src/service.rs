@@ -6,7 +6,7 @@ use crate::source::ShotSource;
 use crate::stages::{DecodeStage, Density, Inference, InferenceError};
 use crate::summary::{Outcome, Predicted, Progress, Summary};
 use ringcall::wire::names::DECODE_SYNDROME;
-use ringcall::wire::qec::read_decode_result;
+use ringcall::wire::qec::{DecodeResponse, read_decode_result};
 use ringcall::{RingConfig, Wait};
 use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_pipeline::{
@@ -72,7 +72,12 @@ fn reporter(problem: &Problem) -> (impl FnMut(&Completion<'_>) + Send + use<>, m
         let predicted = completion.result.and_then(|result| {
             let (bits, outcome) = read_decode_result(&schema, result).ok()?;
             let observables = bits.ones().fold(0_u64, |word, index| word | 1 << (index % 64));
-            Some(Predicted { observables, converged: outcome.converged != 0 })
+            let DecodeResponse { converged, .. } = outcome;
+            Some(Predicted {
+                observables,
+                converged: converged != 0,
+                late: converged == DecodeResponse::LATE,
+            })
         });
         // The driver is gone only when the run is over: nothing is counted any more.
         let _ = report.send(Outcome {

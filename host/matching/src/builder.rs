@@ -6,6 +6,7 @@ use crate::bits::cancel_pairs;
 use crate::correlated::joint::Joint;
 use crate::error::{BuildError, EdgeName};
 use crate::graph::{Edge, MAX_DETECTORS, MatchingGraph};
+use crate::integers::IntegerState;
 use crate::weights::{Grid, MAX_WEIGHT, merge_independent};
 
 /// One past the largest observable index.
@@ -52,7 +53,7 @@ pub struct ErrorPart<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct GraphBuilder {
     edges: Vec<Edge>,
-    index: HashMap<(u32, Option<u32>), usize>,
+    index: HashMap<(u32, Option<u32>), usize, IntegerState>,
     detectors: usize,
     observables: usize,
     joint: Joint,

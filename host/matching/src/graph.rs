@@ -146,6 +146,10 @@ impl MatchingGraph {
                 self.boundary[edge.u as usize] = Some((weight, index));
             }
         }
+        // In the order of the other ends, whatever the order of the edges: rounds that are alike have rows that are alike.
+        for row in self.rows.windows(2) {
+            self.neighbours[row[0] as usize..row[1] as usize].sort_unstable_by_key(|nb| nb.node);
+        }
     }
 
     fn find_parts(&mut self) {
@@ -209,6 +213,14 @@ impl MatchingGraph {
     /// This graph with the given weights in its rows, of which the observables, the scale and so on are not made anew.
     pub(crate) fn with_rows(&self, neighbours: Vec<Neighbour>, boundary: Vec<Option<(u32, u32)>>) -> Self {
         Self { neighbours, boundary, ..self.clone() }
+    }
+
+    /// This graph with other correlations: of an edge, what crossing it makes of another, in the order of the first.
+    pub(crate) fn with_rules(mut self, list: Vec<(u32, Rule)>) -> Self {
+        let lighter = |rule: &Rule| i64::from(rule.weight) < self.grid_weight(rule.edge as usize);
+        let rules = Rules::new(self.edges.len(), list.into_iter().filter(|(_, rule)| lighter(rule)));
+        self.rules = rules;
+        self
     }
 
     /// Number of 64-bit words that hold the observables, at least one.

@@ -51,6 +51,9 @@ pub(super) fn report(
         logical_errors: rate.errors,
         observable_errors: if rate.shots > 0 { summary.observable_errors.clone() } else { Vec::new() },
         unconverged: summary.unconverged,
+        deadline: problem.deadline().is_some(),
+        late: summary.late,
+        late_or_wrong: summary.late_or_wrong,
         logical_error_rate: Estimate { value: rate.rate(), interval, confidence: CONFIDENCE },
         histogram: bins(&summary.latency),
         percentile_curve: curve(&summary.latency),
@@ -102,6 +105,9 @@ fn settings(
     }
     if args.dispatcher == DispatcherArg::Device {
         rows.push(("kernels", args.kernels.to_string()));
+    }
+    if let Some(us) = args.deadline.deadline_us {
+        rows.push(("deadline_us", us.to_string()));
     }
     rows.push(("interval_us", args.interval_us.to_string()));
     rows.push(("workers", config.workers.to_string()));

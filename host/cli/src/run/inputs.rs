@@ -36,7 +36,7 @@ pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
             (experiment.detector_error_model()?, Some(experiment))
         }
     };
-    Ok((decoder.problem(model)?, experiment))
+    Ok((args.deadline.limit(decoder.problem(model)?)?, experiment))
 }
 
 /// What the pipeline takes beside the decoder's tables.

@@ -1,6 +1,6 @@
 //! The options of `ringcall run`.
 
-use crate::decoder::DecoderArgs;
+use crate::decoder::{DeadlineArgs, DecoderArgs};
 use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg, ModelFile};
 use crate::memory::MemoryLimit;
 use crate::network::NetworkArg;
@@ -181,6 +181,8 @@ pub(crate) struct Args {
     pub(super) slots: u32,
     #[command(flatten)]
     pub(super) decoder: DecoderArgs,
+    #[command(flatten)]
+    pub(super) deadline: DeadlineArgs,
     /// What runs before the decoder
     #[arg(long, value_enum, default_value = "matching")]
     pub(super) engine: EngineArg,
@@ -230,6 +232,7 @@ impl Args {
         };
         seconds("duration", self.duration.unwrap_or(0.0))?;
         seconds("interval-us", self.interval_us)?;
+        self.deadline.check()?;
         if self.dispatcher == DispatcherArg::Device && self.engine != EngineArg::Gpu {
             bail!("--dispatcher device is for --engine gpu");
         }

@@ -2,7 +2,7 @@
 
 use super::plugin::Over;
 use super::{Args, DispatcherArg, QpTypeArg, TransportArg};
-use crate::decoder::DecoderArgs;
+use crate::decoder::{DeadlineArgs, DecoderArgs};
 use crate::experiment::ExperimentArgs;
 use crate::usage::{Given, Misuse};
 use anyhow::{Result, bail};
@@ -18,6 +18,7 @@ const WIRE: [&str; 4] = ["bind", "slots", "slot_bytes", "peer"];
 
 /// Refuses what would be ignored.
 pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
+    args.deadline.check()?;
     match &args.transport {
         Over::Plugin(_) => {
             let what = "a plug-in, which takes its own arguments after `--`";
@@ -57,6 +58,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
             "--dispatcher device, whose kernel serves rpc_increment beside a thread of the transport's";
         given.refuse(&ExperimentArgs::FIELDS, what)?;
         given.refuse(&DecoderArgs::FIELDS, what)?;
+        given.refuse(&DeadlineArgs::FIELDS, what)?;
         given.refuse(&["threads"], what)?;
     }
     Ok(())

@@ -13,6 +13,7 @@ mod server;
 mod service;
 mod supervisor;
 
+use crate::decoder::DeadlineArgs;
 use crate::experiment::ExperimentArgs;
 use crate::memory::{Estimate, MemoryLimit};
 use crate::output;
@@ -164,6 +165,8 @@ pub(crate) struct Args {
     decoders: Option<u16>,
     #[command(flatten)]
     experiment: ExperimentArgs,
+    #[command(flatten)]
+    deadline: DeadlineArgs,
     /// RoCE: queue pair number
     #[arg(long, default_value_t = DEFAULT_PORT.qp)]
     qp: u32,
@@ -248,7 +251,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
         args.memory.admit(&around(args, Estimate::process()))?;
         None
     } else {
-        Some(args.experiment.problem(args.memory, |decoding| around(args, decoding))?)
+        let problem = args.experiment.problem(args.memory, |decoding| around(args, decoding))?;
+        Some(args.deadline.limit(problem)?)
     };
     let (introducer, heard) = introductions();
     let service = Service::start(args, given, problem, args.rendezvous.is_some().then_some(heard))?;

@@ -40,15 +40,18 @@ struct Decodes {
     family: DecoderFamily,
     /// The settings of Relay-BP where that decodes.
     relay: Option<BpConfig>,
+    /// How long a decode may take, µs.
+    deadline_us: Option<f64>,
 }
 
 impl Decodes {
     /// For the line that a client reads.
     fn pairs(&self) -> String {
-        let Self { experiment, decoder, relay, family } = self;
+        let Self { experiment, decoder, relay, family, deadline_us } = self;
         match relay {
             None if *family == DecoderFamily::Matching => {
-                format!(" experiment={experiment} matching={decoder}")
+                let deadline = deadline_us.map_or_else(String::new, |us| format!(" deadline_us={us}"));
+                format!(" experiment={experiment} matching={decoder}{deadline}")
             }
             None => format!(" experiment={experiment} decoder={decoder}"),
             Some(BpConfig { solutions, max_iterations, .. }) => format!(
@@ -72,7 +75,8 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
     let experiment = experiment::digest(&problem);
     let family = problem.family();
     let relay = (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config());
-    let decodes = Decodes { experiment, decoder: problem.decoder_name(), family, relay };
+    let deadline_us = args.deadline.deadline_us;
+    let decodes = Decodes { experiment, decoder: problem.decoder_name(), family, relay, deadline_us };
     Ok((table, Some(decodes)))
 }
 

@@ -57,6 +57,8 @@ pub struct Matched {
     /// Whether the correction explains the syndrome. That of matching always does; belief propagation may run out of
     /// iterations, and then gives its best guess.
     pub converged: bool,
+    /// Whether time was up before it came to its end ([`Decoder::decode_until`]): the answer is the best so far.
+    pub late: bool,
 }
 
 /// A decoder. It may keep scratch memory, so each worker has its own.
@@ -76,6 +78,21 @@ pub trait Decoder: Send {
     /// [`DecodeError`] for a syndrome that is malformed or that no set of errors explains. `observables` is
     /// unspecified then, and the next decode is unaffected.
     fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<Matched, DecodeError>;
+
+    /// The same, until `expired` says that time is up: then the best answer so far, [`late`](Matched::late). A decoder that cannot be cut
+    /// off comes to its end, and asks then.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    fn decode_until(
+        &mut self,
+        defects: &[u32],
+        observables: &mut [u8],
+        expired: &mut dyn FnMut() -> bool,
+    ) -> Result<Matched, DecodeError> {
+        let matched = self.decode(defects, observables)?;
+        Ok(Matched { late: expired(), ..matched })
+    }
 }
 
 /// Makes decoders that all decode alike, one for each worker.

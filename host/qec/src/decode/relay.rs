@@ -119,6 +119,7 @@ impl Decoder for RelayDecoder {
             weight: f64::from(outcome.weight) / PRIOR_STEPS,
             corrections: self.decoder.error().len() as u32,
             converged: outcome.converged,
+            late: false,
         })
     }
 }
