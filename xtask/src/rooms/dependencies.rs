@@ -114,6 +114,21 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("ringcall-qec", &["ringcall-matching", "ringcall-bp"]),
+    // Belief propagation on a device; codes in its tests.
+    (
+        "ringcall-bp-gpu",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-protocol",
+            "ringcall",
+            "ringcall-cuda",
+            "ringcall-launch",
+            "ringcall-bp",
+            "ringcall-infer",
+            "ringcall-qec",
+        ],
+    ),
     // Any decoder: it knows engines, and no code or matching.
     (
         "ringcall-pipeline",

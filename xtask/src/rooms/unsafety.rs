@@ -40,6 +40,7 @@ const PLACES: &[(&str, &str)] = &[
     ("fuzz/fuzz_targets/bridge_inputs.rs", "the same, with any input"),
     ("host/c/", "the C interface: pointers of the caller's, exported names"),
     ("fuzz/fuzz_targets/c_ring_helpers.rs", "calls of the C interface"),
+    ("host/bp-gpu/src/launch.rs", "launches: signs the contract of the Relay-BP kernel"),
     ("host/predecoder/src/launch.rs", "launches: signs the contract of the network's kernels"),
     ("host/tensorrt/src/ffi/", "TensorRT's libraries, and the shim over them"),
     ("host/tensorrt/src/replay.rs", "launches and copies: signs the contract of TensorRT's kernels"),
