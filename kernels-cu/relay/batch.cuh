@@ -18,6 +18,7 @@ struct Launch {
   Race *races;              // [shots], if lanes are more than 1
   // In lockstep, all lanes start a shot together, as they do where a shot is asked for.
   uint32_t lockstep;
+  const uint32_t *never;  // a word that is 0
 };
 
 template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P>
@@ -34,7 +35,7 @@ __device__ __forceinline__ void decode(Decoder<BLOCKS, THREADS, SPLIT, POSITIONS
   Race *race = races ? launch.races + shot : nullptr;
   Answer answer;
   bool malformed;
-  const bool lost = decoder.solve(launch.settings, request, {}, races ? &race->best : nullptr, lane, answer, malformed);
+  const bool lost = decoder.solve(launch.settings, request, {0, launch.never}, races ? &race->best : nullptr, lane, answer, malformed);
   if (launch.decisions && !lost)
     launch.decisions[(size_t(shot) * BLOCKS + decoder.rank) * THREADS + decoder.thread] = decoder.t.best & decoder.t.counted;
   if (speaks && (races ? finish_race(race, launch.lanes, lane, launch.settings, lost, answer) : !lost)) {

@@ -59,6 +59,7 @@ int run(const char *name, const Problem &problem) {
   launch.request_bytes = bytes_each;
   launch.shots = launch.distinct = shots;
   launch.requests = upload(requests);
+  launch.never = upload(std::vector<uint32_t>(1));
   CHECK(cudaMalloc(&launch.answers, repeated * sizeof(Answer)));
   CHECK(cudaMalloc(&launch.done, repeated * 4));
   CHECK(cudaMalloc(&launch.decisions, size_t(shots) * BLOCKS * THREADS * 4));

@@ -36,9 +36,9 @@ struct Race {
 // What ends a decode from outside. The clock is the nanoseconds of the GPU's global timer.
 struct Limits {
   uint64_t deadline;       // 0 for none
-  const uint64_t *cancel;  // a word that is not 0 where requests are cancelled; null for none
+  const uint32_t *cancel;  // a word that is not 0 where requests are cancelled
 };
-// How many iterations lie between two looks at clock and word, a power of two: a look at the host's memory takes about as long.
+// How many iterations lie between two looks at clock and word, a power of two.
 constexpr uint32_t LOOK = 8;
 
 // What the first block's first warp says to all blocks of its cluster with an exchange. Bit 0: a check of any block is unexplained.
@@ -299,8 +299,8 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
                                         Answer &answer, bool &malformed) {
     const bool speaks = thread == 0 && rank == 0;
     uint32_t leader = ~0u, polled = ~0u, says = 0;
-    uint64_t cancelled = 0;
-    if (speaks && limits.cancel) cancelled = *(volatile const uint64_t *)limits.cancel;
+    uint32_t cancelled = 0;
+    if (speaks) cancelled = *(volatile const uint32_t *)limits.cancel;
     if (speaks && best && lane > 0) polled = *(volatile const uint32_t *)best;
     fired = has_check ? __ldcg(request + (detector >> 3)) >> (detector & 7) & 1 : 0;
     if (rank == 0 && thread < 32) says = first_look(request);
@@ -335,9 +335,9 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
           leader = polled;
           if (best) polled = *(volatile const uint32_t *)best;
           if (iterations % LOOK == 0) {
-            // Likewise the host's word.
+            // Likewise the word.
             says = cancelled ? SAYS_CANCELLED : 0;
-            if (limits.cancel) cancelled = *(volatile const uint64_t *)limits.cancel;
+            cancelled = *(volatile const uint32_t *)limits.cancel;
             if (limits.deadline && global_ns() > limits.deadline) says |= SAYS_LATE;
           }
         }
@@ -375,18 +375,23 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
   }
 };
 
+__device__ __forceinline__ uint32_t add_in_order(uint32_t *at, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
+  return before;
+}
+
 // By a lane's first thread, after `solve`: whether it is the last of its race, and the answer then. Of lanes that found all their solutions
 // the one of fewest iterations wins, of equal ones the first, or else lane 0. The race is as before its start then, for the next shot.
 __device__ __forceinline__ bool finish_race(Race *race, uint32_t lanes, uint32_t lane, const Settings &s, bool lost, Answer &answer) {
   if (!lost) {
-    race->answers[lane] = answer;
-    __threadfence();
     const bool all = answer.solutions > 0 && (answer.solutions == s.solutions || answer.weight == 0);
+    // First, since others end by it.
     if (all) atomicMin(&race->best, answer.iterations << 6 | lane);
+    race->answers[lane] = answer;
   }
-  __threadfence();
-  if (atomicAdd(&race->done, 1) + 1 < lanes) return false;
-  __threadfence();
+  // Orders what each lane wrote before what the last one reads.
+  if (add_in_order(&race->done, 1) + 1 < lanes) return false;
   const uint32_t best = *(volatile uint32_t *)&race->best, winner = best == ~0u ? 0 : best & 63;
   const uint4 *from = reinterpret_cast<const uint4 *>(&race->answers[winner]);
   const uint4 words[2] = {__ldcg(from), __ldcg(from + 1)};
@@ -396,15 +401,22 @@ __device__ __forceinline__ bool finish_race(Race *race, uint32_t lanes, uint32_t
   return true;
 }
 
-// The bytes of an answer: observables, eight a byte; then, as a `decode_syndrome`'s result has them, corrections and whether the decode
-// converged; then iterations, weight, solutions and why the decode ended; all but the first numbers of 32 bits. As many as fit `bytes`.
-__device__ __forceinline__ void write_answer(uint8_t *to, uint32_t bytes, uint32_t observables, const Answer &a) {
-  const uint32_t first = (observables + 7) / 8;
-  const uint32_t words[6] = {a.corrections, a.ended == CONVERGED, a.iterations, a.weight, a.solutions, a.ended};
-  for (uint32_t i = 0; i < first; ++i) to[i] = uint8_t(a.observables >> 8 * i);
+// The bytes of an answer, by a warp: observables, eight a byte; then, as a `decode_syndrome`'s result has them, corrections and whether the
+// decode converged; then iterations, weight, solutions, why the decode ended, and the multiprocessor's clock cycles that it took; all but
+// the first numbers of 32 bits. As many as fit `bytes`. `answer` is that of the warp's first lane.
+__device__ __forceinline__ void write_answer(uint8_t *to, uint32_t bytes, uint32_t observables, const Answer &answer) {
+  const uint32_t first = (observables + 7) / 8, lane = threadIdx.x % 32;
+  const uint32_t words[8] = {answer.observables, answer.corrections, answer.ended == CONVERGED, answer.iterations,
+                             answer.weight,      answer.solutions,   answer.ended,              answer.cycles};
+  const uint32_t which = lane < first ? 0 : 1 + (lane - first) / 4, shift = (lane < first ? lane : (lane - first) % 4) * 8;
+  uint32_t word = 0;
 #pragma unroll
-  for (uint32_t i = 0; i < 24; ++i)
-    if (first + i < bytes) to[first + i] = uint8_t(words[i / 4] >> i % 4 * 8);
+  for (uint32_t i = 0; i < 8; ++i) {
+    const uint32_t of_first = __shfl_sync(~0u, words[i], 0);
+    if (i == which) word = of_first;
+  }
+  if (lane < bytes) to[lane] = uint8_t(word >> shift);
 }
+static_assert((MAX_OBSERVABLES + 7) / 8 + 28 <= 32, "a byte for each lane of a warp");
 
 }  // namespace relay

@@ -22,7 +22,7 @@ constexpr int BAD_PAYLOAD = -16, SCHEMA_MISMATCH = -6, ENGINE_FAILED = -15;
 struct Params {
   const uint32_t *tables;
   Race *races;  // two, for calls in turns
-  const uint64_t *cancel;
+  const uint32_t *cancel;  // the low half of a word of 64 bits
   const uint8_t *request;  // of a graph
   uint8_t *answer;         // likewise
   uint64_t deadline_ns;    // from the start of a decode; 0 for none
@@ -39,13 +39,16 @@ __device__ __forceinline__ Limits limits_of(const Params &p) {
 __device__ __forceinline__ bool decode(Chosen &decoder, const Params &p, Race *race, const uint8_t *request, uint8_t *to) {
   const uint32_t lane = blockIdx.x / Chosen::CLUSTER;
   const bool races = p.lanes > 1;
+  const long long begun = clock64();
   Answer answer;
   bool malformed;
   const bool lost = decoder.solve(p.settings, request, limits_of(p), races ? &race->best : nullptr, lane, answer, malformed);
-  if (decoder.thread == 0 && decoder.rank == 0) {
+  if (decoder.thread < 32 && decoder.rank == 0) {
     // A malformed request ends in each lane, and none has an answer.
-    const bool last = races ? finish_race(race, p.lanes, lane, p.settings, lost, answer) : !lost;
-    if (last && !malformed) write_answer(to, p.answer_bytes, p.observables, answer);
+    bool last = !lost;
+    if (races && decoder.thread == 0) last = finish_race(race, p.lanes, lane, p.settings, lost, answer);
+    answer.cycles = uint32_t(clock64() - begun);
+    if (__shfl_sync(~0u, last, 0) && !malformed) write_answer(to, p.answer_bytes, p.observables, answer);
   }
   return malformed;
 }
@@ -92,12 +95,19 @@ __device__ int ringcall_relay_participate(const void *channel, void *inputs, uns
   ringcall::Participant participant(channel);
   volatile auto *told = decoder.shared;
   for (uint64_t call = 0;; ++call) {
-    if (threadIdx.x == 0) {
-      uint64_t word;
-      // Ends as the dispatcher does, which the host stops.
-      while ((word = participant.poll()) == 0) {}
-      told->word = word;
-      told->capacity = participant.capacity;
+    if (threadIdx.x < 32) {
+      uint64_t word = 0;
+      // Ends as the dispatcher does, which the host stops. The whole warp goes round, so that no thread stays apart from its
+      // warp in what follows.
+      do {
+        if (threadIdx.x == 0) word = participant.poll();
+        word = __shfl_sync(~0u, word, 0);
+      } while (word == 0);
+      if (threadIdx.x == 0) {
+        told->word = word;
+        told->capacity = participant.capacity;
+      }
+      __syncwarp();
     }
     __syncthreads();
     const uint64_t word = told->word;

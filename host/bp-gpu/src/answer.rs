@@ -61,6 +61,7 @@ pub struct Answer {
 /// | 4 | weight |
 /// | 4 | solutions |
 /// | 4 | why it ended, in the order of [`Ended`] |
+/// | 4 | clock cycles of the multiprocessor from the request to the answer |
 ///
 /// The first three are a result of `decode_syndrome`, as [`ringcall_wire::qec`] has it.
 ///
@@ -68,10 +69,11 @@ pub struct Answer {
 /// use ringcall_bp_gpu::{AnswerLayout, Ended};
 ///
 /// let layout = AnswerLayout::new(12);
-/// assert_eq!((layout.bytes(), layout.result_bytes()), (26, 10));
+/// assert_eq!((layout.bytes(), layout.result_bytes()), (30, 10));
 /// let mut bytes = vec![0; layout.bytes()];
 /// bytes[1] = 0b1000; // observable 11
 /// bytes[6] = 1;
+/// bytes[18] = 1; // a solution
 /// let answer = layout.read(&bytes).expect("an answer");
 /// assert_eq!((answer.observables, answer.ended), (1 << 11, Ended::Converged));
 /// bytes[22] = 2;
@@ -81,6 +83,9 @@ pub struct Answer {
 pub struct AnswerLayout {
     observables: u32,
 }
+
+/// Numbers after the observables.
+const WORDS: usize = 7;
 
 impl AnswerLayout {
     /// For so many observables, 32 at most.
@@ -96,7 +101,7 @@ impl AnswerLayout {
     /// Bytes of an answer.
     #[must_use]
     pub const fn bytes(self) -> usize {
-        self.packed() + 24
+        self.packed() + 4 * WORDS
     }
 
     /// Bytes of an answer that are a result of `decode_syndrome`.
@@ -105,13 +110,21 @@ impl AnswerLayout {
         self.packed() + 8
     }
 
+    /// The clock cycles in the bytes of an answer, which are no part of what was decoded; `None` if there are too few bytes.
+    #[must_use]
+    pub fn cycles(self, bytes: &[u8]) -> Option<u32> {
+        bytes
+            .get(self.bytes() - 4..self.bytes())
+            .and_then(|word| Some(u32::from_le_bytes(word.try_into().ok()?)))
+    }
+
     /// The answer in these bytes; `None` if they are none of the kernel's.
     #[must_use]
     pub fn read(self, bytes: &[u8]) -> Option<Answer> {
         let (packed, rest) = bytes.split_at_checked(self.packed())?;
         let (words, []) = rest.as_chunks::<4>() else { return None };
-        let words: [[u8; 4]; 6] = words.try_into().ok()?;
-        let [corrections, converged, iterations, weight, solutions, ended] = words.map(u32::from_le_bytes);
+        let words: [[u8; 4]; WORDS] = words.try_into().ok()?;
+        let [corrections, converged, iterations, weight, solutions, ended, _] = words.map(u32::from_le_bytes);
         let observables = packed.iter().rev().fold(0, |bits: u32, &byte| bits << 8 | u32::from(byte));
         let ended = *Ended::ALL.get(ended as usize)?;
         let sound = converged == u32::from(ended == Ended::Converged)

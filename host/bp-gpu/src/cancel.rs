@@ -1,52 +1,55 @@
-//! The flag that ends decodes: a word of mapped host memory that the kernel looks at every eighth iteration.
+//! The flag that ends decodes: a word of device memory that the kernel looks at every eighth iteration.
 
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{Context, DeviceAddress, MappedRegion};
-use ringcall_gpu::shared::Words;
-use std::fmt;
+use ringcall_cuda::driver::{Context, DeviceAddress, DeviceBuffer, Priority, Stream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Ends decodes of one handler or model: the one under way, and those that begin while it is raised. Each is answered
 /// all the same: [`Cancelled`](crate::Ended::Cancelled) with the best guess, or as ever if it converges in its first iterations. Any thread
-/// may raise and lower it.
-#[derive(Clone)]
+/// may raise and lower it, and what was asked for last holds.
+///
+/// The word lies in device memory, where a look at it takes no time from the bus that requests come over; the driver writes it, within
+/// some microseconds.
+#[derive(Debug, Clone)]
 pub struct CancelFlag {
-    word: Words,
-    region: Arc<MappedRegion>,
-}
-
-impl fmt::Debug for CancelFlag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CancelFlag").field("raised", &self.is_raised()).finish_non_exhaustive()
-    }
+    word: Arc<DeviceBuffer>,
+    stream: Arc<Stream>,
 }
 
 impl CancelFlag {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
-        let region = MappedRegion::zeroed(context, 64)?;
-        Ok(Self { word: region.words(0, 1)?, region: Arc::new(region) })
+        let word = Arc::new(DeviceBuffer::zeroed(context, 64)?);
+        // In no queue of the device with a kernel that stays.
+        let stream = Arc::new(Stream::with_priority(context, Priority::Highest)?);
+        Ok(Self { word, stream })
     }
 
     /// Where the device reads it.
-    pub(crate) fn address(&self) -> Result<DeviceAddress, CudaError> {
-        self.region.device_address(0)
+    pub(crate) fn address(&self) -> DeviceAddress {
+        self.word.address()
     }
 
-    /// Ends decodes from now on.
-    pub fn raise(&self) {
-        // Relaxed: the word says all that there is to know.
-        self.word.store(0, 1, Ordering::Relaxed);
+    /// Ends decodes from now on. Does not wait.
+    ///
+    /// # Errors
+    /// The context is dead.
+    pub fn raise(&self) -> Result<(), CudaError> {
+        self.word.write_word_in_order(0, 1, &self.stream)
     }
 
-    /// Lets decodes run again.
-    pub fn lower(&self) {
-        self.word.store(0, 0, Ordering::Relaxed);
+    /// Lets decodes run again. Does not wait.
+    ///
+    /// # Errors
+    /// The context is dead.
+    pub fn lower(&self) -> Result<(), CudaError> {
+        self.word.write_word_in_order(0, 0, &self.stream)
     }
 
-    /// Whether it is raised.
-    #[must_use]
-    pub fn is_raised(&self) -> bool {
-        self.word.load(0, Ordering::Relaxed) != 0
+    /// Waits until what was asked for before holds.
+    ///
+    /// # Errors
+    /// The context is dead.
+    pub fn settle(&self) -> Result<(), CudaError> {
+        self.stream.synchronize()
     }
 }

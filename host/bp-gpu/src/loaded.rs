@@ -124,7 +124,7 @@ impl Loaded {
         let answer = if bounds.results_only { layout.result_bytes() } else { layout.bytes() };
         let params = Params {
             tables: words.address().0,
-            cancel: cancel.address()?.0,
+            cancel: cancel.address().0,
             deadline_ns: bounds.deadline.map_or(0, |deadline| {
                 // None would be no deadline.
                 u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX / 2).clamp(1, u64::MAX / 2)

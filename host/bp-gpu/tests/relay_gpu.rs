@@ -109,7 +109,7 @@ fn answers_are_the_cpus(name: &str, code: Code, lanes: u32) {
             }
             let shape = served.handler.shape().name;
             served.stop();
-            println!("{name}, {which}, {shape}, over a ring: {}", quantiles(times));
+            eprintln!("{name}, {which}, {shape}, over a ring: {}", quantiles(times));
 
             let model = GpuModel::new(&graph, &config, context, Bounds::default()).expect("a model");
             let mut engine = model.instantiate().expect("an engine");
@@ -122,7 +122,7 @@ fn answers_are_the_cpus(name: &str, code: Code, lanes: u32) {
                 times.push(begin.elapsed());
                 assert_eq!(layout.read(&bytes), Some(*owed), "{which}, shot {number} of a graph");
             }
-            println!("{name}, {which}, {}, as a graph: {}", model.shape().name, quantiles(times));
+            eprintln!("{name}, {which}, {}, as a graph: {}", model.shape().name, quantiles(times));
         }
     });
 }
@@ -186,7 +186,7 @@ fn other_graphs_and_syndromes_that_nothing_explains() {
             // A device that races fewer lanes says so.
             let fits = GridHandler::new(graph, &config, context, Bounds::default());
             if let Err(GpuError::Lanes { most, .. }) = fits {
-                println!("{name}: {} lanes do not fit {most} clusters", config.lanes);
+                eprintln!("{name}: {} lanes do not fit {most} clusters", config.lanes);
                 continue;
             }
             drop(fits);
@@ -195,7 +195,7 @@ fn other_graphs_and_syndromes_that_nothing_explains() {
             for (defects, owed) in shots.iter().zip(owed) {
                 assert_eq!(served.decode(defects), owed, "{name}: {defects:?}");
             }
-            println!("{name} in shape {}", served.handler.shape().name);
+            eprintln!("{name} in shape {}", served.handler.shape().name);
             served.stop();
         }
     });
@@ -255,7 +255,7 @@ fn late_and_cancelled_decodes_are_answered() {
                 assert_eq!((answer.ended, answer.solutions), (Ended::Late, 0));
                 assert_eq!(served.decode(&[4, 5]).ended, Ended::Converged);
             }
-            println!("{lanes} lanes: {:?} for a late decode", begin.elapsed() / 100);
+            eprintln!("{lanes} lanes: {:?} for a late decode", begin.elapsed() / 100);
             served.stop();
 
             let served = Served::start(context, &graph, &config, Bounds::default());
@@ -266,11 +266,11 @@ fn late_and_cancelled_decodes_are_answered() {
                     let decode = scope.spawn(|| served.decode(&[4]));
                     std::thread::sleep(Duration::from_millis(2));
                     assert!(!decode.is_finished(), "it ended by itself, after {:?}", begun.elapsed());
-                    flag.raise();
+                    flag.raise().expect("raised");
                     let answer = decode.join().expect("no panic");
                     assert_eq!((answer.ended, answer.solutions), (Ended::Cancelled, 0));
-                    flag.lower();
                 });
+                flag.lower().and_then(|()| flag.settle()).expect("lowered");
                 assert_eq!(served.decode(&[4, 5]).ended, Ended::Converged);
             }
             served.stop();
@@ -290,7 +290,7 @@ fn a_dispatcher_stops_while_it_decodes() {
         let vacant = Vacant::probe(ring.shared(), slot).expect("vacant");
         vacant.submit(ring.shared(), FunctionId::of(NAME).0, 7, 7, &packed(12, &[4])).expect("it fits");
         std::thread::sleep(Duration::from_millis(1));
-        println!("stopped in {:?} while it decoded", served.stop());
+        eprintln!("stopped in {:?} while it decoded", served.stop());
     });
 }
 
@@ -338,7 +338,10 @@ fn none_of_a_million_requests_is_lost() {
             }
             assert!(last.elapsed() < TIMEOUT, "no answer to {} of {total} requests", sent - answered);
         }
-        println!("{total} requests, none lost, {:.0} a second", total as f64 / begin.elapsed().as_secs_f64());
+        eprintln!(
+            "{total} requests, none lost, {:.0} a second",
+            total as f64 / begin.elapsed().as_secs_f64()
+        );
         let stopped = running.stop(TIMEOUT);
         assert!(stopped.report.is_clean(), "{:?}", stopped.report);
     });
@@ -351,6 +354,6 @@ fn what_does_not_fit_is_refused() {
         let config = BpConfig { lanes: 64, ..BpConfig::relay() };
         let error = GridHandler::new(&graph, &config, context, Bounds::default()).expect_err("64 lanes");
         assert!(matches!(error, GpuError::Lanes { lanes: 65, .. }), "{error}");
-        println!("{error}");
+        eprintln!("{error}");
     });
 }

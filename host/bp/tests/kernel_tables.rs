@@ -193,7 +193,7 @@ fn what_does_not_fit_is_refused_with_the_limit() {
     let large: Vec<_> = (0..70_000).map(|n| (0.1, vec![n % 5000, (n * 7 + 1) % 5000], vec![])).collect();
     let error = Tables::choose(&graph(5000, 0, &large), &SHAPES).expect_err("70,000 columns");
     assert!(matches!(error, KernelError::NoRoom { shape: "deep_16", .. }), "{error:?}");
-    assert!(error.to_string().contains("its largest shape, deep_16, has room for"), "{error}");
+    assert!(error.to_string().contains("the last shape that was tried, deep_16, has room for"), "{error}");
 
     let small = graph(1, 1, &[(0.1, vec![0], vec![0])]);
     for (config, says) in [

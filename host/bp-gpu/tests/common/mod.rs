@@ -15,16 +15,16 @@ pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     match Driver::load().and_then(|driver| driver.device(0)?.context()) {
         Err(why @ (CudaError::NoDriver | CudaError::NoDevice | CudaError::DriverUnusable(_))) => {
-            println!("skipped: {name}: {why}");
+            eprintln!("skipped: {name}: {why}");
         }
         Err(why) => panic!("{name}: {why}"),
         Ok(context) if context.device().capability() < (9, 0) => {
-            println!("skipped: {name}: a device of compute capability {:?}", context.device().capability());
+            eprintln!("skipped: {name}: a device of compute capability {:?}", context.device().capability());
         }
         Ok(context) => {
             let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             test(&context);
-            println!("ran: {name}");
+            eprintln!("ran: {name}");
         }
     }
 }

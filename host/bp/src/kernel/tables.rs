@@ -59,7 +59,14 @@ impl Tables {
     /// [`KernelError::NoRoom`] of the last shape.
     pub fn choose(graph: &BpGraph, shapes: &[Shape]) -> Result<Self, KernelError> {
         let none = KernelError::NoRoom { shape: "none", what: "graphs", found: 1, limit: 0 };
-        shapes.iter().fold(Err(none), |found, shape| found.or_else(|_| Self::new(graph, shape)))
+        let mut refusal = none;
+        for shape in shapes {
+            match Self::new(graph, shape) {
+                Ok(tables) => return Ok(tables),
+                Err(error) => refusal = error,
+            }
+        }
+        Err(refusal)
     }
 
     /// The tables for a shape.

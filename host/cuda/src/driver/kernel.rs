@@ -130,9 +130,8 @@ impl Kernel {
         let config = config(launch, &mut attributes);
         let mut clusters = 0;
         // SAFETY: the driver writes one int, and reads the configuration during the call; a function of a loaded module.
-        let code = unsafe {
-            (api.cuOccupancyMaxActiveClusters)(&raw mut clusters, self.raw.0, &raw const config)
-        };
+        let code =
+            unsafe { (api.cuOccupancyMaxActiveClusters)(&raw mut clusters, self.raw.0, &raw const config) };
         api.check(code, format_args!("asking for the clusters of kernel `{}`", self.name))?;
         Ok(u32::try_from(clusters).unwrap_or(0))
     }
