@@ -94,6 +94,14 @@ impl ModelDecoders {
         }
     }
 
+    /// The belief propagation decoders; `None` for matching.
+    pub fn relay(&self) -> Option<&RelayFactory> {
+        match self {
+            Self::Matching(_) => None,
+            Self::Relay(factory) => Some(factory),
+        }
+    }
+
     /// As reports name it: `plain`, `correlated` or `relay`.
     pub fn name(&self) -> &'static str {
         self.matching().map_or(DecoderFamily::Relay.name(), MatchingEngine::name)
