@@ -187,6 +187,9 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
     run(shell
         .cargo(&["test", "--workspace", "--test", "c_programs"])
         .env("RINGCALL_C_SANITIZE", "address,undefined"))?;
+    run(shell
+        .cargo(&["test", "--workspace", "--test", "c_programs", "a_pipeline"])
+        .env("RINGCALL_C_SANITIZE", "thread"))?;
     if !shell.has_nightly() {
         return Ok(NO_NIGHTLY);
     }

@@ -164,6 +164,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-bridge-udp",
             "ringcall-matching",
             "ringcall-qec",
+            "ringcall-pipeline",
         ],
     ),
     // A problem, an engine and matching, wired together on a CPU or with a GPU.
