@@ -217,6 +217,8 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
         }
         run(command
             .env("RUSTFLAGS", flags)
+            // A report names lines.
+            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
             .env("TSAN_OPTIONS", &tsan)
             // Instrumented code is slow, and what a sanitizer finds needs no long search of inputs.
             .env("PROPTEST_CASES", "32")
