@@ -78,6 +78,9 @@ pub(crate) struct RelayArgs {
     /// published 80 and 300 times 60]
     #[arg(id = "relay_iterations", long = "relay-iterations", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iterations: Option<u32>,
+    /// Lanes that race, where a command has an option for them.
+    #[arg(skip)]
+    pub(crate) lanes: Option<u32>,
 }
 
 impl RelayArgs {
@@ -87,13 +90,18 @@ impl RelayArgs {
         BpConfig {
             solutions: self.solutions.unwrap_or(published.solutions),
             max_iterations: self.iterations.unwrap_or(published.max_iterations),
+            lanes: self.lanes.unwrap_or(published.lanes),
             ..published
         }
     }
 
     /// The first that was given.
     fn given(self) -> Option<&'static str> {
-        let options = [(self.solutions, "--relay-solutions"), (self.iterations, "--relay-iterations")];
+        let options = [
+            (self.solutions, "--relay-solutions"),
+            (self.iterations, "--relay-iterations"),
+            (self.lanes, "--relay-lanes"),
+        ];
         options.into_iter().find_map(|(value, name)| value.map(|_| name))
     }
 

@@ -6,6 +6,7 @@ use ringcall::wire::qec::decode_syndrome_schema;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall_qec::decode::{
     DecodeError, Decoder, DecoderFactory, DecoderFamily, DecoderOptions, MatchingEngine, ModelDecoders,
+    RelayFactory,
 };
 use ringcall_qec::dem::DetectorErrorModel;
 use std::sync::Arc;
@@ -172,6 +173,12 @@ impl Problem {
     #[must_use]
     pub fn matching(&self) -> Option<MatchingEngine> {
         self.decoders.matching()
+    }
+
+    /// The belief propagation decoders; `None` where it is decoded by matching.
+    #[must_use]
+    pub fn relay(&self) -> Option<&RelayFactory> {
+        self.decoders.relay()
     }
 
     /// What it is decoded by, as reports name it: `plain`, `correlated`, `relay` or `plugin`.

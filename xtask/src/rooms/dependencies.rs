@@ -114,6 +114,21 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("ringcall-qec", &["ringcall-matching", "ringcall-bp"]),
+    // Belief propagation on a device; codes in its tests.
+    (
+        "ringcall-bp-gpu",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-protocol",
+            "ringcall",
+            "ringcall-cuda",
+            "ringcall-launch",
+            "ringcall-bp",
+            "ringcall-infer",
+            "ringcall-qec",
+        ],
+    ),
     // deq's decoder interface, both ways: matching as a plug-in, plug-ins as decoders.
     ("ringcall-deq", &["ringcall-matching", "ringcall-qec"]),
     // Any decoder: it knows engines, and no code or matching.
@@ -169,6 +184,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-cuda",
             "ringcall-launch",
             "ringcall-predecoder",
+            "ringcall-bp",
+            "ringcall-bp-gpu",
             "ringcall-inference-service",
         ],
     ),
@@ -191,6 +208,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-matching",
             "ringcall-infer",
             "ringcall-predecoder",
+            "ringcall-bp",
+            "ringcall-bp-gpu",
             "ringcall-tensorrt",
             "ringcall-qec",
             "ringcall-deq",

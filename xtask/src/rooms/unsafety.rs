@@ -45,6 +45,7 @@ const PLACES: &[(&str, &str)] = &[
     ("bindings/deq/src/exports/", "deq's decoder interface: exported names, pointers of a host's"),
     ("bindings/deq/src/host/library.rs", "the same out of a library that is loaded: code of its"),
     ("bindings/deq/tests/library.rs", "calls of those functions, as a host makes them"),
+    ("host/bp-gpu/src/launch.rs", "launches: signs the contract of the Relay-BP kernel"),
     ("host/predecoder/src/launch.rs", "launches: signs the contract of the network's kernels"),
     ("host/tensorrt/src/ffi/", "TensorRT's libraries, and the shim over them"),
     ("host/tensorrt/src/replay.rs", "launches and copies: signs the contract of TensorRT's kernels"),

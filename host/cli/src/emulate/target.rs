@@ -127,6 +127,7 @@ impl<'a> Target<'a> {
             let relay = RelayArgs {
                 solutions: setting("relay_solutions", options.relay.solutions)?,
                 iterations: setting("relay_iterations", options.relay.iterations)?,
+                lanes: None,
             };
             return Ok(DecoderArgs { family: Some(DecoderArg::Relay), relay, ..options });
         }
@@ -251,7 +252,7 @@ mod tests {
             (found.family, found.relay.solutions, found.relay.iterations),
             (relay.family.clone(), Some(5), Some(900))
         );
-        let other = DecoderArgs { relay: RelayArgs { solutions: Some(1), iterations: None }, ..none.clone() };
+        let other = DecoderArgs { relay: RelayArgs { solutions: Some(1), ..none.relay }, ..none.clone() };
         assert!(of(line, relay).is_ok() && of(line, plain).is_err() && of(line, &other).is_err());
         assert!(of("port=1 decoder=guess", none).is_err());
     }

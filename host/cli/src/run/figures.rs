@@ -2,7 +2,7 @@
 
 use super::inputs::NetworkInUse;
 use super::options::{Args, DispatcherArg, EngineArg};
-use crate::decoder::DecoderArg;
+use crate::decoder::{DecoderArg, RelayArgs};
 use crate::report::charts::LOG_FROM;
 use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
 use anyhow::Result;
@@ -84,11 +84,14 @@ fn settings(
         rows.push(("library", library.display().to_string()));
     }
     if problem.family() == DecoderFamily::Relay {
-        let BpConfig { solutions, max_iterations, first_iterations, leg_iterations, legs, .. } =
-            args.decoder.relay.config();
+        let relay = RelayArgs { lanes: args.relay_lanes, ..args.decoder.relay };
+        let BpConfig { solutions, max_iterations, first_iterations, leg_iterations, legs, lanes, .. } =
+            relay.config();
         rows.push(("relay_solutions", solutions.to_string()));
         let most = first_iterations.saturating_add(leg_iterations.saturating_mul(legs)).min(max_iterations);
         rows.push(("relay_iterations", most.to_string()));
+        rows.push(("relay_lanes", lanes.to_string()));
+        rows.extend(args.relay_deadline_us.map(|us| ("relay_deadline_us", us.to_string())));
     }
     let engine = match (args.engine, network) {
         (EngineArg::Matching, _) => format!("{} alone", problem.family().name()),
@@ -100,7 +103,7 @@ fn settings(
         let own = || "the model's own".to_owned();
         rows.push(("threshold", network.threshold.map_or_else(own, |threshold| threshold.to_string())));
     }
-    if args.engine == EngineArg::Gpu {
+    if matches!(args.engine, EngineArg::Gpu | EngineArg::Relay) {
         rows.push(("dispatcher", format!("{:?}", args.dispatcher).to_lowercase()));
     }
     if args.dispatcher == DispatcherArg::Device {

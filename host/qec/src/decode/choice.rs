@@ -113,6 +113,14 @@ impl ModelDecoders {
         }
     }
 
+    /// The belief propagation decoders; `None` for others.
+    pub fn relay(&self) -> Option<&RelayFactory> {
+        match self {
+            Self::Matching(_) | Self::Plugin(_) => None,
+            Self::Relay(factory) => Some(factory),
+        }
+    }
+
     /// As reports name it: `plain`, `correlated`, `relay` or `plugin`.
     pub fn name(&self) -> &'static str {
         self.matching().map_or(self.family().name(), MatchingEngine::name)

@@ -173,6 +173,16 @@ impl RelayFactory {
         Ok(Self { prototype: RelayDecoder { decoder, likely, fired, defects, outcome: None } })
     }
 
+    /// Whether the model has errors that are likelier than not, which decoders take out of a syndrome before its graph is used.
+    pub fn has_likely_errors(&self) -> bool {
+        !self.prototype.likely.detectors.is_empty()
+    }
+
+    /// The configuration of its decoders.
+    pub fn config(&self) -> &BpConfig {
+        self.prototype.decoder.config()
+    }
+
     /// The graph that its decoders share.
     pub fn graph(&self) -> &BpGraph {
         self.prototype.decoder.graph()
