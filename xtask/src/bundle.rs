@@ -20,7 +20,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-inference-service", &["service_gpu"]),
 ];
 /// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
-const C_PROGRAMS: [&str; 4] = ["device_call", "graph_launch", "load_module", "udp_device"];
+const C_PROGRAMS: [&str; 5] = ["device_call", "graph_launch", "load_module", "pipeline_graph", "udp_device"];
 /// The provider that the last of them loads.
 const PROVIDER: &str = "libcudaq-realtime-bridge-udp.so";
 const C_MODULES: [&str; 3] = ["handlers.ptx", "handlers.cubin", "handlers.fatbin"];

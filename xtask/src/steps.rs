@@ -187,6 +187,9 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
     run(shell
         .cargo(&["test", "--workspace", "--test", "c_programs"])
         .env("RINGCALL_C_SANITIZE", "address,undefined"))?;
+    run(shell
+        .cargo(&["test", "--workspace", "--test", "c_programs", "a_pipeline"])
+        .env("RINGCALL_C_SANITIZE", "thread"))?;
     if !shell.has_nightly() {
         return Ok(NO_NIGHTLY);
     }
@@ -214,6 +217,8 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
         }
         run(command
             .env("RUSTFLAGS", flags)
+            // A report names lines.
+            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
             .env("TSAN_OPTIONS", &tsan)
             // Instrumented code is slow, and what a sanitizer finds needs no long search of inputs.
             .env("PROPTEST_CASES", "32")

@@ -1,5 +1,5 @@
-//! The C interface of Ringcall: the CUDA-Q Realtime host API, over the dispatchers of `ringcall` and `ringcall-cuda`, and matching
-//! decoders, over `ringcall-qec`.
+//! The C interface of Ringcall: the CUDA-Q Realtime host API, over the dispatchers of `ringcall` and `ringcall-cuda`, matching
+//! decoders, over `ringcall-qec`, and real-time pipelines, over `ringcall-pipeline`.
 //!
 //! The contract is in the headers (`include`); nothing here is for Rust callers, who have those crates. What
 //! is here: structs as C lays them out, checks of everything that comes in, handles that cannot dangle, and
@@ -19,6 +19,7 @@
 //! | `manager`, `dispatcher` | their life cycles |
 //! | `ringcall_bridge::c_api` | transports from shared libraries, and UDP: exported from here as well |
 //! | `decoder` | matching decoders: models and check matrices in, observables out |
+//! | `pipeline` | GPU stage, CPU stage and completion handler of C programs, over `ringcall-pipeline` |
 //! | `device` | the device path: launch functions on streams, kernels of the device archive or linked with modules |
 
 #![allow(unsafe_code)] // named for it: the boundary to C
@@ -36,6 +37,7 @@ mod host_call;
 mod host_loop;
 pub mod layout;
 mod manager;
+mod pipeline;
 mod raw_ring;
 mod ring_helpers;
 mod served;
@@ -47,6 +49,7 @@ pub use dispatcher::*;
 pub use engine::api::*;
 pub use host_loop::api::*;
 pub use manager::*;
+pub use pipeline::api::*;
 pub use ring_helpers::*;
 pub use ringcall_bridge::c_api::{bridge::*, udp::*};
 pub use status::{ringcall_last_error, ringcall_version};

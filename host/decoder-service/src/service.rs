@@ -158,6 +158,7 @@ impl Service {
             .gpu_stage(move |_worker| {
                 Ok(WorkerResources {
                     function: DECODE_SYNDROME.to_owned(),
+                    id: None,
                     schema: infer_problem.schema(),
                     execution: Execution::Inline(inference.stage(&infer_problem)?),
                     pre_launch: None,

@@ -128,15 +128,16 @@ fn wire_workers(state: &State, config: &StageConfig, gpu: &mut GpuFactory) -> Re
     let (mut specs, mut outputs) = (Vec::new(), Vec::new());
     for worker in 0..config.workers {
         let resources = gpu(worker).map_err(PipelineError::of_factory("GPU", worker))?;
-        let WorkerResources { function, schema, execution, pre_launch, post_launch, output_bytes } =
+        let WorkerResources { function, id, schema, execution, pre_launch, post_launch, output_bytes } =
             resources;
+        let id = id.unwrap_or_else(|| FunctionId::of(&function));
         match known.iter().find(|(name, _)| *name == function) {
             Some((_, earlier)) if *earlier != schema => {
                 return Err(PipelineError::Schemas { worker, function });
             }
             Some(_) => (),
             None => {
-                table = table.worker_call(&function, schema);
+                table = table.worker_call(&function, schema).with_id(id);
                 known.push((function.clone(), schema));
             }
         }
@@ -147,7 +148,7 @@ fn wire_workers(state: &State, config: &StageConfig, gpu: &mut GpuFactory) -> Re
                 (Start::Launch(launcher), Output::Mapped(output), Some(connect), bytes)
             }
         };
-        specs.push(WorkerSpec { function: FunctionId::of(&function), start, pre_launch, post_launch });
+        specs.push(WorkerSpec { function: id, start, pre_launch, post_launch });
         outputs.push((output, connect, output_bytes));
     }
     Ok((table.build(&state.ring)?, specs, outputs))

@@ -22,7 +22,7 @@ use std::time::Duration;
 #[must_use]
 pub struct PipelineBuilder {
     config: StageConfig,
-    external: Option<Ring>,
+    ring: Option<Ring>,
     gpu: Option<GpuFactory>,
     cpu: Option<CpuFactory>,
     handler: CompletionHandler,
@@ -35,9 +35,10 @@ impl PipelineBuilder {
         self
     }
 
-    /// Serves a ring whose producer and consumer are outside this pipeline, such as a transport's. It has no injector then.
-    pub fn external_ring(mut self, ring: Ring) -> Self {
-        self.external = Some(ring);
+    /// Serves this ring instead of allocating one. A ring of [`Ring::external`] has a producer and a consumer outside this
+    /// pipeline, such as a transport's, and so no injector.
+    pub fn ring(mut self, ring: Ring) -> Self {
+        self.ring = Some(ring);
         self
     }
 
@@ -65,17 +66,17 @@ impl PipelineBuilder {
         self
     }
 
-    /// Allocates the ring (or binds the external one).
+    /// Allocates the ring, unless one was given.
     ///
     /// # Errors
     /// No inference stage, no workers, or no ring.
     pub fn build(self) -> Result<Pipeline<Idle>, PipelineError> {
-        let Self { config, external, gpu, cpu, handler } = self;
+        let Self { config, ring, gpu, cpu, handler } = self;
         let gpu = gpu.ok_or(PipelineError::NoGpuStage)?;
         if config.workers == 0 {
             return Err(PipelineError::NoWorkers);
         }
-        let ring = match external {
+        let ring = match ring {
             Some(ring) => ring,
             None => Ring::allocate(config.ring)?,
         };
@@ -135,7 +136,7 @@ impl Pipeline<Idle> {
     pub fn builder() -> PipelineBuilder {
         PipelineBuilder {
             config: StageConfig::default(),
-            external: None,
+            ring: None,
             gpu: None,
             cpu: None,
             handler: Box::new(|_| ()),

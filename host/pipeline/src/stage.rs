@@ -1,6 +1,7 @@
 //! What users write: inference stages, CPU stages, completion handlers.
 
 use ringcall::Status;
+use ringcall::wire::function::FunctionId;
 use ringcall::wire::header::RequestHeader;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::worker::{Deferral, Hook, Job, Launcher, ReadySignal, WorkerPort};
@@ -59,6 +60,8 @@ pub enum Execution {
 pub struct WorkerResources {
     /// Name of the function this worker serves.
     pub function: String,
+    /// The function's id, where it is not that of the name.
+    pub id: Option<FunctionId>,
     /// Its schema; the same for all workers of one function.
     pub schema: HandlerSchema,
     /// How inference is executed.
@@ -82,6 +85,7 @@ impl WorkerResources {
     ) -> Self {
         Self {
             function: function.to_owned(),
+            id: None,
             schema,
             execution: Execution::Inline(Box::new(stage)),
             pre_launch: None,
@@ -136,6 +140,12 @@ impl StageContext<'_> {
     #[must_use]
     pub fn origin_slot(&self) -> u32 {
         self.job.ticket.slot.get()
+    }
+
+    /// Which request of its slot this is: no two requests of one slot have the same number.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.job.ticket.generation
     }
 
     /// The right to answer this request later, from any thread; return [`StageOutcome::Deferred`] after taking it

@@ -277,7 +277,7 @@ fn external(seed: u64, workers: u32, slots: u32, requests: u64) {
     let config = StageConfig { external_ids: ringcall_pipeline::ExternalIds::Opaque, ..shape(workers, 1) };
     let Setup { builder, ledger, answering } = setup(config, seed, 0);
     let theirs = Ring::external(ours.shared().clone());
-    let running = builder.external_ring(theirs).build().expect("built").start().expect("started");
+    let running = builder.ring(theirs).build().expect("built").start().expect("started");
     let client = Client::new(&ours);
     let mut rng = chaos(seed, 4);
     let (mut sent, mut got, mut buffer) = (0, 0, [0x5A; 40]);

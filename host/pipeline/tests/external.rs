@@ -48,7 +48,7 @@ fn every_answer_is_taken_by_the_transport_and_completed_here() {
         let (ours, theirs) = ring(slots);
         let log = Log::default();
         let (builder, _deferrals) = builder(config(2, 1), &log);
-        let pipeline = builder.external_ring(theirs).build().expect("built");
+        let pipeline = builder.ring(theirs).build().expect("built");
         assert_eq!(pipeline.ring_bases(), ours.bases());
         let mut pipeline = pipeline.start().expect("started");
         assert!(pipeline.injector().is_none(), "the producer is somebody else");
@@ -79,7 +79,7 @@ fn opaque_ids_stay_as_they_are() {
     let log = Log::default();
     let config = StageConfig { external_ids: ExternalIds::Opaque, ..config(1, 1) };
     let (builder, _deferrals) = builder(config, &log);
-    let pipeline = builder.external_ring(theirs).build().expect("built").start().expect("started");
+    let pipeline = builder.ring(theirs).build().expect("built").start().expect("started");
     let mut client = Client::new(&ours);
     let ids = [u32::MAX, 0, 1 << 31, 7];
     for id in ids {
@@ -95,7 +95,7 @@ fn garbage_is_answered_and_completed() {
     let (ours, theirs) = ring(2);
     let log = Log::default();
     let (builder, _deferrals) = builder(config(1, 1), &log);
-    let pipeline = builder.external_ring(theirs).build().expect("built").start().expect("started");
+    let pipeline = builder.ring(theirs).build().expect("built").start().expect("started");
     let client = Client::new(&ours);
     let good = RequestHeader::new(ECHO.0, 0, 5, 6);
     let cases = [
@@ -133,7 +133,7 @@ fn no_notice_is_ever_overwritten() {
                 shut.pass();
                 seen.push(completion);
             })
-            .external_ring(theirs)
+            .ring(theirs)
             .build()
             .expect("built")
             .start()

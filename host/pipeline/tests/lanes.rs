@@ -76,6 +76,7 @@ fn worker() -> WorkerResources {
     };
     WorkerResources {
         function: "echo".to_owned(),
+        id: None,
         schema: HandlerSchema::new(),
         execution: Execution::Launched {
             launcher: Box::new(launcher),

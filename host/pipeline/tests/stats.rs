@@ -126,12 +126,8 @@ fn counts_of_an_external_ring_are_consistent_at_every_moment() {
     let ours = Ring::allocate(RingConfig { slots: 8, slot_bytes: 64 }).expect("a ring");
     let log = Log::default();
     let (builder, _deferrals) = builder(config(1, 1), &log);
-    let running = builder
-        .external_ring(Ring::external(ours.shared().clone()))
-        .build()
-        .expect("built")
-        .start()
-        .expect("up");
+    let running =
+        builder.ring(Ring::external(ours.shared().clone())).build().expect("built").start().expect("up");
     let monitor = running.monitor();
     let producing = std::thread::spawn(move || {
         let mut client = Client::new(&ours);

@@ -78,6 +78,15 @@ impl Ring {
         Self { shared, external: true }
     }
 
+    /// A ring over memory of the caller's, such as memory that a device maps. Its producer and its consumer are threads of this
+    /// process.
+    ///
+    /// The windows carry the promise of [`external`](Self::external).
+    #[must_use]
+    pub fn over(shared: SharedRing) -> Self {
+        Self { shared, external: false }
+    }
+
     /// Whether the producer is outside of this process.
     #[must_use]
     pub fn is_external(&self) -> bool {

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | a service over UDP, transport and host dispatcher on one thread | [`OneThread`] over [`Link`] over [`udp::Udp`] |
 //! | a service for an FPGA that writes requests by RoCE v2, without an adapter | the same over [`roce::Roce`] |
+//! | the same by the reliable service, whose packets are sent again until they are acknowledged | [`roce::ReliableRoce`] |
+//! | the same with an RDMA adapter | [`verbs::Verbs`] |
 //! | a service whose ring another dispatcher serves: a dispatcher's thread, a device | [`Threaded`] |
 //! | a loop of your own | [`Link`], by the methods of [`Unified`] |
 //! | a client | [`udp::Caller`] |
@@ -44,6 +46,7 @@ mod stats;
 mod threaded;
 mod transport;
 pub mod udp;
+pub mod verbs;
 pub mod wire;
 
 pub use caller::{CallError, Caller, CallerOptions, Ended, Outcome, Reply};

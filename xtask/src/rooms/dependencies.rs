@@ -122,7 +122,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     // What fills rings from a network: any dispatcher, any decoder.
     (
         "ringcall-transport",
-        &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall", "ringcall-roce"],
+        &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall", "ringcall-roce", "ringcall-rdma"],
     ),
     // Transports in shared libraries: from both sides, and ours as such.
     (
@@ -149,6 +149,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-bridge-udp",
             "ringcall-matching",
             "ringcall-qec",
+            "ringcall-pipeline",
         ],
     ),
     // A problem, an engine and matching, wired together on a CPU or with a GPU.

@@ -31,6 +31,8 @@ const PLACES: &[(&str, &str)] = &[
         "queue pairs and transport contexts by address: the caller says that they are live",
     ),
     ("host/launch/tests/", "calls of those functions"),
+    ("host/rdma/src/verbs/", "libibverbs' functions, loaded at run time, and memory that an adapter writes"),
+    ("bindings/ibverbs.rs", "libibverbs' interface as bindgen writes it"),
     ("host/rdma/src/devx/", "rdma-core's functions, from libraries that are loaded at run time"),
     (
         "host/bridge/src/",

@@ -1,7 +1,7 @@
 //! Where a service is reached: the line that it prints, or an address and options.
 
 use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, RelayArgs};
-use crate::serve::{DEFAULT_PORT, TransportArg};
+use crate::serve::{DEFAULT_PORT, QpTypeArg, TransportArg};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use ringcall_sim::fpga::PlayerTarget;
@@ -53,8 +53,10 @@ impl<'a> Target<'a> {
         let named = match self.get("transport") {
             None => None,
             Some("udp") => Some(TransportArg::Udp),
-            Some("roce") => Some(TransportArg::Roce),
-            Some(other) => bail!("the endpoint's transport is `{other}`: udp and roce are spoken"),
+            // The same on the wire, unless an adapter of ours is to speak it.
+            Some("roce" | "verbs") if option == Some(TransportArg::Verbs) => Some(TransportArg::Verbs),
+            Some("roce" | "verbs") => Some(TransportArg::Roce),
+            Some(other) => bail!("the endpoint's transport is `{other}`: udp, roce and verbs are spoken"),
         };
         match (named, option) {
             // An emulated adapter speaks RoCE.
@@ -64,6 +66,30 @@ impl<'a> Target<'a> {
             }
             (named, option) => Ok(option.or(named).unwrap_or(TransportArg::Udp)),
         }
+    }
+
+    /// The service of the queue pair: what the option says, or the line; the unreliable one where neither does.
+    pub(super) fn qp_type(&self, option: Option<QpTypeArg>) -> Result<QpTypeArg> {
+        let named = match self.get("service") {
+            None => None,
+            Some(text) => Some(
+                QpTypeArg::from_str(text, false)
+                    .map_err(|_| anyhow!("the endpoint's service is `{text}`: uc and rc are known"))?,
+            ),
+        };
+        match (named, option) {
+            (Some(named), Some(option)) if named != option => {
+                bail!("the endpoint's queue pair is of another service: leave --qp-type out")
+            }
+            (named, option) => Ok(option.or(named).unwrap_or(QpTypeArg::Uc)),
+        }
+    }
+
+    /// The first packet sequence number that the line says.
+    pub(super) fn psn(&self) -> Result<Option<u32>> {
+        let Some(psn) = self.number("psn")? else { return Ok(None) };
+        let psn = u32::try_from(psn).ok().filter(|psn| psn >> 24 == 0);
+        psn.map(Some).context("psn in the endpoint has more than 24 bits")
     }
 
     /// The service's decoder, to compare answers with: what the options say, or the line.

@@ -7,7 +7,7 @@
 //! not at all; where the true observables are in the input, a line on standard error counts the logical errors; a
 //! `b8` output for a model without observables is refused, since it could not say how many shots it holds.
 //!
-//! The formats are those of [`ringcall_qec::shots`]: `01`, `b8` and `dets`.
+//! The formats are those of [`ringcall_qec::shots`]: all six of Stim's.
 
 mod pipeline;
 
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// The shots: detectors, one row per shot (default: standard input)
     #[arg(long = "in", value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The format of the shots: 01, b8 or dets
+    /// The format of the shots: 01, b8, r8, ptb64, hits or dets
     #[arg(long = "in_format", value_name = "FORMAT", default_value = "b8")]
     in_format: ShotFormat,
     /// The true observables follow the detectors in each shot; logical errors are then counted on standard error
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Where the predicted observables go (default: standard output)
     #[arg(long = "out", value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The format of the predictions: 01, b8 or dets
+    /// The format of the predictions: 01, b8, r8, ptb64, hits or dets
     #[arg(long = "out_format", value_name = "FORMAT", default_value = "01")]
     out_format: ShotFormat,
     /// Match twice, the second time with lower weights for edges that share an error with those found first: more

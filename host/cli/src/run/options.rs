@@ -23,6 +23,12 @@ pub(crate) enum FormatArg {
     Text01,
     /// Packed bits, least significant first
     B8,
+    /// Lengths of runs of zeros
+    R8,
+    /// 64 shots together, a word for each bit
+    Ptb64,
+    /// A line with the indices of ones a shot
+    Hits,
     /// A line of `shot D3 D8 L0` a shot
     Dets,
 }
@@ -32,6 +38,9 @@ impl From<FormatArg> for ShotFormat {
         match format {
             FormatArg::Text01 => Self::Text01,
             FormatArg::B8 => Self::B8,
+            FormatArg::R8 => Self::R8,
+            FormatArg::Ptb64 => Self::Ptb64,
+            FormatArg::Hits => Self::Hits,
             FormatArg::Dets => Self::Dets,
         }
     }
