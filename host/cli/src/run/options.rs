@@ -287,7 +287,9 @@ impl Args {
         let relay = RelayArgs { lanes: self.relay_lanes, ..self.decoder.relay };
         let decoder = DecoderArgs { relay, ..self.decoder.clone() };
         match self.engine {
-            EngineArg::Relay if decoder.kind.is_some() || !matches!(decoder.family, None | Some(DecoderArg::Relay)) => {
+            EngineArg::Relay
+                if decoder.kind.is_some() || !matches!(decoder.family, None | Some(DecoderArg::Relay)) =>
+            {
                 let option = match decoder.family {
                     _ if decoder.kind.is_some() => "--matching",
                     Some(DecoderArg::Plugin(_)) => "--decoder plugin:LIBRARY",

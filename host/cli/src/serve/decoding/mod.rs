@@ -168,7 +168,9 @@ fn ring(args: &Args, given: &Given<'_>, sessions: &Arc<Sessions>) -> Result<(End
     let ring = Ring::allocate(RingConfig { slots: args.slots, slot_bytes: args.slot_bytes })?;
     let dispatcher = dispatcher(&ring)?;
     let served = match args.transport {
-        Over::Own(TransportArg::Roce) => on_host(roce_wire(args, &ring, None)?, &ring, dispatcher, args.threads)?,
+        Over::Own(TransportArg::Roce) => {
+            on_host(roce_wire(args, &ring, None)?, &ring, dispatcher, args.threads)?
+        }
         _ => on_host(udp_wire(args)?, &ring, dispatcher, args.threads)?,
     };
     Ok((served.endpoint(), Box::new(move || Ok(served))))
