@@ -438,6 +438,10 @@ fn options_that_do_not_apply_are_errors() {
     ] {
         is_refused(&["serve", option, value], 2, &format!("{option} {udp}"));
     }
+    for option in ["--slots", "--slot-bytes"] {
+        let args = ["serve", "--preset", "d7", option, "64"];
+        is_refused(&args, 2, &format!("{option} does not apply to --preset"));
+    }
     // A value that is the default's was given all the same.
     is_refused(&["serve", "--transport", "udp", "--qp", "18"], 2, "--qp does not apply");
     for (option, value) in [

@@ -17,6 +17,9 @@ const WIRE: [&str; 4] = ["bind", "slots", "slot_bytes", "peer"];
 
 /// Refuses what would be ignored.
 pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
+    if args.experiment.preset.is_some() {
+        given.refuse(&["slots", "slot_bytes"], "--preset, which sets the ring")?;
+    }
     match &args.transport {
         Over::Plugin(_) => {
             let what = "a plug-in, which takes its own arguments after `--`";

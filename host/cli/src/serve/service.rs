@@ -82,7 +82,7 @@ impl Service {
             Over::Own(TransportArg::Nic) => return Self::nic(args, problem),
             Over::Own(transport) => transport,
         };
-        let config = RingConfig { slots: args.slots, slot_bytes: args.slot_bytes };
+        let config = RingConfig { slots: args.slots, slot_bytes: args.slot_bytes() };
         match args.dispatcher {
             None | Some(DispatcherArg::Host | DispatcherArg::Unified) => {
                 let ring = Ring::allocate(config)?;
@@ -128,7 +128,7 @@ impl Service {
 
     fn nic(args: &Args, problem: Option<Problem>) -> Result<Self> {
         use ringcall_sim::socket_nic::{Service, SocketNicOptions, Threads};
-        let port = port(args, args.slot_bytes)?;
+        let port = port(args, args.slot_bytes())?;
         let threads = match args.threads {
             ThreadsArg::One => Threads::One,
             ThreadsArg::Own => Threads::Two,
