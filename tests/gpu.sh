@@ -37,6 +37,8 @@ export RINGCALL_UNIFIED_REQUESTS=${RINGCALL_UNIFIED_REQUESTS:-10000000}
 export RINGCALL_PIPELINE_REQUESTS=${RINGCALL_PIPELINE_REQUESTS:-10000}
 export RINGCALL_SHAPE_REQUESTS=${RINGCALL_SHAPE_REQUESTS:-1000000}
 export RINGCALL_DECISION_SHOTS=${RINGCALL_DECISION_SHOTS:-10000}
+export RINGCALL_RELAY_SHOTS=${RINGCALL_RELAY_SHOTS:-100000}
+export RINGCALL_RELAY_REQUESTS=${RINGCALL_RELAY_REQUESTS:-1000000}
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0}
 seconds=${RINGCALL_TEST_SECONDS:-120}
 
@@ -72,7 +74,7 @@ run_test() {
     rm -f "$one"
 }
 
-all='driver_gpu ring_gpu litmus_gpu queue_pair_gpu engine_gpu grid_gpu pipeline_gpu decisions_gpu shapes_gpu handoff_gpu tensorrt_gpu lean service_gpu'
+all='driver_gpu ring_gpu litmus_gpu queue_pair_gpu engine_gpu grid_gpu relay_gpu pipeline_gpu decisions_gpu shapes_gpu handoff_gpu tensorrt_gpu lean service_gpu'
 for tests in ${RINGCALL_TESTS:-$all}; do
     log=$out/$tests.log
     : >"$log"

@@ -209,6 +209,22 @@ fn plugged_in_transports_serve() {
     }
 }
 
+/// The service decodes by a library, and says so; its client needs the same one to compare with.
+#[test]
+fn a_plugged_in_decoder_is_served() {
+    let decoder = library("libringcall_deq.so");
+    let service = Service::start(&["--distance", "3", "--decoder", &decoder]);
+    assert_eq!(service.get("decoder"), "plugin");
+    let experiment = ["--distance", "3", "--function", "decode", "--requests", "300"];
+    let report = report_of(&service, &[&experiment[..], &["--decoder", &decoder]].concat());
+    assert_eq!(n(&report["wrong"]), 0, "{report}");
+    let output = emulate(&service, &experiment);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("--decoder plugin:LIBRARY"), "{stderr}");
+    let (_, counters) = service.stop();
+    assert_eq!((&counters["decoder"], &counters["matching"]), (&"plugin".into(), &Value::Null));
+}
+
 /// Queue pair, NIC and unified loop in place of ring and dispatcher: the books of both sides agree.
 #[test]
 fn an_emulated_adapter_and_the_unified_loop() {
@@ -266,7 +282,9 @@ fn a_rendezvous_tells_queue_pair_and_key() {
     let connect = format!("transport=roce port={}", service.get("port"));
     let at = service.get("rendezvous").to_owned();
     let run = |rendezvous: &[&str]| {
+        let bind = ["--bind", "127.45.7.2:4791", "--qp", "77"];
         let args = ["emulate", "--connect", &connect, "--requests", "50", "--timeout-ms", "2000"];
+        let args = [&args[..], &bind[..]].concat();
         ringcall().args(args).args(rendezvous).output().expect("ran")
     };
     // Twice: it may be asked again.
@@ -433,7 +451,11 @@ fn options_that_do_not_apply_are_errors() {
         ("--rkey", "3"),
         ("--remote-qp", "3"),
         ("--icrc", "zero"),
+        ("--mtu", "256"),
+        ("--qp-type", "uc"),
+        ("--psn", "3"),
         ("--peers", "3"),
+        ("--device", "rxe0"),
         ("--rendezvous", "127.0.0.1:0"),
     ] {
         is_refused(&["serve", option, value], 2, &format!("{option} {udp}"));
@@ -441,6 +463,29 @@ fn options_that_do_not_apply_are_errors() {
     for option in ["--slots", "--slot-bytes"] {
         let args = ["serve", "--preset", "d7", option, "64"];
         is_refused(&args, 2, &format!("{option} does not apply to --preset"));
+    }
+    let rc = ["serve", "--transport", "roce", "--qp-type", "rc"];
+    let verbs = ["serve", "--transport", "verbs", "--device", "rxe0"];
+    for (args, says) in [
+        (&[&rc[..], &[]].concat()[..], "give --peer or --rendezvous"),
+        (
+            &[&rc[..], &["--peer", "127.0.0.2", "--peers", "3"]].concat(),
+            "--peers does not apply to --qp-type rc",
+        ),
+        (&["serve", "--transport", "roce", "--psn", "3"], "--psn does not apply to --qp-type uc"),
+        (&["serve", "--transport", "nic", "--qp-type", "rc", "--peer", "127.0.0.2"], "give --transport roce"),
+        (
+            &["serve", "--transport", "roce", "--device", "rxe0"],
+            "--device does not apply to --transport roce",
+        ),
+        (&["serve", "--transport", "verbs"], "needs --device"),
+        (&verbs, "give --peer with --remote-qp, or --rendezvous"),
+        (&[&verbs[..], &["--peer", "127.0.0.2", "--rendezvous", "127.0.0.1:0"]].concat(), "give --peer or"),
+        (&[&verbs[..], &["--bind", "127.0.0.1:0"]].concat(), "--bind does not apply to --transport verbs"),
+        (&[&verbs[..], &["--rkey", "3"]].concat(), "--rkey does not apply to --transport verbs"),
+        (&[&verbs[..], &["--dispatcher", "device"]].concat(), "leave --dispatcher out"),
+    ] {
+        is_refused(args, 2, says);
     }
     // A value that is the default's was given all the same.
     is_refused(&["serve", "--transport", "udp", "--qp", "18"], 2, "--qp does not apply");
@@ -483,12 +528,102 @@ fn options_that_do_not_apply_are_errors() {
         (&["--metadata"][..], "--metadata does not apply to --transport udp"),
         (&["--rendezvous", "127.0.0.1:1"], "--rendezvous does not apply to --transport udp"),
         (&["--qp", "3"], "--qp does not apply to --transport udp"),
+        (&["--bind", "127.0.0.1:0"], "--bind does not apply to --transport udp"),
+        (&["--icrc", "zero"], "--icrc does not apply to --transport udp"),
+        (&["--mtu", "256"], "--mtu does not apply to --transport udp"),
+        (&["--qp-type", "rc"], "--qp-type does not apply to --transport udp"),
+        (&["--psn", "3"], "--psn does not apply to --transport udp"),
+        (&["--device", "rxe0"], "--device does not apply to --transport udp"),
+        (&["--transport", "verbs"], "needs --device"),
+        (&["--transport", "verbs", "--device", "rxe0"], "needs --rendezvous"),
+        (&["--transport", "verbs", "--device", "rxe0", "--reorder", "0.1"], "--reorder does not apply"),
         (&["--distance", "3"], "--distance does not apply to --function increment"),
         (&["--rounds", "3"], "--rounds does not apply to --function increment"),
         (&["--function", "decode", "--payload", "3"], "--payload does not apply to --function decode"),
     ] {
         is_refused(&[&emulate[..], args].concat(), 2, says);
     }
+}
+
+/// Without rdma-core or the device there is one line that says so, and no service.
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    let args = ["serve", "--transport", "verbs", "--device", "nowhere", "--rendezvous", "127.0.0.1:0"];
+    let output = ringcall().args(args).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        (output.status.code(), stderr.lines().count(), output.stdout.len()),
+        (Some(1), 1, 0),
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("no RDMA device `nowhere`") || stderr.contains("libibverbs.so.1 cannot be used"),
+        "{stderr}"
+    );
+}
+
+/// Over the reliable service what is lost or comes twice is sent again, and every request is answered once.
+#[test]
+fn a_reliable_connection_answers_every_request() {
+    let service = Service::start(&[
+        "--transport",
+        "roce",
+        "--bind",
+        "127.45.9.1:0",
+        "--qp-type",
+        "rc",
+        "--psn",
+        "16777210",
+        "--mtu",
+        "256",
+        "--rendezvous",
+        "127.0.0.1:0",
+    ]);
+    let at = service.get("rendezvous").to_owned();
+    let common = ["--rendezvous", &at, "--bind", "127.45.9.2:4791", "--mtu", "256", "--timeout-ms", "20000"];
+    let faults = [
+        "--requests",
+        "500",
+        "--payload",
+        "600",
+        "--loss",
+        "0.02",
+        "--duplicate",
+        "0.02",
+        "--reorder",
+        "0.02",
+    ];
+    // Twice: a second client begins a connection of its own.
+    for _ in 0..2 {
+        let report = report_of(&service, &[&common[..], &faults[..]].concat());
+        assert_eq!(
+            (n(&report["correct"]), n(&report["lost"]), n(&report["unanswered"])),
+            (500, 0, 0),
+            "{report}"
+        );
+        assert!(n(&report["reliable"]["requester"]["retransmitted"]) > 0, "{report}");
+    }
+    let (text, counters) = service.stop();
+    let counts = &counters["transport"];
+    assert_eq!((n(&counts["requests"]), n(&counts["answered"])), (1000, 1000), "{text}");
+    assert!(n(&counts["wrong_psn"]) > 0 && n(&counts["repeated"]) > 0, "{text}");
+}
+
+/// A wrong key ends a reliable connection, by name; the next one works.
+#[test]
+fn a_wrong_key_ends_a_reliable_connection_by_name() {
+    let peer = "127.45.8.2:5000";
+    let service =
+        Service::start(&["--transport", "roce", "--bind", "127.45.8.1:0", "--qp-type", "rc", "--peer", peer]);
+    let right = format!("rkey={}", service.get("rkey"));
+    let wrong = service.endpoint.replace(&right, "rkey=0x1");
+    let args = ["emulate", "--connect", &wrong, "--bind", peer, "--requests", "5"];
+    let output = ringcall().args(args).output().expect("ran");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    assert!(stderr.contains("remote access error"), "{stderr}");
+    let (text, counters) = service.stop();
+    assert!(n(&counters["transport"]["wrong_key"]) > 0, "{text}");
 }
 
 /// With UDP `--peer` is a list of who is served; the others are counted, and hear nothing.
@@ -648,7 +783,7 @@ fn a_rendezvous_waits_for_nobody() {
     // Its timeout is shorter than what twenty silent callers would cost one after the other.
     let args =
         ["emulate", "--connect", &connect, "--requests", "5", "--timeout-ms", "8000", "--rendezvous", &at];
-    let output = ringcall().args(args).output().expect("ran");
+    let output = ringcall().args(args).args(["--bind", "127.45.6.2:4791"]).output().expect("ran");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     drop(silent);
     // Twelve bytes in six seconds: served one after the other they would be answered, and keep the end waiting.

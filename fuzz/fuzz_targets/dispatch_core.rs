@@ -4,14 +4,14 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use ringcall_gpu::pad::CachePadded;
+use ringcall_gpu::shared::Region;
 use ringcall_protocol::ledger::{Ledger, Phase, Record, Ticket};
 use ringcall_protocol::request_ids::{RequestIdCell, RequestIds, Submitted};
 use ringcall_protocol::ring::RingWindows;
 use ringcall_protocol::scan::Scan;
 use ringcall_protocol::slot::{Response, Vacant};
 use ringcall_protocol::{RingMemory, SharedRing};
-use ringcall_gpu::pad::CachePadded;
-use ringcall_gpu::shared::Region;
 use ringcall_wire::Status;
 use ringcall_wire::header::{REQUEST_MAGIC, RequestHeader};
 

@@ -1,4 +1,5 @@
-//! Runs of rounds through a window that moves: the least weight of the whole run, or it is said that something was forced.
+//! Runs of rounds through a window that moves: the least weight of the whole run, or it is said that something was forced. With
+//! correlations, all defects are explained, twice in the same way.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,7 +17,7 @@ struct Step {
     weight: f64,
 }
 
-fn graph(rounds: u32, steps: &[Step]) -> Option<MatchingGraph> {
+fn graph(rounds: u32, steps: &[Step], correlated: bool) -> Option<MatchingGraph> {
     let mut builder = GraphBuilder::new();
     builder.ensure_detectors((CHECKS * rounds) as usize);
     for t in 0..rounds {
@@ -29,6 +30,13 @@ fn graph(rounds: u32, steps: &[Step]) -> Option<MatchingGraph> {
             builder
                 .merge_edge(u, (u != v).then_some(v), step.weight, &[], None, MergeStrategy::SmallestWeight)
                 .ok()?;
+        }
+        if correlated {
+            // A way to the boundary goes with an edge along the checks.
+            let (a, b) = (t * CHECKS, t * CHECKS + CHECKS - 1);
+            let parts = [[a, a + 1].as_slice(), &[b]]
+                .map(|detectors| ringcall_matching::ErrorPart { detectors, observables: &[] });
+            builder.error(0.01, &parts).ok()?;
         }
     }
     builder.build().ok()
@@ -46,7 +54,7 @@ fuzz_target!(|data: &[u8]| {
             weight: f64::from(bytes[1] % 32),
         })
         .collect();
-    let (Some(short), Some(whole)) = (graph(9, &steps), graph(ROUNDS, &steps)) else { return };
+    let (Some(short), Some(whole)) = (graph(9, &steps, false), graph(ROUNDS, &steps, false)) else { return };
     let of: Vec<u32> = (0..CHECKS * 9).map(|i| i / CHECKS).collect();
     let mut config = EndlessConfig::default();
     config.margin = usize::from(margin % 12);
@@ -68,4 +76,21 @@ fuzz_target!(|data: &[u8]| {
     let found = endless.weight();
     assert!(found > expected - 1e-6, "{found} is less than the least weight {expected}");
     assert!(found < expected + 1e-6 || endless.forced() > 0, "{found} instead of {expected}, and not said");
+    let Some(short) = graph(9, &steps, true) else { return };
+    config.correlations = true;
+    let Ok(mut twice) = EndlessDecoder::new(&short, &of, &config) else { return };
+    if twice.least_rounds() > ROUNDS as usize {
+        return;
+    }
+    let (before, tail) = rounds.split_at(rounds.len() - twice.tail_rounds());
+    let tail: Vec<&[u32]> = tail.iter().map(Vec::as_slice).collect();
+    let mut answers = [(); 2].map(|()| {
+        for round in before {
+            twice.push_round(round).expect("checks of the code");
+        }
+        let answer = twice.finish(&tail).expect("a run that is long enough").to_vec();
+        (answer, twice.weight().to_bits(), twice.forced())
+    });
+    let (first, second) = answers.split_at_mut(1);
+    assert_eq!(first, second);
 });

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringcall_sim::fpga::control::{Reply, Request};
 use ringcall_roce::{
-    IcrcCheck,    Busy, Envelope, Event, Immediate, Incomplete, Memory, Packet, Psn, QueuePair, Responder, Reth,
+    Busy, Envelope, Event, IcrcCheck, Immediate, Incomplete, Memory, Packet, Psn, QueuePair, Responder, Reth,
 };
+use ringcall_sim::fpga::control::{Reply, Request};
 
 const SLOT_BYTES: u32 = 256;
 const SLOTS: u32 = 4;
@@ -114,7 +114,7 @@ fuzz_target!(|data: &[u8]| {
                     assert!(arrived.slot < SLOTS && arrived.bytes <= SLOT_BYTES);
                     assert!(arrived.complete || incomplete == Incomplete::Publish);
                 }
-                Ok(Event::Written | Event::Message(_)) => {}
+                Ok(Event::Written | Event::Message(_) | Event::Gathered) => {}
                 Err(reason) => assert!(responder.stats().refused.of(reason) > 0),
             }
         }

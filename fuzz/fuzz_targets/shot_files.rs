@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use ringcall_qec::shots::{Shot, ShotFormat, ShotLayout, ShotReader, ShotWriter};
 
-const FORMATS: [ShotFormat; 3] = [ShotFormat::Text01, ShotFormat::B8, ShotFormat::Dets];
+const FORMATS: [ShotFormat; 6] = ShotFormat::ALL;
 
 fuzz_target!(|data: &[u8]| {
     let Some(([format, measurements, detectors, observables], file)) = data.split_first_chunk() else {
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         detectors: u32::from(*detectors),
         observables: u32::from(*observables) % 9,
     };
-    let Ok(mut reader) = ShotReader::new(file, FORMATS[*format as usize % 3], layout) else {
+    let Ok(mut reader) = ShotReader::new(file, FORMATS[usize::from(*format) % FORMATS.len()], layout) else {
         assert_eq!(layout.width(), 0);
         return;
     };
@@ -41,7 +41,13 @@ fuzz_target!(|data: &[u8]| {
         for shot in &shots {
             writer.write(shot).expect("of this layout");
         }
-        let written = writer.finish().expect("into memory");
+        let written = match writer.finish() {
+            Ok(written) => written,
+            Err(error) => {
+                assert!(format == ShotFormat::Ptb64 && !shots.len().is_multiple_of(64), "{error}");
+                continue;
+            }
+        };
         let again: Result<Vec<Shot>, _> =
             ShotReader::new(&written[..], format, layout).expect("as for the writer").into_shots().collect();
         assert_eq!(again.expect("what was written can be read"), shots);
@@ -52,5 +58,5 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn format_of(data: &[u8]) -> &'static ShotFormat {
-    &FORMATS[data[0] as usize % 3]
+    &FORMATS[usize::from(data[0]) % FORMATS.len()]
 }

@@ -8,9 +8,9 @@
 #include <chrono>
 #include <cuda_runtime.h>
 
-#include "decode.cuh"
+#include "batch.cuh"
+#include "problem.h"
 #include "shapes.h"
-#include "tables.h"
 
 using namespace relay;
 
@@ -41,39 +41,32 @@ static std::string summary(std::vector<double> us) {
 static int lanes_of(const Problem &problem) { return int(problem.config.lanes); }
 
 template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P>
-int run(const char *name, const Problem &problem, const std::vector<uint32_t> &degrees) {
-  const Tables tables(problem, BLOCKS, THREADS, SPLIT, P::KEEPS_SLOTS, degrees);
-  if (tables.positions != POSITIONS) throw std::runtime_error("the shape's positions are not the tables'");
-  std::vector<BlockArrays> arrays;
-  for (const auto &b : tables.block) {
-    for (uint32_t i = 0; i < b.own; ++i)
-      if (b.push_begin[i + 1] - b.push_begin[i] > SPLIT * max_pushes(SPLIT)) throw std::runtime_error("a check has too many receivers");
-    arrays.push_back({upload(b.check_at), upload(b.depth), upload(b.slots), upload(b.state_at), upload(b.priors), upload(b.columns), upload(b.flips),
-                      upload(b.counted), upload(b.degrees), upload(b.push_begin), upload(b.pushes), b.own, b.halo,
-                      uint32_t(b.depth.size())});
-  }
-  const uint32_t shots = uint32_t(problem.defects.size()), repeated = lanes_of(problem) > 1 ? shots : shots * 16, words = (problem.checks + 31) / 32;
-  std::vector<uint32_t> syndromes(size_t(shots) * words, 0);
+int run(const char *name, const Problem &problem) {
+  problem.check(BLOCKS, THREADS, SPLIT, POSITIONS);
+  const Tables tables = problem.tables();
+  const uint32_t shots = uint32_t(problem.defects.size()), repeated = lanes_of(problem) > 1 ? shots : shots * 16, bytes_each = (problem.checks + 7) / 8;
+  std::vector<uint8_t> requests(size_t(shots) * bytes_each, 0);
   for (uint32_t s = 0; s < shots; ++s)
-    for (uint32_t d : problem.defects[s]) syndromes[size_t(s) * words + d / 32] |= 1u << d % 32;
+    for (uint32_t d : problem.defects[s]) requests[size_t(s) * bytes_each + d / 8] |= 1u << d % 8;
   const Config &c = problem.config;
   Launch launch{};
-  launch.blocks = upload(arrays);
+  launch.tables = upload(problem.words);
   launch.settings = {c.first_memory, c.low, c.high - c.low + 1, c.first_iterations, c.leg_iterations,
                      c.legs, c.solutions, c.max_iterations, c.seed, c.lane_delay};
   launch.lanes = c.lanes;
-  launch.race_best = upload(std::vector<uint32_t>(repeated));
-  launch.race_done = upload(std::vector<uint32_t>(repeated));
-  launch.rows = tables.rows;
-  launch.syndrome_words = words;
+  const Race before{~0u, 0, {}, {}};
+  launch.races = c.lanes > 1 ? upload(std::vector<Race>(repeated, before)) : nullptr;
+  launch.request_bytes = bytes_each;
   launch.shots = launch.distinct = shots;
-  launch.syndromes = upload(syndromes);
+  launch.requests = upload(requests);
+  launch.never = upload(std::vector<uint32_t>(1));
   CHECK(cudaMalloc(&launch.answers, repeated * sizeof(Answer)));
+  CHECK(cudaMalloc(&launch.done, repeated * 4));
   CHECK(cudaMalloc(&launch.decisions, size_t(shots) * BLOCKS * THREADS * 4));
   CHECK(cudaMalloc(&launch.next, 4));
 
   auto kernel = relay_shots<BLOCKS, THREADS, SPLIT, POSITIONS, P>;
-  const size_t bytes = shared_bytes<BLOCKS, THREADS, SPLIT, POSITIONS, P>(tables.rows);
+  const size_t bytes = shared_bytes<BLOCKS, THREADS, SPLIT, POSITIONS, P>(tables.head().rows);
   CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
   if (BLOCKS > 8) CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
   cudaFuncAttributes attributes;
@@ -112,13 +105,12 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
   CHECK(cudaEventCreate(&begin));
   CHECK(cudaEventCreate(&end));
   std::vector<Answer> answers(repeated);
+  std::vector<uint32_t> done(repeated);
   std::vector<uint32_t> decisions(size_t(shots) * BLOCKS * THREADS);
   auto launch_on = [&](int blocks, Launch &l) {
     cudaLaunchConfig_t config = configuration(blocks);
     if (l.next) CHECK(cudaMemsetAsync(l.next, 0, 4, stream));
-    CHECK(cudaMemsetAsync(l.race_best, 0xff, l.shots * 4, stream));
-    CHECK(cudaMemsetAsync(l.race_done, 0, l.shots * 4, stream));
-    CHECK(cudaMemsetAsync(l.answers, 0, l.shots * sizeof(Answer), stream));
+    CHECK(cudaMemsetAsync(l.done, 0, l.shots * 4, stream));
     CHECK(cudaEventRecord(begin, stream));
     CHECK(cudaLaunchKernelEx(&config, kernel, l));
     CHECK(cudaEventRecord(end, stream));
@@ -126,6 +118,7 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
     float ms = 0;
     CHECK(cudaEventElapsedTime(&ms, begin, end));
     CHECK(cudaMemcpy(answers.data(), l.answers, l.shots * sizeof(Answer), cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy(done.data(), l.done, l.shots * 4, cudaMemcpyDeviceToHost));
     return double(ms);
   };
   auto differing = [&](uint32_t n, bool errors) {
@@ -133,19 +126,19 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
     for (uint32_t s = 0; s < n; ++s) {
       const Answer &a = answers[s];
       const Expected &e = problem.expected[s % shots];
-      bool equal = a.done && a.converged == e.converged && a.solutions == e.solutions && a.iterations == e.iterations &&
+      bool equal = done[s] && (a.ended == CONVERGED) == bool(e.converged) && a.solutions == e.solutions && a.iterations == e.iterations &&
                    a.weight == e.weight && a.observables == e.observables;
       if (errors && equal) {
         std::vector<uint32_t> error;
         for (int b = 0; b < BLOCKS; ++b)
           for (int i = 0; i < THREADS; ++i)
             for (uint32_t rest = decisions[(size_t(s) * BLOCKS + b) * THREADS + i]; rest; rest &= rest - 1)
-              error.push_back(tables.block[b].columns[__builtin_ctz(rest) * THREADS + i]);
+              error.push_back(problem.words[tables.block(b).columns + __builtin_ctz(rest) * THREADS + i]);
         std::sort(error.begin(), error.end());
         equal = error == e.error;
       }
       if (!equal && wrong++ < 2)
-        std::fprintf(stderr, "%s shot %u: done %u, solutions %u %u, iterations %u %u, weight %u %u, observables %x %x\n", name, s, a.done,
+        std::fprintf(stderr, "%s shot %u: done %u, solutions %u %u, iterations %u %u, weight %u %u, observables %x %x\n", name, s, done[s],
                      a.solutions, e.solutions, a.iterations, e.iterations, a.weight, e.weight, a.observables, e.observables);
     }
     return wrong;
@@ -181,21 +174,20 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
 
   // Launch to answer.
   Answer *answer;
-  uint32_t *asked;
+  uint32_t *finished;
+  uint8_t *asked;
   CHECK(cudaHostAlloc(&answer, sizeof(Answer), cudaHostAllocMapped));
-  CHECK(cudaHostAlloc(&asked, (words + 1) * 4, cudaHostAllocMapped));
+  CHECK(cudaHostAlloc(&finished, 4, cudaHostAllocMapped));
+  CHECK(cudaHostAlloc(&asked, bytes_each, cudaHostAllocMapped));
   Launch graphed = timed;
   graphed.shots = 1;
   graphed.next = nullptr;
   CHECK(cudaHostGetDevicePointer((void **)&graphed.answers, answer, 0));
-  CHECK(cudaHostGetDevicePointer((void **)&graphed.syndromes, asked, 0));
+  CHECK(cudaHostGetDevicePointer((void **)&graphed.done, finished, 0));
+  CHECK(cudaHostGetDevicePointer((void **)&graphed.requests, asked, 0));
   cudaGraph_t graph;
   cudaGraphExec_t executable;
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-  if (lanes > 1) {
-    CHECK(cudaMemsetAsync(launch.race_best, 0xff, 4, stream));
-    CHECK(cudaMemsetAsync(launch.race_done, 0, 4, stream));
-  }
   cudaLaunchConfig_t config = configuration(BLOCKS * lanes);
   CHECK(cudaLaunchKernelEx(&config, kernel, graphed));
   CHECK(cudaStreamEndCapture(stream, &graph));
@@ -203,23 +195,23 @@ int run(const char *name, const Problem &problem, const std::vector<uint32_t> &d
   std::vector<double> launched;
   uint32_t wrong_graph = 0;
   for (uint32_t s = 0; s < std::min<uint32_t>(shots, 3000); ++s) {
-    std::memcpy(asked, &syndromes[size_t(s) * words], words * 4);
-    answer->done = 0;
+    std::memcpy(asked, &requests[size_t(s) * bytes_each], bytes_each);
+    *(volatile uint32_t *)finished = 0;
     const auto start = std::chrono::steady_clock::now();
     CHECK(cudaGraphLaunch(executable, stream));
     const auto limit = start + std::chrono::seconds(2);
-    while (!*(volatile uint32_t *)&answer->done && std::chrono::steady_clock::now() < limit) {}
+    while (!*(volatile uint32_t *)finished && std::chrono::steady_clock::now() < limit) {}
     launched.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
     CHECK(cudaStreamSynchronize(stream));
     wrong_graph += answer->observables != problem.expected[s].observables || answer->iterations != problem.expected[s].iterations;
   }
 
   std::printf(
-      "{\"shape\": \"%s\", \"device\": \"%s\", \"checks\": %u, \"columns\": %zu, \"solutions\": %u, \"lanes\": %d, \"blocks\": %d, \"threads\": %d, "
+      "{\"shape\": \"%s\", \"device\": \"%s\", \"checks\": %u, \"columns\": %u, \"solutions\": %u, \"lanes\": %d, \"blocks\": %d, \"threads\": %d, "
       "\"registers\": %d, \"local_bytes\": %zu, \"shared_bytes\": %zu, \"clusters\": %d, \"shots\": %u, \"batch\": %u, \"differing\": %u, "
       "\"differing_timed\": %u, \"differing_graph\": %u, \"shots_per_s\": %.0f, \"mhz\": %.0f, \"us_per_iteration\": %.3f, "
       "\"inside_us\": %s, \"sequential_us_mean\": %.2f, \"graph_us\": %s}\n",
-      name, device.name, problem.checks, problem.columns.size(), c.solutions, lanes, BLOCKS, THREADS, attributes.numRegs,
+      name, device.name, problem.checks, problem.columns, c.solutions, lanes, BLOCKS, THREADS, attributes.numRegs,
       attributes.localSizeBytes, bytes, clusters, shots, repeated, wrong, wrong_timed, wrong_graph, repeated / best * 1e3, khz / 1e3,
       cycles * 1e3 / khz / iterations, summary(inside).c_str(), ms * 1e3 / one.shots, summary(launched).c_str());
   std::fflush(stdout);
@@ -231,7 +223,7 @@ int main(int argc, char **argv) try {
   const std::string shape = argv[1];
   const Problem problem(argv[2]);
 #define RUN(name, blocks, threads, split, positions, ...) \
-  if (shape == #name) return run<blocks, threads, split, positions, Passes<__VA_ARGS__>>(#name, problem, {__VA_ARGS__});
+  if (shape == #name) return run<blocks, threads, split, positions, Passes<__VA_ARGS__>>(#name, problem);
   RELAY_SHAPES(RUN)
   throw std::runtime_error("no such shape");
 } catch (const std::exception &e) {

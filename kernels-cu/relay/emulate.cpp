@@ -4,23 +4,17 @@
 #include <cstdlib>
 
 #include "phases.cuh"
+#include "problem.h"
 #include "shapes.h"
-#include "tables.h"
 
 using namespace relay;
 
 template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(const Problem &problem, size_t shots) {
-  std::vector<uint32_t> degrees;
-  [&]<int... I>(std::integer_sequence<int, I...>) { (degrees.push_back(P::template degree<I>()), ...); }(std::make_integer_sequence<int, P::COUNT>());
-  const Tables tables(problem, BLOCKS, THREADS, SPLIT, P::KEEPS_SLOTS, degrees);
-  for (const auto &b : tables.block) std::printf("own %u halo %u pairs %u depth %zu; ", b.own, b.halo, b.pairs, b.depth.size());
-  uint32_t receivers = 0;
-  for (const auto &b : tables.block)
-    for (uint32_t i = 0; i < b.own; ++i) receivers = std::max(receivers, b.push_begin[i + 1] - b.push_begin[i]);
-  std::printf("receivers %u, ", receivers);
-  std::printf("positions %u rows %u\n", tables.positions, tables.rows);
+  problem.check(BLOCKS, THREADS, SPLIT, POSITIONS);
+  const uint32_t *const words = problem.words.data();
+  const TablesHead &head = problem.tables().head();
+  auto table = [&](int b) -> const BlockHead & { return problem.tables().block(b); };
   if (problem.config.lanes > 1) throw std::runtime_error("the emulation has one lane");
-  if (tables.positions != POSITIONS) throw std::runtime_error("the shape's positions are not the tables'");
   constexpr int STRIDE = stride_of<P, SPLIT, POSITIONS>();
   const Config &c = problem.config;
   struct State {
@@ -31,10 +25,10 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
   std::vector<State> all(BLOCKS);
   for (int b = 0; b < BLOCKS; ++b) {
     State &s = all[b];
-    s.messages.assign((tables.rows + 1) * STRIDE, MESSAGE_CAP);
+    s.messages.assign((head.rows + 1) * STRIDE, MESSAGE_CAP);
     s.states.assign(POSITIONS, 0);
     s.threads.resize(THREADS);
-    s.block = {reinterpret_cast<uint16_t *>(s.messages.data()), tables.block[b].slots.data()};
+    s.block = {reinterpret_cast<uint16_t *>(s.messages.data()), words + table(b).slots};
   }
   int wrong = 0;
   for (size_t shot = 0; shot < std::min(shots, problem.defects.size()); ++shot) {
@@ -44,41 +38,45 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
       for (int i = 0; i < THREADS; ++i) {
         Thread<P> &t = all[b].threads[i];
         for (int at = 0; at < P::COUNT; ++at) {
-          t.prior[at] = t.marginal[at] = tables.block[b].priors[at * THREADS + i];
-          t.degree[at] = tables.block[b].degrees[at * (THREADS / 32) + i / 32];
+          t.prior[at] = t.marginal[at] = words[table(b).priors + at * THREADS + i];
+          t.degree[at] = words[table(b).degrees + at * (THREADS / 32) + i / 32];
         }
         if (P::KEEPS_SLOTS)
           for (int k = 0; k < P::SUM; ++k) {
-            t.slots[k] = tables.block[b].slots[k * THREADS + i];
-            t.state_at[k] = tables.block[b].state_at[k * THREADS + i];
+            t.slots[k] = words[table(b).slots + k * THREADS + i];
+            t.state_at[k] = words[table(b).state_at + k * THREADS + i];
           }
-        t.counted = tables.block[b].counted[i];
+        t.counted = words[table(b).counted + i];
         t.best = t.decisions = 0;
       }
     auto checks = [&] {
       bool any = false;
       std::vector<std::vector<uint32_t>> next(BLOCKS);
       for (int b = 0; b < BLOCKS; ++b) {
-        const BlockTables &t = tables.block[b];
+        const BlockHead &t = table(b);
         for (uint32_t i = 0; i < t.own; ++i) {
-          Row row = read_row<STRIDE, SPLIT>(all[b].block.messages, i, 0, t.depth[i / (32 / SPLIT)]);
+          Row row = read_row<STRIDE, SPLIT>(all[b].block.messages, i, 0, words[t.depth + i / (32 / SPLIT)]);
           for (int j = 1; j < SPLIT; ++j)
-            row = merge(row, read_row<STRIDE, SPLIT>(all[b].block.messages, i, j, t.depth[i / (32 / SPLIT)]));
+            row = merge(row, read_row<STRIDE, SPLIT>(all[b].block.messages, i, j, words[t.depth + i / (32 / SPLIT)]));
           bool unexplained;
-          const uint32_t state = state_of(row, fired[t.check_at[i]], unexplained);
+          const uint32_t state = state_of(row, fired[words[t.check_at + i]], unexplained);
           any |= unexplained;
           all[b].states[i] = state;
-          for (uint32_t q = t.push_begin[i]; q < t.push_begin[i + 1]; ++q) all[t.pushes[q] >> 16].states[t.pushes[q] & 0xffff] = state;
+          for (uint32_t q = words[t.push_begin + i]; q < words[t.push_begin + i + 1]; ++q) {
+            const uint32_t to = words[t.pushes + q];
+            all[to >> 16].states[to & 0xffff] = state;
+          }
         }
       }
       return any;
     };
     uint32_t solutions = 0, iterations = 0, best_weight = 0;
-    bool done = false;
+    bool done = false;  // before the first iteration, if no column explains a check that fired
+    for (uint32_t d : problem.defects[shot]) done |= head.disconnected && words[head.disconnected + d / 32] >> d % 32 & 1;
     for (uint32_t leg = 0; leg <= c.legs && !done; ++leg) {
       for (int b = 0; b < BLOCKS; ++b)
         for (int i = 0; i < THREADS; ++i)
-          begin_leg<P, THREADS>(all[b].threads[i], all[b].block, tables.block[b].columns.data(), leg > 0, c.first_memory, c.low,
+          begin_leg<P, THREADS>(all[b].threads[i], all[b].block, words + table(b).columns, leg > 0, c.first_memory, c.low,
                                 c.high - c.low + 1, leg_key(c.seed, leg), i);
       checks();
       for (uint32_t n = 0; n < (leg ? c.leg_iterations : c.first_iterations); ++n) {
@@ -107,9 +105,9 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> int run(co
     for (int b = 0; b < BLOCKS; ++b)
       for (int i = 0; i < THREADS; ++i) {
         const Thread<P> &t = all[b].threads[i];
-        observables ^= flips_of<P, THREADS>(t, t.best, tables.block[b].flips.data(), i);
+        observables ^= flips_of<P, THREADS>(t, t.best, words + table(b).flips, i);
         for (int bit = 0; bit < 2 * P::COUNT; ++bit)
-          if (t.best & t.counted & 1u << bit) error.push_back(tables.block[b].columns[bit * THREADS + i]);
+          if (t.best & t.counted & 1u << bit) error.push_back(words[table(b).columns + bit * THREADS + i]);
       }
     std::sort(error.begin(), error.end());
     const Expected &e = problem.expected[shot];

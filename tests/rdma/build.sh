@@ -6,7 +6,17 @@ sources=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1/debs"
 cd "$1"
 work=$PWD
-if [ built -nt "$sources/build.sh" ] && [ built -nt "$sources/init" ] && [ built -nt "$sources/client.c" ]; then exit 0; fi
+# The verbs programs. What the library itself needs is in the machine.
+programs() {
+    for program in client responder; do
+        cc -std=gnu11 -O1 -Wall -Wextra -Werror -I headers/usr/include -o "$program" "$sources/$program.c" \
+            guest/usr/lib/x86_64-linux-gnu/libibverbs.so.1 -Wl,--unresolved-symbols=ignore-in-shared-libs
+    done
+}
+if [ built -nt "$sources/build.sh" ] && [ built -nt "$sources/init" ]; then
+    programs
+    exit 0
+fi
 rm -f built
 
 apt=(apt-get -q -o DPkg::Lock::Timeout=120 -o APT::Sandbox::User=root)
@@ -110,7 +120,5 @@ cp "$sources/init" "$root/init"
 chmod 755 "$root/init"
 (cd "$root" && find . | sort | "$busybox" cpio -o -H newc 2>/dev/null) >initramfs.cpio
 cp kernel/boot/vmlinuz-"$release" vmlinuz
-# The verbs program. What the library itself needs is in the machine.
-cc -std=gnu11 -O1 -Wall -Wextra -Werror -I headers/usr/include -o client "$sources/client.c" \
-    guest/usr/lib/x86_64-linux-gnu/libibverbs.so.1 -Wl,--unresolved-symbols=ignore-in-shared-libs
+programs
 touch built

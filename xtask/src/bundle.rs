@@ -14,6 +14,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-cuda", &["driver_gpu"]),
     ("ringcall-launch", &["ring_gpu", "litmus_gpu", "queue_pair_gpu"]),
     ("ringcall-predecoder", &["engine_gpu", "grid_gpu"]),
+    ("ringcall-bp-gpu", &["relay_gpu"]),
     ("ringcall-decoder-service", &["pipeline_gpu", "decisions_gpu", "shapes_gpu", "handoff_gpu"]),
     // They find TensorRT where the machine has it; the libraries are not ours to carry.
     ("ringcall-tensorrt", &["tensorrt_gpu", "lean"]),

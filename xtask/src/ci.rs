@@ -1,6 +1,8 @@
 //! All checks in order, each under a heading with its time.
 
+use crate::deq;
 use crate::dist;
+use crate::publish;
 use crate::rdma;
 use crate::shell::Shell;
 use crate::steps::{self, Outcome};
@@ -18,12 +20,14 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "fmt", run: steps::fmt },
     Step { name: "rooms", run: steps::rooms },
+    Step { name: "publishable", run: publish::step },
     Step { name: "ptx", run: steps::ptx },
     Step { name: "test", run: steps::test },
     Step { name: "rdma", run: rdma::step },
     Step { name: "onnxruntime", run: steps::onnxruntime },
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },
+    Step { name: "deq", run: deq::step },
     Step { name: "dist", run: dist::step },
     Step { name: "tensorrt", run: tensorrt::step },
     Step { name: "chaos", run: steps::chaos },

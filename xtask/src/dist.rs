@@ -179,13 +179,15 @@ fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
     if device {
         dist_compat::check_device(shell, out, &work)?;
     }
-    if dist_compat::check_cmake(shell, &work, out, &["host_path", "decoder", "udp_echo"])? {
+    if dist_compat::check_cmake(shell, &work, out, &["host_path", "decoder", "decoding_client", "udp_echo"])?
+    {
         dist_compat::check_cmake(
             shell,
             &work.join("compat"),
             &out.join("compat"),
             &["host_path", "udp_echo"],
         )?;
+        dist_compat::check_cudaq_qec(shell, &work, out)?;
     }
     Ok(())
 }

@@ -118,6 +118,23 @@ pub(crate) fn check_cmake(shell: &Shell, project: &Path, prefix: &Path, programs
     Ok(true)
 }
 
+/// The decoder plug-in for CUDA-Q QEC by its own CMake project, against its stand-in headers of either interface.
+pub(crate) fn check_cudaq_qec(shell: &Shell, work: &Path, prefix: &Path) -> Result<()> {
+    let Some(cmake) = cmake(shell) else { return Ok(()) };
+    let prefix = format!("-DCMAKE_PREFIX_PATH={}", prefix.display());
+    for interface in ["matrices", "inputs"] {
+        let build = emptied(work.join(format!("cudaq-qec-{interface}")))?;
+        let stand_in = format!("-DRINGCALL_QEC_STAND_IN={interface}");
+        let folders = ["-S", "bindings/cudaq-qec", "-B", &text(&build)];
+        run(shell.command(&cmake, &folders).args([&prefix, &stand_in]))?;
+        run(&mut shell.command(&cmake, &["--build", &text(&build)]))?;
+        let plugin = build.join("libcudaq-qec-ringcall-decoder.so");
+        run(&mut shell.command(&text(&build.join("decoder_test")), &[&text(&plugin)]))
+            .with_context(|| format!("the plug-in for CUDA-Q QEC, over {interface}"))?;
+    }
+    Ok(())
+}
+
 /// The machine's `cmake`, else PyPI's, which is installed below the target folder.
 fn cmake(shell: &Shell) -> Option<String> {
     let works =

@@ -6,6 +6,7 @@
 
 mod bundle;
 mod ci;
+mod deq;
 mod dist;
 mod dist_compat;
 mod dist_device;
@@ -13,7 +14,9 @@ mod dist_names;
 mod files;
 mod metadata;
 mod mutants;
+mod package;
 mod ptx;
+mod publish;
 mod rdma;
 mod rooms;
 mod shell;
@@ -78,6 +81,10 @@ enum Task {
     Rdma,
     /// The Python wheel's lints and tests, in a virtual environment: about four minutes. Needs python3 with venv, and PyPI.
     Wheel,
+    /// The command as a tarball and a Debian package in `target/packages`, each unpacked and run.
+    Package(package::PackageOptions),
+    /// The packages of the crates that are published, without building them. Needs the index of crates.io.
+    Publishable,
     /// What a machine with a GPU needs to test and measure: programs and a script, in `target/gpu-bundle`.
     GpuBundle(bundle::BundleOptions),
 }
@@ -111,6 +118,8 @@ fn run(task: Task) -> Result<()> {
         Task::Rdma => rdma::step(&shell).and_then(asked_for),
         Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
         Task::Wheel => wheel::test(&shell).and_then(asked_for),
+        Task::Package(options) => package::make(&shell, &options).and_then(asked_for),
+        Task::Publishable => publish::step(&shell).and_then(asked_for),
         Task::GpuBundle(options) => bundle::make(&shell, &options),
     }
 }

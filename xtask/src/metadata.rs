@@ -19,6 +19,19 @@ pub(crate) struct Package {
     /// What it depends on, in any way.
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) targets: Vec<Target>,
+    /// Registries to which it may be published: `None` for any, an empty list for none.
+    #[serde(default)]
+    pub(crate) publish: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) description: Option<String>,
+    #[serde(default)]
+    pub(crate) readme: Option<String>,
+    #[serde(default)]
+    pub(crate) documentation: Option<String>,
+    #[serde(default)]
+    pub(crate) keywords: Vec<String>,
+    #[serde(default)]
+    pub(crate) categories: Vec<String>,
 }
 
 /// What a package depends on.

@@ -25,12 +25,14 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
         return Ok(Outcome::Skipped("no Debian packages of a kernel, QEMU and RDMA tools"));
     }
     run(&mut shell.cargo(&["test", "--workspace", "--no-run", "--test", "two_processes"]))?;
-    let ringcall = shell.target("debug").join("ringcall");
+    run(&mut shell.cargo(&["build", "-p", "ringcall-transport", "--example", "verbs_suite"]))?;
+    let built = shell.target("debug");
     let command = format!(
-        "bash {} {} {}",
+        "bash {} {} {} {}",
         sources.join("cases.sh").display(),
-        ringcall.display(),
-        machine.join("client").display()
+        built.join("ringcall").display(),
+        built.join("examples/verbs_suite").display(),
+        machine.display()
     );
     // The machine sees one folder: the one that has both the sources and what was built.
     let share = shell.root().display().to_string();

@@ -1,9 +1,10 @@
-//! Ringcall's matching decoder for Python: the module `ringcall._ringcall`.
+//! Ringcall for Python: the module `ringcall._ringcall`.
 //!
 //! `ringcall.Matching`, in `python/ringcall`, adds to [`matching`] what is easier said in Python: loading graphs of other
 //! packages and drawing them.
 
 mod batch;
+mod command;
 mod convert;
 mod graph;
 mod load;
@@ -56,5 +57,7 @@ fn _ringcall(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(set_seed, module)?)?;
     module.add_function(wrap_pyfunction!(randomize, module)?)?;
     module.add_function(wrap_pyfunction!(rand_float, module)?)?;
+    module.add_function(wrap_pyfunction!(command::command, module)?)?;
+    module.add_function(wrap_pyfunction!(command::call, module)?)?;
     Ok(())
 }

@@ -22,6 +22,7 @@
 //! | [`validate`] | everything that is checked before a handler sees a byte |
 //! | [`table`] | constant-time lookup, collisions refused at build |
 //! | [`scan`] | which slots to look at next: the hot line first, every line soon |
+//! | [`ordered_scan`] | the same in the order in which one producer wrote its requests |
 //! | [`ledger`] | who may answer a slot that is in flight, exactly once |
 //! | [`idle`] | the idle mask of a worker pool of any size |
 //! | [`ready`] | the ready flag of a worker: claimed exactly once |
@@ -40,6 +41,7 @@ pub mod handoff;
 pub mod idle;
 pub mod ledger;
 pub mod mailbox;
+pub mod ordered_scan;
 pub mod ready;
 pub mod request_ids;
 pub mod ring;

@@ -43,7 +43,7 @@
 //! | [`entry`] | function tables in memory |
 //! | [`launch`] | what a host and its device dispatcher agree on |
 //! | [`handoff`] | what a host and the graphs of an AI service agree on |
-//! | [`qec`] | the decoding calls |
+//! | [`qec`], [`decoding`] | `decode_syndrome`; the calls of a decoding server |
 //! | [`counter`], [`error`] | what dispatchers count; what can be wrong |
 //!
 //! The crate is `no_std`, allocates nothing and panics nowhere: the same code runs in a GPU kernel, on a host and in a
@@ -59,6 +59,7 @@ mod abi;
 pub mod bits;
 pub mod codec;
 pub mod counter;
+pub mod decoding;
 pub mod entry;
 pub mod error;
 pub mod flag;

@@ -1,4 +1,4 @@
-//! Payloads of the decoding calls.
+//! Payload of `decode_syndrome`.
 //!
 //! `decode_syndrome` is ours: one request with all detectors of a decoding round, one response with everything known.
 //!
@@ -7,13 +7,11 @@
 //! | argument | 0 | `BIT_PACKED`, one bit per detector |
 //! | result 0 | 0 | `BIT_PACKED`, one bit per observable: flip or not |
 //! | result 1 | ceil(observables / 8) | `INT32` total corrections: matched edges or flipped bits, as the decoder counts |
-//! | result 2 | + 4 | `INT32` converged: 1, or 0 when the decoder gave up |
+//! | result 2 | + 4 | `INT32` converged: 1, or 0 when the decoder gave up; 3 when time was up, and the answer is the best so far |
 //!
 //! Results 1 and 2 have the bytes of a [`DecodeResponse`], which the older predecoder pipeline answers with alone.
 //!
-//! `enqueue_syndromes`, `get_corrections` and `reset_decoder` are a decoder service's calls. Only the sizes of their
-//! fixed parts are known here, read in its source and not checked against a running service: treat
-//! [`ENQUEUE_SYNDROMES_FIXED_BYTES`] and its like as lower bounds when validating, not as layouts.
+//! The calls of a decoding server are in [`decoding`](crate::decoding).
 
 use core::mem::{align_of, offset_of, size_of};
 
@@ -24,13 +22,6 @@ use crate::codec::{Decoder, Encoder};
 use crate::error::{WireError, check_len};
 use crate::payload::TypeDesc;
 use crate::schema::HandlerSchema;
-
-/// Payload bytes of `enqueue_syndromes` before the syndrome itself. Read in source, not measured.
-pub const ENQUEUE_SYNDROMES_FIXED_BYTES: usize = 32;
-/// Payload bytes of `get_corrections`. Read in source, not measured.
-pub const GET_CORRECTIONS_FIXED_BYTES: usize = 17;
-/// Payload bytes of `reset_decoder`. Read in source, not measured.
-pub const RESET_DECODER_FIXED_BYTES: usize = 8;
 
 /// Outcome of a decode: 8 bytes, little-endian.
 ///
@@ -45,7 +36,7 @@ pub const RESET_DECODER_FIXED_BYTES: usize = 8;
 pub struct DecodeResponse {
     /// Corrections made, summed over everything that was decoded.
     pub total_corrections: i32,
-    /// 1 when every decode converged, else 0.
+    /// 1 when every decode converged, 0 when one gave up, [`LATE`](Self::LATE) when time was up.
     pub converged: i32,
 }
 
@@ -57,6 +48,10 @@ const _: () = {
 impl DecodeResponse {
     /// Bytes on the wire.
     pub const BYTES: usize = 8;
+
+    /// The value of `converged` where time was up before the decoder came to its end. The correction is the best so far, and
+    /// explains the syndrome.
+    pub const LATE: i32 = 3;
 
     /// As on the wire.
     #[must_use]
@@ -125,7 +120,7 @@ pub fn write_decode_result(
 /// Reads the result of a `decode_syndrome`.
 ///
 /// # Errors
-/// As the reads of [`Decoder`]; [`WireError::ValueOutOfRange`] when `converged` is neither 0 nor 1.
+/// As the reads of [`Decoder`]; [`WireError::ValueOutOfRange`] when `converged` is not 0, 1 or [`DecodeResponse::LATE`].
 pub fn read_decode_result<'a>(
     schema: &'a HandlerSchema,
     payload: &'a [u8],
@@ -134,9 +129,9 @@ pub fn read_decode_result<'a>(
     let observables = decoder.bits()?;
     let outcome = DecodeResponse { total_corrections: decoder.i32()?, converged: decoder.i32()? };
     decoder.finish()?;
-    let converged = outcome.converged.cast_unsigned();
-    if converged > 1 {
-        return Err(WireError::ValueOutOfRange { index: 2, value: converged, max: 1 });
+    if !matches!(outcome.converged, 0 | 1 | DecodeResponse::LATE) {
+        let max = DecodeResponse::LATE.cast_unsigned();
+        return Err(WireError::ValueOutOfRange { index: 2, value: outcome.converged.cast_unsigned(), max });
     }
     Ok((observables, outcome))
 }

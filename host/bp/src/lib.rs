@@ -38,6 +38,7 @@
 //! | one iteration | `iterate.rs` |
 //! | memory strengths | `config.rs` |
 //! | legs, convergence, solutions | `decoder.rs` |
+//! | tables of the kernel for GPUs | [`kernel`] |
 //!
 //! # Memory and time
 //! A graph takes some 20 bytes an edge and a decoder 5, and [`BpDecoder::new`] allocates all of it. A decode ends after the
@@ -54,6 +55,7 @@ mod decoder;
 mod error;
 mod graph;
 mod iterate;
+pub mod kernel;
 mod layout;
 mod lists;
 

@@ -1,26 +1,50 @@
-//! What decodes, as options: matching of either kind, or belief propagation.
+//! What decodes, as options: matching of either kind, belief propagation, or a plug-in.
 
 use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringcall_decoder_service::{Problem, ProblemError};
-use ringcall_qec::decode::{BpConfig, DecodeError, DecoderFamily, DecoderOptions, MatchingEngine};
+use ringcall_deq::host::{Library, PluginFactory};
+use ringcall_qec::decode::{
+    BpConfig, DecodeError, DecoderFamily, DecoderOptions, MatchingEngine, ModelDecoders,
+};
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A family of decoders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DecoderArg {
-    /// Minimum-weight perfect matching: for errors whose parts flip at most two detectors each
+    /// Minimum-weight perfect matching: for errors whose parts flip at most two detectors each.
     Matching,
-    /// Relay-BP, belief propagation with memory in relayed legs: for errors that flip any number of detectors
+    /// Relay-BP, belief propagation with memory in relayed legs: for errors that flip any number of detectors.
     Relay,
+    /// The library of a plug-in for deq.
+    Plugin(PathBuf),
 }
 
-impl From<DecoderArg> for DecoderFamily {
-    fn from(decoder: DecoderArg) -> Self {
-        match decoder {
-            DecoderArg::Matching => Self::Matching,
-            DecoderArg::Relay => Self::Relay,
+impl FromStr for DecoderArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("plugin:")) {
+            ("matching", _) => Ok(Self::Matching),
+            ("relay", _) => Ok(Self::Relay),
+            (_, Some("")) => Err("name the library: plugin:LIBRARY".to_owned()),
+            (_, Some(library)) => Ok(Self::Plugin(library.into())),
+            _ => Err("take matching, relay or plugin:LIBRARY".to_owned()),
+        }
+    }
+}
+
+impl DecoderArg {
+    pub(crate) fn family(&self) -> DecoderFamily {
+        match self {
+            Self::Matching => DecoderFamily::Matching,
+            Self::Relay => DecoderFamily::Relay,
+            Self::Plugin(_) => DecoderFamily::Plugin,
         }
     }
 }
@@ -54,6 +78,9 @@ pub(crate) struct RelayArgs {
     /// published 80 and 300 times 60]
     #[arg(id = "relay_iterations", long = "relay-iterations", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iterations: Option<u32>,
+    /// Lanes that race, where a command has an option for them.
+    #[arg(skip)]
+    pub(crate) lanes: Option<u32>,
 }
 
 impl RelayArgs {
@@ -63,13 +90,18 @@ impl RelayArgs {
         BpConfig {
             solutions: self.solutions.unwrap_or(published.solutions),
             max_iterations: self.iterations.unwrap_or(published.max_iterations),
+            lanes: self.lanes.unwrap_or(published.lanes),
             ..published
         }
     }
 
     /// The first that was given.
     fn given(self) -> Option<&'static str> {
-        let options = [(self.solutions, "--relay-solutions"), (self.iterations, "--relay-iterations")];
+        let options = [
+            (self.solutions, "--relay-solutions"),
+            (self.iterations, "--relay-iterations"),
+            (self.lanes, "--relay-lanes"),
+        ];
         options.into_iter().find_map(|(value, name)| value.map(|_| name))
     }
 
@@ -80,19 +112,87 @@ impl RelayArgs {
     pub(crate) fn check(self, relay: bool) -> Result<()> {
         match self.given() {
             Some(option) if !relay => bail!(Misuse(format!(
-                "{option} does not apply to matching, which decodes this model: give --decoder relay as well"
+                "{option} does not apply: it is for Relay-BP, which does not decode this model; give --decoder relay as well"
             ))),
             _ => Ok(()),
         }
     }
 }
 
+/// The options of a plug-in.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct PluginArgs {
+    /// Options of --decoder plugin:LIBRARY, which gets them as they are: a JSON object
+    #[arg(id = "decoder_config", long = "decoder-config", value_name = "JSON")]
+    config: Option<String>,
+}
+
+impl PluginArgs {
+    /// Refuses options where no plug-in decodes.
+    fn check(&self, family: Option<&DecoderArg>) -> Result<()> {
+        if self.config.is_some() && !matches!(family, Some(DecoderArg::Plugin(_))) {
+            bail!(Misuse("--decoder-config does not apply: it is for --decoder plugin:LIBRARY".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// How long a decode may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Args)]
+pub(crate) struct DeadlineArgs {
+    /// Cut matching off after so many microseconds from the begin of each decode: where the second pass does not end in time, the answer is
+    /// the first one's; where that does not end, what is matched so far. Such answers say that they are late [default: none]
+    #[arg(long, value_name = "US")]
+    pub(crate) deadline_us: Option<f64>,
+}
+
+impl DeadlineArgs {
+    /// The option whose field [`Given::refuse`](crate::usage::Given::refuse) takes.
+    pub(crate) const FIELDS: [&'static str; 1] = ["deadline_us"];
+
+    /// Refuses what is no time.
+    ///
+    /// # Errors
+    /// [`Misuse`].
+    pub(crate) fn check(self) -> Result<()> {
+        match self.deadline_us {
+            Some(us) if !(us.is_finite() && (0.0..=1e9).contains(&us)) => {
+                bail!(Misuse(format!("--deadline-us must be a number from 0 to 1e9, not {us}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The problem with this deadline.
+    ///
+    /// # Errors
+    /// [`Misuse`]: Relay-BP decodes it, which is not cut off.
+    pub(crate) fn limit(self, problem: Problem) -> Result<Problem> {
+        let Some(us) = self.deadline_us else { return Ok(problem) };
+        self.check()?;
+        if problem.family() == DecoderFamily::Plugin {
+            bail!(Misuse("--deadline-us does not apply to a plug-in, which is not cut off".to_owned()));
+        }
+        if problem.matching().is_none() {
+            bail!(Misuse(
+                "--deadline-us does not apply to Relay-BP, which decodes this model: give --relay-iterations"
+                    .to_owned()
+            ));
+        }
+        Ok(problem.with_deadline(Some(Duration::from_secs_f64(us / 1e6))))
+    }
+}
+
 /// The options of commands that decode one model.
-#[derive(Debug, Clone, Copy, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct DecoderArgs {
-    /// What decodes [default: matching where no part of the model's errors flips more than two detectors, else relay]
-    #[arg(id = "decoder", long, value_enum, value_name = "DECODER")]
+    /// What decodes: matching, relay (Relay-BP, for errors of any number of detectors), or plugin:LIBRARY, a shared library
+    /// with the interface of deq's decoder plug-ins [default: matching where no part of the model's errors flips more than
+    /// two detectors, else relay]
+    #[arg(id = "decoder", long, value_name = "DECODER")]
     pub(crate) family: Option<DecoderArg>,
+    #[command(flatten)]
+    pub(crate) plugin: PluginArgs,
     /// How syndromes are matched [default: correlated where the model has correlations to use (errors of several parts),
     /// else plain; after a network plain, which leaves as few errors there and takes a tenth of the time]
     #[arg(id = "matching", long, value_enum, value_name = "KIND")]
@@ -103,26 +203,26 @@ pub(crate) struct DecoderArgs {
 
 impl DecoderArgs {
     /// The option whose fields [`Given::refuse`](crate::usage::Given::refuse) takes.
-    pub(crate) const FIELDS: [&'static str; 4] =
-        ["decoder", "matching", "relay_solutions", "relay_iterations"];
+    pub(crate) const FIELDS: [&'static str; 5] =
+        ["decoder", "decoder_config", "matching", "relay_solutions", "relay_iterations"];
 
     /// Plain matching where no decoder was given: after a network.
     pub(crate) fn or_plain(self) -> Self {
         match self.family {
-            Some(DecoderArg::Relay) => self,
+            Some(DecoderArg::Relay | DecoderArg::Plugin(_)) => self,
             _ => Self { kind: self.kind.or(Some(MatchingArg::Plain)), ..self },
         }
     }
 
     /// Whether correlated matching may come of it.
-    pub(crate) fn may_correlate(self) -> bool {
+    pub(crate) fn may_correlate(&self) -> bool {
         self.kind != Some(MatchingArg::Plain)
     }
 
     /// Whether Relay-BP decodes this model.
-    pub(crate) fn is_relay_of(self, model: &DetectorErrorModel) -> bool {
-        match self.family {
-            Some(family) => family == DecoderArg::Relay,
+    pub(crate) fn is_relay_of(&self, model: &DetectorErrorModel) -> bool {
+        match &self.family {
+            Some(family) => *family == DecoderArg::Relay,
             None => self.kind.is_none() && !model.mechanisms.iter().all(Mechanism::is_graphlike),
         }
     }
@@ -131,15 +231,33 @@ impl DecoderArgs {
     ///
     /// # Errors
     /// [`Misuse`]: options that exclude each other.
-    pub(crate) fn options(self) -> Result<DecoderOptions> {
-        if self.family == Some(DecoderArg::Relay) && self.kind.is_some() {
-            bail!(Misuse("--matching does not apply to --decoder relay".to_owned()));
+    pub(crate) fn options(&self) -> Result<DecoderOptions> {
+        self.plugin.check(self.family.as_ref())?;
+        match &self.family {
+            Some(family @ (DecoderArg::Relay | DecoderArg::Plugin(_))) if self.kind.is_some() => {
+                let name = family.family().name();
+                bail!(Misuse(format!("--matching does not apply to --decoder {name}")));
+            }
+            Some(DecoderArg::Plugin(_)) => self.relay.check(false)?,
+            _ => {}
         }
         Ok(DecoderOptions {
-            family: self.family.map(Into::into),
+            family: self.family.as_ref().map(DecoderArg::family),
             matching: self.kind.map(Into::into),
             relay: self.relay.config(),
         })
+    }
+
+    /// The plug-in's decoders of the model, where a plug-in decodes.
+    ///
+    /// # Errors
+    /// The library cannot be loaded, or refuses the model or its options.
+    pub(crate) fn plugin(&self, model: &DetectorErrorModel) -> Result<Option<ModelDecoders>> {
+        let Some(DecoderArg::Plugin(path)) = &self.family else { return Ok(None) };
+        let library = Library::open(path)?;
+        let config = self.plugin.config.as_deref().unwrap_or("{}");
+        let factory = PluginFactory::new(library, model, config)?;
+        Ok(Some(ModelDecoders::Plugin(Arc::new(factory))))
     }
 
     /// The model, decoded as the options say.
@@ -147,8 +265,11 @@ impl DecoderArgs {
     /// # Errors
     /// [`Misuse`]: options that exclude each other or would be ignored. Of the model: matching cannot take it, though it was
     /// asked for, or it cannot be decoded at all.
-    pub(crate) fn problem(self, model: DetectorErrorModel) -> Result<Problem> {
+    pub(crate) fn problem(&self, model: DetectorErrorModel) -> Result<Problem> {
         let options = self.options()?;
+        if let Some(decoders) = self.plugin(&model)? {
+            return Ok(Problem::decoded_by(model, decoders)?);
+        }
         self.relay.check(self.is_relay_of(&model))?;
         match (Problem::with_decoder(model, &options), self.kind) {
             (Err(ProblemError::Decode(error @ DecodeError::Hyperedge { .. })), kind) => {

@@ -6,7 +6,7 @@ use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringcall::Status;
-use ringcall_decoder_service::Problem;
+use ringcall_decoder_service::{Problem, converged};
 use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment};
 use ringcall_qec::code::{Basis, Configuration};
 use ringcall_qec::decode::Decoder;
@@ -14,7 +14,7 @@ use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::dem::text::read;
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::bits::{BitView, packed_len};
-use ringcall_wire::qec::{DecodeResponse, write_decode_result};
+use ringcall_wire::qec::{DecodeResponse, read_decode_result, write_decode_result};
 use ringcall_wire::schema::HandlerSchema;
 use std::fmt::{self, Write};
 use std::fs::File;
@@ -288,7 +288,7 @@ impl ExperimentArgs {
         self.decoder.options()?;
         let model = match self.file.read(memory)? {
             Some(model) => {
-                memory.admit(&around(Estimate::process().decoder_of(&model, self.decoder)))?;
+                memory.admit(&around(Estimate::process().decoder_of(&model, &self.decoder)))?;
                 model
             }
             None => {
@@ -344,6 +344,12 @@ impl Syndromes {
         })
     }
 
+    /// Whether an answer says that time was up.
+    pub(crate) fn is_late(&self, result: &[u8]) -> bool {
+        read_decode_result(&self.schema, result)
+            .is_ok_and(|(_, outcome)| outcome.converged == DecodeResponse::LATE)
+    }
+
     /// Takes a packed bit for each detector, writes observables, corrections and convergence.
     pub(crate) fn answer(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status> {
         let detectors = BitView::new(request, self.detectors).map_err(|_| Status::BAD_PAYLOAD)?;
@@ -353,7 +359,7 @@ impl Syndromes {
             self.decoder.decode(&self.defects, &mut self.observables).map_err(|_| Status::ENGINE_FAILED)?;
         let outcome = DecodeResponse {
             total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
-            converged: matched.converged.into(),
+            converged: converged(&matched),
         };
         write_decode_result(&self.schema, result, &self.observables, outcome)
             .map_err(|_| Status::RESULT_TOO_LONG)

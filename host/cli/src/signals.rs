@@ -8,6 +8,34 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// The exit status of a command that a signal ended.
+pub(crate) fn status(signal: usize) -> u8 {
+    128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))
+}
+
+/// What may ask a command to finish before its time.
+pub(crate) trait Interrupt {
+    /// Set-up is over. From now on the command asks, about ten times a second; with `grace`, it may be busy for so long when it is
+    /// asked to finish.
+    fn begin(&self, grace: Option<Duration>);
+
+    /// The signal's number, once there is one.
+    fn received(&self) -> Option<usize>;
+}
+
+impl Interrupt for Signals {
+    fn begin(&self, grace: Option<Duration>) {
+        match grace {
+            Some(grace) => self.run_bounded(grace),
+            None => self.run(),
+        }
+    }
+
+    fn received(&self) -> Option<usize> {
+        Self::received(self)
+    }
+}
+
 /// Listens for signals, on its own thread.
 pub(crate) struct Signals {
     shared: Arc<Shared>,

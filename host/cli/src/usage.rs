@@ -31,14 +31,17 @@ impl<'a> Given<'a> {
         Self(matches.subcommand().map(|(_, matches)| matches))
     }
 
+    /// Whether the command line names this option.
+    pub(crate) fn names(&self, field: &str) -> bool {
+        self.0.is_some_and(|matches| matches.value_source(field) == Some(ValueSource::CommandLine))
+    }
+
     /// Refuses the options of these fields where the command line names one of them: it would be ignored.
     ///
     /// # Errors
     /// [`Misuse`]: `--OPTION does not apply to WHAT`.
     pub(crate) fn refuse(&self, fields: &[&str], what: &str) -> Result<()> {
-        let Some(matches) = self.0 else { return Ok(()) };
-        let named = |field: &&&str| matches.value_source(field) == Some(ValueSource::CommandLine);
-        if let Some(field) = fields.iter().find(named) {
+        if let Some(field) = fields.iter().find(|field| self.names(field)) {
             bail!(Misuse(format!("--{} does not apply to {what}", field.replace('_', "-"))));
         }
         Ok(())

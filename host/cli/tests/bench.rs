@@ -65,6 +65,29 @@ fn the_predecoder_is_timed_where_it_can_run() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
+fn belief_propagation_is_timed_where_it_can_run() -> Result<(), Box<dyn Error>> {
+    let output = ringcall(&["bench", "bp/bb72", "--trips", "200", "--json", "-"])?.output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let cpu = &report["results"][0];
+    assert_eq!((&cpu["name"], &cpu["n"]), (&"bp/bb72/cpu".into(), &200.into()));
+    assert!(cpu["per_s"].as_f64() > Some(0.0) && cpu["iterations_mean"].as_f64() > Some(1.0), "{cpu}");
+    assert!(cpu["p99_ns"].as_u64() <= cpu["p9999_ns"].as_u64() && cpu["inside_ns"].is_null(), "{cpu}");
+    let skipped = report["skipped"].as_array().ok_or("none")?;
+    for name in ["bp/bb72/graph", "bp/bb72/ring", "bp/bb72/ring/8-lanes"] {
+        let row = report["results"].as_array().into_iter().flatten().find(|row| row["name"] == name);
+        match skipped.iter().find(|skipped| skipped["name"] == name) {
+            Some(skipped) => {
+                let why = skipped["why"].as_str().unwrap_or_default();
+                assert!(row.is_none() && (why.starts_with("no GPU: ") || why.contains("compute capability")));
+            }
+            None => assert!(row.is_some_and(|row| row["wrong"] == 0 && row["inside_ns"]["p50"].is_u64())),
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_core_given_twice_is_refused() -> Result<(), Box<dyn Error>> {
     for (command, option, cores, why) in [
         ("bench", "--cores", "0,0", "core 0 is given twice"),

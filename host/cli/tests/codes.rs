@@ -51,6 +51,7 @@ fn a_bicycle_code_runs_through_the_pipeline_by_relay() {
         ("engine", "relay alone"),
         ("relay_solutions", "1"),
         ("relay_iterations", "18080"),
+        ("relay_lanes", "1"),
     ] {
         assert_eq!(settings[key], value, "{key}");
     }
@@ -63,6 +64,62 @@ fn a_bicycle_code_runs_through_the_pipeline_by_relay() {
     let sum: u64 = by_observable.iter().sum();
     assert!(sum >= errors && by_observable.iter().all(|&of_one| of_one <= errors), "{by_observable:?}");
     assert_eq!(report["unconverged"], 0);
+}
+
+#[test]
+fn lanes_that_race_decode_on_a_cpu_too() {
+    let lanes = ["--relay-lanes", "3", "--requests", "100"];
+    let report = report(&[&["run", "--code", "bb72", "--interval-us", "0"][..], &lanes].concat());
+    assert_eq!((&report["settings"]["relay_lanes"], &report["completed"]), (&"3".into(), &100.into()));
+}
+
+/// Whether there is a GPU or not: what does not go together starts nothing.
+#[test]
+fn options_of_the_gpus_relay_that_do_not_go_together_are_refused() {
+    let engine = ["run", "--engine", "relay"];
+    let with = |more: &[&'static str]| [&engine[..], more].concat();
+    refused(&with(&["--matching", "plain"]), 2, "--matching does not apply to --engine relay");
+    refused(&with(&["--decoder", "matching"]), 2, "--decoder matching does not apply to --engine relay");
+    refused(&["run", "--code", "bb72", "--relay-deadline-us", "5"], 2, "is for --engine relay");
+    refused(&["run", "--relay-lanes", "3"], 2, "--relay-lanes does not apply to matching");
+    refused(&with(&["--relay-lanes", "65"]), 2, "65");
+    refused(
+        &with(&["--code", "bb72", "--model", "x.onnx"]),
+        1,
+        "--model is for the engines that run a network",
+    );
+    // Before a device is looked for.
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.dem");
+    for (model, words) in [
+        ("error(0.1) D0 D1 D2 D3 D4 D5 D6 D7 D8 L0", "at most 8 checks of one column, and the graph has 9"),
+        ("error(0.1) D0 L40", "at most 32 observables, and the graph has 41"),
+        ("error(0.7) D0 L0", "a probability above 0.5"),
+    ] {
+        std::fs::write(&path, model).expect("written");
+        refused(&["run", "--engine", "relay", "--dem", path.to_str().expect("text")], 2, words);
+    }
+}
+
+#[test]
+fn relay_on_a_gpu_decodes_or_says_that_there_is_none() {
+    for dispatcher in ["host", "device"] {
+        let args =
+            ["run", "--code", "bb72", "--engine", "relay", "--dispatcher", dispatcher, "--requests", "300"];
+        let output = ringcall(&[&args[..], &["--json", "-"]].concat()).output().expect("ran");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() == Some(2) {
+            assert!(output.stdout.is_empty() && stderr.lines().count() == 1, "{stderr}");
+            assert!(stderr.contains("--engine relay needs a GPU"), "{stderr}");
+            println!("skipped: no GPU");
+            continue;
+        }
+        assert!(output.status.success(), "{stderr}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!((&report["completed"], &report["lost"]), (&300.into(), &0.into()));
+        assert_eq!(report["settings"]["dispatcher"], dispatcher);
+        println!("ran: {dispatcher}");
+    }
 }
 
 #[test]

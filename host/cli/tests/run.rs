@@ -388,3 +388,24 @@ fn a_signal_during_set_up_ends_any_command_at_once() {
         assert_eq!(status.code(), Some(128 + 15), "{command:?}: {status}");
     }
 }
+
+#[test]
+fn a_deadline_is_counted_and_refused_where_it_does_not_apply() {
+    let args = ["--requests", "500", "--interval-us", "0", "--p", "0.01", "--seed", "3"];
+    let in_time = report(&args);
+    assert_eq!(in_time["late"], 0);
+    assert_eq!(in_time["late_or_wrong"], in_time["logical_errors"]);
+    let late = report(&[&args[..], &["--deadline-us", "0"]].concat());
+    assert_eq!(late["settings"]["deadline_us"], "0");
+    assert!(late["late"].as_u64() > Some(400), "{}", late["late"]);
+    assert!(late["late_or_wrong"].as_u64() >= late["late"].as_u64());
+    for (args, expected) in [
+        (&["--deadline-us", "5", "--decoder", "relay"][..], "--deadline-us does not apply to Relay-BP"),
+        (&["--deadline-us=-1"], "--deadline-us must be a number from 0 to 1e9, not -1"),
+        (&["--deadline-us", "inf"], "--deadline-us must be a number from 0 to 1e9, not inf"),
+    ] {
+        let (code, stderr) = failure(args);
+        assert_eq!((code, stderr.trim_end().lines().count()), (2, 1), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}

@@ -7,6 +7,8 @@
 //! A request is the bit-packed detectors of one shot, a response what [`ringcall::wire::qec`] says of
 //! `decode_syndrome`: predicted observables, corrections, convergence.
 //!
+//! [`decoding_server`] serves CUDA-Q QEC's calls, with sessions, from its configuration files.
+//!
 //! [`study`] counts logical errors over a grid of distances and noises, without the pipeline and its clock.
 //!
 //! ```
@@ -28,6 +30,8 @@
 
 #![forbid(unsafe_code)]
 
+mod deadline;
+pub mod decoding_server;
 mod driver;
 #[cfg(feature = "gpu")]
 pub mod gpu;
@@ -43,7 +47,7 @@ mod summary;
 pub use driver::{DriveError, Pace};
 pub use predecoder::{Predecoder, PredecoderError};
 pub use problem::{Problem, ProblemError};
-pub use residual::{ResidualDecoder, pack_elements};
+pub use residual::{ResidualDecoder, converged, pack_elements};
 pub use service::{Service, ServiceConfig, ServiceError};
 pub use source::{ShotSource, SourceError};
 pub use stages::{Inference, InferenceError};

@@ -1,13 +1,16 @@
 //! What is decoded: a detector error model, and decoders for it.
 
+use crate::deadline::Timed;
 use ringcall::wire::bits::packed_len;
 use ringcall::wire::qec::decode_syndrome_schema;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall_qec::decode::{
     DecodeError, Decoder, DecoderFactory, DecoderFamily, DecoderOptions, MatchingEngine, ModelDecoders,
+    RelayFactory,
 };
 use ringcall_qec::dem::DetectorErrorModel;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a model cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +37,7 @@ pub enum ProblemError {
 pub struct Problem {
     model: Arc<DetectorErrorModel>,
     decoders: Arc<ModelDecoders>,
+    deadline: Option<Duration>,
 }
 
 impl std::fmt::Debug for Problem {
@@ -105,27 +109,79 @@ impl Problem {
         if model.num_observables > 64 {
             return Err(ProblemError::TooManyObservables(model.num_observables));
         }
-        let decoders = Arc::new(ModelDecoders::new(&model, options)?);
+        let decoders = ModelDecoders::new(&model, options)?;
         let found = decoders.matching();
         if found.is_some() && options.matching.is_some_and(|kind| Some(kind) != found) {
             return Err(ProblemError::NoCorrelations);
         }
-        Ok(Self { model: Arc::new(model), decoders })
+        Self::decoded_by(model, decoders)
+    }
+
+    /// A problem decoded by these decoders, which are of this model: the only way for those of a plug-in.
+    ///
+    /// ```
+    /// use ringcall_decoder_service::Problem;
+    /// use ringcall_qec::decode::{MatchingFactory, MatchingGraph, ModelDecoders, ParallelEdges};
+    /// use std::sync::Arc;
+    ///
+    /// let model = ringcall_qec::dem::text::parse("error(0.1) D0\nerror(0.1) D0 L0")?;
+    /// let graph = MatchingGraph::from_dem(&model, ParallelEdges::SmallestWeight)?;
+    /// let decoders = ModelDecoders::Plugin(Arc::new(MatchingFactory::best(&graph)?));
+    /// let problem = Problem::decoded_by(model, decoders)?;
+    /// assert_eq!((problem.decoder_name(), problem.matching()), ("plugin", None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A model without detectors or with too many observables.
+    pub fn decoded_by(model: DetectorErrorModel, decoders: ModelDecoders) -> Result<Self, ProblemError> {
+        if model.num_detectors == 0 {
+            return Err(ProblemError::NoDetectors);
+        }
+        if model.num_observables > 64 {
+            return Err(ProblemError::TooManyObservables(model.num_observables));
+        }
+        Ok(Self { model: Arc::new(model), decoders: Arc::new(decoders), deadline: None })
     }
 
     /// The same problem, by matching decoded in one pass, with decoders that share the tables of these.
     #[must_use]
     pub fn single_pass(&self) -> Self {
-        Self { model: Arc::clone(&self.model), decoders: Arc::new(self.decoders.single_pass()) }
+        Self { decoders: Arc::new(self.decoders.single_pass()), ..self.clone() }
     }
 
-    /// The kind of matching; `None` where it is decoded by belief propagation.
+    /// The same problem, whose decoders are cut off after so long from the begin of each decode: their answer is then the best so far, and
+    /// says so ([`DecodeResponse::LATE`](ringcall::wire::qec::DecodeResponse::LATE)). Belief propagation is not cut off.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Option<Duration>) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// How long a decode may take.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        self.deadline
+    }
+
+    /// The family of its decoders.
+    #[must_use]
+    pub fn family(&self) -> DecoderFamily {
+        self.decoders.family()
+    }
+
+    /// The kind of matching; `None` where it is decoded otherwise.
     #[must_use]
     pub fn matching(&self) -> Option<MatchingEngine> {
         self.decoders.matching()
     }
 
-    /// What it is decoded by, as reports name it: `plain`, `correlated` or `relay`.
+    /// The belief propagation decoders; `None` where it is decoded by matching.
+    #[must_use]
+    pub fn relay(&self) -> Option<&RelayFactory> {
+        self.decoders.relay()
+    }
+
+    /// What it is decoded by, as reports name it: `plain`, `correlated`, `relay` or `plugin`.
     #[must_use]
     pub fn decoder_name(&self) -> &'static str {
         self.decoders.name()
@@ -154,7 +210,11 @@ impl Problem {
     /// # Errors
     /// The decoder cannot be made.
     pub fn decoder(&self) -> Result<Box<dyn Decoder>, DecodeError> {
-        self.decoders.build()
+        let decoder = self.decoders.build()?;
+        Ok(match self.deadline {
+            Some(deadline) => Box::new(Timed::new(decoder, deadline)),
+            None => decoder,
+        })
     }
 
     /// The schema of `decode_syndrome` for this model.

@@ -85,7 +85,7 @@ impl ResidualDecoder {
         self.defects.extend(residual.ones().map(|index| index as u32));
         let matched = if self.defects.is_empty() && self.nothing_is_nothing {
             self.predicted.fill(0);
-            Matched { weight: 0.0, corrections: 0, converged: true }
+            Matched { weight: 0.0, corrections: 0, converged: true, late: false }
         } else {
             self.decoder.decode(&self.defects, &mut self.predicted).map_err(|_| Status::ENGINE_FAILED)?
         };
@@ -94,7 +94,7 @@ impl ResidualDecoder {
         }
         let outcome = DecodeResponse {
             total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
-            converged: i32::from(matched.converged),
+            converged: converged(&matched),
         };
         write_decode_result(&self.schema, out, &self.predicted, outcome).map_err(|_| Status::RESULT_TOO_LONG)
     }
@@ -103,6 +103,16 @@ impl ResidualDecoder {
     #[must_use]
     pub fn left(&self) -> usize {
         self.defects.len()
+    }
+}
+
+/// What an answer says of how its decode ended.
+#[must_use]
+pub fn converged(matched: &Matched) -> i32 {
+    match matched {
+        Matched { converged: false, .. } => 0,
+        Matched { late: true, .. } => DecodeResponse::LATE,
+        _ => 1,
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::driver::{DriveError, Pace, drive};
 use crate::problem::Problem;
 use crate::source::ShotSource;
-use crate::stages::{DecodeStage, Density, Inference, InferenceError};
+use crate::stages::{AnsweredStage, DecodeStage, Density, Inference, InferenceError};
 use crate::summary::{Outcome, Predicted, Progress, Summary};
 use ringcall::wire::names::DECODE_SYNDROME;
-use ringcall::wire::qec::read_decode_result;
+use ringcall::wire::qec::{DecodeResponse, read_decode_result};
 use ringcall::{RingConfig, Wait};
 use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_pipeline::{
@@ -72,7 +72,12 @@ fn reporter(problem: &Problem) -> (impl FnMut(&Completion<'_>) + Send + use<>, m
         let predicted = completion.result.and_then(|result| {
             let (bits, outcome) = read_decode_result(&schema, result).ok()?;
             let observables = bits.ones().fold(0_u64, |word, index| word | 1 << (index % 64));
-            Some(Predicted { observables, converged: outcome.converged != 0 })
+            let DecodeResponse { converged, .. } = outcome;
+            Some(Predicted {
+                observables,
+                converged: converged != 0,
+                late: converged == DecodeResponse::LATE,
+            })
         });
         // The driver is gone only when the run is over: nothing is counted any more.
         let _ = report.send(Outcome {
@@ -147,6 +152,8 @@ impl Service {
         let densities = config.densities();
         let (handler, outcomes) = reporter(problem);
         let (infer_problem, inference) = (problem.clone(), inference.clone());
+        let output_bytes = inference.output_bytes(problem);
+        let decoded = matches!(inference, Inference::Decoder(_));
         let (decode_problem, stage_densities) = (problem.clone(), densities.clone());
         let pipeline = Pipeline::builder()
             .config(stage_config)
@@ -158,11 +165,14 @@ impl Service {
                     execution: Execution::Inline(inference.stage(&infer_problem)?),
                     pre_launch: None,
                     post_launch: None,
-                    output_bytes: infer_problem.inferred_bytes(),
+                    output_bytes,
                 })
             })
             .cpu_stage(move |worker| {
                 let density = Arc::clone(&stage_densities[worker as usize]);
+                if decoded {
+                    return Ok(Box::new(AnsweredStage::new(&decode_problem, density)));
+                }
                 Ok(Box::new(DecodeStage::new(&decode_problem, density)?))
             })
             .on_completion(handler)
@@ -184,10 +194,33 @@ impl Service {
         dispatcher: impl RemoteDispatcher + 'static,
         config: ServiceConfig,
     ) -> Result<Self, ServiceError> {
+        Self::remote(problem, dispatcher, config, false)
+    }
+
+    /// Starts a service around a remote dispatcher that decodes: the bytes that it answers `decode_syndrome` requests with begin with a
+    /// result of that function, [`Problem::result_bytes`] long. Workers check answers, and decode nothing.
+    ///
+    /// # Errors
+    /// As [`start_remote`](Self::start_remote).
+    pub fn start_remote_decoder(
+        problem: &Problem,
+        dispatcher: impl RemoteDispatcher + 'static,
+        config: ServiceConfig,
+    ) -> Result<Self, ServiceError> {
+        Self::remote(problem, dispatcher, config, true)
+    }
+
+    fn remote(
+        problem: &Problem,
+        dispatcher: impl RemoteDispatcher + 'static,
+        config: ServiceConfig,
+        decoded: bool,
+    ) -> Result<Self, ServiceError> {
+        let answer_bytes = if decoded { problem.result_bytes() } else { problem.inferred_bytes() };
         let geometry = *dispatcher.ring().geometry();
         for (what, found, expected) in [
             ("requests", geometry.request_capacity(), problem.request_bytes()),
-            ("answers", geometry.result_capacity(), problem.inferred_bytes()),
+            ("answers", geometry.result_capacity(), answer_bytes),
         ] {
             if (found as usize) < expected {
                 return Err(ServiceError::Ring { what, found, expected });
@@ -201,6 +234,9 @@ impl Service {
             .result_bytes(u32::try_from(problem.result_bytes()).unwrap_or(u32::MAX))
             .stage(move |worker| {
                 let density = Arc::clone(&stage_densities[worker as usize]);
+                if decoded {
+                    return Ok(Box::new(AnsweredStage::new(&decode_problem, density)));
+                }
                 Ok(Box::new(DecodeStage::new(&decode_problem, density)?))
             })
             .on_completion(handler)

@@ -1,9 +1,11 @@
-//! The two stages of a decode: inference on the detectors, matching on what it leaves.
+//! The two stages of a decode: inference on the detectors, and decoding of what it leaves, if it leaves something.
 
 use crate::Problem;
 use crate::residual::{ResidualDecoder, pack_elements};
 use ringcall::Status;
 use ringcall::wire::bits::{BitView, packed_len};
+use ringcall::wire::qec::read_decode_result;
+use ringcall::wire::schema::HandlerSchema;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_infer::{ElementType, InferError, Model, TensorSpec};
 use ringcall_pipeline::remote::RemoteStage;
@@ -29,6 +31,9 @@ pub enum Inference {
     /// A network between bits: its input is a request's bytes as they are (`u8[1, ceil(detectors / 8)]`), its output the
     /// residual's and the logical frame's, bit-packed one after the other, whole bytes each.
     Packed(Arc<dyn Model>),
+    /// A whole decoder, after which nothing is decoded: its input is a request's bytes as they are (`u8[1, ceil(detectors / 8)]`), its
+    /// output bytes that begin with a result of `decode_syndrome`.
+    Decoder(Arc<dyn Model>),
 }
 
 impl std::fmt::Debug for Inference {
@@ -37,6 +42,7 @@ impl std::fmt::Debug for Inference {
             Self::None => f.write_str("None"),
             Self::Model(model) => write!(f, "Model({})", model.name()),
             Self::Packed(model) => write!(f, "Packed({})", model.name()),
+            Self::Decoder(model) => write!(f, "Decoder({})", model.name()),
         }
     }
 }
@@ -68,13 +74,22 @@ impl Inference {
     /// # Errors
     /// They are not.
     pub fn check(&self, problem: &Problem) -> Result<(), InferenceError> {
-        let (Self::Model(model) | Self::Packed(model)) = self else { return Ok(()) };
+        let (Self::Model(model) | Self::Packed(model) | Self::Decoder(model)) = self else { return Ok(()) };
         let shape = |reason: String| InferenceError::Shape { model: model.name().to_owned(), reason };
         let (inputs, outputs) = (model.inputs(), model.outputs());
-        if let Self::Packed(_) = self {
-            let bytes = [problem.request_bytes(), problem.inferred_bytes()];
-            let fits = |specs: &[TensorSpec], bytes: usize| matches!(specs, [spec] if spec.element == ElementType::U8 && spec.elements() == bytes);
-            if fits(inputs, bytes[0]) && fits(outputs, bytes[1]) {
+        let packed = match self {
+            Self::Packed(_) => Some(problem.inferred_bytes()..=problem.inferred_bytes()),
+            Self::Decoder(_) => Some(problem.result_bytes()..=usize::MAX),
+            Self::None | Self::Model(_) => None,
+        };
+        if let Some(left) = packed {
+            let bytes = [problem.request_bytes(), *left.start()];
+            let length = |specs: &[TensorSpec]| match specs {
+                [spec] if spec.element == ElementType::U8 => Some(spec.elements()),
+                _ => None,
+            };
+            if length(inputs) == Some(bytes[0]) && length(outputs).is_some_and(|bytes| left.contains(&bytes))
+            {
                 return Ok(());
             }
             let shown: Vec<_> = inputs.iter().chain(outputs).map(ToString::to_string).collect();
@@ -104,6 +119,14 @@ impl Inference {
         outputs.get(1).map_or(Ok(()), |frame| expect(frame, "observables", problem.observables()))
     }
 
+    /// Bytes that it leaves of a request.
+    pub(crate) fn output_bytes(&self, problem: &Problem) -> usize {
+        match self {
+            Self::Decoder(model) => model.outputs().iter().map(TensorSpec::size_bytes).sum(),
+            _ => problem.inferred_bytes(),
+        }
+    }
+
     /// A stage for one worker.
     pub(crate) fn stage(&self, problem: &Problem) -> Result<Box<dyn InferenceStage>, InferenceError> {
         match self {
@@ -113,7 +136,7 @@ impl Inference {
                 frame.fill(0);
                 Ok(residual.len() + frame.len())
             })),
-            Self::Model(model) | Self::Packed(model) => {
+            Self::Model(model) | Self::Packed(model) | Self::Decoder(model) => {
                 self.check(problem)?;
                 let named = |source| InferenceError::Engine { model: model.name().to_owned(), source };
                 let engine = model.instantiate().map_err(named)?;
@@ -121,7 +144,7 @@ impl Inference {
                     model: model.name().to_owned(),
                     reason: e.to_string(),
                 })?;
-                if let Self::Packed(_) = self {
+                if let Self::Packed(_) | Self::Decoder(_) = self {
                     return Ok(Box::new(stage));
                 }
                 Ok(Box::new(ModelStage {
@@ -220,6 +243,56 @@ impl DecodeStage {
             density.empty.fetch_add(1, Ordering::Relaxed);
         }
         Ok(len)
+    }
+}
+
+/// The last stage where an engine has decoded already: checks its answer, and passes on what is a result of `decode_syndrome`.
+pub(crate) struct AnsweredStage {
+    problem: Problem,
+    schema: HandlerSchema,
+    density: Arc<Density>,
+}
+
+impl AnsweredStage {
+    pub(crate) fn new(problem: &Problem, density: Arc<Density>) -> Self {
+        Self { problem: problem.clone(), schema: problem.schema(), density }
+    }
+
+    fn answer(&self, payload: &[u8], answered: &[u8], out: &mut [u8]) -> Result<usize, Status> {
+        let detectors = self.problem.detectors() as usize;
+        let input = BitView::new(payload, detectors).map_err(|_| Status::BAD_PAYLOAD)?;
+        // Not trusted: it was made elsewhere.
+        let result = answered.get(..self.problem.result_bytes()).ok_or(Status::ENGINE_FAILED)?;
+        read_decode_result(&self.schema, result).map_err(|_| Status::ENGINE_FAILED)?;
+        out.get_mut(..result.len()).ok_or(Status::RESULT_TOO_LONG)?.copy_from_slice(result);
+        let (density, fired) = (&self.density, input.count_ones() as u64);
+        density.before.fetch_add(fired, Ordering::Relaxed);
+        density.after.fetch_add(fired, Ordering::Relaxed);
+        density.requests.fetch_add(1, Ordering::Relaxed);
+        if fired == 0 {
+            density.empty.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(result.len())
+    }
+}
+
+impl CpuStage for AnsweredStage {
+    fn process(&mut self, context: &mut StageContext<'_>) -> StageOutcome {
+        match self.answer(context.request.payload, context.output, context.response) {
+            Ok(len) => StageOutcome::Done(len),
+            Err(status) => StageOutcome::Failed(status),
+        }
+    }
+}
+
+impl RemoteStage for AnsweredStage {
+    fn process(
+        &mut self,
+        request: RequestView<'_>,
+        output: &[u8],
+        response: &mut [u8],
+    ) -> Result<usize, StageError> {
+        self.answer(request.payload, output, response).map_err(StageError)
     }
 }
 

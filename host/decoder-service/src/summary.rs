@@ -80,6 +80,8 @@ pub(crate) struct Predicted {
     pub(crate) observables: u64,
     /// Whether the correction explains the syndrome.
     pub(crate) converged: bool,
+    /// Whether time was up before the decoder came to its end.
+    pub(crate) late: bool,
 }
 
 /// What happened in one interval of the run.
@@ -129,6 +131,8 @@ pub(crate) struct Account {
     /// Wrong predictions of each observable.
     observable_errors: [u64; 64],
     unconverged: u64,
+    late: u64,
+    late_or_wrong: u64,
     completed: u64,
     unexpected: u64,
     latest_ns: u64,
@@ -149,6 +153,8 @@ impl Account {
             rate: LogicalErrorRate::default(),
             observable_errors: [0; 64],
             unconverged: 0,
+            late: 0,
+            late_or_wrong: 0,
             completed: 0,
             unexpected: 0,
             latest_ns: 0,
@@ -184,11 +190,13 @@ impl Account {
             self.close_interval();
         }
         self.current.saturating_record(self.latest_ns.max(1));
-        let Some(Predicted { observables, converged }) = outcome.predicted else { return };
+        let Some(Predicted { observables, converged, late }) = outcome.predicted else { return };
         self.unconverged += u64::from(!converged);
+        self.late += u64::from(late);
         if self.has_truth {
             let wrong = observables ^ truth;
             self.rate.record(wrong != 0);
+            self.late_or_wrong += u64::from(late || wrong != 0);
             for (place, errors) in self.observable_errors.iter_mut().enumerate() {
                 *errors += wrong >> place & 1;
             }
@@ -234,6 +242,10 @@ pub struct Summary {
     pub observable_errors: Vec<u64>,
     /// Answers that say that their correction does not explain the syndrome: best guesses, right or wrong.
     pub unconverged: u64,
+    /// Answers that say that time was up: the best so far, right or wrong.
+    pub late: u64,
+    /// Answers that are late or wrong, of the shots of [`rate`](Self::rate).
+    pub late_or_wrong: u64,
     /// Share of detectors set in requests; NaN without requests.
     pub density_in: f64,
     /// Share of detectors left for matching; NaN without requests.
@@ -263,6 +275,8 @@ impl Summary {
             rate: LogicalErrorRate::default(),
             observable_errors: Vec::new(),
             unconverged: 0,
+            late: 0,
+            late_or_wrong: 0,
             density_in: f64::NAN,
             density_out: f64::NAN,
             stats: Stats { submitted, ..Stats::default() },
@@ -292,6 +306,7 @@ impl Summary {
         self.observable_errors =
             account.observable_errors.iter().copied().take(observables as usize).collect();
         self.unconverged = account.unconverged;
+        (self.late, self.late_or_wrong) = (account.late, account.late_or_wrong);
         self.unexpected = account.unexpected;
         self.elapsed = Duration::from_nanos(account.end.saturating_sub(account.begin));
         self.stats = stop.stats;

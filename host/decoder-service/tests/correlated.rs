@@ -177,6 +177,7 @@ fn it_makes_fewer_errors() {
             points: vec![Point::surface(9, 9, Basis::Z, 0.006)],
             stop: Stop { shots: 10_000, errors: None },
             threads: 2,
+            shard: None,
         };
         let mut state = State::new(study.setup());
         study.run(&mut state, &mut std::io::sink(), &mut |_| true).unwrap();

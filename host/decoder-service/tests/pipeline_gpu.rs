@@ -128,6 +128,7 @@ fn a_study_counts_the_same_on_the_device() {
                 points: vec![point(3), point(7)],
                 stop: Stop { shots: 400, errors: None },
                 threads: 4,
+                shard: None,
             };
             let mut state = State::new(study.setup());
             assert!(study.run(&mut state, &mut Vec::new(), &mut |_| true).expect("a study"));

@@ -105,6 +105,7 @@ fn study(threads: usize, errors: Option<u64>) -> Study<'static> {
         points: vec![point(3, 0.02), point(5, 0.02), point(3, 0.01)],
         stop: Stop { shots: 1000, errors },
         threads,
+        shard: None,
     }
 }
 
@@ -416,6 +417,7 @@ fn relay_takes_the_place_of_matching_where_it_must_or_shall() {
         points: vec![bicycle, surface],
         stop: Stop { shots: 400, errors: None },
         threads: 2,
+        shard: None,
     };
     for (matching, of_surface) in [
         (Matching::Plain, Matching::Plain),

@@ -6,7 +6,8 @@ use crate::bits::cancel_pairs;
 use crate::correlated::joint::Joint;
 use crate::error::{BuildError, EdgeName};
 use crate::graph::{Edge, MAX_DETECTORS, MatchingGraph};
-use crate::weights::{MAX_WEIGHT, merge_independent};
+use crate::integers::IntegerState;
+use crate::weights::{Grid, MAX_WEIGHT, merge_independent};
 
 /// One past the largest observable index.
 pub const MAX_OBSERVABLES: u32 = 1 << 24;
@@ -52,12 +53,11 @@ pub struct ErrorPart<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct GraphBuilder {
     edges: Vec<Edge>,
-    index: HashMap<(u32, Option<u32>), usize>,
+    index: HashMap<(u32, Option<u32>), usize, IntegerState>,
     detectors: usize,
     observables: usize,
     joint: Joint,
-    /// The grid of another graph, of which this one is a part.
-    scale: Option<f64>,
+    grid: Grid,
 }
 
 impl GraphBuilder {
@@ -78,9 +78,33 @@ impl GraphBuilder {
         self
     }
 
+    /// Makes the grid of weights fine, however whole they are, and wide enough for a weight of this magnitude: for graphs that
+    /// are decoded with weights of a shot ([`WeightedDecoder`](crate::WeightedDecoder)), which may be other fractions and larger.
+    ///
+    /// ```
+    /// use ringcall_matching::{Decoder, GraphBuilder, WeightedDecoder};
+    ///
+    /// let mut b = GraphBuilder::new();
+    /// b.boundary_edge(0, 1.0, &[0])?.edge(0, 1, 1.0, &[])?.boundary_edge(1, 1.0, &[])?.room_for(10.0)?;
+    /// let mut decoder = WeightedDecoder::new(&Decoder::new(b.build()?));
+    /// assert!((decoder.decode(&[0], &[(0, 0.25)])?.weight() - 0.25).abs() < 1e-6);
+    /// assert!(decoder.most_weight() > 300.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A magnitude that is not above 0, or above [`MAX_WEIGHT`].
+    pub fn room_for(&mut self, weight: f64) -> Result<&mut Self, BuildError> {
+        if !(weight > 0.0 && weight <= MAX_WEIGHT) {
+            return Err(BuildError::Room { weight, max: MAX_WEIGHT });
+        }
+        self.grid = Grid::RoomFor(weight);
+        Ok(self)
+    }
+
     /// Puts the weights on a given grid, whose largest weight is none of this graph's.
     pub(crate) fn scale(&mut self, scale: f64) -> &mut Self {
-        self.scale = Some(scale);
+        self.grid = Grid::Given(scale);
         self
     }
 
@@ -242,7 +266,7 @@ impl GraphBuilder {
 
     /// The graph, with weights put on the integer grid.
     pub fn build(&self) -> Result<MatchingGraph, BuildError> {
-        MatchingGraph::assemble(self.edges.clone(), self.detectors, self.observables, &self.joint, self.scale)
+        MatchingGraph::assemble(self.edges.clone(), self.detectors, self.observables, &self.joint, self.grid)
     }
 }
 

@@ -8,18 +8,18 @@ use crate::error::{BatchError, DecodeError};
 use crate::graph::MatchingGraph;
 use crate::input::Intake;
 use crate::metric::{Metric, near};
-use crate::pair_path::PairPath;
 use crate::readout::Answer;
 use crate::small::PairTable;
-use crate::solution::{CertificateError, Solution};
+use crate::solution::{CertificateError, MatchedPair, Solution};
 
 /// What to trade for speed. The answers are of minimum weight with every choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecoderConfig {
     /// How many near nodes to list per detector, at most (16 bytes each, in chunks of 16; 0 lists none).
-    /// Large graphs get shorter ones: more than 256 nodes while all lists take no more than 128 MiB, 256 while they take
+    /// Large graphs get shorter ones: more than 256 nodes while all lists take no more than 40 MiB, 256 while they take
     /// no more than 256 MiB, then as many as that allows, or 16.
+    /// Detectors of rounds that look the same share their lists, so that the lists seldom take as much.
     /// Longer lists save searches when defects are far from others, as those are that a predecoder leaves; they cost memory and
     /// time to build.
     pub near_entries: usize,
@@ -60,6 +60,20 @@ impl Default for DecoderConfig {
     fn default() -> Self {
         Self { near_entries: 1024, pair_table: true, correlations: false }
     }
+}
+
+/// How far a decode came before its time was up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// To its end.
+    Done,
+    /// To the end of the first pass: the solution is that of one pass.
+    FirstPass,
+    /// Not to the end of the first pass.
+    Part {
+        /// Whether the solution explains the syndrome: without a boundary some defects may have been left alone.
+        explained: bool,
+    },
 }
 
 /// What decoders of one graph share.
@@ -227,6 +241,59 @@ impl Decoder {
         Ok(())
     }
 
+    /// As [`decode`](Self::decode), until `expired` says that time is up: then the best answer so far. `expired` is asked every few steps of
+    /// the algorithm, so that work between two looks is bounded by the graph.
+    ///
+    /// Where the second pass did not come to its end, the answer is that of the first. Where that did not either, regions that were not
+    /// matched yet are matched with the boundary: the answer explains the syndrome, but not with the least weight
+    /// ([`verify`](Self::verify) then tells so).
+    ///
+    /// ```
+    /// # use ringcall_matching::{Decoder, GraphBuilder, Progress};
+    /// # let mut b = GraphBuilder::new();
+    /// # b.boundary_edge(0, 3.0, &[0])?.edge(0, 1, 2.0, &[])?.boundary_edge(1, 4.5, &[])?;
+    /// # let mut decoder = Decoder::new(b.build()?);
+    /// let begin = std::time::Instant::now();
+    /// let deadline = std::time::Duration::from_secs(1);
+    /// let (solution, progress) = decoder.decode_until(&[0, 1], || begin.elapsed() > deadline)?;
+    /// assert_eq!((solution.weight(), progress), (2.0, Progress::Done));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_until(
+        &mut self,
+        defects: &[u32],
+        mut expired: impl FnMut() -> bool,
+    ) -> Result<(&Solution, Progress), DecodeError> {
+        self.answer.clear();
+        self.intake.take(&self.shared.graph, defects)?;
+        let progress = self.solve_until(&mut expired);
+        Ok((&self.answer.solution, progress))
+    }
+
+    fn solve_until(&mut self, expired: &mut impl FnMut() -> bool) -> Progress {
+        let Self { shared, blossom, intake, answer, second, .. } = self;
+        let tables = shared.tables();
+        if blossom.solve_until(tables, &intake.defects, expired) {
+            let done = match second {
+                Some(second) => answer.read_until(tables, blossom, second, expired),
+                None => {
+                    answer.compose(tables, |out| out.regions(blossom));
+                    true
+                }
+            };
+            return if done { Progress::Done } else { Progress::FirstPass };
+        }
+        if let Some(second) = second {
+            second.skip();
+        }
+        let explained = blossom.match_with_boundary();
+        answer.compose(tables, |out| out.regions(blossom));
+        Progress::Part { explained }
+    }
+
     fn solve(&mut self) {
         let Self { shared, blossom, intake, remainder, answer, second } = self;
         let defects = &intake.defects;
@@ -245,8 +312,7 @@ impl Decoder {
                     if i == j {
                         out.boundary(a);
                     } else {
-                        let place = PairPath { owner: a, position: table.position(a, b) };
-                        out.pair(a, b, table.dist(a, b).into(), place);
+                        out.pair(a, b, table.dist(a, b).into(), table.place(a, b));
                     }
                 }
                 remainder.clear();
@@ -271,6 +337,17 @@ impl Decoder {
     pub(crate) fn correction_on(&mut self) -> (&[u32], &MatchingGraph) {
         let second = self.second.as_deref().filter(|second| second.applied());
         (self.answer.correction(self.shared.tables(), second), &self.shared.graph)
+    }
+
+    /// Of those pairs of the last solution that are `wanted`: flips their observables in `observables`, and returns their grid weight.
+    pub(crate) fn part(&mut self, wanted: impl Fn(MatchedPair) -> bool, observables: &mut [u64]) -> i64 {
+        let second = self.second.as_deref().filter(|second| second.applied());
+        self.answer.part(self.shared.tables(), second, wanted, observables)
+    }
+
+    /// The pairs of the last solution.
+    pub(crate) fn pairs(&self) -> &[MatchedPair] {
+        self.answer.solution.pairs()
     }
 
     /// Proves that the last solution is of minimum weight, by the regions that grow around its defects.

@@ -42,6 +42,14 @@ pub enum BuildError {
         /// The largest magnitude allowed.
         max: f64,
     },
+    /// Room for a weight that no grid has.
+    #[error("there is no room for weights of magnitude {weight}: it must be above 0 and at most {max}")]
+    Room {
+        /// The magnitude asked for.
+        weight: f64,
+        /// The largest magnitude allowed.
+        max: f64,
+    },
     /// A probability is outside 0 to 1.
     #[error("the error probability {probability} of edge {edge} is not between 0 and 1")]
     BadProbability {

@@ -3,7 +3,7 @@
 use crate::correlated::joint::Joint;
 use crate::correlated::rules::{Rule, Rules};
 use crate::error::{BuildError, EdgeName};
-use crate::weights::{discretise, scale};
+use crate::weights::{Grid, discretise};
 
 /// One past the largest detector index. It leaves room for blossoms and marks in 32-bit indices.
 pub const MAX_DETECTORS: u32 = 1 << 28;
@@ -86,7 +86,7 @@ impl MatchingGraph {
         detectors: usize,
         observables: usize,
         joint: &Joint,
-        given_scale: Option<f64>,
+        grid: Grid,
     ) -> Result<Self, BuildError> {
         const LIMIT: u64 = 1 << 30;
         if edges.len() as u64 > LIMIT {
@@ -100,7 +100,7 @@ impl MatchingGraph {
         }
         let implied = joint.implied();
         let weights = edges.iter().map(|e| e.weight).chain(implied.iter().map(|i| i.2));
-        let scale = given_scale.unwrap_or_else(|| scale(weights));
+        let scale = grid.scale(weights);
         let grid: Vec<i64> = edges.iter().map(|e| discretise(e.weight, scale)).collect();
         let used = use_negative(&edges, &grid, detectors, observables);
         let rules = rules(&edges, &grid, &implied, scale)?;
@@ -145,6 +145,10 @@ impl MatchingGraph {
             if edge.v.is_none() {
                 self.boundary[edge.u as usize] = Some((weight, index));
             }
+        }
+        // In the order of the other ends, whatever the order of the edges: rounds that are alike have rows that are alike.
+        for row in self.rows.windows(2) {
+            self.neighbours[row[0] as usize..row[1] as usize].sort_unstable_by_key(|nb| nb.node);
         }
     }
 
@@ -211,6 +215,14 @@ impl MatchingGraph {
         Self { neighbours, boundary, ..self.clone() }
     }
 
+    /// This graph with other correlations: of an edge, what crossing it makes of another, in the order of the first.
+    pub(crate) fn with_rules(mut self, list: Vec<(u32, Rule)>) -> Self {
+        let lighter = |rule: &Rule| i64::from(rule.weight) < self.grid_weight(rule.edge as usize);
+        let rules = Rules::new(self.edges.len(), list.into_iter().filter(|(_, rule)| lighter(rule)));
+        self.rules = rules;
+        self
+    }
+
     /// Number of 64-bit words that hold the observables, at least one.
     pub(crate) fn observable_words(&self) -> usize {
         self.observables.div_ceil(64).max(1)
@@ -243,7 +255,7 @@ impl MatchingGraph {
     }
 
     /// What a weight is multiplied by before rounding: 1, or what takes the largest to `2^24 - 1` (the largest of those
-    /// that correlations imply, too).
+    /// that correlations imply, too, and of [`GraphBuilder::room_for`](crate::GraphBuilder::room_for)).
     pub fn scale(&self) -> f64 {
         self.scale
     }

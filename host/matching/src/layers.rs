@@ -1,8 +1,12 @@
 //! Finding what repeats in a graph of rounds, and cutting windows out of it.
 
+use std::collections::HashMap;
+
 use crate::builder::{GraphBuilder, MergeStrategy};
+use crate::correlated::rules::Rule;
 use crate::error::{RoundsError, SlidingError};
 use crate::graph::MatchingGraph;
+use crate::integers::IntegerState;
 use crate::rounds::MAX_ROUNDS;
 use crate::weights::discretise;
 
@@ -15,6 +19,19 @@ struct Step {
     to: Option<(u32, u32)>,
     weight: f64,
     observables: Vec<u32>,
+    /// What crossing it means for others; empty unless that was asked for.
+    rules: Vec<StepRule>,
+}
+
+/// Another edge that is lighter once a step is crossed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct StepRule {
+    /// How many layers later than the step it begins, and the rest as in [`Step`].
+    later: i32,
+    from: u32,
+    to: Option<(u32, u32)>,
+    /// Its weight then, on the grid.
+    weight: u32,
 }
 
 /// The detectors of one round, in increasing order, and the edges that begin there.
@@ -62,6 +79,15 @@ pub(crate) enum End {
 
 impl Layers {
     pub(crate) fn new(graph: &MatchingGraph, rounds: &[u32]) -> Result<Self, SlidingError> {
+        Self::of(graph, rounds, false)
+    }
+
+    /// The same, whose windows have the correlations of the graph.
+    pub(crate) fn with_correlations(graph: &MatchingGraph, rounds: &[u32]) -> Result<Self, SlidingError> {
+        Self::of(graph, rounds, true)
+    }
+
+    fn of(graph: &MatchingGraph, rounds: &[u32], correlated: bool) -> Result<Self, SlidingError> {
         let n = graph.num_detectors();
         if rounds.len() != n {
             return Err(RoundsError::Length { found: rounds.len(), expected: n }.into());
@@ -83,6 +109,7 @@ impl Layers {
             })
             .collect();
         let mut reach = 0u32;
+        let mut places = Vec::with_capacity(graph.num_edges());
         for edge in graph.edges() {
             let key = |node: u32| (rounds[node as usize], position[node as usize]);
             let (from, to) = match edge.v.map(key) {
@@ -93,8 +120,10 @@ impl Layers {
                     (a, Some((b.0 - a.0, b.1)))
                 }
             };
+            places.push((from, to));
             let (weight, observables) = (edge.weight, edge.observables.clone());
-            layers[from.0 as usize].steps.push(Step { from: from.1, to, weight, observables });
+            let step = Step { from: from.1, to, weight, observables, rules: Vec::new() };
+            layers[from.0 as usize].steps.push(step);
         }
         for layer in &mut layers {
             layer.steps.sort_by_key(|step| (step.from, step.to));
@@ -118,6 +147,15 @@ impl Layers {
         }
         if best.len() < 2 {
             return Err(SlidingError::NotPeriodic);
+        }
+        if correlated {
+            add_rules(graph, &places, &mut layers);
+        }
+        // In the middle, the rules of a layer are about layers that repeat, too.
+        let middle = best.start + best.len() / 2;
+        let rules: Vec<_> = layers[middle].steps.iter().map(|step| step.rules.clone()).collect();
+        for (step, rules) in layers[best.start].steps.iter_mut().zip(rules) {
+            step.rules = rules;
         }
         let tail = layers.split_off(best.end);
         let bulk = layers[best.start].clone();
@@ -192,6 +230,22 @@ impl Layers {
     }
 }
 
+/// An edge: the layer and the position of its earlier end, and its other end as in [`Step`].
+type Place = ((u32, u32), Option<(u32, u32)>);
+
+/// Gives the steps of all layers, which are sorted, the rules of the graph's edges, which are at these places.
+fn add_rules(graph: &MatchingGraph, places: &[Place], layers: &mut [Layer]) {
+    for (edge, &((layer, from), to)) in (0..).zip(places) {
+        let steps = &mut layers[layer as usize].steps;
+        let Ok(at) = steps.binary_search_by_key(&(from, to), |step| (step.from, step.to)) else { continue };
+        let rule = |rule: &Rule| {
+            let ((other, from), to) = places[rule.edge as usize];
+            StepRule { later: other as i32 - layer as i32, from, to, weight: rule.weight }
+        };
+        steps[at].rules = graph.rules().of(edge).iter().map(rule).collect();
+    }
+}
+
 /// A piece of the run, as its own graph.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -230,8 +284,43 @@ impl Window {
                 )?;
             }
         }
-        Ok(Self { graph: builder.build()?, bases, layer_of })
+        let mut graph = builder.build()?;
+        if layers.iter().any(|layer| layer.steps.iter().any(|step| !step.rules.is_empty())) {
+            let rules = rules(layers, &bases, &graph);
+            graph = graph.with_rules(rules);
+        }
+        Ok(Self { graph, bases, layer_of })
     }
+}
+
+/// The rules of the edges of a window that lie wholly within it, for edges that do.
+fn rules(layers: &[&Layer], bases: &[u32], graph: &MatchingGraph) -> Vec<(u32, Rule)> {
+    let ends = |u: u32, v: Option<u32>| (v.map_or(u, |v| u.min(v)), v.map(|v| u.max(v)));
+    let edges: HashMap<_, u32, IntegerState> =
+        graph.edges().iter().zip(0..).map(|(edge, index)| (ends(edge.u, edge.v), index)).collect();
+    let edge_at = |l: usize, from: u32, to: Option<(u32, u32)>| {
+        let other = |(later, position): (u32, u32)| Some(bases.get(l + later as usize)? + position);
+        let v = match to {
+            None => None,
+            Some(to) if l + (to.0 as usize) < layers.len() => Some(other(to)?),
+            Some(_) => return None,
+        };
+        edges.get(&ends(bases[l] + from, v)).copied()
+    };
+    let mut out = Vec::new();
+    for (l, layer) in layers.iter().enumerate() {
+        for step in &layer.steps {
+            let Some(given) = edge_at(l, step.from, step.to) else { continue };
+            for &StepRule { later, from, to, weight } in &step.rules {
+                let other = l.checked_add_signed(later as isize).filter(|&other| other < layers.len());
+                if let Some(edge) = other.and_then(|other| edge_at(other, from, to)) {
+                    out.push((given, Rule { edge, weight }));
+                }
+            }
+        }
+    }
+    out.sort_unstable_by_key(|&(given, rule)| (given, rule.edge));
+    out
 }
 
 /// Refuses defects that are not strictly increasing positions among the detectors of a round.

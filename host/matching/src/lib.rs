@@ -52,7 +52,7 @@
 //! | regions that grow, collide and form blossoms | `blossom/` |
 //! | few defects, by table | `small.rs` |
 //! | which edges are lighter in the second pass, and by how much | `correlated/mod.rs`, `joint.rs` |
-//! | runs without end, windows, several cores | `endless.rs`, `sliding.rs`, `parallel.rs` |
+//! | runs without end, windows, several cores | `endless/`, `sliding.rs`, `parallel.rs` |
 //! | proofs of optimality | `blossom/verify.rs` |
 //!
 //! # Memory and time
@@ -72,6 +72,7 @@ mod endless;
 mod error;
 mod graph;
 mod input;
+mod integers;
 mod layers;
 mod metric;
 mod pair_path;
@@ -90,10 +91,11 @@ mod weights;
 pub use bits::set_bits;
 pub use builder::{ErrorPart, GraphBuilder, MAX_OBSERVABLES, MergeStrategy};
 pub use check_matrix::CheckMatrix;
-pub use decoder::{Decoder, DecoderConfig};
+pub use decoder::{Decoder, DecoderConfig, Progress};
 pub use endless::{EndlessConfig, EndlessDecoder};
 pub use error::{BatchError, BuildError, DecodeError, EdgeName, RoundsError, SlidingError, WeightsError};
 pub use graph::{Edge, MAX_DETECTORS, MatchingGraph};
+pub use integers::{IntegerHasher, IntegerState};
 pub use parallel::{ParallelConfig, ParallelDecoder};
 pub use sliding::{SlidingConfig, SlidingDecoder};
 pub use solution::{CertificateError, MatchedPair, Solution};

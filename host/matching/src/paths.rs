@@ -23,7 +23,8 @@ pub(crate) fn walk(
         return metric.way_out(pair.a).for_each(edge);
     };
     if place.position != SEARCHED {
-        metric.near.path(place.owner, metric.nodes[place.owner as usize].rest, place.position).for_each(edge);
+        let info = &metric.nodes[place.owner as usize];
+        metric.near.path(graph, place.owner, info, place.position).for_each(edge);
         return;
     }
     search.run(graph, pair.a, |v| if v.node == b { Flow::Stop } else { Flow::Expand });

@@ -100,6 +100,30 @@ impl Answer {
         self.compose_on(tables, flood, |out| out.regions(blossom));
     }
 
+    /// As [`read`](Self::read) with a second pass, until `expired`: then `false`, and the solution is the first pass's.
+    pub(crate) fn read_until(
+        &mut self,
+        tables: Tables<'_>,
+        blossom: &mut Blossom,
+        second: &mut SecondPass,
+        expired: &mut impl FnMut() -> bool,
+    ) -> bool {
+        // A second pass leaves nothing of the first one's state.
+        self.compose(tables, |out| out.regions(blossom));
+        if expired() {
+            second.skip();
+            return false;
+        }
+        if !second.run_until(tables, blossom, &mut self.search, expired) {
+            return false;
+        }
+        if let Some(flood) = second.changed() {
+            self.clear();
+            self.compose_on(tables, Some(flood), |out| out.regions(blossom));
+        }
+        true
+    }
+
     /// Solves with other weights, as [`SecondPass::run_with`], and reads the solution.
     pub(crate) fn solve_with(
         &mut self,
@@ -111,6 +135,28 @@ impl Answer {
     ) {
         let flood = second.run_with(tables, blossom, &mut self.search, nodes, weights);
         self.compose_on(tables, flood, |out| out.regions(blossom));
+    }
+
+    /// Of those pairs of the solution that are `wanted`: flips their observables in `observables`, and returns their grid weight, that
+    /// of the second pass where there was one.
+    pub(crate) fn part(
+        &mut self,
+        tables: Tables<'_>,
+        second: Option<&SecondPass>,
+        wanted: impl Fn(MatchedPair) -> bool,
+        observables: &mut [u64],
+    ) -> i64 {
+        let Self { solution, places, search, .. } = self;
+        let flood = second.map(SecondPass::flood);
+        let mut weight = 0;
+        for (&pair, &place) in solution.pairs.iter().zip(places.iter()).filter(|(pair, _)| wanted(**pair)) {
+            walk(tables, search, flood, pair, place, |edge| {
+                tables.graph.edges()[edge as usize].flip(observables);
+                weight +=
+                    flood.map_or_else(|| tables.graph.grid_weight(edge as usize), |flood| flood.weight(edge));
+            });
+        }
+        weight
     }
 
     /// The edges of the solution, sorted; none without one. Its paths are those of the second pass where there was one.

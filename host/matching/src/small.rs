@@ -4,7 +4,9 @@
 //! with each other. Defects without a useful partner go to the boundary, two that are each other's only one are
 //! matched, and the rest falls into groups that are solved on their own, over subsets.
 
+use crate::graph::NONE;
 use crate::metric::{FAR, Metric};
+use crate::pair_path::PairPath;
 
 /// Most nodes for which the table is made: two words a pair, 2 MiB.
 const MAX_NODES: usize = 512;
@@ -20,7 +22,7 @@ pub(crate) struct PairTable {
     nodes: usize,
     /// Grid distances, or [`USELESS`].
     dists: Vec<u32>,
-    /// Where the near list of the first node holds the second.
+    /// Where the near list of the first node holds the second, or [`NONE`].
     positions: Vec<u32>,
 }
 
@@ -59,11 +61,17 @@ impl PairTable {
         if n > MAX_NODES || metric.nodes.iter().any(|info| !info.complete) {
             return None;
         }
-        let mut table = Self { nodes: n, dists: vec![USELESS; n * n], positions: vec![0; n * n] };
+        let mut table = Self { nodes: n, dists: vec![USELESS; n * n], positions: vec![NONE; n * n] };
+        let out = |node: usize| metric.nodes[node].boundary;
         for u in 0..n {
             for (node, dist, position) in metric.near.entries(u as u32, &metric.nodes[u]) {
-                table.dists[u * n + node as usize] = dist;
-                table.positions[u * n + node as usize] = position;
+                if i64::from(dist) >= out(u) + out(node as usize) {
+                    continue;
+                }
+                // A pair is in the list of one of the two, or of both.
+                let at = [u * n + node as usize, node as usize * n + u];
+                (table.dists[at[0]], table.dists[at[1]]) = (dist, dist);
+                table.positions[at[0]] = position;
             }
         }
         Some(table)
@@ -74,8 +82,11 @@ impl PairTable {
         self.dists[u as usize * self.nodes + v as usize]
     }
 
-    pub(crate) fn position(&self, u: u32, v: u32) -> u64 {
-        self.positions[u as usize * self.nodes + v as usize].into()
+    /// Where the path between two nodes of a matched pair is recorded.
+    pub(crate) fn place(&self, u: u32, v: u32) -> PairPath {
+        let at = |u: u32, v: u32| self.positions[u as usize * self.nodes + v as usize];
+        let owner = if at(u, v) == NONE { v } else { u };
+        PairPath { owner, position: at(owner, u ^ v ^ owner).into() }
     }
 
     /// Matches what it can of the defects at `nodes`; `None` if there are too many to begin with.

@@ -8,8 +8,31 @@
 /// The largest magnitude a weight may have.
 pub const MAX_WEIGHT: f64 = ((1u32 << 24) - 1) as f64;
 
-/// The factor by which weights are multiplied before they are rounded.
-pub(crate) fn scale(weights: impl Iterator<Item = f64>) -> f64 {
+/// How fine the grid of a graph is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Grid {
+    /// As the weights need it.
+    #[default]
+    OfWeights,
+    /// Fine, and wide enough for this magnitude.
+    RoomFor(f64),
+    /// With this scale: that of another graph, of which this one is a part.
+    Given(f64),
+}
+
+impl Grid {
+    /// The factor by which weights are multiplied before they are rounded.
+    pub(crate) fn scale(self, weights: impl Iterator<Item = f64>) -> f64 {
+        match self {
+            Self::OfWeights => scale(weights),
+            Self::RoomFor(least) => MAX_WEIGHT / weights.fold(least, |most, w| most.max(w.abs())),
+            Self::Given(scale) => scale,
+        }
+    }
+}
+
+/// The factor of the grid that PyMatching would choose.
+fn scale(weights: impl Iterator<Item = f64>) -> f64 {
     let mut max = 0.0f64;
     let mut whole = true;
     for w in weights {
@@ -57,6 +80,13 @@ mod tests {
         assert_eq!(discretise(-1.25, s), -2 * ((1 << 24) - 1));
         // As PyMatching 2.4 gives it for 0.3 beside a largest weight of 1.
         assert_eq!(discretise(0.3, scale([0.3, 1.0].into_iter())), 2 * 5_033_165);
+    }
+
+    #[test]
+    fn room_makes_the_grid_fine_and_wide_enough() {
+        assert_eq!(Grid::OfWeights.scale([1.0, -2.0].into_iter()), 1.0);
+        assert_eq!(Grid::RoomFor(4.0).scale([1.0, -2.0].into_iter()), MAX_WEIGHT / 4.0);
+        assert_eq!(Grid::RoomFor(4.0).scale([1.0, -8.0].into_iter()), MAX_WEIGHT / 8.0);
     }
 
     #[test]

@@ -3,7 +3,16 @@
 use proptest::prelude::*;
 use ringcall_qec::shots::{Shot, ShotError, ShotFormat, ShotLayout, ShotReader, ShotWriter};
 
-const FORMATS: [ShotFormat; 3] = [ShotFormat::Text01, ShotFormat::B8, ShotFormat::Dets];
+const FORMATS: [ShotFormat; 6] = ShotFormat::ALL;
+
+/// Of a format that has its shots by the 64, as many whole groups as these begin.
+fn whole_groups(shots: &[Shot], format: ShotFormat) -> Vec<Shot> {
+    let mut shots = shots.to_vec();
+    if let (ShotFormat::Ptb64, Some(last)) = (format, shots.last().cloned()) {
+        shots.resize(shots.len().next_multiple_of(64), last);
+    }
+    shots
+}
 
 fn read_all(bytes: &[u8], format: ShotFormat, layout: ShotLayout) -> Result<Vec<Shot>, ShotError> {
     ShotReader::new(bytes, format, layout)?.into_shots().collect()
@@ -41,7 +50,7 @@ fn files_written_by_stim() {
         };
         let text = String::from_utf8(file(ShotFormat::Text01)).unwrap();
         let rows: Vec<&str> = text.lines().collect();
-        assert_eq!(rows.len(), 24);
+        assert_eq!(rows.len(), 64);
         for format in FORMATS {
             let bytes = file(format);
             let shots = read_all(&bytes, format, layout).unwrap();
@@ -99,7 +108,24 @@ fn malformed_input_is_located() {
     let packed = ShotLayout::detectors(11);
     refused(b"\x01\x02\x03", ShotFormat::B8, packed, "ends within shot 1 (counted from 0), at byte 3");
     refused(b"\x01\x02\x03\x08", ShotFormat::B8, packed, "shot 1 (counted from 0), byte 3: padding");
-    refused(b"", ShotFormat::B8, ShotLayout::default(), "no bits");
+    refused(b"", ShotFormat::B8, ShotLayout::default(), "a b8 file cannot hold shots of no bits");
+    refused(b"", ShotFormat::Ptb64, ShotLayout::default(), "a ptb64 file cannot hold shots of no bits");
+    let hits = |bytes: &[u8], expected| refused(bytes, ShotFormat::Hits, three, expected);
+    hits(b"0,2\n3\n", "line 2, column 1: 3 is out of range");
+    hits(b"1,0\n", "line 1, column 3: 0 does not come after");
+    hits(b"1,1\n", "line 1, column 3: 1 does not come after");
+    hits(b"1,\n", "line 1, column 3: a number should follow a comma");
+    hits(b",1\n", "line 1, column 1: a number should follow");
+    hits(b"1 2\n", "line 1, column 2: ` ` where a comma or a newline");
+    hits(b"x\n", "a number should follow");
+    hits(b"\n1", "ends within shot 1 (counted from 0), at byte 2");
+    let runs = |bytes: &[u8], expected| refused(bytes, ShotFormat::R8, three, expected);
+    runs(b"\x03\x04", "r8 input, shot 1 (counted from 0), byte 1: the shot ends within a run");
+    runs(b"\xff", "shot 0 (counted from 0), byte 0: the shot ends within a run");
+    runs(b"\x03\x01", "ends within shot 1 (counted from 0), at byte 2: 3 bits per shot, and the last has 2");
+    refused(&[0; 25], ShotFormat::Ptb64, three, "at byte 25: 24 bytes for 64 shots, and the last have 1");
+    let written = write_all(&vec![Shot::new(three); 65], ShotFormat::Ptb64, three);
+    assert!(matches!(written, Err(ShotError::PartialGroup { shots: 65 })));
     assert!("b9".parse::<ShotFormat>().unwrap_err().to_string().contains("`b9`"));
     for format in FORMATS {
         assert_eq!(format.to_string().parse::<ShotFormat>().unwrap(), format);
@@ -170,11 +196,14 @@ fn failing_streams_are_reported() {
         matches!(writer.finish(), Err(ShotError::Io(error)) if error.kind() == std::io::ErrorKind::StorageFull)
     );
     for format in FORMATS {
-        let mut whole = write_all(&[Shot::new(layout)], format, layout).unwrap();
+        let shots = whole_groups(&[Shot::new(layout)], format);
+        let mut whole = write_all(&shots, format, layout).unwrap();
         whole.reverse();
         let mut reader = ShotReader::new(Unplugged(whole), format, layout).unwrap();
         let mut shot = Shot::new(layout);
-        assert!(reader.read(&mut shot).unwrap());
+        for _ in shots {
+            assert!(reader.read(&mut shot).unwrap());
+        }
         assert!(matches!(reader.read(&mut shot), Err(ShotError::Io(_))), "{format}");
     }
 }
@@ -183,9 +212,12 @@ fn failing_streams_are_reported() {
 fn shots_without_bits() {
     let layout = ShotLayout::default();
     let shots = vec![Shot::new(layout); 3];
-    for (format, expected) in
-        [(ShotFormat::Text01, &b"\n\n\n"[..]), (ShotFormat::Dets, b"shot\nshot\nshot\n")]
-    {
+    for (format, expected) in [
+        (ShotFormat::Text01, &b"\n\n\n"[..]),
+        (ShotFormat::Dets, b"shot\nshot\nshot\n"),
+        (ShotFormat::Hits, b"\n\n\n"),
+        (ShotFormat::R8, &[0; 3]),
+    ] {
         let bytes = write_all(&shots, format, layout).unwrap();
         assert_eq!(bytes, expected);
         assert_eq!(read_all(&bytes, format, layout).unwrap(), shots);
@@ -224,9 +256,10 @@ proptest! {
     #[test]
     fn round_trip((layout, shots) in shots()) {
         for format in FORMATS {
-            if format == ShotFormat::B8 && layout.width() == 0 {
+            if matches!(format, ShotFormat::B8 | ShotFormat::Ptb64) && layout.width() == 0 {
                 continue;
             }
+            let shots = whole_groups(&shots, format);
             let bytes = write_all(&shots, format, layout).unwrap();
             prop_assert_eq!(&read_all(&bytes, format, layout).unwrap(), &shots);
         }
@@ -239,12 +272,15 @@ proptest! {
             if layout.width() == 0 || shots.is_empty() {
                 continue;
             }
+            let shots = whole_groups(&shots, format);
             let bytes = write_all(&shots, format, layout).unwrap();
             let cut = cut.index(bytes.len());
-            let ends: Vec<usize> =
-                (0..=shots.len()).map(|n| write_all(&shots[..n], format, layout).unwrap().len()).collect();
+            let group = if format == ShotFormat::Ptb64 { 64 } else { 1 };
+            let ends: Vec<usize> = (0..=shots.len() / group)
+                .map(|n| write_all(&shots[..n * group], format, layout).unwrap().len())
+                .collect();
             let results: Vec<_> = ShotReader::new(&bytes[..cut], format, layout).unwrap().into_shots().collect();
-            let whole = ends.iter().filter(|&&end| end <= cut).count() - 1;
+            let whole = group * (ends.iter().filter(|&&end| end <= cut).count() - 1);
             let good: Vec<Shot> = results.iter().filter_map(|shot| shot.as_ref().ok().cloned()).collect();
             prop_assert_eq!(&good[..], &shots[..whole]);
             prop_assert_eq!(results.last().is_some_and(Result::is_err), !ends.contains(&cut));
@@ -258,6 +294,11 @@ proptest! {
     }
 
     #[test]
+    fn nearly_hits(layout in layouts(), text in "([0-9]{0,3}(,[0-9]{1,3}){0,5}\r?\n?){0,5}") {
+        accept_or_refuse(layout, text.as_bytes())?;
+    }
+
+    #[test]
     fn nearly_dets(layout in layouts(), text in "(shot( [MDL]?[0-9]{0,3}){0,5}[ \r]?\n?){0,5}") {
         accept_or_refuse(layout, text.as_bytes())?;
     }
@@ -267,7 +308,7 @@ fn accept_or_refuse(layout: ShotLayout, bytes: &[u8]) -> Result<(), TestCaseErro
     for format in FORMATS {
         let Ok(shots) = read_all(bytes, format, layout) else { continue };
         let written = write_all(&shots, format, layout).unwrap();
-        if format == ShotFormat::B8 {
+        if matches!(format, ShotFormat::B8 | ShotFormat::R8 | ShotFormat::Ptb64) {
             prop_assert_eq!(&written[..], bytes);
         }
         prop_assert_eq!(read_all(&written, format, layout).unwrap(), shots);

@@ -5,9 +5,11 @@
 //! | [`context`] | the opaque struct that a unified kernel is launched with: the reference's two forms, and one that says its size |
 //! | [`command`] | the commands that make queues and take a queue pair to ready, as bytes |
 //! | [`devx`] | rdma-core, loaded at run time: those commands sent to an adapter |
+//! | [`verbs`] | libibverbs, loaded at run time: a queue pair of any adapter, with its memory and completions |
 //! | [`doca`] | a DOCA SDK's queue pair on a device, read by the offsets of the headers that are installed |
 //!
-//! Nothing here has met an adapter: commands and layouts are tested as bytes, and without an adapter [`devx`] says so.
+//! [`verbs`] is tested on Linux's software adapter. Nothing else here has met an adapter: commands and layouts are tested as
+//! bytes, and without an adapter [`devx`] says so.
 
 #![deny(unsafe_code)]
 
@@ -15,3 +17,4 @@ pub mod command;
 pub mod context;
 pub mod devx;
 pub mod doca;
+pub mod verbs;

@@ -7,14 +7,16 @@
 //! | module | |
 //! |---|---|
 //! | [`opcode`], [`packet`], [`icrc`], [`psn`], [`immediate`] | the wire format |
+//! | [`message`], [`mtu`] | messages, cut into packets by the path MTU |
 //! | [`responder`], [`reason`] | the receiving end of a queue pair: checks, frames, counts |
+//! | [`reliable`] | the reliable service: acknowledgements and retransmission |
 //! | [`port`] | the choices of a queue pair on a socket |
 //! | [`peers`] | the peers of a queue pair, a window for each |
 //! | [`drops`] | datagrams that the operating system dropped for a socket |
 //! | [`socket`] | packets with right iCRCs from a UDP socket, in batches |
-//! | [`rendezvous`] | two queue pairs that introduce themselves over TCP |
+//! | [`rendezvous`], [`introduced`] | two queue pairs that introduce themselves over TCP; the peers that did |
 //!
-//! Unreliable connected (UC) queue pairs alone are served; packets of reliable ones are parsed and refused.
+//! A [`Responder`] serves the unreliable connected (UC) service, a [`reliable::Connection`] the reliable one (RC).
 
 #![forbid(unsafe_code)]
 
@@ -25,12 +27,16 @@ pub mod error;
 mod frame;
 pub mod icrc;
 pub mod immediate;
+pub mod introduced;
+pub mod message;
+pub mod mtu;
 pub mod opcode;
 pub mod packet;
 pub mod peers;
 pub mod port;
 pub mod psn;
 pub mod reason;
+pub mod reliable;
 pub mod rendezvous;
 pub mod responder;
 pub mod socket;
@@ -39,6 +45,8 @@ pub use drops::SocketDrops;
 pub use error::PacketError;
 pub use icrc::{Envelope, IcrcCheck, ROCE_PORT};
 pub use immediate::{Immediate, MAX_PAGES, PAGE_UNIT_BYTES};
+pub use message::{Message, Operation};
+pub use mtu::PathMtu;
 pub use opcode::Opcode;
 pub use packet::{Aeth, Bth, MAX_OVERHEAD_BYTES, Packet, Reth};
 pub use peers::{Peer, Peers};

@@ -140,7 +140,49 @@ opcodes! {
     Congestion = 0x81, None Congestion Only false, "CNP";
 }
 
+/// Opcodes of messages of the unreliable and the reliable service, SENDs and then WRITEs, by part: first, middle, last, last with
+/// immediate, only, only with immediate.
+const OF_MESSAGES: [[[Opcode; 6]; 2]; 2] = {
+    use Opcode::*;
+    [
+        [
+            [UcSendFirst, UcSendMiddle, UcSendLast, UcSendLastImmediate, UcSendOnly, UcSendOnlyImmediate],
+            [
+                UcWriteFirst,
+                UcWriteMiddle,
+                UcWriteLast,
+                UcWriteLastImmediate,
+                UcWriteOnly,
+                UcWriteOnlyImmediate,
+            ],
+        ],
+        [
+            [RcSendFirst, RcSendMiddle, RcSendLast, RcSendLastImmediate, RcSendOnly, RcSendOnlyImmediate],
+            [
+                RcWriteFirst,
+                RcWriteMiddle,
+                RcWriteLast,
+                RcWriteLastImmediate,
+                RcWriteOnly,
+                RcWriteOnlyImmediate,
+            ],
+        ],
+    ]
+};
+
 impl Opcode {
+    /// The opcode of a packet of a message. Only the last packet of a message has an immediate.
+    #[must_use]
+    pub(crate) const fn of(is_reliable: bool, is_write: bool, part: Part, has_immediate: bool) -> Self {
+        let part = match part {
+            Part::First => 0,
+            Part::Middle => 1,
+            Part::Last => 2 + has_immediate as usize,
+            Part::Only => 4 + has_immediate as usize,
+        };
+        OF_MESSAGES[is_reliable as usize][is_write as usize][part]
+    }
+
     /// Whether an RDMA extended header follows: where to write and how much.
     #[must_use]
     pub const fn has_reth(self) -> bool {

@@ -102,7 +102,7 @@ fn fits(field: &'static str, value: u32) -> Result<u32, PacketError> {
 }
 
 impl<'a> Packet<'a> {
-    fn new(opcode: Opcode, destination_qp: u32, psn: Psn, payload: &'a [u8]) -> Self {
+    pub(crate) fn new(opcode: Opcode, destination_qp: u32, psn: Psn, payload: &'a [u8]) -> Self {
         let bth = Bth {
             opcode,
             solicited: false,
@@ -142,6 +142,12 @@ impl<'a> Packet<'a> {
             immediate: Some(immediate.0),
             ..Self::new(Opcode::UcWriteOnlyImmediate, destination_qp, psn, payload)
         }
+    }
+
+    /// RC ACKNOWLEDGE.
+    #[must_use]
+    pub fn acknowledge(destination_qp: u32, psn: Psn, aeth: Aeth) -> Self {
+        Self { aeth: Some(aeth), ..Self::new(Opcode::RcAcknowledge, destination_qp, psn, &[]) }
     }
 
     /// Bytes from the BTH to the iCRC.

@@ -139,6 +139,15 @@ impl Peers {
         Ok(peer)
     }
 
+    /// Forgets a peer: a new connection begins with it, and finds zeros in its window.
+    pub fn forget(&mut self, address: SocketAddrV4) {
+        if let Some(index) = self.position(address) {
+            self.addresses[index] = None;
+            self.entries[index].heard = 0;
+            self.entries[index].window.fill(0);
+        }
+    }
+
     /// How many peers have lost their entry to a newcomer, since this was asked last.
     #[inline]
     pub fn newly_evicted(&mut self) -> u64 {

@@ -1,6 +1,7 @@
 //! What a queue pair on a socket is told: its numbers, its window, and its peer.
 
 use crate::icrc::IcrcCheck;
+use crate::mtu::PathMtu;
 use crate::packet::Packet;
 use crate::reason::Reason;
 use crate::responder::{Incomplete, QueuePair};
@@ -36,6 +37,8 @@ pub struct PortOptions {
     /// The one peer: packets from other hosts are refused, and messages go to this address and port. `None`:
     /// the peer that brings the window's key. Default: `None`.
     pub peer: Option<SocketAddrV4>,
+    /// The path MTU: longer messages are sent as several packets. The peer's is the same. Default: 1024 bytes.
+    pub mtu: PathMtu,
     /// How iCRCs are checked. Default: [`IcrcCheck::Recover`], which takes packets of adapters, too.
     pub icrc: IcrcCheck,
 }
@@ -53,6 +56,7 @@ impl PortOptions {
             page_bytes,
             remote_qp: 2,
             peer: None,
+            mtu: PathMtu::B1024,
             icrc: IcrcCheck::Recover,
         }
     }

@@ -37,6 +37,7 @@ reasons! {
     WrongQp, "wrong_qp", "it is for another queue pair";
     Unsupported, "unsupported", "an operation that this queue pair does not serve";
     Duplicate, "duplicate", "a packet with this sequence number was here before";
+    WrongPsn, "wrong_psn", "its sequence number is not the next one of a reliable connection";
     WrongKey, "wrong_key", "the R_Key is not the window's";
     OutOfRange, "out_of_range", "the addresses are not all in the window";
     CrossesSlot, "crosses_slot", "the addresses lie in two slots";

@@ -104,7 +104,17 @@ impl Service {
     /// Accepts who calls, and does for each caller what can be done without waiting; how many are left. `ended` gets the
     /// side of each caller that was answered, or why it was not: it said less than 12 bytes, or other things, or took
     /// longer than a second.
-    pub fn turn(&mut self, here: Side, mut ended: impl FnMut(io::Result<Side>)) -> usize {
+    pub fn turn(&mut self, here: Side, ended: impl FnMut(io::Result<Side>)) -> usize {
+        self.turn_with(|_| here, ended)
+    }
+
+    /// The same, where `meet` makes of each caller's side the side that it is told: before it is told, so that the caller's first
+    /// packet finds what `meet` has done.
+    pub fn turn_with(
+        &mut self,
+        mut meet: impl FnMut(Side) -> Side,
+        mut ended: impl FnMut(io::Result<Side>),
+    ) -> usize {
         while self.callers.len() < MOST_CALLERS {
             // An error is a caller who has gone, or a lack of descriptors that may pass.
             let Ok((stream, _)) = self.listener.accept() else { break };
@@ -112,7 +122,7 @@ impl Service {
                 self.callers.push(Caller::new(stream));
             }
         }
-        self.callers.retain_mut(|caller| match caller.turn(here) {
+        self.callers.retain_mut(|caller| match caller.turn(&mut meet) {
             Ok(None) => true,
             Ok(Some(there)) => {
                 ended(Ok(there));
@@ -132,17 +142,18 @@ struct Caller {
     stream: TcpStream,
     said: [u8; BYTES],
     heard: usize,
+    answer: Option<[u8; BYTES]>,
     told: usize,
     until: Instant,
 }
 
 impl Caller {
     fn new(stream: TcpStream) -> Self {
-        Self { stream, said: [0; BYTES], heard: 0, told: 0, until: Instant::now() + TIMEOUT }
+        Self { stream, said: [0; BYTES], heard: 0, answer: None, told: 0, until: Instant::now() + TIMEOUT }
     }
 
     /// Does what can be done without waiting: its side, once it was answered.
-    fn turn(&mut self, here: Side) -> io::Result<Option<Side>> {
+    fn turn(&mut self, meet: impl FnOnce(Side) -> Side) -> io::Result<Option<Side>> {
         if Instant::now() >= self.until {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -154,7 +165,7 @@ impl Caller {
             }
         }
         let there = Side::from_bytes(self.said)?;
-        let answer = here.to_bytes();
+        let answer = *self.answer.get_or_insert_with(|| meet(there).to_bytes());
         while self.told < BYTES {
             match self.stream.write(&answer[self.told..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -2,12 +2,13 @@
 //!
 //! A [`Responder`] stands for one queue pair of the unreliable connected service and one window of memory, cut into
 //! slots. It takes what a sensor bridge sends (WRITE ONLY packets, the last of a frame with an immediate), what an RDMA
-//! adapter sends for messages longer than its MTU (WRITE FIRST, MIDDLE, LAST), and SENDs of one packet.
+//! adapter sends for messages longer than its MTU (WRITE FIRST, MIDDLE, LAST), and SENDs, of several packets
+//! [where it is told so](Responder::gathering).
 
 use crate::frame::{Extent, Fit, Frame};
 use crate::icrc::{Envelope, IcrcCheck};
 use crate::immediate::{Immediate, MAX_PAGES};
-use crate::opcode::{Opcode, Part, Service, Verb};
+use crate::opcode::{Part, Service, Verb};
 use crate::packet::{Packet, Reth};
 use crate::psn::{Arrival, Psn, Sequence};
 use crate::reason::{Reason, Refusals};
@@ -145,6 +146,8 @@ pub enum Event<'a> {
     Arrived(Arrived),
     /// A SEND of one packet.
     Message(&'a [u8]),
+    /// A SEND of several packets, whose bytes are [`Responder::gathered`].
+    Gathered,
 }
 
 /// What a responder counts.
@@ -158,7 +161,7 @@ pub struct ResponderStats {
     pub arrived: u64,
     /// Those of them that lacked packets.
     pub arrived_incomplete: u64,
-    /// SENDs reported as [`Event::Message`].
+    /// SENDs reported as [`Event::Message`] or [`Event::Gathered`].
     pub messages: u64,
     /// Sequence numbers skipped.
     pub gap_packets: u64,
@@ -180,9 +183,9 @@ impl ResponderStats {
     }
 }
 
-/// A message of several packets that is under way.
+/// A WRITE of several packets that is under way.
 #[derive(Clone, Copy, Debug)]
-struct Message {
+struct Write {
     next: Psn,
     slot: u32,
     /// From the window's start.
@@ -216,7 +219,12 @@ pub struct Responder {
     qp: QueuePair,
     sequence: Sequence,
     frames: Box<[Option<Frame>]>,
-    message: Option<Message>,
+    message: Option<Write>,
+    /// The number of the next packet of a SEND of several that is under way.
+    gathering: Option<Psn>,
+    gathered: Vec<u8>,
+    /// The longest SEND of several packets; 0 takes none.
+    message_bytes: usize,
     stats: ResponderStats,
 }
 
@@ -244,8 +252,25 @@ impl Responder {
             sequence: Sequence::new(),
             frames: vec![None; qp.slots as usize].into_boxed_slice(),
             message: None,
+            gathering: None,
+            gathered: Vec::new(),
+            message_bytes: 0,
             stats: ResponderStats::default(),
         })
+    }
+
+    /// Takes SENDs of several packets, of up to so many bytes; without this call they are refused.
+    #[must_use]
+    pub fn gathering(mut self, message_bytes: usize) -> Self {
+        self.message_bytes = message_bytes;
+        self.gathered = Vec::with_capacity(message_bytes);
+        self
+    }
+
+    /// The message of the last [`Event::Gathered`].
+    #[must_use]
+    pub fn gathered(&self) -> &[u8] {
+        &self.gathered
     }
 
     /// What it answers to.
@@ -302,6 +327,29 @@ impl Responder {
         memory: &mut M,
     ) -> Result<Event<'a>, Reason> {
         let event = self.check(packet, memory);
+        self.count(packet, event)
+    }
+
+    /// Takes in a packet of a reliable connection, whose queue pair, service and sequence number were found right. One that is
+    /// refused because its slot is [busy](Reason::Busy) may be taken in again.
+    pub(crate) fn accept<'a, M: Memory + ?Sized>(
+        &mut self,
+        packet: &Packet<'a>,
+        memory: &mut M,
+    ) -> Result<Event<'a>, Reason> {
+        let (message, incomplete) = (self.message, self.stats.incomplete);
+        let event = self.located(packet, memory).and_then(|located| self.apply(packet, located, memory));
+        if event == Err(Reason::Busy) {
+            (self.message, self.stats.incomplete) = (message, incomplete);
+        }
+        self.count(packet, event)
+    }
+
+    fn count<'a>(
+        &mut self,
+        packet: &Packet<'a>,
+        event: Result<Event<'a>, Reason>,
+    ) -> Result<Event<'a>, Reason> {
         match event {
             Ok(event) => {
                 self.stats.packets += 1;
@@ -312,7 +360,7 @@ impl Responder {
                         self.stats.arrived += 1;
                         self.stats.arrived_incomplete += u64::from(!arrived.complete);
                     }
-                    Event::Message(_) => self.stats.messages += 1,
+                    Event::Message(_) | Event::Gathered => self.stats.messages += 1,
                 }
             }
             Err(reason) => self.stats.refused.count(reason),
@@ -334,10 +382,7 @@ impl Responder {
         }
         // Before the sequence number is observed: a packet without the key, or for other addresses, must not use up a number
         // of the peer's, since its source address may be forged.
-        let located = match (bth.opcode.verb(), packet.reth) {
-            (Verb::Write, Some(reth)) => Some(self.locate(reth, memory)?),
-            _ => None,
-        };
+        let located = self.located(packet, memory)?;
         match self.sequence.observe(bth.psn) {
             Arrival::First | Arrival::Next => {}
             Arrival::Gap(missing) => self.stats.gap_packets += u64::from(missing),
@@ -348,22 +393,46 @@ impl Responder {
                 self.give_up_all();
             }
         }
-        let several =
-            bth.opcode.verb() == Verb::Write && matches!(bth.opcode.part(), Part::Middle | Part::Last);
-        if !several {
+        self.apply(packet, located, memory)
+    }
+
+    /// Slot and start of a packet that begins a WRITE.
+    fn located<M: Memory + ?Sized>(
+        &self,
+        packet: &Packet<'_>,
+        memory: &M,
+    ) -> Result<Option<(u32, u64)>, Reason> {
+        match (packet.bth.opcode.verb(), packet.reth) {
+            (Verb::Write, Some(reth)) => self.locate(reth, memory).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What a packet does whose sequence number was found right. Of the service's opcodes it looks at operation and part alone.
+    fn apply<'a, M: Memory + ?Sized>(
+        &mut self,
+        packet: &Packet<'a>,
+        located: Option<(u32, u64)>,
+        memory: &mut M,
+    ) -> Result<Event<'a>, Reason> {
+        let bth = &packet.bth;
+        let (verb, part) = (bth.opcode.verb(), bth.opcode.part());
+        if !(verb == Verb::Write && matches!(part, Part::Middle | Part::Last)) {
             // A message that begins ends the message under way: this service never repeats.
             self.give_up_message();
         }
-        match (bth.opcode, packet.reth.zip(located)) {
-            (Opcode::UcSendOnly | Opcode::UcSendOnlyImmediate, _) => Ok(Event::Message(packet.payload)),
-            (Opcode::UcWriteOnly | Opcode::UcWriteOnlyImmediate, Some((reth, located))) => {
-                self.frame(packet, reth, located, memory)
-            }
-            (Opcode::UcWriteFirst, Some((reth, (slot, start)))) => {
-                let message = Message { next: bth.psn, slot, start, bytes: reth.length, written: 0 };
+        if !(verb == Verb::Send && matches!(part, Part::Middle | Part::Last)) {
+            self.stats.incomplete += u64::from(self.gathering.take().is_some());
+        }
+        match (verb, part, packet.reth.zip(located)) {
+            (Verb::Send, Part::Only, _) => Ok(Event::Message(packet.payload)),
+            (Verb::Send, _, _) => self.gather(packet),
+            (Verb::Write, Part::Only, Some((reth, located))) => self.frame(packet, reth, located, memory),
+            (Verb::Write, Part::First, Some((reth, (slot, start)))) => {
+                let message = Write { next: bth.psn, slot, start, bytes: reth.length, written: 0 };
                 self.proceed(packet, message, memory)
             }
-            (Opcode::UcWriteMiddle | Opcode::UcWriteLast | Opcode::UcWriteLastImmediate, _) => {
+            (Verb::Write, Part::Middle | Part::Last, _) => {
                 let Some(message) = self.message.take() else { return Err(Reason::NoMessage) };
                 let event = self.proceed(packet, message, memory);
                 self.stats.incomplete += u64::from(event.is_err());
@@ -371,6 +440,33 @@ impl Responder {
             }
             _ => Err(Reason::Unsupported),
         }
+    }
+
+    /// A packet of a SEND of several.
+    fn gather(&mut self, packet: &Packet<'_>) -> Result<Event<'static>, Reason> {
+        if self.message_bytes == 0 {
+            return Err(Reason::Unsupported);
+        }
+        let part = packet.bth.opcode.part();
+        if part == Part::First {
+            self.gathered.clear();
+        } else {
+            let next = self.gathering.take().ok_or(Reason::NoMessage)?;
+            if next != packet.bth.psn {
+                self.stats.incomplete += 1;
+                return Err(Reason::NoMessage);
+            }
+        }
+        if self.gathered.len() + packet.payload.len() > self.message_bytes {
+            self.stats.incomplete += 1;
+            return Err(Reason::WrongLength);
+        }
+        self.gathered.extend_from_slice(packet.payload);
+        if part == Part::Last {
+            return Ok(Event::Gathered);
+        }
+        self.gathering = Some(packet.bth.psn.next());
+        Ok(Event::Written)
     }
 
     /// The slot of a range of addresses, and where in the window it begins.
@@ -439,7 +535,7 @@ impl Responder {
     fn proceed<M: Memory + ?Sized>(
         &mut self,
         packet: &Packet<'_>,
-        mut message: Message,
+        mut message: Write,
         memory: &mut M,
     ) -> Result<Event<'static>, Reason> {
         if packet.bth.psn != message.next {
@@ -464,7 +560,7 @@ impl Responder {
             self.message = Some(message);
             return Ok(Event::Written);
         }
-        let Message { slot, bytes, .. } = message;
+        let Write { slot, bytes, .. } = message;
         let psn = packet.bth.psn;
         Ok(immediate.map_or(Event::Written, |immediate| {
             Event::Arrived(Arrived { slot, psn, immediate, bytes, complete: true })
@@ -477,6 +573,7 @@ impl Responder {
 
     fn give_up_all(&mut self) {
         self.give_up_message();
+        self.stats.incomplete += u64::from(self.gathering.take().is_some());
         let given_up = self.frames.iter_mut().filter_map(Option::take).count();
         self.stats.incomplete += given_up as u64;
     }

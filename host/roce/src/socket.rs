@@ -40,12 +40,12 @@ pub enum SocketError {
     )]
     Unspecified(SocketAddrV4),
     /// The kernel refused.
-    #[error("a RoCE socket on {address} failed: {source}")]
+    #[error("a RoCE socket on {address} failed: {cause}")]
     Io {
         /// The address to bind to.
         address: SocketAddrV4,
-        /// What the kernel said.
-        source: io::Error,
+        /// What the kernel said; part of the text, so not told a second time as the error's source.
+        cause: io::Error,
     },
 }
 
@@ -84,7 +84,7 @@ impl RoceSocket {
         if address.ip().is_unspecified() {
             return Err(SocketError::Unspecified(address));
         }
-        Self::open(address).map_err(|source| SocketError::Io { address, source })
+        Self::open(address).map_err(|cause| SocketError::Io { address, cause })
     }
 
     fn open(address: SocketAddrV4) -> io::Result<Self> {
@@ -253,7 +253,7 @@ thread_local! {
 /// Why a packet did not get into an [`Outbox`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
-    /// It holds [`BATCH`] packets: send first.
+    /// It holds as many packets as it has room for: send first.
     #[error("the outbox is full")]
     Full,
     /// The packet cannot be built, or is longer than the outbox's packets.
@@ -261,12 +261,12 @@ pub enum PushError {
     Packet(#[from] PacketError),
 }
 
-/// Packets to be sent, built in place: room for [`BATCH`].
+/// Packets to be sent, built in place: room for a fixed number of them.
 #[derive(Debug)]
 pub struct Outbox {
     buffer: Box<[u8]>,
     packet_bytes: usize,
-    entries: [(SocketAddrV4, usize); BATCH],
+    entries: Box<[(SocketAddrV4, usize)]>,
     head: usize,
     used: usize,
 }
@@ -274,11 +274,17 @@ pub struct Outbox {
 const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 impl Outbox {
-    /// An empty one, for packets of so many bytes from the BTH to the iCRC.
+    /// An empty one for [`BATCH`] packets of so many bytes from the BTH to the iCRC.
     #[must_use]
     pub fn new(packet_bytes: usize) -> Self {
-        let buffer = vec![0; packet_bytes * BATCH].into_boxed_slice();
-        Self { buffer, packet_bytes, entries: [(NOWHERE, 0); BATCH], head: 0, used: 0 }
+        Self::with_room(BATCH, packet_bytes)
+    }
+
+    /// An empty one for `packets` packets of so many bytes from the BTH to the iCRC.
+    #[must_use]
+    pub fn with_room(packets: usize, packet_bytes: usize) -> Self {
+        let buffer = vec![0; packet_bytes * packets].into_boxed_slice();
+        Self { buffer, packet_bytes, entries: vec![(NOWHERE, 0); packets].into(), head: 0, used: 0 }
     }
 
     /// Packets that wait to be sent.
@@ -296,7 +302,13 @@ impl Outbox {
     /// Whether another one fits. (Room comes back when all were sent.)
     #[must_use]
     pub const fn is_full(&self) -> bool {
-        self.used == BATCH
+        self.room() == 0
+    }
+
+    /// How many more fit.
+    #[must_use]
+    pub const fn room(&self) -> usize {
+        self.entries.len() - self.used
     }
 
     /// Drops what waits.

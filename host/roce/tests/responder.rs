@@ -1,9 +1,10 @@
 //! The receiving end: every reason to refuse, frames in any order, messages of several packets.
 
 use proptest::prelude::*;
+use ringcall_roce::opcode::Service;
 use ringcall_roce::{
-    Arrived, Bth, Busy, Envelope, Event, IcrcCheck, Immediate, Incomplete, Memory, NoMemory, Opcode, Packet,
-    Psn, QueuePair, QueuePairError, Reason, Responder, Reth,
+    Arrived, Bth, Busy, Envelope, Event, IcrcCheck, Immediate, Incomplete, Memory, Message, NoMemory, Opcode,
+    Operation, Packet, PathMtu, Psn, QueuePair, QueuePairError, Reason, Responder, Reth,
 };
 
 const BASE: u64 = 0x7F00_0000;
@@ -33,7 +34,7 @@ impl Bench {
         self.responder.receive(packet, &mut self.memory[..]).map(|event| match event {
             Event::Arrived(arrived) => Some(arrived),
             Event::Written => None,
-            Event::Message(_) => unreachable!("no SEND was received"),
+            Event::Message(_) | Event::Gathered => unreachable!("no SEND was received"),
         })
     }
 }
@@ -114,6 +115,40 @@ fn each_refusal_has_its_reason() {
     // Neither another queue pair's packet, nor another service's, nor one without the key or for other addresses uses up
     // a number.
     assert_eq!(bench.responder.stats().gap_packets, 9);
+}
+
+/// SENDs of several packets, cut by the path MTU: whole ones arrive, others are given up and counted.
+#[test]
+fn sends_of_several_packets_are_gathered() {
+    let bytes: Vec<u8> = (0..=255).cycle().take(700).collect();
+    let operation = Operation::Send { immediate: None };
+    let (service, mtu) = (Service::Uc, PathMtu::B256);
+    let message = Message { service, operation, destination_qp: QP.number, mtu, bytes: &bytes };
+    let mut responder = Responder::new(QP).expect("a queue pair").gathering(700);
+    let mut take =
+        |packet: &Packet<'_>| responder.receive(packet, &mut NoMemory).map(|event| event == Event::Gathered);
+    let first = Psn::new(0xFF_FFFF);
+    let whole: Vec<_> = (0..3).map(|index| take(&message.packet(index, first))).collect();
+    assert_eq!(whole, [Ok(false), Ok(false), Ok(true)]);
+    // Its middle is missing, and then its end: the next message is none the worse.
+    assert_eq!(take(&message.packet(0, Psn::new(2))), Ok(false));
+    assert_eq!(take(&message.packet(2, Psn::new(2))), Err(Reason::NoMessage));
+    assert_eq!(take(&message.packet(0, Psn::new(5))), Ok(false));
+    let all: Vec<_> = (0..3).map(|index| take(&message.packet(index, Psn::new(8)))).collect();
+    assert_eq!(all, [Ok(false), Ok(false), Ok(true)]);
+    assert_eq!(
+        (responder.gathered(), responder.stats().incomplete, responder.stats().messages),
+        (&bytes[..], 2, 2)
+    );
+    // Longer than was said, and where nothing was said.
+    let long = vec![0; 800];
+    let long = Message { bytes: &long, ..message };
+    let outcomes = (0..4).map(|index| responder.receive(&long.packet(index, Psn::new(20)), &mut NoMemory));
+    assert_eq!(outcomes.last(), Some(Err(Reason::NoMessage)));
+    assert_eq!(responder.stats().refused.of(Reason::WrongLength), 1);
+    let mut plain = Responder::new(QP).expect("a queue pair");
+    let refused = plain.receive(&message.packet(0, first), &mut NoMemory);
+    assert_eq!(refused, Err(Reason::Unsupported));
 }
 
 /// Its source address may be forged: without the key it must not change what becomes of the peer's packets.

@@ -1,5 +1,6 @@
 //! What can be wrong with a transport before it runs.
 
+use ringcall_rdma::verbs::VerbsError;
 use ringcall_roce::{QueuePairError, SocketError};
 use std::io;
 use std::net::SocketAddr;
@@ -33,6 +34,9 @@ pub enum TransportError {
     /// The queue pair's socket cannot be made.
     #[error(transparent)]
     Roce(#[from] SocketError),
+    /// There is no queue pair of an adapter.
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
     /// Numbers that make no queue pair.
     #[error(transparent)]
     QueuePair(#[from] QueuePairError),

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | a service over UDP, transport and host dispatcher on one thread | [`OneThread`] over [`Link`] over [`udp::Udp`] |
 //! | a service for an FPGA that writes requests by RoCE v2, without an adapter | the same over [`roce::Roce`] |
+//! | the same by the reliable service, whose packets are sent again until they are acknowledged | [`roce::ReliableRoce`] |
+//! | the same with an RDMA adapter | [`verbs::Verbs`] |
 //! | a service whose ring another dispatcher serves: a dispatcher's thread, a device | [`Threaded`] |
 //! | a loop of your own | [`Link`], by the methods of [`Unified`] |
-//! | a client | [`udp::Caller`] |
+//! | a client | [`udp::Caller`]; of a decoding server, over it, [`DecodingClient`] |
 //! | another network | implement [`Wire`]: the rest is here |
 //!
 //! # Who does what
@@ -33,6 +35,7 @@ mod admit;
 mod caller;
 #[cfg(feature = "testing")]
 pub mod conformance;
+mod decoding;
 mod endpoint;
 mod error;
 mod idle;
@@ -44,9 +47,11 @@ mod stats;
 mod threaded;
 mod transport;
 pub mod udp;
+pub mod verbs;
 pub mod wire;
 
 pub use caller::{CallError, Caller, CallerOptions, Ended, Outcome, Reply};
+pub use decoding::{DecodingClient, DecodingError};
 pub use endpoint::Endpoint;
 pub use error::TransportError;
 pub use idle::Idle;

@@ -4,7 +4,7 @@ use crate::admit::{Admission, Reason, admission};
 use crate::outbox::Tag;
 use crate::slots::{Asked, Slots};
 use crate::stats::{Count, LiveCounters};
-use crate::wire::{Arrival, BATCH, Frame};
+use crate::wire::{Arrival, BATCH, Broken, Frame};
 use crate::{Endpoint, Outbox, TransportError, Unified, Watch, Wire};
 use ringcall::Ring;
 use ringcall_protocol::slot::Response;
@@ -198,7 +198,17 @@ impl<W: Wire> Unified for Link<W> {
             Arrival::WrongIcrc => ignore(&counters.wrong_icrc),
             Arrival::WrongKey => ignore(&counters.wrong_key),
             Arrival::NoMessage => ignore(&counters.no_message),
+            Arrival::WrongPsn => ignore(&counters.wrong_psn),
             Arrival::Repeated => ignore(&counters.repeated),
+            Arrival::Resent(n) => counters.resent.add(n),
+            Arrival::Broken(why) => match why {
+                Broken::Silent => &counters.broken_silent,
+                Broken::NotReady => &counters.broken_not_ready,
+                Broken::Refused => &counters.broken_refused,
+                Broken::QueuePair => &counters.broken_queue_pair,
+                Broken::Device => &counters.device_removed,
+            }
+            .one(),
         });
         if outcome.is_err() {
             counters.errors.one();

@@ -119,9 +119,16 @@ counters! {
         wrong_icrc: "packets ignored: their invariant CRC is wrong, so they were damaged on the way";
         wrong_key: "packets ignored: their key is not the window's";
         no_message: "packets ignored: they continue a message of which an earlier packet is missing";
+        wrong_psn: "packets ignored: their sequence number is not the next one of a reliable connection";
         repeated: "packets ignored: the wire knows by its own sequence numbers that they were here before";
         lost: "packets that the wire knows to be lost, by its own sequence numbers";
         incomplete: "frames given up: packets of them never came";
+        resent: "packets sent again: the peer of a reliable connection had not acknowledged them";
+        broken_silent: "reliable connections that ended: the peer acknowledged nothing, however often it was asked";
+        broken_not_ready: "reliable connections that ended: the peer had no receive buffer all the time";
+        broken_refused: "reliable connections that ended: the peer refused an answer";
+        broken_queue_pair: "connections that ended: the adapter's queue pair went into the error state";
+        device_removed: "connections that ended: the adapter was removed";
         evicted: "peers that lost their entry to a newcomer: more wrote than the transport knows at a time";
         error_marks: "answers that were an error mark of the dispatcher";
         bad_answers: "answers replaced (ABANDONED): what the slot held did not belong to its request";
@@ -144,7 +151,7 @@ impl Statistics {
     #[must_use]
     pub fn ignored(&self) -> u64 {
         let refused = self.malformed + self.forbidden + self.wrong_icrc + self.wrong_key + self.no_message;
-        self.runts + self.strays + refused + self.repeated
+        self.runts + self.strays + refused + self.wrong_psn + self.repeated
     }
 
     /// How many frames are unaccounted for: always (0, 0), first of those received, then of those put into slots.

@@ -1,6 +1,7 @@
 //! What differs between transports: how frames are received and sent.
 
 use crate::{Endpoint, Outbox};
+use ringcall_roce::reliable::ReliableError;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -74,6 +75,12 @@ pub enum Arrival<'a, P> {
     WrongKey,
     /// A packet that continues a message of which an earlier packet is missing: counted.
     NoMessage,
+    /// A packet that is not the next one of a reliable connection: counted.
+    WrongPsn,
+    /// So many packets were sent again, since they were not acknowledged: counted.
+    Resent(u64),
+    /// A reliable connection has ended: counted by its reason.
+    Broken(Broken),
     /// A packet that was here before, by the wire's sequence numbers: counted.
     Repeated,
     /// So many packets were lost on the way, by the wire's sequence numbers: counted.
@@ -82,6 +89,31 @@ pub enum Arrival<'a, P> {
     Incomplete(u64),
     /// So many peers lost their entry to newcomers: counted.
     Evicted(u64),
+}
+
+/// Why a connection has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// The peer acknowledged nothing, although packets were sent again.
+    Silent,
+    /// The peer had no receive buffer all the time.
+    NotReady,
+    /// The peer refused an answer.
+    Refused,
+    /// Its queue pair went into the error state.
+    QueuePair,
+    /// Its device was removed.
+    Device,
+}
+
+impl From<ReliableError> for Broken {
+    fn from(error: ReliableError) -> Self {
+        match error {
+            ReliableError::RetriesExceeded => Self::Silent,
+            ReliableError::NotReadyRetriesExceeded => Self::NotReady,
+            _ => Self::Refused,
+        }
+    }
 }
 
 /// A frame that has arrived. Its contents are an allegation.

@@ -3,7 +3,7 @@
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring, RingConfig};
 use ringcall_roce::{
-    Event, IcrcCheck, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet,
+    Event, IcrcCheck, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet, PathMtu,
     PortOptions, Psn, QueuePair, Responder, Reth, RoceSocket,
 };
 use ringcall_transport::conformance::{Client, Subject, check, serve};
@@ -23,6 +23,8 @@ struct Roce {
     one_thread: bool,
     /// Payload bytes of a packet.
     packet_bytes: usize,
+    /// Of answers.
+    mtu: PathMtu,
 }
 
 fn options(ring: &Ring) -> roce::RoceOptions {
@@ -39,6 +41,7 @@ impl Subject for Roce {
         let address = at.map_or(ANY, v4);
         let mut options = options(ring);
         options.port.address = address;
+        options.port.mtu = self.mtu;
         let link = Link::attach(roce::Roce::bind(&options)?, ring)?;
         serve(link, dispatcher, self.one_thread)
     }
@@ -77,6 +80,7 @@ struct Bridge {
     pages: u32,
     psn: Psn,
     packet_bytes: usize,
+    page_bytes: u32,
     answers: Responder,
     inbox: Inbox,
     queue: VecDeque<Vec<u8>>,
@@ -104,7 +108,8 @@ impl Bridge {
             pages: detail(service, "pages"),
             psn: Psn::new(0xFF_FFF0),
             packet_bytes,
-            answers: Responder::new(qp).unwrap(),
+            page_bytes: PAGE_BYTES,
+            answers: Responder::new(qp).unwrap().gathering(2048),
             inbox: Inbox::new(2048),
             queue: VecDeque::new(),
         }
@@ -112,7 +117,7 @@ impl Bridge {
 
     /// The packets of a frame for a page.
     fn packets(&mut self, page: u32, frame: &[u8]) -> Vec<Vec<u8>> {
-        let mut address = u64::from(page * PAGE_BYTES);
+        let mut address = u64::from(page * self.page_bytes);
         let count = frame.len().div_ceil(self.packet_bytes).max(1);
         let mut packets = Vec::new();
         for index in 0..count {
@@ -162,6 +167,8 @@ impl Client for Bridge {
                 let envelope = self.socket.envelope_from(from);
                 match self.answers.receive_datagram(datagram, &envelope, IcrcCheck::Recover, &mut NoMemory) {
                     Ok(Event::Message(answer)) => self.queue.push_back(answer.to_vec()),
+                    Ok(Event::Gathered) => self.queue.push_back(self.answers.gathered().to_vec()),
+                    Ok(Event::Written) => (),
                     other => panic!("{other:?}"),
                 }
             }
@@ -172,17 +179,65 @@ impl Client for Bridge {
 
 #[test]
 fn threads_of_their_own() {
-    check(&Roce { one_thread: false, packet_bytes: 1024 }).unwrap();
+    check(&Roce { one_thread: false, packet_bytes: 1024, mtu: PathMtu::B1024 }).unwrap();
 }
 
 #[test]
 fn one_thread() {
-    check(&Roce { one_thread: true, packet_bytes: 1024 }).unwrap();
+    check(&Roce { one_thread: true, packet_bytes: 1024, mtu: PathMtu::B1024 }).unwrap();
 }
 
 #[test]
 fn frames_in_pieces() {
-    check(&Roce { one_thread: true, packet_bytes: 20 }).unwrap();
+    check(&Roce { one_thread: true, packet_bytes: 20, mtu: PathMtu::B1024 }).unwrap();
+}
+
+/// The suite's longest answers are several packets.
+#[test]
+fn answers_in_several_packets() {
+    check(&Roce { one_thread: true, packet_bytes: 1024, mtu: PathMtu::B256 }).unwrap();
+}
+
+/// Answers of several packets that the socket does not take all at once: each arrives whole, and once.
+#[test]
+fn answers_longer_than_the_send_buffer_arrive_whole() {
+    const SLOTS: u32 = 32;
+    let ring = Ring::allocate(RingConfig { slots: SLOTS, slot_bytes: 16 * 1024 }).unwrap();
+    let mut port = PortOptions::new(SLOTS, 16 * 1024);
+    port.mtu = PathMtu::B256;
+    let options = roce::RoceOptions { port, ..Default::default() };
+    let mut link = Link::attach(roce::Roce::bind(&options).unwrap(), &ring).unwrap();
+    let table =
+        ringcall::FunctionTable::builder().host_call("rpc_increment", |request: &[u8], out: &mut [u8]| {
+            out[..request.len()].copy_from_slice(request);
+            Ok(request.len())
+        });
+    let mut dispatcher =
+        HostDispatcher::builder(&ring, table.build(&ring).unwrap()).build().unwrap().into_stepper();
+    let mut bridge = Bridge { page_bytes: 16 * 1024, ..Bridge::new(link.endpoint(), 1024) };
+    bridge.answers = bridge.answers.gathering(16 * 1024);
+    for round in 0..8_u8 {
+        for page in 0..SLOTS {
+            let payload = vec![round ^ page as u8; 15_000 + page as usize];
+            for packet in bridge.packets(page, &request(page, &payload)) {
+                bridge.send_raw(&packet);
+            }
+            link.poll();
+        }
+        let (begin, mut answers) = (Instant::now(), Vec::new());
+        while answers.len() < SLOTS as usize {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{}", link.watch().statistics());
+            link.poll();
+            dispatcher.step();
+            link.publish();
+            answers.extend(bridge.receive(Duration::from_micros(1)));
+        }
+        answers.sort_by_key(Vec::len);
+        for (page, answer) in answers.iter().enumerate() {
+            assert_eq!(answer[24..], vec![round ^ page as u8; 15_000 + page]);
+        }
+    }
+    assert_eq!(bridge.answers.stats().lost_packets(), 0);
 }
 
 fn request(id: u32, payload: &[u8]) -> Vec<u8> {

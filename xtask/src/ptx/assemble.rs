@@ -134,16 +134,16 @@ impl Bench<'_> {
         Ok(object)
     }
 
-    /// A shape of the predecoder network's kernel, and its link with the dispatcher, which is for any device of the
-    /// generation.
+    /// A shape of a kernel in CUDA C++, and its link with the dispatcher, which is for any device of the generation.
     fn shape(&self, shape: &cpp::Shape) -> Result<()> {
-        let object = self.folder.join(format!("{}.{}.o", shape.name(), cpp::ARCH));
-        let printed = self.assemble(&shape.path(self.shell), &object, cpp::ARCH)?;
+        let object = self.folder.join(format!("{}.{}.o", shape.name(), shape.arch()));
+        let printed = self.assemble(&shape.path(self.shell), &object, shape.arch())?;
         let waits = waits_put_in(&printed);
         ensure!(waits.is_empty(), "{}: products wait for each other:\n{}", shape.name(), waits.join("\n"));
         show(&usage(&printed), &shape.name());
-        let objects = [self.object(DISPATCHER, Arch::SM_90), object];
-        self.link(&format!("{DISPATCHER}+{}", shape.name()), &objects, false, cpp::ARCH)
+        let dispatcher = shape.dispatcher();
+        let objects = [self.object(dispatcher, Arch::SM_90), object];
+        self.link(&format!("{dispatcher}+{}", shape.name()), &objects, false, shape.arch())
     }
 
     fn link(&self, name: &str, objects: &[PathBuf], runtime: bool, arch: impl Display) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Committed PTX that NVIDIA's compiler makes of CUDA C++: the shapes of the predecoder network's kernel, and the handler and
-//! the transport that tests link.
+//! Committed PTX that NVIDIA's compiler makes of CUDA C++: the shapes of the predecoder network's kernel and of the Relay-BP kernel, and
+//! the handler and the transport that tests link.
 
 use super::cuda::{Cuda, quiet};
 use super::record::{Mode, Record};
@@ -8,10 +8,7 @@ use crate::shell::Shell;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-/// Instructions that one architecture alone has, so PTX for it alone.
-pub(super) const ARCH: &str = "sm_90a";
 const SOURCES: &str = "kernels-cu";
-const FOLDER: &str = "kernels-cu/predecoder";
 /// What the texts need, and no more, so that drivers older than the compiler take them.
 const VERSION: &str = ".version 8.4";
 /// How names of static functions begin, and how long that is: hashes of the path to the source and of what it says.
@@ -30,40 +27,91 @@ const HINT: &str = "used_bytes_mask";
 const LINKED: [(&str, &str); 2] =
     [("increment.cu", "ptx/increment.ptx"), ("hooks/ring.cu", "ptx/ring_hooks.ptx")];
 
-/// One shape of the kernel: shares of output channels, shares of input channels, positions of a tile.
-pub(super) struct Shape([u32; 3]);
+/// One shape of a kernel.
+pub(super) enum Shape {
+    /// The predecoder network's: shares of output channels, shares of input channels, positions of a tile.
+    Predecoder([u32; 3]),
+    /// Relay-BP's: its name in `kernels-cu/relay/shapes.h`.
+    Relay(&'static str),
+}
 
-/// Those that `host/predecoder/src/plan.rs` lists.
+/// Those that `host/predecoder/src/plan.rs` and `host/bp/src/kernel/mod.rs` list.
 pub(super) const SHAPES: &[Shape] = &[
-    Shape([2, 2, 24]),
-    Shape([2, 2, 48]),
-    Shape([2, 2, 64]),
-    Shape([2, 2, 96]),
-    Shape([2, 1, 96]),
-    Shape([2, 1, 144]),
-    Shape([2, 1, 176]),
-    Shape([1, 1, 256]),
+    Shape::Predecoder([2, 2, 24]),
+    Shape::Predecoder([2, 2, 48]),
+    Shape::Predecoder([2, 2, 64]),
+    Shape::Predecoder([2, 2, 96]),
+    Shape::Predecoder([2, 1, 96]),
+    Shape::Predecoder([2, 1, 144]),
+    Shape::Predecoder([2, 1, 176]),
+    Shape::Predecoder([1, 1, 256]),
+    Shape::Relay("bb72_8"),
+    Shape::Relay("bb144_16n"),
+    Shape::Relay("bb144_8"),
+    Shape::Relay("wide_16"),
+    Shape::Relay("deep_16"),
 ];
 
 impl Shape {
     pub(super) fn name(&self) -> String {
-        let [outputs, inputs, positions] = self.0;
-        format!("cs{outputs}ks{inputs}n{positions}")
+        match self {
+            Self::Predecoder([outputs, inputs, positions]) => format!("cs{outputs}ks{inputs}n{positions}"),
+            Self::Relay(name) => (*name).to_owned(),
+        }
+    }
+
+    /// What its text is for. The network's has instructions that one architecture alone has.
+    pub(super) fn arch(&self) -> &'static str {
+        match self {
+            Self::Predecoder(_) => "sm_90a",
+            Self::Relay(_) => "sm_90",
+        }
+    }
+
+    /// The dispatcher that it is linked with.
+    pub(super) fn dispatcher(&self) -> &'static str {
+        match self {
+            Self::Predecoder(_) => "dispatch",
+            Self::Relay(_) => "ahead",
+        }
+    }
+
+    /// The folder below `kernels-cu`, which is the source's name, too.
+    fn folder(&self) -> &'static str {
+        match self {
+            Self::Predecoder(_) => "predecoder",
+            Self::Relay(_) => "relay",
+        }
     }
 
     pub(super) fn path(&self, shell: &Shell) -> PathBuf {
-        shell.root().join(FOLDER).join("ptx").join(format!("{}.{ARCH}.ptx", self.name()))
+        let folder = shell.root().join(SOURCES).join(self.folder()).join("ptx");
+        folder.join(format!("{}.{}.ptx", self.name(), self.arch()))
     }
 
     fn build(&self, shell: &Shell, cuda: &Cuda, to: &Path) -> Result<String> {
         let mut command = cuda.tool(shell, "nvcc");
-        command.args(["-std=c++17", "-rdc=true", "-ptx", "-gencode=arch=compute_90a,code=compute_90a"]);
-        for (name, value) in ["CS", "KS", "N"].iter().zip(self.0) {
-            command.arg(format!("-DPREDECODER_{name}={value}"));
+        let target = self.arch().replace("sm_", "compute_");
+        command.args(["-std=c++17", "-rdc=true", "-ptx"]);
+        command.arg(format!("-gencode=arch={target},code={target}"));
+        match self {
+            Self::Predecoder(shape) => {
+                for (name, value) in ["CS", "KS", "N"].iter().zip(shape) {
+                    command.arg(format!("-DPREDECODER_{name}={value}"));
+                }
+            }
+            Self::Relay(name) => {
+                command.args(["-O3", "--expt-relaxed-constexpr"]).arg(format!("-DRELAY_SHAPE={name}"));
+            }
         }
-        command.arg("-o").args([to, &shell.root().join(FOLDER).join("predecoder.cu")]);
+        let source = shell.root().join(SOURCES).join(self.folder()).join(format!("{}.cu", self.folder()));
+        command.arg("-o").args([to, &source]);
         quiet(&mut command)?;
-        Ok(of_record(&read(to)?, VERSION))
+        let text = of_record(&read(to)?, VERSION);
+        Ok(match self {
+            Self::Predecoder(_) => text,
+            Self::Relay(_) => without_hints(&text),
+        })
     }
 }
 
@@ -124,10 +172,22 @@ mod tests {
     #[test]
     fn the_shapes_are_those_of_the_host() {
         let plan = include_str!("../../../host/predecoder/src/plan.rs");
-        for Shape([a, b, c]) in SHAPES {
-            assert!(plan.contains(&format!("shape!({a}, {b}, {c})")), "{a} {b} {c}");
+        let relay = include_str!("../../../host/bp-gpu/src/shapes.rs");
+        let (mut networks, mut relays) = (0, 0);
+        for shape in SHAPES {
+            match shape {
+                Shape::Predecoder([a, b, c]) => {
+                    assert!(plan.contains(&format!("shape!({a}, {b}, {c})")), "{a} {b} {c}");
+                    networks += 1;
+                }
+                Shape::Relay(name) => {
+                    assert!(relay.contains(&format!("ptx!(\"{name}\")")), "{name}");
+                    relays += 1;
+                }
+            }
         }
-        assert_eq!(plan.matches("    shape!(").count(), SHAPES.len());
+        assert_eq!(plan.matches("    shape!(").count(), networks);
+        assert_eq!(relay.matches("ptx!(\"").count(), relays);
     }
 
     #[test]

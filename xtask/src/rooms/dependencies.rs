@@ -114,6 +114,23 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("ringcall-qec", &["ringcall-matching", "ringcall-bp"]),
+    // Belief propagation on a device; codes in its tests.
+    (
+        "ringcall-bp-gpu",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-protocol",
+            "ringcall",
+            "ringcall-cuda",
+            "ringcall-launch",
+            "ringcall-bp",
+            "ringcall-infer",
+            "ringcall-qec",
+        ],
+    ),
+    // deq's decoder interface, both ways: matching as a plug-in, plug-ins as decoders.
+    ("ringcall-deq", &["ringcall-matching", "ringcall-qec"]),
     // Any decoder: it knows engines, and no code or matching.
     (
         "ringcall-pipeline",
@@ -122,7 +139,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     // What fills rings from a network: any dispatcher, any decoder.
     (
         "ringcall-transport",
-        &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall", "ringcall-roce"],
+        &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall", "ringcall-roce", "ringcall-rdma"],
     ),
     // Transports in shared libraries: from both sides, and ours as such.
     (
@@ -167,6 +184,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-cuda",
             "ringcall-launch",
             "ringcall-predecoder",
+            "ringcall-bp",
+            "ringcall-bp-gpu",
             "ringcall-inference-service",
         ],
     ),
@@ -189,8 +208,11 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-matching",
             "ringcall-infer",
             "ringcall-predecoder",
+            "ringcall-bp",
+            "ringcall-bp-gpu",
             "ringcall-tensorrt",
             "ringcall-qec",
+            "ringcall-deq",
             "ringcall-pipeline",
             "ringcall-transport",
             "ringcall-bridge",

@@ -10,10 +10,28 @@ array([0, 1, 0, 0], dtype=uint8)
 `sinter_decoders` makes it known to sinter:
 
     sinter collect --custom_decoders_module_function "ringcall:sinter_decoders" --decoders ringcall ...
+
+`run` and `sweep` are the commands `ringcall run` and `ringcall sweep` with results as values; the command `ringcall` is installed
+beside them.
 """
 
 from ringcall._ringcall import __version__, rand_float, randomize, set_seed
 from ringcall._sinter import sinter_decoders
+from ringcall._studies import Arm, Latency, Point, RunResult, SweepResult, run, sweep
 from ringcall.matching import Matching
 
-__all__ = ["Matching", "__version__", "rand_float", "randomize", "set_seed", "sinter_decoders"]
+__all__ = [
+    "Arm",
+    "Latency",
+    "Matching",
+    "Point",
+    "RunResult",
+    "SweepResult",
+    "__version__",
+    "rand_float",
+    "randomize",
+    "run",
+    "set_seed",
+    "sinter_decoders",
+    "sweep",
+]

@@ -8,6 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 __version__: str
 
+def command(arguments: list[str]) -> int: ...
+def call(arguments: list[str]) -> tuple[str, str] | None: ...
+
 @type_check_only
 class EdgeData(TypedDict):
     fault_ids: set[int]

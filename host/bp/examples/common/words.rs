@@ -1,5 +1,6 @@
-//! A problem, its shots and their answers, as one file of 32-bit words.
+//! The kernel's tables of a problem, its shots and their answers, as one file of 32-bit words.
 
+use ringcall_bp::kernel::Tables;
 use ringcall_bp::{BpConfig, BpDecoder, BpError, BpGraph};
 
 /// The file's bytes, in the layout that `export.rs` documents. `answered` is told the number and the predicted observables of
@@ -9,12 +10,13 @@ use ringcall_bp::{BpConfig, BpDecoder, BpError, BpGraph};
 /// The decoder refuses the configuration or a shot.
 pub fn file(
     graph: &BpGraph,
+    tables: &Tables,
     config: &BpConfig,
     shots: &[Vec<u32>],
     mut answered: impl FnMut(usize, &[u8]),
 ) -> Result<Vec<u8>, BpError> {
     let mut decoder = BpDecoder::new(graph, config)?;
-    let mut words = vec![u32::from_le_bytes(*b"RBP1")];
+    let mut words = vec![u32::from_le_bytes(*b"RBP2")];
     let counts = [graph.num_checks(), graph.num_observables(), graph.num_columns(), shots.len()];
     words.extend(counts.map(|count| count as u32));
     words.extend(
@@ -26,11 +28,7 @@ pub fn file(
         words.push(items.len() as u32);
         words.extend_from_slice(items);
     };
-    for column in 0..graph.num_columns() {
-        words.push(graph.priors()[column].into());
-        list(&mut words, graph.column_checks(column));
-        list(&mut words, graph.column_observables(column));
-    }
+    list(&mut words, tables.words());
     let mut observables = vec![0; graph.observable_bytes()];
     for (number, defects) in shots.iter().enumerate() {
         let outcome = decoder.decode(defects, &mut observables)?;

@@ -129,8 +129,13 @@ pub(super) struct Row {
     /// What the arithmetic alone would take on the device that the bench is made for, and the floor of this row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) arithmetic_floor_ns: Option<f64>,
+    /// Of belief propagation.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) bp: Option<DecodeFigures>,
     pub(super) lost: u64,
     pub(super) wrong: u64,
+    #[serde(skip)]
+    pub(super) p9999_ns: u64,
     /// For the picture: from, to (ns), how many.
     #[serde(skip)]
     pub(super) bins: Vec<(u64, u64, u64)>,
@@ -170,6 +175,8 @@ impl Row {
             per_s: None,
             ratio_to_floor: 1.0,
             arithmetic_floor_ns: None,
+            bp: None,
+            p9999_ns: at(0.9999),
             lost: 0,
             wrong: 0,
             bins: bins(times),
@@ -181,7 +188,11 @@ impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ratio =
             if self.ratio_to_floor.is_nan() { "-".to_owned() } else { format!("{:.2}", self.ratio_to_floor) };
-        let per_s = self.per_s.map_or_else(|| "-".to_owned(), |n| format!("{:.2} M", n / 1e6));
+        let per_s = match self.per_s {
+            None => "-".to_owned(),
+            Some(few) if few < 1e5 => format!("{few:.0}"),
+            Some(many) => format!("{:.2} M", many / 1e6),
+        };
         write!(
             f,
             "{:23} {:7} {:9} {:9} {:9} {:9} {:9} {:9} {:>10} {:>11}",
@@ -200,10 +211,69 @@ impl std::fmt::Display for Row {
             let share = floor / self.p50_ns as f64 * 100.0;
             write!(f, "  arithmetic alone {:.1} us on an H200: {share:.0}% of p50", floor / 1e3)?;
         }
+        if let Some(figures) = self.bp {
+            write!(f, "{figures}")?;
+        }
         if self.lost + self.wrong > 0 {
             write!(f, "  LOST {} WRONG {}", self.lost, self.wrong)?;
         }
         Ok(())
+    }
+}
+
+/// What a row of belief propagation has beside its times.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct DecodeFigures {
+    p9999_ns: u64,
+    iterations_mean: f64,
+    iterations_p50: u64,
+    iterations_p99: u64,
+    iterations_max: u64,
+    /// From the request to the answer on the device, by its own clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inside_ns: Option<Inside>,
+}
+
+/// Quantiles.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Inside {
+    p50: u64,
+    p99: u64,
+    p999: u64,
+}
+
+impl std::fmt::Display for DecodeFigures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "  p99.99 {} ns, iterations mean {:.1}, p50 {}, p99 {}, max {}",
+            self.p9999_ns,
+            self.iterations_mean,
+            self.iterations_p50,
+            self.iterations_p99,
+            self.iterations_max
+        )?;
+        if let Some(Inside { p50, p99, p999 }) = self.inside_ns {
+            write!(f, ", inside p50 {p50} ns, p99 {p99}, p99.9 {p999}")?;
+        }
+        Ok(())
+    }
+}
+
+impl DecodeFigures {
+    pub(super) fn new(p9999_ns: u64, iterations: &Histogram<u64>, inside: Option<&Histogram<u64>>) -> Self {
+        Self {
+            p9999_ns,
+            iterations_mean: iterations.mean(),
+            iterations_p50: iterations.value_at_quantile(0.5),
+            iterations_p99: iterations.value_at_quantile(0.99),
+            iterations_max: iterations.max(),
+            inside_ns: inside.map(|times| Inside {
+                p50: times.value_at_quantile(0.5),
+                p99: times.value_at_quantile(0.99),
+                p999: times.value_at_quantile(0.999),
+            }),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ringcall bench`: figures for one machine, in one run.
 
 mod baseline;
+mod bp;
 mod chart;
 mod device;
 mod host_call;
@@ -17,6 +18,7 @@ use ringcall_kernels::samples::graph;
 use ringcall_kernels::samples::handlers::{
     rpc_increment, rpc_increment_bytes, rpc_increment_grid, rpc_increment_warp,
 };
+use ringcall_qec::circuit::Code;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -78,6 +80,10 @@ enum Baseline {
     None,
     /// What the arithmetic would take on the device, which the row itself says.
     Arithmetic,
+    /// Nothing: belief propagation on the CPU.
+    Cpu,
+    /// Nothing: belief propagation on the device.
+    Gpu,
 }
 
 impl Baseline {
@@ -86,7 +92,7 @@ impl Baseline {
         match self {
             Self::Host => Some("floor-host"),
             Self::Device => Some("floor"),
-            Self::None | Self::Arithmetic => None,
+            Self::None | Self::Arithmetic | Self::Cpu | Self::Gpu => None,
         }
     }
 
@@ -94,9 +100,10 @@ impl Baseline {
     fn absent(self) -> Option<String> {
         let no_gpu = || device::context().err().map(|error| format!("no GPU: {error}"));
         match self {
-            Self::Host => None,
+            Self::Host | Self::Cpu => None,
             Self::None => predecoder::no_engine(),
             Self::Device => no_gpu(),
+            Self::Gpu => no_gpu().or_else(bp::unfit),
             Self::Arithmetic => no_gpu().or_else(predecoder::unfit).or_else(predecoder::no_engine),
         }
     }
@@ -139,6 +146,14 @@ const BENCHES: &[(&str, Baseline, Measure)] = &[
     ("predecoder/d31/cpu", Baseline::None, |bench| predecoder::cpu(bench, 31)),
     ("predecoder/d31/graph", Baseline::Arithmetic, |bench| predecoder::graph(bench, 31)),
     ("predecoder/d31/grid", Baseline::Arithmetic, |bench| predecoder::grid(bench, 31)),
+    ("bp/bb72/cpu", Baseline::Cpu, |bench| bp::cpu(bench, Code::Bb72)),
+    ("bp/bb72/graph", Baseline::Gpu, |bench| bp::graph(bench, Code::Bb72)),
+    ("bp/bb72/ring", Baseline::Gpu, |bench| bp::ring(bench, Code::Bb72, 1)),
+    ("bp/bb72/ring/8-lanes", Baseline::Gpu, |bench| bp::ring(bench, Code::Bb72, 8)),
+    ("bp/bb144/cpu", Baseline::Cpu, |bench| bp::cpu(bench, Code::Bb144)),
+    ("bp/bb144/graph", Baseline::Gpu, |bench| bp::graph(bench, Code::Bb144)),
+    ("bp/bb144/ring", Baseline::Gpu, |bench| bp::ring(bench, Code::Bb144, 1)),
+    ("bp/bb144/ring/6-lanes", Baseline::Gpu, |bench| bp::ring(bench, Code::Bb144, 6)),
 ];
 
 /// A benchmark that this machine cannot run.

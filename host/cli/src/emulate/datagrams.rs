@@ -1,4 +1,4 @@
-//! Requests as datagrams, in place of the bridge's RDMA: the same loop and the same report.
+//! Requests over a caller's wire, in place of the bridge's software RDMA: the same loop and the same report.
 
 use super::faulty::Faulty;
 use super::work::{Checker, FunctionArg, Source};
@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall_sim::fpga::{FaultCounts, Faults, Latency, Report, TimeFormat};
-use ringcall_transport::{CallError, Caller, CallerOptions, Outcome, udp};
+use ringcall_transport::{CallError, Caller, CallerOptions, Outcome, Wire, udp};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::PoisonError;
@@ -20,6 +20,8 @@ pub(super) struct DatagramOptions {
     pub(super) interval: Duration,
     pub(super) in_flight: usize,
     pub(super) timeout: Duration,
+    /// The longest request or answer.
+    pub(super) frame_bytes: usize,
     /// Loss, duplication and reordering.
     pub(super) faults: Faults,
 }
@@ -33,10 +35,8 @@ struct Open {
     withheld: bool,
 }
 
-/// A caller whose requests suffer.
-fn connect(options: &DatagramOptions) -> Result<(Caller<Faulty>, super::faulty::Counts)> {
-    let config =
-        CallerOptions { window: options.in_flight, deadline: options.timeout, ..CallerOptions::default() };
+/// A socket whose requests suffer.
+pub(super) fn connect(options: &DatagramOptions) -> Result<(Faulty, super::faulty::Counts)> {
     let any = match options.to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -45,17 +45,35 @@ fn connect(options: &DatagramOptions) -> Result<(Caller<Faulty>, super::faulty::
         udp::Udp::bind(&udp::UdpOptions { address: SocketAddr::new(any, 0), ..Default::default() })?;
     wire.connect(options.to).with_context(|| format!("no route to {}", options.to))?;
     // A lost request is one that is never sent: the caller's table knows it.
-    let (wire, counts) = Faulty::new(wire, options.to.into(), Faults { loss: 0.0, ..options.faults });
-    Ok((Caller::new(wire, options.to.into(), &config)?, counts))
+    Ok(Faulty::new(wire, options.to.into(), Faults { loss: 0.0, ..options.faults }))
 }
 
-pub(super) fn run(
+/// A wire to a service.
+pub(super) struct Way<W: Wire> {
+    pub(super) wire: W,
+    pub(super) peer: W::Peer,
+    /// What goes wrong on purpose in the wire itself.
+    pub(super) faults: super::faulty::Counts,
+    /// Why the wire works no more, if it does not.
+    pub(super) fault: fn(&W) -> Option<anyhow::Error>,
+}
+
+/// Sends requests over a wire, and checks the answers.
+pub(super) fn run<W: Wire>(
+    way: Way<W>,
     options: &DatagramOptions,
     source: &mut Source,
     checker: &mut Checker,
     stop: &dyn Fn() -> bool,
 ) -> Result<Report> {
-    let (mut caller, faults) = connect(options)?;
+    let config = CallerOptions {
+        window: options.in_flight,
+        deadline: options.timeout,
+        frame_bytes: options.frame_bytes,
+        ..CallerOptions::default()
+    };
+    let Way { wire, peer, faults, fault } = way;
+    let mut caller = Caller::new(wire, peer, &config)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(options.faults.seed);
     let mut report = Report::default();
     let mut latency =
@@ -113,6 +131,9 @@ pub(super) fn run(
         if ended == 0 && caller.statistics().closed > 0 {
             report.closed = true;
             break;
+        }
+        if let Some(why) = fault(caller.wire()) {
+            return Err(why).context("the connection has ended");
         }
         idle = if ended > 0 { 0 } else { idle.saturating_add(1) };
         if idle > 1000 {

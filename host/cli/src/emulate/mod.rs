@@ -1,7 +1,10 @@
 //! `ringcall emulate`: the FPGA's side of a service's wire.
 
+mod adapter;
 mod datagrams;
+mod decoding;
 mod faulty;
+mod measurements;
 mod summary;
 mod target;
 mod work;
@@ -10,18 +13,18 @@ use crate::decoder::DecoderArgs;
 use crate::experiment::ExperimentArgs;
 use crate::memory::MemoryLimit;
 use crate::output;
-use crate::serve::TransportArg;
-use crate::signals::Signals;
+use crate::serve::{IcrcArg, QpTypeArg, TransportArg};
+use crate::signals::{self, Signals};
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
-use clap::Args as ClapArgs;
-use ringcall_roce::{RoceSocket, rendezvous};
+use clap::{Args as ClapArgs, ValueEnum};
+use ringcall_roce::{PathMtu, ROCE_PORT, RoceSocket, rendezvous};
 use ringcall_sim::fpga::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, PlayerTarget, Report};
+use ringcall_transport::CallerOptions;
 use ringcall_wire::header::RequestHeader;
 use std::io::Write;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 use summary::Summary;
 use target::Target;
@@ -38,12 +41,22 @@ pub(crate) struct Args {
     /// What requests go over [default: the endpoint's]
     #[arg(long, value_enum)]
     transport: Option<TransportArg>,
+    /// What is spoken: requests of one function, or with --config a decoding server's calls
+    #[arg(long, value_enum, default_value = "rpc")]
+    protocol: ProtocolArg,
+    /// --protocol decoding: the file that the server was given. Shots are sampled from its errors
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// --protocol decoding: in how many calls the measurements of a decode are sent, the last together with the question for its
+    /// corrections
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    parts: u32,
     /// What is asked
     #[arg(long, value_enum, default_value = "increment")]
     function: FunctionArg,
     #[command(flatten)]
     experiment: ExperimentArgs,
-    /// Requests to send
+    /// Requests to send; --protocol decoding: volumes, dealt to the decoders in turn
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     requests: u64,
     /// Requests a second [default: as many as there is room in flight]
@@ -74,6 +87,28 @@ pub(crate) struct Args {
     /// the rest
     #[arg(long, value_name = "ADDRESS")]
     rendezvous: Option<SocketAddr>,
+    /// Verbs: the RDMA device, as `rdma link` names it; its queue pair is told to the service by --rendezvous
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// RoCE: our own address, to which answers come; adapters send them to port 4791 alone [default: the address of
+    /// the route to the service, and a free port, or with --rendezvous 4791]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    bind: Option<SocketAddrV4>,
+    /// RoCE: how the invariant CRC of answers is checked
+    #[arg(long, value_enum, default_value = "recover")]
+    icrc: IcrcArg,
+    /// RoCE: the path MTU in bytes, 256, 512, 1024, 2048 or 4096: longer requests are several packets. The service's is
+    /// the same
+    #[arg(long, default_value_t = PathMtu::default(), value_name = "BYTES")]
+    mtu: PathMtu,
+    /// RoCE: the service of the queue pair: uc (unreliable connected) or rc (reliable connected: requests are sent again
+    /// until they are acknowledged) [default: the endpoint's]
+    #[arg(long, value_enum)]
+    qp_type: Option<QpTypeArg>,
+    /// RoCE: the first packet sequence number; with --qp-type rc the same in both directions [default: the endpoint's, or 0;
+    /// with --qp-type uc one of the clock's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..1 << 24))]
+    psn: Option<u32>,
     /// Seed of shots and faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -87,10 +122,26 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
+/// Options of a queue pair.
+const QUEUE_PAIR: [&str; 8] = ["metadata", "rendezvous", "qp", "bind", "icrc", "mtu", "qp_type", "psn"];
+
+/// What is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ProtocolArg {
+    /// Requests of one function, each with its answer
+    Rpc,
+    /// `enqueue_syndromes` and `get_corrections` of every decoder: corrections are compared with a decoder of our own
+    Decoding,
+}
+
 /// How far a packet is held back, in packets.
 const REORDER_DEPTH: u32 = 4;
 
-pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
+    if args.protocol == ProtocolArg::Decoding {
+        return decoding::run(args, given);
+    }
+    given.refuse(&["config", "parts"], "--protocol rpc")?;
     for (name, value) in [("loss", args.loss), ("duplicate", args.duplicate), ("reorder", args.reorder)] {
         if !(0.0..=1.0).contains(&value) {
             bail!("--{name} must be a probability from 0 to 1, not {value}");
@@ -112,8 +163,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     let target = Target::parse(&args.connect)?;
     let transport = target.transport(args.transport)?;
     if transport == TransportArg::Udp {
-        given.refuse(&["metadata", "rendezvous", "qp"], "--transport udp")?;
+        given.refuse(&QUEUE_PAIR, "--transport udp")?;
     }
+    adapter::check(args, given, transport)?;
     match args.function {
         FunctionArg::Increment => {
             given.refuse(&ExperimentArgs::FIELDS, "--function increment")?;
@@ -122,7 +174,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         FunctionArg::Decode => given.refuse(&["payload"], "--function decode")?,
     }
     let mut experiment = args.experiment.clone();
-    experiment.decoder = target.decoder(experiment.decoder)?;
+    experiment.decoder = target.decoder(experiment.decoder.clone())?;
     let served = target.experiment();
     let (mut source, mut checker) =
         work::work(args.function, &experiment, args.memory, served, args.payload as usize, args.seed)?;
@@ -138,10 +190,15 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
                 interval,
                 in_flight: args.in_flight as usize,
                 timeout: Duration::from_millis(args.timeout_ms),
+                frame_bytes: CallerOptions::default().frame_bytes,
                 faults: faults(args),
             };
-            (datagrams::run(&options, &mut source, &mut checker, &stop)?, options.to)
+            let (wire, faults) = datagrams::connect(&options)?;
+            let way = datagrams::Way { wire, peer: options.to.into(), faults, fault: |_| None };
+            let outcome = datagrams::run(way, &options, &mut source, &mut checker, &stop)?;
+            (outcome, options.to)
         }
+        TransportArg::Verbs => adapter::run(args, &target, interval, &mut source, &mut checker, &stop)?,
         TransportArg::Roce | TransportArg::Nic => {
             play(args, &target, interval, &mut source, &mut checker, &stop)?
         }
@@ -150,12 +207,12 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
     publish(args, &summary)?;
     if let Some(signal) = signals.received() {
         eprintln!("ringcall: stopped by signal {signal} after {} requests", report.sent);
-        return Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))));
+        return Ok(signals::status(signal));
     }
     if !summary.is_ok() || report.sent != args.requests {
         bail!(summary.complaint(address));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }
 
 fn faults(args: &Args) -> Faults {
@@ -169,12 +226,20 @@ fn faults(args: &Args) -> Faults {
     }
 }
 
+/// The address that the socket is bound to.
+fn local(args: &Args, service: SocketAddrV4) -> Result<SocketAddrV4> {
+    if let Some(address) = args.bind {
+        return Ok(address);
+    }
+    let local = RoceSocket::route_source(service).with_context(|| format!("no route to {service}"))?;
+    // A rendezvous tells no port.
+    Ok(SocketAddrV4::new(local, if args.rendezvous.is_some() { ROCE_PORT } else { 0 }))
+}
+
 /// What a rendezvous says in place of what the endpoint says.
 fn introduce(args: &Args, service: SocketAddr, target: &mut PlayerTarget) -> Result<()> {
     let timeout = Duration::from_millis(args.timeout_ms);
-    let local =
-        RoceSocket::route_source(target.peer).with_context(|| format!("no route to {}", target.peer))?;
-    let here = rendezvous::Side { qp: args.qp, key: 0, ip: local };
+    let here = rendezvous::Side { qp: args.qp, key: 0, ip: *local(args, target.peer)?.ip() };
     let there =
         rendezvous::call(service, here, timeout).with_context(|| format!("the rendezvous at {service}"))?;
     (target.qp, target.key) = (there.qp, there.key);
@@ -190,13 +255,12 @@ fn play(
     checker: &mut Checker,
     stop: &dyn Fn() -> bool,
 ) -> Result<(Report, SocketAddr)> {
+    let (qp_type, endpoint_psn) = (target.qp_type(args.qp_type)?, target.psn()?);
     let mut target = target.window(args.rendezvous.is_some())?;
     if let Some(service) = args.rendezvous {
         introduce(args, service, &mut target)?;
     }
-    let local =
-        RoceSocket::route_source(target.peer).with_context(|| format!("no route to {}", target.peer))?;
-    let socket = RoceSocket::bind(SocketAddrV4::new(local, 0))?;
+    let socket = RoceSocket::bind(local(args, target.peer)?)?;
     socket.tell_closed_ports().context("a RoCE socket")?;
     let config = PlayerConfig {
         qp: args.qp,
@@ -205,6 +269,10 @@ fn play(
         timeout: Duration::from_millis(args.timeout_ms),
         metadata: args.metadata,
         faults: faults(args),
+        icrc: args.icrc.into(),
+        packet_bytes: u16::from(args.mtu).into(),
+        reliable: (qp_type == QpTypeArg::Rc).then_some(args.mtu),
+        first_psn: args.psn.or(endpoint_psn),
         ..PlayerConfig::new(target)
     };
     let mut left = args.requests;

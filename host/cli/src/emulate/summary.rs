@@ -2,6 +2,8 @@
 
 use super::work::FunctionArg;
 use crate::serve::TransportArg;
+use ringcall_roce::reliable::ConnectionCounts;
+use ringcall_roce::{Reason, Refusals};
 use ringcall_sim::fpga::{FaultCounts, Latency, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -30,6 +32,10 @@ pub(super) struct Summary {
     duplicates: u64,
     unexpected: u64,
     malformed: u64,
+    /// RoCE: packets of which nothing was taken, by reason.
+    ignored: Refusals,
+    /// RoCE: what a reliable connection counts.
+    reliable: Option<ConnectionCounts>,
     /// No socket was bound to the service's port.
     closed: bool,
     faults: FaultCounts,
@@ -64,6 +70,8 @@ impl Summary {
             duplicates: report.duplicate_answers,
             unexpected: report.unexpected + report.answered_though_lost,
             malformed: report.malformed,
+            ignored: report.answers.refused,
+            reliable: report.reliable,
             closed: report.closed,
             faults: report.faults,
             latency_ns: report.latency_ns,
@@ -112,6 +120,23 @@ impl fmt::Display for Summary {
         }
         let Self { late, duplicates, unexpected, malformed, .. } = self;
         writeln!(f, "duplicates {duplicates}, late {late}, unexpected {unexpected}, malformed {malformed}")?;
+        for reason in Reason::ALL.iter().filter(|&&reason| self.ignored.of(reason) > 0) {
+            writeln!(f, "packets ignored: {} {} ({reason})", reason.name(), self.ignored.of(*reason))?;
+        }
+        if let Some(ConnectionCounts { requester, responder }) = self.reliable {
+            writeln!(
+                f,
+                "connection: packets {}, resent {}, timeouts {}, told_sequence_error {}, told_not_ready {}, acks {}, \
+                 sequence_errors {}",
+                requester.packets,
+                requester.retransmitted,
+                requester.timeouts,
+                requester.nak_sequence,
+                requester.not_ready,
+                responder.acks,
+                responder.nak_sequence
+            )?;
+        }
         let us = |ns: u64| ns as f64 / 1e3;
         let Latency { min, p50, p90, p99, p999, max, .. } = self.latency_ns;
         writeln!(

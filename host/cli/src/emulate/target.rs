@@ -1,11 +1,14 @@
 //! Where a service is reached: the line that it prints, or an address and options.
 
 use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, RelayArgs};
-use crate::serve::{DEFAULT_PORT, TransportArg};
+use crate::serve::{DEFAULT_PORT, QpTypeArg, TransportArg};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use ringcall_sim::fpga::PlayerTarget;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// What the line of a decoding server begins with.
+const DECODING_SERVER: &str = "QEC_DECODING_SERVER_READY ";
 
 /// The pairs of a service's line, and what stands for those that are missing.
 #[derive(Debug, Default)]
@@ -21,6 +24,9 @@ impl<'a> Target<'a> {
             return Ok(Self { pairs: Vec::new(), address: Some(address) });
         }
         let pairs = text
+            .trim()
+            .strip_prefix(DECODING_SERVER)
+            .unwrap_or(text)
             .split_ascii_whitespace()
             .map(|word| word.split_once('='))
             .collect::<Option<Vec<_>>>()
@@ -53,8 +59,10 @@ impl<'a> Target<'a> {
         let named = match self.get("transport") {
             None => None,
             Some("udp") => Some(TransportArg::Udp),
-            Some("roce") => Some(TransportArg::Roce),
-            Some(other) => bail!("the endpoint's transport is `{other}`: udp and roce are spoken"),
+            // The same on the wire, unless an adapter of ours is to speak it.
+            Some("roce" | "verbs") if option == Some(TransportArg::Verbs) => Some(TransportArg::Verbs),
+            Some("roce" | "verbs") => Some(TransportArg::Roce),
+            Some(other) => bail!("the endpoint's transport is `{other}`: udp, roce and verbs are spoken"),
         };
         match (named, option) {
             // An emulated adapter speaks RoCE.
@@ -66,13 +74,43 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// The service of the queue pair: what the option says, or the line; the unreliable one where neither does.
+    pub(super) fn qp_type(&self, option: Option<QpTypeArg>) -> Result<QpTypeArg> {
+        let named = match self.get("service") {
+            None => None,
+            Some(text) => Some(
+                QpTypeArg::from_str(text, false)
+                    .map_err(|_| anyhow!("the endpoint's service is `{text}`: uc and rc are known"))?,
+            ),
+        };
+        match (named, option) {
+            (Some(named), Some(option)) if named != option => {
+                bail!("the endpoint's queue pair is of another service: leave --qp-type out")
+            }
+            (named, option) => Ok(option.or(named).unwrap_or(QpTypeArg::Uc)),
+        }
+    }
+
+    /// The first packet sequence number that the line says.
+    pub(super) fn psn(&self) -> Result<Option<u32>> {
+        let Some(psn) = self.number("psn")? else { return Ok(None) };
+        let psn = u32::try_from(psn).ok().filter(|psn| psn >> 24 == 0);
+        psn.map(Some).context("psn in the endpoint has more than 24 bits")
+    }
+
     /// The service's decoder, to compare answers with: what the options say, or the line.
     pub(super) fn decoder(&self, options: DecoderArgs) -> Result<DecoderArgs> {
+        let plugs_in = matches!(options.family, Some(DecoderArg::Plugin(_)));
         if let Some(named) = self.get("decoder") {
-            if named != "relay" {
-                bail!("the endpoint's decoder is `{named}`: matching and relay are known");
+            match named {
+                "relay" => {}
+                "plugin" if plugs_in => return Ok(options),
+                "plugin" => {
+                    bail!("the endpoint's decoder is a plug-in: give the same one, --decoder plugin:LIBRARY")
+                }
+                _ => bail!("the endpoint's decoder is `{named}`: matching, relay and plugin are known"),
             }
-            if options.kind.is_some() || options.family == Some(DecoderArg::Matching) {
+            if options.kind.is_some() || plugs_in || options.family == Some(DecoderArg::Matching) {
                 bail!("the endpoint's decoder is relay: leave --decoder and --matching out");
             }
             let setting = |key, option: Option<u32>| -> Result<Option<u32>> {
@@ -89,13 +127,14 @@ impl<'a> Target<'a> {
             let relay = RelayArgs {
                 solutions: setting("relay_solutions", options.relay.solutions)?,
                 iterations: setting("relay_iterations", options.relay.iterations)?,
+                lanes: None,
             };
             return Ok(DecoderArgs { family: Some(DecoderArg::Relay), relay, ..options });
         }
         let Some(named) = self.get("matching") else { return Ok(options) };
         let kind = MatchingArg::from_str(named, false)
             .map_err(|_| anyhow!("the endpoint's matching is `{named}`: plain and correlated are known"))?;
-        if options.family == Some(DecoderArg::Relay) {
+        if plugs_in || options.family == Some(DecoderArg::Relay) {
             bail!("the endpoint's decoder is {named} matching: leave --decoder out");
         }
         if options.kind.is_some_and(|option| option != kind) {
@@ -115,6 +154,16 @@ impl<'a> Target<'a> {
         let port = self.number("port")?.context("the endpoint has no port")?;
         let port = u16::try_from(port).with_context(|| format!("port={port} in the endpoint"))?;
         Ok(SocketAddr::new(ip, port))
+    }
+
+    /// Where a decoding server has a decoder's ring: at its port, or where the line says none at the first.
+    pub(super) fn ring(&self, decoder: i64) -> Result<SocketAddr> {
+        let mut address = self.address()?;
+        let key = format!("ring{decoder}");
+        if let Some(port) = self.number(&key)? {
+            address.set_port(u16::try_from(port).with_context(|| format!("{key}={port} in the endpoint"))?);
+        }
+        Ok(address)
     }
 
     /// The digest of the experiment that the service decodes, where the line says it.
@@ -157,6 +206,16 @@ mod tests {
     }
 
     #[test]
+    fn the_line_of_a_decoding_server_has_a_port_for_each_decoder() {
+        let line = "QEC_DECODING_SERVER_READY port=4000 transport=udp ip=10.0.0.2 ring3=4000 ring7=4001\n";
+        let target = Target::parse(line).expect("a line");
+        assert_eq!(target.transport(None).expect("known"), TransportArg::Udp);
+        let port = |decoder| target.ring(decoder).expect("a port").to_string();
+        assert_eq!([3, 7, 8].map(port), ["10.0.0.2:4000", "10.0.0.2:4001", "10.0.0.2:4000"]);
+        assert!(Target::parse("port=1 ring0=70000").expect("pairs").ring(0).is_err());
+    }
+
+    #[test]
     fn what_is_no_endpoint_is_refused() {
         for text in ["", "here", "port=4791 there"] {
             assert!(Target::parse(text).is_err(), "{text}");
@@ -172,25 +231,29 @@ mod tests {
 
     #[test]
     fn answers_are_compared_by_the_matching_of_the_service() {
-        let none = DecoderArgs::default();
-        let [plain, correlated] = [MatchingArg::Plain, MatchingArg::Correlated]
-            .map(|kind| DecoderArgs { kind: Some(kind), ..none });
-        let of = |line, option: DecoderArgs| Target::parse(line).expect("pairs").decoder(option);
+        let none = &DecoderArgs::default();
+        let [plain, correlated] = &[MatchingArg::Plain, MatchingArg::Correlated]
+            .map(|kind| DecoderArgs { kind: Some(kind), ..none.clone() });
+        let of = |line, option: &DecoderArgs| Target::parse(line).expect("pairs").decoder(option.clone());
         assert_eq!(of("port=1 matching=plain", none).expect("known").kind, plain.kind);
         assert_eq!(of("port=1 matching=correlated", correlated).expect("the same").kind, correlated.kind);
         assert_eq!(of("port=1", plain).expect("the option").kind, plain.kind);
         assert_eq!(of("port=1", none).expect("nothing").kind, None);
         assert!(of("port=1 matching=plain", correlated).is_err() && of("port=1 matching=x", none).is_err());
-        let relay = DecoderArgs { family: Some(DecoderArg::Relay), ..none };
-        assert!(of("port=1 matching=plain", relay).is_err());
+        let [relay, plugin] = &[DecoderArg::Relay, DecoderArg::Plugin("./libplugin.so".into())]
+            .map(|family| DecoderArgs { family: Some(family), ..none.clone() });
+        assert!(of("port=1 matching=plain", relay).is_err() && of("port=1 matching=plain", plugin).is_err());
+        assert_eq!(of("port=1 decoder=plugin", plugin).expect("the same").family, plugin.family);
+        assert!(of("port=1 decoder=plugin", none).is_err() && of("port=1 decoder=plugin", relay).is_err());
         let line = "port=1 decoder=relay relay_solutions=5 relay_iterations=900";
+        assert!(of(line, plugin).is_err());
         let found = of(line, none).expect("known");
         assert_eq!(
             (found.family, found.relay.solutions, found.relay.iterations),
-            (relay.family, Some(5), Some(900))
+            (relay.family.clone(), Some(5), Some(900))
         );
-        let other = DecoderArgs { relay: RelayArgs { solutions: Some(1), iterations: None }, ..none };
-        assert!(of(line, relay).is_ok() && of(line, plain).is_err() && of(line, other).is_err());
+        let other = DecoderArgs { relay: RelayArgs { solutions: Some(1), ..none.relay }, ..none.clone() };
+        assert!(of(line, relay).is_ok() && of(line, plain).is_err() && of(line, &other).is_err());
         assert!(of("port=1 decoder=guess", none).is_err());
     }
 }

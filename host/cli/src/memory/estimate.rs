@@ -96,7 +96,7 @@ impl Estimate {
     }
 
     /// The decoder of an error model that the options say.
-    pub(crate) fn decoder_of(self, model: &DetectorErrorModel, decoder: DecoderArgs) -> Self {
+    pub(crate) fn decoder_of(self, model: &DetectorErrorModel, decoder: &DecoderArgs) -> Self {
         if decoder.is_relay_of(model) {
             self.relay(model)
         } else {
@@ -154,6 +154,11 @@ impl Estimate {
         self.and("the network (--workers, --distance, --rounds)", bytes)
     }
 
+    /// A file while it is read.
+    pub(crate) fn file(self, bytes: u64) -> Self {
+        self.and("reading the file", bytes as f64)
+    }
+
     /// A ring with slots for requests and for responses.
     pub(crate) fn ring(self, slots: u32, slot_bytes: u32) -> Self {
         let bytes = f64::from(slots) * (230.0 + 2.0 * f64::from(slot_bytes));
@@ -174,6 +179,11 @@ impl Estimate {
     /// All together; as much as can be said where it is more.
     pub(crate) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum::<f64>() as u64
+    }
+
+    /// All together, for people.
+    pub(crate) fn shown(&self) -> String {
+        super::shown(self.bytes())
     }
 
     /// What most of it is for.

@@ -1,4 +1,4 @@
-//! `ringcall predict`: which observables each shot of a file flipped, by matching or by belief propagation.
+//! `ringcall predict`: which observables each shot of a file flipped, by matching, by belief propagation or by a plug-in.
 //!
 //! The options, their spelling and their defaults are those of `pymatching predict`, so that one takes the other's
 //! place in a script: shots come from `--in` or standard input in `--in_format` (default `b8`), predictions go to
@@ -7,17 +7,19 @@
 //! not at all; where the true observables are in the input, a line on standard error counts the logical errors; a
 //! `b8` output for a model without observables is refused, since it could not say how many shots it holds.
 //!
-//! The formats are those of [`ringcall_qec::shots`]: `01`, `b8` and `dets`.
+//! The formats are those of [`ringcall_qec::shots`]: all six of Stim's.
 
 mod pipeline;
 
-use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, RelayArgs};
+use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, PluginArgs, RelayArgs};
 use crate::memory::{Estimate, MemoryLimit};
 use crate::output::Target;
 use crate::usage::Misuse;
 use anyhow::{Context, Result, anyhow, bail};
 use pipeline::{Counts, Failure};
-use ringcall_qec::decode::{DecoderFactory, DecoderOptions, MatchingEngine, ModelDecoders, ShotDecoder};
+use ringcall_qec::decode::{
+    DecodeError, DecoderFactory, DecoderOptions, MatchingEngine, ModelDecoders, ShotDecoder,
+};
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::dem::text::{self, Limits};
 use ringcall_qec::shots::{ShotError, ShotFormat, ShotLayout, ShotReader, ShotWriter};
@@ -35,7 +37,7 @@ pub(crate) struct Args {
     /// The shots: detectors, one row per shot (default: standard input)
     #[arg(long = "in", value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The format of the shots: 01, b8 or dets
+    /// The format of the shots: 01, b8, r8, ptb64, hits or dets
     #[arg(long = "in_format", value_name = "FORMAT", default_value = "b8")]
     in_format: ShotFormat,
     /// The true observables follow the detectors in each shot; logical errors are then counted on standard error
@@ -44,16 +46,20 @@ pub(crate) struct Args {
     /// Where the predicted observables go (default: standard output)
     #[arg(long = "out", value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The format of the predictions: 01, b8 or dets
+    /// The format of the predictions: 01, b8, r8, ptb64, hits or dets
     #[arg(long = "out_format", value_name = "FORMAT", default_value = "01")]
     out_format: ShotFormat,
     /// Match twice, the second time with lower weights for edges that share an error with those found first: more
     /// accurate where the model decomposes errors into several parts (`^`)
     #[arg(long = "enable_correlations")]
     enable_correlations: bool,
-    /// What decodes [default: matching where no part of the model's errors flips more than two detectors, else relay]
-    #[arg(long, value_enum, value_name = "DECODER")]
+    /// What decodes: matching, relay (Relay-BP, for errors of any number of detectors), or plugin:LIBRARY, a shared library
+    /// with the interface of deq's decoder plug-ins [default: matching where no part of the model's errors flips more than
+    /// two detectors, else relay]
+    #[arg(long, value_name = "DECODER")]
     decoder: Option<DecoderArg>,
+    #[command(flatten)]
+    plugin: PluginArgs,
     #[command(flatten)]
     relay: RelayArgs,
     /// Threads that decode (default: the cores this process may use)
@@ -66,19 +72,21 @@ pub(crate) struct Args {
 impl Args {
     /// The decoder that is asked for.
     fn decoder(&self) -> Result<DecoderArgs> {
-        if self.enable_correlations && self.decoder == Some(DecoderArg::Relay) {
-            bail!(Misuse("--enable_correlations does not apply to --decoder relay".to_owned()));
+        let family = self.decoder.as_ref().map(|decoder| decoder.family().name());
+        if let Some(name) = family.filter(|name| self.enable_correlations && *name != "matching") {
+            bail!(Misuse(format!("--enable_correlations does not apply to --decoder {name}")));
         }
         let kind = self.enable_correlations.then_some(MatchingArg::Correlated);
-        Ok(DecoderArgs { family: self.decoder, kind, relay: self.relay })
+        Ok(DecoderArgs { family: self.decoder.clone(), plugin: self.plugin.clone(), kind, relay: self.relay })
     }
 }
 
 /// Decodes every shot of the input.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let decoder = args.decoder()?;
+    decoder.options()?;
     let model = read_model(&args.dem, args.memory.of_model())?;
     let threads = args.threads.map_or_else(available_threads, usize::from);
-    let decoder = args.decoder()?;
     let relay = decoder.is_relay_of(&model);
     args.relay.check(relay)?;
     if relay && args.decoder.is_none() {
@@ -88,12 +96,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "ringcall: decoding by relay: an error of the model flips more than two detectors"
         );
     }
-    let estimate = Estimate::process().decoder_of(&model, decoder);
+    let estimate = Estimate::process().decoder_of(&model, &decoder);
     args.memory.admit(&estimate.workers(u32::try_from(threads).unwrap_or(u32::MAX)))?;
     // PyMatching's default, not the best one.
     let matching = decoder.kind.map_or(MatchingEngine::default(), Into::into);
     let options = DecoderOptions { matching: (!relay).then_some(matching), ..decoder.options()? };
-    let decoders = decoders(&model, &options, threads).with_context(|| args.dem.display().to_string())?;
+    let made = match decoder.plugin(&model)? {
+        Some(decoders) => Ok(decoders),
+        None => ModelDecoders::new(&model, &options),
+    };
+    let decoders =
+        made.and_then(|made| workers(&made, threads)).with_context(|| args.dem.display().to_string())?;
 
     let input_name = args.input.as_deref().map_or_else(|| "standard input".to_owned(), show);
     let output_name = args.output.as_deref().map_or_else(|| "standard output".to_owned(), show);
@@ -147,13 +160,8 @@ fn read_model(path: &Path, limits: Limits) -> Result<DetectorErrorModel> {
 }
 
 /// One decoder for each thread.
-fn decoders(
-    model: &DetectorErrorModel,
-    options: &DecoderOptions,
-    threads: usize,
-) -> Result<Vec<pipeline::Worker>> {
-    let factory = ModelDecoders::new(model, options)?;
-    (0..threads).map(|_| Ok(ShotDecoder::new(factory.build()?))).collect()
+fn workers(decoders: &ModelDecoders, threads: usize) -> Result<Vec<pipeline::Worker>, DecodeError> {
+    (0..threads).map(|_| Ok(ShotDecoder::new(decoders.build()?))).collect()
 }
 
 fn available_threads() -> usize {

@@ -105,6 +105,16 @@ fn accuracy(report: &RunReport) -> Markup {
             @if let Some(errors) = per_observable(report) {
                 tr { td { "wrong predictions of observables" } td { (errors.join(", ")) } }
             }
+            @if report.deadline {
+                tr {
+                    td { "answers that were late" }
+                    td { (count(report.late)) " of " (count(report.completed)) span.note { " (the best so far)" } }
+                }
+                tr {
+                    td { "late or wrong" }
+                    td { (count(report.late_or_wrong)) " of " (count(report.shots)) " shots" }
+                }
+            }
             @if report.matching.is_none() {
                 tr {
                     td { "answers that did not converge" }

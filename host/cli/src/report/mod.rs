@@ -138,6 +138,12 @@ pub(crate) struct RunReport {
     pub(crate) observable_errors: Vec<u64>,
     /// Answers whose correction does not explain the syndrome: best guesses.
     pub(crate) unconverged: u64,
+    /// Whether decodes had a deadline.
+    #[serde(skip)]
+    pub(crate) deadline: bool,
+    /// Answers that say that time was up, and shots whose answer was late or wrong.
+    pub(crate) late: u64,
+    pub(crate) late_or_wrong: u64,
     #[serde(flatten)]
     pub(crate) logical_error_rate: Estimate,
     /// Bins of the latency: lower and upper edge in microseconds, requests.

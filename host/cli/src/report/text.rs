@@ -68,6 +68,19 @@ pub(crate) fn to_text(report: &RunReport) -> String {
             format!("{} of {} answers{guesses}", count(report.unconverged), count(report.completed));
         line(&mut out, "unconverged", &guesses);
     }
+    if report.deadline {
+        let share = |part: u64, of: u64| rate(part as f64 / of as f64);
+        let late = format!(
+            "{} of {} answers: {}; late or wrong {} of {} shots: {}",
+            count(report.late),
+            count(report.completed),
+            share(report.late, report.completed),
+            count(report.late_or_wrong),
+            count(report.shots),
+            share(report.late_or_wrong, report.shots)
+        );
+        line(&mut out, "late", &late);
+    }
     if let Some(slots) = &report.slots {
         out.push_str("\nslots\n");
         for row in slots.lines() {

@@ -2,6 +2,7 @@
 
 use super::inputs::NetworkInUse;
 use super::options::{Args, DispatcherArg, EngineArg};
+use crate::decoder::{DecoderArg, RelayArgs};
 use crate::report::charts::LOG_FROM;
 use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
 use anyhow::Result;
@@ -28,8 +29,7 @@ pub(super) fn report(
     };
     Ok(RunReport {
         settings: settings(args, problem, experiment, config, network),
-        decoder: if problem.matching().is_some() { DecoderFamily::Matching } else { DecoderFamily::Relay }
-            .name(),
+        decoder: problem.family().name(),
         matching: problem.matching().map(MatchingEngine::name),
         submitted: stats.submitted,
         completed: stats.completed,
@@ -51,6 +51,9 @@ pub(super) fn report(
         logical_errors: rate.errors,
         observable_errors: if rate.shots > 0 { summary.observable_errors.clone() } else { Vec::new() },
         unconverged: summary.unconverged,
+        deadline: problem.deadline().is_some(),
+        late: summary.late,
+        late_or_wrong: summary.late_or_wrong,
         logical_error_rate: Estimate { value: rate.rate(), interval, confidence: CONFIDENCE },
         histogram: bins(&summary.latency),
         percentile_curve: curve(&summary.latency),
@@ -77,16 +80,21 @@ fn settings(
         Some(path) => rows.push(("shots", path.display().to_string())),
         None => rows.push(("seed", args.seed.to_string())),
     }
-    if problem.matching().is_none() {
-        let BpConfig { solutions, max_iterations, first_iterations, leg_iterations, legs, .. } =
-            args.decoder.relay.config();
+    if let Some(DecoderArg::Plugin(library)) = &args.decoder.family {
+        rows.push(("library", library.display().to_string()));
+    }
+    if problem.family() == DecoderFamily::Relay {
+        let relay = RelayArgs { lanes: args.relay_lanes, ..args.decoder.relay };
+        let BpConfig { solutions, max_iterations, first_iterations, leg_iterations, legs, lanes, .. } =
+            relay.config();
         rows.push(("relay_solutions", solutions.to_string()));
         let most = first_iterations.saturating_add(leg_iterations.saturating_mul(legs)).min(max_iterations);
         rows.push(("relay_iterations", most.to_string()));
+        rows.push(("relay_lanes", lanes.to_string()));
+        rows.extend(args.relay_deadline_us.map(|us| ("relay_deadline_us", us.to_string())));
     }
     let engine = match (args.engine, network) {
-        (EngineArg::Matching, _) if problem.matching().is_none() => "relay alone".to_owned(),
-        (EngineArg::Matching, _) => "matching alone".to_owned(),
+        (EngineArg::Matching, _) => format!("{} alone", problem.family().name()),
         (engine, None) => engine.name(),
         (engine, Some(network)) => format!("{} ({})", engine.name(), network.file),
     };
@@ -95,11 +103,14 @@ fn settings(
         let own = || "the model's own".to_owned();
         rows.push(("threshold", network.threshold.map_or_else(own, |threshold| threshold.to_string())));
     }
-    if args.engine == EngineArg::Gpu {
+    if matches!(args.engine, EngineArg::Gpu | EngineArg::Relay) {
         rows.push(("dispatcher", format!("{:?}", args.dispatcher).to_lowercase()));
     }
     if args.dispatcher == DispatcherArg::Device {
         rows.push(("kernels", args.kernels.to_string()));
+    }
+    if let Some(us) = args.deadline.deadline_us {
+        rows.push(("deadline_us", us.to_string()));
     }
     rows.push(("interval_us", args.interval_us.to_string()));
     rows.push(("workers", config.workers.to_string()));

@@ -5,20 +5,23 @@ use crate::memory::Estimate;
 use crate::network::{Bound, Network, NetworkFile, OnGpu};
 use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
+use ringcall_bp_gpu::Bounds;
+use ringcall_decoder_service::gpu::{GpuRelay, GpuRelayError};
 use ringcall_decoder_service::{Inference, Problem, Service, ServiceConfig, ShotSource};
 use ringcall_infer::{ElementType, Passthrough, TensorSpec};
 use ringcall_qec::circuit::{Experiment, MemoryExperiment};
 use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is decoded, and the generated experiment that it is of.
 pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
-    let decoder = if args.engine.network().is_some() { args.decoder.or_plain() } else { args.decoder };
+    let decoder = args.decoder()?;
     decoder.options()?;
     let (model, experiment) = match args.file.read(args.memory)? {
         Some(model) => {
-            args.memory.admit(&around(args, Estimate::process().decoder_of(&model, decoder), None))?;
+            args.memory.admit(&around(args, Estimate::process().decoder_of(&model, &decoder), None))?;
             (model, None)
         }
         None => {
@@ -35,7 +38,7 @@ pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
             (experiment.detector_error_model()?, Some(experiment))
         }
     };
-    Ok((decoder.problem(model)?, experiment))
+    Ok((args.deadline.limit(decoder.problem(model)?)?, experiment))
 }
 
 /// What the pipeline takes beside the decoder's tables.
@@ -72,6 +75,9 @@ pub(super) fn start(
     experiment: Option<&MemoryExperiment>,
     config: ServiceConfig,
 ) -> Result<Started> {
+    if args.engine == EngineArg::Relay {
+        return Ok(Started { service: relay(args, problem, config)?, network: None });
+    }
     let Some(engine) = args.engine.network() else {
         let service = Service::start(problem, &without_network(args, problem)?, config)?;
         return Ok(Started { service, network: None });
@@ -92,6 +98,31 @@ pub(super) fn start(
         }
     };
     Ok(Started { service, network: Some(NetworkInUse { file: shown, threshold }) })
+}
+
+/// Starts the pipeline around Relay-BP on a GPU.
+fn relay(args: &Args, problem: &Problem, config: ServiceConfig) -> Result<Service> {
+    let bounds = Bounds { deadline: args.relay_deadline_us.map(Duration::from_micros), ..Bounds::default() };
+    let relay = match GpuRelay::new(problem, bounds) {
+        Err(GpuRelayError::NoGpu(why)) => {
+            bail!(Misuse(format!(
+                "--engine relay needs a GPU (`ringcall doctor` says what is missing): {why}"
+            )))
+        }
+        Err(why @ (GpuRelayError::Kernel(_) | GpuRelayError::LikelyError)) => {
+            bail!(Misuse(format!("--engine relay: {why}")))
+        }
+        relay => relay.context("--engine relay")?,
+    };
+    Ok(match args.dispatcher {
+        DispatcherArg::Host => {
+            Service::start(problem, &relay.inference().context("--engine relay")?, config)?
+        }
+        DispatcherArg::Device => {
+            let dispatcher = relay.dispatchers(config.slots, args.kernels).context("--engine relay")?;
+            Service::start_remote_decoder(problem, dispatcher, config)?
+        }
+    })
 }
 
 fn without_network(args: &Args, problem: &Problem) -> Result<Inference> {

@@ -4,37 +4,58 @@ mod figures;
 mod inputs;
 mod options;
 
-use crate::signals::Signals;
+use crate::signals::{self, Interrupt, Signals};
 use crate::{output, report};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
 use ringcall_decoder_service::{Progress, Summary};
 use ringcall_qec::circuit::Experiment;
+use ringcall_qec::decode::DecoderFamily;
 use std::io::{IsTerminal, Write};
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// Runs, reports, and says by its exit code whether every request was answered.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<u8> {
     args.check()?;
     let signals = Signals::listen()?;
+    let (report, summary) = measure(args, &signals)?;
+    publish(args, &report)?;
+    if let Some(signal) = signals.received() {
+        eprintln!("ringcall: stopped by signal {signal} after {} requests", summary.stats.submitted);
+        return Ok(signals::status(signal));
+    }
+    exit_code(&summary)
+}
+
+/// A run's results for a caller: JSON and a page.
+pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<(String, String)> {
+    args.check()?;
+    let (report, summary) = measure(args, interrupt)?;
+    if interrupt.received().is_none() {
+        exit_code(&summary)?;
+    }
+    Ok((serde_json::to_string(&report)?, report::to_html(&report)))
+}
+
+/// Runs, and says what came of it.
+fn measure(args: &Args, interrupt: &dyn Interrupt) -> Result<(report::RunReport, Summary)> {
     // Before the run: a path that cannot be written should not cost the run.
     for path in [&args.json, &args.report].into_iter().flatten() {
         output::check_writable(path)?;
     }
     let (problem, experiment) = inputs::problem(args)?;
     let source = inputs::source(args, &problem)?;
-    let config = args.service_config(problem.matching().is_none())?;
+    let config = args.service_config(problem.family() != DecoderFamily::Matching)?;
     let surface = experiment.as_ref().and_then(Experiment::surface);
     let inputs::Started { service, network } = inputs::start(args, &problem, surface.as_ref(), config)?;
     service.pins().iter().for_each(crate::pinning::tell);
     let monitor = service.monitor();
     let bar = progress_bar(args);
-    signals.run();
+    interrupt.begin(None);
     let summary = service.drive(source, args.pace(), &mut |progress| {
         show(&bar, args, progress);
-        signals.received().is_none()
+        interrupt.received().is_none()
     });
     bar.finish_and_clear();
     let summary = summary?;
@@ -43,16 +64,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if summary.lost() > 0 || summary.stop.as_ref().is_some_and(|stop| stop.unfinished.is_some()) {
         report.slots = Some(monitor.dump().to_string());
     }
-    publish(args, &report)?;
-    if let Some(signal) = signals.received() {
-        eprintln!("ringcall: stopped by signal {signal} after {} requests", summary.stats.submitted);
-        return Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))));
-    }
-    exit_code(&summary)
+    Ok((report, summary))
 }
 
 /// Every request answered, by the stages it was meant for?
-fn exit_code(summary: &Summary) -> Result<ExitCode> {
+fn exit_code(summary: &Summary) -> Result<u8> {
     let stats = &summary.stats;
     if summary.lost() > 0 {
         bail!("{} of {} requests were lost", summary.lost(), stats.submitted);
@@ -69,7 +85,7 @@ fn exit_code(summary: &Summary) -> Result<ExitCode> {
     if let Some(failure) = &summary.failure {
         bail!("the device's dispatcher did not end well: {failure}");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }
 
 fn publish(args: &Args, report: &report::RunReport) -> Result<()> {

@@ -1,10 +1,11 @@
 //! The options of `ringcall run`.
 
-use crate::decoder::DecoderArgs;
+use crate::decoder::{DeadlineArgs, DecoderArg, DecoderArgs, RelayArgs};
 use crate::experiment::{BasisArg, CONFIGURED, Choice, CodeArg, DetectorsArg, ModelFile, Preset};
 use crate::memory::MemoryLimit;
 use crate::network::NetworkArg;
 use crate::pinning::{self, CoreList};
+use crate::usage::Misuse;
 use anyhow::{Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use ringcall::Wait;
@@ -23,6 +24,12 @@ pub(crate) enum FormatArg {
     Text01,
     /// Packed bits, least significant first
     B8,
+    /// Lengths of runs of zeros
+    R8,
+    /// 64 shots together, a word for each bit
+    Ptb64,
+    /// A line with the indices of ones a shot
+    Hits,
     /// A line of `shot D3 D8 L0` a shot
     Dets,
 }
@@ -32,6 +39,9 @@ impl From<FormatArg> for ShotFormat {
         match format {
             FormatArg::Text01 => Self::Text01,
             FormatArg::B8 => Self::B8,
+            FormatArg::R8 => Self::R8,
+            FormatArg::Ptb64 => Self::Ptb64,
+            FormatArg::Hits => Self::Hits,
             FormatArg::Dets => Self::Dets,
         }
     }
@@ -54,6 +64,8 @@ pub(crate) enum EngineArg {
     Tensorrt,
     /// The same in our own kernel, on the first GPU (compute capability 9.0)
     Gpu,
+    /// Relay-BP, the whole decode, in our own kernel on the first GPU (compute capability 9.0 and later): nothing decodes after it
+    Relay,
 }
 
 impl EngineArg {
@@ -80,7 +92,7 @@ impl EngineArg {
             Self::OnnxruntimeCuda => Some(NetworkArg::OnnxruntimeCuda),
             Self::Tensorrt => Some(NetworkArg::Tensorrt),
             Self::Gpu => Some(NetworkArg::Gpu),
-            Self::Matching | Self::Passthrough => None,
+            Self::Matching | Self::Passthrough | Self::Relay => None,
         }
     }
 }
@@ -176,10 +188,19 @@ pub(crate) struct Args {
     slots: Option<u32>,
     #[command(flatten)]
     pub(super) decoder: DecoderArgs,
-    /// What runs before the decoder
+    #[command(flatten)]
+    pub(super) deadline: DeadlineArgs,
+    /// Relay-BP: lanes of other memory strengths that race, of which the first that ends wins: shorter longest times. A CPU decodes them
+    /// one after another, for the same answers [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) relay_lanes: Option<u32>,
+    /// With --engine relay: end a decode after so many microseconds, with a best guess that says that it did not converge
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(super) relay_deadline_us: Option<u64>,
+    /// What runs before the decoder, or in its place
     #[arg(long, value_enum, default_value = "matching")]
     pub(super) engine: EngineArg,
-    /// Who takes requests from the ring: `device` is for --engine gpu
+    /// Who takes requests from the ring: `device` is for --engine gpu and --engine relay
     #[arg(long, value_enum, default_value = "host")]
     pub(super) dispatcher: DispatcherArg,
     /// With --dispatcher device: kernels on the GPU, each on an equal part of it and for an equal part of the slots. More
@@ -225,8 +246,14 @@ impl Args {
         };
         seconds("duration", self.duration.unwrap_or(0.0))?;
         seconds("interval-us", self.interval_us)?;
-        if self.dispatcher == DispatcherArg::Device && self.engine != EngineArg::Gpu {
-            bail!("--dispatcher device is for --engine gpu");
+        self.deadline.check()?;
+        if self.dispatcher == DispatcherArg::Device
+            && !matches!(self.engine, EngineArg::Gpu | EngineArg::Relay)
+        {
+            bail!("--dispatcher device is for --engine gpu and --engine relay");
+        }
+        if self.relay_deadline_us.is_some() && self.engine != EngineArg::Relay {
+            bail!(Misuse("--relay-deadline-us is for --engine relay".to_owned()));
         }
         if self.kernels > 1 && self.dispatcher != DispatcherArg::Device {
             bail!("--kernels is for --dispatcher device");
@@ -254,6 +281,30 @@ impl Args {
             }
         }
         Ok(())
+    }
+
+    /// What decodes: with --engine relay Relay-BP, which may be said, and after a network matching in one pass, unless another is said.
+    ///
+    /// # Errors
+    /// [`Misuse`]: matching with --engine relay.
+    pub(super) fn decoder(&self) -> Result<DecoderArgs> {
+        let relay = RelayArgs { lanes: self.relay_lanes, ..self.decoder.relay };
+        let decoder = DecoderArgs { relay, ..self.decoder.clone() };
+        match self.engine {
+            EngineArg::Relay
+                if decoder.kind.is_some() || !matches!(decoder.family, None | Some(DecoderArg::Relay)) =>
+            {
+                let option = match decoder.family {
+                    _ if decoder.kind.is_some() => "--matching",
+                    Some(DecoderArg::Plugin(_)) => "--decoder plugin:LIBRARY",
+                    _ => "--decoder matching",
+                };
+                bail!(Misuse(format!("{option} does not apply to --engine relay, which decodes by Relay-BP")))
+            }
+            EngineArg::Relay => Ok(DecoderArgs { family: Some(DecoderArg::Relay), ..decoder }),
+            engine if engine.network().is_some() => Ok(decoder.or_plain()),
+            _ => Ok(decoder),
+        }
     }
 
     /// The generated experiment.

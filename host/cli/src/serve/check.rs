@@ -1,17 +1,18 @@
 //! Which options apply to which service. One that would be ignored is an error: it may be meant to protect something.
 
 use super::plugin::Over;
-use super::{Args, DispatcherArg, TransportArg};
-use crate::decoder::DecoderArgs;
+use super::{Args, DispatcherArg, QpTypeArg, TransportArg};
+use crate::decoder::{DeadlineArgs, DecoderArgs};
 use crate::experiment::ExperimentArgs;
 use crate::usage::{Given, Misuse};
 use anyhow::{Result, bail};
-use ringcall_roce::ROCE_PORT;
+use ringcall_roce::{MAX_PAGES, ROCE_PORT};
 use ringcall_transport::udp::AllowedPeer;
 use std::net::{IpAddr, SocketAddrV4};
 
 /// Options of a queue pair.
-const QUEUE_PAIR: [&str; 6] = ["qp", "rkey", "remote_qp", "icrc", "peers", "rendezvous"];
+const QUEUE_PAIR: [&str; 9] =
+    ["qp", "rkey", "remote_qp", "icrc", "mtu", "qp_type", "psn", "peers", "rendezvous"];
 /// What the plug-in decides.
 const WIRE: [&str; 4] = ["bind", "slots", "slot_bytes", "peer"];
 
@@ -20,11 +21,13 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     if args.experiment.preset.is_some() {
         given.refuse(&["slots", "slot_bytes"], "--preset, which sets the ring")?;
     }
+    args.deadline.check()?;
     match &args.transport {
         Over::Plugin(_) => {
             let what = "a plug-in, which takes its own arguments after `--`";
             given.refuse(&WIRE, what)?;
             given.refuse(&QUEUE_PAIR, what)?;
+            given.refuse(&["device"], what)?;
             if !matches!(args.dispatcher, None | Some(DispatcherArg::Host)) {
                 bail!(misuse("a plug-in is served by the host's dispatcher: leave --dispatcher out"));
             }
@@ -43,9 +46,13 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
                 }
                 _ => (),
             }
+            if *transport != TransportArg::Verbs {
+                given.refuse(&["device"], &format!("--transport {}", transport.name()))?;
+            }
             match transport {
                 TransportArg::Udp => given.refuse(&QUEUE_PAIR, "--transport udp")?,
-                TransportArg::Roce | TransportArg::Nic => drop(one_peer(args)?),
+                TransportArg::Verbs => adapter(args, given)?,
+                TransportArg::Roce | TransportArg::Nic => queue_pair(*transport, args, given)?,
             }
         }
     }
@@ -54,9 +61,50 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
             "--dispatcher device, whose kernel serves rpc_increment beside a thread of the transport's";
         given.refuse(&ExperimentArgs::FIELDS, what)?;
         given.refuse(&DecoderArgs::FIELDS, what)?;
+        given.refuse(&DeadlineArgs::FIELDS, what)?;
         given.refuse(&["threads"], what)?;
     }
     Ok(())
+}
+
+/// Refuses what a queue pair would ignore, or lacks.
+fn queue_pair(transport: TransportArg, args: &Args, given: &Given<'_>) -> Result<()> {
+    let peer = one_peer(args)?;
+    if args.qp_type == QpTypeArg::Uc {
+        return given.refuse(&["psn"], "--qp-type uc, which takes any number");
+    }
+    if transport == TransportArg::Nic {
+        bail!(misuse("--transport nic serves --qp-type uc: give --transport roce"));
+    }
+    given.refuse(&["peers"], "--qp-type rc, which has one peer")?;
+    if peer.is_none() && args.rendezvous.is_none() {
+        bail!(misuse("--qp-type rc has one peer: give --peer or --rendezvous"));
+    }
+    Ok(())
+}
+
+/// Refuses what an adapter's queue pair would ignore, or lacks.
+fn adapter(args: &Args, given: &Given<'_>) -> Result<()> {
+    let what = "--transport verbs, whose adapter decides it";
+    given.refuse(&["bind", "qp", "rkey", "icrc", "peers"], what)?;
+    if args.device.is_none() {
+        bail!(misuse("--transport verbs needs --device: `rdma link` lists the RDMA devices"));
+    }
+    if args.dispatcher == Some(DispatcherArg::Device) {
+        bail!(misuse("--transport verbs is served by the host's dispatcher: leave --dispatcher out"));
+    }
+    if args.slots > MAX_PAGES {
+        bail!(misuse("--transport verbs has 4096 slots at most"));
+    }
+    match (one_peer(args)?, args.rendezvous) {
+        (Some(_), Some(_)) => {
+            bail!(misuse("give --peer or --rendezvous: an adapter's queue pair has one peer"))
+        }
+        (None, None) => {
+            bail!(misuse("--transport verbs has one peer: give --peer with --remote-qp, or --rendezvous"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The one peer of a queue pair, if it is named.

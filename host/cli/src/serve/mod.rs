@@ -1,6 +1,7 @@
 //! `ringcall serve`: a service on a network, until it is told to end.
 
 mod check;
+pub(crate) mod decoding;
 mod device;
 mod figures;
 mod http;
@@ -10,7 +11,9 @@ mod rendezvous;
 mod served;
 mod server;
 mod service;
+mod supervisor;
 
+use crate::decoder::DeadlineArgs;
 use crate::experiment::ExperimentArgs;
 use crate::memory::{Estimate, MemoryLimit};
 use crate::output;
@@ -20,8 +23,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use plugin::Over;
 use ringcall::thread::STOP_CHECK_INTERVAL;
-use ringcall_roce::{IcrcCheck, PortOptions};
-use ringcall_transport::{roce, udp};
+use ringcall_roce::introduced::introductions;
+use ringcall_roce::{IcrcCheck, PathMtu, PortOptions};
+use ringcall_transport::{roce, udp, verbs};
 use served::Outcome;
 use server::Server;
 use service::Service;
@@ -29,7 +33,6 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// What requests come over.
@@ -41,6 +44,8 @@ pub(crate) enum TransportArg {
     Roce,
     /// The same on the wire; an emulated adapter's queues, served by the unified loop
     Nic,
+    /// The same on the wire, by an RDMA adapter through libibverbs
+    Verbs,
 }
 
 impl TransportArg {
@@ -49,13 +54,23 @@ impl TransportArg {
             Self::Udp => udp::NAME,
             Self::Roce => roce::NAME,
             Self::Nic => ringcall_sim::socket_nic::NAME,
+            Self::Verbs => verbs::NAME,
         }
     }
 }
 
+/// The service of a queue pair, as an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QpTypeArg {
+    /// Unreliable connected: a lost packet is counted, and its request not answered
+    Uc,
+    /// Reliable connected: packets are acknowledged, and sent again until they are
+    Rc,
+}
+
 /// How the invariant CRC is checked, as an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum IcrcArg {
+pub(crate) enum IcrcArg {
     /// It is right for some IP identification, which a socket does not see: packets of adapters pass
     Recover,
     /// It is right for identification 0, which `ringcall emulate` sends: finds more damage
@@ -100,34 +115,58 @@ fn random_key() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
-/// Serves `rpc_increment` and `decode_syndrome` on a network.
+/// Serves `rpc_increment` and `decode_syndrome` on a network, or with --config the decoders of a file by CUDA-Q QEC's calls.
 ///
 /// Prints where it is reached as one line of `key=value` pairs, then serves until SIGINT, SIGTERM or
 /// --seconds; then answers requests under way, prints its counters and ends with 0 if they balance.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Args {
     /// What requests come over: udp (a datagram a request), roce (RDMA WRITEs by RoCE v2, as an FPGA sends them,
-    /// without an adapter), nic (the same on the wire; an emulated adapter's queues, served by the unified loop), or
-    /// plugin:LIBRARY (a provider of the bridge interface, whose ring it is)
+    /// without an adapter), nic (the same on the wire; an emulated adapter's queues, served by the unified loop), verbs
+    /// (the same on the wire, by an RDMA adapter: see --device), or plugin:LIBRARY (a provider of the bridge interface,
+    /// whose ring it is)
     #[arg(long, default_value = "udp", value_name = "TRANSPORT")]
     transport: Over,
     /// Local address; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     bind: SocketAddr,
+    /// Verbs: the RDMA device, as `rdma link` names it; its queue pair has one peer: give --peer with --remote-qp, or
+    /// --rendezvous
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
     /// Slots of the ring; with RoCE, also pages of the window
     #[arg(long, default_value_t = DEFAULT_PORT.pages, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     slots: u32,
-    /// Bytes of a slot: header and payload [default: 1024; with --preset what a request needs, if that is more]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
-    slot_bytes: Option<u32>,
+    /// Bytes of a slot: header and payload; with --preset what a request needs, if that is more
+    #[arg(long, default_value_t = DEFAULT_PORT.page_bytes, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    slot_bytes: u32,
     /// Threads of transport and dispatcher
     #[arg(long, value_enum, default_value = "one")]
     threads: ThreadsArg,
     /// What serves requests [default: host; with --transport nic unified]
     #[arg(long, value_enum)]
     dispatcher: Option<DispatcherArg>,
+    /// Serve the decoders of this YAML file by `enqueue_syndromes`, `get_corrections` and `reset_decoder`, each decoder on a ring
+    /// and a port of its own: from that of --bind on, or free ones. Slots have room for a whole decode, unless --slot-bytes is given
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// With --config: check the file, say what it takes, and end
+    #[arg(long, requires = "config")]
+    check: bool,
+    /// With --config: what corrections say after a second decode whose first was not cleared [default: volume]
+    #[arg(long, value_enum, requires = "config")]
+    frame: Option<decoding::FrameArg>,
+    /// Write the experiment as a file for --config, whose measurements are its detectors, to FILE or to standard output for `-`,
+    /// and end
+    #[arg(long, value_name = "FILE")]
+    write_config: Option<PathBuf>,
+    /// With --write-config: how many decoders of the experiment the file has [default: 1]
+    #[arg(long, value_name = "N", requires = "write_config", value_parser = clap::value_parser!(u16).range(1..=256))]
+    decoders: Option<u16>,
     #[command(flatten)]
     experiment: ExperimentArgs,
+    #[command(flatten)]
+    deadline: DeadlineArgs,
     /// RoCE: queue pair number
     #[arg(long, default_value_t = DEFAULT_PORT.qp)]
     qp: u32,
@@ -145,12 +184,23 @@ pub(crate) struct Args {
     /// RoCE: how the invariant CRC of packets is checked
     #[arg(long, value_enum, default_value = "recover")]
     icrc: IcrcArg,
+    /// RoCE: the path MTU in bytes, 256, 512, 1024, 2048 or 4096: longer answers are several packets. The peer's is
+    /// the same; on Ethernet of 1500 bytes RDMA programs have 1024
+    #[arg(long, default_value_t = PathMtu::default(), value_name = "BYTES")]
+    mtu: PathMtu,
     /// RoCE: the most peers known at a time, each with its own window; a newcomer takes the place of the peer
     /// that was silent longest, and its answers that are due are lost [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     peers: Option<u16>,
-    /// RoCE: tell queue pair and key to any client that asks at this TCP address, as the reference's
-    /// rendezvous does
+    /// RoCE: the service of the queue pair: uc (unreliable connected, as an FPGA has it) or rc (reliable connected: each
+    /// packet is acknowledged and sent again until it is, with one peer: give --peer or --rendezvous)
+    #[arg(long, value_enum, default_value = "uc")]
+    qp_type: QpTypeArg,
+    /// RoCE with --qp-type rc: the first packet sequence number, the same in both directions
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(..1 << 24))]
+    psn: u32,
+    /// RoCE: exchange queue pair, key and IP address with any client that asks at this TCP address, as the reference's
+    /// rendezvous does: its answers then go to its queue pair, at port 4791 unless --peer says another
     #[arg(long, value_name = "ADDRESS")]
     rendezvous: Option<SocketAddr>,
     /// End after so many seconds
@@ -173,11 +223,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Bytes of a slot.
+    /// Bytes of a slot, of a preset those that its requests need.
     fn slot_bytes(&self) -> u32 {
-        let least = DEFAULT_PORT.page_bytes;
-        let preset = || self.experiment.preset.as_ref().map_or(least, |preset| preset.slot_bytes(least));
-        self.slot_bytes.unwrap_or_else(preset)
+        let least = self.slot_bytes;
+        self.experiment.preset.as_ref().map_or(least, |preset| preset.slot_bytes(least))
     }
 }
 
@@ -186,7 +235,7 @@ fn around(args: &Args, decoding: Estimate) -> Estimate {
     match &args.transport {
         // The plug-in has its own ring.
         Over::Plugin(_) => decoding,
-        Over::Own(TransportArg::Udp) => decoding.ring(args.slots, args.slot_bytes()),
+        Over::Own(TransportArg::Udp | TransportArg::Verbs) => decoding.ring(args.slots, args.slot_bytes()),
         Over::Own(_) => {
             let peers = u32::try_from(service::peers(args)).unwrap_or(u32::MAX);
             decoding.ring(args.slots, args.slot_bytes()).windows(peers, args.slots, args.slot_bytes())
@@ -194,8 +243,14 @@ fn around(args: &Args, decoding: Estimate) -> Estimate {
     }
 }
 
-pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
+    if let Some(path) = &args.config {
+        return decoding::run(args, given, path);
+    }
     check::check(args, given)?;
+    if let Some(path) = &args.write_config {
+        return decoding::write(args, path);
+    }
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
@@ -204,12 +259,15 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         args.memory.admit(&around(args, Estimate::process()))?;
         None
     } else {
-        Some(args.experiment.problem(args.memory, |decoding| around(args, decoding))?)
+        let problem = args.experiment.problem(args.memory, |decoding| around(args, decoding))?;
+        Some(args.deadline.limit(problem)?)
     };
-    let service = Service::start(args, given, problem)?;
+    let (introducer, heard) = introductions();
+    let service = Service::start(args, given, problem, args.rendezvous.is_some().then_some(heard))?;
     let metrics = args.metrics.map(|address| metrics::start(address, service.figures())).transpose()?;
-    let rendezvous = args.rendezvous.zip(service.side(args));
-    let rendezvous = rendezvous.map(|(address, side)| rendezvous::start(address, side)).transpose()?;
+    let rendezvous = args.rendezvous.zip(service.side());
+    let rendezvous =
+        rendezvous.map(|(address, side)| rendezvous::start(address, side, introducer)).transpose()?;
     let mut line = service.line();
     for (key, address) in [
         ("metrics", metrics.as_ref().map(Server::address)),
@@ -219,15 +277,12 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
             line += &format!(" {key}={address}");
         }
     }
+    // Before the line: a program that reads it may tell this process to end at once.
+    signals.run();
     let mut out = std::io::stdout();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
 
-    signals.run();
-    let begin = Instant::now();
-    let limit = args.seconds.map(Duration::from_secs);
-    while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
-        std::thread::sleep(STOP_CHECK_INTERVAL);
-    }
+    serve_until_told(args, &signals, &line);
     if let Some(rendezvous) = rendezvous {
         rendezvous.stop();
     }
@@ -240,9 +295,22 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<ExitCode> {
         bail!("a thread did not come back");
     }
     match outcome.balance {
-        (0, 0) => Ok(ExitCode::SUCCESS),
+        (0, 0) => Ok(0),
         (frames, requests) => bail!("{frames} frames and {requests} requests are unaccounted for"),
     }
+}
+
+/// Waits for a signal or for the end of --seconds. A service manager is told of `line`, and that the service is alive.
+fn serve_until_told(args: &Args, signals: &Signals, line: &str) {
+    let mut supervisor = supervisor::Supervisor::ready(line);
+    signals.run();
+    let begin = Instant::now();
+    let limit = args.seconds.map(Duration::from_secs);
+    while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
+        std::thread::sleep(STOP_CHECK_INTERVAL);
+        supervisor.alive();
+    }
+    supervisor.stopping();
 }
 
 fn publish(args: &Args, outcome: &Outcome) -> Result<()> {

@@ -6,7 +6,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring, RingConfig};
-use ringcall_bridge::{BridgeError, PolledProvider, Provider, RingProvider};
+use ringcall_bridge::{BridgeError, PolledProvider, Provider, RingProvider, parse_endpoint};
+use ringcall_transport::Endpoint;
 use ringcall_wire::CudaqStatus;
 use std::str::FromStr;
 
@@ -63,6 +64,15 @@ impl Plugin {
         }
         let (slots, slot_bytes) = self.provider.ring_geometry()?;
         Ok(Ring::allocate(RingConfig { slots, slot_bytes })?)
+    }
+
+    /// Where it is reached, as far as it says: known before a peer connects.
+    pub(super) fn endpoint(&self) -> Result<Endpoint> {
+        match self.provider.endpoint_info() {
+            Ok(line) => Ok(parse_endpoint(&line)),
+            Err(BridgeError::Unsupported { .. }) => Ok(parse_endpoint("")),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Connects, which may wait for a peer, and launches.

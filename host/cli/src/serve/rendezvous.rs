@@ -2,6 +2,7 @@
 
 use super::server::Server;
 use anyhow::{Context, Result};
+use ringcall_roce::introduced::Introducer;
 use ringcall_roce::rendezvous::{Service, Side};
 use std::net::SocketAddr;
 
@@ -29,12 +30,18 @@ impl Drop for Failed {
     }
 }
 
-pub(super) fn start(address: SocketAddr, side: Side) -> Result<Server> {
+/// Tells each caller `here`, and the service's thread of the caller before.
+pub(super) fn start(address: SocketAddr, here: Side, introducer: Introducer) -> Result<Server> {
     let mut service = Service::bind(address).with_context(|| format!("no rendezvous at {address}"))?;
     let address = service.local_addr()?;
     let mut failed = Failed::default();
     Server::start("ringcall-rendezvous", address, move || {
-        service.turn(side, |outcome| {
+        let meet = |there| {
+            // A service that is ending hears of no more.
+            introducer.introduce(there);
+            here
+        };
+        service.turn_with(meet, |outcome| {
             if let Err(error) = outcome {
                 failed.one(&error);
             }

@@ -4,7 +4,7 @@ use super::check::one_peer;
 use super::figures::Figures;
 use super::plugin::{Over, Plugin};
 use super::served::{DeviceService, Outcome, Served, driven};
-use super::{Args, DispatcherArg, ThreadsArg, TransportArg, device};
+use super::{Args, DispatcherArg, QpTypeArg, ThreadsArg, TransportArg, device};
 use crate::experiment::{self, Syndromes};
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
@@ -13,10 +13,13 @@ use ringcall::table::TableBuilder;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_decoder_service::Problem;
 use ringcall_qec::decode::{BpConfig, DecoderFamily};
+use ringcall_roce::introduced::Introduction;
+use ringcall_roce::rendezvous::Side;
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
-use ringcall_transport::{Link, ThreadOptions, Threaded, Wire, roce, udp};
+use ringcall_transport::{Link, ThreadOptions, Threaded, Wire, roce, udp, verbs};
 use ringcall_wire::function::names;
 use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 pub(super) struct Service {
@@ -25,22 +28,32 @@ pub(super) struct Service {
     decodes: Option<Decodes>,
 }
 
+/// Callers of a rendezvous, if there is one.
+type Introductions = Option<Receiver<Introduction>>;
+
 /// What `decode_syndrome` decodes.
 struct Decodes {
     /// The experiment's digest.
     experiment: String,
-    /// `plain` or `correlated` matching, or `relay`.
+    /// `plain` or `correlated` matching, `relay`, or `plugin`.
     decoder: &'static str,
+    family: DecoderFamily,
     /// The settings of Relay-BP where that decodes.
     relay: Option<BpConfig>,
+    /// How long a decode may take, µs.
+    deadline_us: Option<f64>,
 }
 
 impl Decodes {
     /// For the line that a client reads.
     fn pairs(&self) -> String {
-        let Self { experiment, decoder, relay } = self;
+        let Self { experiment, decoder, relay, family, deadline_us } = self;
         match relay {
-            None => format!(" experiment={experiment} matching={decoder}"),
+            None if *family == DecoderFamily::Matching => {
+                let deadline = deadline_us.map_or_else(String::new, |us| format!(" deadline_us={us}"));
+                format!(" experiment={experiment} matching={decoder}{deadline}")
+            }
+            None => format!(" experiment={experiment} decoder={decoder}"),
             Some(BpConfig { solutions, max_iterations, .. }) => format!(
                 " experiment={experiment} decoder={decoder} relay_solutions={solutions} relay_iterations={max_iterations}"
             ),
@@ -60,8 +73,10 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
         })
         .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode);
     let experiment = experiment::digest(&problem);
-    let relay = problem.matching().is_none().then(|| args.experiment.decoder.relay.config());
-    let decodes = Decodes { experiment, decoder: problem.decoder_name(), relay };
+    let family = problem.family();
+    let relay = (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config());
+    let deadline_us = args.deadline.deadline_us;
+    let decodes = Decodes { experiment, decoder: problem.decoder_name(), family, relay, deadline_us };
     Ok((table, Some(decodes)))
 }
 
@@ -76,10 +91,16 @@ fn v4(address: SocketAddr) -> Result<SocketAddrV4> {
 
 impl Service {
     /// Starts what the options ask for, which were [checked](super::check), with the problem that the host's dispatchers decode.
-    pub(super) fn start(args: &Args, given: &Given<'_>, problem: Option<Problem>) -> Result<Self> {
+    /// A rendezvous' thread tells of callers through `introductions`.
+    pub(super) fn start(
+        args: &Args,
+        given: &Given<'_>,
+        problem: Option<Problem>,
+        introductions: Introductions,
+    ) -> Result<Self> {
         let transport = match &args.transport {
             Over::Plugin(library) => return Self::plugin(args, given, library, problem),
-            Over::Own(TransportArg::Nic) => return Self::nic(args, problem),
+            Over::Own(TransportArg::Nic) => return Self::nic(args, problem, introductions),
             Over::Own(transport) => transport,
         };
         let config = RingConfig { slots: args.slots, slot_bytes: args.slot_bytes() };
@@ -91,9 +112,20 @@ impl Service {
                 let dispatcher = HostDispatcher::builder(&ring, table).build()?;
                 let served = match transport {
                     TransportArg::Udp => on_host(udp_wire(args)?, &ring, dispatcher, args.threads)?,
-                    TransportArg::Roce | TransportArg::Nic => {
-                        on_host(roce_wire(args, &ring)?, &ring, dispatcher, args.threads)?
+                    TransportArg::Verbs => {
+                        on_host(verbs_wire(args, &ring, introductions)?, &ring, dispatcher, args.threads)?
                     }
+                    TransportArg::Roce | TransportArg::Nic => match args.qp_type {
+                        QpTypeArg::Uc => {
+                            on_host(roce_wire(args, &ring, introductions)?, &ring, dispatcher, args.threads)?
+                        }
+                        QpTypeArg::Rc => on_host(
+                            reliable_wire(args, &ring, introductions)?,
+                            &ring,
+                            dispatcher,
+                            args.threads,
+                        )?,
+                    },
                 };
                 Ok(Self { served, decodes })
             }
@@ -104,9 +136,20 @@ impl Service {
                 // Before the kernel: nothing is allocated for this context while it polls.
                 let transport = match transport {
                     TransportArg::Udp => Threaded::start(Link::attach(udp_wire(args)?, ring)?, &options)?,
-                    TransportArg::Roce | TransportArg::Nic => {
-                        Threaded::start(Link::attach(roce_wire(args, ring)?, ring)?, &options)?
+                    TransportArg::Verbs => {
+                        let wire = verbs_wire(args, ring, introductions)?;
+                        Threaded::start(Link::attach(wire, ring)?, &options)?
                     }
+                    TransportArg::Roce | TransportArg::Nic => match args.qp_type {
+                        QpTypeArg::Uc => {
+                            let wire = roce_wire(args, ring, introductions)?;
+                            Threaded::start(Link::attach(wire, ring)?, &options)?
+                        }
+                        QpTypeArg::Rc => {
+                            let wire = reliable_wire(args, ring, introductions)?;
+                            Threaded::start(Link::attach(wire, ring)?, &options)?
+                        }
+                    },
                 };
                 let dispatcher = device::start(&mapped)?;
                 Ok(Self { served: Box::new(DeviceService { transport, dispatcher }), decodes: None })
@@ -126,7 +169,7 @@ impl Service {
         Ok(Self { served: plugin.start(&ring, dispatcher, args.threads)?, decodes })
     }
 
-    fn nic(args: &Args, problem: Option<Problem>) -> Result<Self> {
+    fn nic(args: &Args, problem: Option<Problem>, introductions: Introductions) -> Result<Self> {
         use ringcall_sim::socket_nic::{Service, SocketNicOptions, Threads};
         let port = port(args, args.slot_bytes())?;
         let threads = match args.threads {
@@ -137,9 +180,10 @@ impl Service {
         let (table, decodes) = functions(args, problem)?;
         let table = table.build_for(capacity, capacity).context(TOO_SMALL)?;
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
-        let service = Service::start(
+        let service = Service::start_introduced(
             SocketNicOptions { port, peers: peers(args), depth, threads, ..SocketNicOptions::default() },
             table,
+            introductions,
         )?;
         Ok(Self { served: Box::new(service), decodes })
     }
@@ -152,15 +196,17 @@ impl Service {
     }
 
     /// Queue pair, key and address of a service that has them: what a rendezvous tells.
-    pub(super) fn side(&self, args: &Args) -> Option<ringcall_roce::rendezvous::Side> {
-        match self.served.endpoint().address {
-            SocketAddr::V4(address)
-                if matches!(args.transport, Over::Own(TransportArg::Roce | TransportArg::Nic)) =>
-            {
-                let (qp, key) = (args.qp, args.rkey);
-                Some(ringcall_roce::rendezvous::Side { qp, key, ip: *address.ip() })
+    pub(super) fn side(&self) -> Option<Side> {
+        let endpoint = self.served.endpoint();
+        let number = |key| {
+            let (_, text) = endpoint.details.iter().find(|(name, _)| *name == key)?;
+            u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+        };
+        match endpoint.address {
+            SocketAddr::V4(address) => {
+                Some(Side { qp: number("qp")?, key: number("rkey")?, ip: *address.ip() })
             }
-            _ => None,
+            SocketAddr::V6(_) => None,
         }
     }
 
@@ -171,18 +217,15 @@ impl Service {
 
     pub(super) fn stop(self, deadline: Duration) -> Outcome {
         let mut outcome = self.served.stop(deadline);
-        let matching = |decodes: &&Decodes| decodes.relay.is_none();
+        let matching = |decodes: &&Decodes| decodes.family == DecoderFamily::Matching;
         outcome.json["matching"] =
             self.decodes.as_ref().filter(matching).map(|decodes| decodes.decoder).into();
-        let family = |decodes: &Decodes| {
-            if decodes.relay.is_some() { DecoderFamily::Relay } else { DecoderFamily::Matching }
-        };
-        outcome.json["decoder"] = self.decodes.as_ref().map(|decodes| family(decodes).name()).into();
+        outcome.json["decoder"] = self.decodes.as_ref().map(|decodes| decodes.family.name()).into();
         outcome
     }
 }
 
-fn udp_wire(args: &Args) -> Result<udp::Udp> {
+pub(super) fn udp_wire(args: &Args) -> Result<udp::Udp> {
     Ok(udp::Udp::bind(&udp::UdpOptions {
         address: args.bind,
         allowed: args.peer.clone(),
@@ -190,10 +233,46 @@ fn udp_wire(args: &Args) -> Result<udp::Udp> {
     })?)
 }
 
-fn roce_wire(args: &Args, ring: &Ring) -> Result<roce::Roce> {
+pub(super) fn roce_wire(args: &Args, ring: &Ring, introductions: Introductions) -> Result<roce::Roce> {
+    let wire = roce::Roce::bind(&roce::RoceOptions { port: ring_port(args, ring)?, peers: peers(args) })?;
+    Ok(match introductions {
+        None => wire,
+        Some(introductions) => wire.introduced_by(introductions),
+    })
+}
+
+fn reliable_wire(args: &Args, ring: &Ring, introductions: Introductions) -> Result<roce::ReliableRoce> {
+    let options = roce::ReliableOptions { port: ring_port(args, ring)?, first_psn: args.psn };
+    let wire = roce::ReliableRoce::bind(&options)?;
+    Ok(match introductions {
+        None => wire,
+        Some(introductions) => wire.introduced_by(introductions),
+    })
+}
+
+fn verbs_wire(args: &Args, ring: &Ring, introductions: Introductions) -> Result<verbs::Verbs> {
     let geometry = ring.geometry();
-    let port = port(args, geometry.rx_stride().max(geometry.tx_stride()))?;
-    Ok(roce::Roce::bind(&roce::RoceOptions { port, peers: peers(args) })?)
+    let pair = verbs::PairOptions {
+        device: args.device.clone().context("no --device")?,
+        ip: None,
+        reliable: args.qp_type == QpTypeArg::Rc,
+        slots: args.slots,
+        slot_bytes: geometry.rx_stride().max(geometry.tx_stride()),
+        mtu: args.mtu.into(),
+        first_psn: args.psn,
+    };
+    let peer = one_peer(args)?.map(|peer| verbs::Remote { qp: args.remote_qp, ip: *peer.ip() });
+    let wire = verbs::Verbs::open(verbs::VerbsOptions { pair, peer })?;
+    Ok(match introductions {
+        None => wire,
+        Some(introductions) => wire.introduced_by(introductions),
+    })
+}
+
+/// The queue pair whose pages are a ring's slots.
+fn ring_port(args: &Args, ring: &Ring) -> Result<PortOptions> {
+    let geometry = ring.geometry();
+    port(args, geometry.rx_stride().max(geometry.tx_stride()))
 }
 
 /// The most peers of a queue pair at a time.
@@ -203,13 +282,22 @@ pub(super) fn peers(args: &Args) -> usize {
 
 /// The queue pair that was asked for, with a page for each slot.
 fn port(args: &Args, slot_bytes: u32) -> Result<PortOptions> {
-    let &Args { qp, rkey: key, remote_qp, slots, .. } = args;
+    let &Args { qp, rkey: key, remote_qp, slots, mtu, .. } = args;
     let peer = one_peer(args)?;
     let window = PortOptions::new(slots, slot_bytes.next_multiple_of(PAGE_UNIT_BYTES));
-    Ok(PortOptions { address: v4(args.bind)?, qp, key, remote_qp, peer, icrc: args.icrc.into(), ..window })
+    Ok(PortOptions {
+        address: v4(args.bind)?,
+        qp,
+        key,
+        remote_qp,
+        peer,
+        mtu,
+        icrc: args.icrc.into(),
+        ..window
+    })
 }
 
-fn on_host<W: Wire + 'static>(
+pub(super) fn on_host<W: Wire + 'static>(
     wire: W,
     ring: &Ring,
     dispatcher: HostDispatcher<Wired>,

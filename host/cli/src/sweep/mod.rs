@@ -1,33 +1,83 @@
-//! `ringcall sweep`: logical error rates over distances and noises.
+//! `ringcall sweep`: logical error rates over distances and noises. `ringcall merge`: those of a sweep in shards.
 
+pub(crate) mod merge;
 mod options;
+mod outputs;
 mod page;
 mod plot;
 mod results;
+mod shards;
+mod sinter;
 mod state;
 mod table;
 
-use crate::signals::Signals;
+use crate::signals::{self, Interrupt, Signals};
+use crate::usage::Given;
 use crate::{machine, output};
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
+use outputs::Outputs;
 use results::{PointResult, Results, Settings};
-use ringcall_decoder_service::study::{Arm, Point, Progress, State, StateError, Study, StudyError};
+use ringcall_decoder_service::study::{
+    Arm, Outcome, Point, Progress, Setup, Shard, State, StateError, Study, StudyError,
+};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long after a signal a sweep may still work: threads that build a point's graph or decode a batch are not waited for.
 const GRACE_PERIOD: Duration = Duration::from_millis(1500);
 
 /// Studies, reports, and says by its exit code whether every point has enough.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    for path in [&args.json, &args.report].into_iter().flatten() {
-        output::check_writable(path)?;
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
+    if args.shard.is_some() {
+        given.refuse(&Outputs::FIELDS, "one --shard: `ringcall merge` has it for all of them")?;
     }
+    args.outputs.check()?;
     let signals = Signals::listen()?;
+    let Found { complete, whole } = study(args, &signals)?;
+    if let Some(Whole { setup, outcomes, settings }) = whole {
+        publish(&args.outputs, &setup, &outcomes, settings, complete)?;
+    } else if let (Some(shard), Some(folder)) = (args.shard, &args.state) {
+        say(shard, folder, complete)?;
+    }
+    match signals.received().filter(|_| !complete) {
+        Some(signal) => {
+            let kept = if args.state.is_some() { "; the same command goes on from here" } else { "" };
+            eprintln!("ringcall: stopped by signal {signal}{kept}");
+            Ok(signals::status(signal))
+        }
+        None => Ok(0),
+    }
+}
+
+/// What a sweep found, complete or as far as it came.
+struct Found {
+    complete: bool,
+    /// `None` of a shard, whose counts are no results.
+    whole: Option<Whole>,
+}
+
+struct Whole {
+    setup: Setup,
+    outcomes: Vec<(Point, Outcome)>,
+    settings: Settings,
+}
+
+/// A sweep's results for a caller: JSON and a page; `None` of a shard.
+pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<Option<(String, String)>> {
+    args.outputs.check()?;
+    let Found { complete, whole } = study(args, interrupt)?;
+    let page = |Whole { outcomes, settings, .. }| {
+        let results = results(&args.outputs, &outcomes, settings, complete)?;
+        Ok((serde_json::to_string(&results)?, page::to_html(&results)))
+    };
+    whole.map(page).transpose()
+}
+
+/// Studies until every point has enough, or until it is interrupted.
+fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
     let points = args.points()?;
     let network = args.network()?;
     let bind = |point: &Point| {
@@ -44,21 +94,28 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         points,
         stop: args.stop(),
         threads: args.threads(),
+        shard: args.shard,
     };
-    let (mut state, mut log) = match &args.state {
-        Some(path) => {
-            let (state, log) = state::open(path, study.setup())?;
-            (state, Some(log))
+    let setup = study.setup();
+    let (mut state, mut log, mut others) = match (&args.state, &setup.part) {
+        (Some(path), None) => {
+            let (state, log) = state::open(path, setup)?;
+            (state, Some(log), None)
         }
-        None => (State::new(study.setup()), None),
+        (Some(folder), Some(part)) => {
+            let (state, log, others) = shards::open(folder, &setup, part)?;
+            (state, Some(log), Some(others))
+        }
+        (None, _) => (State::new(setup), None, None),
     };
     let mut nowhere = io::sink();
     let lines: &mut dyn Write = log.as_mut().map_or(&mut nowhere, |log| log);
     let bar = progress_bar(&study);
-    signals.run_bounded(GRACE_PERIOD);
-    let complete = study.run(&mut state, lines, &mut |progress| {
+    interrupt.begin(Some(GRACE_PERIOD));
+    let mut look = |state: &mut State| others.iter_mut().for_each(|others| others.look(state));
+    let complete = study.run_beside(&mut state, lines, &mut look, &mut |progress| {
         show(&bar, &study, progress);
-        signals.received().is_none()
+        interrupt.received().is_none()
     });
     bar.finish_and_clear();
     let unwritten = |error: io::Error| {
@@ -72,52 +129,67 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         error => error.into(),
     })?;
     log.map_or(Ok(()), state::Log::finish).map_err(unwritten)?;
-    publish(args, &results(args, &study, &state, complete)?)?;
-    match signals.received().filter(|_| !complete) {
-        Some(signal) => {
-            let kept = if args.state.is_some() { "; the same command goes on from here" } else { "" };
-            eprintln!("ringcall: stopped by signal {signal}{kept}");
-            Ok(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))))
-        }
-        None => Ok(ExitCode::SUCCESS),
+    if args.shard.is_some() {
+        return Ok(Found { complete, whole: None });
     }
+    let settings = Settings {
+        threads: Some(study.threads),
+        machine: machine::describe(),
+        ..Settings::new(state.setup(), &study.stop, args.outputs.confidence)
+    };
+    let outcomes = results::outcomes(&state, &study.points, &study.stop);
+    let whole = Some(Whole { setup: state.setup().clone(), outcomes, settings });
+    Ok(Found { complete, whole })
 }
 
-fn results(args: &Args, study: &Study<'_>, state: &State, complete: bool) -> Result<Results> {
-    let setup = state.setup().clone();
-    let point = |point| PointResult::new(point, &state.outcome(point, &study.stop), args.confidence);
-    Ok(Results {
-        complete,
-        settings: Settings {
-            seed: setup.seed,
-            batch_shots: setup.batch_shots,
-            shots: study.stop.shots,
-            max_errors: study.stop.errors,
-            confidence: args.confidence,
-            matching: setup.matching.name(),
-            relay_solutions: setup.relay.solutions,
-            relay_iterations: setup.relay.iterations,
-            predecoder: setup.predecoder,
-            threads: study.threads,
-            machine: machine::describe(),
-        },
-        points: study.points.iter().map(point).collect::<Result<_, _>>()?,
-    })
+/// Everything that is reported of these outcomes.
+fn results(
+    outputs: &Outputs,
+    outcomes: &[(Point, Outcome)],
+    settings: Settings,
+    complete: bool,
+) -> Result<Results> {
+    let points = outcomes.iter().map(|(point, outcome)| PointResult::new(point, outcome, outputs.confidence));
+    Ok(Results { complete, settings, points: points.collect::<Result<_, _>>()? })
 }
 
-fn publish(args: &Args, results: &Results) -> Result<()> {
-    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+/// What a shard says instead of results, which are none without the other shards.
+fn say(shard: Shard, folder: &Path, complete: bool) -> Result<()> {
+    let folder = folder.display();
+    let text = if complete {
+        format!("shard {shard} is complete; once all are, `ringcall merge {folder}` reports")
+    } else {
+        format!("shard {shard} is not complete")
+    };
+    writeln!(io::stdout(), "{text}").context("standard output")
+}
+
+/// Writes results where they are asked for.
+fn publish(
+    outputs: &Outputs,
+    setup: &Setup,
+    outcomes: &[(Point, Outcome)],
+    settings: Settings,
+    complete: bool,
+) -> Result<()> {
+    let results = results(outputs, outcomes, settings, complete)?;
+    let to_stdout =
+        |path: &Option<std::path::PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    if !to_stdout(&outputs.json) && !to_stdout(&outputs.sinter_csv) {
         let mut out = std::io::stdout();
-        out.write_all(table::to_text(results).as_bytes())
+        out.write_all(table::to_text(&results).as_bytes())
             .and_then(|()| out.flush())
             .context("standard output")?;
     }
-    if let Some(path) = &args.json {
-        output::write_json(path, results)?;
+    if let Some(path) = &outputs.json {
+        output::write_json(path, &results)?;
     }
-    if let Some(path) = &args.report {
+    if let Some(path) = &outputs.sinter_csv {
+        output::write_text(path, &sinter::to_csv(setup, outcomes)?)?;
+    }
+    if let Some(path) = &outputs.report {
         let svg = crate::report::page::is_svg(path);
-        output::write_text(path, &if svg { page::to_svg(results)? } else { page::to_html(results) })?;
+        output::write_text(path, &if svg { page::to_svg(&results)? } else { page::to_html(&results) })?;
     }
     Ok(())
 }

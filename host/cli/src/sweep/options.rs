@@ -1,5 +1,6 @@
 //! The options of `ringcall sweep`.
 
+use super::outputs::Outputs;
 use crate::decoder::{DecoderArg, RelayArgs};
 use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg, Preset};
 use crate::memory::{Estimate, MemoryLimit};
@@ -7,7 +8,7 @@ use crate::network::{Network, NetworkArg, NetworkFile};
 use crate::usage::Misuse;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use ringcall_decoder_service::study::{Matching, Point, Relay, Stop};
+use ringcall_decoder_service::study::{Matching, Point, Relay, Shard, Stop};
 use ringcall_qec::circuit::{Code, Experiment};
 use ringcall_qec::decode::BpConfig;
 use std::path::PathBuf;
@@ -29,6 +30,11 @@ pub(super) enum KindsArg {
 /// All arms decode the same shots, which depend on the seed alone: neither on the number of threads nor on
 /// interruptions. With --state each finished batch is written down, and the same command later continues from
 /// there, also after it was killed; points, --shots and --max-errors may have changed by then.
+///
+/// With --shard i/n one of n processes counts every n-th batch of each point, into a file of the folder that --state
+/// names; `ringcall merge` then reports what one process would have counted. Points, --shots and --max-errors of such a study
+/// are fixed. With --max-errors a shard ends a point once its own batches have so many errors, or those of all shards
+/// that it finds in the folder; the merge counts batches in order up to the first at which there are enough.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("predecoder").args(["model", "engine"]).multiple(true)))]
 pub(crate) struct Args {
@@ -70,8 +76,8 @@ pub(crate) struct Args {
     /// Which checks of bivariate bicycle codes have detectors [default: memory]
     #[arg(long, value_enum)]
     detectors: Option<DetectorsArg>,
-    /// What decodes [default: matching, and relay at points of codes whose errors flip more than two detectors]
-    #[arg(long, value_enum, value_name = "DECODER")]
+    /// What decodes, matching or relay [default: matching, and relay at points of codes whose errors flip more than two detectors]
+    #[arg(long, value_name = "DECODER")]
     decoder: Option<DecoderArg>,
     #[command(flatten)]
     relay: RelayArgs,
@@ -107,25 +113,26 @@ pub(crate) struct Args {
     /// Shots of a batch: what an interruption costs each thread at most [default: 100 with a predecoder, else 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) batch: Option<u32>,
-    /// Where finished batches are kept, a line of JSON each; made if it is not there
+    /// Where finished batches are kept, a line of JSON each; made if it is not there; a folder with --shard
     #[arg(long, value_name = "FILE")]
     pub(super) state: Option<PathBuf>,
-    /// Confidence of the intervals
-    #[arg(long, default_value_t = 0.95)]
-    pub(super) confidence: f64,
+    /// Count one of n parts of the study, which n processes on any machines count into one folder and `ringcall merge` joins
+    #[arg(long, value_name = "I/N", requires = "state")]
+    pub(super) shard: Option<Shard>,
     #[command(flatten)]
     memory: MemoryLimit,
-    /// Write the results as JSON to FILE, or to standard output for `-`
-    #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
-    /// Write the results, with a plot, as one self-contained HTML file; the plot alone where FILE ends in .svg
-    #[arg(long, value_name = "FILE")]
-    pub(super) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
 }
 
 impl Args {
     /// The grid: codes and distances in the order given, and within each the noises.
     pub(super) fn points(&self) -> Result<Vec<Point>> {
+        if let Some(DecoderArg::Plugin(_)) = &self.decoder {
+            bail!(Misuse(
+                "--decoder plugin:LIBRARY does not apply to sweep: take matching or relay".to_owned()
+            ));
+        }
         if self.decoder == Some(DecoderArg::Relay) && self.matching.is_some() {
             bail!(Misuse("--matching does not apply to --decoder relay".to_owned()));
         }
@@ -157,9 +164,6 @@ impl Args {
                 }
                 points.push(point);
             }
-        }
-        if !(self.confidence > 0.0 && self.confidence < 1.0) {
-            bail!("--confidence must be between 0 and 1, not {}", self.confidence);
         }
         Ok(points)
     }

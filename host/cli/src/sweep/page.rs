@@ -61,7 +61,7 @@ pub(super) fn to_html(results: &Results) -> String {
                     ("shots of a batch", settings.batch_shots.to_string()),
                     ("matching", settings.matching.to_owned()),
                     ("predecoder", settings.predecoder.clone().unwrap_or_else(|| "none".to_owned())),
-                    ("threads", settings.threads.to_string()),
+                    ("threads", settings.threads.map_or_else(|| "several shards'".to_owned(), |n| n.to_string())),
                     ("machine", settings.machine.clone()),
                 ] {
                     tr { td { (key) } td { (value) } }

@@ -1,6 +1,6 @@
 //! What a sweep found, as plain values: what JSON, table and page show.
 
-use ringcall_decoder_service::study::{ArmCounts, Matching, Outcome, Point};
+use ringcall_decoder_service::study::{ArmCounts, Matching, Outcome, Point, Setup, State, Stop};
 use ringcall_qec::circuit::Code;
 use ringcall_qec::code::Basis;
 use ringcall_qec::stats::{Interval, LogicalErrorRate, PairedErrors, StatsError};
@@ -28,7 +28,8 @@ pub(super) struct Settings {
     pub(super) relay_solutions: u32,
     pub(super) relay_iterations: u32,
     pub(super) predecoder: Option<String>,
-    pub(super) threads: usize,
+    /// `None` of a study in shards.
+    pub(super) threads: Option<usize>,
     pub(super) machine: String,
 }
 
@@ -101,6 +102,30 @@ pub(super) struct ComparedResult {
     /// Errors for each of the first arm.
     pub(super) ratio: f64,
     pub(super) ratio_ci: [f64; 2],
+}
+
+impl Settings {
+    /// Those of a setup, without threads and machine.
+    pub(super) fn new(setup: &Setup, stop: &Stop, confidence: f64) -> Self {
+        Self {
+            seed: setup.seed,
+            batch_shots: setup.batch_shots,
+            shots: stop.shots,
+            max_errors: stop.errors,
+            confidence,
+            matching: setup.matching.name(),
+            relay_solutions: setup.relay.solutions,
+            relay_iterations: setup.relay.iterations,
+            predecoder: setup.predecoder.clone(),
+            threads: None,
+            machine: String::new(),
+        }
+    }
+}
+
+/// What a state has of each point.
+pub(super) fn outcomes(state: &State, points: &[Point], stop: &Stop) -> Vec<(Point, Outcome)> {
+    points.iter().map(|&point| (point, state.outcome(&point, stop))).collect()
 }
 
 const NONE: [f64; 2] = [f64::NAN; 2];

@@ -1,6 +1,7 @@
 //! The file of a sweep's state: locked by one process at a time, whole lines only, synchronised to disk every second.
 
 use anyhow::{Context, Result, anyhow, bail};
+use procfs::process::{MMapPath, Process};
 use ringcall_decoder_service::study::{Setup, State};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -16,8 +17,7 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// The program's own file cannot be read.
 pub(super) fn program() -> Result<String> {
     let mut hasher = crc32fast::Hasher::new();
-    // The running file, even if another took its name meanwhile.
-    let mut file = File::open("/proc/self/exe").context("this program's own file")?;
+    let mut file = own_file().context("this program's own file")?;
     let mut bytes = vec![0; 64 << 10];
     loop {
         match file.read(&mut bytes).context("this program's own file")? {
@@ -26,6 +26,17 @@ pub(super) fn program() -> Result<String> {
         }
     }
     Ok(format!("ringcall {} (crc32 {:08x})", env!("CARGO_PKG_VERSION"), hasher.finalize()))
+}
+
+/// The file that this code is loaded from: the program's, or that of the library in the Python package.
+fn own_file() -> Result<File> {
+    let here = own_file as fn() -> Result<File> as usize as u64;
+    let maps = Process::myself()?.maps()?;
+    let map = maps.into_iter().find(|map| (map.address.0..map.address.1).contains(&here));
+    let Some(MMapPath::Path(path)) = map.map(|map| map.pathname) else { bail!("it is nowhere") };
+    // The running file, even if another took its name meanwhile.
+    let program = Path::new("/proc/self/exe");
+    Ok(File::open(if program.read_link()? == path { program } else { &path })?)
 }
 
 /// The file, as lines are added.
@@ -65,6 +76,8 @@ pub(super) fn open(path: &Path, setup: Setup) -> Result<(State, Log)> {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => bail!("another process is working on it"),
+            // A file system of a cluster may have no locks; two processes of one state are then the user's mistake.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         let (state, whole) = State::read(&mut BufReader::new(&file), setup).map_err(|error| {

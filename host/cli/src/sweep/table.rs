@@ -92,6 +92,10 @@ pub(super) fn to_text(results: &Results) -> String {
     if let Some(predecoder) = &settings.predecoder {
         let _ = write!(out, "; predecoder {predecoder}");
     }
-    let _ = writeln!(out, "; on {}, {} threads", settings.machine, settings.threads);
+    let _ = write!(out, "; on {}", settings.machine);
+    if let Some(threads) = settings.threads {
+        let _ = write!(out, ", {threads} threads");
+    }
+    out.push('\n');
     out
 }

@@ -106,6 +106,7 @@ api! {
     cuFuncGetAttribute(*mut c_int, CUfunction_attribute, CUfunction);
     cuFuncSetAttribute(CUfunction, CUfunction_attribute, c_int);
     cuOccupancyMaxActiveBlocksPerMultiprocessor(*mut c_int, CUfunction, c_int, usize);
+    cuOccupancyMaxActiveClusters(*mut c_int, CUfunction, *const CUlaunchConfig);
     cuLaunchKernel(
         CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void
     );

@@ -75,6 +75,22 @@ impl DeviceBuffer {
         api.check(code, "filling device memory")
     }
 
+    /// Writes a word at byte `offset` in the order of `stream`, without a kernel: also while the device is full of others. Does not wait.
+    ///
+    /// # Errors
+    /// It is not inside, or not at a multiple of 8, or what the driver says.
+    pub fn write_word_in_order(&self, offset: usize, value: u64, stream: &Stream) -> Result<(), CudaError> {
+        let to = self.inside(offset, size_of::<u64>())?;
+        if !to.0.is_multiple_of(8) {
+            let (len, size) = (size_of::<u64>(), self.len);
+            return Err(CudaError::OutOfBounds { what: "aligned device memory", offset, len, size });
+        }
+        let api = self.context.enter()?;
+        // SAFETY: an aligned word of the allocation; freeing it waits for what was begun before.
+        let code = unsafe { (api.cuStreamWriteValue64_v2)(stream.raw(), to.0, value, 0) };
+        api.check(code, "writing a word of device memory")
+    }
+
     /// Copies `data` to byte `offset`, and waits until it is there.
     ///
     /// A kernel that runs meanwhile may see any part of it: order is the caller's to make.

@@ -119,6 +119,35 @@ impl Kernel {
         Ok(u32::try_from(blocks).unwrap_or(0))
     }
 
+    /// How many clusters of a launch the device runs at once, if nothing else runs.
+    ///
+    /// # Errors
+    /// The driver refuses the shape.
+    pub fn max_clusters(&self, launch: &Launch) -> Result<u32, CudaError> {
+        self.allow_clusters(launch)?;
+        let api = self.context().enter()?;
+        let mut attributes = attributes(&Launch { cooperative: false, ..*launch });
+        let config = config(launch, &mut attributes);
+        let mut clusters = 0;
+        // SAFETY: the driver writes one int, and reads the configuration during the call; a function of a loaded module.
+        let code =
+            unsafe { (api.cuOccupancyMaxActiveClusters)(&raw mut clusters, self.raw.0, &raw const config) };
+        api.check(code, format_args!("asking for the clusters of kernel `{}`", self.name))?;
+        Ok(u32::try_from(clusters).unwrap_or(0))
+    }
+
+    /// Allows launches in clusters of more blocks than every device with clusters has room for.
+    fn allow_clusters(&self, launch: &Launch) -> Result<(), CudaError> {
+        if launch.cluster <= PORTABLE_CLUSTER {
+            return Ok(());
+        }
+        let api = self.context().enter()?;
+        let which = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        // SAFETY: a function of a loaded module.
+        let code = unsafe { (api.cuFuncSetAttribute)(self.raw.0, which, 1) };
+        api.check(code, format_args!("allowing kernel `{}` clusters of {} blocks", self.name, launch.cluster))
+    }
+
     /// Starts it on `stream`, and returns without waiting for it.
     ///
     /// # Safety
@@ -144,18 +173,7 @@ impl Kernel {
         let (grid, block) = (launch.grid, launch.block);
         let code = if launch.cluster > 1 {
             let mut attributes = attributes(launch);
-            let config = CUlaunchConfig {
-                gridDimX: grid[0],
-                gridDimY: grid[1],
-                gridDimZ: grid[2],
-                blockDimX: block[0],
-                blockDimY: block[1],
-                blockDimZ: block[2],
-                sharedMemBytes: launch.dynamic_shared,
-                hStream: stream.raw(),
-                attrs: attributes.as_mut_ptr(),
-                numAttrs: attributes.len() as u32,
-            };
+            let config = CUlaunchConfig { hStream: stream.raw(), ..config(launch, &mut attributes) };
             // SAFETY: as below; the driver reads the configuration and its attributes during the call.
             unsafe {
                 (api.cuLaunchKernelEx)(
@@ -202,7 +220,7 @@ impl Kernel {
         api.check(code, format_args!("launching kernel `{}` as {launch:?}", self.name))
     }
 
-    /// Whether shape and arguments fit it.
+    /// Whether shape and arguments fit it; allows its clusters.
     pub(super) fn fits(&self, launch: &Launch, args: &KernelArgs) -> Result<(), CudaError> {
         let most = self.attributes.max_threads_per_block;
         if let Some(fault) = launch.fault() {
@@ -216,7 +234,7 @@ impl Kernel {
             let (given, takes) = (args.sizes(), &self.parameters);
             return Err(self.bad(format!("arguments of {given:?} bytes were given, it takes {takes:?}")));
         }
-        Ok(())
+        self.allow_clusters(launch)
     }
 
     pub(super) fn context(&self) -> &Arc<Context> {
@@ -229,6 +247,26 @@ impl Kernel {
 
     fn bad(&self, why: String) -> CudaError {
         CudaError::BadLaunch { kernel: self.name.to_string(), why }
+    }
+}
+
+/// The most blocks of a cluster that need no permission.
+const PORTABLE_CLUSTER: u32 = 8;
+
+/// A launch as the driver takes it, on its default stream.
+fn config(launch: &Launch, attributes: &mut [CUlaunchAttribute]) -> CUlaunchConfig {
+    let (grid, block) = (launch.grid, launch.block);
+    CUlaunchConfig {
+        gridDimX: grid[0],
+        gridDimY: grid[1],
+        gridDimZ: grid[2],
+        blockDimX: block[0],
+        blockDimY: block[1],
+        blockDimZ: block[2],
+        sharedMemBytes: launch.dynamic_shared,
+        hStream: core::ptr::null_mut(),
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: attributes.len() as u32,
     }
 }
 

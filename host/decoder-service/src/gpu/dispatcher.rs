@@ -1,15 +1,70 @@
-//! Cooperative dispatchers with the network in them, as the pipeline knows a dispatcher that is elsewhere.
+//! Cooperative dispatchers with a grid handler in them, as the pipeline knows a dispatcher that is elsewhere.
 
-use crate::gpu::GpuPredecoderError;
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::{Ring, RingConfig};
 use ringcall_cuda::driver::Context;
-use ringcall_launch::ring::{DeviceDispatcher, Functions, MappedRing, Modules, Running, Watch, Wired};
+use ringcall_launch::ring::{
+    DeviceDispatcher, DeviceError, DispatcherOptions, Functions, MappedRing, Modules, Running, Watch, Wired,
+};
 use ringcall_pipeline::BoxError;
 use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
-use ringcall_predecoder::{GridHandler, Network, Shape, Wiring};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What runs in a dispatcher, and the memory that it runs on.
+pub(crate) trait GridFunction: std::fmt::Debug + Send {
+    fn slot_bytes(&self) -> u32;
+    fn function(&self, functions: Functions, name: &str) -> Functions;
+    fn modules(&self, modules: Modules) -> Modules;
+    fn options(&self) -> DispatcherOptions;
+    /// Why it must not run again, if it ended badly. Not while it runs.
+    fn failure(&self) -> Option<String>;
+}
+
+impl GridFunction for ringcall_predecoder::GridHandler {
+    fn slot_bytes(&self) -> u32 {
+        self.slot_bytes()
+    }
+
+    fn function(&self, functions: Functions, name: &str) -> Functions {
+        self.function(functions, name)
+    }
+
+    fn modules(&self, modules: Modules) -> Modules {
+        self.modules(modules)
+    }
+
+    fn options(&self) -> DispatcherOptions {
+        self.options()
+    }
+
+    fn failure(&self) -> Option<String> {
+        let which = self.failed().ok().flatten()?;
+        Some(format!("wait {which} of the network's kernel ran out"))
+    }
+}
+
+impl GridFunction for ringcall_bp_gpu::GridHandler {
+    fn slot_bytes(&self) -> u32 {
+        self.slot_bytes()
+    }
+
+    fn function(&self, functions: Functions, name: &str) -> Functions {
+        self.function(functions, name)
+    }
+
+    fn modules(&self, modules: Modules) -> Modules {
+        self.modules(modules)
+    }
+
+    fn options(&self) -> DispatcherOptions {
+        self.options()
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
+    }
+}
 
 /// The kernel beats at least once a millisecond, but for the request that it serves, whose waits take no longer than this.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -18,8 +73,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// taken for stuck, and kept until the process ends.
 const LEAST: Duration = Duration::from_millis(50);
 
-/// Kernels that poll a ring in mapped memory, each a part of it on a part of the device, and answer each `decode_syndrome` with
-/// what the network leaves of it.
+/// Kernels that poll a ring in mapped memory, each a part of it on a part of the device, and answer each `decode_syndrome`: with
+/// what a network leaves of it, or with the decoded result.
 #[derive(Debug)]
 pub struct GpuDispatcher {
     ring: MappedRing,
@@ -30,7 +85,7 @@ pub struct GpuDispatcher {
 #[derive(Debug)]
 struct Kernel {
     /// Taken out only where a kernel may still run on it.
-    handler: Option<GridHandler>,
+    handler: Option<Box<dyn GridFunction>>,
     state: State,
 }
 
@@ -43,31 +98,23 @@ enum State {
 }
 
 impl GpuDispatcher {
-    pub(crate) fn new(
-        network: &Network,
-        wiring: &Wiring,
+    /// With a kernel for each handler.
+    pub(crate) fn new<H: GridFunction + 'static>(
+        handlers: Vec<H>,
         context: &Arc<Context>,
         slots: u32,
-        kernels: u32,
-    ) -> Result<Self, GpuPredecoderError> {
-        let handlers = GridHandler::several(network, context, wiring, kernels)?;
-        let slot_bytes = handlers.first().map_or(0, GridHandler::slot_bytes);
+    ) -> Result<Self, DeviceError> {
+        let slot_bytes = handlers.first().map_or(0, GridFunction::slot_bytes);
         let ring = MappedRing::allocate(context, RingConfig { slots, slot_bytes })?;
-        let parts = ring.parts(kernels)?;
-        let wire = |(handler, part): (GridHandler, MappedRing)| {
+        let parts = ring.parts(handlers.len() as u32)?;
+        let wire = |(handler, part): (H, MappedRing)| {
             let functions = handler.function(Functions::new(), DECODE_SYNDROME);
             let modules = handler.modules(Modules::new());
             let wired = DeviceDispatcher::wire(&part, functions, modules, handler.options())?;
-            Ok(Kernel { handler: Some(handler), state: State::Wired(wired) })
+            Ok(Kernel { handler: Some(Box::new(handler)), state: State::Wired(wired) })
         };
-        let kernels = handlers.into_iter().zip(parts).map(wire).collect::<Result<_, GpuPredecoderError>>()?;
+        let kernels = handlers.into_iter().zip(parts).map(wire).collect::<Result<_, DeviceError>>()?;
         Ok(Self { ring, kernels })
-    }
-
-    /// How the network is spread over the device, or over each kernel's part of it.
-    #[must_use]
-    pub fn shape(&self) -> Option<Shape> {
-        self.kernels.first()?.handler.as_ref().map(GridHandler::shape)
     }
 }
 
@@ -109,12 +156,8 @@ impl Kernel {
             std::mem::forget(self.handler.take());
             return RemoteStop { ended, failure: Some("the device's kernel does not end".to_owned()) };
         }
-        let ran_out = self.handler.as_ref().and_then(|handler| handler.failed().ok().flatten());
-        let failure = match (stopped.report.failed, ran_out) {
-            (Some(error), _) => Some(error.to_string()),
-            (None, Some(which)) => Some(format!("wait {which} of the network's kernel ran out")),
-            (None, None) => None,
-        };
+        let ended_badly = self.handler.as_ref().and_then(|handler| handler.failure());
+        let failure = stopped.report.failed.map(|error| error.to_string()).or(ended_badly);
         // After a wait that ran out, what the network's blocks have in common is not what a start expects.
         if let Some(wired) = stopped.dispatcher
             && failure.is_none()

@@ -1,4 +1,4 @@
-//! The decoding service with its predecoder on a GPU.
+//! The decoding service with its predecoder, or its decoder, on a GPU.
 //!
 //! ```text
 //! host dispatcher:    injector ─► ring ─► dispatcher ─► worker: captured graph ─► matching ─► consumer
@@ -17,6 +17,7 @@
 //! | a network bound to an experiment, on a device | [`GpuPredecoder`] |
 //! | its graphs, for [`Service::start`](crate::Service::start) | [`GpuPredecoder::inference`] |
 //! | the device's dispatcher, for [`Service::start_remote`](crate::Service::start_remote) | [`GpuPredecoder::dispatcher`] |
+//! | Relay-BP, the whole decode, on a device | [`GpuRelay`] |
 //! | an engine for services, for a network bound to an experiment | [`GpuPredecoder::engine`] |
 //! | matching as the stage of such a service's workers | [`MatchingStage`] |
 //! | the table between detectors and the network's cells | [`wiring`] |
@@ -25,8 +26,10 @@ mod dispatcher;
 mod error;
 mod handoff;
 mod predecoder;
+mod relay;
 
 pub use dispatcher::GpuDispatcher;
 pub use error::GpuPredecoderError;
 pub use handoff::{HandoffError, MatchingStage};
 pub use predecoder::{GpuPredecoder, wiring};
+pub use relay::{GpuRelay, GpuRelayError};

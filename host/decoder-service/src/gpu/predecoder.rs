@@ -4,7 +4,7 @@ use crate::gpu::{GpuDispatcher, GpuPredecoderError};
 use crate::{Inference, Predecoder};
 use ringcall_cuda::driver::{Context, Driver};
 use ringcall_inference_service::PredecoderEngine;
-use ringcall_predecoder::{GpuModel, Network, Wiring};
+use ringcall_predecoder::{GpuModel, GridHandler, Network, Wiring};
 use ringcall_qec::circuit::MemoryExperiment;
 use ringcall_qec::predecoder::PredecoderVolume;
 use std::path::Path;
@@ -152,6 +152,7 @@ impl GpuPredecoder {
     /// As for [`dispatcher`](Self::dispatcher), of a part of the device; a number of slots that does not divide into whole
     /// sectors of four flags.
     pub fn dispatchers(&self, slots: u32, kernels: u32) -> Result<GpuDispatcher, GpuPredecoderError> {
-        GpuDispatcher::new(&self.network, &self.wiring, &self.context, slots, kernels)
+        let handlers = GridHandler::several(&self.network, &self.context, &self.wiring, kernels)?;
+        Ok(GpuDispatcher::new(handlers, &self.context, slots)?)
     }
 }

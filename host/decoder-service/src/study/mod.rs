@@ -8,6 +8,11 @@
 //! threads have finished, those count that come first, up to the one at which the point has enough
 //! ([`State::outcome`]).
 //!
+//! A study may be counted in shards ([`Study::shard`]), each by a process with a log of its own; [`merge`] joins them. A shard
+//! counts every n-th batch of a point until its own batches are enough. The whole study's batches up to the same one are then
+//! enough as well, so the shards have every batch that counts, and a merge gives the counts of the whole study. A shard
+//! that is shown the others' batches ([`Study::run_beside`]) ends a point as soon as all of them together are enough.
+//!
 //! Matching's times are processor time of the thread that decodes, regardless of other work on its core.
 //! Those of inference are by the clock, since a network may run elsewhere: with more threads than cores they
 //! are too long.
@@ -27,6 +32,7 @@
 //!     points: vec![point(3, 0.01), point(5, 0.01)],
 //!     stop: Stop { shots: 2000, errors: Some(50) },
 //!     threads: 2,
+//!     shard: None,
 //! };
 //! let (mut state, mut log) = (State::new(study.setup()), Vec::new());
 //! study.run(&mut state, &mut log, &mut |_| true)?;
@@ -43,14 +49,18 @@
 //! ```
 
 mod counts;
+mod merge;
 mod plain;
 mod point;
+mod shard;
 mod state;
 mod worker;
 
 pub use counts::{ArmCounts, PredecoderCounts, ShotCounts, Stop};
+pub use merge::{MergeError, Merged, merge};
 pub use plain::{PlainCounts, PlainPredecoderCounts};
 pub use point::Point;
+pub use shard::{Part, Shard};
 pub use state::{Outcome, Setup, State, StateError};
 
 use crate::Inference;
@@ -169,6 +179,8 @@ pub struct Study<'a> {
     pub stop: Stop,
     /// Threads, at least 1.
     pub threads: usize,
+    /// The part that is counted here. `None` for all of it.
+    pub shard: Option<Shard>,
 }
 
 /// How far a study is.
@@ -178,7 +190,7 @@ pub struct Progress {
     pub point: Point,
     /// Which it is, from 0.
     pub index: usize,
-    /// Its results so far.
+    /// Its results so far: a shard's are those of its own batches.
     pub outcome: Outcome,
 }
 
@@ -211,7 +223,13 @@ impl Study<'_> {
     pub fn setup(&self) -> Setup {
         let predecoder = self.predecoder.as_ref().map(|arm| arm.label.clone());
         let &Self { seed, batch_shots, matching, relay, .. } = self;
-        Setup { program: self.program.clone(), seed, batch_shots, matching, relay, predecoder }
+        let part = self.shard.map(|shard| Part {
+            shard,
+            points: self.points.iter().map(ToString::to_string).collect(),
+            shots: self.stop.shots,
+            max_errors: self.stop.errors,
+        });
+        Setup { program: self.program.clone(), seed, batch_shots, matching, relay, predecoder, part }
     }
 
     /// Works until every point has enough, or `progress` says `false`: it is asked about ten times a second, and after each
@@ -226,20 +244,40 @@ impl Study<'_> {
         log: &mut dyn Write,
         progress: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<bool, StudyError> {
+        self.run_beside(state, log, &mut |_| {}, progress)
+    }
+
+    /// As [`run`](Self::run); `others` may add batches of other shards to the state before the study looks at it
+    /// ([`State::absorb`]). It is called as often as `progress`.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub fn run_beside(
+        &self,
+        state: &mut State,
+        log: &mut dyn Write,
+        others: &mut dyn FnMut(&mut State),
+        progress: &mut dyn FnMut(&Progress) -> bool,
+    ) -> Result<bool, StudyError> {
         if *state.setup() != self.setup() {
             return Err(StudyError::OtherState(Box::new(state.setup().clone())));
         }
+        if self.shard.is_some() {
+            state.begin(log)?;
+        }
         for (index, &point) in self.points.iter().enumerate() {
-            let mut counted = Counted::new(state.setup());
-            state.count(&point, &self.stop, &mut counted);
-            let mut go_on =
-                |counted: &Counted| progress(&Progress { point, index, outcome: counted.outcome });
-            if !go_on(&counted) {
+            let mut counted = PointCounts::new(self, state.setup());
+            let mut look = |state: &mut State, counted: &mut PointCounts| {
+                others(state);
+                counted.update(self, state, &point);
+                progress(&Progress { point, index, outcome: counted.outcome() })
+            };
+            if !look(state, &mut counted) {
                 return Ok(false);
             }
-            if !counted.outcome.complete {
-                self.point(&point, state, &mut counted, log, &mut go_on)?;
-                if !counted.outcome.complete {
+            if !counted.complete {
+                self.point(&point, state, &mut counted, log, &mut look)?;
+                if !counted.complete {
                     return Ok(false);
                 }
             }
@@ -247,20 +285,22 @@ impl Study<'_> {
         Ok(true)
     }
 
-    /// One point, on all threads.
+    /// One point, on all threads. `look` brings the counts up to date, and says whether to go on.
     fn point(
         &self,
         point: &Point,
         state: &mut State,
-        counted: &mut Counted,
+        counted: &mut PointCounts,
         log: &mut dyn Write,
-        go_on: &mut dyn FnMut(&Counted) -> bool,
+        look: &mut dyn FnMut(&mut State, &mut PointCounts) -> bool,
     ) -> Result<(), StudyError> {
         let prepared = Prepared::new(*point, self.matching, self.relay, self.predecoder.as_ref())?;
         let (batches, done) = (self.stop.batches(self.batch_shots), state.finished(point));
-        let left = usize::try_from(batches - (done.len() as u64).min(batches)).unwrap_or(usize::MAX);
-        let threads = self.threads.clamp(1, left.max(1));
-        let missing = Mutex::new((0..batches).filter(|batch| !done.contains(batch)));
+        let (first, step) = self.shard.map_or((0, 1), |shard| (u64::from(shard.index() - 1), shard.of()));
+        let left = (batches - (done.len() as u64).min(batches)).min(batches.div_ceil(step.into()));
+        let threads = self.threads.clamp(1, usize::try_from(left.max(1)).unwrap_or(usize::MAX));
+        let missing =
+            Mutex::new((first..batches).step_by(step as usize).filter(|batch| !done.contains(batch)));
         let quit = DeviceU64::new(0);
         let (sender, finished) = mpsc::channel();
         let (seed, shots) = (self.seed, self.batch_shots);
@@ -298,12 +338,44 @@ impl Study<'_> {
                 if let Err(error) = recorded {
                     failed.get_or_insert(error);
                 }
-                state.count(point, &self.stop, counted);
-                if failed.is_some() || counted.outcome.complete || !go_on(counted) {
+                let go_on = look(state, counted);
+                if failed.is_some() || counted.complete || !go_on {
                     quit.store(1, Ordering::Relaxed);
                 }
             }
         });
         failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Where a point stands.
+struct PointCounts {
+    /// All batches that are known.
+    whole: Counted,
+    /// Those of this shard.
+    own: Option<Counted>,
+    /// This process need not count more of it.
+    complete: bool,
+}
+
+impl PointCounts {
+    fn new(study: &Study<'_>, setup: &Setup) -> Self {
+        let own = study.shard.map(|shard| Counted::of_shard(setup, shard));
+        Self { whole: Counted::new(setup), own, complete: false }
+    }
+
+    fn update(&mut self, study: &Study<'_>, state: &State, point: &Point) {
+        state.count(point, &study.stop, &mut self.whole);
+        let batches = study.stop.batches(study.batch_shots);
+        let own = self.own.as_mut().is_some_and(|own| {
+            state.count(point, &study.stop, own);
+            own.outcome.complete || own.next >= batches
+        });
+        self.complete = own || self.whole.outcome.complete;
+    }
+
+    /// What is shown of it.
+    fn outcome(&self) -> Outcome {
+        Outcome { complete: self.complete, ..self.own.as_ref().unwrap_or(&self.whole).outcome }
     }
 }

@@ -4,7 +4,7 @@
 //! taken from another study is refused. Lines are only added, each by one write, so a killed process leaves whole lines and
 //! at most a part of the last one.
 
-use super::{Matching, Point, Relay, ShotCounts, Stop};
+use super::{Matching, Part, Point, Relay, Shard, ShotCounts, Stop};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -33,6 +33,17 @@ pub struct Setup {
     pub relay: Relay,
     /// The predecoder: its file, a digest of its bytes, its threshold. `None` without one.
     pub predecoder: Option<String>,
+    /// Of a shard: which one, and of what. `None` of a whole study.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+}
+
+impl Setup {
+    /// The same of another shard.
+    #[must_use]
+    pub fn of_shard(&self, shard: Shard) -> Self {
+        Self { part: self.part.clone().map(|part| Part { shard, ..part }), ..self.clone() }
+    }
 }
 
 /// Why a state cannot be used.
@@ -65,6 +76,8 @@ pub enum StateError {
 struct Head {
     ringcall_sweep: u32,
     setup: Setup,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    machine: Option<String>,
 }
 
 /// The version in a head of any version.
@@ -94,14 +107,21 @@ pub struct Outcome {
 /// A point's counts so far, and the batch that would be counted next.
 #[derive(Debug, Clone)]
 pub(super) struct Counted {
-    next: u64,
+    pub(super) next: u64,
+    step: u64,
     pub(super) outcome: Outcome,
 }
 
 impl Counted {
+    /// Of all batches.
     pub(super) fn new(setup: &Setup) -> Self {
         let counts = ShotCounts::new(setup.predecoder.is_some());
-        Self { next: 0, outcome: Outcome { counts, complete: false } }
+        Self { next: 0, step: 1, outcome: Outcome { counts, complete: false } }
+    }
+
+    /// Of the batches of one shard.
+    pub(super) fn of_shard(setup: &Setup, shard: Shard) -> Self {
+        Self { next: u64::from(shard.index() - 1), step: u64::from(shard.of()), ..Self::new(setup) }
     }
 }
 
@@ -109,6 +129,7 @@ impl Counted {
 #[derive(Debug, Clone)]
 pub struct State {
     setup: Setup,
+    machine: Option<String>,
     /// The first line's checksum, once the line is written: those of the other lines go on from it.
     head_sum: Option<u32>,
     batches: BTreeMap<String, BTreeMap<u64, ShotCounts>>,
@@ -118,7 +139,30 @@ impl State {
     /// Nothing found yet.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
-        Self { setup, head_sum: None, batches: BTreeMap::new() }
+        Self { setup, machine: None, head_sum: None, batches: BTreeMap::new() }
+    }
+
+    /// Notes what counts, for the first line that is written: no part of the setup, since another machine may go on.
+    #[must_use]
+    pub fn begun_on(self, machine: String) -> Self {
+        Self { machine: self.machine.or(Some(machine)), ..self }
+    }
+
+    /// Where the first batch was counted, if that was noted.
+    #[must_use]
+    pub fn machine(&self) -> Option<&str> {
+        self.machine.as_deref()
+    }
+
+    /// What a state is of, by its first line.
+    ///
+    /// # Errors
+    /// The line is none of a state's, or not whole.
+    pub fn setup_of(input: &mut impl BufRead) -> Result<Setup, StateError> {
+        let mut line = Vec::new();
+        input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
+        let (head, _) = head_of(&line).map_err(|reason| StateError::Line { line: 1, reason })?;
+        Ok(head.setup)
     }
 
     /// Reads what an earlier run has left, and how many of its bytes are whole lines: anything after them is the part of
@@ -129,6 +173,16 @@ impl State {
     /// with; one batch twice, with different counts.
     pub fn read(input: &mut impl BufRead, setup: Setup) -> Result<(Self, u64), StateError> {
         let mut state = Self::new(setup);
+        let whole = state.extend(input)?;
+        Ok((state, whole))
+    }
+
+    /// Reads whole lines that were added since the last call, which ended so many bytes before, and how many bytes they
+    /// have.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read); lines are counted from where this call begins.
+    pub fn extend(&mut self, input: &mut impl BufRead) -> Result<u64, StateError> {
         let (mut whole, mut number, mut line) = (0, 0, Vec::new());
         loop {
             line.clear();
@@ -141,14 +195,14 @@ impl State {
                 }
                 // The caller drops a part of a last line. That is only right for a part of a line that this study writes:
                 // anything else is another program's, or a user's.
-                if !state.may_begin(&line)? {
+                if !self.may_begin(&line)? {
                     return refuse(
                         "no line of this state of `ringcall sweep`, and without an end".to_owned(),
                     );
                 }
-                return Ok((state, whole));
+                return Ok(whole);
             }
-            state.take(&line).map_err(|error| match error {
+            self.take(&line).map_err(|error| match error {
                 Refused::Setup(error) => error,
                 Refused::Line(reason) => StateError::Line { line: number, reason },
             })?;
@@ -156,30 +210,36 @@ impl State {
         }
     }
 
+    /// Moves the batches that another state of the same study has, here; those that both have stay as they are.
+    pub fn absorb(&mut self, other: &mut Self) {
+        for (point, batches) in std::mem::take(&mut other.batches) {
+            let known = self.batches.entry(point).or_default();
+            for (batch, counts) in batches {
+                known.entry(batch).or_insert(counts);
+            }
+        }
+    }
+
     /// The first line and its checksum.
     fn head(&self) -> Result<(String, u32), StateError> {
-        line(&Head { ringcall_sweep: VERSION, setup: self.setup.clone() }, 0)
+        let (setup, machine) = (self.setup.clone(), self.machine.clone());
+        line(&Head { ringcall_sweep: VERSION, setup, machine }, 0)
     }
 
     /// Whether a killed process may have left this of the line that it was writing.
     fn may_begin(&self, part: &[u8]) -> Result<bool, StateError> {
+        let begins = part.starts_with(CHECKSUM.as_bytes()) || CHECKSUM.as_bytes().starts_with(part);
         Ok(match self.head_sum {
+            // A shard's first line may have named another machine.
+            None if self.setup.part.is_some() => begins,
             None => self.head()?.0.as_bytes().starts_with(part),
-            Some(_) => part.starts_with(CHECKSUM.as_bytes()) || CHECKSUM.as_bytes().starts_with(part),
+            Some(_) => begins,
         })
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), Refused> {
         let Some(head_sum) = self.head_sum else {
-            let none = |e: &dyn Display| Refused::Line(format!("no state of `ringcall sweep`: {e}"));
-            let old = serde_json::from_slice::<AnyHead>(line).map(|head| head.ringcall_sweep);
-            if let Ok(version) = old
-                && version != VERSION
-            {
-                return Err(Refused::Line(format!("version {version}, not {VERSION}: begin a new state")));
-            }
-            let (head, sum) = checked(line, 0).map_err(|why| none(&why))?;
-            let head: Head = serde_json::from_slice(&head).map_err(|e| none(&e))?;
+            let (head, sum) = head_of(line).map_err(Refused::Line)?;
             if head.setup != self.setup {
                 return Err(Refused::Setup(StateError::OtherSetup {
                     found: head.setup.to_string(),
@@ -187,6 +247,7 @@ impl State {
                 }));
             }
             self.head_sum = Some(sum);
+            self.machine = head.machine;
             return Ok(());
         };
         let (line, _) = checked(line, head_sum).map_err(Refused::Line)?;
@@ -194,12 +255,34 @@ impl State {
         let Record { point, batch, counts } = record;
         let Setup { batch_shots, matching, predecoder, .. } = &self.setup;
         counts.check(*batch_shots, *matching, predecoder.is_some()).map_err(Refused::Line)?;
+        if let Some(part) = &self.setup.part
+            && !part.shard.holds(batch)
+        {
+            let (holder, shard) = (part.shard.holder(batch), part.shard);
+            return Err(Refused::Line(format!(
+                "batch {batch} of {point} is shard {holder}'s, not {shard}'s"
+            )));
+        }
         let known = self.batches.entry(point.clone()).or_default().entry(batch).or_insert(counts);
         if known.same_counts(&counts) {
             Ok(())
         } else {
             Err(Refused::Line(format!("batch {batch} of {point} is here twice, with different counts")))
         }
+    }
+
+    /// Writes the first line to `log` unless it was written: of a shard, which may have nothing to add to what the others have.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub(super) fn begin(&mut self, log: &mut dyn Write) -> Result<(), StateError> {
+        if self.head_sum.is_none() {
+            let (text, sum) = self.head()?;
+            log.write_all(text.as_bytes())?;
+            log.flush()?;
+            self.head_sum = Some(sum);
+        }
+        Ok(())
     }
 
     /// Adds a batch, here and to `log`.
@@ -237,7 +320,7 @@ impl State {
     /// Continues from what was counted of the same point before.
     pub(super) fn count(&self, point: &Point, stop: &Stop, counted: &mut Counted) {
         let known = self.batches.get(&point.to_string());
-        let Counted { next, outcome } = counted;
+        let Counted { next, step, outcome } = counted;
         loop {
             outcome.complete = stop.met(&outcome.counts);
             if outcome.complete {
@@ -245,7 +328,7 @@ impl State {
             }
             let Some(counts) = known.and_then(|known| known.get(next)) else { return };
             outcome.counts.add(counts);
-            *next += 1;
+            *next = next.saturating_add(*step);
         }
     }
 
@@ -259,6 +342,19 @@ impl State {
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
+}
+
+/// The head that a line is, and the line's checksum.
+fn head_of(line: &[u8]) -> Result<(Head, u32), String> {
+    let none = |e: &dyn Display| format!("no state of `ringcall sweep`: {e}");
+    let old = serde_json::from_slice::<AnyHead>(line).map(|head| head.ringcall_sweep);
+    if let Ok(version) = old
+        && version != VERSION
+    {
+        return Err(format!("version {version}, not {VERSION}: begin a new state"));
+    }
+    let (head, sum) = checked(line, 0).map_err(|why| none(&why))?;
+    Ok((serde_json::from_slice(&head).map_err(|e| none(&e))?, sum))
 }
 
 enum Refused {
@@ -307,8 +403,11 @@ impl std::fmt::Display for Setup {
             write!(f, "relay with {solutions} solutions and {iterations} iterations at most, ")?;
         }
         match &self.predecoder {
-            Some(label) => write!(f, "predecoder {label}"),
-            None => f.write_str("no predecoder"),
+            Some(label) => write!(f, "predecoder {label}")?,
+            None => f.write_str("no predecoder")?,
         }
+        let Some(Part { shard, points, shots, max_errors }) = &self.part else { return Ok(()) };
+        write!(f, ", shard {shard} of {} points ({}), {shots} shots", points.len(), points.join(" "))?;
+        max_errors.map_or(Ok(()), |errors| write!(f, ", {errors} errors"))
     }
 }

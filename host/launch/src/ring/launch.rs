@@ -109,6 +109,13 @@ impl Launcher {
             if !context.device().cooperative_launch()? || blocks > most {
                 return Err(DeviceError::NotResident { blocks, most });
             }
+            // Clusters have room in groups of multiprocessors, so fewer blocks than single ones.
+            if cluster > 1 {
+                let most = kernel.max_clusters(&launch)? * cluster;
+                if blocks > most {
+                    return Err(DeviceError::NotResident { blocks, most });
+                }
+            }
             launch = launch.cooperative();
         }
         let graph = if matches!(kind, KernelKind::Graph { .. }) {

@@ -68,11 +68,7 @@ impl Blossom {
             self.flags[node as usize] = 1;
             self.slots[node as usize] = i;
             // The near list is read anew, by which the pairs are found again.
-            self.defects.push(Defect {
-                base: d.base,
-                again: true,
-                ..Defect::new(i, node, info.boundary, info.end)
-            });
+            self.defects.push(Defect { base: d.base, again: true, ..Defect::new(i, node, info) });
             self.bound(tables, i, frontier(node));
             self.trees[i as usize] = NONE;
             self.queue.forget(i);

@@ -17,10 +17,11 @@ impl Blossom {
         let mut stack = std::mem::take(&mut self.stack);
         for i in 0..self.defects.len() as u32 {
             let top = self.top(i);
-            if !wanted(top) {
+            let link = self.regions[top as usize].mate;
+            // A decode that was cut off may leave some without a mate.
+            if !wanted(top) || link.is_none() {
                 continue;
             }
-            let link = self.regions[top as usize].mate;
             if top == i {
                 // Most regions are single defects. Of two, the one with the lower number speaks for both; of a
                 // single defect and a blossom, the single one does.

@@ -19,6 +19,7 @@
 //! Names: a *link* is a pair of defects that meet, directed; a region's *mate* is the link through which it is matched.
 
 mod carry;
+mod cut;
 mod extract;
 pub(crate) mod flood;
 mod form;
@@ -75,7 +76,7 @@ pub(crate) struct Blossom {
     /// Per pair, where the near lists hold it; [`SEARCHED`] if they do not.
     positions: Vec<u64>,
     queue: RadixQueue,
-    /// Per node and one more, 1 where there is a defect.
+    /// Per node, 1 where there is a defect; then as many zeros, which unused lanes of near lists name.
     flags: Vec<u8>,
     /// Per node, its defect.
     slots: Vec<u32>,
@@ -86,6 +87,20 @@ pub(crate) struct Blossom {
     stack: Vec<Link>,
     wake: Vec<u32>,
     mark: u64,
+}
+
+/// Steps from one look at whether time is up to the next.
+const LOOK: u32 = 16;
+
+/// How a run of events ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Every region is matched.
+    Matched,
+    /// Some regions never can be.
+    Stuck,
+    /// Time was up.
+    Expired,
 }
 
 /// The position of a pair that no list holds.
@@ -114,7 +129,7 @@ impl Blossom {
             halves: Vec::with_capacity(2 * pairs),
             positions: Vec::with_capacity(pairs),
             queue: RadixQueue::new(regions),
-            flags: vec![0; n + 1],
+            flags: vec![0; 2 * n + 1],
             slots: vec![NONE; n],
             search: Search::new(n),
             flood: None,
@@ -126,23 +141,52 @@ impl Blossom {
 
     /// Matches the defects at `nodes` (distinct, in range, an even number in every part without a boundary).
     pub(crate) fn solve(&mut self, tables: Tables<'_>, nodes: &[u32]) {
+        let done = self.solve_until(tables, nodes, &mut || false);
+        debug_assert!(done, "nothing has stopped it");
+    }
+
+    /// The same, until `expired`, which is asked every few steps; `false` if some regions are not matched then.
+    pub(crate) fn solve_until(
+        &mut self,
+        tables: Tables<'_>,
+        nodes: &[u32],
+        expired: &mut impl FnMut() -> bool,
+    ) -> bool {
         self.start(tables, nodes);
         self.settle(tables);
+        let mut ended = End::Matched;
         for i in 0..nodes.len() as u32 {
             if self.regions[i as usize].rate != FROZEN {
                 self.attend(tables, i);
+                if i % LOOK == 0 && expired() {
+                    ended = End::Expired;
+                    break;
+                }
             }
         }
-        let matched = self.run(tables);
-        debug_assert!(matched, "an even number of defects can always be matched");
+        if ended == End::Matched {
+            ended = self.run_until(tables, expired);
+        }
+        debug_assert!(ended != End::Stuck, "an even number of defects can always be matched");
         self.forget_nodes();
+        self.unmatched == 0
     }
 
     /// Lets things happen until every region is matched; `false` if some never can be.
     fn run(&mut self, tables: Tables<'_>) -> bool {
+        self.run_until(tables, &mut || false) == End::Matched
+    }
+
+    /// The same, until `expired`.
+    fn run_until(&mut self, tables: Tables<'_>, expired: &mut impl FnMut() -> bool) -> End {
+        let mut steps = 0;
         while self.unmatched > 0 {
+            steps += 1;
+            if steps % LOOK == 0 && expired() {
+                return End::Expired;
+            }
             let Some((time, id)) = self.queue.pop() else {
-                return false;
+                return End::Stuck;
             };
             debug_assert!(time >= self.time, "the clock does not go back");
             self.time = time;
@@ -152,7 +196,7 @@ impl Blossom {
                 self.collapse(tables, id);
             }
         }
-        true
+        End::Matched
     }
 
     fn start(&mut self, tables: Tables<'_>, nodes: &[u32]) {
@@ -175,7 +219,7 @@ impl Blossom {
         let i = self.defects.len() as u32;
         self.flags[node as usize] = 1;
         self.slots[node as usize] = i;
-        self.defects.push(Defect::new(i, node, info.boundary, info.end));
+        self.defects.push(Defect::new(i, node, info));
         self.regions[i as usize] = Region::single(i, self.time);
         self.trees[i as usize] = i;
         self.queue.forget(i);

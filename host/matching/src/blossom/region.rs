@@ -2,6 +2,7 @@
 
 use super::{BOUNDARY, FRONTIER};
 use crate::graph::NONE;
+use crate::metric::NodeInfo;
 
 /// A directed pair of defects, or a defect and the boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,19 +63,19 @@ pub(super) struct Defect {
 }
 
 impl Defect {
-    pub(super) fn new(i: u32, node: u32, boundary: i64, end: u32) -> Self {
+    pub(super) fn new(i: u32, node: u32, info: &NodeInfo) -> Self {
         Self {
             base: 0,
             horizon: 0,
-            boundary,
+            boundary: info.boundary,
             top: i,
             head: NONE,
             node,
             next: NONE,
-            chunk: node,
+            chunk: info.first,
             lanes: 0,
-            cursor: node,
-            end,
+            cursor: info.first,
+            end: info.end,
             open: false,
             again: false,
         }

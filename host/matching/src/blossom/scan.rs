@@ -9,6 +9,8 @@ use crate::queue::NEVER;
 
 /// How many defects a search beyond the lists brings home at a time, at least.
 const CATCH: usize = 8;
+/// Nodes that such a search visits before it minds that it is far enough for now.
+const VISITS: usize = 256;
 
 impl Blossom {
     /// Moves the horizon of defect `i` outwards by one step: one defect of a chunk, or one chunk without any.
@@ -21,16 +23,17 @@ impl Blossom {
                 return self.search_beyond(tables, i);
             }
             d.chunk = d.cursor;
-            d.cursor = if d.cursor == d.node { extent.rest } else { d.cursor + 1 };
+            d.cursor = if d.cursor == extent.first { extent.rest } else { d.cursor + 1 };
             let chunk = &near.chunks[d.chunk as usize];
             let mut lanes = 0;
-            for (lane, &node) in chunk.nodes.iter().enumerate() {
-                lanes |= u32::from(self.flags[node as usize]) << lane;
+            for (lane, &offset) in chunk.offsets.iter().enumerate() {
+                lanes |= u32::from(self.flags[d.node.wrapping_add(offset) as usize]) << lane;
             }
             d.lanes = lanes;
             if lanes == 0 {
                 let done = d.cursor == d.end && extent.complete;
-                d.horizon = if done { NEVER } else { chunk.dists[LANES - 1].into() };
+                let end = chunk.dists[LANES - 1].into();
+                d.horizon = if done { extent.limit().max(end) } else { end };
             } else {
                 d.horizon = chunk.dists[lanes.trailing_zeros() as usize].into();
             }
@@ -42,12 +45,12 @@ impl Blossom {
         d.horizon = if d.lanes != 0 {
             chunk.dists[d.lanes.trailing_zeros() as usize].into()
         } else if d.cursor == d.end && extent.complete {
-            NEVER
+            extent.limit().max(chunk.dists[LANES - 1].into())
         } else {
             chunk.dists[LANES - 1].into()
         };
         let position = d.chunk as u64 * LANES as u64 + lane as u64;
-        let j = self.slots[chunk.nodes[lane] as usize];
+        let j = self.slots[d.node.wrapping_add(chunk.offsets[lane]) as usize];
         let dist = i64::from(chunk.dists[lane]);
         // What the other defect has scanned past, it has linked to both; a list that is read again holds its
         // own links.
@@ -66,7 +69,7 @@ impl Blossom {
             return;
         }
         let d = &mut self.defects[i as usize];
-        (d.cursor, d.lanes, d.again) = (d.node, 0, true);
+        (d.cursor, d.lanes, d.again) = (tables.metric.nodes[d.node as usize].first, 0, true);
         d.horizon = d.horizon.min(unknown);
         let reach = d.base + self.regions[d.top as usize].radius(self.time);
         while self.defects[i as usize].horizon <= 2 * reach {
@@ -82,9 +85,9 @@ impl Blossom {
         if d.lanes != 0 {
             // The marks of the whole chunk have been read.
             end_of(d.chunk)
-        } else if d.horizon == NEVER && info.complete {
+        } else if d.cursor == d.end && info.complete {
             // All that matters is in the list.
-            end_of(if info.rest == info.end { d.node } else { info.end - 1 })
+            end_of(if info.rest == info.end { info.first } else { info.end - 1 })
         } else {
             d.horizon
         }
@@ -121,15 +124,23 @@ impl Blossom {
     fn search_beyond(&mut self, tables: Tables<'_>, i: u32) {
         let Tables { graph, metric } = tables;
         let d = self.defects[i as usize];
-        if metric.nodes[d.node as usize].complete {
+        let info = &metric.nodes[d.node as usize];
+        let (own, limit) = (info.boundary, info.limit());
+        if info.complete || d.horizon >= limit {
             self.defects[i as usize].horizon = NEVER;
             return;
         }
         let mut search = std::mem::take(&mut self.search);
-        let own = metric.nodes[d.node as usize].boundary;
-        let (mut caught, mut last, mut stopped) = (0, d.horizon, false);
+        // A quarter further than the reach needs, so that the searches of a defect, each from the beginning, get longer by a factor.
+        let enough = d.horizon.max(2 * (d.base + self.regions[d.top as usize].radius(self.time)));
+        let enough = enough.saturating_add(enough / 4);
+        let (mut caught, mut visits, mut last, mut stopped) = (0, 0, d.horizon, false);
         search.run(graph, d.node, |v| {
-            if v.dist > last && caught >= CATCH {
+            if v.dist >= limit {
+                return Flow::Stop;
+            }
+            visits += 1;
+            if v.dist > last && (caught >= CATCH || v.dist > enough && visits > VISITS) {
                 stopped = true;
                 return Flow::Stop;
             }
@@ -150,6 +161,6 @@ impl Blossom {
         });
         self.search = search;
         // Everything up to and including `last` is known; the next distance is at least one step of the grid more.
-        self.defects[i as usize].horizon = if stopped { last + 2 } else { NEVER };
+        self.defects[i as usize].horizon = if stopped { last + 2 } else { limit };
     }
 }

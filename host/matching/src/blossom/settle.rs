@@ -31,14 +31,14 @@ impl Blossom {
             }
             let lane = d.lanes.trailing_zeros() as usize;
             let chunk = d.chunk;
-            let j = self.slots[near.chunks[chunk as usize].nodes[lane] as usize];
+            let j = self.slots[d.node.wrapping_add(near.chunks[chunk as usize].offsets[lane]) as usize];
             if j > i || self.regions[j as usize].rate == FROZEN {
                 continue;
             }
             let other = &self.defects[j as usize];
-            let first =
-                near.chunks[other.chunk as usize].nodes[other.lanes.trailing_zeros() as usize % LANES];
-            if other.lanes != 0 && first == d.node {
+            let first = other.lanes.trailing_zeros() as usize % LANES;
+            let first = near.chunks[other.chunk as usize].offsets[first];
+            if other.lanes != 0 && other.node.wrapping_add(first) == d.node {
                 let pair = self.positions.len() as u32;
                 self.link(i, j, nearest, u64::from(chunk) * LANES as u64 + lane as u64);
                 self.settle_at(i, nearest / 2, Link { from: i, to: j, pair });

@@ -2,26 +2,31 @@
 
 use std::collections::HashMap;
 
+use crate::integers::IntegerState;
+
 /// Probabilities of edges, and of pairs of edges of one error. Edges are named by their index in the builder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Joint {
     /// Of each edge that is a part of an error with several parts or of any other.
-    single: HashMap<u32, f64>,
+    single: Vec<f64>,
     /// Of each pair, the smaller edge first.
-    both: HashMap<(u32, u32), f64>,
+    both: HashMap<(u32, u32), f64, IntegerState>,
 }
 
 impl Joint {
     /// Enters one error, whose parts are these edges.
     pub(crate) fn add(&mut self, probability: f64, parts: &[u32]) {
         for (i, &a) in parts.iter().enumerate() {
-            xor(self.single.entry(a).or_default(), probability);
+            let at = a as usize;
+            if at >= self.single.len() {
+                self.single.resize(at + 1, 0.0);
+            }
+            xor(&mut self.single[at], probability);
             for &b in &parts[i + 1..] {
                 if a == b {
                     // PyMatching enters such a pair in both orders, into what is here the edge's own probability.
-                    let own = self.single.entry(a).or_default();
-                    xor(own, probability);
-                    xor(own, probability);
+                    xor(&mut self.single[at], probability);
+                    xor(&mut self.single[at], probability);
                 } else {
                     xor(self.both.entry((a.min(b), a.max(b))).or_default(), probability);
                 }
@@ -36,14 +41,14 @@ impl Joint {
         for (&(a, b), &both) in &self.both {
             for (given, other) in [(a, b), (b, a)] {
                 // Above one half the weight would be negative; matching wants no such surprise.
-                let p = (both / self.single[&given]).min(0.5);
+                let p = (both / self.single[given as usize]).min(0.5);
                 let weight = ((1.0 - p) / p).ln();
                 if weight.is_finite() {
                     out.push((given, other, weight));
                 }
             }
         }
-        out.sort_unstable_by_key(|&(given, other, _)| (given, other));
+        out.sort_unstable_by_key(|&(given, other, _)| u64::from(given) << 32 | u64::from(other));
         out
     }
 }

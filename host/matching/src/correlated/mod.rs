@@ -67,16 +67,40 @@ impl SecondPass {
         blossom: &mut Blossom,
         search: &mut Search,
     ) -> Option<&Flood> {
-        let mut flood = self.flood.take()?;
+        let done = self.run_until(tables, blossom, search, &mut || false);
+        debug_assert!(done, "nothing has stopped it");
+        self.changed()
+    }
+
+    /// The same, until `expired`: `false` if it came to no end, and then no weight is changed any more.
+    pub(crate) fn run_until(
+        &mut self,
+        tables: Tables<'_>,
+        blossom: &mut Blossom,
+        search: &mut Search,
+        expired: &mut impl FnMut() -> bool,
+    ) -> bool {
+        let Some(mut flood) = self.flood.take() else { return false };
         flood.restore();
         self.find_paths(tables, blossom, search);
         self.lower(tables.graph, &mut flood);
+        let mut done = true;
         if flood.is_changed() {
             self.shorten(blossom, &flood);
-            flood = blossom.solve_again(tables, flood);
+            (flood, done) = blossom.solve_again_until(tables, flood, expired);
+            if !done {
+                flood.restore();
+            }
         }
         self.flood = Some(flood);
-        self.changed()
+        done
+    }
+
+    /// Forgets the weights of the last decode.
+    pub(crate) fn skip(&mut self) {
+        if let Some(flood) = &mut self.flood {
+            flood.restore();
+        }
     }
 
     /// Solves with other weights in one pass, for the defects at `nodes`; gives what that knows, `None` if no weight is another.
@@ -108,7 +132,8 @@ impl SecondPass {
         self.changed()
     }
 
-    fn changed(&self) -> Option<&Flood> {
+    /// What the last second pass knows, where it changed anything.
+    pub(crate) fn changed(&self) -> Option<&Flood> {
         self.flood.as_deref().filter(|flood| flood.is_changed())
     }
 

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use crate::graph::MatchingGraph;
+use crate::integers::IntegerState;
 
 /// One past the largest id: ids are stored in 16 bits.
 const LIMIT: usize = 1 << 16;
@@ -21,7 +22,7 @@ pub(crate) struct MaskTable {
     /// Per edge, its own id set, or the fact that ids ran out before it.
     edges: Vec<Option<u32>>,
     /// Ids of symmetric differences found so far.
-    sums: HashMap<(u32, u32), u32>,
+    sums: HashMap<(u32, u32), u32, IntegerState>,
 }
 
 impl MaskTable {
@@ -32,7 +33,7 @@ impl MaskTable {
             masks: Vec::new(),
             ids: HashMap::new(),
             edges: Vec::with_capacity(graph.num_edges()),
-            sums: HashMap::new(),
+            sums: HashMap::default(),
         };
         let mut set = vec![0; words];
         table.id(&set);
@@ -78,10 +79,15 @@ impl MaskTable {
         Some(id)
     }
 
+    /// The id of the set of an edge alone; `None` when ids ran out before it.
+    pub(crate) fn of_edge(&self, edge: u32) -> Option<u32> {
+        self.edges[edge as usize]
+    }
+
     /// Drops what only construction needs.
     pub(crate) fn seal(&mut self) {
         self.ids = HashMap::new();
-        self.sums = HashMap::new();
+        self.sums = HashMap::default();
         self.edges = Vec::new();
     }
 

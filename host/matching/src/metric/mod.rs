@@ -7,6 +7,8 @@
 pub(crate) mod masks;
 pub(crate) mod near;
 pub(crate) mod search;
+mod shift;
+mod sweep;
 
 use crate::graph::{MatchingGraph, NONE};
 use crate::queue::{NEVER, RadixQueue};
@@ -37,11 +39,21 @@ pub(crate) struct NodeInfo {
     pub(crate) boundary: i64,
     /// Id of the observables flipped on the way there.
     pub(crate) mask: u32,
-    /// The second and further chunks of its near list.
+    /// The first chunk of its near list, and the further ones.
+    pub(crate) first: u32,
     pub(crate) rest: u32,
     pub(crate) end: u32,
     /// Whether the list holds all that matters.
     pub(crate) complete: bool,
+}
+
+impl NodeInfo {
+    /// No defect at this distance or further is of interest to one here: see [`near`].
+    #[inline]
+    pub(crate) fn limit(&self) -> i64 {
+        // Distances are even.
+        if self.boundary < FAR { 2 * self.boundary + 2 } else { NEVER }
+    }
 }
 
 /// All the distance tables of a graph.
@@ -65,6 +77,7 @@ impl Metric {
         let nodes = boundary.iter().zip(&extents).map(|(b, e)| NodeInfo {
             boundary: b.dist,
             mask: b.mask,
+            first: e.first,
             rest: e.rest,
             end: e.end,
             complete: e.complete,

@@ -1,30 +1,38 @@
 //! Per node, the other nodes in order of distance, packed for scanning.
 //!
-//! A defect looks for the defects around it by running over its list and testing one flag per entry. Two prunings
+//! A defect looks for the defects around it by running over its list and testing one flag per entry. Three prunings
 //! keep the lists short without losing exactness:
 //!
 //! - a pair `(u, v)` with `d(u, v) >= b(u) + b(v)`, where `b` is the distance to the boundary, is left out: matching
-//!   both to the boundary costs no more. If `x` is such a node for `u`, so is every `v` whose shortest path from `u`
+//!   both to the boundary costs no more. (`b` is a bound on it where nodes share a list.) If `x` is such a node for `u`, so is every `v` whose shortest path from `u`
 //!   leads through `x` (`d(u, x) + d(x, v) >= b(u) + b(x) + d(x, v) >= b(u) + b(v)`), so the search stops there too;
+//! - and so is a pair with `d(u, v) > 2 b(u)`. Of two defects that meet, the one that reaches further finds the other within twice its
+//!   reach, which is never longer than its distance to the boundary;
 //! - a list ends after a set number of entries. Beyond it [`super::search`] takes over.
+//!
+//! A list names nodes by how far their numbers are from its own node's, and paths by the slots of their edges in the rows of nodes.
+//! So nodes around which the graph looks the same share one list ([`super::shift`]): those at the same place of all rounds far enough
+//! from the first and the last.
 //!
 //! A list also ends at a node of many more neighbours than it has room for ([`is_hub`]). To look at all of them for every
 //! node around it would take time quadratic in their number, to keep only the nearest.
 
 use super::masks::MaskTable;
-use super::search::{Flow, Search};
+use super::shift::Shift;
+use super::sweep::Sweep;
 use super::{NodeInfo, ToBoundary, extend_mask};
 use crate::graph::{MatchingGraph, NONE};
 
 /// Entries per chunk: a pair of cache lines (which processors fetch together), of nodes and of distances.
 pub(crate) const LANES: usize = 16;
 
-/// Sixteen entries in order of distance. Unused lanes name the node past the last one, at the distance of the last
+/// Sixteen entries in order of distance. Unused lanes name a node past the last one, at the distance of the last
 /// entry in use (zero in an empty list).
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(128))]
 pub(crate) struct Chunk {
-    pub(crate) nodes: [u32; LANES],
+    /// What to add to the number of the list's own node, wrapping.
+    pub(crate) offsets: [u32; LANES],
     pub(crate) dists: [u32; LANES],
 }
 
@@ -33,17 +41,19 @@ pub(crate) struct Chunk {
 struct Detail {
     /// Position, in the same list, of the entry before this one on the path; [`FIRST`] when that is the node itself.
     before: [u16; LANES],
-    edges: [u32; LANES],
+    /// Where the edge from there stands in the row of that node.
+    slots: [u32; LANES],
 }
 
 const FIRST: u16 = u16::MAX;
-/// Distances are stored in 32 bits; positions in 16, less a mark.
-const DIST_LIMIT: i64 = u32::MAX as i64;
+/// Positions are stored in 16 bits, less a mark.
 const MAX_ENTRIES: usize = u16::MAX as usize;
 /// Most chunks in all: 256 bytes each, with their distances.
 const MAX_CHUNKS: usize = 1 << 20;
-/// As many as that a node gets; further ones as long as all are no more than half of those.
+/// As many as that a node gets; further ones as long as all are no more than those below, which are 40 MiB: on larger graphs such lists
+/// take longer to make than the searches that they save.
 const USUAL: usize = 16;
+const LONG_CHUNKS: usize = 160 << 10;
 
 /// Bytes for each chunk: itself, and what is known of its lanes.
 const CHUNK_BYTES: usize = 256;
@@ -61,7 +71,7 @@ pub(crate) fn list_bytes(n: usize, entries: f64) -> f64 {
 /// Entries that each of `n` nodes may have.
 fn affordable(n: usize) -> usize {
     let each = |chunks: usize| chunks / n.max(1);
-    each(MAX_CHUNKS).min(USUAL).max(each(MAX_CHUNKS / 2)).max(1) * LANES
+    each(MAX_CHUNKS).min(USUAL).max(each(LONG_CHUNKS)).max(1) * LANES
 }
 
 /// Whether a node of this many neighbours ends every list that it enters.
@@ -69,9 +79,10 @@ fn is_hub(neighbours: usize, entries: usize) -> bool {
     neighbours > 2 * entries
 }
 
-/// Where one list lies: its first chunk has the index of the node, the rest follow each other.
+/// Where one list lies: its first chunk, and the others, which follow each other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
+    pub(crate) first: u32,
     pub(crate) rest: u32,
     pub(crate) end: u32,
     /// Whether nothing was cut off, so that the search beyond is never needed.
@@ -80,12 +91,12 @@ pub(crate) struct Extent {
 
 #[derive(Debug, Clone)]
 pub(crate) struct NearLists {
-    /// First chunks of all nodes, so that the part of the lists that every defect reads is dense; then the others.
+    /// First chunks of all lists, so that the part of the lists that every defect reads is dense; then the others.
     pub(crate) chunks: Vec<Chunk>,
     /// Per chunk, the ids of the observables on the way to each lane.
     masks: Vec<[u16; LANES]>,
     details: Vec<Detail>,
-    /// What unused lanes name.
+    /// What unused lanes name: as many numbers on as there are nodes.
     pad: u32,
 }
 
@@ -94,7 +105,35 @@ struct Found {
     dist: u32,
     mask: u32,
     before: u16,
-    edge: u32,
+    slot: u32,
+}
+
+/// Chunks, and what belongs to each.
+#[derive(Default)]
+struct Chunks {
+    chunks: Vec<Chunk>,
+    masks: Vec<[u16; LANES]>,
+    details: Vec<Detail>,
+}
+
+impl Chunks {
+    /// Adds a chunk of the list of `u`, with up to [`LANES`] entries.
+    fn add(&mut self, u: u32, pad: u32, found: &[Found]) {
+        let mut chunk = Chunk { offsets: [pad; LANES], dists: [0; LANES] };
+        let mut detail = Detail { before: [FIRST; LANES], slots: [NONE; LANES] };
+        let mut masks = [0; LANES];
+        for (lane, f) in found.iter().enumerate() {
+            chunk.offsets[lane] = f.node.wrapping_sub(u);
+            chunk.dists[lane] = f.dist;
+            masks[lane] = f.mask as u16;
+            (detail.before[lane], detail.slots[lane]) = (f.before, f.slot);
+        }
+        // Lanes not in use take the last distance, so that a chunk always ends at its last entry's.
+        chunk.dists[found.len()..].fill(found.last().map_or(0, |f| f.dist));
+        self.chunks.push(chunk);
+        self.masks.push(masks);
+        self.details.push(detail);
+    }
 }
 
 impl NearLists {
@@ -106,51 +145,40 @@ impl NearLists {
     ) -> (Self, Vec<Extent>) {
         let n = graph.num_detectors();
         let entries = most_entries(n, entries);
-        let blank = Chunk { nodes: [n as u32; LANES], dists: [0; LANES] };
-        let no_detail = Detail { before: [FIRST; LANES], edges: [NONE; LANES] };
-        let mut lists = Self {
-            chunks: vec![blank; n],
-            masks: vec![[0; LANES]; n],
-            details: vec![no_detail; n],
-            pad: n as u32,
-        };
-        let mut extents = Vec::with_capacity(n);
-        let mut search = Search::new(n);
-        let mut position = vec![FIRST; n];
+        let pad = n as u32;
+        let (mut first, mut rest) = (Chunks::default(), Chunks::default());
+        let mut extents: Vec<Extent> = Vec::with_capacity(n);
         let mut found: Vec<Found> = Vec::with_capacity(entries);
+        let shift = Shift::find(graph, boundary, masks.as_ref());
+        let mut sweep = Sweep::new(graph, &shift);
         for u in 0..n as u32 {
-            let complete =
-                list_of(graph, boundary, u, entries, masks, &mut search, &mut position, &mut found);
-            extents.push(lists.add(u, &found, complete, blank, no_detail));
-            for f in &found {
-                position[f.node as usize] = FIRST;
+            if let Some(before) = shift.before(u) {
+                let extent = extents[before as usize];
+                let others = &rest.chunks[extent.rest as usize..extent.end as usize];
+                let mut chunks = std::iter::once(&first.chunks[extent.first as usize]).chain(others);
+                let same = |&offset: &u32| offset == pad || shift.holds(u.wrapping_add(offset));
+                if chunks.all(|chunk| chunk.offsets.iter().all(same)) {
+                    extents.push(extent);
+                    continue;
+                }
             }
+            let complete = list_of(graph, &shift, u, entries, masks, &mut sweep, &mut found);
+            let begin = (first.chunks.len() as u32, rest.chunks.len() as u32);
+            let (head, tail) = found.split_at(found.len().min(LANES));
+            first.add(u, pad, head);
+            tail.chunks(LANES).for_each(|part| rest.add(u, pad, part));
+            let end = rest.chunks.len() as u32;
+            extents.push(Extent { first: begin.0, rest: begin.1, end, complete });
         }
-        (lists, extents)
-    }
-
-    fn add(&mut self, u: u32, found: &[Found], complete: bool, blank: Chunk, no_detail: Detail) -> Extent {
-        let rest = self.chunks.len() as u32;
-        for (i, f) in found.iter().enumerate() {
-            if i >= LANES && i % LANES == 0 {
-                self.chunks.push(blank);
-                self.masks.push([0; LANES]);
-                self.details.push(no_detail);
-            }
-            let chunk = self.chunk_of(u, rest, i);
-            self.chunks[chunk].nodes[i % LANES] = f.node;
-            // Lanes not yet reached take the same distance, so that a chunk always ends at its last entry's.
-            self.chunks[chunk].dists[i % LANES..].fill(f.dist);
-            self.masks[chunk][i % LANES] = f.mask as u16;
-            let detail = &mut self.details[chunk];
-            detail.before[i % LANES] = f.before;
-            detail.edges[i % LANES] = f.edge;
+        let lists = first.chunks.len() as u32;
+        for extent in &mut extents {
+            (extent.rest, extent.end) = (extent.rest + lists, extent.end + lists);
         }
-        Extent { rest, end: self.chunks.len() as u32, complete }
-    }
-
-    fn chunk_of(&self, u: u32, rest: u32, entry: usize) -> usize {
-        if entry < LANES { u as usize } else { rest as usize + entry / LANES - 1 }
+        let Chunks { mut chunks, masks: mut sets, mut details } = first;
+        chunks.append(&mut rest.chunks);
+        sets.append(&mut rest.masks);
+        details.append(&mut rest.details);
+        (Self { chunks, masks: sets, details, pad }, extents)
     }
 
     /// The observables' id of an entry, named by chunk and lane.
@@ -162,97 +190,98 @@ impl NearLists {
 
     /// The list of a node: other node, distance, position.
     pub(crate) fn entries(&self, u: u32, info: &NodeInfo) -> impl Iterator<Item = (u32, u32, u32)> + '_ {
-        std::iter::once(u)
+        std::iter::once(info.first)
             .chain(info.rest..info.end)
             .flat_map(|c| {
                 let chunk = &self.chunks[c as usize];
                 (0..LANES)
-                    .map(move |lane| (chunk.nodes[lane], chunk.dists[lane], c * LANES as u32 + lane as u32))
+                    .map(move |lane| (chunk.offsets[lane], chunk.dists[lane], c * LANES as u32 + lane as u32))
             })
             .filter(|entry| entry.0 != self.pad)
+            .map(move |(offset, dist, position)| (u.wrapping_add(offset), dist, position))
     }
 
     /// Calls `entry` with every other node nearer than `limit` that the list of a node has, and its distance; `false` if the
     /// list may lack some.
     #[inline]
     pub(crate) fn until(&self, u: u32, info: &NodeInfo, limit: i64, mut entry: impl FnMut(u32, i64)) -> bool {
-        let first = self.chunks[u as usize].dists[0];
+        let first = self.chunks[info.first as usize].dists[0];
         if i64::from(first) >= limit && first > 0 {
             return true; // as it mostly is
         }
-        for c in std::iter::once(u).chain(info.rest..info.end) {
+        for c in std::iter::once(info.first).chain(info.rest..info.end) {
             let chunk = &self.chunks[c as usize];
-            for (&node, &dist) in chunk.nodes.iter().zip(&chunk.dists) {
+            for (&offset, &dist) in chunk.offsets.iter().zip(&chunk.dists) {
                 if i64::from(dist) >= limit {
                     return true;
                 }
-                if node == self.pad {
+                if offset == self.pad {
                     break;
                 }
-                entry(node, dist.into());
+                entry(u.wrapping_add(offset), dist.into());
             }
         }
         info.complete
     }
 
-    /// The edges on the path from `u`, whose list continues at chunk `rest`, to the entry at `position`; last
-    /// one first.
-    pub(crate) fn path(&self, u: u32, rest: u32, position: u64) -> impl Iterator<Item = u32> + '_ {
+    /// The edges on the path from `u`, whose list `info` names, to the entry at `position`; last one first.
+    pub(crate) fn path<'a>(
+        &'a self,
+        graph: &'a MatchingGraph,
+        u: u32,
+        info: &'a NodeInfo,
+        position: u64,
+    ) -> impl Iterator<Item = u32> + 'a {
         let mut at = Some(position as usize);
         std::iter::from_fn(move || {
-            let p = at?;
-            let detail = &self.details[p / LANES];
-            let before = detail.before[p % LANES];
-            at = (before != FIRST).then(|| {
-                let entry = before as usize;
-                self.chunk_of(u, rest, entry) * LANES + entry % LANES
-            });
-            Some(detail.edges[p % LANES])
+            let (chunk, lane) = (at? / LANES, at? % LANES);
+            let detail = &self.details[chunk];
+            let (before, slot) = (usize::from(detail.before[lane]), detail.slots[lane]);
+            let mut node = u;
+            at = None;
+            if before != usize::from(FIRST) {
+                let rest = (before / LANES).checked_sub(1).map(|chunk| info.rest as usize + chunk);
+                let (chunk, lane) = (rest.unwrap_or(info.first as usize), before % LANES);
+                node = u.wrapping_add(self.chunks[chunk].offsets[lane]);
+                at = Some(chunk * LANES + lane);
+            }
+            Some(graph.neighbours(node)[slot as usize].edge)
         })
     }
 }
 
 /// Fills `found` with the list of `u`; says whether it is all there is.
-#[allow(clippy::too_many_arguments)] // scratch that outlives the call
 fn list_of(
     graph: &MatchingGraph,
-    boundary: &[ToBoundary],
+    shift: &Shift,
     u: u32,
     entries: usize,
     masks: &mut Option<MaskTable>,
-    search: &mut Search,
-    position: &mut [u16],
+    sweep: &mut Sweep,
     found: &mut Vec<Found>,
 ) -> bool {
-    let own = boundary[u as usize].dist;
-    let mut complete = true;
+    let own = shift.bound(u);
     found.clear();
-    let useful = |v: u32, dist: i64| dist < own + boundary[v as usize].dist;
-    search.run_within(graph, u, useful, |v| {
-        if v.node == u {
-            return Flow::Expand;
-        }
-        if found.len() == entries || v.dist > DIST_LIMIT {
-            complete = false;
-            return Flow::Stop;
-        }
-        let before = position[v.before as usize];
-        let mask = if before == FIRST { 0 } else { found[before as usize].mask };
-        position[v.node as usize] = found.len() as u16;
-        found.push(Found {
-            node: v.node,
-            dist: v.dist as u32,
-            mask: extend_mask(masks, mask, v.edge),
-            before,
-            edge: v.edge,
-        });
-        if is_hub(graph.neighbours(v.node).len(), entries) {
-            complete = false;
-            return Flow::Stop;
-        }
-        Flow::Expand
-    });
-    complete
+    sweep.run(
+        graph,
+        u,
+        |v, dist| dist < own + shift.bound(v) && dist <= 2 * own,
+        |v| {
+            if found.len() == entries {
+                return false;
+            }
+            let before = v.before.checked_sub(1);
+            let mask = before.map_or(0, |before| found[before as usize].mask);
+            found.push(Found {
+                node: v.node,
+                dist: v.dist,
+                mask: extend_mask(masks, mask, v.edge),
+                before: before.map_or(FIRST, |before| before as u16),
+                slot: v.slot,
+            });
+            !is_hub(graph.neighbours(v.node).len(), entries)
+        },
+    )
 }
 
 #[cfg(test)]
@@ -262,10 +291,10 @@ mod tests {
     #[test]
     fn lists_of_large_graphs_are_shorter() {
         for (nodes, entries) in [
-            (2_184, 3_840),
-            (8_192, 1_024),
-            (9_240, 896),
-            (29_760, 272),
+            (2_184, 1_200),
+            (4_896, 528),
+            (9_240, 272),
+            (29_760, 256),
             (40_000, 256),
             (65_536, 256),
             (100_000, 160),

@@ -8,9 +8,6 @@ use crate::queue::RadixQueue;
 pub(crate) struct Visit {
     pub(crate) node: u32,
     pub(crate) dist: i64,
-    /// The node before it on a shortest path, and the edge between; [`NONE`] at the source.
-    pub(crate) before: u32,
-    pub(crate) edge: u32,
 }
 
 /// What the search does after a visit.
@@ -75,8 +72,7 @@ impl Search {
         self.touched.push(source);
         self.queue.push(source, 0);
         while let Some((dist, node)) = self.queue.pop() {
-            let Reach { before, edge, .. } = self.reach[node as usize];
-            match visit(Visit { node, dist, before, edge }) {
+            match visit(Visit { node, dist }) {
                 Flow::Stop => return,
                 Flow::Skip => continue,
                 Flow::Expand => {}

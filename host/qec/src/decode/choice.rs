@@ -1,6 +1,7 @@
 //! The decoder of a model by choice: matching of either kind, or belief propagation where matching cannot take the model.
 
 use ringcall_bp::BpConfig;
+use std::sync::Arc;
 
 use super::{
     DecodeError, Decoder, DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges,
@@ -15,6 +16,8 @@ pub enum DecoderFamily {
     Matching,
     /// Relay-BP: errors of any number of detectors.
     Relay,
+    /// A decoder out of a shared library.
+    Plugin,
 }
 
 /// What a model shall be decoded by.
@@ -50,6 +53,8 @@ pub enum ModelDecoders {
     Matching(Box<MatchingFactory>),
     /// By belief propagation.
     Relay(Box<RelayFactory>),
+    /// By decoders of another factory: those of a shared library.
+    Plugin(Arc<dyn DecoderFactory>),
 }
 
 impl ModelDecoders {
@@ -58,11 +63,16 @@ impl ModelDecoders {
     ///
     /// # Errors
     /// Those of [`MatchingGraph::from_dem`], [`MatchingFactory::new`] and [`RelayFactory::new`]; [`DecodeError::Hyperedge`]
-    /// where matching is asked for.
+    /// where matching is asked for; [`DecodeError::Plugin`] where a plug-in is, which has a factory of its own.
     pub fn new(model: &DetectorErrorModel, options: &DecoderOptions) -> Result<Self, DecodeError> {
         let relay = || RelayFactory::new(model, &options.relay).map(|factory| Self::Relay(Box::new(factory)));
-        if options.family == Some(DecoderFamily::Relay) {
-            return relay();
+        match options.family {
+            Some(DecoderFamily::Relay) => return relay(),
+            Some(DecoderFamily::Plugin) => {
+                let reason = "a decoder out of a shared library is given by its factory".to_owned();
+                return Err(DecodeError::Plugin { reason });
+            }
+            Some(DecoderFamily::Matching) | None => {}
         }
         let graph = match MatchingGraph::from_dem(model, ParallelEdges::Independent) {
             Err(DecodeError::Hyperedge { .. }) if options.family.or(options.matching_family()).is_none() => {
@@ -82,31 +92,49 @@ impl ModelDecoders {
     pub fn single_pass(&self) -> Self {
         match self {
             Self::Matching(factory) => Self::Matching(Box::new(factory.single_pass())),
-            Self::Relay(_) => self.clone(),
+            Self::Relay(_) | Self::Plugin(_) => self.clone(),
         }
     }
 
-    /// The kind of matching; `None` for belief propagation.
+    /// The kind of matching; `None` for other decoders.
     pub fn matching(&self) -> Option<MatchingEngine> {
         match self {
             Self::Matching(factory) => Some(factory.kind()),
-            Self::Relay(_) => None,
+            Self::Relay(_) | Self::Plugin(_) => None,
         }
     }
 
-    /// As reports name it: `plain`, `correlated` or `relay`.
+    /// The family that they are of.
+    pub fn family(&self) -> DecoderFamily {
+        match self {
+            Self::Matching(_) => DecoderFamily::Matching,
+            Self::Relay(_) => DecoderFamily::Relay,
+            Self::Plugin(_) => DecoderFamily::Plugin,
+        }
+    }
+
+    /// The belief propagation decoders; `None` for others.
+    pub fn relay(&self) -> Option<&RelayFactory> {
+        match self {
+            Self::Matching(_) | Self::Plugin(_) => None,
+            Self::Relay(factory) => Some(factory),
+        }
+    }
+
+    /// As reports name it: `plain`, `correlated`, `relay` or `plugin`.
     pub fn name(&self) -> &'static str {
-        self.matching().map_or(DecoderFamily::Relay.name(), MatchingEngine::name)
+        self.matching().map_or(self.family().name(), MatchingEngine::name)
     }
 }
 
 impl DecoderFamily {
-    /// As options and reports name it: `matching` or `relay`.
+    /// As options and reports name it: `matching`, `relay` or `plugin`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Matching => "matching",
             Self::Relay => "relay",
+            Self::Plugin => "plugin",
         }
     }
 }
@@ -123,6 +151,7 @@ impl DecoderFactory for ModelDecoders {
         match self {
             Self::Matching(factory) => factory.build(),
             Self::Relay(factory) => factory.build(),
+            Self::Plugin(factory) => factory.build(),
         }
     }
 }

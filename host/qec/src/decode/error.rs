@@ -140,6 +140,12 @@ pub enum DecodeError {
         /// Its value.
         value: i32,
     },
+    /// A decoder out of a shared library could not be made, refused a syndrome, or answered nonsense.
+    #[error("{reason}")]
+    Plugin {
+        /// Which library, and what it said.
+        reason: String,
+    },
     /// The engine refused a syndrome for its own reason.
     #[error(
         "the matching engine refused the syndrome ({reason}): please report this with graph and syndrome"

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ringcall_matching::merge_independent;
+use ringcall_matching::{IntegerState, merge_independent};
 
 use super::DecodeError;
 use crate::dem::{DetectorErrorModel, cancel_pairs};
@@ -49,7 +49,7 @@ pub struct MatchingGraph {
     num_observables: u32,
     parallel: ParallelEdges,
     edges: Vec<GraphEdge>,
-    index: HashMap<(u32, Option<u32>), usize>,
+    index: HashMap<(u32, Option<u32>), usize, IntegerState>,
     observable_conflicts: usize,
     /// Errors of a model, with the edges that their parts became.
     errors: Vec<CorrelatedError>,
@@ -71,7 +71,7 @@ impl MatchingGraph {
             num_observables,
             parallel,
             edges: Vec::new(),
-            index: HashMap::new(),
+            index: HashMap::default(),
             observable_conflicts: 0,
             errors: Vec::new(),
         }

@@ -1,6 +1,8 @@
 //! The matching decoder: `ringcall-matching` on a graph, with errors in the terms of this crate.
 
-use ringcall_matching::{Decoder as Blossom, DecoderConfig, GraphBuilder, MAX_WEIGHT, MergeStrategy};
+use ringcall_matching::{
+    Decoder as Blossom, DecoderConfig, GraphBuilder, MAX_WEIGHT, MergeStrategy, Progress, Solution,
+};
 
 use super::{DecodeError, Decoder, DecoderFactory, Matched, MatchingEngine, MatchingGraph, ParallelEdges};
 use crate::dem::DetectorErrorModel;
@@ -97,6 +99,20 @@ impl MatchingDecoder {
         }
     }
 
+    /// The grid weight of every edge of a correction, where it is the same. Lowered weights are not all the same.
+    fn uniform(&self) -> Option<i64> {
+        self.uniform.filter(|_| !self.decoder.makes_second_pass())
+    }
+
+    /// Refuses a buffer of another length than the observables have.
+    fn check(&self, observables: &[u8]) -> Result<(), DecodeError> {
+        let (expected, found) = ((self.num_observables() as usize).div_ceil(8), observables.len());
+        if found == expected {
+            return Ok(());
+        }
+        Err(DecodeError::Length { what: "bytes for observables", expected, found })
+    }
+
     /// The step to which weights are rounded: the weight of every matching is a whole multiple of it.
     pub fn weight_step(&self) -> f64 {
         1.0 / (2.0 * self.decoder.graph().scale())
@@ -130,23 +146,39 @@ impl Decoder for MatchingDecoder {
     }
 
     fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<Matched, DecodeError> {
-        let (expected, found) = ((self.num_observables() as usize).div_ceil(8), observables.len());
-        if found != expected {
-            return Err(DecodeError::Length { what: "bytes for observables", expected, found });
-        }
+        self.check(observables)?;
         let count = self.num_detectors();
-        // Lowered weights are not all the same.
-        let uniform = self.uniform.filter(|_| !self.decoder.makes_second_pass());
+        let uniform = self.uniform();
         let solution = self.decoder.decode(defects).map_err(|error| refusal(error, count))?;
-        for (bytes, word) in observables.chunks_mut(8).zip(solution.observables()) {
-            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
-        }
-        let corrections = match uniform {
-            Some(step) => u32::try_from(solution.grid_weight() / step).unwrap_or(u32::MAX),
-            None => solution.pairs().len() as u32,
-        };
-        Ok(Matched { weight: solution.weight(), corrections, converged: true })
+        Ok(matched(solution, uniform, observables))
     }
+
+    fn decode_until(
+        &mut self,
+        defects: &[u32],
+        observables: &mut [u8],
+        expired: &mut dyn FnMut() -> bool,
+    ) -> Result<Matched, DecodeError> {
+        self.check(observables)?;
+        let count = self.num_detectors();
+        let uniform = self.uniform();
+        let (solution, progress) =
+            self.decoder.decode_until(defects, expired).map_err(|error| refusal(error, count))?;
+        let converged = progress != Progress::Part { explained: false };
+        Ok(Matched { converged, late: progress != Progress::Done, ..matched(solution, uniform, observables) })
+    }
+}
+
+/// What a solution comes to, with its observables as bytes.
+fn matched(solution: &Solution, uniform: Option<i64>, observables: &mut [u8]) -> Matched {
+    for (bytes, word) in observables.chunks_mut(8).zip(solution.observables()) {
+        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+    }
+    let corrections = match uniform {
+        Some(step) => u32::try_from(solution.grid_weight() / step).unwrap_or(u32::MAX),
+        None => solution.pairs().len() as u32,
+    };
+    Matched { weight: solution.weight(), corrections, converged: true, late: false }
 }
 
 fn refusal(error: ringcall_matching::DecodeError, count: u32) -> DecodeError {

@@ -6,7 +6,8 @@
 //! * [`ModelDecoders`]: one or the other, by choice or as the model needs it;
 //! * [`SliceDecoder`]: the same on each layer of a residual syndrome alone, counting corrections;
 //! * [`Decoder`] and [`DecoderFactory`]: what a pipeline needs of any decoder, one per worker;
-//! * [`ShotDecoder`]: any decoder, for shots in packed bits.
+//! * [`ShotDecoder`]: any decoder, for shots in packed bits;
+//! * [`BatchDecoder`]: from the text of a model to the predictions of a batch of shots, in three lines.
 //!
 //! Every input is checked before an engine sees it, and nothing is allocated while decoding.
 //!
@@ -25,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod batch;
 mod choice;
 mod error;
 mod graph;
@@ -33,12 +35,13 @@ mod relay;
 mod shot;
 mod slices;
 
+pub use batch::BatchDecoder;
 pub use choice::{DecoderFamily, DecoderOptions, ModelDecoders};
 pub use error::DecodeError;
 pub use graph::{GraphEdge, MatchingGraph, ParallelEdges};
 pub use matching::{MatchingDecoder, MatchingFactory};
 pub use relay::{RelayDecoder, RelayFactory};
-pub use ringcall_bp::BpConfig;
+pub use ringcall_bp::{BpConfig, UNIT as MEMORY_UNIT};
 pub use shot::ShotDecoder;
 pub use slices::{DecodeResponse, SliceDecoder};
 
@@ -54,6 +57,8 @@ pub struct Matched {
     /// Whether the correction explains the syndrome. That of matching always does; belief propagation may run out of
     /// iterations, and then gives its best guess.
     pub converged: bool,
+    /// Whether time was up before it came to its end ([`Decoder::decode_until`]): the answer is the best so far.
+    pub late: bool,
 }
 
 /// A decoder. It may keep scratch memory, so each worker has its own.
@@ -73,6 +78,21 @@ pub trait Decoder: Send {
     /// [`DecodeError`] for a syndrome that is malformed or that no set of errors explains. `observables` is
     /// unspecified then, and the next decode is unaffected.
     fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<Matched, DecodeError>;
+
+    /// The same, until `expired` says that time is up: then the best answer so far, [`late`](Matched::late). A decoder that cannot be cut
+    /// off comes to its end, and asks then.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    fn decode_until(
+        &mut self,
+        defects: &[u32],
+        observables: &mut [u8],
+        expired: &mut dyn FnMut() -> bool,
+    ) -> Result<Matched, DecodeError> {
+        let matched = self.decode(defects, observables)?;
+        Ok(Matched { late: expired(), ..matched })
+    }
 }
 
 /// Makes decoders that all decode alike, one for each worker.

@@ -119,6 +119,7 @@ impl Decoder for RelayDecoder {
             weight: f64::from(outcome.weight) / PRIOR_STEPS,
             corrections: self.decoder.error().len() as u32,
             converged: outcome.converged,
+            late: false,
         })
     }
 }
@@ -170,6 +171,16 @@ impl RelayFactory {
             _ => Vec::with_capacity(model.num_detectors as usize),
         };
         Ok(Self { prototype: RelayDecoder { decoder, likely, fired, defects, outcome: None } })
+    }
+
+    /// Whether the model has errors that are likelier than not, which decoders take out of a syndrome before its graph is used.
+    pub fn has_likely_errors(&self) -> bool {
+        !self.prototype.likely.detectors.is_empty()
+    }
+
+    /// The configuration of its decoders.
+    pub fn config(&self) -> &BpConfig {
+        self.prototype.decoder.config()
     }
 
     /// The graph that its decoders share.

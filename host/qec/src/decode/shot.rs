@@ -84,4 +84,13 @@ impl Decoder for Box<dyn Decoder> {
     fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<Matched, DecodeError> {
         (**self).decode(defects, observables)
     }
+
+    fn decode_until(
+        &mut self,
+        defects: &[u32],
+        observables: &mut [u8],
+        expired: &mut dyn FnMut() -> bool,
+    ) -> Result<Matched, DecodeError> {
+        (**self).decode_until(defects, observables, expired)
+    }
 }

@@ -116,10 +116,9 @@ impl DetectorErrorModel {
                 }
             }
             if !mechanism.components.is_empty() {
-                let sum =
-                    |list: fn(&Component) -> &[u32]| symmetric_sum(mechanism.components.iter().map(list));
-                if sum(|part| &part.detectors) != mechanism.detectors
-                    || sum(|part| &part.observables) != mechanism.observables
+                let parts = &mechanism.components;
+                if !is_symmetric_sum(&mechanism.detectors, parts, |part| &part.detectors)
+                    || !is_symmetric_sum(&mechanism.observables, parts, |part| &part.observables)
                 {
                     return fail("its components do not add up to it".to_owned());
                 }
@@ -168,11 +167,18 @@ impl DetectorErrorModel {
     }
 }
 
-/// The sorted elements that occur in an odd number of `lists`.
-fn symmetric_sum<'a>(lists: impl Iterator<Item = &'a [u32]>) -> Vec<u32> {
-    let mut all: Vec<u32> = lists.flatten().copied().collect();
-    cancel_pairs(&mut all);
-    all
+/// Whether `whole` holds the elements that occur in an odd number of the parts' lists. All lists are sorted and unique.
+fn is_symmetric_sum(whole: &[u32], parts: &[Component], list: fn(&Component) -> &[u32]) -> bool {
+    /// Lists as long as that are sorted rather than searched.
+    const MANY: usize = 16;
+    let lists = || parts.iter().map(list);
+    if lists().map(<[u32]>::len).sum::<usize>() > MANY {
+        let mut all: Vec<u32> = lists().flatten().copied().collect();
+        cancel_pairs(&mut all);
+        return all == whole;
+    }
+    let odd = |x: &u32| lists().filter(|list| list.contains(x)).count() % 2 == 1;
+    whole.iter().all(odd) && lists().flatten().all(|x| odd(x) == whole.contains(x))
 }
 
 /// Sorts `list` and keeps one of each value that occurs an odd number of times.

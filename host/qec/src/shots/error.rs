@@ -59,14 +59,34 @@ pub enum ShotError {
     #[error("this reader has failed before: what follows an error in a shot file cannot be trusted")]
     AfterError,
     /// No format has this name.
-    #[error("no shot format is named `{name}`; the known ones are 01, b8 and dets")]
+    #[error("no shot format is named `{name}`; the known ones are 01, b8, r8, ptb64, hits and dets")]
     UnknownFormat {
         /// The name asked for.
         name: String,
     },
-    /// A `b8` file of shots without bits is empty, however many shots it has.
-    #[error("a b8 file cannot hold shots of no bits: give the number of detectors or observables")]
-    ZeroWidth,
+    /// A file of shots without bits is empty in this format, however many shots it has.
+    #[error("a {format} file cannot hold shots of no bits: give the number of detectors or observables")]
+    ZeroWidth {
+        /// The format.
+        format: ShotFormat,
+    },
+    /// A run of zeros in `r8` that goes past the end of its shot.
+    #[error(
+        "r8 input, shot {shot} (counted from 0), byte {byte}: the shot ends within a run of zeros; \
+         the number of bits per shot is probably wrong"
+    )]
+    Run {
+        /// The shot, counted from 0.
+        shot: u64,
+        /// The byte with the run's length, from the start of the input.
+        byte: u64,
+    },
+    /// `ptb64` has shots by the 64.
+    #[error("a ptb64 file holds a multiple of 64 shots, and {shots} are none: choose another format")]
+    PartialGroup {
+        /// The shots that were written.
+        shots: u64,
+    },
     /// More bits per shot than this machine can address.
     #[error("{width} bits per shot are more than this machine can address")]
     TooWide {

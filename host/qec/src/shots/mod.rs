@@ -1,4 +1,4 @@
-//! Shots and their files: Stim's result formats `01`, `b8` and `dets`, in and out.
+//! Shots and their files: Stim's six result formats, `01`, `b8`, `r8`, `ptb64`, `hits` and `dets`, in and out.
 //!
 //! A [`Shot`] is what one run of an experiment gave: measurements, detectors and observables, each a row of
 //! [`Bits`]; a [`ShotLayout`] says how many of each, in this order. Files carry no header, so the layout is the
@@ -9,11 +9,14 @@
 //! |---|---|---|
 //! | `01` | one character per bit | newline |
 //! | `b8` | bits packed least significant first, padded with zeros to whole bytes | none: the length is fixed |
+//! | `r8` | before each 1, and before one that is thought after the last bit, the zeros since the last 1 as a byte; 255 for 255 zeros and no 1 yet | that last byte |
+//! | `ptb64` | 64 shots together: for each bit an 8-byte word, little-endian, whose bit `i` is shot `i`'s | none: a file has a multiple of 64 shots |
+//! | `hits` | the indices of the bits that are 1, with commas between them | newline |
 //! | `dets` | `shot`, then a space and `M3`, `D5` or `L0` for each bit that is 1 | newline |
 //!
 //! The formats are described in Stim's documentation (`doc/result_formats.md`). This reader is stricter than Stim's
-//! where leniency hides damage: padding bits must be 0, an index may not repeat within a line, and the last line of
-//! a `dets` file must end with a newline (`shot D1` may be half of `shot D12`).
+//! where leniency hides damage: padding bits must be 0, an index may not repeat within a line, indices of `hits` ascend, and the
+//! last line of a `dets` or `hits` file must end with a newline (`shot D1` may be half of `shot D12`).
 //!
 //! ```
 //! use ringcall_qec::shots::{Shot, ShotFormat, ShotLayout, ShotReader, ShotWriter};
@@ -31,6 +34,7 @@
 
 mod bits;
 mod error;
+mod group;
 mod reader;
 mod writer;
 
@@ -135,8 +139,19 @@ pub enum ShotFormat {
     Text01,
     /// `b8`: packed bytes, least significant bit first.
     B8,
+    /// `r8`: lengths of runs of zeros.
+    R8,
+    /// `ptb64`: 64 shots together, a word for each bit.
+    Ptb64,
+    /// `hits`: a line per shot with the indices of the bits that are 1.
+    Hits,
     /// `dets`: a line per shot that names the bits that are 1.
     Dets,
+}
+
+impl ShotFormat {
+    /// Every format.
+    pub const ALL: [Self; 6] = [Self::Text01, Self::B8, Self::R8, Self::Ptb64, Self::Hits, Self::Dets];
 }
 
 impl std::fmt::Display for ShotFormat {
@@ -144,6 +159,9 @@ impl std::fmt::Display for ShotFormat {
         f.write_str(match self {
             Self::Text01 => "01",
             Self::B8 => "b8",
+            Self::R8 => "r8",
+            Self::Ptb64 => "ptb64",
+            Self::Hits => "hits",
             Self::Dets => "dets",
         })
     }
@@ -154,7 +172,7 @@ impl std::str::FromStr for ShotFormat {
 
     /// Reads Stim's name of the format.
     fn from_str(name: &str) -> Result<Self, ShotError> {
-        [Self::Text01, Self::B8, Self::Dets]
+        Self::ALL
             .into_iter()
             .find(|format| format.to_string() == name)
             .ok_or_else(|| ShotError::UnknownFormat { name: name.to_owned() })
@@ -164,8 +182,8 @@ impl std::str::FromStr for ShotFormat {
 /// The length of a packed or printed row, refused where a file could not say how many shots it has.
 fn row_width(format: ShotFormat, layout: ShotLayout) -> Result<usize, ShotError> {
     let width = layout.width();
-    if width == 0 && format == ShotFormat::B8 {
-        return Err(ShotError::ZeroWidth);
+    if width == 0 && matches!(format, ShotFormat::B8 | ShotFormat::Ptb64) {
+        return Err(ShotError::ZeroWidth { format });
     }
     usize::try_from(width).map_err(|_| ShotError::TooWide { width })
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
+use super::group::{Group, SHOTS};
 use super::{Bits, Shot, ShotError, ShotFormat, ShotLayout, row_width};
 
 /// Reads shots one by one; memory use does not grow with the file. See the [module](super) for the formats.
@@ -11,6 +12,8 @@ pub struct ShotReader<R> {
     format: ShotFormat,
     layout: ShotLayout,
     row: Vec<u8>,
+    /// Of `ptb64`.
+    group: Group,
     shots: u64,
     position: u64,
     line: u64,
@@ -22,15 +25,18 @@ impl<R: Read> ShotReader<R> {
     /// Reads shots of `layout` from `input`, which needs no separate buffer.
     ///
     /// # Errors
-    /// [`ShotError::ZeroWidth`] for `b8` and a layout without bits, [`ShotError::TooWide`] for one past `usize`.
+    /// [`ShotError::ZeroWidth`] for `b8` or `ptb64` and a layout without bits, [`ShotError::TooWide`] for one past `usize`.
     pub fn new(input: R, format: ShotFormat, layout: ShotLayout) -> Result<Self, ShotError> {
         let width = row_width(format, layout)?;
         let row = match format {
             ShotFormat::Text01 => width,
             ShotFormat::B8 => width.div_ceil(8),
-            ShotFormat::Dets => 0,
+            ShotFormat::Ptb64 => width.checked_mul(8).ok_or(ShotError::TooWide { width: layout.width() })?,
+            ShotFormat::R8 | ShotFormat::Hits | ShotFormat::Dets => 0,
         };
+        let group = if format == ShotFormat::Ptb64 { Group::new(width) } else { Group::default() };
         Ok(Self {
+            group,
             input: BufReader::new(input),
             format,
             layout,
@@ -66,6 +72,9 @@ impl<R: Read> ShotReader<R> {
         let result = match self.format {
             ShotFormat::Text01 => self.read_01(shot),
             ShotFormat::B8 => self.read_b8(shot),
+            ShotFormat::R8 => self.read_r8(shot),
+            ShotFormat::Ptb64 => self.read_ptb64(shot),
+            ShotFormat::Hits => self.read_hits(shot),
             ShotFormat::Dets => self.read_dets(shot),
         };
         match result {
@@ -142,6 +151,90 @@ impl<R: Read> ShotReader<R> {
         Ok(true)
     }
 
+    fn read_r8(&mut self, shot: &mut Shot) -> Result<bool, ShotError> {
+        if self.peek()?.is_none() {
+            return Ok(false);
+        }
+        shot.clear();
+        let width = self.layout.width();
+        let mut at = 0;
+        loop {
+            let Some(zeros) = self.peek()? else {
+                return Err(self.truncated(format!("{width} bits per shot, and the last has {at}")));
+            };
+            at += u64::from(zeros);
+            let ends_within = ShotError::Run { shot: self.shots, byte: self.position };
+            self.take(1);
+            if zeros == u8::MAX {
+                if at > width {
+                    return Err(ends_within);
+                }
+                continue;
+            }
+            match at.cmp(&width) {
+                // The 1 that is thought after the last bit.
+                std::cmp::Ordering::Equal => return Ok(true),
+                std::cmp::Ordering::Greater => return Err(ends_within),
+                std::cmp::Ordering::Less => {}
+            }
+            set(shot, at);
+            at += 1;
+        }
+    }
+
+    fn read_ptb64(&mut self, shot: &mut Shot) -> Result<bool, ShotError> {
+        if self.group.take(shot) {
+            return Ok(true);
+        }
+        let found = self.fill_row()?;
+        if found == 0 {
+            return Ok(false);
+        }
+        let needed = self.row.len();
+        if found < needed {
+            return Err(
+                self.truncated(format!("{needed} bytes for {SHOTS} shots, and the last have {found}"))
+            );
+        }
+        self.group.load(&self.row);
+        Ok(self.group.take(shot))
+    }
+
+    fn read_hits(&mut self, shot: &mut Shot) -> Result<bool, ShotError> {
+        if self.peek()?.is_none() {
+            return Ok(false);
+        }
+        shot.clear();
+        let width = self.layout.width();
+        let mut last = None;
+        while !self.end_of_line()? {
+            let mut start = self.position;
+            match self.peek()? {
+                Some(b',') if last.is_some() => {
+                    self.take(1);
+                    start = self.position;
+                }
+                Some(_) if last.is_none() => {}
+                Some(byte) => {
+                    let reason = format!("`{}` where a comma or a newline should be", byte.escape_ascii());
+                    return Err(self.bad_line(start, reason));
+                }
+                None => return Err(self.truncated("a newline after the last shot".to_owned())),
+            }
+            let index = self.number("a comma or the beginning of a line")?;
+            if index >= width {
+                let reason = format!("{index} is out of range: the layout has {}", self.layout);
+                return Err(self.bad_line(start, reason));
+            }
+            if last.is_some_and(|last| index <= last) {
+                return Err(self.bad_line(start, format!("{index} does not come after the index before it")));
+            }
+            set(shot, index);
+            last = Some(index);
+        }
+        Ok(true)
+    }
+
     fn read_dets(&mut self, shot: &mut Shot) -> Result<bool, ShotError> {
         // Blank lines and indentation between shots are Stim's own leniency.
         while let Some(byte) = self.peek()?.filter(u8::is_ascii_whitespace) {
@@ -183,7 +276,7 @@ impl<R: Read> ShotReader<R> {
                 }
             };
             self.take(1);
-            let index = self.number(kind)?;
+            let index = self.number(kind.encode_utf8(&mut [0; 4]))?;
             self.mark(bits, kind, index, start)?;
         }
         Ok(true)
@@ -200,7 +293,7 @@ impl<R: Read> ShotReader<R> {
     }
 
     /// The decimal number here; saturates, since no layout has that many bits.
-    fn number(&mut self, kind: char) -> Result<u64, ShotError> {
+    fn number(&mut self, after: &str) -> Result<u64, ShotError> {
         let mut number: Option<u64> = None;
         while let Some(digit) = self.peek()?.filter(u8::is_ascii_digit) {
             self.take(1);
@@ -209,8 +302,8 @@ impl<R: Read> ShotReader<R> {
         }
         match (number, self.peek()?) {
             (Some(number), _) => Ok(number),
-            (None, Some(_)) => Err(self.bad_line(self.position, format!("a number should follow {kind}"))),
-            (None, None) => Err(self.truncated(format!("a number after {kind}"))),
+            (None, Some(_)) => Err(self.bad_line(self.position, format!("a number should follow {after}"))),
+            (None, None) => Err(self.truncated(format!("a number after {after}"))),
         }
     }
 
@@ -273,5 +366,18 @@ impl<R: Read> ShotReader<R> {
     fn bad_line(&self, at: u64, reason: String) -> ShotError {
         let column = at - self.line_start + 1;
         ShotError::Line { format: self.format, line: self.line, column, reason }
+    }
+}
+
+/// Sets the bit of a row that the layout has.
+fn set(shot: &mut Shot, index: u64) {
+    let mut index = index;
+    for bits in [&mut shot.measurements, &mut shot.detectors, &mut shot.observables] {
+        let len = u64::from(bits.len());
+        if index < len {
+            bits.set(index as u32, true);
+            return;
+        }
+        index -= len;
     }
 }

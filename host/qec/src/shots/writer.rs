@@ -2,6 +2,7 @@
 
 use std::io::{BufWriter, Write};
 
+use super::group::{Group, SHOTS};
 use super::{Shot, ShotError, ShotFormat, ShotLayout, row_width};
 
 /// Writes shots one by one. See the [module](super) for the formats.
@@ -15,6 +16,8 @@ pub struct ShotWriter<W: Write> {
     format: ShotFormat,
     layout: ShotLayout,
     row: Vec<u8>,
+    /// Of `ptb64`.
+    group: Group,
     shots: u64,
 }
 
@@ -22,15 +25,22 @@ impl<W: Write> ShotWriter<W> {
     /// Writes shots of `layout` to `output`, which needs no separate buffer.
     ///
     /// # Errors
-    /// [`ShotError::ZeroWidth`] for `b8` and a layout without bits, [`ShotError::TooWide`] for one past `usize`.
+    /// [`ShotError::ZeroWidth`] for `b8` or `ptb64` and a layout without bits, [`ShotError::TooWide`] for one past `usize`.
     pub fn new(output: W, format: ShotFormat, layout: ShotLayout) -> Result<Self, ShotError> {
         let width = row_width(format, layout)?;
         let row = match format {
             ShotFormat::Text01 => width + 1,
             ShotFormat::B8 => width.div_ceil(8),
-            ShotFormat::Dets => 0,
+            ShotFormat::Ptb64 => width.checked_mul(8).ok_or(ShotError::TooWide { width: layout.width() })?,
+            // At most a byte for each bit, and one more.
+            ShotFormat::R8 => width + 1,
+            // Lines of most models; longer ones make it grow.
+            ShotFormat::Hits | ShotFormat::Dets => 4096,
         };
-        Ok(Self { output: BufWriter::new(output), format, layout, row: Vec::with_capacity(row), shots: 0 })
+        let mut group = if format == ShotFormat::Ptb64 { Group::new(width) } else { Group::default() };
+        group.clear();
+        let row = Vec::with_capacity(row);
+        Ok(Self { output: BufWriter::new(output), format, layout, row, group, shots: 0 })
     }
 
     /// Writes one shot.
@@ -58,6 +68,36 @@ impl<W: Write> ShotWriter<W> {
                         self.row[offset + one as usize] = b'1';
                     }
                     offset += bits.len() as usize;
+                }
+                self.row.push(b'\n');
+            }
+            ShotFormat::R8 => {
+                let (mut zeros_from, mut offset) = (0, 0);
+                for (_, bits) in rows {
+                    for one in bits.iter_ones() {
+                        let at = offset + u64::from(one);
+                        push_run(&mut self.row, at - zeros_from);
+                        zeros_from = at + 1;
+                    }
+                    offset += u64::from(bits.len());
+                }
+                push_run(&mut self.row, offset - zeros_from);
+            }
+            ShotFormat::Ptb64 => {
+                self.group.add(shot);
+                if self.group.used == SHOTS {
+                    self.group.store(&mut self.row);
+                    self.group.clear();
+                }
+            }
+            ShotFormat::Hits => {
+                let (mut comma, mut offset) = ("", 0);
+                for (_, bits) in rows {
+                    for one in bits.iter_ones() {
+                        write!(self.row, "{comma}{}", offset + u64::from(one))?;
+                        comma = ",";
+                    }
+                    offset += u64::from(bits.len());
                 }
                 self.row.push(b'\n');
             }
@@ -92,9 +132,19 @@ impl<W: Write> ShotWriter<W> {
     /// Flushes and gives the output back.
     ///
     /// # Errors
-    /// [`ShotError::Io`] from the output: then the file is not complete.
+    /// [`ShotError::Io`] from the output: then the file is not complete. [`ShotError::PartialGroup`] for `ptb64` and a number of shots
+    /// that is no multiple of 64: the last ones are not in the file.
     pub fn finish(mut self) -> Result<W, ShotError> {
+        if self.format == ShotFormat::Ptb64 && self.group.used != 0 {
+            return Err(ShotError::PartialGroup { shots: self.shots });
+        }
         self.flush()?;
         self.output.into_inner().map_err(|error| error.into_error().into())
     }
+}
+
+/// A run of zeros before a 1, as `r8` has it.
+fn push_run(row: &mut Vec<u8>, zeros: u64) {
+    row.extend(std::iter::repeat_n(u8::MAX, (zeros / 255) as usize));
+    row.push((zeros % 255) as u8);
 }

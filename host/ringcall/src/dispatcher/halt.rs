@@ -5,6 +5,8 @@ use super::malformed::MalformedGuard;
 use super::run::Loop;
 use crate::shared::Shared;
 use ringcall_gpu::clock;
+use ringcall_protocol::RingMemory;
+use ringcall_protocol::scan::Scan;
 use ringcall_protocol::slot::{Request, Seen};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::flag;
@@ -32,9 +34,8 @@ impl Loop {
             }
             std::thread::yield_now();
         }
-        let mut scan = self.scan;
-        scan.full(&shared.ring, |seen| self.refuse(shared, seen, until));
-        self.scan = scan;
+        // Refusals have no order.
+        Scan::new(shared.ring.geometry().slots()).full(&shared.ring, |seen| self.refuse(shared, seen, until));
     }
 
     /// Answers that there will be no answer, if that is ours to say.

@@ -22,6 +22,7 @@ mod halt;
 mod malformed;
 mod pool;
 mod run;
+mod scanner;
 mod step;
 
 use crate::completion_log::CompletionLog;
@@ -38,6 +39,7 @@ pub use ringcall_protocol::counters::Snapshot;
 use ringcall_wire::counter::Counter;
 use run::Loop;
 pub use run::Step;
+use scanner::Scanner;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub use step::Stepped;
@@ -122,6 +124,7 @@ pub struct HostDispatcherBuilder {
     completion_log: Option<CompletionLog>,
     compat: RingCompat,
     executor: Option<Box<dyn ExternalExecutor>>,
+    in_order: bool,
 }
 
 impl std::fmt::Debug for HostDispatcherBuilder {
@@ -165,6 +168,14 @@ impl HostDispatcherBuilder {
         self
     }
 
+    /// Serves inline calls in the order in which the ring's producer wrote their requests, for functions whose calls build on one
+    /// another. The producer takes slots in ring order, and has fewer requests under way than there are slots.
+    #[must_use]
+    pub fn in_order(mut self) -> Self {
+        self.in_order = true;
+        self
+    }
+
     /// Who starts the functions entered with [`outside_call`](crate::table::TableBuilder::outside_call). Without one their
     /// requests are answered `NO_WORKER`.
     #[must_use]
@@ -178,7 +189,7 @@ impl HostDispatcherBuilder {
     /// # Errors
     /// A worker for a function that is not there, or not for workers; external functions that are answered in another ring.
     pub fn build(self) -> Result<HostDispatcher<Wired>, DispatcherError> {
-        let Self { ring, table, workers, options, completion_log, compat, mut executor } = self;
+        let Self { ring, table, workers, options, completion_log, compat, mut executor, in_order } = self;
         if let Some(executor) = &mut executor {
             if !executor.is_for(ring.geometry()) {
                 return Err(DispatcherError::OtherRing);
@@ -191,6 +202,9 @@ impl HostDispatcherBuilder {
         let mut lp = Box::new(Loop::new(Arc::clone(&shared), table, workers, options)?);
         lp.malformed = compat.shared_ring.then(|| MalformedLock::of(ring.shared()));
         (lp.compat, lp.executor) = (compat, executor);
+        if in_order {
+            lp.scan = Scanner::in_order(ring.geometry().slots());
+        }
         Ok(HostDispatcher { shared, state: Wired { lp } })
     }
 }
@@ -206,6 +220,7 @@ impl HostDispatcher<Wired> {
             completion_log: None,
             compat: RingCompat::default(),
             executor: None,
+            in_order: false,
         }
     }
 

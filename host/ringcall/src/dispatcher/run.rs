@@ -3,6 +3,7 @@
 use super::answer::{answer, check, is_answered_in_place};
 use super::malformed::MalformedLock;
 use super::pool::Pool;
+use super::scanner::Scanner;
 use super::{DispatcherError, HostOptions};
 use crate::external::{Claim, ExternalExecutor, Marks, RingCompat};
 use crate::shared::{Control, Shared};
@@ -10,7 +11,6 @@ use crate::table::{Function, FunctionTable, Slots};
 use crate::wait::TURNS_PER_CHECK;
 use crate::worker::WorkerSpec;
 use ringcall_gpu::clock;
-use ringcall_protocol::scan::Scan;
 use ringcall_protocol::slot::{Request, Seen};
 use ringcall_protocol::{RingMemory, SlotIndex};
 use ringcall_wire::counter::Counter;
@@ -42,7 +42,7 @@ pub(super) struct Loop {
     shared: Arc<Shared>,
     pub(super) table: FunctionTable,
     pub(super) pool: Pool,
-    pub(super) scan: Scan,
+    pub(super) scan: Scanner,
     /// What an inline call works on.
     slots: Slots,
     pub(super) options: HostOptions,
@@ -73,7 +73,7 @@ impl Loop {
         Ok(Self {
             table,
             pool,
-            scan: Scan::new(geometry.slots()),
+            scan: Scanner::any_order(geometry.slots()),
             slots: Slots::new(&geometry),
             options,
             compat: RingCompat::default(),
@@ -149,7 +149,7 @@ impl Loop {
             turned_away: false,
         };
         done += context.service();
-        scan.turn(&shared.ring, |seen| done += context.serve(seen));
+        done += scan.turn(&shared.ring, |seen| context.serve(seen));
         done
     }
 
@@ -167,10 +167,9 @@ impl Loop {
             turned_away: false,
         };
         let mut done = context.service();
-        scan.full(&shared.ring, |seen| {
+        done += scan.full(&shared.ring, |seen| {
             // Its turn comes as soon as the notice before it was read.
-            done += u32::from(shared.completion_unread(seen.slot()));
-            done += context.serve(seen);
+            u32::from(shared.completion_unread(seen.slot())) + context.serve(seen)
         });
         let turned_away = context.turned_away;
         let executor_idle = self.executor.as_ref().is_none_or(|executor| executor.is_idle());

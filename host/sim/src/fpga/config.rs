@@ -2,7 +2,7 @@
 
 use crate::fpga::error::EmulatorError;
 use crate::fpga::faults::Faults;
-use ringcall_roce::{IcrcCheck, MAX_PAGES, Psn};
+use ringcall_roce::{IcrcCheck, MAX_PAGES, PathMtu, Psn};
 use ringcall_wire::HEADER_BYTES;
 use serde::Serialize;
 use std::net::SocketAddrV4;
@@ -72,15 +72,18 @@ pub struct PlayerConfig {
     pub in_flight: u32,
     /// When a request is given up and its page used again.
     pub timeout: Duration,
-    /// The most payload bytes of a packet: longer windows are sent as several.
+    /// The most payload bytes of a packet: longer windows are sent as several WRITEs. Not for the reliable service.
     pub packet_bytes: u32,
+    /// The reliable service, with this path MTU: a window is one WRITE, which is sent again until the host has acknowledged it.
+    /// `None`: the unreliable one. Default: `None`.
+    pub reliable: Option<PathMtu>,
     /// Whether each window is padded to a multiple of 128 bytes and followed by a
     /// [metadata block](crate::fpga::metadata), as frames of a camera are. Default: no, as for RPC.
     pub metadata: bool,
     /// What goes wrong on purpose.
     pub faults: Faults,
     /// The first packet's number; `None` takes one from the clock, so that a second run is not taken for a repeat of the
-    /// first.
+    /// first. With the reliable service the host expects that number, and begins with it too; `None` is 0.
     pub first_psn: Option<u32>,
     /// How times are written.
     pub time: TimeFormat,
@@ -101,6 +104,7 @@ impl PlayerConfig {
             in_flight: target.pages,
             timeout: Duration::from_secs(1),
             packet_bytes: DEFAULT_PACKET_BYTES,
+            reliable: None,
             metadata: false,
             faults: Faults::default(),
             first_psn: None,

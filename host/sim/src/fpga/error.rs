@@ -1,5 +1,6 @@
 //! Why the emulator could not go on.
 
+use ringcall_roce::reliable::ReliableError;
 use ringcall_roce::{PacketError, QueuePairError, SocketError};
 use std::io;
 
@@ -48,6 +49,9 @@ pub enum EmulatorError {
     /// Numbers that make no queue pair.
     #[error(transparent)]
     QueuePair(#[from] QueuePairError),
+    /// The reliable connection has ended.
+    #[error("the connection has ended: {0}")]
+    Ended(#[from] ReliableError),
     /// A packet that cannot be built.
     #[error(transparent)]
     Packet(#[from] PacketError),

@@ -2,7 +2,7 @@
 
 use crate::fpga::config::{EMULATOR_QP, PlayerTarget};
 use crate::fpga::error::EmulatorError;
-use crate::fpga::player::{flush, push};
+use crate::fpga::outgoing::{flush, push};
 use ringcall::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, StopFlag, Supervised};
 use ringcall_roce::{
     Event, IcrcCheck, Inbox, Incomplete, MAX_OVERHEAD_BYTES, Outbox, Packet, Psn, QueuePair, Responder,

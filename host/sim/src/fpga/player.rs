@@ -4,13 +4,15 @@ use crate::fpga::config::{PlayerConfig, RequestIds, TimeFormat};
 use crate::fpga::error::EmulatorError;
 use crate::fpga::faults::Injector;
 use crate::fpga::metadata::{FrameMetadata, METADATA_BYTES, PtpTime};
+use crate::fpga::outgoing::{flush, push};
+use crate::fpga::reliable::Reliable;
 use crate::fpga::report::Report;
 use crate::fpga::request_log::RequestLog;
 use crate::fpga::windows::{Checker, Windows};
 use ringcall_gpu::clock;
 use ringcall_roce::{
     BATCH, Envelope, Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet,
-    PacketError, Psn, PushError, QueuePair, Reason, Responder, Reth, RoceSocket,
+    PathMtu, Psn, QueuePair, Reason, Responder, Reth, RoceSocket,
 };
 use ringcall_wire::{HEADER_BYTES, RequestHeader};
 use std::io::ErrorKind;
@@ -19,8 +21,6 @@ use std::time::Duration;
 
 /// Room for an answer, from the BTH to the iCRC: a packet of the largest path MTU.
 const ANSWER_BYTES: usize = 4096 + MAX_OVERHEAD_BYTES;
-/// How long the kernel may take nothing.
-const STUCK_NS: u64 = 1_000_000_000;
 /// How long the player polls without an event before it sleeps until the next.
 const POLL_NS: u64 = 200_000;
 /// The longest sleep: how fast a stop is noticed.
@@ -38,6 +38,7 @@ pub struct Player {
     outbox: Outbox,
     inbox: Inbox,
     answers: Responder,
+    reliable: Option<Box<Reliable>>,
     psn: Psn,
     next_id: u32,
     /// Windows played since the first.
@@ -62,16 +63,20 @@ impl Player {
     /// Settings that do not work.
     pub fn new(socket: RoceSocket, config: PlayerConfig) -> Result<Self, EmulatorError> {
         config.check()?;
-        let answers = Responder::new(QueuePair {
+        let qp = QueuePair {
             number: config.qp,
             key: 0,
             base: 0,
             slot_bytes: 0,
             slots: 0,
             incomplete: Incomplete::Discard,
-        })?;
+        };
+        let reliable =
+            config.reliable.map(|mtu| Reliable::new(&config, qp, mtu).map(Box::new)).transpose()?;
+        let answers = Responder::new(qp)?.gathering(HEADER_BYTES + config.target.page_bytes as usize);
         let first_psn = config.first_psn.map_or_else(Psn::first, Psn::new);
-        let datagram = vec![0; config.packet_bytes as usize + MAX_OVERHEAD_BYTES];
+        let most = config.reliable.map_or(config.packet_bytes as usize, PathMtu::bytes);
+        let datagram = vec![0; most + MAX_OVERHEAD_BYTES];
         Ok(Self {
             envelope: socket.envelope_to(config.target.peer),
             log: RequestLog::new(&config),
@@ -79,6 +84,7 @@ impl Player {
             outbox: Outbox::new(datagram.len()),
             inbox: Inbox::new(ANSWER_BYTES),
             answers,
+            reliable,
             psn: first_psn,
             next_id: 0,
             played: 0,
@@ -136,7 +142,7 @@ impl Player {
         let mut stalled = false;
         let mut busy_ns = began;
         loop {
-            let mut active = self.receive(checker)? > 0;
+            let mut active = self.receive(checker)? + self.transmit()? > 0;
             self.log.expire(clock::now_ns());
             for _ in 0..BATCH {
                 if more && !waiting {
@@ -165,15 +171,17 @@ impl Player {
                 let Self { injector, outbox, socket, config, .. } = self;
                 injector.release(true, |bytes| push(outbox, socket, config.target.peer, bytes))?;
             }
+            self.transmit()?;
             flush(&mut self.outbox, &self.socket)?;
             if waiting && stop() {
                 waiting = false;
                 more = false;
             }
-            if !more && !waiting && self.log.is_settled() {
+            let now = clock::now_ns();
+            let settled = !more && !waiting && self.log.is_settled();
+            if settled && self.reliable.as_mut().is_none_or(|reliable| reliable.is_over(now)) {
                 return Ok(());
             }
-            let now = clock::now_ns();
             if active {
                 busy_ns = now;
             } else if now.saturating_sub(busy_ns) < POLL_NS {
@@ -190,7 +198,11 @@ impl Player {
         let elapsed_ns = self.began_ns.map_or(0, |began| clock::now_ns().saturating_sub(began));
         Report {
             faults: *self.injector.counts(),
-            answers: *self.answers.stats(),
+            answers: *self
+                .reliable
+                .as_ref()
+                .map_or(self.answers.stats(), |reliable| reliable.connection.responder().responder().stats()),
+            reliable: self.reliable.as_ref().map(|reliable| reliable.connection.counts()),
             ..self.log.summary(elapsed_ns)
         }
     }
@@ -203,7 +215,8 @@ impl Player {
     /// Sleeps until the next event, but for the time that polling takes.
     fn sleep(&self, now: u64, may_send: bool, began: u64) -> Result<(), EmulatorError> {
         let due = if may_send { self.due_ns(began) } else { u64::MAX };
-        let next = due.min(self.log.next_deadline().unwrap_or(u64::MAX));
+        let overdue = self.reliable.as_ref().and_then(|reliable| reliable.connection.deadline_ns());
+        let next = due.min(self.log.next_deadline().unwrap_or(u64::MAX)).min(overdue.unwrap_or(u64::MAX));
         let free = Duration::from_nanos(next.saturating_sub(now).saturating_sub(POLL_NS)).min(SLEEP);
         if free.is_zero() {
             std::thread::yield_now();
@@ -232,6 +245,9 @@ impl Player {
             RequestIds::Counted => header.request_id = self.next_id,
             RequestIds::AsWritten if self.log.is_open(header.request_id) => return Ok(Turn::NoPage),
             RequestIds::AsWritten => {}
+        }
+        if self.reliable.as_ref().is_some_and(|reliable| !reliable.has_room(&self.config)) {
+            return Ok(Turn::NoPage);
         }
         header.ptp_timestamp = self.config.time.now();
         let Some(page) = self.log.enter(header, &self.window[HEADER_BYTES..], clock::now_ns()) else {
@@ -270,6 +286,10 @@ impl Player {
 
     /// Sends the window at hand into a page: all packets but the last as plain WRITEs, the last with the immediate.
     fn send(&mut self, page: u32, id: u32) -> Result<(), EmulatorError> {
+        if let Some(reliable) = &mut self.reliable {
+            self.log.report.payload_bytes += self.window.len() as u64;
+            return reliable.post(&self.config, page, &self.window);
+        }
         let Self { socket, config, envelope, log, injector, outbox, psn, datagram, window, .. } = self;
         let target = &config.target;
         let mut address = target.base + u64::from(page) * u64::from(target.page_bytes);
@@ -296,6 +316,16 @@ impl Player {
         Ok(())
     }
 
+    /// Over a reliable connection: sends what is to be sent now. Returns how many packets.
+    fn transmit(&mut self) -> Result<usize, EmulatorError> {
+        let Self { socket, config, envelope, log, injector, outbox, datagram, reliable, .. } = self;
+        let Some(reliable) = reliable else { return Ok(0) };
+        let sent =
+            reliable.transmit(clock::now_ns(), (socket, envelope), config, injector, outbox, datagram)?;
+        log.report.packets += sent as u64;
+        Ok(sent)
+    }
+
     /// Takes what has come. Returns how many packets.
     fn receive<C: Checker + ?Sized>(&mut self, checker: &mut C) -> Result<usize, EmulatorError> {
         let count = self.socket.receive(&mut self.inbox).map_err(EmulatorError::io("receiving answers"))?;
@@ -305,13 +335,27 @@ impl Player {
         let now = clock::now_ns();
         for (peer, datagram) in self.inbox.iter() {
             // An adapter's source port is any.
-            if peer.ip() != self.config.target.peer.ip() {
-                self.answers.count_refusal(Reason::WrongPeer);
+            let Self { socket, config, answers, reliable, .. } = self;
+            if peer.ip() != config.target.peer.ip() {
+                match reliable {
+                    Some(reliable) => reliable.connection.count_refusal(Reason::WrongPeer),
+                    None => answers.count_refusal(Reason::WrongPeer),
+                }
                 continue;
             }
-            let envelope = self.socket.envelope_from(peer);
-            let event = self.answers.receive_datagram(datagram, &envelope, self.config.icrc, &mut NoMemory);
-            let Ok(Event::Message(answer)) = event else { continue };
+            let envelope = socket.envelope_from(peer);
+            let event = match reliable {
+                Some(reliable) => reliable.receive(datagram, &envelope, config.icrc, now),
+                None => answers.receive_datagram(datagram, &envelope, config.icrc, &mut NoMemory).map(Some),
+            };
+            let answer = match event {
+                Ok(Some(Event::Message(answer))) => answer,
+                Ok(Some(Event::Gathered)) => match reliable {
+                    Some(reliable) => reliable.connection.responder().responder().gathered(),
+                    None => answers.gathered(),
+                },
+                _ => continue,
+            };
             let read = RequestLog::read(answer);
             if self.injector.drops_answer() {
                 if let Some((response, _)) = read {
@@ -327,37 +371,4 @@ impl Player {
         }
         Ok(count)
     }
-}
-
-/// Puts a datagram into the outbox, which is sent first if it is full.
-pub(crate) fn push(
-    outbox: &mut Outbox,
-    socket: &RoceSocket,
-    peer: SocketAddrV4,
-    datagram: &[u8],
-) -> Result<(), EmulatorError> {
-    if outbox.is_full() {
-        flush(outbox, socket)?;
-    }
-    outbox.push_bytes(peer, datagram).map_err(|error| match error {
-        PushError::Packet(error) => error.into(),
-        PushError::Full => PacketError::TooLong { bytes: datagram.len() }.into(),
-    })
-}
-
-/// Sends all that is in the outbox.
-pub(crate) fn flush(outbox: &mut Outbox, socket: &RoceSocket) -> Result<(), EmulatorError> {
-    let mut stuck_ns = None;
-    while !outbox.is_empty() {
-        if socket.send(outbox).map_err(EmulatorError::io("sending"))? > 0 {
-            stuck_ns = None;
-            continue;
-        }
-        let now = clock::now_ns();
-        if now.saturating_sub(*stuck_ns.get_or_insert(now)) > STUCK_NS {
-            return Err(EmulatorError::Stuck);
-        }
-        std::thread::yield_now();
-    }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::fpga::faults::FaultCounts;
 use hdrhistogram::Histogram;
 use ringcall_roce::ResponderStats;
+use ringcall_roce::reliable::ConnectionCounts;
 use ringcall_wire::Status;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -94,6 +95,8 @@ pub struct Report {
     pub faults: FaultCounts,
     /// What the answers' queue pair counted: gaps in the host's numbers among them.
     pub answers: ResponderStats,
+    /// What a reliable connection counted: what was sent again, and what the host was told.
+    pub reliable: Option<ConnectionCounts>,
     /// From sending to answer, of correct and wrong ones.
     pub latency_ns: Latency,
     /// From the first request to the end.

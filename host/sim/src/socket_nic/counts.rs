@@ -18,7 +18,7 @@ ringcall_wire::named! {
         Incomplete, "port_incomplete", "frames given up: packets of them never came";
         Evicted, "port_evicted", "peers that lost their entry to a newcomer: more wrote than the port knows at a time";
         Delivered, "port_delivered", "messages given to the NIC";
-        Sent, "port_sent", "packets that the socket took";
+        Sent, "port_sent", "messages that the socket took";
         Unsent, "port_unsent", "messages lost here: no peer to send to, too long, or the socket would not take them";
         Errors, "port_errors", "errors of the socket";
     }

@@ -2,19 +2,26 @@
 
 use crate::nic::{Message, Port};
 use crate::socket_nic::counts::{Count, Counts};
-use ringcall_roce::opcode::Part;
+use ringcall_roce::introduced::{Introduced, Introduction};
+use ringcall_roce::opcode::{Part, Service};
 use ringcall_roce::{
-    Busy, Event, Immediate, Inbox, MAX_OVERHEAD_BYTES, Memory, Opcode, Outbox, Packet, Peers, PortOptions,
-    Psn, PushError, QueuePairError, Reason, Responder, Reth, RoceSocket, SocketError,
+    BATCH, Busy, Event, Inbox, MAX_OVERHEAD_BYTES, Memory, Operation, Outbox, Packet, PathMtu, Peers,
+    PortOptions, Psn, QueuePairError, Reason, Responder, RoceSocket, SocketError,
 };
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;
+use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
+use std::sync::mpsc;
 
-/// The largest path MTU: no message is sent that is longer, as none is cut into several packets.
+/// The longest message that is sent: the largest path MTU.
 pub const MAX_MESSAGE_BYTES: u32 = 4096;
+
+/// Room for a batch of messages of one packet, and for the longest message of the smallest packets.
+const OUTBOX_PACKETS: usize = BATCH;
+const _: () = assert!(PathMtu::B256.packets(MAX_MESSAGE_BYTES as usize) as usize <= OUTBOX_PACKETS);
 
 /// When a request's bytes are written to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -141,7 +148,7 @@ impl LastPacket {
         let address = base + self.begun;
         Some(match event {
             Event::Arrived(arrived) => Message::WriteImm { address, rkey, immediate: arrived.immediate.0 },
-            Event::Written | Event::Message(_) => Message::Write { address, rkey },
+            Event::Written | Event::Message(_) | Event::Gathered => Message::Write { address, rkey },
         })
     }
 }
@@ -159,12 +166,17 @@ pub struct RocePort {
     receiver: Receiver,
     /// The peer that wrote last; the one peer, if there is one.
     peer: Option<SocketAddrV4>,
+    introduced: Introduced,
     /// Of the next packet to a peer that has no separate numbers.
     psn: Psn,
     inbox: Inbox,
     seen: usize,
     here: usize,
     outbox: Outbox,
+    /// Of each packet in the outbox: whether it ends its message.
+    ends: VecDeque<bool>,
+    /// A packet of the message that is going out has failed.
+    is_broken: bool,
     counts: Arc<Counts>,
     closed: bool,
 }
@@ -196,11 +208,14 @@ impl RocePort {
             options,
             receiver,
             peer: options.peer,
+            introduced: Introduced::none(),
             psn: Psn::first(),
             inbox: Inbox::new(packet_bytes),
             seen: 0,
             here: 0,
-            outbox: Outbox::new(MAX_MESSAGE_BYTES as usize + MAX_OVERHEAD_BYTES),
+            outbox: Outbox::with_room(OUTBOX_PACKETS, options.mtu.bytes() + MAX_OVERHEAD_BYTES),
+            ends: VecDeque::with_capacity(OUTBOX_PACKETS),
+            is_broken: false,
             counts: Arc::default(),
             closed: false,
         })
@@ -214,6 +229,14 @@ impl RocePort {
         if let Receiver::Frames { requests, .. } = &mut self.receiver {
             *requests = None;
         }
+        self
+    }
+
+    /// Answers to peers that introduce themselves at a rendezvous go to the queue pair that they name, and to port 4791 unless there
+    /// is [one peer](PortOptions::peer). So many are known at a time.
+    #[must_use]
+    pub fn introduced_by(mut self, rendezvous: mpsc::Receiver<Introduction>, peers: usize) -> Self {
+        self.introduced = Introduced::new(rendezvous, peers);
         self
     }
 
@@ -255,10 +278,15 @@ impl RocePort {
         }
         let before = self.outbox.len();
         let failed = self.socket.send(&mut self.outbox).is_err();
-        let gone = (before - self.outbox.len()) as u64;
-        // The packet that failed has left the outbox too.
-        self.counts.add(Count::Sent, gone - u64::from(failed));
-        self.counts.add(Count::Unsent, failed.into());
+        let gone = before - self.outbox.len();
+        // The packet that failed has left the outbox too, as the last one.
+        for (left, ends) in (0..gone).rev().zip(self.ends.drain(..gone)) {
+            self.is_broken |= failed && left == 0;
+            if ends {
+                let count = if std::mem::take(&mut self.is_broken) { Count::Unsent } else { Count::Sent };
+                self.counts.add(count, 1);
+            }
+        }
         self.counts.add(Count::Errors, failed.into());
         self.outbox.is_empty()
     }
@@ -269,6 +297,14 @@ impl RocePort {
             return false;
         }
         (self.seen, self.here) = (0, 0);
+        while let Some(met) = self.introduced.take_next() {
+            let peer = self.options.peer.unwrap_or(met.address());
+            match &mut self.receiver {
+                Receiver::Frames { peers, .. } => peers.forget(peer),
+                Receiver::Packets { .. } if self.peer == Some(peer) => self.peer = self.options.peer,
+                Receiver::Packets { .. } => (),
+            }
+        }
         let before = self.inbox.too_long();
         let Ok(taken) = self.socket.receive(&mut self.inbox) else {
             self.counts.add(Count::Errors, 1);
@@ -283,7 +319,7 @@ impl RocePort {
 
     /// Takes one packet in. Returns the message that it completes.
     fn take(&mut self, index: usize, payload: &mut Vec<u8>) -> Option<Message> {
-        let Self { socket, options, receiver, peer: writer, psn, inbox, counts, .. } = self;
+        let Self { socket, options, receiver, peer: writer, introduced, psn, inbox, counts, .. } = self;
         let (source, datagram) = inbox.iter().nth(index)?;
         let refuse = |count| {
             counts.add(count, 1);
@@ -302,7 +338,7 @@ impl RocePort {
             Ok(packet) => packet,
             Err(reason) => return refuse_for(reason),
         };
-        let from = options.peer.unwrap_or(source);
+        let from = options.peer.unwrap_or_else(|| introduced.address(source));
         payload.clear();
         let message = match receiver {
             Receiver::Frames { peers, requests } => {
@@ -316,7 +352,7 @@ impl RocePort {
                 counts.add(Count::Incomplete, peer.newly_incomplete());
                 let message = match outcome {
                     Err(reason) => return refuse_for(reason),
-                    Ok(Event::Written) => None,
+                    Ok(Event::Written | Event::Gathered) => None,
                     Ok(Event::Message(bytes)) => {
                         payload.extend_from_slice(bytes);
                         Some(send_of(&packet))
@@ -373,42 +409,40 @@ impl RocePort {
         }
     }
 
-    /// Sends a message to a peer as one packet; false, and counted, if that cannot be.
+    /// Sends a message to a peer, as several packets if it is longer than the path MTU; false, and counted, if that cannot be.
     fn transmit(&mut self, to: Option<SocketAddrV4>, message: Message, payload: &[u8]) -> bool {
         let lost = |port: &Self| {
             port.counts.add(Count::Unsent, 1);
             false
         };
-        // No more than a packet's, or refused.
-        let length = u32::try_from(payload.len()).ok().filter(|&n| n <= MAX_MESSAGE_BYTES);
-        let (Some(length), Some(to)) = (length, to) else { return lost(self) };
+        let to = to.filter(|_| payload.len() <= MAX_MESSAGE_BYTES as usize);
+        let Some(to) = to else { return lost(self) };
         let Some(&mut psn) = self.number(to) else { return lost(self) };
-        let qp = self.options.remote_qp;
-        let packet = match message {
-            Message::Send => Packet::send(qp, psn, payload),
-            Message::SendImm { immediate } => {
-                let mut packet = Packet::send(qp, psn, payload);
-                packet.bth.opcode = Opcode::UcSendOnlyImmediate;
-                packet.immediate = Some(immediate);
-                packet
-            }
-            Message::Write { address, rkey: key } => {
-                Packet::write_only(qp, psn, Reth { address, key, length }, payload)
-            }
+        let operation = match message {
+            Message::Send => Operation::Send { immediate: None },
+            Message::SendImm { immediate } => Operation::Send { immediate: Some(immediate) },
+            Message::Write { address, rkey: key } => Operation::Write { address, key, immediate: None },
             Message::WriteImm { address, rkey: key, immediate } => {
-                let reth = Reth { address, key, length };
-                Packet::write_immediate(qp, psn, reth, Immediate(immediate), payload)
+                Operation::Write { address, key, immediate: Some(immediate) }
             }
         };
-        let mut pushed = self.outbox.push(&self.socket, to, &packet);
-        if matches!(pushed, Err(PushError::Full)) && self.flush() {
-            pushed = self.outbox.push(&self.socket, to, &packet);
-        }
-        if pushed.is_err() {
+        let PortOptions { remote_qp, mtu, .. } = self.options;
+        let destination_qp = self.introduced.queue_pair(to).unwrap_or(remote_qp);
+        let service = Service::Uc;
+        let message = ringcall_roce::Message { service, operation, destination_qp, mtu, bytes: payload };
+        let packets = message.packets();
+        if self.outbox.room() < packets as usize && !self.flush() {
             return lost(self);
         }
+        for index in 0..packets {
+            if self.outbox.push(&self.socket, to, &message.packet(index, psn)).is_err() {
+                // Not for want of room: no packet of it is right, and the first one was not taken.
+                return lost(self);
+            }
+            self.ends.push_back(index + 1 == packets);
+        }
         if let Some(number) = self.number(to) {
-            *number = psn.next();
+            *number = psn.plus(packets);
         }
         true
     }

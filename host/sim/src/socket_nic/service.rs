@@ -14,6 +14,7 @@ use ringcall_mlx5::endpoint::Endpoint;
 use ringcall_mlx5::sq::RecordMode;
 use ringcall_mlx5::{BlueFlame, Bound, Ended, QueueError};
 use ringcall_protocol::counters::Bank;
+use ringcall_roce::introduced::Introduction;
 use ringcall_roce::{PortOptions, RoceSocket, SocketDrops};
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::header::RequestHeader;
@@ -21,6 +22,7 @@ use ringcall_wire::status::DispatchMode;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// Which threads a service has.
@@ -121,7 +123,20 @@ impl Service {
     /// # Errors
     /// See [`ServiceError`].
     pub fn start(options: SocketNicOptions, table: FunctionTable) -> Result<Self, ServiceError> {
-        let Parts { address, signals, watch, shutdown, driver, socket, lane } = Parts::new(options, table)?;
+        Self::start_introduced(options, table, None)
+    }
+
+    /// The same, where answers to peers that introduce themselves at a rendezvous go to the queue pair that they name.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub fn start_introduced(
+        options: SocketNicOptions,
+        table: FunctionTable,
+        rendezvous: Option<Receiver<Introduction>>,
+    ) -> Result<Self, ServiceError> {
+        let Parts { address, signals, watch, shutdown, driver, socket, lane } =
+            Parts::new(options, table, rendezvous)?;
         let (nic, serve) = match options.threads {
             Threads::One => {
                 let (halt, watch) = (shutdown.clone(), watch.clone());
@@ -210,7 +225,11 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(options: SocketNicOptions, table: FunctionTable) -> Result<Self, ServiceError> {
+    fn new(
+        options: SocketNicOptions,
+        table: FunctionTable,
+        rendezvous: Option<Receiver<Introduction>>,
+    ) -> Result<Self, ServiceError> {
         let PortOptions { qp, key, base, pages, page_bytes, .. } = options.port;
         if !(32..=MAX_MESSAGE_BYTES).contains(&page_bytes) || !page_bytes.is_multiple_of(8) {
             return Err(ServiceError::Page(page_bytes));
@@ -218,7 +237,10 @@ impl Parts {
         if !options.depth.is_power_of_two() || options.depth >= 1 << 16 {
             return Err(ServiceError::Depth(options.depth));
         }
-        let port = RocePort::bind(options.port, options.delivery, options.peers)?;
+        let mut port = RocePort::bind(options.port, options.delivery, options.peers)?;
+        if let Some(rendezvous) = rendezvous {
+            port = port.introduced_by(rendezvous, options.peers);
+        }
         let (address, counts) = (port.local_addr(), port.counts());
         let shape = Shape {
             qp,
@@ -319,7 +341,7 @@ mod tests {
             .host_call(names::RPC_INCREMENT, |request: &[u8], _: &mut [u8]| Ok(request.len()))
             .build_for(capacity, capacity)
             .expect("a table");
-        let parts = Parts::new(options, table).expect("queues and a socket");
+        let parts = Parts::new(options, table, None).expect("queues and a socket");
         let peer = RoceSocket::bind(SocketAddrV4::new(*parts.address.ip(), 0)).expect("a socket");
         (options, parts, peer)
     }

@@ -176,6 +176,12 @@ impl<W: Wire> Caller<W> {
         self.wire.endpoint()
     }
 
+    /// Its wire.
+    #[must_use]
+    pub const fn wire(&self) -> &W {
+        &self.wire
+    }
+
     /// Requests under way.
     #[must_use]
     pub fn waiting(&self) -> usize {

@@ -47,6 +47,17 @@ pub trait Subject {
         Ring::allocate(RingConfig { slots, slot_bytes }).map_err(text)
     }
 
+    /// Whether a service has one client at a time, whose connection begins when the client is made: cases with several clients at once
+    /// are left out, and a service that has begun anew gets a new client.
+    fn takes_one_client(&self) -> bool {
+        false
+    }
+
+    /// Whether a request for a page in use overwrites the one before, as an adapter writes: cases whose client does that are left out.
+    fn overwrites_pages(&self) -> bool {
+        false
+    }
+
     /// Whether clients name slots, so that a full ring refuses instead of holding back.
     fn names_slots(&self) -> bool {
         false

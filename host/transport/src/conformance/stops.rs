@@ -13,6 +13,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Some are answered, some under way, some not even read: each sender is told, once, and the report says how many.
 pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
+    if subject.overwrites_pages() {
+        return Ok(());
+    }
     let ring = subject.ring(4, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
@@ -82,9 +85,18 @@ pub(super) fn the_service_restarts(subject: &dyn Subject) -> Outcome {
     let late = foreign.held.pop();
     foreign.answer_held();
     let service = subject.start(&ring, Some(&endpoint), Some(incrementer(&ring)?)).map_err(text)?;
-    equal("endpoint", service.endpoint(), &endpoint)?;
+    if subject.takes_one_client() {
+        // Its queue pair may be another.
+        equal("address", &service.endpoint().address, &endpoint.address)?;
+    } else {
+        equal("endpoint", service.endpoint(), &endpoint)?;
+    }
     foreign.held.extend(late);
     foreign.answer_held();
+    if subject.takes_one_client() {
+        drop(client);
+        client = subject.client(service.endpoint());
+    }
     for id in 10..30 {
         call(&mut *client, id, b"again")?;
     }

@@ -3,9 +3,9 @@
 //! # On the wire
 //! What a sensor bridge speaks, and what [`ringcall_roce`] knows: a request is written to a page of a window
 //! by WRITE ONLY packets (or by the FIRST, MIDDLE and LAST ones of an adapter), the last of which has an
-//! immediate that names the page. A page is a slot of the ring. The answer is one UC SEND ONLY packet, with
-//! sequence numbers for each peer. What a peer must know is in the endpoint: queue pair, key, first address,
-//! number and size of pages.
+//! immediate that names the page. A page is a slot of the ring. The answer is a UC SEND, with sequence
+//! numbers for each peer. What a peer must know is in the endpoint: queue pair, key, first address,
+//! number and size of pages. An answer longer than the [path MTU](PortOptions::mtu) is a UC SEND of several packets.
 //!
 //! # Where requests are put together
 //! In pages of the wire's own, a window for each peer, so that no peer writes into another's request and none into a slot.
@@ -19,6 +19,11 @@
 //! is counted as [`evicted`](crate::Statistics::evicted), and whose answers that are still due are counted as
 //! unsent. It finds zeros in its window.
 //!
+//! # The reliable service
+//! [`ReliableRoce`] is a queue pair of the reliable connected service with one peer: each packet is acknowledged, and sent again until it
+//! is. [`wrong_psn`](crate::Statistics::wrong_psn) are packets out of order, which the peer sends again,
+//! [`resent`](crate::Statistics::resent) our own; `broken_…` say why a connection has ended.
+//!
 //! # What is counted
 //! [`lost`](crate::Statistics::lost) are packets that sequence numbers say are missing; one that comes late after all was
 //! counted, and makes up for the next. [`incomplete`](crate::Statistics::incomplete) are frames and messages that were given
@@ -28,15 +33,22 @@
 //! [`forbidden`](crate::Statistics::forbidden) (of another host than the one peer) say why a packet was refused; every other
 //! reason (queue pair, addresses, no RoCE) is [`malformed`](crate::Statistics::malformed).
 
+mod reliable;
+
+pub use reliable::{ReliableOptions, ReliableRoce};
+
 use crate::udp::MAX_DATAGRAM_BYTES;
 use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
 use crate::{Endpoint, Outbox, TransportError};
+use ringcall_roce::introduced::{Introduced, Introduction};
+use ringcall_roce::opcode::Service;
 use ringcall_roce::{
-    BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, MAX_PAGES, PAGE_UNIT_BYTES, Packet, Peers, PortOptions,
-    PushError, Reason, RoceSocket, SocketDrops,
+    BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, MAX_PAGES, Message, Operation, PAGE_UNIT_BYTES, Peers,
+    PortOptions, Reason, RoceSocket, SocketDrops,
 };
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// The most peers known at a time, unless [`RoceOptions::peers`] says otherwise.
@@ -99,11 +111,14 @@ pub struct Roce {
     socket: RoceSocket,
     options: RoceOptions,
     peers: Peers,
+    introduced: Introduced,
     inbox: Inbox,
     /// Datagrams of the inbox that were looked at, and how many it has.
     seen: usize,
     here: usize,
     out: ringcall_roce::Outbox,
+    /// Packets of the next frame that have gone already: the send buffer was full in its midst.
+    begun: u32,
     receive_bytes: usize,
 }
 
@@ -120,31 +135,62 @@ impl Roce {
         let peers = Peers::new(options.port.queue_pair(), options.peers)?;
         let socket = RoceSocket::bind(options.port.address)?;
         let (inbox, out) = (Inbox::new(0), ringcall_roce::Outbox::new(0));
-        Ok(Self { socket, options: *options, peers, inbox, seen: 0, here: 0, out, receive_bytes: 0 })
+        Ok(Self {
+            socket,
+            options: *options,
+            peers,
+            introduced: Introduced::none(),
+            inbox,
+            seen: 0,
+            here: 0,
+            out,
+            begun: 0,
+            receive_bytes: 0,
+        })
     }
 
-    /// Puts an answer into the outbox, with the peer's next number.
-    fn pack(&mut self, to: SocketAddrV4, bytes: &[u8]) -> io::Result<()> {
-        let Self { socket, options, peers, out, .. } = self;
+    /// Answers to peers that introduce themselves at a rendezvous go to the queue pair that they name, and to port 4791 unless there
+    /// is [one peer](PortOptions::peer).
+    #[must_use]
+    pub fn introduced_by(mut self, rendezvous: Receiver<Introduction>) -> Self {
+        self.introduced = Introduced::new(rendezvous, self.options.peers);
+        self
+    }
+
+    /// Puts an answer's packets from packet `begun` on into the outbox, with the peer's next numbers. Returns how many; none where
+    /// they do not all fit.
+    fn pack(&mut self, to: SocketAddrV4, bytes: &[u8], begun: u32) -> io::Result<u32> {
+        let Self { socket, options, peers, introduced, out, .. } = self;
         let Some(psn) = peers.number(to) else { return Err(io::ErrorKind::NotConnected.into()) };
-        let packet = Packet::send(options.port.remote_qp, *psn, bytes);
-        out.push(socket, to, &packet).map_err(|error| match error {
-            PushError::Full => io::ErrorKind::WouldBlock.into(),
-            PushError::Packet(error) => io::Error::new(io::ErrorKind::InvalidInput, error),
-        })?;
-        *psn = psn.next();
-        Ok(())
+        let PortOptions { remote_qp, mtu, .. } = options.port;
+        let destination_qp = introduced.queue_pair(to).unwrap_or(remote_qp);
+        let operation = Operation::Send { immediate: None };
+        let message = Message { service: Service::Uc, operation, destination_qp, mtu, bytes };
+        let packets = message.packets();
+        let left = packets - begun.min(packets - 1);
+        if out.room() < left as usize {
+            return Ok(0);
+        }
+        // The number of the message's first packet.
+        let first = psn.plus((packets - left).wrapping_neg());
+        for index in packets - left..packets {
+            let pushed = out.push(socket, to, &message.packet(index, first));
+            pushed.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        }
+        *psn = psn.plus(left);
+        Ok(left)
     }
 }
 
 /// A packet of which nothing comes, as it is counted.
-const fn ignored(reason: Reason) -> Arrival<'static, SocketAddrV4> {
+const fn ignored<P>(reason: Reason) -> Arrival<'static, P> {
     match reason {
         Reason::Duplicate => Arrival::Repeated,
         Reason::WrongPeer => Arrival::Forbidden,
         Reason::WrongIcrc => Arrival::WrongIcrc,
         Reason::WrongKey => Arrival::WrongKey,
         Reason::NoMessage => Arrival::NoMessage,
+        Reason::WrongPsn => Arrival::WrongPsn,
         _ => Arrival::Malformed,
     }
 }
@@ -166,12 +212,19 @@ impl Wire for Roce {
         self.receive_bytes = receive_bytes;
         self.peers.allocate();
         self.inbox = Inbox::new(self.max_frame_bytes() + MAX_OVERHEAD_BYTES);
-        self.out = ringcall_roce::Outbox::new(send_bytes + MAX_OVERHEAD_BYTES);
+        // The longest answer has room.
+        let mtu = self.options.port.mtu;
+        let packets = BATCH.max(mtu.packets(send_bytes) as usize);
+        let packet_bytes = send_bytes.min(mtu.bytes()) + MAX_OVERHEAD_BYTES;
+        self.out = ringcall_roce::Outbox::with_room(packets, packet_bytes);
         Ok(())
     }
 
     fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, SocketAddrV4>)) -> io::Result<()> {
-        let Self { socket, options, peers, inbox, seen, here, receive_bytes, .. } = self;
+        let Self { socket, options, peers, introduced, inbox, seen, here, receive_bytes, .. } = self;
+        while let Some(met) = introduced.take_next() {
+            peers.forget(options.port.peer.unwrap_or(met.address()));
+        }
         if *seen == *here {
             (*seen, *here) = (0, 0);
             let before = inbox.too_long();
@@ -186,7 +239,7 @@ impl Wire for Roce {
                 break;
             }
             *seen += 1;
-            let from = options.port.peer.unwrap_or(source);
+            let from = options.port.peer.unwrap_or_else(|| introduced.address(source));
             let packet = options.port.accept(socket, source, datagram);
             let (packet, peer) = match packet.and_then(|packet| Ok((packet, peers.hear(from, &packet)?))) {
                 Ok(heard) => heard,
@@ -212,7 +265,7 @@ impl Wire for Roce {
                     take(Arrival::Frame(Frame { from, slot: Some(arrived.slot), bytes, len }));
                 }
                 Err(reason) => take(ignored(reason)),
-                Ok(Event::Message(_)) => take(Arrival::Malformed),
+                Ok(Event::Message(_) | Event::Gathered) => take(Arrival::Malformed),
             }
         }
         let evicted = peers.newly_evicted();
@@ -223,31 +276,38 @@ impl Wire for Roce {
     }
 
     fn send(&mut self, outbox: &Outbox<SocketAddrV4>) -> Sent {
-        let mut packed = 0;
+        // Packets of each frame that is in the socket's outbox.
+        let mut packets = [0; BATCH];
         let mut error = None;
+        let resumed = std::mem::take(&mut self.begun);
+        let mut begun = resumed;
+        let mut frames = 0;
         for frame in outbox.frames().take(BATCH) {
-            match self.pack(frame.to, frame.bytes) {
-                Ok(()) => packed += 1,
+            match self.pack(frame.to, frame.bytes, std::mem::take(&mut begun)) {
+                Ok(0) => break,
+                Ok(packed) => {
+                    packets[frames] = packed;
+                    frames += 1;
+                }
                 Err(why) => {
                     error = Some(why);
                     break;
                 }
             }
         }
-        let sent = match self.socket.send(&mut self.out) {
-            Ok(sent) => sent,
-            // The failed frame is no longer in the outbox.
-            Err(why) => {
-                let sent = packed - self.out.len() - 1;
-                error = Some(why);
-                self.take_back(outbox, sent, packed);
-                return Sent { frames: sent, error };
-            }
-        };
-        if sent < packed {
+        let packed = self.out.len();
+        if let Err(why) = self.socket.send(&mut self.out) {
+            // The packet that failed is no longer in the outbox.
+            let gone = packed - self.out.len() - 1;
+            let (sent, _) = self.take_back(outbox, &packets[..frames], gone);
+            return Sent { frames: sent, error: Some(why) };
+        }
+        let gone = packed - self.out.len();
+        let (sent, rest) = self.take_back(outbox, &packets[..frames], gone);
+        self.begun = if sent == 0 { resumed + rest } else { rest };
+        if sent < frames {
             error = Some(io::ErrorKind::WouldBlock.into());
         }
-        self.take_back(outbox, sent, packed);
         Sent { frames: sent, error }
     }
 
@@ -262,13 +322,26 @@ impl Wire for Roce {
 }
 
 impl Roce {
-    /// Gives the numbers of packets back that were packed and not sent, and empties the outbox.
-    fn take_back(&mut self, outbox: &Outbox<SocketAddrV4>, sent: usize, packed: usize) {
-        for frame in outbox.frames().take(packed).skip(sent) {
+    /// Empties the outbox, of whose packets `gone` were sent, and gives the numbers of the others back. `packets` has how many each
+    /// frame is. Returns how many frames have gone whole, and how many packets of the next one.
+    fn take_back(&mut self, outbox: &Outbox<SocketAddrV4>, packets: &[u32], mut gone: usize) -> (usize, u32) {
+        let (mut frames, mut rest) = (0, 0);
+        for (frame, &packed) in outbox.frames().zip(packets) {
+            // No more than `packed`.
+            let sent = gone.min(packed as usize) as u32;
+            gone -= sent as usize;
+            if sent == packed {
+                frames += 1;
+                continue;
+            }
+            if sent > 0 {
+                rest = sent;
+            }
             if let Some(psn) = self.peers.number(frame.to) {
-                *psn = psn.plus(ringcall_roce::Psn::MASK);
+                *psn = psn.plus((packed - sent).wrapping_neg());
             }
         }
         self.out.clear();
+        (frames, rest)
     }
 }

@@ -8,7 +8,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall_matching::{EndlessConfig, EndlessDecoder};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::{MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -20,10 +20,16 @@ struct Endless {
     per_mille: u32,
     rounds: u32,
     paced: bool,
+    correlated: bool,
 }
 
 const fn memory(distance: u32, per_mille: u32, rounds: u32, paced: bool) -> Endless {
-    Endless { distance, per_mille, rounds, paced }
+    Endless { distance, per_mille, rounds, paced, correlated: false }
+}
+
+/// The same, matched twice.
+const fn correlated(distance: u32, per_mille: u32, rounds: u32, paced: bool) -> Endless {
+    Endless { correlated: true, ..memory(distance, per_mille, rounds, paced) }
 }
 
 /// Name, what it is, and how many runs take a few seconds.
@@ -38,6 +44,14 @@ const BENCHES: &[(&str, Endless, usize)] = &[
     ("matching/endless/d13/p0.001/paced", memory(13, 1, 10_000, true), 300),
     ("matching/endless/d13/p0.001/million", memory(13, 1, 1_000_000, false), 3),
     ("matching/endless/d13/p0.003", memory(13, 3, 10_000, false), 100),
+    ("matching/endless/d5/p0.001/correlated", correlated(5, 1, 10_000, false), 500),
+    ("matching/endless/d5/p0.001/correlated/paced", correlated(5, 1, 10_000, true), 300),
+    ("matching/endless/d5/p0.003/correlated", correlated(5, 3, 10_000, false), 300),
+    ("matching/endless/d7/p0.001/correlated", correlated(7, 1, 10_000, false), 300),
+    ("matching/endless/d7/p0.001/correlated/paced", correlated(7, 1, 10_000, true), 300),
+    ("matching/endless/d13/p0.001/correlated", correlated(13, 1, 10_000, false), 200),
+    ("matching/endless/d13/p0.001/correlated/paced", correlated(13, 1, 10_000, true), 300),
+    ("matching/endless/d13/p0.003/correlated", correlated(13, 3, 10_000, false), 100),
 ];
 
 /// How long a round takes in hardware.
@@ -74,7 +88,7 @@ pub(in crate::bench) struct Row {
 }
 
 impl Row {
-    pub(in crate::bench) const HEADING: &'static str = "µs from the last round to the answer    runs   rounds  defects/round      p50      p99    p99.9  µs a round  latest  forced  errors";
+    pub(in crate::bench) const HEADING: &'static str = "µs from the last round to the answer           runs   rounds  defects/round      p50      p99    p99.9  µs a round  latest  forced  errors";
 }
 
 impl std::fmt::Display for Row {
@@ -82,7 +96,7 @@ impl std::fmt::Display for Row {
         let us = |ns: u64| ns as f64 / 1e3;
         write!(
             f,
-            "{:37} {:7} {:8} {:14.2} {:8.2} {:8.2} {:8.2} {:11.3} {:7.1} {:7} {:7}",
+            "{:44} {:7} {:8} {:14.2} {:8.2} {:8.2} {:8.2} {:11.3} {:7.1} {:7} {:7}",
             self.name,
             self.runs,
             self.rounds,
@@ -180,10 +194,18 @@ impl Source {
 }
 
 /// A decoder of this experiment for runs of any length.
-fn decoder(source: &Source) -> Result<EndlessDecoder> {
+fn decoder(source: &Source, correlated: bool) -> Result<EndlessDecoder> {
     let edges = MatchingGraph::from_dem(&source.model, ParallelEdges::Independent)?;
     let rounds: Vec<u32> = source.places.iter().map(|&(layer, _)| layer).collect();
-    Ok(EndlessDecoder::new(&engine_graph(&edges)?, &rounds, &EndlessConfig::default())?)
+    if !correlated {
+        return Ok(EndlessDecoder::new(&engine_graph(&edges)?, &rounds, &EndlessConfig::default())?);
+    }
+    let mut config = EndlessConfig::default();
+    config.correlations = true;
+    let decoder = MatchingDecoder::new(&edges, MatchingEngine::CorrelatedBlossom)?;
+    let endless = EndlessDecoder::new(decoder.engine().graph(), &rounds, &config)?;
+    ensure!(endless.makes_second_pass(), "the model has no correlations to use");
+    Ok(endless)
 }
 
 /// Measures the wanted rows and hands each to `each`.
@@ -208,11 +230,11 @@ pub(in crate::bench) fn run(
 }
 
 fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
-    let Endless { distance, per_mille, rounds, paced } = endless;
+    let Endless { distance, per_mille, rounds, paced, correlated } = endless;
     let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
     let experiment = MemoryExperiment { distance, rounds: SHORT_ROUNDS, basis: Basis::Z, noise };
     let source = Source::new(&experiment)?;
-    let mut decoder = decoder(&source)?;
+    let mut decoder = decoder(&source, correlated)?;
     let layers = rounds + 1;
     ensure!(layers as usize >= decoder.least_rounds(), "a run of {rounds} rounds is too short");
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(u64::from(1000 * distance + per_mille));
@@ -334,7 +356,7 @@ mod tests {
         let long = Source::new(&experiment(ROUNDS))?;
         let edges = MatchingGraph::from_dem(&long.model, ParallelEdges::Independent)?;
         let mut whole = ringcall_matching::Decoder::new(engine_graph(&edges)?);
-        let mut endless = decoder(&source)?;
+        let mut endless = decoder(&source, false)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         // Where each layer's detectors are in the long model.
         let mut ids = vec![Vec::new(); long.layers as usize];

@@ -14,7 +14,7 @@
 //! ([`super::labels`]) only once a search comes near.
 
 use super::super::region::{FROZEN, Link, Region};
-use super::super::{BOUNDARY, Blossom, SEARCHED, Tables};
+use super::super::{BOUNDARY, Blossom, End, LOOK, SEARCHED, Tables};
 use super::Flood;
 use super::cover::Entry;
 use crate::graph::NONE;
@@ -81,11 +81,21 @@ impl Blossom {
         }
         let roots = flood.begin_roots();
         self.flood = Some(flood);
-        self.grow_all(tables, roots)
+        self.grow_all(tables, roots, &mut || false).0
     }
 
     /// Matches all anew on the weights of `flood`, which are those of the last solve or less.
-    pub(crate) fn solve_again(&mut self, tables: Tables<'_>, mut flood: Box<Flood>) -> Box<Flood> {
+    pub(crate) fn solve_again(&mut self, tables: Tables<'_>, flood: Box<Flood>) -> Box<Flood> {
+        self.solve_again_until(tables, flood, &mut || false).0
+    }
+
+    /// The same, until `expired`; whether it came to the end.
+    pub(crate) fn solve_again_until(
+        &mut self,
+        tables: Tables<'_>,
+        mut flood: Box<Flood>,
+        expired: &mut impl FnMut() -> bool,
+    ) -> (Box<Flood>, bool) {
         self.time = 0;
         self.unmatched = 0;
         self.queue.restart();
@@ -99,20 +109,33 @@ impl Blossom {
         self.flood = Some(flood);
         self.cover(tables);
         let roots = self.part_overlaps(tables);
-        self.grow_all(tables, roots)
+        self.grow_all(tables, roots, expired)
     }
 
-    /// Lets the defects `roots`, which are due to search, grow until all are matched; gives the flood back.
-    fn grow_all(&mut self, tables: Tables<'_>, roots: Vec<u32>) -> Box<Flood> {
+    /// Lets the defects `roots`, which are due to search, grow until all are matched, or `expired`; gives the flood back, and whether all
+    /// are matched.
+    fn grow_all(
+        &mut self,
+        tables: Tables<'_>,
+        roots: Vec<u32>,
+        expired: &mut impl FnMut() -> bool,
+    ) -> (Box<Flood>, bool) {
         self.catch_up(tables);
-        for &i in &roots {
+        let mut ended = End::Matched;
+        for (count, &i) in (1..).zip(&roots) {
             self.attend(tables, i);
+            if count % LOOK == 0 && expired() {
+                ended = End::Expired;
+                break;
+            }
         }
-        let matched = self.run(tables);
-        debug_assert!(matched, "an even number of defects can always be matched");
+        if ended == End::Matched {
+            ended = self.run_until(tables, expired);
+        }
+        debug_assert!(ended != End::Stuck, "an even number of defects can always be matched");
         let mut flood = self.flood.take().expect("was put there above");
         flood.given_up.roots = roots;
-        flood
+        (flood, ended == End::Matched)
     }
 
     /// Enters every defect at the nodes that it covers. Those whose near lists end before their reach does are listed.

@@ -169,10 +169,12 @@ impl State {
     }
 
     fn error(&mut self, probability: f64, targets: &[Target]) -> Result<(), ParseErrorKind> {
-        let mut whole = Component::default();
-        let mut components = Vec::new();
-        for part in targets.split(|&target| target == Target::Separator) {
-            let mut component = Component::default();
+        let parts = || targets.split(|&target| target == Target::Separator);
+        let mut whole = Component { detectors: Vec::with_capacity(targets.len()), observables: Vec::new() };
+        let mut components = Vec::with_capacity(parts().count());
+        for part in parts() {
+            let mut component =
+                Component { detectors: Vec::with_capacity(part.len()), observables: Vec::new() };
             for &target in part {
                 match target {
                     Target::Detector(id) => component.detectors.push(self.detector(id)?),

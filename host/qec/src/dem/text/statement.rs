@@ -37,20 +37,26 @@ impl<'a> Line<'a> {
         if self.at_end() {
             return Ok(None);
         }
-        if self.take("}") {
+        if self.take(b'}') {
             return Ok(Some(Statement::BlockEnd));
         }
-        let name = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        let name = self.take_while(|c| c.is_ascii_alphanumeric() || c == b'_');
         if name.is_empty() {
             return Err(self.expected("an instruction"));
         }
-        let statement = match name.to_ascii_lowercase().as_str() {
-            "error" => self.error()?,
-            "detector" => self.detector()?,
-            "logical_observable" => self.logical_observable()?,
-            "shift_detectors" => self.shift_detectors()?,
-            "repeat" => return self.repeat().map(Some),
-            _ => return Err(ParseErrorKind::UnknownInstruction(name.to_owned())),
+        let is = |instruction: &str| name.eq_ignore_ascii_case(instruction);
+        let statement = if is("error") {
+            self.error()?
+        } else if is("detector") {
+            self.detector()?
+        } else if is("logical_observable") {
+            self.logical_observable()?
+        } else if is("shift_detectors") {
+            self.shift_detectors()?
+        } else if is("repeat") {
+            return self.repeat().map(Some);
+        } else {
+            return Err(ParseErrorKind::UnknownInstruction(name.to_owned()));
         };
         self.skip_space();
         if self.at_end() { Ok(Some(statement)) } else { Err(self.expected("the end of the line")) }
@@ -66,7 +72,7 @@ impl<'a> Line<'a> {
         if !(0.0..=1.0).contains(&probability) {
             return Err(ParseErrorKind::Probability(probability));
         }
-        let mut targets = Vec::new();
+        let mut targets = Vec::with_capacity(8);
         while let Some(target) = self.target()? {
             let after_separator = matches!(targets.last(), None | Some(Target::Separator));
             if target == Target::Separator && after_separator {
@@ -115,14 +121,14 @@ impl<'a> Line<'a> {
         self.skip_space();
         let count = self.integer("how often to repeat")?;
         self.skip_space();
-        if self.take("{") { Ok(Statement::RepeatStart { count }) } else { Err(self.expected("`{`")) }
+        if self.take(b'{') { Ok(Statement::RepeatStart { count }) } else { Err(self.expected("`{`")) }
     }
 
     /// Skips `[...]`.
     fn tag(&mut self) -> Result<(), ParseErrorKind> {
-        if self.take("[") {
-            self.take_while(|c| c != ']');
-            if !self.take("]") {
+        if self.take(b'[') {
+            self.take_while(|c| c != b']');
+            if !self.take(b']') {
                 return Err(self.expected("`]` at the end of the tag"));
             }
         }
@@ -132,22 +138,22 @@ impl<'a> Line<'a> {
     /// Reads `(1, 2.5)`; no parentheses, no arguments.
     fn arguments(&mut self) -> Result<Vec<f64>, ParseErrorKind> {
         let mut arguments = Vec::new();
-        if !self.take("(") {
+        if !self.take(b'(') {
             return Ok(arguments);
         }
         loop {
             self.skip_space();
-            let number = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+            let number = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'-' | b'.'));
             if number.is_empty() {
                 return Err(self.expected("a number"));
             }
             let value = number.parse().ok().filter(|value: &f64| value.is_finite());
             arguments.push(value.ok_or_else(|| ParseErrorKind::Number(number.to_owned()))?);
             self.skip_space();
-            if self.take(")") {
+            if self.take(b')') {
                 return Ok(arguments);
             }
-            if !self.take(",") {
+            if !self.take(b',') {
                 return Err(self.expected("`,` or `)`"));
             }
         }
@@ -164,18 +170,18 @@ impl<'a> Line<'a> {
         if before.len() == self.rest.len() {
             return Err(self.expected(expected));
         }
-        if self.take("^") {
+        if self.take(b'^') {
             return Ok(Some(Target::Separator));
         }
         let here = self.rest;
-        let target = if self.take("D") || self.take("d") {
+        let target = if self.take(b'D') || self.take(b'd') {
             Target::Detector
-        } else if self.take("L") || self.take("l") {
+        } else if self.take(b'L') || self.take(b'l') {
             Target::Observable
         } else {
             return Err(self.expected(expected));
         };
-        if !self.rest.starts_with(|c: char| c.is_ascii_digit()) {
+        if !self.rest.as_bytes().first().is_some_and(u8::is_ascii_digit) {
             self.rest = here;
             return Err(self.expected(expected));
         }
@@ -204,21 +210,26 @@ impl<'a> Line<'a> {
     }
 
     fn at_end(&self) -> bool {
-        self.rest.is_empty() || self.rest.starts_with('#')
+        matches!(self.rest.as_bytes().first(), None | Some(b'#'))
     }
 
     fn skip_space(&mut self) {
-        self.rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
+        self.take_while(|c| matches!(c, b' ' | b'\t' | b'\r' | b'\n'));
     }
 
-    fn take(&mut self, token: &str) -> bool {
-        let rest = self.rest.strip_prefix(token);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
+    /// Takes an ASCII character, if it comes next.
+    fn take(&mut self, token: u8) -> bool {
+        let taken = self.rest.as_bytes().first() == Some(&token);
+        if taken {
+            self.rest = &self.rest[1..];
+        }
+        taken
     }
 
-    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
-        let end = self.rest.find(|c| !wanted(c)).unwrap_or(self.rest.len());
+    /// Takes the bytes that are `wanted`. It ends before an ASCII character, or bytes outside of ASCII are all wanted or all not: so it
+    /// never ends within a character.
+    fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'a str {
+        let end = self.rest.bytes().position(|c| !wanted(c)).unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at(end);
         self.rest = rest;
         taken

@@ -1,6 +1,6 @@
 """Writes the shot files of this folder with Stim: pip install stim==1.16.0; python3 make_shots.py
 
-One set of 24 shots of a distance-3 memory under heavy noise, per kind of content and per format:
+One set of 64 shots of a distance-3 memory under heavy noise, per kind of content and per format:
     detectors       detectors alone
     appended        detectors followed by observables (Stim's --append_observables)
     measurements    raw measurement results
@@ -22,12 +22,12 @@ circuit = stim.Circuit.generated(
     before_measure_flip_probability=RATE,
     after_reset_flip_probability=RATE,
 )
-measurements = circuit.compile_sampler(seed=5).sample(24)
+measurements = circuit.compile_sampler(seed=5).sample(64)
 detectors, observables = circuit.compile_m2d_converter().convert(
     measurements=measurements, separate_observables=True
 )
 assert detectors.any() and observables.any()
-for extension in ("01", "b8", "dets"):
+for extension in ("01", "b8", "r8", "ptb64", "hits", "dets"):
     for name, data, counts in (
         ("detectors", detectors, {"num_detectors": circuit.num_detectors}),
         (

@@ -1,7 +1,8 @@
-//! Runs without end, round by round: exact, in memory that does not grow with the run.
+//! Runs without end in one pass: the matching of the last rounds goes on with each further one.
 
 use std::sync::Arc;
 
+use super::{EndlessConfig, Shape};
 use crate::blossom::{Blossom, Tables};
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
@@ -10,64 +11,9 @@ use crate::metric::{FAR, Metric};
 use crate::readout::Answer;
 use crate::rounds::Rounds;
 
-/// Most rounds that a region is expected to reach over: more only for weights that differ by orders of magnitude.
-const MOST_REACH: i64 = 64;
-
-/// The shape of a stream without end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EndlessConfig {
-    /// Rounds after which a matched pair of defects is decided; 0 takes three times as many as the widest way to the boundary can
-    /// lead over. Fewer make windows that are smaller and decisions that are sometimes [`forced`](EndlessDecoder::forced).
-    pub margin: usize,
-    /// How many near nodes to list per detector, as [`DecoderConfig::near_entries`](crate::DecoderConfig::near_entries).
-    pub near_entries: usize,
-}
-
-impl Default for EndlessConfig {
-    fn default() -> Self {
-        Self { margin: 0, near_entries: 256 }
-    }
-}
-
-/// A decoder for runs of any length, which are decoded round by round as they come in: exact, and with little to do after the
-/// last round.
-///
-/// The decoder matches the defects of the rounds that are known and goes on with each further round, as a
-/// [`StreamingDecoder`](crate::StreamingDecoder) does, but in a window that moves with the run. Pairs of defects that lie further back than the margin are decided and leave the window; all
-/// others are taken along as they are. The answer is the least-weight correction of the whole run, unless
-/// [`forced`](Self::forced) has counted: each decision is checked against everything that comes later, by the dual variables of
-/// the matching, which prove the weight of the whole. Record 0022 has the argument.
-///
-/// The graph describes a short run of the same experiment: a few rounds more than the run's beginning and end need, so that the
-/// repeating round can be found. The graph's weights are not negative, and every part of the graph has a boundary. The decoder
-/// makes one pass and uses no correlations. A round allocates nothing.
-///
-/// ```
-/// use ringcall_matching::{EndlessConfig, EndlessDecoder, GraphBuilder};
-///
-/// // A bit measured over and over: a detector compares two measurements. 6 rounds stand for any number of them.
-/// let mut b = GraphBuilder::new();
-/// for t in 0..6 {
-///     b.boundary_edge(t, 3.0, &[0])?;
-///     if t < 5 {
-///         b.edge(t, t + 1, 2.0, &[])?;
-///     }
-/// }
-/// let rounds: Vec<u32> = (0..6).collect();
-/// let mut decoder = EndlessDecoder::new(&b.build()?, &rounds, &EndlessConfig::default())?;
-/// for t in 0..1_000_000u32 {
-///     // Two wrong measurements, each seen by two detectors.
-///     let fired = [500, 501, 900_000, 900_001].contains(&t);
-///     decoder.push_round(if fired { &[0] } else { &[] })?;
-/// }
-/// let last: Vec<&[u32]> = vec![&[]; decoder.tail_rounds()];
-/// assert_eq!(decoder.finish(&last)?, [0]);
-/// assert_eq!((decoder.weight(), decoder.forced()), (4.0, 0));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// The state of a run that is matched once: see [`Plain`](super::EndlessDecoder).
 #[derive(Debug)]
-pub struct EndlessDecoder {
+pub(super) struct Plain {
     plan: Arc<Plan>,
     blossom: Blossom,
     /// The state that a window begins with, while it is made.
@@ -154,18 +100,7 @@ impl Pane {
 
 impl Plan {
     fn new(graph: &MatchingGraph, rounds: &[u32], config: &EndlessConfig) -> Result<Self, SlidingError> {
-        let layers = Layers::new(graph, rounds)?;
-        let metric = Metric::new(graph, 0);
-        let widest = metric.nodes.iter().map(|node| node.boundary).max().unwrap_or(0);
-        if widest >= FAR {
-            return Err(SlidingError::NoBoundary {
-                window: rounds.iter().max().map_or(0, |&r| r as usize + 1),
-            });
-        }
-        // Without an edge in time, every round is on its own.
-        let step = layers.step().unwrap_or(widest.max(1));
-        let reach = if step > 0 { (widest + step - 1) / step } else { MOST_REACH };
-        let context = (reach.clamp(1, MOST_REACH) as usize).max(layers.reach());
+        let Shape { layers, step, context } = Shape::new(graph, rounds, Layers::new(graph, rounds)?)?;
         let margin = if config.margin == 0 { (3 * context).max(8) } else { config.margin };
         let full = context.saturating_add(margin.saturating_mul(2));
         let window = full.saturating_add(context);
@@ -200,18 +135,22 @@ impl Plan {
 }
 
 /// Clones share the tables, and begin a run of their own.
-impl Clone for EndlessDecoder {
+impl Clone for Plain {
     fn clone(&self) -> Self {
         Self::on(Arc::clone(&self.plan))
     }
 }
 
-impl EndlessDecoder {
+impl Plain {
     /// A decoder for runs of the experiment that `graph` is a short run of; its detector `i` belongs to round `rounds[i]`.
     ///
     /// # Errors
     /// [`SlidingError`] if nothing repeats in the graph, the window is too large, or a part of it has no boundary.
-    pub fn new(graph: &MatchingGraph, rounds: &[u32], config: &EndlessConfig) -> Result<Self, SlidingError> {
+    pub(super) fn new(
+        graph: &MatchingGraph,
+        rounds: &[u32],
+        config: &EndlessConfig,
+    ) -> Result<Self, SlidingError> {
         Ok(Self::on(Arc::new(Plan::new(graph, rounds, config)?)))
     }
 
@@ -244,46 +183,46 @@ impl EndlessDecoder {
     }
 
     /// The rounds at the end of a run that [`finish`](Self::finish) takes.
-    pub fn tail_rounds(&self) -> usize {
+    pub(super) fn tail_rounds(&self) -> usize {
         self.plan.layers.tail()
     }
 
     /// The fewest rounds that a run can have, those of the tail included; for shorter ones there is
     /// [`StreamingDecoder`](crate::StreamingDecoder).
-    pub fn least_rounds(&self) -> usize {
+    pub(super) fn least_rounds(&self) -> usize {
         let plan = &*self.plan;
         plan.layers.head() + plan.context + plan.margin + plan.layers.tail()
     }
 
     /// How many detectors round `t` of a run has (not one of the tail).
-    pub fn detectors(&self, t: usize) -> u32 {
+    pub(super) fn detectors(&self, t: usize) -> u32 {
         self.plan.layers.detectors(t)
     }
 
     /// The rounds given so far in this run, and those of them that have left the window.
-    pub fn progress(&self) -> (usize, usize) {
+    pub(super) fn progress(&self) -> (usize, usize) {
         (self.given, self.start)
     }
 
     /// Rounds after which a pair of defects is decided.
-    pub fn margin(&self) -> usize {
+    pub(super) fn margin(&self) -> usize {
         self.plan.margin
     }
 
     /// The observables flipped by what was decided so far: bit `o % 64` of word `o / 64`.
-    pub fn observables(&self) -> &[u64] {
+    pub(super) fn observables(&self) -> &[u64] {
         &self.observables
     }
 
     /// The weight of the decisions so far; after [`finish`](Self::finish), the weight of the whole run, until the next run begins.
-    pub fn weight(&self) -> f64 {
+    pub(super) fn weight(&self) -> f64 {
         let grid = if self.given == 0 { self.last_weight } else { self.grid_weight };
         grid as f64 / 2.0 / self.plan.scale
     }
 
     /// How often in this run something was decided that later rounds might have changed; after [`finish`](Self::finish), in the
     /// whole run, until the next begins. If never, the correction is one of least weight for the whole run.
-    pub fn forced(&self) -> u64 {
+    pub(super) fn forced(&self) -> u64 {
         if self.given == 0 { self.last_forced } else { self.forced }
     }
 
@@ -292,7 +231,7 @@ impl EndlessDecoder {
     ///
     /// # Errors
     /// [`SlidingError::Defect`]; the round has not been taken in then.
-    pub fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
+    pub(super) fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
         let plan = Arc::clone(&self.plan);
         check(defects, plan.layers.detectors(self.given), self.given)?;
         let (pane, full) = plan.window_at(self.start);
@@ -330,7 +269,7 @@ impl EndlessDecoder {
     /// # Errors
     /// [`SlidingError::Tail`] if these are not [`tail_rounds`](Self::tail_rounds), [`SlidingError::TooShort`] for a run of
     /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`]. Nothing has been taken in then.
-    pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
+    pub(super) fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         let plan = Arc::clone(&self.plan);
         plan.layers.check_tail(tail, self.given, self.least_rounds())?;
         let (pane, _) = plan.window_at(self.start);
@@ -360,7 +299,7 @@ impl EndlessDecoder {
     }
 
     /// Forgets an unfinished run.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.blossom.forget_nodes();
         self.blossom.begin(self.plan.first.tables());
         (self.given, self.start, self.grid_weight, self.forced) = (0, 0, 0, 0);

@@ -1,0 +1,250 @@
+//! `--protocol decoding`: a control system that asks a decoding server, and checks every correction.
+
+use super::measurements::Measurements;
+use super::{Args, target::Target};
+use crate::decoder::DecoderArgs;
+use crate::experiment::ExperimentArgs;
+use crate::output;
+use crate::serve::TransportArg;
+use crate::serve::decoding::file;
+use crate::signals::{self, Signals};
+use crate::usage::{Given, Misuse};
+use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use ringcall::wire::decoding::{EnqueueSyndromes, MAX_SYNDROME_BITS};
+use ringcall::wire::header::HEADER_BYTES;
+use ringcall_decoder_service::decoding_server::{Config, DecoderConfig, Frame, Session};
+use ringcall_qec::sample::Sampler;
+use ringcall_qec::shots::Shot;
+use ringcall_sim::fpga::Latency;
+use ringcall_transport::{CallerOptions, DecodingClient, udp};
+use serde::Serialize;
+use std::fmt;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// So many calls in a row that fail end the run: the server is gone, or serves something else.
+const MAX_FAILURES: u64 = 16;
+
+/// What the server did.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    decoders: usize,
+    /// Volumes that were sent, and calls in all.
+    shots: u64,
+    calls: u64,
+    /// Corrections that are those of a decoder of our own, and that are not.
+    correct: u64,
+    wrong: u64,
+    /// Volumes without corrections.
+    failed: u64,
+    first_failure: Option<String>,
+    /// Corrections that are not what the sampled errors flip: the code's own failures.
+    logical_errors: u64,
+    /// From the last measurements sent to the corrections.
+    latency_ns: Latency,
+    elapsed_s: f64,
+    ok: bool,
+}
+
+/// One decoder, and what is asked of it.
+struct Patient {
+    client: DecodingClient<udp::Udp>,
+    sampler: Sampler,
+    shot: Shot,
+    measurements: Measurements,
+    count: usize,
+    observables: i64,
+    own: Session,
+    expected: Vec<u8>,
+    found: Vec<u8>,
+}
+
+fn check(given: &Given<'_>) -> Result<()> {
+    let what = "--protocol decoding";
+    given.refuse(&ExperimentArgs::FIELDS, what)?;
+    given.refuse(&DecoderArgs::FIELDS, what)?;
+    given.refuse(&["function", "rate", "payload", "loss", "duplicate", "reorder"], what)?;
+    given.refuse(&["metadata", "rendezvous", "qp"], what)
+}
+
+pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
+    check(given)?;
+    let Some(path) = &args.config else {
+        bail!(Misuse("--protocol decoding needs --config: the file that the server was given".to_owned()));
+    };
+    if let Some(path) = &args.json {
+        output::check_writable(path)?;
+    }
+    let target = Target::parse(&args.connect)?;
+    if target.transport(args.transport)? != TransportArg::Udp {
+        bail!(Misuse("--protocol decoding is spoken over udp".to_owned()));
+    }
+    let config = file::read(path, args.memory)?;
+    args.memory.admit(&file::estimate(&config))?;
+    let mut patients = Vec::with_capacity(config.decoders.len());
+    for (i, decoder) in config.decoders.iter().enumerate() {
+        let patient = Patient::new(args, path, &target, decoder, i as u64);
+        patients.push(patient.with_context(|| format!("decoder {}", decoder.id()))?);
+    }
+    let signals = Signals::listen()?;
+    signals.run();
+    let report = drive(args, &config, &mut patients, &|| signals.received().is_some())?;
+    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+        let mut out = std::io::stdout();
+        write!(out, "{report}").and_then(|()| out.flush()).context("standard output")?;
+    }
+    args.json.as_ref().map_or(Ok(()), |path| output::write_json(path, &report))?;
+    if let Some(signal) = signals.received() {
+        return Ok(signals::status(signal));
+    }
+    if !report.ok {
+        bail!("not every volume had the right corrections");
+    }
+    Ok(0)
+}
+
+impl Patient {
+    fn new(
+        args: &Args,
+        path: &Path,
+        target: &Target<'_>,
+        decoder: &DecoderConfig,
+        index: u64,
+    ) -> Result<Self> {
+        let own = Session::new(decoder, Frame::Volume).map_err(|error| file::refusal(path, &error))?;
+        let count = decoder.measurements();
+        let part = count.div_ceil(args.parts as usize).min(MAX_SYNDROME_BITS);
+        let frame_bytes = (HEADER_BYTES + EnqueueSyndromes::bytes(part)).max(1024);
+        let deadline = Duration::from_millis(args.timeout_ms);
+        let options = CallerOptions {
+            frame_bytes,
+            window: args.in_flight as usize,
+            deadline,
+            ..CallerOptions::default()
+        };
+        let address: SocketAddr = target.ring(decoder.id())?;
+        let caller = udp::Caller::connect(address, &options)?;
+        let sampler = Sampler::new(&decoder.model(), args.seed.wrapping_add(index))?;
+        let mut client = DecodingClient::new(caller, decoder.id(), decoder.observables());
+        client.reset().with_context(|| format!("the server at {address}"))?;
+        let bytes = client.correction_bytes();
+        Ok(Self {
+            shot: sampler.new_shot(),
+            sampler,
+            client,
+            measurements: Measurements::new(decoder.detector_measurements(), count)?,
+            count,
+            observables: decoder.observables() as i64,
+            own,
+            expected: vec![0; bytes],
+            found: vec![0; bytes],
+        })
+    }
+}
+
+fn drive(args: &Args, config: &Config, patients: &mut [Patient], stop: &dyn Fn() -> bool) -> Result<Report> {
+    let mut report = Report { decoders: config.decoders.len(), ..Report::default() };
+    let mut latency =
+        Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3).context("the histogram of latencies")?;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(args.seed);
+    let (mut words, mut bytes, mut failures) = (Vec::new(), Vec::new(), 0);
+    let begin = Instant::now();
+    for turn in 0..args.requests {
+        if stop() || failures >= MAX_FAILURES {
+            break;
+        }
+        let index = (turn % patients.len() as u64) as usize;
+        let Patient { client, sampler, shot, measurements, count, observables, own, expected, found } =
+            &mut patients[index];
+        sampler.sample_into(shot)?;
+        if !measurements.solve(shot.detectors.words(), &mut random, &mut words) {
+            bail!("no measurements have the detectors of a shot: rows of D_sparse depend on one another");
+        }
+        bytes.clear();
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        own.push(*count, &bytes);
+        own.corrections(*observables, true, expected)
+            .map_err(|status| anyhow::anyhow!("our own decoder: {status}"))?;
+        report.shots += 1;
+        match volume(client, *count, args.parts as usize, &bytes, found, &mut report.calls) {
+            Ok(took) => {
+                failures = 0;
+                latency.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1));
+                if found == expected {
+                    report.correct += 1;
+                } else {
+                    report.wrong += 1;
+                }
+                report.logical_errors += u64::from(!shot.observables.iter_bytes().eq(found.iter().copied()));
+            }
+            Err(error) => {
+                failures += 1;
+                report.failed += 1;
+                report.first_failure.get_or_insert_with(|| error.to_string());
+                // Its own failure is counted by the next volume.
+                let _ = client.reset();
+            }
+        }
+    }
+    report.elapsed_s = begin.elapsed().as_secs_f64();
+    report.latency_ns = Latency::of(&latency);
+    report.ok = report.correct == args.requests;
+    Ok(report)
+}
+
+/// Sends one volume in parts; how long it took from the last part to the corrections.
+fn volume(
+    client: &mut DecodingClient<udp::Udp>,
+    count: usize,
+    parts: usize,
+    bytes: &[u8],
+    found: &mut [u8],
+    calls: &mut u64,
+) -> Result<Duration, ringcall_transport::DecodingError> {
+    // Whole bytes, so that no part is shifted.
+    let part = count.div_ceil(parts).next_multiple_of(8);
+    let mut from = 0;
+    while count - from > part {
+        client.enqueue(part, &bytes[from / 8..])?;
+        *calls += 1;
+        from += part;
+    }
+    *calls += 2;
+    // A control system's rounds come slower than they are answered; a queue of them is not what is measured.
+    client.wait();
+    let begin = Instant::now();
+    client.finish(count - from, &bytes[from / 8..], true, found)?;
+    Ok(begin.elapsed())
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { decoders, shots, calls, correct, wrong, failed, logical_errors, .. } = self;
+        writeln!(f, "{shots} volumes of {decoders} decoders, {calls} calls")?;
+        writeln!(
+            f,
+            "corrections: correct {correct}, wrong {wrong}, none {failed}, logical errors {logical_errors}"
+        )?;
+        if let Some(why) = &self.first_failure {
+            writeln!(f, "first failure: {why}")?;
+        }
+        let us = |ns: u64| ns as f64 / 1e3;
+        let Latency { min, p50, p90, p99, p999, max, .. } = self.latency_ns;
+        writeln!(
+            f,
+            "last measurement to corrections us: min {:.1}, p50 {:.1}, p90 {:.1}, p99 {:.1}, p99.9 {:.1}, max {:.1}",
+            us(min),
+            us(p50),
+            us(p90),
+            us(p99),
+            us(p999),
+            us(max)
+        )?;
+        writeln!(f, "{:.0} volumes/s over {:.3} s", *shots as f64 / self.elapsed_s.max(1e-9), self.elapsed_s)
+    }
+}

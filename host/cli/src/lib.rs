@@ -1,0 +1,99 @@
+//! The `ringcall` command as a library, which the program `ringcall` and the command of the Python package call.
+//!
+//! It parses arguments as the program does, prints what the program prints and listens for the same signals
+//! ([`main`]), or gives the results of one command to its caller ([`call`]).
+
+mod bench;
+mod called;
+mod decoder;
+mod doctor;
+mod emulate;
+mod experiment;
+mod machine;
+mod manual;
+mod memory;
+mod network;
+mod output;
+mod pinning;
+mod predict;
+mod report;
+mod run;
+mod serve;
+mod signals;
+mod sweep;
+mod usage;
+
+use anyhow::Result;
+pub use called::{CallError, Called, call};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
+use std::io::Write;
+use usage::{Given, Misuse};
+
+/// Real-time RPC over polled ring buffers, for quantum error correction.
+#[derive(Debug, Parser)]
+#[command(name = "ringcall", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs a memory experiment through the whole pipeline, and reports
+    Run(Box<run::Args>),
+    /// Measures this machine: floor, host calls, the pipeline's own cost, matching
+    Bench(bench::Args),
+    /// Serves requests from a network: a decoder, and a function to measure with
+    Serve(serve::Args),
+    /// Plays the FPGA: sends requests to a service, checks every answer, and accounts for each
+    Emulate(emulate::Args),
+    /// Measures logical error rates over distances and noises, with and without a predecoder
+    Sweep(Box<sweep::Args>),
+    /// Joins the shards of a sweep that several processes have counted
+    Merge(sweep::merge::Args),
+    /// Decodes a file of shots, with the options of `pymatching predict`
+    Predict(predict::Args),
+    /// Says what this machine has, what it is for, and what to do about missing parts
+    Doctor(doctor::Args),
+    /// Writes completions of this command for a shell
+    Completions(manual::CompletionsArgs),
+    /// Writes the manual, a page for each command
+    #[command(hide = true)]
+    Man(manual::ManArgs),
+}
+
+/// Does what the command line says, of which the first word is the program's name, and returns the exit status.
+///
+/// Help, versions and command lines that make no sense end the process, as do signals during set-up and second
+/// signals. SIGINT and SIGTERM are listened for from then on, by the commands that finish in order.
+pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    let matches = Cli::command().get_matches_from(arguments);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let status = match dispatch(cli.command, &Given::to_command(&matches)) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("ringcall: {error:#}");
+            if error.is::<Misuse>() { Misuse::CODE } else { 1 }
+        }
+    };
+    // A caller that is no Rust program does not do this; what cannot be written was said where it mattered.
+    let _ = std::io::stdout().flush();
+    status
+}
+
+fn dispatch(command: Command, given: &Given<'_>) -> Result<u8> {
+    let done = |()| 0;
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Bench(args) => bench::run(&args).map(done),
+        Command::Serve(args) => serve::run(&args, given),
+        Command::Emulate(args) => emulate::run(&args, given),
+        Command::Sweep(args) => sweep::run(&args, given),
+        Command::Merge(args) => sweep::merge::run(&args).map(done),
+        Command::Predict(args) => predict::run(&args).map(done),
+        Command::Doctor(args) => doctor::run(&args).map(done),
+        Command::Completions(args) => manual::completions(&args, Cli::command()).map(done),
+        Command::Man(args) => manual::man(&args, Cli::command()).map(done),
+    }
+}

@@ -1,0 +1,72 @@
+//! A configuration file: read, checked, and what it takes.
+
+use crate::memory::{Estimate, MemoryLimit};
+use crate::usage::Misuse;
+use anyhow::{Result, anyhow};
+use ringcall_decoder_service::decoding_server::{Config, ConfigError, DecoderConfig};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// The largest file that is read.
+const MAX_FILE_BYTES: u64 = 1 << 26;
+/// Memory for each of a file's bytes while it is read: most are numbers of some digits with a comma and a blank.
+const READING: u64 = 14;
+
+/// In one line: file, line, key and reason.
+pub(crate) fn refusal(path: &Path, error: &ConfigError) -> anyhow::Error {
+    let ConfigError { line, key, reason } = error;
+    let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
+    Misuse(format!("{}:{line}: {key}{reason}", path.display())).into()
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// [`Misuse`]: it cannot be read, is too large, or is no configuration.
+pub(crate) fn read(path: &Path, memory: MemoryLimit) -> Result<Config> {
+    let unreadable = |error: std::io::Error| anyhow!(Misuse(format!("{}: {error}", path.display())));
+    // A pipe without a writer would be waited for, and a device may have no end.
+    let found = std::fs::metadata(path).map_err(unreadable)?;
+    if !found.is_file() {
+        return Err(Misuse(format!("{}: this is no file", path.display())).into());
+    }
+    if found.len() > MAX_FILE_BYTES {
+        let bytes = found.len();
+        return Err(Misuse(format!(
+            "{}: {bytes} bytes, and at most {MAX_FILE_BYTES} are read",
+            path.display()
+        ))
+        .into());
+    }
+    memory.admit(&Estimate::process().file(READING * found.len()))?;
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(unreadable)?;
+    text.parse().map_err(|error| refusal(path, &error))
+}
+
+/// What its decoders take.
+pub(crate) fn estimate(config: &Config) -> Estimate {
+    config.decoders.iter().fold(Estimate::process(), |estimate, decoder| {
+        let model = decoder.model();
+        if decoder.is_relay() {
+            estimate.relay(&model)
+        } else {
+            estimate.model(&model, decoder.is_correlated())
+        }
+    })
+}
+
+/// A decoder in one line.
+pub(crate) fn described(decoder: &DecoderConfig) -> String {
+    format!(
+        "decoder {}: {}, {} measurements, {} detectors, {} errors, observables {}",
+        decoder.id(),
+        decoder.method(),
+        decoder.measurements(),
+        decoder.detectors(),
+        decoder.errors(),
+        decoder.observables()
+    )
+}

@@ -1,0 +1,269 @@
+//! `ringcall serve --config`: a decoding server, with a ring for each decoder.
+
+pub(crate) mod file;
+mod transport;
+
+use super::figures::{Figure, Figures};
+use super::plugin::{Over, Plugin};
+use super::served::{Outcome, Served};
+use super::server::Server;
+use super::service::{on_host, roce_wire, udp_wire};
+use super::{Args, TransportArg, check, metrics, serve_until_told};
+use crate::memory::Estimate;
+use crate::output;
+use crate::signals::Signals;
+use crate::usage::{Given, Misuse};
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use ringcall::wire::decoding::EnqueueSyndromes;
+use ringcall::wire::header::HEADER_BYTES;
+use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
+use ringcall_decoder_service::decoding_server::{self, Config, DecoderConfig, Sessions};
+use ringcall_transport::Endpoint;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// What corrections say after a second decode whose first was not cleared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum FrameArg {
+    /// Those of the last decode alone
+    Volume,
+    /// Those of all decodes since they were cleared
+    Running,
+}
+
+impl From<FrameArg> for decoding_server::Frame {
+    fn from(frame: FrameArg) -> Self {
+        match frame {
+            FrameArg::Volume => Self::Volume,
+            FrameArg::Running => Self::Running,
+        }
+    }
+}
+
+/// A decoder's ring, served.
+struct DecoderRing {
+    id: i64,
+    served: Box<dyn Served>,
+}
+
+/// A decoder's ring whose address is known. Starting it may wait for a peer, which waits for the address.
+struct Bound {
+    id: i64,
+    endpoint: Endpoint,
+    start: Start,
+}
+
+/// Starts a ring.
+type Start = Box<dyn FnOnce() -> Result<Box<dyn Served>>>;
+
+/// Bytes of a slot where nothing is said: what a decode's measurements take in one request, and at least what other services have.
+fn slot_bytes(args: &Args, sized: bool, decoder: &DecoderConfig) -> u32 {
+    if sized {
+        return args.slot_bytes;
+    }
+    let request = EnqueueSyndromes::bytes(decoder.measurements());
+    let bytes = HEADER_BYTES + request.max(decoder.observables().div_ceil(8));
+    u32::try_from(bytes.next_multiple_of(64)).unwrap_or(u32::MAX).clamp(args.slot_bytes, 1 << 20)
+}
+
+pub(super) fn run(args: &Args, given: &Given<'_>, path: &Path) -> Result<u8> {
+    transport::check(args, given)?;
+    let config = file::read(path, args.memory)?;
+    let (args, sized) = transport::of_file(args, given, path, &config.transport)?;
+    check::check(&args, given)?;
+    let room = |estimate: Estimate, decoder: &DecoderConfig| {
+        super::around(&Args { slot_bytes: slot_bytes(&args, sized, decoder), ..args.clone() }, estimate)
+    };
+    let estimate = config.decoders.iter().fold(file::estimate(&config), room);
+    args.memory.admit(&estimate)?;
+    let sessions = Sessions::new(&config, args.frame.unwrap_or(FrameArg::Volume).into());
+    let sessions = Arc::new(sessions.map_err(|error| file::refusal(path, &error))?);
+    let mut out = std::io::stdout();
+    for key in config.decoders.iter().flat_map(DecoderConfig::unused) {
+        eprintln!("ringcall: {}: {key} changes nothing: this decodes on a CPU", path.display());
+    }
+    if args.check {
+        for decoder in &config.decoders {
+            writeln!(out, "{}", file::described(decoder)).context("standard output")?;
+        }
+        writeln!(out, "takes about {} of memory", estimate.shown()).context("standard output")?;
+        return Ok(0);
+    }
+    if let Some(path) = &args.json {
+        output::check_writable(path)?;
+    }
+    let signals = Signals::listen()?;
+    let bound = bind(&args, given, &config, &sessions, sized)?;
+    let counts: Arc<OnceLock<Figures>> = Arc::default();
+    let seen = Arc::clone(&counts);
+    let figures_so_far: Figures = Box::new(move || seen.get().map_or_else(Vec::new, |figures| figures()));
+    let metrics = args.metrics.map(|address| metrics::start(address, figures_so_far)).transpose()?;
+    let mut line = ready_line(&bound);
+    if let Some(metrics) = &metrics {
+        line += &format!(" metrics={}", metrics.address());
+    }
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
+    let start = |Bound { id, start, .. }: Bound| start().map(|served| DecoderRing { id, served });
+    let rings = bound.into_iter().map(start).collect::<Result<Vec<_>>>()?;
+    let _ = counts.set(figures(&rings));
+    serve_until_told(&args, &signals, &line);
+    let outcomes: Vec<_> = stop(rings, Duration::from_millis(args.stop_ms));
+    if let Some(metrics) = metrics {
+        Server::stop(metrics);
+    }
+    publish(&args, &outcomes)
+}
+
+fn bind(
+    args: &Args,
+    given: &Given<'_>,
+    config: &Config,
+    sessions: &Arc<Sessions>,
+    sized: bool,
+) -> Result<Vec<Bound>> {
+    let port = args.bind.port();
+    let mut rings = Vec::with_capacity(config.decoders.len());
+    for (i, decoder) in config.decoders.iter().enumerate() {
+        let mut args = Args { slot_bytes: slot_bytes(args, sized, decoder), ..args.clone() };
+        if port != 0 {
+            let next = u16::try_from(i).ok().and_then(|i| port.checked_add(i));
+            let Some(next) = next else {
+                bail!(Misuse(format!(
+                    "--bind: {} decoders from port {port} on end above 65535",
+                    config.decoders.len()
+                )));
+            };
+            args.bind.set_port(next);
+        }
+        let id = decoder.id();
+        let (endpoint, start) =
+            ring(&args, given, sessions).with_context(|| format!("the ring of decoder {id}"))?;
+        rings.push(Bound { id, endpoint, start });
+    }
+    Ok(rings)
+}
+
+/// One ring, with the calls of every decoder: its own, and by their ids all others.
+fn ring(args: &Args, given: &Given<'_>, sessions: &Arc<Sessions>) -> Result<(Endpoint, Start)> {
+    const TOO_SMALL: &str = "give --slot-bytes more";
+    let dispatcher = |ring: &Ring| -> Result<_> {
+        let table = sessions.serve(FunctionTable::builder()).build(ring).context(TOO_SMALL)?;
+        Ok(HostDispatcher::builder(ring, table).in_order().build()?)
+    };
+    if let Over::Plugin(library) = &args.transport {
+        let plugin = Plugin::load(library, &args.plugin_args)?;
+        if !plugin.is_driven() {
+            given.refuse(&["threads"], "this plug-in, whose library fills the ring by itself")?;
+        }
+        let (endpoint, ring, threads) = (plugin.endpoint()?, plugin.ring()?, args.threads);
+        let dispatcher = dispatcher(&ring)?;
+        return Ok((endpoint, Box::new(move || plugin.start(&ring, dispatcher, threads))));
+    }
+    let ring = Ring::allocate(RingConfig { slots: args.slots, slot_bytes: args.slot_bytes })?;
+    let dispatcher = dispatcher(&ring)?;
+    let served = match args.transport {
+        Over::Own(TransportArg::Roce) => {
+            on_host(roce_wire(args, &ring, None)?, &ring, dispatcher, args.threads)?
+        }
+        _ => on_host(udp_wire(args)?, &ring, dispatcher, args.threads)?,
+    };
+    Ok((served.endpoint(), Box::new(move || Ok(served))))
+}
+
+/// The line that CUDA-Q's programs wait for: the first ring's endpoint, and each ring's port.
+fn ready_line(rings: &[Bound]) -> String {
+    let mut line = "QEC_DECODING_SERVER_READY".to_owned();
+    for (i, ring) in rings.iter().enumerate() {
+        let endpoint = &ring.endpoint;
+        let address: SocketAddr = endpoint.address;
+        if i == 0 {
+            line += &format!(" port={} transport={}", address.port(), endpoint.transport);
+            for (key, value) in &endpoint.details {
+                line += &format!(" {key}={value}");
+            }
+            line += &format!(" ip={}", address.ip());
+        }
+        line += &format!(" ring{}={}", ring.id, address.port());
+    }
+    line
+}
+
+/// The counts of all rings together.
+fn figures(rings: &[DecoderRing]) -> Figures {
+    let each: Vec<Figures> = rings.iter().map(|ring| ring.served.figures()).collect();
+    Box::new(move || {
+        let mut sums: BTreeMap<String, Figure> = BTreeMap::new();
+        for figure in each.iter().flat_map(|figures| figures()) {
+            match sums.get_mut(&figure.name) {
+                Some(sum) => sum.value += figure.value,
+                None => {
+                    sums.insert(figure.name.clone(), figure);
+                }
+            }
+        }
+        sums.into_values().collect()
+    })
+}
+
+/// Stops every ring, one after the other.
+fn stop(rings: Vec<DecoderRing>, deadline: Duration) -> Vec<(i64, Outcome)> {
+    rings.into_iter().map(|ring| (ring.id, ring.served.stop(deadline))).collect()
+}
+
+fn publish(args: &Args, outcomes: &[(i64, Outcome)]) -> Result<u8> {
+    let dispatched = |outcome: &Outcome| outcome.json["dispatcher"]["dispatched"].as_u64().unwrap_or(0);
+    let (mut frames, mut requests) = (0, 0);
+    for (_, outcome) in outcomes {
+        frames += outcome.balance.0.abs();
+        requests += outcome.balance.1.abs();
+    }
+    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+        let mut out = std::io::stdout();
+        let mut text = String::new();
+        for (id, outcome) in outcomes {
+            text += &format!("QEC_DECODING_SERVER_RING decoder={id} dispatched={}\n", dispatched(outcome));
+        }
+        let total: u64 = outcomes.iter().map(|(_, outcome)| dispatched(outcome)).sum();
+        text += &format!("QEC_DECODING_SERVER_DISPATCHED count={total}\n");
+        for (id, outcome) in outcomes {
+            text += &format!("decoder {id}: {}\n", outcome.text.replace('\n', "; "));
+        }
+        text += &format!("unaccounted: {frames} frames, {requests} requests");
+        writeln!(out, "{text}").and_then(|()| out.flush()).context("standard output")?;
+    }
+    if let Some(path) = &args.json {
+        let decoder = |(id, outcome): &(i64, Outcome)| {
+            let mut value = outcome.json.clone();
+            value["id"] = (*id).into();
+            value
+        };
+        let decoders: Vec<Value> = outcomes.iter().map(decoder).collect();
+        let unaccounted = json!({ "frames": frames as i64, "requests": requests as i64 });
+        output::write_json(path, &json!({ "decoders": decoders, "unaccounted": unaccounted }))?;
+    }
+    if outcomes.iter().any(|(_, outcome)| outcome.stuck) {
+        bail!("a thread did not come back");
+    }
+    if (frames, requests) != (0, 0) {
+        bail!("{frames} frames and {requests} requests are unaccounted for");
+    }
+    Ok(0)
+}
+
+/// Writes the configuration of the experiment that the options say.
+///
+/// # Errors
+/// The experiment cannot be decoded, or the file not be written.
+pub(super) fn write(args: &Args, path: &Path) -> Result<u8> {
+    let problem = args.experiment.problem(args.memory, |decoding| decoding)?;
+    let decoders = args.decoders.unwrap_or(1);
+    let text = decoding_server::write(problem.model(), decoders as usize, problem.matching().is_none())?;
+    output::write_text(path, &text)?;
+    Ok(0)
+}

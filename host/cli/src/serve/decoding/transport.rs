@@ -1,0 +1,121 @@
+//! What a decoding server is reached over: the file says it, or the options.
+
+use super::super::plugin::Over;
+use super::super::{Args, DispatcherArg, TransportArg};
+use crate::decoder::DecoderArgs;
+use crate::experiment::ExperimentArgs;
+use crate::usage::{Given, Misuse};
+use anyhow::Result;
+use ringcall_decoder_service::decoding_server::TransportConfig;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+/// Refuses options that would be ignored beside a configuration.
+pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
+    let what = "--config, whose file says what is decoded";
+    given.refuse(&ExperimentArgs::FIELDS, what)?;
+    given.refuse(&DecoderArgs::FIELDS, what)?;
+    given.refuse(&["rendezvous", "write_config", "qp_type", "psn", "device"], "--config")?;
+    if !matches!(args.dispatcher, None | Some(DispatcherArg::Host)) {
+        return misuse("--config is served by the host's dispatcher: leave --dispatcher out".to_owned());
+    }
+    if args.check {
+        given.refuse(&["seconds", "stop_ms", "metrics", "json"], "--check, which serves nothing")?;
+    }
+    Ok(())
+}
+
+fn misuse<T>(text: String) -> Result<T> {
+    Err(Misuse(text).into())
+}
+
+/// The options with what the file says about the transport, and whether slots have a size that was asked for.
+///
+/// # Errors
+/// [`Misuse`]: both say something about it, or the file says what is not served.
+pub(super) fn of_file(
+    args: &Args,
+    given: &Given<'_>,
+    path: &Path,
+    file: &TransportConfig,
+) -> Result<(Args, bool)> {
+    let mut args = args.clone();
+    let refuse = |key: &str, reason: String| {
+        misuse(format!("{}:{}: transport.{key}: {reason}", path.display(), file.line))
+    };
+    let names = format!("--config, whose file names the transport in line {}", file.line);
+    if let Some(provider) = &file.provider {
+        given.refuse(&["transport"], &names)?;
+        args.transport = match &**provider {
+            "udp" => Over::Own(TransportArg::Udp),
+            "roce" | "cpu_roce" => Over::Own(TransportArg::Roce),
+            library if library.contains('/') => Over::Plugin(library.to_owned()),
+            other => {
+                return refuse("provider", format!("`{other}`: take udp, cpu_roce or the path of a library"));
+            }
+        };
+    }
+    if let Over::Own(transport @ (TransportArg::Nic | TransportArg::Verbs)) = args.transport {
+        return misuse(format!(
+            "--transport {} does not apply to --config: take udp, roce or plugin:LIBRARY",
+            transport.name()
+        ));
+    }
+    let mut sized = given.names("slot_bytes");
+    if let Over::Plugin(_) = args.transport {
+        // The command line's come last: a provider that reads the last of two takes those.
+        args.plugin_args.splice(0..0, file.args.iter().cloned());
+        return Ok((args, sized));
+    }
+    let is_roce = args.transport == Over::Own(TransportArg::Roce);
+    for (i, arg) in file.args.iter().enumerate() {
+        let key = format!("args[{i}]");
+        let Some((name, value)) = arg.split_once('=') else {
+            return refuse(&key, format!("`{arg}` is no --NAME=VALUE"));
+        };
+        let number = |least: u32, most: u32| match value.parse::<u32>() {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => Err(Misuse(format!(
+                "{}:{}: transport.{key}: {name} is a number from {least} to {most}",
+                path.display(),
+                file.line
+            ))),
+        };
+        let option = match name {
+            "--port" => {
+                args.bind.set_port(number(0, 65_535)? as u16);
+                "bind"
+            }
+            "--num-slots" => {
+                args.slots = number(1, 1_048_576)?;
+                "slots"
+            }
+            "--slot-size" => {
+                args.slot_bytes = number(64, 1_048_576)?;
+                sized = true;
+                "slot_bytes"
+            }
+            "--local-ip" if is_roce => match value.parse::<Ipv4Addr>() {
+                Ok(ip) => {
+                    args.bind = SocketAddr::new(IpAddr::V4(ip), args.bind.port());
+                    "bind"
+                }
+                Err(_) => return refuse(&key, format!("`{value}` is no IPv4 address")),
+            },
+            "--remote-qp" if is_roce => {
+                args.remote_qp = number(0, (1 << 24) - 1)?;
+                "remote_qp"
+            }
+            "--peer-ip" if is_roce => match value.parse() {
+                Ok(peer) => {
+                    args.peer = vec![peer];
+                    "peer"
+                }
+                Err(_) => return refuse(&key, format!("`{value}` is no address")),
+            },
+            _ => return refuse(&key, format!("`{name}` is not known of this transport")),
+        };
+        given.refuse(&[option], &format!("--config, whose file has {name}"))?;
+    }
+    Ok((args, sized))
+}

@@ -1,0 +1,38 @@
+//! The options that say where results of a sweep go: those of `ringcall sweep` and of `ringcall merge`.
+
+use crate::output;
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+
+/// Where results go.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Outputs {
+    /// Confidence of the intervals
+    #[arg(long, default_value_t = 0.95)]
+    pub(super) confidence: f64,
+    /// Write the results as JSON to FILE, or to standard output for `-`
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Write the results, with a plot, as one self-contained HTML file; the plot alone where FILE ends in .svg
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+    /// Write the counts as sinter's CSV, which `sinter combine` and `sinter plot` read: one row for each point and arm
+    #[arg(long, value_name = "FILE")]
+    pub(super) sinter_csv: Option<PathBuf>,
+}
+
+impl Outputs {
+    /// The fields that name options.
+    pub(super) const FIELDS: [&str; 4] = ["confidence", "json", "report", "sinter_csv"];
+
+    /// What would fail only when everything has been counted.
+    pub(super) fn check(&self) -> Result<()> {
+        for path in [&self.json, &self.report, &self.sinter_csv].into_iter().flatten() {
+            output::check_writable(path)?;
+        }
+        if !(self.confidence > 0.0 && self.confidence < 1.0) {
+            bail!("--confidence must be between 0 and 1, not {}", self.confidence);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! The folder of a study in shards: a state each, which the shards read from one another and `ringcall merge` joins.
+
+use super::state::{self, Log};
+use crate::usage::Misuse;
+use anyhow::{Context, Result, anyhow, bail};
+use ringcall_decoder_service::study::{Merged, Part, Setup, Shard, State, StateError, merge};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often a shard looks at what the others have finished: file systems of clusters dislike being asked more often.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Where a shard's state is.
+pub(super) fn file(folder: &Path, shard: Shard) -> PathBuf {
+    folder.join(format!("shard-{}-of-{}.jsonl", shard.index(), shard.of()))
+}
+
+/// Opens a shard's state in a folder, or makes both.
+///
+/// # Errors
+/// As of [`state::open`]; and another file of the folder is the state of another study, so that a merge would be refused.
+pub(super) fn open(folder: &Path, setup: &Setup, part: &Part) -> Result<(State, Log, Others)> {
+    if let Err(error) = std::fs::create_dir(folder)
+        && error.kind() != ErrorKind::AlreadyExists
+    {
+        return Err(error).with_context(|| format!("the folder {}", folder.display()));
+    }
+    let mut known = Vec::new();
+    for path in states(folder)? {
+        // A shard that has not finished a batch yet has not said what it is of.
+        if path == file(folder, part.shard) || path.metadata().is_ok_and(|file| file.len() == 0) {
+            continue;
+        }
+        let read = || {
+            let found = State::setup_of(&mut BufReader::new(File::open(&path)?))?;
+            let shard = found.part.as_ref().map_or(part.shard, |part| part.shard);
+            if found == setup.of_shard(shard) && shard.of() == part.shard.of() && path == file(folder, shard)
+            {
+                return Ok(shard);
+            }
+            let (found, expected) = (found.to_string(), setup.to_string());
+            Err(StateError::OtherSetup { found, expected })
+        };
+        known.push(read().with_context(|| format!("the state {}", path.display()))?);
+    }
+    let (state, log) = state::open(&file(folder, part.shard), setup.clone())?;
+    let state = state.begun_on(crate::machine::describe());
+    let shards = (1..=part.shard.of()).filter_map(|index| Shard::new(index, part.shard.of()));
+    let others = shards
+        .filter(|&shard| shard != part.shard)
+        .map(|shard| Other { path: file(folder, shard), state: State::new(setup.of_shard(shard)), read: 0 })
+        .collect();
+    Ok((state, log, Others { others, looked: None }))
+}
+
+/// All states in a folder, in order of their names.
+fn states(folder: &Path) -> Result<Vec<PathBuf>> {
+    let list = || {
+        let entries = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+        let mut paths = entries.collect::<std::io::Result<Vec<PathBuf>>>()?;
+        paths.retain(|path| path.extension().is_some_and(|kind| kind == "jsonl"));
+        paths.sort();
+        Ok::<_, std::io::Error>(paths)
+    };
+    list().with_context(|| format!("the folder {}", folder.display()))
+}
+
+/// The other shards of a folder.
+pub(super) struct Others {
+    others: Vec<Other>,
+    looked: Option<Instant>,
+}
+
+struct Other {
+    path: PathBuf,
+    state: State,
+    /// So many bytes of it are known.
+    read: u64,
+}
+
+impl Others {
+    /// Adds what the others have finished since the last look. What cannot be read is left out: it would only
+    /// save work, and a merge says what is wrong.
+    pub(super) fn look(&mut self, state: &mut State) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_INTERVAL) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        for other in &mut self.others {
+            let read = |other: &mut Other| -> Result<u64, StateError> {
+                let mut file = File::open(&other.path)?;
+                file.seek(SeekFrom::Start(other.read))?;
+                other.state.extend(&mut BufReader::new(file))
+            };
+            if let Ok(bytes) = read(other) {
+                other.read += bytes;
+                state.absorb(&mut other.state);
+            }
+        }
+    }
+}
+
+/// Joins the states of a folder.
+///
+/// # Errors
+/// What cannot be read; [`Misuse`] for states that do not make one whole study.
+pub(super) fn join(folder: &Path) -> Result<Merged> {
+    let mut shards = Vec::new();
+    for path in states(folder)? {
+        // A shard that was killed before its first batch is as good as missing.
+        if path.metadata().is_ok_and(|file| file.len() == 0) {
+            continue;
+        }
+        let name = path.display().to_string();
+        let read = || {
+            let mut file = BufReader::new(File::open(&path)?);
+            let setup = State::setup_of(&mut file)?;
+            file.rewind()?;
+            Ok(State::read(&mut file, setup)?.0)
+        };
+        let state = read().map_err(|error: StateError| match error {
+            StateError::Io(error) => anyhow!(error).context(name.clone()),
+            error => Misuse(format!("{name}: {error}")).into(),
+        })?;
+        shards.push((name, state));
+    }
+    match merge(shards) {
+        Ok(merged) => Ok(merged),
+        Err(error) => bail!(Misuse(format!("{}: {error}", folder.display()))),
+    }
+}

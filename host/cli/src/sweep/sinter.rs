@@ -1,0 +1,102 @@
+//! Counts of a sweep as sinter's CSV (`sinter.CSV_HEADER`, sinter 1.13 and later).
+
+use anyhow::Result;
+use ringcall_decoder_service::study::{ArmCounts, Matching, Outcome, Point, Setup, ShotCounts};
+use ringcall_qec::circuit::DetectorBases;
+use ringcall_qec::code::Basis;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+/// sinter's columns, as it pads them.
+const HEADER: &str =
+    "     shots,    errors,  discards, seconds,decoder,strong_id,json_metadata,custom_counts\n";
+
+/// One row for each point and arm that has a shot.
+pub(super) fn to_csv(setup: &Setup, outcomes: &[(Point, Outcome)]) -> Result<String> {
+    let mut csv = HEADER.to_owned();
+    for (point, Outcome { counts, .. }) in outcomes.iter().filter(|(_, outcome)| outcome.counts.shots > 0) {
+        for arm in counts.arms() {
+            let decoder = decoder(&arm);
+            let metadata = Value::Object(metadata(point)).to_string();
+            let id = strong_id(setup, point, decoder)?;
+            let (shots, errors, seconds) = (counts.shots, arm.errors, seconds(counts, &arm));
+            let (metadata, custom) = (quoted(&metadata), quoted(&custom_counts(counts, &arm).to_string()));
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                csv,
+                "{shots:>10},{errors:>10},{:>10},{seconds:>8.6},{decoder},{id},{metadata},{custom}",
+                0
+            );
+        }
+    }
+    Ok(csv)
+}
+
+/// The first two are the names that `ringcall.sinter_decoders()` of the Python package has.
+fn decoder(arm: &ArmCounts) -> &'static str {
+    match (arm.matching, arm.predecoder) {
+        (Matching::Plain, false) => "ringcall",
+        (Matching::Plain, true) => "ringcall_predecoder",
+        (Matching::Relay, false) => "ringcall_relay",
+        (Matching::Relay, true) => "ringcall_relay_predecoder",
+        (_, false) => "ringcall_correlated",
+        (_, true) => "ringcall_correlated_predecoder",
+    }
+}
+
+/// The point, by the letters that sinter's documentation has for such fields.
+fn metadata(point: &Point) -> Map<String, Value> {
+    let mut fields = Map::new();
+    let mut set = |key: &str, value: Value| drop(fields.insert(key.to_owned(), value));
+    if point.code.has_basis() {
+        set("b", json!(if point.basis == Basis::X { "X" } else { "Z" }));
+    }
+    set("c", json!(point.code.name()));
+    set("d", json!(point.distance));
+    if point.code.has_detector_bases() && point.detectors == DetectorBases::Both {
+        set("detectors", json!("both"));
+    }
+    set("p", json!(point.p));
+    set("r", json!(point.rounds));
+    fields
+}
+
+/// What rows must have in common to be added by sinter: the point and what decoded it. The seed is no part of it, as sinter's
+/// own rows have none: studies with different seeds add up.
+fn strong_id(setup: &Setup, point: &Point, decoder: &str) -> Result<String> {
+    let predecoder = setup.predecoder.as_ref().filter(|_| decoder.ends_with("predecoder"));
+    let relay = decoder.contains("relay").then_some(setup.relay);
+    let text = serde_json::to_string(&(point.to_string(), decoder, predecoder, relay))?;
+    let digest = Sha256::digest(text.as_bytes());
+    Ok(digest.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    }))
+}
+
+/// Processor time of the arm's matching, and of its network.
+fn seconds(counts: &ShotCounts, arm: &ArmCounts) -> f64 {
+    let inference = counts.predecoder.filter(|_| arm.predecoder).map_or(0, |after| after.inference_ns);
+    arm.matching_ns.saturating_add(inference) as f64 / 1e9
+}
+
+/// Counts besides errors, which sinter adds up as well.
+fn custom_counts(counts: &ShotCounts, arm: &ArmCounts) -> Value {
+    let fired = match counts.predecoder.filter(|_| arm.predecoder) {
+        Some(after) => after.fired,
+        None => counts.fired,
+    };
+    let mut custom = json!({ "detectors": counts.detectors, "fired": fired, "errors_in_common": arm.both });
+    // These two are counted of one arm alone.
+    if !arm.predecoder && counts.matching() == Some(arm.matching) {
+        custom["observable_errors"] = counts.observable_errors.into();
+        custom["unconverged"] = counts.unconverged.into();
+    }
+    custom
+}
+
+/// A field in quotation marks, as RFC 4180 has it.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}

@@ -1,0 +1,312 @@
+//! `type` and `decoder_custom_args`: what a decoder decodes by, and how.
+
+use super::error::ConfigError;
+use super::yaml::{Fields, Node};
+use ringcall_matching::MergeStrategy;
+use ringcall_qec::decode::BpConfig;
+
+/// What a decoder decodes by.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Method {
+    /// Minimum-weight perfect matching.
+    Matching { merge: MergeStrategy, correlated: bool },
+    /// The same in windows over the rounds.
+    Sliding { merge: MergeStrategy, window: u32, step: u32, rounds: Rounds },
+    /// Belief propagation in relayed legs.
+    Relay(BpConfig),
+}
+
+/// Which detectors belong to which round: `each` to every round, but `boundary` to the first and to the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rounds {
+    pub(super) each: u32,
+    pub(super) boundary: u32,
+}
+
+impl Method {
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Matching { correlated: false, .. } => "matching",
+            Self::Matching { correlated: true, .. } => "correlated matching",
+            Self::Sliding { .. } => "sliding window",
+            Self::Relay(_) => "relay",
+        }
+    }
+}
+
+/// What a decoder decodes by, and the probabilities of its errors.
+pub(super) type Read = Result<(Method, Option<Vec<f64>>), ConfigError>;
+
+/// Reads the arguments of a type; those that change nothing on a CPU are appended to `unused`.
+pub(super) fn read(
+    kind: &Node<'_>,
+    kind_name: &str,
+    custom: &mut Fields<'_>,
+    columns: u32,
+    detectors: usize,
+    priors: Option<Vec<f64>>,
+    unused: &mut Vec<String>,
+) -> Read {
+    match kind.text(kind_name)? {
+        "pymatching" => {
+            let (merge, correlated) = (merge(custom)?, flag(custom, "enable_correlations")?.unwrap_or(false));
+            if correlated && merge != MergeStrategy::Independent {
+                let name = custom.name("merge_strategy");
+                return Err(ConfigError::new(
+                    custom.line(),
+                    name,
+                    "correlated matching merges by `independent`",
+                ));
+            }
+            Ok((Method::Matching { merge, correlated }, priors))
+        }
+        "sliding_window" => Ok((sliding(custom, detectors)?, priors)),
+        "nv-qldpc-decoder" => relay(kind, custom, columns, priors, unused),
+        other => {
+            let reason = format!(
+                "`{other}` is not served; served are pymatching, sliding_window and nv-qldpc-decoder"
+            );
+            Err(ConfigError::new(kind.line, kind_name, reason))
+        }
+    }
+}
+
+fn count(
+    custom: &mut Fields<'_>,
+    key: &'static str,
+    least: u32,
+    most: u32,
+) -> Result<Option<u32>, ConfigError> {
+    let name = custom.name(key);
+    custom.take(key).map(|node| node.count(&name, least, most)).transpose()
+}
+
+fn flag(custom: &mut Fields<'_>, key: &'static str) -> Result<Option<bool>, ConfigError> {
+    let name = custom.name(key);
+    custom.take(key).map(|node| node.boolean(&name)).transpose()
+}
+
+/// How parallel edges are merged: as an error model's where nothing is said, since observables are given.
+fn merge(custom: &mut Fields<'_>) -> Result<MergeStrategy, ConfigError> {
+    let name = custom.name("merge_strategy");
+    let Some(node) = custom.take("merge_strategy") else { return Ok(MergeStrategy::Independent) };
+    Ok(match node.text(&name)? {
+        "disallow" => MergeStrategy::Disallow,
+        "independent" => MergeStrategy::Independent,
+        "smallest_weight" => MergeStrategy::SmallestWeight,
+        "keep_original" => MergeStrategy::KeepOriginal,
+        "replace" => MergeStrategy::Replace,
+        other => {
+            let reason =
+                format!("`{other}`: take disallow, independent, smallest_weight, keep_original or replace");
+            return Err(ConfigError::new(node.line, name, reason));
+        }
+    })
+}
+
+/// A window of rounds, matched within.
+fn sliding(custom: &mut Fields<'_>, detectors: usize) -> Result<Method, ConfigError> {
+    let most = u32::try_from(detectors).unwrap_or(u32::MAX);
+    let line = custom.line();
+    let need = |custom: &mut Fields<'_>, key: &'static str| {
+        let missing = ConfigError::new(line, custom.name(key), "this key is missing");
+        count(custom, key, 1, most)?.ok_or(missing)
+    };
+    let window = need(custom, "window_size")?;
+    let step = need(custom, "step_size")?;
+    let each = need(custom, "num_syndromes_per_round")?;
+    let boundary = count(custom, "num_boundary_syndromes", 0, each)?.filter(|&n| n > 0).unwrap_or(each);
+    let whole = detectors as u64;
+    let inner = whole.checked_sub(2 * u64::from(boundary)).filter(|inner| inner % u64::from(each) == 0);
+    if inner.is_none() {
+        let reason = format!(
+            "{detectors} detectors are no whole rounds of {each}, with {boundary} in the first and the last"
+        );
+        return Err(ConfigError::new(line, custom.name("num_syndromes_per_round"), reason));
+    }
+    // Where windows cut edges: ours are open at both ends, as these ask for by default.
+    for (key, served) in [("straddle_start_round", false), ("straddle_end_round", true)] {
+        if flag(custom, key)?.is_some_and(|value| value != served) {
+            return Err(ConfigError::new(line, custom.name(key), format!("only `{served}` is served")));
+        }
+    }
+    let name = custom.name("inner_decoder_name");
+    let inner = custom.need("inner_decoder_name")?;
+    if inner.text(&name)? != "pymatching" {
+        return Err(ConfigError::new(inner.line, name, "windows are decoded by `pymatching` alone"));
+    }
+    let params = custom.name("inner_decoder_params");
+    let merge = match custom.take("inner_decoder_params") {
+        None => MergeStrategy::Independent,
+        Some(node) => {
+            let mut fields = node.fields(&params)?;
+            let merge = merge(&mut fields)?;
+            fields.finish()?;
+            merge
+        }
+    };
+    Ok(Method::Sliding { merge, window, step, rounds: Rounds { each, boundary } })
+}
+
+/// Arguments that say how the reference uses a GPU, and not what comes out.
+const GPU: [&str; 8] = [
+    "use_sparsity",
+    "n_threads",
+    "bp_batch_size",
+    "osd_batch_size",
+    "iter_per_check",
+    "repeatable",
+    "proc_float",
+    "clip_value",
+];
+
+/// Min-sum belief propagation, with memory where it is asked for.
+fn relay(
+    kind: &Node<'_>,
+    custom: &mut Fields<'_>,
+    columns: u32,
+    priors: Option<Vec<f64>>,
+    unused: &mut Vec<String>,
+) -> Read {
+    let line = custom.line();
+    let refuse = |node: &Node<'_>, name: String, reason: &str| Err(ConfigError::new(node.line, name, reason));
+    for key in GPU {
+        let name = custom.name(key);
+        if custom.take(key).is_some() {
+            unused.push(name);
+        }
+    }
+    for key in ["explicit_gammas", "osd_order"] {
+        let name = custom.name(key);
+        if let Some(node) = custom.take(key) {
+            return refuse(node, name, "this is not served");
+        }
+    }
+    for (key, served, reason) in [
+        ("osd_method", 0, "ordered statistics decoding is not served: take 0"),
+        ("use_osd", 0, "ordered statistics decoding is not served: take false"),
+    ] {
+        let name = custom.name(key);
+        let Some(node) = custom.take(key) else { continue };
+        if node.boolean(&name) != Ok(false) && node.integer(&name) != Ok(served) {
+            return refuse(node, name, reason);
+        }
+    }
+    let name = custom.name("scale_factor");
+    if let Some(node) = custom.take("scale_factor")
+        && node.number(&name)? != 1.0
+    {
+        return refuse(node, name, "messages are not scaled here: take 1.0");
+    }
+    let priors = match (priors, custom.take("error_rate")) {
+        (Some(_), Some(node)) => {
+            return refuse(node, custom.name("error_rate"), "error_rate_vec is given, too");
+        }
+        (Some(priors), None) => priors,
+        (None, Some(node)) => {
+            let name = custom.name("error_rate");
+            let p = node.number(&name)?;
+            if !(p > 0.0 && p <= 0.5) {
+                return refuse(node, name, "this is no probability above 0 and up to 0.5");
+            }
+            vec![p; columns as usize]
+        }
+        (None, None) => {
+            let reason = "belief propagation needs error_rate_vec or error_rate";
+            return Err(ConfigError::new(kind.line, custom.name("error_rate_vec"), reason));
+        }
+    };
+    let max_iterations = count(custom, "max_iterations", 1, 1_000_000)?.unwrap_or(30);
+    let seed = count(custom, "bp_seed", 0, u32::MAX)?.unwrap_or(0);
+    let method_name = custom.name("bp_method");
+    let (method_line, method) = match custom.take("bp_method") {
+        None => (line, 0),
+        Some(node) => (node.line, node.count(&method_name, 0, 3)?),
+    };
+    let composition = count(custom, "composition", 0, 1)?.unwrap_or(0);
+    let gamma0 = custom.name("gamma0");
+    let gamma0 = custom.take("gamma0").map(|node| strength(node, &gamma0)).transpose()?;
+    let memory = dist(custom)?;
+    let base = BpConfig { seed, ..BpConfig::min_sum(max_iterations) };
+    let config = match (method, composition) {
+        (1, 0) => base,
+        (2, 0) => BpConfig { first_memory: gamma0.unwrap_or(0), ..base },
+        (3, 1) => {
+            let (legs, first_iterations, solutions) = srelay(custom)?;
+            let Some(memory) = memory else {
+                return Err(ConfigError::new(line, custom.name("gamma_dist"), "this key is missing"));
+            };
+            BpConfig {
+                first_memory: gamma0.unwrap_or(0),
+                memory,
+                first_iterations,
+                leg_iterations: max_iterations,
+                legs,
+                solutions,
+                ..base
+            }
+        }
+        _ => {
+            let reason = format!(
+                "{method} with composition {composition} is not served; served are 1 (min-sum), 2 (with memory), and 3 with \
+                 composition 1 (Relay-BP)"
+            );
+            return Err(ConfigError::new(method_line, method_name, reason));
+        }
+    };
+    Ok((Method::Relay(config), Some(priors)))
+}
+
+/// A memory strength, rounded to 128ths.
+fn strength(node: &Node<'_>, name: &str) -> Result<i16, ConfigError> {
+    let gamma = node.number(name)?;
+    if !(-1.0..=1.0).contains(&gamma) {
+        return Err(ConfigError::new(node.line, name, format!("{gamma} is no memory strength from -1 to 1")));
+    }
+    Ok((gamma * f64::from(ringcall_qec::decode::MEMORY_UNIT)).round() as i16)
+}
+
+fn dist(custom: &mut Fields<'_>) -> Result<Option<(i16, i16)>, ConfigError> {
+    let name = custom.name("gamma_dist");
+    let Some(node) = custom.take("gamma_dist") else { return Ok(None) };
+    let [low, high] = node.list(&name)? else {
+        return Err(ConfigError::new(node.line, name, "this is a list of two numbers, least and greatest"));
+    };
+    let (low, high) = (strength(low, &format!("{name}[0]"))?, strength(high, &format!("{name}[1]"))?);
+    if low > high {
+        return Err(ConfigError::new(node.line, name, "the first number is the lesser one"));
+    }
+    Ok(Some((low, high)))
+}
+
+/// Legs after the first, iterations of the first, and how many solutions end a decode.
+fn srelay(custom: &mut Fields<'_>) -> Result<(u32, u32, u32), ConfigError> {
+    let path = custom.name("srelay_config");
+    let mut fields = custom.need("srelay_config")?.fields(&path)?;
+    let line = fields.line();
+    let need = |fields: &mut Fields<'_>, key: &'static str, least| {
+        let missing = ConfigError::new(line, fields.name(key), "this key is missing");
+        count(fields, key, least, 100_000)?.ok_or(missing)
+    };
+    let first = need(&mut fields, "pre_iter", 1)?;
+    let legs = need(&mut fields, "num_sets", 0)?;
+    let wanted = count(&mut fields, "stop_nconv", 1, 100_000)?;
+    let name = fields.name("stopping_criterion");
+    let solutions = match fields.take("stopping_criterion") {
+        None => 1,
+        Some(node) => match node.text(&name)? {
+            "FirstConv" => 1,
+            "All" => legs + 1,
+            "NConv" => match wanted {
+                Some(wanted) => wanted,
+                None => return Err(ConfigError::new(line, fields.name("stop_nconv"), "this key is missing")),
+            },
+            other => {
+                let reason = format!("`{other}`: take FirstConv, NConv or All");
+                return Err(ConfigError::new(node.line, name, reason));
+            }
+        },
+    };
+    fields.finish()?;
+    Ok((legs, first, solutions))
+}

@@ -1,0 +1,322 @@
+//! The configuration of a decoding server: which decoders, of which matrices, and over what they are reached.
+
+use super::arguments::{self, Method};
+use super::error::ConfigError;
+use super::matrix::{self, Rows};
+use super::yaml::{self, Fields, Node};
+use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
+
+/// The most decoders of one server: each has a thread.
+pub const MAX_DECODERS: usize = 256;
+/// The most rows and columns of a matrix.
+const MAX_SIZE: u32 = 1 << 24;
+/// The probability of an error of weight ln((1 - p) / p) = 1: what an error weighs of which nothing is said.
+const UNIT_WEIGHT_PROBABILITY: f64 = 0.268_941_421_369_995_1;
+
+/// A configuration that was checked, but for what only building its decoders shows.
+///
+/// ```
+/// use ringcall_decoder_service::decoding_server::Config;
+///
+/// let config: Config = "
+/// decoders:
+///   - id: 0
+///     type: pymatching
+///     block_size: 3
+///     syndrome_size: 2
+///     H_sparse: [0, 1, -1, 1, 2, -1]
+///     O_sparse: [0, -1]
+///     D_sparse: [0, -1, 0, 1, -1]
+///     decoder_custom_args: { merge_strategy: smallest_weight, error_rate_vec: [0.1, 0.1, 0.1] }
+/// ".parse()?;
+/// let decoder = &config.decoders[0];
+/// assert_eq!((decoder.detectors(), decoder.measurements(), decoder.observables()), (2, 2, 1));
+///
+/// let error = "decoders:\n- id: zero".parse::<Config>().unwrap_err();
+/// assert_eq!(error.to_string(), "line 2: decoders[0].id: `zero` is no whole number of 64 bits");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The decoders, in the order of the file, each with its own id.
+    pub decoders: Vec<DecoderConfig>,
+    /// What they are reached over, where the file says it.
+    pub transport: TransportConfig,
+}
+
+/// The section `transport`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TransportConfig {
+    /// A transport's name, or the path of a provider's library.
+    pub provider: Option<String>,
+    /// Arguments for it.
+    pub args: Vec<String>,
+    /// The line where the section begins; 0 where there is none.
+    pub line: usize,
+}
+
+/// One decoder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DecoderConfig {
+    pub(super) id: i64,
+    pub(super) line: usize,
+    /// Its name in the file, such as `decoders[0]`.
+    pub(super) path: String,
+    pub(super) columns: u32,
+    pub(super) checks: Rows,
+    pub(super) observables: Rows,
+    /// For each detector, the measurements whose parity it is.
+    pub(super) detectors: Rows,
+    pub(super) measurements: u32,
+    pub(super) priors: Option<Vec<f64>>,
+    pub(super) method: Method,
+    pub(super) unused: Vec<String>,
+}
+
+impl std::str::FromStr for Config {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let tree = yaml::read(text)?;
+        let mut fields = tree.fields("")?;
+        let list = fields.need("decoders")?;
+        let nodes = list.list("decoders")?;
+        if nodes.is_empty() || nodes.len() > MAX_DECODERS {
+            let reason = format!("{} decoders: from 1 to {MAX_DECODERS} are served", nodes.len());
+            return Err(ConfigError::new(list.line, "decoders", reason));
+        }
+        let transport = fields.take("transport").map(transport).transpose()?.unwrap_or_default();
+        fields.finish()?;
+        let mut decoders: Vec<DecoderConfig> = Vec::with_capacity(nodes.len());
+        for (i, node) in nodes.iter().enumerate() {
+            let decoder = DecoderConfig::read(node, format!("decoders[{i}]"))?;
+            if let Some(first) = decoders.iter().find(|other| other.id == decoder.id) {
+                let reason = format!("{} has the id {}, too", first.path, decoder.id);
+                return Err(ConfigError::new(decoder.line, format!("{}.id", decoder.path), reason));
+            }
+            decoders.push(decoder);
+        }
+        Ok(Self { decoders, transport })
+    }
+}
+
+fn transport(node: &Node<'_>) -> Result<TransportConfig, ConfigError> {
+    let mut fields = node.fields("transport")?;
+    let provider = fields.take("provider").map(|node| node.text("transport.provider")).transpose()?;
+    let mut args = Vec::new();
+    if let Some(node) = fields.take("args") {
+        for (i, arg) in node.list("transport.args")?.iter().enumerate() {
+            args.push(arg.text(&format!("transport.args[{i}]"))?.to_owned());
+        }
+    }
+    if let Some(node) = fields.take("device_graph") {
+        let reason = "device graphs are not served: take `dispatch: host`";
+        return Err(ConfigError::new(node.line, "transport.device_graph", reason));
+    }
+    let line = fields.line();
+    fields.finish()?;
+    Ok(TransportConfig { provider: provider.map(str::to_owned), args, line })
+}
+
+/// Priors, which stand beside the matrices or among the decoder's arguments.
+fn priors(node: &Node<'_>, key: &str, columns: u32) -> Result<Vec<f64>, ConfigError> {
+    let list = node.list(key)?;
+    if list.len() != columns as usize {
+        let reason = format!("{} probabilities for {columns} columns (block_size)", list.len());
+        return Err(ConfigError::new(node.line, key, reason));
+    }
+    let mut priors = Vec::with_capacity(list.len());
+    for (i, item) in list.iter().enumerate() {
+        let name = format!("{key}[{i}]");
+        let p = item.number(&name)?;
+        // 0 has an infinite weight, and above 1/2 an error is the rule.
+        if !(p > 0.0 && p <= 0.5) {
+            return Err(ConfigError::new(
+                item.line,
+                name,
+                format!("{p} is no probability above 0 and up to 0.5"),
+            ));
+        }
+        priors.push(p);
+    }
+    Ok(priors)
+}
+
+impl DecoderConfig {
+    fn read(node: &Node<'_>, path: String) -> Result<Self, ConfigError> {
+        let mut fields = node.fields(&path)?;
+        let name = |key: &str| format!("{path}.{key}");
+        let id = fields.need("id")?;
+        let (line, id) = (id.line, i64::from(id.count(&name("id"), 0, u32::MAX)?));
+        let kind = fields.need("type")?;
+        let columns = fields.need("block_size")?.count(&name("block_size"), 1, MAX_SIZE)?;
+        let size = fields.need("syndrome_size")?;
+        let syndrome_size = size.count(&name("syndrome_size"), 1, MAX_SIZE)?;
+        let sparse = |fields: &mut Fields<'_>, key: &'static str, columns: u32| {
+            let node = fields.need(key)?;
+            matrix::rows(node, &name(key), columns).map(|rows| (node.line, rows))
+        };
+        let (_, checks) = sparse(&mut fields, "H_sparse", columns)?;
+        let (observables_line, observables) = sparse(&mut fields, "O_sparse", columns)?;
+        let (detectors_line, detectors) = sparse(&mut fields, "D_sparse", MAX_SIZE)?;
+        let refuse = |line: usize, key: &str, reason: String| Err(ConfigError::new(line, name(key), reason));
+        if observables.is_empty() || observables.len() > 1 << 16 {
+            let reason = format!("{} rows: from 1 to 65536 observables are served", observables.len());
+            return refuse(observables_line, "O_sparse", reason);
+        }
+        if detectors.len() != checks.len() {
+            let reason = format!(
+                "{} rows, and H_sparse has {}: both have one a detector",
+                detectors.len(),
+                checks.len()
+            );
+            return refuse(detectors_line, "D_sparse", reason);
+        }
+        let used = detectors.iter().flatten().max().map_or(0, |&last| last + 1);
+        // CUDA-Q's files have the rows of H here. A number of measurements is taken as well: it may count some that no detector uses.
+        let measurements = match syndrome_size {
+            size if size as usize == checks.len() => used,
+            size if size >= used => size,
+            _ => {
+                let rows = checks.len();
+                let reason =
+                    format!("{syndrome_size}, but H_sparse has {rows} rows and D_sparse {used} measurements");
+                return refuse(size.line, "syndrome_size", reason);
+            }
+        };
+        if measurements == 0 {
+            return refuse(detectors_line, "D_sparse", "no detector has a measurement".to_owned());
+        }
+        let outer = fields.take("error_rate_vec");
+        let mut unused = Vec::new();
+        match fields.take("dispatch").map(|node| (node, node.text(&name("dispatch")))) {
+            None | Some((_, Ok("host"))) => {}
+            Some((node, Ok(other))) => {
+                return refuse(node.line, "dispatch", format!("`{other}` is not served: take `host`"));
+            }
+            Some((_, Err(error))) => return Err(error),
+        }
+        if let Some(node) = fields.take("cuda_device_id") {
+            node.count(&name("cuda_device_id"), 0, u32::MAX)?;
+            unused.push(name("cuda_device_id"));
+        }
+        let empty = Node { line: node.line, value: yaml::Value::Map(Vec::new()) };
+        let custom = fields.take("decoder_custom_args").unwrap_or(&empty);
+        fields.finish()?;
+        let mut custom = custom.fields(&name("decoder_custom_args"))?;
+        let inner = custom.take("error_rate_vec");
+        let priors = match (outer, inner) {
+            (Some(_), Some(node)) => {
+                return refuse(
+                    node.line,
+                    "decoder_custom_args.error_rate_vec",
+                    "this is given twice".to_owned(),
+                );
+            }
+            (Some(node), None) => Some(priors(node, &name("error_rate_vec"), columns)?),
+            (None, Some(node)) => Some(priors(node, &name("decoder_custom_args.error_rate_vec"), columns)?),
+            (None, None) => None,
+        };
+        let (method, priors) =
+            arguments::read(kind, &name("type"), &mut custom, columns, checks.len(), priors, &mut unused)?;
+        custom.finish()?;
+        Ok(Self {
+            id,
+            line,
+            path,
+            columns,
+            checks,
+            observables,
+            detectors,
+            measurements,
+            priors,
+            method,
+            unused,
+        })
+    }
+
+    /// Its id, which requests name.
+    #[must_use]
+    pub const fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// What it decodes by: `matching`, `correlated matching`, `sliding window` or `relay`.
+    #[must_use]
+    pub const fn method(&self) -> &'static str {
+        self.method.name()
+    }
+
+    /// Whether it is by matching that minds correlations.
+    #[must_use]
+    pub const fn is_correlated(&self) -> bool {
+        matches!(self.method, Method::Matching { correlated: true, .. })
+    }
+
+    /// Whether it is by belief propagation.
+    #[must_use]
+    pub const fn is_relay(&self) -> bool {
+        matches!(self.method, Method::Relay(_))
+    }
+
+    /// Detectors: the rows of H and of D.
+    #[must_use]
+    pub fn detectors(&self) -> usize {
+        self.checks.len()
+    }
+
+    /// Measurements of one decode.
+    #[must_use]
+    pub const fn measurements(&self) -> usize {
+        self.measurements as usize
+    }
+
+    /// Observables, one correction each.
+    #[must_use]
+    pub fn observables(&self) -> usize {
+        self.observables.len()
+    }
+
+    /// Errors: the columns of H.
+    #[must_use]
+    pub const fn errors(&self) -> usize {
+        self.columns as usize
+    }
+
+    /// For each detector, the measurements whose parity it is, in ascending order.
+    #[must_use]
+    pub fn detector_measurements(&self) -> &[Vec<u32>] {
+        &self.detectors
+    }
+
+    /// Keys of the file that change nothing here, since this decodes on a CPU.
+    #[must_use]
+    pub fn unused(&self) -> &[String] {
+        &self.unused
+    }
+
+    /// The errors with their probabilities: what shots are drawn from. Without `error_rate_vec` every error weighs 1.
+    #[must_use]
+    pub fn model(&self) -> DetectorErrorModel {
+        let columns = self.columns as usize;
+        let detectors = matrix::columns(&self.checks, columns);
+        let observables = matrix::columns(&self.observables, columns);
+        let mechanisms = detectors.into_iter().zip(observables).enumerate();
+        let mechanisms = mechanisms.map(|(column, (detectors, observables))| Mechanism {
+            probability: self.priors.as_ref().map_or(UNIT_WEIGHT_PROBABILITY, |priors| priors[column]),
+            detectors,
+            observables,
+            components: Vec::new(),
+        });
+        DetectorErrorModel {
+            num_detectors: self.checks.len() as u32,
+            num_observables: self.observables.len() as u32,
+            mechanisms: mechanisms.collect(),
+            coordinates: Vec::new(),
+        }
+    }
+
+    pub(super) fn refuse(&self, key: &str, reason: impl std::fmt::Display) -> ConfigError {
+        ConfigError::new(self.line, format!("{}.{key}", self.path), reason.to_string())
+    }
+}

@@ -1,0 +1,169 @@
+//! The decoders of a decoding server, made of their configurations.
+
+use super::arguments::{Method, Rounds};
+use super::config::DecoderConfig;
+use super::error::ConfigError;
+use super::split;
+use ringcall_matching::{CheckMatrix, Decoder as Matching, MatchingGraph, SlidingConfig, SlidingDecoder};
+use ringcall_qec::decode::{
+    Decoder, DecoderFactory, DecoderOptions, MatchingEngine, ModelDecoders, RelayFactory,
+};
+
+/// The most rounds at a run's end that windows are told of together.
+const MAX_TAIL: usize = 8;
+
+/// A decoder with what it decodes by.
+pub(super) enum Engine {
+    Matching(Box<Matching>),
+    Sliding(Box<Windows>),
+    /// Correlated matching, or belief propagation.
+    Model(Box<dyn Decoder>),
+}
+
+/// No correction explains a syndrome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unexplained;
+
+impl Engine {
+    /// # Errors
+    /// What only building shows, with the line of the decoder.
+    pub(super) fn new(config: &DecoderConfig) -> Result<Self, ConfigError> {
+        match &config.method {
+            Method::Matching { correlated: true, .. } => {
+                let model =
+                    split::into_edges(config.model()).map_err(|why| config.refuse("H_sparse", why))?;
+                let options = DecoderOptions {
+                    matching: Some(MatchingEngine::CorrelatedBlossom),
+                    ..DecoderOptions::default()
+                };
+                let decoders = ModelDecoders::new(&model, &options);
+                let decoder = decoders.and_then(|decoders| decoders.build());
+                decoder.map(Self::Model).map_err(|why| config.refuse("H_sparse", why))
+            }
+            Method::Matching { .. } => Ok(Self::Matching(Box::new(Matching::new(graph(config)?)))),
+            &Method::Sliding { window, step, rounds, .. } => {
+                let sliding = SlidingConfig { window: window as usize, commit: step as usize };
+                let windows = Windows::new(&graph(config)?, rounds, sliding, config.detectors());
+                windows
+                    .map(|windows| Self::Sliding(Box::new(windows)))
+                    .map_err(|why| config.refuse("decoder_custom_args", why))
+            }
+            Method::Relay(settings) => {
+                let factory = RelayFactory::new(&config.model(), settings);
+                let decoder = factory.and_then(|factory| factory.build());
+                decoder.map(Self::Model).map_err(|why| config.refuse("H_sparse", why))
+            }
+        }
+    }
+
+    /// Decodes detectors that fired, in ascending order, into observables packed in bits.
+    pub(super) fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<(), Unexplained> {
+        match self {
+            Self::Matching(decoder) => {
+                let solution = decoder.decode(defects).map_err(|_| Unexplained)?;
+                pack(solution.observables(), observables);
+            }
+            Self::Sliding(windows) => pack(windows.decode(defects)?, observables),
+            Self::Model(decoder) => {
+                decoder.decode(defects, observables).map_err(|_| Unexplained)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pack(words: &[u64], bytes: &mut [u8]) {
+    for (bytes, word) in bytes.chunks_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+    }
+}
+
+/// The matching graph of H and O; every column is one edge.
+fn graph(config: &DecoderConfig) -> Result<MatchingGraph, ConfigError> {
+    let (Method::Matching { merge, .. } | Method::Sliding { merge, .. }) = config.method else {
+        return Err(config.refuse("type", "this is no matching"));
+    };
+    let weights =
+        config.priors.as_ref().map(|priors| priors.iter().map(|p| ((1.0 - p) / p).ln()).collect::<Vec<_>>());
+    let matrix = CheckMatrix {
+        columns: config.errors(),
+        checks: &config.checks,
+        observables: &config.observables,
+        weights: weights.as_deref(),
+        probabilities: config.priors.as_deref(),
+    };
+    matrix.build_merged(merge).map_err(|why| config.refuse("H_sparse", why))
+}
+
+/// Windows over the rounds of a volume.
+pub(super) struct Windows {
+    decoder: SlidingDecoder,
+    /// The first detector of each round, and at the end the number of detectors.
+    starts: Vec<u32>,
+    /// Positions of defects within their rounds.
+    positions: Vec<u32>,
+}
+
+impl Windows {
+    fn new(
+        graph: &MatchingGraph,
+        Rounds { each, boundary }: Rounds,
+        sliding: SlidingConfig,
+        detectors: usize,
+    ) -> Result<Self, String> {
+        let detectors = detectors as u32;
+        let inner = (detectors - 2 * boundary) / each;
+        let mut starts = vec![0, boundary];
+        starts.extend((1..=inner).map(|round| boundary + round * each));
+        starts.push(detectors);
+        let count = starts.len() - 1;
+        let rounds: Vec<u32> = (0..)
+            .zip(starts.windows(2))
+            .flat_map(|(round, ends)| (ends[0]..ends[1]).map(move |_| round))
+            .collect();
+        let decoder = SlidingDecoder::new(graph, &rounds, sliding).map_err(|why| why.to_string())?;
+        if count < decoder.least_rounds() || decoder.tail_rounds() > MAX_TAIL {
+            return Err(format!(
+                "{count} rounds, {} of them a tail: windows of {} rounds need {} rounds at least and a tail of {MAX_TAIL} at \
+                 most; decode by `pymatching`",
+                decoder.tail_rounds(),
+                sliding.window,
+                decoder.least_rounds()
+            ));
+        }
+        Ok(Self { decoder, starts, positions: Vec::with_capacity(detectors as usize) })
+    }
+
+    fn decode(&mut self, defects: &[u32]) -> Result<&[u64], Unexplained> {
+        let Self { decoder, starts, positions } = self;
+        decoder.restart();
+        positions.clear();
+        let rounds = starts.len() - 1;
+        let first_of_tail = rounds - decoder.tail_rounds();
+        let mut from = 0;
+        // Where the defects of each round of the tail end among the positions.
+        let mut ends = [0; MAX_TAIL];
+        for (round, bounds) in starts.windows(2).enumerate() {
+            let begin = positions.len();
+            while let Some(&defect) = defects.get(from).filter(|&&defect| defect < bounds[1]) {
+                positions.push(defect - bounds[0]);
+                from += 1;
+            }
+            match round.checked_sub(first_of_tail) {
+                None => {
+                    decoder.push_round(&positions[begin..]).map_err(|_| Unexplained)?;
+                }
+                Some(i) => ends[i] = positions.len(),
+            }
+        }
+        let tail = rounds - first_of_tail;
+        let mut begin =
+            positions.len() - defects.iter().filter(|&&defect| defect >= starts[first_of_tail]).count();
+        let mut parts: [&[u32]; MAX_TAIL] = [&[]; MAX_TAIL];
+        for (part, &end) in parts.iter_mut().zip(&ends[..tail]) {
+            *part = &positions[begin..end];
+            begin = end;
+        }
+        decoder.finish(&parts[..tail]).map_err(|_| Unexplained)
+    }
+}

@@ -1,0 +1,245 @@
+//! One decoder's session: measurements are collected, decoded, and their corrections are handed out.
+
+use super::config::DecoderConfig;
+use super::engine::Engine;
+use super::error::ConfigError;
+use super::matrix;
+use ringcall::wire::bits::packed_len;
+use ringcall::wire::decoding::{DecodingStatus, EnqueueSyndromes, GetCorrections};
+
+/// What corrections say after a second decode whose first was not cleared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Frame {
+    /// Those of the last decode alone.
+    #[default]
+    Volume,
+    /// Those of all decodes since they were cleared, each observable's parity: a running Pauli frame.
+    Running,
+}
+
+/// Where a session is between two calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionState {
+    /// More measurements are expected.
+    Collecting,
+    /// All measurements of a decode have come, and there are corrections.
+    Ready,
+    /// Measurements were malformed or too many, or nothing explains them. `reset_decoder` alone leads out.
+    Failed,
+}
+
+/// A decoder with its session.
+///
+/// ```
+/// use ringcall::wire::decoding::{DecodingStatus, GetCorrections};
+/// use ringcall_decoder_service::decoding_server::{Config, Frame, Session};
+///
+/// let config: Config = "
+/// decoders:
+/// - {id: 0, type: pymatching, block_size: 3, syndrome_size: 2,
+///    H_sparse: [0, 1, -1, 1, 2, -1], O_sparse: [0, -1], D_sparse: [0, -1, 1, -1]}
+/// ".parse()?;
+/// let mut session = Session::new(&config.decoders[0], Frame::Volume)?;
+/// let mut corrections = [0];
+/// assert_eq!(session.corrections(1, false, &mut corrections), Err(DecodingStatus::NotReady));
+/// session.push(1, &[1]);
+/// session.push(1, &[0]);
+/// assert_eq!(session.corrections(1, true, &mut corrections), Ok(1));
+/// assert_eq!(corrections, [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Session {
+    id: i64,
+    frame: Frame,
+    engine: Engine,
+    /// For each measurement, the detectors that it flips.
+    flips: Vec<Vec<u32>>,
+    observables: usize,
+    state: SessionState,
+    /// Measurements of the volume so far.
+    accepted: usize,
+    /// Detectors of the volume so far, a bit each.
+    detectors: Vec<u64>,
+    defects: Vec<u32>,
+    decoded: Vec<u8>,
+    corrections: Vec<u8>,
+    decodes: u64,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("state", &self.state)
+            .field("accepted", &self.accepted)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// A session that has collected nothing. All its memory is allocated here.
+    ///
+    /// # Errors
+    /// The decoder cannot be made of these matrices.
+    pub fn new(config: &DecoderConfig, frame: Frame) -> Result<Self, ConfigError> {
+        let bytes = packed_len(config.observables());
+        Ok(Self {
+            id: config.id(),
+            frame,
+            engine: Engine::new(config)?,
+            flips: matrix::columns(config.detector_measurements(), config.measurements()),
+            observables: config.observables(),
+            state: SessionState::Collecting,
+            accepted: 0,
+            detectors: vec![0; config.detectors().div_ceil(64)],
+            defects: Vec::with_capacity(config.detectors()),
+            decoded: vec![0; bytes],
+            corrections: vec![0; bytes],
+            decodes: 0,
+        })
+    }
+
+    /// The decoder's id.
+    #[must_use]
+    pub const fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// Where the session is.
+    #[must_use]
+    pub const fn state(&self) -> SessionState {
+        self.state
+    }
+
+    /// Volumes decoded.
+    #[must_use]
+    pub const fn decodes(&self) -> u64 {
+        self.decodes
+    }
+
+    /// `enqueue_syndromes`: the status of a payload.
+    pub fn enqueue(&mut self, payload: &[u8]) -> DecodingStatus {
+        match EnqueueSyndromes::read(payload) {
+            Ok(EnqueueSyndromes { num_syndromes, bits, .. }) => {
+                self.push(num_syndromes as usize, bits);
+                DecodingStatus::Ok
+            }
+            Err(_) => {
+                // What was lost is not known, so that no volume is whole from here on.
+                self.state = SessionState::Failed;
+                DecodingStatus::BadRequest
+            }
+        }
+    }
+
+    /// Takes in `count` measurements, and decodes where they complete a volume. A session that has failed takes them and does
+    /// nothing; one that now fails says so when corrections are asked for.
+    ///
+    /// # Panics
+    /// `bits` has fewer than `count` bits.
+    pub fn push(&mut self, count: usize, bits: &[u8]) {
+        if self.state == SessionState::Failed || count == 0 {
+            return;
+        }
+        if count > self.flips.len() - self.accepted {
+            self.state = SessionState::Failed;
+            return;
+        }
+        self.state = SessionState::Collecting;
+        let flips = &self.flips[self.accepted..][..count];
+        for (byte, flips) in bits[..packed_len(count)].iter().zip(flips.chunks(8)) {
+            let mut left = *byte;
+            while left != 0 {
+                let bit = left.trailing_zeros() as usize;
+                left &= left - 1;
+                // Bits after the last measurement are not read.
+                for &detector in flips.get(bit).map_or(&[][..], Vec::as_slice) {
+                    self.detectors[detector as usize / 64] ^= 1 << (detector % 64);
+                }
+            }
+        }
+        self.accepted += count;
+        if self.accepted == self.flips.len() {
+            self.decode();
+        }
+    }
+
+    fn decode(&mut self) {
+        let Self { detectors, defects, decoded, corrections, .. } = self;
+        defects.clear();
+        for (i, word) in (0..).zip(detectors.iter_mut()) {
+            let mut left = std::mem::take(word);
+            while left != 0 {
+                defects.push(64 * i + left.trailing_zeros());
+                left &= left - 1;
+            }
+        }
+        self.accepted = 0;
+        if self.engine.decode(defects, decoded).is_err() {
+            self.state = SessionState::Failed;
+            return;
+        }
+        self.decodes += 1;
+        match self.frame {
+            Frame::Volume => corrections.copy_from_slice(decoded),
+            Frame::Running => corrections.iter_mut().zip(decoded).for_each(|(sum, new)| *sum ^= *new),
+        }
+        self.state = SessionState::Ready;
+    }
+
+    /// `get_corrections`: writes the corrections to `result`; how many bytes they take.
+    ///
+    /// # Errors
+    /// The status to answer with.
+    pub fn get_corrections(&mut self, payload: &[u8], result: &mut [u8]) -> Result<usize, DecodingStatus> {
+        let GetCorrections { return_size, reset, .. } =
+            GetCorrections::read(payload).map_err(|_| DecodingStatus::BadRequest)?;
+        self.corrections(return_size, reset, result)
+    }
+
+    /// Writes the corrections to `result`, and clears them if `reset` is set; how many bytes they take.
+    ///
+    /// # Errors
+    /// [`BadRequest`](DecodingStatus::BadRequest) where `return_size` is not the number of observables,
+    /// [`NotReady`](DecodingStatus::NotReady) while measurements are missing, [`InternalError`](DecodingStatus::InternalError)
+    /// of a session that has failed, and where `result` is too short.
+    pub fn corrections(
+        &mut self,
+        return_size: i64,
+        reset: bool,
+        result: &mut [u8],
+    ) -> Result<usize, DecodingStatus> {
+        if return_size <= 0 {
+            return Err(DecodingStatus::BadRequest);
+        }
+        if self.state == SessionState::Failed {
+            return Err(DecodingStatus::InternalError);
+        }
+        if usize::try_from(return_size) != Ok(self.observables) {
+            return Err(DecodingStatus::BadRequest);
+        }
+        if self.state == SessionState::Collecting {
+            return Err(DecodingStatus::NotReady);
+        }
+        let len = self.corrections.len();
+        result.get_mut(..len).ok_or(DecodingStatus::InternalError)?.copy_from_slice(&self.corrections);
+        if reset {
+            self.corrections.fill(0);
+            self.state = SessionState::Collecting;
+        }
+        Ok(len)
+    }
+
+    /// Forgets everything: measurements, corrections and a failure.
+    pub fn reset(&mut self) {
+        self.accepted = 0;
+        self.detectors.fill(0);
+        self.corrections.fill(0);
+        self.state = SessionState::Collecting;
+    }
+
+    /// Fails the session: what its caller sent last was lost.
+    pub(super) fn fail(&mut self) {
+        self.state = SessionState::Failed;
+    }
+}

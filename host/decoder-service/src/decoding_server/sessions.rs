@@ -1,0 +1,236 @@
+//! All sessions of a server, found by the decoder's id, and the three calls as functions of a ring.
+
+use super::config::Config;
+use super::error::ConfigError;
+use super::session::{Frame, Session};
+use ringcall::Status;
+use ringcall::table::TableBuilder;
+use ringcall::wire::decoding::{DecodingStatus, RESET_DECODER_BYTES, decoder_id};
+use ringcall::wire::names;
+use ringcall_gpu::atomic::DeviceU64;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+/// A session, and whether measurements for it were dropped.
+#[derive(Debug)]
+struct Desk {
+    id: i64,
+    session: Mutex<Session>,
+    /// 1 from a drop until the next reset. Any thread sets it.
+    dropped: DeviceU64,
+}
+
+/// The sessions of a server, shared by its rings.
+///
+/// A call never waits: where another thread has a call on the same decoder under way, it is answered
+/// [`Busy`](DecodingStatus::Busy), and measurements [`SyndromesDropped`](DecodingStatus::SyndromesDropped). With one ring a decoder
+/// that does not happen.
+///
+/// ```
+/// use ringcall::wire::decoding::{DecodingStatus, EnqueueSyndromes, GetCorrections, reset_decoder};
+/// use ringcall_decoder_service::decoding_server::{Config, Frame, Sessions};
+///
+/// let config: Config = "
+/// decoders:
+/// - {id: 7, type: pymatching, block_size: 3, syndrome_size: 2,
+///    H_sparse: [0, 1, -1, 1, 2, -1], O_sparse: [0, -1], D_sparse: [0, -1, 1, -1]}
+/// ".parse()?;
+/// let sessions = Sessions::new(&config, Frame::Volume)?;
+/// assert_eq!(sessions.reset_decoder(&reset_decoder(7)), DecodingStatus::Ok);
+/// assert_eq!(sessions.reset_decoder(&reset_decoder(8)), DecodingStatus::InvalidDecoder);
+///
+/// let mut payload = [0; 33];
+/// let round = EnqueueSyndromes { decoder_id: 7, counter: 0, num_syndromes: 2, bits: &[0b01] };
+/// let len = round.write(&mut payload).expect("it fits");
+/// assert_eq!(sessions.enqueue_syndromes(&payload[..len]), DecodingStatus::Ok);
+///
+/// let question = GetCorrections { decoder_id: 7, return_size: 1, reset: true };
+/// let mut corrections = [0];
+/// assert_eq!(sessions.get_corrections(&question.to_bytes(), &mut corrections), Ok(1));
+/// assert_eq!(corrections, [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Sessions {
+    /// By their ids, in ascending order.
+    desks: Box<[Desk]>,
+}
+
+impl Sessions {
+    /// The sessions of every decoder of a configuration.
+    ///
+    /// # Errors
+    /// A decoder that cannot be made of its matrices.
+    pub fn new(config: &Config, frame: Frame) -> Result<Self, ConfigError> {
+        let sessions = config.decoders.iter().map(|decoder| Session::new(decoder, frame));
+        Ok(Self::of(sessions.collect::<Result<_, _>>()?))
+    }
+
+    /// These sessions, each of another decoder.
+    #[must_use]
+    pub fn of(sessions: Vec<Session>) -> Self {
+        let mut desks: Box<[Desk]> = sessions
+            .into_iter()
+            .map(|session| Desk {
+                id: session.id(),
+                session: Mutex::new(session),
+                dropped: DeviceU64::new(0),
+            })
+            .collect();
+        desks.sort_by_key(|desk| desk.id);
+        Self { desks }
+    }
+
+    fn desk(&self, payload: &[u8]) -> Result<&Desk, DecodingStatus> {
+        let id = decoder_id(payload).ok_or(DecodingStatus::BadRequest)?;
+        let index = self.desks.binary_search_by_key(&id, |desk| desk.id);
+        index.ok().and_then(|index| self.desks.get(index)).ok_or(DecodingStatus::InvalidDecoder)
+    }
+
+    /// `enqueue_syndromes`.
+    pub fn enqueue_syndromes(&self, payload: &[u8]) -> DecodingStatus {
+        let desk = match self.desk(payload) {
+            Ok(desk) => desk,
+            Err(status) => return status,
+        };
+        match desk.lock() {
+            Some(mut session) => session.enqueue(payload),
+            None => {
+                desk.dropped.store(1, Ordering::Release);
+                DecodingStatus::SyndromesDropped
+            }
+        }
+    }
+
+    /// `get_corrections`: writes them to `result`; how many bytes they take.
+    ///
+    /// # Errors
+    /// The status to answer with.
+    pub fn get_corrections(&self, payload: &[u8], result: &mut [u8]) -> Result<usize, DecodingStatus> {
+        let desk = self.desk(payload)?;
+        let mut session = desk.lock().ok_or(DecodingStatus::Busy)?;
+        // Pairs with the store of `enqueue_syndromes`.
+        if desk.dropped.load(Ordering::Acquire) != 0 {
+            return Err(DecodingStatus::SyndromesDropped);
+        }
+        session.get_corrections(payload, result)
+    }
+
+    /// `reset_decoder`.
+    pub fn reset_decoder(&self, payload: &[u8]) -> DecodingStatus {
+        if payload.len() < RESET_DECODER_BYTES {
+            return DecodingStatus::BadRequest;
+        }
+        match self.desk(payload).map(|desk| (desk, desk.lock())) {
+            Ok((desk, Some(mut session))) => {
+                desk.dropped.store(0, Ordering::Release);
+                session.reset();
+                DecodingStatus::Ok
+            }
+            Ok((_, None)) => DecodingStatus::Busy,
+            Err(status) => status,
+        }
+    }
+
+    /// Enters the three calls into a ring's table. Every ring that is given them serves every decoder; their requests build on
+    /// one another, so its dispatcher serves them [in order](ringcall::dispatcher::HostDispatcherBuilder::in_order).
+    #[must_use]
+    pub fn serve(self: &Arc<Self>, table: TableBuilder) -> TableBuilder {
+        let done = |status: DecodingStatus| match status {
+            DecodingStatus::Ok => Ok(0),
+            refusal => Err(refusal.status()),
+        };
+        let (enqueue, corrections, reset) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
+        table
+            .host_call(
+                names::ENQUEUE_SYNDROMES,
+                move |request: &[u8], _: &mut [u8]| -> Result<usize, Status> {
+                    done(enqueue.enqueue_syndromes(request))
+                },
+            )
+            .host_call(names::GET_CORRECTIONS, move |request: &[u8], result: &mut [u8]| {
+                corrections.get_corrections(request, result).map_err(DecodingStatus::status)
+            })
+            .host_call(names::RESET_DECODER, move |request: &[u8], _: &mut [u8]| {
+                done(reset.reset_decoder(request))
+            })
+    }
+}
+
+impl Desk {
+    /// The session, if no other call has it.
+    fn lock(&self) -> Option<MutexGuard<'_, Session>> {
+        match self.session.try_lock() {
+            Ok(session) => Some(session),
+            Err(TryLockError::WouldBlock) => None,
+            // A call has panicked in the middle of its work.
+            Err(TryLockError::Poisoned(poisoned)) => {
+                let mut session = poisoned.into_inner();
+                session.fail();
+                self.session.clear_poison();
+                Some(session)
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn hold(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().expect("no panic")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringcall::wire::decoding::{EnqueueSyndromes, GetCorrections, reset_decoder};
+
+    const CONFIG: &str = "decoders:\n- {id: 7, type: pymatching, block_size: 3, syndrome_size: 2, \
+                          H_sparse: [0, 1, -1, 1, 2, -1], O_sparse: [0, -1], D_sparse: [0, -1, 1, -1]}";
+
+    fn round() -> [u8; 33] {
+        let mut payload = [0; 33];
+        let round = EnqueueSyndromes { decoder_id: 7, counter: 0, num_syndromes: 2, bits: &[1] };
+        assert_eq!(round.write(&mut payload), Some(33));
+        payload
+    }
+
+    #[test]
+    fn a_second_call_on_a_decoder_does_not_wait() {
+        let sessions = Sessions::new(&CONFIG.parse().expect("valid"), Frame::Volume).expect("a decoder");
+        let question = GetCorrections { decoder_id: 7, return_size: 1, reset: true }.to_bytes();
+        let get = || sessions.get_corrections(&question, &mut [0]);
+        let other = sessions.desks[0].hold();
+        assert_eq!(get(), Err(DecodingStatus::Busy));
+        assert_eq!(sessions.reset_decoder(&reset_decoder(7)), DecodingStatus::Busy);
+        assert_eq!(sessions.enqueue_syndromes(&round()), DecodingStatus::SyndromesDropped);
+        drop(other);
+        // Told until a reset, whatever comes between.
+        assert_eq!(sessions.enqueue_syndromes(&round()), DecodingStatus::Ok);
+        assert_eq!(
+            (get(), get()),
+            (Err(DecodingStatus::SyndromesDropped), Err(DecodingStatus::SyndromesDropped))
+        );
+        assert_eq!(sessions.reset_decoder(&reset_decoder(7)), DecodingStatus::Ok);
+        assert_eq!(get(), Err(DecodingStatus::NotReady));
+        assert_eq!(sessions.enqueue_syndromes(&round()), DecodingStatus::Ok);
+        assert_eq!(get(), Ok(1));
+    }
+
+    #[test]
+    fn a_call_that_panicked_leaves_a_failed_session() {
+        let sessions = Sessions::new(&CONFIG.parse().expect("valid"), Frame::Volume).expect("a decoder");
+        let panicked = std::thread::scope(|scope| {
+            let call = || {
+                let _session = sessions.desks[0].hold();
+                panic!("as a decoder might");
+            };
+            scope.spawn(call).join().is_err()
+        });
+        assert!(panicked);
+        let question = GetCorrections { decoder_id: 7, return_size: 1, reset: true }.to_bytes();
+        assert_eq!(sessions.get_corrections(&question, &mut [0]), Err(DecodingStatus::InternalError));
+        assert_eq!(sessions.reset_decoder(&reset_decoder(7)), DecodingStatus::Ok);
+        assert_eq!(sessions.enqueue_syndromes(&round()), DecodingStatus::Ok);
+        assert_eq!(sessions.get_corrections(&question, &mut [0]), Ok(1));
+    }
+}

@@ -1,0 +1,115 @@
+//! Relay-BP on a device: the whole decode, for the host's dispatcher or for the device's own.
+
+use crate::gpu::GpuDispatcher;
+use crate::{Inference, Problem};
+use ringcall_bp::kernel::{KernelError, SHAPES, Tables, check_config};
+use ringcall_bp::{BpConfig, BpGraph};
+use ringcall_bp_gpu::{Bounds, GpuError, GpuModel, GridHandler};
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{Context, Driver};
+use ringcall_launch::ring::DeviceError;
+use std::sync::Arc;
+
+/// Why a problem cannot be decoded by Relay-BP on a GPU.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuRelayError {
+    /// The problem is decoded by matching.
+    #[error("the problem is decoded by matching, not by Relay-BP")]
+    Matching,
+    /// The model has errors above one half.
+    #[error(
+        "the model has an error of a probability above 0.5, which the GPU's Relay-BP does not take: flip what it flips in every shot and \
+         give the probability that it does not happen"
+    )]
+    LikelyError,
+    /// The kernel is not for this graph.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// No driver, no device, or one that the driver cannot use.
+    #[error("no GPU: {0}")]
+    NoGpu(CudaError),
+    /// The device refuses.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// The device's dispatcher cannot be made.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// A problem's Relay-BP on a device.
+///
+/// ```no_run
+/// use ringcall_bp_gpu::Bounds;
+/// use ringcall_decoder_service::gpu::GpuRelay;
+/// use ringcall_decoder_service::{Pace, Problem, Service, ServiceConfig, ShotSource};
+/// use ringcall_qec::circuit::{Code, Experiment};
+/// use ringcall_qec::decode::DecoderOptions;
+/// use std::time::Duration;
+///
+/// let model = Experiment { p: 0.003, ..Experiment::of(Code::Bb144) }.detector_error_model()?;
+/// let problem = Problem::with_decoder(model, &DecoderOptions::default())?;
+/// let relay = GpuRelay::new(&problem, Bounds::default())?;
+/// let config = ServiceConfig::default();
+/// let service = Service::start_remote_decoder(&problem, relay.dispatchers(config.slots, 1)?, config)?;
+/// let pace = Pace { requests: Some(10_000), duration: None, interval: Duration::from_micros(100) };
+/// let summary = service.drive(ShotSource::sampled(&problem, 1)?, pace, &mut |_| true)?;
+/// assert_eq!(summary.lost(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct GpuRelay {
+    graph: BpGraph,
+    config: BpConfig,
+    bounds: Bounds,
+    context: Arc<Context>,
+}
+
+impl GpuRelay {
+    /// On the first device. A problem that the kernel is not for is refused without a device, too.
+    ///
+    /// # Errors
+    /// The problem is not decoded by Relay-BP, is too large or has what the kernel does not take, or there is no device.
+    pub fn new(problem: &Problem, bounds: Bounds) -> Result<Self, GpuRelayError> {
+        let (graph, config) = Self::accepted(problem)?;
+        let context =
+            Driver::load().and_then(|driver| driver.device(0)?.context()).map_err(GpuRelayError::NoGpu)?;
+        Ok(Self { graph, config, bounds, context })
+    }
+
+    fn accepted(problem: &Problem) -> Result<(BpGraph, BpConfig), GpuRelayError> {
+        let factory = problem.relay().ok_or(GpuRelayError::Matching)?;
+        if factory.has_likely_errors() {
+            return Err(GpuRelayError::LikelyError);
+        }
+        check_config(factory.graph(), factory.config())?;
+        Tables::choose(factory.graph(), &SHAPES)?;
+        Ok((factory.graph().clone(), factory.config().clone()))
+    }
+
+    /// The device that it is on.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Decoding for the host's dispatcher: a captured graph for each worker, which take turns on the device.
+    ///
+    /// # Errors
+    /// The device cannot run the kernel: see [`GpuModel::new`].
+    pub fn inference(&self) -> Result<Inference, GpuRelayError> {
+        let model = GpuModel::new(&self.graph, &self.config, &self.context, self.bounds)?;
+        Ok(Inference::Decoder(Arc::new(model)))
+    }
+
+    /// The device's own dispatchers, over a ring of so many slots: `kernels` kernels, each for an equal part of the slots, requests
+    /// going to each in turn.
+    ///
+    /// # Errors
+    /// The device does not run so many at once (see [`GridHandler::several`]), there is no memory that it maps, or the number of slots
+    /// does not divide into whole sectors of four flags.
+    pub fn dispatchers(&self, slots: u32, kernels: u32) -> Result<GpuDispatcher, GpuRelayError> {
+        let handlers = GridHandler::several(&self.graph, &self.config, &self.context, self.bounds, kernels)?;
+        Ok(GpuDispatcher::new(handlers, &self.context, slots)?)
+    }
+}

@@ -1,0 +1,35 @@
+//! Making an answer of a state in which some regions are not matched yet, since time is up.
+
+use super::Blossom;
+use super::region::Link;
+use crate::graph::NONE;
+use crate::metric::FAR;
+
+impl Blossom {
+    /// Matches every region that is not matched with the boundary, from its defect that is nearest to it; `false` if some have no way to it.
+    /// Between two events all other regions are matched in pairs, those inside a tree as well.
+    pub(crate) fn match_with_boundary(&mut self) -> bool {
+        let mut all = true;
+        for i in 0..self.defects.len() as u32 {
+            let top = self.top(i);
+            let region = &self.regions[top as usize];
+            if region.head != i || !region.mate.is_none() {
+                continue;
+            }
+            let (mut best, mut at) = (i, i);
+            while at != NONE {
+                if self.defects[at as usize].boundary < self.defects[best as usize].boundary {
+                    best = at;
+                }
+                at = self.defects[at as usize].next;
+            }
+            if self.defects[best as usize].boundary < FAR {
+                self.regions[top as usize].mate = Link::boundary(best);
+            } else {
+                all = false;
+            }
+        }
+        self.unmatched = 0;
+        all
+    }
+}

@@ -1,0 +1,101 @@
+//! What can go wrong with a queue pair of an adapter, by name.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+/// Why there is no queue pair.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerbsError {
+    /// rdma-core is not installed, or too old.
+    #[error("libibverbs.so.1 cannot be used: {0}: install rdma-core (Debian: libibverbs1 ibverbs-providers)")]
+    Library(String),
+    /// No such device.
+    #[error("there is no RDMA device `{name}`: {}", known(.devices))]
+    NoDevice {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        devices: Vec<String>,
+    },
+    /// The device has no address for RoCE v2 over IPv4.
+    #[error("RDMA device `{name}` has no RoCE v2 address{}: see /sys/class/infiniband/{name}/ports/1/gids", of(.wanted))]
+    NoAddress {
+        /// The device.
+        name: String,
+        /// The address that was asked for.
+        wanted: Option<Ipv4Addr>,
+    },
+    /// A setting that does not work.
+    #[error("{setting} is {value}: {needed}")]
+    Setting {
+        /// Which.
+        setting: &'static str,
+        /// Its value.
+        value: u64,
+        /// What would work.
+        needed: &'static str,
+    },
+    /// The driver refused.
+    #[error("{what} failed: {why}")]
+    Driver {
+        /// What was tried.
+        what: &'static str,
+        /// What the driver said.
+        why: io::Error,
+    },
+}
+
+fn known(devices: &[String]) -> String {
+    if devices.is_empty() {
+        "this machine has none".to_owned()
+    } else {
+        format!("there are {}", devices.join(", "))
+    }
+}
+
+fn of(wanted: &Option<Ipv4Addr>) -> String {
+    wanted.map_or_else(String::new, |ip| format!(" {ip}"))
+}
+
+/// Why a queue pair that was connected works no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PairFault {
+    /// The peer acknowledged nothing.
+    #[error("transport retries exceeded: the peer is gone, or its queue pair is in the error state")]
+    RetriesExceeded,
+    /// The peer had no receive posted all the time.
+    #[error("receiver-not-ready retries exceeded: the peer posts no receives")]
+    NotReadyRetriesExceeded,
+    /// The peer refused a message: its key, its address, its operation.
+    #[error("the peer refused a message: {0}")]
+    Refused(&'static str),
+    /// A request of this side failed, or the peer's broke the queue pair.
+    #[error("the queue pair is in the error state: {0}")]
+    Error(&'static str),
+    /// The device was removed or reset.
+    #[error("the RDMA device was removed")]
+    DeviceRemoved,
+}
+
+/// Why a message was not posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// As many are under way as there are slots.
+    #[error("as many messages are under way as there are slots")]
+    Full,
+    /// It does not fit a slot.
+    #[error("a message of {bytes} bytes, where {most} are the most")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
+    /// There is no connection.
+    #[error("the queue pair is not connected")]
+    NotConnected,
+    /// The driver refused.
+    #[error("the driver refused a message (error {0})")]
+    Driver(i32),
+}

@@ -1,0 +1,175 @@
+//! A reliable connection: a queue pair's sending and receiving half.
+
+use crate::message::Operation;
+use crate::opcode::Verb;
+use crate::packet::Packet;
+use crate::psn::Psn;
+use crate::reason::Reason;
+use crate::reliable::requester::{PostError, ReliableError, Requester, RequesterOptions, RequesterStats};
+use crate::reliable::responder::{ReliableResponder, ReliableStats};
+use crate::responder::{Event, Memory, QueuePair, QueuePairError, Responder};
+use serde::Serialize;
+
+/// Choices of a reliable connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionOptions {
+    /// The sending half; its first number is also the one that is expected of the peer.
+    pub requester: RequesterOptions,
+    /// The longest SEND of several packets that is taken; 0 takes none.
+    pub gathered_bytes: usize,
+    /// How long a peer is told to wait where there is no room, as a code of [`rnr_ns`](crate::reliable::rnr_ns). Default: 0,
+    /// which is 655 ms; programs mostly say 12, which is 0.64 ms.
+    pub not_ready_timer: u8,
+}
+
+/// What a reliable connection counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ConnectionCounts {
+    /// Of the messages that it sends.
+    pub requester: RequesterStats,
+    /// Of what it tells the peer.
+    pub responder: ReliableStats,
+}
+
+/// A queue pair of the reliable service. Nothing is allocated after [`Self::new`].
+///
+/// ```
+/// use ringcall_roce::reliable::{Connection, ConnectionOptions};
+/// use ringcall_roce::{Event, Immediate, Operation, PortOptions, Psn};
+///
+/// let port = PortOptions { qp: 2, ..PortOptions::new(4, 256) };
+/// let mut here = Connection::new(PortOptions { qp: 2, ..port }.queue_pair(), ConnectionOptions::default())?;
+/// let mut there = Connection::new(port.queue_pair(), ConnectionOptions::default())?;
+/// let immediate = Some(Immediate::new(1, Psn::new(0)).0);
+/// here.post(Operation::Write { address: 256, key: port.key, immediate }, b"hello")?;
+/// let mut memory = vec![0; 1024];
+/// let mut arrived = 0;
+/// here.transmit(0, |_| {
+///     // The first one is lost.
+///     true
+/// });
+/// let overdue = here.deadline_ns().expect("an acknowledgement is waited for");
+/// here.transmit(overdue, |packet| {
+///     arrived += u32::from(matches!(there.receive(packet, &mut memory[..], overdue), Ok(Some(Event::Arrived(_)))));
+///     true
+/// });
+/// there.transmit(overdue, |acknowledgement| {
+///     here.receive(acknowledgement, &mut [0; 0][..], overdue).expect("it is right");
+///     true
+/// });
+/// assert_eq!((arrived, &memory[256..261]), (1, &b"hello"[..]));
+/// assert_eq!((here.requester().stats().completed, here.requester().stats().retransmitted), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Connection {
+    requester: Requester,
+    responder: ReliableResponder,
+    first: Psn,
+    remote_qp: u32,
+}
+
+impl Connection {
+    /// A connection on which nothing was sent.
+    ///
+    /// # Errors
+    /// Numbers that make no queue pair.
+    pub fn new(qp: QueuePair, options: ConnectionOptions) -> Result<Self, QueuePairError> {
+        let ConnectionOptions { requester, gathered_bytes, not_ready_timer } = options;
+        let responder = Responder::new(qp)?.gathering(gathered_bytes);
+        Ok(Self {
+            first: requester.first,
+            remote_qp: requester.destination_qp,
+            requester: Requester::new(requester),
+            responder: ReliableResponder::new(responder, requester.first, not_ready_timer),
+        })
+    }
+
+    /// Begins anew with this queue pair of the peer's; the counts stay.
+    pub fn restart(&mut self, remote_qp: u32) {
+        self.remote_qp = remote_qp;
+        self.requester.restart(remote_qp);
+        self.responder.restart(self.first);
+    }
+
+    /// The sending half.
+    #[must_use]
+    pub const fn requester(&self) -> &Requester {
+        &self.requester
+    }
+
+    /// The receiving half.
+    #[must_use]
+    pub const fn responder(&self) -> &ReliableResponder {
+        &self.responder
+    }
+
+    /// What it counts; of packets and refusals see [`Responder::stats`].
+    #[must_use]
+    pub const fn counts(&self) -> ConnectionCounts {
+        ConnectionCounts { requester: *self.requester.stats(), responder: *self.responder.stats() }
+    }
+
+    /// The peer's queue pair.
+    #[must_use]
+    pub const fn remote_qp(&self) -> u32 {
+        self.remote_qp
+    }
+
+    /// Why it has ended, if it has.
+    #[must_use]
+    pub const fn ended(&self) -> Option<ReliableError> {
+        self.requester.ended()
+    }
+
+    /// When [`transmit`](Self::transmit) has something to do, unless something comes before.
+    #[must_use]
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.requester.deadline_ns()
+    }
+
+    /// Counts a packet that was refused before it came here.
+    pub const fn count_refusal(&mut self, reason: Reason) {
+        self.responder.count_refusal(reason);
+    }
+
+    /// Takes a message, which [`transmit`](Self::transmit) sends, until the peer has acknowledged it.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn post(&mut self, operation: Operation, bytes: &[u8]) -> Result<(), PostError> {
+        self.requester.post(operation, bytes)
+    }
+
+    /// Takes in a packet. `None`: an acknowledgement.
+    ///
+    /// # Errors
+    /// Why nothing came of it; it is counted.
+    pub fn receive<'a, M: Memory + ?Sized>(
+        &mut self,
+        packet: &Packet<'a>,
+        memory: &mut M,
+        now_ns: u64,
+    ) -> Result<Option<Event<'a>>, Reason> {
+        let Some(aeth) = packet.aeth.filter(|_| packet.bth.opcode.verb() == Verb::Acknowledge) else {
+            return self.responder.receive(packet, memory).map(Some);
+        };
+        if packet.bth.destination_qp != self.responder.responder().queue_pair().number {
+            self.count_refusal(Reason::WrongQp);
+            return Err(Reason::WrongQp);
+        }
+        self.requester.acknowledge(packet.bth.psn, aeth, now_ns);
+        Ok(None)
+    }
+
+    /// Gives what is to be sent now to `emit`, until it takes nothing: first what is told of the peer's packets, then messages,
+    /// overdue ones again. Returns how many packets it took. (A reply that is not taken is lost, as on the way.)
+    pub fn transmit(&mut self, now_ns: u64, mut emit: impl FnMut(&Packet<'_>) -> bool) -> usize {
+        let mut emitted = 0;
+        if let Some((psn, aeth)) = self.responder.take_reply() {
+            emitted += usize::from(emit(&Packet::acknowledge(self.remote_qp, psn, aeth)));
+        }
+        self.requester.tick(now_ns);
+        emitted + self.requester.transmit(now_ns, emit)
+    }
+}

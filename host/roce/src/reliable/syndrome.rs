@@ -1,0 +1,86 @@
+//! Syndromes of acknowledgements: what became of a packet, in eight bits.
+
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syndrome {
+    /// Every packet up to this one is there.
+    Ack,
+    /// The receiver has no room for this message now (receiver not ready). The timer's code says how long to wait: [`rnr_ns`].
+    NotReady {
+        /// The timer's code, 5 bits.
+        timer: u8,
+    },
+    /// This packet was not taken.
+    Nak(Nak),
+}
+
+/// Why a packet was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nak {
+    /// It is the one that is expected; a later packet came in its place.
+    Sequence,
+    /// The receiver does not serve what it asks.
+    InvalidRequest,
+    /// Its key is not the window's, or its addresses are outside of the window.
+    RemoteAccess,
+    /// The receiver failed.
+    RemoteOperation,
+}
+
+/// Credits are not counted: they follow from the pages.
+const NO_CREDITS: u8 = 0x1F;
+const LOW: u8 = 0x1F;
+
+impl Syndrome {
+    /// The eight bits.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Ack => NO_CREDITS,
+            Self::NotReady { timer } => 0x20 | timer & LOW,
+            Self::Nak(nak) => 0x60 | nak as u8,
+        }
+    }
+
+    /// What eight bits say; `None`: a code that is reserved.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match (code >> 5, code & LOW) {
+            (0, _) => Some(Self::Ack),
+            (1, timer) => Some(Self::NotReady { timer }),
+            (3, 0) => Some(Self::Nak(Nak::Sequence)),
+            (3, 1) => Some(Self::Nak(Nak::InvalidRequest)),
+            (3, 2) => Some(Self::Nak(Nak::RemoteAccess)),
+            (3, 3) => Some(Self::Nak(Nak::RemoteOperation)),
+            _ => None,
+        }
+    }
+}
+
+/// How long a timer's code of "receiver not ready" says to wait, in nanoseconds (table 46 of the specification).
+#[must_use]
+pub const fn rnr_ns(timer: u8) -> u64 {
+    const TEN_US: [u64; 32] = [
+        65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536,
+        2_048, 3_072, 4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
+    ];
+    TEN_US[(timer & LOW) as usize] * 10_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_read_as_they_were_written() {
+        let naks = [Nak::Sequence, Nak::InvalidRequest, Nak::RemoteAccess, Nak::RemoteOperation];
+        let timers = (0..32).map(|timer| Syndrome::NotReady { timer });
+        for syndrome in naks.map(Syndrome::Nak).into_iter().chain(timers).chain([Syndrome::Ack]) {
+            assert_eq!(Syndrome::from_code(syndrome.code()), Some(syndrome));
+        }
+        let codes = naks.map(|nak| Syndrome::Nak(nak).code());
+        assert_eq!((codes, Syndrome::Ack.code()), ([0x60, 0x61, 0x62, 0x63], 0x1F));
+        assert_eq!((Syndrome::from_code(0x65), Syndrome::from_code(0x40)), (None, None));
+        assert_eq!((rnr_ns(1), rnr_ns(12), rnr_ns(0)), (10_000, 640_000, 655_360_000));
+    }
+}

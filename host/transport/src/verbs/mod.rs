@@ -1,0 +1,258 @@
+//! RDMA verbs: an adapter's queue pair, through libibverbs, which is loaded at run time.
+//!
+//! # On the wire
+//! What [`roce`](crate::roce) speaks, by an adapter: a request is an RDMA WRITE with immediate into a page of the service's window, whose
+//! first address is 0, and the immediate's low 12 bits name the page, which is a slot of the ring. The answer is a SEND. What a peer
+//! must know is in the endpoint.
+//!
+//! # Connections
+//! A queue pair has one peer, which [`VerbsOptions::peer`] names, or a rendezvous. With each introduction, and after a fault, a new
+//! connection begins: both sides start from [`PairOptions::first_psn`], and answers to the earlier connection's requests are counted as
+//! unsent. What broke a connection is counted by its name: `broken_…`, and `device_removed`, after which nothing more comes.
+
+mod caller;
+
+pub use caller::{VerbsCaller, VerbsWindow};
+pub use ringcall_rdma::verbs::{Pair, PairFault, PairOptions, Remote, VerbsError};
+
+use crate::wire::{Arrival, BATCH, Broken, Frame, Sent, Wire};
+use crate::{Endpoint, Outbox};
+use ringcall_rdma::verbs::{Completion, Operation, SendError};
+use ringcall_roce::introduced::{Introduced, Introduction};
+use ringcall_roce::rendezvous::Side;
+use ringcall_roce::{Immediate, ROCE_PORT};
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// The transport's name in an [`Endpoint`].
+pub const NAME: &str = "verbs";
+
+/// Choices of a verbs wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerbsOptions {
+    /// Device, queue pair and window: as many slots as the ring has, no smaller than its.
+    pub pair: PairOptions,
+    /// The peer, if it is known; a rendezvous names it otherwise.
+    pub peer: Option<Remote>,
+}
+
+/// Whom an answer goes to: the connection on which its request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connected {
+    remote: Remote,
+    /// Connections before this one.
+    number: u64,
+}
+
+/// An adapter's queue pair. A service's end: [`VerbsCaller`] is a client's.
+#[derive(Debug)]
+pub struct Verbs {
+    pair: Pair,
+    peer: Option<Connected>,
+    /// Connections so far.
+    connections: u64,
+    introduced: Introduced,
+    page: Vec<u8>,
+    /// Polls in a row that found nothing.
+    idle: u32,
+    is_gone: bool,
+}
+
+/// After so many polls in vain the device is asked for events outside of completions.
+const LOOK: u32 = 1 << 14;
+/// The longest sleep: a completion may be missed at its very beginning.
+const NAP: Duration = Duration::from_millis(5);
+
+impl Verbs {
+    /// Opens the device, and connects the queue pair if the peer is known.
+    ///
+    /// # Errors
+    /// See [`VerbsError`].
+    pub fn open(options: VerbsOptions) -> Result<Self, VerbsError> {
+        let mut verbs = Self {
+            pair: Pair::open(options.pair)?,
+            peer: None,
+            connections: 0,
+            introduced: Introduced::none(),
+            page: Vec::new(),
+            idle: 0,
+            is_gone: false,
+        };
+        if let Some(remote) = options.peer {
+            verbs.connect(remote)?;
+        }
+        Ok(verbs)
+    }
+
+    /// A peer that introduces itself at a rendezvous begins a new connection.
+    #[must_use]
+    pub fn introduced_by(mut self, rendezvous: Receiver<Introduction>) -> Self {
+        self.introduced = Introduced::new(rendezvous, 1);
+        self
+    }
+
+    /// What a rendezvous tells a peer.
+    #[must_use]
+    pub fn side(&self) -> Side {
+        side(&self.pair)
+    }
+
+    fn connect(&mut self, remote: Remote) -> Result<(), VerbsError> {
+        self.peer = None;
+        self.connections += 1;
+        self.pair.connect(remote)?;
+        self.peer = Some(Connected { remote, number: self.connections });
+        Ok(())
+    }
+
+    fn meet(&mut self) -> io::Result<()> {
+        while let Some(met) = self.introduced.take_next() {
+            let Side { qp, ip, .. } = met.side();
+            self.connect(Remote { qp, ip }).map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    /// What becomes of a connection that has ended: a new one begins with the same peer, if there is still a device.
+    fn ended(&mut self, fault: PairFault, take: &mut impl FnMut(Arrival<'_, Connected>)) -> io::Result<()> {
+        take(Arrival::Broken(broken(fault)));
+        let peer = self.peer.take();
+        self.is_gone = fault == PairFault::DeviceRemoved;
+        match peer {
+            Some(Connected { remote, .. }) if !self.is_gone => self.connect(remote).map_err(io::Error::other),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How long the last answers may take to leave.
+const LINGER: Duration = Duration::from_millis(200);
+
+impl Drop for Verbs {
+    /// The last answers go out before the queue pair does.
+    fn drop(&mut self) {
+        self.pair.drain(LINGER);
+    }
+}
+
+pub(crate) fn side(pair: &Pair) -> Side {
+    Side { qp: pair.number(), key: pair.key(), ip: pair.ip() }
+}
+
+/// How the end of a connection is counted.
+pub(crate) const fn broken(fault: PairFault) -> Broken {
+    match fault {
+        PairFault::RetriesExceeded => Broken::Silent,
+        PairFault::NotReadyRetriesExceeded => Broken::NotReady,
+        PairFault::Refused(_) => Broken::Refused,
+        PairFault::Error(_) => Broken::QueuePair,
+        PairFault::DeviceRemoved => Broken::Device,
+    }
+}
+
+/// Where a queue pair is reached.
+pub(crate) fn endpoint(pair: &Pair) -> Endpoint {
+    let PairOptions { slots, slot_bytes, reliable, first_psn, .. } = pair.options();
+    let details = vec![
+        ("qp", format!("{:#x}", pair.number())),
+        ("rkey", format!("{:#x}", pair.key())),
+        ("base", "0x0".to_owned()),
+        ("pages", slots.to_string()),
+        ("page_size", slot_bytes.to_string()),
+        ("service", if *reliable { "rc" } else { "uc" }.to_owned()),
+        ("psn", format!("{first_psn:#x}")),
+    ];
+    let address = SocketAddr::V4(SocketAddrV4::new(pair.ip(), ROCE_PORT));
+    Endpoint { transport: NAME, address, details }
+}
+
+/// What a message that was not posted is to a wire.
+pub(crate) fn unsent(why: SendError) -> io::Error {
+    match why {
+        SendError::Full => io::ErrorKind::WouldBlock.into(),
+        SendError::TooLong { .. } => io::Error::new(io::ErrorKind::InvalidInput, why),
+        SendError::NotConnected => io::Error::new(io::ErrorKind::NotConnected, why),
+        _ => io::Error::other(why),
+    }
+}
+
+impl Wire for Verbs {
+    type Peer = Connected;
+    const NAMES_SLOTS: bool = true;
+
+    fn endpoint(&self) -> Endpoint {
+        endpoint(&self.pair)
+    }
+
+    fn max_frame_bytes(&self) -> usize {
+        self.pair.options().slot_bytes as usize
+    }
+
+    fn open(&mut self, receive_bytes: usize, _: usize) -> io::Result<()> {
+        self.page = vec![0; receive_bytes];
+        Ok(())
+    }
+
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Connected>)) -> io::Result<()> {
+        if self.is_gone {
+            return Ok(());
+        }
+        self.meet()?;
+        self.idle += 1;
+        if self.idle >= LOOK {
+            self.idle = 0;
+            if let Err(fault) = self.pair.look() {
+                return self.ended(fault, take);
+            }
+        }
+        let Some(from) = self.peer else { return Ok(()) };
+        for _ in 0..limit {
+            match self.pair.poll() {
+                Ok(None) => break,
+                Ok(Some(Completion::Written { immediate, bytes })) => {
+                    self.idle = 0;
+                    let (slot, len) = (Immediate(immediate).page(), bytes as usize);
+                    if slot >= self.pair.options().slots {
+                        take(Arrival::Malformed);
+                        continue;
+                    }
+                    let here = len.min(self.page.len());
+                    let page = &mut self.page[..here];
+                    self.pair.read(slot, page);
+                    take(Arrival::Frame(Frame { from, slot: Some(slot), bytes: page, len }));
+                }
+                // A SEND is no request; its receive is posted again.
+                Ok(Some(Completion::Received { slot, .. })) => {
+                    take(Arrival::Malformed);
+                    self.pair.release(slot).map_err(io::Error::other)?;
+                }
+                Err(fault) => return self.ended(fault, take),
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, outbox: &Outbox<Connected>) -> Sent {
+        let mut frames = 0;
+        for frame in outbox.frames().take(BATCH) {
+            if self.peer != Some(frame.to) {
+                return Sent { frames, error: Some(io::ErrorKind::NotConnected.into()) };
+            }
+            match self.pair.send(Operation::Send, frame.bytes) {
+                Ok(()) => frames += 1,
+                Err(why) => return Sent { frames, error: Some(unsent(why)) },
+            }
+        }
+        Sent { frames, error: None }
+    }
+
+    fn wait(&self, timeout: Duration) -> io::Result<()> {
+        if self.is_gone || self.peer.is_none() {
+            std::thread::sleep(timeout.min(NAP));
+            return Ok(());
+        }
+        self.pair.wait(timeout.min(NAP))
+    }
+}
