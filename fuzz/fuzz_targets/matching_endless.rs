@@ -34,7 +34,8 @@ fn graph(rounds: u32, steps: &[Step], correlated: bool) -> Option<MatchingGraph>
         if correlated {
             // A way to the boundary goes with an edge along the checks.
             let (a, b) = (t * CHECKS, t * CHECKS + CHECKS - 1);
-            let parts = [[a, a + 1].as_slice(), &[b]]
+            let (along, out) = ([a, a + 1], [b]);
+            let parts = [&along[..], &out[..]]
                 .map(|detectors| ringcall_matching::ErrorPart { detectors, observables: &[] });
             builder.error(0.01, &parts).ok()?;
         }
@@ -84,13 +85,12 @@ fuzz_target!(|data: &[u8]| {
     }
     let (before, tail) = rounds.split_at(rounds.len() - twice.tail_rounds());
     let tail: Vec<&[u32]> = tail.iter().map(Vec::as_slice).collect();
-    let mut answers = [(); 2].map(|()| {
+    let [first, second] = [(); 2].map(|()| {
         for round in before {
             twice.push_round(round).expect("checks of the code");
         }
         let answer = twice.finish(&tail).expect("a run that is long enough").to_vec();
         (answer, twice.weight().to_bits(), twice.forced())
     });
-    let (first, second) = answers.split_at_mut(1);
     assert_eq!(first, second);
 });

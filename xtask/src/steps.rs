@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// How long a check fuzzes each target unless told otherwise: long enough to meet the seeds and their neighbours again,
 /// short enough to run before every merge. Finding something new takes hours: `cargo xtask fuzz --seconds 3600`.
-pub(crate) const FUZZ_SECONDS: u32 = 15;
+pub(crate) const FUZZ_SECONDS: u32 = 8;
 
 /// Version of cargo-deny, since its configuration changes between versions.
 const CARGO_DENY: &str = "0.20.2";

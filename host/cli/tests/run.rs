@@ -391,7 +391,8 @@ fn a_signal_during_set_up_ends_any_command_at_once() {
 
 #[test]
 fn a_deadline_is_counted_and_refused_where_it_does_not_apply() {
-    let args = ["--requests", "500", "--interval-us", "0", "--p", "0.01", "--seed", "3"];
+    let args =
+        ["--requests", "500", "--interval-us", "0", "--p", "0.01", "--seed", "3", "--timeout-ms", "20000"];
     let in_time = report(&args);
     assert_eq!(in_time["late"], 0);
     assert_eq!(in_time["late_or_wrong"], in_time["logical_errors"]);
