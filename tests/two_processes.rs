@@ -460,6 +460,10 @@ fn options_that_do_not_apply_are_errors() {
     ] {
         is_refused(&["serve", option, value], 2, &format!("{option} {udp}"));
     }
+    for option in ["--slots", "--slot-bytes"] {
+        let args = ["serve", "--preset", "d7", option, "64"];
+        is_refused(&args, 2, &format!("{option} does not apply to --preset"));
+    }
     let rc = ["serve", "--transport", "roce", "--qp-type", "rc"];
     let verbs = ["serve", "--transport", "verbs", "--device", "rxe0"];
     for (args, says) in [

@@ -25,5 +25,6 @@ AT(cudaq::realtime::cudaq_handler_schema_t, results, 100);
 CHECK(fnv1a_hash("rpc_increment") == 0x191b6322 && fnv1a_hash("mock_decode") == 0x6c45a6d6);
 CHECK(int(TYPE_BIT_PACKED) == int(CUDAQ_TYPE_BIT_PACKED));
 CHECK(int(TYPE_ARRAY_FLOAT64) == int(CUDAQ_TYPE_ARRAY_FLOAT64));
+CHECK(int(TYPE_UINT32) == int(CUDAQ_TYPE_UINT32) && int(TYPE_UINT32) == 0x11);
 
 int main() { return 0; }

@@ -36,9 +36,24 @@ void mock_decode(const void *rx_slot, void *tx_slot, std::size_t) {
   static_cast<std::uint8_t *>(tx_slot)[sizeof(cudaq::realtime::RPCResponse)] = parity;
 }
 
-void a_launch_v1(void *, cudaq_function_entry_t *, std::size_t, volatile int *, std::uint64_t *, cudaStream_t) {}
-void a_launch_v2(void *, std::size_t, cudaq_function_entry_t *, std::size_t, volatile int *, std::uint64_t *,
-                 cudaStream_t) {}
+// What a unified launch function was given, and how often it was called.
+struct Launched {
+  int calls = 0;
+  cudaq_function_entry_t *table = nullptr;
+  std::size_t count = 0;
+  volatile int *shutdown = nullptr;
+  std::uint64_t *stats = nullptr;
+};
+
+void a_launch_v1(void *context, cudaq_function_entry_t *table, std::size_t count, volatile int *shutdown, std::uint64_t *stats,
+                 cudaStream_t) {
+  auto *launched = static_cast<Launched *>(context);
+  *launched = {launched->calls + 1, table, count, shutdown, stats};
+}
+void a_launch_v2(void *context, std::size_t, cudaq_function_entry_t *table, std::size_t count, volatile int *shutdown,
+                 std::uint64_t *stats, cudaStream_t stream) {
+  a_launch_v1(context, table, count, shutdown, stats, stream);
+}
 
 class Wiring {
 public:
@@ -162,7 +177,8 @@ public:
     delete[] tx_flags_;
   }
 
-  // The unified mode: wiring alone, in both signatures.
+  // The unified mode, in both signatures: each piece of the wiring is wanted, ring and launch function of a ring are not. On a GPU the
+  // start calls the launch function once, with what was wired; without one it fails, and calls nothing.
   static void unified() {
     cudaq_dispatch_manager_t *manager = nullptr;
     cudaq_dispatcher_t *dispatcher = nullptr;
@@ -171,7 +187,11 @@ public:
     config.device_id = 0;
     config.kernel_type = CUDAQ_KERNEL_UNIFIED;
     config.dispatch_mode = CUDAQ_DISPATCH_DEVICE_CALL;
-    int ctx = 0;
+    Launched ctx;
+    cudaq_function_entry_t entry{};
+    cudaq_function_table_t table{&entry, 1};
+    volatile int shutdown = 0;
+    std::uint64_t stats = 0;
     ASSERT_EQ(cudaq_dispatcher_create(manager, &config, &dispatcher), CUDAQ_OK);
     ASSERT_EQ(cudaq_dispatcher_set_unified_launch(dispatcher, &a_launch_v1, &ctx), CUDAQ_OK);
     ASSERT_EQ(cudaq_dispatcher_set_unified_launch(dispatcher, &a_launch_v2, &ctx), CUDAQ_OK);
@@ -182,7 +202,21 @@ public:
     bundle.launch_fn = &a_launch_v1;
 #endif
     bundle.transport_ctx = &ctx;
+    ASSERT_EQ(cudaq_dispatcher_set_unified_launch(dispatcher, bundle.launch_fn, nullptr), CUDAQ_ERR_INVALID_ARG);
+    ASSERT_EQ(cudaq_dispatcher_set_launch_fn(dispatcher, &cudaq_launch_dispatch_kernel_regular), CUDAQ_ERR_INVALID_ARG);
+    ASSERT_EQ(cudaq_dispatcher_start(dispatcher), CUDAQ_ERR_INVALID_ARG);
+    ASSERT_EQ(cudaq_dispatcher_set_control(dispatcher, &shutdown, &stats), CUDAQ_OK);
+    ASSERT_EQ(cudaq_dispatcher_start(dispatcher), CUDAQ_ERR_INVALID_ARG);
+    ASSERT_EQ(cudaq_dispatcher_set_function_table(dispatcher, &table), CUDAQ_OK);
     ASSERT_EQ(cudaq_dispatcher_set_unified_launch(dispatcher, bundle.launch_fn, bundle.transport_ctx), CUDAQ_OK);
+    if (cudaq_dispatcher_start(dispatcher) == CUDAQ_OK) {
+      ASSERT_EQ(ctx.calls, 1);
+      ASSERT_EQ(ctx.table == &entry && ctx.count == 1 && ctx.shutdown == &shutdown && ctx.stats == &stats, true);
+      ASSERT_EQ(cudaq_dispatcher_stop(dispatcher), CUDAQ_OK);
+    } else {
+      ASSERT_EQ(ctx.calls, 0);
+      ASSERT_EQ(std::strlen(ringcall_last_error()) > 0, true);
+    }
     ASSERT_EQ(cudaq_dispatcher_destroy(dispatcher), CUDAQ_OK);
     ASSERT_EQ(cudaq_dispatch_manager_destroy(manager), CUDAQ_OK);
   }

@@ -15,7 +15,8 @@
 //!
 //! Integers are little-endian, floats IEEE 754, arrays without gaps, bits LSB-first. The protocol's own text uses a
 //! `TYPE_UINT32` in two examples (a bit count after a bit string) without ever giving it a number. There is no such
-//! type: the count is in the descriptor already, and a payload that carries it anyway uses [`TypeDesc::int32`].
+//! number: the count is in the descriptor already, and a payload that carries it anyway uses [`TypeDesc::uint32`],
+//! which is the descriptor of [`TypeDesc::int32`]. The headers for C have `CUDAQ_TYPE_UINT32` for it.
 
 use core::mem::{align_of, offset_of, size_of};
 
@@ -170,6 +171,12 @@ impl TypeDesc {
     #[must_use]
     pub const fn int32() -> Self {
         Self::sized(PayloadType::Int32, 1, 4)
+    }
+
+    /// One `u32`: the protocol has no number of a type for it, and its four bytes travel as an `i32`'s.
+    #[must_use]
+    pub const fn uint32() -> Self {
+        Self::int32()
     }
 
     /// One `i64`.

@@ -51,7 +51,9 @@ fn the_protocols_own_examples_have_their_bytes() {
     let len = Encoder::results(&schema, &mut out).unwrap().u8(3).unwrap().f32(1.0).unwrap().finish();
     assert_eq!((len, out), (Ok(5), [3, 0, 0, 0x80, 0x3F]));
     // A bit string and its count, which has no separate type and goes as INT32.
-    let schema = HandlerSchema::new().arg(TypeDesc::bit_packed(128)).arg(TypeDesc::int32());
+    let schema = HandlerSchema::new().arg(TypeDesc::bit_packed(128)).arg(TypeDesc::uint32());
+    assert_eq!(schema.validate(), Ok(()));
+    assert_eq!(TypeDesc::uint32(), TypeDesc::int32());
     assert_eq!(schema.args_bytes(), Ok(20));
     assert!(schema.arg_fields().map(|field| field.offset).eq([0, 16]));
     for undefined in [0x15_u8, 0x24, 0x00, 0xFF] {

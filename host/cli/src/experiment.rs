@@ -8,10 +8,11 @@ use clap::{Args, ValueEnum};
 use ringcall::Status;
 use ringcall_decoder_service::{Problem, converged};
 use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment};
-use ringcall_qec::code::Basis;
+use ringcall_qec::code::{Basis, Configuration};
 use ringcall_qec::decode::Decoder;
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::dem::text::read;
+use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::bits::{BitView, packed_len};
 use ringcall_wire::qec::{DecodeResponse, read_decode_result, write_decode_result};
 use ringcall_wire::schema::HandlerSchema;
@@ -19,6 +20,7 @@ use std::fmt::{self, Write};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Basis of a memory experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -79,6 +81,45 @@ impl From<DetectorsArg> for DetectorBases {
             DetectorsArg::Memory => Self::Memory,
             DetectorsArg::Both => Self::Both,
         }
+    }
+}
+
+/// A named configuration of the surface code: distance, rounds, basis and ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Preset(Configuration);
+
+impl FromStr for Preset {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Configuration::named(name).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+impl Preset {
+    /// Slots of its ring.
+    pub(crate) const SLOTS: u32 = 64;
+
+    /// What it sets of a [`Choice`] that names nothing else but the noise.
+    pub(crate) fn choose(&self, choice: Choice) -> Choice {
+        let Self(Configuration { distance, rounds, basis, .. }) = self;
+        let basis = match basis {
+            Basis::X => BasisArg::X,
+            Basis::Z => BasisArg::Z,
+        };
+        Choice {
+            code: CodeArg::Surface,
+            distance: Some(*distance),
+            rounds: Some(*rounds),
+            basis: Some(basis),
+            ..choice
+        }
+    }
+
+    /// Bytes of a slot that a request fits: header, and a bit for each detector; `least` at least, a power of two.
+    pub(crate) fn slot_bytes(&self, least: u32) -> u32 {
+        let request = HEADER_BYTES + packed_len(self.0.residual_detectors());
+        u32::try_from(request).map_or(u32::MAX, |bytes| bytes.max(least).next_power_of_two())
     }
 }
 
@@ -174,7 +215,10 @@ pub(crate) struct ModelFile {
 }
 
 /// The options of a generated experiment.
-const GENERATED: [&str; 6] = ["code", "distance", "rounds", "p", "basis", "detectors"];
+const GENERATED: [&str; 7] = ["code", "distance", "rounds", "p", "basis", "detectors", "preset"];
+
+/// The options of a generated experiment that `--preset` sets.
+pub(crate) const CONFIGURED: [&str; 5] = ["code", "distance", "rounds", "basis", "detectors"];
 
 impl ModelFile {
     /// The file, where one was given.
@@ -198,6 +242,10 @@ impl ModelFile {
 /// The options of an experiment: both ends of a service must be given the same.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ExperimentArgs {
+    /// A named configuration of the surface code, which sets distance, rounds and basis: d7, d13, d21, d31, d13_r104,
+    /// d21_r42
+    #[arg(long, value_name = "NAME", conflicts_with_all = CONFIGURED)]
+    pub(crate) preset: Option<Preset>,
     /// The code whose memory experiment is decoded
     #[arg(long, value_enum, default_value = "surface")]
     code: CodeArg,
@@ -224,8 +272,8 @@ pub(crate) struct ExperimentArgs {
 
 impl ExperimentArgs {
     /// The options that a command that decodes nothing refuses.
-    pub(crate) const FIELDS: [&'static str; 8] =
-        ["code", "distance", "rounds", "basis", "p", "detectors", "dem", "circuit"];
+    pub(crate) const FIELDS: [&'static str; 9] =
+        ["preset", "code", "distance", "rounds", "basis", "p", "detectors", "dem", "circuit"];
 
     /// The memory experiment, or the model of the file, with its decoder; `around` adds to the estimate what the
     /// command takes beside the decoder.
@@ -254,7 +302,8 @@ impl ExperimentArgs {
 
     fn choice(&self) -> Choice {
         let &Self { code, distance, rounds, basis, p, detectors, .. } = self;
-        Choice { code, distance, default_distance: 5, rounds, basis, detectors, p }
+        let choice = Choice { code, distance, default_distance: 5, rounds, basis, detectors, p };
+        self.preset.as_ref().map_or(choice, |preset| preset.choose(choice))
     }
 }
 

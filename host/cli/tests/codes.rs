@@ -1,5 +1,7 @@
 //! Codes beyond the surface code, and Relay-BP, in every command that decodes.
 
+#![allow(clippy::print_stdout)] // says what was skipped
+
 use assert_cmd::Command;
 use ringcall_qec::circuit::{Code, Experiment};
 use ringcall_qec::sample::Sampler;

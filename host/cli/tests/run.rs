@@ -282,10 +282,35 @@ fn bad_input_gives_one_clear_line_and_exit_code_1() {
         assert_eq!(stderr.trim_end().lines().count(), 1, "{args:?}: {stderr}");
         assert!(stderr.starts_with("ringcall: "), "{args:?}: {stderr}");
     }
+    // The command line's parser finds what does not go with a configuration, and an unknown one.
+    for (more, says) in [
+        (&["d9"][..], "d7, d13, d21, d31, d13_r104, d21_r42"),
+        (&["d7", "--distance", "7"], "--distance"),
+        (&["d7", "--rounds", "7"], "--rounds"),
+        (&["d7", "--slots", "64"], "--slots"),
+        (&["d7", "--dem", &dem], "--dem"),
+    ] {
+        let (code, stderr) = failure(&[&["--preset"], more].concat());
+        assert_eq!(code, 2, "{more:?}: {stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.contains(says), "{more:?}: {stderr}");
+    }
     // An empty shot file is no error: there was nothing to decode.
     assert_eq!(report(&["--dem", &dem, "--shots", &short])["submitted"], 0);
     assert_eq!(failure(&["--slots", "0"]).0, 2);
     assert_eq!(failure(&["--dem", &dem, "--distance", "5"]).0, 2);
+}
+
+#[test]
+fn a_configuration_sets_distance_rounds_basis_and_slots() {
+    let of = |args: &[&str]| report(&[args, &["--requests", "5", "--p", "0.001"]].concat());
+    let settings = of(&["--preset", "d13_r104"])["settings"].clone();
+    for (key, value) in [("distance", "13"), ("rounds", "104"), ("basis", "x"), ("slots", "64")] {
+        assert!(
+            settings[key].as_str().is_some_and(|said| said.eq_ignore_ascii_case(value)),
+            "{key}: {settings}"
+        );
+    }
+    assert_eq!(of(&[])["settings"]["slots"], "32");
 }
 
 #[test]

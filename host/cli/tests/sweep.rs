@@ -383,6 +383,8 @@ fn what_cannot_be_studied_is_said_at_once() -> Outcome {
         (&["--model", "/no/such.onnx"], "/no/such.onnx"),
         (&["--state", "/no/such/folder/state"], "/no/such/folder/state"),
         (&["--shots", "0"], "shots"),
+        (&["--preset", "d9"], "d7, d13, d21, d31, d13_r104, d21_r42"),
+        (&["--preset", "d7", "--distances", "5"], "--distances"),
     ] {
         let output = ringcall(&[&["sweep"], args].concat())?.output()?;
         assert!(!output.status.success() && said(&output).contains(part), "{args:?}: {}", said(&output));

@@ -57,6 +57,9 @@ impl Captured for TensorRtRun {
     }
 }
 
+// Models of TensorRT are engines of services like any other.
+const _: fn(&TensorRtModel) -> &dyn Capturable = |model| model;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,14 +70,5 @@ mod tests {
         let said = |why| said("network", why);
         assert_eq!(said(refused).to_string(), "engine `network`: making a context: no");
         assert!(matches!(said(CudaError::NoDevice.into()), ServiceError::Cuda(CudaError::NoDevice)));
-    }
-
-    /// An engine of services like any other, by itself and behind a reference.
-    #[test]
-    fn models_are_engines() {
-        fn an_engine<T: Capturable>() -> fn(&T) -> &dyn Capturable {
-            |engine| engine
-        }
-        let _: fn(&TensorRtModel) -> &dyn Capturable = an_engine::<TensorRtModel>();
     }
 }

@@ -10,7 +10,7 @@ use ringcall::{
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -70,11 +70,21 @@ fn pools_of_any_size_answer_everything() {
         // All ports on one thread: the pool's size is what is tested, not the machine's cores.
         let stop = Arc::clone(&quit);
         let server = std::thread::spawn(move || {
-            let mut used = vec![false; ports.len()];
+            // Every worker is given a job before the first answer: while the others are busy, the next request is the last one's.
+            let mut held: Vec<_> = ports.iter().map(|_| None).collect();
+            let end = Instant::now() + LONG;
+            while held.iter().any(Option::is_none) && Instant::now() < end {
+                for (port, held) in ports.iter().zip(&mut held) {
+                    if held.is_none() {
+                        *held = port.take_job();
+                    }
+                }
+                std::thread::yield_now();
+            }
+            let busy = held.iter().filter(|job| job.is_some()).count();
             while !stop.load(Ordering::Relaxed) {
-                for port in &ports {
-                    let Some(job) = port.take_job() else { continue };
-                    used[port.worker() as usize] = true;
+                for (port, held) in ports.iter().zip(&mut held) {
+                    let Some(job) = held.take().or_else(|| port.take_job()) else { continue };
                     let mut payload = [0; 40];
                     let len = port.read_payload(&job, &mut payload);
                     port.answer(&job, Status::OK, &payload[..len]).expect("first");
@@ -82,7 +92,7 @@ fn pools_of_any_size_answer_everything() {
                 }
                 std::thread::yield_now();
             }
-            used.iter().filter(|&&used| used).count()
+            busy
         });
         drop(gate);
         let mut client = Client::new(&ring);
@@ -101,7 +111,7 @@ fn pools_of_any_size_answer_everything() {
         let stopped = dispatcher.stop(LONG);
         assert_eq!(stopped.report.dropped, 0);
         quit.store(true, Ordering::Relaxed);
-        assert!(server.join().expect("no panic") >= 1);
+        assert_eq!(server.join().expect("no panic"), workers, "workers busy at once");
     }
 }
 

@@ -12,14 +12,16 @@ mod literals;
 mod prose;
 mod scan;
 mod size;
+mod specification;
 mod targets;
 mod unsafety;
 
-use crate::files::below;
+use crate::files::{self, below, entries, has_ending};
 use crate::metadata::Metadata;
 use crate::shell::Shell;
 use anyhow::{Result, bail, ensure};
 use scan::SourceFile;
+use std::path::Path;
 
 /// What the rules look at.
 #[derive(Default)]
@@ -28,6 +30,10 @@ struct Tree {
     packages: Vec<Package>,
     /// Programs and tests at the root, relative to it, which no package finds by itself.
     loose: Vec<String>,
+    /// The text of the specification's table.
+    specification: String,
+    /// Documents at the root, by name.
+    documents: Vec<String>,
 }
 
 /// A package of ours.
@@ -79,6 +85,7 @@ const RULES: &[Rule] = &[
     literals::RULE,
     prose::RULE,
     size::RULE,
+    specification::RULE,
     targets::RULE,
 ];
 
@@ -95,6 +102,8 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
         files: scan::read(shell.root())?,
         packages: Package::all(shell)?,
         loose: targets::loose(shell.root())?,
+        specification: files::read(&shell.root().join(specification::TABLE))?,
+        documents: documents(shell.root())?,
     };
     let mut breaches = 0;
     for rule in RULES {
@@ -112,6 +121,12 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
         bail!("{breaches} breaches of the architecture's invariants");
     }
     Ok(())
+}
+
+/// The names of the documents at the root.
+fn documents(root: &Path) -> Result<Vec<String>> {
+    let paths = entries(root)?;
+    Ok(paths.iter().filter(|path| has_ending(path, "md")).map(|path| below(root, path)).collect())
 }
 
 #[cfg(test)]

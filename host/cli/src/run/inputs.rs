@@ -45,7 +45,7 @@ pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
 fn around(args: &Args, decoding: Estimate, experiment: Option<&Experiment>) -> Estimate {
     // A request is a bit for each detector, an answer no longer; the rest is what the pipeline notes of a request.
     let slot_bytes = 150 + decoding.detectors() / 8;
-    let pipeline = decoding.workers(args.workers()).ring(args.slots, slot_bytes);
+    let pipeline = decoding.workers(args.workers()).ring(args.slots(), slot_bytes);
     match (args.engine, experiment) {
         (EngineArg::Cpu | EngineArg::Onnxruntime, Some(Experiment { distance, rounds, .. })) => {
             pipeline.network(args.workers(), *distance, *rounds)

@@ -1,7 +1,7 @@
 //! The options of `ringcall run`.
 
 use crate::decoder::{DeadlineArgs, DecoderArg, DecoderArgs, RelayArgs};
-use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg, ModelFile};
+use crate::experiment::{BasisArg, CONFIGURED, Choice, CodeArg, DetectorsArg, ModelFile, Preset};
 use crate::memory::MemoryLimit;
 use crate::network::NetworkArg;
 use crate::pinning::{self, CoreList};
@@ -138,6 +138,10 @@ impl FromStr for PinArg {
 /// from it or read from a file.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
+    /// A named configuration of the surface code, which sets distance, rounds, basis and slots: d7, d13, d21, d31, d13_r104,
+    /// d21_r42
+    #[arg(long, value_name = "NAME", conflicts_with_all = CONFIGURED, conflicts_with = "slots")]
+    preset: Option<Preset>,
     /// The code whose memory experiment is run
     #[arg(long, value_enum, default_value = "surface")]
     code: CodeArg,
@@ -179,9 +183,9 @@ pub(crate) struct Args {
     /// Worker threads, each with an engine and a decoder [default: as many as there are cores to spare, at most 8]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) workers: Option<u32>,
-    /// Slots of the ring
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
-    pub(super) slots: u32,
+    /// Slots of the ring [default: 32; 64 with --preset]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    slots: Option<u32>,
     #[command(flatten)]
     pub(super) decoder: DecoderArgs,
     #[command(flatten)]
@@ -306,7 +310,13 @@ impl Args {
     /// The generated experiment.
     pub(super) fn choice(&self) -> Choice {
         let &Self { code, distance, rounds, basis, detectors, p, .. } = self;
-        Choice { code, distance, default_distance: 7, rounds, basis, detectors, p }
+        let choice = Choice { code, distance, default_distance: 7, rounds, basis, detectors, p };
+        self.preset.as_ref().map_or(choice, |preset| preset.choose(choice))
+    }
+
+    /// Slots of the ring.
+    pub(super) fn slots(&self) -> u32 {
+        self.slots.unwrap_or(if self.preset.is_some() { Preset::SLOTS } else { 32 })
     }
 
     pub(super) fn run_time(&self) -> Option<Duration> {
@@ -351,7 +361,7 @@ impl Args {
         let timeout = Duration::from_millis(self.timeout_ms.unwrap_or(self.engine.timeout_ms(relay)));
         Ok(ServiceConfig {
             workers,
-            slots: self.slots,
+            slots: self.slots(),
             cores,
             wait: Wait::Auto,
             request_timeout: Some(timeout),

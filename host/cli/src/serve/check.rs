@@ -18,6 +18,9 @@ const WIRE: [&str; 4] = ["bind", "slots", "slot_bytes", "peer"];
 
 /// Refuses what would be ignored.
 pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
+    if args.experiment.preset.is_some() {
+        given.refuse(&["slots", "slot_bytes"], "--preset, which sets the ring")?;
+    }
     args.deadline.check()?;
     match &args.transport {
         Over::Plugin(_) => {

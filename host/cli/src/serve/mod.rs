@@ -137,7 +137,7 @@ pub(crate) struct Args {
     /// Slots of the ring; with RoCE, also pages of the window
     #[arg(long, default_value_t = DEFAULT_PORT.pages, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     slots: u32,
-    /// Bytes of a slot: header and payload
+    /// Bytes of a slot: header and payload; with --preset what a request needs, if that is more
     #[arg(long, default_value_t = DEFAULT_PORT.page_bytes, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
     slot_bytes: u32,
     /// Threads of transport and dispatcher
@@ -222,15 +222,23 @@ pub(crate) struct Args {
     plugin_args: Vec<String>,
 }
 
+impl Args {
+    /// Bytes of a slot, of a preset those that its requests need.
+    fn slot_bytes(&self) -> u32 {
+        let least = self.slot_bytes;
+        self.experiment.preset.as_ref().map_or(least, |preset| preset.slot_bytes(least))
+    }
+}
+
 /// What the service takes beside its decoder.
 fn around(args: &Args, decoding: Estimate) -> Estimate {
     match &args.transport {
         // The plug-in has its own ring.
         Over::Plugin(_) => decoding,
-        Over::Own(TransportArg::Udp | TransportArg::Verbs) => decoding.ring(args.slots, args.slot_bytes),
+        Over::Own(TransportArg::Udp | TransportArg::Verbs) => decoding.ring(args.slots, args.slot_bytes()),
         Over::Own(_) => {
             let peers = u32::try_from(service::peers(args)).unwrap_or(u32::MAX);
-            decoding.ring(args.slots, args.slot_bytes).windows(peers, args.slots, args.slot_bytes)
+            decoding.ring(args.slots, args.slot_bytes()).windows(peers, args.slots, args.slot_bytes())
         }
     }
 }

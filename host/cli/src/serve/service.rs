@@ -103,7 +103,7 @@ impl Service {
             Over::Own(TransportArg::Nic) => return Self::nic(args, problem, introductions),
             Over::Own(transport) => transport,
         };
-        let config = RingConfig { slots: args.slots, slot_bytes: args.slot_bytes };
+        let config = RingConfig { slots: args.slots, slot_bytes: args.slot_bytes() };
         match args.dispatcher {
             None | Some(DispatcherArg::Host | DispatcherArg::Unified) => {
                 let ring = Ring::allocate(config)?;
@@ -171,7 +171,7 @@ impl Service {
 
     fn nic(args: &Args, problem: Option<Problem>, introductions: Introductions) -> Result<Self> {
         use ringcall_sim::socket_nic::{Service, SocketNicOptions, Threads};
-        let port = port(args, args.slot_bytes)?;
+        let port = port(args, args.slot_bytes())?;
         let threads = match args.threads {
             ThreadsArg::One => Threads::One,
             ThreadsArg::Own => Threads::Two,

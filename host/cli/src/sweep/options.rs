@@ -2,7 +2,7 @@
 
 use super::outputs::Outputs;
 use crate::decoder::{DecoderArg, RelayArgs};
-use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg};
+use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg, Preset};
 use crate::memory::{Estimate, MemoryLimit};
 use crate::network::{Network, NetworkArg, NetworkFile};
 use crate::usage::Misuse;
@@ -38,6 +38,14 @@ pub(super) enum KindsArg {
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("predecoder").args(["model", "engine"]).multiple(true)))]
 pub(crate) struct Args {
+    /// A named configuration of the surface code, which sets distance, rounds and basis: d7, d13, d21, d31, d13_r104,
+    /// d21_r42
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["codes", "distances", "rounds", "basis", "detectors"]
+    )]
+    preset: Option<Preset>,
     /// Codes whose memory experiments are studied
     #[arg(
         long = "code",
@@ -171,6 +179,11 @@ impl Args {
             let detectors = detectors.filter(|_| !shared || only.has_detector_bases());
             Choice { code, distance, default_distance: 0, rounds, basis, detectors, p: 0.0 }.experiment()
         };
+        if let Some(preset) = &self.preset {
+            let choice =
+                Choice { code, distance: None, default_distance: 0, rounds, basis, detectors, p: 0.0 };
+            return Ok(vec![preset.choose(choice).experiment()?]);
+        }
         match (only.distance(), &self.distances[..]) {
             (Some(_), [first, ..]) if !shared => Ok(vec![of(Some(*first))?]),
             (Some(_), _) => Ok(vec![of(None)?]),

@@ -119,6 +119,9 @@ typedef enum {
   CUDAQ_TYPE_BIT_PACKED = 0x30
 } cudaq_payload_type_t;
 
+/* The Messaging Protocol's examples name TYPE_UINT32 for a count and give it no number: four bytes, little-endian, as INT32. */
+#define CUDAQ_TYPE_UINT32 CUDAQ_TYPE_INT32
+
 /* ---- Structs. Sizes and offsets are asserted in C, C++ and Rust. ---- */
 
 /* One argument or result: 12 bytes. */

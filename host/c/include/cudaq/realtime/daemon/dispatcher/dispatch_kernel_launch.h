@@ -74,7 +74,8 @@ enum PayloadTypeID : std::uint8_t {
   TYPE_ARRAY_INT32 = 0x21,
   TYPE_ARRAY_FLOAT32 = 0x22,
   TYPE_ARRAY_FLOAT64 = 0x23,
-  TYPE_BIT_PACKED = 0x30
+  TYPE_BIT_PACKED = 0x30,
+  TYPE_UINT32 = TYPE_INT32 ///< Of the protocol's examples, which give it no number: four bytes, little-endian.
 };
 
 /// Twin of the C struct, without padding requirements.
