@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 const LISTING: &str = include_str!("../abi/exports.txt");
-const HEADERS: [&str; 5] = [
+const HEADERS: [&str; 6] = [
     include_str!("../include/cudaq/realtime/daemon/dispatcher/cudaq_realtime.h"),
     include_str!("../include/cudaq/realtime/daemon/dispatcher/graph_launch_engine.h"),
     include_str!("../include/ringcall_decoder.h"),
+    include_str!("../include/ringcall_pipeline.h"),
     include_str!("../../bridge/include/cudaq/realtime/daemon/bridge/bridge_interface.h"),
     include_str!("../../bridge/include/cudaq/realtime/cpu_transport/udp_wrapper.h"),
 ];

@@ -83,7 +83,7 @@ fn options_of_the_gpus_relay_that_do_not_go_together_are_refused() {
     refused(&with(&["--matching", "plain"]), 2, "--matching does not apply to --engine relay");
     refused(&with(&["--decoder", "matching"]), 2, "--decoder matching does not apply to --engine relay");
     refused(&["run", "--code", "bb72", "--relay-deadline-us", "5"], 2, "is for --engine relay");
-    refused(&["run", "--relay-lanes", "3"], 2, "--relay-lanes does not apply to matching");
+    refused(&["run", "--relay-lanes", "3"], 2, "--relay-lanes does not apply: it is for Relay-BP");
     refused(&with(&["--relay-lanes", "65"]), 2, "65");
     refused(
         &with(&["--code", "bb72", "--model", "x.onnx"]),
@@ -369,7 +369,7 @@ fn options_that_a_code_has_no_use_for_are_refused() {
         (&["--detectors", "both"], "--detectors does not apply to --code surface"),
         (&["--code", "steane"], "invalid value 'steane'"),
         (&["--decoder", "relay", "--matching", "plain"], "--matching does not apply to --decoder relay"),
-        (&["--relay-solutions", "5"], "--relay-solutions does not apply to matching"),
+        (&["--relay-solutions", "5"], "--relay-solutions does not apply: it is for Relay-BP"),
         (&["--relay-solutions", "0", "--decoder", "relay"], "0 is not in 1..=1000"),
         (&["--code", "bb72", "--engine", "cpu"], "--engine cpu is for the surface code"),
     ] {
@@ -389,7 +389,10 @@ fn options_that_a_code_has_no_use_for_are_refused() {
         (&["--code", "bb72", "--distances", "6"][..], "--distance does not apply to --code bb72"),
         (&["--code", "color", "--basis", "z"], "--basis does not apply to --code color"),
         (&["--decoder", "relay", "--matching", "both"], "--matching does not apply to --decoder relay"),
-        (&["--distances", "3", "--relay-solutions", "2"], "--relay-solutions does not apply to matching"),
+        (
+            &["--distances", "3", "--relay-solutions", "2"],
+            "--relay-solutions does not apply: it is for Relay-BP",
+        ),
         (&["--code", "bb72", "--engine", "cpu"], "--model and --engine are for --code surface"),
     ] {
         refused(&[&["sweep", "--shots", "100"][..], args].concat(), 2, words);

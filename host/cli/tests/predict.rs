@@ -196,7 +196,7 @@ fn faults_are_named_with_file_and_place() {
 
 #[test]
 fn options_that_make_no_sense_are_refused() {
-    for extra in [&["--in_format", "hits"][..], &["--out_format", "csv"], &["--threads", "0"], &["stray"]] {
+    for extra in [&["--in_format", "csv"][..], &["--out_format", "csv"], &["--threads", "0"], &["stray"]] {
         predict(&data("bundle.dem")).args(extra).assert().code(2);
     }
     Command::new(env!("CARGO_BIN_EXE_ringcall")).arg("predict").assert().code(2);
