@@ -103,9 +103,12 @@ impl Model for Decoding {
     }
 }
 
+/// From a request's bytes to an answer's, and how many those are.
+type Decode = Box<dyn FnMut(&[u8], &mut [u8]) -> usize + Send>;
+
 struct DecodingEngine {
     specs: [[TensorSpec; 1]; 2],
-    decode: Box<dyn FnMut(&[u8], &mut [u8]) -> usize + Send>,
+    decode: Decode,
 }
 
 impl Engine for DecodingEngine {
