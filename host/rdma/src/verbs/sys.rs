@@ -12,4 +12,4 @@
     clippy::multiple_unsafe_ops_per_block
 )] // written by a tool: `RINGCALL_BLESS=1 cargo test -p ringcall-rdma --features bindings --test bindings`
 
-include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/ibverbs.rs"));
+include!(concat!(env!("CARGO_MANIFEST_DIR"), "/bindings/ibverbs.rs"));
