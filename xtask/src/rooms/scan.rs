@@ -245,7 +245,11 @@ pub(super) fn read(root: &Path) -> Result<Vec<SourceFile>> {
 fn walk(root: &Path, folder: &Path, files: &mut Vec<SourceFile>) -> Result<()> {
     for path in entries(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() && !path.is_symlink() {
+        // What a link names is looked at where it lies.
+        if path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
             if name != "target" && !name.starts_with('.') {
                 walk(root, &path, files)?;
             }
