@@ -28,7 +28,10 @@ pub(crate) fn call(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Option<
             let interrupted = || {
                 if asked.get().elapsed() >= ASK_EVERY {
                     asked.set(Instant::now());
-                    *raised.borrow_mut() = Python::attach(|py| py.check_signals()).err();
+                    // The method itself is not general enough in its lifetimes.
+                    #[expect(clippy::redundant_closure_for_method_calls)]
+                    let checked = Python::attach(|py| py.check_signals());
+                    *raised.borrow_mut() = checked.err();
                 }
                 raised.borrow().is_some()
             };
