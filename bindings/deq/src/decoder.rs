@@ -7,7 +7,7 @@ use crate::rows::Rows;
 use crate::{Config, EdgeReweight, LossSites, Matching, Refusal};
 use ringcall_matching::{DecodeError, Decoder, DecoderConfig, GraphBuilder, WeightedDecoder, WeightsError};
 
-/// Every weight of a positive probability is below this: that of the smallest number is 744.4. Weights of a request may be 32
+/// Every weight of a positive probability is below this: the smallest number has the weight 744.4. Weights of a request may be 32
 /// times the largest of the graph.
 const ROOM: f64 = 24.0;
 /// What a closed edge weighs in the graph, in weights of the heaviest open one. A correction that crosses one is solved again.
@@ -18,7 +18,7 @@ const CLOSED: f64 = 64.0;
 /// Answers are errors that together flip the detectors that fired, of minimum weight on the probabilities of the request:
 /// those of the graph, but for the errors that the request names. Nothing is allocated per decode, with two exceptions: the
 /// first requests with more losses than any before; and a request that closes edges which the cheapest answer would have
-/// crossed, which is solved again on a graph of its own.
+/// crossed, which is solved again on a new graph.
 #[derive(Debug)]
 pub struct HypergraphDecoder {
     config: Config,

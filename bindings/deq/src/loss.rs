@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(raised(0.0, 0.0, 0.5), 0.0);
         assert_eq!(raised(0.5, 0.3, 0.5), 0.5);
         assert!((raised(0.1, 0.0, 1.0) - 0.1).abs() < 1e-15);
-        // Half the weight of 0.1 is that of 1/4: 9 to 1 becomes 3 to 1.
+        // Half the weight of 0.1 is the weight of 1/4: 9 to 1 becomes 3 to 1.
         assert!((raised(0.0, 0.1, 0.5) - 0.25).abs() < 1e-15);
     }
 }

@@ -192,7 +192,7 @@ fn requests_carry_weights_losses_and_a_seed() {
     assert_eq!(weighted(&[set(1, 1e-6)]), Ok(vec![0, 2]));
     // The dormant error wakes.
     assert_eq!(weighted(&[set(1, 1e-6), set(3, 0.3)]), Ok(vec![2, 3]));
-    // Errors that are certain are part of every answer, and those that are impossible of none.
+    // Errors that are certain are part of every answer, and impossible errors of none.
     assert_eq!(weighted(&[set(0, 1.0)]), Ok(vec![0, 2]));
     assert_eq!(weighted(&[set(0, 0.0), set(1, 0.0)]).unwrap_err().0, STATUS_ERROR);
     assert_eq!(plugin.request(handle, &plain), Ok(vec![1]), "weights are of one request");
@@ -229,7 +229,7 @@ fn requests_carry_weights_losses_and_a_seed() {
 #[test]
 fn observables_tell_parallel_errors_apart() {
     let plugin = Plugin::load();
-    // Three errors on one detector: two that flip observable 9 make it likelier than the one that flips none.
+    // Three errors on one detector: two that flip observable 9 make a flip likelier than the error that flips none.
     let (probabilities, offsets, members) = ([0.1, 0.12, 0.1], [0u64, 1, 2, 3], [0u64, 0, 0]);
     let nine = [9u64];
     let flips = |known: [bool; 3]| {

@@ -30,25 +30,26 @@ impl OrderedScan {
     /// Visits requests in their order until none is found, or `visit` says that it left one where it is; how many were taken.
     /// Finds a request at the cursor at once, any other within `slots / 8` turns.
     #[inline(always)]
-    pub fn turn<M: RingMemory>(&mut self, memory: &M, mut visit: impl FnMut(Seen) -> bool) -> u32 {
-        let mut taken = 0;
-        while taken < self.slots {
-            let Some(seen) = self.first(memory) else { break };
-            let slot = seen.slot();
-            if !visit(seen) {
-                break;
-            }
-            self.next = memory.geometry().next(slot).get();
-            taken += 1;
-        }
-        taken
+    pub fn turn<M: RingMemory>(&mut self, memory: &M, visit: impl FnMut(Seen) -> bool) -> u32 {
+        self.visit_all(memory, Self::first, visit)
     }
 
     /// Visits every request that there is, in order, wherever it is: for draining.
-    pub fn full<M: RingMemory>(&mut self, memory: &M, mut visit: impl FnMut(Seen) -> bool) -> u32 {
+    pub fn full<M: RingMemory>(&mut self, memory: &M, visit: impl FnMut(Seen) -> bool) -> u32 {
+        self.visit_all(memory, |scan, memory| scan.earliest(memory), visit)
+    }
+
+    /// Visits the requests that `find` names, one after the other, until it names none or one is left where it is.
+    #[inline(always)]
+    fn visit_all<M: RingMemory>(
+        &mut self,
+        memory: &M,
+        find: impl Fn(&mut Self, &M) -> Option<Seen>,
+        mut visit: impl FnMut(Seen) -> bool,
+    ) -> u32 {
         let mut taken = 0;
         while taken < self.slots {
-            let Some(seen) = self.earliest(memory) else { break };
+            let Some(seen) = find(self, memory) else { break };
             let slot = seen.slot();
             if !visit(seen) {
                 break;

@@ -43,6 +43,22 @@ pub(crate) fn aligned<T>(at: *const T, align: usize, what: &str) -> Result<(), F
     Ok(())
 }
 
+/// An array of the caller's.
+///
+/// # Safety
+/// `at` is null, or `count` of them are there, which are not written while the slice is used.
+pub(crate) unsafe fn array<'a, T>(at: *const T, count: usize, what: &str) -> Result<&'a [T], Fault> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    aligned(at, align_of::<T>(), what)?;
+    if count > isize::MAX as usize / size_of::<T>() {
+        return Err(Fault::invalid(format!("{what}: {count} of them are more than memory has")));
+    }
+    // SAFETY: not null, aligned, no larger than any object, and the caller's promise.
+    Ok(unsafe { core::slice::from_raw_parts(at, count) })
+}
+
 /// Out of the way of calls that are made for every request.
 #[cold]
 #[inline(never)]

@@ -37,7 +37,7 @@ struct Functions {
 }
 
 impl Library {
-    /// Loads the library of this file; if there is no such file, the one that the dynamic linker finds by the name.
+    /// Loads the library of this file; if there is no such file, the library that the dynamic linker finds by the name.
     ///
     /// # Errors
     /// [`PluginError::Load`], [`PluginError::Symbol`], [`PluginError::Version`], [`PluginError::Capabilities`].

@@ -9,7 +9,7 @@ mod matrix;
 pub(crate) mod stream;
 
 use crate::handles::Registry;
-use crate::raw_ring::aligned;
+use crate::raw_ring::{aligned, array};
 use crate::status::Fault;
 use core::ffi::c_void;
 use ringcall_matching::{DecodeError as EngineError, RoundsError, set_bits};
@@ -195,22 +195,6 @@ impl State {
         }
         self.decode_defects()
     }
-}
-
-/// An array of the caller's.
-///
-/// # Safety
-/// `at` is null, or `count` of them are there, which are not written while the slice is used.
-unsafe fn array<'a, T>(at: *const T, count: usize, what: &str) -> Result<&'a [T], Fault> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    aligned(at, align_of::<T>(), what)?;
-    if count > isize::MAX as usize / size_of::<T>() {
-        return Err(Fault::invalid(format!("{what}: {count} of them are more than memory has")));
-    }
-    // SAFETY: not null, aligned, no larger than any object, and the caller's promise.
-    Ok(unsafe { core::slice::from_raw_parts(at, count) })
 }
 
 /// Where the answers of shots go, checked before anything is decoded.

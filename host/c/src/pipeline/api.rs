@@ -2,10 +2,10 @@
 
 use super::callbacks::{Callback, CompletionFn, CpuStageFn, GpuStageFn};
 use super::config::{PipelineConfig, ringcall_pipeline_config_t};
-use super::{CPipeline, PIPELINES};
+use super::{CPipeline, PIPELINES, Submitted};
 use crate::handles::lock;
 use crate::layout::cudaq_ringbuffer_t;
-use crate::raw_ring::aligned;
+use crate::raw_ring::{aligned, array};
 use crate::status::{Fault, status};
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -124,17 +124,21 @@ pub unsafe extern "C" fn ringcall_pipeline_stop(pipeline: *mut c_void) -> c_int 
 }
 
 /// # Safety
-/// `payload` is null, or so many bytes are there that nothing writes during the call.
-unsafe fn bytes<'a>(payload: *const c_void, size: usize) -> Result<&'a [u8], Fault> {
-    if size == 0 {
-        return Ok(&[]);
-    }
-    aligned(payload.cast::<u8>(), 1, "the payload")?;
-    if size > isize::MAX as usize {
-        return Err(Fault::invalid(format!("a payload of {size} bytes is more than memory has")));
-    }
-    // SAFETY: not null, no larger than any object, and the caller's promise.
-    Ok(unsafe { core::slice::from_raw_parts(payload.cast::<u8>(), size) })
+/// The header's contract of `ringcall_pipeline_submit`.
+unsafe fn submitted(
+    pipeline: *mut c_void,
+    payload: *const c_void,
+    payload_size: usize,
+    out_submitted: *mut c_int,
+    submit: impl FnOnce(&CPipeline, &[u8]) -> Result<Submitted, Fault>,
+) -> Result<(), Fault> {
+    aligned(out_submitted.cast_const(), align_of::<c_int>(), "out_submitted")?;
+    // SAFETY: the caller's promise.
+    let payload = unsafe { array(payload.cast::<u8>(), payload_size, "the payload") }?;
+    let outcome = submit(&*PIPELINES.get(pipeline)?, payload)?;
+    // SAFETY: not null, aligned, and the caller's promise.
+    unsafe { out_submitted.write(outcome as c_int) };
+    Ok(())
 }
 
 /// Submits a request if a slot is free.
@@ -147,15 +151,10 @@ pub unsafe extern "C" fn ringcall_pipeline_try_submit(
     request_id: u64,
     out_submitted: *mut c_int,
 ) -> c_int {
-    status(|| {
-        aligned(out_submitted.cast_const(), align_of::<c_int>(), "out_submitted")?;
-        // SAFETY: the header's contract.
-        let payload = unsafe { bytes(payload, payload_size) }?;
-        let outcome = PIPELINES.get(pipeline)?.try_submit(function_id, payload, request_id, false)?;
-        // SAFETY: not null, aligned, and the header's contract.
-        unsafe { out_submitted.write(outcome as c_int) };
-        Ok(())
-    })
+    let submit =
+        |pipeline: &CPipeline, payload: &[u8]| pipeline.try_submit(function_id, payload, request_id, false);
+    // SAFETY: the header's contract.
+    status(|| unsafe { submitted(pipeline, payload, payload_size, out_submitted, submit) })
 }
 
 /// Submits a request, waiting for a slot.
@@ -168,15 +167,9 @@ pub unsafe extern "C" fn ringcall_pipeline_submit(
     request_id: u64,
     out_submitted: *mut c_int,
 ) -> c_int {
-    status(|| {
-        aligned(out_submitted.cast_const(), align_of::<c_int>(), "out_submitted")?;
-        // SAFETY: the header's contract.
-        let payload = unsafe { bytes(payload, payload_size) }?;
-        let outcome = PIPELINES.get(pipeline)?.submit(function_id, payload, request_id)?;
-        // SAFETY: not null, aligned, and the header's contract.
-        unsafe { out_submitted.write(outcome as c_int) };
-        Ok(())
-    })
+    let submit = |pipeline: &CPipeline, payload: &[u8]| pipeline.submit(function_id, payload, request_id);
+    // SAFETY: the header's contract.
+    status(|| unsafe { submitted(pipeline, payload, payload_size, out_submitted, submit) })
 }
 
 /// Completes a request whose completion was deferred.

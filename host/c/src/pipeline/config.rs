@@ -42,6 +42,8 @@ pub struct ringcall_pipeline_config_t {
 
 const _: () = assert!(size_of::<ringcall_pipeline_config_t>() == 48);
 
+/// How threads of the pipeline, and submissions, wait.
+pub(super) const WAIT: Wait = Wait::Auto;
 /// Workers at most.
 const MAX_WORKERS: u32 = 64;
 /// What a stop waits for requests in flight, unless the program says otherwise: as the reference.
@@ -122,15 +124,10 @@ impl PipelineConfig {
             workers: self.workers,
             ring: self.ring,
             cores: self.cores,
-            wait: self.wait(),
+            wait: WAIT,
             request_timeout: self.timeout,
             ..StageConfig::default()
         }
-    }
-
-    #[expect(clippy::unused_self, reason = "a choice of the pipeline's")]
-    pub(super) fn wait(&self) -> Wait {
-        Wait::Auto
     }
 
     /// The device's context.

@@ -233,7 +233,7 @@ impl CPipeline {
 
     /// Waits for a slot, until the pipeline stops.
     fn submit(&self, function: u32, payload: &[u8], id: u64) -> Result<Submitted, Fault> {
-        let mut waiter = self.config.wait().waiter();
+        let mut waiter = config::WAIT.waiter();
         let mut again = false;
         loop {
             match self.try_submit(function, payload, id, again)? {
