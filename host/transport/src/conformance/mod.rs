@@ -126,6 +126,13 @@ macro_rules! ensure {
 }
 use ensure;
 
+/// Says that a case does not apply to a transport.
+#[allow(clippy::print_stdout, clippy::unnecessary_wraps)] // says what was skipped, as a case's outcome
+fn left_out(why: &str) -> Outcome {
+    println!("skipped: this case does not apply: {why}");
+    Ok(())
+}
+
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -1,7 +1,7 @@
 //! Dispatchers and clients that misbehave.
 
 use super::foreign::Act;
-use super::{Outcome, Reply, Subject, bare, ensure, equal, refused, reply, request, stop, until};
+use super::{Outcome, Reply, Subject, bare, ensure, equal, left_out, refused, reply, request, stop, until};
 use ringcall_wire::Status;
 use ringcall_wire::header::RequestHeader;
 use std::collections::BTreeSet;
@@ -94,7 +94,7 @@ pub(super) fn bad_answers_are_told(subject: &dyn Subject) -> Outcome {
 /// A full ring takes no more than it has slots; the rest waits, and is answered later.
 pub(super) fn a_full_ring_holds_back(subject: &dyn Subject) -> Outcome {
     if subject.overwrites_pages() {
-        return Ok(());
+        return left_out("its client overwrites a page in use");
     }
     let ring = subject.ring(4, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
